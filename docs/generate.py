@@ -6,16 +6,16 @@ import logging
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from importlib import import_module
 from pathlib import Path, PurePosixPath
 
 from mkdocs.structure.files import File, Files
 from nbconvert import MarkdownExporter
 
 import attnfaith
-from attnfaith import catalogue, cli, record
+from attnfaith import cli, record
 from attnfaith.data.pairs.entries import PAIRS
 from attnfaith.data.registry import DATASETS
+from attnfaith.measurement import registry
 from attnfaith.subjects import CAPABILITIES
 from attnfaith.subjects.protocol import PAIR_CAPABILITIES
 
@@ -48,13 +48,13 @@ def producers_page(title: str, of: str, needs: Mapping[str, str]) -> str:
     """Every measure and experiment of texts or of sentence pairs, with the columns that it adds to a record."""
     explained = "Names for `--measure.producers`. A model that lacks what a producer needs is refused."
     parts = [f"# {title}", explained, table(("need", "meaning"), sorted(needs.items()))]
-    for entry in catalogue.entries(of):
+    for measure in registry.classes(of):
         facts = (
-            f"* {entry.kind}; needs {', '.join(entry.needs) or 'nothing'}",
-            f"* cost: {catalogue.COSTS[entry.cost]}",
-            f"* options: {', '.join(f'`{name}={default}`' for name, default in entry.options.items()) or 'none'}",
+            f"* {measure.kind()}; needs {', '.join(sorted(measure.needs)) or 'nothing'}",
+            f"* cost: {registry.COSTS[measure.cost]}",
+            f"* options: {', '.join(f'`{name}={default!r}`' for name, default in measure.options().items()) or 'none'}",
         )
-        parts += [f"## {entry.name}", entry.what, "\n".join(facts), columns(import_module(entry.module).COLUMNS)]
+        parts += [f"## {measure.name}", measure.summary(), "\n".join(facts), columns(measure.columns)]
     return "\n\n".join(parts)
 
 
@@ -116,7 +116,7 @@ def on_files(files: Files, config) -> Files:
     generated = {
         "reference/record.md": record_page(),
         "reference/producers.md": producers_page("Measures and experiments", "texts", CAPABILITIES),
-        "reference/pairs.md": producers_page("Of sentence pairs", "sequences", PAIR_CAPABILITIES),
+        "reference/pairs.md": producers_page("Of sentence pairs", "pairs", PAIR_CAPABILITIES),
         "reference/data_sets.md": data_sets_page(),
         "reference/command_line.md": command_line_page(),
         "reference/python.md": python_page(),

@@ -36,12 +36,13 @@ from transformers import AutoTokenizer, TrainingArguments
 import attnfaith
 from attnfaith import AttentionClassifierForSequenceClassification as Classifier
 from attnfaith import RationaleClassifierForSequenceClassification as Selector
-from attnfaith import catalogue, recipes
+from attnfaith import recipes
 from attnfaith.data.sources import ROOT_VARIABLE
 from attnfaith.experiments import adversary_exact, adversary_search, minimal_flip_set, permutation
 from attnfaith.experiments._readout import read_out
 from attnfaith.importance import gradient, integrated_gradients, leave_one_out
-from attnfaith.measurement import load_producers, measure
+from attnfaith.measurement import registry
+from attnfaith.measurement.engine import measure
 from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence
 from attnfaith.metrics.attention_faithfulness.rank_agreement import kendall_tau
 from attnfaith.objectives import Constraint, Penalties, Prices, classification_loss
@@ -214,11 +215,12 @@ def add_measures(bench: Benchmark, model, ids: torch.Tensor) -> None:
     """Every measure that the model can have, as it is measured by default."""
     batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
     batch["instance_id"] = [f"benchmark/{row}" for row in range(len(ids))]
-    modules = load_producers([entry.name for entry in catalogue.entries() if entry.kind == "measure"])
-    beside = modules["gradient_x_input"]
-    for name, module in modules.items():
-        if subject_of(model).capabilities >= module.NEEDS and not hasattr(module, "pending"):
-            calls = (lambda module=module: module.measure(model, batch)), (lambda: beside.measure(model, batch))
+    classes = {one.name: one for one in registry.classes() if one.kind() == "importance"}
+    beside = classes["gradient_x_input"]()
+    for name, cls in classes.items():
+        if subject_of(model).capabilities >= cls.needs and cls().is_trained:
+            measure_by = cls()
+            calls = (lambda one=measure_by: one(model, batch)), (lambda: beside(model, batch))
             bench.add(name, ids.shape[1] - 2, *calls, len(ids), twin="gradient_x_input")
 
 

@@ -7,13 +7,15 @@ import torch
 from attnfaith.data.collation import OF_POSITIONS, data_collator, pad_batch
 from attnfaith.errors import DatasetError
 from attnfaith.experiments import adversary_exact
-from attnfaith.measurement import load_producers, measure
+from attnfaith.measurement.engine import measure
+from attnfaith.measurement.registry import find
 from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence
 from attnfaith.models.queries import BARRED, Query
 from attnfaith.record import Identity, load
 from attnfaith.subjects import SubjectError
 from tests.gates import options_of
 from tests.impermissible import marked
+from tests.measuring import run
 from tests.pooled_producers import POOLED
 
 
@@ -76,7 +78,7 @@ def measurable(producer, model, rows):
     """Only sums over tokens ask for a read-out that is one; every other producer measures every model."""
     if "affine read-out" in producer.NEEDS and not (model.affine and model.level != "word"):
         with pytest.raises(SubjectError, match="not affine"):
-            producer.measure(model, batch_of(rows))
+            run(producer, model, batch_of(rows))
         return False
     return True
 
@@ -84,19 +86,19 @@ def measurable(producer, model, rows):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", POOLED)
 def test_as_a_model_that_lacks_the_barred_classes(name, fields, tiny_model, tiny_rows):
-    producer = load_producers([name])[name]
+    producer = find(name)
     model, rows = tiny_model(num_labels=5, **fields), rows_of(tiny_rows, fields)
     if not measurable(producer, model, rows):
         return
     smaller = of_kept_classes(tiny_model, model, fields)
     options = OPTIONS.get(name, {})
     found, expected = (
-        producer.measure(one, batch, seed=1, **options, **options_of(name, one, batch))
+        run(producer, one, batch, seed=1, **options, **options_of(name, one, batch))
         for one, batch in ((model, batch_of(rows)), (smaller, batch_of(rows, masked=False)))
     )
     assert found.keys() == expected.keys()
     for column, values in found.items():
-        by_class = "C" in producer.COLUMNS[column].axes
+        by_class = "C" in producer.columns[column].axes
         for value, wanted in zip(values, expected[column], strict=True):
             if by_class:
                 barred = np.setdiff1d(np.arange(5), KEPT)
@@ -113,15 +115,15 @@ def test_as_a_model_that_lacks_the_barred_classes(name, fields, tiny_model, tiny
 @pytest.mark.parametrize("name", POOLED)
 def test_each_instance_has_answers_of_its_own(name, fields, tiny_model, tiny_rows):
     """In one batch as alone: also where a single answer, or every one, is left."""
-    producer = load_producers([name])[name]
+    producer = find(name)
     model = tiny_model(num_labels=5, **fields)
     rows = rows_of(tiny_rows, fields, (6, 9, 7, 5), [[0, 2], [4], [0, 1, 2, 3, 4], [2, 3]])
     if not measurable(producer, model, rows):
         return
     options = OPTIONS.get(name, {}) | options_of(name, model, batch_of(rows))
-    together = producer.measure(model, batch_of(rows), seed=1, **options)
+    together = run(producer, model, batch_of(rows), seed=1, **options)
     for number, row in enumerate(rows):
-        alone = producer.measure(model, batch_of([row]), seed=1, **options)
+        alone = run(producer, model, batch_of([row]), seed=1, **options)
         for column, values in alone.items():
             if np.asarray(values[0]).dtype.kind == "U":
                 assert values[0] == together[column][number], column

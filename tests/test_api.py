@@ -13,7 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import attnfaith
-from attnfaith import AttnfaithError, cli, measurement, record, runs
+from attnfaith import AttnfaithError, cli, record, runs
+from attnfaith.measurement import engine
+from attnfaith.measurement.registry import names
 from attnfaith.reporting import sections
 from attnfaith.subjects import Pooled
 from tests.records import draw
@@ -159,12 +161,12 @@ def test_the_order_of_texts_does_not_matter(order, run, some):
 
 def test_a_measurement_goes_on_where_it_stopped(run, some, tmp_path, monkeypatch):
     first = attnfaith.measure(run, some, **CHEAP)
-    measured = measurement._measure_batch
-    monkeypatch.setattr(measurement, "_measure_batch", lambda *a, **k: (_ for _ in ()).throw(KeyboardInterrupt))
+    measured = engine._read_texts
+    monkeypatch.setattr(engine, "_read_texts", lambda *a, **k: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         attnfaith.measure(run, some, output=tmp_path / "kept.parquet", **CHEAP)
     assert (tmp_path / "kept.parquet.shards").is_dir()
-    monkeypatch.setattr(measurement, "_measure_batch", measured)
+    monkeypatch.setattr(engine, "_read_texts", measured)
     assert attnfaith.measure(run, some, output=tmp_path / "kept.parquet", **CHEAP) == first
     assert attnfaith.load(tmp_path / "kept.parquet") == first and not (tmp_path / "kept.parquet.shards").exists()
 
@@ -343,12 +345,12 @@ def test_records_side_by_side(made, run, tmp_path):
         attnfaith.compare(made, run)
 
 
-def test_the_listing_is_the_catalogue(run):
+def test_the_listing_is_of_all_measures(run):
     listing = attnfaith.measures()
-    assert set(listing.index) == set(measurement.producers()) and set(listing["kind"]) == {"measure", "experiment"}
+    assert set(listing.index) == set(names()) and set(listing["kind"]) == {"importance", "intervention"}
     html = listing._repr_html_()
     assert all(what.split("(")[0].strip().replace("&", "&amp;") in html for what in listing["what"]) and "..." not in html
-    assert isinstance(listing[listing["kind"] == "measure"], type(listing))
+    assert isinstance(listing[listing["kind"] == "importance"], type(listing))
 
 
 def test_the_public_surface():

@@ -5,7 +5,7 @@ import pytest
 
 from attnfaith import AttentionClassifierConfig, AttentionClassifierForSequenceClassification, record
 from attnfaith.data.tokenization import build_tokenizer, encode
-from attnfaith.measurement import measure
+from attnfaith.measurement.engine import measure
 from attnfaith.record import Identity
 from attnfaith.reporting import performance_table, write_report
 from attnfaith.subjects import subject_of

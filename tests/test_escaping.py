@@ -231,7 +231,7 @@ def made(kind, seed=0, projection="softmax"):
         "label_names": [text(), text()],
         "producers": [text()],
         "model": text(),
-        "columns": {name: {"code": "0123456789ab"} for name in table.column_names},
+        "version": text(),
     }
     return record.with_settings(table, [settings])
 

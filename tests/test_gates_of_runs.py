@@ -7,7 +7,7 @@ import pytest
 
 from attnfaith import recipes, record, runs
 from attnfaith.importance._gates import about_gates
-from attnfaith.measurement import MeasurementError
+from attnfaith.measurement.registry import MeasurementError
 from attnfaith.reporting.cells import split_cells
 from attnfaith.reporting.sections import frames
 

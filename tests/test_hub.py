@@ -104,7 +104,7 @@ def forks(server, finished, tmp_path_factory, warm_python):
     environment = server.environment(tmp_path_factory.mktemp("home"), token=None)
     environment |= {"PYTHONPATH": str(ROOT / "src"), "TMPDIR": str(tmp_path_factory.mktemp("copies"))}  # of killed pushes
     warm = f"hub.plan({str(finished)!r}, 'warm')\n"  # what the first push of a process compiles and imports
-    warm += SHORT_WAITS + IN_A_PROCESS + "import tests.known_digests\n"  # for what is trained
+    warm += SHORT_WAITS + IN_A_PROCESS
     with Forks(environment, tmp_path_factory.mktemp("cwd"), warm, warm_python) as started:
         yield started
 

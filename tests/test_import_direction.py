@@ -18,16 +18,16 @@ LAYERS = (
     ("escaping",),
     ("errors",),
     ("files",),
-    ("_import_hooks", "_random", "catalogue", "provenance", "launch", "usage"),
+    ("_import_hooks", "_random", "provenance", "launch", "usage"),
     ("models", "metrics"),
     ("record",),
     ("data", "outputs"),
     ("subjects",),
+    ("measurement",),
     ("importance", "experiments", "objectives", "word_states"),
     ("pretrained_word_states", "sequences", "watched"),
-    ("penalised", "selecting", "producing"),
-    ("shards",),
-    ("training", "translating", "measurement", "sequence_measurement"),
+    ("penalised", "selecting"),
+    ("training", "translating"),
     ("stats",),
     ("reporting",),
     ("hub",),
@@ -40,7 +40,7 @@ LAYERS = (
     ("__main__",),
 )
 LEVEL = {part: level for level, layer in enumerate(LAYERS) for part in layer}
-WITHOUT_TORCH = ("escaping", "errors", "catalogue", "files", "record", "metrics", "stats")
+WITHOUT_TORCH = ("escaping", "errors", "files", "record", "metrics", "stats")
 WITHOUT_TORCH += ("reporting",)
 MODELS = {"torch", "transformers", "entmax", "huggingface_hub"}
 METRIC = {"numpy", "scipy", "datasets", "evaluate"}

@@ -14,12 +14,13 @@ import numpy as np
 import pytest
 import torch
 
-import attnfaith.shards
-from attnfaith import measurement, outputs, record
+import attnfaith
+from attnfaith import outputs, record
 from attnfaith.data.collation import pad_batch
-from attnfaith.experiments import rationale_erasure
 from attnfaith.importance import gradient
-from attnfaith.measurement import MeasurementError, check_options, load_producers, measure
+from attnfaith.measurement import engine, registry, shards
+from attnfaith.measurement.engine import configured, measure
+from attnfaith.measurement.registry import MeasurementError
 from attnfaith.record import Column, Identity
 from attnfaith.subjects import Pooled
 
@@ -256,14 +257,13 @@ def test_labels_reach_producers(go, texts):
 @pytest.mark.parametrize("target", ["gold", 0, {"of": 1, "against": 0}])
 def test_no_explanation_of_one_class_is_judged_by_another(target):
     options = {"occlusion": {"target": target}, "lrp": {"target": "predicted"}}
-    alone = load_producers(["occlusion", "lrp"])
-    assert check_options(alone, options) == options
+    alone = ["occlusion", "lrp"]
+    assert [one.name for one in configured(alone, options)] == alone
     for test in ("rationale_erasure", "soft_erasure"):
-        modules = {**alone, **load_producers([test])}
-        assert check_options(modules, {"lrp": {"target": "predicted"}})
+        assert configured([*alone, test], {"lrp": {"target": "predicted"}})
         message = rf"'occlusion' explains target={re.escape(repr(target))}, and \['{test}'\] would judge it by the predicted"
         with pytest.raises(MeasurementError, match=message):
-            check_options(modules, options)
+            configured([*alone, test], options)
 
 
 @pytest.mark.parametrize(
@@ -390,7 +390,7 @@ def test_what_the_weights_do_not_tell_is_in_the_digest(tiny_model):
     assert len({outputs.digest_model(model) for model in (free, held, other, tiny_model(projection="sparsemax"))}) == 4
     marked = (tiny_model(hierarchy="sentence", sentence_token_id=mark) for mark in (4, 5))
     assert len({outputs.digest_model(model) for model in marked}) == 2
-    assert measurement.model_identity(Pooled(held))["score_scale"] == 1.0
+    assert engine.model_identity(Pooled(held))["score_scale"] == 1.0
 
 
 def replaced(name):
@@ -442,14 +442,14 @@ def test_batches_and_shards_do_not_matter(go, tiny_model, options, projection):
 
 def test_batches_are_bounded_and_whole():
     lengths = np.array(LENGTHS) + 2
-    batches = attnfaith.shards.batches(lengths, 24)
+    batches = shards.batches(lengths, 24)
     assert sorted(np.concatenate(batches)) == list(range(20))
     assert all(len(batch) * lengths[batch].max() <= 24 for batch in batches)
-    assert all(len(batch) == 1 for batch in attnfaith.shards.batches(lengths, 1))
-    assert max(map(len, attnfaith.shards.batches(np.full(200, 3), 10**6))) == attnfaith.shards.BATCH_INSTANCES
-    shards = attnfaith.shards.in_shards(batches, 5)
-    assert [id(batch) for shard in shards for batch in shard] == [id(batch) for batch in batches]
-    assert all(sum(map(len, shard)) <= 5 or len(shard) == 1 for shard in shards)
+    assert all(len(batch) == 1 for batch in shards.batches(lengths, 1))
+    assert max(map(len, shards.batches(np.full(200, 3), 10**6))) == shards.BATCH_INSTANCES
+    parts = shards.in_shards(batches, 5)
+    assert [id(batch) for shard in parts for batch in shard] == [id(batch) for batch in batches]
+    assert all(sum(map(len, shard)) <= 5 or len(shard) == 1 for shard in parts)
 
 
 def test_the_same_twice(go):
@@ -462,7 +462,7 @@ def test_the_same_twice(go):
 @pytest.fixture
 def counted(monkeypatch):
     """Counts the batches that are measured; `stop_at` raises at that one."""
-    inner = measurement._measure_batch
+    inner = engine._read_texts
     counter = types.SimpleNamespace(done=[], stop_at=None, error=KeyboardInterrupt)
 
     def spy(model, rows, *args):
@@ -471,7 +471,7 @@ def counted(monkeypatch):
         counter.done.append(rows["instance_id"])
         return inner(model, rows, *args)
 
-    monkeypatch.setattr(measurement, "_measure_batch", spy)
+    monkeypatch.setattr(engine, "_read_texts", spy)
     return counter
 
 
@@ -580,15 +580,11 @@ def test_shards_without_a_plan_are_not_trusted(go, counted, tiny_model, tmp_path
     identical(go(), go("whole.parquet"))
 
 
-@pytest.mark.parametrize("change", ["code", "version"])
-def test_shards_of_other_code_are_measured_anew(go, counted, monkeypatch, tmp_path, change):
-    """Nobody can finish them, and what is measured anew says by which code."""
+def test_shards_of_another_version_are_measured_anew(go, counted, monkeypatch, tmp_path):
+    """Nobody can finish them, and what is measured anew says by which version."""
     counted.stop_at = 5
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        if change == "code":
-            patched.setattr(record, "code_digest", lambda module: "other")
-        else:
-            patched.setattr(measurement.attnfaith, "__version__", "0")
+        patched.setattr(attnfaith, "__version__", "0")
         go()
     assert list((tmp_path / "r.parquet.shards").glob("*.parquet"))
     counted.done.clear()
@@ -596,11 +592,9 @@ def test_shards_of_other_code_are_measured_anew(go, counted, monkeypatch, tmp_pa
     found = go()
     assert sum(map(len, counted.done)) == 20
     (made,) = record.settings(found)
-    assert made["version"] == measurement.attnfaith.__version__
-    assert made["columns"]["attention"] == {"producer": "measurement", "code": record.code_digest("measurement")}
-    code = record.code_digest("importance.gradient")
-    assert made["columns"]["importance_gradient"] == {"producer": "importance.gradient", "code": code}
-    assert set(made["columns"]) == set(found.column_names) and not record.stale(made["columns"])
+    assert made["version"] == attnfaith.__version__
+    assert made["columns"]["attention"] == "" and made["columns"]["importance_gradient"] == "gradient"
+    assert set(made["columns"]) == set(found.column_names) and record.is_current(found)
     identical(found, go("whole.parquet"))
 
 
@@ -618,17 +612,18 @@ KILLED = """
 import os, sys, datasets
 print(os.getpid(), flush=True)
 sys.path.insert(0, {tests!r})
-from attnfaith import AttentionClassifierForSequenceClassification, measurement
-inner = measurement._measure_batch
+from attnfaith import AttentionClassifierForSequenceClassification, record
+from attnfaith.measurement import engine
+inner = engine._read_texts
 def slow(*args):
     print("batch", flush=True)
     import time
     time.sleep({delay})
     return inner(*args)
-measurement._measure_batch = slow
+engine._read_texts = slow
 model = AttentionClassifierForSequenceClassification.from_pretrained({model!r}).eval()
 rows = datasets.load_from_disk({data!r})
-measurement.measure(model, rows, measurement.record.Identity("tiny", "rev", "test", 7), ["gradient"], {output!r},
+engine.measure(model, rows, record.Identity("tiny", "rev", "test", 7), ["gradient"], {output!r},
                     shard_instances=5, batch_tokens=24, progress=False)
 """
 
@@ -709,16 +704,19 @@ def test_repeated_producers(go):
         go(producers=["gradient", "gradient"])
 
 
-def fake(monkeypatch, columns, made):
-    module = types.ModuleType("attnfaith.importance.gradient")  # whose code is there to be known by
-    module.NEEDS = frozenset()
-    module.COLUMNS = columns
-    module.measure = lambda model, batch, *, seed: made(batch)
-    monkeypatch.setattr(measurement, "load_producers", lambda names: {"fake": module})
+def fake(monkeypatch, columns, made, called="fake"):
+    """A measure that is there within a test."""
+
+    def give(self, subject, batch, *, seed):
+        return made(batch, seed)
+
+    whole = {"__doc__": "A measure.", "name": called, "cost": "nothing", "columns": columns, "__call__": give}
+    monkeypatch.setattr(registry, "_CLASSES", {reads: dict(classes) for reads, classes in registry._CLASSES.items()})
+    registry.register(type("Fake", (registry.Measure,), whole))
 
 
 def test_a_producer_that_returns_other_columns(go, monkeypatch):
-    fake(monkeypatch, {"importance_a": Column(("T",))}, lambda batch: {"importance_b": []})
+    fake(monkeypatch, {"importance_a": Column(("T",))}, lambda batch, seed: {"importance_b": []})
     with pytest.raises(MeasurementError, match=r"'fake' declares \['importance_a'\] and returned \['importance_b'\]"):
         go(producers=["fake"])
 
@@ -727,31 +725,27 @@ def test_a_producer_that_returns_other_lengths(go, monkeypatch):
     fake(
         monkeypatch,
         {"importance_a": Column(("T",))},
-        lambda batch: {"importance_a": [[1.0] * 99] * len(batch["instance_id"])},
+        lambda batch, seed: {"importance_a": [[1.0] * 99] * len(batch["instance_id"])},
     )
     with pytest.raises(record.RecordError, match="'importance_a' has 99 values"):
         go(producers=["fake"])
 
 
 def test_producers_that_declare_one_column_twice(go, monkeypatch):
-    monkeypatch.setattr(measurement, "load_producers", lambda names: {"one": gradient, "two": gradient})
-    with pytest.raises(MeasurementError, match="'two' declares columns that another producer has"):
-        go(producers=["one", "two"])
+    fake(monkeypatch, {"importance_gradient": Column(("T",))}, lambda batch, seed: {}, "two")
+    with pytest.raises(MeasurementError, match="'two' declares columns that another measure has"):
+        go(producers=["gradient", "two"])
 
 
 def test_a_producer_gets_the_seed_and_the_instances(go, monkeypatch):
     seen = []
-    module = types.ModuleType("attnfaith.importance.gradient")  # whose code is there to be known by
-    module.NEEDS = frozenset()
-    module.COLUMNS = {"importance_a": Column(("T",))}
 
-    def told(model, batch, *, seed):
-        seen.append((seed, batch["instance_id"], not model.classifier.training, torch.is_grad_enabled()))
+    def told(batch, seed):
+        seen.append((seed, batch["instance_id"], not batch.owner.classifier.training, torch.is_grad_enabled()))
         lengths = batch["attention_mask"].sum(1) - 2
         return {"importance_a": [np.ones(int(length)) for length in lengths]}
 
-    module.measure = told
-    monkeypatch.setattr(measurement, "load_producers", lambda names: {"fake": module})
+    fake(monkeypatch, {"importance_a": Column(("T",))}, told)
     go(producers=["fake"], seed=42)
     assert {(seed, evaluating, grad) for seed, _, evaluating, grad in seen} == {(42, True, False)}
     assert sorted(name for _, names, _, _ in seen for name in names) == sorted(f"tiny/test/{n}" for n in range(20))
@@ -781,22 +775,19 @@ def test_tests_of_scores_come_after_all_that_make_them(go):
 
 def test_signed_measures_are_tested_by_their_size_too(go, monkeypatch):
     """The order by size is another one."""
-    signed = types.ModuleType("attnfaith.importance.gradient")
-    signed.NEEDS = frozenset()
-    signed.COLUMNS = {
+    columns = {
         "importance_a": Column(("T",), signed=True, doc="evidence"),
         "importance_b": Column(("T",), doc="a size"),
     }
     values = [1.0, -3.0, 2.0]
 
-    def made(model, batch, *, seed):
+    def made(batch, seed):
         lengths = (batch["attention_mask"].sum(1) - 2).tolist()
         rows = [np.resize(values, length) for length in lengths]
         return {"importance_a": rows, "importance_b": rows}
 
-    signed.measure = made
-    monkeypatch.setattr(measurement, "load_producers", lambda names: {"erase": rationale_erasure, "signed": signed})
-    table = go(producers=["erase", "signed"])
+    fake(monkeypatch, columns, made, "signed")
+    table = go(producers=["rationale_erasure", "signed"])
     assert table.column("rationale_erasure_measures").to_pylist()[0] == ["attention", "a", "absolute_a", "b"]
     kept = [row for row in record.rows(table, "rationale_erasure_kept_probs") if not np.isnan(row).any()]
     assert all(np.array_equal(row[1], row[3]) for row in kept)
@@ -813,7 +804,7 @@ def test_memory_does_not_grow_with_the_shards(go, texts, monkeypatch):
         counts.append(sum(issubclass(type(thing), torch.Tensor) for thing in gc.get_objects()))
         save(table, path)
 
-    monkeypatch.setattr(measurement.record, "save", spy)
+    monkeypatch.setattr(record, "save", spy)
     go(producers=NAMES, dataset=texts([6] * 18), shard_instances=3)
     assert len(counts) == 7 and len(set(counts[1:-1])) == 1, counts  # the last one is the merged record
 
@@ -837,7 +828,7 @@ def test_two_processes_write_the_same_record(tiny_recipe, repository, tmp_path, 
         measure__producers=["gradient", "leave_one_out"],
     )
     folder = tmp_path / "run"
-    state = attnfaith.shards.PartialState(cpu=True)
+    state = shards.PartialState(cpu=True)
     with runs.folder.opened(folder, recipe, state):
         texts, arguments = runs.prepare.Texts(recipe, folder, state), runs.training_arguments(recipe)
         runs.train.train(recipe, arguments, folder, texts, None, state)

@@ -9,7 +9,7 @@ import torch
 from attnfaith import recipes, record, runs
 from attnfaith.data.pairs.loading import load_pairs
 from attnfaith.errors import AttnfaithError
-from attnfaith.measurement import MeasurementError
+from attnfaith.measurement.registry import MeasurementError
 from attnfaith.runs import RunError
 from attnfaith.study.plan import complete
 

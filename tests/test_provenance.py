@@ -80,8 +80,8 @@ def test_no_checkout_and_no_git(tmp_path, git, monkeypatch):
 
 
 def test_what_is_collected():
-    facts = provenance.collect("0123456789ab", seed=3, data={"revision": "r"}, device="cpu")
-    assert facts["code"] == "0123456789ab" and facts["seed"] == 3
+    facts = provenance.collect(seed=3, data={"revision": "r"}, device="cpu")
+    assert facts["seed"] == 3
     assert facts["data"] == {"revision": "r"} and facts["version"] == attnfaith.__version__
     assert facts["python"] == platform.python_version() and facts["device"] == "cpu"
 

@@ -17,11 +17,10 @@ from attnfaith import (
     RationaleClassifierForSequenceClassification,
     recipes,
     runs,
-    sequence_measurement,
 )
 from attnfaith.data.pairs.entries import PAIRS
 from attnfaith.data.registry import SPLITS, entry_of
-from attnfaith.measurement import load_producers
+from attnfaith.measurement import registry
 from attnfaith.models.configuration_attention_classifier import AttentionClassifierConfig
 from attnfaith.recipes import RecipeError
 from attnfaith.reporting.study import DEFAULT, check_names
@@ -47,7 +46,7 @@ def builds(recipe):
         translator_builds(recipe)
         return
     entry = entry_of(recipe.data)
-    load_producers(recipe.measure.producers)
+    registry.check_names(recipe.measure.producers)
     if recipe.model.pretrained is not None:  # its files are elsewhere
         recipes.check_model(recipe)
         return
@@ -68,7 +67,7 @@ def builds(recipe):
 def translator_builds(recipe):
     """The same of a model of sentence pairs."""
     assert recipe.data.name in PAIRS
-    sequence_measurement.load_producers(recipe.measure.producers)
+    registry.check_names(recipe.measure.producers, "pairs")
     recipe = dataclasses.replace(recipe, model=dataclasses.replace(recipe.model, hidden_size=8))
     model = AutoModelForSeq2SeqLM.from_config(recipes.sequence_config(recipe, vocab_size=30))
     ids = torch.tensor([[5, 6, 7, 3]])

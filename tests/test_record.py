@@ -4,7 +4,6 @@ import errno
 import importlib
 import json
 import os
-import re
 import subprocess
 import sys
 from dataclasses import asdict
@@ -17,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import attnfaith
 from attnfaith import record
 from attnfaith.record import Column, Identity, RecordError
 
@@ -395,96 +395,31 @@ def test_concatenate_refuses():
         record.concatenate([table(), other])
 
 
-# ---------------------------------------------------------------------------------------------- code
+# ---------------------------------------------------------------------------------------------- versions
 
 
-def test_records_of_different_code_do_not_mix():
-    one, same, other = (made_by(code, seed=seed) for seed, code in ((1, "aa"), (2, "aa"), (3, "bb")))
-    assert record.concatenate([one, same]).num_rows == 4
-    message = r"measured by different code: 'probs' by aa, bb: measure them anew with one, or say mix_versions=True"
-    with pytest.raises(RecordError, match=message):
-        record.concatenate([one, other, same])
-    mixed = record.concatenate([one, other, same], mix_versions=True)
+def test_records_of_different_versions_do_not_mix():
+    one, patched, other = (made_by(version, seed=seed) for seed, version in ((1, "1.0.0"), (2, "1.0.7"), (3, "1.1.0")))
+    assert record.concatenate([one, patched]).num_rows == 4
+    with pytest.raises(RecordError, match=r"1\.0, 1\.1"):
+        record.concatenate([one, other, patched])
+    mixed = record.concatenate([one, other, patched], mix_versions=True)
     assert mixed.num_rows == 6
-    with pytest.raises(RecordError, match="'probs' by aa, bb"):  # it keeps what it is made of
-        record.concatenate([mixed, made_by("aa", seed=4)])
+    with pytest.raises(RecordError, match=r"1\.0, 1\.1"):  # it keeps what it is made of
+        record.concatenate([mixed, made_by("1.0.0", seed=4)])
     with pytest.raises(RecordError, match="do this$"):
-        record.check_one_code([one, other], remedy="do this")
+        record.check_one_version([one, other], remedy="do this")
 
 
-def test_only_the_columns_that_are_used_must_agree():
-    one, other = made_by("aa", seed=1), made_by("bb", seed=2)
-    record.check_one_code([one, other], ["attention", "tokens"])
-    with pytest.raises(RecordError, match="'probs'"):
-        record.check_one_code([one, other], ["attention", "probs"])
+def test_whether_this_version_measured_a_record():
+    major_minor = attnfaith.__version__.rpartition(".")[0]
+    assert record.is_current(made_by(f"{major_minor}.99", seed=1)) and not record.is_current(made_by("0.0.1", seed=1))
 
 
-def made_by(code, seed):
-    """A record whose attention one code made and whose probabilities `code` did."""
-    makers = {"attention": {"producer": "measurement", "code": "cc"}, "probs": {"producer": "measurement", "code": code}}
-    return record.with_settings(table(seed=[seed] * 2), [{"columns": makers}])
-
-
-@pytest.fixture
-def package(tmp_path):
-    """A small package: a imports b, b imports c by a relative import, d stands alone."""
-    files = {
-        "__init__.py": "",
-        "a.py": '"""A."""\nfrom attnfaith.deep import b\n\nx = b.y  # a number\n',
-        "deep/__init__.py": "",
-        "deep/b.py": 'from .c import z\n\n\ndef y():\n    """Y."""\n    return z\n',
-        "deep/c.py": "z = 1\n",
-        "d.py": "import os\n",
-    }
-    for name, text in files.items():
-        path = tmp_path / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text)
-    return tmp_path
-
-
-def digest(module, root):
-    return record.code_digest.__wrapped__(module, root)  # not the one kept for the process
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "changes"),
-    [
-        ("a.py", '"""Another."""\nfrom attnfaith.deep import b\n\n\n\nx = b.y\n', False),
-        ("deep/b.py", "from .c import z\n# why\ndef y():\n    return z\n", False),
-        ("d.py", "import sys\n", False),
-        ("deep/new.py", "w = 1\n", False),
-        ("deep/c.py", "z = 2\n", True),
-        ("a.py", "from attnfaith.deep import b\nx = b.y()\n", True),
-        ("a.py", "from attnfaith.deep import b\nx = '# not a comment'\n", True),
-    ],
-)
-def test_the_digest_is_of_the_code_that_a_module_needs(package, name, text, changes):
-    before = digest("a", package)
-    assert re.fullmatch("[0-9a-f]{12}", before) and before == digest("a", package)
-    (package / name).write_text(text)
-    assert (digest("a", package) != before) == changes
-
-
-def test_a_digest_of_no_module(package):
-    with pytest.raises(ValueError, match="no module 'nothing'"):
-        digest("nothing", package)
-
-
-def test_every_producer_has_a_digest_that_another_one_does_not_move():
-    from attnfaith.measurement import producers
-    from attnfaith.record.digest import closure
-
-    for path in producers().values():
-        modules = closure(path.removeprefix("attnfaith."))
-        assert "data.registry" not in modules and not any(name.startswith(("reporting", "runs", "cli")) for name in modules)
-    assert "importance.lime" not in closure("importance.gradient")
-
-
-def test_stale_columns():
-    code = record.code_digest("importance.gradient")
-    made = {"a": {"producer": "importance.gradient", "code": code}, "b": {"producer": "importance.gradient", "code": "0"}}
-    assert record.stale(made | {"c": {"producer": "importance.gone", "code": "1"}}) == ["b", "c"]
+def made_by(version, seed):
+    """A record that one version of the package made."""
+    columns = {"attention": "", "probs": ""}
+    return record.with_settings(table(seed=[seed] * 2), [{"version": version, "columns": columns}])
 
 
 # ---------------------------------------------------------------------------------------------- files

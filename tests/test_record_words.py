@@ -1,6 +1,5 @@
 """A record over subwords summed to words: against sums written out, what is left out and said, and the report of it."""
 
-import importlib
 import re
 from dataclasses import asdict
 
@@ -9,7 +8,8 @@ import pyarrow as pa
 import pytest
 import scipy.stats
 
-from attnfaith import cli, measurement, record
+from attnfaith import cli, record
+from attnfaith.measurement.registry import find, names
 from attnfaith.record.words import RULES
 from attnfaith.reporting import eraser
 from attnfaith.reporting.cells import one_cell, split_cells
@@ -52,7 +52,7 @@ def subwords(count=30, seed=4):
 
 
 def module_columns(name):
-    return importlib.import_module(measurement.producers()[name]).COLUMNS
+    return find(name).columns
 
 
 def test_words_by_hand():
@@ -125,7 +125,7 @@ def test_every_measure_says_how_it_is_of_words():
     """A measure that is signed adds up, but those that take tokens away; a rule is one of RULES."""
     said = {
         name: column.words
-        for module in measurement.producers()
+        for module in names()
         for name, column in module_columns(module).items()
         if name.startswith("importance_")
     }

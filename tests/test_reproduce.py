@@ -62,15 +62,13 @@ def changed(folder, change):
 
 def test_a_run_says_where_it_comes_from(finished):
     made = runs.read_state(finished)["provenance"]
-    assert made["of"] == "training" and made["seed"] == 3 and made["code"] == runs.train.TRAINING_CODE
+    assert made["of"] == "training" and made["seed"] == 3
     assert (made["commit"], made["dirty"]) == provenance.checkout()
     assert set(made["data"]["fingerprint"]) == {"train", "validation"}
     assert made["data"]["revision"] == runs.read_state(finished)["dataset"]["revision"]
     (settings,) = record.settings(record.load(finished / "record.parquet"))
     measured = settings["provenance"]
-    assert measured["code"] == record.code_digest(record.CORE) and measured["data"]["fingerprint"] == {
-        "test": settings["data"]
-    }
+    assert measured["data"]["fingerprint"] == {"test": settings["data"]}
     for text in (json.dumps(made), json.dumps(measured)):
         assert str(finished.parent) not in text and os.getcwd() not in text
 

@@ -16,12 +16,13 @@ import torch
 from accelerate import PartialState
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, TrainerCallback
 
-from attnfaith import files, measurement, recipes, record, runs, shards, training
+from attnfaith import files, recipes, record, runs, training
 from attnfaith.data.loading import LoadedDataset
 from attnfaith.data.registry import get_entry
 from attnfaith.data.vectors import file_digest
 from attnfaith.errors import DatasetError, FileError
 from attnfaith.files import folder_lock, is_locked
+from attnfaith.measurement import engine, registry, shards
 from attnfaith.metrics.attention_faithfulness.divergences import kullback_leibler_divergence, total_variation_distance
 from attnfaith.planned_identity import objective_fields
 from attnfaith.recipes import RecipeError
@@ -238,8 +239,8 @@ def test_an_experiment_without_draws_is_scored_too(tmp_path, monkeypatch):
     columns |= {"probs": [[0.2, 0.8]] * 2, "attention": [[0.5, 0.5]] * 2, "turned_probs": [[0.6, 0.4], [0.2, 0.8]]}
     table = record.build(columns, {"turned_probs": record.Column(("C",), distribution=True)})
     record.save(table, tmp_path / "record.parquet")
-    module = types.SimpleNamespace(METRIC={"counterfactual_probs": "turned_probs"})
-    monkeypatch.setattr("attnfaith.runs.summary.load_producers", lambda names: {"turned": module})
+    turned = types.SimpleNamespace(name="turned", metric={"counterfactual_probs": "turned_probs"})
+    monkeypatch.setattr("attnfaith.runs.summary.classes", lambda: [turned])
     scores = runs.faithfulness(tmp_path / "record.parquet")["turned"]
     assert (scores["n"], scores["tvd"], scores["flip_fraction"]) == (2, pytest.approx(0.2), 0.5)
 
@@ -418,17 +419,17 @@ def test_a_record_of_another_measurement_is_measured_again(copied):
 @pytest.mark.gate
 def test_stopped_while_measuring(tiny_recipe, finished, tmp_path, monkeypatch, capsys):
     recipe = recipes.build({**recipes.dataclasses.asdict(finished[1]), "output_dir": str(tmp_path / "run")})
-    inner = measurement._measure_batch
+    inner = engine._read_texts
 
     def stop(*_args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(measurement, "_measure_batch", stop)
+    monkeypatch.setattr(engine, "_read_texts", stop)
     with pytest.raises(KeyboardInterrupt):
         runs.run(recipe)
     assert "go on with --resume_from_checkpoint" in capsys.readouterr().err
     assert runs.read_state(tmp_path / "run")["status"] == "trained"
-    monkeypatch.setattr(measurement, "_measure_batch", inner)
+    monkeypatch.setattr(engine, "_read_texts", inner)
     monkeypatch.setattr(runs.train, "train", lambda *_args: pytest.fail("trained again"))
     runs.run(recipe, resume=True)
     one, other = (record.load(path / "record.parquet") for path in (finished[0], tmp_path / "run"))
@@ -459,17 +460,17 @@ def test_going_on_may_change_the_measurement(copied, monkeypatch):
 def test_measuring_anew_is_not_stopped_by_an_older_measurement(copied, monkeypatch):
     """Stopped in the middle of one measurement, and asked for another; the old shards are no use."""
     folder, recipe = copied
-    inner, calls = measurement._measure_batch, []
+    inner, calls = engine._read_texts, []
 
     def stop(*args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(measurement, "_measure_batch", stop)
+    monkeypatch.setattr(engine, "_read_texts", stop)
     with pytest.raises(KeyboardInterrupt):
         runs.run(again(recipe, "--measure.producers=[gradient]"), resume=True)
     assert (folder / "record.parquet.shards" / "plan.json").is_file()
     assert runs.read_state(folder)["status"] == "trained"  # the report that lies there is the older measurement's
-    monkeypatch.setattr(measurement, "_measure_batch", lambda *args: calls.append(1) or inner(*args))
+    monkeypatch.setattr(engine, "_read_texts", lambda *args: calls.append(1) or inner(*args))
     runs.run(again(recipe, "--measure.producers=[leave_one_out]"), resume=True)
     assert calls and "importance_leave_one_out" in record.load(folder / "record.parquet").column_names
     assert not (folder / "record.parquet.shards").exists()
@@ -482,13 +483,13 @@ def test_more_outputs_leave_a_measurement_under_way_alone(copied, monkeypatch):
         patch.setattr(shards, "_joined", killed)
         with pytest.raises(Killed):
             runs.run(recipe, resume=True)
-    measured, inner = [], measurement._measure_batch
+    measured, inner = [], engine._read_texts
 
     def measure(model, rows, identity, modules, *more):
         measured.append(list(modules))
         return inner(model, rows, identity, modules, *more)
 
-    monkeypatch.setattr(measurement, "_measure_batch", measure)
+    monkeypatch.setattr(engine, "_read_texts", measure)
     runs.run(again(recipe, "--measure.outputs=[test]"), resume=True)
     assert measured == [[]]  # the outputs alone: the shards of the record were whole
     assert (folder / "outputs" / "test.parquet").is_file() and record.load(folder / "record.parquet").num_rows == 24
@@ -898,24 +899,21 @@ def test_a_base_that_was_trained_anew(family, against):
         runs.run(again(recipe, "--limit=5"), resume=True)
 
 
-def test_a_record_of_other_code_is_measured_anew_where_asked(copied, monkeypatch):
+def test_a_record_of_another_version_is_measured_anew_where_asked(copied, monkeypatch):
     folder, recipe = copied
     table = record.load(folder / "record.parquet")
     (made,) = record.settings(table)
-    gradient = {"producer": "importance.gradient", "code": record.code_digest("importance.gradient")}
-    assert made["columns"]["importance_gradient"] == gradient and made["run"]["code"] == record.code_digest("training")
-    columns = {**made["columns"], "importance_gradient": {**gradient, "code": "000000000000"}}
-    record.save(record.with_settings(table, [{**made, "columns": columns}]), folder / "record.parquet")
+    record.save(record.with_settings(table, [{**made, "version": "0.0.1"}]), folder / "record.parquet")
     monkeypatch.setattr(runs.train, "train", lambda *_a: pytest.fail("trained again"))
     measured, inner = [], runs.measure.Measurement.record
     monkeypatch.setattr(runs.measure.Measurement, "record", lambda *given: measured.append(given) or inner(*given))
     runs.run(recipe, resume=True)
-    assert measured == [] and record.settings(record.load(folder / "record.parquet"))[0]["columns"] == columns
+    assert measured == [] and record.settings(record.load(folder / "record.parquet"))[0]["version"] == "0.0.1"
     runs.run(recipe, resume=True, remeasure=True)
     assert len(measured) == 1 and runs.read_state(folder)["status"] == "complete"
     again = record.load(folder / "record.parquet")
-    assert record.settings(again)[0]["columns"] == made["columns"] and again.equals(table)
-    runs.run(recipe, resume=True, remeasure=True)  # this very code measured it
+    assert record.settings(again)[0]["version"] == made["version"] and again.equals(table)
+    runs.run(recipe, resume=True, remeasure=True)  # this version measured it
     assert len(measured) == 1
 
 
@@ -1015,12 +1013,12 @@ def test_refused_before_a_folder_is_made(tiny_recipe, tmp_path, change, message)
         ({"data__arguments": {"length": [4, 8], "sizes": {"validation": 1}}}, ValueError, "roc_auc is not defined"),
         (
             {"measure__producers": ["exact_contribution"], "model__readout": "tanh"},
-            measurement.MeasurementError,
+            registry.MeasurementError,
             "'exact_contribution' needs 'affine read-out' .*not affine .* a readout of tanh .*, which this .* measures that",
         ),
         (
             {"measure__producers": ["occlusion"], "measure__options": {"occlusion": {"target": 5}}},
-            measurement.MeasurementError,
+            registry.MeasurementError,
             "'occlusion': target=5: there is no class 5",
         ),
     ],
@@ -1309,7 +1307,7 @@ def test_measuring_a_run_anew_changes_all_that_is_said_of_it(copied):
 def test_stopped_while_a_run_is_measured_anew(copied, monkeypatch):
     folder, recipe = copied
     with monkeypatch.context() as patch:
-        patch.setattr(measurement, "_measure_batch", killed)
+        patch.setattr(engine, "_read_texts", killed)
         with pytest.raises(Killed):
             runs.measure_run(folder, again(recipe, "--limit=9"), overwrite=True)
     assert runs.read_state(folder)["status"] == "trained"  # record and report are of the older measurement

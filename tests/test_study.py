@@ -105,9 +105,9 @@ columns = {
     "importance_leave_one_out": [[0.2, 0.3]] * 2, "importance_leave_one_out_hidden": [[0.3, 0.2]] * 2,
 }
 extra = {name: record.Column(("T",)) for name in columns if name.startswith("importance_")}
-code = "000000000000" if "old" in title and not again else record.code_digest("importance.gradient")
-made = {"recipe": dataclasses.asdict(recipe), "model": f"weights {recipe.seed}", "version": attnfaith.__version__}
-made["columns"] = {"importance_gradient": {"producer": "importance.gradient", "code": code}}
+version = "0.0.1" if "old" in title and not again else attnfaith.__version__
+made = {"recipe": dataclasses.asdict(recipe), "model": f"weights {recipe.seed}", "version": version}
+made["columns"] = {"importance_gradient": "gradient"}
 record.save(record.with_settings(record.build(columns, extra), [made]), folder / "record.parquet")
 (folder / "report").mkdir(exist_ok=True)
 (folder / "report" / "index.html").write_text("page")

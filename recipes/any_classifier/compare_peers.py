@@ -28,7 +28,7 @@ import torch
 from autolrp_rules import own_autolrp, relevance_by_size, signed_autolrp
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, pipeline
 
-from attnfaith.measurement import load_producers
+from attnfaith.measurement.registry import find
 from attnfaith.subjects import SelfAttention
 
 
@@ -74,8 +74,7 @@ class Peers:
 
     def ours(self, measure, text, **options):
         """The scores of a measure of this package."""
-        module = load_producers([measure])[measure]
-        scores = module.measure(self.subject, self.subject.encode([text]), **options)[f"importance_{measure}"]
+        scores = find(measure)(**options)(self.subject, self.subject.encode([text]))[f"importance_{measure}"]
         return np.asarray(scores[0], np.float64)
 
     def inside(self, text) -> torch.Tensor:

@@ -30,17 +30,15 @@ LIBRARIES = (
 )
 
 
-def collect(code: str, *, seed: int, data: dict | None = None, device: str | None = None) -> dict:
+def collect(*, seed: int, data: dict | None = None, device: str | None = None) -> dict:
     """The provenance of what this process makes, as JSON.
 
-    code: digest of the source files that decide the numbers (`record.code_digest`). data: {"revision", "fingerprint"} of
-    what it is made from. device: what it is computed on. commit and dirty are None where the package lies in no git
-    checkout; dirty tells whether the package's own files differ from the commit.
+    data: {"revision", "fingerprint"} of what it is made from. device: what it is computed on. commit and dirty are
+    None where the package lies in no git checkout; dirty tells whether the package's own files differ from the commit.
     """
     commit, dirty = checkout()
     return {
         "version": attnfaith.__version__,
-        "code": code,
         "commit": commit,
         "dirty": dirty,
         "libraries": libraries(),

@@ -30,12 +30,13 @@ from huggingface_hub import hf_hub_download
 from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, RepositoryNotFoundError, RevisionNotFoundError
 from huggingface_hub.utils import validate_repo_id
 
-from attnfaith import measurement, recipes, record, runs, sequence_measurement
+from attnfaith import recipes, record, runs
 from attnfaith.data.fingerprint import fingerprint
 from attnfaith.errors import AttnfaithError, FileError, counted, excerpt
 from attnfaith.escaping import csv_text
 from attnfaith.files import read_object, write_atomically
 from attnfaith.locate import LocateError, card_of, configurations
+from attnfaith.measurement.registry import find, names
 from attnfaith.recipes import Recipe
 
 
@@ -63,7 +64,7 @@ NAMES = (
     "dataset.revision",
     "dataset.about.assumed",
 )  # what the data are called here; their fingerprint says what they are
-EXPLAINS = ("version", "code", "commit", "dirty", "libraries", "python", "platform", "device")
+EXPLAINS = ("version", "commit", "dirty", "libraries", "python", "platform", "device")
 TABLE = "reproduction.csv"
 
 
@@ -323,11 +324,11 @@ def compare_records(recorded: pa.Table, now: pa.Table) -> Iterator[Compared]:
 
 def _columns(table: pa.Table) -> dict[str, record.Column]:
     """What the producers that made a record declare."""
-    kind = sequence_measurement if record.of_sequences(table) else measurement
-    names = {name for part in record.settings(table) for name in part.get("producers", ())} & set(kind.producers())
+    reads = "pairs" if record.of_sequences(table) else "texts"
+    wanted = {name for part in record.settings(table) for name in part.get("producers", ())} & set(names(reads))
     columns = {**record.common_columns(table.column_names), **record.OPTIONAL_COLUMNS}
-    for module in kind.load_producers(sorted(names)).values():
-        columns |= module.COLUMNS
+    for name in sorted(wanted):
+        columns |= find(name, reads).columns
     return columns
 
 

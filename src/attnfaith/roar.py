@@ -37,7 +37,8 @@ from attnfaith.escaping import csv_frame, read_csv
 from attnfaith.experiments.rationale_erasure import check as check_shares
 from attnfaith.experiments.rationale_erasure import rationales
 from attnfaith.files import TemporaryFolder, write_atomically
-from attnfaith.measurement import load_producers, measure, producers, scores_by_measure
+from attnfaith.measurement.engine import measure, scores_by_measure
+from attnfaith.measurement.registry import classes, find
 from attnfaith.metrics.classification import classification_scores
 from attnfaith.objectives import Penalties
 from attnfaith.outputs import digest_data, digest_model
@@ -159,7 +160,7 @@ def _check(recipe: Recipe, names: Sequence[str]) -> None:
         raise RecipeError("the run attends to sentences and words are removed: take one with model.hierarchy='none'")
     if recipe.objective.kind != "classification":
         raise RecipeError(f"the run has objective.kind={recipe.objective.kind!r}: take one that was trained on labels")
-    of_inputs = sorted(name for name, module in producers().items() if ".importance." in module)
+    of_inputs = sorted(measure.name for measure in classes() if measure.kind() == "importance")
     if unknown := [name for name in names if name not in ("attention", *of_inputs)]:
         raise RecipeError(f"no measure is called {unknown}; choose from attention, {', '.join(of_inputs)}")
 
@@ -177,7 +178,7 @@ def _scores(model, recipe: Recipe, loaded, split: str, rows, names, output: Path
     if (made["model"], made["data"]) != (digest_model(model), digest_data(rows)) or made["producers"] != wanted:
         raise RecipeError(f"{path} holds scores of another model, other texts or other measures: give another --output")
     ids = table.column("instance_id").to_pylist()
-    declared = {name: column for module in load_producers(wanted).values() for name, column in module.COLUMNS.items()}
+    declared = {name: column for measure in wanted for name, column in find(measure).columns.items()}
     columns = {
         name: record.rows(table, name)
         for name in ("attention", *declared)

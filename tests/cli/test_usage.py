@@ -141,14 +141,14 @@ def test_lists_have_a_line_each(kind, capsys):
 def test_lists_are_what_the_package_has(capsys):
     from attnfaith.data.pairs.entries import PAIRS
     from attnfaith.data.registry import DATASETS
-    from attnfaith.measurement import producers
+    from attnfaith.measurement.registry import names as all_measures
     from attnfaith.models.encoders import ENCODERS
     from attnfaith.models.projections import PROJECTIONS
 
     def names(*kinds):
         return {name for kind in kinds for name in says(capsys, "list", kind, "--names", code=0).split()}
 
-    assert names("measures", "experiments") == set(producers())
+    assert names("measures") == set(all_measures())
     assert (names("encoders"), names("projections")) == (set(ENCODERS), set(PROJECTIONS))
     assert names("datasets") == {*DATASETS, *PAIRS}
     assert "meister_2021/sst.yaml" in names("recipes") and "planted_evidence/encoders.yaml" in names("studies")

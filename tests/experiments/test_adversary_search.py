@@ -10,7 +10,7 @@ import torch
 
 from attnfaith.experiments import adversary_search
 from attnfaith.experiments._readout import Readout, read_out, softmax, under
-from attnfaith.measurement import MeasurementError, check_options
+from attnfaith.measurement.registry import MeasurementError, build
 from attnfaith.subjects import opened
 
 
@@ -166,4 +166,4 @@ def test_a_large_group_is_cut(tiny_model, tiny_rows, tiny_batch, monkeypatch):
 def test_bad_options_are_refused_before_any_work(options):
     (name,) = options
     with pytest.raises(MeasurementError, match=f"adversary_search.*{name}="):
-        check_options({"adversary_search": adversary_search}, {"adversary_search": options})
+        build(["adversary_search"], {"adversary_search": options})

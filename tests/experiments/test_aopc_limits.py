@@ -8,7 +8,7 @@ import pytest
 from attnfaith.experiments import aopc_limits, weight_aopc_limits
 from attnfaith.experiments._orders import answered, limits
 from attnfaith.experiments._subsets import read_parts, whole
-from attnfaith.measurement import MeasurementError, check_options
+from attnfaith.measurement.registry import MeasurementError, build
 from attnfaith.subjects import subject_of
 from tests.loud_classifiers import batch_of, classifier
 
@@ -170,6 +170,5 @@ def test_weights_of_a_text(labels, projection, tiny_model, tiny_rows, tiny_batch
     ],
 )
 def test_options_that_make_no_sense(name, options, message):
-    modules = {"aopc_limits": aopc_limits, "weight_aopc_limits": weight_aopc_limits}
     with pytest.raises(MeasurementError, match=f"options of '{name}': {message}"):
-        check_options({name: modules[name]}, {name: options})
+        build([name], {name: options})

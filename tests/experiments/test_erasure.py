@@ -9,7 +9,7 @@ import torch
 
 from attnfaith.experiments import erasure
 from attnfaith.experiments._erasing import prepare
-from attnfaith.measurement import model_identity
+from attnfaith.measurement.engine import model_identity
 from attnfaith.record import Identity
 from attnfaith.subjects import opened, subject_of
 

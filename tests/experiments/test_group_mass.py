@@ -12,7 +12,7 @@ from attnfaith.data.in_memory import texts_in_memory
 from attnfaith.data.taggers import UNIVERSAL
 from attnfaith.errors import DatasetError
 from attnfaith.experiments import group_mass
-from attnfaith.measurement import MeasurementError, check_options, load_producers
+from attnfaith.measurement.registry import MeasurementError, build
 from attnfaith.subjects import SelfAttention, SubjectError, subject_of
 from tests.small_classifiers import classifier, tokenizer
 from tests.taggers import BY_LETTER, offer
@@ -170,7 +170,7 @@ def test_a_missing_tagger_is_said_before_any_work(monkeypatch):
     monkeypatch.setitem(sys.modules, "denckring_en_pos", None)
     message = r"^options of 'group_mass': the tagger 'denckring' is not installed: pip install 'attnfaith\[tagger\]'$"
     with pytest.raises(MeasurementError, match=message):
-        check_options(load_producers(["group_mass"]), {"group_mass": {"tagger": "denckring"}})
+        build(["group_mass"], {"group_mass": {"tagger": "denckring"}})
 
 
 def test_what_is_refused(tiny_model):

@@ -6,7 +6,7 @@ import torch
 from scipy.optimize import linprog
 
 from attnfaith.experiments import identifiability
-from attnfaith.measurement import MeasurementError, check_options
+from attnfaith.measurement.registry import MeasurementError, build
 from attnfaith.subjects import SubjectError, opened, subject_of
 
 
@@ -164,7 +164,7 @@ def test_options_that_make_no_sense(options, message, tiny_model, tiny_rows, tin
     with pytest.raises(ValueError, match=message):
         identifiability.measure(tiny_model(), tiny_batch(tiny_rows([3])), **options)
     with pytest.raises(MeasurementError, match=f"options of 'identifiability': {message}"):
-        check_options({"identifiability": identifiability}, {"identifiability": options})
+        build(["identifiability"], {"identifiability": options})
 
 
 def test_logits_that_are_not_affine_cannot_have_to_stay(tiny_model, tiny_rows, tiny_batch):

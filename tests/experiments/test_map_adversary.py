@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from attnfaith.experiments import map_adversary
-from attnfaith.measurement import MeasurementError, check_options
+from attnfaith.measurement.registry import MeasurementError, build
 from tests.loud_classifiers import batch_of, classifier
 
 
@@ -111,7 +111,7 @@ def test_nothing_to_search(kind):
 def test_options_that_make_no_sense(options):
     (name,) = options
     with pytest.raises(MeasurementError, match=f"options of 'map_adversary': {name}="):
-        check_options({"map_adversary": map_adversary}, {"map_adversary": options})
+        build(["map_adversary"], {"map_adversary": options})
 
 
 def test_a_flow_has_no_gradient():

@@ -9,7 +9,7 @@ import torch
 from attnfaith.api import measuring
 from attnfaith.experiments import _maps, map_erasure, map_permutation, map_uniform, marker_attention
 from attnfaith.experiments._maps import Asked
-from attnfaith.measurement import MeasurementError, check_options
+from attnfaith.measurement.registry import MeasurementError, build
 from attnfaith.subjects import SubjectError
 from attnfaith.subjects.attention import Edit
 from tests import tolerances
@@ -353,7 +353,7 @@ def test_the_layers_that_are_shown():
 )
 def test_options_that_make_no_sense(name, options, message):
     with pytest.raises(MeasurementError, match=f"options of '{name}': {message}"):
-        check_options({name: EXPERIMENTS[name][0]}, {name: options})
+        build([name], {name: options})
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)

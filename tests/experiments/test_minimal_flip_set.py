@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnfaith.experiments import erasure, minimal_flip_set
-from attnfaith.measurement import MeasurementError, check_options
+from attnfaith.measurement.registry import MeasurementError, build
 from attnfaith.models.modeling_attention_classifier import Encoded
 
 
@@ -272,6 +272,4 @@ def test_the_greedy_search_finds_sets_that_no_order_finds(tiny_model, tiny_rows,
 @pytest.mark.parametrize("draws", [0, -1, 2.5, "five", True, None])
 def test_draws_must_be_a_number_of_orders(producer, draws):
     with pytest.raises(MeasurementError, match=f"options of '{producer}': draws is .* a whole number, 1 or more"):
-        check_options(
-            {producer: {"erasure": erasure, "minimal_flip_set": minimal_flip_set}[producer]}, {producer: {"draws": draws}}
-        )
+        build([producer], {producer: {"draws": draws}})

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from attnfaith.experiments import permutation
-from attnfaith.measurement import MeasurementError, check_options
+from attnfaith.measurement.registry import MeasurementError, build
 
 
 def probabilities(model, batch, **options):
@@ -125,7 +125,7 @@ def test_draws_that_make_no_sense(draws, tiny_model, tiny_rows, tiny_batch):
     with pytest.raises(ValueError, match="draws=.*whole number of at least 1"):
         probabilities(tiny_model(), tiny_batch(tiny_rows([3])), draws=draws)
     with pytest.raises(MeasurementError, match="options of 'permutation': draws="):
-        check_options({"permutation": permutation}, {"permutation": {"draws": draws}})
+        build(["permutation"], {"permutation": {"draws": draws}})
 
 
 @pytest.mark.parametrize(

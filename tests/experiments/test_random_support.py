@@ -10,7 +10,7 @@ from scipy.stats import kendalltau
 
 from attnfaith.experiments import random_support
 from attnfaith.importance import gradient_norm, leave_one_out
-from attnfaith.measurement import MeasurementError, check_options
+from attnfaith.measurement.registry import MeasurementError, build
 
 
 ATTENTION, PROBS, NORM, REMOVED = random_support.COLUMNS
@@ -143,4 +143,4 @@ def test_draws_that_make_no_sense(draws, tiny_model, tiny_rows, tiny_batch):
     with pytest.raises(ValueError, match="draws=.*whole number of at least 1"):
         random_support.measure(tiny_model(), tiny_batch(tiny_rows([3])), draws=draws)
     with pytest.raises(MeasurementError, match="options of 'random_support': draws="):
-        check_options({"random_support": random_support}, {"random_support": {"draws": draws}})
+        build(["random_support"], {"random_support": {"draws": draws}})

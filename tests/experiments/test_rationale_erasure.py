@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnfaith.experiments import rationale_erasure
-from attnfaith.measurement import MeasurementError, check_options
+from attnfaith.measurement.registry import MeasurementError, build
 from attnfaith.subjects import removal
 
 
@@ -197,7 +197,7 @@ def test_shares_that_make_no_sense(shares, tiny_model, tiny_rows, tiny_batch):
     with pytest.raises(ValueError, match="shares is .*above 0 and below 1"):
         measured(tiny_model(), tiny_batch(tiny_rows([3])), shares=shares)
     with pytest.raises(MeasurementError, match="options of 'rationale_erasure': shares is"):
-        check_options({"rationale_erasure": rationale_erasure}, {"rationale_erasure": {"shares": shares}})
+        build(["rationale_erasure"], {"rationale_erasure": {"shares": shares}})
 
 
 def test_a_masked_answer_stays_impossible(tiny_model, tiny_rows, tiny_batch):

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from attnfaith.experiments import selection
-from attnfaith.measurement import MeasurementError, check_options, load_producers
+from attnfaith.measurement.registry import MeasurementError, build
 from attnfaith.models.rationale_samplers import budget_tokens
 from attnfaith.subjects import columns_of, subject_of
 from tests.small_rationales import rationale_model
@@ -106,4 +106,4 @@ def test_an_undefined_measure_is_undefined_and_equal_scores_are_cut_at_random(ti
 @pytest.mark.parametrize("shares", [(0.0, 0.1), (0.2, 0.1), (1.0,), (), 0.1])
 def test_shares_out_of_range_are_refused(shares):
     with pytest.raises(MeasurementError, match="options of 'selection': shares is .*each above 0 and below 1"):
-        check_options(load_producers(["selection"]), {"selection": {"shares": shares}})
+        build(["selection"], {"selection": {"shares": shares}})

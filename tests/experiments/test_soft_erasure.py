@@ -8,7 +8,7 @@ import torch
 
 from attnfaith._random import generator
 from attnfaith.experiments import soft_erasure
-from attnfaith.measurement import MeasurementError, check_options
+from attnfaith.measurement.registry import MeasurementError, build
 
 
 def measured(model, batch, scores=None, **options):
@@ -136,4 +136,4 @@ def test_draws_that_make_no_sense(draws, tiny_model, tiny_rows, tiny_batch):
     with pytest.raises(ValueError, match="draws is .*whole number, 1 or more"):
         measured(tiny_model(), tiny_batch(tiny_rows([3])), draws=draws)
     with pytest.raises(MeasurementError, match="options of 'soft_erasure': draws is"):
-        check_options({"soft_erasure": soft_erasure}, {"soft_erasure": {"draws": draws}})
+        build(["soft_erasure"], {"soft_erasure": {"draws": draws}})

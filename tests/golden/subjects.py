@@ -85,9 +85,9 @@ def wordpieces(words, template: str | None, roles):
 
 def groups(subject: str) -> dict[str, list[str]]:
     """What is measured together: every name of the catalogue in one group, and the options that are not the default."""
-    listed = attnfaith.measures("sequences" if of_pairs(subject) else "texts")["kind"]
-    parts = {"measures": list(listed.index[listed == "measure"]), "interventions": [], "explanations": [], "searches": []}
-    for name in listed.index[listed == "experiment"]:
+    listed = attnfaith.measures("pairs" if of_pairs(subject) else "texts")["kind"]
+    parts = {"measures": list(listed.index[listed == "importance"]), "interventions": [], "explanations": [], "searches": []}
+    for name in listed.index[listed == "intervention"]:
         parts[next((kind for kind in ("explanations", "searches") if name in PLAN[kind]), "interventions")].append(name)
     parts["otherwise"] = list(PLAN["otherwise"].get(subject, ()))
     return {group: sorted(names) for group, names in parts.items() if names}

@@ -34,7 +34,7 @@ def test_every_column_is_what_it_was(subject, group):
 def test_nothing_of_the_catalogue_is_left_out(subject):
     golden = read(f"record_{subject}")
     names = {name for group in golden["groups"].values() for name in group["names"]} | {*golden["absent"]}
-    listed = attnfaith.measures("sequences" if subjects.of_pairs(subject) else "texts").index
+    listed = attnfaith.measures("pairs" if subjects.of_pairs(subject) else "texts").index
     assert {values.MEASURES.get(name, name) for name in names} | {*subjects.PLAN["left_out"]} >= {*listed}
 
 

@@ -8,8 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnfaith.importance import attention_norm, attention_x_gradient, exact_contribution
-from attnfaith.measurement import MeasurementError, check
+from attnfaith.measurement.engine import check
+from attnfaith.measurement.registry import MeasurementError
 from attnfaith.subjects import SubjectError
+from tests.measuring import run
 from tests.small_encoders import FEW_FIRST
 
 
@@ -116,10 +118,10 @@ def test_a_measurements_own_stages_are_used(tiny_model, tiny_rows, tiny_batch):
     model, batch = tiny_model(), tiny_batch(tiny_rows([6, 3]))
     encoded, attention, _ = stages(model, batch)
     for producer in (attention_norm, attention_x_gradient, exact_contribution):
-        (plain,) = producer.measure(model, batch).values()
+        (plain,) = run(producer, model, batch).values()
         doubled = {**batch, "encoded": encoded._replace(hidden=2 * encoded.hidden), "attention": attention}
-        (found,) = producer.measure(model, doubled, **({} if producer is attention_norm else {"target": 1})).values()
+        (found,) = run(producer, model, doubled, **({} if producer is attention_norm else {"target": 1})).values()
         if producer is not attention_norm:
-            (plain,) = producer.measure(model, batch, target=1).values()
+            (plain,) = run(producer, model, batch, target=1).values()
         for one, other in zip(found, plain, strict=True):
             np.testing.assert_allclose(one, 2 * other, rtol=1e-5)

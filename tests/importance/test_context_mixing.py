@@ -14,7 +14,8 @@ from torch.nn import functional as F
 
 from attnfaith import record
 from attnfaith.importance import alti, attention_norm, flow, globenc, rollout, value_zeroing
-from attnfaith.measurement import MeasurementError, check
+from attnfaith.measurement.engine import check
+from attnfaith.measurement.registry import MeasurementError
 from attnfaith.subjects import Batch, Edit, SelfAttention, SubjectError
 from attnfaith.subjects import layers as subject_layers
 from attnfaith.subjects.attention import Hook

@@ -21,7 +21,7 @@ from attnfaith.importance import diffmask
 from attnfaith.importance._concrete import log_open, sampled
 from attnfaith.importance._gate_training import FIRST_MULTIPLIER, LOG, Lookahead, Settings, divergence, train_gates
 from attnfaith.importance._gates import Gates, about_gates, load_gates, of_positions, save_gates, states_of
-from attnfaith.measurement import MeasurementError, check_options, load_producers
+from attnfaith.measurement.registry import MeasurementError, build
 from attnfaith.subjects import SelfAttention, SubjectError, subject_of
 from tests import tolerances
 from tests.gates import untrained
@@ -462,7 +462,7 @@ def test_options_have_the_defaults_of_the_training():
 )
 def test_options_are_refused_beforehand(options, message):
     with pytest.raises(MeasurementError, match=message):
-        check_options(load_producers(["diffmask"]), {"diffmask": options})
+        build(["diffmask"], {"diffmask": options})
 
 
 def test_gates_of_a_model_that_is_no_run(tmp_path):

@@ -11,7 +11,7 @@ from attnfaith import record
 from attnfaith.importance import gradient_hidden_to_input
 from attnfaith.importance._fast import lstm_norm_gradients, norm_gradients, state_gradients
 from attnfaith.importance.gradient_hidden_to_input import measure, sensitivities
-from attnfaith.measurement import MeasurementError, check_options
+from attnfaith.measurement.registry import MeasurementError, build
 from attnfaith.models.encoders import ENCODERS
 
 
@@ -172,9 +172,7 @@ def test_keep_rows_that_makes_no_sense(value, tiny_model, tiny_rows, tiny_batch)
     with pytest.raises(ValueError, match="keep_rows=.*true .* or false"):
         measure(tiny_model(), tiny_batch(tiny_rows([3])), keep_rows=value)
     with pytest.raises(MeasurementError, match="options of 'gradient_hidden_to_input': keep_rows="):
-        check_options(
-            {"gradient_hidden_to_input": gradient_hidden_to_input}, {"gradient_hidden_to_input": {"keep_rows": value}}
-        )
+        build(["gradient_hidden_to_input"], {"gradient_hidden_to_input": {"keep_rows": value}})
 
 
 @pytest.mark.slow

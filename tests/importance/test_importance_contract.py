@@ -2,7 +2,6 @@
 
 import copy
 import functools
-import inspect
 import itertools
 import math
 from contextlib import contextmanager
@@ -17,21 +16,22 @@ from attnfaith._random import default_dtype
 from attnfaith.data.collation import OF_POSITIONS
 from attnfaith.experiments import _climb
 from attnfaith.importance._fast import state_gradients
-from attnfaith.measurement import load_producers, producers
+from attnfaith.measurement.registry import classes, find, names
 from attnfaith.models import projections
 from attnfaith.models.encoders import ENCODERS
 from attnfaith.models.hierarchy import HIERARCHIES
-from attnfaith.subjects import CAPABILITIES, Rationales, SelfAttention, SubjectError, columns_of, subject_of
+from attnfaith.subjects import Rationales, SelfAttention, SubjectError, subject_of
 from attnfaith.subjects.words import WordLevel
 from tests.gates import untrained
 from tests.impermissible import marked
+from tests.measuring import run
 from tests.small_classifiers import classifier, tokenizer
 from tests.small_rationales import KINDS as RATIONALES
 from tests.small_rationales import rationale_model
 from tests.toy_subject import Toy
 
 
-PRODUCERS = sorted(producers())
+PRODUCERS = names()
 LEVELS = (*HIERARCHIES, "word")  # what attention is over: tokens, sentences, the words of sentences
 LAYOUTS = (  # query and hierarchy
     ("learned", "none"),
@@ -112,7 +112,7 @@ def tiny_rows(tiny_rows):
 
 @pytest.fixture(params=PRODUCERS)
 def producer(request):
-    return load_producers([request.param])[request.param]
+    return find(request.param)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -134,8 +134,8 @@ def shared_model(tiny_model):
 
 def options_of(producer, model, batch):
     """Those of OPTIONS, and of what has to be trained on the model: something of its kind that nobody trained."""
-    name = producer.__name__.rpartition(".")[2]
-    if name == "diffmask" and subject_of(model).capabilities >= producer.NEEDS:
+    name = producer.name
+    if name == "diffmask" and subject_of(model).capabilities >= producer.needs:
         return {"gates": untrained(model, batch)}
     return OPTIONS.get(name, {})
 
@@ -145,7 +145,7 @@ def measured(producer, model, batch, seed=0):
     options = options_of(producer, model, batch)
     return {
         name: [np.asarray(v, None if np.asarray(v).dtype.kind == "U" else np.float64) for v in values]
-        for name, values in producer.measure(model, batch, seed=seed, **options).items()
+        for name, values in run(producer, model, batch, seed=seed, **options).items()
     }
 
 
@@ -162,7 +162,7 @@ states and without our layers; and classifiers of transformers, of which one hea
 
 def refused(producer, model, batch):
     """Whether the producer is one of those that cannot measure this model, and says so."""
-    subject, name = subject_of(model), producer.__name__.rpartition(".")[2]
+    subject, name = subject_of(model), producer.name
     if isinstance(subject, SelfAttention):
         refusing = CLASSIFIER
     elif isinstance(subject, Toy | Rationales):
@@ -190,9 +190,9 @@ def same(values, expected, exact=False):
 
 def check(made, producer, model, rows):
     """Columns, lengths and values as declared. Undefined is NaN, and the column says when."""
-    assert list(made) == list(columns_of(producer, subject_of(model)))
+    assert list(made) == list(producer.columns_for(subject_of(model)))
     for name in made:
-        column = producer.COLUMNS[name]
+        column = producer.columns[name]
         assert isinstance(column, record.Column) and column.doc
         for row, values in zip(rows, made[name], strict=True):
             assert values.dtype.kind == "U" or column.undefined or np.isfinite(values).all(), name
@@ -206,16 +206,9 @@ def test_there_are_producers():
     assert {"gradient", "gradient_norm", "leave_one_out", "permutation"} <= set(PRODUCERS)
 
 
-def test_options_and_what_the_metric_compares(producer):
-    """Options have defaults and are checked beforehand by the same names; METRIC names columns that are there."""
-    _subject, _batch, *parameters = inspect.signature(producer.measure).parameters.values()
-    assert all(p.kind is p.KEYWORD_ONLY and p.default is not p.empty for p in parameters)
-    if options := {p.name: p.default for p in parameters if p.name != "seed"}:
-        assert {p.name: p.default for p in inspect.signature(producer.check).parameters.values()} == options
-        producer.check(**options)
-    if ".experiments." in producer.__name__:
-        assert set(producer.METRIC) <= {"counterfactual_attention", "counterfactual_probs"}
-        assert set(producer.METRIC.values()) <= set(producer.COLUMNS)
+def test_what_the_metric_compares(producer):
+    assert set(producer.metric) <= {"counterfactual_attention", "counterfactual_probs"}
+    assert set(producer.metric.values()) <= set(producer.columns)
 
 
 def test_every_two_values_of_two_factors_meet():
@@ -464,7 +457,7 @@ def test_kinds_that_are_kept_apart_are_measured_as_in_a_model_that_masks_them_it
     naive = SelfAttention(model, subject.tokenizer, subject.reduction)
     same(measured(producer, naive, naive.collate(rows)), measured(producer, subject, subject.collate(rows)))
     marked_otherwise = [{**row, "impermissible": [0] * len(row["input_ids"])} for row in rows]
-    if producer.__name__.rpartition(".")[2] not in ("random_scores", "uniform_scores"):
+    if producer.name not in ("random_scores", "uniform_scores"):
         other = measured(producer, subject, subject.collate(marked_otherwise))
         mine = measured(producer, subject, subject.collate(rows))
         assert any(not np.array_equal(a, b) for name in mine for a, b in zip(mine[name], other[name], strict=True))
@@ -472,11 +465,6 @@ def test_kinds_that_are_kept_apart_are_measured_as_in_a_model_that_masks_them_it
 
 def test_what_a_subject_lacks_is_named(tiny_model, tiny_rows, a_classifier):
     """Producers say what they need in words that are known, and the list of those that refuse is whole."""
-    modules = load_producers(PRODUCERS)
-    for module in modules.values():
-        assert set(CAPABILITIES) >= module.NEEDS
-        assert set(module.COLUMNS) >= set(needs := getattr(module, "COLUMN_NEEDS", {}))
-        assert all(set(CAPABILITIES) >= one for one in needs.values())
     for subject, refusing in (
         (Toy(), TOY | STACKED | NOT_AFFINE),
         (a_classifier("bert")[0], CLASSIFIER),
@@ -484,7 +472,7 @@ def test_what_a_subject_lacks_is_named(tiny_model, tiny_rows, a_classifier):
         (subject_of(tiny_model(hierarchy="word")), NOT_AFFINE | STACKED),
         (subject_of(tiny_model()), STACKED),
     ):
-        assert {name for name, module in modules.items() if not subject.capabilities >= module.NEEDS} == refusing
+        assert {cls.name for cls in classes() if not subject.capabilities >= cls.needs} == refusing
 
 
 def test_an_exception_leaves_the_model_as_it_was(producer, tiny_model, tiny_rows, tiny_batch, monkeypatch):
@@ -493,7 +481,7 @@ def test_an_exception_leaves_the_model_as_it_was(producer, tiny_model, tiny_rows
         return
     monkeypatch.setattr(type(model), "attend", lambda *_args: 1 / 0)
     monkeypatch.setattr(state_gradients, "norm_gradients", lambda *_args: 1 / 0)
-    if producer.__name__.rpartition(".")[2] in WEIGHTLESS:
+    if producer.name in WEIGHTLESS:
         monkeypatch.setattr(type(model), "attendable", lambda *_args, **_given: 1 / 0)
     if not refused(producer, model, tiny_batch(tiny_rows([4, 2]))):
         with pytest.raises(ZeroDivisionError):
@@ -505,7 +493,7 @@ def test_an_exception_leaves_the_model_as_it_was(producer, tiny_model, tiny_rows
 def test_the_default_dtype_changes_no_draw(producer, shared_model, tiny_rows, a_classifier):
     """The same seed draws the same, and a model is read in its own dtype."""
     subject, rows = subject_of(shared_model()), tiny_rows((7, 2))
-    if not subject.capabilities >= producer.NEEDS:
+    if not subject.capabilities >= producer.needs:
         subject, rows = a_classifier("bert")
     expected = measured(producer, subject, subject.collate(rows), seed=3)
     with default_dtype(torch.float64):
@@ -565,7 +553,7 @@ def test_columns_make_a_record(producer, shared_model, tiny_rows, tiny_batch):
         "attention": [a[1 : 1 + len(row["tokens"])].tolist() for a, row in zip(attention, rows, strict=True)],
     }
     batch = tiny_batch(rows)
-    columns |= producer.measure(model, batch, seed=0, **options_of(producer, model, batch))
-    declared = columns_of(producer, subject)
+    columns |= run(producer, model, batch, seed=0, **options_of(producer, model, batch))
+    declared = producer.columns_for(subject)
     made = record.build(columns, declared)
     assert set(declared) <= set(made.column_names)

@@ -136,8 +136,7 @@ def test_shades_follow_the_scores():
 )
 def test_the_class_that_is_explained_is_said(target, label, said):
     options = {} if target is None else {"lime": {"target": target}}
-    columns = {name: {"producer": f"importance.{name}", "code": "0"} for name in ("lime", "gradient")}
-    columns = {f"importance_{name}": made for name, made in columns.items()}
+    columns = {f"importance_{name}": name for name in ("lime", "gradient")}
     table = build([text(lime=[2.0, -1.0, 0.0], gradient=[1, 2, 3], label=label)], measures=["lime", "gradient"])
     made = {"label_names": ["negative", "positive"], "options": options, "columns": columns}
     shown = Shown(one_cell(with_settings(table, **made)), 0)

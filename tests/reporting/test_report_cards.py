@@ -23,7 +23,7 @@ from attnfaith.data.registry import DATASETS, facts
 from attnfaith.data.tokenization import build_tokenizer
 from attnfaith.escaping import markdown
 from attnfaith.experiments import permutation
-from attnfaith.measurement import producers
+from attnfaith.measurement.registry import names
 from attnfaith.models.configuration_rationale_classifier import SAMPLERS
 from attnfaith.models.encoders import ENCODERS
 from attnfaith.models.projections import PROJECTIONS
@@ -67,7 +67,6 @@ RUN = {
     "processes": 1,
     "provenance": {
         "version": "0.1.0",
-        "code": "0123456789ab",
         "commit": "c0ffee",
         "dirty": False,
         "libraries": {"torch": "2.13.0", "numpy": "2.4.6"},
@@ -88,7 +87,6 @@ def made_of(table, **settings):
         "producers": ["gradient", "gradient_norm", "leave_one_out", "permutation"],
         "model": "d" * 64,
         "version": "0.1.0",
-        "columns": {"attention": {"producer": "measurement", "code": "fedcba987654"}},
         "seed": 0,
         "recipe": RECIPE,
         **settings,
@@ -599,7 +597,7 @@ def test_every_data_set_is_cited():
         for keys in kind.values():
             assert isinstance(keys, list) and set(keys) <= set(citations.BIBTEX)
     # one that somebody adds is theirs to cite
-    assert set(citations.CITED["producers"]) <= set(producers())
+    assert set(citations.CITED["producers"]) <= set(names())
     assert set(citations.CITED["projections"]) <= set(PROJECTIONS) | set(SAMPLERS)
     assert set(citations.CITED["penalties"]) == set(PENALTIES) == set(penalties.NAMES)
     assert set(citations.CITED["encoders"]) <= set(ENCODERS)

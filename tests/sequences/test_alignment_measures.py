@@ -1,22 +1,20 @@
 """Measures of alignment, each against a second route to the same numbers, and as they are read: alone, together, turned."""
 
 import functools
-from importlib import import_module
 
 import numpy as np
 import pytest
 import torch
 
-from attnfaith import catalogue
-from attnfaith.record import Column
-from attnfaith.sequence_measurement import columns_of
+from attnfaith.measurement.registry import find, names
 from attnfaith.sequences import attention, gradient, gradient_x_input, occlusion
 from attnfaith.subjects.pairs import of_sources, of_targets, word_sums
 from tests import tolerances
+from tests.measuring import run
 from tests.small_translators import KINDS, PAIRS, batch, subject
 
 
-NAMES = [one.name for one in catalogue.entries("sequences")]
+NAMES = names("pairs")
 CHEAP = {"integrated_gradients": {"tolerance": 1e6}, "cross_permutation": {"draws": 2}}
 GIVEN = ("input_ids", "attention_mask", "decoder_input_ids")
 PAIR = PAIRS[0]
@@ -32,9 +30,8 @@ def mode():
 
 
 def measured(name, kind, some, **options):
-    module = import_module(f"attnfaith.sequences.{name}")
     with subject(kind).evaluating():
-        return module.measure(subject(kind), some, **{**CHEAP.get(name, {}), **options})
+        return run(name, subject(kind), some, reads="pairs", **{**CHEAP.get(name, {}), **options})
 
 
 def to_words(pair, tokens):
@@ -78,18 +75,16 @@ class Seen:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_module_says_what_it_gives(name):
-    module = import_module(f"attnfaith.sequences.{name}")
-    assert all(isinstance(column, Column) and column.doc for column in module.COLUMNS.values())
-    assert module.COST in catalogue.COSTS and module.NEEDS
+def test_a_measure_gives_what_it_declares(name):
+    cls = find(name, "pairs")
     made = measured(name, "marian", batch("marian"))
-    assert set(made) == set(columns_of(module, subject("marian")))
+    assert set(made) == set(cls.columns_for(subject("marian")))
     sizes = {"L": 2, "A": 4, "R": 2, "K": 2}
     for column, values in made.items():
         for (source, target), value in zip(PAIRS, values, strict=True):
             counts = sizes | {"T": len(source.split()), "G": len(target.split())}
-            assert np.shape(value) == tuple(counts[axis] for axis in module.COLUMNS[column].axes), column
-            low, high = module.COLUMNS[column].range or (None, None)
+            assert np.shape(value) == tuple(counts[axis] for axis in cls.columns[column].axes), column
+            low, high = cls.columns[column].range or (None, None)
             assert low is None or np.nanmin(value) >= low
             assert high is None or np.nanmax(value) <= high + 1e-6
 

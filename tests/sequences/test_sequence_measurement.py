@@ -6,11 +6,13 @@ import pytest
 import torch
 
 import attnfaith
-from attnfaith import cli, record, sequence_measurement
+from attnfaith import cli, record
 from attnfaith.api.pairs import EXPERIMENTS, MEASURES
 from attnfaith.data.in_memory import in_memory
 from attnfaith.errors import AttnfaithError
-from attnfaith.sequence_measurement import MeasurementError, measure
+from attnfaith.measurement import engine
+from attnfaith.measurement.engine import measure
+from attnfaith.measurement.registry import MeasurementError, find
 from tests.small_translators import PAIRS, STACKED, WORDS, subject, tokenizer, translator
 
 
@@ -59,12 +61,7 @@ def test_the_record_of_pairs(rows, tmp_path):
     expected = [np.prod(probs[words == word]) for word in range(words.max() + 1)]
     np.testing.assert_allclose(record.rows(made, "target_probs")[7], expected, rtol=1e-5)
     (settings,) = record.settings(made)
-    assert settings["columns"]["alignment_norm"]["producer"] == "sequences.norm"
-    assert settings["columns"]["target_probs"] == {
-        "producer": "sequence_measurement",
-        "code": record.code_digest("sequence_measurement"),
-    }
-    assert not record.stale(settings["columns"])
+    assert settings["columns"]["alignment_norm"] == "norm" and settings["columns"]["target_probs"] == ""
     identity = record.from_row(made.slice(0, 1).to_pylist()[0])
     assert (identity.model, identity.encoder, identity.level) == ("sequence_to_sequence", "marian", "word")
 
@@ -79,7 +76,7 @@ def test_batches_and_shards_change_nothing(rows, tmp_path):
 
 
 def test_a_measurement_that_was_stopped_goes_on(rows, tmp_path, monkeypatch):
-    inner, counts = sequence_measurement._measure_batch, []
+    inner, counts = engine._read_pairs, []
     options = {"batch_tokens": 40, "shard_instances": 6, "progress": False}
     whole = measure(subject("marian"), rows, CELL, ["attention"], tmp_path / "whole.parquet", **options)
 
@@ -89,13 +86,13 @@ def test_a_measurement_that_was_stopped_goes_on(rows, tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return inner(subject, batch, *given)
 
-    monkeypatch.setattr(sequence_measurement, "_measure_batch", stopped)
+    monkeypatch.setattr(engine, "_read_pairs", stopped)
     with pytest.raises(KeyboardInterrupt):
         measure(subject("marian"), rows, CELL, ["attention"], tmp_path / "r.parquet", **options)
     done = len(list((tmp_path / "r.parquet.shards").glob("*.parquet")))
     assert done > 0 and not (tmp_path / "r.parquet").exists()
     again = []
-    monkeypatch.setattr(sequence_measurement, "_measure_batch", lambda *given: again.append(1) or inner(*given))
+    monkeypatch.setattr(engine, "_read_pairs", lambda *given: again.append(1) or inner(*given))
     path = measure(subject("marian"), rows, CELL, ["attention"], tmp_path / "r.parquet", **options)
     assert 0 < len(again) < len(counts) + 5 and record.equal(record.load(path), record.load(whole))
     (tmp_path / "r.parquet.shards").mkdir()
@@ -108,9 +105,9 @@ def test_a_measurement_that_was_stopped_goes_on(rows, tmp_path, monkeypatch):
     ("names", "options", "says"),
     [
         (["attenton"], None, "'attenton'; did you mean 'attention'"),
-        (["norm", "norm"], None, "a measure is named twice"),
+        (["norm", "norm"], None, "'norm' is named twice"),
         (["cross_permutation"], {"cross_permutation": {"draws": 0}}, "options of 'cross_permutation': draws=0"),
-        (["norm"], {"norm": {"layers": 1}}, r"'norm' has no option \['layers'\]; its options: none"),
+        (["norm"], {"norm": {"layers": 1}}, "options of 'norm': .*layers"),
         (["norm"], {"alti": {}}, "options for 'alti', which is not measured"),
     ],
 )
@@ -147,7 +144,7 @@ def test_pairs_with_links_by_the_front_door(capsys):
 
 
 def _columns(name):
-    return sequence_measurement.load_producers([name])[name].COLUMNS
+    return find(name, "pairs").columns
 
 
 def _parts(link):
@@ -192,7 +189,6 @@ def test_a_folder_a_frame_and_a_file_of_links(kind, tmp_path):
         ({"labels": [0, 1, 1]}, "labels are of texts with classes; of pairs of sentences give links"),
         ({"level": "word"}, "a model from sequences to sequences is measured by words"),
         ({"measures": ["attention_norm"]}, "no measure is called 'attention_norm'; did you mean 'attention'"),
-        ({"measures": ["knock_out"]}, "'knock_out' is no measure but an experiment"),
         (
             {"attention": "rollout"},
             "attention='rollout': models of transformers from sequences to sequences have one attention",
@@ -200,7 +196,7 @@ def test_a_folder_a_frame_and_a_file_of_links(kind, tmp_path):
     ],
 )
 def test_bad_input_gets_one_line_before_any_work(given, says, monkeypatch):
-    monkeypatch.setattr(sequence_measurement, "_measure_batch", lambda *given: pytest.fail("work was done"))
+    monkeypatch.setattr(engine, "_read_pairs", lambda *given: pytest.fail("work was done"))
     given = {"texts": PAIRS, **given}
     with pytest.raises(AttnfaithError, match=says) as caught:
         attnfaith.measure(subject("marian"), given.pop("texts"), progress=False, **given)
@@ -299,7 +295,7 @@ def test_the_command_line_measures_pairs(files):
 @pytest.mark.parametrize(
     ("more", "says"),
     [
-        (["--add", "leave_one_out"], "no measure or experiment is called 'leave_one_out'"),
+        (["--add", "leave_one_out"], "no measure is called 'leave_one_out'"),
         (["--links", "gold.align", "--limit", "2"], "--links are of all pairs of the file: leave out --limit"),
         (["--links", "none.align"], "links='none.align' cannot be read"),
     ],

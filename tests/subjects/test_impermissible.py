@@ -6,7 +6,8 @@ import torch
 
 from attnfaith import record
 from attnfaith.data.tokenization import build_tokenizer
-from attnfaith.measurement import MeasurementError, measure
+from attnfaith.measurement.engine import measure
+from attnfaith.measurement.registry import MeasurementError
 from attnfaith.record.words import by_word
 from attnfaith.subjects import Batch, Pooled, SelfAttention
 from tests.small_classifiers import classifier, tokenizer

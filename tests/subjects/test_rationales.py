@@ -7,7 +7,8 @@ from datasets import Dataset
 
 from attnfaith import record
 from attnfaith.data.tokenization import build_tokenizer
-from attnfaith.measurement import MeasurementError, measure
+from attnfaith.measurement.engine import measure
+from attnfaith.measurement.registry import MeasurementError
 from attnfaith.subjects import Batch, Rationales, SubjectError, subject_of, whole_logits
 from tests.small_rationales import KINDS, rationale_model
 

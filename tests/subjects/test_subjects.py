@@ -12,10 +12,12 @@ from torch import nn
 
 from attnfaith.data.tokenization import build_tokenizer, by_words, encode
 from attnfaith.importance import gradient_norm, leave_one_out, occlusion
-from attnfaith.measurement import MeasurementError, check, model_identity
+from attnfaith.measurement.engine import check, model_identity
+from attnfaith.measurement.registry import MeasurementError
 from attnfaith.subjects import Batch, Pooled, SubjectError, asks, columns_of, kinds, opened, require, subject_of
 from attnfaith.subjects.protocol import CAPABILITIES, COMPUTED
 from attnfaith.subjects.removal import read_parts
+from tests.measuring import run
 from tests.toy_subject import Toy
 
 
@@ -103,8 +105,8 @@ def test_code_that_came_with_a_checkpoint_is_a_subject(tiny_model, tiny_rows, ti
     loaded = theirs.from_pretrained(tmp_path / "elsewhere").eval()
     assert type(loaded) is not type(model)
     for producer in (gradient_norm, leave_one_out):
-        for name, values in producer.measure(loaded, batch).items():
-            for one, other in zip(values, producer.measure(model, batch)[name], strict=True):
+        for name, values in run(producer, loaded, batch).items():
+            for one, other in zip(values, run(producer, model, batch)[name], strict=True):
                 np.testing.assert_allclose(one, other, atol=2e-6)
 
 

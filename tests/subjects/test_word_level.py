@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from attnfaith.measurement import load_producers
+from attnfaith.measurement.registry import find
 from attnfaith.models.encoders import ENCODERS
 from attnfaith.models.projections import project
 from attnfaith.subjects import words
 from attnfaith.subjects.words import WordLevel
 from tests.gates import options_of
 from tests.impermissible import marked
+from tests.measuring import run
 from tests.pooled_producers import POOLED
 
 
@@ -229,11 +230,11 @@ def test_a_document_of_one_sentence_is_a_flat_text(name, tiny_model, tiny_rows, 
     }
     flat.load_state_dict({name: lower.get(name, weights[name]) for name in flat.state_dict()})
     rows = marked(tiny_rows([[20, 21, 30, 45, 7, 12], [9], [], [33, 8, 33]]))
-    producer = load_producers([name])[name]
+    producer = find(name)
     # a further level is a further sum for the epsilon of relevance to take from
     options = {"adversary_search": {"steps": 5}, "lrp": {"epsilon": 0.0}}.get(name, {})
     found, expected = (
-        producer.measure(one, tiny_batch(rows), seed=3, **options, **options_of(name, one, tiny_batch(rows)))
+        run(producer, one, tiny_batch(rows), seed=3, **options, **options_of(name, one, tiny_batch(rows)))
         for one in (model, flat)
     )
     for column, values in expected.items():

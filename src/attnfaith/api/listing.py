@@ -1,32 +1,32 @@
-"""The catalogue of measures and experiments as a frame that shows itself in a notebook."""
+"""All measures as a frame that shows itself in a notebook."""
 
 import pandas as pd
 
-from attnfaith import catalogue
+from attnfaith.measurement import registry
 
 
 def measures(of: str = "texts") -> pd.DataFrame:
-    """Every measure of importance and every experiment that there is, made from their modules.
+    """Return all measures, those of installed packages too, a row for each by its name.
 
-    of: "texts", for classifiers; "sequences", for models from sequences to sequences, whose measures link target words to
-    source words. A row for each, by its name: what `measure(…, measures=[…], experiments=[…])` takes. Columns: kind
-    ("measure" or "experiment"); what it is, in a line; needs (what it asks of a model, see
-    `attnfaith.subjects.protocol.CAPABILITIES`); options with their defaults; cost (from "nothing" to "draws", see
-    `attnfaith.catalogue.COSTS`); signed (a negative score is evidence against what is explained); source (the paper).
-    Measures come first, the cheap ones before the dear.
+    of: "texts", for classifiers; "pairs", for models from sequences to sequences, whose measures link target words to source
+    words. Columns: kind ("importance": scores of tokens; "intervention": the model is read under a change); what it is, in a
+    line; needs (what it asks of a model, see `attnfaith.subjects.protocol.CAPABILITIES`); options with their defaults; cost
+    (from "nothing" to "draws", see `attnfaith.measurement.registry.COSTS`); signed (a negative score is evidence against
+    what is explained); source (the paper). Importance comes first, cheap measures
+    before dear ones.
     """
     rows = [
         {
-            "name": one.name,
-            "kind": one.kind,
-            "what": one.what,
-            "needs": ", ".join(one.needs),
-            "options": ", ".join(f"{name}={value}" for name, value in one.options.items()),
-            "cost": one.cost,
-            "signed": one.signed,
-            "source": one.source,
+            "name": measure.name,
+            "kind": measure.kind(),
+            "what": measure.summary(),
+            "needs": ", ".join(sorted(measure.needs)),
+            "options": ", ".join(f"{name}={value!r}" for name, value in measure.options().items()),
+            "cost": measure.cost,
+            "signed": measure.signed(),
+            "source": measure.source(),
         }
-        for one in catalogue.entries(of)
+        for measure in registry.classes(of)
     ]
     return _Listing(rows).set_index("name")
 

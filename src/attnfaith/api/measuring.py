@@ -7,13 +7,14 @@ from typing import Literal
 
 import numpy as np
 
-from attnfaith import catalogue, measurement, record
+from attnfaith import record
 from attnfaith.api.pairs import measure_pairs
 from attnfaith.api.records import Record
 from attnfaith.api.texts import Columns, Texts, is_unicode, read_texts
 from attnfaith.data.fingerprint import fingerprint
 from attnfaith.errors import AttnfaithError, DatasetError, counted, excerpt
 from attnfaith.loading import device_of, identity_of, open_subject, origin_of
+from attnfaith.measurement import engine, registry
 from attnfaith.reporting.cells import undefined
 from attnfaith.subjects.modes import plainly
 from attnfaith.subjects.translator import SequenceSubject
@@ -114,21 +115,21 @@ def measure(
         return measure_pairs(subject, read.dataset, measures, experiments, **how)
     _check_unused(links=links)
     chosen = (
-        None if measures is None else catalogue.named(measures, "measure"),
-        None if experiments is None else catalogue.named(experiments, "experiment"),
+        None if measures is None else registry.check_names(measures),
+        None if experiments is None else registry.check_names(experiments),
     )
-    measurement.check_recorded(subject)
+    engine.check_recorded(subject)
     dataset = _labelled(subject, read, labels)
     rows = _encoded(subject, dataset)
     say = _say if progress else lambda line: None
     for line in [*filter(None, [read.remark]), *_remarks(rows)]:
         say(line)
-    names = [*dict.fromkeys([*_defaults(*chosen, subject, rows, say), *(one.name for one in catalogue.named(add))])]
+    names = [*dict.fromkeys([*_defaults(*chosen, subject, rows, say), *registry.check_names(add)])]
     cell = identity_of(subject, dataset=read.name, texts=fingerprint(dataset), split=split)
     settings = {"source": origin_of(subject).name, "label_names": [*subject.class_names]}
     how = {"level": level, "seed": seed, "options": options, "settings": settings, "progress": progress}
     how |= {} if batch_tokens is None else {"batch_tokens": batch_tokens}
-    made = measurement.measure(subject, rows, cell, names, output, **how)
+    made = engine.measure(subject, rows, cell, names, output, **how)
     measured = Record(made if output is None else record.load(output))
     for line in undefined(measured.cells[0]):
         say(line)
@@ -180,9 +181,9 @@ def _defaults(measures, experiments, subject, rows, say) -> list[str]:
     usual += AFFINE_EXPERIMENTS if "affine read-out" in subject.capabilities else ()
     for given, defaults in ((measures, MEASURES), (experiments, usual)):
         if given is not None:
-            names += [one.name for one in given]
+            names += given
             continue
-        for one in sorted(catalogue.named(defaults), key=lambda one: [*catalogue.COSTS].index(one.cost)):
+        for one in sorted(map(registry.find, defaults), key=lambda one: [*registry.COSTS].index(one.cost)):
             lacking = sorted(set(one.needs) - subject.capabilities)
             if lacking:
                 why = [reason for need in lacking if (reason := getattr(subject, "lacks", {}).get(need))]

@@ -5,12 +5,13 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from attnfaith import catalogue, record, sequence_measurement
+from attnfaith import record
 from attnfaith.api.records import Record
 from attnfaith.data.fingerprint import fingerprint
 from attnfaith.data.pairs.links import read_links
 from attnfaith.errors import DatasetError, FileError, counted, excerpt
 from attnfaith.loading import identity_of, origin_of
+from attnfaith.measurement import engine, registry
 from attnfaith.subjects.translator import SequenceSubject
 
 
@@ -52,12 +53,12 @@ def measure_pairs(
     say = (lambda line: print(f"attnfaith: {line}", file=sys.stderr)) if progress else (lambda line: None)
     if cut := sum(rows["truncated"]):
         say(f"{cut:,} of {counted(len(rows), 'pair')}: cut, being longer than the model reads")
-    added = [entry.name for entry in catalogue.named(add, of="sequences")]
+    added = registry.check_names(add, "pairs")
     names = [*dict.fromkeys([*_chosen(subject, measures, experiments, say), *added])]
     cell = identity_of(subject, dataset=name, texts=fingerprint(pairs), split=split)
     how = {"seed": seed, "options": options, "settings": {"source": origin_of(subject).name}, "progress": progress}
     how |= {} if batch_tokens is None else {"batch_tokens": batch_tokens}
-    made = sequence_measurement.measure(subject, rows, cell, names, output, **how)
+    made = engine.measure(subject, rows, cell, names, output, **how)
     return Record(made if output is None else record.load(output))
 
 
@@ -92,11 +93,11 @@ def _links(links, dataset, links_from: int) -> list[list[list[int]]]:
 def _chosen(subject: SequenceSubject, measures, experiments, say: Callable[[str], None]) -> list[str]:
     """The names to measure by: those given, else the default ones that the model is capable of."""
     names = []
-    for given, defaults, kind in ((measures, MEASURES, "measure"), (experiments, EXPERIMENTS, "experiment")):
+    for given, defaults in ((measures, MEASURES), (experiments, EXPERIMENTS)):
         if given is not None:
-            names += [one.name for one in catalogue.named(given, kind, "sequences")]
+            names += registry.check_names(given, "pairs")
             continue
-        for one in catalogue.named(defaults, kind, "sequences"):
+        for one in (registry.find(name, "pairs") for name in defaults):
             if lacking := sorted(set(one.needs) - subject.capabilities):
                 say(f"{one.name} is left out: it needs {', '.join(lacking)}, which this model lacks")
             else:

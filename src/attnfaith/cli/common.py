@@ -71,9 +71,9 @@ def with_producers(known: argparse.Namespace, path: Path | None, overrides: Sequ
 
 def check_producers(recipe) -> None:
     """Raises AttnfaithError for a measure that there is not, before what takes long is imported."""
-    from attnfaith import catalogue
+    from attnfaith.measurement import registry
 
-    catalogue.named(recipe.measure.producers, of="texts" if recipe.model.type is None else "sequences")
+    registry.check_names(recipe.measure.producers, "texts" if recipe.model.type is None else "pairs")
 
 
 def in_processes(command: str, processes: int, arguments: Sequence[str] | None) -> None:

@@ -1,4 +1,4 @@
-"""What there is, a line each: measures, experiments, encoders, projections, data sets, recipes, studies."""
+"""What there is, a line each: measures, encoders, projections, data sets, recipes, studies."""
 
 import ast
 import re
@@ -17,13 +17,13 @@ EXAMPLES = (
 Lines = Iterator[tuple[str, str]]
 
 
-def _producers(kind: str | None, of: str = "texts") -> Lines:
-    from attnfaith import catalogue
+def _measures(reads: str) -> Lines:
+    from attnfaith.measurement import registry
 
-    for one in catalogue.entries(of):
-        if kind in (one.kind, None):
-            needs = f"; needs {', '.join(one.needs)}" if one.needs else ""
-            yield one.name, f"{_sentence(one.what)} [{one.cost}{', signed' if one.signed else ''}{needs}]"
+    for measure in registry.classes(reads):
+        needs = f"; needs {', '.join(sorted(measure.needs))}" if measure.needs else ""
+        facts = f"{measure.kind()}, {measure.cost}{', signed' if measure.signed() else ''}{needs}"
+        yield measure.name, f"{_sentence(measure.summary())} [{facts}]"
 
 
 def _parts(module: str, registry: str) -> Lines:
@@ -64,9 +64,8 @@ def _files(*, studies: bool) -> Lines:
 
 
 KINDS: dict[str, tuple[str, Callable[[], Lines]]] = {
-    "measures": ("of importance, which attention is held against", lambda: _producers("measure")),
-    "experiments": ("which change something and look what the model then says", lambda: _producers("experiment")),
-    "alignment": ("measures and experiments of models from sequences to sequences", lambda: _producers(None, "sequences")),
+    "measures": ("of texts: importance of tokens, and interventions", lambda: _measures("texts")),
+    "alignment": ("measures of pairs of sentences, for models from sequences to sequences", lambda: _measures("pairs")),
     "encoders": ("which make states of words: --encoder", lambda: _parts("encoders", "ENCODERS")),
     "alignments": ("which make scores of states: --alignment", lambda: _parts("alignments", "ALIGNMENTS")),
     "projections": ("which make attention of scores: --projection", lambda: _parts("projections", "PROJECTIONS")),

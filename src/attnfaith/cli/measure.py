@@ -102,11 +102,12 @@ def main(arguments: Sequence[str] | None = None) -> Path | None:
 
 def _measure_model(known, overrides: Sequence[str]) -> Path:
     """Any model, on texts of one's own: a folder with the record and its report."""
-    from attnfaith import catalogue, recipes
+    from attnfaith import recipes
     from attnfaith.api.texts import Columns
     from attnfaith.data.own_data import read_texts
     from attnfaith.files import folder_lock
     from attnfaith.locate import of_sequences
+    from attnfaith.measurement import registry
 
     if known.processes is not None:
         raise AttnfaithError("--processes is for runs; a model on texts of your own is measured in one process")
@@ -128,8 +129,7 @@ def _measure_model(known, overrides: Sequence[str]) -> Path:
     if known.links is not None and section.limit is not None:
         raise AttnfaithError("--links are of all pairs of the file: leave out --limit, or cut both files")
     names = [*dict.fromkeys([*(producers or []), *added])]
-    chosen = catalogue.named(names, of="sequences" if of_sequences(known.run) else "texts")
-    kinds = {kind: [one.name for one in chosen if one.kind == kind] for kind in catalogue.KINDS}
+    registry.check_names(names, "pairs" if of_sequences(known.run) else "texts")
     texts = read_texts(data, section.split, section.limit, section.seed)
     columns = {"text": data.text or "text", "text_pair": data.text_pair, "label": data.label}
     Columns(**columns).chosen(texts.column_names)
@@ -144,8 +144,8 @@ def _measure_model(known, overrides: Sequence[str]) -> Path:
             texts,
             known.labels,
             device=device,
-            measures=kinds["measure"] if producers is not None else None,
-            experiments=kinds["experiment"] if producers is not None else None,
+            measures=names if producers is not None else None,
+            experiments=None if producers is None else [],
             add=[] if producers is not None else added,
             options=section.options or None,
             **columns,

@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> Path:
     recipe = recipes.load(own / common.RECIPE) if own and (own / common.RECIPE).is_file() else None
     tables = [source.load() for source in sources]
     if not known.mix_versions:
-        record.check_one_code(tables, remedy="measure them anew with one, or give --mix-versions")
+        record.check_one_version(tables, remedy="measure them anew with one, or give --mix-versions")
     if known.words:
         tables = [record.by_word(record.concatenate(tables, mix_versions=True))]
     section = recipe.report if recipe else recipes.Report()

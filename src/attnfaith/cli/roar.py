@@ -26,11 +26,11 @@ def parser() -> Parser:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     known = parser().parse_args(arguments)
-    from attnfaith import catalogue
     from attnfaith.locate import locate_folder
+    from attnfaith.measurement import registry
 
     folder = locate_folder(known.run, "retraining")
-    catalogue.named([name for name in known.measures if name != "attention"], "measure")
+    registry.check_names([name for name in known.measures if name != "attention"])
     from attnfaith.roar import command
 
     command(folder, known.output, known.measures, known.shares, known.seeds)

@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> str:
 
     tables = [source.load() for source in locate_each(known.run)]
     if not known.mix_versions:
-        record.check_one_code(tables, remedy="measure them anew with one, or give --mix-versions")
+        record.check_one_version(tables, remedy="measure them anew with one, or give --mix-versions")
     cells = [cell for table in tables for cell in split_cells(table)]
     if known.rows:
         made = [wide_table(cells, known.rows, known.columns, known.value or NUMBERS, {pair[1]: pair[2] for pair in pairs})]

@@ -56,11 +56,11 @@ def main(arguments: Sequence[str] | None = None) -> Path:
         raise AttnfaithError(f"--output {excerpt(str(known.output))}: the page is HTML, so end its name in .html")
     if known.output.is_file() and GENERATOR not in known.output.read_bytes()[:1000]:
         raise AttnfaithError(f"{known.output} is there already, and is no page of this command: name another --output")
-    from attnfaith import catalogue
     from attnfaith.locate import model_folders
+    from attnfaith.measurement import registry
     from attnfaith.reporting.views import TITLES
 
-    seen = {*TITLES, *(one.name for one in catalogue.entries("sequences"))}
+    seen = {*TITLES, *registry.names("pairs")}
     if wrong := next((name for name in known.measure or () if name not in seen), None):
         raise AttnfaithError(f"nothing to be seen is called {excerpt(wrong)}; there are {', '.join(TITLES)}")
     if not os.path.exists(known.model):

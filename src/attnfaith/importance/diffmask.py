@@ -11,13 +11,14 @@ from pathlib import Path
 import numpy as np
 import torch
 
+import attnfaith
 from attnfaith.files import write_atomically
 from attnfaith.importance._concrete import log_open
 from attnfaith.importance._gate_state import State
 from attnfaith.importance._gate_training import Settings, train_gates
 from attnfaith.importance._gates import KINDS, about_gates, load_gates, save_gates, states_of
 from attnfaith.outputs import digest_data
-from attnfaith.record import Column, code_digest, ragged
+from attnfaith.record import Column, ragged
 from attnfaith.subjects import SubjectError, asks, require
 
 
@@ -184,7 +185,7 @@ def train(subject, rows, validation, path: str | Path, *, seed: int = 0, say: Ca
     require(subject, NEEDS | ({"other states"} if made.kind == "states" else frozenset()), "diffmask")
     path = Path(path)
     about = {"model": subject.digest(), "settings": asdict(made), "seed": seed, "texts": [len(rows), len(validation)]}
-    of = [*about.values(), digest_data(rows), digest_data(validation), code_digest("importance.diffmask")]
+    of = [*about.values(), digest_data(rows), digest_data(validation), attnfaith.__version__]
     state = State(path.with_suffix(".part"), _short(json.dumps(of).encode()))
     trained = train_gates(subject, rows, validation, made, seed, say, state)
     write_atomically(path.with_suffix(".csv"), trained.log_csv)
@@ -207,7 +208,7 @@ def prepare(subject, splits: Callable, folder: Path, *, seed: int = 0, gates: st
     made = Settings(**settings)
     some, validation = splits("train", made.train_texts), splits("validation", made.validation_texts)
     named = [subject.digest(), asdict(made), seed, digest_data(some), digest_data(validation)]
-    named.append(code_digest("importance.diffmask"))
+    named.append(attnfaith.__version__)
     path = Path(folder) / FOLDER / f"{_short(json.dumps(named).encode())}.safetensors"
     if not path.is_file():
         train(subject, some, validation, path, seed=seed, **asdict(made))

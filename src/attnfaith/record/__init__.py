@@ -1,7 +1,6 @@
 """The record: what a measurement leaves, and all that tables, figures, pages and cards are made from. Needs no model."""
 
 from attnfaith.record.column import Column, RecordError, column_of
-from attnfaith.record.digest import CORE, code_digest, stale
 from attnfaith.record.identity import (
     HEADING,
     IDENTITY_COLUMNS,
@@ -14,9 +13,10 @@ from attnfaith.record.identity import (
     projection_label,
 )
 from attnfaith.record.io import (
-    check_one_code,
+    check_one_version,
     concatenate,
     equal,
+    is_current,
     load,
     plain,
     ragged,
@@ -50,7 +50,6 @@ from attnfaith.record.words import by_word
 __all__ = [
     "ABSOLUTE",
     "COLUMNS",
-    "CORE",
     "HEADING",
     "IDENTITY_COLUMNS",
     "OPTIONAL_COLUMNS",
@@ -68,14 +67,14 @@ __all__ = [
     "axes",
     "build",
     "by_word",
-    "check_one_code",
-    "code_digest",
+    "check_one_version",
     "column_of",
     "common_columns",
     "concatenate",
     "equal",
     "from_row",
     "has_classes",
+    "is_current",
     "list_lengths",
     "load",
     "of_sequences",
@@ -88,7 +87,6 @@ __all__ = [
     "schema_of",
     "schema_version",
     "settings",
-    "stale",
     "validate",
     "with_settings",
 ]

@@ -36,6 +36,7 @@ class Column:
     tolerance: how far the same work on another machine may be from a recorded column (`attnfaith.reproduction`): of numbers,
         the mean difference over the spread of the column, its mean absolute deviation; of other values, the share of the
         texts where they differ. 0: not at all, as for what is copied from the data.
+    needs: capabilities that a subject must have for this column, beside those of its measure; not kept in files.
     doc: the meaning.
     """
 
@@ -50,6 +51,7 @@ class Column:
     nullable: bool = False
     tolerance: float = 0.05
     doc: str = ""
+    needs: frozenset[str] = frozenset()
 
     def arrow_type(self) -> pa.DataType:
         kind = pa.dictionary(pa.int32(), pa.string()) if self.dtype == "category" else pa.type_for_alias(self.dtype)
@@ -60,7 +62,8 @@ class Column:
     def field(self, name: str) -> pa.Field:
         """The Arrow field, which carries all that this column says. Raises RecordError as `check_name` does."""
         check_name(name)
-        return pa.field(name, self.arrow_type(), metadata={b"attnfaith": json.dumps(vars(self)).encode()})
+        stated = {key: value for key, value in vars(self).items() if key != "needs"}
+        return pa.field(name, self.arrow_type(), metadata={b"attnfaith": json.dumps(stated).encode()})
 
 
 def check_name(name: str) -> None:

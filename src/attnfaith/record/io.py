@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+import attnfaith
 from attnfaith.files import atomic_path
 from attnfaith.record.column import RecordError
 from attnfaith.record.schema import (
@@ -67,28 +68,26 @@ def ragged(values: np.ndarray, mask: np.ndarray) -> list[np.ndarray]:
     return [row[keep] for row, keep in zip(np.asarray(values), np.asarray(mask, bool), strict=True)]
 
 
-def check_one_code(
-    tables: Iterable[pa.Table],
-    columns: Iterable[str] | None = None,
-    remedy: str = "measure them anew with one, or say mix_versions=True",
-) -> None:
-    """Raises RecordError where a column of the records was made by different code: its numbers need not compare.
+def series(version: str) -> str:
+    """The part of a version of the package, major.minor, whose records compare: numbers change with these only."""
+    return ".".join(version.split(".")[:2])
 
-    columns: those that are used; None all. remedy: what the message says to do.
+
+def is_current(table: pa.Table | pa.Schema) -> bool:
+    """Whether this series of the package measured all cells of a record."""
+    return all(series(part["version"]) == series(attnfaith.__version__) for part in settings(table))
+
+
+def check_one_version(
+    tables: Iterable[pa.Table], remedy: str = "measure them anew with one, or say mix_versions=True"
+) -> None:
+    """Raise RecordError where different series of the package, major.minor, measured the records: numbers need not compare.
+
+    remedy: what the message says to do.
     """
-    used = None if columns is None else set(columns)
-    makers: dict[str, set[str]] = {}
-    for table in tables:
-        for part in settings(table):
-            made = part.get("columns", {})
-            for name in table.column_names:
-                if name in made and (used is None or name in used):
-                    makers.setdefault(name, set()).add(made[name]["code"])
-    different = {name: codes for name, codes in makers.items() if len(codes) > 1}
-    if different:
-        shown = "; ".join(f"'{name}' by {', '.join(sorted(codes))}" for name, codes in list(different.items())[:4])
-        more = f" and {len(different) - 4} more columns" if len(different) > 4 else ""
-        raise RecordError(f"the records were measured by different code: {shown}{more}: {remedy}")
+    versions = sorted({series(part["version"]) for table in tables for part in settings(table) if "version" in part})
+    if len(versions) > 1:
+        raise RecordError(f"different versions of attnfaith measured the records, {', '.join(versions)}: {remedy}")
 
 
 def concatenate(tables: Iterable[pa.Table], *, mix_versions: bool = False) -> pa.Table:
@@ -96,8 +95,8 @@ def concatenate(tables: Iterable[pa.Table], *, mix_versions: bool = False) -> pa
     each token of a flat one is an item of one word; beside pairs, a single text has a second one without words.
 
     Raises RecordError where some are of texts and some of sentence pairs, a column is in some records and missing in
-    others, the same instance of the same cell comes twice, or, unless mix_versions, different code measured them. Run
-    information (`settings`) of the parts is kept as a list.
+    others, the same instance of the same cell comes twice, or, unless mix_versions, different versions of the package
+    measured them. Run information (`settings`) of the parts is kept as a list.
     """
     tables = list(tables)
     if not tables:
@@ -107,7 +106,7 @@ def concatenate(tables: Iterable[pa.Table], *, mix_versions: bool = False) -> pa
     if not of_sequences(tables[0]) and len({has_classes(table) for table in tables}) > 1:
         raise RecordError("'probs' are those of classes in some of the records, and not in others: report these apart")
     if not mix_versions:
-        check_one_code(tables)
+        check_one_version(tables)
     if any("word_of_token" in table.column_names for table in tables):
         tables = [_with_word_of_token(table) for table in tables]
     if any("words" in table.column_names for table in tables):
@@ -201,12 +200,13 @@ def with_settings(table: pa.Table, parts: list[dict]) -> pa.Table:
     return table.replace_schema_metadata({**(table.schema.metadata or {}), b"attnfaith": json.dumps(parts).encode()})
 
 
-def settings(table: pa.Table) -> list[dict]:
+def settings(table: pa.Table | pa.Schema) -> list[dict]:
     """What made the record: one dict of settings per cell; [] where none were stored.
 
     Raises RecordError where what is stored is nothing of the kind.
     """
-    stored = (table.schema.metadata or {}).get(b"attnfaith", b"[]")
+    schema = table if isinstance(table, pa.Schema) else table.schema
+    stored = (schema.metadata or {}).get(b"attnfaith", b"[]")
     try:
         parts = json.loads(stored)
     except (ValueError, RecursionError):
@@ -218,9 +218,9 @@ def settings(table: pa.Table) -> list[dict]:
 
 
 def _is_settings(part: object) -> bool:
-    """Whether this can be what made a cell: an object, whose columns say by which code they were made."""
+    """Whether this can be what made a cell: an object, whose columns name the measures that made them."""
     columns = part.get("columns", {}) if isinstance(part, dict) else None
-    return isinstance(columns, dict) and all(isinstance(made, dict) and "code" in made for made in columns.values())
+    return isinstance(columns, dict) and all(isinstance(measure, str) for measure in columns.values())
 
 
 def save(table: pa.Table, path: str | os.PathLike) -> None:

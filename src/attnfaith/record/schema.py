@@ -22,7 +22,7 @@ from attnfaith.record.column import Column, RecordError, check_name, column_of
 from attnfaith.record.identity import IDENTITY_COLUMNS, from_row
 
 
-VERSION = 7
+VERSION = 8
 """Version of the schema; a file of another one is refused."""
 VERSION_KEY = b"attnfaith_schema"
 SUM_TOLERANCE = 1e-4

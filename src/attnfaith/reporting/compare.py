@@ -104,10 +104,7 @@ def compare(tables: Sequence[pa.Table], names: Sequence[str], *, mix_versions: b
     if len(cells) < 2:
         raise ReportError(f"a comparison needs two models or more; given: {', '.join(map(str, names)) or 'none'}")
     if not mix_versions:
-        shared = [name for name in tables[0].column_names if all(name in table.column_names for table in tables)]
-        used = {name for section in sections.known().values() if section.compared for name in section.columns(shared)}
-        remedy = "measure them anew with one, or give --mix-versions"
-        records.check_one_code([table.select(shared) for table in tables], used, remedy=remedy)
+        records.check_one_version(tables, remedy="measure them anew with one, or give --mix-versions")
     sides, texts = _sides(cells), _shared_texts(cells)
     numbers, alone = _shared_numbers(cells, texts)
     (first, own), *others = sides.items()

@@ -12,11 +12,10 @@ import torch
 from accelerate import PartialState
 from transformers.utils.logging import disable_progress_bar
 
-from attnfaith import sequence_measurement, shards
 from attnfaith.files import real_path
 from attnfaith.loading import device_of
-from attnfaith.measurement import check_options, load_producers
-from attnfaith.producing import checked_options
+from attnfaith.measurement import shards
+from attnfaith.measurement.engine import configured
 from attnfaith.recipes import Recipe, RecipeError, check_model
 from attnfaith.reporting.page.pair_facts import in_words
 from attnfaith.runs import train, translation
@@ -35,7 +34,7 @@ from attnfaith.runs.folder import (
     shards_of,
     write_recipe,
 )
-from attnfaith.runs.measure import Measurement, is_measured, is_measured_by_this_code, other_measurement
+from attnfaith.runs.measure import Measurement, is_measured, is_measured_by_this_version, other_measurement
 from attnfaith.runs.prepare import Texts, check_splits, training_arguments
 from attnfaith.runs.summary import faithfulness, print_accuracy, print_scores, report
 from attnfaith.training import check_processes
@@ -47,7 +46,7 @@ def run(recipe: Recipe, *, overwrite: bool = False, resume: bool = False, remeas
     overwrite: delete the run that lies in the output folder. resume: go on with it, from its last checkpoint and its
     measured shards; the recipe must be the same but for `measure` and `report`: with another `measure` section the trained
     model is kept and measured anew. Without either, a folder that is not empty is refused. remeasure: measure a model anew
-    whose record other code made (`record.code_digest`), its outputs for other models left as they are; with resume.
+    whose record another version of the package made, its outputs for other models left as they are; with resume.
 
     Raises RunError, RecipeError, DatasetError or MeasurementError before work is lost, FileError where another process
     works in the folder, and DivergedError where loss or weights stop being numbers: then no model is kept, nor any
@@ -58,7 +57,7 @@ def run(recipe: Recipe, *, overwrite: bool = False, resume: bool = False, remeas
     started = time.perf_counter()
     disable_progress_bar()  # of loading and saving, which take no time; training and measuring keep theirs
     state = PartialState(cpu=recipe.training.use_cpu or not torch.cuda.is_available())
-    check_options(load_producers(recipe.measure.producers), recipe.measure.options)
+    configured(recipe.measure.producers, recipe.measure.options)
     check_splits(recipe)
     folder = Path(recipe.output_dir)
     arguments = training_arguments(recipe)
@@ -72,9 +71,9 @@ def run(recipe: Recipe, *, overwrite: bool = False, resume: bool = False, remeas
         measurement = Measurement(recipe, folder, texts, base, state)
         measurement.outputs()
         path = folder / RECORD
-        if not is_measured(path, recipe) or (remeasure and not is_measured_by_this_code(path)):
+        if not is_measured(path, recipe) or (remeasure and not is_measured_by_this_version(path)):
             if state.is_main_process and path.is_file():
-                print(f"{path} is measured anew: {other_measurement(path, recipe) or 'by other code'}")
+                print(f"{path} is measured anew: {other_measurement(path, recipe) or 'by another version'}")
             path = measurement.record()
         elif state.is_main_process:  # of another measurement that was killed
             shutil.rmtree(folder / shards_of(RECORD), ignore_errors=True)
@@ -98,7 +97,7 @@ def _run_pairs(recipe: Recipe, *, overwrite: bool, resume: bool, remeasure: bool
     started = time.perf_counter()
     disable_progress_bar()
     state = PartialState(cpu=recipe.training.use_cpu or not torch.cuda.is_available())
-    checked_options(sequence_measurement.load_producers(recipe.measure.producers), recipe.measure.options)
+    configured(recipe.measure.producers, recipe.measure.options, "pairs")
     check_splits(recipe)
     folder = Path(recipe.output_dir)
     arguments = training_arguments(recipe)
@@ -108,9 +107,9 @@ def _run_pairs(recipe: Recipe, *, overwrite: bool, resume: bool, remeasure: bool
         texts, path = translation.PairTexts(recipe, folder, state), folder / RECORD
         if not (folder / MODEL).is_dir():
             translation.train(recipe, arguments, folder, texts, state)
-        if not is_measured(path, recipe) or (remeasure and not is_measured_by_this_code(path)):
+        if not is_measured(path, recipe) or (remeasure and not is_measured_by_this_version(path)):
             if state.is_main_process and path.is_file():
-                print(f"{path} is measured anew: {other_measurement(path, recipe) or 'by other code'}")
+                print(f"{path} is measured anew: {other_measurement(path, recipe) or 'by another version'}")
             translation.translate(recipe, folder, texts, state)  # first: the record says how well the model translates
             path = translation.measure(recipe, folder, texts, state)
         elif state.is_main_process:  # of another measurement that was killed
@@ -154,10 +153,7 @@ def measure_run(
         output = None
     if not (folder / MODEL).is_dir():
         raise RunError(f"{folder} holds no trained model ({MODEL}/); train first")
-    if pairs:
-        checked_options(sequence_measurement.load_producers(recipe.measure.producers), recipe.measure.options)
-    else:
-        check_options(load_producers(recipe.measure.producers), recipe.measure.options)
+    configured(recipe.measure.producers, recipe.measure.options, "pairs" if pairs else "texts")
     check_splits(recipe)
     changed = changed_keys(recipe, folder / RECIPE)
     if others := [key for key in changed if not key.startswith("measure.")]:

@@ -219,7 +219,7 @@ def _write_state(folder: Path, facts: dict) -> None:
     write_atomically(folder / STATE, json.dumps(facts, indent=1))
 
 
-def origin(seed: int, code: str, state: PartialState, data: dict) -> dict:
+def origin(seed: int, state: PartialState, data: dict) -> dict:
     """The provenance of what this process makes."""
     device = torch.cuda.get_device_name(state.device) if state.device.type == "cuda" else state.device.type
-    return provenance.collect(code, seed=seed, data=data, device=f"{device}, {torch.get_num_threads()} threads")
+    return provenance.collect(seed=seed, data=data, device=f"{device}, {torch.get_num_threads()} threads")

@@ -14,7 +14,8 @@ from attnfaith.data.cutting import draw
 from attnfaith.data.fingerprint import fingerprint
 from attnfaith.data.tokenization import by_words
 from attnfaith.errors import excerpt
-from attnfaith.measurement import is_pending, load_producers, measure
+from attnfaith.measurement.engine import measure
+from attnfaith.measurement.registry import build
 from attnfaith.outputs import OutputsError, digest_data, digest_model, read_outputs
 from attnfaith.planned_identity import training_fields
 from attnfaith.recipes import Recipe, RecipeError
@@ -23,9 +24,6 @@ from attnfaith.runs.checkpoint import load_model, measurable
 from attnfaith.runs.folder import OUTPUTS, RECORD, check_trained, note, origin, read_state, trained_state
 from attnfaith.runs.prepare import Texts
 from attnfaith.subjects import subject_of
-
-
-CODE = record.code_digest(record.CORE)  # of the modules as they are loaded
 
 
 def is_measured(path: Path, recipe: Recipe) -> bool:
@@ -43,9 +41,9 @@ def other_measurement(path: Path, recipe: Recipe) -> str:
     return ", ".join(f"measure.{key}" for key in keys if getattr(made, key) != getattr(recipe.measure, key))
 
 
-def is_measured_by_this_code(path: Path) -> bool:
-    """Whether the code that made each column of a record is what is installed here."""
-    return not any(record.stale(part["columns"]) for part in record.settings(record.load(path)))
+def is_measured_by_this_version(path: Path) -> bool:
+    """Whether the installed version of the package, by major.minor, measured the record."""
+    return record.is_current(record.load(path))
 
 
 class Measurement:
@@ -69,7 +67,7 @@ class Measurement:
         """
         section, rows = self.recipe.measure, self.texts.measured
         data = {"revision": self.texts.loaded.revision, "fingerprint": {section.split: digest_data(rows)}}
-        made = origin(section.seed, CODE, self.state, data)
+        made = origin(section.seed, self.state, data)
         if self.state.is_main_process and output is None and "provenance" not in read_state(self.folder):
             note(self.folder, provenance={**made, "of": "measurement"})  # older code trained it
         path = self._measure(
@@ -93,14 +91,13 @@ class Measurement:
         """
         section = self.recipe.measure
         options = {name: dict(given) for name, given in section.options.items()}
-        modules = load_producers(section.producers)
-        pending = {name: one for name, one in modules.items() if is_pending(one, options.get(name, {}))}
+        pending = [one for one in build(section.producers, section.options) if not one.is_trained]
         if not pending:
             return options
         subject = subject_of(measurable(self.model, self.texts.tokenizer), section.level)
         with self.state.main_process_first():
-            for name, module in pending.items():
-                options[name] = module.prepare(subject, self._some, self.folder, seed=section.seed, **options.get(name, {}))
+            for one in pending:
+                options[one.name] = one.prepare(subject, self._some, self.folder, seed=section.seed).given
         return options
 
     def _some(self, split: str, most: int) -> Dataset:

@@ -6,7 +6,7 @@ from pathlib import Path
 from attnfaith import recipes, record
 from attnfaith.errors import counted
 from attnfaith.escaping import printable
-from attnfaith.measurement import load_producers, producers
+from attnfaith.measurement.registry import classes
 from attnfaith.metrics.attention_faithfulness.attention_faithfulness import AttentionFaithfulness
 from attnfaith.recipes import Recipe
 from attnfaith.reporting import run_facts, write_report
@@ -36,9 +36,9 @@ def faithfulness(path: str | os.PathLike) -> dict[str, dict]:
     for name in table.column_names:
         if name.startswith("importance_") and not name.endswith("_hidden"):
             scores[name.removeprefix("importance_")] = metric.compute(importance=record.rows(table, name), **own)
-    for name, module in load_producers([name for name, path in producers().items() if ".experiments." in path]).items():
-        arguments = {}
-        for argument, column in module.METRIC.items():
+    for measure in classes():
+        name, arguments = measure.name, {}
+        for argument, column in measure.metric.items():
             if column in table.column_names:
                 draws = record.rows(table, column)
                 if len(record.axes(table.schema.field(column))) == 1:  # one counterfactual a text, without an axis of draws

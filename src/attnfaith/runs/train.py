@@ -13,12 +13,11 @@ from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME, TRAINER_STATE_N
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoint
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
-from attnfaith import record
 from attnfaith.data.fingerprint import fingerprint
 from attnfaith.data.subwords import tokenizer_facts
 from attnfaith.errors import FileError
 from attnfaith.files import read_object, sync_folder, write_atomically
-from attnfaith.measurement import check
+from attnfaith.measurement.engine import check
 from attnfaith.objectives import Constraint, Penalties, Prices
 from attnfaith.outputs import digest_data
 from attnfaith.recipes import Recipe
@@ -32,7 +31,6 @@ from attnfaith.training import make_trainer
 from attnfaith.watched import DivergedError
 
 
-TRAINING_CODE = record.code_digest("training")  # of the modules as they are loaded
 USED = ("train", "validation")
 COLUMNS = ("input_ids", "token_type_ids", "candidates", "labels", "length", "base_attention", "base_probs")
 
@@ -130,7 +128,6 @@ def _facts(recipe: Recipe, texts: Texts, rows: dict[str, Dataset], state: Partia
         "truncated": {split: int(sum(part["truncated"])) for split, part in rows.items()},
         "vocabulary": len(texts.tokenizer),
         **_tokenizer(recipe, texts),
-        "code": TRAINING_CODE,
         "processes": state.num_processes,
     }
 
@@ -150,9 +147,9 @@ def _tokenizer(recipe: Recipe, texts: Texts) -> dict[str, dict]:
 
 def note_provenance(recipe: Recipe, folder: Path, texts: Texts, rows: dict[str, Dataset], state: PartialState) -> None:
     data = {"revision": texts.loaded.revision, "fingerprint": {split: digest_data(part) for split, part in rows.items()}}
-    made = {**origin(recipe.seed, TRAINING_CODE, state, data), "of": "training"}
+    made = {**origin(recipe.seed, state, data), "of": "training"}
     if earlier := read_state(folder).get("provenance"):  # the part that an interrupted process trained
-        changed = [key for key in ("version", "code", "commit", "dirty", "libraries") if earlier.get(key) != made[key]]
+        changed = [key for key in ("version", "commit", "dirty", "libraries") if earlier.get(key) != made[key]]
         made |= {"begun": {key: earlier.get(key) for key in changed}} if changed else {}
     note(folder, provenance=made)
 

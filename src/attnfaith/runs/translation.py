@@ -10,13 +10,14 @@ from accelerate import PartialState
 from datasets import Dataset
 from transformers import AutoModelForSeq2SeqLM, PreTrainedModel, TrainingArguments, set_seed
 
-from attnfaith import record, sequence_measurement
+from attnfaith import record
 from attnfaith.data.fingerprint import fingerprint
 from attnfaith.data.pairs import loading
 from attnfaith.data.pairs.loading import LoadedPairs
 from attnfaith.data.pairs.tokenization import build_pair_tokenizer, encode_pairs
 from attnfaith.errors import AttnfaithError, counted, excerpt
 from attnfaith.files import write_atomically
+from attnfaith.measurement import engine
 from attnfaith.outputs import digest_data
 from attnfaith.planned_identity import training_fields
 from attnfaith.recipes import Recipe, RecipeError, sequence_config
@@ -28,8 +29,6 @@ from attnfaith.subjects.translator import SequenceSubject, sequence_subject
 from attnfaith.translating import make_translation_trainer, translation_scores, translations
 
 
-TRAINING_CODE = record.code_digest("translating")  # of the modules as they are loaded
-CODE = record.code_digest(sequence_measurement.CORE)
 TRANSLATIONS = "translations.txt"
 """In the folder of a run: what its model generates for each measured source, one a line."""
 
@@ -121,7 +120,7 @@ def train(recipe: Recipe, arguments: TrainingArguments, folder: Path, texts: Pai
     subject = subject_of(model, texts.tokenizer)
     measured = subject.rows(texts.drawn)
     section = recipe.measure
-    sequence_measurement.check(subject, measured, section.producers, options=section.options)  # before it is trained
+    engine.check(subject, measured, section.producers, options=section.options)  # before it is trained
     trainer = make_translation_trainer(
         model,
         texts.tokenizer,
@@ -165,7 +164,6 @@ def _facts(texts: PairTexts, rows: dict[str, Dataset], state: PartialState) -> d
         "sizes": {split: len(part) for split, part in loaded.splits.items()},
         "trained_on": {split: len(part) for split, part in rows.items()},
         "vocabulary": len(texts.tokenizer),
-        "code": TRAINING_CODE,
         "processes": state.num_processes,
     }
 
@@ -198,8 +196,8 @@ def measure(
         seed=recipe.seed,
         **training_fields(recipe),
     )
-    settings = {"recipe": dataclasses.asdict(recipe), "run": run, "provenance": origin(section.seed, CODE, state, data)}
-    path = sequence_measurement.measure(
+    settings = {"recipe": dataclasses.asdict(recipe), "run": run, "provenance": origin(section.seed, state, data)}
+    path = engine.measure(
         subject,
         rows,
         cell,

@@ -14,7 +14,7 @@ from attnfaith.study.plan import Cell
 
 
 MADE = "made.json"
-SAME = ("version", "commit", "dirty", "code", "libraries", "python", "device")
+SAME = ("version", "commit", "dirty", "libraries", "python", "device")
 """What cells of one making have in common, of their records' provenance."""
 
 

@@ -288,15 +288,13 @@ def complete(recipe: Recipe) -> bool:
 
 
 def kept(recipe: Recipe, *, remeasure: bool = False) -> bool:
-    """Whether nothing is to be done; with remeasure, a record that other code measured is to be made anew."""
-    return complete(recipe) and not (remeasure and not of_this_code(recipe))
+    """Whether nothing is to be done; with remeasure, a record that another version measured is to be made anew."""
+    return complete(recipe) and not (remeasure and not of_this_version(recipe))
 
 
-def of_this_code(recipe: Recipe) -> bool:
-    """Whether this very code measured the record in the recipe's folder."""
-    made = pq.read_schema(Path(recipe.output_dir) / "record.parquet").metadata or {}
-    parts = json.loads(made.get(b"attnfaith", b"[]"))
-    return not any(record.stale(part["columns"]) for part in parts)
+def of_this_version(recipe: Recipe) -> bool:
+    """Whether this version of the package, by major.minor, measured the record in the recipe's folder."""
+    return record.is_current(pq.read_schema(Path(recipe.output_dir) / "record.parquet"))
 
 
 def _weights(folder: Path) -> str:

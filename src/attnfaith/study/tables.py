@@ -21,13 +21,14 @@ from attnfaith.study.plan import Cell
 def write_tables(study: Mapping, folders: Mapping[str, Path], *, mix_versions: bool = False) -> Made:
     """Tables, figures and texts from the records alone, by cell name; returns their names.
 
-    Raises RecordError where different code measured the records, unless mix_versions, and where two have one identity.
+    Raises RecordError where different versions of the package measured the records, unless mix_versions, and where two have
+    one identity.
     """
     records = {name: record.load(folder / "record.parquet") for name, folder in folders.items()}
     if not mix_versions:
-        record.check_one_code(
+        record.check_one_version(
             records.values(),
-            remedy="--remeasure measures anew what other code measured, --mix-versions takes all as they are",
+            remedy="--remeasure measures anew what another version measured, --mix-versions takes all as they are",
         )
     parts = {name: split_cells(table) for name, table in records.items()}
     check_identities(parts)

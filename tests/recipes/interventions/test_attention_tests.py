@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from attnfaith import record as records
-from attnfaith.measurement import measure
+from attnfaith.measurement.engine import measure
 from attnfaith.reporting.cells import Cell, split_cells
 from attnfaith.reporting.explanation_tests import scores
 from recipes.interventions import attention_tests

@@ -332,7 +332,6 @@ def _provenance(checkpoint: Checkpoint) -> list[tuple[str, str]]:
     rows = {
         "attnfaith": known.get("version") or run.get("versions", {}).get("attnfaith"),
         "commit": commit,
-        "code (digest of its files)": known.get("code") or run.get("code"),
         "libraries": ", ".join(f"{name} {version}" for name, version in libraries.items()),
         "Python": known.get("python"),
         "platform": known.get("platform"),
@@ -352,12 +351,11 @@ def _fingerprint(value: object) -> str:
 
 
 def _measured(settings: Mapping) -> str:
-    """One line on a record: what was measured, with which code."""
+    """One line about a record: what was measured, and by which version."""
     known, said = settings.get("provenance") or {}, ", ".join(settings.get("producers", [])) or "attention and prediction"
     for name, value in {
         "seed": settings.get("seed"),
         "attnfaith": settings.get("version"),
-        "code": settings.get("columns", {}).get("attention", {}).get("code"),
         "commit": known.get("commit"),
     }.items():
         said += f"; {name} {'not recorded' if value is None else value}"

@@ -31,7 +31,7 @@ def cell_facts(run: Mapping, record: pa.Table, *, model_repo: str | None) -> dic
         **{name: _plain(value) for name, value in public(cell.heading).items()},
         "producers": list(settings.get("producers", [])),
         "label_names": list(settings.get("label_names", [])),
-        "code": settings.get("columns", {}).get("attention", {}).get("code"),
+        "version": settings.get("version"),
         "commit": known.get("commit"),
         "columns": columns,
     }

@@ -21,8 +21,7 @@ def facts_of_pairs(made: Mapping, note: str | None, training: Mapping[str, str])
         **({"penalty": f"{penalty:g} on attention to linked words"} if penalty else {}),
         "translates": in_words(run["translation"]),
         "measured by": ", ".join(made["producers"]) or "nothing beside its predictions",
-        "versions": ", ".join(f"{name} {version}" for name, version in run["versions"].items())
-        + f"; code {made['columns']['target_probs']['code']}",
+        "versions": ", ".join(f"{name} {version}" for name, version in run["versions"].items()),
         "weights (SHA-256)": made["model"][:16],
     }
 

@@ -125,7 +125,7 @@ def facts_of(record: pa.Table) -> dict[str, object] | None:
         "model is from": made["source"],
         **({} if pairs else {"classes": _classes(made["label_names"]) or "without names"}),
         "measured by": ", ".join(made["producers"]) or "nothing beside its predictions",
-        "code": made["columns"]["target_probs" if pairs else "attention"]["code"],
+        "attnfaith": made["version"],
         "weights (SHA-256)": made["model"][:16],
     }
 
@@ -147,8 +147,7 @@ def _facts_of_run(record: pa.Table, cells: list[dict], note: str | None) -> dict
         "vocabulary": f"{run['vocabulary']:,} entries",
         **_training_facts(training, run, cells[0]["label_names"]),
         "measured by": ", ".join(cells[0]["producers"]),
-        "versions": ", ".join(f"{name} {version}" for name, version in run["versions"].items())
-        + f"; code {cells[0]['columns']['attention']['code']}",
+        "versions": ", ".join(f"{name} {version}" for name, version in run["versions"].items()),
         "weights (SHA-256)": cells[0]["model"][:16],
     }
 

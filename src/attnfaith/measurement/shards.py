@@ -17,7 +17,7 @@ from tqdm.auto import tqdm
 from attnfaith import record
 from attnfaith.errors import FileError, excerpt
 from attnfaith.files import read_object, write_atomically
-from attnfaith.producing import MeasurementError
+from attnfaith.measurement.registry import MeasurementError
 
 
 BATCH_INSTANCES = 64

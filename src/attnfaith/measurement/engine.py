@@ -1,0 +1,405 @@
+"""From a model, encoded texts and measures to a record: one loop for texts and for pairs of sentences."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import torch
+
+import attnfaith
+from attnfaith import record
+from attnfaith.data.tokenization import by_words
+from attnfaith.errors import DatasetError, counted, excerpt
+from attnfaith.measurement.registry import Measure, MeasurementError, build, classes
+from attnfaith.measurement.shards import batches, carry_out, in_shards
+from attnfaith.outputs import KEPT, digest_attention, digest_data
+from attnfaith.subjects import SubjectError, outputs, require, subject_of, whole_logits
+from attnfaith.subjects.pairs import word_sums
+from attnfaith.subjects.protocol import FIELDS, MARKED, RECORDED
+from attnfaith.subjects.removal import marked_places
+from attnfaith.subjects.translator import sequence_subject
+
+
+LEVELS = ("sentence", "word")
+CALLED = ("tokens", "word_of_token")
+"""What a batch holds in a measurement besides: what its tokens are called, and which word each is of."""
+SELECTION = ("selection", "selected")
+"""What a record holds of a subject that reads a selection."""
+PREFIX = "importance_"
+
+
+class Sizes(NamedTuple):
+    """How much is read and written at once: padded tokens and instances of a batch, instances of a shard."""
+
+    batch_tokens: int
+    batch_instances: int
+    shard_instances: int
+
+
+SIZES = {"texts": Sizes(8192, 64, 512), "pairs": Sizes(2048, 32, 128)}
+NEEDED = {
+    "texts": ("instance_id", "input_ids", "tokens", "length", "truncated"),
+    "pairs": (
+        *("instance_id", "input_ids", "source_words", "labels", "target_words", "tokens", "target_tokens", "length"),
+        "truncated",
+    ),
+}
+"""The columns of encoded texts, and of encoded pairs."""
+
+
+class Checked(NamedTuple):
+    """What a measurement goes by: the subject, its encoded texts, and the measures with their options."""
+
+    subject: object
+    dataset: object
+    measures: list[Measure]
+    reads: str
+
+
+def measure(
+    model,
+    dataset,
+    cell: record.Identity,
+    names: Sequence[str],
+    output: str | os.PathLike | None,
+    *,
+    level: str = "sentence",
+    seed: int = 0,
+    options: Mapping[str, Mapping] | None = None,
+    attention: Mapping[str, np.ndarray] | None = None,
+    settings: Mapping | None = None,
+    batch_tokens: int | None = None,
+    shard_instances: int | None = None,
+    discard: bool = False,
+    progress: bool = True,
+) -> Path | pa.Table:
+    """Measure every instance of a data set and return its record; with output write it, and return its path.
+
+    model: an attention classifier, a model from sequences to sequences, or a subject (`attnfaith.subjects`) of one. dataset:
+    a `datasets.Dataset` as `attnfaith.data.tokenization.encode` or the subject's `rows` makes it. cell: what the record says
+    about data and training; what it says about the model is read from the model. names: the measures to run, beside
+    attention and prediction. output: path of the record (parquet). level: what a record of a hierarchical model, and every
+    measure, is over: "sentence", with word attention beside it, or "word", where a word's attention is that of its sentence
+    times its weight within it (`WordLevel`). options: {measure: {option: value}}. attention: instance id -> weights [T] that
+    take the place of the model's own, for a model that was trained under them; no measure may run then, for it would measure
+    the model's own. settings: what else to keep in the record about the run. discard: delete shards of another measurement
+    that lie there, in place of refusing them; for a caller that holds the folder, so that nobody is at work on them.
+
+    Instances are sorted by length, cut into batches of at most `batch_tokens` padded tokens, and batches into shards. Under
+    `accelerate launch` each process takes every n-th shard; batches, and so the numbers, do not depend on the number of
+    processes. With output a shard is written when it is complete: killed at any moment and called again, the measurement
+    goes on with the shards that are missing and ends with the same record; shards of another version of the package are made
+    anew. Rows come in the data set's order.
+
+    Raises MeasurementError where output is a folder, and as `check` does; where a given attention is missing, of another
+    length than its text or no distribution; where a prediction is not finite; and where the shards that lie there belong to
+    another measurement and are not to be discarded.
+    """
+    if output is not None and Path(output).is_dir():
+        raise MeasurementError(
+            f"the record cannot be written to {output}, which is a folder; name a file, such as a .parquet"
+        )
+    subject, dataset, measures, reads = check(model, dataset, names, level=level, options=options)
+    extra = _declared(measures, subject, dataset, reads)
+    if attention is not None:
+        if measures:
+            raise MeasurementError(
+                f"{list(names)} would measure the model's own attention, not the one that is given: measure without them"
+            )
+        _check_given(attention, dataset)
+    identity = replace(cell, **model_identity(subject), **({} if attention is None else {"attention_kind": "given"}))
+    sizes = SIZES[reads]
+    batch_tokens = sizes.batch_tokens if batch_tokens is None else batch_tokens
+    shard_instances = sizes.shard_instances if shard_instances is None else shard_instances
+    parts = in_shards(batches(np.asarray(dataset["length"]), batch_tokens, sizes.batch_instances), shard_instances)
+    common = record.COLUMNS if reads == "texts" else record.SEQUENCE_COLUMNS
+    plan = {
+        "version": attnfaith.__version__,
+        "columns": dict.fromkeys((*common, *extra), "")
+        | {name: measure.name for measure in measures for name in measure.columns_for(subject)},
+        "model": subject.digest(),
+        "data": digest_data(dataset),
+        "attention": None if attention is None else digest_attention(attention, dataset),
+        "identity": asdict(identity),
+        "producers": list(names),
+        "options": {measure.name: stated for measure in measures if (stated := measure.stated())},
+        "seed": seed,
+        "batch_tokens": batch_tokens,
+        "shard_instances": shard_instances,
+        "shards": len(parts),
+    }
+    read = _read_texts if reads == "texts" else _read_pairs
+
+    def measured(numbers: np.ndarray) -> dict[str, list]:
+        rows = dataset[numbers.tolist()]
+        batch, columns = read(subject, rows, extra, attention)
+        columns = {"instance_id": rows["instance_id"], **record.as_columns(identity, len(numbers)), **columns}
+        return columns | _measured(subject, batch, measures, columns, extra, seed)
+
+    settings = {**(settings or {}), "contextual": getattr(subject, "contextual", True)}
+    with torch.no_grad(), subject.evaluating():
+        return carry_out(
+            output, plan, parts, measured, extra, settings=settings, discard=discard, unit=reads[:-1], progress=progress
+        )
+
+
+def check(
+    model,
+    dataset,
+    names: Sequence[str],
+    *,
+    level: str = "sentence",
+    options: Mapping[str, Mapping] | None = None,
+    trained: bool = True,
+) -> Checked:
+    """What `measure` goes by: a run asks before it trains the model.
+
+    trained: a measure that has to be trained on the model itself must have been.
+
+    Raises MeasurementError where the data set is empty or lacks columns, a measure, option or level does not exist, words
+    are asked of a model that is not hierarchical, the model cannot be measured or lacks what a measure needs, has weights or
+    predictions that are not finite or fewer than two classes, or a measure refuses the model or an instance.
+    """
+    reads = "pairs" if "target_words" in dataset.column_names else "texts"
+    measures = configured(names, options, reads)
+    if level not in LEVELS:
+        raise MeasurementError(f"level={level!r} is not known; choose one of {', '.join(LEVELS)}")
+    try:
+        subject = sequence_subject(model) if reads == "pairs" else subject_of(model, level)
+        check_recorded(subject)
+        _check_data(dataset, reads)
+        if reads == "texts":
+            _check_needs(measures, subject)
+        else:
+            for measure in measures:
+                require(subject, measure.needs, measure.name)
+        subject.check(dataset)
+        if subject.level == "word" and "words" in dataset.column_names:
+            dataset = by_words(dataset)
+    except (SubjectError, DatasetError) as error:
+        raise MeasurementError(str(error)) from error
+    _check_lengths(measures, dataset)
+    for measure in measures if trained else [measure for measure in measures if measure.is_trained]:
+        try:
+            measure.check(subject, dataset)
+        except ValueError as error:
+            raise MeasurementError(f"'{measure.name}': {error}") from error
+    return Checked(subject, dataset, measures, reads)
+
+
+def configured(names: Sequence[str], options: Mapping[str, Mapping] | None, reads: str = "texts") -> list[Measure]:
+    """The measures of these names with their options.
+
+    Raises MeasurementError as `registry.build` does, and where a measure explains anything but the predicted class and a
+    test of explanations, which follows that class, is run beside it.
+    """
+    measures = build(names, options, reads)
+    tests = sorted(measure.name for measure in measures if measure.follows)
+    for measure in measures:
+        target = measure.stated().get("target", "predicted")
+        if tests and target != "predicted":
+            raise MeasurementError(
+                f"'{measure.name}' explains target={target!r}, and {tests} would judge it by the predicted class, whose "
+                "evidence may be evidence against what it explains: leave out the target, or measure it without them"
+            )
+    return measures
+
+
+def check_recorded(subject) -> None:
+    """Raise SubjectError where a subject lacks what a record says about its model."""
+    if missing := [name for name in RECORDED if not hasattr(subject, name)]:
+        raise SubjectError(
+            f"a record needs to know which model it is of, and this subject ({subject.kind}) has no {', '.join(missing)}: "
+            "attnfaith.subjects.protocol.Subject says what they are"
+        )
+
+
+def model_identity(subject) -> dict[str, object]:
+    """The fields of an identity that a model decides; what its subject does not say is unknown, or does not apply.
+
+    Raises MeasurementError for a field that no model decides.
+    """
+    stated = dict(subject.identity())
+    if unknown := sorted(set(stated) - set(FIELDS)):
+        raise MeasurementError(
+            f"the identity of this subject ({subject.kind}) has {unknown}; a model decides {list(FIELDS)}"
+        )
+    names = ("encoder", "alignment", "projection", "readout", "vectors")
+    return {**dict.fromkeys(names, record.UNKNOWN), "hierarchy": "none", "level": subject.level, **stated}
+
+
+def scores_by_measure(columns: Mapping[str, list], declared: Mapping[str, record.Column]) -> dict[str, list[np.ndarray]]:
+    """The token scores that the columns of a batch or record hold: measure -> one array [T] per instance, attention first.
+
+    Importances of states are not among them: a token is erased from the input. A signed measure (one whose column's doc says
+    so) is there by its size as well, beside the measures that have no sign: else none could tell what is due to the sign.
+    """
+    scores = {"attention": columns["attention"]}
+    for name, column in declared.items():
+        if name.startswith(PREFIX) and column.axes == ("T",) and name in columns and not name.endswith("_hidden"):
+            measure = name.removeprefix(PREFIX)
+            scores[measure] = columns[name]
+            if column.signed:
+                scores[record.ABSOLUTE + measure] = [np.abs(values) for values in columns[name]]
+    return scores
+
+
+# ------------------------------------------------------------------------------------------ one batch
+
+
+def _measured(subject, batch, measures: Sequence[Measure], columns: Mapping, extra: Mapping, seed: int) -> dict[str, list]:
+    """The columns of all measures of a batch: first of those that score, then of those that test scores."""
+    columns, added = dict(columns), {}
+    for measure in sorted(measures, key=lambda measure: measure.follows):
+        keywords = {"seed": seed} if measure.draws else {}
+        if measure.follows:
+            if "scores" not in batch:
+                batch["scores"] = scores_by_measure(columns, extra)
+            keywords["scores"] = batch["scores"]
+        values = measure(subject, batch, **keywords)
+        if set(values) != (declared := set(measure.columns_for(subject))):
+            raise MeasurementError(f"'{measure.name}' declares {sorted(declared)} and returned {sorted(values)}")
+        columns.update(values)
+        added.update(values)
+    return added
+
+
+def _read_texts(subject, rows: Mapping[str, list], extra: Mapping, given: Mapping | None) -> tuple:
+    """A batch of texts, and what every record of texts has: prediction, attention and words."""
+    count = len(rows["instance_id"])
+    batch = subject.collate([{name: values[index] for name, values in rows.items()} for index in range(count)])
+    batch |= {name: rows[name] for name in CALLED if name in rows}
+    mask = subject.attendable(batch)
+    if given is not None:
+        weights = np.concatenate([np.asarray(given[name], np.float32) for name in rows["instance_id"]])
+        batch["attention"] = torch.zeros(mask.shape, device=mask.device)
+        batch["attention"][mask] = torch.from_numpy(weights).to(mask.device)
+    probs = _finite(outputs(subject, whole_logits(subject, batch)), rows)
+    columns = {
+        "tokens": rows["tokens"],
+        "label": batch["label"],
+        "truncated": rows["truncated"],
+        "probs": list(probs.astype(np.float32)),
+        "attention": record.ragged(subject.attention(batch).float().cpu(), mask.cpu()),
+    }
+    if "word_attention" in extra:
+        columns["words"] = rows["words"]
+        columns["word_attention"] = _by_sentence(subject.word_attention(batch), subject.items(batch))
+    if "selection" in extra:
+        columns |= {name: record.ragged(getattr(subject, name)(batch).cpu(), mask.cpu()) for name in SELECTION}
+    columns |= {name: rows[name] for name in KEPT if name in extra}
+    columns |= {name: _of_items(subject, batch, name) for name in MARKED if name in extra}
+    return batch, columns
+
+
+def _read_pairs(subject, rows: Mapping[str, list], extra: Mapping, given: None) -> tuple:
+    """A batch of pairs, and what every record of pairs has: the probabilities of target words."""
+    count = len(rows["instance_id"])
+    batch = subject.collate([{name: values[index] for name, values in rows.items()} for index in range(count)])
+    probs = _finite(word_sums(batch, subject.log_probs(batch)).exp().float(), rows)
+    lengths = map(len, rows["target_tokens"])
+    columns = {name: rows[name] for name in ("tokens", "target_tokens", "truncated")}
+    columns["target_probs"] = [np.minimum(row[:length], 1) for row, length in zip(probs, lengths, strict=True)]
+    columns |= {name: rows[name] for name in ("gold_links",) if name in extra}
+    return batch, columns
+
+
+def _finite(probs: torch.Tensor, rows: Mapping[str, list]) -> np.ndarray:
+    probs = probs.cpu().numpy()
+    if (bad := np.flatnonzero(~np.isfinite(probs).all(1))).size:
+        raise MeasurementError(f"the model's prediction for '{rows['instance_id'][bad[0]]}' is not finite")
+    return probs
+
+
+def _of_items(subject, batch, name: str) -> list[np.ndarray]:
+    """Marks (B,L) of input positions as one array [T] bool an instance: of an item, whether one of its positions has it."""
+    if batch.get(name) is None:
+        raise MeasurementError(
+            f"the data set says which words are {name}, and the batches that this subject ({subject.kind}) collates do not: "
+            f"put them there, (instances, positions), or leave out the column '{name}'"
+        )
+    return record.ragged(marked_places(subject, batch, batch[name]).cpu(), subject.attendable(batch).cpu())
+
+
+def _by_sentence(weights: torch.Tensor, items: torch.Tensor) -> list[list[np.ndarray]]:
+    """Weights (B,L) of input positions as one array (W,) for each sentence of each document; items (B,L)."""
+    sentences = []
+    for row, numbers in zip(weights.float().cpu().numpy(), items.cpu().numpy(), strict=True):
+        inside = numbers >= 0
+        counts = np.bincount(numbers[inside])
+        sentences.append(np.split(row[inside], np.cumsum(counts)[:-1]) if len(counts) else [])
+    return sentences
+
+
+# ------------------------------------------------------------------------------------------ checks
+
+
+def _declared(measures: Sequence[Measure], subject, dataset, reads: str) -> dict[str, record.Column]:
+    """The columns of the record that not every record has."""
+    if reads == "pairs":
+        names = [name for name in ("gold_links",) if name in dataset.column_names]
+    else:
+        names = [name for name in (*KEPT, *MARKED) if name in dataset.column_names]
+        names += ["words", "word_attention"] if "words" in dataset.column_names else []
+        names += SELECTION if "selection" in subject.capabilities else []
+    extra = {name: record.OPTIONAL_COLUMNS[name] for name in names}
+    if reads == "texts" and "classes" not in subject.capabilities:
+        extra["probs"] = record.OUTPUTS[subject.output]
+    for measure in measures:
+        if twice := set(extra) & set(measure.columns):
+            raise MeasurementError(f"'{measure.name}' declares columns that another measure has: {sorted(twice)}")
+        extra.update(measure.columns_for(subject))
+    return extra
+
+
+def _check_data(dataset, reads: str) -> None:
+    if missing := sorted(set(NEEDED[reads]) - set(dataset.column_names)):
+        raise MeasurementError(
+            f"the {reads} lack columns {missing}: encode them by the subject's rows (found {dataset.column_names})"
+        )
+    if not len(dataset):
+        raise MeasurementError(f"the data set has no {reads}: give at least one")
+
+
+def _check_needs(measures: Sequence[Measure], subject) -> None:
+    """Raise SubjectError where the subject lacks what a measure needs; the message names all measures that it can have."""
+    if all(subject.capabilities >= measure.needs for measure in measures):
+        return
+    possible = sorted(cls.name for cls in classes() if subject.capabilities >= cls.needs)
+    for measure in measures:
+        require(subject, measure.needs, measure.name, measures=possible)
+
+
+def _check_lengths(measures: Sequence[Measure], dataset) -> None:
+    """Raise MeasurementError where a text is longer than a measure takes, by its `most_tokens`."""
+    limits = {measure.name: measure.most_tokens for measure in measures if measure.most_tokens is not None}
+    for row in np.flatnonzero(np.asarray(dataset["length"]) > min(limits.values(), default=np.inf)):
+        text = dataset[int(row)]
+        for name, most in limits.items():
+            if (count := len(text["tokens"])) > most:
+                raise MeasurementError(
+                    f"'{name}' takes texts of up to {most:,} tokens, for it holds numbers of each two of them, and "
+                    f"{excerpt(text['instance_id'])} has {count:,}: measure without it, or texts that are cut to that"
+                )
+
+
+def _check_given(attention: Mapping[str, np.ndarray], dataset) -> None:
+    names = dataset["instance_id"]
+    if missing := [name for name in names if name not in attention]:
+        raise MeasurementError(f"no attention is given for {len(missing)} of {counted(len(names))}, such as '{missing[0]}'")
+    for name, tokens in zip(names, dataset["tokens"], strict=True):
+        if len(attention[name]) != len(tokens):
+            raise MeasurementError(
+                f"the attention given for '{name}' has {counted(len(attention[name]), 'weight')} and the text "
+                f"{counted(len(tokens), 'token')}"
+            )
+        weights = np.asarray(attention[name], np.float64)
+        if not ((weights >= 0).all() and (len(weights) == 0 or abs(weights.sum() - 1) <= record.SUM_TOLERANCE)):
+            raise MeasurementError(
+                f"the attention given for '{name}' is no distribution: its weights must be 0 or more and sum to 1 (least "
+                f"{weights.min():g}, sum {weights.sum():g})"
+            )

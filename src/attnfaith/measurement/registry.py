@@ -1,0 +1,374 @@
+"""The measures: what a measure is, the registry of all, and the reading of names and options that people give.
+
+A measure gives columns of a record from a model and a batch of texts. One of importance scores tokens; an intervention
+changes attention or the text and reads the model again. Names are checked without importing torch.
+"""
+
+import functools
+import inspect
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields, is_dataclass
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import ClassVar, Literal, get_args, get_origin
+
+from attnfaith.errors import AttnfaithError, excerpt, nearest
+from attnfaith.record import Column
+
+
+GROUP = "attnfaith.measures"
+"""The group of entry points by which an installed package adds measures: name = module:Class."""
+READS = ("texts", "pairs")
+"""What measures read: texts with classes, or pairs of a source and a target sentence."""
+COSTS = {
+    "nothing": "the model is not asked",
+    "reading": "about what reading the text once costs",
+    "gradient": "a few readings with gradients",
+    "tokens": "a reading or a gradient for every token, or more",
+    "draws": "as many readings as it takes steps or draws samples",
+}
+"""What a measure's `cost` may be, cheapest first."""
+SCORES = ("importance_", "alignment_")
+"""How the columns of measures of importance begin."""
+_SOURCE = re.compile(r"Source: (.*?)(?:\n\s*\n|\Z)", re.S)
+_SENTENCE = re.compile(r"\. (?=[A-Z])")
+
+
+class MeasurementError(AttnfaithError):
+    """A measurement that cannot start or go on. The message says why and what to do."""
+
+
+class Measure:
+    """A measure: subclass it, declare what it needs and gives, and `register` it.
+
+    Fields with annotations are the options; pydantic checks them. The class docstring explains the measure; a paragraph
+    "Source: …" names the paper.
+
+    name: as people write it. needs: names of capabilities, those of `attnfaith.subjects.protocol.CAPABILITIES` or, for
+    pairs, PAIR_CAPABILITIES there. cost: one of COSTS. columns: what it adds to a record; a column that
+    needs more than the measure says so in `Column.needs`. reads: one of READS. metric: which arguments of the metric
+    `attention_faithfulness` its columns are. most_tokens: the longest text that it takes, None without a bound.
+    """
+
+    name: ClassVar[str]
+    needs: ClassVar[frozenset[str]] = frozenset()
+    cost: ClassVar[str] = "reading"
+    columns: ClassVar[Mapping[str, Column]]
+    reads: ClassVar[Literal["texts", "pairs"]] = "texts"
+    metric: ClassVar[Mapping[str, str]] = {}
+    most_tokens: ClassVar[int | None] = None
+    draws: ClassVar[bool] = False  # `register` sets these two from the signature of __call__
+    follows: ClassVar[bool] = False
+
+    def __call__(self, subject, batch) -> dict[str, list]:
+        """Return {column: one value for each instance} for the columns of `columns_for(subject)`.
+
+        A column of tokens holds one array of length T an instance, T its attendable tokens. A measure that draws random
+        numbers takes the keyword `seed`; one that tests the scores of others takes `scores`, {measure: one array [T] an
+        instance}, and runs after them.
+        """
+        raise NotImplementedError
+
+    def check(self, subject, dataset) -> None:
+        """Raise ValueError where this measure, with its options, cannot measure the subject or an instance of the encoded
+        data set.
+        """
+
+    def prepare(self, subject, splits: Callable, folder, *, seed: int) -> "Measure":
+        """Return the measure that can run. A measure that has to be trained on the model trains itself here.
+
+        splits: (name, most) → at most so many encoded texts of a split. folder: where it keeps what it learned.
+        """
+        return self
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether it can run without `prepare`."""
+        return True
+
+    def stated(self) -> dict[str, object]:
+        """The options as a record keeps them."""
+        return {field.name: getattr(self, field.name) for field in fields(self)} if is_dataclass(self) else {}
+
+    @classmethod
+    def columns_for(cls, subject) -> dict[str, Column]:
+        """The columns that it has for a subject: those whose own needs the subject meets."""
+        return {name: column for name, column in cls.columns.items() if column.needs <= subject.capabilities}
+
+    @classmethod
+    def options(cls) -> dict[str, object]:
+        """{option: its default}."""
+        return {field.name: field.default for field in fields(cls)} if is_dataclass(cls) else {}
+
+    @classmethod
+    def kind(cls) -> str:
+        """ "importance" for scores of tokens, else "intervention"."""
+        return "importance" if any(name.startswith(SCORES) for name in cls.columns) else "intervention"
+
+    @classmethod
+    def signed(cls) -> bool:
+        """Whether a negative score is evidence against what is explained."""
+        return cls.kind() == "importance" and any(column.signed for column in cls.columns.values())
+
+    @classmethod
+    def summary(cls) -> str:
+        """The first paragraph of the docstring, in one line."""
+        return " ".join(inspect.getdoc(cls).partition("\n\n")[0].split())
+
+    @classmethod
+    def source(cls) -> str:
+        """The paper that the docstring names, "" where there is none."""
+        found = _SOURCE.search(inspect.getdoc(cls))
+        return _SENTENCE.split(" ".join(found[1].split()))[0].rstrip(".") if found else ""
+
+
+_CLASSES: dict[str, dict[str, type[Measure]]] = {reads: {} for reads in READS}
+
+
+def register(cls: type[Measure]) -> type[Measure]:
+    """Add a class of measures to the registry, under its name; returns the class as a frozen dataclass that checks options.
+
+    Usable as a decorator. The measure may then be called with any model and the batch of a tokenizer.
+
+    Raises ValueError for a class that does not declare itself wholly, and for a name that another class has.
+    """
+    for name, allowed in (("cost", COSTS), ("reads", READS)):
+        if getattr(cls, name) not in allowed:
+            raise ValueError(f"{cls.__name__}.{name}={getattr(cls, name)!r}; give one of {', '.join(allowed)}")
+    if missing := [name for name in ("name", "columns", "__doc__") if not getattr(cls, name, None)]:
+        raise ValueError(f"{cls.__name__} lacks {', '.join(missing)}: a measure declares its name, columns and docstring")
+    classes = _CLASSES[cls.reads]
+    own = f"{cls.__module__}.{cls.__qualname__}"
+    if cls.name in classes and f"{classes[cls.name].__module__}.{classes[cls.name].__qualname__}" != own:
+        raise ValueError(f"a measure called {cls.name!r} is registered already: give another name")
+    parameters = inspect.signature(cls.__call__).parameters
+    cls.needs = frozenset(cls.needs)
+    cls.draws, cls.follows = "seed" in parameters, "scores" in parameters
+    cls.__call__ = _opening(cls.__call__)
+    classes[cls.name] = _checked(cls)
+    return cls
+
+
+def _opening(call: Callable) -> Callable:
+    """`__call__` that opens a model and a plain batch, and first asks whether the model can do what is needed."""
+
+    @functools.wraps(call)
+    def opened(self, subject, batch, **keywords):
+        from attnfaith.measurement.opening import opened as asked
+
+        with asked(subject, batch, self.name, self.needs, self.reads) as (subject, batch):
+            return call(self, subject, batch, **keywords)
+
+    return opened
+
+
+def _checked(cls: type[Measure]) -> type[Measure]:
+    from pydantic import ConfigDict, ValidationError
+    from pydantic.dataclasses import dataclass
+
+    cls = dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))(cls)
+    check = cls.__init__
+
+    @functools.wraps(check)
+    def explained(self, **options):
+        if unknown := [name for name in options if name not in cls.options()]:
+            listed = ", ".join(cls.options()) or "none"
+            raise ValueError(
+                f"{cls.name} has no option {unknown[0]!r}{nearest(unknown[0], cls.options())}; options: {listed}"
+            )
+        try:
+            check(self, **options)
+        except ValidationError as refusal:
+            raise ValueError(_explain(cls, refusal)) from refusal
+
+    cls.__init__ = explained
+    return cls
+
+
+def _explain(cls: type[Measure], refusal) -> str:
+    """What is wrong with the first option that pydantic refused, in one line."""
+    mistake = refusal.errors(include_url=False)[0]
+    if "error" in (context := mistake.get("ctx", {})):  # a rule between options, which says all itself
+        return str(context["error"])
+    name = str(mistake["loc"][0])
+    field = cls.__pydantic_fields__[name]
+    choices = [repr(choice) for choice in _choices(field.annotation)]
+    allowed = field.description or (f"one of {', '.join(choices)}" if choices else mistake["msg"])
+    return f"{name}={excerpt(mistake['input'])}; give {allowed}"
+
+
+def _choices(annotation) -> Iterable:
+    """The values that a type of literals allows."""
+    if get_origin(annotation) is Literal:
+        return get_args(annotation)
+    return [choice for part in get_args(annotation) for choice in _choices(part)]
+
+
+# ------------------------------------------------------------------------------------------- names
+
+
+def _modules(**names: str) -> dict[str, str]:
+    return {name: module.replace("__", ".") for module, listed in names.items() for name in listed.split()}
+
+
+OWN = {
+    "texts": _modules(
+        importance__alti="alti",
+        importance__attention_norm="attention_norm",
+        importance__attention_x_gradient="attention_x_gradient",
+        importance__attn_lrp="attn_lrp",
+        importance__chefer="chefer",
+        importance__decompx="decompx",
+        importance__deeplift="deeplift",
+        importance__diffmask="diffmask",
+        importance__exact_contribution="exact_contribution",
+        importance__flow="flow",
+        importance__globenc="globenc",
+        importance__gradient="gradient",
+        importance__gradient_hidden_to_input="gradient_hidden_to_input",
+        importance__gradient_norm="gradient_norm",
+        importance__gradient_x_input="gradient_x_input",
+        importance__integrated_gradients="integrated_gradients",
+        importance__kernel_shap="kernel_shap",
+        importance__leave_one_out="leave_one_out",
+        importance__lime="lime",
+        importance__lrp="lrp",
+        importance__occlusion="occlusion",
+        importance__random_scores="random_scores",
+        importance__rollout="rollout",
+        importance__uniform_scores="uniform_scores",
+        importance__value_zeroing="value_zeroing",
+        experiments__adversary_exact="adversary_exact",
+        experiments__adversary_search="adversary_search",
+        experiments__aopc_limits="aopc_limits",
+        experiments__conicity="conicity",
+        experiments__erasure="erasure",
+        experiments__frozen_flip_set="frozen_flip_set",
+        experiments__group_mass="group_mass",
+        experiments__identifiability="identifiability",
+        experiments__map_adversary="map_adversary",
+        experiments__map_erasure="map_erasure",
+        experiments__map_permutation="map_permutation",
+        experiments__map_uniform="map_uniform",
+        experiments__marker_attention="marker_attention",
+        experiments__minimal_flip_set="minimal_flip_set",
+        experiments__permissible_only="permissible_only",
+        experiments__permutation="permutation",
+        experiments__random_support="random_support",
+        experiments__rationale_erasure="rationale_erasure",
+        experiments__selection="selection",
+        experiments__sign_violations="sign_violations",
+        experiments__soft_erasure="soft_erasure",
+        experiments__token_logits="token_logits",
+        experiments__value_norm_share="value_norm_share",
+        experiments__weight_aopc_limits="weight_aopc_limits",
+    ),
+    "pairs": _modules(
+        sequences__alti="alti",
+        sequences__attention="attention",
+        sequences__cross_identifiability="cross_identifiability",
+        sequences__cross_permutation="cross_permutation",
+        sequences__cross_uniform="cross_uniform",
+        sequences__gradient="gradient",
+        sequences__gradient_x_input="gradient_x_input",
+        sequences__integrated_gradients="integrated_gradients",
+        sequences__knock_out="knock_out",
+        sequences__norm="norm",
+        sequences__occlusion="occlusion",
+        sequences__value_zeroing="value_zeroing",
+    ),
+}
+"""Name -> module of each measure of this package: so that a name is checked without importing torch."""
+
+
+def names(reads: str = "texts") -> list[str]:
+    """The names of all measures of texts, or of pairs; those of installed packages too.
+
+    Raises AttnfaithError for anything else than "texts" and "pairs".
+    """
+    if reads not in READS:
+        raise AttnfaithError(f"there are no measures of {excerpt(reads)}: there are those of 'texts' and of 'pairs'")
+    for entry in _entry_points():
+        _load(entry)
+    return sorted({*OWN[reads], *_CLASSES[reads]})
+
+
+def find(name: str, reads: str = "texts") -> type[Measure]:
+    """The class of a measure. Raises MeasurementError for a name that no measure has, with the nearest."""
+    check_names([name], reads)
+    if name not in _CLASSES[reads]:
+        module = import_module(f"attnfaith.{OWN[reads][name]}")
+        if name not in _CLASSES[reads]:
+            from attnfaith.measurement.adapting import adapt
+
+            _CLASSES[reads][name] = adapt(module, name, reads)
+    return _CLASSES[reads][name]
+
+
+def check_names(wanted: str | Iterable[str], reads: str = "texts") -> list[str]:
+    """The names of measures as a list, from one name or several.
+
+    Raises MeasurementError for a name that no measure has, with the nearest, and for one that comes twice.
+    """
+    if not isinstance(wanted, Iterable):
+        raise MeasurementError(f"measures={excerpt(wanted)}: give a list of names of measures")
+    wanted = [wanted] if isinstance(wanted, str) else list(wanted)
+    for place, name in enumerate(wanted):
+        if not isinstance(name, str) or (
+            name not in OWN[reads] and name not in _CLASSES[reads] and name not in names(reads)
+        ):
+            raise MeasurementError(f"no measure is called {excerpt(name)}{nearest(str(name), names(reads))}")
+        if name in wanted[:place]:
+            raise MeasurementError(f"'{name}' is named twice")
+    return wanted
+
+
+def classes(reads: str = "texts") -> list[type[Measure]]:
+    """Every measure: those of importance first, each kind from cheap to dear and then by name."""
+    order = ("importance", "intervention"), tuple(COSTS)
+    listed = [find(name, reads) for name in names(reads)]
+    return sorted(listed, key=lambda cls: (order[0].index(cls.kind()), order[1].index(cls.cost), cls.name))
+
+
+def build(wanted: Iterable[str], options: Mapping[str, Mapping] | None = None, reads: str = "texts") -> list[Measure]:
+    """The measures of these names with their options, {name: {option: value}}, in this order.
+
+    Raises MeasurementError as `check_names` does, for options of a measure that is not asked for, for an option that a
+    measure does not have, and for a value that it refuses.
+    """
+    wanted, options = check_names(wanted, reads), {} if options is None else options
+    wrong = (
+        [options]
+        if not isinstance(options, Mapping)
+        else [part for part in options.values() if not isinstance(part, Mapping)]
+    )
+    if wrong:
+        raise MeasurementError(f"options: {excerpt(wrong[0])} is no mapping; give {{measure: {{option: value}}}}")
+    if idle := [name for name in options if name not in wanted]:
+        raise MeasurementError(f"options for {excerpt(idle[0])}, which is not measured; measured: {sorted(wanted)}")
+    measures = []
+    for name in wanted:
+        try:
+            measures.append(find(name, reads)(**options.get(name, {})))
+        except (TypeError, ValueError) as error:
+            raise MeasurementError(f"options of '{name}': {error}") from error
+    return measures
+
+
+@functools.cache
+def _entry_points() -> tuple:
+    return tuple(entry_points(group=GROUP))
+
+
+@functools.cache
+def _load(entry) -> None:
+    """Register the measure of an entry point, if its module did not do so itself."""
+    try:
+        cls = entry.load()
+    except Exception as error:
+        raise MeasurementError(
+            f"the entry point {entry.name!r} of {GROUP} cannot be loaded ({excerpt(error, 200)}): mend or remove its package"
+        ) from error
+    if _CLASSES[getattr(cls, "reads", "texts")].get(getattr(cls, "name", None)) is not cls:
+        register(cls)

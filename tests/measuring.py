@@ -1,0 +1,21 @@
+"""A measure applied to a batch, as tests call it."""
+
+from types import ModuleType
+
+from attnfaith.measurement.registry import Measure, find
+
+
+def run(
+    measure: str | ModuleType | type[Measure] | Measure, model, batch, *, seed: int = 0, reads: str = "texts", **options
+) -> dict:
+    """The columns of a measure, by its name, class or object, with these options."""
+    if isinstance(measure, ModuleType):
+        measure = measure.__name__.rpartition(".")[2]
+    if isinstance(measure, str):
+        measure = find(measure, reads)
+    if isinstance(measure, type):
+        measure = measure(**options)
+    keywords = {"seed": seed} if measure.draws else {}
+    if measure.follows:
+        keywords["scores"] = batch["scores"]
+    return measure(model, batch, **keywords)

@@ -1,0 +1,165 @@
+"""Measures: how they are declared, registered, named and given options; also by a package from outside."""
+
+import subprocess
+import sys
+from typing import Literal
+
+import numpy as np
+import pytest
+
+from attnfaith.measurement import registry
+from attnfaith.measurement.options import Draws, Layers, Target
+from attnfaith.measurement.registry import (
+    COSTS,
+    READS,
+    Measure,
+    MeasurementError,
+    build,
+    check_names,
+    classes,
+    find,
+    names,
+    register,
+)
+from attnfaith.record import Column
+from attnfaith.subjects.protocol import CAPABILITIES, PAIR_CAPABILITIES
+
+
+@pytest.fixture(autouse=True)
+def own_registry(monkeypatch):
+    """What a test registers is gone after it."""
+    monkeypatch.setattr(registry, "_CLASSES", {reads: dict(known) for reads, known in registry._CLASSES.items()})
+
+
+@pytest.mark.parametrize("reads", READS)
+def test_every_measure_declares_itself(reads):
+    capabilities = CAPABILITIES if reads == "texts" else PAIR_CAPABILITIES
+    assert names(reads) == sorted(cls.name for cls in classes(reads)) and set(registry.OWN[reads]) <= set(names(reads))
+    for cls in classes(reads):
+        assert cls.needs <= set(capabilities) and cls.cost in COSTS and cls.reads == reads
+        assert all(isinstance(column, Column) and column.doc for column in cls.columns.values())
+        assert all(column.needs <= set(capabilities) for column in cls.columns.values())
+        assert cls.summary().endswith((".", "?")) and "\n" not in cls.summary()
+        assert cls().stated().keys() <= cls.options().keys()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "offending"),
+    [(["lmie"], "'lime'"), (["Leave One-Out"], "'leave_one_out'"), (["zzz"], "adversary_exact"), ([3], "3"), (5, "5")],
+)
+def test_names_that_are_not_there(wanted, offending):
+    with pytest.raises(MeasurementError, match=offending):
+        check_names(wanted)
+
+
+def test_names_that_are():
+    assert check_names(["lime", "gradient"]) == ["lime", "gradient"] and check_names("lime") == ["lime"]
+    with pytest.raises(MeasurementError, match="'lime' is named twice"):
+        check_names(["lime", "lime"])
+
+
+def test_names_are_checked_without_torch():
+    script = (
+        "import sys\nfrom attnfaith.measurement import registry\nregistry.check_names(['lime'])\n"
+        "try:\n    registry.check_names(['lmie'])\nexcept registry.MeasurementError:\n    print('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout.strip() == "False", done.stderr
+
+
+def define():
+    """A measure as somebody outside the package writes one."""
+
+    @register
+    class Length(Measure):
+        """The number of tokens before a token, times a factor.
+
+        Source: Nobody 2026, section 1. More text.
+        """
+
+        name, cost = "place", "nothing"
+        columns = {"importance_place": Column(("T",), doc="number of tokens before it")}
+
+        factor: Draws = 1
+        way: Literal["up", "down"] = "up"
+        layers: Layers = "shown"
+        target: Target = "predicted"
+
+        def __call__(self, subject, batch, *, seed: int = 0):
+            """Return the places."""
+            counts = subject.attendable(batch).sum(1).tolist()
+            return {"importance_place": [np.arange(count, dtype=np.float32) * self.factor + seed for count in counts]}
+
+    return Length
+
+
+def test_a_measure_from_outside(tiny_model, tiny_rows, tiny_batch):
+    cls = define()
+    assert find("place") is cls and "place" in names() and cls.draws and not cls.follows
+    assert cls.source() == "Nobody 2026, section 1" and cls.kind() == "importance" and not cls.signed()
+    assert cls.options() == {"factor": 1, "way": "up", "layers": "shown", "target": "predicted"}
+    scores = cls(factor=2)(tiny_model(), tiny_batch(tiny_rows([3])), seed=1)["importance_place"]
+    assert [row.tolist() for row in scores] == [[1.0, 3.0, 5.0]]
+    (measure,) = build(["place"], {"place": {"factor": 3}})
+    assert measure.stated() == {"factor": 3, "way": "up", "layers": "shown", "target": "predicted"}
+    define()  # the same class again, as a notebook's cell does
+    with pytest.raises(ValueError, match="place"):
+        register(type("Other", (Measure,), {"__doc__": "O.", "name": "place", "columns": cls.columns, "cost": "nothing"}))
+
+
+@pytest.mark.parametrize(
+    ("options", "offending"),
+    [
+        ({"factr": 1}, "'factor'"),
+        ({"factor": 0}, "factor=0; give a whole number from 1 on"),
+        ({"factor": 1.0}, "factor=1.0"),
+        ({"factor": True}, "factor=True"),
+        ({"way": "left"}, "way='left'; give one of 'up', 'down'"),
+        ({"layers": []}, "layers="),
+        ({"layers": [True]}, "layers="),
+        ({"target": -1}, "target="),
+        ({"target": {"of": 1, "than": 2}}, "target="),
+    ],
+)
+def test_options_that_are_refused(options, offending):
+    cls = define()
+    with pytest.raises(ValueError, match=offending):
+        cls(**options)
+    with pytest.raises(MeasurementError, match=f"options of 'place': .*{offending}"):
+        build(["place"], {"place": options})
+
+
+@pytest.mark.parametrize(
+    ("options", "offending"), [([], "no mapping"), ({"place": 3}, "3 is no mapping"), ({"lime": {}}, "'lime'")]
+)
+def test_options_that_are_of_no_measure(options, offending):
+    define()
+    with pytest.raises(MeasurementError, match=offending):
+        build(["place"], options)
+
+
+@pytest.mark.parametrize("change", [{"cost": "free"}, {"reads": "books"}, {"columns": {}}, {"__doc__": None}, {"name": ""}])
+def test_a_class_that_does_not_declare_itself(change):
+    whole = {"__doc__": "A measure.", "name": "whole", "cost": "nothing", "columns": {"importance_whole": Column(("T",))}}
+    with pytest.raises(ValueError, match=next(iter(change)).strip("_")):
+        register(type("Part", (Measure,), whole | change))
+
+
+def test_an_entry_point_adds_a_measure(tmp_path):
+    """A package that is installed beside this one adds a measure without a line here."""
+    (tmp_path / "outside.py").write_text(
+        "from attnfaith.measurement.registry import Measure, register\nfrom attnfaith.record import Column\n\n\n"
+        '@register\nclass Outside(Measure):\n    """A measure of another package."""\n\n'
+        "    name, cost = 'outside', 'nothing'\n"
+        "    columns = {'importance_outside': Column(('T',), doc='nothing')}\n"
+    )
+    about = tmp_path / "outside-1.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: outside\nVersion: 1\n")
+    (about / "entry_points.txt").write_text("[attnfaith.measures]\noutside = outside:Outside\n")
+    script = (
+        f"import sys\nsys.path.insert(0, {str(tmp_path)!r})\nfrom attnfaith.measurement import registry\n"
+        "print(registry.check_names('outside'), registry.find('outside').__name__)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout.split() == ["['outside']", "Outside"], done.stderr
