@@ -27,7 +27,7 @@ def test_empty_texts_are_counted_and_never_scored(source, count, tmp_path, quick
 
     from attnfaith import AttentionClassifierConfig, AttentionClassifierForSequenceClassification, record
     from attnfaith.data.tokenization import build_tokenizer, encode
-    from attnfaith.measurement import measure
+    from attnfaith.measurement.engine import measure
     from attnfaith.record import Identity
     from attnfaith.reporting import agreement_table, performance_table, write_report
 

@@ -7,7 +7,7 @@ import torch
 import attnfaith
 from attnfaith import record
 from attnfaith.importance._inputs import log_odds, products
-from attnfaith.measurement import MeasurementError
+from attnfaith.measurement.registry import MeasurementError
 from attnfaith.subjects import SubjectError
 from attnfaith.subjects.classifier import SelfAttention
 from tests.small_classifiers import classifier, tokenizer
