@@ -130,7 +130,8 @@ def line_of(*functions, ends=(1.0, 2.0)):
         return torch.stack([functions[row](point).sum() for row, point in zip(rows.tolist(), points, strict=True)])
 
     end = torch.tensor([ends] * len(functions), dtype=torch.float64).unsqueeze(-1)
-    return Line(torch.zeros_like(end), end, torch.tensor([len(ends)] * len(functions)), value)
+    reached = value(end, torch.arange(len(functions)))
+    return Line(torch.zeros_like(end), end, torch.tensor([len(ends)] * len(functions)), value, reached)
 
 
 @pytest.mark.parametrize("power", [1, 2, 7, 23])

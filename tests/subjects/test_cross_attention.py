@@ -11,7 +11,7 @@ from transformers.models.marian import modeling_marian
 from attnfaith.importance import gradient
 from attnfaith.subjects import SubjectError, kinds
 from attnfaith.subjects.pairs import by_words, word_sums
-from attnfaith.subjects.translator import CrossAttention, OfCopies, is_sequence_model, sequence_subject
+from attnfaith.subjects.translator import CrossAttention, OfCopies, SequenceSubject, is_sequence_model, sequence_subject
 from tests import tolerances
 from tests.small_translators import KINDS, PAIRS, STACKED, batch, subject, tokenizer, translator
 
@@ -165,6 +165,35 @@ def test_capabilities_and_identity():
     assert subject("marian").identity()["encoder"] == "marian"
     assert subject("marian").digest() != CrossAttention(translator("marian", init_std=0.3)).digest()
     assert not any(issubclass(kind, CrossAttention) for kind in kinds())
+
+
+@pytest.mark.parametrize("kind", STACKED)
+def test_the_head_at_some_places_says_what_it_says_at_all(kind):
+    """Of words of one token and of two, and of each pair of a batch whatever its length."""
+    own = subject(kind)
+    assert own.head is own.model.get_output_embeddings()
+    with own.evaluating():
+        batch = own.encode(PAIRS)
+        words, embedded = torch.tensor([4, 1, 2]), own.embed(batch).detach()
+        torch.testing.assert_close(
+            own.log_probs_of(batch, words, embedded), SequenceSubject.log_probs_of(own, batch, words, embedded)
+        )
+        slopes, plain = own.word_slopes(batch), SequenceSubject.word_slopes(own, batch)
+        assert plain.abs().amax() > 1e-3
+        torch.testing.assert_close(slopes, plain, rtol=1e-4, atol=1e-6 * float(plain.abs().amax()))
+
+
+def test_a_head_whose_logits_depend_on_other_places_is_asked_at_all(monkeypatch):
+    model = translator("marian")
+    own = sequence_subject(model, tokenizer())
+    plain = model.lm_head.forward
+    monkeypatch.setattr(model.lm_head, "forward", lambda states: plain(states) + plain(states).mean(1, keepdim=True))
+    assert own.head is None
+    with own.evaluating():
+        batch = own.encode(PAIRS)
+        words, embedded = torch.tensor([4, 1, 2]), own.embed(batch).detach()
+        expected = word_sums(batch, own.log_probs(batch))[torch.arange(3), words]
+        assert torch.equal(own.log_probs_of(batch, words, embedded), expected)
 
 
 # ---------------------------------------------------------------------------------------------- what is refused

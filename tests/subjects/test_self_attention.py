@@ -5,6 +5,7 @@ import functools
 import pandas as pd
 import pytest
 import torch
+from torch.overrides import TorchFunctionMode
 
 import attnfaith
 from attnfaith.data.in_memory import texts_in_memory
@@ -39,6 +40,40 @@ def batch(of, lengths=LENGTHS, **more):
 close = functools.partial(
     tolerances.close, dtype=torch.float32, depth=4
 )  # two layers, each of attention and a feed-forward network
+
+
+# ---------------------------------------------------------------------------------------------- in one piece
+
+
+@pytest.mark.parametrize("kind", ["bert", "gpt2", "t5", "deberta-v2"])
+def test_attention_in_one_piece_says_the_same_where_no_map_is_read(kind):
+    """A model whose own way is another, such as DeBERTa, is read step by step all along."""
+    of, calls = subject(kind), []
+    own = of.model.config._attn_implementation
+    some = batch(of)
+    with of.evaluating():
+        plain = of.predict(some, of.embed(some))
+        with of.fused(), Counting(calls):
+            close(of.predict(some, of.embed(some)), plain)
+            assert bool(calls) == (own == "sdpa")
+            assert len(of.read(some).maps) == len(of.sites.layers)  # a map that is asked for is there
+        calls.clear()
+        with Counting(calls):
+            assert torch.equal(of.predict(some, of.embed(some)), plain) and not calls
+    assert of.model.config._attn_implementation == own
+
+
+class Counting(TorchFunctionMode):
+    """Within, calls of attention in one piece are counted."""
+
+    def __init__(self, calls):
+        super().__init__()
+        self.calls = calls
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        if function is torch.nn.functional.scaled_dot_product_attention:
+            self.calls.append(function)
+        return function(*args, **(kwargs or {}))
 
 
 # ---------------------------------------------------------------------------------------------- rows that matter

@@ -36,14 +36,14 @@ class Line(NamedTuple):
     """A line for each instance, from `start` to `end` (B,L,D), of which `lengths` (B,) positions matter.
 
     value(points (n,l,D), rows (n,)) -> (n,): what is explained of the instances `rows`, each at its point; with gradients.
-    reached (B,): what is explained at `end`, where that is known, so that it is not read again.
+    reached (B,): what is explained at `end`.
     """
 
     start: torch.Tensor
     end: torch.Tensor
     lengths: torch.Tensor
     value: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-    reached: torch.Tensor | None = None
+    reached: torch.Tensor
 
 
 class Parts(NamedTuple):
@@ -141,13 +141,11 @@ def _begin(line: Line) -> tuple[Intervals, torch.Tensor, torch.Tensor]:
     """
     every = torch.arange(len(line.end), device=line.end.device)
     shares = line.end.new_tensor(NEAR_START, dtype=torch.float64)
-    values = _values(line, every, torch.cat([shares.new_tensor([0.0, 1.0]), shares[:2]]))
-    if line.reached is not None:
-        values[:, 1] = torch.where(line.lengths > 0, line.reached, 0.0)  # of no text at all both ends are 0
-    first, last = values[:, 0], values[:, 1]
+    values = _values(line, every, torch.cat([shares.new_tensor([0.0]), shares[:2]]))
+    first, last = values[:, 0], torch.where(line.lengths > 0, line.reached, 0.0)  # of no text at all both ends are 0
     difference, rounding = last - first, ROUNDING * (first.abs() + last.abs())
     small = STEEP * difference.abs() + rounding
-    turning = every[((values[:, 2:] - first.unsqueeze(1)).abs() > small.unsqueeze(1)).any(1)]
+    turning = every[((values[:, 1:] - first.unsqueeze(1)).abs() > small.unsqueeze(1)).any(1)]
     ends = {row: [1.0, 0.0] for row in every.tolist()}
     for row, near in zip(turning.tolist(), _values(line, turning, shares), strict=True):
         differs = ((near - first[row]).abs() > small[row]).nonzero()

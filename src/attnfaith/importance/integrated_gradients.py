@@ -3,6 +3,8 @@
 Shapes: B instances, L input positions, T tokens, E embedding.
 """
 
+from contextlib import nullcontext
+
 import torch
 
 from attnfaith.importance._explained import Explained, check_data, check_target, explaining
@@ -126,7 +128,8 @@ def measure(
         lines = {"": input_line(subject, batch, f, baseline)}
         if "states" in subject.capabilities:
             lines["_hidden"] = state_line(subject, batch, f)
-        handed_out = {ending: integrate(line, max_steps, tolerance) for ending, line in lines.items()}
+        with getattr(subject, "fused", nullcontext)():
+            handed_out = {ending: integrate(line, max_steps, tolerance) for ending, line in lines.items()}
     mask, columns = subject.attendable(batch).cpu(), {}
     for ending, found in handed_out.items():
         of_items = found.parts if ending else item_sums(found.parts, subject.items(batch))

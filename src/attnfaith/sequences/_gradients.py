@@ -6,7 +6,7 @@ Shapes: B pairs, S source positions, E embedding, G target words.
 import torch
 
 from attnfaith.importance._inputs import without_parameters
-from attnfaith.subjects.pairs import PairBatch, word_sums
+from attnfaith.subjects.pairs import PairBatch
 
 
 def word_gradients(subject, batch: PairBatch) -> torch.Tensor:
@@ -18,10 +18,7 @@ def word_gradients(subject, batch: PairBatch) -> torch.Tensor:
 
 def _word_gradients(subject, batch: PairBatch) -> torch.Tensor:
     with without_parameters(subject), torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
-        embedded = subject.embed(batch).detach().requires_grad_()
-        sums = word_sums(batch, subject.log_probs(batch, embedded))
-        slopes = [torch.autograd.grad(words.sum(), embedded, retain_graph=True)[0] for words in sums.unbind(1)]
-    return torch.stack(slopes, 1)
+        return subject.word_slopes(batch)
 
 
 def of_pair(batch: PairBatch, row: int, values: torch.Tensor) -> torch.Tensor:

@@ -83,9 +83,7 @@ def _line(subject, pair, baseline: str) -> Line:
         reached = word_sums(pair, subject.log_probs(pair))[0]
 
     def value(points, rows):
-        copies = pair.take(torch.zeros_like(rows))
-        sums = word_sums(copies, subject.log_probs(copies, points))
-        return sums[torch.arange(len(rows), device=rows.device), rows]
+        return subject.log_probs_of(pair.take(torch.zeros_like(rows)), rows, points)
 
     lengths = torch.full((count,), embedded.shape[1], device=embedded.device)
     return Line(start.expand(count, -1, -1), embedded.expand(count, -1, -1), lengths, value, reached)

@@ -44,7 +44,7 @@ from attnfaith.subjects.facts import (
     separates,
 )
 from attnfaith.subjects.layers import Fed, Layer, LayerParts, Recorded, projected, result_of, rows_at_once, summands
-from attnfaith.subjects.modes import eager, in_eval_mode, unwrapped
+from attnfaith.subjects.modes import configured, eager, in_eval_mode, unwrapped
 from attnfaith.subjects.prefix import Prefix, prefix_of
 from attnfaith.subjects.protocol import MAPS, OF_TOKENIZERS, TEXT, TEXTS, Batch, SubjectError
 from attnfaith.subjects.reduction import Reduction
@@ -84,6 +84,8 @@ class SelfAttention:
         self.config, self.num_labels = self.model.config, self.model.config.num_labels
         self.output = output_of(self.config)
         self.sites: Sites = checked(Texts(self))
+        self.own_way = getattr(self.config, "_attn_implementation", "eager")
+        self.in_one_piece = False  # see `fused`
         self.ruled = False  # until the rules have been checked
         self.read_whole: set[int] = set()  # lengths at which all maps were there
         self.reduction.check(self.sites.heads, self.sites.lacks)
@@ -282,6 +284,26 @@ class SelfAttention:
         with in_eval_mode(self.model), eager(self.model):
             yield
 
+    @contextmanager
+    def fused(self) -> Iterator[None]:
+        """Within, predictions compute attention in one piece ("sdpa") where no map of it is read or edited, and that is the
+        model's own way and gives the logits of "eager" attention.
+        """
+        self.in_one_piece = self.own_way == "sdpa" and self._agrees
+        try:
+            yield
+        finally:
+            self.in_one_piece = False
+
+    @cached_property
+    def _agrees(self) -> bool:
+        text, logits = probe(self)[0], []
+        with torch.no_grad(), in_eval_mode(self.model):
+            for way in ("eager", "sdpa"):
+                with configured(self.model, _attn_implementation=way, return_dict=True):
+                    logits.append(self.model(**text).logits)
+        return torch.allclose(*logits, rtol=1e-4, atol=1e-5)
+
     def parameters(self) -> Iterator[torch.Tensor]:
         return self.model.parameters()
 
@@ -474,8 +496,10 @@ class SelfAttention:
         count, length = given["input_ids"].shape
         hook = Hook(count, edit, lambda number: number in self.sites.layers and keep(number), last if rows else None)
         asked = rows or after is not None or keep is not nothing or type(edit) is not Edit
+        unread = not asked and length in self.read_whole  # nothing to read or edit: watching would only take time
+        way = "sdpa" if unread and self.in_one_piece else "eager"
         with ExitStack() as stack:
-            stack.enter_context(eager(self.model))
+            stack.enter_context(configured(self.model, _attn_implementation=way, return_dict=True))
             if embedded is not None:
                 stack.enter_context(Embedded(self.vocabulary(), given["input_ids"], embedded))
             if rows:
@@ -484,7 +508,7 @@ class SelfAttention:
                 prefix, chosen = after
                 hook.number = prefix.skipped
                 stack.enter_context(prefix.given(chosen))
-            if not asked and length in self.read_whole:  # nothing to read or edit: watching would only take time
+            if unread:
                 return Read(self.model(**given).logits)
             stack.enter_context(hook)
             logits = self.model(**given).logits

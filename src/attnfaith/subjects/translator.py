@@ -11,6 +11,7 @@ import copy
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import cached_property
 
 import torch
 
@@ -22,7 +23,7 @@ from attnfaith.subjects.checks import Pairs, Sites, checked
 from attnfaith.subjects.facts import check_numbers, hash_of_model, position_limit, vocabulary_size
 from attnfaith.subjects.layers import CrossParts, Fed, Layer, LayerParts, Recorded, TargetParts, decoder_parts, projected
 from attnfaith.subjects.modes import configured, eager, in_eval_mode, unwrapped
-from attnfaith.subjects.pairs import UNCOUNTED, PairBatch
+from attnfaith.subjects.pairs import UNCOUNTED, PairBatch, word_sums
 from attnfaith.subjects.prefix import taken
 from attnfaith.subjects.protocol import PAIR_CAPABILITIES, SubjectError
 from attnfaith.subjects.removal import TOKENS_AT_ONCE
@@ -219,6 +220,18 @@ class SequenceSubject:
             parts.append(picked(self.logits(part, embedded=given), part["labels"]))
         return torch.cat(parts)
 
+    def log_probs_of(self, batch: PairBatch, words: torch.Tensor, embedded: torch.Tensor) -> torch.Tensor:
+        """(B,) in float64: the log probability of the target word `words` (B,) of each pair. Gradients reach embedded."""
+        sums = word_sums(batch, self.log_probs(batch, embedded))
+        return sums[torch.arange(len(batch), device=self.device), words]
+
+    def word_slopes(self, batch: PairBatch) -> torch.Tensor:
+        """(B,G,S,E): the slopes of the log probability of each target word in the source's embeddings."""
+        embedded = self.embed(batch).detach().requires_grad_()
+        sums = word_sums(batch, self.log_probs(batch, embedded))
+        slopes = [torch.autograd.grad(words.sum(), embedded, retain_graph=True)[0] for words in sums.unbind(1)]
+        return torch.stack(slopes, 1)
+
     def _at_once(self, batch: PairBatch) -> int:
         return max(1, NUMBERS_AT_ONCE // (batch["labels"].shape[1] * self.vocabulary_size))
 
@@ -406,6 +419,61 @@ class CrossAttention(SequenceSubject):
     def _weights(self, batch, edit=None, embedded=None) -> torch.Tensor:
         return torch.stack([one.weights for one in self._maps(batch)], 1)
 
+    @property
+    def head(self) -> torch.nn.Module | None:
+        """The module that makes each logit of one of the decoder's states alone; None where there is none such."""
+        return self.model.get_output_embeddings() if self._has_head else None
+
+    @cached_property
+    def _has_head(self) -> bool:
+        """A random pair is read: its logits at some places must be those of all places."""
+        module = self.model.get_output_embeddings()
+        if module is None or self.together != "padded":
+            return False
+        pair = Pairs(self).inputs[0]
+        places = torch.tensor([[1, 0]] * len(pair), device=self.device)
+        with torch.no_grad(), Headed(module) as whole:
+            logits = self._read(pair)
+        with torch.no_grad(), Headed(module, places) as cut:
+            try:
+                some = self._read(pair)
+            except (RuntimeError, ValueError, IndexError):  # what follows the head wants all places
+                return False
+        same = whole.calls == cut.calls == 1 and whole.states.shape[:2] == logits.shape[:2] and some.dim() == 3
+        return same and torch.allclose(some, logits[:, [1, 0]], rtol=1e-4, atol=1e-5)
+
+    def log_probs_of(self, batch, words, embedded):
+        """The head is asked at the places of these words alone."""
+        if self.head is None:
+            return super().log_probs_of(batch, words, embedded)
+        owned = batch["target_words"] == words.unsqueeze(1)
+        places = owned.to(torch.int8).argsort(dim=1, descending=True, stable=True)[:, : int(owned.sum(1).max())]
+        labels = torch.where(owned, batch["labels"], UNCOUNTED).gather(1, places)
+        step, parts = max(1, NUMBERS_AT_ONCE // (places.shape[1] * self.vocabulary_size)), []
+        for some in torch.arange(len(batch), device=self.device).split(step):
+            with Headed(self.head, places[some]):
+                logits = self._read(batch.take(some), None, embedded[some])
+            parts.append(picked(logits, labels[some]).sum(1))
+        return torch.cat(parts)
+
+    def word_slopes(self, batch):
+        """The slopes of all words in the states behind which the head stands come from one backward pass through it."""
+        if self.head is None:
+            return super().word_slopes(batch)
+        made = []
+        for some in torch.arange(len(batch), device=self.device).split(self._at_once(batch)):
+            part = batch.take(some)
+            embedded = self.embed(part).detach().requires_grad_()
+            with Headed(self.head) as headed:
+                log_probs = picked(self._read(part, None, embedded), part["labels"])
+            (inward,) = torch.autograd.grad(log_probs.sum(), headed.states, retain_graph=True)
+            slopes = []
+            for word in range(max(batch.words[1])):
+                of_word = torch.where((part["target_words"] == word).unsqueeze(2), inward, 0.0)
+                slopes.append(torch.autograd.grad(headed.states, embedded, of_word, retain_graph=True)[0])
+            made.append(torch.stack(slopes, 1))
+        return torch.cat(made)
+
     # ---------------------------------------------------------------------------------------- one pair
 
     def head_values(self, pair: PairBatch) -> list[tuple[torch.Tensor, torch.Tensor]]:
@@ -456,6 +524,31 @@ class CrossAttention(SequenceSubject):
             for layer, made in zip(others, fed.results, strict=True):
                 layer.append(made)
         return [(one.result[0], torch.cat(made)) for one, made in zip(crossed, others, strict=True)]
+
+
+class Headed:
+    """A context around a forward pass: within, a module is given the states (B,N,E) at `places` (B,k) alone, or at all.
+
+    states: what it was given last; calls: how often.
+    """
+
+    def __init__(self, module: torch.nn.Module, places: torch.Tensor | None = None):
+        self.module, self.places, self.calls = module, places, 0
+        self.states = torch.zeros(0)
+
+    def __enter__(self):
+        self._handle = self.module.register_forward_pre_hook(self._given)
+        return self
+
+    def __exit__(self, *error):
+        self._handle.remove()
+
+    def _given(self, module, inputs):
+        (states,) = inputs
+        if self.places is not None:
+            states = states.gather(1, self.places.unsqueeze(2).expand(-1, -1, states.shape[2]))
+        self.states, self.calls = states, self.calls + 1
+        return (states,)
 
 
 def picked(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
