@@ -7,7 +7,7 @@ import torch
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import eager_mask
 
-from attnfaith.subjects import SelfAttention, SubjectError, subject_of
+from attnfaith.subjects import SelfAttention, SubjectError, opened, subject_of
 from attnfaith.subjects.attention import Hook
 from tests.small_classifiers import classifier, texts
 
@@ -125,10 +125,6 @@ def test_types_whose_attention_is_another_thing_are_refused(kind, said):
         SelfAttention(classifier(kind))
 
 
-def coarse(model):
-    return model.half()
-
-
 def in_parts(model):
     model.classifier.to("meta")
     return model
@@ -138,9 +134,30 @@ def quantised(model):
     return torch.ao.quantization.quantize_dynamic(model, {torch.nn.Linear})
 
 
-def marked_quantised(model):
+class Packed(torch.nn.Module):
+    """A linear layer whose weights are whole numbers, as bitsandbytes and quanto have them."""
+
+    def __init__(self, linear: torch.nn.Linear):
+        super().__init__()
+        self.scale = linear.weight.detach().abs().amax(1, keepdim=True) / 127
+        self.register_buffer("whole", (linear.weight.detach() / self.scale).round().to(torch.int8))
+        self.bias = linear.bias
+
+    def forward(self, states):
+        return torch.nn.functional.linear(states, self.whole.to(states.dtype) * self.scale, self.bias)
+
+
+def test_weights_that_alone_are_quantised_are_measured():
+    model = classifier("bert")
+    subject, batch = opened(model, texts(model))
+    plain = subject.attention(batch)
+    for layer in model.bert.encoder.layer:
+        for name in ("query", "key", "value"):
+            setattr(layer.attention.self, name, Packed(getattr(layer.attention.self, name)))
     model.config.quantization_config = {"quant_method": "bitsandbytes", "load_in_8bit": True}
-    return model
+    subject, batch = opened(model, texts(model))
+    assert float((subject.attention(batch) - plain).abs().max()) < 1 / 127
+    assert "weighed vectors" in subject.capabilities
 
 
 def broken(model):
@@ -152,12 +169,10 @@ def broken(model):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (coarse, r"weights in torch.float16, whose rounding .* use model.float\(\)"),
         (in_parts, r"lies on cpu, meta: put the whole model on one device, model.to\('cpu'\)"),
-        (marked_quantised, "has quantised weights, where gradients end: load it without quantization_config"),
         pytest.param(
             quantised,
-            "has quantised weights",
+            "fails the check 'gradients': .* load it without quantisation",
             marks=pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning"),
         ),
         (broken, r"^weight 'classifier.weight' holds NaN or infinite values: the training diverged"),

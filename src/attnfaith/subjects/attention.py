@@ -162,7 +162,7 @@ class Hook(TorchFunctionMode):
         if weights.dim() != 4 or values.dim() != 4 or weights.shape[0] != self.count:
             return None
         scores = self._tracked[id(tracked)][1]
-        weights = self.edit.weights(self.number, weights)
+        weights = self.edit.weights(self.number, weights).to(weights.dtype)
         values = self.edit.values(self.number, values.expand(-1, weights.shape[1], -1, -1))  # heads may share theirs
         output = self.edit.output(self.number, torch.matmul(weights, values))
         if self.number == self.watch:
@@ -173,6 +173,11 @@ class Hook(TorchFunctionMode):
         # what came of this softmax has served; so tensors are not held to the end of the pass
         self._tracked = {key: kept for key, kept in self._tracked.items() if kept[1] is not scores}
         return output
+
+
+def widened(values: torch.Tensor) -> torch.Tensor:
+    """The same numbers in float32 where they have 16 bits, so that their sums are rounded as those of float32."""
+    return values.float() if values.dtype in (torch.bfloat16, torch.float16) else values
 
 
 class Embedded(TorchFunctionMode):

@@ -19,7 +19,8 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from transformers.activations import ACT2CLS
 
-from attnfaith.subjects.attention import SOFTMAX, Edit, Embedded, Hook, nothing
+from attnfaith.subjects.attention import SOFTMAX, Edit, Embedded, Hook, nothing, widened
+from attnfaith.subjects.facts import precision
 from attnfaith.subjects.protocol import SubjectError
 
 
@@ -172,6 +173,8 @@ def check_affine(model, text: dict, embedded: torch.Tensor, reading: Callable) -
     text: what the model is given; reading(embedded): a context in which it reads these embeddings.
     """
 
+    same = max(SAME, 8 * precision(model))
+
     def bends(leaf: torch.Tensor, result: torch.Tensor) -> bool:
         """Whether the slope of a result depends on the leaf."""
         weights = torch.linspace(1, 2, result.numel(), dtype=result.dtype, device=result.device).view_as(result)
@@ -179,7 +182,7 @@ def check_affine(model, text: dict, embedded: torch.Tensor, reading: Callable) -
         if slope is None or not slope.requires_grad:
             return False
         (second,) = torch.autograd.grad((slope * leaf.detach()).sum(), [leaf], allow_unused=True, retain_graph=True)
-        return second is not None and float(second.abs().max()) > SAME * float(slope.detach().abs().max())
+        return second is not None and float(second.abs().max()) > same * float(slope.detach().abs().max())
 
     with torch.enable_grad(), Rules(model):
         leaf = embedded.detach().requires_grad_()
@@ -329,7 +332,7 @@ def _shares(subject, batch, explain, rules, inputs):
             entries = subject.entries
             leaves = stack.enter_context(cut(model, entries))
         logits = model(**given).logits
-        numbers = explain(logits)
+        numbers = explain(widened(logits))
         numbers = numbers.unsqueeze(1) if numbers.dim() == 1 else numbers
         parts = []
         for left, number in zip(range(numbers.shape[1])[::-1], numbers.unbind(1), strict=True):
@@ -337,7 +340,7 @@ def _shares(subject, batch, explain, rules, inputs):
             own = 0
             for entry, leaf, slope in zip(entries, leaves, slopes, strict=True):
                 if slope is not None:
-                    own = own + _at_tokens((leaf.detach() * slope).sum(-1, dtype=torch.float64), entry)
+                    own = own + _at_tokens((widened(leaf.detach()) * widened(slope)).sum(-1, dtype=torch.float64), entry)
             parts.append(own if isinstance(own, torch.Tensor) else numbers.new_zeros(given["input_ids"].shape))
     mask = given["attention_mask"].bool().unsqueeze(1)
     return numbers.detach().double(), torch.stack(parts, 1).masked_fill(~mask, 0)

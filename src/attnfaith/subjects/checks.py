@@ -29,6 +29,10 @@ TOLERANCE = 1e-4
 """Largest difference of logits, over their size or 1, that counts as rounding of float32 and float64."""
 ORDINARY = 2000
 """The most tokens that random texts are drawn from."""
+GRADIENTS = (
+    "they do not reach its last attention, as behind layers that torch quantised, and without them it is not seen which "
+)
+GRADIENTS += "rows matter: load it without quantisation, or with weights alone quantised, as bitsandbytes does"
 CROSS = re.compile(r"cross|encoder_attn|encdec", re.I)
 TOGETHER = ("padded", "of one length", "one at a time")
 """How texts may be read together, best first; pairs are read padded or one at a time."""
@@ -82,6 +86,7 @@ def checked(probe: "Texts | Pairs") -> Sites:
             implementation of attention.
         rows: every row is of weights from 0 on, and sums to 1; of a model with attention sinks, to less.
         use: other weights of a layer give other logits, so that these are what the model computed with.
+        gradients: those of logits reach the last layer's output.
         returned: what the model itself returns as its attention, if it does, is the same.
         separation: of a model that keeps impermissible tokens apart, they are, see `check_separation`.
     """
@@ -102,6 +107,7 @@ def checked(probe: "Texts | Pairs") -> Sites:
                 probe.check(_is_used(probe, layer, logits), "use", what)
             _check_returned(probe, hook.maps, layers)
             names = tuple(named.names[number] for number in layers)
+            probe.check(_has_slopes(probe, layers[-1]), "gradients", GRADIENTS)
             learned = probe.learn(logits, layers, names, len(hook.maps))
         probe.check_own()
     heads = tuple(hook.maps[number].weights.shape[1] for number in layers)
@@ -116,6 +122,14 @@ def _is_used(probe, layer: int, logits: torch.Tensor) -> bool:
     """Whether other weights of a layer give other logits; in 16 bits, where zeros may round away, much larger ones too."""
     factors = (0.0,) if probe.tolerance == TOLERANCE else (0.0, -100.0)
     return any(not torch.equal(probe.run(probe.inputs[0], Silence(layer, factor))[0], logits) for factor in factors)
+
+
+def _has_slopes(probe, layer: int) -> bool:
+    """Whether gradients of logits reach the output of a layer: by them it is seen which rows of its attention matter."""
+    with torch.enable_grad():
+        logits, hook = probe.run(probe.inputs[0], watch=layer)
+        reached = torch.autograd.grad(logits.sum(), [hook.watched], allow_unused=True) if logits.requires_grad else [None]
+    return reached[0] is not None
 
 
 def _check_rows(probe, maps: list[Map]) -> None:
@@ -253,8 +267,8 @@ class Texts(_Probe):
     def call(self, text: dict, **options):
         return self.model(**text, **options)
 
-    def run(self, text: dict, edit: Edit | None = None) -> tuple[torch.Tensor, Hook]:
-        with Hook(len(text["input_ids"]), edit) as hook:
+    def run(self, text: dict, edit: Edit | None = None, watch: int | None = None) -> tuple[torch.Tensor, Hook]:
+        with Hook(len(text["input_ids"]), edit, watch=watch) as hook:
             logits = self.model(**text).logits
         return logits, hook
 
@@ -416,9 +430,9 @@ class Pairs(_Probe):
         with Hook(len(pair), edit, lambda number: False):
             return encoder(**given)
 
-    def run(self, pair: PairBatch, edit: Edit | None = None) -> tuple[torch.Tensor, Hook]:
+    def run(self, pair: PairBatch, edit: Edit | None = None, watch: int | None = None) -> tuple[torch.Tensor, Hook]:
         encoded = pair.once("encoded", "checks", lambda: self._encode(pair))
-        with Hook(len(pair), edit) as hook:
+        with Hook(len(pair), edit, watch=watch) as hook:
             logits = self.call(pair, encoder_outputs=encoded).logits
         self.check(not hook.fused, "layers", "it computes attention in one piece also under 'eager'")
         return logits, hook

@@ -28,13 +28,14 @@ from attnfaith.subjects.attention import (
     lengths_of,
     nothing,
     products_of_maps,
+    widened,
 )
 from attnfaith.subjects.backward_rules import Entry, Shares, check_rules, find_entries, shares
 from attnfaith.subjects.checks import Sites, Texts, checked, probe
 from attnfaith.subjects.facts import (
     WITHOUT_CLASSES,
     check_finite,
-    check_numbers,
+    check_place,
     check_tokens,
     class_names_of,
     digest_classifier,
@@ -79,7 +80,7 @@ class SelfAttention:
 
     def __init__(self, model, tokenizer=None, reduction="last"):
         self.model, self.tokenizer = unwrapped(model), tokenizer
-        check_numbers(self.model)
+        check_place(self.model)
         self.reduction = Reduction.of(reduction)
         self.config, self.num_labels = self.model.config, self.model.config.num_labels
         self.output = output_of(self.config)
@@ -309,7 +310,7 @@ class SelfAttention:
 
     def embed(self, batch: Batch) -> torch.Tensor:
         """The rows of the table of tokens, before they are scaled and positions are added."""
-        return torch.nn.functional.embedding(batch["input_ids"], self.vocabulary())
+        return widened(torch.nn.functional.embedding(batch["input_ids"], self.vocabulary()))
 
     def vocabulary(self) -> torch.Tensor:
         return self.model.get_input_embeddings().weight
@@ -339,7 +340,7 @@ class SelfAttention:
         numbers = {self.sites.layers[layer] for layer in layers}
         read = self.read(batch, keep=numbers.__contains__, rows=True)
         batch["matter"] = read.rows
-        weights = self.reduction([one.weights for one in read.maps], read.rows).double()
+        weights = self.reduction([widened(one.weights) for one in read.maps], read.rows).double()
         if bool((nothing := ~read.rows.any(1)).any()):
             raise SubjectError(
                 f"the logits of {int(nothing.sum())} of {len(nothing)} texts depend on nothing that the last layer says ("
@@ -509,9 +510,9 @@ class SelfAttention:
                 hook.number = prefix.skipped
                 stack.enter_context(prefix.given(chosen))
             if unread:
-                return Read(self.model(**given).logits)
+                return Read(widened(self.model(**given).logits))
             stack.enter_context(hook)
-            logits = self.model(**given).logits
+            logits = widened(self.model(**given).logits)
         if hook.number != self.sites.maps or any(one.weights.shape[2] != one.weights.shape[3] for one in hook.maps):
             raise SubjectError(
                 f"texts of {length} positions are read by {hook.number} attentions, shorter ones by "

@@ -32,22 +32,13 @@ WITHOUT_CLASSES = {
 """Why a classifier has no "classes", by what its outputs are."""
 
 
-def check_numbers(model) -> None:
-    """Raises SubjectError for a model whose numbers are too coarse to measure by, or that lies on several devices."""
-    config, name = model.config, type(model).__name__
-    packed = any(".quantized" in type(module).__module__ for module in model.modules())  # as torch quantises a model itself
-    if packed or getattr(model, "is_quantized", False) or getattr(config, "quantization_config", None) is not None:
-        raise SubjectError(f"{name} has quantised weights, where gradients end: load it without quantization_config")
-    kinds = {values.dtype for values in model.parameters()}
-    if coarse := sorted(str(kind) for kind in kinds if kind in (torch.float16, torch.bfloat16)):
-        raise SubjectError(
-            f"{name} has weights in {', '.join(coarse)}, whose rounding (about 1 in 1000) is as large as what is measured: "
-            "use model.float()"
-        )
+def check_place(model) -> None:
+    """Raises SubjectError for a model that lies on several devices, or on none."""
     places = {values.device for values in model.parameters()}
     if len(places) > 1 or torch.device("meta") in places:
         raise SubjectError(
-            f"{name} lies on {', '.join(sorted(map(str, places)))}: put the whole model on one device, model.to('cpu')"
+            f"{type(model).__name__} lies on {', '.join(sorted(map(str, places)))}: put the whole model on one device, "
+            "model.to('cpu')"
         )
 
 

@@ -18,13 +18,15 @@ Shapes: B instances, L input positions, R rows among them, H heads, E the size o
 copies of an instance, S source positions.
 """
 
+import copy
+import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
 
-from attnfaith.subjects.attention import Edit, Hook, Watching, nothing
+from attnfaith.subjects.attention import Edit, Hook, Watching, nothing, widened
 from attnfaith.subjects.protocol import Batch, Subject, SubjectError
 
 
@@ -123,7 +125,7 @@ class Fed(Watching):
 
     def _begins(self, module, args, kwargs):
         own, state = state_of(args, kwargs), self.states[len(self.results) % len(self.states)]
-        other = state.expand(own.shape)
+        other = state.to(own).expand(own.shape)
         return tuple(other if one is own else one for one in args), {
             name: other if one is own else one for name, one in kwargs.items()
         }
@@ -234,12 +236,12 @@ def projected(layer: Layer, row: int = 0) -> torch.Tensor:
     joined = layer.output.transpose(1, 2).flatten(2)
     if not calls or (matrix := _matrix(calls[0].module)) is None or not adds_up(calls[0].given, joined):
         raise SubjectError("what follows its attention is no linear module that reads the output of all heads alone")
-    return torch.einsum("hld,hde->hle", layer.values[row], matrix.unflatten(0, (heads, sizes)))
+    return torch.einsum("hld,hde->hle", widened(layer.values[row]), widened(matrix).unflatten(0, (heads, sizes)))
 
 
 def summands(layer: Layer, values: torch.Tensor, rows: torch.Tensor, row: int = 0, head: int | None = None) -> torch.Tensor:
     """(R,L,E): for rows, by number, what each source adds to what attention gives; values as `projected` gives them."""
-    weights = layer.weights[row][:, rows]
+    weights = widened(layer.weights[row][:, rows])
     if head is not None:
         return weights[head].unsqueeze(2) * values[head]
     return torch.bmm(weights.permute(2, 1, 0), values.transpose(0, 1)).transpose(0, 1)
@@ -265,21 +267,25 @@ class Norm:
     @torch.no_grad()
     def of(cls, call: Call) -> "Norm":
         """Of what a module made of (1,L,E). Raises SubjectError for a module that computes something else."""
-        ones = call.given.new_ones(1, 1, call.given.shape[-1])
-        shift = call.module(torch.zeros_like(ones))[0].double()
-        centred = torch.allclose(call.module(ones)[0].double(), shift, atol=1e-5)
+        coarse = call.made.dtype != widened(call.made).dtype
+        module = copy.deepcopy(call.module).float() if coarse else call.module
+        ones = widened(call.given.new_ones(1, 1, call.given.shape[-1]))
+        shift = module(torch.zeros_like(ones))[0].double()
+        centred = torch.allclose(module(ones)[0].double(), shift, atol=1e-5)
         probe = ones.clone()
         probe[..., ::2] = -1
         probe = 1e3 * (probe - probe.mean())  # large, so that no epsilon matters
         size = probe.double().square().mean().sqrt()
-        gain = ((call.module(probe)[0].double() - shift) * size / probe[0].double())[0]
+        gain = ((module(probe)[0].double() - shift) * size / probe[0].double())[0]
         given, outer = call.given.reshape(-1, len(gain)).double(), call.made.reshape(-1, len(gain)).double() - shift
         inner = gain * (given - given.mean(-1, keepdim=True) if centred else given)
         scale = inner.square().sum(-1, keepdim=True) / (inner * outer).sum(-1, keepdim=True)
         scale = torch.where(scale.isfinite(), scale, 1.0)  # of a state that is constant nothing is left
-        if not adds_up(outer, inner / scale):
+        rounding = torch.finfo(call.made.dtype).eps * outer.abs().max() if coarse else 0.0
+        if not adds_up(outer, inner / scale) and float((outer - inner / scale).abs().max()) > rounding:
             raise SubjectError(f"its {type(call.module).__name__} is no norm whose scale can be held")
-        return cls(gain.to(call.made.dtype), scale.to(call.made.dtype), centred)
+        kind = widened(call.made).dtype
+        return cls(gain.to(kind), scale.to(kind), centred)
 
     def __call__(self, vectors: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
         """Vectors (R,L,E) of rows."""
@@ -307,7 +313,7 @@ class BlockParts:
     def parts(self, rows: torch.Tensor) -> torch.Tensor:
         """(R,L,E): what each token adds to rows, by number, of `whole`; biases are nobody's."""
         vectors = self._of_attention(rows)
-        vectors[torch.arange(len(rows), device=rows.device), rows] += self.layer.state[0, rows]
+        vectors[torch.arange(len(rows), device=rows.device), rows] += widened(self.layer.state[0, rows])
         return vectors if self.middle is None else self.middle(vectors, rows)
 
     def _of_attention(self, rows: torch.Tensor) -> torch.Tensor:
@@ -345,7 +351,7 @@ class LayerParts(BlockParts):
             )
         if self.after:
             self.middle, self._outer = Norm.of(first), Norm.of(last)
-        self.whole = (first.made if self.after else state + added.reshape(state.shape))[0]
+        self.whole = widened(first.made if self.after else state + added.reshape(state.shape))[0]
 
     def handed_on(self, parts: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
         """(R,L,E): what is left of parts in the layer's result, the rest of the layer aside: its residual connection, and
@@ -367,9 +373,12 @@ def _matrix(module) -> torch.Tensor | None:
 
 
 def adds_up(whole: torch.Tensor, *parts: torch.Tensor) -> bool:
-    """Whether parts sum to a whole, each of them being needed."""
+    """Whether parts sum to a whole, each of them being needed: of 16 bits exactly, in some order."""
     if any(one.numel() != whole.numel() for one in parts):
         return False
+    if widened(whole).dtype != whole.dtype:
+        parts = [one.reshape(whole.shape).to(whole.dtype) for one in parts]
+        return any(torch.equal(functools.reduce(torch.add, order), whole) for order in itertools.permutations(parts))
     off = (whole - sum(one.reshape(whole.shape) for one in parts)).abs().max()
     least = min(one.abs().max() for one in parts)
     return bool(off <= 1e-4 * least + ROUNDING * whole.abs().max())
@@ -380,7 +389,7 @@ class CrossParts(LayerParts):
 
     def parts(self, rows: torch.Tensor) -> torch.Tensor:
         """(R,S+1,E): what each source position adds to rows, by number, of `whole`; last what the state before adds."""
-        vectors = torch.cat([self._of_attention(rows), self.layer.state[0, rows].unsqueeze(1)], 1)
+        vectors = torch.cat([self._of_attention(rows), widened(self.layer.state[0, rows]).unsqueeze(1)], 1)
         return vectors if self.middle is None else self.middle(vectors, rows)
 
 
@@ -399,7 +408,7 @@ class TargetParts(BlockParts):
             )
         if after:
             self.middle = Norm.of(norm)
-        self.whole = (norm.made if after else norm.given)[0]
+        self.whole = widened(norm.made if after else norm.given)[0]
 
 
 def decoder_parts(layers: list[Layer]) -> list[tuple[TargetParts, CrossParts]]:

@@ -18,9 +18,9 @@ import torch
 from attnfaith.data.in_memory import in_memory
 from attnfaith.data.pairs.reading import encode_for_model
 from attnfaith.errors import excerpt
-from attnfaith.subjects.attention import Edit, Embedded, Hook, Map, nothing
+from attnfaith.subjects.attention import Edit, Embedded, Hook, Map, nothing, widened
 from attnfaith.subjects.checks import Pairs, Sites, checked
-from attnfaith.subjects.facts import check_numbers, hash_of_model, position_limit, vocabulary_size
+from attnfaith.subjects.facts import check_place, hash_of_model, position_limit, vocabulary_size
 from attnfaith.subjects.layers import CrossParts, Fed, Layer, LayerParts, Recorded, TargetParts, decoder_parts, projected
 from attnfaith.subjects.modes import configured, eager, in_eval_mode, unwrapped
 from attnfaith.subjects.pairs import UNCOUNTED, PairBatch, word_sums
@@ -75,7 +75,7 @@ class SequenceSubject:
     """Whether pairs are read together, or "one at a time" where padding changes what is said of a pair."""
 
     def __init__(self, model, tokenizer=None):
-        check_numbers(model)
+        check_place(model)
         self.kind = self.sequence_kind
         self.model, self.tokenizer, self.config = model, tokenizer, model.config
 
@@ -209,7 +209,7 @@ class SequenceSubject:
 
     def embed(self, batch: PairBatch) -> torch.Tensor:
         """(B,S,E): the rows of the table, before they are scaled and positions are added."""
-        return torch.nn.functional.embedding(batch["input_ids"], self.vocabulary())
+        return widened(torch.nn.functional.embedding(batch["input_ids"], self.vocabulary()))
 
     def log_probs(self, batch: PairBatch, embedded: torch.Tensor | None = None) -> torch.Tensor:
         """(B,N) in float64: the log probability of each target token; 0 on padding. Gradients reach embedded (B,S,E)."""
@@ -400,7 +400,7 @@ class CrossAttention(SequenceSubject):
     def _decoded(self, batch: PairBatch, encoded, edit: Edit | None = None, keep=nothing) -> tuple:
         """Logits, and the hook that read the decoder."""
         with eager(self.model), Hook(len(batch), edit, keep) as hook:
-            logits = self.model(encoder_outputs=encoded, **self.given(batch), **self.uncached).logits
+            logits = widened(self.model(encoder_outputs=encoded, **self.given(batch), **self.uncached).logits)
         if hook.number != self.sites.maps:
             raise SubjectError(
                 f"a target of {batch['labels'].shape[1]} positions is read by {hook.number} attentions, shorter ones by "
@@ -417,7 +417,7 @@ class CrossAttention(SequenceSubject):
         return self._decoded(batch, self._encoded(batch), None, self.layer_of.__contains__)[1].maps
 
     def _weights(self, batch, edit=None, embedded=None) -> torch.Tensor:
-        return torch.stack([one.weights for one in self._maps(batch)], 1)
+        return torch.stack([widened(one.weights) for one in self._maps(batch)], 1)
 
     @property
     def head(self) -> torch.nn.Module | None:
@@ -478,7 +478,7 @@ class CrossAttention(SequenceSubject):
 
     def head_values(self, pair: PairBatch) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """Of each layer, of one pair: weights (A,N,S) and the values (A,S,D) that they weigh."""
-        return [(one.weights[0], one.values[0]) for one in self._maps(pair)]
+        return [(widened(one.weights[0]), widened(one.values[0])) for one in self._maps(pair)]
 
     def decoder_layers(self, pair: PairBatch) -> list[Layer]:
         """The maps of the decoder with what follows them, two for each layer."""
@@ -492,7 +492,7 @@ class CrossAttention(SequenceSubject):
         (A,S,E), without its bias; weighed and summed over heads they are what the source adds to the decoder's states.
         """
         layers = self.decoder_layers(pair)
-        return [(layers[number].weights[0], projected(layers[number])) for number in self.sites.layers]
+        return [(widened(layers[number].weights[0]), projected(layers[number])) for number in self.sites.layers]
 
     def cross_parts(self, pair: PairBatch) -> list[CrossParts]:
         """Of each layer, of one pair: what a state after attention to the source adds up."""
