@@ -9,9 +9,10 @@ import pytest
 import torch
 
 import attnfaith
-from attnfaith import cli
+from attnfaith import cli, recipes
 from attnfaith.loading import open_subject, origin_of
 from attnfaith.locate import ModelError
+from attnfaith.planned_identity import model_fields, objective_fields, written_recipe
 from attnfaith.subjects import SubjectError
 from tests.small_classifiers import classifier, tokenizer
 
@@ -146,3 +147,21 @@ def test_code_of_a_checkpoint_runs_only_if_asked_for(folder, monkeypatch, tmp_pa
     with pytest.raises(ModelError, match="trust_remote_code"):
         attnfaith.load_subject(folder)
     assert type(attnfaith.load_subject(folder, trust_remote_code=True).model).__name__ == "OwnForSequenceClassification"
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        [],
+        ["--kind=adversarial", "--base=b", "--divergence=jsd", "--weight=1"],
+        ["--model.projection=entmax", "--model.entmax_alpha=1.3", "--penalties.impermissible_mass=0.5"],
+    ],
+)
+def test_a_recipe_that_is_read_as_it_was_written_says_what_the_recipe_says(overrides, tmp_path):
+    """Without pydantic, whose import takes longer than opening a model."""
+    recipe = recipes.parse("name: a\noutput_dir: b\n", overrides)
+    (tmp_path / "recipe.yaml").write_text(recipes.dump(recipe))
+    written = written_recipe(tmp_path / "recipe.yaml")
+    assert objective_fields(written) == objective_fields(recipe)
+    assert model_fields(written.model) == model_fields(recipe.model)
+    assert [*map(type, objective_fields(written).values())] == [*map(type, objective_fields(recipe).values())]

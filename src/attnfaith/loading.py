@@ -3,21 +3,26 @@
 import os
 import threading
 from collections.abc import Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+
+import yaml
 
 from attnfaith import record
 from attnfaith.errors import FileError, counted, excerpt
 from attnfaith.files import read_object
 from attnfaith.locate import CHECKPOINT, MODEL, RECIPE, STATE, ModelError, model_folders, read_config, translates, why_not
 from attnfaith.models.registration import CONFIGS
+from attnfaith.planned_identity import objective_fields, training_fields, written_recipe
 from attnfaith.subjects import Pooled, Subject, subject_of
 from attnfaith.subjects.modes import unwrapped
 from attnfaith.subjects.translator import SequenceSubject, is_sequence_model, sequence_subject
 
 
+UNREADABLE = (OSError, ValueError, TypeError, AttributeError, yaml.YAMLError)
+"""What reading a recipe raises."""
 MODELS = (
     "a text classifier of transformers or an attention classifier of this package, a pipeline with one, a folder, a run, a "
     "name on the Hub, or a Subject"
@@ -88,7 +93,8 @@ def open_subject(model, *, device=None, level: str = "sentence", attention=None,
 
 
 def _files(path: Path, folder: Path) -> list[Path]:
-    return [file for place in (path, folder, folder.parent) for file in sorted(place.iterdir()) if file.is_file()]
+    beside = [place / name for place in {path, folder.parent} for name in (STATE, RECIPE)]
+    return [file for file in (*sorted(folder.iterdir()), *sorted(beside)) if file.is_file()]
 
 
 @lru_cache(maxsize=1)
@@ -285,31 +291,26 @@ def _training(folder: Path) -> dict[str, object]:
     place = next((one for one in places if (one / STATE).is_file() and (one / RECIPE).is_file()), None)
     if place is None:
         return {}
-    from attnfaith import planned_identity, recipes
-
     path = (place / RECIPE).resolve()
     try:
         recipe, state = _recipe(path, path.stat().st_mtime_ns), read_object(place / STATE)
-    except (recipes.RecipeError, FileError):
+        fields = objective_fields(recipe)
+    except (*UNREADABLE, FileError):
         return {}  # made by another version, perhaps: the model itself is whole
     if recipe.objective.kind == "guided":
         raise ModelError(
             f"{folder} was trained under the attention of another model, so its own means nothing: `attnfaith measure` "
             "measures the two together"
         )
-    try:
-        fields = planned_identity.training_fields(recipe)
-    except recipes.RecipeError:  # the run that it was trained against is elsewhere
-        fields = planned_identity.objective_fields(recipe)
+    with suppress(*UNREADABLE):  # the run that it was trained against may be elsewhere
+        fields = training_fields(recipe, written_recipe)
     return {"seed": recipe.seed, "training_texts": (state.get("texts") or {}).get("train"), **fields}
 
 
 @lru_cache(maxsize=8)
 def _recipe(path: Path, changed: int):
     """The recipe of a run, read once until the file changes."""
-    from attnfaith import recipes
-
-    return recipes.load(path)
+    return written_recipe(path)
 
 
 @contextmanager

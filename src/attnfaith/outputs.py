@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import torch
 
 from attnfaith import record
+from attnfaith.data.in_memory import pieces
 from attnfaith.errors import AttnfaithError
 
 
@@ -55,7 +56,7 @@ def digest_data(dataset) -> str:
     names = (*names, *KEPT, "impermissible", "target_tokens", "source_words", "target_words", "gold_links")
     names = [name for name in names if name in dataset.column_names]
     digest.update(repr(names).encode())
-    for part in dataset.select_columns(names).with_format("arrow").iter(batch_size=1000):
+    for part in pieces(dataset, names):
         digest.update(repr(part.to_pydict()).encode())
     return digest.hexdigest()
 

@@ -1,11 +1,18 @@
 """What of a cell's identity its recipe decides, before anything is run."""
 
-from dataclasses import asdict
+import json
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
-from attnfaith import recipes
-from attnfaith.recipes import Recipe
+import yaml
+
 from attnfaith.record import PENALTY_FIELDS
+
+
+if TYPE_CHECKING:
+    from attnfaith.recipes import Model, Recipe
 
 
 RECIPE = "recipe.yaml"
@@ -25,7 +32,16 @@ BASE_FIELDS = (
 )
 
 
-def model_fields(model: recipes.Model) -> dict[str, object]:
+def written_recipe(path: Path) -> SimpleNamespace:
+    """A recipe as a run wrote it, complete, with its sections as attributes; read without a check and in little time.
+
+    Raises OSError, ValueError, TypeError or yaml.YAMLError where it cannot be read, AttributeError where it lacks a section.
+    """
+    sections = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return json.loads(json.dumps(sections), object_hook=lambda keys: SimpleNamespace(**keys))
+
+
+def model_fields(model: "Model") -> dict[str, object]:
     """The fields of `record.Identity` that the model section decides; not those of the word vectors. Of sentence pairs what
     else tells models of a study apart.
     """
@@ -46,14 +62,14 @@ def model_fields(model: recipes.Model) -> dict[str, object]:
     return fields
 
 
-def objective_fields(recipe: Recipe) -> dict[str, object]:
+def objective_fields(recipe: "Recipe") -> dict[str, object]:
     """The fields that say what a model is trained for."""
     objective = recipe.objective
     fields = {
         "objective": objective.kind if recipe.model.type is None else "translation",
         "attention_rate": recipe.training.attention_learning_rate_factor,
         "random_erasure": recipe.training.random_erasure,
-        **asdict(recipe.penalties),
+        **vars(recipe.penalties),
     }
     stated = ("baseline", "sparsity", "coherence", "lasso", "two_sided")
     fields |= {f"selection_{name}": getattr(recipe.selection, name) for name in stated}
@@ -63,14 +79,16 @@ def objective_fields(recipe: Recipe) -> dict[str, object]:
     return fields
 
 
-def training_fields(recipe: Recipe) -> dict[str, object]:
+def training_fields(recipe: "Recipe", read: Callable | None = None) -> dict[str, object]:
     """`objective_fields`, and those of the run that the model is trained against, read from that run's recipe.
 
-    Raises RecipeError where there is no such run.
+    read: reads the recipe of that run; None: `attnfaith.recipes.load`, which raises RecipeError where there is none.
     """
     fields = objective_fields(recipe)
-    if not recipe.objective.needs_base:
+    if recipe.objective.base is None:
         return fields
-    base = recipes.load(Path(recipe.objective.base) / RECIPE)
+    if read is None:
+        from attnfaith.recipes import load as read
+    base = read(Path(recipe.objective.base) / RECIPE)
     known = model_fields(base.model) | objective_fields(base)
     return fields | {f"base_{name}": known.get(name) for name in BASE_FIELDS}

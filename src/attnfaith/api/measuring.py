@@ -6,12 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
+import pyarrow.compute as pc
 
 from attnfaith import record
 from attnfaith.api.pairs import measure_pairs
 from attnfaith.api.records import Record
 from attnfaith.api.texts import Columns, Texts, is_unicode, read_texts
 from attnfaith.data.fingerprint import fingerprint
+from attnfaith.data.in_memory import pieces
 from attnfaith.errors import AttnfaithError, DatasetError, counted, excerpt
 from attnfaith.loading import device_of, identity_of, open_subject, origin_of
 from attnfaith.measurement import engine, registry
@@ -120,9 +122,9 @@ def measure(
     )
     engine.check_recorded(subject)
     dataset = _labelled(subject, read, labels)
-    rows = _encoded(subject, dataset)
+    rows, remarks = _encoded(subject, dataset)
     say = _say if progress else lambda line: None
-    for line in [*filter(None, [read.remark]), *_remarks(rows)]:
+    for line in [*filter(None, [read.remark]), *remarks]:
         say(line)
     names = [*dict.fromkeys([*_defaults(*chosen, subject, rows, say), *registry.check_names(add)])]
     cell = identity_of(subject, dataset=read.name, texts=fingerprint(dataset), split=split)
@@ -130,7 +132,7 @@ def measure(
     how = {"level": level, "seed": seed, "options": options, "settings": settings, "progress": progress}
     how |= {} if batch_tokens is None else {"batch_tokens": batch_tokens}
     made = engine.measure(subject, rows, cell, names, output, **how)
-    measured = Record(made if output is None else record.load(output))
+    measured = Record.checked(made if output is None else record.load(output))
     for line in undefined(measured.cells[0]):
         say(line)
     return measured
@@ -159,19 +161,19 @@ def _labelled(subject, read: Texts, labels):
     return read.dataset
 
 
-def _encoded(subject, dataset):
-    """The rows that the model reads. Raises DatasetError where it cannot read these, or no text has a word."""
+def _encoded(subject, dataset) -> tuple:
+    """The rows that the model reads, and remarks on them. Raises DatasetError where it cannot read these, or no text has a
+    word.
+    """
     rows = subject.rows(dataset)
-    if not any(len(tokens) for tokens in rows["tokens"]):
+    count, cut, empty = len(rows), 0, 0
+    for part in pieces(rows, ("tokens", "truncated")):
+        cut += sum(part.column("truncated").to_pylist())
+        empty += pc.sum(pc.equal(pc.list_value_length(part.column("tokens")), 0)).as_py()
+    if empty == count:
         raise DatasetError("no text has a word that the model's tokenizer knows of: there is nothing to attend to")
-    return rows
-
-
-def _remarks(rows) -> list[str]:
-    count = len(rows)
-    empty = sum(not len(tokens) for tokens in rows["tokens"])
-    said = {"cut, being longer than the model reads": int(sum(rows["truncated"])), "without a word": empty}
-    return [f"{number:,} of {counted(count)}: {what}" for what, number in said.items() if number]
+    remarks = {"cut, being longer than the model reads": cut, "without a word": empty}
+    return rows, [f"{number:,} of {counted(count)}: {what}" for what, number in remarks.items() if number]
 
 
 def _defaults(measures, experiments, subject, rows, say) -> list[str]:

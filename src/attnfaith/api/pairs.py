@@ -59,7 +59,7 @@ def measure_pairs(
     how = {"seed": seed, "options": options, "settings": {"source": origin_of(subject).name}, "progress": progress}
     how |= {} if batch_tokens is None else {"batch_tokens": batch_tokens}
     made = engine.measure(subject, rows, cell, names, output, **how)
-    return Record(made if output is None else record.load(output))
+    return Record.checked(made if output is None else record.load(output))
 
 
 def _links(links, dataset, links_from: int) -> list[list[list[int]]]:

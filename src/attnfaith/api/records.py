@@ -42,9 +42,14 @@ class Record:
 
     def __init__(self, table: pa.Table):
         records.validate(table)
-        if not table.num_rows:
-            raise records.RecordError("a record without rows says nothing: measure at least one text")
-        self._table = table
+        self._table = _with_rows(table)
+
+    @classmethod
+    def checked(cls, table: pa.Table) -> "Record":
+        """A record of a table that was validated when it was built or read."""
+        record = cls.__new__(cls)
+        record._table = _with_rows(table)
+        return record
 
     @property
     def table(self) -> pa.Table:
@@ -209,7 +214,7 @@ class Record:
         """As `attnfaith.load`."""
         if not isinstance(source, str | os.PathLike):
             raise AttnfaithError(f"a record is loaded from a path or a name on the Hub, not from {excerpt(source)}")
-        return cls(locate(source, revision=revision).load())
+        return cls.checked(locate(source, revision=revision).load())
 
     def to_dataset(self):
         """A `datasets.Dataset` with the same columns and rows; columns of few values become strings."""
@@ -230,6 +235,12 @@ class Record:
 
         (address,) = hub.push(hub.plan_record(self.table, repo_id, config=config, private=private))
         return address
+
+
+def _with_rows(table: pa.Table) -> pa.Table:
+    if not table.num_rows:
+        raise records.RecordError("a record without rows says nothing: measure at least one text")
+    return table
 
 
 def load(source: str | os.PathLike, *, revision: str | None = None) -> Record:

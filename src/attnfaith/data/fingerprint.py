@@ -3,6 +3,8 @@
 import hashlib
 import json
 
+from attnfaith.data.in_memory import pieces
+
 
 CONTENT = ("text", "text_pair", "label", "candidates", "source", "target", "links")
 """Columns of a split that decide what a model reads and what is right."""
@@ -18,6 +20,6 @@ def fingerprint(split) -> str:
     digest = hashlib.sha256()
     names = [name for name in CONTENT if name in split.column_names]
     digest.update(json.dumps(names).encode())
-    for part in split.select_columns(names).with_format("arrow").iter(batch_size=1000):
+    for part in pieces(split, names):
         digest.update(json.dumps(part.to_pylist(), sort_keys=True).encode())
     return digest.hexdigest()[:12]

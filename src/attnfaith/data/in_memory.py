@@ -1,11 +1,11 @@
-"""A table in memory as a data set, at no cost."""
+"""A table in memory as a data set, and a data set as tables, at no cost."""
 
 import secrets
 from typing import TYPE_CHECKING
 
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     import datasets
     import pyarrow as pa
@@ -20,6 +20,19 @@ def in_memory(table: "pa.Table") -> "datasets.Dataset":
     import datasets
 
     return datasets.Dataset(table, fingerprint=secrets.token_hex(8))
+
+
+def pieces(split: "datasets.Dataset", names: "Sequence[str]", rows: int = 1000) -> "Iterator[pa.Table]":
+    """Columns of a data set as Arrow tables of at most so many rows, in its order.
+
+    A data set whose rows are those of its table is read there: to select columns and a format copies its features each time.
+    """
+    if split._indices is not None:
+        yield from split.select_columns(list(names)).with_format("arrow").iter(batch_size=rows)
+        return
+    table = split.data.table.select(list(names))
+    for start in range(0, len(table), rows):
+        yield table.slice(start, rows)
 
 
 def columns_of_texts(texts: "Sequence") -> dict[str, list[str]]:

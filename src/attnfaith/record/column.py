@@ -59,6 +59,7 @@ class Column:
             kind = pa.list_(kind)
         return kind
 
+    @lru_cache(maxsize=1024)  # noqa: B019 (of few columns, and a measurement asks for all of them)
     def field(self, name: str) -> pa.Field:
         """The Arrow field, which carries all that this column says. Raises RecordError as `check_name` does."""
         check_name(name)
