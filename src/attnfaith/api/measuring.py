@@ -26,7 +26,7 @@ MEASURES = ("gradient", "gradient_norm", "leave_one_out")
 EXPERIMENTS = ("permutation", "minimal_flip_set", "adversary_exact")
 AFFINE_EXPERIMENTS = ("token_logits",)
 """Beside these where logits are affine in attention: with it a page answers for any other attention itself."""
-MAP_EXPERIMENTS = ("marker_attention", "map_permutation", "identifiability")
+MAP_EXPERIMENTS = ("marker_attention", "map_permutation")
 """Of a model whose layers and heads all have attention: what asks for no more than some readings of its last layers."""
 MOST_READINGS = 2 * 10**8
 """Tokens that the default measures may read for leaving out one token after the other; beyond it, leave-one-out is named by
