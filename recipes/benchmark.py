@@ -38,7 +38,7 @@ from attnfaith import AttentionClassifierForSequenceClassification as Classifier
 from attnfaith import RationaleClassifierForSequenceClassification as Selector
 from attnfaith import recipes
 from attnfaith.data.sources import ROOT_VARIABLE
-from attnfaith.experiments import adversary_exact, adversary_search, minimal_flip_set, permutation
+from attnfaith.experiments import permutation
 from attnfaith.experiments._readout import read_out
 from attnfaith.importance import gradient, integrated_gradients, leave_one_out
 from attnfaith.measurement import registry
@@ -135,10 +135,10 @@ def add_tests(bench: Benchmark, model, twin, batch: dict, lengths: torch.Tensor)
         return naive.adversary(twin, hidden, attention, noise)
 
     def exact():
-        return adversary_exact.measure(subject, ready, epsilons=[0.01])["adversary_exact_jsd"]
+        return registry.find("adversary_exact")(epsilons=[0.01])(subject, ready)["adversary_exact_jsd"]
 
     def flips():
-        return np.nan_to_num([minimal_flip_set.measure(subject, ready)["minimal_flip_size"]])
+        return np.nan_to_num([registry.find("minimal_flip_set")()(subject, ready)["minimal_flip_size"]])
 
     reached, p = search()
     kept = ((p - own).abs() <= 0.01).numpy()
@@ -150,7 +150,7 @@ def add_tests(bench: Benchmark, model, twin, batch: dict, lengths: torch.Tensor)
     ours = lambda: permutation.permuted(subject, ready, each)  # noqa: E731
     theirs = lambda: naive.permutation(twin, hidden, attention, orders)  # noqa: E731
     bench.add("permutation, 100 orders", tokens, ours, theirs, count, within=1e-5)
-    bench.add("adversary, search", tokens, lambda: adversary_search.measure(subject, ready), search, count)
+    bench.add("adversary, search", tokens, lambda: registry.find("adversary_search")()(subject, ready), search, count)
     bench.add("adversary, exact", tokens, exact, search, count)
     theirs = lambda: [naive.minimal_flip_set(twin, hidden, attention).nan_to_num()]  # noqa: E731
     bench.add("minimal flip set", tokens, flips, theirs, count, within=0)

@@ -6,12 +6,9 @@ import numpy as np
 
 from attnfaith import record as records
 from attnfaith.experiments._readout import softmax
-from attnfaith.experiments.adversary_exact import COLUMNS as FURTHEST
-from attnfaith.experiments.minimal_flip_set import COLUMNS as SMALLEST
-from attnfaith.experiments.permutation import COLUMNS as PERMUTED
-from attnfaith.experiments.token_logits import COLUMNS as VALUES
 from attnfaith.importance.exact_contribution import COLUMNS as CONTRIBUTION
 from attnfaith.importance.gradient import COLUMNS as GRADIENT
+from attnfaith.measurement.registry import find
 from attnfaith.record import from_row
 from attnfaith.reporting.cells import Cell, one_cell
 from tests.identities import typed
@@ -64,7 +61,14 @@ def drawn_record(
             }
         for name, value in (asdict(typed(seed=seed, **identity)) | row).items():
             columns.setdefault(name, []).append(value)
-    known = {**GRADIENT, **CONTRIBUTION, **VALUES, **FURTHEST, **SMALLEST, **PERMUTED}
+    known = {
+        **GRADIENT,
+        **CONTRIBUTION,
+        **find("token_logits").columns,
+        **find("adversary_exact").columns,
+        **find("minimal_flip_set").columns,
+        **find("permutation").columns,
+    }
     known["rationale"] = records.OPTIONAL_COLUMNS["rationale"]
     columns = {name: values for name, values in columns.items() if name not in without}
     made = records.build(columns, {name: column for name, column in known.items() if name in columns})

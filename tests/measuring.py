@@ -6,7 +6,14 @@ from attnfaith.measurement.registry import Measure, find
 
 
 def run(
-    measure: str | ModuleType | type[Measure] | Measure, model, batch, *, seed: int = 0, reads: str = "texts", **options
+    measure: str | ModuleType | type[Measure] | Measure,
+    model,
+    batch,
+    *,
+    seed: int = 0,
+    scores=None,
+    reads: str = "texts",
+    **options,
 ) -> dict:
     """The columns of a measure, by its name, class or object, with these options."""
     if isinstance(measure, ModuleType):
@@ -15,7 +22,12 @@ def run(
         measure = find(measure, reads)
     if isinstance(measure, type):
         measure = measure(**options)
-    keywords = {"seed": seed} if measure.draws else {}
-    if measure.follows:
-        keywords["scores"] = batch["scores"]
+    keywords = {"seed": seed} if measure.takes_seed else {}
+    if measure.takes_scores:
+        keywords["scores"] = batch.get("scores") if scores is None else scores
     return measure(model, batch, **keywords)
+
+
+def run_pairs(measure: str, model, batch, **options) -> dict:
+    """The columns of a measure of pairs, by its name."""
+    return run(measure, model, batch, reads="pairs", **options)

@@ -6,7 +6,6 @@ import torch
 
 from attnfaith.data.collation import OF_POSITIONS, data_collator, pad_batch
 from attnfaith.errors import DatasetError
-from attnfaith.experiments import adversary_exact
 from attnfaith.measurement.engine import measure
 from attnfaith.measurement.registry import find
 from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence
@@ -136,7 +135,7 @@ def test_with_one_answer_left_any_attention_keeps_it_and_the_furthest_is_known_e
     fields = {"query": "text", "readout": "affine"}
     model, rows = tiny_model(num_labels=5, **fields), rows_of(tiny_rows, fields, (6, 9), [[4], [2]])
     batch = batch_of(rows)
-    measured = adversary_exact.measure(model, batch)
+    measured = run("adversary_exact", model, batch)
     assert measured["adversary_exact_certainty"] == ["exact", "exact"]
     encoded = model.encode(**{name: value for name, value in batch.items() if name not in NOT_ENCODED})
     for row, (weights, mask) in enumerate(zip(model.attend(*encoded), encoded.mask, strict=True)):

@@ -711,6 +711,7 @@ def fake(monkeypatch, columns, made, called="fake"):
         return made(batch, seed)
 
     whole = {"__doc__": "A measure.", "name": called, "cost": "nothing", "columns": columns, "__call__": give}
+    registry.classes()
     monkeypatch.setattr(registry, "_CLASSES", {reads: dict(classes) for reads, classes in registry._CLASSES.items()})
     registry.register(type("Fake", (registry.Measure,), whole))
 

@@ -28,6 +28,8 @@ from attnfaith.subjects.protocol import CAPABILITIES, PAIR_CAPABILITIES
 @pytest.fixture(autouse=True)
 def own_registry(monkeypatch):
     """What a test registers is gone after it."""
+    for reads in READS:
+        classes(reads)
     monkeypatch.setattr(registry, "_CLASSES", {reads: dict(known) for reads, known in registry._CLASSES.items()})
 
 
@@ -95,7 +97,7 @@ def define():
 
 def test_a_measure_from_outside(tiny_model, tiny_rows, tiny_batch):
     cls = define()
-    assert find("place") is cls and "place" in names() and cls.draws and not cls.follows
+    assert find("place") is cls and "place" in names() and cls.takes_seed and not cls.takes_scores
     assert cls.source() == "Nobody 2026, section 1" and cls.kind() == "importance" and not cls.signed()
     assert cls.options() == {"factor": 1, "way": "up", "layers": "shown", "target": "predicted"}
     scores = cls(factor=2)(tiny_model(), tiny_batch(tiny_rows([3])), seed=1)["importance_place"]
@@ -143,6 +145,35 @@ def test_a_class_that_does_not_declare_itself(change):
     whole = {"__doc__": "A measure.", "name": "whole", "cost": "nothing", "columns": {"importance_whole": Column(("T",))}}
     with pytest.raises(ValueError, match=next(iter(change)).strip("_")):
         register(type("Part", (Measure,), whole | change))
+
+
+WRONG = {
+    "draws": (0, -1, 2.5, True, "3", None),
+    "restarts": (0, True), "steps": (0, 1.5), "samples": (0, 1, True), "beam": (0, True), "beam_tokens": (-1,),
+    "exact_tokens": (-1, 17), "whole_sizes": (-1, True), "top": (0,), "nodes": (-1,), "max_steps": (14, 15.0),
+    "learning_rate": (0, float("inf"), "1"), "penalty": (-1, float("nan")), "width": (0, float("inf")),
+    "epsilon": (-0.1, float("nan"), True), "tolerance": (-1, None), "epsilons": ([], [0.1, 0.1], [0], [1], 0.1, [True]),
+    "shares": ([], [0.5, 0.1], [0.1, 0.1], [0], [1], 0.1, None, ["a"]),
+    "layers": ([], "first", [-1], [True], [0.0]), "layer": (-1, "first", True), "rows": ("some", None),
+    "absent": ("gone", None), "by": ("blur", None), "inputs": ("x", None), "of": ("all", None), "over": ("rows", None),
+    "output": ("logits", None), "baseline": ("noise", 0), "tagger": (3, "none"), "renormalise": (1, None),
+    "keep_rows": (1, "yes", None),
+    "target": ("best", -1, True, 1.0, {"of": 1}, {"of": 1, "against": 1}, {"of": 1, "than": 0}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("reads", "name"), [(reads, name) for reads in READS for name in registry.OWN[reads]])
+def test_wrong_options_of_every_measure_name_the_option(reads, name):
+    for option in find(name, reads).options():
+        for value in WRONG.get(option, ()):
+            with pytest.raises(MeasurementError, match=f"^options of '{name}': .*{option}"):
+                build([name], {name: {option: value}}, reads)
+
+
+def test_wrong_values_are_there_for_every_option():
+    """But those of training, which the measure's own test has."""
+    options = {option for reads in READS for cls in classes(reads) if cls.name != "diffmask" for option in cls.options()}
+    assert options == set(WRONG)
 
 
 def test_an_entry_point_adds_a_measure(tmp_path):

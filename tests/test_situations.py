@@ -51,6 +51,7 @@ def within(make):
 
 def trained_in_bfloat16(model):
     """As after `Trainer(…, bf16=True).train()`."""
+    AcceleratorState._reset_state()  # a training before this test may have left its own
     prepared = Accelerator(mixed_precision="bf16", cpu=True).prepare_model(model)
     AcceleratorState._reset_state()
     return plain(prepared)

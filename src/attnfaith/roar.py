@@ -34,8 +34,7 @@ from attnfaith._random import generator
 from attnfaith.data.fingerprint import fingerprint
 from attnfaith.data.tokenization import encode
 from attnfaith.escaping import csv_frame, read_csv
-from attnfaith.experiments.rationale_erasure import check as check_shares
-from attnfaith.experiments.rationale_erasure import rationales
+from attnfaith.experiments.rationale_erasure import RationaleErasure, rationales
 from attnfaith.files import TemporaryFolder, write_atomically
 from attnfaith.measurement.engine import measure, scores_by_measure
 from attnfaith.measurement.registry import classes, find
@@ -68,7 +67,7 @@ def roar(
     """
     recipe = recipes.load(run / runs.RECIPE)
     seeds = [recipe.seed] if seeds is None else list(seeds)
-    check_shares(tuple(shares))
+    RationaleErasure(shares=tuple(shares))
     names = [name for name in dict.fromkeys(names) if name != RANDOM]
     _check(recipe, names)
     state = PartialState(cpu=not torch.cuda.is_available())

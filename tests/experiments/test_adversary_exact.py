@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from attnfaith.experiments import _climb, adversary_exact, adversary_search
+from attnfaith.experiments import _climb, adversary_exact
 from attnfaith.experiments._readout import Readout, softmax
 from attnfaith.experiments.adversary_exact import maximise
 from attnfaith.measurement.registry import MeasurementError, build
 from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence
+from tests.measuring import run
 
 
 def divergence(attentions, own):
@@ -318,7 +319,7 @@ def test_bad_epsilons_are_refused_before_any_work(epsilons):
 
 
 def columns(model, batch, **options):
-    found = adversary_exact.measure(model, batch, **options)
+    found = run("adversary_exact", model, batch, **options)
     rows = [dict(zip(found, values, strict=True)) for values in zip(*found.values(), strict=True)]
     return [SimpleNamespace(**{name.removeprefix("adversary_exact_"): value for name, value in row.items()}) for row in rows]
 
@@ -401,7 +402,7 @@ def test_a_third_class_that_never_comes_leaves_the_two_class_maximum():
 def test_the_search_is_never_further(readout, classes, tiny_model, tiny_rows, tiny_batch):
     model = tiny_model(readout=readout, num_labels=classes, encoder="average", scale=2.0)
     batch = tiny_batch(tiny_rows([12, 9, 9, 15]))
-    searched = adversary_search.measure(model, batch, steps=300)
+    searched = run("adversary_search", model, batch, steps=300)
     for row, text in enumerate(columns(model, batch)):
         attention = searched["adversary_search_attention"][row]
         probs, before, own = decoded(model, batch, row, attention)

@@ -10,8 +10,8 @@ import torch
 
 from attnfaith.experiments import adversary_search
 from attnfaith.experiments._readout import Readout, read_out, softmax, under
-from attnfaith.measurement.registry import MeasurementError, build
 from attnfaith.subjects import opened
+from tests.measuring import run
 
 
 THEIRS = {"steps": 500, "learning_rate": 0.01, "penalty": 500.0, "epsilon": 0.01}
@@ -107,7 +107,7 @@ def test_restarts_keep_the_prediction_and_go_far(readout, tiny_model, tiny_rows,
     model = tiny_model(readout=readout, encoder="average", scale=1.0)
     batch = tiny_batch(tiny_rows([14, 10, 1, 0]))
     own = read_out(*opened(model, batch))
-    found = adversary_search.measure(model, batch)
+    found = run("adversary_search", model, batch)
     for row in (0, 1):
         attention, probs = (found[name][row] for name in found)
         assert attention.shape == (5, (14, 10)[row]) and attention.dtype == np.float32
@@ -132,7 +132,7 @@ def test_the_seed_and_the_instance_decide(tiny_model, tiny_rows, tiny_batch):
     model, batch = tiny_model(), tiny_batch(tiny_rows([6, 6]))
     batch["input_ids"][1] = batch["input_ids"][0]
     one, other, again = (
-        adversary_search.measure(model, batch, seed=seed, steps=1)["adversary_search_attention"] for seed in (0, 1, 0)
+        run("adversary_search", model, batch, seed=seed, steps=1)["adversary_search_attention"] for seed in (0, 1, 0)
     )
     assert np.abs(one[0] - one[1]).max() > 0.01 and np.abs(one[0] - other[0]).max() > 0.01
     np.testing.assert_array_equal(one[0], again[0])
@@ -140,30 +140,9 @@ def test_the_seed_and_the_instance_decide(tiny_model, tiny_rows, tiny_batch):
 
 def test_a_large_group_is_cut(tiny_model, tiny_rows, tiny_batch, monkeypatch):
     model, batch = tiny_model(), tiny_batch(tiny_rows([6, 2, 9, 4, 1]))
-    whole = adversary_search.measure(model, batch, steps=5)
+    whole = run("adversary_search", model, batch, steps=5)
     monkeypatch.setattr(adversary_search, "PLACES_AT_ONCE", 8)
-    cut = adversary_search.measure(model, batch, steps=5)
+    cut = run("adversary_search", model, batch, steps=5)
     for name in whole:
         for one, other in zip(whole[name], cut[name], strict=True):
             np.testing.assert_allclose(one, other, atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"restarts": 0},
-        {"steps": 0},
-        {"steps": 2.5},
-        {"learning_rate": 0.0},
-        {"penalty": -1.0},
-        {"penalty": float("inf")},
-        {"epsilon": 0.0},
-        {"epsilon": 1.0},
-        {"epsilon": float("nan")},
-        {"restarts": True},
-    ],
-)
-def test_bad_options_are_refused_before_any_work(options):
-    (name,) = options
-    with pytest.raises(MeasurementError, match=f"adversary_search.*{name}="):
-        build(["adversary_search"], {"adversary_search": options})

@@ -5,12 +5,12 @@ import itertools
 import numpy as np
 import pytest
 
-from attnfaith.experiments import aopc_limits, weight_aopc_limits
+from attnfaith.experiments import weight_aopc_limits
 from attnfaith.experiments._orders import answered, limits
 from attnfaith.experiments._subsets import read_parts, whole
-from attnfaith.measurement.registry import MeasurementError, build
 from attnfaith.subjects import subject_of
 from tests.loud_classifiers import batch_of, classifier
+from tests.measuring import run
 
 
 def every_aopc(p, length):
@@ -107,7 +107,7 @@ def test_tokens_of_a_text(kind):
     batch = batch_of(subject, [4, 1, 5])
     scores = {"a": [np.arange(n, dtype=float) for n in (4, 1, 5)], "b": [np.r_[np.nan, np.zeros(n - 1)] for n in (4, 1, 5)]}
     batch["scores"] = scores
-    made = aopc_limits.measure(subject, batch)
+    made = run("aopc_limits", subject, batch)
     predicted = whole(subject, batch).argmax(1)
     for row, length in enumerate((4, 1, 5)):
 
@@ -131,7 +131,7 @@ def test_weights_of_a_text(labels, projection, tiny_model, tiny_rows, tiny_batch
     """Erased weights: exact limits and proved bounds, against every order."""
     subject = subject_of(tiny_model(num_labels=labels, projection=projection))
     batch = subject.collate(tiny_rows([5, 0, 6, 2, 1, 6, 6]))
-    exact, proved = (weight_aopc_limits.measure(subject, batch, exact_tokens=most, beam=2) for most in (12, 0))
+    exact, proved = (run("weight_aopc_limits", subject, batch, exact_tokens=most, beam=2) for most in (12, 0))
     start, read = "weight_aopc_limits", weight_aopc_limits.read_out(subject, batch)
     for row, one in enumerate(read):
         if not len(one.attention):
@@ -157,18 +157,3 @@ def test_weights_of_a_text(labels, projection, tiny_model, tiny_rows, tiny_batch
             assert lowest[size] <= of_size.min() + 1e-9 and highest[size] >= of_size.max() - 1e-9
             if labels == 2:
                 assert (lowest[size], highest[size]) == pytest.approx((of_size.min(), of_size.max()), abs=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "message"),
-    [
-        ("aopc_limits", {"absent": "gone"}, "absent='gone'"),
-        ("aopc_limits", {"exact_tokens": 17}, "exact_tokens=17: give a whole number from 0 to 16"),
-        ("aopc_limits", {"beam": 0}, "beam=0: give a whole number from 1 on"),
-        ("aopc_limits", {"whole_sizes": -1}, "whole_sizes=-1: give a whole number from 0 on"),
-        ("weight_aopc_limits", {"beam": True}, "beam=True"),
-    ],
-)
-def test_options_that_make_no_sense(name, options, message):
-    with pytest.raises(MeasurementError, match=f"options of '{name}': {message}"):
-        build([name], {name: options})

@@ -5,9 +5,10 @@ import pytest
 import torch
 from sklearn.metrics.pairwise import cosine_similarity
 
-from attnfaith.experiments import conicity
+from attnfaith.measurement.registry import find
 from attnfaith.objectives.diversity import conicity as penalty
 from attnfaith.subjects import SelfAttention, SubjectError, subject_of
+from tests.measuring import run
 from tests.small_classifiers import classifier, tokenizer
 
 
@@ -37,7 +38,7 @@ def of_states(*texts, **options):
     padded = [[*states, *[[np.nan] * size] * (longest - len(states))] for states in texts]
     other = np.where(np.isnan(padded), np.nan, 1.0).tolist()
     ids = {"input_ids": torch.ones(len(texts), longest, dtype=torch.long)}
-    return list(zip(*conicity.measure(Given(other, padded), ids, **options).values(), strict=True))
+    return list(zip(*run("conicity", Given(other, padded), ids, **options).values(), strict=True))
 
 
 def test_closed_forms():
@@ -71,7 +72,7 @@ def test_pooled_states_by_plain_loops(encoder, hierarchy, tiny_model, tiny_rows)
     subject = subject_of(tiny_model(encoder=encoder, hierarchy=hierarchy))
     batch = subject.collate(tiny_rows((9, 0, 12, [9], 7), hierarchy=hierarchy))
     hidden, mask, _ = subject.encoded(batch)
-    made = conicity.measure(subject, batch)
+    made = run("conicity", subject, batch)
     for row, inside in enumerate(mask):
         states = hidden[row, inside].double().numpy()
         values = made["conicity_absolute"][row], made["conicity_signed"][row]
@@ -82,7 +83,7 @@ def test_pooled_states_by_plain_loops(encoder, hierarchy, tiny_model, tiny_rows)
         cosines = cosine_similarity(states, states.mean(0, keepdims=True))
         np.testing.assert_allclose(values, (np.abs(cosines).mean(), cosines.mean()), atol=1e-9)
     with pytest.raises(SubjectError, match=r"layer=1: there is none of that number; the model has 1, counted from 0"):
-        conicity.check_model(subject, None, layer=1)
+        find("conicity")(layer=1).check(subject, None)
 
 
 @pytest.mark.parametrize("kind", ["bert", "albert", "distilbert"])  # an albert's layers are one module
@@ -93,7 +94,7 @@ def test_states_that_a_classifier_gives_out(kind):
     batch = subject.encode(TEXTS)
     assert subject.depth > 1
     for layer in ("last", 0, subject.depth - 1):
-        made = conicity.measure(subject, batch, layer=layer)
+        made = run("conicity", subject, batch, layer=layer)
         for row in range(len(TEXTS)):
             text = batch.alone(row)
             with subject.evaluating():
@@ -101,19 +102,19 @@ def test_states_that_a_classifier_gives_out(kind):
             states = every[-1 if layer == "last" else layer + 1][subject.attendable(text)].double().numpy()
             values = made["conicity_absolute"][row], made["conicity_signed"][row]
             np.testing.assert_allclose(values, loops(states) if len(states) > 1 else (np.nan, np.nan), atol=1e-5)
-    first, last = (conicity.measure(subject, batch, layer=layer)["conicity_signed"][0] for layer in (0, "last"))
+    first, last = (run("conicity", subject, batch, layer=layer)["conicity_signed"][0] for layer in (0, "last"))
     assert abs(first - last) > 1e-3
 
 
 def test_padding_that_disturbs():
     """A model that must not be padded is read by length, and the states come back in their places."""
     subject = SelfAttention(classifier("bert"), tokenizer())
-    together = conicity.measure(subject, subject.encode(TEXTS))
+    together = run("conicity", subject, subject.encode(TEXTS))
     for way in ("by length", "one at a time"):
         subject.sites = subject.sites.__class__(**{**vars(subject.sites), "together": way})
         batch = subject.encode(TEXTS)
         assert len(subject.groups(batch)) > 1
-        for name, values in conicity.measure(subject, batch).items():
+        for name, values in run("conicity", subject, batch).items():
             np.testing.assert_allclose(values, together[name], atol=1e-6)
 
 
@@ -123,7 +124,7 @@ def test_the_penalty_of_training_has_the_same_formula():
     mask = torch.arange(7) < torch.tensor([7, 4, 2, 1]).unsqueeze(1)
     subject = Given(torch.where(mask.unsqueeze(2), states, torch.nan).tolist())
     subject.depth = 1
-    made = conicity.measure(subject, {"input_ids": torch.ones(4, 7, dtype=torch.long)})["conicity_absolute"]
+    made = run("conicity", subject, {"input_ids": torch.ones(4, 7, dtype=torch.long)})["conicity_absolute"]
     np.testing.assert_allclose(made[:3], penalty(states, mask)[:3], atol=1e-6)
     assert np.isnan(made[3]) and penalty(states, mask)[3] == 0
 
@@ -131,17 +132,11 @@ def test_the_penalty_of_training_has_the_same_formula():
 def test_no_chain_of_layers():
     subject = SelfAttention(classifier("bart"), tokenizer())
     with pytest.raises(SubjectError, match="'conicity' needs 'token states' .* attention is a decoder's over an encoder"):
-        conicity.measure(subject, subject.encode(TEXTS))
-
-
-@pytest.mark.parametrize("layer", [-1, True, 1.0, "first", None])
-def test_what_is_no_layer(layer):
-    with pytest.raises(ValueError, match="give 'last' or the number of a layer from 0 on"):
-        conicity.check(layer)
+        run("conicity", subject, subject.encode(TEXTS))
 
 
 def test_a_layer_that_there_is_not():
     subject = SelfAttention(classifier("bert"), tokenizer())
     message = f"layer=9: there is none of that number; the model has {subject.depth}, counted from 0"
     with pytest.raises(SubjectError, match=message):
-        conicity.measure(subject, subject.encode(TEXTS), layer=9)
+        run("conicity", subject, subject.encode(TEXTS), layer=9)

@@ -12,6 +12,7 @@ from attnfaith.experiments._erasing import prepare
 from attnfaith.measurement.engine import model_identity
 from attnfaith.record import Identity
 from attnfaith.subjects import opened, subject_of
+from tests.measuring import run
 
 
 ORDERS = ("random", *erasure.RANKINGS)
@@ -79,7 +80,7 @@ class Text:
 def test_each_removal_decoded_anew(projection, score_scale, query, readout, tiny_model, tiny_rows, tiny_batch):
     factors = {"projection": projection, "score_scale": score_scale, "query": query, "readout": readout}
     model, batch = setting(tiny_model, tiny_rows, tiny_batch, **factors, seed=1)
-    found = erasure.measure(model, batch, seed=3)
+    found = run("erasure", model, batch, seed=3)
     flips = 0
     for row, tokens in enumerate(TEXTS):
         text = Text(model, batch, row)
@@ -117,7 +118,7 @@ def test_gradient_by_finite_differences(query, readout, tiny_model, tiny_rows, t
     """The signed derivative of the predicted class's probability, one weight alone, nothing renormalised."""
     fields = {"query": query, "readout": readout, "dtype": torch.float64, "scale": 1.5, "seed": 1}
     model, batch = setting(tiny_model, tiny_rows, tiny_batch, **fields)
-    found = erasure.measure(model, batch)["erasure_gradient"]
+    found = run("erasure", model, batch)["erasure_gradient"]
     signs = set()
     for row, tokens in enumerate(TEXTS):
         text = Text(model, batch, row)
@@ -142,12 +143,12 @@ def test_a_saturated_probability_keeps_its_ranking(readout, tiny_model, tiny_row
     """With logits 50 apart p is 1 in float64 too: its derivative is tiny, never 0, and the same weights come first."""
     model, batch = setting(tiny_model, tiny_rows, tiny_batch, texts=[8, 8, 8], num_labels=2, readout=readout)
     texts = [Text(model, batch, row) for row in range(3)]
-    before = erasure.measure(model, batch)["erasure_gradient"]
+    before = run("erasure", model, batch)["erasure_gradient"]
     factor = 50 / min(float(text.logits(text.attention).diff().abs()) for text in texts)
     with torch.no_grad():
         last_layer(model).weight.mul_(factor)
         last_layer(model).bias.mul_(factor)
-    after = erasure.measure(model, batch)["erasure_gradient"]
+    after = run("erasure", model, batch)["erasure_gradient"]
     for text, one, other in zip(texts, before, after, strict=True):
         assert text.probs(text.attention).max() == 1
         assert (other != 0).all() and np.abs(other).max() < 1e-12
@@ -159,7 +160,7 @@ def test_reprojecting_is_renormalising(projection, tiny_model, tiny_rows, tiny_b
     """Where both are the same nothing is projected again."""
     monkeypatch.setattr(erasure, "projected", lambda *_args: 1 / 0)
     model, batch = setting(tiny_model, tiny_rows, tiny_batch, projection=projection)
-    found = erasure.measure(model, batch)
+    found = run("erasure", model, batch)
     for name in ORDERS:
         for one, other in zip(
             found[f"erasure_flip_size_{name}"], found[f"erasure_reprojected_flip_size_{name}"], strict=True
@@ -169,15 +170,15 @@ def test_reprojecting_is_renormalising(projection, tiny_model, tiny_rows, tiny_b
 
 def test_re_projection_in_small_parts(tiny_model, tiny_rows, tiny_batch, monkeypatch):
     model, batch = setting(tiny_model, tiny_rows, tiny_batch, projection="entmax15", scale=1.0)
-    whole = erasure.measure(model, batch)["erasure_reprojected_probs"]
+    whole = run("erasure", model, batch)["erasure_reprojected_probs"]
     monkeypatch.setattr(erasure, "PLACES_AT_ONCE", 1)
-    for one, other in zip(erasure.measure(model, batch)["erasure_reprojected_probs"], whole, strict=True):
+    for one, other in zip(run("erasure", model, batch)["erasure_reprojected_probs"], whole, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-7)
 
 
 def test_uniform_attention_is_ranked_by_position(tiny_model, tiny_rows, tiny_batch):
     model, batch = setting(tiny_model, tiny_rows, tiny_batch, projection="uniform", seed=1)
-    found = erasure.measure(model, batch)["erasure_flip_size_attention"]
+    found = run("erasure", model, batch)["erasure_flip_size_attention"]
     expected = [Text(model, batch, row).first_flip(range(n), Text(model, batch, row).without) for row, n in enumerate(TEXTS)]
     expected = [np.nan if tokens < 2 else size for size, tokens in zip(expected, TEXTS, strict=True)]
     np.testing.assert_array_equal(found, expected)
@@ -190,7 +191,7 @@ def test_texts_of_one_token_and_none(projection, readout, tiny_model, tiny_rows,
     """Nothing is compared; without its only token a text leaves the decoder its bias."""
     fields = {"projection": projection, "readout": readout}
     model, batch = setting(tiny_model, tiny_rows, tiny_batch, texts=[1, 0], **fields)
-    found = erasure.measure(model, batch, draws=3)
+    found = run("erasure", model, batch, draws=3)
     for name in erasure.RANKINGS:
         assert np.isnan(found[f"erasure_flip_size_{name}"]).all() and np.isnan(found[f"erasure_flip_mass_{name}"]).all()
         assert np.isnan(found[f"erasure_reprojected_flip_size_{name}"]).all()
@@ -206,24 +207,24 @@ def test_texts_of_one_token_and_none(projection, readout, tiny_model, tiny_rows,
 def test_random_orders(tiny_model, tiny_rows, tiny_batch):
     """Permutations, as many as asked for, of the instance and the seed alone; each token first equally often."""
     model, batch = setting(tiny_model, tiny_rows, tiny_batch)
-    found = erasure.measure(model, batch, seed=1, draws=600)["erasure_order"]
+    found = run("erasure", model, batch, seed=1, draws=600)["erasure_order"]
     for order, tokens in zip(found, TEXTS, strict=True):
         if tokens > 1:
             np.testing.assert_array_equal(np.sort(order, 1), np.tile(np.arange(tokens), (600, 1)))
             shares = np.bincount(order[:, 0], minlength=tokens) / 600
             np.testing.assert_allclose(shares, 1 / tokens, atol=5 * np.sqrt(0.25 / 600))
-    fewer = erasure.measure(model, batch, seed=1, draws=2)["erasure_order"]
+    fewer = run("erasure", model, batch, seed=1, draws=2)["erasure_order"]
     np.testing.assert_array_equal(fewer[0], found[0][:2])
-    other = erasure.measure(model, batch, seed=2, draws=600)["erasure_order"]
+    other = run("erasure", model, batch, seed=2, draws=600)["erasure_order"]
     assert (other[0] != found[0]).any()
-    twins = erasure.measure(*setting(tiny_model, tiny_rows, tiny_batch, texts=[8, 8]))["erasure_order"]
+    twins = run("erasure", *setting(tiny_model, tiny_rows, tiny_batch, texts=[8, 8]))["erasure_order"]
     assert (twins[0] != twins[1]).any()  # each text has orders of its own
 
 
 def test_a_weight_of_zero_takes_nothing_with_it(tiny_model, tiny_rows, tiny_batch):
     """Under sparse attention: exactly the same prediction for every token without weight."""
     model, batch = setting(tiny_model, tiny_rows, tiny_batch, projection="sparsemax", texts=[30, 30, 30], scale=1.5)
-    logits, found, idle = prepare(*opened(model, batch)).without_each(), erasure.measure(model, batch), 0
+    logits, found, idle = prepare(*opened(model, batch)).without_each(), run("erasure", model, batch), 0
     for row in range(3):
         text = Text(model, batch, row)
         without = (text.attention[text.places] == 0).numpy()

@@ -7,9 +7,11 @@ import pytest
 import torch
 
 from attnfaith.experiments import frozen_flip_set
+from attnfaith.measurement.registry import find
 from attnfaith.subjects import Batch, SelfAttention, SubjectError
 from attnfaith.subjects.removal import read_parts
 from tests import tolerances
+from tests.measuring import run
 from tests.small_classifiers import classifier, texts, tokenizer
 
 
@@ -48,7 +50,7 @@ def test_sets_and_what_the_model_says(bert):
     mask = bert.attendable(batch).numpy()
     logits = bert.predict(batch).double().numpy()
     shares = bert.relevance(batch, lambda logits, rows: logits, "frozen").of_places.numpy()
-    made = frozen_flip_set.measure(bert, batch, absent="mask_token", draws=3)
+    made = run("frozen_flip_set", bert, batch, absent="mask_token", draws=3)
     sizes = made["frozen_flip_size"]
     assert np.isfinite(sizes).any()
     for row in range(4):
@@ -74,19 +76,13 @@ def test_sets_and_what_the_model_says(bert):
 
 def test_the_batch_is_nothing_to_a_text(bert):
     batch = Batch.of(texts(bert.model, (11, 7, 9), seed=4), bert)
-    whole = frozen_flip_set.measure(bert, batch, seed=5)
+    whole = run("frozen_flip_set", bert, batch, seed=5)
     for row in range(3):
-        alone = frozen_flip_set.measure(bert, batch.alone(row), seed=5)
+        alone = run("frozen_flip_set", bert, batch.alone(row), seed=5)
         for name, values in whole.items():
             tolerances.close(alone[name][0], values[row], dtype=torch.float32, depth=4, message=name)
 
 
 def test_what_is_refused(bert):
-    with pytest.raises(ValueError, match="draws is 0; it is the number of random sets"):
-        frozen_flip_set.check(draws=0)
-    with pytest.raises(ValueError, match="inputs='x' is not known; choose one of layer, table"):
-        frozen_flip_set.check(inputs="x")
-    with pytest.raises(ValueError, match="absent='x' is not known"):
-        frozen_flip_set.check(absent="x")
     with pytest.raises(SubjectError, match="frozen_flip_set with absent='mask_token'' needs 'mask token'"):
-        frozen_flip_set.check_model(SelfAttention(classifier("gpt2")), None, absent="mask_token")
+        find("frozen_flip_set")(absent="mask_token").check(SelfAttention(classifier("gpt2")), None)

@@ -10,10 +10,9 @@ from datasets import Dataset
 import attnfaith
 from attnfaith.data.in_memory import texts_in_memory
 from attnfaith.data.taggers import UNIVERSAL
-from attnfaith.errors import DatasetError
-from attnfaith.experiments import group_mass
-from attnfaith.measurement.registry import MeasurementError, build
+from attnfaith.measurement.registry import MeasurementError, build, find
 from attnfaith.subjects import SelfAttention, SubjectError, subject_of
+from tests.measuring import run
 from tests.small_classifiers import classifier, tokenizer
 from tests.taggers import BY_LETTER, offer
 from tests.toy_subject import Toy
@@ -58,7 +57,7 @@ def heads_of(subject, batch, row):
 def test_by_the_maps_that_a_model_gives_out(tmp_path, monkeypatch):
     offer(tmp_path, monkeypatch, "by_letter", BY_LETTER)
     subject, batch = of_texts()
-    made = group_mass.measure(subject, batch, tagger="by_letter")
+    made = run("group_mass", subject, batch, tagger="by_letter")
     names = ["impermissible", "punctuation", *UNIVERSAL, "markers"]
     assert made["group_mass_names"] == [names] * len(TEXTS)
     for row in range(len(TEXTS)):
@@ -90,7 +89,7 @@ def test_by_the_maps_that_a_model_gives_out(tmp_path, monkeypatch):
 def test_of_what_is_shown_it_is_a_part():
     """A mass over 1 - that of markers is the sum of the attention that a record holds."""
     subject, batch = of_texts()
-    made = group_mass.measure(subject, batch)
+    made = run("group_mass", subject, batch)
     shown = (subject.attention(batch)[0] * batch["impermissible"][0]).sum()
     mass, _, markers = made["group_mass"][0]
     assert 0 < markers < 1 and mass / (1 - markers) == pytest.approx(float(shown), abs=1e-6)
@@ -98,12 +97,12 @@ def test_of_what_is_shown_it_is_a_part():
 
 def test_a_decoder_has_no_markers_and_rollout_has_heads():
     subject, batch = of_texts("gpt2")
-    made = group_mass.measure(subject, batch)
+    made = run("group_mass", subject, batch)
     assert np.isnan(made["group_mass"][0][2]) and made["group_mass_tokens"][0][2] == 0
     shown = (subject.attention(batch)[0] * batch["impermissible"][0]).sum()
     assert made["group_mass"][0][0] == pytest.approx(float(shown), abs=1e-6)
     subject, batch = of_texts(reduction="rollout")
-    made = group_mass.measure(subject, batch)
+    made = run("group_mass", subject, batch)
     assert 0 < made["group_mass"][0][0] < 1 and 0 < made["group_mass_head_max"][0][0] < 1
 
 
@@ -115,7 +114,7 @@ def test_pooled_models(hierarchy, tiny_model, tiny_rows):
     batch = subject.collate(rows)
     batch["impermissible"] = (batch["input_ids"] % 4 == 1).long()
     batch["tokens"] = [["..." if place == 1 else token for place, token in enumerate(row["tokens"])] for row in rows]
-    made = group_mass.measure(subject, batch)
+    made = run("group_mass", subject, batch)
     assert made["group_mass_names"] == [["impermissible", "punctuation"]] * 5 and "group_mass_head_max" not in made
     mask, items = subject.attendable(batch), subject.items(batch)
     some = 0
@@ -138,7 +137,7 @@ def test_pooled_models(hierarchy, tiny_model, tiny_rows):
 
 def test_a_batch_that_says_nothing_has_no_groups():
     toy = Toy()
-    made = group_mass.measure(toy, toy.encode(["7 12", "8"]))
+    made = run("group_mass", toy, toy.encode(["7 12", "8"]))
     assert made["group_mass_names"] == [[], []] and all(len(row) == 0 for row in made["group_mass"])
 
 
@@ -174,11 +173,9 @@ def test_a_missing_tagger_is_said_before_any_work(monkeypatch):
 
 
 def test_what_is_refused(tiny_model):
-    with pytest.raises(DatasetError, match="no tagger is called 'flair'"):
-        group_mass.check(tagger="flair")
-    with pytest.raises(ValueError, match=r"tagger=\['x'\]; give the name of one that is installed, or leave it out"):
-        group_mass.check(tagger=["x"])
+    with pytest.raises(ValueError, match="no tagger is called 'flair'"):
+        find("group_mass")(tagger="flair")
     subject = subject_of(tiny_model(hierarchy="sentence"))
     with pytest.raises(SubjectError, match="a sentence has no part of speech: measure the words .* with level='word'"):
-        group_mass.check_model(subject, None, tagger="denckring")
-    group_mass.check_model(subject, None)
+        find("group_mass")(tagger="denckring").check(subject, None)
+    find("group_mass")().check(subject, None)

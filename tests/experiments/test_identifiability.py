@@ -6,11 +6,12 @@ import torch
 from scipy.optimize import linprog
 
 from attnfaith.experiments import identifiability
-from attnfaith.measurement.registry import MeasurementError, build
+from attnfaith.measurement.registry import find
 from attnfaith.subjects import SubjectError, opened, subject_of
+from tests.measuring import run
 
 
-LOW, HIGH, ATTENTION, TVD, BOUND, CERTAINTY, SUPPORT, TOP, TOP_LOW, CHANGE, *OF_MAPS = identifiability.COLUMNS
+LOW, HIGH, ATTENTION, TVD, BOUND, CERTAINTY, SUPPORT, TOP, TOP_LOW, CHANGE, *OF_MAPS = find("identifiability").columns
 
 
 def sums(model, batch, row):
@@ -31,7 +32,7 @@ def interval(values, attention, token):
 @pytest.mark.parametrize("readout", ["affine", "tanh"])
 def test_up_to_as_many_tokens_as_numbers_there_is_one_attention(readout, tiny_model, tiny_rows, tiny_batch):
     model, batch = tiny_model(readout=readout), tiny_batch(tiny_rows([9, 4]))
-    made = identifiability.measure(model, batch)
+    made = run("identifiability", model, batch)
     assert not set(OF_MAPS) & set(made)
     for row in range(2):
         _, attention = sums(model, batch, row)
@@ -47,7 +48,7 @@ def test_up_to_as_many_tokens_as_numbers_there_is_one_attention(readout, tiny_mo
 def test_more_tokens_leave_an_interval_that_the_model_cannot_see(encoder, readout, tiny_model, tiny_rows, tiny_batch):
     model = tiny_model(encoder=encoder, readout=readout, dtype=torch.float64)
     batch = tiny_batch(tiny_rows([25, 0, 14, 10]))
-    made = identifiability.measure(model, batch)
+    made = run("identifiability", model, batch)
     subject, read = opened(model, batch)
     own = subject.predict(read).detach()
     for row in (0, 2, 3):
@@ -71,7 +72,7 @@ def test_more_tokens_leave_an_interval_that_the_model_cannot_see(encoder, readou
 def test_logits_leave_more_open_than_contexts(num_labels, query, tiny_model, tiny_rows, tiny_batch):
     model = tiny_model(num_labels=num_labels, query=query)
     batch = tiny_batch(tiny_rows([12, 5], pair=query == "text"))
-    contexts, logits = (identifiability.measure(model, batch, of=of) for of in identifiability.OF)
+    contexts, logits = (run("identifiability", model, batch, of=of) for of in identifiability.OF)
     for row in range(2):
         assert (logits[LOW][row] <= contexts[LOW][row] + 1e-6).all() and (
             logits[HIGH][row] >= contexts[HIGH][row] - 1e-6
@@ -91,7 +92,7 @@ def test_logits_leave_more_open_than_contexts(num_labels, query, tiny_model, tin
 
 def test_within_epsilon_the_logits_change_by_no_more(tiny_model, tiny_rows, tiny_batch):
     model, batch = tiny_model(dtype=torch.float64), tiny_batch(tiny_rows([8, 12]))
-    exact, near = (identifiability.measure(model, batch, of="logits", epsilon=epsilon) for epsilon in (0.0, 0.05))
+    exact, near = (run("identifiability", model, batch, of="logits", epsilon=epsilon) for epsilon in (0.0, 0.05))
     for row in range(2):
         assert 1e-3 < near[CHANGE][row] <= 0.05 + 1e-9 and exact[CHANGE][row] < 1e-10
         assert near[TVD][row] >= exact[TVD][row] - 1e-6
@@ -101,7 +102,7 @@ def test_within_epsilon_the_logits_change_by_no_more(tiny_model, tiny_rows, tiny
 def test_the_change_is_that_of_the_class_that_changes_most(tiny_model, tiny_rows, tiny_batch):
     model = tiny_model(num_labels=3, readout="tanh", dtype=torch.float64)
     batch = tiny_batch(tiny_rows([12, 9, 14]))
-    made = identifiability.measure(model, batch, epsilon=0.05)
+    made = run("identifiability", model, batch, epsilon=0.05)
     largest = set()
     for row in range(3):
         states, attention = sums(model, batch, row)
@@ -117,7 +118,7 @@ def test_words_of_sentences_are_summed_by_sentence(tiny_model, tiny_rows, tiny_b
     """Each sentence keeps its weight; the model says the same, though logits are not affine in the weights of words."""
     model = tiny_model(hierarchy="word", dtype=torch.float64)
     batch = tiny_batch(tiny_rows([[5, 6, 4, *[8] * 12, 4, 9, 10]], hierarchy="none"))
-    made = identifiability.measure(model, batch)
+    made = run("identifiability", model, batch)
     subject, one = opened(model, batch)
     numbers = subject.encoded(one).query.sentences[0].numpy()
     own = subject.attention(one)[0].numpy()
@@ -132,7 +133,7 @@ def test_words_of_sentences_are_summed_by_sentence(tiny_model, tiny_rows, tiny_b
 
 def test_what_rounding_alone_tells_apart_is_the_same(tiny_model, tiny_rows, tiny_batch):
     """One word five times, without an encoder: any weights give the same sum."""
-    made = identifiability.measure(tiny_model(encoder="average"), tiny_batch(tiny_rows([[12] * 5])))
+    made = run("identifiability", tiny_model(encoder="average"), tiny_batch(tiny_rows([[12] * 5])))
     np.testing.assert_allclose(made[LOW][0], 0, atol=1e-6)
     np.testing.assert_allclose(made[HIGH][0], 1, atol=1e-6)
     assert made[TVD][0] == pytest.approx(0.8, abs=0.1) and made[SUPPORT][0] == 1 and made[CHANGE][0] < 1e-5
@@ -140,7 +141,7 @@ def test_what_rounding_alone_tells_apart_is_the_same(tiny_model, tiny_rows, tiny
 
 def test_how_many_tokens_the_top_is(tiny_model, tiny_rows, tiny_batch):
     model, batch = tiny_model(), tiny_batch(tiny_rows([14]))
-    one, all_of_them = (identifiability.measure(model, batch, top=top) for top in (1, 14))
+    one, all_of_them = (run("identifiability", model, batch, top=top) for top in (1, 14))
     top = int(sums(model, batch, 0)[1].argmax())
     assert one[TOP_LOW][0] == pytest.approx(one[LOW][0][top], abs=1e-6)
     assert one[TOP_LOW][0] < one[TOP][0] - 1e-3
@@ -148,31 +149,12 @@ def test_how_many_tokens_the_top_is(tiny_model, tiny_rows, tiny_batch):
     assert all_of_them[TOP][0] == pytest.approx(1)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"of": "states"}, "of='states'.*context, logits"),
-        ({"epsilon": -0.1}, "epsilon=-0.1.*0 or more"),
-        ({"epsilon": float("inf")}, "epsilon=inf"),
-        ({"epsilon": True}, "epsilon=True"),
-        ({"top": 0}, "top=0.*at least 1"),
-        ({"nodes": -1}, "nodes=-1.*at least 0"),
-        ({"nodes": 1.5}, "nodes=1.5.*whole number"),
-    ],
-)
-def test_options_that_make_no_sense(options, message, tiny_model, tiny_rows, tiny_batch):
-    with pytest.raises(ValueError, match=message):
-        identifiability.measure(tiny_model(), tiny_batch(tiny_rows([3])), **options)
-    with pytest.raises(MeasurementError, match=f"options of 'identifiability': {message}"):
-        build(["identifiability"], {"identifiability": options})
-
-
 def test_logits_that_are_not_affine_cannot_have_to_stay(tiny_model, tiny_rows, tiny_batch):
     model = tiny_model(readout="tanh")
     for call in (
-        lambda: identifiability.check_model(subject_of(model), None, of="logits"),
-        lambda: identifiability.measure(model, tiny_batch(tiny_rows([3])), of="logits"),
+        lambda: find("identifiability")(of="logits").check(subject_of(model), None),
+        lambda: run("identifiability", model, tiny_batch(tiny_rows([3])), of="logits"),
     ):
         with pytest.raises(SubjectError, match="'identifiability with of='logits'' needs 'affine read-out'"):
             call()
-    identifiability.check_model(subject_of(model), None)
+    find("identifiability")().check(subject_of(model), None)

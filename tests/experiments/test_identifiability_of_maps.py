@@ -11,15 +11,16 @@ from transformers import (
     GPT2ForSequenceClassification,
 )
 
-from attnfaith.experiments import identifiability
 from attnfaith.experiments._heads import Heads, _Given
+from attnfaith.measurement.registry import find
 from attnfaith.subjects import SubjectError
 from attnfaith.subjects.classifier import SelfAttention
+from tests.measuring import run
 
 
-LOW, HIGH, ATTENTION, TVD, BOUND, CERTAINTY, SUPPORT, TOP, TOP_LOW, CHANGE, DOUBLE, LAYER_TVD, LAYER_ROWS = (
-    identifiability.COLUMNS
-)
+LOW, HIGH, ATTENTION, TVD, BOUND, CERTAINTY, SUPPORT, TOP, TOP_LOW, CHANGE, DOUBLE, LAYER_TVD, LAYER_ROWS = find(
+    "identifiability"
+).columns
 SIZES = {"vocab_size": 60, "num_labels": 3, "pad_token_id": 0, "initializer_range": 0.4}
 
 
@@ -54,7 +55,7 @@ def test_all_rows_of_all_layers_at_once(make):
     """The logits stay, in float64 to its rounding; other weights of the same distance change them by far more."""
     subject = make()
     batch = texts(subject, 14, 3, 20)
-    made = identifiability.measure(subject, batch)
+    made = run("identifiability", subject, batch)
     for row, length in enumerate((14, 3, 20)):
         own = shown(subject, batch, row)
         np.testing.assert_allclose(own.sum(), 1, atol=1e-6)
@@ -75,9 +76,9 @@ def test_rows_that_matter():
     """Of a BERT all in the first layer, the first token's in the last; of a GPT, the last token's there."""
     subject = bert()
     batch = texts(subject, 9)
-    assert identifiability.measure(subject, batch)[LAYER_ROWS][0].tolist() == [3 * 11, 3]
+    assert run("identifiability", subject, batch)[LAYER_ROWS][0].tolist() == [3 * 11, 3]
     subject = gpt()
-    assert identifiability.measure(subject, texts(subject, 9))[LAYER_ROWS][0].tolist() == [3 * 11, 3]
+    assert run("identifiability", subject, texts(subject, 9))[LAYER_ROWS][0].tolist() == [3 * 11, 3]
 
 
 def test_other_weights_of_the_same_size_change_the_logits():
@@ -101,7 +102,7 @@ def test_intervals_are_means_of_intervals_of_heads(make, reduction):
     """By a linear programme for each head, row, token and end; markers keep their weights."""
     subject = make(reduction)
     batch = texts(subject, 12)
-    made = identifiability.measure(subject, batch)
+    made = run("identifiability", subject, batch)
     read = subject.in_double().read(batch, rows=True)
     inside = subject.attendable(batch)[0].numpy()
     heads = range(3) if subject.reduction.head is None else [subject.reduction.head]
@@ -142,10 +143,10 @@ def test_a_causal_mask_holds():
 
 def test_neither_padding_nor_company_matter():
     subject = bert()
-    together = identifiability.measure(subject, texts(subject, 14, 6, 18))
+    together = run("identifiability", subject, texts(subject, 14, 6, 18))
     rows = [{"instance_id": "x", "input_ids": ids[ids != 0].tolist()} for ids in texts(subject, 14, 6, 18)["input_ids"]]
     for row, one in enumerate(rows):
-        alone = identifiability.measure(subject, subject.collate([one]))
+        alone = run("identifiability", subject, subject.collate([one]))
         for name in together:
             np.testing.assert_array_equal(alone[name][0], together[name][row], err_msg=name)
 
@@ -154,12 +155,12 @@ def test_padding_on_the_left_is_refused():
     subject = bert()
     ids = torch.nn.functional.pad(texts(subject, 14)["input_ids"], (4, 0))
     with pytest.raises(SubjectError, match="padded on the left"):
-        identifiability.measure(subject, {"input_ids": ids, "attention_mask": (ids != 0).long()})
+        run("identifiability", subject, {"input_ids": ids, "attention_mask": (ids != 0).long()})
 
 
 def test_texts_of_fewer_than_two_tokens():
     subject = bert()
-    made = identifiability.measure(subject, texts(subject, 0, 1, 2))
+    made = run("identifiability", subject, texts(subject, 0, 1, 2))
     assert made[CERTAINTY] == ["undefined", "undefined", "exact"]
     assert [len(values) for values in made[LAYER_TVD]] == [0, 0, 2]
     np.testing.assert_array_equal(made[HIGH][1], [1.0])
@@ -170,7 +171,7 @@ def test_within_epsilon():
     """More is open behind the attention shown; the logits change, by little."""
     subject = bert()
     batch = texts(subject, 12)
-    exact, near = (identifiability.measure(subject, batch, epsilon=epsilon) for epsilon in (0.0, 0.02))
+    exact, near = (run("identifiability", subject, batch, epsilon=epsilon) for epsilon in (0.0, 0.02))
     assert near[TVD][0] > exact[TVD][0] + 1e-3
     assert (near[HIGH][0] >= exact[HIGH][0] - 1e-6).all() and (near[LOW][0] <= exact[LOW][0] + 1e-6).all()
     assert 1e-4 < near[DOUBLE][0] < 1
@@ -181,7 +182,7 @@ def test_the_model_is_left_as_it_was():
     subject.model.train()
     before = {name: value.clone() for name, value in subject.model.state_dict().items()}
     with subject.evaluating():
-        identifiability.measure(subject, texts(subject, 8))
+        run("identifiability", subject, texts(subject, 8))
     assert subject.model.training and subject.model.dtype == torch.float32
     assert all(torch.equal(value, before[name]) for name, value in subject.model.state_dict().items())
     assert all(parameter.grad is None for parameter in subject.model.parameters())
@@ -190,8 +191,8 @@ def test_the_model_is_left_as_it_was():
 def test_frozen_parameters_are_no_matter():
     free, frozen = bert(), bert()
     frozen.model.requires_grad_(False)
-    for name, values in identifiability.measure(free, texts(free, 11)).items():
-        np.testing.assert_array_equal(identifiability.measure(frozen, texts(frozen, 11))[name], values, err_msg=name)
+    for name, values in run("identifiability", free, texts(free, 11)).items():
+        np.testing.assert_array_equal(run("identifiability", frozen, texts(frozen, 11))[name], values, err_msg=name)
 
 
 @pytest.mark.parametrize("where", ["in_double", "read"])
@@ -199,7 +200,7 @@ def test_a_model_that_does_not_run_in_float64(where, monkeypatch):
     """Its own precision has to do: the limits are the same to rounding, and no change in float64 is claimed."""
     subject = bert()
     batch = texts(subject, 14, 9)
-    exact = identifiability.measure(subject, batch)
+    exact = run("identifiability", subject, batch)
     read = SelfAttention.read
 
     def refusing(self, *given, **options):
@@ -208,7 +209,7 @@ def test_a_model_that_does_not_run_in_float64(where, monkeypatch):
         return read(self, *given, **options)
 
     monkeypatch.setattr(SelfAttention, where, refusing)
-    made = identifiability.measure(subject, batch)
+    made = run("identifiability", subject, batch)
     for row in range(2):
         np.testing.assert_allclose(made[HIGH][row], exact[HIGH][row], atol=1e-4)
         assert made[CHANGE][row] < 1e-5 and np.isnan(made[DOUBLE][row]) and made[TVD][row] > 0.01
@@ -220,7 +221,7 @@ def test_an_error_of_the_model_is_not_hidden(monkeypatch):
     subject.attention(batch)
     monkeypatch.setattr(SelfAttention, "read", lambda *given, **options: (_ for _ in ()).throw(RuntimeError("broken")))
     with pytest.raises(RuntimeError, match="broken"):
-        identifiability.measure(subject, batch)
+        run("identifiability", subject, batch)
 
 
 @pytest.mark.parametrize("reduction", ["rollout", "flow"])
@@ -229,7 +230,7 @@ def test_a_reduction_that_is_no_mean_is_refused(reduction):
     with pytest.raises(
         SubjectError, match=f"'identifiability' needs 'weighted sums'.*what {reduction} gives weighs no vectors"
     ):
-        identifiability.measure(subject, texts(subject, 3))
+        run("identifiability", subject, texts(subject, 3))
 
 
 def test_given_weights_are_of_their_layer():

@@ -5,9 +5,10 @@ import pytest
 import torch
 from datasets import Dataset
 
-from attnfaith.experiments import permissible_only, value_norm_share
+from attnfaith.measurement.registry import find
 from attnfaith.subjects import SelfAttention, SubjectError, subject_of
 from tests import tolerances
+from tests.measuring import run
 from tests.small_classifiers import classifier, tokenizer
 from tests.toy_subject import Toy
 
@@ -41,7 +42,7 @@ def values_of(subject, text, layer):
 def test_values_of_heads(reduction):
     """As the authors' code has it: lengths of values by head, markers in the sum, the mean and the largest of heads."""
     subject, batch = of_texts(reduction=reduction)
-    made = value_norm_share.measure(subject, batch)
+    made = run("value_norm_share", subject, batch)
     for row in range(len(TEXTS)):
         values = made["value_norm_share"][row], made["value_norm_share_head_max"][row]
         if row not in DEFINED:
@@ -60,7 +61,7 @@ def test_states_of_pooled_models(hierarchy, tiny_model, tiny_rows):
     subject = subject_of(tiny_model(encoder="bilstm", hierarchy=hierarchy))
     batch = subject.collate(tiny_rows((9, 0, 12, [9], 7), hierarchy=hierarchy))
     batch["impermissible"] = (batch["input_ids"] % 4 == 1).long()
-    made = value_norm_share.measure(subject, batch)
+    made = run("value_norm_share", subject, batch)
     assert list(made) == ["value_norm_share"]
     (hidden, mask, _), items, some = subject.encoded(batch), subject.items(batch), 0
     for row in range(5):
@@ -90,7 +91,7 @@ def test_closed_form():
     subject = Given()
     batch = subject.encode(["7 8 9"])
     batch["impermissible"] = torch.tensor([[0, 0, 0, 1, 0]])
-    assert value_norm_share.measure(subject, batch)["value_norm_share"] == [5 / 8]
+    assert run("value_norm_share", subject, batch)["value_norm_share"] == [5 / 8]
 
 
 @pytest.mark.parametrize("kind", ["bert", "gpt2"])
@@ -98,7 +99,7 @@ def test_closed_form():
 def test_texts_without_them_are_read(kind):
     """The same words written as a text of their own."""
     subject, batch = of_texts(kind)
-    made = permissible_only.measure(subject, batch)["permissible_only_probs"]
+    made = run("permissible_only", subject, batch)["permissible_only_probs"]
     for row, text in enumerate(TEXTS):
         if row not in DEFINED:
             assert np.isnan(made[row]).all() and len(made[row]) == subject.num_labels
@@ -113,17 +114,15 @@ def test_texts_without_them_are_read(kind):
 
 def test_an_absence_of_ones_choice():
     subject, batch = of_texts()
-    deleted, masked = (permissible_only.measure(subject, batch, absent=way) for way in ("deleted", "mask_token"))
+    deleted, masked = (run("permissible_only", subject, batch, absent=way) for way in ("deleted", "mask_token"))
     probs = [one["permissible_only_probs"][0] for one in (deleted, masked)]
     assert np.abs(probs[0] - probs[1]).max() > 1e-4
     hidden = batch.alone(0)
     marks = batch["impermissible"][:1, : hidden["input_ids"].shape[1]]
     hidden["input_ids"] = torch.where(marks == 1, subject.mask_token_id, hidden["input_ids"])
     np.testing.assert_allclose(probs[1], subject.predict(hidden).double().softmax(-1)[0].detach(), atol=1e-6)
-    with pytest.raises(ValueError, match="absent='burnt' is not known; choose one of deleted"):
-        permissible_only.check(absent="burnt")
     with pytest.raises(SubjectError, match="'permissible_only with absent='hidden'' needs 'token hiding'"):
-        permissible_only.check_model(Toy(), Dataset.from_dict({"impermissible": [[1]]}), absent="hidden")
+        find("permissible_only")(absent="hidden").check(Toy(), Dataset.from_dict({"impermissible": [[1]]}))
 
 
 def test_sentences_go_whole(tiny_model, tiny_rows):
@@ -131,19 +130,18 @@ def test_sentences_go_whole(tiny_model, tiny_rows):
     batch = subject.collate(tiny_rows((9, 6), hierarchy="sentence"))
     batch["impermissible"] = torch.zeros_like(batch["input_ids"])
     batch["impermissible"][0, 1] = 1  # a word of the first sentence of three
-    (probs, nothing) = permissible_only.measure(subject, batch)["permissible_only_probs"]
+    (probs, nothing) = run("permissible_only", subject, batch)["permissible_only_probs"]
     assert np.isnan(nothing).all()
     stays = batch["attention_mask"].bool() & (subject.items(batch) != 0)
     own = subject.predict(subject.keep(batch, stays))[0].double().softmax(-1).detach()
     np.testing.assert_allclose(probs, own, atol=1e-6)
 
 
-@pytest.mark.parametrize("module", [permissible_only, value_norm_share])
-def test_nothing_is_marked(module):
-    name = module.__name__.rpartition(".")[2]
+@pytest.mark.parametrize("name", ["permissible_only", "value_norm_share"])
+def test_nothing_is_marked(name):
     subject = SelfAttention(classifier("bert"), tokenizer())
     with pytest.raises(SubjectError, match=f"^'{name}' is about impermissible tokens, and this batch does not mark them"):
-        module.measure(subject, subject.encode(TEXTS))
+        run(name, subject, subject.encode(TEXTS))
     with pytest.raises(SubjectError, match=f"^'{name}' is about .* nothing says which these are: name the column of marks"):
-        module.check_model(subject, Dataset.from_dict({"tokens": [["a"]]}))
-    module.check_model(subject, Dataset.from_dict({"impermissible": [[0, 1]]}))
+        find(name)().check(subject, Dataset.from_dict({"tokens": [["a"]]}))
+    find(name)().check(subject, Dataset.from_dict({"impermissible": [[0, 1]]}))

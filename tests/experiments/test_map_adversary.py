@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from attnfaith.experiments import map_adversary
-from attnfaith.measurement.registry import MeasurementError, build
+from attnfaith.measurement.registry import find
 from tests.loud_classifiers import batch_of, classifier
+from tests.measuring import run
 
 
 QUICK = {"steps": 8, "restarts": 2}
@@ -16,7 +17,7 @@ QUICK = {"steps": 8, "restarts": 2}
 
 def made(subject, batch, **options):
     batch["instance_id"] = [f"text {row}" for row in range(len(batch["input_ids"]))]
-    return map_adversary.measure(subject, batch, **{**QUICK, **options})
+    return run("map_adversary", subject, batch, **{**QUICK, **options})
 
 
 SHOWN = [(kind, way) for kind in ("bert", "gpt2", "bart") for way in ("last", "rollout", {"layers": 0, "head": 1})]
@@ -76,10 +77,10 @@ def test_a_search_depends_on_nothing_but_its_text():
     subject = classifier("bert")
     batch = batch_of(subject, [5, 3, 6])
     whole = made(subject, batch)
-    alone = map_adversary.measure(subject, batch.alone(1), **QUICK)
+    alone = run("map_adversary", subject, batch.alone(1), **QUICK)
     for name in whole:
         np.testing.assert_array_equal(alone[name][0], whole[name][1])
-    other = map_adversary.measure(subject, batch.alone(1), seed=1, **QUICK)
+    other = run("map_adversary", subject, batch.alone(1), seed=1, **QUICK)
     assert other["map_adversary_jsd"] != alone["map_adversary_jsd"]
 
 
@@ -107,13 +108,6 @@ def test_nothing_to_search(kind):
     assert result["map_adversary_certainty"] == ["undefined", "undefined", "lower bound"]
 
 
-@pytest.mark.parametrize("options", [{"steps": 0}, {"restarts": 1.5}, {"epsilon": 1}, {"learning_rate": -1}, {"rows": "x"}])
-def test_options_that_make_no_sense(options):
-    (name,) = options
-    with pytest.raises(MeasurementError, match=f"options of 'map_adversary': {name}="):
-        build(["map_adversary"], {"map_adversary": options})
-
-
 def test_a_flow_has_no_gradient():
     with pytest.raises(ValueError, match="attention='flow' has no gradient"):
-        map_adversary.check_model(classifier("bert", reduction="flow"), None)
+        find("map_adversary")().check(classifier("bert", reduction="flow"), None)

@@ -7,20 +7,21 @@ import pytest
 import torch
 
 from attnfaith.api import measuring
-from attnfaith.experiments import _maps, map_erasure, map_permutation, map_uniform, marker_attention
+from attnfaith.experiments import _maps, map_erasure, map_permutation, map_uniform
 from attnfaith.experiments._maps import Asked
-from attnfaith.measurement.registry import MeasurementError, build
+from attnfaith.measurement.registry import find
 from attnfaith.subjects import SubjectError
 from attnfaith.subjects.attention import Edit
 from tests import tolerances
 from tests.loud_classifiers import batch_of, classifier
+from tests.measuring import run
 
 
 KINDS = ("bert", "gpt2", "bart")
 EXPERIMENTS = {
-    "map_permutation": (map_permutation, {"draws": 4}),
-    "map_uniform": (map_uniform, {}),
-    "map_erasure": (map_erasure, {"draws": 2}),
+    "map_permutation": {"draws": 4},
+    "map_uniform": {},
+    "map_erasure": {"draws": 2},
 }
 LAYERS = ("last", "all", [0])
 
@@ -114,7 +115,7 @@ def test_uniform_rows_by_hand(kind, layer, over):
         return other
 
     expected = said(subject, batch, Reset(subject.sites.layers[layer], alike)).softmax(-1)
-    probs = map_uniform.measure(subject, batch, layers=[layer], over=over)["map_uniform_probs"]
+    probs = run("map_uniform", subject, batch, layers=[layer], over=over)["map_uniform_probs"]
     np.testing.assert_allclose(probs[0], expected[0], atol=1e-6)
     assert np.abs(probs[0] - said(subject, batch).softmax(-1)[0].numpy()).max() > 1e-4
 
@@ -159,7 +160,7 @@ def test_zero_columns_are_zero_values(kind, layers):
     """Without renormalising, a head puts out what it would if the token's values were zeros."""
     subject = classifier(kind)
     batch = batch_of(subject, [5, 3])
-    probs = map_erasure.measure(subject, batch, layers=layers, renormalise=False, draws=1)["map_erasure_probs"]
+    probs = run("map_erasure", subject, batch, layers=layers, renormalise=False, draws=1)["map_erasure_probs"]
     asked = Asked(subject, batch, layers)
 
     class Silent(Edit):
@@ -190,7 +191,7 @@ def test_renormalised_columns_by_hand(kind):
         return [weight / sum(left) for weight in left]
 
     expected = said(subject, batch, Reset(subject.sites.layers[-1], rest))[0].softmax(-1)
-    probs = map_erasure.measure(subject, batch, draws=1)["map_erasure_probs"][0]
+    probs = run("map_erasure", subject, batch, draws=1)["map_erasure_probs"][0]
     np.testing.assert_allclose(probs[0], expected, atol=1e-6)
     assert len(probs) == len(places)
 
@@ -210,10 +211,10 @@ def test_what_may_not_be_seen_stays_unseen():
 def test_of_the_last_layer_other_rows_do_not_matter(kind):
     subject = classifier(kind)
     batch = batch_of(subject, [6, 4])
-    for module, options in EXPERIMENTS.values():
-        every, some = (module.measure(subject, batch, layers="last", rows=rows, **options) for rows in ("all", "matter"))
-        for name in every:
-            for one, other in zip(every[name], some[name], strict=True):
+    for name, options in EXPERIMENTS.items():
+        every, some = (run(name, subject, batch, layers="last", rows=rows, **options) for rows in ("all", "matter"))
+        for column in every:
+            for one, other in zip(every[column], some[column], strict=True):
                 np.testing.assert_allclose(one, other, atol=2e-6)
 
 
@@ -223,28 +224,28 @@ def test_of_the_last_layer_other_rows_do_not_matter(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_batch_is_nothing_to_a_text(kind, layers, name, monkeypatch):
     """Neither other texts, nor their order, nor padding, nor how many copies are read at once, nor where passes begin."""
-    module, options = EXPERIMENTS[name]
+    options = EXPERIMENTS[name]
     subject = classifier(kind)
     lengths = [5, 3, 0, 1]
-    whole = module.measure(subject, named(batch_of(subject, lengths)), layers=layers, **options)
-    assert list(whole) == list(module.COLUMNS)
+    whole = run(name, subject, named(batch_of(subject, lengths)), layers=layers, **options)
+    assert list(whole) == list(find(name).columns)
 
     def same(values, expected):
         for column in whole:
             for one, other in zip(values[column], expected[column], strict=True):
                 np.testing.assert_allclose(one, other, atol=5e-6, err_msg=column)
 
-    padded = module.measure(subject, named(batch_of(subject, lengths, padding=3)), layers=layers, **options)
+    padded = run(name, subject, named(batch_of(subject, lengths, padding=3)), layers=layers, **options)
     same(padded, whole)
     batch = named(batch_of(subject, lengths))
-    turned = module.measure(subject, batch.take(torch.arange(3, -1, -1)), layers=layers, **options)
+    turned = run(name, subject, batch.take(torch.arange(3, -1, -1)), layers=layers, **options)
     same({column: values[::-1] for column, values in turned.items()}, whole)
-    alone = [module.measure(subject, batch.alone(row), layers=layers, **options) for row in range(4)]
+    alone = [run(name, subject, batch.alone(row), layers=layers, **options) for row in range(4)]
     same({column: [one[column][0] for one in alone] for column in whole}, whole)
     monkeypatch.setattr("attnfaith.subjects.classifier.TOKENS_AT_ONCE", 12)
-    same(module.measure(subject, named(batch_of(subject, lengths)), layers=layers, **options), whole)
+    same(run(name, subject, named(batch_of(subject, lengths)), layers=layers, **options), whole)
     monkeypatch.setattr(_maps, "PASSES", 10**9)
-    same(module.measure(subject, named(batch_of(subject, lengths)), layers=layers, **options), whole)
+    same(run(name, subject, named(batch_of(subject, lengths)), layers=layers, **options), whole)
 
 
 def named(batch):
@@ -257,7 +258,7 @@ def test_orders_and_flips(kind):
     """Each number of tokens is where the decision first changes, read anew one removal at a time."""
     subject = classifier(kind, scale=30.0 if kind == "bert" else 12.0)
     batch = named(batch_of(subject, [6, 4, 7, 8, 9, 5], seed=3))
-    made = map_erasure.measure(subject, batch, layers="all", draws=3)
+    made = run("map_erasure", subject, batch, layers="all", draws=3)
     own, shown = said(subject, batch).argmax(1).tolist(), subject.attention(batch).double().numpy()
     asked = Asked(subject, batch, "all")
     sizes = set()
@@ -293,7 +294,7 @@ def test_gradients_are_slopes(kind, layers):
     """A number added to the columns of a token, or a factor of them, in double precision, against differences."""
     subject = classifier(kind)
     batch = batch_of(subject, [4])
-    made = map_erasure.measure(subject, batch, layers=layers, draws=1)
+    made = run("map_erasure", subject, batch, layers=layers, draws=1)
     asked = Asked(subject, batch, layers)
     subject.model.double()
     try:
@@ -319,7 +320,7 @@ def test_every_order_of_three_tokens_is_drawn():
     asked = Asked(subject, batch, "last")
     places = asked.places(0)
     every = map_permutation._permuted(asked, [np.array(list(itertools.permutations(places)))]).softmax(-1).numpy()
-    (drawn,) = map_permutation.measure(subject, batch, draws=300)["map_permuted_probs"]
+    (drawn,) = run("map_permutation", subject, batch, draws=300)["map_permuted_probs"]
     distance = np.abs(drawn[:, None] - every).max(-1)
     assert distance.min(1).max() < 1e-6
     counts = (distance < 1e-6).sum(0)
@@ -329,43 +330,23 @@ def test_every_order_of_three_tokens_is_drawn():
 def test_the_layers_that_are_shown():
     subject = classifier("bert", layers=2)
     batch = named(batch_of(subject, [5]))
-    one, both = (map_permutation.measure(subject, batch, layers=layers, draws=5) for layers in ("last", "all"))
-    as_shown = map_permutation.measure(subject, batch, draws=5)
-    rolled = map_permutation.measure(classifier("bert", reduction="rollout"), named(batch_of(subject, [5])), draws=5)
+    one, both = (run("map_permutation", subject, batch, layers=layers, draws=5) for layers in ("last", "all"))
+    as_shown = run("map_permutation", subject, batch, draws=5)
+    rolled = run("map_permutation", classifier("bert", reduction="rollout"), named(batch_of(subject, [5])), draws=5)
     np.testing.assert_array_equal(as_shown["map_permuted_probs"][0], one["map_permuted_probs"][0])
     np.testing.assert_allclose(rolled["map_permuted_probs"][0], both["map_permuted_probs"][0], atol=1e-6)
     assert np.abs(one["map_permuted_probs"][0] - both["map_permuted_probs"][0]).max() > 1e-3
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "message"),
-    [
-        ("map_permutation", {"draws": 0}, "draws=0; give the number of permutations"),
-        ("map_permutation", {"layers": "first"}, "layers='first'; give one of shown, last, all, or a list"),
-        ("map_permutation", {"layers": [1, 1]}, r"layers=\[1, 1\]; give"),
-        ("map_permutation", {"layers": []}, r"layers=\[\]; give"),
-        ("map_permutation", {"layers": [True]}, r"layers=\[True\]; give"),
-        ("map_uniform", {"rows": "cls"}, "rows='cls'; give one of all, matter"),
-        ("map_uniform", {"over": "heads"}, "over='heads'; give one of text, all"),
-        ("map_erasure", {"draws": True}, "draws=True"),
-        ("map_erasure", {"renormalise": 1}, "renormalise=1; give True, or False"),
-    ],
-)
-def test_options_that_make_no_sense(name, options, message):
-    with pytest.raises(MeasurementError, match=f"options of '{name}': {message}"):
-        build([name], {name: options})
-
-
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_a_layer_that_there_is_not(name):
-    module, _ = EXPERIMENTS[name]
     with pytest.raises(ValueError, match=r"layers=\[0, 2\]: there is no layer 2; the model has 2, counted from 0"):
-        module.check_model(classifier("bert"), None, layers=[0, 2])
+        find(name)(layers=[0, 2]).check(classifier("bert"), None)
 
 
 def test_a_model_of_one_attention_has_no_maps(tiny_model, tiny_rows, tiny_batch):
     with pytest.raises(SubjectError, match="'map_uniform' needs 'attention maps'"):
-        map_uniform.measure(tiny_model(), tiny_batch(tiny_rows([3])))
+        run("map_uniform", tiny_model(), tiny_batch(tiny_rows([3])))
 
 
 SHOWN = [(kind, way) for kind in KINDS for way in ("last", "all", "rollout", {"layers": 0, "head": 1})]
@@ -377,7 +358,7 @@ def test_the_share_on_markers(kind, reduction):
     """1 less what the reduced row has on the text; nothing where a model has no markers."""
     subject = classifier(kind, reduction=reduction)
     batch = batch_of(subject, [5, 3, 1])
-    shares = marker_attention.measure(subject, batch)["marker_attention"]
+    shares = run("marker_attention", subject, batch)["marker_attention"]
     read = subject.read(batch, rows=True)
     chosen = subject.reduction.chosen(2)
     whole = subject.reduction([read.maps[layer].weights for layer in chosen], read.rows).detach().numpy()

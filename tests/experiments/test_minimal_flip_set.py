@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnfaith.experiments import erasure, minimal_flip_set
-from attnfaith.measurement.registry import MeasurementError, build
 from attnfaith.models.modeling_attention_classifier import Encoded
+from tests.measuring import run
 
 
 ORDERS = (*erasure.RANKINGS, "random")
@@ -60,7 +60,7 @@ def asked(texts, bias):
 
 
 def smallest(weights, values, bias, **options):
-    found = minimal_flip_set.measure(*asked([(weights, values)], bias), **options)
+    found = run("minimal_flip_set", *asked([(weights, values)], bias), **options)
     return {name.removeprefix("minimal_flip_"): column[0] for name, column in found.items()}
 
 
@@ -119,7 +119,7 @@ def test_every_order_of_erasure_step_by_step_and_never_below_the_minimum(case):
     weights, values, bias = case
     own, least = decision(*case, ()), smallest(*case)["size"]
     model, batch = asked([(weights, values)], bias)
-    found = erasure.measure(model, batch)
+    found = run("erasure", model, batch)
     scores = {
         "attention": model.given[0].numpy(),
         "gradient": found["erasure_gradient"][0],
@@ -188,7 +188,7 @@ def test_texts_of_one_token_and_none_are_undefined(classes):
     model, batch = asked(
         [([1], [[0] * (classes - 1) + [1]]), ([], []), ([1, 1], [[1] + [0] * (classes - 1)] * 2)], [0] * classes
     )
-    found = minimal_flip_set.measure(model, batch)
+    found = run("minimal_flip_set", model, batch)
     assert found["minimal_flip_certainty"] == ["undefined", "undefined", "exact"]
     assert np.isnan(found["minimal_flip_size"][:2]).all() and np.isnan(found["minimal_flip_mass"][:2]).all()
     assert [len(row) for row in found["minimal_flip_set"]] == [1, 0, 2]
@@ -199,7 +199,7 @@ def test_texts_of_a_batch_do_not_mix():
     generator = np.random.default_rng(0)
     texts = [(generator.integers(1, 9, n), generator.integers(-5, 6, (n, 3))) for n in (2, 30, 7, 1, 30)]
     texts = [(weights.tolist(), values.tolist()) for weights, values in texts]
-    together = minimal_flip_set.measure(*asked(texts, [0, 1, 0]))
+    together = run("minimal_flip_set", *asked(texts, [0, 1, 0]))
     for row, text in enumerate(texts):
         for name, values in smallest(*text, [0, 1, 0]).items():
             np.testing.assert_array_equal(together[f"minimal_flip_{name}"][row], values)
@@ -219,7 +219,7 @@ def test_the_model_decides_as_claimed(projection, query, tiny_model, tiny_rows, 
 def check_against_the_decoder(model, batch, exact):
     hidden, mask, asking = model.encode(**{name: value for name, value in batch.items() if name != "instance_id"})
     attention = model.attend(hidden, mask, asking)
-    found = minimal_flip_set.measure(model, batch)
+    found = run("minimal_flip_set", model, batch)
     flips = 0
     for row, chosen in enumerate(found["minimal_flip_set"]):
         keep = np.array(list(itertools.product([1.0, 0.0], repeat=len(chosen))))
@@ -250,7 +250,7 @@ def test_a_decoder_that_is_not_affine_gets_an_upper_bound(projection, query, tin
     model = tiny_model(projection=projection, query=query, num_labels=3, readout="tanh", seed=1)
     batch = tiny_batch(tiny_rows([5, 6, 4, 7, 3, 8], pair=query == "text"))
     check_against_the_decoder(model, batch, exact=False)
-    found, erased = minimal_flip_set.measure(model, batch), erasure.measure(model, batch)
+    found, erased = run("minimal_flip_set", model, batch), run("erasure", model, batch)
     for size, certainty in zip(found["minimal_flip_size"], found["minimal_flip_certainty"], strict=True):
         assert certainty == ("exact" if size == 1 else "upper bound")
     for name in ORDERS:
@@ -261,15 +261,8 @@ def test_a_decoder_that_is_not_affine_gets_an_upper_bound(projection, query, tin
 def test_the_greedy_search_finds_sets_that_no_order_finds(tiny_model, tiny_rows, tiny_batch, monkeypatch):
     batch = tiny_batch(tiny_rows([9] * 24))
     model = tiny_model(readout="tanh", num_labels=3, seed=1)
-    whole = np.array(minimal_flip_set.measure(model, batch)["minimal_flip_size"])
+    whole = np.array(run("minimal_flip_set", model, batch)["minimal_flip_size"])
     monkeypatch.setattr(minimal_flip_set, "_greedy", lambda *_args: None)
-    orders = np.array(minimal_flip_set.measure(model, batch)["minimal_flip_size"])
+    orders = np.array(run("minimal_flip_set", model, batch)["minimal_flip_size"])
     assert not (whole > orders).any() and not (np.isnan(whole) & ~np.isnan(orders)).any()
     assert ((whole < orders) | (np.isnan(orders) & ~np.isnan(whole))).any()
-
-
-@pytest.mark.parametrize("producer", ["erasure", "minimal_flip_set"])
-@pytest.mark.parametrize("draws", [0, -1, 2.5, "five", True, None])
-def test_draws_must_be_a_number_of_orders(producer, draws):
-    with pytest.raises(MeasurementError, match=f"options of '{producer}': draws is .* a whole number, 1 or more"):
-        build([producer], {producer: {"draws": draws}})

@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from attnfaith.experiments import permutation
-from attnfaith.measurement.registry import MeasurementError, build
+from tests.measuring import run
 
 
 def probabilities(model, batch, **options):
-    return permutation.measure(model, batch, **options)["permuted_probs"]
+    return run("permutation", model, batch, **options)["permuted_probs"]
 
 
 def decoded(model, batch, row, weights):
@@ -118,14 +118,6 @@ def test_a_saturated_prediction_stays_a_distribution(tiny_model, tiny_rows, tiny
     assert found.dtype == np.float32 and (found >= 0).all()
     assert (found.max(1) == 1).any()  # the logits lie further apart than float32 can tell
     np.testing.assert_allclose(found.sum(1), 1, atol=1e-6)
-
-
-@pytest.mark.parametrize("draws", [0, -3, 2.5, True, "10", None])
-def test_draws_that_make_no_sense(draws, tiny_model, tiny_rows, tiny_batch):
-    with pytest.raises(ValueError, match="draws=.*whole number of at least 1"):
-        probabilities(tiny_model(), tiny_batch(tiny_rows([3])), draws=draws)
-    with pytest.raises(MeasurementError, match="options of 'permutation': draws="):
-        build(["permutation"], {"permutation": {"draws": draws}})
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,12 @@ import pytest
 import torch
 from scipy.stats import kendalltau
 
-from attnfaith.experiments import random_support
 from attnfaith.importance import gradient_norm, leave_one_out
-from attnfaith.measurement.registry import MeasurementError, build
+from attnfaith.measurement.registry import find
+from tests.measuring import run
 
 
-ATTENTION, PROBS, NORM, REMOVED = random_support.COLUMNS
+ATTENTION, PROBS, NORM, REMOVED = find("random_support").columns
 
 
 def close(found, expected, atol=2e-6, rtol=1e-5):
@@ -57,7 +57,7 @@ def test_against_the_decoder(query, readout, projection, num_labels, tiny_model,
     fields = {"query": query, "readout": readout, "projection": projection, "num_labels": num_labels}
     model = tiny_model(**fields, dtype=torch.float64)
     batch = tiny_batch(tiny_rows([6, 0, 9, 1, 2], pair=query == "text"))
-    made = random_support.measure(model, batch, draws=3)
+    made = run("random_support", model, batch, draws=3)
     for row, length in enumerate((6, 0, 9, 1, 2)):
         draws = 3 if length > 1 else 0
         assert made[PROBS][row].shape == (draws, num_labels)
@@ -76,7 +76,7 @@ def test_every_order_is_drawn_equally_often(tiny_model, tiny_rows, tiny_batch):
     model, batch = tiny_model(), tiny_batch(tiny_rows([3, 5]))
     own = attention_of(model, batch, 0)
     every = np.array([own[list(order)] for order in itertools.permutations(range(3))])
-    drawn = random_support.measure(model, batch, draws=3000)[ATTENTION][0]
+    drawn = run("random_support", model, batch, draws=3000)[ATTENTION][0]
     distance = np.abs(drawn[:, None] - every).max(-1)
     assert distance.min(1).max() < 1e-6
     close((distance < 1e-6).mean(0), np.full(6, 1 / 6), atol=5 * math.sqrt(5 / 36 / 3000))
@@ -85,7 +85,7 @@ def test_every_order_is_drawn_equally_often(tiny_model, tiny_rows, tiny_batch):
 @pytest.mark.parametrize("readout", ["affine", "tanh"])
 def test_a_state_without_weight_is_worth_exactly_nothing(readout, tiny_model, tiny_rows, tiny_batch):
     model = tiny_model(projection="sparsemax", readout=readout, scale=6.0)
-    made = random_support.measure(model, tiny_batch(tiny_rows([20])))
+    made = run("random_support", model, tiny_batch(tiny_rows([20])))
     idle = made[ATTENTION][0] == 0
     assert 0 < idle.sum() < idle.size
     for name in (NORM, REMOVED):
@@ -94,7 +94,7 @@ def test_a_state_without_weight_is_worth_exactly_nothing(readout, tiny_model, ti
 
 def test_the_gradient_repeats_random_attention_too(tiny_model, tiny_rows, tiny_batch):
     """The null it is there for: tau between attention and the gradient is 1 though nobody chose the tokens."""
-    made = random_support.measure(tiny_model(), tiny_batch(tiny_rows([12])))
+    made = run("random_support", tiny_model(), tiny_batch(tiny_rows([12])))
     for attention, norms in zip(made[ATTENTION][0], made[NORM][0], strict=True):
         assert kendalltau(attention, norms).statistic == pytest.approx(1, abs=1e-12)
 
@@ -103,7 +103,7 @@ def test_the_gradient_repeats_random_attention_too(tiny_model, tiny_rows, tiny_b
 def test_equal_weights_have_one_order(readout, tiny_model, tiny_rows, tiny_batch):
     """Every draw is the model's own attention: the measures of importance say the same of it."""
     model, batch = tiny_model(projection="uniform", readout=readout, num_labels=3), tiny_batch(tiny_rows([7, 2]))
-    made = random_support.measure(model, batch)
+    made = run("random_support", model, batch)
     removed = leave_one_out.measure(model, batch)["importance_leave_one_out_hidden"]
     norms = gradient_norm.measure(model, batch)["importance_gradient_norm_detached_hidden"]
     probs = model(**inputs(batch)).logits.detach().softmax(-1).numpy()
@@ -122,7 +122,7 @@ def test_all_weight_on_one_token(readout, tiny_model, tiny_rows, tiny_batch):
         for parameter in model.decoder.parameters():
             parameter.div_(40)
         zero = model.decoder(torch.zeros(1, 8, dtype=torch.float64)).double().softmax(-1)[0].numpy()
-    made = random_support.measure(model, batch)
+    made = run("random_support", model, batch)
     for attention, probs, removed in zip(made[ATTENTION][0], made[PROBS][0], made[REMOVED][0], strict=True):
         assert sorted(attention) == [0] * 5 + [1]
         close(removed, attention * np.abs(probs - zero).sum() / 2)
@@ -131,16 +131,8 @@ def test_all_weight_on_one_token(readout, tiny_model, tiny_rows, tiny_batch):
 def test_the_draws_depend_on_seed_and_instance_alone(tiny_model, tiny_rows, tiny_batch):
     model, rows = tiny_model(), tiny_rows([8, 8])
     rows[1]["input_ids"] = rows[0]["input_ids"]
-    first, twin = random_support.measure(model, tiny_batch(rows), seed=4)[ATTENTION]
+    first, twin = run("random_support", model, tiny_batch(rows), seed=4)[ATTENTION]
     assert not np.allclose(first, twin)  # one text under two names
-    assert not np.allclose(first, random_support.measure(model, tiny_batch(rows), seed=5)[ATTENTION][0])
-    fewer = random_support.measure(model, tiny_batch(rows), seed=4, draws=2)[ATTENTION][0]
+    assert not np.allclose(first, run("random_support", model, tiny_batch(rows), seed=5)[ATTENTION][0])
+    fewer = run("random_support", model, tiny_batch(rows), seed=4, draws=2)[ATTENTION][0]
     assert np.array_equal(fewer, first[:2])  # more draws go on where fewer end
-
-
-@pytest.mark.parametrize("draws", [0, -3, 2.5, True, "10", None])
-def test_draws_that_make_no_sense(draws, tiny_model, tiny_rows, tiny_batch):
-    with pytest.raises(ValueError, match="draws=.*whole number of at least 1"):
-        random_support.measure(tiny_model(), tiny_batch(tiny_rows([3])), draws=draws)
-    with pytest.raises(MeasurementError, match="options of 'random_support': draws="):
-        build(["random_support"], {"random_support": {"draws": draws}})

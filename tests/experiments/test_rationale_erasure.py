@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnfaith.experiments import rationale_erasure
-from attnfaith.measurement.registry import MeasurementError, build
 from attnfaith.subjects import removal
+from tests.measuring import run
 
 
 SHARES = (0.1, 0.5)
@@ -18,7 +18,7 @@ SHARES = (0.1, 0.5)
 
 def measured(model, batch, scores=None, **options):
     batch = dict(batch) if scores is None else {**batch, "scores": scores}
-    return rationale_erasure.measure(model, batch, **options)
+    return run("rationale_erasure", model, batch, **options)
 
 
 @torch.no_grad()
@@ -190,14 +190,6 @@ def test_a_share_is_rounded_up_and_holds_a_token(length, share):
 
 def test_shares_that_floats_miss():
     assert rationale_erasure.rationales([np.zeros(100)], (0.07,), np.random.default_rng(0)).sum() == 7
-
-
-@pytest.mark.parametrize("shares", [[], [0.5, 0.1], [0.1, 0.1], [0.0, 0.5], [0.5, 1.0], ["0.1"], [True], 0.1, None, "0.1"])
-def test_shares_that_make_no_sense(shares, tiny_model, tiny_rows, tiny_batch):
-    with pytest.raises(ValueError, match="shares is .*above 0 and below 1"):
-        measured(tiny_model(), tiny_batch(tiny_rows([3])), shares=shares)
-    with pytest.raises(MeasurementError, match="options of 'rationale_erasure': shares is"):
-        build(["rationale_erasure"], {"rationale_erasure": {"shares": shares}})
 
 
 def test_a_masked_answer_stays_impossible(tiny_model, tiny_rows, tiny_batch):

@@ -5,9 +5,10 @@ import pytest
 import torch
 
 from attnfaith.experiments import selection
-from attnfaith.measurement.registry import MeasurementError, build
+from attnfaith.measurement.registry import find
 from attnfaith.models.rationale_samplers import budget_tokens
-from attnfaith.subjects import columns_of, subject_of
+from attnfaith.subjects import subject_of
+from tests.measuring import run
 from tests.small_rationales import rationale_model
 
 
@@ -27,9 +28,9 @@ def test_of_a_model_that_reads_the_whole_text(tiny_model, tiny_rows):
     model, rows = tiny_model(num_labels=3), tiny_rows((7, 4, 1, 0))
     subject = subject_of(model)
     scores = scored(rows)
-    made = selection.measure(subject, {**subject.collate(rows), "scores": scores}, shares=(0.2, 0.5))
+    made = run("selection", subject, {**subject.collate(rows), "scores": scores}, shares=(0.2, 0.5))
     sizes = {(7, 0.2): 1, (7, 0.5): 4, (4, 0.2): 1, (4, 0.5): 2, (1, 0.2): 1, (1, 0.5): 1, (0, 0.2): 0, (0, 0.5): 0}
-    assert list(made) == list(columns_of(selection, subject)) and "complement_probs" not in made
+    assert list(made) == list(find("selection").columns_for(subject)) and "complement_probs" not in made
     for number, row in enumerate(rows):
         assert made["selection_measures"][number] == ["attention"] * 2 + ["other"] * 2
         assert list(made["selection_shares"][number]) == [0.2, 0.5] * 2
@@ -51,7 +52,7 @@ def test_of_a_model_that_selects(kind, tiny_rows):
     model, rows = rationale_model(kind), tiny_rows((9, 5, 1, 0))
     subject = subject_of(model)
     batch, scores = subject.collate(rows), scored(rows)
-    made = selection.measure(subject, {**batch, "scores": scores}, shares=(0.3,))
+    made = run("selection", subject, {**batch, "scores": scores}, shares=(0.3,))
     own = subject.predict(batch).detach().double().softmax(-1).numpy()
     selected, inside = subject.selected(batch), subject.attendable(batch)
     complement = subject.read_selected(batch, inside & ~selected).detach().double().softmax(-1).numpy()
@@ -84,7 +85,7 @@ def test_nothing_selected_is_read_and_counted(tiny_rows):
     model.selector.score.bias.data.fill_(-50.0)
     subject = subject_of(model)
     batch = subject.collate(rows)
-    made = selection.measure(subject, batch)
+    made = run("selection", subject, batch)
     empty = subject.read_selected(batch, torch.zeros_like(subject.attendable(batch))).detach().double().softmax(-1)
     whole = subject.read_selected(batch, subject.attendable(batch)).detach().double().softmax(-1)
     for number in range(2):
@@ -96,14 +97,8 @@ def test_nothing_selected_is_read_and_counted(tiny_rows):
 def test_an_undefined_measure_is_undefined_and_equal_scores_are_cut_at_random(tiny_model, tiny_rows):
     subject, rows = subject_of(tiny_model()), tiny_rows([10] * 30)
     scores = {"attention": [np.ones(10)] * 30, "other": [np.full(10, np.nan)] * 30}
-    made = selection.measure(subject, {**subject.collate(rows), "scores": scores}, shares=(0.2,))
+    made = run("selection", subject, {**subject.collate(rows), "scores": scores}, shares=(0.2,))
     chosen = np.stack(made["selection_chosen"])
     assert (chosen[:, 0].sum(1) == 2).all() and not chosen[:, 1].any() and len(np.unique(chosen[:, 0], axis=0)) > 10
     assert np.isnan(np.stack(made["selection_kept_probs"])[:, 1]).all()
     assert np.isnan(np.stack(made["selection_removed_probs"])[:, 1]).all()
-
-
-@pytest.mark.parametrize("shares", [(0.0, 0.1), (0.2, 0.1), (1.0,), (), 0.1])
-def test_shares_out_of_range_are_refused(shares):
-    with pytest.raises(MeasurementError, match="options of 'selection': shares is .*each above 0 and below 1"):
-        build(["selection"], {"selection": {"shares": shares}})

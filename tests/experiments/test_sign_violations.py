@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from attnfaith import record
-from attnfaith.experiments import sign_violations
 from attnfaith.subjects import SelfAttention
 from attnfaith.subjects.removal import read_parts
+from tests.measuring import run
 from tests.small_classifiers import classifier, tokenizer
 
 
@@ -31,7 +31,7 @@ def test_by_a_plain_loop():
     }
     whole = subject.predict(batch).double().softmax(-1).numpy()
     for absent in ("deleted", "mask_token"):
-        made = sign_violations.measure(subject, batch, absent=absent)
+        made = run("sign_violations", subject, batch, absent=absent)
         assert made["sign_violations_measures"] == [list(batch["scores"])] * 4
         for row, count in enumerate(counts):
             signs, effects = made["sign_violations_signs"][row], made["sign_violations_effects"][row]
@@ -52,8 +52,3 @@ def test_by_a_plain_loop():
                 said = read_parts(subject, batch, parts, absent)[row][0]
                 own = whole[row].argmax()
                 assert effects[place] == pytest.approx(whole[row, own] - np.exp(said[own]) / np.exp(said).sum(), abs=1e-6)
-
-
-def test_an_absence_that_there_is_not():
-    with pytest.raises(ValueError, match="absent='burnt' is not known; choose one of deleted, zero"):
-        sign_violations.check("burnt")

@@ -8,12 +8,12 @@ import torch
 
 from attnfaith._random import generator
 from attnfaith.experiments import soft_erasure
-from attnfaith.measurement.registry import MeasurementError, build
+from tests.measuring import run
 
 
 def measured(model, batch, scores=None, **options):
     batch = dict(batch) if scores is None else {**batch, "scores": scores}
-    return {name.removeprefix("soft_erasure_"): v for name, v in soft_erasure.measure(model, batch, **options).items()}
+    return {name.removeprefix("soft_erasure_"): v for name, v in run("soft_erasure", model, batch, **options).items()}
 
 
 @torch.no_grad()
@@ -129,11 +129,3 @@ def test_the_memory_budget_changes_nothing(budget, tiny_model, tiny_rows, tiny_b
     for name in ("kept_probs", "removed_probs"):
         for one, other in zip(found[name], expected[name], strict=True):
             np.testing.assert_allclose(one, other, atol=1e-6)
-
-
-@pytest.mark.parametrize("draws", [0, -1, 2.0, True, "3", None])
-def test_draws_that_make_no_sense(draws, tiny_model, tiny_rows, tiny_batch):
-    with pytest.raises(ValueError, match="draws is .*whole number, 1 or more"):
-        measured(tiny_model(), tiny_batch(tiny_rows([3])), draws=draws)
-    with pytest.raises(MeasurementError, match="options of 'soft_erasure': draws is"):
-        build(["soft_erasure"], {"soft_erasure": {"draws": draws}})

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from attnfaith import record as records
-from attnfaith.experiments import adversary_exact, adversary_search
+from attnfaith.measurement.registry import find
 from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence
 from attnfaith.reporting import render, sections
 from attnfaith.reporting.cells import CELL, one_cell
@@ -67,9 +67,9 @@ def two_texts(build_record, *, exact=True, search=True, certainty="exact"):
         "adversary_exact_certainty": [certainty, certainty, "undefined"],
     }
     if search:
-        table = with_columns(table, adversary_search.COLUMNS, searched)
+        table = with_columns(table, find("adversary_search").columns, searched)
     if exact:
-        table = with_columns(table, adversary_exact.COLUMNS, stored)
+        table = with_columns(table, find("adversary_exact").columns, stored)
     return table, own, stored
 
 
@@ -81,7 +81,7 @@ def drawn(draw_record):
         table = draw_record(count, measures=(), **identity)
         generator = np.random.default_rng(1)
         cell = one_cell(table)
-        found = {name: [] for name in (*adversary_search.COLUMNS, *adversary_exact.COLUMNS)}
+        found = {name: [] for name in (*find("adversary_search").columns, *find("adversary_exact").columns)}
         for attention, probs in zip(cell.attention, cell.probs, strict=True):
             length = len(attention)
             some = length > 1
@@ -95,7 +95,7 @@ def drawn(draw_record):
             )
             for name, value in zip(found, values, strict=True):
                 found[name].append(value)
-        return with_columns(table, {**adversary_search.COLUMNS, **adversary_exact.COLUMNS}, found)
+        return with_columns(table, {**find("adversary_search").columns, **find("adversary_exact").columns}, found)
 
     return make
 
@@ -199,7 +199,7 @@ def test_tokens_are_text_not_markup(build_record):
         "adversary_search_attention": [[[0.1, 0.9]]],
         "adversary_search_probs": [[[0.4, 0.6]]],
     }
-    part = adversary.SECTION.part(one_cell(with_columns(table, adversary_search.COLUMNS, found)), 1)
+    part = adversary.SECTION.part(one_cell(with_columns(table, find("adversary_search").columns, found)), 1)
     assert "&lt;script&gt;" in part and "<script>" not in part and "<bdi>&lt;b&gt;" in part
     assert "[U+202E]a&amp;b" in part
 
@@ -269,7 +269,7 @@ def test_many_classes_have_a_panel_each(draw_record, classes):
 def test_a_cell_without_a_defined_text(build_record):
     table = build_record([{"attention": [1.0]}, {"attention": []}])
     empty = {"adversary_search_attention": [[], []], "adversary_search_probs": [[], []]}
-    cell = one_cell(with_columns(table, adversary_search.COLUMNS, empty))
+    cell = one_cell(with_columns(table, find("adversary_search").columns, empty))
     row = tables([cell])["adversary"].iloc[0]
     assert (row["n"], row["n_undefined"], row["n_nothing_found"]) == (0, 2, 0) and np.isnan(row["jsd_mean"])
     assert "2 undefined" in said(cell)[0] and adversary.SECTION.part(cell, 2) == ""

@@ -23,7 +23,7 @@ from attnfaith.data.registry import DATASETS, facts
 from attnfaith.data.tokenization import build_tokenizer
 from attnfaith.escaping import markdown
 from attnfaith.experiments import permutation
-from attnfaith.measurement.registry import names
+from attnfaith.measurement.registry import find, names
 from attnfaith.models.configuration_rationale_classifier import SAMPLERS
 from attnfaith.models.encoders import ENCODERS
 from attnfaith.models.projections import PROJECTIONS
@@ -98,7 +98,7 @@ def permuted(table, seed=5):
     generator = np.random.default_rng(seed)
     lengths = [len(row) for row in records.rows(table, "attention")]
     draws = [generator.dirichlet(np.ones(2), 9 if length > 1 else 0).tolist() for length in lengths]
-    field = permutation.COLUMNS["permuted_probs"].field("permuted_probs")
+    field = permutation.find("adversary_exact").columns["permuted_probs"].field("permuted_probs")
     return table.append_column(field, pa.array(draws, field.type))
 
 
@@ -397,7 +397,7 @@ def moved(build_record, share, count=200, probs=(0.2, 0.8)):
         [{"attention": [0.4, 0.6], "probs": [0.9, 0.1], "leave_one_out": [0.1, 0.9]} for _ in range(count)],
         measures=("leave_one_out",),
     )
-    field = permutation.COLUMNS["permuted_probs"].field("permuted_probs")
+    field = permutation.find("adversary_exact").columns["permuted_probs"].field("permuted_probs")
     draws = [[[0.88, 0.12] if number < share * count else list(probs)] * 4 for number in range(count)]
     return table.append_column(field, pa.array(draws, field.type))
 
@@ -423,7 +423,6 @@ def test_a_small_change_is_one_below_a_twentieth(build_record, probs, verdict):
 
 def with_adversaries(table, epsilons, distances):
     """The record with an exact adversary of every text at each epsilon, so far (nats) from the model's attention."""
-    from attnfaith.experiments.adversary_exact import COLUMNS
 
     count, tried = table.num_rows, len(epsilons)
     columns = {
@@ -437,8 +436,12 @@ def with_adversaries(table, epsilons, distances):
     }
     for end, values in columns.items():
         name = f"adversary_exact_{end}"
-        array = pa.array(values).dictionary_encode() if end == "certainty" else pa.array(values, COLUMNS[name].arrow_type())
-        table = table.append_column(COLUMNS[name].field(name), array)
+        array = (
+            pa.array(values).dictionary_encode()
+            if end == "certainty"
+            else pa.array(values, find("adversary_exact").columns[name].arrow_type())
+        )
+        table = table.append_column(find("adversary_exact").columns[name].field(name), array)
     return table
 
 

@@ -5,8 +5,7 @@ import pyarrow as pa
 import pytest
 
 from attnfaith import record as records
-from attnfaith.experiments import frozen_flip_set as flips
-from attnfaith.experiments import sign_violations as signs
+from attnfaith.measurement.registry import find
 from attnfaith.reporting import render, sections, write_report
 from attnfaith.reporting.cells import one_cell, split_cells
 from attnfaith.reporting.sections import frozen_flip_set, sign_violations
@@ -42,7 +41,7 @@ def flipped(plain):
     """Sets of two tokens of three, of one of two, none, none; the model agrees on the first alone."""
     return with_columns(
         plain,
-        flips.COLUMNS,
+        find("frozen_flip_set").columns,
         set=([1, 1, 0], [0, 1], [0, 0, 0], []),
         size=[2.0, 1.0, NAN, NAN],
         **{"class": [0.0, 0.0, NAN, NAN]},
@@ -56,7 +55,7 @@ def violated(plain):
     """Attention is wrong on the first text, the signed measure never; the last text has no token."""
     return with_columns(
         plain,
-        signs.COLUMNS,
+        find("sign_violations").columns,
         measures=[["attention", "lime"]] * 4,
         signs=[[1.0, -1.0], [1.0, 1.0], [1.0, 0.0], [NAN, NAN]],
         effects=[[-0.1, -0.3], [0.2, 0.0], [0.0, 0.1], [NAN, NAN]],

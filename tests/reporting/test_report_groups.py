@@ -5,10 +5,7 @@ import pyarrow as pa
 import pytest
 
 from attnfaith import record as records
-from attnfaith.experiments import conicity as of_states
-from attnfaith.experiments import group_mass as masses
-from attnfaith.experiments import permissible_only as without
-from attnfaith.experiments import value_norm_share as norms
+from attnfaith.measurement.registry import find
 from attnfaith.reporting import render, sections, write_report
 from attnfaith.reporting.cards.findings import Checkpoint
 from attnfaith.reporting.cells import one_cell, split_cells
@@ -49,13 +46,13 @@ def measured(build_record, *, seed=0, mass=0.72, heads=True, labels=(1, 1, 1, No
     }
     if heads:
         columns["group_mass_head_max"] = [[0.9, 0.4, 0.2], [NAN, 0.6, 0.3], [NAN, 0.4, 0.4], [NAN] * 3]
-        record = appended(record, norms.COLUMNS, {"value_norm_share_head_max": [0.95, NAN, NAN, NAN]})
-    record = appended(record, masses.COLUMNS, columns)
-    record = appended(record, norms.COLUMNS, {"value_norm_share": [0.9, NAN, NAN, NAN]})
+        record = appended(record, find("value_norm_share").columns, {"value_norm_share_head_max": [0.95, NAN, NAN, NAN]})
+    record = appended(record, find("group_mass").columns, columns)
+    record = appended(record, find("value_norm_share").columns, {"value_norm_share": [0.9, NAN, NAN, NAN]})
     probs = [[0.7, 0.3], [NAN, NAN], [NAN, NAN], [NAN, NAN]]
-    record = appended(record, without.COLUMNS, {"permissible_only_probs": probs})
+    record = appended(record, find("permissible_only").columns, {"permissible_only_probs": probs})
     cones = {"conicity_absolute": [0.8, 0.6, 0.7, NAN], "conicity_signed": [0.8, -0.2, 0.6, NAN]}
-    return appended(record, of_states.COLUMNS, cones)
+    return appended(record, find("conicity").columns, cones)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from attnfaith import record as records
-from attnfaith.experiments import identifiability as experiment
+from attnfaith.measurement.registry import find
 from attnfaith.reporting import render, sections, write_report
 from attnfaith.reporting.cells import one_cell, split_cells
 from attnfaith.reporting.sections import identifiability
@@ -14,7 +14,7 @@ from tests.sections import check_columns
 
 def with_columns(record, **columns):
     """The record with the experiment's columns, given by their names without the beginning."""
-    for name, declared in experiment.COLUMNS.items():
+    for name, declared in find("identifiability").columns.items():
         if name.removeprefix("identifiability_") not in columns:
             continue
         values = [np.asarray(value).tolist() for value in columns[name.removeprefix("identifiability_")]]

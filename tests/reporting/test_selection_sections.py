@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from attnfaith import record as records
-from attnfaith.experiments import selection as experiment
+from attnfaith.measurement.registry import find
 from attnfaith.reporting import sections
 from attnfaith.reporting.cells import split_cells
 from attnfaith.reporting.render import frames
@@ -20,7 +20,7 @@ def with_selection(table, selected, values=None, complement=None, own=None):
     declared = {name: records.OPTIONAL_COLUMNS[name] for name in columns}
     if complement is not None:
         columns |= {"complement_probs": complement, "selection_probs": own}
-        declared |= {name: experiment.COLUMNS[name] for name in ("complement_probs", "selection_probs")}
+        declared |= {name: find("selection").columns[name] for name in ("complement_probs", "selection_probs")}
     for name, values in columns.items():
         field = declared[name].field(name)
         table = table.append_column(field, pa.array(values, field.type))
@@ -107,7 +107,7 @@ def budgets(names, shares, chosen, kept, removed, texts):
         "selection_removed_probs": removed,
     }
     for name, values in columns.items():
-        field = experiment.COLUMNS[name].field(name)
+        field = find("selection").columns[name].field(name)
         table = table.append_column(field, pa.array(values, field.type))
     return table
 

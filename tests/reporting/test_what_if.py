@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import rel_entr
 
-from attnfaith.experiments import minimal_flip_set
 from attnfaith.experiments._readout import read_out, softmax
 from attnfaith.experiments.adversary_exact import maximise
 from tests.experiments.test_minimal_flip_set import asked
+from tests.measuring import run
 from tests.nodes import NO_NODE, NODE, Node
 
 
@@ -112,7 +112,7 @@ def test_more_classes_have_no_closed_form_and_one_token_no_other_attention(node)
 def test_the_smallest_set_that_flips_is_the_exact_one(node, text):
     own, values, bias = text
     model, batch = asked([(own, values)], bias)
-    wanted = {name: column[0] for name, column in minimal_flip_set.measure(model, batch).items()}
+    wanted = {name: column[0] for name, column in run("minimal_flip_set", model, batch).items()}
     (readout,) = read_out(model, batch)
     made = node("smallestFlip", of(readout.attention, values, bias))
     assert made["taken"] == wanted["minimal_flip_set"].astype(int).tolist()

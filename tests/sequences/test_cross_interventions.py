@@ -9,10 +9,10 @@ from scipy.optimize import linprog
 from transformers.models.marian import modeling_marian
 
 from attnfaith._random import default_dtype, generator
-from attnfaith.sequences import cross_identifiability, cross_permutation, cross_uniform, knock_out
 from attnfaith.subjects.pairs import word_sums
 from attnfaith.subjects.translator import sequence_subject
 from tests import tolerances
+from tests.measuring import run_pairs
 from tests.small_translators import PAIRS, batch, subject, tokenizer, translator
 
 
@@ -78,7 +78,7 @@ def uniform(pair):
 
 def test_uniform_weights_in_all_layers_and_in_each(changed):
     pair = batch("marian", [PAIR])
-    made = cross_uniform.measure(subject("marian"), pair)
+    made = run_pairs("cross_uniform", subject("marian"), pair)
     for layers, names in (((0, 1), ("probs", "tvd")), ((0,), None), ((1,), None)):
         both = expected(pair, changed(pair, uniform(pair), layers))
         given = [made[f"cross_uniform_{name}"][0] for name in names or ()]
@@ -90,7 +90,7 @@ def test_uniform_weights_in_all_layers_and_in_each(changed):
 @pytest.mark.parametrize("layers", ["all", [1]])
 def test_permuted_weights(changed, layers):
     pair = batch("marian", [PAIR])
-    made = cross_permutation.measure(subject("marian"), pair, seed=3, draws=4, layers=layers)
+    made = run_pairs("cross_permutation", subject("marian"), pair, seed=3, draws=4, layers=layers)
     places = np.flatnonzero((pair["source_words"][0] >= 0).numpy())
     orders = generator(3, "0", "cross_permutation").permuted(np.broadcast_to(places, (4, len(places))), axis=1)
     assert len({tuple(order) for order in orders}) > 1
@@ -108,36 +108,33 @@ def test_other_seeds_give_other_permutations_and_one_token_gives_none():
     of = subject("luong")
 
     def drawn(seed):
-        permuted = cross_permutation.measure(of, batch("luong"), seed=seed, draws=3)["cross_permuted_probs"][0]
-        return np.append(permuted, knock_out.measure(of, batch("luong"), seed=seed)["knock_out_other_tvd"][0])
+        permuted = run_pairs("cross_permutation", of, batch("luong"), seed=seed, draws=3)["cross_permuted_probs"][0]
+        return np.append(permuted, run_pairs("knock_out", of, batch("luong"), seed=seed)["knock_out_other_tvd"][0])
 
     first, other = drawn(0), drawn(1)
     with default_dtype(torch.float64):
         close(drawn(0), first, of_size=1)
     assert np.array_equal(first, drawn(0), equal_nan=True) and not np.array_equal(first, other, equal_nan=True)
     alone = of.encode([("a", "ein man")])
-    assert cross_permutation.measure(of, alone)["cross_permuted_tvd"][0].shape == (0, 2)
+    assert run_pairs("cross_permutation", of, alone)["cross_permuted_tvd"][0].shape == (0, 2)
 
 
 def test_a_uniform_model_loses_nothing_by_a_uniform_intervention():
     of = sequence_subject(translator("bahdanau", projection="uniform"), tokenizer())
-    made = cross_uniform.measure(of, of.encode(PAIRS))
+    made = run_pairs("cross_uniform", of, of.encode(PAIRS))
     assert max(values.max() for values in made["cross_uniform_tvd"]) <= 1e-6
 
 
 @pytest.mark.parametrize(
-    ("module", "options", "says"),
+    ("name", "options", "says"),
     [
-        (cross_permutation, {"draws": 0}, "draws=0; give the number"),
-        (cross_permutation, {"layers": "last"}, "layers='last'; give 'all'"),
-        (cross_permutation, {"layers": [0, 7]}, "there is no layer 7; the decoder has 2, counted from 0"),
-        (knock_out, {"layer": -1}, "layer=-1; give the number of a layer"),
-        (knock_out, {"layer": 2}, "layer=2: the decoder has 2 layers"),
+        ("cross_permutation", {"layers": [0, 7]}, "there is no layer 7; the decoder has 2, counted from 0"),
+        ("knock_out", {"layer": 2}, "layer=2: the decoder has 2 layers"),
     ],
 )
-def test_options_that_say_nothing(module, options, says):
+def test_layers_that_there_are_not(name, options, says):
     with pytest.raises(ValueError, match=says):
-        module.measure(subject("marian"), batch("marian"), **options)
+        run_pairs(name, subject("marian"), batch("marian"), **options)
 
 
 # ---------------------------------------------------------------------------------------------- knock-out
@@ -146,7 +143,7 @@ def test_options_that_say_nothing(module, options, says):
 @pytest.mark.parametrize("layer", [None, 1])
 def test_knock_out_of_one_word_for_one_target_word_at_a_time(changed, layer):
     pair = batch("marian", [PAIR])
-    made = knock_out.measure(subject("marian"), pair, layer=layer)
+    made = run_pairs("knock_out", subject("marian"), pair, layer=layer)
     weights = subject("marian").attention(pair)[0].mean(1)
     weights = weights.mean(0) if layer is None else weights[layer]
     source, target = pair["source_words"][0], pair["target_words"][0]
@@ -173,7 +170,7 @@ def test_knock_out_of_one_word_for_one_target_word_at_a_time(changed, layer):
 
 def test_knock_out_of_the_only_word_leaves_markers_and_there_is_no_other():
     of = subject("luong")
-    made = knock_out.measure(of, of.encode([("a", "ein man")]))
+    made = run_pairs("knock_out", of, of.encode([("a", "ein man")]))
     assert made["knock_out_other"][0].tolist() == [-1, -1]
     assert np.isnan(made["knock_out_other_probs"][0]).all() and np.isnan(made["knock_out_other_removed_probs"][0]).all()
     assert (made["knock_out_probs"][0] > 0).all()
@@ -184,7 +181,7 @@ def test_knock_out_of_all_weight_is_undefined():
     pair = of.encode([PAIR])
     alone = (of.attention(pair)[0, 0, 0].max(1).values == 1)[:6]
     assert alone.any()  # a row with one weight of 1
-    made = knock_out.measure(of, pair)
+    made = run_pairs("knock_out", of, pair)
     rows = pair["target_words"][0]
     for word in range(6):
         whole = of.attention(pair)[0, 0, 0][rows == word][:, pair["source_words"][0] == made["knock_out_best"][0][word]]
@@ -202,7 +199,7 @@ def narrow():
 
 def test_limits_by_another_solver_and_alternatives_change_nothing(narrow):
     pair = narrow.encode([PAIR])
-    made = cross_identifiability.measure(narrow, pair)
+    made = run_pairs("cross_identifiability", narrow, pair)
     low, high = (made[f"cross_identifiability_{name}"][0] for name in ("low", "high"))
     source, target = pair["source_words"][0].numpy(), pair["target_words"][0].numpy()
     own = narrow.attention(pair)[0].numpy()
@@ -229,7 +226,7 @@ def test_limits_by_another_solver_and_alternatives_change_nothing(narrow):
 def test_few_tokens_have_one_attention():
     """Four numbers of a value and three tokens."""
     of = subject("marian")
-    made = cross_identifiability.measure(of, of.encode([("a man old", "ein man")]))
+    made = run_pairs("cross_identifiability", of, of.encode([("a man old", "ein man")]))
     attention = made["cross_identifiability_low"][0], made["cross_identifiability_high"][0]
     close(*attention)
     assert made["cross_identifiability_tvd"][0].max() < 1e-9 and attention[0].max() > 0.1

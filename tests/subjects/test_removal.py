@@ -6,11 +6,12 @@ import torch
 
 from attnfaith.data.classifier_text import without_tokens
 from attnfaith.errors import DatasetError
-from attnfaith.experiments import rationale_erasure
 from attnfaith.importance import kernel_shap, leave_one_out, occlusion
+from attnfaith.measurement.registry import find
 from attnfaith.subjects import Batch, SelfAttention, SubjectError
 from attnfaith.subjects.removal import read_parts
 from tests import subword_tokenizers
+from tests.measuring import run
 from tests.small_classifiers import classifier, texts, tokenizer
 
 
@@ -144,7 +145,7 @@ def test_measures_and_tests_of_explanations_take_each_kind(bert):
                 assert distances[row][token] == pytest.approx(moved, abs=1e-5)
     shares = {"shares": [0.2]}
     removed = {
-        absent: rationale_erasure.measure(bert, batch, absent=absent, **shares)["rationale_erasure_removed_probs"][0][0, 0]
+        absent: run("rationale_erasure", bert, batch, absent=absent, **shares)["rationale_erasure_removed_probs"][0][0, 0]
         for absent in names.values()
     }
     assert len(set(removed.values())) >= 3  # deleting whole words and tokenising anew are alike
@@ -167,6 +168,6 @@ def test_a_kind_that_a_subject_has_not(module):
     with pytest.raises(ValueError, match="by='blur' is no way to "):
         module.check(by="blur")
     with pytest.raises(ValueError, match="absent='gone' is not known; choose one of deleted, zero, mask_token"):
-        rationale_erasure.check(absent="gone")
+        find("rationale_erasure")(absent="gone")
     with pytest.raises(SubjectError, match="rationale_erasure with absent='mask_token'' needs 'mask token'"):
-        rationale_erasure.check_model(subject, None, absent="mask_token")
+        find("rationale_erasure")(absent="mask_token").check(subject, None)

@@ -9,8 +9,10 @@ Shapes: T = n tokens, V sets of removed tokens, M orders, W states of a beam.
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Annotated
 
 import numpy as np
+from pydantic import Field
 
 from attnfaith.record import Column
 
@@ -19,6 +21,7 @@ Asking = Generator[np.ndarray, np.ndarray, np.ndarray]
 """Gives sets (V,T) bool of removed tokens and is sent p (V,) of each; returns p of what it was asked for."""
 MOST_EXACT = 16  # tokens: 65,536 sets
 ROUNDING = 1e-12
+ExactTokens = Annotated[int, Field(strict=True, ge=0, le=MOST_EXACT, description=f"a whole number from 0 to {MOST_EXACT}")]
 
 
 @dataclass(frozen=True)
@@ -66,14 +69,6 @@ def columns(start: str, without: str) -> dict[str, Column]:
             dtype="category", doc="exact: the limits were reached; bounded: they lie between; undefined: no token"
         ),
     }
-
-
-def check_search(exact_tokens: int, beam: int, beam_tokens: int) -> None:
-    """Raises ValueError unless exact_tokens is a whole number in 0..MOST_EXACT, beam from 1 on, beam_tokens from 0 on."""
-    given = (("exact_tokens", exact_tokens, 0, MOST_EXACT), ("beam", beam, 1, None), ("beam_tokens", beam_tokens, 0, None))
-    for name, value, least, most in given:
-        if isinstance(value, bool) or not isinstance(value, int) or value < least or (most is not None and value > most):
-            raise ValueError(f"{name}={value!r}: give a whole number from {least} {'on' if most is None else f'to {most}'}")
 
 
 def rank(scores: Sequence[np.ndarray], random: np.random.Generator) -> np.ndarray:

@@ -4,7 +4,7 @@ Shapes: B instances, L input positions, T items of attention (tokens; of hierarc
 texts, M measures, C classes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -14,13 +14,10 @@ from attnfaith.subjects import Batch, Subject, require, whole_logits
 from attnfaith.subjects import removal as of_texts
 
 
-def scores(subject: Subject, batch: Batch) -> dict[str, list[np.ndarray]]:
-    """The scores under test: measure -> one array (T,) per instance.
-
-    In a measurement batch["scores"], which holds attention and every measure of inputs of the same pass; alone, attention.
-    """
-    if "scores" in batch:
-        return batch["scores"]
+def scores_of(subject: Subject, batch: Batch, scores: Mapping | None) -> Mapping[str, list[np.ndarray]]:
+    """The scores under test, {measure: one array (T,) an instance}: those given, else attention alone."""
+    if scores is not None:
+        return scores
     weights, mask = subject.attention(batch).double().cpu().numpy(), subject.attendable(batch).cpu().numpy()
     return {"attention": [row[keep] for row, keep in zip(weights, mask, strict=True)]}
 
@@ -38,12 +35,6 @@ def distinct(parts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return parts[:1], np.zeros(len(parts), np.int64)
     _, first, number = np.unique(packed, axis=0, return_index=True, return_inverse=True)
     return parts[first], number.reshape(-1)
-
-
-def check_absent(absent: str) -> None:
-    """Raises ValueError for what cannot become of tokens that are taken away."""
-    if absent not in of_texts.ABSENT:
-        raise ValueError(f"absent={absent!r} is not known; choose one of {', '.join(of_texts.ABSENT)}")
 
 
 def check_absent_model(subject: Subject, absent: str, who: str) -> None:

@@ -25,7 +25,7 @@ of a stack of layers: there it costs thousands of readings of each text, and is 
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -35,43 +35,11 @@ from scipy.special import xlogy
 
 from attnfaith.experiments._climb import AT_ONCE, Climb, Decoder, Gathered, Ranges, cheapest, gathered, implied_ranges
 from attnfaith.experiments._readout import Readout, read_out, softmax, under
+from attnfaith.measurement.options import Epsilons
+from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
-from attnfaith.subjects import asks
 
 
-COLUMNS = {
-    "adversary_exact_epsilon": Column(("K",), "float64", range=(0.0, 1.0), doc="largest total variation distance allowed"),
-    "adversary_exact_attention": Column(
-        ("K", "T"),
-        distribution=True,
-        doc="the attention furthest from the model's own that keeps the prediction within epsilon",
-    ),
-    "adversary_exact_probs": Column(("K", "C"), distribution=True, doc="the prediction under that attention"),
-    "adversary_exact_jsd": Column(
-        ("K",), "float64", range=(0.0, math.log(2)), unit="nats", doc="its Jensen-Shannon divergence from the model's"
-    ),
-    "adversary_exact_bound": Column(
-        ("K",),
-        "float64",
-        range=(0.0, math.log(2)),
-        unit="nats",
-        doc="no attention that keeps the prediction has a larger divergence",
-    ),
-    "adversary_exact_one_token": Column(
-        ("K",), "int32", doc="tokens that keep the prediction within epsilon when they have all the weight"
-    ),
-    "adversary_exact_certainty": Column(
-        dtype="category",
-        doc="exact: the maximum; bounded: the best found, below a certified bound; lower bound: the best found; "
-        "undefined: fewer than two tokens",
-    ),
-}
-METRIC = {
-    "counterfactual_attention": "adversary_exact_attention",
-    "counterfactual_probs": "adversary_exact_probs",
-}
-NEEDS = frozenset({"classes", "intervention"})
-COST = "reading"
 EPSILONS = (0.01, 0.05)
 BLOCK = 1 << 17  # pairs of tokens looked at together: few enough for the processor's cache
 TIE = 1e-6  # nats: vertices closer than this to the maximum are tied, and rounding in the encoder must not choose
@@ -86,16 +54,6 @@ class Adversary(NamedTuple):
     attention: np.ndarray
     log_odds: float
     one_token: int
-
-
-def check(*, epsilons: Sequence[float] = EPSILONS) -> None:
-    """Raises ValueError unless epsilons are one or more different numbers between 0 and 1."""
-    given = list(epsilons) if isinstance(epsilons, Sequence) and not isinstance(epsilons, str) else []
-    for epsilon in given:
-        if isinstance(epsilon, bool) or not isinstance(epsilon, int | float) or not 0 < epsilon < 1:
-            raise ValueError(f"epsilons={epsilons!r}: each is a distance of predictions, above 0 and below 1, such as 0.01")
-    if not given or len(set(given)) < len(given):
-        raise ValueError(f"epsilons={epsilons!r}: give a list of one or more different numbers, such as [0.01, 0.05]")
 
 
 def maximise(attention: np.ndarray, scores: np.ndarray, bias: float = 0.0, epsilon: float = 0.01) -> Adversary:
@@ -114,7 +72,8 @@ def maximise(attention: np.ndarray, scores: np.ndarray, bias: float = 0.0, epsil
     >>> adversary.attention.tolist(), adversary.one_token
     ([0.0, 0.0, 1.0], 3)
     """
-    check(epsilons=(epsilon,))
+    if not 0 < epsilon < 1:
+        raise ValueError(f"epsilon={epsilon!r}; give a number above 0 and below 1, such as 0.01")
     own, scores = np.asarray(attention, np.float64), np.asarray(scores, np.float64)
     if own.ndim != 1 or own.shape != scores.shape or not len(own):
         raise ValueError(f"attention {own.shape} and scores {scores.shape} must be one-dimensional, of one length above 0")
@@ -321,10 +280,11 @@ def _interval(log_odds: float, epsilon: float) -> tuple[float, float]:
     return low, high
 
 
-@asks(NEEDS)
-@torch.no_grad()
-def measure(subject, batch, *, seed: int = 0, epsilons: Sequence[float] = EPSILONS) -> dict[str, list]:
-    """The furthest attention from the model's own within each epsilon, hidden states held fixed.
+@register
+class AdversaryExact(Measure):
+    """The adversarial attention that no search can beat: as far from the model's own as the prediction allows, exactly.
+
+    The furthest attention from the model's own within each epsilon, hidden states held fixed.
 
     epsilons: total variation distances between predictions, in 0..1; with two classes |change of p|. Their order is that of
     the K rows. `adversary_exact_certainty`: "exact" with two classes and an affine read-out; "bounded" with more, where the
@@ -335,40 +295,79 @@ def measure(subject, batch, *, seed: int = 0, epsilons: Sequence[float] = EPSILO
     Where no closed form is known, the weights of the 1,000 tokens with the least attention are tried one by one, and those
     of the others of a longer text together; of more than 32 classes the most probable are asked about. That leaves every
     bound and every attention true, only maybe further from each other.
-
-    Raises ValueError as `check` says.
     """
-    check(epsilons=epsilons)
-    columns = {name: [] for name in COLUMNS}
-    for row, text in enumerate(read_out(subject, batch)):
-        classes, length = len(text.probs), len(text.attention)
-        results = []
-        if length < 2:
-            certainty = "undefined"
-        elif text.answers.sum() == 1 or (text.values is not None and text.answers.sum() == 2):
-            certainty = "exact"
-            results = _exact(_possible(text), epsilons)
-        elif text.values is None:
-            certainty = "lower bound"
-            results = _searched(_possible(text), _decoded(subject, batch, row, text.answers), epsilons)
-        else:
-            certainty = "bounded"
-            results = _bounded(_possible(text), epsilons)
-        attention, reached, jsd, bound, one_token = zip(*results, strict=True) if results else [()] * 5
-        probs = np.zeros((len(results), classes), np.float32)  # of barred classes it stays 0
-        probs[:, text.answers] = np.reshape(reached, (len(results), text.answers.sum()))
-        values = (
-            np.array(epsilons if results else (), np.float64),
-            np.array(attention, np.float32).reshape(len(results), length),
-            probs,
-            np.array(jsd, np.float64),
-            np.array(bound, np.float64),
-            np.array(one_token, np.int32),
-            certainty,
-        )
-        for name, value in zip(COLUMNS, values, strict=True):
-            columns[name].append(value)
-    return columns
+
+    name, cost = "adversary_exact", "reading"
+    needs = frozenset({"classes", "intervention"})
+    columns = {
+        "adversary_exact_epsilon": Column(
+            ("K",), "float64", range=(0.0, 1.0), doc="largest total variation distance allowed"
+        ),
+        "adversary_exact_attention": Column(
+            ("K", "T"),
+            distribution=True,
+            doc="the attention furthest from the model's own that keeps the prediction within epsilon",
+        ),
+        "adversary_exact_probs": Column(("K", "C"), distribution=True, doc="the prediction under that attention"),
+        "adversary_exact_jsd": Column(
+            ("K",), "float64", range=(0.0, math.log(2)), unit="nats", doc="its Jensen-Shannon divergence from the model's"
+        ),
+        "adversary_exact_bound": Column(
+            ("K",),
+            "float64",
+            range=(0.0, math.log(2)),
+            unit="nats",
+            doc="no attention that keeps the prediction has a larger divergence",
+        ),
+        "adversary_exact_one_token": Column(
+            ("K",), "int32", doc="tokens that keep the prediction within epsilon when they have all the weight"
+        ),
+        "adversary_exact_certainty": Column(
+            dtype="category",
+            doc="exact: the maximum; bounded: the best found, below a certified bound; lower bound: the best found; "
+            "undefined: fewer than two tokens",
+        ),
+    }
+    metric = {
+        "counterfactual_attention": "adversary_exact_attention",
+        "counterfactual_probs": "adversary_exact_probs",
+    }
+
+    epsilons: Epsilons = EPSILONS
+
+    @torch.no_grad()
+    def __call__(self, subject, batch) -> dict[str, list]:
+        """Return the columns, one value an instance."""
+        columns = {name: [] for name in self.columns}
+        for row, text in enumerate(read_out(subject, batch)):
+            classes, length = len(text.probs), len(text.attention)
+            results = []
+            if length < 2:
+                certainty = "undefined"
+            elif text.answers.sum() == 1 or (text.values is not None and text.answers.sum() == 2):
+                certainty = "exact"
+                results = _exact(_possible(text), self.epsilons)
+            elif text.values is None:
+                certainty = "lower bound"
+                results = _searched(_possible(text), _decoded(subject, batch, row, text.answers), self.epsilons)
+            else:
+                certainty = "bounded"
+                results = _bounded(_possible(text), self.epsilons)
+            attention, reached, jsd, bound, one_token = zip(*results, strict=True) if results else [()] * 5
+            probs = np.zeros((len(results), classes), np.float32)  # of barred classes it stays 0
+            probs[:, text.answers] = np.reshape(reached, (len(results), text.answers.sum()))
+            values = (
+                np.array(self.epsilons if results else (), np.float64),
+                np.array(attention, np.float32).reshape(len(results), length),
+                probs,
+                np.array(jsd, np.float64),
+                np.array(bound, np.float64),
+                np.array(one_token, np.int32),
+                certainty,
+            )
+            for name, value in zip(self.columns, values, strict=True):
+                columns[name].append(value)
+        return columns
 
 
 def _possible(text: Readout) -> Readout:

@@ -13,61 +13,22 @@ import torch
 
 from attnfaith._random import generator
 from attnfaith.experiments._readout import AFFINE, Readout, read_out, softmax, under
+from attnfaith.measurement.options import Count, Fraction, Positive
+from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
-from attnfaith.subjects import asks
 
 
-COLUMNS = {
-    "adversary_search_attention": Column(
-        ("K", "T"),
-        distribution=True,
-        undefined="below two tokens: no draws",
-        doc="the last step of each restart, feasible or not",
-    ),
-    "adversary_search_probs": Column(("K", "C"), distribution=True, doc="the prediction under each of these attentions"),
-}
-METRIC = {
-    "counterfactual_attention": "adversary_search_attention",
-    "counterfactual_probs": "adversary_search_probs",
-}
-NEEDS = frozenset({"classes", "intervention"})
-COST = "draws"
 RESTARTS, SPREAD = 5, 3.0
 GUARD = np.float32(1e-10)  # added inside logarithms, as in their code
 PLACES_AT_ONCE = 8192  # tokens of the texts that are optimised together: fewer wait for Python, more leave the cache
 BETAS, TINY = (0.9, 0.999), 1e-8  # of Adam
 
 
-def check(
-    *, restarts: int = RESTARTS, steps: int = 500, learning_rate: float = 0.01, penalty: float = 500.0, epsilon: float = 0.01
-) -> None:
-    """Raises ValueError unless restarts and steps are whole numbers from 1 on, learning_rate and penalty positive and
-    finite, and epsilon between 0 and 1.
-    """
-    for name, value in (("restarts", restarts), ("steps", steps)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ValueError(f"{name}={value!r}: give a whole number from 1 on")
-    for name, value in (("learning_rate", learning_rate), ("penalty", penalty), ("epsilon", epsilon)):
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
-            raise ValueError(f"{name}={value!r}: give a positive number")
-    if epsilon >= 1:
-        raise ValueError(f"epsilon={epsilon!r}: a distance of predictions lies below 1, such as 0.01")
+@register
+class AdversarySearch(Measure):
+    """Jain & Wallace's search for an adversarial attention: K restarts, pushed apart, by gradient steps on log-weights.
 
-
-@asks(NEEDS)
-@torch.no_grad()
-def measure(
-    subject,
-    batch,
-    *,
-    seed: int = 0,
-    restarts: int = RESTARTS,
-    steps: int = 500,
-    learning_rate: float = 0.01,
-    penalty: float = 500.0,
-    epsilon: float = 0.01,
-) -> dict[str, list]:
-    """The last iterate of each restart of Jain & Wallace's search, hidden states held fixed.
+    The last iterate of each restart of Jain & Wallace's search, hidden states held fixed.
 
     For a text of attention a and prediction p, minimised over the K restarts x_k together, by `steps` steps of Adam with
     AMSGrad on log-weights that start at 3 N(0,1):
@@ -79,29 +40,64 @@ def measure(
     its own stream, so a result depends on no batch, but for float32 rounding that the steps carry along (some 1e-6).
     A text of fewer than two tokens has nothing to search: no rows.
 
-    Source: Jain & Wallace 2019, algorithm 3 and their code. Raises ValueError as `check` says.
+    Source: Jain & Wallace 2019, algorithm 3 and their code.
+
+    Shapes inside: K restarts, T tokens of the longest text, B texts side by side (last, so that sums over tokens are sums of
+    whole rows and padding adds nothing but zeros), C classes.
     """
-    check(restarts=restarts, steps=steps, learning_rate=learning_rate, penalty=penalty, epsilon=epsilon)
-    texts = read_out(subject, batch)
-    lengths = np.array([len(text.attention) for text in texts])
-    attention = [np.zeros((0, length), np.float32) for length in lengths]
-    probs = [np.zeros((0, len(text.probs)), np.float32) for text in texts]
-    left = [row for row in np.argsort(-lengths, kind="stable") if lengths[row] >= 2]
-    while left:
-        size = max(1, PLACES_AT_ONCE // lengths[left[0]])
-        rows, left = left[:size], left[size:]
-        streams = [generator(seed, batch["instance_id"][row], "adversary_search") for row in rows]
-        starts = [
-            SPREAD * stream.standard_normal((restarts, lengths[row])) for stream, row in zip(streams, rows, strict=True)
-        ]
-        chosen = [texts[row] for row in rows]
-        readout = _Affine(chosen) if AFFINE in subject.capabilities else _Decoded(under(subject, batch, rows), chosen)
-        attentions = search(
-            chosen, starts, readout, steps=steps, learning_rate=learning_rate, penalty=penalty, epsilon=epsilon
-        )
-        for row, weights, prediction in zip(rows, attentions, readout.probs(attentions), strict=True):
-            attention[row], probs[row] = weights.astype(np.float32), prediction.astype(np.float32)
-    return {"adversary_search_attention": attention, "adversary_search_probs": probs}
+
+    name, cost = "adversary_search", "draws"
+    needs = frozenset({"classes", "intervention"})
+    columns = {
+        "adversary_search_attention": Column(
+            ("K", "T"),
+            distribution=True,
+            undefined="below two tokens: no draws",
+            doc="the last step of each restart, feasible or not",
+        ),
+        "adversary_search_probs": Column(("K", "C"), distribution=True, doc="the prediction under each of these attentions"),
+    }
+    metric = {
+        "counterfactual_attention": "adversary_search_attention",
+        "counterfactual_probs": "adversary_search_probs",
+    }
+
+    restarts: Count = RESTARTS
+    steps: Count = 500
+    learning_rate: Positive = 0.01
+    penalty: Positive = 500.0
+    epsilon: Fraction = 0.01
+
+    @torch.no_grad()
+    def __call__(self, subject, batch, *, seed: int = 0) -> dict[str, list]:
+        """Return the columns, one value an instance."""
+        texts = read_out(subject, batch)
+        lengths = np.array([len(text.attention) for text in texts])
+        attention = [np.zeros((0, length), np.float32) for length in lengths]
+        probs = [np.zeros((0, len(text.probs)), np.float32) for text in texts]
+        left = [row for row in np.argsort(-lengths, kind="stable") if lengths[row] >= 2]
+        while left:
+            size = max(1, PLACES_AT_ONCE // lengths[left[0]])
+            rows, left = left[:size], left[size:]
+            streams = [generator(seed, batch["instance_id"][row], "adversary_search") for row in rows]
+            starts = [
+                SPREAD * stream.standard_normal((self.restarts, lengths[row]))
+                for stream, row in zip(streams, rows, strict=True)
+            ]
+            chosen = [texts[row] for row in rows]
+            readout = _Affine(chosen) if AFFINE in subject.capabilities else _Decoded(under(subject, batch, rows), chosen)
+            attentions = search(
+                chosen,
+                starts,
+                readout,
+                steps=self.steps,
+                learning_rate=self.learning_rate,
+                penalty=self.penalty,
+                epsilon=self.epsilon,
+            )
+            for row, weights, prediction in zip(rows, attentions, readout.probs(attentions), strict=True):
+                attention[row], probs[row] = weights.astype(np.float32), prediction.astype(np.float32)
+        return {"adversary_search_attention": attention, "adversary_search_probs": probs}
 
 
 def search(

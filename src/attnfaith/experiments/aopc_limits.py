@@ -4,46 +4,16 @@ import numpy as np
 
 from attnfaith._random import generator
 from attnfaith.experiments import _subsets
-from attnfaith.experiments._orders import answered, check_search, columns, limits, rank
-from attnfaith.subjects import asks
+from attnfaith.experiments._orders import ExactTokens, answered, columns, limits, rank
+from attnfaith.measurement.options import Absent, Count, Natural
+from attnfaith.measurement.registry import Measure, register
 
 
-AFTER = True  # the measures whose orders it judges are measured first
-COLUMNS = columns("aopc_limits", "taken away")
-NEEDS = frozenset({"classes", "token deletion"})
-COST = "draws"
-MOST_TOKENS = 4000  # of a text: each two of them have a number
-METRIC: dict[str, str] = {}  # one class's probability is no distribution
+@register
+class AOPCLimits(Measure):
+    """How far removing a text's tokens can lower a prediction, in the best and in the worst order, and where measures lie.
 
-
-def check(
-    *, absent: str = "deleted", exact_tokens: int = 12, beam: int = 5, beam_tokens: int = 64, whole_sizes: int = 1
-) -> None:
-    """Raises ValueError for an unknown `absent`, a whole_sizes below 0, and the rest as `_orders.check_search` says."""
-    _subsets.check_absent(absent)
-    if isinstance(whole_sizes, bool) or not isinstance(whole_sizes, int) or whole_sizes < 0:
-        raise ValueError(f"whole_sizes={whole_sizes!r}: give a whole number from 0 on")
-    check_search(exact_tokens, beam, beam_tokens)
-
-
-def check_model(subject, dataset, *, absent: str = "deleted", **_options) -> None:
-    """Raises SubjectError for a subject that cannot do to tokens what `absent` says."""
-    _subsets.check_absent_model(subject, absent, "aopc_limits")
-
-
-@asks(NEEDS)
-def measure(
-    subject,
-    batch,
-    *,
-    seed: int = 0,
-    absent: str = "deleted",
-    exact_tokens: int = 12,
-    beam: int = 5,
-    beam_tokens: int = 64,
-    whole_sizes: int = 1,
-) -> dict[str, list]:
-    """The area over the perturbation curve of each measure's order, and its limits over all orders.
+    The area over the perturbation curve of each measure's order, and its limits over all orders.
 
     AOPC of an order of the T tokens is the mean, over k = 1..T, of p(whole) - p(without its first k tokens), p the
     probability of the class predicted for the whole text. Models and texts differ in how high it can get at all, so that an
@@ -57,29 +27,44 @@ def measure(
     tokens, and of all but so many, all are read; of sets of other sizes p is known to lie in 0..1 and no more (what was read
     of such a size proves nothing of the rest of it).
 
-    The measures are those of batch["scores"]; without it attention alone. Equal scores are put in a random order, the same
+    The measures are those of `scores`; without it attention alone. Equal scores are put in a random order, the same
     for all measures. Undefined (NaN): a text without tokens; a measure with a NaN score. A text takes 2^T passes, or about
     beam T^2 and one for each measure and token; no part is read twice.
 
-    Raises ValueError as `check` says, SubjectError as `check_model`.
-
     Source: Edin et al. 2025, Normalized AOPC (ACL 2025); AOPC: Samek et al. 2017.
     """
-    check(absent=absent, exact_tokens=exact_tokens, beam=beam, beam_tokens=beam_tokens, whole_sizes=whole_sizes)
-    check_model(subject, None, absent=absent)
-    given, probs = _subsets.scores(subject, batch), _subsets.whole(subject, batch)
-    names, predicted = batch["instance_id"], probs.argmax(1)
-    orders = [
-        rank([values[row] for values in given.values()], generator(seed, name, "aopc_limits"))
-        for row, name in enumerate(names)
-    ]
 
-    def read(removed: list[np.ndarray]) -> list[np.ndarray]:
-        said = _subsets.read_parts(subject, batch, [~sets for sets in removed], absent)
-        return [part[:, one] for part, one in zip(said, predicted, strict=True)]
+    name, cost = "aopc_limits", "draws"
+    needs = frozenset({"classes", "token deletion"})
+    columns = columns("aopc_limits", "taken away")
+    most_tokens = 4000  # each two of them have a number
 
-    asking = [limits(order, exact_tokens, beam, beam_tokens, None, whole_sizes) for order in orders]
-    return as_columns(COLUMNS, given, answered(asking, [order.shape[1] for order in orders], read))
+    absent: Absent = "deleted"
+    exact_tokens: ExactTokens = 12
+    beam: Count = 5
+    beam_tokens: Natural = 64
+    whole_sizes: Natural = 1
+
+    def check(self, subject, dataset) -> None:
+        """Raises SubjectError for a subject that cannot do to tokens what `absent` says."""
+        _subsets.check_absent_model(subject, self.absent, "aopc_limits")
+
+    def __call__(self, subject, batch, *, seed: int = 0, scores=None) -> dict[str, list]:
+        """Return the columns, one value an instance."""
+        self.check(subject, None)
+        given, probs = _subsets.scores_of(subject, batch, scores), _subsets.whole(subject, batch)
+        names, predicted = batch["instance_id"], probs.argmax(1)
+        orders = [
+            rank([values[row] for values in given.values()], generator(seed, name, "aopc_limits"))
+            for row, name in enumerate(names)
+        ]
+
+        def read(removed: list[np.ndarray]) -> list[np.ndarray]:
+            said = _subsets.read_parts(subject, batch, [~sets for sets in removed], self.absent)
+            return [part[:, one] for part, one in zip(said, predicted, strict=True)]
+
+        asking = [limits(order, self.exact_tokens, self.beam, self.beam_tokens, None, self.whole_sizes) for order in orders]
+        return as_columns(self.columns, given, answered(asking, [order.shape[1] for order in orders], read))
 
 
 def as_columns(declared: dict, given: dict[str, list[np.ndarray]], told: list) -> dict[str, list]:

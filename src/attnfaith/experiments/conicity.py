@@ -2,49 +2,20 @@
 
 import torch
 
+from attnfaith.measurement.options import StateLayer
+from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
-from attnfaith.subjects import SubjectError, asks
+from attnfaith.subjects import SubjectError
 
 
 EPSILON = 1e-6  # of the lengths in a cosine, as in the authors' code
 
-COLUMNS = {
-    "conicity_absolute": Column(
-        (),
-        "float64",
-        range=(0.0, 1.0),
-        undefined="the text has fewer than two tokens",
-        doc="mean over the tokens of a text of |cos| between a token's state and the mean of all; markers left out",
-    ),
-    "conicity_signed": Column(
-        (),
-        "float64",
-        range=(-1.0, 1.0),
-        undefined="the text has fewer than two tokens",
-        doc="the same of cos, with its sign",
-    ),
-}
-NEEDS = frozenset({"token states"})
-COST = "reading"
-METRIC: dict[str, str] = {}  # of states, no attention and no prediction
 
+@register
+class Conicity(Measure):
+    """Conicity of states: how narrow the cone is that the states of a text's tokens lie in.
 
-def check(layer: str | int = "last") -> None:
-    """Raises ValueError unless layer is "last" or a whole number from 0 on."""
-    if layer != "last" and (isinstance(layer, bool) or not isinstance(layer, int) or layer < 0):
-        raise ValueError(f"layer={layer!r}; give 'last' or the number of a layer from 0 on")
-
-
-def check_model(subject, dataset, *, layer: str | int = "last") -> None:
-    """Raises SubjectError for a layer that the subject has not."""
-    if layer != "last" and layer >= subject.depth:
-        raise SubjectError(f"layer={layer}: there is none of that number; the model has {subject.depth}, counted from 0")
-
-
-@asks(NEEDS)
-@torch.no_grad()
-def measure(subject, batch, *, seed: int = 0, layer: str | int = "last") -> dict[str, list]:
-    """How alike the states of a text's tokens are: where all point one way, other weights give nearly the same sum.
+    How alike the states of a text's tokens are: where all point one way, other weights give nearly the same sum.
 
     The alignment to the mean of a state h_i among h_1..h_n is ATM(h_i) = cos(h_i, (h_1 + .. + h_n) / n); conicity is its
     mean over i. It is 1 where all states point one way and 0 where they sum to zero; n states of one length that are
@@ -60,20 +31,49 @@ def measure(subject, batch, *, seed: int = 0, layer: str | int = "last") -> dict
 
     Undefined (NaN): a text of fewer than two tokens, whose cosine with itself says nothing. Nothing is random.
 
-    Raises ValueError as `check` says, SubjectError as `check_model` does.
-
     Source: Mohankumar et al. 2020, section 3.1.
     """
-    check(layer)
-    check_model(subject, None, layer=layer)
-    mask = subject.attendable(batch)
-    states = subject.token_states(batch, subject.depth - 1 if layer == "last" else layer).double()
-    states = torch.where(mask.unsqueeze(2), states, 0.0)
-    counts = mask.sum(1)
-    mean = states.sum(1, keepdim=True) / counts.clamp(min=1)[:, None, None]
-    cosines = torch.cosine_similarity(states, mean, dim=2, eps=EPSILON).clamp(-1, 1) * mask
-    counts = torch.where(counts > 1, counts, torch.nan)
-    return {
-        "conicity_absolute": (cosines.abs().sum(1) / counts).tolist(),
-        "conicity_signed": (cosines.sum(1) / counts).tolist(),
+
+    name, cost = "conicity", "reading"
+    needs = frozenset({"token states"})
+    columns = {
+        "conicity_absolute": Column(
+            (),
+            "float64",
+            range=(0.0, 1.0),
+            undefined="the text has fewer than two tokens",
+            doc="mean over the tokens of a text of |cos| between a token's state and the mean of all; markers left out",
+        ),
+        "conicity_signed": Column(
+            (),
+            "float64",
+            range=(-1.0, 1.0),
+            undefined="the text has fewer than two tokens",
+            doc="the same of cos, with its sign",
+        ),
     }
+
+    layer: StateLayer = "last"
+
+    def check(self, subject, dataset) -> None:
+        """Raises SubjectError for a layer that the subject has not."""
+        if self.layer != "last" and self.layer >= subject.depth:
+            raise SubjectError(
+                f"layer={self.layer}: there is none of that number; the model has {subject.depth}, counted from 0"
+            )
+
+    @torch.no_grad()
+    def __call__(self, subject, batch) -> dict[str, list]:
+        """Return the columns, one value an instance."""
+        self.check(subject, None)
+        mask = subject.attendable(batch)
+        states = subject.token_states(batch, subject.depth - 1 if self.layer == "last" else self.layer).double()
+        states = torch.where(mask.unsqueeze(2), states, 0.0)
+        counts = mask.sum(1)
+        mean = states.sum(1, keepdim=True) / counts.clamp(min=1)[:, None, None]
+        cosines = torch.cosine_similarity(states, mean, dim=2, eps=EPSILON).clamp(-1, 1) * mask
+        counts = torch.where(counts > 1, counts, torch.nan)
+        return {
+            "conicity_absolute": (cosines.abs().sum(1) / counts).tolist(),
+            "conicity_signed": (cosines.sum(1) / counts).tolist(),
+        }

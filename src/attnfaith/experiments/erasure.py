@@ -4,14 +4,16 @@ Shapes: B instances, T tokens, C classes, K random orders, R orders in all.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import torch
 
 from attnfaith.experiments._erasing import RANKINGS, Erasing, prepare
 from attnfaith.experiments._readout import projected, softmax
+from attnfaith.measurement.options import Draws
+from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
-from attnfaith.subjects import asks
 
 
 ORDERS = ("random", *RANKINGS)
@@ -53,23 +55,11 @@ def _columns() -> dict[str, Column]:
     return columns
 
 
-COLUMNS = _columns()
-NEEDS = frozenset({"classes", "intervention"})
-COST = "reading"
-COLUMN_NEEDS = {name: frozenset({"states"}) for name in COLUMNS if "reprojected" in name}
-METRIC = {"counterfactual_probs": "erasure_probs"}
+@register
+class Erasure(Measure):
+    """Erasing attention weights: one alone, and one after the other until the decision changes (Serrano & Smith 2019).
 
-
-def check(draws: int = 5) -> None:
-    """Raises ValueError unless draws is a whole number, 1 or more."""
-    if isinstance(draws, bool) or not isinstance(draws, int) or draws < 1:
-        raise ValueError(f"draws is {draws!r}; it is the number of random orders: a whole number, 1 or more")
-
-
-@asks(NEEDS)
-@torch.no_grad()
-def measure(subject, batch, *, seed: int = 0, draws: int = 5) -> dict[str, list]:
-    """What the model decides when attention weights are set to 0 and the rest is divided by its sum.
+    What the model decides when attention weights are set to 0 and the rest is divided by its sum.
 
     Erased weights are never filled by a new softmax, and no rank is computed again after a removal. Orders: decreasing
     attention, gradient, attention x gradient, and `draws` random ones. The gradient is the signed derivative of the
@@ -90,42 +80,56 @@ def measure(subject, batch, *, seed: int = 0, draws: int = 5) -> dict[str, list]
 
     Undefined for texts with fewer than two tokens: no orders, sizes and masses NaN; erasing the only weight leaves the bias.
 
-    Raises ValueError as `check` says.
-
     Source: Serrano & Smith 2019, sections 4 and 5, and their code; re-projection: Meister et al. 2021 remove states so.
+
+    Shapes: B instances, T tokens, C classes, K random orders, R orders in all.
     """
-    check(draws)
-    erasing = prepare(subject, batch)
-    random = erasing.random_orders(seed, batch["instance_id"], draws)
-    orders = np.stack([*random, *erasing.orders().values()], 1)
-    flips = [erasing.first_flip(orders[:, place]) for place in range(orders.shape[1])]
-    sizes, masses, empties = (np.stack(part, 1) for part in zip(*flips, strict=True))
-    erased = softmax(erasing.without_each())
-    slope, spread = erasing.gradient
-    lengths = erasing.lengths
+
+    name, cost = "erasure", "reading"
+    needs = frozenset({"classes", "intervention"})
     columns = {
-        "erasure_gradient": _cut(spread[:, None] * slope, lengths),
-        "erasure_probs": _cut(erased.astype(np.float32), lengths),
-        "erasure_order": [
-            random[: draws if length > 1 else 0, row, :length].astype(np.int32) for row, length in enumerate(lengths)
-        ],
+        name: replace(column, needs=frozenset({"states"})) if "reprojected" in name else column
+        for name, column in _columns().items()
     }
-    made = {
-        "erasure_flip_size": sizes.astype(np.float32),
-        "erasure_flip_mass": masses.clip(max=1).astype(np.float32),
-        "erasure_flip_empty": empties,
-    }
-    if "states" in subject.capabilities:
-        erased_again, sizes_again = _reprojected(subject, batch, erasing, orders, (erased, sizes))
-        columns["erasure_reprojected_probs"] = _cut(erased_again.astype(np.float32), lengths)
-        made["erasure_reprojected_flip_size"] = sizes_again.astype(np.float32)
-    for name, values in made.items():
-        columns[f"{name}_random"] = [
-            row[: draws if length > 1 else 0] for row, length in zip(values[:, :draws], lengths, strict=True)
-        ]
-        for place, ranking in enumerate(RANKINGS, start=draws):
-            columns[f"{name}_{ranking}"] = values[:, place].tolist()
-    return {name: columns[name] for name in COLUMNS if name in columns}
+    metric = {"counterfactual_probs": "erasure_probs"}
+
+    draws: Draws = 5
+
+    @torch.no_grad()
+    def __call__(self, subject, batch, *, seed: int = 0) -> dict[str, list]:
+        """Return the columns, one value an instance."""
+        erasing = prepare(subject, batch)
+        random = erasing.random_orders(seed, batch["instance_id"], self.draws)
+        orders = np.stack([*random, *erasing.orders().values()], 1)
+        flips = [erasing.first_flip(orders[:, place]) for place in range(orders.shape[1])]
+        sizes, masses, empties = (np.stack(part, 1) for part in zip(*flips, strict=True))
+        erased = softmax(erasing.without_each())
+        slope, spread = erasing.gradient
+        lengths = erasing.lengths
+        columns = {
+            "erasure_gradient": _cut(spread[:, None] * slope, lengths),
+            "erasure_probs": _cut(erased.astype(np.float32), lengths),
+            "erasure_order": [
+                random[: self.draws if length > 1 else 0, row, :length].astype(np.int32)
+                for row, length in enumerate(lengths)
+            ],
+        }
+        made = {
+            "erasure_flip_size": sizes.astype(np.float32),
+            "erasure_flip_mass": masses.clip(max=1).astype(np.float32),
+            "erasure_flip_empty": empties,
+        }
+        if "states" in subject.capabilities:
+            erased_again, sizes_again = _reprojected(subject, batch, erasing, orders, (erased, sizes))
+            columns["erasure_reprojected_probs"] = _cut(erased_again.astype(np.float32), lengths)
+            made["erasure_reprojected_flip_size"] = sizes_again.astype(np.float32)
+        for name, values in made.items():
+            columns[f"{name}_random"] = [
+                row[: self.draws if length > 1 else 0] for row, length in zip(values[:, : self.draws], lengths, strict=True)
+            ]
+            for place, ranking in enumerate(RANKINGS, start=self.draws):
+                columns[f"{name}_{ranking}"] = values[:, place].tolist()
+        return {name: columns[name] for name in self.columns if name in columns}
 
 
 def _cut(values: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:

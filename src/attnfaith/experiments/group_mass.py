@@ -10,58 +10,21 @@ import torch
 
 from attnfaith.data.taggers import UNIVERSAL, Tagger, is_punctuation, tagger_of
 from attnfaith.experiments._impermissible import NAME, impermissible
+from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
 from attnfaith.record.words import words_of
-from attnfaith.subjects import Batch, Subject, SubjectError, asks
+from attnfaith.subjects import Batch, Subject, SubjectError
 
 
 UNDEFINED = "no token of the text is in the group, or all are"
-COLUMNS = {
-    "group_mass_names": Column(("G",), "string", doc="names of the groups; parts of speech by their universal tags"),
-    "group_mass": Column(
-        ("G",),
-        "float64",
-        range=(0.0, 1.0),
-        undefined=UNDEFINED,
-        doc="sum of the weights on the group's tokens; of a stack of layers as a share of the whole rows that are shown, "
-        "markers included",
-    ),
-    "group_mass_tokens": Column(("G",), "int64", doc="how many tokens of the text are in the group"),
-    "group_mass_head_max": Column(
-        ("G",),
-        "float64",
-        range=(0.0, 1.0),
-        undefined=UNDEFINED,
-        doc="the same in the head where it is largest, of the layers that are shown: the mean over the rows that matter",
-    ),
-}
 MAPS = "attention maps"
-COLUMN_NEEDS = {"group_mass_head_max": frozenset({MAPS})}
-NEEDS: frozenset[str] = frozenset()
-COST = "reading"
-METRIC: dict[str, str] = {}  # sums of weights, no attention and no prediction
 
 
-def check(tagger: str | None = None) -> None:
-    """Raises ValueError for a tagger that there is not, or that is not installed."""
-    if tagger is not None:
-        if not isinstance(tagger, str):
-            raise ValueError(f"tagger={tagger!r}; give the name of one that is installed, or leave it out")
-        tagger_of(tagger)
+@register
+class GroupMass(Measure):
+    """How much of attention lies on groups of tokens: impermissible ones, punctuation, markers, parts of speech.
 
-
-def check_model(subject, dataset, *, tagger: str | None = None) -> None:
-    """Raises SubjectError for parts of speech of sentences."""
-    if tagger is not None and subject.level == "sentence":
-        raise SubjectError(
-            "a sentence has no part of speech: measure the words of this model, with level='word', or leave out the tagger"
-        )
-
-
-@asks(NEEDS)
-@torch.no_grad()
-def measure(subject, batch, *, seed: int = 0, tagger: str | None = None) -> dict[str, list]:
-    """What part of its attention a model shows on words of a kind, such as those that it should not need.
+    What part of its attention a model shows on words of a kind, such as those that it should not need.
 
     The groups of a text's tokens, those that there are:
 
@@ -81,37 +44,77 @@ def measure(subject, batch, *, seed: int = 0, tagger: str | None = None) -> dict
     Undefined (NaN): a group of which the text has no token, or of which all its tokens are, so that no weight could lie
     elsewhere; all of a text without tokens. Nothing is random.
 
-    Raises ValueError as `check` says, SubjectError as `check_model` does.
-
     Source: Pruthi et al. 2020, section 3 (attention mass); Mohankumar et al. 2020, section 5.4 (parts of speech).
+
+    Shapes: B instances, L input positions, T places of attention, H heads of all layers that are shown, G groups.
     """
-    check(tagger)
-    check_model(subject, None, tagger=tagger)
-    mask = subject.attendable(batch)
-    groups = _of_tokens(subject, batch, mask, None if tagger is None else tagger_of(tagger))
-    weights = subject.attention(batch).double()
-    maps = MAPS in subject.capabilities
-    if maps:
-        markers = subject.reduced(batch)[1]
-        weights = weights * (1 - markers).unsqueeze(1)
-        groups["markers"] = batch["attention_mask"].bool() & ~mask
-    names = list(groups)
-    inside = torch.stack([groups[name] for name in names], 1) if names else mask.new_zeros(len(mask), 0, mask.shape[1])
-    counts, lengths = inside.sum(2), mask.sum(1, keepdim=True)
-    tokens = counts - (inside & ~mask.unsqueeze(1)).sum(2)
-    defined = (counts > 0) & (tokens < lengths)
-    mass = {"group_mass": torch.einsum("bt,bgt->bg", weights, inside.double())}
-    if maps:
-        by_head = _by_head(subject, batch)
-        mass["group_mass_head_max"] = torch.einsum("bht,bgt->bhg", by_head, inside.double()).amax(1)
-        of_text = (by_head * mask.unsqueeze(1)).sum(2)
-        place = names.index("markers")
-        mass["group_mass"][:, place] = markers
-        mass["group_mass_head_max"][:, place] = 1 - of_text.amin(1)
-    mass = {name: torch.where(defined, values.clamp(0, 1), torch.nan).cpu().numpy() for name, values in mass.items()}
-    columns = {"group_mass_names": [names] * len(mask), "group_mass": list(mass.pop("group_mass"))}
-    columns["group_mass_tokens"] = list(counts.cpu().numpy())
-    return columns | {name: list(values) for name, values in mass.items()}
+
+    name, cost = "group_mass", "reading"
+    columns = {
+        "group_mass_names": Column(("G",), "string", doc="names of the groups; parts of speech by their universal tags"),
+        "group_mass": Column(
+            ("G",),
+            "float64",
+            range=(0.0, 1.0),
+            undefined=UNDEFINED,
+            doc="sum of the weights on the group's tokens; of a stack of layers as a share of the whole rows that are "
+            "shown, "
+            "markers included",
+        ),
+        "group_mass_tokens": Column(("G",), "int64", doc="how many tokens of the text are in the group"),
+        "group_mass_head_max": Column(
+            ("G",),
+            "float64",
+            range=(0.0, 1.0),
+            undefined=UNDEFINED,
+            doc="the same in the head where it is largest, of the layers that are shown: the mean over the rows that matter",
+            needs=frozenset({"attention maps"}),
+        ),
+    }
+
+    tagger: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.tagger is not None:
+            tagger_of(self.tagger)
+
+    def check(self, subject, dataset) -> None:
+        """Raises SubjectError for parts of speech of sentences."""
+        if self.tagger is not None and subject.level == "sentence":
+            raise SubjectError(
+                "a sentence has no part of speech: measure the words of this model, with level='word', or leave out the "
+                "tagger"
+            )
+
+    @torch.no_grad()
+    def __call__(self, subject, batch) -> dict[str, list]:
+        """Return the columns, one value an instance."""
+        self.check(subject, None)
+        mask = subject.attendable(batch)
+        groups = _of_tokens(subject, batch, mask, None if self.tagger is None else tagger_of(self.tagger))
+        weights = subject.attention(batch).double()
+        maps = MAPS in subject.capabilities
+        if maps:
+            markers = subject.reduced(batch)[1]
+            weights = weights * (1 - markers).unsqueeze(1)
+            groups["markers"] = batch["attention_mask"].bool() & ~mask
+        names = list(groups)
+        inside = torch.stack([groups[name] for name in names], 1) if names else mask.new_zeros(len(mask), 0, mask.shape[1])
+        counts, lengths = inside.sum(2), mask.sum(1, keepdim=True)
+        tokens = counts - (inside & ~mask.unsqueeze(1)).sum(2)
+        defined = (counts > 0) & (tokens < lengths)
+        mass = {"group_mass": torch.einsum("bt,bgt->bg", weights, inside.double())}
+        if maps:
+            by_head = _by_head(subject, batch)
+            mass["group_mass_head_max"] = torch.einsum("bht,bgt->bhg", by_head, inside.double()).amax(1)
+            of_text = (by_head * mask.unsqueeze(1)).sum(2)
+            place = names.index("markers")
+            mass["group_mass"][:, place] = markers
+            mass["group_mass_head_max"][:, place] = 1 - of_text.amin(1)
+        mass = {name: torch.where(defined, values.clamp(0, 1), torch.nan).cpu().numpy() for name, values in mass.items()}
+        columns = {"group_mass_names": [names] * len(mask), "group_mass": list(mass.pop("group_mass"))}
+        columns["group_mass_tokens"] = list(counts.cpu().numpy())
+        return columns | {name: list(values) for name, values in mass.items()}
 
 
 def _of_tokens(subject: Subject, batch: Batch, mask: torch.Tensor, tag: Tagger | None) -> dict[str, torch.Tensor]:

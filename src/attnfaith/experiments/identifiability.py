@@ -3,98 +3,29 @@
 Shapes: B instances, T tokens, H hidden, C classes, D layers.
 """
 
+from typing import Literal
+
 import numpy as np
 import torch
 
 from attnfaith.experiments._alternatives import Alternatives, alternatives
 from attnfaith.experiments._heads import Heads
 from attnfaith.experiments._readout import AFFINE, OfStates, under
+from attnfaith.measurement.options import Count, Natural, number
+from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
-from attnfaith.subjects import asks, require
+from attnfaith.subjects import require
 
 
 _FEW = "below two tokens"
-COLUMNS = {
-    "identifiability_low": Column(
-        ("T",), range=(0.0, 1.0), doc="least weight of a token in an attention that changes nothing"
-    ),
-    "identifiability_high": Column(("T",), range=(0.0, 1.0), doc="greatest weight of a token in such an attention"),
-    "identifiability_attention": Column(("T",), distribution=True, doc="the furthest such attention that was reached"),
-    "identifiability_tvd": Column(
-        dtype="float64", range=(0.0, 1.0), undefined=_FEW, doc="its total variation distance from the model's own"
-    ),
-    "identifiability_bound": Column(
-        dtype="float64", range=(0.0, 1.0), undefined=_FEW, doc="no attention that changes nothing is further than that"
-    ),
-    "identifiability_certainty": Column(
-        dtype="category",
-        doc="exact: it is the furthest, to 1e-6; bounded: the furthest reached, below a proved bound; undefined: fewer than "
-        "two tokens",
-    ),
-    "identifiability_support": Column(
-        undefined=_FEW, doc="tokens with weight in the attention with the fewest that was met; no more than equations"
-    ),
-    "identifiability_top_attention": Column(
-        range=(0.0, 1.0), undefined=_FEW, doc="weight that the tokens with the largest weights have together"
-    ),
-    "identifiability_top_low": Column(range=(0.0, 1.0), undefined=_FEW, doc="the least that they can have together"),
-    "identifiability_logit_change": Column(
-        dtype="float64",
-        unit="logits",
-        range=(0.0, None),
-        undefined=_FEW,
-        doc="largest change of a logit when the model is given that furthest attention, in its own arithmetic; of a model "
-        "with attention maps other attention in every row, head and layer at once",
-    ),
-    "identifiability_logit_change_double": Column(
-        dtype="float64",
-        unit="logits",
-        range=(0.0, None),
-        undefined=f"{_FEW}, and where the model does not run in float64",
-        doc="the same in float64",
-    ),
-    "identifiability_layer_tvd": Column(
-        ("D",),
-        "float64",
-        range=(0.0, 1.0),
-        undefined=_FEW,
-        doc="total variation distance of the other attention from the model's own, mean over heads and rows that matter",
-    ),
-    "identifiability_layer_rows": Column(("D",), "int32", undefined=_FEW, doc="rows that matter times heads of each layer"),
-}
-NEEDS = frozenset({"weighted sums"})
-COLUMN_NEEDS = dict.fromkeys(
-    [name for name in COLUMNS if "_layer_" in name or "_double" in name], frozenset({"attention maps"})
-)
-COST = "reading"
-MOST_TOKENS = 4000  # of a text: each two of them have a number
-METRIC: dict[str, str] = {}  # the prediction stays, by construction
 OF = ("context", "logits")
 
 
-def check(*, of: str = "context", epsilon: float = 0.0, top: int = 3, nodes: int = 100) -> None:
-    """Raises ValueError for an unknown `of`, an epsilon below 0 or not finite, top below 1 and nodes below 0."""
-    if of not in OF:
-        raise ValueError(f"of={of!r}: it is what has to stay, one of {', '.join(OF)}")
-    if isinstance(epsilon, bool) or not isinstance(epsilon, int | float) or not 0 <= epsilon < float("inf"):
-        raise ValueError(f"epsilon={epsilon!r}: it is how far each number may be off, 0 or more, such as 0.01")
-    for name, value, least in (("top", top, 1), ("nodes", nodes, 0)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise ValueError(f"{name}={value!r}: give a whole number of at least {least}")
+@register
+class Identifiability(Measure):
+    """Which other attentions a model could not tell from its own: exact limits of every weight, and the furthest of them.
 
-
-def check_model(subject, dataset, *, of: str = "context", **_options) -> None:
-    """Raises SubjectError where logits have to stay and are not affine in attention."""
-    if of == "logits":
-        require(subject, {AFFINE}, "identifiability with of='logits'")
-
-
-@asks(NEEDS)
-@torch.no_grad()
-def measure(
-    subject, batch, *, seed: int = 0, of: str = "context", epsilon: float = 0.0, top: int = 3, nodes: int = 100
-) -> dict[str, list]:
-    """The limits that the model's own sums leave to every weight: within them something else could be shown.
+    The limits that the model's own sums leave to every weight: within them something else could be shown.
 
     Attention a acts through a sum of values alone, V'a. Every x >= 0 of the same sum, and sum 1, is followed by the same
     prediction, whatever comes after; so what a token's weight says about the model is no more than its interval. Up to one
@@ -114,20 +45,97 @@ def measure(
 
     Limits come from rank or linear programmes, each with a proof to 1e-7. States of a pooled model are known to its
     rounding, and what only rounding tells apart is the same; maps are read in float64, if the model runs in it. Nothing is
-    random. Raises ValueError as `check` says, SubjectError as `check_model`.
+    random.
 
     Source: Brunner et al. 2020, On Identifiability in Transformers, section 3, who show that attention is not unique; the
     intervals are this package's.
+
+    Shapes: B instances, T tokens, H hidden, C classes, D layers.
     """
-    check(of=of, epsilon=epsilon, top=top, nodes=nodes)
-    check_model(subject, None, of=of)
-    if "states" in subject.capabilities:
-        return _of_states(subject, batch, of, epsilon, top, nodes)
-    return _of_maps(subject, batch, epsilon, top)
+
+    name, cost = "identifiability", "reading"
+    needs = frozenset({"weighted sums"})
+    columns = {
+        "identifiability_low": Column(
+            ("T",), range=(0.0, 1.0), doc="least weight of a token in an attention that changes nothing"
+        ),
+        "identifiability_high": Column(("T",), range=(0.0, 1.0), doc="greatest weight of a token in such an attention"),
+        "identifiability_attention": Column(("T",), distribution=True, doc="the furthest such attention that was reached"),
+        "identifiability_tvd": Column(
+            dtype="float64", range=(0.0, 1.0), undefined=_FEW, doc="its total variation distance from the model's own"
+        ),
+        "identifiability_bound": Column(
+            dtype="float64", range=(0.0, 1.0), undefined=_FEW, doc="no attention that changes nothing is further than that"
+        ),
+        "identifiability_certainty": Column(
+            dtype="category",
+            doc="exact: it is the furthest, to 1e-6; bounded: the furthest reached, below a proved bound; undefined: "
+            "fewer than "
+            "two tokens",
+        ),
+        "identifiability_support": Column(
+            undefined=_FEW, doc="tokens with weight in the attention with the fewest that was met; no more than equations"
+        ),
+        "identifiability_top_attention": Column(
+            range=(0.0, 1.0), undefined=_FEW, doc="weight that the tokens with the largest weights have together"
+        ),
+        "identifiability_top_low": Column(range=(0.0, 1.0), undefined=_FEW, doc="the least that they can have together"),
+        "identifiability_logit_change": Column(
+            dtype="float64",
+            unit="logits",
+            range=(0.0, None),
+            undefined=_FEW,
+            doc="largest change of a logit when the model is given that furthest attention, in its own arithmetic; of a "
+            "model "
+            "with attention maps other attention in every row, head and layer at once",
+        ),
+        "identifiability_logit_change_double": Column(
+            dtype="float64",
+            unit="logits",
+            range=(0.0, None),
+            undefined=f"{_FEW}, and where the model does not run in float64",
+            doc="the same in float64",
+            needs=frozenset({"attention maps"}),
+        ),
+        "identifiability_layer_tvd": Column(
+            ("D",),
+            "float64",
+            range=(0.0, 1.0),
+            undefined=_FEW,
+            doc="total variation distance of the other attention from the model's own, mean over heads and rows that matter",
+            needs=frozenset({"attention maps"}),
+        ),
+        "identifiability_layer_rows": Column(
+            ("D",),
+            "int32",
+            undefined=_FEW,
+            doc="rows that matter times heads of each layer",
+            needs=frozenset({"attention maps"}),
+        ),
+    }
+    most_tokens = 4000  # each two of them have a number
+
+    of: Literal["context", "logits"] = "context"
+    epsilon: number("how far each number may be off, 0 or more, such as 0.01", ge=0) = 0.0
+    top: Count = 3
+    nodes: Natural = 100
+
+    def check(self, subject, dataset) -> None:
+        """Raises SubjectError where logits have to stay and are not affine in attention."""
+        if self.of == "logits":
+            require(subject, {AFFINE}, "identifiability with of='logits'")
+
+    @torch.no_grad()
+    def __call__(self, subject, batch) -> dict[str, list]:
+        """Return the columns, one value an instance."""
+        self.check(subject, None)
+        if "states" in subject.capabilities:
+            return _of_states(subject, batch, self.of, self.epsilon, self.top, self.nodes)
+        return _of_maps(subject, batch, self.epsilon, self.top)
 
 
 def _of_maps(subject, batch, epsilon: float, top: int) -> dict[str, list]:
-    columns = {name: [] for name in COLUMNS}
+    columns = {name: [] for name in Identifiability.columns}
     inside, present = subject.attendable(batch), batch["attention_mask"].bool()
     attention, heads = subject.attention(batch), Heads(subject)
     for row in range(len(inside)):
@@ -151,7 +159,7 @@ def _of_states(subject, batch, of: str, epsilon: float, top: int, nodes: int) ->
         length = len(own)
         group = None if groups is None else groups[:length]
         told.append(alternatives(values[:length], own, groups=group, **given) if length > 1 else None)
-    columns = {name: [] for name in COLUMNS if name not in COLUMN_NEEDS}
+    columns = {name: [] for name, column in Identifiability.columns.items() if not column.needs}
     for own, one, change in zip(weights, told, _changes(asked, weights, told), strict=True):
         _append(columns, own, one, top, (float(change),))
     return columns
@@ -188,4 +196,4 @@ def _append(columns: dict[str, list], own: np.ndarray, one: Alternatives | None,
         numbers = (one.tvd, one.bound, one.certainty, one.support, largest, one.top_mass)
         values = (one.low, one.high, one.attention, *numbers, *measured)
     for name, value in zip(columns, values, strict=True):
-        columns[name].append(np.float32(value) if COLUMNS[name].axes == ("T",) else value)
+        columns[name].append(np.float32(value) if Identifiability.columns[name].axes == ("T",) else value)

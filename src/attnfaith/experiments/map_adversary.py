@@ -4,46 +4,18 @@ Shapes: R restarts, H heads, Q queries, L input positions, T tokens, C classes.
 """
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 import torch
 
 from attnfaith._random import generator
-from attnfaith.experiments._maps import Asked, Changed, check_layers, chosen_layers
+from attnfaith.experiments._maps import Asked, Changed, chosen_layers
+from attnfaith.measurement.options import Count, Fraction, Layers, Positive, Rows
+from attnfaith.measurement.registry import Measure, register
 from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence
 from attnfaith.record import Column
-from attnfaith.subjects import asks
 
 
-COLUMNS = {
-    "map_adversary_attention": Column(
-        ("T",),
-        distribution=True,
-        doc="what would be shown under the maps that were found: the furthest from the model's own that keeps the "
-        "prediction within epsilon; the model's own where none was found",
-    ),
-    "map_adversary_probs": Column(("C",), distribution=True, doc="the prediction under these maps"),
-    "map_adversary_jsd": Column(
-        dtype="float64",
-        range=(0.0, math.log(2)),
-        unit="nats",
-        undefined="below two tokens",
-        doc="Jensen-Shannon divergence of that attention from the model's",
-    ),
-    "map_adversary_change": Column(
-        dtype="float64",
-        range=(0.0, 1.0),
-        undefined="below two tokens",
-        doc="total variation distance of that prediction from the model's, at most epsilon",
-    ),
-    "map_adversary_certainty": Column(
-        dtype="category", doc="lower bound: a search met it, and others may be further; undefined: fewer than two tokens"
-    ),
-}
-METRIC: dict[str, str] = {}  # of one other attention, not of draws
-NEEDS = frozenset({"classes", "attention maps"})
-COST = "draws"
 SPREAD = 1.0  # of the noise on log-weights that a search starts with
 PENALTY = 500.0
 MIXTURES = 8
@@ -51,48 +23,12 @@ GUARD = 1e-12  # inside logarithms
 MARGIN = 1e-6  # of epsilon, for the rounding of copies that are read together
 
 
-def check(
-    *,
-    epsilon: float = 0.01,
-    restarts: int = 3,
-    steps: int = 40,
-    learning_rate: float = 0.1,
-    layers: str | Sequence[int] = "shown",
-    rows: str = "matter",
-) -> None:
-    """Raises ValueError unless restarts and steps are whole numbers from 1 on, learning_rate is positive and finite and
-    epsilon above 0 and below 1; and for layers and rows as `_maps.check_layers` says.
-    """
-    for name, value in (("restarts", restarts), ("steps", steps)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ValueError(f"{name}={value!r}: give a whole number from 1 on")
-    for name, value, most in (("learning_rate", learning_rate, math.inf), ("epsilon", epsilon, 1)):
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < most:
-            raise ValueError(f"{name}={value!r}: give a number above 0" + (" and below 1" if most == 1 else ""))
-    check_layers(layers, rows)
+@register
+class MapAdversary(Measure):
+    """Adversarial attention maps: other maps under which what is shown is far from the model's own, and the prediction
+    stays.
 
-
-def check_model(subject, dataset, *, layers: str | Sequence[int] = "shown", **_options) -> None:
-    """Raises ValueError for a layer that there is not, and for attention that is shown as a flow, which has no gradient."""
-    chosen_layers(subject, layers)
-    if subject.reduction.way == "flow":
-        raise ValueError("attention='flow' has no gradient to search by; give another reduction, such as 'rollout'")
-
-
-@asks(NEEDS)
-def measure(
-    subject,
-    batch,
-    *,
-    seed: int = 0,
-    epsilon: float = 0.01,
-    restarts: int = 3,
-    steps: int = 40,
-    learning_rate: float = 0.1,
-    layers: str | Sequence[int] = "shown",
-    rows: str = "matter",
-) -> dict[str, list]:
-    """How far what is shown can be moved by other maps, everything behind them computed anew, within epsilon.
+    How far what is shown can be moved by other maps, everything behind them computed anew, within epsilon.
 
     The log-weights on tokens in each head and row of the chosen layers are free, each row with the sum that the model's has
     there; markers keep theirs. `steps` steps of Adam, from log-weights with noise N(0,1), lower
@@ -107,24 +43,71 @@ def measure(
     layers, rows: as for `map_permutation`, but that rows are those that matter unless all are asked for. A text is searched
     alone, so that no other enters, its own noise by `seed`. Below two tokens there is nothing to search (NaN).
 
-    Raises ValueError as `check` and `check_model` say.
-
     Source: Jain & Wallace 2019, section 4.2.2, for the one attention of their models; here maps are free, not their sum.
+
+    Shapes: R restarts, H heads, Q queries, L input positions, T tokens, C classes.
     """
-    check(epsilon=epsilon, restarts=restarts, steps=steps, learning_rate=learning_rate, layers=layers, rows=rows)
-    check_model(subject, None, layers=layers)
-    made: dict[str, list] = {name: [] for name in COLUMNS}
-    for row, name in enumerate(batch["instance_id"]):
-        search = _Search(subject, batch.alone(row), layers, rows)
-        length = int(search.inside.sum())
-        if length < 2:
-            values = (search.own, search.probs, np.nan, np.nan, "undefined")
-        else:
-            search.run(generator(seed, name, "map_adversary"), epsilon, restarts, steps, learning_rate)
-            values = (*search.reported(epsilon), "lower bound")
-        for column, value in zip(made.values(), values, strict=True):
-            column.append(value)
-    return made
+
+    name, cost = "map_adversary", "draws"
+    needs = frozenset({"attention maps", "classes"})
+    columns = {
+        "map_adversary_attention": Column(
+            ("T",),
+            distribution=True,
+            doc="what would be shown under the maps that were found: the furthest from the model's own that keeps the "
+            "prediction within epsilon; the model's own where none was found",
+        ),
+        "map_adversary_probs": Column(("C",), distribution=True, doc="the prediction under these maps"),
+        "map_adversary_jsd": Column(
+            dtype="float64",
+            range=(0.0, math.log(2)),
+            unit="nats",
+            undefined="below two tokens",
+            doc="Jensen-Shannon divergence of that attention from the model's",
+        ),
+        "map_adversary_change": Column(
+            dtype="float64",
+            range=(0.0, 1.0),
+            undefined="below two tokens",
+            doc="total variation distance of that prediction from the model's, at most epsilon",
+        ),
+        "map_adversary_certainty": Column(
+            dtype="category", doc="lower bound: a search met it, and others may be further; undefined: fewer than two tokens"
+        ),
+    }
+
+    epsilon: Fraction = 0.01
+    restarts: Count = 3
+    steps: Count = 40
+    learning_rate: Positive = 0.1
+    layers: Layers = "shown"
+    rows: Rows = "matter"
+
+    def check(self, subject, dataset) -> None:
+        """Raises ValueError for a layer that there is not, and for attention that is shown as a flow, which has no
+        gradient.
+        """
+        chosen_layers(subject, self.layers)
+        if subject.reduction.way == "flow":
+            raise ValueError("attention='flow' has no gradient to search by; give another reduction, such as 'rollout'")
+
+    def __call__(self, subject, batch, *, seed: int = 0) -> dict[str, list]:
+        """Return the columns, one value an instance."""
+        self.check(subject, None)
+        made: dict[str, list] = {name: [] for name in self.columns}
+        for row, name in enumerate(batch["instance_id"]):
+            search = _Search(subject, batch.alone(row), self.layers, self.rows)
+            length = int(search.inside.sum())
+            if length < 2:
+                values = (search.own, search.probs, np.nan, np.nan, "undefined")
+            else:
+                search.run(
+                    generator(seed, name, "map_adversary"), self.epsilon, self.restarts, self.steps, self.learning_rate
+                )
+                values = (*search.reported(self.epsilon), "lower bound")
+            for column, value in zip(made.values(), values, strict=True):
+                column.append(value)
+        return made
 
 
 class _Search:

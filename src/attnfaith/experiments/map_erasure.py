@@ -3,15 +3,14 @@
 Shapes: B instances, N copies of instances, L input positions, T tokens, C classes, K random orders, R orders in all.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 import torch
 
 from attnfaith._random import generator
-from attnfaith.experiments._maps import Asked, Changed, check_layers, chosen_layers
+from attnfaith.experiments._maps import Asked, Changed, chosen_layers
+from attnfaith.measurement.options import Draws, Flag, Layers, Rows
+from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
-from attnfaith.subjects import asks
 
 
 RANKINGS = ("attention", "gradient", "attention_gradient")
@@ -51,38 +50,11 @@ def _columns() -> dict[str, Column]:
     return columns
 
 
-COLUMNS = _columns()
-NEEDS = frozenset({"classes", "attention maps"})
-COST = "draws"
-METRIC = {"counterfactual_probs": "map_erasure_probs"}
+@register
+class MapErasure(Measure):
+    """Erasing tokens from attention maps: one alone, and one after the other until the decision changes.
 
-
-def check(*, draws: int = 5, layers: str | Sequence[int] = "shown", rows: str = "all", renormalise: bool = True) -> None:
-    """Raises ValueError for draws < 1, a renormalise that is no bool, and layers and rows as `_maps.check_layers` says."""
-    if isinstance(draws, bool) or not isinstance(draws, int) or draws < 1:
-        raise ValueError(f"draws={draws!r}; it is the number of random orders: a whole number, 1 or more")
-    if not isinstance(renormalise, bool):
-        raise ValueError(f"renormalise={renormalise!r}; give True, or False for rows that then sum to less than 1")
-    check_layers(layers, rows)
-
-
-def check_model(subject, dataset, *, layers: str | Sequence[int] = "shown", **_options) -> None:
-    """Raises ValueError for a layer that there is not."""
-    chosen_layers(subject, layers)
-
-
-@asks(NEEDS)
-def measure(
-    subject,
-    batch,
-    *,
-    seed: int = 0,
-    draws: int = 5,
-    layers: str | Sequence[int] = "shown",
-    rows: str = "all",
-    renormalise: bool = True,
-) -> dict[str, list]:
-    """What the model decides when no row of some layers has weight on some of the tokens.
+    What the model decides when no row of some layers has weight on some of the tokens.
 
     A token is erased where its column of a map is set to 0, in all heads and rows of the chosen layers. renormalise: the
     rest of a row, markers with it, is multiplied so that its sum stays; a row without rest puts out nothing. Without it a
@@ -96,33 +68,49 @@ def measure(
 
     layers and rows: as for `map_permutation`. Undefined for texts of fewer than two tokens: no orders, sizes and masses NaN.
 
-    Raises ValueError as `check` and `check_model` say.
-
     Source: Serrano & Smith 2019, sections 4 and 5, for the one attention of their models.
+
+    Shapes: B instances, N copies of instances, L input positions, T tokens, C classes, K random orders, R orders in all.
     """
-    check(draws=draws, layers=layers, rows=rows, renormalise=renormalise)
-    asked = Asked(subject, batch, layers, rows)
-    places = [asked.places(row) for row in range(len(asked.inside))]
-    weights = subject.attention(batch).double().cpu().numpy()
-    own = [values[where] for values, where in zip(weights, places, strict=True)]
-    predicted, slopes = _gradients(asked)
-    columns: dict[str, list] = {name: [] for name in COLUMNS}
-    scores = [np.stack([own[row], *slopes[:2, row, where]]) for row, where in enumerate(places)]
-    orders = [_orders(*of_text, seed, draws) for of_text in zip(scores, batch["instance_id"], strict=True)]
-    said = _read(asked, places, orders, renormalise)
-    for row, (length, of_text) in enumerate(zip(map(len, places), said, strict=True)):
-        alone, along = of_text[:length], of_text[length:].reshape(len(orders[row]), length, subject.num_labels)
-        columns["map_erasure_gradient"].append(slopes[2, row, 0] * scores[row][1])
-        columns["map_erasure_attention_gradient"].append(slopes[2, row, 0] * scores[row][2])
-        columns["map_erasure_probs"].append(alone.astype(np.float32))
-        columns["map_erasure_order"].append(orders[row][: max(0, len(orders[row]) - len(RANKINGS))].astype(np.int32))
-        flips = _flips(along.argmax(-1) != predicted[row], own[row][orders[row]])
-        for name, values in zip(("size", "mass", "empty"), flips, strict=True):
-            columns[f"map_erasure_flip_{name}_random"].append(values[: -len(RANKINGS)])
-            for place, ranking in enumerate(RANKINGS, start=-len(RANKINGS)):
-                value = values[place] if len(values) else (False if name == "empty" else np.nan)
-                columns[f"map_erasure_flip_{name}_{ranking}"].append(value)
-    return columns
+
+    name, cost = "map_erasure", "draws"
+    needs = frozenset({"attention maps", "classes"})
+    columns = _columns()
+    metric = {"counterfactual_probs": "map_erasure_probs"}
+
+    draws: Draws = 5
+    layers: Layers = "shown"
+    rows: Rows = "all"
+    renormalise: Flag = True
+
+    def check(self, subject, dataset) -> None:
+        """Raises ValueError for a layer that there is not."""
+        chosen_layers(subject, self.layers)
+
+    def __call__(self, subject, batch, *, seed: int = 0) -> dict[str, list]:
+        """Return the columns, one value an instance."""
+        asked = Asked(subject, batch, self.layers, self.rows)
+        places = [asked.places(row) for row in range(len(asked.inside))]
+        weights = subject.attention(batch).double().cpu().numpy()
+        own = [values[where] for values, where in zip(weights, places, strict=True)]
+        predicted, slopes = _gradients(asked)
+        columns: dict[str, list] = {name: [] for name in self.columns}
+        scores = [np.stack([own[row], *slopes[:2, row, where]]) for row, where in enumerate(places)]
+        orders = [_orders(*of_text, seed, self.draws) for of_text in zip(scores, batch["instance_id"], strict=True)]
+        said = _read(asked, places, orders, self.renormalise)
+        for row, (length, of_text) in enumerate(zip(map(len, places), said, strict=True)):
+            alone, along = of_text[:length], of_text[length:].reshape(len(orders[row]), length, subject.num_labels)
+            columns["map_erasure_gradient"].append(slopes[2, row, 0] * scores[row][1])
+            columns["map_erasure_attention_gradient"].append(slopes[2, row, 0] * scores[row][2])
+            columns["map_erasure_probs"].append(alone.astype(np.float32))
+            columns["map_erasure_order"].append(orders[row][: max(0, len(orders[row]) - len(RANKINGS))].astype(np.int32))
+            flips = _flips(along.argmax(-1) != predicted[row], own[row][orders[row]])
+            for name, values in zip(("size", "mass", "empty"), flips, strict=True):
+                columns[f"map_erasure_flip_{name}_random"].append(values[: -len(RANKINGS)])
+                for place, ranking in enumerate(RANKINGS, start=-len(RANKINGS)):
+                    value = values[place] if len(values) else (False if name == "empty" else np.nan)
+                    columns[f"map_erasure_flip_{name}_{ranking}"].append(value)
+        return columns
 
 
 def _orders(scores: np.ndarray, name: str, seed: int, draws: int) -> np.ndarray:

@@ -1,47 +1,20 @@
 """Permutation of the attention maps of a stack of layers: does it matter which token has which weight?"""
 
-from collections.abc import Sequence
-
 import numpy as np
 import torch
 
 from attnfaith._random import generator
-from attnfaith.experiments._maps import Asked, Changed, check_layers, chosen_layers
+from attnfaith.experiments._maps import Asked, Changed, chosen_layers
+from attnfaith.measurement.options import Draws, Layers, Rows
+from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
-from attnfaith.subjects import asks
 
 
-COLUMNS = {
-    "map_permuted_probs": Column(
-        ("K", "C"),
-        distribution=True,
-        undefined="below two tokens: no draws",
-        doc="class probabilities after each random permutation of the weights on a text's tokens, the same one in every row "
-        "and head of the chosen layers",
-    ),
-}
-NEEDS = frozenset({"classes", "attention maps"})
-COST = "draws"
-METRIC = {"counterfactual_probs": "map_permuted_probs"}
+@register
+class MapPermutation(Measure):
+    """Permutation of the attention maps of a stack of layers: does it matter which token has which weight?
 
-
-def check(*, draws: int = 20, layers: str | Sequence[int] = "shown", rows: str = "all") -> None:
-    """Raises ValueError for draws < 1, and for layers and rows as `_maps.check_layers` says."""
-    if isinstance(draws, bool) or not isinstance(draws, int) or draws < 1:
-        raise ValueError(f"draws={draws!r}; give the number of permutations of each text, a whole number of at least 1")
-    check_layers(layers, rows)
-
-
-def check_model(subject, dataset, *, layers: str | Sequence[int] = "shown", **_options) -> None:
-    """Raises ValueError for a layer that there is not."""
-    chosen_layers(subject, layers)
-
-
-@asks(NEEDS)
-def measure(
-    subject, batch, *, seed: int = 0, draws: int = 20, layers: str | Sequence[int] = "shown", rows: str = "all"
-) -> dict[str, list]:
-    """What the model says when the weights of a text are dealt out anew among its tokens, `draws` times.
+    What the model says when the weights of a text are dealt out anew among its tokens, `draws` times.
 
     In each draw one of the T! orders of the text's tokens, all equally likely, says which token gets which token's weight:
     in all heads and rows of the chosen layers the same one. Markers keep their weight, and everything behind a changed layer
@@ -52,16 +25,38 @@ def measure(
     of the last layer that the logits depend on; in the last layer that is the same. Every draw is kept, [K][C]. A text of
     fewer than two tokens has one order only: K = 0. A draw costs what the model computes from the first changed layer on.
 
-    Raises ValueError as `check` and `check_model` say.
-
     Source: Jain & Wallace 2019, section 4.2.1 and Algorithm 2, for the one attention of their models.
     """
-    check(draws=draws, layers=layers, rows=rows)
-    asked = Asked(subject, batch, layers, rows)
-    orders = [_orders(asked.places(row), seed, name, draws) for row, name in enumerate(batch["instance_id"])]
-    logits = _permuted(asked, orders)
-    counts = np.cumsum([len(order) for order in orders])[:-1]
-    return {"map_permuted_probs": np.split(logits.softmax(-1).float().cpu().numpy(), counts)}
+
+    name, cost = "map_permutation", "draws"
+    needs = frozenset({"attention maps", "classes"})
+    columns = {
+        "map_permuted_probs": Column(
+            ("K", "C"),
+            distribution=True,
+            undefined="below two tokens: no draws",
+            doc="class probabilities after each random permutation of the weights on a text's tokens, the same one in "
+            "every row "
+            "and head of the chosen layers",
+        ),
+    }
+    metric = {"counterfactual_probs": "map_permuted_probs"}
+
+    draws: Draws = 20
+    layers: Layers = "shown"
+    rows: Rows = "all"
+
+    def check(self, subject, dataset) -> None:
+        """Raises ValueError for a layer that there is not."""
+        chosen_layers(subject, self.layers)
+
+    def __call__(self, subject, batch, *, seed: int = 0) -> dict[str, list]:
+        """Return the columns, one value an instance."""
+        asked = Asked(subject, batch, self.layers, self.rows)
+        orders = [_orders(asked.places(row), seed, name, self.draws) for row, name in enumerate(batch["instance_id"])]
+        logits = _permuted(asked, orders)
+        counts = np.cumsum([len(order) for order in orders])[:-1]
+        return {"map_permuted_probs": np.split(logits.softmax(-1).float().cpu().numpy(), counts)}
 
 
 def _orders(places: np.ndarray, seed: int, name: str, draws: int) -> np.ndarray:

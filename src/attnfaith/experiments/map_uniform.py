@@ -1,61 +1,58 @@
 """Uniform attention maps: does it matter how a stack of layers weights what it attends to?"""
 
-from collections.abc import Sequence
+from typing import Literal
 
 import torch
 
-from attnfaith.experiments._maps import Asked, Changed, check_layers, chosen_layers
+from attnfaith.experiments._maps import Asked, Changed, chosen_layers
+from attnfaith.measurement.options import Layers, Rows
+from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
-from attnfaith.subjects import asks
 
 
-COLUMNS = {
-    "map_uniform_probs": Column(
-        ("C",),
-        distribution=True,
-        doc="class probabilities when every row of the chosen layers is uniform over what it attends to",
-    ),
-}
-NEEDS = frozenset({"classes", "attention maps"})
-COST = "reading"
-METRIC: dict[str, str] = {}  # of one other attention, not of draws
 OVER = ("text", "all")
 
 
-def check(*, layers: str | Sequence[int] = "shown", rows: str = "all", over: str = "text") -> None:
-    """Raises ValueError for an unknown `over`, and for layers and rows as `_maps.check_layers` says."""
-    if over not in OVER:
-        raise ValueError(f"over={over!r}; give one of {', '.join(OVER)}")
-    check_layers(layers, rows)
+@register
+class MapUniform(Measure):
+    """Uniform attention maps: does it matter how a stack of layers weights what it attends to?
 
-
-def check_model(subject, dataset, *, layers: str | Sequence[int] = "shown", **_options) -> None:
-    """Raises ValueError for a layer that there is not."""
-    chosen_layers(subject, layers)
-
-
-@asks(NEEDS)
-def measure(
-    subject, batch, *, seed: int = 0, layers: str | Sequence[int] = "shown", rows: str = "all", over: str = "text"
-) -> dict[str, list]:
-    """What the model says when its maps make no difference between tokens.
+    What the model says when its maps make no difference between tokens.
 
     over: "text", each row divides what it gives the text's tokens equally among those that it may look at, and markers keep
     their share; "all", it divides all that it gives equally among all positions that it may look at, markers too. layers and
     rows: as for `map_permutation`. Values are the model's own, so that this is the model with its attention made a mean, not
     one trained so. A text without tokens stays as it is ("text"). Nothing is random.
 
-    Raises ValueError as `check` and `check_model` say.
-
     Source: Wiegreffe & Pinter 2019, section 4.1, who train with such weights; here the trained model is read with them.
     """
-    check(layers=layers, rows=rows, over=over)
-    asked = Asked(subject, batch, layers, rows)
-    owner = torch.arange(len(asked.inside), device=asked.inside.device)
-    edit = asked.edit(Uniform, owner)
-    if over == "all":
-        edit.inside = batch["attention_mask"].bool()
-    return {"map_uniform_probs": list(asked.logits(owner, edit).softmax(-1).float().cpu().numpy())}
+
+    name, cost = "map_uniform", "reading"
+    needs = frozenset({"attention maps", "classes"})
+    columns = {
+        "map_uniform_probs": Column(
+            ("C",),
+            distribution=True,
+            doc="class probabilities when every row of the chosen layers is uniform over what it attends to",
+        ),
+    }
+
+    layers: Layers = "shown"
+    rows: Rows = "all"
+    over: Literal["text", "all"] = "text"
+
+    def check(self, subject, dataset) -> None:
+        """Raises ValueError for a layer that there is not."""
+        chosen_layers(subject, self.layers)
+
+    def __call__(self, subject, batch) -> dict[str, list]:
+        """Return the columns, one value an instance."""
+        asked = Asked(subject, batch, self.layers, self.rows)
+        owner = torch.arange(len(asked.inside), device=asked.inside.device)
+        edit = asked.edit(Uniform, owner)
+        if self.over == "all":
+            edit.inside = batch["attention_mask"].bool()
+        return {"map_uniform_probs": list(asked.logits(owner, edit).softmax(-1).float().cpu().numpy())}
 
 
 class Uniform(Changed):

@@ -7,37 +7,16 @@ import numpy as np
 
 from attnfaith.experiments._erasing import Affine, NotAffine, after, others, prepare
 from attnfaith.experiments._readout import AFFINE
+from attnfaith.measurement.options import Draws
+from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
-from attnfaith.subjects import asks
 
 
-COLUMNS = {
-    "minimal_flip_set": Column(
-        ("T",), doc="1 on the tokens whose removal changes the decision, 0 elsewhere; all 0 where no removal does"
-    ),
-    "minimal_flip_size": Column(
-        undefined="where no removal changes the decision, and below two tokens", doc="tokens in that set, at least 1"
-    ),
-    "minimal_flip_mass": Column(range=(0.0, 1.0), undefined="where the size is", doc="attention on that set"),
-    "minimal_flip_empty": Column(dtype="bool", doc="only the removal of all weight changes the decision: the bias decided"),
-    "minimal_flip_certainty": Column(
-        dtype="category", doc="exact; upper bound: a smaller set may exist; undefined: fewer than two tokens"
-    ),
-}
-NEEDS = frozenset({"classes", "intervention"})
-COST = "reading"
-METRIC: dict[str, str] = {}  # a set of tokens is no attention and no prediction
+@register
+class MinimalFlipSet(Measure):
+    """The smallest set of attention weights whose removal changes the decision: exact where the decoder is affine.
 
-
-def check(draws: int = 5) -> None:
-    """Raises ValueError unless draws is a whole number, 1 or more."""
-    if isinstance(draws, bool) or not isinstance(draws, int) or draws < 1:
-        raise ValueError(f"draws is {draws!r}; it is the number of random orders tried: a whole number, 1 or more")
-
-
-@asks(NEEDS)
-def measure(subject, batch, *, seed: int = 0, draws: int = 5) -> dict[str, list]:
-    """The fewest weights to set to 0, the rest renormalised, so that the most probable class is another one.
+    The fewest weights to set to 0, the rest renormalised, so that the most probable class is another one.
 
     With an affine decoder the answer is exact and costs a sort per class, O(C T log T). Proof. After removing R, with weight
     left, the logit of the predicted class c exceeds that of a rival j by
@@ -60,26 +39,50 @@ def measure(subject, batch, *, seed: int = 0, draws: int = 5) -> dict[str, list]
     gradient, `draws` random ones) and of a greedy search that removes, one after the other, the token which lowers the
     log-odds most. A set of one token is exact all the same; NaN then means that none was found.
 
-    Undefined for texts with fewer than two tokens. Raises ValueError as `check` says.
+    Undefined for texts with fewer than two tokens.
 
     Source: the question, Serrano & Smith 2019, section 5 (there too costly to answer).
+
+    Shapes: B instances, T tokens, C classes.
     """
-    check(draws)
-    erasing = prepare(subject, batch)
-    if AFFINE in subject.capabilities:
-        chosen, empty = _exact(erasing)
-        certainty = np.full(len(chosen), "exact", dtype=object)
-    else:
-        chosen, empty = _search(erasing, seed, batch["instance_id"], draws)
-        certainty = np.where(chosen.sum(1) == 1, "exact", "upper bound").astype(object)
-    chosen &= (erasing.lengths > 1)[:, None]
-    certainty[erasing.lengths < 2] = "undefined"
-    flips = chosen.any(1)
-    size = np.where(flips, chosen.sum(1), np.nan).astype(np.float32)
-    mass = np.where(flips, (erasing.attention * chosen).sum(1).clip(max=1), np.nan).astype(np.float32)
-    sets = [row[:length].astype(np.float32) for row, length in zip(chosen, erasing.lengths, strict=True)]
-    columns = (sets, size.tolist(), mass.tolist(), (empty & flips).tolist(), certainty.tolist())
-    return dict(zip(COLUMNS, columns, strict=True))
+
+    name, cost = "minimal_flip_set", "reading"
+    needs = frozenset({"classes", "intervention"})
+    columns = {
+        "minimal_flip_set": Column(
+            ("T",), doc="1 on the tokens whose removal changes the decision, 0 elsewhere; all 0 where no removal does"
+        ),
+        "minimal_flip_size": Column(
+            undefined="where no removal changes the decision, and below two tokens", doc="tokens in that set, at least 1"
+        ),
+        "minimal_flip_mass": Column(range=(0.0, 1.0), undefined="where the size is", doc="attention on that set"),
+        "minimal_flip_empty": Column(
+            dtype="bool", doc="only the removal of all weight changes the decision: the bias decided"
+        ),
+        "minimal_flip_certainty": Column(
+            dtype="category", doc="exact; upper bound: a smaller set may exist; undefined: fewer than two tokens"
+        ),
+    }
+
+    draws: Draws = 5
+
+    def __call__(self, subject, batch, *, seed: int = 0) -> dict[str, list]:
+        """Return the columns, one value an instance."""
+        erasing = prepare(subject, batch)
+        if AFFINE in subject.capabilities:
+            chosen, empty = _exact(erasing)
+            certainty = np.full(len(chosen), "exact", dtype=object)
+        else:
+            chosen, empty = _search(erasing, seed, batch["instance_id"], self.draws)
+            certainty = np.where(chosen.sum(1) == 1, "exact", "upper bound").astype(object)
+        chosen &= (erasing.lengths > 1)[:, None]
+        certainty[erasing.lengths < 2] = "undefined"
+        flips = chosen.any(1)
+        size = np.where(flips, chosen.sum(1), np.nan).astype(np.float32)
+        mass = np.where(flips, (erasing.attention * chosen).sum(1).clip(max=1), np.nan).astype(np.float32)
+        sets = [row[:length].astype(np.float32) for row, length in zip(chosen, erasing.lengths, strict=True)]
+        columns = (sets, size.tolist(), mass.tolist(), (empty & flips).tolist(), certainty.tolist())
+        return dict(zip(self.columns, columns, strict=True))
 
 
 def _exact(erasing: Affine) -> tuple[np.ndarray, np.ndarray]:

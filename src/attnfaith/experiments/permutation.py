@@ -7,52 +7,53 @@ import torch
 
 from attnfaith._random import generator
 from attnfaith.experiments._readout import AFFINE, Readout, read_out, softmax, under
+from attnfaith.measurement.options import Draws
+from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
 from attnfaith.subjects import asks
 
 
-COLUMNS = {
-    "permuted_probs": Column(
-        ("K", "C"),
-        distribution=True,
-        undefined="below two tokens: no draws",
-        doc="class probabilities after each random permutation of the attention weights, states fixed",
-    ),
-}
-NEEDS = frozenset({"classes", "intervention"})
-COST = "reading"
-METRIC = {"counterfactual_probs": "permuted_probs"}
+@register
+class Permutation(Measure):
+    """Permutation of attention (Jain & Wallace 2019, Algorithm 2): does it matter which token has which weight?
 
-
-def check(*, draws: int = 100) -> None:
-    """Raises ValueError for draws < 1."""
-    if isinstance(draws, bool) or not isinstance(draws, int) or draws < 1:
-        raise ValueError(f"draws={draws!r}; give the number of permutations of each text, a whole number of at least 1")
-
-
-@asks(NEEDS)
-def measure(subject, batch, *, seed: int = 0, draws: int = 100) -> dict[str, list]:
-    """What the model says when the weights of a text are dealt out anew among its tokens, `draws` times.
+    What the model says when the weights of a text are dealt out anew among its tokens, `draws` times.
 
     Each draw is one of the T! orders of the attendable weights, all equally likely and each draw independent of the others;
     the weights and the encoder's states stay what they are. Every draw is kept, [K][C]: a table takes the median of its
     total variation distances to the prediction. A text of fewer than two tokens has one order only: K = 0.
 
-    With an affine decoder a draw costs T C products; with another, a pass of the decoder. Raises ValueError for draws < 1.
+    With an affine decoder a draw costs T C products; with another, a pass of the decoder.
 
     Source: Jain & Wallace 2019, section 4.2.1 and Algorithm 2.
     """
-    check(draws=draws)
-    read = read_out(subject, batch)
-    orders = []
-    for one, name in zip(read, batch["instance_id"], strict=True):
-        length = len(one.attention)
-        places = np.broadcast_to(np.arange(length), (draws if length > 1 else 0, length))
-        orders.append(generator(seed, name, "permutation").permuted(places, axis=1))
-    return {"permuted_probs": [probs.astype(np.float32) for probs in _reread(subject, batch, read, orders)]}
+
+    name, cost = "permutation", "reading"
+    needs = frozenset({"classes", "intervention"})
+    columns = {
+        "permuted_probs": Column(
+            ("K", "C"),
+            distribution=True,
+            undefined="below two tokens: no draws",
+            doc="class probabilities after each random permutation of the attention weights, states fixed",
+        ),
+    }
+    metric = {"counterfactual_probs": "permuted_probs"}
+
+    draws: Draws = 100
+
+    def __call__(self, subject, batch, *, seed: int = 0) -> dict[str, list]:
+        """Return the columns, one value an instance."""
+        read = read_out(subject, batch)
+        orders = []
+        for one, name in zip(read, batch["instance_id"], strict=True):
+            length = len(one.attention)
+            places = np.broadcast_to(np.arange(length), (self.draws if length > 1 else 0, length))
+            orders.append(generator(seed, name, "permutation").permuted(places, axis=1))
+        return {"permuted_probs": [probs.astype(np.float32) for probs in _reread(subject, batch, read, orders)]}
 
 
-@asks(NEEDS)
+@asks(Permutation.needs)
 def permuted(subject, batch, orders: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Class probabilities (K,C) in float64 of each instance when its attention is read in given orders.
 

@@ -9,61 +9,21 @@ from collections.abc import Sequence
 import numpy as np
 
 from attnfaith._random import generator
-from attnfaith.experiments._subsets import check_absent, check_absent_model, distinct, read_parts, scores, whole
+from attnfaith.experiments._subsets import check_absent_model, distinct, read_parts, scores_of, whole
+from attnfaith.measurement.options import Absent, Shares
+from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
-from attnfaith.subjects import asks
 
 
-AFTER = True  # the measures whose ranking it tests are measured first
 SHARES = (0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 """ERASER's five bins, and the tenths between the ends of an insertion or deletion curve."""
 
-COLUMNS = {
-    "rationale_erasure_measures": Column(("M",), "string", doc="names of the measures whose tokens are erased"),
-    "rationale_erasure_shares": Column(
-        ("S",),
-        "float64",
-        range=(0.0, 1.0),
-        doc="shares of the tokens, rounded up and at least one token, that a rationale holds",
-    ),
-    "rationale_erasure_kept_probs": Column(
-        ("M", "S"),
-        "float64",
-        undefined="the measure is undefined here, or the text is empty",
-        doc="probability, 0..1, of the class predicted for the whole text when only the share ranked first is left",
-    ),
-    "rationale_erasure_removed_probs": Column(
-        ("M", "S"),
-        "float64",
-        undefined="the measure is undefined here, or the text is empty",
-        doc="the same when the share ranked first is taken away",
-    ),
-    "rationale_erasure_whole_prob": Column((), "float64", range=(0.0, 1.0), doc="the same for the whole text"),
-    "rationale_erasure_empty_prob": Column((), "float64", range=(0.0, 1.0), doc="the same for the text without any token"),
-}
-NEEDS = frozenset({"classes", "token deletion"})
-COST = "tokens"
-METRIC: dict[str, str] = {}  # one class's probability is no distribution
 
+@register
+class RationaleErasure(Measure):
+    """Erasing the tokens that a measure ranks first: sufficiency, comprehensiveness, insertion and deletion curves.
 
-def check(shares: Sequence[float] = SHARES, absent: str = "deleted") -> None:
-    """Raises ValueError unless shares are numbers above 0, below 1 and increasing, and for an absence that there is not."""
-    check_absent(absent)
-    numbers = isinstance(shares, Sequence) and all(
-        isinstance(share, int | float) and not isinstance(share, bool) for share in shares
-    )
-    if not numbers or not shares or not all(0 < share < 1 for share in shares) or sorted(set(shares)) != list(shares):
-        raise ValueError(f"shares is {shares!r}; give increasing shares of the tokens, each above 0 and below 1")
-
-
-def check_model(subject, dataset, *, shares: Sequence[float] = SHARES, absent: str = "deleted") -> None:
-    """Raises SubjectError for an absence that the subject cannot read."""
-    check_absent_model(subject, absent, "rationale_erasure")
-
-
-@asks(NEEDS)
-def measure(subject, batch, *, seed: int = 0, shares: Sequence[float] = SHARES, absent: str = "deleted") -> dict[str, list]:
-    """What the model says of the tokens that each measure ranks first, and of the text without them.
+    What the model says of the tokens that each measure ranks first, and of the text without them.
 
     The rationale of a share s are the ceil(s T) tokens of highest score, at least one: of signed measures those with most
     evidence for the class. Equal scores are put in a random order, drawn once per text and the same for all measures, so
@@ -76,34 +36,71 @@ def measure(subject, batch, *, seed: int = 0, shares: Sequence[float] = SHARES, 
     `metrics.attention_faithfulness.erasure_curves`. A shortened text is not one of those that the model was trained on: see
     `training.random_erasure`.
 
-    The measures are those of batch["scores"]; without it attention alone. The parts of a text that all measures and shares
+    The measures are those of `scores`; without it attention alone. The parts of a text that all measures and shares
     ask for are read in few passes, each part once. Undefined (NaN): a text without tokens; a measure with a NaN score. A
     text of one token has one rationale whatever the measure.
 
-    Raises ValueError as `check` says.
-
     Source: DeYoung et al. 2020, section 4.2 (sufficiency, comprehensiveness); Petsiuk et al. 2018 (insertion, deletion).
+
+    Shapes: B instances, T tokens (of hierarchical models sentences or words), M measures, S shares.
     """
-    check(shares, absent)
-    check_model(subject, None, absent=absent)
-    given, probs = scores(subject, batch), whole(subject, batch)
-    asked = [
-        rationales([values[row] for values in given.values()], shares, generator(seed, name, "rationale_erasure"))
-        for row, name in enumerate(batch["instance_id"])
-    ]
-    parts, numbers = zip(*(distinct(_parts(kept)) for kept in asked), strict=True)
-    said = read_parts(subject, batch, parts, absent)
-    columns: dict[str, list] = {name: [] for name in COLUMNS}
-    for row, number in enumerate(numbers):
-        predicted = int(probs[row].argmax())
-        of_class = said[row][number, predicted]
-        both = of_class[:-1].reshape(2, len(given), len(shares))
-        undefined = [not len(values[row]) or bool(np.isnan(values[row]).any()) for values in given.values()]
-        both[:, undefined] = np.nan
-        made = (list(given), np.array(shares, np.float64), *both, probs[row, predicted], of_class[-1])
-        for column, value in zip(columns.values(), made, strict=True):
-            column.append(value)
-    return columns
+
+    name, cost = "rationale_erasure", "tokens"
+    needs = frozenset({"classes", "token deletion"})
+    columns = {
+        "rationale_erasure_measures": Column(("M",), "string", doc="names of the measures whose tokens are erased"),
+        "rationale_erasure_shares": Column(
+            ("S",),
+            "float64",
+            range=(0.0, 1.0),
+            doc="shares of the tokens, rounded up and at least one token, that a rationale holds",
+        ),
+        "rationale_erasure_kept_probs": Column(
+            ("M", "S"),
+            "float64",
+            undefined="the measure is undefined here, or the text is empty",
+            doc="probability, 0..1, of the class predicted for the whole text when only the share ranked first is left",
+        ),
+        "rationale_erasure_removed_probs": Column(
+            ("M", "S"),
+            "float64",
+            undefined="the measure is undefined here, or the text is empty",
+            doc="the same when the share ranked first is taken away",
+        ),
+        "rationale_erasure_whole_prob": Column((), "float64", range=(0.0, 1.0), doc="the same for the whole text"),
+        "rationale_erasure_empty_prob": Column(
+            (), "float64", range=(0.0, 1.0), doc="the same for the text without any token"
+        ),
+    }
+
+    shares: Shares = SHARES
+    absent: Absent = "deleted"
+
+    def check(self, subject, dataset) -> None:
+        """Raises SubjectError for an absence that the subject cannot read."""
+        check_absent_model(subject, self.absent, "rationale_erasure")
+
+    def __call__(self, subject, batch, *, seed: int = 0, scores=None) -> dict[str, list]:
+        """Return the columns, one value an instance."""
+        self.check(subject, None)
+        given, probs = scores_of(subject, batch, scores), whole(subject, batch)
+        asked = [
+            rationales([values[row] for values in given.values()], self.shares, generator(seed, name, "rationale_erasure"))
+            for row, name in enumerate(batch["instance_id"])
+        ]
+        parts, numbers = zip(*(distinct(_parts(kept)) for kept in asked), strict=True)
+        said = read_parts(subject, batch, parts, self.absent)
+        columns: dict[str, list] = {name: [] for name in self.columns}
+        for row, number in enumerate(numbers):
+            predicted = int(probs[row].argmax())
+            of_class = said[row][number, predicted]
+            both = of_class[:-1].reshape(2, len(given), len(self.shares))
+            undefined = [not len(values[row]) or bool(np.isnan(values[row]).any()) for values in given.values()]
+            both[:, undefined] = np.nan
+            made = (list(given), np.array(self.shares, np.float64), *both, probs[row, predicted], of_class[-1])
+            for column, value in zip(columns.values(), made, strict=True):
+                column.append(value)
+        return columns
 
 
 def rationales(values: list[np.ndarray], shares: Sequence[float], random: np.random.Generator) -> np.ndarray:

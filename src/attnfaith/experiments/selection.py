@@ -11,75 +11,24 @@ import torch
 
 from attnfaith._random import generator
 from attnfaith.experiments._readout import softmax
-from attnfaith.experiments._subsets import check_absent, check_absent_model, distinct, read_parts, scores
-from attnfaith.experiments.rationale_erasure import check as check_shares
+from attnfaith.experiments._subsets import check_absent_model, distinct, read_parts, scores_of
 from attnfaith.experiments.rationale_erasure import ranks
+from attnfaith.measurement.options import Absent, Shares
+from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
-from attnfaith.subjects import asks
 
 
-AFTER = True  # the measures whose selections it reads are measured first
 SHARES = (0.1, 0.2, 0.3)
 OWN = 0.0
 """Stands for as many tokens as the model itself selects."""
 
-COLUMNS = {
-    "selection_measures": Column(("K",), "string", doc="whose selection each of K is: names of measures"),
-    "selection_shares": Column(
-        ("K",),
-        "float64",
-        range=(0.0, 1.0),
-        doc="the share of the tokens that each holds, rounded and at least one token, as a budget is; 0, of a model that "
-        "selects: as many as it selects itself, maybe none",
-    ),
-    "selection_chosen": Column(
-        ("K", "T"),
-        "bool",
-        doc="which tokens each holds, none where the measure is undefined; attention's of the model's own size is what the "
-        "model itself selects",
-    ),
-    "selection_kept_probs": Column(
-        ("K", "C"),
-        "float64",
-        range=(0.0, 1.0),
-        undefined="the measure is undefined here",
-        doc="probability of each class from the selected tokens alone",
-    ),
-    "selection_removed_probs": Column(
-        ("K", "C"),
-        "float64",
-        range=(0.0, 1.0),
-        undefined="the measure is undefined here",
-        doc="the same from all other tokens",
-    ),
-    "selection_probs": Column(
-        ("C",), "float64", distribution=True, doc="class probabilities from the tokens that the model itself selects"
-    ),
-    "complement_probs": Column(
-        ("C",), "float64", distribution=True, doc="the same from all tokens that it does not select, read in their place"
-    ),
-}
-COLUMN_NEEDS = dict.fromkeys(("selection_probs", "complement_probs"), frozenset({"selection"}))
-NEEDS = frozenset({"classes", "token deletion"})
-COST = "draws"
-METRIC: dict[str, str] = {}  # of parts of a text, not of another attention
 
+@register
+class Selection(Measure):
+    """What a model says of selected tokens alone, and of all others: its own selection, and every measure's of the same
+    size.
 
-def check(shares: Sequence[float] = SHARES, absent: str = "deleted") -> None:
-    """Raises ValueError unless shares are numbers above 0, below 1 and increasing, and for an absence that there is not."""
-    check_shares(shares)
-    check_absent(absent)
-
-
-def check_model(subject, dataset, *, shares: Sequence[float] = SHARES, absent: str = "deleted") -> None:
-    """Raises SubjectError for an absence that the subject cannot read."""
-    check_absent_model(subject, absent, "selection")
-
-
-@asks(NEEDS)
-@torch.no_grad()
-def measure(subject, batch, *, seed: int = 0, shares: Sequence[float] = SHARES, absent: str = "deleted") -> dict[str, list]:
-    """Every measure cut to the same number of tokens, read alone and left out, all classes.
+    Every measure cut to the same number of tokens, read alone and left out, all classes.
 
     A selection of a share s are the s T tokens of highest score, rounded (halves to even numbers) and at least one, as many
     as a model of that budget may select (`rationale_samplers.budget_tokens`); equal scores are put in a random order, drawn
@@ -91,47 +40,107 @@ def measure(subject, batch, *, seed: int = 0, shares: Sequence[float] = SHARES, 
     By construction a model that selects says of its own selection what it says of the text: its accuracy from the selection
     alone is its accuracy. What it can tell from the complement says whether what it left out would have done as well.
 
-    A text in which nothing is selected is read without any token, and counted. The measures are those of batch["scores"],
+    A text in which nothing is selected is read without any token, and counted. The measures are those of `scores`,
     attention first; without it attention alone. Undefined (NaN): a measure with a NaN score.
 
-    Raises ValueError as `check` says.
-
     Source: Lei et al. 2016 and Bastings et al. 2019 (selections); DeYoung et al. 2020, section 4.2 (cut to one size).
+
+    Shapes: B instances, L input positions, T tokens, M measures, S sizes, C classes, K = M S selections of one text,
+    those of a measure one after the other.
     """
-    check(shares, absent)
-    check_model(subject, None, absent=absent)
-    given, inside = scores(subject, batch), subject.attendable(batch)
-    selects = "selection" in subject.capabilities
-    own = None
-    if selects:
-        own = [row[mask].cpu().numpy() for row, mask in zip(subject.selected(batch), inside, strict=True)]
-    sizes = (OWN, *shares) if selects else tuple(shares)
-    chosen = []
-    for row, name in enumerate(batch["instance_id"]):
-        values = [one[row] for one in given.values()]
-        chosen.append(_chosen(values, sizes, None if own is None else own[row], generator(seed, name, "selection")))
-    if own is not None and "attention" in given:
-        place = list(given).index("attention")
-        for of_text, mine in zip(chosen, own, strict=True):
-            of_text[place, 0] = mine
-    parts = [_parts(one, None if own is None else own[row]) for row, one in enumerate(chosen)]
-    if selects:
-        said = [_read(subject, batch, row, inside[row], part) for row, part in enumerate(parts)]
-    else:
-        different = [distinct(part) for part in parts]
-        read = read_parts(subject, batch, [part for part, _ in different], absent)
-        said = [probs[number] for probs, (_, number) in zip(read, different, strict=True)]
-    columns: dict[str, list] = {name: [] for name in COLUMNS if selects or name not in COLUMN_NEEDS}
-    names, all_sizes = np.repeat(list(given), len(sizes)).tolist(), np.tile(np.array(sizes), len(given))
-    for row, probs in enumerate(said):
-        undefined = np.repeat([bool(np.isnan(values[row]).any()) for values in given.values()], len(sizes))
-        both = probs[: 2 * len(names)].reshape(2, len(names), probs.shape[1])
-        both[:, undefined] = np.nan
-        flat = chosen[row].reshape(len(names), -1) & ~undefined[:, None]
-        made = [names, all_sizes, flat, *both, *(probs[-2:] if selects else ())]
-        for column, value in zip(columns.values(), made, strict=True):
-            column.append(value)
-    return columns
+
+    name, cost = "selection", "draws"
+    needs = frozenset({"classes", "token deletion"})
+    columns = {
+        "selection_measures": Column(("K",), "string", doc="whose selection each of K is: names of measures"),
+        "selection_shares": Column(
+            ("K",),
+            "float64",
+            range=(0.0, 1.0),
+            doc="the share of the tokens that each holds, rounded and at least one token, as a budget is; 0, of a model "
+            "that "
+            "selects: as many as it selects itself, maybe none",
+        ),
+        "selection_chosen": Column(
+            ("K", "T"),
+            "bool",
+            doc="which tokens each holds, none where the measure is undefined; attention's of the model's own size is "
+            "what the "
+            "model itself selects",
+        ),
+        "selection_kept_probs": Column(
+            ("K", "C"),
+            "float64",
+            range=(0.0, 1.0),
+            undefined="the measure is undefined here",
+            doc="probability of each class from the selected tokens alone",
+        ),
+        "selection_removed_probs": Column(
+            ("K", "C"),
+            "float64",
+            range=(0.0, 1.0),
+            undefined="the measure is undefined here",
+            doc="the same from all other tokens",
+        ),
+        "selection_probs": Column(
+            ("C",),
+            "float64",
+            distribution=True,
+            doc="class probabilities from the tokens that the model itself selects",
+            needs=frozenset({"selection"}),
+        ),
+        "complement_probs": Column(
+            ("C",),
+            "float64",
+            distribution=True,
+            doc="the same from all tokens that it does not select, read in their place",
+            needs=frozenset({"selection"}),
+        ),
+    }
+
+    shares: Shares = SHARES
+    absent: Absent = "deleted"
+
+    def check(self, subject, dataset) -> None:
+        """Raises SubjectError for an absence that the subject cannot read."""
+        check_absent_model(subject, self.absent, "selection")
+
+    @torch.no_grad()
+    def __call__(self, subject, batch, *, seed: int = 0, scores=None) -> dict[str, list]:
+        """Return the columns, one value an instance."""
+        self.check(subject, None)
+        given, inside = scores_of(subject, batch, scores), subject.attendable(batch)
+        selects = "selection" in subject.capabilities
+        own = None
+        if selects:
+            own = [row[mask].cpu().numpy() for row, mask in zip(subject.selected(batch), inside, strict=True)]
+        sizes = (OWN, *self.shares) if selects else tuple(self.shares)
+        chosen = []
+        for row, name in enumerate(batch["instance_id"]):
+            values = [one[row] for one in given.values()]
+            chosen.append(_chosen(values, sizes, None if own is None else own[row], generator(seed, name, "selection")))
+        if own is not None and "attention" in given:
+            place = list(given).index("attention")
+            for of_text, mine in zip(chosen, own, strict=True):
+                of_text[place, 0] = mine
+        parts = [_parts(one, None if own is None else own[row]) for row, one in enumerate(chosen)]
+        if selects:
+            said = [_read(subject, batch, row, inside[row], part) for row, part in enumerate(parts)]
+        else:
+            different = [distinct(part) for part in parts]
+            read = read_parts(subject, batch, [part for part, _ in different], self.absent)
+            said = [probs[number] for probs, (_, number) in zip(read, different, strict=True)]
+        columns: dict[str, list] = {name: [] for name in self.columns_for(subject)}
+        names, all_sizes = np.repeat(list(given), len(sizes)).tolist(), np.tile(np.array(sizes), len(given))
+        for row, probs in enumerate(said):
+            undefined = np.repeat([bool(np.isnan(values[row]).any()) for values in given.values()], len(sizes))
+            both = probs[: 2 * len(names)].reshape(2, len(names), probs.shape[1])
+            both[:, undefined] = np.nan
+            flat = chosen[row].reshape(len(names), -1) & ~undefined[:, None]
+            made = [names, all_sizes, flat, *both, *(probs[-2:] if selects else ())]
+            for column, value in zip(columns.values(), made, strict=True):
+                column.append(value)
+        return columns
 
 
 def _chosen(values, sizes: Sequence[float], own: np.ndarray | None, random: np.random.Generator) -> np.ndarray:

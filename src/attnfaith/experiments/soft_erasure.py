@@ -9,45 +9,17 @@ import torch
 
 from attnfaith._random import generator
 from attnfaith.experiments import _subsets
+from attnfaith.measurement.options import Draws
+from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
-from attnfaith.subjects import asks
 from attnfaith.subjects.removal import TOKENS_AT_ONCE, item_places
 
 
-AFTER = True  # the measures whose scores it tests are measured first
-COLUMNS = {
-    "soft_erasure_measures": Column(("M",), "string", doc="names of the measures by which embeddings are erased"),
-    "soft_erasure_kept_probs": Column(
-        ("M", "K"),
-        "float64",
-        undefined="the scores are constant or undefined, or the text is empty",
-        doc="probability, 0..1, of the class predicted for the whole text when an element of a token's embedding stays with "
-        "the token's score, of each draw",
-    ),
-    "soft_erasure_removed_probs": Column(
-        ("M", "K"),
-        "float64",
-        undefined="the scores are constant or undefined, or the text is empty",
-        doc="the same when an element stays with 1 - the token's score",
-    ),
-    "soft_erasure_whole_prob": Column((), "float64", range=(0.0, 1.0), doc="the same for the whole text"),
-    "soft_erasure_empty_prob": Column((), "float64", range=(0.0, 1.0), doc="the same when every token's embedding is zero"),
-}
-NEEDS = frozenset({"classes", "embeddings"})
-COST = "draws"
-METRIC: dict[str, str] = {}  # one class's probability is no distribution
+@register
+class SoftErasure(Measure):
+    """Soft erasure: parts of every token's embedding are erased, by chance and as a measure says (Zhao & Aletras 2023).
 
-
-def check(draws: int = 10) -> None:
-    """Raises ValueError unless draws is a whole number, 1 or more."""
-    if isinstance(draws, bool) or not isinstance(draws, int) or draws < 1:
-        raise ValueError(f"draws is {draws!r}; it is the number of random masks of each text: a whole number, 1 or more")
-
-
-@asks(NEEDS)
-@torch.no_grad()
-def measure(subject, batch, *, seed: int = 0, draws: int = 10) -> dict[str, list]:
-    """What the model says when embeddings are thinned out, most where a measure sees least (kept) or most (removed).
+    What the model says when embeddings are thinned out, most where a measure sees least (kept) or most (removed).
 
     Scores are brought to 0..1 by their least and largest in the text, q = (x - min) / (max - min). Of token t each element
     of the embedding stays with probability q_t (kept) or 1 - q_t (removed) and is 0 otherwise, independently; markers and a
@@ -57,30 +29,60 @@ def measure(subject, batch, *, seed: int = 0, draws: int = 10) -> dict[str, list
 
     The numbers are for `normalised_sufficiency` and `normalised_comprehensiveness` of
     `metrics.attention_faithfulness.erasure_curves`, with the text of zero embeddings as the empty one. The measures are
-    those of batch["scores"]; without it attention alone. Undefined (NaN): constant scores, as of a text of one token; a NaN
+    those of `scores`; without it attention alone. Undefined (NaN): constant scores, as of a text of one token; a NaN
     score; a text without tokens.
 
-    Raises ValueError as `check` says.
-
     Source: Zhao & Aletras 2023, section 3; of its ways to bring scores to 0..1, the one in the paper.
+
+    Shapes: B instances, L input positions, P those of attended tokens, T tokens (of hierarchical models sentences or words),
+    E embedding, M measures, K draws.
     """
-    check(draws)
-    given, probs = _subsets.scores(subject, batch), _subsets.whole(subject, batch)
-    where = item_places(subject, batch).cpu().numpy()
-    columns: dict[str, list] = {name: [] for name in COLUMNS}
-    for row, name in enumerate(batch["instance_id"]):
-        shares = np.stack([_between_0_and_1(values[row]) for values in given.values()])
-        predicted = int(probs[row].argmax())
-        random = generator(seed, name, "soft_erasure")
-        said = np.full((2, len(given), draws), np.nan)
-        defined = np.flatnonzero(~np.isnan(shares).any(1) & (shares.shape[1] > 0))
-        *said[:, defined], empty = _read_thinned(
-            subject, batch.alone(row), where[row], shares[defined], draws, random, predicted
-        )
-        made = (list(given), *said, probs[row, predicted], empty)
-        for column, value in zip(columns.values(), made, strict=True):
-            column.append(value)
-    return columns
+
+    name, cost = "soft_erasure", "draws"
+    needs = frozenset({"classes", "embeddings"})
+    columns = {
+        "soft_erasure_measures": Column(("M",), "string", doc="names of the measures by which embeddings are erased"),
+        "soft_erasure_kept_probs": Column(
+            ("M", "K"),
+            "float64",
+            undefined="the scores are constant or undefined, or the text is empty",
+            doc="probability, 0..1, of the class predicted for the whole text when an element of a token's embedding "
+            "stays with "
+            "the token's score, of each draw",
+        ),
+        "soft_erasure_removed_probs": Column(
+            ("M", "K"),
+            "float64",
+            undefined="the scores are constant or undefined, or the text is empty",
+            doc="the same when an element stays with 1 - the token's score",
+        ),
+        "soft_erasure_whole_prob": Column((), "float64", range=(0.0, 1.0), doc="the same for the whole text"),
+        "soft_erasure_empty_prob": Column(
+            (), "float64", range=(0.0, 1.0), doc="the same when every token's embedding is zero"
+        ),
+    }
+
+    draws: Draws = 10
+
+    @torch.no_grad()
+    def __call__(self, subject, batch, *, seed: int = 0, scores=None) -> dict[str, list]:
+        """Return the columns, one value an instance."""
+        given, probs = _subsets.scores_of(subject, batch, scores), _subsets.whole(subject, batch)
+        where = item_places(subject, batch).cpu().numpy()
+        columns: dict[str, list] = {name: [] for name in self.columns}
+        for row, name in enumerate(batch["instance_id"]):
+            shares = np.stack([_between_0_and_1(values[row]) for values in given.values()])
+            predicted = int(probs[row].argmax())
+            random = generator(seed, name, "soft_erasure")
+            said = np.full((2, len(given), self.draws), np.nan)
+            defined = np.flatnonzero(~np.isnan(shares).any(1) & (shares.shape[1] > 0))
+            *said[:, defined], empty = _read_thinned(
+                subject, batch.alone(row), where[row], shares[defined], self.draws, random, predicted
+            )
+            made = (list(given), *said, probs[row, predicted], empty)
+            for column, value in zip(columns.values(), made, strict=True):
+                column.append(value)
+        return columns
 
 
 def _between_0_and_1(values: np.ndarray) -> np.ndarray:

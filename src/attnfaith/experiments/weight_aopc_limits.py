@@ -7,31 +7,22 @@ import numpy as np
 
 from attnfaith._random import generator
 from attnfaith.experiments import _subsets
-from attnfaith.experiments._orders import answered, check_search, columns, limits, rank
+from attnfaith.experiments._orders import ExactTokens, answered, columns, limits, rank
 from attnfaith.experiments._readout import Readout, read_out, softmax
 from attnfaith.experiments.aopc_limits import as_columns
-from attnfaith.subjects import asks
+from attnfaith.measurement.options import Count, Natural
+from attnfaith.measurement.registry import Measure, register
 
 
-AFTER = True  # the measures whose orders it judges are measured first
-COLUMNS = columns("weight_aopc_limits", "without weight")
-NEEDS = frozenset({"classes", "affine read-out"})
-COST = "reading"
-MOST_TOKENS = 4000  # of a text: each two of them have a number
-METRIC: dict[str, str] = {}  # one class's probability is no distribution
 ROUNDS = 100  # of Dinkelbach's method, which needs a handful
 
 
-def check(*, exact_tokens: int = 12, beam: int = 5, beam_tokens: int = 64) -> None:
-    """Raises ValueError as `_orders.check_search` says."""
-    check_search(exact_tokens, beam, beam_tokens)
+@register
+class WeightAOPCLimits(Measure):
+    """How far erasing attention weights can lower a prediction, in the best and worst order: with bounds that sorting
+    proves.
 
-
-@asks(NEEDS)
-def measure(
-    subject, batch, *, seed: int = 0, exact_tokens: int = 12, beam: int = 5, beam_tokens: int = 64
-) -> dict[str, list]:
-    """The area over the perturbation curve of each measure's order when weights are erased, and its limits over all orders.
+    The area over the perturbation curve of each measure's order when weights are erased, and its limits over all orders.
 
     As `aopc_limits`, with attention weights set to 0 and the rest renormalised in place of tokens taken away; with no weight
     left the bias decides. Nothing is read anew, so this costs no pass of the model.
@@ -43,23 +34,36 @@ def measure(
     most what the rival that does best leaves, and at least what all rivals at their best would. Best sets of different
     sizes need not contain one another; so the mean over sizes bounds what an order can reach, and need not be reached.
 
-    Undefined (NaN): a text without tokens; a measure with a NaN score. Raises ValueError as `check` says.
+    Undefined (NaN): a text without tokens; a measure with a NaN score.
 
     Source: Edin et al. 2025, Normalized AOPC (ACL 2025), for tokens; ratios: Dinkelbach 1967.
+
+    Shapes: T tokens, C classes, J rivals of the predicted class, V sets of tokens, K = T sizes of sets.
     """
-    check(exact_tokens=exact_tokens, beam=beam, beam_tokens=beam_tokens)
-    given, read = _subsets.scores(subject, batch), read_out(subject, batch)
-    classes = [int(one.probs.argmax()) for one in read]
-    asking = []
-    for row, (one, name) in enumerate(zip(read, batch["instance_id"], strict=True)):
-        order = rank([values[row] for values in given.values()], generator(seed, name, "aopc_limits"))
-        asking.append(limits(order, exact_tokens, beam, beam_tokens, _Bounds(one, classes[row])))
-    texts = list(zip(read, classes, strict=True))
 
-    def said(removed: list[np.ndarray]) -> list[np.ndarray]:
-        return [_probs(*text, ~sets) for text, sets in zip(texts, removed, strict=True)]
+    name, cost = "weight_aopc_limits", "reading"
+    needs = frozenset({"affine read-out", "classes"})
+    columns = columns("weight_aopc_limits", "without weight")
+    most_tokens = 4000  # each two of them have a number
 
-    return as_columns(COLUMNS, given, answered(asking, [len(one.attention) for one in read], said))
+    exact_tokens: ExactTokens = 12
+    beam: Count = 5
+    beam_tokens: Natural = 64
+
+    def __call__(self, subject, batch, *, seed: int = 0, scores=None) -> dict[str, list]:
+        """Return the columns, one value an instance."""
+        given, read = _subsets.scores_of(subject, batch, scores), read_out(subject, batch)
+        classes = [int(one.probs.argmax()) for one in read]
+        asking = []
+        for row, (one, name) in enumerate(zip(read, batch["instance_id"], strict=True)):
+            order = rank([values[row] for values in given.values()], generator(seed, name, "aopc_limits"))
+            asking.append(limits(order, self.exact_tokens, self.beam, self.beam_tokens, _Bounds(one, classes[row])))
+        texts = list(zip(read, classes, strict=True))
+
+        def said(removed: list[np.ndarray]) -> list[np.ndarray]:
+            return [_probs(*text, ~sets) for text, sets in zip(texts, removed, strict=True)]
+
+        return as_columns(self.columns, given, answered(asking, [len(one.attention) for one in read], said))
 
 
 def _probs(one: Readout, predicted: int, kept: np.ndarray) -> np.ndarray:

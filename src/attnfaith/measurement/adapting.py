@@ -25,7 +25,7 @@ def adapt(module, called: str, read: str) -> type[Measure]:
         }
         metric = getattr(module, "METRIC", {})
         most_tokens = getattr(module, "MOST_TOKENS", None)
-        draws, follows = True, getattr(module, "AFTER", False)
+        takes_seed, takes_scores = True, getattr(module, "AFTER", False)
 
         def __init__(self, **options):
             if unknown := sorted(set(options) - set(parameters)):

@@ -198,7 +198,7 @@ def configured(names: Sequence[str], options: Mapping[str, Mapping] | None, read
     test of explanations, which follows that class, is run beside it.
     """
     measures = build(names, options, reads)
-    tests = sorted(measure.name for measure in measures if measure.follows)
+    tests = sorted(measure.name for measure in measures if measure.takes_scores)
     for measure in measures:
         target = measure.stated().get("target", "predicted")
         if tests and target != "predicted":
@@ -253,13 +253,12 @@ def scores_by_measure(columns: Mapping[str, list], declared: Mapping[str, record
 
 def _measured(subject, batch, measures: Sequence[Measure], columns: Mapping, extra: Mapping, seed: int) -> dict[str, list]:
     """The columns of all measures of a batch: first of those that score, then of those that test scores."""
-    columns, added = dict(columns), {}
-    for measure in sorted(measures, key=lambda measure: measure.follows):
-        keywords = {"seed": seed} if measure.draws else {}
-        if measure.follows:
-            if "scores" not in batch:
-                batch["scores"] = scores_by_measure(columns, extra)
-            keywords["scores"] = batch["scores"]
+    columns, added, scores = dict(columns), {}, None
+    for measure in sorted(measures, key=lambda measure: measure.takes_scores):
+        keywords = {"seed": seed} if measure.takes_seed else {}
+        if measure.takes_scores:
+            scores = scores_by_measure(columns, extra) if scores is None else scores
+            keywords["scores"] = scores
         values = measure(subject, batch, **keywords)
         if set(values) != (declared := set(measure.columns_for(subject))):
             raise MeasurementError(f"'{measure.name}' declares {sorted(declared)} and returned {sorted(values)}")

@@ -58,8 +58,8 @@ class Measure:
     reads: ClassVar[Literal["texts", "pairs"]] = "texts"
     metric: ClassVar[Mapping[str, str]] = {}
     most_tokens: ClassVar[int | None] = None
-    draws: ClassVar[bool] = False  # `register` sets these two from the signature of __call__
-    follows: ClassVar[bool] = False
+    takes_seed: ClassVar[bool] = False  # `register` sets these two from the signature of __call__
+    takes_scores: ClassVar[bool] = False
 
     def __call__(self, subject, batch) -> dict[str, list]:
         """Return {column: one value for each instance} for the columns of `columns_for(subject)`.
@@ -144,7 +144,7 @@ def register(cls: type[Measure]) -> type[Measure]:
         raise ValueError(f"a measure called {cls.name!r} is registered already: give another name")
     parameters = inspect.signature(cls.__call__).parameters
     cls.needs = frozenset(cls.needs)
-    cls.draws, cls.follows = "seed" in parameters, "scores" in parameters
+    cls.takes_seed, cls.takes_scores = "seed" in parameters, "scores" in parameters
     cls.__call__ = _opening(cls.__call__)
     classes[cls.name] = _checked(cls)
     return cls
@@ -180,22 +180,22 @@ def _checked(cls: type[Measure]) -> type[Measure]:
         try:
             check(self, **options)
         except ValidationError as refusal:
-            raise ValueError(_explain(cls, refusal)) from refusal
+            raise ValueError(_explain(cls, refusal, options)) from refusal
 
     cls.__init__ = explained
     return cls
 
 
-def _explain(cls: type[Measure], refusal) -> str:
+def _explain(cls: type[Measure], refusal, options: Mapping) -> str:
     """What is wrong with the first option that pydantic refused, in one line."""
     mistake = refusal.errors(include_url=False)[0]
-    if "error" in (context := mistake.get("ctx", {})):  # a rule between options, which says all itself
-        return str(context["error"])
+    if not mistake["loc"]:  # a rule between options, which says all itself
+        return str(mistake["ctx"]["error"])
     name = str(mistake["loc"][0])
     field = cls.__pydantic_fields__[name]
     choices = [repr(choice) for choice in _choices(field.annotation)]
     allowed = field.description or (f"one of {', '.join(choices)}" if choices else mistake["msg"])
-    return f"{name}={excerpt(mistake['input'])}; give {allowed}"
+    return f"{name}={excerpt(options[name])}; give {allowed}"
 
 
 def _choices(annotation) -> Iterable:

@@ -4,34 +4,16 @@ import torch
 
 from attnfaith.importance._mixing import shares
 from attnfaith.importance.alti import nearness
+from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
-from attnfaith.subjects import asks
 from attnfaith.subjects.pairs import by_words
 
 
-COLUMNS = {
-    "alignment_alti": Column(
-        ("L", "R", "G", "T"),
-        range=(0.0, 1.0),
-        doc="share of a source word in a state after cross-attention: how much of it, in L1, the vectors of its tokens "
-        "account for, over what all source tokens and the state before account for",
-    ),
-    "alignment_alti_total": Column(
-        ("R", "G", "T"),
-        range=(0.0, 1.0),
-        doc="share of a source word in the decoder's last layer: the same of all blocks, multiplied through encoder "
-        "and decoder",
-    ),
-}
-NEEDS = frozenset({"cross parts"})
-COLUMN_NEEDS = {"alignment_alti_total": frozenset({"stacked parts"})}
-COST = "reading"
+@register
+class ALTI(Measure):
+    """ALTI of translators (Ferrando et al. 2022): how near each source word brings a decoder's state, in a block and in all.
 
-
-@asks(NEEDS)
-@torch.no_grad()
-def measure(subject, batch, *, seed: int = 0) -> dict[str, list]:
-    """How much of a source word a decoder's states take, by distances to the vectors that are summed; shares, 0..1.
+    How much of a source word a decoder's states take, by distances to the vectors that are summed; shares, 0..1.
 
     y_i is the decoder's state after cross-attention, its residual connection and, where it follows these, the norm; T_i(j)
     what source token j adds, through that norm with its scale held, and T_i(0) what the state before adds.
@@ -45,18 +27,41 @@ def measure(subject, batch, *, seed: int = 0) -> dict[str, list]:
 
     Source: Ferrando et al. 2022, Towards Opening the Black Box of Neural Machine Translation, sections 3.1 to 3.3.
     """
-    stacked = "stacked parts" in subject.capabilities
-    made = {name: [] for name in COLUMNS if stacked or name not in COLUMN_NEEDS}
-    for row in range(len(batch)):
-        pair = batch.alone(row)
-        encoder, decoder = subject.stacked_parts(pair) if stacked else ([], [])
-        blocks = [cross for _, cross in decoder] if stacked else subject.cross_parts(pair)
-        crossed = [shares(nearness(block)) for block in blocks]
-        made["alignment_alti"] += by_words(pair, torch.stack(crossed)[None, ..., :-1])
-        if stacked:
-            total = _total(encoder, [target for target, _ in decoder], crossed)
-            made["alignment_alti_total"] += by_words(pair, total.unsqueeze(0))
-    return made
+
+    name, cost = "alti", "reading"
+    reads = "pairs"
+    needs = frozenset({"cross parts"})
+    columns = {
+        "alignment_alti": Column(
+            ("L", "R", "G", "T"),
+            range=(0.0, 1.0),
+            doc="share of a source word in a state after cross-attention: how much of it, in L1, the vectors of its tokens "
+            "account for, over what all source tokens and the state before account for",
+        ),
+        "alignment_alti_total": Column(
+            ("R", "G", "T"),
+            range=(0.0, 1.0),
+            doc="share of a source word in the decoder's last layer: the same of all blocks, multiplied through encoder "
+            "and decoder",
+            needs=frozenset({"stacked parts"}),
+        ),
+    }
+
+    @torch.no_grad()
+    def __call__(self, subject, batch) -> dict[str, list]:
+        """Return the columns, one value an instance."""
+        stacked = "stacked parts" in subject.capabilities
+        made = {name: [] for name in self.columns_for(subject)}
+        for row in range(len(batch)):
+            pair = batch.alone(row)
+            encoder, decoder = subject.stacked_parts(pair) if stacked else ([], [])
+            blocks = [cross for _, cross in decoder] if stacked else subject.cross_parts(pair)
+            crossed = [shares(nearness(block)) for block in blocks]
+            made["alignment_alti"] += by_words(pair, torch.stack(crossed)[None, ..., :-1])
+            if stacked:
+                total = _total(encoder, [target for target, _ in decoder], crossed)
+                made["alignment_alti_total"] += by_words(pair, total.unsqueeze(0))
+        return made
 
 
 def _total(encoder: list, targets: list, crossed: list[torch.Tensor]) -> torch.Tensor:

@@ -4,46 +4,17 @@ import numpy as np
 import torch
 
 from attnfaith._random import generator
+from attnfaith.measurement.options import DecoderLayer
+from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
 from attnfaith.sequences._outcomes import outcomes
 from attnfaith.sequences._removal import removed_log_probs
-from attnfaith.subjects import asks
 from attnfaith.subjects.pairs import by_words, of_sources
 from attnfaith.subjects.translator import OfCopies
 
 
 _ALL = "where no weight is left in some row"
 _ALONE = "where the source has one word"
-COLUMNS = {
-    "knock_out_best": Column(("G",), "int64", doc="the source word with the largest weight, from 0 on; of equals the first"),
-    "knock_out_other": Column(("G",), "int64", doc="another source word, drawn at random; -1 where there is none"),
-    "knock_out_probs": Column(
-        ("G",),
-        range=(0.0, 1.0),
-        undefined=_ALL,
-        doc="probability of the target word where that best word's weight is 0 and the rest is divided by its sum, in all "
-        "heads and layers of the rows that predict the target word",
-    ),
-    "knock_out_tvd": Column(
-        ("G",),
-        range=(0.0, 1.0),
-        undefined=_ALL,
-        doc="total variation distance of the next token's distribution from the model's own, mean over the word's tokens",
-    ),
-    "knock_out_other_probs": Column(
-        ("G",), range=(0.0, 1.0), undefined=f"{_ALL}; {_ALONE}", doc="the same of the other word"
-    ),
-    "knock_out_other_tvd": Column(("G",), range=(0.0, 1.0), undefined=f"{_ALL}; {_ALONE}", doc="the same of the other word"),
-    "knock_out_removed_probs": Column(
-        ("G",),
-        range=(0.0, 1.0),
-        undefined="where nothing is left to read",
-        doc="probability of the target word where the best word is left out of the source, as `occlusion` does",
-    ),
-    "knock_out_other_removed_probs": Column(("G",), range=(0.0, 1.0), undefined=_ALONE, doc="the same of the other word"),
-}
-NEEDS = frozenset({"cross-attention"})
-COST = "tokens"
 
 
 class KnockedOut(OfCopies):
@@ -60,41 +31,79 @@ class KnockedOut(OfCopies):
         return torch.where(gone.any(3, keepdim=True), left / left.sum(3, keepdim=True).clamp(min=1e-30), weights)
 
 
-def check(*, layer: int | None = None) -> None:
-    """Raises ValueError for a layer that is no number from 0 on."""
-    if layer is not None and (isinstance(layer, bool) or not isinstance(layer, int) or layer < 0):
-        raise ValueError(
-            f"layer={layer!r}; give the number of a layer of the decoder, from 0 on, or None for the mean of all"
-        )
+@register
+class KnockOut(Measure):
+    """Knock-out: what a target word loses without the source word that attention points to, and without another one.
 
-
-@asks(NEEDS)
-def measure(subject, batch, *, seed: int = 0, layer: int | None = None) -> dict[str, list]:
-    """What is left of a target word's probability when its best source word is taken away: from attention, and altogether.
+    What is left of a target word's probability when its best source word is taken away: from attention, and altogether.
 
     The best word has the largest weight in the rows that predict the target word, mean over heads and, where layer is None,
     over layers. It is knocked out for one target word at a time, in all layers, whatever `layer` is. Beside it stands
     another source word, drawn at random, since any word may be missed.
 
-    Raises ValueError as `check` says, and for a layer that there is not.
-
     Source: Serrano & Smith 2019, section 4, for single weights of a classifier.
     """
-    check(layer=layer)
-    columns = {name: [] for name in COLUMNS}
-    for row, (name, removed) in enumerate(zip(batch["instance_id"], removed_log_probs(subject, batch), strict=True)):
-        pair = batch.alone(row)
-        best = _best(subject, pair, layer)
-        other = _others(best, pair.words[0][0], generator(seed, name, "knock_out"))
-        columns["knock_out_best"].append(best)
-        columns["knock_out_other"].append(other)
-        for words, ending in ((best, ""), (other, "other_")):
-            probs, distances = _knocked_out(subject, pair, words)
-            columns[f"knock_out_{ending}probs"].append(probs)
-            columns[f"knock_out_{ending}tvd"].append(distances)
-            left = removed.cpu().numpy()[words, np.arange(len(words))]
-            columns[f"knock_out_{ending}removed_probs"].append(np.where(words < 0, np.nan, np.exp(left)).astype(np.float32))
-    return columns
+
+    name, cost = "knock_out", "tokens"
+    reads = "pairs"
+    needs = frozenset({"cross-attention"})
+    columns = {
+        "knock_out_best": Column(
+            ("G",), "int64", doc="the source word with the largest weight, from 0 on; of equals the first"
+        ),
+        "knock_out_other": Column(("G",), "int64", doc="another source word, drawn at random; -1 where there is none"),
+        "knock_out_probs": Column(
+            ("G",),
+            range=(0.0, 1.0),
+            undefined=_ALL,
+            doc="probability of the target word where that best word's weight is 0 and the rest is divided by its sum, in "
+            "all "
+            "heads and layers of the rows that predict the target word",
+        ),
+        "knock_out_tvd": Column(
+            ("G",),
+            range=(0.0, 1.0),
+            undefined=_ALL,
+            doc="total variation distance of the next token's distribution from the model's own, mean over the word's "
+            "tokens",
+        ),
+        "knock_out_other_probs": Column(
+            ("G",), range=(0.0, 1.0), undefined=f"{_ALL}; {_ALONE}", doc="the same of the other word"
+        ),
+        "knock_out_other_tvd": Column(
+            ("G",), range=(0.0, 1.0), undefined=f"{_ALL}; {_ALONE}", doc="the same of the other word"
+        ),
+        "knock_out_removed_probs": Column(
+            ("G",),
+            range=(0.0, 1.0),
+            undefined="where nothing is left to read",
+            doc="probability of the target word where the best word is left out of the source, as `occlusion` does",
+        ),
+        "knock_out_other_removed_probs": Column(
+            ("G",), range=(0.0, 1.0), undefined=_ALONE, doc="the same of the other word"
+        ),
+    }
+
+    layer: DecoderLayer = None
+
+    def __call__(self, subject, batch, *, seed: int = 0) -> dict[str, list]:
+        """Return the columns, one value an instance."""
+        columns = {name: [] for name in self.columns}
+        for row, (name, removed) in enumerate(zip(batch["instance_id"], removed_log_probs(subject, batch), strict=True)):
+            pair = batch.alone(row)
+            best = _best(subject, pair, self.layer)
+            other = _others(best, pair.words[0][0], generator(seed, name, "knock_out"))
+            columns["knock_out_best"].append(best)
+            columns["knock_out_other"].append(other)
+            for words, ending in ((best, ""), (other, "other_")):
+                probs, distances = _knocked_out(subject, pair, words)
+                columns[f"knock_out_{ending}probs"].append(probs)
+                columns[f"knock_out_{ending}tvd"].append(distances)
+                left = removed.cpu().numpy()[words, np.arange(len(words))]
+                columns[f"knock_out_{ending}removed_probs"].append(
+                    np.where(words < 0, np.nan, np.exp(left)).astype(np.float32)
+                )
+        return columns
 
 
 def _best(subject, pair, layer: int | None) -> np.ndarray:

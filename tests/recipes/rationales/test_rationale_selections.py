@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from attnfaith import record as records
-from attnfaith.experiments import selection
+from attnfaith.measurement.registry import find
 from attnfaith.reporting import leakage
 from attnfaith.reporting.analysis import Settings
 from attnfaith.reporting.cells import split_cells
@@ -44,7 +44,7 @@ def cell(kind, seed):
         "selection_kept_probs": [[[0.2, 0.8]] * len(sizes)] * TEXTS,
         "selection_removed_probs": [[[0.5, 0.5]] * len(sizes)] * TEXTS,
     }
-    declared = {name: selection.COLUMNS[name] for name in columns}
+    declared = {name: find("selection").columns[name] for name in columns}
     if kind != "attention":
         columns |= {"selected": [row[0] for row in chosen], "selection": [text["attention"] for text in texts]}
         declared |= {name: records.OPTIONAL_COLUMNS[name] for name in ("selected", "selection")}
