@@ -22,7 +22,6 @@ from attnfaith import record as records
 from attnfaith.data.registry import DATASETS, facts
 from attnfaith.data.tokenization import build_tokenizer
 from attnfaith.escaping import markdown
-from attnfaith.experiments import permutation
 from attnfaith.measurement.registry import find, names
 from attnfaith.models.configuration_rationale_classifier import SAMPLERS
 from attnfaith.models.encoders import ENCODERS
@@ -98,7 +97,7 @@ def permuted(table, seed=5):
     generator = np.random.default_rng(seed)
     lengths = [len(row) for row in records.rows(table, "attention")]
     draws = [generator.dirichlet(np.ones(2), 9 if length > 1 else 0).tolist() for length in lengths]
-    field = permutation.find("adversary_exact").columns["permuted_probs"].field("permuted_probs")
+    field = find("permutation").columns["permuted_probs"].field("permuted_probs")
     return table.append_column(field, pa.array(draws, field.type))
 
 
@@ -397,7 +396,7 @@ def moved(build_record, share, count=200, probs=(0.2, 0.8)):
         [{"attention": [0.4, 0.6], "probs": [0.9, 0.1], "leave_one_out": [0.1, 0.9]} for _ in range(count)],
         measures=("leave_one_out",),
     )
-    field = permutation.find("adversary_exact").columns["permuted_probs"].field("permuted_probs")
+    field = find("permutation").columns["permuted_probs"].field("permuted_probs")
     draws = [[[0.88, 0.12] if number < share * count else list(probs)] * 4 for number in range(count)]
     return table.append_column(field, pa.array(draws, field.type))
 
