@@ -4,14 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from attnfaith.experiments import (
-    aopc_limits,
-    map_adversary,
-    map_erasure,
-    map_permutation,
-    map_uniform,
-    marker_attention,
-)
+from attnfaith.measurement.registry import find
 from attnfaith.reporting import render, sections, write_report
 from attnfaith.reporting.cards.verdicts import verdicts
 from attnfaith.reporting.cells import one_cell
@@ -22,9 +15,9 @@ NAMES = ("map_interventions", "marker_attention", "map_erasure", "map_adversary"
 STACK = {"model": "self_attention", "encoder": "bert", "alignment": "dot", "reduction": "mean", "reduction_layers": "last"}
 
 
-def with_columns(record, module, **columns):
+def with_columns(record, measure, **columns):
     for name, values in columns.items():
-        field = module.COLUMNS[name].field(name)
+        field = find(measure).columns[name].field(name)
         plain = [value.tolist() if isinstance(value, np.ndarray) else value for value in values]
         record = record.append_column(field, pa.array(plain, field.type))
     return record
@@ -45,14 +38,14 @@ def record(build_record):
     nan = float("nan")
     table = with_columns(
         bare(build_record),
-        map_permutation,
+        "map_permutation",
         map_permuted_probs=[[[0.9, 0.1], [0.7, 0.3], [0.4, 0.6]], [[0.2, 0.8], [0.24, 0.76]], [], []],
     )
-    table = with_columns(table, map_uniform, map_uniform_probs=[[0.8, 0.2], [0.6, 0.4], [0.6, 0.4], [0.6, 0.4]])
-    table = with_columns(table, marker_attention, marker_attention=[0.2, 0.7, 0.3, 1.0])
+    table = with_columns(table, "map_uniform", map_uniform_probs=[[0.8, 0.2], [0.6, 0.4], [0.6, 0.4], [0.6, 0.4]])
+    table = with_columns(table, "marker_attention", marker_attention=[0.2, 0.7, 0.3, 1.0])
     table = with_columns(
         table,
-        map_erasure,
+        "map_erasure",
         map_erasure_gradient=[[0.1, -0.2, 0.3], [0.4, 0.1], [0.0], []],
         map_erasure_attention_gradient=[[0.05, -0.06, 0.04], [0.04, 0.09], [0.0], []],
         map_erasure_probs=[[[0.6, 0.4], [0.9, 0.1], [0.3, 0.7]], [[0.2, 0.8], [0.7, 0.3]], [[0.6, 0.4]], []],
@@ -68,7 +61,7 @@ def record(build_record):
     )
     table = with_columns(
         table,
-        map_adversary,
+        "map_adversary",
         map_adversary_attention=[[0.2, 0.3, 0.5], [0.9, 0.1], [1.0], []],
         map_adversary_probs=[[0.89, 0.11], [0.2, 0.8], [0.6, 0.4], [0.6, 0.4]],
         map_adversary_jsd=[0.05, 0.4, nan, nan],
@@ -77,7 +70,7 @@ def record(build_record):
     )
     return with_columns(
         table,
-        aopc_limits,
+        "aopc_limits",
         aopc_limits_measures=[["attention", "gradient"]] * 4,
         aopc_limits_aopc=[[0.3, 0.1], [0.2, nan], [0.4, 0.4], [nan, nan]],
         aopc_limits_low=[0.1, 0.1, 0.4, nan],
@@ -172,11 +165,11 @@ def test_nothing_to_change(build_record):
     """A record of texts too short for anything says so."""
     nan = float("nan")
     table = build_record([{"attention": [1.0], "probs": [0.9, 0.1]}], **STACK)
-    table = with_columns(table, map_permutation, map_permuted_probs=[[]])
-    table = with_columns(table, map_uniform, map_uniform_probs=[[0.9, 0.1]])
+    table = with_columns(table, "map_permutation", map_permuted_probs=[[]])
+    table = with_columns(table, "map_uniform", map_uniform_probs=[[0.9, 0.1]])
     table = with_columns(
         table,
-        map_adversary,
+        "map_adversary",
         map_adversary_attention=[[1.0]],
         map_adversary_probs=[[0.9, 0.1]],
         map_adversary_jsd=[nan],
