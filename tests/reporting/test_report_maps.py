@@ -4,6 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from attnfaith.experiments.map_erasure import RANKINGS
 from attnfaith.measurement.registry import find
 from attnfaith.reporting import render, sections, write_report
 from attnfaith.reporting.cards.verdicts import verdicts
@@ -56,7 +57,7 @@ def record(build_record):
         **{f"map_erasure_flip_mass_{name}": [0.8, 0.9, nan, nan] for name in ("attention", "attention_gradient")},
         map_erasure_flip_mass_gradient=[0.2, nan, nan, nan],
         map_erasure_flip_mass_random=[[1.0], [1.0], [], []],
-        **{f"map_erasure_flip_empty_{name}": [False] * 4 for name in map_erasure.RANKINGS},
+        **{f"map_erasure_flip_empty_{name}": [False] * 4 for name in RANKINGS},
         map_erasure_flip_empty_random=[[True], [True], [], []],
     )
     table = with_columns(
