@@ -70,8 +70,8 @@ class Hook(TorchFunctionMode):
     """A context: within, the forward pass of a model is read, and edited. One context for one pass.
 
     count: instances that the model reads. edit: see `Edit`. keep: which maps are kept, by number; all by default. watch: the
-    number of the map whose output `rows` asks for. A function that takes the place of softmax, called as it is, is known by
-    an attribute `is_attention` that is true.
+    number of the map whose output `rows` asks for; a graph is made from there on. A function that takes the place of
+    softmax, called as it is, is known by an attribute `is_attention` that is true.
 
     maps: the maps that were kept, in order. number: how many maps there were. softmaxes, fused: how many calls of a softmax,
     and of attention in one piece, there were.
@@ -91,8 +91,13 @@ class Hook(TorchFunctionMode):
         self.number = self.softmaxes = self.fused = 0
         self._tracked: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # tensors that come of a softmax, with its scores
 
+    def __enter__(self):
+        self._graph = torch.is_grad_enabled()
+        return super().__enter__()
+
     def __exit__(self, *error):
         self._tracked.clear()
+        torch.set_grad_enabled(self._graph)
         return super().__exit__(*error)
 
     def rows(self, logits: torch.Tensor, attended: torch.Tensor) -> torch.Tensor:
@@ -166,6 +171,7 @@ class Hook(TorchFunctionMode):
         values = self.edit.values(self.number, values.expand(-1, weights.shape[1], -1, -1))  # heads may share theirs
         output = self.edit.output(self.number, torch.matmul(weights, values))
         if self.number == self.watch:
+            torch.set_grad_enabled(True)
             output = self.watched = output if output.requires_grad else output.detach().requires_grad_()
         if self.keep(self.number):
             self.maps.append(Map(self.number, weights, values, output, scores))

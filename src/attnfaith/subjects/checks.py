@@ -126,10 +126,9 @@ def _is_used(probe, layer: int, logits: torch.Tensor) -> bool:
 
 def _has_slopes(probe, layer: int) -> bool:
     """Whether gradients of logits reach the output of a layer: by them it is seen which rows of its attention matter."""
-    with torch.enable_grad():
-        logits, hook = probe.run(probe.inputs[0], watch=layer)
-        reached = torch.autograd.grad(logits.sum(), [hook.watched], allow_unused=True) if logits.requires_grad else [None]
-    return reached[0] is not None
+    logits, hook = probe.run(probe.inputs[0], watch=layer)
+    ones = [torch.ones_like(logits)]
+    return logits.requires_grad and torch.autograd.grad([logits], [hook.watched], ones, allow_unused=True)[0] is not None
 
 
 def _check_rows(probe, maps: list[Map]) -> None:
@@ -553,7 +552,7 @@ def check_separation(model, text, other: torch.Tensor, last: int) -> str | None:
     """
     marked, apart = text["impermissible"][0].bool(), ~kept_together(text["impermissible"])
     first = torch.arange(len(marked), device=marked.device) == 0
-    with torch.enable_grad(), Hook(1, watch=last) as hook:
+    with Hook(1, watch=last) as hook:
         rows = hook.rows(model(**text).logits, text["attention_mask"])[0]
     if not torch.equal(rows, first):
         places = rows.nonzero().flatten().tolist()

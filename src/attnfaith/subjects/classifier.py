@@ -503,8 +503,6 @@ class SelfAttention:
             stack.enter_context(configured(self.model, _attn_implementation=way, return_dict=True))
             if embedded is not None:
                 stack.enter_context(Embedded(self.vocabulary(), given["input_ids"], embedded))
-            if rows:
-                stack.enter_context(torch.enable_grad())
             if after is not None:
                 prefix, chosen = after
                 hook.number = prefix.skipped
