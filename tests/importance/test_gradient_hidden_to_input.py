@@ -8,8 +8,7 @@ import torch
 from scipy.stats import entropy
 
 from attnfaith import record
-from attnfaith.importance import gradient_hidden_to_input
-from attnfaith.importance._fast import lstm_norm_gradients, norm_gradients, state_gradients
+from attnfaith.importance import gradient_hidden_to_input, lstm, state_lengths
 from attnfaith.importance.gradient_hidden_to_input import measure, sensitivities
 from attnfaith.measurement.registry import MeasurementError, build
 from attnfaith.models.encoders import ENCODERS
@@ -101,9 +100,7 @@ def test_a_window_is_all_that_a_convolution_sees(tiny_model, tiny_rows, tiny_bat
 
 def test_tokens_alike_in_all_have_entropy_one(tiny_model, tiny_rows, tiny_batch, monkeypatch):
     model = tiny_model()
-    monkeypatch.setattr(
-        state_gradients, "norm_gradients", lambda _, x, start, stop: [(slice(0, 6), torch.ones(len(x), 6, 6))]
-    )
+    monkeypatch.setattr(state_lengths, "norm_gradients", lambda _, x, start, stop: [(slice(0, 6), torch.ones(len(x), 6, 6))])
     made = measure(model, tiny_batch(tiny_rows([6])))
     close(made[ENTROPY][0], np.ones(6), atol=0)
     close(made[OWN][0], np.full(6, 1 / 6), atol=0)
@@ -182,18 +179,17 @@ def test_texts_longer_than_memory_allows_are_taken_in_parts(encoder, limit, tiny
     model, batch = tiny_model(encoder=encoder), tiny_batch(tiny_rows([13, 13, 2, 5, 13, 0]))
     whole, made = sensitivities(model, batch), measure(model, batch, keep_rows=True)
     sizes = []
-    taken = norm_gradients.norm_gradients
+    taken = state_lengths.norm_gradients
 
     def spied(*given):
         for states, norms in taken(*given):
             sizes.append(norms.shape[:2])
             yield states, norms
 
-    monkeypatch.setattr(state_gradients, "norm_gradients", spied)
-    monkeypatch.setattr(state_gradients, "STATES_AT_ONCE", limit)
-    for bound in ("STATES_AT_ONCE", "GRADIENTS_AT_ONCE"):
-        monkeypatch.setattr(norm_gradients, bound, limit)
-    monkeypatch.setattr(lstm_norm_gradients, "ADJOINTS_AT_ONCE", limit)
+    monkeypatch.setattr(state_lengths, "norm_gradients", spied)
+    for bound in ("STATES_AT_ONCE", "NORMS_AT_ONCE", "GRADIENTS_AT_ONCE"):
+        monkeypatch.setattr(state_lengths, bound, limit)
+    monkeypatch.setattr(lstm, "ADJOINTS_AT_ONCE", limit)
     parts = sensitivities(model, batch)
     assert max(texts for texts, _ in sizes) <= max(1, limit // 4)
     # ADJOINTS_AT_ONCE counts states, the others states times tokens

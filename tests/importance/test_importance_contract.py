@@ -15,7 +15,7 @@ from attnfaith import SelfAttentionClassifierForSequenceClassification, record
 from attnfaith._random import default_dtype
 from attnfaith.data.collation import OF_POSITIONS
 from attnfaith.experiments import _climb
-from attnfaith.importance._fast import state_gradients
+from attnfaith.importance import state_lengths
 from attnfaith.measurement.registry import classes, find, names
 from attnfaith.models import projections
 from attnfaith.models.encoders import ENCODERS
@@ -480,7 +480,7 @@ def test_an_exception_leaves_the_model_as_it_was(producer, tiny_model, tiny_rows
     if refused(producer, model, tiny_batch(tiny_rows([4, 2]))):
         return
     monkeypatch.setattr(type(model), "attend", lambda *_args: 1 / 0)
-    monkeypatch.setattr(state_gradients, "norm_gradients", lambda *_args: 1 / 0)
+    monkeypatch.setattr(state_lengths, "norm_gradients", lambda *_args: 1 / 0)
     if producer.name in WEIGHTLESS:
         monkeypatch.setattr(type(model), "attendable", lambda *_args, **_given: 1 / 0)
     if not refused(producer, model, tiny_batch(tiny_rows([4, 2]))):

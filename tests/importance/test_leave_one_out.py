@@ -5,8 +5,7 @@ import math
 import pytest
 import torch
 
-from attnfaith.importance import _removal, leave_one_out
-from attnfaith.importance._fast import removal
+from attnfaith.importance import leave_one_out, removal
 from attnfaith.models.encoders import ENCODERS
 from attnfaith.models.hierarchy import HIERARCHIES
 from attnfaith.subjects import subject_of
@@ -99,7 +98,7 @@ def test_removing_each_words_state(projection, tiny_model, tiny_rows, tiny_batch
             again = model.decode(one, model.attend(one, others, asked), asked).double().softmax(-1)[0]
             close(made[REPROJECTED][row][word], distance(again, probs[row]))
     assert max(abs(one - other).max() for one, other in zip(made[HIDDEN], made[REPROJECTED], strict=True)) > 1e-3
-    monkeypatch.setattr(_removal, "PLACES_AT_ONCE", 1)
+    monkeypatch.setattr(removal, "PLACES_AT_ONCE", 1)
     for bound in ("PLACES_AT_ONCE", "NUMBERS_AT_ONCE"):
         monkeypatch.setattr(removal, bound, 1)
     for column, values in leave_one_out.measure(model, batch).items():
@@ -192,8 +191,7 @@ def test_long_texts_are_taken_in_parts(encoder, query, readout, tiny_model, tiny
     batch = tiny_batch(tiny_rows([13, 13, 2, 5, 13, 0], pair=query == "text"))
     whole = leave_one_out.measure(model, batch)
     for limit in (1, 7, 40):
-        for module in (removal, _removal):
-            monkeypatch.setattr(module, "PLACES_AT_ONCE", limit)
+        monkeypatch.setattr(removal, "PLACES_AT_ONCE", limit)
         monkeypatch.setattr(removal, "NUMBERS_AT_ONCE", limit * model.config.hidden_size)
         monkeypatch.setattr(removal, "TEXTS_AT_ONCE", 2)
         parts = leave_one_out.measure(model, batch)
@@ -221,7 +219,7 @@ def test_one_token_holding_nearly_all_weight(readout, tiny_model):
     hidden = torch.randn(1, 6, 8)
     weights = torch.tensor([[1e-10, 2e-10, 0, 1 - 1e-9, 3e-10, 4e-10]], dtype=torch.float64)
     weights[0, 3] = 1 - (weights.sum() - weights[0, 3])
-    found = _removal.without_state(subject_of(model), hidden, weights.float()).double().softmax(-1)[0]
+    found = removal.without_state(subject_of(model), hidden, weights.float()).double().softmax(-1)[0]
     precise = tiny_model(readout=readout, scale=1.0, dtype=torch.float64)
     for token in range(6):
         left = weights.clone()

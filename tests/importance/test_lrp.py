@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from attnfaith.importance import exact_contribution, lrp
-from attnfaith.importance._fast.lrp_rules import BIAS, DECODERS, ENCODERS, KINDS, STABILISER, Rules, gru_steps, tanh
-from attnfaith.importance._fast.lstm_steps import lstm_steps
+from attnfaith.importance.lrp_rules import BIAS, DECODERS, ENCODERS, KINDS, STABILISER, Rules, gru_steps, tanh
+from attnfaith.importance.lstm import steps
 from attnfaith.models import decoders, encoders
 from attnfaith.models.projections import project
 from attnfaith.subjects import subject_of
@@ -219,7 +219,7 @@ def test_explicit_recurrences_give_the_states_of_torch(dtype, tolerance):
     tokens = torch.randn(200, 3, 6, dtype=dtype)
     lstm, gru = nn.LSTM(6, 5).to(dtype), nn.GRU(6, 5).to(dtype)
     with torch.no_grad():
-        states, gates, memory = lstm_steps(lstm, tokens, dtype)
+        states, gates, memory = steps(lstm, tokens, dtype)
         torch.testing.assert_close(gates[:, :, 3].sigmoid() * memory[1:].tanh(), lstm(tokens)[0], atol=tolerance, rtol=0)
         torch.testing.assert_close(states, lstm(tokens)[0], atol=0, rtol=0)
         states, _, update, candidate = gru_steps(gru, tokens)

@@ -8,7 +8,8 @@ import torch
 
 from attnfaith import AttentionClassifierConfig, AttentionClassifierForSequenceClassification
 from attnfaith.experiments.permutation import permuted
-from attnfaith.importance._fast.deletion import states_without
+from attnfaith.importance import removal
+from attnfaith.subjects import Batch, subject_of
 
 
 GOLDEN = dict(np.load(Path(__file__).parent / "golden" / "jain_wallace_tiny.npz"))
@@ -110,10 +111,9 @@ def test_deleting_each_token(reference):
         deleted = torch.stack([torch.cat([text[:t], text[t + 1 :]]) for t in range(1, length - 1)])
         close(positive(model(deleted).logits), expected)
 
-        states = states_without(model.model.encoder, model.model.embed(text[None]), 1, length - 1)[:, 0]
-        mask = torch.ones(states.shape[:2], dtype=torch.bool)
-        mask[:, [0, -1]] = False
-        close(positive(model.decode(states, model.attend(states, mask))), expected)
+        alone = {"input_ids": text[None], "attention_mask": torch.ones(1, length, dtype=torch.int64)}
+        without = removal.without_token(subject_of(model), Batch.of(alone, subject_of(model)))
+        close(positive(without[0, 1 : length - 1]), expected)
 
 
 def test_reversing_attention(reference):

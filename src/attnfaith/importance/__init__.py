@@ -15,5 +15,5 @@ Keywords of `measure` beside seed are options. A module with options has `check(
 value that no subject has; one that not every subject or instance suits for other reasons has
 `check_model(subject, dataset, **options)`, which raises ValueError beforehand. What is explained is an option of the
 measures that ask for it: `target` and `output`, see `_explained`. A signed measure, whose column says so, ranks by value: a
-token with a negative score is evidence against what is explained. Shorter ways for subjects with "layers" are in `_fast`.
+token with a negative score is evidence against what is explained. Shorter ways through a BiLSTM are in `lstm`.
 """

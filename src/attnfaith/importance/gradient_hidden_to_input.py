@@ -5,8 +5,8 @@ import math
 import numpy as np
 import torch
 
-from attnfaith.importance._fast.state_gradients import norms_of_states
 from attnfaith.importance._inputs import token_counts
+from attnfaith.importance.state_lengths import norms_of_states
 from attnfaith.record import Column
 from attnfaith.subjects import asks
 
@@ -59,8 +59,8 @@ def measure(subject, batch, *, seed: int = 0, keep_rows: bool = False) -> dict[s
     lengths = token_counts(subject, batch)
     entropy, own = ([np.full(length, np.nan, np.float32) for length in lengths] for _ in range(2))
     rows = [np.empty((length if keep_rows else 0, length), np.float32) for length in lengths]
-    for texts, states, norms in norms_of_states(subject, batch):
-        shares = norms.double()
+    for texts, states, of_states in norms_of_states(subject, batch):
+        shares = of_states.double()
         shares = shares / shares.sum(-1, keepdim=True)  # 0 / 0 is NaN
         spread = torch.special.entr(shares).sum(-1).div(math.log(shares.shape[-1])).clamp(0, 1).cpu().numpy()
         kept = shares.diagonal(states.start, 1, 2).cpu().numpy()
@@ -75,7 +75,7 @@ def measure(subject, batch, *, seed: int = 0, keep_rows: bool = False) -> dict[s
 def sensitivities(subject, batch) -> list[np.ndarray]:
     """One array (T,T) per instance: ||d ||h_p||_2 / d x_i||_2 of state p (row) in token i (column), attendable ones."""
     norms_of = [np.empty((length, length), np.float32) for length in token_counts(subject, batch)]
-    for texts, states, norms in norms_of_states(subject, batch):
-        for text, values in zip(texts, norms.cpu().numpy(), strict=True):
+    for texts, states, of_states in norms_of_states(subject, batch):
+        for text, values in zip(texts, of_states.cpu().numpy(), strict=True):
             norms_of[text][states] = values
     return norms_of

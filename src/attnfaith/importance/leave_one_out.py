@@ -6,7 +6,7 @@ Shapes: B instances, T tokens, H hidden, C classes.
 import torch
 
 from attnfaith.importance._inputs import STATES, attended
-from attnfaith.importance._removal import ABSENCES, without_state, without_state_reprojected, without_token
+from attnfaith.importance.removal import ABSENCES, without_state, without_state_reprojected, without_token
 from attnfaith.record import Column, ragged
 from attnfaith.subjects import asks, require, whole_logits
 from attnfaith.subjects.removal import ABSENT

@@ -7,9 +7,8 @@ from typing import NamedTuple
 import torch
 
 from attnfaith.importance._explained import check_data, check_target, explaining
-from attnfaith.importance._fast.lrp_reading import check_rules, read_by_rules
-from attnfaith.importance._fast.lrp_rules import BIAS, POSITIONS, QUERY, STABILISER, Rules
 from attnfaith.importance._inputs import gradients, inside, item_sums
+from attnfaith.importance.lrp_rules import BIAS, POSITIONS, QUERY, STABILISER, Rules, check_rules, read_by_rules
 from attnfaith.record import Column, ragged
 from attnfaith.subjects import Pooled, WordLevel, asks
 
@@ -102,7 +101,7 @@ def measure(
     Relevance starts at the logits as value times slope of what `_explained.explaining` makes of target and output: for a
     logit that is the logit, for a contrast one logit and minus the other. Dense layers and convolutions divide it by the
     epsilon rule, LSTM and GRU steps and attention give all of it to the signal and none to gate or weight, self-attention
-    weights and the divisor of layer normalisation are held fixed, nonlinearities pass it on: `_fast.lrp_rules` has the
+    weights and the divisor of layer normalisation are held fixed, nonlinearities pass it on: `lrp_rules` has the
     formulas. So the query of attention has no relevance, and a token without attention has relevance only through others'
     states.
 

@@ -4,7 +4,7 @@ import torch
 
 from attnfaith.importance._explained import check_data, check_target, explaining
 from attnfaith.importance._inputs import STATES, attended, item_sums
-from attnfaith.importance._removal import (
+from attnfaith.importance.removal import (
     ABSENCES,
     with_token_replaced,
     without_state,

@@ -19,12 +19,19 @@ Source: Bach et al. 2015 (epsilon); Arras et al. 2017 and 2019 (gates, recurrent
 layer normalisation).
 """
 
+from typing import NamedTuple
+
 import torch
 from torch import nn
 
-from attnfaith.importance._fast.lstm_steps import lstm_steps
+from attnfaith.importance.lstm import steps
 from attnfaith.models import decoders, encoders
 from attnfaith.models.encoders import NEARLY_ZERO, sinusoidal_positions
+from attnfaith.models.hierarchy import sentence_groups
+from attnfaith.models.modeling_attention_classifier import Encoded
+from attnfaith.models.projections import project
+from attnfaith.models.queries import barring
+from attnfaith.subjects.pooled import text_of
 
 
 BIAS, STABILISER, POSITIONS, QUERY = KINDS = range(4)
@@ -218,7 +225,7 @@ class _LSTM(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, tokens, ledger, layer, epsilon):
-        states, gates, memory = lstm_steps(layer, tokens, tokens.dtype)
+        states, gates, memory = steps(layer, tokens, tokens.dtype)
         enter, keep, _, leave = gates.sigmoid().unbind(2)
         candidate, memory = gates[:, :, 2], memory[1:]
         sums = _share(memory, epsilon)
@@ -371,3 +378,51 @@ def _tanh(rules, decoder, context, query):
 
 
 DECODERS = {decoders.Affine: _affine, decoders.Tanh: _tanh}
+
+
+def check_rules(classifier) -> None:
+    """Raises ValueError for a classifier with an encoder or decoder that no rule is known for."""
+    lacking = [
+        part
+        for part, kinds in ((classifier.model.encoder, ENCODERS), (classifier.decoder, DECODERS))
+        if type(part) not in kinds
+    ]
+    if lacking:
+        raise ValueError(
+            f"lrp has no rule for {type(lacking[0]).__name__}; measures that do not need 'layers' can measure this model"
+        )
+
+
+class Read(NamedTuple):
+    """A batch read by the rules: logits (B,C), states (B,T,H) with their mask (B,T), and word states by group."""
+
+    logits: torch.Tensor
+    hidden: torch.Tensor
+    mask: torch.Tensor
+    words: list
+
+
+def read_by_rules(model, batch, embedded, rules) -> Read:
+    """The stages of a classifier, from embeddings (B,L,E), by rules."""
+    given = text_of(batch)
+    with torch.no_grad():
+        _, present, mask, query = model.model.texts(
+            None, given["attention_mask"], given["token_type_ids"], inputs_embeds=embedded.detach()
+        )
+    inputs, words, reader = embedded, [], model.model.sentence_reader
+    if reader is not None:
+        parts = model.items(**given)
+        present = mask = model.attendable(**given)
+        inputs = embedded.new_zeros(*mask.shape, model.config.hidden_size)
+        for group in sentence_groups(parts):
+            within = rules.of(group.rows)
+            states = within.encoded(reader.word_encoder, group.take(embedded), group.mask)
+            asked = None if query is None else query[group.rows]
+            weights = project(reader.scores(states.detach(), asked), group.mask, model.config)
+            inputs = inputs.index_put((group.rows, group.numbers), within.pooled(states, weights))
+            words.append((group, states))
+    hidden = rules.encoded(model.model.encoder, inputs, present)
+    allowed = model.allow(Encoded(hidden.detach(), mask, query), batch.get("answer_mask")).query
+    attention = model.attend(hidden.detach(), mask, query)
+    logits = rules.decoded(model.decoder, rules.pooled(hidden, attention), query)
+    return Read(logits + barring(allowed, logits), hidden, mask, words)
