@@ -1,6 +1,7 @@
 """Texts as people have them, a list, a frame, a data set or a file, as the one form that models read."""
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 
 TEXTS = "list of strings, list of pairs (text, second text), pandas frame, datasets.Dataset, or the path of a file"
+LISTED = 'list with one for each text, or "names" or "ids" for what a column of labels holds'
 CARRIED = ("rationale", "impermissible", "candidates")  # columns of lists that measurements know what to do with
 
 
@@ -43,14 +45,10 @@ class Texts:
         """
         if self.labels is None:
             return self.dataset
+        from datasets import Value
+
         classes = numbers_of(self.labels, class_names, count, self.reading, self.label_names)
-        return self.dataset.add_column("label", classes, feature=_whole_numbers())
-
-
-def _whole_numbers():
-    import datasets
-
-    return datasets.Value("int64")
+        return self.dataset.add_column("label", classes, feature=Value("int64"))
 
 
 @dataclass(frozen=True)
@@ -64,15 +62,15 @@ class Columns:
     def check(self) -> None:
         """Raises DatasetError for a name that is no string."""
         for keyword, name in vars(self).items():
-            if not isinstance(name, str) and not (name is None and keyword != "text"):
+            if not isinstance(name, str) and (name is not None or keyword == "text"):
                 more = "; the classes themselves are labels=[…]" if keyword == "label" else ""
                 raise DatasetError(f"{keyword}={excerpt(name)}: give the name of a column{more}")
 
     def chosen(self, known: Sequence[str]) -> dict[str, str]:
         """{keyword: column} of those that are there. Raises DatasetError for one that is named and is not there."""
-        chosen, labels = {}, [name for name in LABELS if name in known]
+        chosen, label = {}, next((name for name in LABELS if name in known), "label")
         for keyword, name in vars(self).items():
-            wanted = name or (labels[0] if keyword == "label" and labels else keyword)
+            wanted = name or (label if keyword == "label" else keyword)
             if wanted in known:
                 chosen[keyword] = wanted
             elif name is not None:
@@ -87,79 +85,79 @@ def read_texts(texts, labels: Iterable | None, columns: Columns, name: str | Non
     Raises DatasetError where they are none of TEXTS, there is none, one is missing or no string, single texts stand beside
     pairs, a column is not there, instance ids are not unique, or there are as many labels as there are not texts.
     """
-
     columns.check()
-    if isinstance(texts, str) and not Path(texts).suffix and not _is_file(texts):
-        raise DatasetError(f"texts is one string, {excerpt(texts, 60)}: put it into a list, [text]")
-    if isinstance(texts, str | os.PathLike):
-        table, called = _of_file(Path(texts), columns), Path(texts).name.partition(".")[0]
-    else:
-        table, called = _of_object(texts, columns), None
-    reading, remark, label_names = None, str(table.pop("remark", "")), table.pop("label_names", None)
-    if isinstance(labels, str) and labels in READINGS:
-        reading = labels
-        if "label" not in table:
-            raise DatasetError(f"labels={labels!r} says how a column of labels is read: there is none, so name it, label=…")
-    elif labels is not None:
-        remark, label_names = "", None
+    table, listed = _table(texts)
+    known = table.column_names
+    chosen = (Columns() if listed else columns).chosen(known)
+    values, remark, published, reading = None, "", None, labels if isinstance(labels, str) and labels in READINGS else None
+    if "label" in chosen:
+        values = table.column(chosen["label"]).to_pylist()
+        published = getattr(getattr(texts, "features", {}).get(chosen["label"]), "names", None)
+    if reading is not None and values is None:
+        raise DatasetError(f"labels={labels!r} says how a column of labels is read: there is none, so name it, label=…")
+    if labels is not None and reading is None:
         if columns.label is not None:
             raise DatasetError(f"labels are given twice: labels=… and the column label={columns.label!r}; leave one out")
-        table["label"] = _list(labels, "labels")
-    count = len(table["text"])
-    if not count:
+        values, published = _list(labels, "labels", LISTED), None
+    elif not listed:
+        remark = _remark(columns, known)
+    if not len(table):
         raise DatasetError("there are no texts: give at least one")
-    if "label" in table and len(table["label"]) != count:
-        raise DatasetError(
-            f"{counted(len(table['label']), 'label')} for {counted(count)}: give one for each, None if unknown"
-        )
-    name = name or called or "texts"
-    if "instance_id" not in table:
-        table["instance_id"] = [f"{name}/{row}" for row in range(count)]
-    _check_ids(table["instance_id"])
-    labels = table.pop("label", None)
-    made = {key: _strings(key, values) if isinstance(values, list) else values for key, values in table.items()}
-    return Texts(in_memory(pa.table(made)), labels, name, reading, label_names, remark)
+    if values is not None and len(values) != len(table):
+        raise DatasetError(f"{counted(len(values), 'label')} for {counted(len(table))}: give one for each, None if unknown")
+    called = Path(texts).name.partition(".")[0] if isinstance(texts, str | os.PathLike) else "texts"
+    name = name or called
+    made = {key: _strings(table, chosen[key]) for key in ("text", "text_pair") if key in chosen}
+    if "instance_id" in known and table.schema.field("instance_id").type in (pa.string(), pa.large_string()):
+        made["instance_id"] = _strings(table, "instance_id")
+        if twice := [one for one, count in Counter(made["instance_id"]).items() if count > 1]:
+            raise DatasetError(f"instance_id {excerpt(twice[0])} comes twice: give unique ones")
+    else:
+        made["instance_id"] = [f"{name}/{row}" for row in range(len(table))]
+    for kept in CARRIED:
+        if kept in known and pa.types.is_list(table.schema.field(kept).type):
+            made[kept] = table.column(kept).combine_chunks()
+    return Texts(in_memory(pa.table(made)), values, name, reading, published, remark)
 
 
-def _strings(key: str, values: list) -> pa.Array:
+def _strings(table: pa.Table, column: str) -> list[str]:
+    values = table.column(column).to_pylist()
     for row, value in enumerate(values):
-        if not is_unicode(value):
-            raise DatasetError(f"{key} of row {row} is {excerpt(value, 60)}: it holds half a character, which is no text")
-    return pa.array(values, pa.string())
+        if not isinstance(value, str):
+            said = "missing" if value is None or value != value else f"{excerpt(value, 60)}, no string"
+            raise DatasetError(f"row {row} of column {column!r} is {said}: give a text, or leave the row out")
+    return values
 
 
-def is_unicode(text: str) -> bool:
-    """Whether a text can be written to a file: without halves of characters (surrogates)."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+def _remark(columns: Columns, known: Sequence[str]) -> str:
+    """Which column labels are read from, where that is not plain."""
+    there = [name for name in LABELS if name in known]
+    if columns.label is not None or len(there) == 1:
+        return ""
+    said = (
+        f"labels are read from the column {there[0]!r}, not from {', '.join(map(repr, there[1:]))}"
+        if there
+        else (f"texts are measured without labels: there is no column {', '.join(map(repr, LABELS))}")
+    )
+    return f"{said}; label=… (--data.label) names another"
 
 
-def _is_file(text: str) -> bool:
-    try:
-        return Path(text).exists()
-    except (OSError, ValueError):  # too long for a name, or with a NUL
-        return False
-
-
-def _of_file(path: Path, columns: Columns) -> dict[str, list]:
-    from attnfaith.data.own_files import read_file
-
-    return _of_table(read_file(path), columns)
-
-
-def _of_object(texts, columns: Columns) -> dict[str, list]:
+def _table(texts) -> tuple[pa.Table, bool]:
+    """Texts of any kind as a table, and whether they are a list. Raises DatasetError for what is none of TEXTS."""
     import datasets
     import pandas as pd
 
+    if isinstance(texts, str | os.PathLike):
+        return _file(texts), False
     if isinstance(texts, pd.DataFrame):
-        return _of_table(_arrow(texts), columns)
+        try:
+            return pa.Table.from_pandas(texts, preserve_index=False), False
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            raise DatasetError(f"a column of the frame holds values of several kinds: {excerpt(error, 200)}") from error
     if isinstance(texts, datasets.Dataset):
-        return _of_table(texts.with_format("arrow")[:], columns, texts.features)
+        return texts.with_format("arrow")[:], False
     if isinstance(texts, pa.Table):
-        return _of_table(texts, columns)
+        return texts, False
     if isinstance(texts, Mapping):  # a DatasetDict is one
         parts = ", ".join(map(str, list(texts)[:5]))
         raise DatasetError(f"texts is a {type(texts).__name__} of {parts or 'nothing'}: give one of its parts, or a {TEXTS}")
@@ -168,78 +166,44 @@ def _of_object(texts, columns: Columns) -> dict[str, list]:
             f"texts is a {type(texts).__name__} (IterableDataset), which may have no end: take some of its rows, "
             "datasets.Dataset.from_list([*itertools.islice(texts, 1000)])"
         )
-    return _of_rows(_list(texts, "texts"))
+    return _listed(_list(texts, "texts", TEXTS)), True
 
 
-def _arrow(frame) -> pa.Table:
+def _file(path: str | os.PathLike) -> pa.Table:
+    from attnfaith.data.own_files import read_file
+
     try:
-        return pa.Table.from_pandas(frame, preserve_index=False)
-    except (pa.ArrowException, TypeError, ValueError) as error:
-        raise DatasetError(f"a column of the frame holds values of several kinds: {excerpt(error, 200)}") from error
+        there = Path(path).exists()
+    except (OSError, ValueError):  # too long for a name, or with a NUL
+        there = False
+    if isinstance(path, str) and not Path(path).suffix and not there:
+        raise DatasetError(f"texts is one string, {excerpt(path, 60)}: put it into a list, [text]")
+    return read_file(Path(path))
 
 
-def _list(values, what: str) -> list:
+def _list(values, what: str, wanted: str) -> list:
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        one_each = 'list with one for each text, or "names" or "ids" for what a column of labels holds'
-        raise DatasetError(f"{what} is {excerpt(values)}: give a {TEXTS if what == 'texts' else one_each}")
+        raise DatasetError(f"{what} is {excerpt(values)}: give a {wanted}")
     return list(values)
 
 
-def _of_rows(rows: list) -> dict[str, list]:
-    if not rows:
-        raise DatasetError("there are no texts: give at least one")
-    single = isinstance(rows[0], str)
-    for number, row in enumerate(rows):
-        if row is None:
-            raise DatasetError(f"text {number} is None: leave it out")
-        pair = not isinstance(row, str | bytes) and isinstance(row, Sequence) and len(row) == 2
-        if not isinstance(row, str) and not pair:
-            more = ": give datasets.Dataset.from_list(texts)" if isinstance(row, Mapping) else ""
-            raise DatasetError(f"text {number} is {excerpt(row, 60)}, no string and no pair (text, second text){more}")
-        if isinstance(row, str) != single:
+def _listed(rows: list) -> pa.Table:
+    """Strings, or pairs of strings, as a table of one or two columns."""
+    parts = [(row,) if isinstance(row, str) else row if isinstance(row, list | tuple) else () for row in rows]
+    for number, row in enumerate(parts):
+        strings = all(isinstance(part, str) and is_unicode(part) for part in row)
+        if not strings or len(row) not in (1, 2) or len(row) != len(parts[0]):
+            more = ", such as datasets.Dataset.from_list(texts)" if isinstance(rows[number], Mapping) else ""
             raise DatasetError(
-                f"texts and pairs are mixed: text 0 is {'a text' if single else 'a pair'}, text {number} is not"
+                f"text {number} is {excerpt(rows[number], 60)}: give strings of whole characters, all single or all pairs "
+                f"(text, second text){more}"
             )
-        if not single and (bad := [part for part in row if not isinstance(part, str)]):
-            raise DatasetError(f"text {number} is a pair with {excerpt(bad[0], 60)} in it: both parts are strings")
-    if single:
-        return {"text": rows}
-    return {"text": [first for first, _ in rows], "text_pair": [second for _, second in rows]}
+    columns = list(zip(*parts, strict=True)) or [()]
+    return pa.table(
+        {name: pa.array(column, pa.string()) for name, column in zip(("text", "text_pair"), columns, strict=False)}
+    )
 
 
-def _of_table(table: pa.Table, columns: Columns, features: Mapping | None = None) -> dict[str, list]:
-    known = table.column_names
-    chosen, labels = columns.chosen(known), [name for name in LABELS if name in known]
-    rows = {keyword: table.column(name).to_pylist() for keyword, name in chosen.items()}
-    for keyword in {"text", "text_pair"} & set(rows):
-        for number, value in enumerate(rows[keyword]):
-            if not isinstance(value, str):
-                said = "is missing" if value is None or value != value else f"is {excerpt(value, 60)}, no string"
-                raise DatasetError(f"row {number} of column {chosen[keyword]!r} {said}: give a text, or leave the row out")
-    rows["label_names"] = getattr((features or {}).get(chosen.get("label")), "names", None)
-    if columns.label is None and len(labels) != 1:
-        of, *others = map(repr, labels or LABELS)
-        said = f"labels are read from the column {of}, not from {', '.join(others)}"
-        if not labels:
-            said = f"texts are measured without labels: there is no column {of}, {' or '.join(others)}"
-        rows["remark"] = f"{said}; label=… (--data.label) names another"
-    if "instance_id" in known and _is_text(table.schema.field("instance_id").type):
-        rows["instance_id"] = table.column("instance_id").to_pylist()
-    for name in CARRIED:
-        if name in known and pa.types.is_list(table.schema.field(name).type):
-            rows[name] = table.column(name).combine_chunks()
-    return rows
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
-
-
-def _check_ids(names: Sequence[str]) -> None:
-    seen = set()
-    for row, name in enumerate(names):
-        if name is None or name in seen:
-            raise DatasetError(
-                f"row {row}: its instance_id is {excerpt(name)}, which is missing or comes twice: give unique ones"
-            )
-        seen.add(name)
+def is_unicode(text: str) -> bool:
+    """Whether a text can be written to a file: without halves of characters (surrogates)."""
+    return text.encode(errors="ignore").decode() == text
