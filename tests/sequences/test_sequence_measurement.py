@@ -7,7 +7,7 @@ import torch
 
 import attnfaith
 from attnfaith import cli, record
-from attnfaith.api.pairs import EXPERIMENTS, MEASURES
+from attnfaith.api.measuring import EXPERIMENTS, MEASURES
 from attnfaith.data.in_memory import in_memory
 from attnfaith.errors import AttnfaithError
 from attnfaith.measurement import engine
@@ -131,7 +131,8 @@ def test_columns_that_a_model_cannot_give_are_left_out_and_measures_refused(tmp_
 
 def test_pairs_with_links_by_the_front_door(capsys):
     made = attnfaith.measure(translator("marian"), PAIRS, tokenizer=tokenizer(), links=LINKS, name="toy", progress=False)
-    assert {column for name in (*MEASURES, *EXPERIMENTS) for column in _columns(name)} <= set(made.table.column_names)
+    names = (*MEASURES["pairs"], *EXPERIMENTS["pairs"])
+    assert {column for name in names for column in _columns(name)} <= set(made.table.column_names)
     links = record.rows(made.table, "gold_links")
     assert links[0].tolist()[1] == [0, 1, 2, 0, 0, 0, 0] and links[0].sum() == 7 and links[1].sum() == 0
     assert links[2].tolist() == [[2, 0, 0, 0], [0, 0, 0, 0], [0, 1, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]]

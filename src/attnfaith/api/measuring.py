@@ -1,20 +1,20 @@
-"""From a model and texts to a record, by the way that the command line takes."""
+"""From a model and texts, or pairs of sentences, to a record, by the way that the command line takes."""
 
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Literal
 
-import numpy as np
 import pyarrow.compute as pc
 
 from attnfaith import record
-from attnfaith.api.pairs import measure_pairs
 from attnfaith.api.records import Record
 from attnfaith.api.texts import Columns, Texts, is_unicode, read_texts
 from attnfaith.data.fingerprint import fingerprint
 from attnfaith.data.in_memory import pieces
-from attnfaith.errors import AttnfaithError, DatasetError, counted, excerpt
+from attnfaith.data.pairs.links import read_links
+from attnfaith.errors import AttnfaithError, DatasetError, FileError, counted, excerpt
 from attnfaith.loading import device_of, identity_of, open_subject, origin_of
 from attnfaith.measurement import engine, registry
 from attnfaith.reporting.cells import undefined
@@ -22,15 +22,28 @@ from attnfaith.subjects.modes import plainly
 from attnfaith.subjects.translator import SequenceSubject
 
 
-MEASURES = ("gradient", "gradient_norm", "leave_one_out")
-EXPERIMENTS = ("permutation", "minimal_flip_set", "adversary_exact")
+MEASURES = {
+    "texts": ("gradient", "gradient_norm", "leave_one_out"),
+    "pairs": ("attention", "norm", "alti", "gradient", "gradient_x_input", "occlusion"),
+}
+EXPERIMENTS = {
+    "texts": ("permutation", "minimal_flip_set", "adversary_exact"),
+    "maps": ("marker_attention", "map_permutation"),
+    "pairs": ("cross_uniform", "knock_out"),
+}
+"""Those that are measured where none are named; maps: of a model whose layers and heads all have attention, what asks for no
+more than some readings."""
 AFFINE_EXPERIMENTS = ("token_logits",)
 """Beside these where logits are affine in attention: with it a page answers for any other attention itself."""
-MAP_EXPERIMENTS = ("marker_attention", "map_permutation")
-"""Of a model whose layers and heads all have attention: what asks for no more than some readings of its last layers."""
 MOST_READINGS = 2 * 10**8
 """Tokens that the default measures may read for leaving out one token after the other; beyond it, leave-one-out is named by
 those who want it."""
+UNUSED = {
+    "labels": "labels are of texts with classes; of pairs of sentences give links=…",
+    "level": "a model from sequences to sequences is measured by words: leave it out",
+    "links": "links are between the words of two sentences, and the model is a classifier: leave them out",
+}
+"""Why an argument says nothing to the model that is given."""
 
 
 @plainly()
@@ -110,44 +123,28 @@ def measure(
     if output is not None and not (isinstance(output, str | os.PathLike) and "\0" not in str(output)):
         raise AttnfaithError(f"output={excerpt(output)}: give the path of a file")
     subject = open_subject(model, tokenizer=tokenizer, device=device, level=level, attention=attention)
-    if isinstance(subject, SequenceSubject):
-        _check_unused(labels=labels, level=None if level == "sentence" else level)
-        how = {"add": add, "options": options, "links": links, "links_from": links_from, "seed": seed, "name": read.name}
-        how |= {"split": split, "output": output, "batch_tokens": batch_tokens, "progress": progress}
-        return measure_pairs(subject, read.dataset, measures, experiments, **how)
-    _check_unused(links=links)
-    chosen = (
-        None if measures is None else registry.check_names(measures),
-        None if experiments is None else registry.check_names(experiments),
-    )
+    reads = "pairs" if isinstance(subject, SequenceSubject) else "texts"
+    given = {"links": links} if reads == "texts" else {"labels": labels, "level": None if level == "sentence" else level}
+    for keyword, value in given.items():
+        if value is not None:
+            raise AttnfaithError(f"{keyword}={excerpt(value, 60)}: {UNUSED[keyword]}")
+    chosen = [None if names is None else registry.check_names(names, reads) for names in (measures, experiments)]
     engine.check_recorded(subject)
-    dataset = _labelled(subject, read, labels)
-    rows, remarks = _encoded(subject, dataset)
+    dataset = _labelled(subject, read, labels) if reads == "texts" else _pairs(read.dataset, links, links_from)
+    rows, remarks = _encoded(subject, dataset, reads)
     say = _say if progress else lambda line: None
-    for line in [*filter(None, [read.remark]), *remarks]:
+    for line in filter(None, [read.remark if reads == "texts" else "", *remarks]):
         say(line)
-    names = [*dict.fromkeys([*_defaults(*chosen, subject, rows, say), *registry.check_names(add)])]
-    cell = identity_of(subject, dataset=read.name, texts=fingerprint(dataset), split=split)
-    settings = {"source": origin_of(subject).name, "label_names": [*subject.class_names]}
-    how = {"level": level, "seed": seed, "options": options, "settings": settings, "progress": progress}
-    how |= {} if batch_tokens is None else {"batch_tokens": batch_tokens}
-    made = engine.measure(subject, rows, cell, names, output, **how)
-    measured = Record.checked(made if output is None else record.load(output))
+    names = [*dict.fromkeys([*_defaults(chosen, subject, rows, reads, say), *registry.check_names(add, reads)])]
+    texts_of = fingerprint(dataset if reads == "texts" else read.dataset)
+    cell = identity_of(subject, dataset=read.name, texts=texts_of, split=split)
+    settings = {"source": origin_of(subject).name} | ({"label_names": [*subject.class_names]} if reads == "texts" else {})
+    how = {"seed": seed, "options": options, "settings": settings, "batch_tokens": batch_tokens, "progress": progress}
+    table = engine.measure(subject, rows, cell, names, output, level=level, **how)
+    measured = Record.checked(table if output is None else record.load(output))
     for line in undefined(measured.cells[0]):
         say(line)
     return measured
-
-
-def _check_unused(**given) -> None:
-    """Raises AttnfaithError for an argument that says nothing to the model that is given."""
-    why = {
-        "labels": "labels are of texts with classes; of pairs of sentences give links=…",
-        "level": "a model from sequences to sequences is measured by words: leave it out",
-        "links": "links are between the words of two sentences, and the model is a classifier: leave them out",
-    }
-    for name, value in given.items():
-        if value is not None:
-            raise AttnfaithError(f"{name}={excerpt(value, 60)}: {why[name]}")
 
 
 def _labelled(subject, read: Texts, labels):
@@ -161,7 +158,44 @@ def _labelled(subject, read: Texts, labels):
     return read.dataset
 
 
-def _encoded(subject, dataset) -> tuple:
+def _pairs(dataset, links, links_from: int):
+    """Pairs of sentences with their gold links, of a list of lines or of a file."""
+    if "text_pair" not in dataset.column_names:
+        raise DatasetError(
+            "a model from sequences to sequences reads pairs of sentences: give a list of (source, target), or text=… and "
+            "text_pair=… for the columns"
+        )
+    dataset = dataset.select_columns(["instance_id", "text", "text_pair"])
+    dataset = dataset.rename_columns({"text": "source", "text_pair": "target"})
+    if links is None:
+        return dataset
+    where = "links"
+    if isinstance(links, str | os.PathLike):
+        where = str(links)
+        try:
+            links = Path(links).read_text(encoding="utf-8").splitlines()
+        except (OSError, ValueError) as error:
+            raise FileError(f"links={excerpt(where)} cannot be read: {excerpt(error, 200)}") from error
+    elif not isinstance(links, Iterable):
+        raise DatasetError(
+            f"links={excerpt(links)}: give a list of strings such as '0-0 1-2', or the path of a file of lines"
+        )
+    links = list(links)
+    if len(links) != len(dataset):
+        raise DatasetError(
+            f"links={excerpt(where)}: {counted(len(links), 'line')} for {counted(len(dataset), 'pair')} of sentences; give "
+            "one for each, empty where a pair has no links"
+        )
+    made = []
+    for row, (line, source, target) in enumerate(zip(links, dataset["source"], dataset["target"], strict=True)):
+        if not isinstance(line, str):
+            raise DatasetError(f"{where} line {row}: {excerpt(line, 60)} is no string such as '0-0 1-2'")
+        counts = len(source.split()), len(target.split())
+        made.append([list(link) for link in read_links(line, *counts, first=links_from, place=f"{where} line {row}")])
+    return dataset.add_column("links", made)
+
+
+def _encoded(subject, dataset, reads: str) -> tuple:
     """The rows that the model reads, and remarks on them. Raises DatasetError where it cannot read these, or no text has a
     word.
     """
@@ -173,34 +207,29 @@ def _encoded(subject, dataset) -> tuple:
     if empty == count:
         raise DatasetError("no text has a word that the model's tokenizer knows of: there is nothing to attend to")
     remarks = {"cut, being longer than the model reads": cut, "without a word": empty}
-    return rows, [f"{number:,} of {counted(count)}: {what}" for what, number in remarks.items() if number]
+    return rows, [f"{number:,} of {counted(count, reads[:-1])}: {what}" for what, number in remarks.items() if number]
 
 
-def _defaults(measures, experiments, subject, rows, say) -> list[str]:
+def _defaults(chosen, subject, rows, reads: str, say) -> list[str]:
     """The names to measure by: those given, else the default ones that the subject is capable of, cheap first."""
-    names = []
-    usual = MAP_EXPERIMENTS if "attention maps" in subject.capabilities else EXPERIMENTS
+    names, usual = [], EXPERIMENTS["maps" if "attention maps" in subject.capabilities and reads == "texts" else reads]
     usual += AFFINE_EXPERIMENTS if "affine read-out" in subject.capabilities else ()
-    for given, defaults in ((measures, MEASURES), (experiments, usual)):
+    for given, defaults in zip(chosen, (MEASURES[reads], usual), strict=True):
         if given is not None:
             names += given
             continue
-        for one in sorted(map(registry.find, defaults), key=lambda one: [*registry.COSTS].index(one.cost)):
+        found = [registry.find(name, reads) for name in defaults]
+        for one in sorted(found, key=lambda one: [*registry.COSTS].index(one.cost)):
             lacking = sorted(set(one.needs) - subject.capabilities)
             if lacking:
                 why = [reason for need in lacking if (reason := getattr(subject, "lacks", {}).get(need))]
                 reasons = f" ({'; '.join(why)})" if why else ""
                 say(f"{one.name} is left out: it needs {', '.join(lacking)}, which this model lacks{reasons}")
-            elif one.cost == "tokens" and (_readings(rows) > MOST_READINGS):
+            elif reads == "texts" and one.cost == "tokens" and sum(length**2 for length in rows["length"]) > MOST_READINGS:
                 say(f"{one.name} is left out: so many long texts would take it long; measures=[…, {one.name!r}] asks for it")
             else:
                 names.append(one.name)
     return names
-
-
-def _readings(rows) -> int:
-    """Tokens that are read when each token of each text is left out once."""
-    return int((np.asarray(rows["length"], np.int64) ** 2).sum())
 
 
 def _say(line: str) -> None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import torch
 
 from attnfaith import record
-from attnfaith.api.pairs import measure_pairs
+from attnfaith.api.measuring import measure
 from attnfaith.api.records import Record
 from attnfaith.api.texts import Columns, read_texts
 from attnfaith.errors import AttnfaithError, DatasetError, excerpt
@@ -120,10 +120,8 @@ def _of_translator(subject: SequenceSubject, text, measures) -> PairView:
     """A view of one pair (source, target), which is measured."""
     if isinstance(text, str) or not isinstance(text, Sequence) or len(text) != 2:
         raise DatasetError(f"text is {excerpt(text)}: a model from sequences to sequences reads a pair (source, target)")
-    pair = read_texts([tuple(text)], None, Columns(), "pair").dataset
-    names = {"name": _called(origin_of(subject).name), "split": "pair", "links": None, "links_from": 0}
-    how = {"add": (), "options": None, "seed": 0, "output": None, "batch_tokens": None, "progress": False}
-    return PairView.of(measure_pairs(subject, pair, measures, [], **names, **how).table)
+    names = {"name": _called(origin_of(subject).name), "split": "pair"}
+    return PairView.of(measure(subject, [tuple(text)], None, measures, [], progress=False, **names).table)
 
 
 def _called(source: str) -> str:
