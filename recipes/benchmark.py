@@ -56,7 +56,7 @@ from attnfaith.training import AttentionTrainer, SelectionTrainer
 SST = "SetFit/sst2"  # below the data root
 TESTS = ("gradient", "leave_one_out", "permutation", "adversary_exact", "minimal_flip_set")
 FIRST = """import attnfaith, sys
-attnfaith.measure(sys.argv[1], ["a film of wit and warmth"], measures=["gradient"], experiments=[], progress=False)"""
+attnfaith.measure(sys.argv[1], ["a film of wit and warmth"], measures=["gradient"], progress=False)"""
 IMPORTS = "import torch, transformers; transformers.AutoModelForSequenceClassification"
 WHOLE = SimpleNamespace(tokens=(20, 200), texts=32, few=8, epochs=4, points=15, width=None, splits=(2000, 200, 400))
 QUICK = SimpleNamespace(tokens=(6,), texts=4, few=4, epochs=1, points=15, width=8, splits=(40, 20, 30))

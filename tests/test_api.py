@@ -25,7 +25,7 @@ from tests.toy_subject import Toy
 pytestmark = pytest.mark.slow
 
 
-CHEAP = {"measures": ["gradient"], "experiments": [], "progress": False}
+CHEAP = {"measures": ["gradient"], "progress": False}
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +81,7 @@ def made(run, some):
 def test_the_numbers_are_those_of_the_command_line(run, texts, tmp_path):
     """Every column of the record, identity included, to the bit."""
     options = {"lime": {"samples": 8}}
-    how = {"measures": ["gradient", "lime"], "experiments": ["permutation"], "options": options, "progress": False}
+    how = {"measures": ["gradient", "lime", "permutation"], "options": options, "progress": False}
     ours = attnfaith.measure(run, texts, name="planted_evidence", split="test", **how)
     cli.main(["measure", str(run), "--output", str(tmp_path / "cli.parquet")])
     theirs = attnfaith.load(tmp_path / "cli.parquet")
@@ -198,11 +198,9 @@ def test_defaults_are_what_the_model_is_capable_of(run, some, capsys):
 
 def test_dear_defaults_are_left_out_and_that_is_said(run, some, capsys, monkeypatch):
     monkeypatch.setattr("attnfaith.api.measuring.MOST_READINGS", 10)
-    assert "leave_one_out" not in attnfaith.measure(run, some, experiments=[]).measures
+    assert "leave_one_out" not in attnfaith.measure(run, some).measures
     assert "measures=[…, 'leave_one_out'] asks for it" in capsys.readouterr().err
-    assert (
-        attnfaith.measure(run, some, measures="leave_one_out", experiments=[], progress=False).measures[0] == "leave_one_out"
-    )
+    assert attnfaith.measure(run, some, measures="leave_one_out", progress=False).measures[0] == "leave_one_out"
     assert capsys.readouterr().err == ""
 
 
@@ -211,7 +209,7 @@ def test_what_is_cut_is_said(run, some, capsys):
 
     model = attnfaith.AttentionClassifierForSequenceClassification.from_pretrained(run / "model")
     tokenizer = AutoTokenizer.from_pretrained(run / "model", model_max_length=5)
-    cut = attnfaith.measure(model, [some[0], "the"], tokenizer=tokenizer, measures=[], experiments=[])
+    cut = attnfaith.measure(model, [some[0], "the"], tokenizer=tokenizer, measures=[])
     assert "1 of 2 texts: cut, being longer than the model reads" in capsys.readouterr().err
     assert cut.per_text()["truncated"].tolist() == [True, False]
     assert "1 of 2 texts: cut at the length limit" in repr(cut) and "cut at the length limit" in cut._repr_html_()

@@ -20,7 +20,7 @@ from tests.small_classifiers import classifier, tokenizer
 
 
 TEXTS = ["the old ship sank slowly", "a film, and very good", "ship", ""]
-HOW = {"measures": ["gradient"], "experiments": []}
+HOW = {"measures": ["gradient"]}
 
 
 @pytest.fixture(scope="module")
@@ -193,7 +193,7 @@ def test_a_name_on_the_hub(folder, expected, tmp_path, monkeypatch):
 
 
 def test_scores_that_were_not_found_are_named_on_the_terminal_and_in_the_record(folder, capsys):
-    how = {"measures": ["integrated_gradients"], "experiments": [], "options": {"integrated_gradients": {"max_steps": 15}}}
+    how = {"measures": ["integrated_gradients"], "options": {"integrated_gradients": {"max_steps": 15}}}
     how["options"]["integrated_gradients"]["tolerance"] = 0
     said = attnfaith.measure(folder, TEXTS[:3], progress=True, **how)
     number = sum(any(map(math.isnan, scores)) for scores in said.table.column("importance_integrated_gradients").to_pylist())
@@ -228,7 +228,7 @@ def test_every_word_has_a_score_whatever_its_id(roles, fields, text):
     )
     model.double().eval()
     of = reader(roles)
-    (row,) = attnfaith.measure(model, [text], tokenizer=of, measures=["leave_one_out"], experiments=[]).table.to_pylist()
+    (row,) = attnfaith.measure(model, [text], tokenizer=of, measures=["leave_one_out"]).table.to_pylist()
     ids = of(text)["input_ids"]
     assert row["tokens"] == text.split() and sum(row["attention"]) == pytest.approx(1)
 

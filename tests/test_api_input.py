@@ -151,9 +151,7 @@ def test_a_measure_that_the_model_is_not_capable_of(idle):
 
 
 def test_rows_and_measures_that_are_not_there(model):
-    made = attnfaith.measure(
-        **model(), texts=["the ship", "old ship"], measures=["gradient"], experiments=[], progress=False
-    )
+    made = attnfaith.measure(**model(), texts=["the ship", "old ship"], measures=["gradient"], progress=False)
     for text in (2, -3, 0.5, "texts/2", None, True):
         with pytest.raises(AttnfaithError, match="give a row from 0 to 1|no text is called"):
             made.show(text)

@@ -18,7 +18,7 @@ from tests.small_classifiers import classifier, tokenizer
 
 
 TEXTS = ["a good film", "the plot is bad"]
-HOW = {"measures": ["gradient"], "experiments": [], "progress": False}
+HOW = {"measures": ["gradient"], "progress": False}
 
 
 @pytest.fixture(scope="module")

@@ -101,7 +101,7 @@ def test_a_folder_and_an_object_are_measured_alike(finished, tmp_path):
     assert [len(row) for row in record.rows(tables[0], "selected")] == [4, 5, 1, 0]
     with pytest.raises(ModelError, match="classifiers that read a selection have one attention, which is shown"):
         attnfaith.measure(model, TEXTS, tokenizer=tokenizer, attention="all")
-    of_run = attnfaith.measure(finished, TEXTS, measures=[], experiments=[], progress=False).table
+    of_run = attnfaith.measure(finished, TEXTS, measures=[], progress=False).table
     identity = record.from_row(of_run.slice(0, 1).to_pylist()[0])
     assert identity.seed == 3 and identity.selection_contiguous and identity.objective == "classification"
 

@@ -60,7 +60,7 @@ def test_it_is_fine_tuned_and_measured(encoder, texts, tmp_path):
     model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "run" / "model").eval()
     weights = [part.network.encoder.layer[0].output.dense.weight for part in (model.selector.encoder, model.encoder)]
     assert not torch.equal(*weights)
-    again = attnfaith.measure(tmp_path / "run", ["a warm film", ""], measures=[], experiments=[], progress=False).table
+    again = attnfaith.measure(tmp_path / "run", ["a warm film", ""], measures=[], progress=False).table
     tokenizer = load_tokenizer(tmp_path / "run")
     output = model(**tokenizer(["a warm film"], return_tensors="pt"))
     np.testing.assert_allclose(record.rows(again, "selection")[0], output.selection[0, 1:-1].detach(), atol=1e-6)

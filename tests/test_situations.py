@@ -22,7 +22,7 @@ from tests.small_translators import tokenizer as of_translators
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*script_method. is deprecated:DeprecationWarning")  # torch.compile's own
 TEXTS = ["the old ship sank slowly", "a film , and very good", "ship"]
-HOW = {"measures": ["gradient", "leave_one_out"], "experiments": []}
+HOW = {"measures": ["gradient", "leave_one_out"]}
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -371,7 +371,7 @@ def test_a_record_of_pairs_shows_one_of_them(tmp_path, capsys):
 def test_a_model_from_sequences_to_sequences_is_measured_on_the_pair():
     pair = PAIRS[0]
     made = attnfaith.view(translator("marian"), pair, ["attention", "occlusion"], tokenizer=translator_tokenizer())
-    how = {"measures": ["attention", "occlusion"], "experiments": [], "progress": False}
+    how = {"measures": ["attention", "occlusion"], "progress": False}
     expected = attnfaith.measure(translator("marian"), [pair], tokenizer=translator_tokenizer(), **how)
     assert (made.source, made.target) == tuple(tuple(side.split()) for side in pair) and made.links is None
     assert list(made.measures) == ["attention", "occlusion"]

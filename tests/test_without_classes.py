@@ -36,9 +36,9 @@ def logits_of(model, texts=TEXTS):
         return model(**tokenizer()(texts, padding=True, return_tensors="pt")).logits.double().numpy()
 
 
-def go(model, measures=(), experiments=(), **how):
+def go(model, measures=(), **how):
     how = {"tokenizer": tokenizer(), "progress": False, **how}
-    return attnfaith.measure(model, TEXTS, measures=list(measures), experiments=list(experiments), **how)
+    return attnfaith.measure(model, TEXTS, measures=list(measures), **how)
 
 
 def test_a_record_holds_the_outputs_and_no_distribution(model, kind, tmp_path):
@@ -66,7 +66,7 @@ def test_the_defaults_leave_out_what_needs_classes(model, capsys):
 def test_what_compares_distributions_refuses_with_the_reason(model, name):
     subject = SelfAttention(model, tokenizer(), {"layers": 0, "head": 0})
     with pytest.raises((SubjectError, MeasurementError), match=f"'{name}' needs .*'classes'.*(regression|exclude)"):
-        go(subject, tokenizer=None, measures=[], experiments=[], add=[name])
+        go(subject, tokenizer=None, measures=[], add=[name])
 
 
 @pytest.mark.parametrize("name", ["integrated_gradients", "occlusion", "kernel_shap"])

@@ -60,7 +60,7 @@ def test_a_model_is_measured_on_a_file_as_by_python(model):
     made = attnfaith.load("made/record.parquet")
     frame = pd.read_csv("mine.csv", keep_default_na=False)
     by_python = attnfaith.measure(
-        str(model), frame, measures=["gradient", "occlusion"], experiments=[], text="review", label="stars", name="mine"
+        str(model), frame, measures=["gradient", "occlusion"], text="review", label="stars", name="mine"
     )
     assert made == by_python and made.measures == ["gradient", "occlusion"]
     assert made.table.column("label").to_pylist() == [1, 1, 0, 1, 0, 0]

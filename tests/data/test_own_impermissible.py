@@ -139,8 +139,8 @@ def test_measure_of_python_takes_the_column(tiny_recipe):
 
     table = pa.table({"text": ["the ships sank", "good music"], "impermissible": [[0, 1, 0], [0, 0]]})
     model = classifier("bert", max_position_embeddings=24)
-    made = attnfaith.measure(model, table, tokenizer=tokenizer(), measures=[], experiments=[], progress=False)
+    made = attnfaith.measure(model, table, tokenizer=tokenizer(), measures=[], progress=False)
     assert made.table.column("impermissible").to_pylist() == [[False, True, True, False], [False, False]]
     wrong = pa.table({"text": ["the ships sank"], "impermissible": [[0, 1]]})
     with pytest.raises(DatasetError, match="texts/0: impermissible must be one 0 or 1 for each of its 3 words; 2 values"):
-        attnfaith.measure(model, wrong, tokenizer=tokenizer(), measures=[], experiments=[], progress=False)
+        attnfaith.measure(model, wrong, tokenizer=tokenizer(), measures=[], progress=False)

@@ -148,7 +148,7 @@ def test_a_measurement(tmp_path, monkeypatch):
     texts = Dataset.from_dict({"text": TEXTS, "impermissible": marks})
     names = ["group_mass", "value_norm_share", "permissible_only", "conicity"]
     options = {"group_mass": {"tagger": "by_first_letter"}}
-    given = {"measures": [], "experiments": names, "options": options, "progress": False}
+    given = {"measures": names, "options": options, "progress": False}
     frame = attnfaith.measure(classifier("bert"), texts, tokenizer=tokenizer(), **given).to_dataset().to_pandas()
     for row in frame.to_dict("records"):
         mass = dict(zip(row["group_mass_names"], row["group_mass"], strict=True))

@@ -28,7 +28,7 @@ def quickstart() -> attnfaith.Record:
     options = {name: some for name, some in subjects.PLAN["few"].items() if name in names}
     how = {"tokenizer": subjects.tokenizer("bilstm"), "name": "planted_evidence", "split": "test", "progress": False}
     texts, labels = subjects.marked(map(" ".join, words), "rationale"), [row % 2 for row in range(24)]
-    return attnfaith.measure(subjects.model("bilstm"), texts, labels, [], [], add=names, options=options, **how)
+    return attnfaith.measure(subjects.model("bilstm"), texts, labels, [], add=names, options=options, **how)
 
 
 def frames() -> dict:
@@ -68,7 +68,7 @@ def diffmask() -> dict:
         with tempfile.TemporaryDirectory() as folder:
             training = {"validation": texts, "epochs": 2, "batch_size": 6, "warmup_steps": 0}
             gates = attnfaith.train_gates(subjects.model(name), texts, Path(folder) / "gates.safetensors", **training, **how)
-            how |= {"measures": ["diffmask"], "experiments": [], "options": {"diffmask": {"gates": str(gates)}}}
+            how |= {"measures": ["diffmask"], "options": {"diffmask": {"gates": str(gates)}}}
             columns = values.columns_of(attnfaith.measure(subjects.model(name), texts, **how).table)
         scores[name] = {column: columns[column] for column in ("importance_diffmask", "diffmask_layers")}
     return scores

@@ -100,8 +100,8 @@ def measured(subject: str, names, group: str = "measures") -> attnfaith.Record:
     how = {"options": {today: options[name] for today, name in named.items() if name in options}, "add": [*named]}
     how |= {"tokenizer": tokenizer(name), "name": "golden", "progress": False, **SUBJECTS[subject]}
     if of_pairs(subject):
-        return attnfaith.measure(model(name), [*map(tuple, PLAN["pairs"])], None, [], [], links=PLAN["links"], **how)
-    return attnfaith.measure(model(name), marked(PLAN["texts"], "rationale", "impermissible"), PLAN["labels"], [], [], **how)
+        return attnfaith.measure(model(name), [*map(tuple, PLAN["pairs"])], None, [], links=PLAN["links"], **how)
+    return attnfaith.measure(model(name), marked(PLAN["texts"], "rationale", "impermissible"), PLAN["labels"], [], **how)
 
 
 def marked(texts, *marks: str) -> Dataset:

@@ -470,13 +470,11 @@ def test_gates_of_a_model_that_is_no_run(tmp_path):
     texts = ["the old ship sank slowly", "good film", "the music was never bad but very good !", "a new ship sailed", ""]
     settings = {"epochs": 1, "batch_size": 2}
     with pytest.raises(AttnfaithError, match=r"'diffmask': gates=None, .*attnfaith measure RUN --add diffmask.*train_gates"):
-        attnfaith.measure(model, texts, measures=["diffmask"], experiments=[], tokenizer=words, progress=False)
+        attnfaith.measure(model, texts, measures=["diffmask"], tokenizer=words, progress=False)
     path = attnfaith.train_gates(model, texts, tmp_path / "g.safetensors", tokenizer=words, progress=False, **settings)
     assert path.with_suffix(".csv").is_file()
     options = {"diffmask": {"gates": str(path)}}
-    made = attnfaith.measure(
-        model, texts, measures=["diffmask"], experiments=[], tokenizer=words, options=options, progress=False
-    )
+    made = attnfaith.measure(model, texts, measures=["diffmask"], tokenizer=words, options=options, progress=False)
     scores = made.table.column("importance_diffmask").to_pylist()
     assert [len(row) for row in scores] == [5, 2, 9, 4, 0]
     stated = attnfaith.record.settings(made.table)[0]["options"]["diffmask"]

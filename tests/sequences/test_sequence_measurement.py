@@ -7,7 +7,7 @@ import torch
 
 import attnfaith
 from attnfaith import cli, record
-from attnfaith.api.measuring import EXPERIMENTS, MEASURES
+from attnfaith.api.measuring import DEFAULTS
 from attnfaith.data.in_memory import in_memory
 from attnfaith.errors import AttnfaithError
 from attnfaith.measurement import engine
@@ -131,15 +131,12 @@ def test_columns_that_a_model_cannot_give_are_left_out_and_measures_refused(tmp_
 
 def test_pairs_with_links_by_the_front_door(capsys):
     made = attnfaith.measure(translator("marian"), PAIRS, tokenizer=tokenizer(), links=LINKS, name="toy", progress=False)
-    names = (*MEASURES["pairs"], *EXPERIMENTS["pairs"])
-    assert {column for name in names for column in _columns(name)} <= set(made.table.column_names)
+    assert {column for name in DEFAULTS["pairs"] for column in _columns(name)} <= set(made.table.column_names)
     links = record.rows(made.table, "gold_links")
     assert links[0].tolist()[1] == [0, 1, 2, 0, 0, 0, 0] and links[0].sum() == 7 and links[1].sum() == 0
     assert links[2].tolist() == [[2, 0, 0, 0], [0, 0, 0, 0], [0, 1, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]]
     counted = [" ".join(f"{int(a) + 1}{k}{int(b) + 1}" for a, k, b in map(_parts, line.split())) for line in LINKS]
-    again = attnfaith.measure(
-        translator("marian"), PAIRS, measures=[], experiments=[], tokenizer=tokenizer(), links=counted, links_from=1
-    )
+    again = attnfaith.measure(translator("marian"), PAIRS, measures=[], tokenizer=tokenizer(), links=counted, links_from=1)
     assert [one.tolist() for one in record.rows(again.table, "gold_links")] == [one.tolist() for one in links]
     assert again.measures == [] and made.of_sequences and len(made) == 3
 
@@ -160,7 +157,7 @@ def test_a_folder_a_frame_and_a_file_of_links(kind, tmp_path):
     tokenizer().save_pretrained(tmp_path / "model")
     (tmp_path / "links").write_text("\n".join(LINKS) + "\n")
     frame = pd.DataFrame(PAIRS, columns=["from", "to"])
-    asked = {"measures": ["attention"], "experiments": [], "progress": False}
+    asked = {"measures": ["attention"], "progress": False}
     made = attnfaith.measure(tmp_path / "model", frame, text="from", text_pair="to", links=str(tmp_path / "links"), **asked)
     same = attnfaith.measure(translator(kind), PAIRS, tokenizer=tokenizer(), links=LINKS, **asked)
     for one, other in zip(made.alignment(), same.alignment(), strict=True):
@@ -222,7 +219,7 @@ def test_long_sentences_are_cut_at_words_and_said_to_be(capsys):
     assert made["truncated"] == [True] and len(made["input_ids"][0]) == 32
     assert made["tokens"][0] == ["old"] * 28 + ["boats"] * 2 and made["source_words"][0][-4:] == [28, 28, 29, -1]
     assert np.array(made["gold_links"][0]).sum() == 2
-    record_of = attnfaith.measure(of, [(long, "ein")], measures=["attention"], experiments=[])
+    record_of = attnfaith.measure(of, [(long, "ein")], measures=["attention"])
     assert record_of.table.column("truncated").to_pylist() == [True]
     assert "1 of 1 pair: cut, being longer than the model reads" in capsys.readouterr().err
 
@@ -286,9 +283,7 @@ def test_the_command_line_measures_pairs(files):
     assert cli.main([*files, "--measure.producers", "[attention]", "--links", "gold.align", "--output", "made"]) == 0
     made = attnfaith.load("made/record.parquet")
     assert [links.sum() for links in record.rows(made.table, "gold_links")] == [7, 0, 3]
-    same = attnfaith.measure(
-        translator("luong"), PAIRS, measures=["attention"], tokenizer=tokenizer(), links=LINKS, experiments=[]
-    )
+    same = attnfaith.measure(translator("luong"), PAIRS, measures=["attention"], tokenizer=tokenizer(), links=LINKS)
     for one, other in zip(made.alignment(), same.alignment(), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 

@@ -145,7 +145,7 @@ def test_under_an_affine_read_out_predictions_mix_those_of_the_tokens(desk, name
     assert [row.name for row in rows] == [answers.OWN, answers.UNIFORM, rows[2].name, answers.TYPED]
     assert np.log(rows[-1].probs[1] / rows[-1].probs[0]) == pytest.approx(odds @ [0.1, 0.2, 0.3, 0.4], abs=1e-6)
     assert np.log(rows[1].probs[1] / rows[1].probs[0]) == pytest.approx(odds.mean(), abs=1e-6)
-    own = attnfaith.measure(desk.model(names[0]), [TEXT], measures=[], experiments=[], progress=False)
+    own = attnfaith.measure(desk.model(names[0]), [TEXT], measures=[], progress=False)
     weights = np.array(own.table.column("attention")[0].as_py())
     assert np.log(rows[0].probs[1] / rows[0].probs[0]) == pytest.approx(odds @ weights, abs=1e-5)
     rest = np.where(np.arange(4) == weights.argmax(), 0, weights)
@@ -179,7 +179,7 @@ def test_edited_texts_are_predicted_beside_the_text(desk, names):
     rows, classes = desk.edited(names[0], TEXT, "the old film sank\n\n the  good film ")
     assert [row.name for row in rows] == ["the text", "the old film sank", "the good film"] and len(classes) == 2
     for text, row in zip([TEXT, "the old film sank", "the good film"], rows, strict=True):
-        alone = attnfaith.measure(desk.model(names[0]), [text], measures=[], experiments=[], progress=False)
+        alone = attnfaith.measure(desk.model(names[0]), [text], measures=[], progress=False)
         assert row.probs == pytest.approx(np.array(alone.table.column("probs")[0].as_py()), abs=1e-6)
         assert row.tvd == pytest.approx(np.abs(row.probs - rows[0].probs).sum() / 2)
     assert desk.edited(names[0], TEXT, "the \ud800")[0][1].name == "the ?"  # half a letter

@@ -430,7 +430,7 @@ def test_the_level_of_words_is_of_hierarchical_models():
 def test_a_model_in_train_mode_is_measured_as_in_eval_mode_and_left_in_it():
     model = classifier("bert", hidden_dropout_prob=0.5)
     words = pd.DataFrame({"text": ["the old ship sank", "a film", ""]})
-    how = {"tokenizer": tokenizer(), "measures": ["gradient"], "experiments": []}
+    how = {"tokenizer": tokenizer(), "measures": ["gradient"]}
     expected = attnfaith.measure(model, words, **how)
     model.train()
     assert attnfaith.measure(model, words, **how) == expected
@@ -443,7 +443,7 @@ def test_weights_that_break_after_the_checks_are_found_before_anything_is_measur
     with torch.no_grad():
         of.model.classifier.bias[0] = float("nan")
     with pytest.raises(AttnfaithError, match="^weight 'classifier.bias' holds NaN"):
-        attnfaith.measure(of, ["the ship"], measures=["gradient"], experiments=[])
+        attnfaith.measure(of, ["the ship"], measures=["gradient"])
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -28,7 +28,7 @@ EXPERIMENTS = ["map_uniform", "map_erasure"]
 
 def measured(model, name):
     how = {"tokenizer": subjects.tokenizer(name), "progress": False}
-    return attnfaith.measure(model, subjects.PLAN["texts"], subjects.PLAN["labels"], MEASURES, EXPERIMENTS, **how).table
+    return attnfaith.measure(model, subjects.PLAN["texts"], subjects.PLAN["labels"], [*MEASURES, *EXPERIMENTS], **how).table
 
 
 def numbers(values) -> np.ndarray:

@@ -22,18 +22,15 @@ from attnfaith.subjects.modes import plainly
 from attnfaith.subjects.translator import SequenceSubject
 
 
-MEASURES = {
-    "texts": ("gradient", "gradient_norm", "leave_one_out"),
-    "pairs": ("attention", "norm", "alti", "gradient", "gradient_x_input", "occlusion"),
+DEFAULTS = {
+    "pooled": ("gradient", "gradient_norm", "leave_one_out", "permutation", "minimal_flip_set", "adversary_exact"),
+    "maps": ("gradient", "gradient_norm", "leave_one_out", "marker_attention", "map_permutation"),
+    "pairs": ("attention", "norm", "alti", "gradient", "gradient_x_input", "occlusion", "cross_uniform", "knock_out"),
 }
-EXPERIMENTS = {
-    "texts": ("permutation", "minimal_flip_set", "adversary_exact"),
-    "maps": ("marker_attention", "map_permutation"),
-    "pairs": ("cross_uniform", "knock_out"),
-}
-"""Those that are measured where none are named; maps: of a model whose layers and heads all have attention, what asks for no
-more than some readings."""
-AFFINE_EXPERIMENTS = ("token_logits",)
+"""What is measured where nothing is named, by what attention a model has: one over a text, those of its layers and heads, or
+one from a target to a source.
+"""
+AFFINE_DEFAULTS = ("token_logits",)
 """Beside these where logits are affine in attention: with it a page answers for any other attention itself."""
 MOST_READINGS = 2 * 10**8
 """Tokens that the default measures may read for leaving out one token after the other; beyond it, leave-one-out is named by
@@ -52,7 +49,6 @@ def measure(
     texts,
     labels: Iterable | Literal["names", "ids"] | None = None,
     measures: Sequence[str] | None = None,
-    experiments: Sequence[str] | None = None,
     *,
     add: Sequence[str] = (),
     options: Mapping[str, Mapping] | None = None,
@@ -87,10 +83,10 @@ def measure(
         labels: the gold class of each text, by number or by name; None for a text whose class is not known. Of a column of
             labels "names" or "ids" says whether its whole numbers are names of classes or their numbers from 0 on, which has
             to be said where classes are named by numbers other than their own.
-        measures, experiments: names, as `attnfaith.measures()` lists them. None takes the cheap ones that the model is
-            capable of; [] none.
-        add: measures and experiments beside those.
-        options: {measure or experiment: {keyword: value}}.
+        measures: names, as `attnfaith.measures()` lists them: scores of importance and interventions. None takes the cheap
+            ones that the model is capable of; [] none.
+        add: measures beside those.
+        options: {measure: {option: value}}.
         tokenizer: of a model object, or its name or folder; None takes that of the folder it was loaded from.
         device: where the model is put: "cpu", "cuda:0", 0 or a `torch.device`, as a pipeline of transformers takes it. None
             leaves an object where it is and loads a folder to the CPU.
@@ -128,14 +124,15 @@ def measure(
     for keyword, value in given.items():
         if value is not None:
             raise AttnfaithError(f"{keyword}={excerpt(value, 60)}: {UNUSED[keyword]}")
-    chosen = [None if names is None else registry.check_names(names, reads) for names in (measures, experiments)]
+    chosen = None if measures is None else registry.check_names(measures, reads)
     engine.check_recorded(subject)
     dataset = _labelled(subject, read, labels) if reads == "texts" else _pairs(read.dataset, links, links_from)
     rows, remarks = _encoded(subject, dataset, reads)
     say = _say if progress else lambda line: None
     for line in filter(None, [read.remark if reads == "texts" else "", *remarks]):
         say(line)
-    names = [*dict.fromkeys([*_defaults(chosen, subject, rows, reads, say), *registry.check_names(add, reads)])]
+    chosen = _defaults(subject, rows, reads, say) if chosen is None else chosen
+    names = [*dict.fromkeys([*chosen, *registry.check_names(add, reads)])]
     texts_of = fingerprint(dataset if reads == "texts" else read.dataset)
     cell = identity_of(subject, dataset=read.name, texts=texts_of, split=split)
     settings = {"source": origin_of(subject).name} | ({"label_names": [*subject.class_names]} if reads == "texts" else {})
@@ -210,25 +207,21 @@ def _encoded(subject, dataset, reads: str) -> tuple:
     return rows, [f"{number:,} of {counted(count, reads[:-1])}: {what}" for what, number in remarks.items() if number]
 
 
-def _defaults(chosen, subject, rows, reads: str, say) -> list[str]:
-    """The names to measure by: those given, else the default ones that the subject is capable of, cheap first."""
-    names, usual = [], EXPERIMENTS["maps" if "attention maps" in subject.capabilities and reads == "texts" else reads]
-    usual += AFFINE_EXPERIMENTS if "affine read-out" in subject.capabilities else ()
-    for given, defaults in zip(chosen, (MEASURES[reads], usual), strict=True):
-        if given is not None:
-            names += given
-            continue
-        found = [registry.find(name, reads) for name in defaults]
-        for one in sorted(found, key=lambda one: [*registry.COSTS].index(one.cost)):
-            lacking = sorted(set(one.needs) - subject.capabilities)
-            if lacking:
-                why = [reason for need in lacking if (reason := getattr(subject, "lacks", {}).get(need))]
-                reasons = f" ({'; '.join(why)})" if why else ""
-                say(f"{one.name} is left out: it needs {', '.join(lacking)}, which this model lacks{reasons}")
-            elif reads == "texts" and one.cost == "tokens" and sum(length**2 for length in rows["length"]) > MOST_READINGS:
-                say(f"{one.name} is left out: so many long texts would take it long; measures=[…, {one.name!r}] asks for it")
-            else:
-                names.append(one.name)
+def _defaults(subject, rows, reads: str, say) -> list[str]:
+    """The names of the default measures that the subject is capable of: importance first, cheap ones before dear ones."""
+    kind = reads if reads == "pairs" else "maps" if "attention maps" in subject.capabilities else "pooled"
+    defaults = DEFAULTS[kind] + (AFFINE_DEFAULTS if "affine read-out" in subject.capabilities else ())
+    names, costs = [], [*registry.COSTS]
+    found = [registry.find(name, reads) for name in defaults]
+    for measure in sorted(found, key=lambda measure: (measure.kind() != "importance", costs.index(measure.cost))):
+        if lacking := sorted(measure.needs - subject.capabilities):
+            why = [reason for need in lacking if (reason := getattr(subject, "lacks", {}).get(need))]
+            reasons = f" ({'; '.join(why)})" if why else ""
+            say(f"{measure.name} is left out: it needs {', '.join(lacking)}, which this model lacks{reasons}")
+        elif reads == "texts" and measure.cost == "tokens" and sum(n**2 for n in rows["length"]) > MOST_READINGS:
+            say(f"{measure.name} is left out: so many long texts would take it long; add=[{measure.name!r}] asks for it")
+        else:
+            names.append(measure.name)
     return names
 
 

@@ -42,7 +42,7 @@ def add_producers(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[],
         metavar="NAME",
-        help="measures or experiments beside those of the recipe (`attnfaith list measures`)",
+        help="measures beside those of the recipe (`attnfaith list measures`)",
     )
 
 

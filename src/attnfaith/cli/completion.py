@@ -15,8 +15,8 @@ EXAMPLES = (
 )
 NAMES = {
     "config": "list recipes",
-    "producers": "list measures list experiments",
-    "add": "list measures list experiments",
+    "producers": "list measures",
+    "add": "list measures",
     "measures": "list measures",
     "encoder": "list encoders",
     "alignment": "list alignments",

@@ -145,7 +145,6 @@ def _measure_model(known, overrides: Sequence[str]) -> Path:
             known.labels,
             device=device,
             measures=names if producers is not None else None,
-            experiments=None if producers is None else [],
             add=[] if producers is not None else added,
             options=section.options or None,
             **columns,

@@ -144,7 +144,7 @@ class Desk:
         model = self.model(name)
         edited = [checked(one) for one in texts]
         with self._lock:
-            record = measure(model, [text, *edited], measures=[], experiments=[], name="typed", split="text", progress=False)
+            record = measure(model, [text, *edited], measures=[], name="typed", split="text", progress=False)
         (cell,) = record.cells
         probs = np.array(cell.table.column("probs").to_pylist(), np.float64)
         return predictions(["the text", *(names or edited)], probs), classes_of(cell)
