@@ -18,7 +18,7 @@ LAYERS = (
     ("escaping",),
     ("errors",),
     ("files",),
-    ("_import_hooks", "_random", "provenance", "launch", "usage"),
+    ("_import_hooks", "draws", "provenance", "launch", "usage"),
     ("models", "metrics"),
     ("record",),
     ("data",),

@@ -1,7 +1,10 @@
 """Measures: how they are declared, registered, named and given options; also by a package from outside."""
 
+import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -174,6 +177,32 @@ def test_wrong_values_are_there_for_every_option():
     """But those of training, which the measure's own test has."""
     options = {option for reads in READS for cls in classes(reads) if cls.name != "diffmask" for option in cls.options()}
     assert options == set(WRONG)
+
+
+def test_the_example_of_the_documents(tmp_path):
+    """As somebody follows it, from an empty folder."""
+    text = (Path(__file__).parents[1] / "docs/adding/measure.md").read_text(encoding="utf-8")
+    script = (
+        re.search(r"```python\n(.*?)```", text, re.S)[1]
+        + """
+import attnfaith
+from tests.small_classifiers import classifier, tokenizer
+
+texts = ["the old ship", "ship"]
+added = {"measures": ["prefix_odds"], "progress": False, "tokenizer": tokenizer()}
+forward = attnfaith.measure(classifier("bert"), texts, **added)
+backward = attnfaith.measure(classifier("bert"), texts, options={"prefix_odds": {"order": "backward"}}, **added)
+for record in (forward, backward):
+    print(*[f"{sum(row):.4f}" for row in record.table.column("importance_prefix_odds").to_pylist()])
+"""
+    )
+    root = str(Path(__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([root, f"{root}/src"])},
+    )  # fmt: skip
+    forward, backward = done.stdout.splitlines()
+    assert forward == backward, done.stderr  # both add up to the logit of the text less that of nothing
 
 
 def test_an_entry_point_adds_a_measure(tmp_path):

@@ -30,9 +30,9 @@ from datasets import disable_progress_bars
 from transformers import set_seed
 
 from attnfaith import recipes, record, runs
-from attnfaith._random import generator
 from attnfaith.data.fingerprint import fingerprint
 from attnfaith.data.tokenization import encode
+from attnfaith.draws import generator
 from attnfaith.escaping import csv_frame, read_csv
 from attnfaith.experiments.rationale_erasure import RationaleErasure, rationales
 from attnfaith.files import TemporaryFolder, write_atomically

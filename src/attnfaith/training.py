@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from transformers import EarlyStoppingCallback, Trainer, TrainingArguments
 
-from attnfaith._random import generator
 from attnfaith.data.collation import keep_positions, pad_attention, pad_batch
+from attnfaith.draws import generator
 from attnfaith.errors import AttnfaithError
 from attnfaith.metrics.classification import classification_scores
 from attnfaith.objectives import (

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from attnfaith._random import generator
+from attnfaith.draws import generator
 from attnfaith.experiments import soft_erasure
 from tests.measuring import run
 

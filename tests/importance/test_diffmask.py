@@ -15,7 +15,7 @@ from transformers import AlbertConfig, AlbertForSequenceClassification
 
 import attnfaith
 from attnfaith import AttentionClassifierConfig, AttentionClassifierForSequenceClassification, AttnfaithError
-from attnfaith._random import default_dtype
+from attnfaith.draws import default_dtype
 from attnfaith.errors import FileError
 from attnfaith.importance import diffmask
 from attnfaith.importance._concrete import log_open, sampled

@@ -12,8 +12,8 @@ import torch
 from transformers import BatchEncoding, BertForSequenceClassification
 
 from attnfaith import SelfAttentionClassifierForSequenceClassification, record
-from attnfaith._random import default_dtype
 from attnfaith.data.collation import OF_POSITIONS
+from attnfaith.draws import default_dtype
 from attnfaith.experiments import _climb
 from attnfaith.importance import state_lengths
 from attnfaith.measurement.registry import classes, find, names

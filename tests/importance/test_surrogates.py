@@ -9,7 +9,7 @@ import pytest
 import torch
 from captum._utils.models.linear_model import SkLearnLasso
 
-from attnfaith._random import generator
+from attnfaith.draws import generator
 from attnfaith.importance import kernel_shap, lime
 from attnfaith.subjects import opened
 from attnfaith.subjects.removal import read_parts

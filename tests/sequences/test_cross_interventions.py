@@ -8,7 +8,7 @@ import torch
 from scipy.optimize import linprog
 from transformers.models.marian import modeling_marian
 
-from attnfaith._random import default_dtype, generator
+from attnfaith.draws import default_dtype, generator
 from attnfaith.subjects.pairs import word_sums
 from attnfaith.subjects.translator import sequence_subject
 from tests import tolerances

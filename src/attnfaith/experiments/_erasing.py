@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from scipy.special import expit, logsumexp
 
-from attnfaith._random import generator
+from attnfaith.draws import generator
 from attnfaith.experiments._readout import AFFINE, OfStates, OfTexts, read_out, under
 from attnfaith.subjects import Batch, Subject
 

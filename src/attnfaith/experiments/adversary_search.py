@@ -11,7 +11,7 @@ whole rows and padding adds nothing but zeros), C classes.
 import numpy as np
 import torch
 
-from attnfaith._random import generator
+from attnfaith.draws import generator
 from attnfaith.experiments._readout import AFFINE, Readout, read_out, softmax, under
 from attnfaith.measurement.options import Count, Fraction, Positive
 from attnfaith.measurement.registry import Measure, register

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from attnfaith._random import generator
+from attnfaith.draws import generator
 from attnfaith.experiments import _subsets
 from attnfaith.experiments._orders import ExactTokens, answered, columns, limits, rank
 from attnfaith.measurement.options import Absent, Count, Natural

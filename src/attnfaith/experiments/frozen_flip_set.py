@@ -6,7 +6,7 @@ Shapes: B instances, L input positions, T tokens, C classes, J rivals of the pre
 import numpy as np
 import torch
 
-from attnfaith._random import generator
+from attnfaith.draws import generator
 from attnfaith.experiments._subsets import check_absent_model, read_parts
 from attnfaith.measurement.options import Absent, Draws, Inputs
 from attnfaith.measurement.registry import Measure, register

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import torch
 
-from attnfaith._random import generator
+from attnfaith.draws import generator
 from attnfaith.experiments._maps import Asked, Changed, chosen_layers
 from attnfaith.measurement.options import Count, Fraction, Layers, Positive, Rows
 from attnfaith.measurement.registry import Measure, register

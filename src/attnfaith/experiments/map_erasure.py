@@ -6,7 +6,7 @@ Shapes: B instances, N copies of instances, L input positions, T tokens, C class
 import numpy as np
 import torch
 
-from attnfaith._random import generator
+from attnfaith.draws import generator
 from attnfaith.experiments._maps import Asked, Changed, chosen_layers
 from attnfaith.measurement.options import Draws, Flag, Layers, Rows
 from attnfaith.measurement.registry import Measure, register

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from attnfaith._random import generator
+from attnfaith.draws import generator
 from attnfaith.experiments._maps import Asked, Changed, chosen_layers
 from attnfaith.measurement.options import Draws, Layers, Rows
 from attnfaith.measurement.registry import Measure, register

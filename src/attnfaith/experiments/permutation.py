@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from attnfaith._random import generator
+from attnfaith.draws import generator
 from attnfaith.experiments._readout import AFFINE, Readout, read_out, softmax, under
 from attnfaith.measurement.options import Draws
 from attnfaith.measurement.registry import Measure, register

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from attnfaith._random import generator
+from attnfaith.draws import generator
 from attnfaith.experiments._erasing import Affine, Erasing, NotAffine, prepare
 from attnfaith.experiments._readout import softmax
 from attnfaith.measurement.options import Draws

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from attnfaith._random import generator
+from attnfaith.draws import generator
 from attnfaith.experiments._subsets import check_absent_model, distinct, read_parts, scores_of, whole
 from attnfaith.measurement.options import Absent, Shares
 from attnfaith.measurement.registry import Measure, register

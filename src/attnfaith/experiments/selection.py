@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from attnfaith._random import generator
+from attnfaith.draws import generator
 from attnfaith.experiments._readout import softmax
 from attnfaith.experiments._subsets import check_absent_model, distinct, read_parts, scores_of
 from attnfaith.experiments.rationale_erasure import ranks

@@ -5,7 +5,7 @@ Shapes: B instances, T items of attention (tokens; of hierarchical models senten
 
 import numpy as np
 
-from attnfaith._random import generator
+from attnfaith.draws import generator
 from attnfaith.experiments._subsets import check_absent_model, distinct, read_parts, scores_of, whole
 from attnfaith.measurement.options import Absent
 from attnfaith.measurement.registry import Measure, register

@@ -7,7 +7,7 @@ E embedding, M measures, K draws.
 import numpy as np
 import torch
 
-from attnfaith._random import generator
+from attnfaith.draws import generator
 from attnfaith.experiments import _subsets
 from attnfaith.measurement.options import Draws
 from attnfaith.measurement.registry import Measure, register

@@ -5,7 +5,7 @@ Shapes: T tokens, C classes, J rivals of the predicted class, V sets of tokens, 
 
 import numpy as np
 
-from attnfaith._random import generator
+from attnfaith.draws import generator
 from attnfaith.experiments import _subsets
 from attnfaith.experiments._orders import ExactTokens, answered, columns, limits, rank
 from attnfaith.experiments._readout import Readout, read_out, softmax

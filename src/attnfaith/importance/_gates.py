@@ -13,7 +13,7 @@ from safetensors.torch import save
 from torch import nn
 from torch.nn.utils.parametrizations import weight_norm
 
-from attnfaith._random import drawing
+from attnfaith.draws import drawing
 from attnfaith.errors import FileError, excerpt
 from attnfaith.files import write_atomically
 from attnfaith.subjects import Batch, Subject

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from attnfaith._random import default_dtype, drawing, generator
+from attnfaith.draws import default_dtype, drawing, generator
 from attnfaith.importance._captum import captum
 from attnfaith.importance._explained import check_data, check_target, explaining
 from attnfaith.importance._inputs import token_counts

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from attnfaith._random import generator
+from attnfaith.draws import generator
 from attnfaith.importance._inputs import token_counts
 from attnfaith.record import Column
 from attnfaith.subjects import asks

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 
-from attnfaith._random import generator
+from attnfaith.draws import generator
 
 
 def masked_language_model(logits: torch.Tensor, words: torch.Tensor, masked: torch.Tensor) -> torch.Tensor:

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from attnfaith._random import generator
+from attnfaith.draws import generator
 from attnfaith.measurement.options import CrossLayers, Draws
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
