@@ -213,8 +213,8 @@ def test_it_says_in_words_what_the_answer_takes(seen):
     ("text", "how", "message"),
     [
         ("", {}, "has no word that the model's tokenizer knows of"),
-        (["one", "two", "three"], {}, "give one string, or a pair"),
-        (7, {}, "text is 7: give one string, or a pair"),
+        (["one", "two", "three"], {}, "give strings"),
+        (7, {}, "text 0 is 7"),
         (
             TEXT,
             {"measures": ["altI"]},
@@ -377,7 +377,7 @@ def test_a_model_from_sequences_to_sequences_is_measured_on_the_pair():
     assert list(made.measures) == ["attention", "occlusion"]
     for name in made.measures:
         np.testing.assert_array_equal(made.measures[name], expected.alignment(name)[0])
-    with pytest.raises(AttnfaithError, match="reads a pair .source, target."):
+    with pytest.raises(AttnfaithError, match="reads pairs of sentences"):
         attnfaith.view(translator("marian"), "ein hund", tokenizer=translator_tokenizer())
 
 

@@ -12,69 +12,69 @@ from attnfaith.reporting.sections.agreement import TABLE
 from attnfaith.stats import estimate
 
 
-def agreement_frame(cells: Sequence[Cell]) -> pd.DataFrame:
+def agreement(cells: Sequence[Cell]) -> pd.DataFrame:
     """One row for each cell and measure of importance: what the report's table of agreement says of all texts, and the
     median.
     """
     names = ("tau_mean", "tau_median", "ci_low", "ci_high", "n", "n_undefined", "tie_ceiling")
-    parts = []
+    made = []
     for cell in cells:
         overall = {row["pair"]: row for row in rows(TABLE, cell) if row["class"] == "overall"}
         for measure in cell.measures:
-            tau = cell.tau("attention", measure)
-            known = tau[~np.isnan(tau)]
-            row = {**overall[pair_name("attention", measure)], "tau_median": np.median(known) if len(known) else np.nan}
-            parts.append({**_head(cell, cells), "measure": measure, **{name: row[name] for name in names}})
-    return pd.DataFrame(parts, columns=[*_heads(cells), "measure", *names])
+            row = {**overall[pair_name("attention", measure)], "tau_median": _median(cell.tau("attention", measure))}
+            made.append({**_head(cell, cells), "measure": measure, **{name: row[name] for name in names}})
+    return pd.DataFrame(made, columns=[*_heads(cells), "measure", *names])
 
 
-def scores_frame(cells: Sequence[Cell]) -> pd.DataFrame:
+def scores(cells: Sequence[Cell]) -> pd.DataFrame:
     """One row for each token of each text."""
     parts = []
     for cell in cells:
         lengths = cell.lengths
-        tokens = cell.table.column("tokens").combine_chunks().flatten().to_pylist()
         columns = {
-            **{name: [value] * int(lengths.sum()) for name, value in _head(cell, cells).items()},
             "instance_id": np.repeat(np.array(cell.instance_ids, dtype=object), lengths),
             "position": np.concatenate([np.arange(length) for length in lengths]),
-            "token": tokens,
+            "token": cell.table.column("tokens").combine_chunks().flatten().to_pylist(),
+            **{name: np.concatenate(cell.scores(name)) for name in ("attention", *cell.measures)},
         }
-        for name in ("attention", *cell.measures):
-            columns[name] = np.concatenate(cell.scores(name))
-        parts.append(pd.DataFrame(columns))
+        parts.append(pd.DataFrame({**_head(cell, cells), **columns}))
     return pd.concat(parts, ignore_index=True)
 
 
-def text_frame(cells: Sequence[Cell]) -> pd.DataFrame:
+def per_text(cells: Sequence[Cell]) -> pd.DataFrame:
     """One row for each text, with every number that cells are compared by."""
     parts = []
     for cell in cells:
         columns = {
-            **{name: [value] * len(cell) for name, value in _head(cell, cells).items()},
             "instance_id": cell.instance_ids,
             "label": pd.array([None if np.isnan(label) else int(label) for label in cell.labels], "Int64"),
             "predicted": cell.predicted,
             "probability": cell.probs[np.arange(len(cell)), cell.predicted],
             "n_tokens": cell.lengths,
             "truncated": cell.table.column("truncated").to_numpy(),
+            **sections.numbers(cell),
         }
-        parts.append(pd.DataFrame({**columns, **sections.numbers(cell)}))
+        parts.append(pd.DataFrame({**_head(cell, cells), **columns}))
     return pd.concat(parts, ignore_index=True)
 
 
-def summary_frame(cells: Sequence[Cell]) -> pd.DataFrame:
+def summary(cells: Sequence[Cell]) -> pd.DataFrame:
     """One row for each cell and number of its texts: mean with interval, median, and over how many."""
-    names = ("mean", "ci_low", "ci_high", "median", "n", "n_undefined")
-    parts = []
+    made = []
     for cell in cells:
         for name, values in sections.numbers(cell).items():
             known = values[~np.isnan(values)]
             mean, low, high = estimate("", known).values()
-            middle = np.median(known) if len(known) else np.nan
-            row = dict(zip(names, (mean, low, high, middle, len(known), len(values) - len(known)), strict=True))
-            parts.append({**_head(cell, cells), "quantity": name, **row})
-    return pd.DataFrame(parts, columns=[*_heads(cells), "quantity", *names])
+            counts = {"n": len(known), "n_undefined": len(values) - len(known)}
+            row = {"quantity": name, "mean": mean, "ci_low": low, "ci_high": high, "median": _median(values), **counts}
+            made.append({**_head(cell, cells), **row})
+    names = ("quantity", "mean", "ci_low", "ci_high", "median", "n", "n_undefined")
+    return pd.DataFrame(made, columns=[*_heads(cells), *names])
+
+
+def _median(values: np.ndarray) -> float:
+    known = values[~np.isnan(values)]
+    return np.median(known) if len(known) else np.nan
 
 
 def _heads(cells: Sequence[Cell]) -> list[str]:

@@ -69,17 +69,11 @@ def train_gates(
         rows, others = rows.select(np.sort(order[apart:])), rows.select(np.sort(order[:apart]))
     else:
         others = _rows(subject, validation, columns)
-    some, others = (
-        part.select(draw(np.arange(len(part)), most, seed, split))
-        for part, most, split in (
-            (rows, made.train_texts, "train"),
-            (others, made.validation_texts, "validation"),
-        )
-    )
+    rows = rows.select(draw(np.arange(len(rows)), made.train_texts, seed, "train"))
+    others = others.select(draw(np.arange(len(others)), made.validation_texts, seed, "validation"))
+    say = print if progress else lambda line: None
     try:
-        return diffmask.train(
-            subject, some, others, Path(output), seed=seed, say=print if progress else _nothing, **settings
-        )
+        return diffmask.train(subject, rows, others, Path(output), seed=seed, say=say, **settings)
     except AttnfaithError:
         raise
     except ValueError as error:
@@ -89,7 +83,3 @@ def train_gates(
 def _rows(subject, texts, columns: Columns) -> "Dataset":
     rows = subject.rows(read_texts(texts, None, columns, None).dataset)
     return by_words(rows) if subject.level == "word" and "words" in rows.column_names else rows
-
-
-def _nothing(line: str) -> None:
-    """Progress that is not asked for."""

@@ -91,16 +91,16 @@ class Record:
             raise AttnfaithError(f"the record holds no alignment {excerpt(measure)}; it holds {', '.join(self.measures)}")
         return records.rows(self.table, ALIGNMENT + measure)
 
-    def _frames(self, what: str):
-        """The module of frames. Raises AttnfaithError for a record of pairs of sentences, which has no such thing."""
+    def _frame(self, what: str) -> pd.DataFrame:
+        """A frame of `attnfaith.api.frames`. Raises AttnfaithError for a record of pairs of sentences, which has none."""
         if self.of_sequences:
             raise AttnfaithError(
-                f"{what} is of texts with classes, and this record is of pairs of sentences: use alignment(), of "
+                f"{what}() is of texts with classes, and this record is of pairs of sentences: use alignment(), of "
                 f"{', '.join(self.measures)}"
             )
         from attnfaith.api import frames
 
-        return frames
+        return getattr(frames, what)(self.cells)
 
     def __len__(self) -> int:
         return self.table.num_rows
@@ -133,7 +133,7 @@ class Record:
         two tokens, or all scores equal); tie_ceiling (the largest mean that tied scores allow). Of several models what tells
         them apart comes first.
         """
-        return self._frames("agreement()").agreement_frame(self.cells)
+        return self._frame("agreement")
 
     def scores(self) -> pd.DataFrame:
         """Every token's scores, a row a token.
@@ -141,7 +141,7 @@ class Record:
         Columns: instance_id; position (from 0); token; attention (0..1, summing to 1 over a text); then each measure, in its
         own unit, as `attnfaith.measures()` says. A text without tokens has no row.
         """
-        return self._frames("scores()").scores_frame(self.cells)
+        return self._frame("scores")
 
     def per_text(self) -> pd.DataFrame:
         """Every text's numbers, a row a text.
@@ -150,7 +150,7 @@ class Record:
         n_tokens; truncated (whether it was cut); then the numbers that models are compared by, NaN where undefined, such as
         "tau attention–gradient".
         """
-        return self._frames("per_text()").text_frame(self.cells)
+        return self._frame("per_text")
 
     def summary(self) -> pd.DataFrame:
         """The numbers of `per_text` over all texts, a row for each.
@@ -158,7 +158,7 @@ class Record:
         Columns: quantity; mean; ci_low, ci_high (95 % bootstrap interval of the mean over texts, NaN below two texts);
         median; n (texts that it is over); n_undefined (texts without it).
         """
-        return self._frames("summary()").summary_frame(self.cells)
+        return self._frame("summary")
 
     def show(self, text: int | str = 0, measures: str | Iterable[str] | None = None) -> "Shown | ShownPair":
         """One text, as a heat map in a notebook and as a table of scores where it is printed. One pair of sentences as
@@ -186,9 +186,10 @@ class Record:
             if text not in known:
                 raise AttnfaithError(f"no text has the instance id {excerpt(text)}; the first is {excerpt(known[0])}")
             text = known.index(text)
-        if isinstance(text, bool) or not hasattr(text, "__index__") or not -len(self) <= int(text) < len(self):
-            raise AttnfaithError(f"text {excerpt(text)}: give a row from 0 to {len(self) - 1}, or an instance id")
-        row = range(len(self))[int(text)]
+        try:
+            row = range(len(self))[None if isinstance(text, bool) else text]
+        except (TypeError, IndexError):
+            raise AttnfaithError(f"text {excerpt(text)}: give a row from 0 to {len(self) - 1}, or an instance id") from None
         if len(self.cells) == 1:
             return self.cells[0], row
         (alone,) = split_cells(self.table.slice(row, 1))

@@ -1,7 +1,8 @@
 """From a model and one text to a view of all its self-attention; from a record to a view of one pair of sentences."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -24,13 +25,6 @@ from attnfaith.subjects.protocol import Subject, SubjectError, outputs
 from attnfaith.subjects.translator import SequenceSubject
 
 
-NEEDS = {
-    "attention": (),
-    "rollout": ("stacked maps",),
-    "alti": ("stacked maps", "layer parts"),
-    "value_zeroing": ("stacked maps", "layer states"),
-}
-"""What can be seen, and what of a stack it needs."""
 MOST_READ = 128
 """Positions of a text that value zeroing reads so many times over without being asked for."""
 
@@ -66,15 +60,10 @@ def view(model, text=None, measures: str | Sequence[str] | None = None, *, token
             )
         return PairView.of(table, 0 if text is None else text)
     subject = open_subject(model, tokenizer=tokenizer, device=device)
+    name, texts = _called(origin_of(subject).name), [tuple(text) if isinstance(text, list) else text]
     if isinstance(subject, SequenceSubject):
-        return _of_translator(subject, text, measures)
+        return PairView.of(measure(subject, texts, None, measures, [], name=name, split="pair", progress=False).table)
     wanted = _names(measures)
-    if isinstance(text, str):
-        texts = [text]
-    elif isinstance(text, Sequence) and len(text) == 2 and all(isinstance(part, str) for part in text):
-        texts = [tuple(text)]
-    else:
-        raise DatasetError(f"text is {excerpt(text)}: give one string, or a pair (text, second text)")
     rows = subject.rows(read_texts(texts, None, Columns(), "text").dataset)
     row = rows[0]
     if not len(row["tokens"]):
@@ -88,7 +77,7 @@ def view(model, text=None, measures: str | Sequence[str] | None = None, *, token
     what = "class" if "classes" in subject.capabilities else "output"
     tokens, words = _tokens(subject, row, stack)
     return View(
-        model=_called(origin_of(subject).name),
+        model=name,
         tokens=tokens,
         inside=stack.inside.cpu().numpy(),
         words=words,
@@ -116,14 +105,6 @@ def _pairs_of(model) -> pa.Table | None:
     return record.load(path) if path.is_file() and record.of_sequences(record.schema_of(path)) else None
 
 
-def _of_translator(subject: SequenceSubject, text, measures) -> PairView:
-    """A view of one pair (source, target), which is measured."""
-    if isinstance(text, str) or not isinstance(text, Sequence) or len(text) != 2:
-        raise DatasetError(f"text is {excerpt(text)}: a model from sequences to sequences reads a pair (source, target)")
-    names = {"name": _called(origin_of(subject).name), "split": "pair"}
-    return PairView.of(measure(subject, [tuple(text)], None, measures, [], progress=False, **names).table)
-
-
 def _called(source: str) -> str:
     """A model's name: of a folder its last part, of a run that of the run; a view is sent, and names no place."""
     folder = Path(source)
@@ -135,27 +116,24 @@ def _called(source: str) -> str:
 
 def _names(measures: str | Sequence[str] | None) -> list[str] | None:
     names = [measures] if isinstance(measures, str) else measures
-    if names is None:
-        return None
-    for name in names:
-        if name not in TITLES:
-            raise AttnfaithError(f"nothing to be seen is called {excerpt(name)}; there are {', '.join(TITLES)}")
-    if len(set(names)) < max(1, len(names)):
+    if names is not None and (wrong := next((name for name in names if name not in TITLES), None)):
+        raise AttnfaithError(f"nothing to be seen is called {excerpt(wrong)}; there are {', '.join(TITLES)}")
+    if names is not None and len(set(names)) < max(1, len(names)):
         raise AttnfaithError(f"measures={excerpt(list(names))}: name one or more, each once")
-    return list(names)
+    return names and list(names)
 
 
 def _matrices(stack: Stack, wanted: list[str] | None) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     """{measure: (N,L,L)} of those that are wanted, and why others are left out."""
-    lacks = {name: stack.lacks[need] for name, needs in NEEDS.items() for need in reversed(needs) if need in stack.lacks}
+    lacks = {name: stack.lacks[need] for name, (_, needs) in SEEN.items() for need in needs if need in stack.lacks}
     for name in wanted or ():
         if name in lacks:
             raise SubjectError(f"{name} cannot be seen of this model: {lacks[name]}")
     if wanted is None:
         if (count := len(stack.reads)) > MOST_READ:
             lacks.setdefault("value_zeroing", f"it reads a text of {count} positions {count} times: ask for it by name")
-        wanted = [name for name in NEEDS if name not in lacks]
-    return {name: MAKERS[name](stack) for name in wanted}, lacks
+        wanted = [name for name in SEEN if name not in lacks]
+    return {name: SEEN[name][0](stack) for name in wanted}, lacks
 
 
 def _attention(stack: Stack) -> np.ndarray:
@@ -166,14 +144,17 @@ def _rollout(stack: Stack) -> np.ndarray:
     return (_attention(stack) + np.eye(len(stack.reads))) / 2
 
 
-def _of(measure) -> Callable[[Stack], np.ndarray]:
-    def matrices(stack: Stack) -> np.ndarray:
-        return np.stack([one.cpu().numpy() for one in measure.matrices(stack.source, stack.text, stack.layers)])
-
-    return matrices
+def _mixed(measure, stack: Stack) -> np.ndarray:
+    return np.stack([one.cpu().numpy() for one in measure.matrices(stack.source, stack.text, stack.layers)])
 
 
-MAKERS = {"attention": _attention, "rollout": _rollout, "alti": _of(alti), "value_zeroing": _of(value_zeroing)}
+SEEN = {
+    "attention": (_attention, ()),
+    "rollout": (_rollout, ("stacked maps",)),
+    "alti": (partial(_mixed, alti), ("layer parts", "stacked maps")),
+    "value_zeroing": (partial(_mixed, value_zeroing), ("layer states", "stacked maps")),
+}
+"""What can be seen: what makes it of a stack, and what of the stack it needs; the last that is lacking is the reason."""
 
 
 def _tokens(subject: Subject, row, stack: Stack) -> tuple[tuple[str, ...], tuple[int | None, ...]]:
