@@ -22,7 +22,74 @@ from attnfaith.subjects.protocol import CAPABILITIES, MAPS, OF_TOKENIZERS, TEXT,
 from attnfaith.subjects.words import WordLevel
 
 
-class Pooled:
+class PackageSubject:
+    """What the subjects of this package's classifiers have in common: their texts, batches and embeddings.
+
+    model: the classifier. tokenizer: of the model, for `encode` and `rows` alone.
+    """
+
+    def __init__(self, model, tokenizer=None):
+        self.model, self.tokenizer, self.config = model, tokenizer, model.config
+        self.num_labels, self.pad_token_id = self.config.num_labels, self.config.pad_token_id
+        self.unknown_token_id, self.mask_token_id = self.config.unk_token_id, None
+
+    @property
+    def device(self) -> torch.device:
+        return self.model.device
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """() where the configuration has only those that transformers makes up."""
+        return class_names_of(self.config)
+
+    def check_tokenizer(self) -> None:
+        if self.tokenizer is None:
+            raise SubjectError(f"texts need the model's tokenizer: {type(self).__name__}(model, tokenizer)")
+
+    def identity(self) -> dict[str, object]:
+        config, names = self.config, ("encoder", "readout", "vectors", "vectors_digest", "tokenizer_digest")
+        scale = config.embedding_std if config.vectors == "random" else None
+        return {"model": config.model_type, "vectors_scale": scale, **{name: getattr(config, name) for name in names}}
+
+    def encode(self, texts: Sequence) -> Batch:
+        return self.collate(self.rows(texts_in_memory(texts)).to_list())
+
+    def collate(self, rows: Sequence[Mapping]) -> Batch:
+        names = ("input_ids", *OF_POSITIONS, "candidates")
+        features = [{name: row[name] for name in names if row.get(name) is not None} for row in rows]
+        batch = pad_batch(features, self.pad_token_id, self.num_labels)
+        batch |= {"instance_id": [row["instance_id"] for row in rows], "label": [row.get("labels") for row in rows]}
+        return Batch.of(batch, self)
+
+    def check(self, dataset) -> None:
+        if self.num_labels < 2:
+            raise SubjectError(f"the model has num_labels={self.num_labels}; predictions need two classes or more")
+        check_finite(self.model)
+
+    def evaluating(self) -> AbstractContextManager[None]:
+        return in_eval_mode(self.model)
+
+    def embed(self, batch: Batch) -> torch.Tensor:
+        """(B,L,E); of selector and classifier, one after the other, where each has its own."""
+        return self.model.get_input_embeddings()(batch["input_ids"])
+
+    def vocabulary(self) -> torch.Tensor:
+        return self.model.get_input_embeddings().weight
+
+    def parameters(self) -> Iterator[torch.Tensor]:
+        return self.model.parameters()
+
+    def keep(self, batch: Batch, stays: torch.Tensor) -> Batch:
+        """Of a hierarchical model a sentence without words is gone; a selector reads what is left anew."""
+        rest = {name: values for name, values in batch.items() if name in ("answer_mask", "instance_id", "label")}
+        return Batch.of({**keep_positions(batch, stays, self.pad_token_id or 0), **rest}, self)
+
+    def attention_products(self, batch: Batch, explain) -> torch.Tensor:
+        """States held fixed, and nothing renormalised."""
+        return products_of_intervention(self, batch, explain)
+
+
+class Pooled(PackageSubject):
     """An attention classifier, of tokens or sentences, or over the words of a hierarchical one.
 
     Its stages are `encoded`, states of a batch; `attend`, their attention; `decode`, logits under any attention; and
@@ -35,12 +102,9 @@ class Pooled:
     can = frozenset(CAPABILITIES) - MAPS - OF_TOKENIZERS - {"selection"}
 
     def __init__(self, stages, tokenizer=None):
-        self.stages, self.tokenizer = stages, tokenizer
-        self.classifier = stages.classifier if isinstance(stages, WordLevel) else stages
+        super().__init__(stages.classifier if isinstance(stages, WordLevel) else stages, tokenizer)
+        self.stages, self.classifier = stages, self.model
         self.capabilities = self.can if stages.affine else self.can - {"affine read-out"}
-        self.config = self.classifier.config
-        self.num_labels, self.pad_token_id = self.config.num_labels, self.config.pad_token_id
-        self.unknown_token_id = self.config.unk_token_id
         self.level = stages.level
         self.contextual = stages.contextual
         self.removal_renormalises = stages.removal_renormalises
@@ -57,52 +121,25 @@ class Pooled:
             return None
         return cls(WordLevel(model) if level == "word" else model)
 
-    @property
-    def device(self) -> torch.device:
-        return self.classifier.device
-
     def encode(self, texts: Sequence) -> Batch:
-        """A batch from texts or pairs (text, query), with their tokens. Raises SubjectError without a tokenizer."""
+        """A batch from texts or pairs (text, query). Raises SubjectError without a tokenizer."""
         encoded = self.rows(texts_in_memory(texts))
         return self.collate(by_words(encoded).to_list() if self.level == "word" else encoded.to_list())
 
     def rows(self, texts):
         """Of a hierarchical model divided into sentences, also where attention is over their words."""
-        if self.tokenizer is None:
-            raise SubjectError("texts need the model's tokenizer: Pooled(model, tokenizer)")
+        self.check_tokenizer()
         if (pair := "text_pair" in texts.column_names) != (self.config.query == "text"):
             given, read = ("pairs", "single texts") if pair else ("single texts", "pairs (text, second text)")
             raise SubjectError(f"these are {given}, and the model reads {read}")
         return encode(texts, self.tokenizer)
 
-    @property
-    def class_names(self) -> tuple[str, ...]:
-        """() where the configuration has only those that transformers makes up."""
-        return class_names_of(self.config)
-
     def identity(self) -> dict[str, object]:
-        config = self.config
-        names = ("encoder", "hierarchy", "alignment", "projection", "readout", "vectors", "score_scale")
-        return {
-            "model": config.model_type,
-            "level": self.level,
-            **{name: getattr(config, name) for name in names},
-            "projection_parameter": config.projection_parameter,
-            "vectors_scale": config.embedding_std if config.vectors == "random" else None,
-            "vectors_digest": config.vectors_digest,
-            "tokenizer_digest": config.tokenizer_digest,
-        }
+        names = ("hierarchy", "alignment", "projection", "projection_parameter", "score_scale")
+        return super().identity() | {"level": self.level, **{name: getattr(self.config, name) for name in names}}
 
     def digest(self) -> str:
         return digest_model(self.classifier)
-
-    def collate(self, rows: Sequence[Mapping]) -> Batch:
-        """A batch from rows of `attnfaith.data.tokenization.encode`, on the model's device."""
-        names = ("input_ids", *OF_POSITIONS, "candidates")
-        features = [{name: row[name] for name in names if row.get(name) is not None} for row in rows]
-        batch = pad_batch(features, self.pad_token_id, self.num_labels)
-        batch |= {"instance_id": [row["instance_id"] for row in rows], "label": [row.get("labels") for row in rows]}
-        return Batch.of(batch, self)
 
     def check(self, dataset) -> None:
         """Raises SubjectError for rows of another hierarchy than the model's, a model of fewer than two classes, and one
@@ -114,13 +151,7 @@ class Pooled:
                 f"the model has hierarchy='{hierarchy}' and the data set {'is' if divided else 'is not'} divided into "
                 "sentences: encode it with the model's own tokenizer"
             )
-        if self.num_labels < 2:
-            raise SubjectError(f"the model has num_labels={self.num_labels}; predictions need two classes or more")
-        check_finite(self.classifier)
-
-    def evaluating(self) -> AbstractContextManager[None]:
-        """Within, the classifier is in eval mode."""
-        return in_eval_mode(self.classifier)
+        super().check(dataset)
 
     def attendable(self, batch: Batch) -> torch.Tensor:
         return self.stages.attendable(**text_of(batch))
@@ -139,20 +170,6 @@ class Pooled:
         if batch.get("attention") is None:
             batch["attention"] = self.attend(*self.encoded(batch))
         return batch["attention"]
-
-    def embed(self, batch: Batch) -> torch.Tensor:
-        return self.classifier.get_input_embeddings()(batch["input_ids"])
-
-    def vocabulary(self) -> torch.Tensor:
-        return self.classifier.get_input_embeddings().weight
-
-    def parameters(self) -> Iterator[torch.Tensor]:
-        return self.classifier.parameters()
-
-    def keep(self, batch: Batch, stays: torch.Tensor) -> Batch:
-        """Of a hierarchical model a sentence without words is gone."""
-        rest = {name: values for name, values in batch.items() if name in ("answer_mask", "instance_id", "label")}
-        return Batch.of({**keep_positions(batch, stays, self.pad_token_id or 0), **rest}, self)
 
     def intervene(self, batch: Batch, attention: torch.Tensor) -> torch.Tensor:
         """States held fixed."""
@@ -188,10 +205,6 @@ class Pooled:
         """Of states."""
         hidden, mask, _ = self.encoded(batch)
         return (hidden.double().norm(dim=2) * mask).unsqueeze(1)
-
-    def attention_products(self, batch: Batch, explain) -> torch.Tensor:
-        """States held fixed, and nothing renormalised."""
-        return products_of_intervention(self, batch, explain)
 
     def stack(self, text: Batch) -> "PooledStack | None":
         """Its Transformer encoder on a batch of one instance; None where its encoder is another, or read word by word."""

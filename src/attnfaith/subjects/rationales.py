@@ -4,21 +4,16 @@ Shapes: B instances, L input positions, T = L places of attention, C classes, K 
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 
 import torch
 
 from attnfaith.data.classifier_text import encode_for_classifier
-from attnfaith.data.collation import OF_POSITIONS, keep_positions, pad_batch
-from attnfaith.data.in_memory import texts_in_memory
 from attnfaith.data.tokenization import encode
 from attnfaith.models.rationale_samplers import hardened
 from attnfaith.models.registration import RATIONALE
 from attnfaith.outputs import hash_of_weights
-from attnfaith.subjects.attention import products_of_intervention
-from attnfaith.subjects.facts import BOUNDLESS, check_finite, class_names_of
-from attnfaith.subjects.modes import in_eval_mode
+from attnfaith.subjects.facts import BOUNDLESS
+from attnfaith.subjects.pooled import PackageSubject
 from attnfaith.subjects.protocol import Batch, SubjectError
 
 
@@ -28,7 +23,7 @@ TOLD += ("share_embeddings", "readout", "markers", "num_attention_heads", "proje
 """Of a configuration, what the weights and their shapes do not tell."""
 
 
-class Rationales:
+class Rationales(PackageSubject):
     """A `RationaleClassifierForSequenceClassification`.
 
     Its attention is its selection, the gate of each token at test time before it is made hard, divided by the sum; where no
@@ -57,11 +52,8 @@ class Rationales:
     attention_kind = "selection"
 
     def __init__(self, model, tokenizer=None):
-        self.model, self.tokenizer = model, tokenizer
+        super().__init__(model, tokenizer)
         self.capabilities = self.can
-        self.config = model.config
-        self.num_labels, self.pad_token_id = self.config.num_labels, self.config.pad_token_id
-        self.unknown_token_id, self.mask_token_id = self.config.unk_token_id, None
 
     @classmethod
     def of(cls, model, level: str | None = None) -> "Rationales | None":
@@ -73,17 +65,8 @@ class Rationales:
             raise SubjectError("level='word' is of hierarchical models; this one selects tokens: leave it out")
         return cls(model)
 
-    @property
-    def device(self) -> torch.device:
-        return self.model.device
-
-    def encode(self, texts: Sequence) -> Batch:
-        """A batch from texts. Raises SubjectError without a tokenizer, and for pairs."""
-        return self.collate(self.rows(texts_in_memory(texts)).to_list())
-
     def rows(self, texts):
-        if self.tokenizer is None:
-            raise SubjectError("texts need the model's tokenizer: Rationales(model, tokenizer)")
+        self.check_tokenizer()
         if "text_pair" in texts.column_names:
             raise SubjectError("these are pairs, and the model reads single texts")
         if self.config.text_config is None:
@@ -91,38 +74,24 @@ class Rationales:
         limit = self.tokenizer.model_max_length
         return encode_for_classifier(texts, self.tokenizer, max_length=limit if limit < BOUNDLESS else None)
 
-    @property
-    def class_names(self) -> tuple[str, ...]:
-        """() where the configuration has only those that transformers makes up."""
-        return class_names_of(self.config)
-
     def identity(self) -> dict[str, object]:
-        config, budgeted = self.config, self.config.sampler == "budget"
-        inner = config.text_config
-        return {
-            "model": config.model_type,
+        config, inner = self.config, self.config.text_config
+        names = ("budget", "contiguous", "threshold", "pooling", "reads")
+        identity = super().identity() | {f"selection_{name}": getattr(config, name) for name in names}
+        identity |= {
             "encoder": config.encoder if inner is None else inner.model_type,
             "alignment": "selector",
             "projection": config.sampler,
             "projection_parameter": config.budget,
-            "readout": config.readout,
-            "vectors": config.vectors,
-            "vectors_scale": config.embedding_std if config.vectors == "random" else None,
-            "vectors_digest": config.vectors_digest,
-            "tokenizer_digest": config.tokenizer_digest,
             "attention_kind": self.attention_kind,
             "selection_kind": config.sampler,
             "selection_encoder": config.selector_encoder if inner is None else inner.model_type,
-            "selection_budget": config.budget,
-            "selection_contiguous": config.contiguous,
-            "selection_threshold": config.threshold,
-            "selection_transition": config.transition if budgeted else None,
-            "selection_temperature": config.temperature if budgeted else None,
-            "selection_test_temperature": (config.test_temperature or config.temperature) if budgeted else None,
-            "selection_pooling": config.pooling,
-            "selection_reads": config.reads,
             "selection_vectors_shared": config.share_embeddings,
         }
+        if config.sampler == "budget":
+            identity |= {f"selection_{name}": getattr(config, name) for name in ("transition", "temperature")}
+            identity["selection_test_temperature"] = config.test_temperature or config.temperature
+        return identity
 
     def digest(self) -> str:
         digest = hash_of_weights(self.model)
@@ -130,14 +99,6 @@ class Rationales:
         told = [getattr(self.config, name) for name in TOLD]
         digest.update(json.dumps([told, None if inner is None else inner.to_dict()], sort_keys=True, default=str).encode())
         return digest.hexdigest()
-
-    def collate(self, rows: Sequence[Mapping]) -> Batch:
-        """A batch from rows of `attnfaith.data.tokenization.encode`, on the model's device."""
-        names = ("input_ids", *OF_POSITIONS, "candidates")
-        features = [{name: row[name] for name in names if row.get(name) is not None} for row in rows]
-        batch = pad_batch(features, self.pad_token_id, self.num_labels)
-        batch |= {"instance_id": [row["instance_id"] for row in rows], "label": [row.get("labels") for row in rows]}
-        return Batch.of(batch, self)
 
     def check(self, dataset) -> None:
         """Raises SubjectError for rows of sentences or pairs, or whose tokens are not between two markers, a model of fewer
@@ -153,13 +114,7 @@ class Rationales:
                     f"text {name!r} has {len(ids)} input positions and {len(tokens)} tokens; the model reads texts with "
                     f"{around} markers, one at each end: encode them with its own tokenizer, and take spelled-out ones out"
                 )
-        if self.num_labels < 2:
-            raise SubjectError(f"the model has num_labels={self.num_labels}; predictions need two classes or more")
-        check_finite(self.model)
-
-    def evaluating(self) -> AbstractContextManager[None]:
-        """Within, the classifier is in eval mode."""
-        return in_eval_mode(self.model)
+        super().check(dataset)
 
     def attendable(self, batch: Batch) -> torch.Tensor:
         return self.model.attendable(batch["input_ids"], batch["attention_mask"])
@@ -167,21 +122,6 @@ class Rationales:
     def items(self, batch: Batch) -> None:
         """Places are positions."""
         return None
-
-    def embed(self, batch: Batch) -> torch.Tensor:
-        """Of selector and classifier, one after the other, where each has its own."""
-        return self.model.get_input_embeddings()(batch["input_ids"])
-
-    def vocabulary(self) -> torch.Tensor:
-        return self.model.get_input_embeddings().weight
-
-    def parameters(self) -> Iterator[torch.Tensor]:
-        return self.model.parameters()
-
-    def keep(self, batch: Batch, stays: torch.Tensor) -> Batch:
-        """The selector reads what is left anew."""
-        rest = {name: values for name, values in batch.items() if name in ("answer_mask", "instance_id", "label")}
-        return Batch.of({**keep_positions(batch, stays, self.pad_token_id or 0), **rest}, self)
 
     def predict(self, batch: Batch, embedded: torch.Tensor | None = None, *, hold: bool = False) -> torch.Tensor:
         """Held, the selection is that of the texts as they are."""
@@ -251,9 +191,6 @@ class Rationales:
         chosen = hardened(weights, inside, torch.minimum(count, weighed), self.config.contiguous)
         chosen = torch.where((weights == own).all(-1, keepdim=True), selected, chosen)  # of values that only rounding parts
         return self.read_selected(batch, chosen.to(attention.dtype) + count.unsqueeze(-1) * (attention - weights))
-
-    def attention_products(self, batch: Batch, explain) -> torch.Tensor:
-        return products_of_intervention(self, batch, explain)
 
     def _embedded(self, batch: Batch, embedded: torch.Tensor | None = None):
         ids, mask = batch["input_ids"], batch["attention_mask"]
