@@ -181,7 +181,7 @@ def test_gradients_are_those_of_the_model(encoder, setting):
     rest = {"attention_mask": batch["attention_mask"]}
     slopes = []
     for by_words in (True, False):
-        embedded = model.get_input_embeddings()(batch["input_ids"]).detach().requires_grad_()
+        embedded = model.classifier.get_input_embeddings()(batch["input_ids"]).detach().requires_grad_()
         if by_words:
             encoded = model.encode(inputs_embeds=embedded, items=model.items(**batch), **rest)
             attention = model.attend(*encoded)
@@ -198,7 +198,7 @@ def test_gradients_are_those_of_the_model(encoder, setting):
 def test_attention_held_fixed_is_held_at_both_levels(setting):
     """Own weights of a sentence without attention are not differentiated where attention is not."""
     model, batch = setting((10,), encoder="bigru", projection="sparsemax", scale=6.0, dtype=torch.float64)
-    embedded = model.get_input_embeddings()(batch["input_ids"]).detach().requires_grad_()
+    embedded = model.classifier.get_input_embeddings()(batch["input_ids"]).detach().requires_grad_()
     rest = {"attention_mask": batch["attention_mask"], "items": model.items(**batch)}
     hidden, mask, query = model.encode(inputs_embeds=embedded, **rest)
     attention = model.attend(hidden, mask, query).detach()

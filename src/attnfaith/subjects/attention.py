@@ -409,18 +409,6 @@ def _map_products(subject, batch, explain: Explain, layers: list[int]) -> Iterat
         yield made
 
 
-def products_of_maps(subject, batch, explain: Explain) -> torch.Tensor:
-    """(B,L): a df/da, summed over the rows that matter and over the layers and heads of the subject's reduction."""
-    layers = subject.reduction.chosen(len(subject.sites.layers))
-    whole = torch.zeros(batch["input_ids"].shape, dtype=torch.float64, device=subject.device)
-    for part in map_products(subject, batch, explain, layers):
-        for layer in layers:
-            products = part.of_rows[layer]
-            of_heads = products.sum(1) if subject.reduction.head is None else products[:, subject.reduction.head]
-            whole[part.rows, : part.length] += of_heads
-    return whole
-
-
 def products_of_intervention(subject, batch, explain: Explain) -> torch.Tensor:
     """(B,T): a df/da of the subject's attention, states held fixed and each weight a free variable."""
     attention = subject.attention(batch)

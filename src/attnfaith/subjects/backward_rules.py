@@ -21,6 +21,7 @@ from transformers.activations import ACT2CLS
 
 from attnfaith.subjects.attention import SOFTMAX, Edit, Embedded, Hook, nothing, widened
 from attnfaith.subjects.facts import precision
+from attnfaith.subjects.layers import block_candidates
 from attnfaith.subjects.protocol import SubjectError
 
 
@@ -199,7 +200,7 @@ def check_affine(model, text: dict, embedded: torch.Tensor, reading: Callable) -
 
 def _bending(model, text, bends) -> str:
     """The first module, inner ones first, that is not affine in what it is given."""
-    culprits, leaves, handles = [], [], []
+    culprits, leaves = [], []
 
     def enter(module, args, kwargs):
         leaves.append(None)
@@ -214,14 +215,11 @@ def _bending(model, text, bends) -> str:
         if leaf is not None and _follows(result) and not culprits and bends(leaf, result):
             culprits.append(f"{type(module).__name__} '{name}'")
 
-    for name, module in model.named_modules():
-        handles.append(module.register_forward_pre_hook(enter, with_kwargs=True))
-        handles.append(module.register_forward_hook(lambda *given, name=name: leave(*given, name)))
-    try:
+    with ExitStack() as stack:
+        for name, module in model.named_modules():
+            stack.enter_context(module.register_forward_pre_hook(enter, with_kwargs=True))
+            stack.enter_context(module.register_forward_hook(lambda *given, name=name: leave(*given, name)))
         model(**text)
-    finally:
-        for handle in handles:
-            handle.remove()
     return culprits[0] if culprits else "a part of it"
 
 
@@ -370,7 +368,7 @@ def cut(model, entries: list[Entry]) -> Iterator[list[torch.Tensor]]:
 @contextmanager
 def _first(model, names, taken: Callable) -> Iterator[None]:
     """Within, taken(states) takes the place of what the first of these modules to be called reads."""
-    handles, seen = [], []
+    seen = []
 
     def enter(module, args, kwargs):
         if seen:
@@ -381,13 +379,10 @@ def _first(model, names, taken: Callable) -> Iterator[None]:
         name = next((name for name in ("hidden_states", "x") if isinstance(kwargs.get(name), torch.Tensor)), None)
         return None if name is None else (args, {**kwargs, name: taken(kwargs[name])})
 
-    for name in names:
-        handles.append(model.get_submodule(name).register_forward_pre_hook(enter, with_kwargs=True))
-    try:
+    with ExitStack() as stack:
+        for name in names:
+            stack.enter_context(model.get_submodule(name).register_forward_pre_hook(enter, with_kwargs=True))
         yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def find_entries(subject, text: dict, names: list[str]) -> list[Entry]:
@@ -403,11 +398,11 @@ def find_entries(subject, text: dict, names: list[str]) -> list[Entry]:
     )
     stacks: dict[str, list[str]] = {}
     for name in names:
-        if (layer := _layer_of(model, name)) is None:
+        if not (outermost := next(block_candidates(model, [name]), ())):
             raise refusal
-        layers = stacks.setdefault(layer[0], [])
-        if layer[1] not in layers:
-            layers.append(layer[1])
+        layers = stacks.setdefault(outermost[0].rpartition(".")[0], [])
+        if outermost[0] not in layers:
+            layers.append(outermost[0])
     entries, ids = [], text["input_ids"]
     with torch.enable_grad():
         embedded = subject.embed({"input_ids": ids}).detach().requires_grad_()
@@ -430,18 +425,6 @@ def find_entries(subject, text: dict, names: list[str]) -> list[Entry]:
         if logits.requires_grad and torch.autograd.grad(logits.sum(), [embedded], allow_unused=True)[0] is not None:
             raise refusal
     return entries
-
-
-def _layer_of(model, name: str) -> tuple[str, str] | None:
-    """The outermost list of layers that a module lies in, and the layer itself."""
-    parts, stack = name.split("."), None
-    for end in range(1, len(parts) + 1):
-        path = ".".join(parts[:end])
-        if isinstance(model.get_submodule(path), nn.ModuleList):
-            stack = path if stack is None else stack
-        elif stack is not None:
-            return stack, path
-    return None
 
 
 def _entry(layers, states: torch.Tensor, embedded: torch.Tensor) -> Entry | None:

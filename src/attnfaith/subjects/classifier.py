@@ -16,7 +16,7 @@ from attnfaith.data.classifier_text import encode_columns, encode_for_classifier
 from attnfaith.data.collation import OF_POSITIONS, keep_positions, pad_batch
 from attnfaith.data.in_memory import columns_of_texts
 from attnfaith.data.subwords import places_of
-from attnfaith.models.registration import RATIONALE
+from attnfaith.models.registration import RATIONALE, SELF_ATTENTION
 from attnfaith.subjects.attention import (
     Edit,
     Embedded,
@@ -26,8 +26,8 @@ from attnfaith.subjects.attention import (
     Read,
     joined,
     lengths_of,
+    map_products,
     nothing,
-    products_of_maps,
     widened,
 )
 from attnfaith.subjects.backward_rules import Entry, Shares, check_rules, find_entries, shares
@@ -38,8 +38,7 @@ from attnfaith.subjects.facts import (
     check_place,
     check_tokens,
     class_names_of,
-    digest_classifier,
-    identity_of,
+    hash_of_model,
     output_of,
     position_limit,
     separates,
@@ -479,8 +478,14 @@ class SelfAttention:
             return find_entries(self, *probe(self))
 
     def attention_products(self, batch: Batch, explain: Callable) -> torch.Tensor:
-        """Over the layers, heads and rows that its reduction takes."""
-        return products_of_maps(self, batch, explain)
+        """Summed over the rows that matter and over the layers and heads of its reduction."""
+        layers, head = self.reduction.chosen(len(self.sites.layers)), self.reduction.head
+        whole = torch.zeros(batch["input_ids"].shape, dtype=torch.float64, device=self.device)
+        for part in map_products(self, batch, explain, layers):
+            for layer in layers:
+                products = part.of_rows[layer]
+                whole[part.rows, : part.length] += products.sum(1) if head is None else products[:, head]
+        return whole
 
     def relevance(self, batch: Batch, explain: Callable, rules: str | None = None, inputs: str = "layer") -> Shares:
         return shares(self, batch, explain, rules, inputs)
@@ -614,8 +619,25 @@ class SelfAttention:
                     yield row, summands(one, values, rows, head=self.reduction.head)[:, inside].double()
 
     def identity(self) -> dict[str, object]:
-        return identity_of(self)
+        from attnfaith.data.subwords import tokenizer_digest
+
+        config, reduction, tokenizer = self.config, self.reduction, self.tokenizer
+        return {
+            "model": "self_attention",
+            "encoder": (config.text_config if config.model_type == SELF_ATTENTION else config).model_type,
+            "alignment": "dot",
+            "projection": getattr(config, "projection", "softmax"),
+            "projection_parameter": getattr(config, "projection_parameter", None),
+            "separate_impermissible": separates(self.model),
+            "readout": "network",
+            "reduction": reduction.way,
+            "reduction_layers": str(reduction.layers),
+            "reduction_head": reduction.head,
+            "tokenizer_digest": None if tokenizer is None else tokenizer_digest(tokenizer),
+        }
 
     def digest(self) -> str:
         """Of weights, configuration and reduction."""
-        return digest_classifier(self)
+        digest = hash_of_model(self.model)
+        digest.update(repr(self.reduction).encode())
+        return digest.hexdigest()

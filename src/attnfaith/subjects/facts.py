@@ -6,7 +6,6 @@ import json
 import torch
 
 from attnfaith.errors import excerpt
-from attnfaith.models.registration import SELF_ATTENTION
 from attnfaith.outputs import hash_of_weights
 from attnfaith.subjects.protocol import SubjectError
 
@@ -133,33 +132,6 @@ def position_limit(subject) -> int | None:
         limits.append((5 + 2 * subject.config.num_random_blocks) * subject.config.block_size)
     known = [int(limit) for limit in limits if isinstance(limit, int | float) and 0 < limit < BOUNDLESS]
     return min(known, default=None)
-
-
-def identity_of(subject) -> dict[str, object]:
-    """The fields of an identity that the model decides."""
-    from attnfaith.data.subwords import tokenizer_digest
-
-    config, reduction, tokenizer = subject.config, subject.reduction, subject.tokenizer
-    return {
-        "model": "self_attention",
-        "encoder": (config.text_config if config.model_type == SELF_ATTENTION else config).model_type,
-        "alignment": "dot",
-        "projection": getattr(config, "projection", "softmax"),
-        "projection_parameter": getattr(config, "projection_parameter", None),
-        "separate_impermissible": separates(subject.model),
-        "readout": "network",
-        "reduction": reduction.way,
-        "reduction_layers": str(reduction.layers),
-        "reduction_head": reduction.head,
-        "tokenizer_digest": None if tokenizer is None else tokenizer_digest(tokenizer),
-    }
-
-
-def digest_classifier(subject) -> str:
-    """SHA-256 of weights, configuration and reduction."""
-    digest = hash_of_model(subject.model)
-    digest.update(repr(subject.reduction).encode())
-    return digest.hexdigest()
 
 
 def hash_of_model(model):

@@ -55,18 +55,6 @@ class WordLevel:
         self.num_labels = classifier.num_labels
         self.contextual = classifier.contextual
 
-    @property
-    def device(self) -> torch.device:
-        return self.classifier.device
-
-    @property
-    def parameters(self):
-        return self.classifier.parameters
-
-    @property
-    def get_input_embeddings(self):
-        return self.classifier.get_input_embeddings
-
     def sentences(self, input_ids, attention_mask=None, token_type_ids=None) -> torch.Tensor:
         """(B,L): the number of the sentence that an input position is a word of, -1 for none."""
         return self.classifier.items(input_ids, attention_mask, token_type_ids)
