@@ -165,9 +165,9 @@ def test_a_kind_that_a_subject_has_not(module):
     ):
         with pytest.raises(SubjectError, match=says):
             module.measure(subject, batch, by=by)
-    with pytest.raises(ValueError, match="by='blur' is no way to "):
+    with pytest.raises(ValueError, match="by=.blur."):
         module.check(by="blur")
-    with pytest.raises(ValueError, match="absent='gone' is not known; choose one of deleted, zero, mask_token"):
+    with pytest.raises(ValueError, match="absent=.gone."):
         find("rationale_erasure")(absent="gone")
     with pytest.raises(SubjectError, match="rationale_erasure with absent='mask_token'' needs 'mask token'"):
         find("rationale_erasure")(absent="mask_token").check(subject, None)
