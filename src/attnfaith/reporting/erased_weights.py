@@ -100,7 +100,7 @@ def removals(cell: Cell) -> dict[tuple[str, str], Removal]:
 
 def _values(cell: Cell, column: str) -> np.ndarray:
     """A column as [N] float64: the first draw of those with draws, NaN without any."""
-    if column.endswith("draws"):
+    if column.endswith("_random"):
         return np.array([row[0] if len(row) else np.nan for row in records.rows(cell.table, column)], dtype=np.float64)
     return cell.table.column(column).to_numpy().astype(np.float64)
 

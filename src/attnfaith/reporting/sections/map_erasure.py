@@ -53,7 +53,7 @@ def per_text(cell: Cell) -> dict[str, np.ndarray]:
 
 def _values(cell: Cell, name: str) -> np.ndarray:
     """[N] float64: of a column with draws the first one, NaN without any."""
-    if not name.endswith("draws"):
+    if not name.endswith("_random"):
         return column(cell, name)
     return np.array([row[0] if len(row) else np.nan for row in records.rows(cell.table, name)], np.float64)
 
