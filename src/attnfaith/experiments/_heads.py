@@ -88,7 +88,7 @@ class Heads:
         watching = _Watching(self.subject.sites.layers)
         with torch.enable_grad():
             subject = self.twin or self.subject
-            read = subject.read(text, watching)
+            read = subject.read(text, watching, scores=True)
             return read, watching.rows(read.logits, subject.given(text)["attention_mask"])
 
     @property

@@ -32,14 +32,14 @@ class Map:
 
     number: its place in the order of the forward pass. weights (B,H,Q,K): what weighed the values, after every edit; of a
     model with attention sinks a row sums to less than 1. values (B,H,K,D). output (B,H,Q,D): their product, what a head puts
-    out. scores: what the softmax was given, in the model's own shape.
+    out. scores: what the softmax was given, in the model's own shape; None where they were not asked for.
     """
 
     number: int
     weights: torch.Tensor
     values: torch.Tensor
     output: torch.Tensor
-    scores: torch.Tensor
+    scores: torch.Tensor | None = None
 
 
 class Edit:
@@ -71,7 +71,7 @@ class Hook(TorchFunctionMode):
 
     count: instances that the model reads. edit: see `Edit`. keep: which maps are kept, by number; all by default. watch: the
     number of the map whose output `rows` asks for; a graph is made from there on. A function that takes the place of
-    softmax, called as it is, is known by an attribute `is_attention` that is true.
+    softmax, called as it is, is known by an attribute `is_attention` that is true. scores: whether maps keep those of their softmax.
 
     maps: the maps that were kept, in order. number: how many maps there were. softmaxes, fused: how many calls of a softmax,
     and of attention in one piece, there were.
@@ -83,9 +83,10 @@ class Hook(TorchFunctionMode):
         edit: Edit | None = None,
         keep: Callable[[int], bool] = lambda number: True,
         watch: int | None = None,
+        scores: bool = True,
     ):
         super().__init__()
-        self.count, self.edit, self.keep, self.watch = count, edit or Edit(), keep, watch
+        self.count, self.edit, self.keep, self.watch, self.scores = count, edit or Edit(), keep, watch, scores
         self.watched: torch.Tensor | None = None
         self.maps: list[Map] = []
         self.number = self.softmaxes = self.fused = 0
@@ -174,7 +175,7 @@ class Hook(TorchFunctionMode):
             torch.set_grad_enabled(True)
             output = self.watched = output if output.requires_grad else output.detach().requires_grad_()
         if self.keep(self.number):
-            self.maps.append(Map(self.number, weights, values, output, scores))
+            self.maps.append(Map(self.number, weights, values, output, scores if self.scores else None))
         self.number += 1
         # what came of this softmax has served; so tensors are not held to the end of the pass
         self._tracked = {key: kept for key, kept in self._tracked.items() if kept[1] is not scores}

@@ -395,14 +395,16 @@ class SelfAttention:
         *,
         keep: Callable[[int], bool] | None = None,
         rows: bool = False,
+        scores: bool = False,
         after: tuple[Prefix, torch.Tensor] | None = None,
     ) -> Read:
         """One forward pass, edited and read: see `Read`.
 
         edit: its numbers are those of all maps; `sites.layers` are those of the layers over input positions, which alone
         come back. embedded (B,L,E) takes the place of the tokens' embeddings, and gradients reach it. keep: the maps that
-        come back, by number; all layers by default. rows: whether to say which rows of the last layer matter. after: what is
-        known of the texts, see `prefix`, and which of its instances those of the batch are; maps before it are not made.
+        come back, by number; all layers by default. rows: whether to say which rows of the last layer matter. scores:
+        whether maps keep those of their softmax. after: what is known of the texts, see `prefix`, and which of its instances
+        those of the batch are; maps before it are not made.
 
         A model that padding disturbs reads texts of one length at a time; `Edit.take` is asked for the part of an
         edit that is of them.
@@ -410,11 +412,11 @@ class SelfAttention:
         edit, keep = edit or Edit(), self.sites.layers.__contains__ if keep is None else keep
         groups = self.groups(batch)
         if len(groups) == 1 and groups[0][1] == batch["input_ids"].shape[1]:
-            return self._read(batch, edit, embedded, keep, rows, after)
+            return self._read(batch, edit, embedded, keep, rows, scores, after)
         parts = []
         for chosen, length in groups:
             of_group = None if embedded is None else embedded[chosen, :length]
-            parts.append(self._read(batch.take(chosen, length), edit.take(chosen, length), of_group, keep, rows))
+            parts.append(self._read(batch.take(chosen, length), edit.take(chosen, length), of_group, keep, rows, scores))
         return joined(parts, torch.cat([chosen for chosen, _ in groups]), batch["input_ids"].shape[1])
 
     def prefix(self, batch: Batch, layer: int) -> Prefix | None:
@@ -496,11 +498,12 @@ class SelfAttention:
             self.ruled = self.ruled or check_rules(self, probe(self)[0])
         _ = inputs == "table" or self.entries  # which raises where there are none
 
-    def _read(self, batch, edit, embedded, keep, rows, after=None) -> Read:
+    def _read(self, batch, edit, embedded, keep, rows, scores, after=None) -> Read:
         given = self.given(batch)
         last = self.sites.layers[-1]
         count, length = given["input_ids"].shape
-        hook = Hook(count, edit, lambda number: number in self.sites.layers and keep(number), last if rows else None)
+        kept = {number for number in self.sites.layers if keep(number)}
+        hook = Hook(count, edit, kept.__contains__, last if rows else None, scores)
         asked = rows or after is not None or keep is not nothing or type(edit) is not Edit
         unread = not asked and length in self.read_whole  # nothing to read or edit: watching would only take time
         way = "sdpa" if unread and self.in_one_piece else "eager"
