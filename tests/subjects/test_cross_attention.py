@@ -9,9 +9,9 @@ from transformers import AutoModelForSequenceClassification, GPT2Config, GPT2LMH
 from transformers.models.marian import modeling_marian
 
 from attnfaith.importance import gradient
-from attnfaith.subjects import SubjectError, kinds
+from attnfaith.subjects import Edit, SubjectError, kinds
 from attnfaith.subjects.pairs import by_words, word_sums
-from attnfaith.subjects.translator import CrossAttention, OfCopies, SequenceSubject, is_sequence_model, sequence_subject
+from attnfaith.subjects.translator import CrossAttention, SequenceSubject, is_sequence_model, sequence_subject
 from tests import tolerances
 from tests.small_translators import KINDS, PAIRS, STACKED, batch, subject, tokenizer, translator
 
@@ -22,7 +22,7 @@ GIVEN = ("input_ids", "attention_mask", "decoder_input_ids")
 close = functools.partial(tolerances.close, dtype=torch.float32, depth=8)  # an encoder and a decoder of two layers
 
 
-class Given(OfCopies):
+class Given(Edit):
     """Weights (n,L,A,N,S) in place of the model's own."""
 
     per_copy = {"given": "LANS"}

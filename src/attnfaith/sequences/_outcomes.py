@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 import torch
 
+from attnfaith.subjects.attention import Edit
 from attnfaith.subjects.pairs import PairBatch, by_target_words, word_sums
-from attnfaith.subjects.translator import PairEdit, picked
+from attnfaith.subjects.translator import picked
 
 
 def check_layers(layers: str | Sequence[int]) -> None:
@@ -30,7 +31,7 @@ def chosen_layers(layers: str | Sequence[int], count: int) -> frozenset[int]:
 
 
 @torch.no_grad()
-def outcomes(subject, pair: PairBatch, edit: PairEdit, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+def outcomes(subject, pair: PairBatch, edit: Edit, count: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Of `count` copies of one pair under an edit: log p of each target word (n,G) in float64, and the total variation
     distance of what may come next from what the model says by itself, 0..1, (n,G): the mean over the word's tokens.
     """

@@ -8,11 +8,12 @@ from attnfaith.experiments._polytope import DOUBLE, Polytope, equations
 from attnfaith.experiments._walks import far
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
+from attnfaith.subjects.attention import Edit
 from attnfaith.subjects.pairs import of_sources, of_targets
-from attnfaith.subjects.translator import OfCopies, picked
+from attnfaith.subjects.translator import picked
 
 
-class Given(OfCopies):
+class Given(Edit):
     """Weights (n,L,A,N,S) in place of the model's own."""
 
     per_copy = {"given": "LANS"}

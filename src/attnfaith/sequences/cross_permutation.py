@@ -8,13 +8,13 @@ from attnfaith.measurement.options import CrossLayers, Draws
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
 from attnfaith.sequences._outcomes import chosen_layers, outcomes
-from attnfaith.subjects.translator import OfCopies
+from attnfaith.subjects.attention import Edit
 
 
 _FEW = "below two source tokens: no draws"
 
 
-class Permuted(OfCopies):
+class Permuted(Edit):
     """Each place has the weight that was another's: sources (n,S), themselves where a place is no word's."""
 
     per_copy = {"sources": "S"}

@@ -6,10 +6,10 @@ import torch
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
 from attnfaith.sequences._outcomes import outcomes
-from attnfaith.subjects.translator import OfCopies
+from attnfaith.subjects.attention import Edit
 
 
-class Uniform(OfCopies):
+class Uniform(Edit):
     """The tokens of words share what they have together; inside (S,) bool, layers (n,): of each copy, -1 for all."""
 
     per_copy = {"layers": ""}

@@ -9,15 +9,15 @@ from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
 from attnfaith.sequences._outcomes import outcomes
 from attnfaith.sequences._removal import removed_log_probs
+from attnfaith.subjects.attention import Edit
 from attnfaith.subjects.pairs import by_words, of_sources
-from attnfaith.subjects.translator import OfCopies
 
 
 _ALL = "where no weight is left in some row"
 _ALONE = "where the source has one word"
 
 
-class KnockedOut(OfCopies):
+class KnockedOut(Edit):
     """Weights at places gone (n,N,S) bool are 0, and the rest of the row is divided by its sum."""
 
     per_copy = {"gone": "NS"}

@@ -11,7 +11,8 @@ Shapes: B instances, L input positions, T places of attention, H heads, Q querie
 classes.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -22,6 +23,7 @@ from torch.utils.hooks import RemovableHandle
 
 SOFTMAX = frozenset({torch.softmax, torch.nn.functional.softmax, torch.Tensor.softmax, torch.special.softmax})
 PRODUCTS = frozenset({torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__, torch.bmm, torch.Tensor.bmm})
+ALL = slice(None)
 FUSED = torch.nn.functional.scaled_dot_product_attention
 """One function from queries, keys and values to outputs: its weights are never there to be read."""
 
@@ -43,14 +45,21 @@ class Map:
 
 
 class Edit:
-    """What is changed of a forward pass; a subclass overrides what it changes. Numbers are those of `Map`."""
+    """What is changed of a forward pass; a subclass overrides what it changes. Numbers are those of `Map`, or those of a
+    decoder's layers from 0 on.
+
+    per_copy: the names of its tensors that have one entry for each instance, with what their other axes are, such as "LANS":
+    S for input, or source, positions, N for target positions.
+    """
+
+    per_copy: Mapping[str, str] = {}
 
     def scores(self, number: int, scores: torch.Tensor) -> torch.Tensor:
         """What the softmax is given instead; `number` is that of the softmax, as `Hook.softmaxes` counts them."""
         return scores
 
-    def weights(self, number: int, weights: torch.Tensor) -> torch.Tensor:
-        """Other weights (B,H,Q,K)."""
+    def weights(self, number: int, weights: torch.Tensor, rows: slice = ALL) -> torch.Tensor:
+        """Other weights (B,H,Q,K), of the queries `rows` where a decoder comes by them one after the other."""
         return weights
 
     def values(self, number: int, values: torch.Tensor) -> torch.Tensor:
@@ -61,9 +70,12 @@ class Edit:
         """Another output (B,H,Q,D) of the heads."""
         return output
 
-    def take(self, rows: torch.Tensor, length: int) -> "Edit":
-        """The edit of the instances `rows`, cut to `length` positions; itself, where it is of none in particular."""
-        return self
+    def take(self, chosen: torch.Tensor, length: int | None = None, targets: int | None = None) -> "Edit":
+        """The edit of the instances `chosen`, cut to so many positions; itself, where it is of none in particular."""
+        other, ends = copy.copy(self) if self.per_copy else self, {"S": length, "N": targets}
+        for name, axes in self.per_copy.items():
+            setattr(other, name, getattr(self, name)[(chosen, *(slice(ends.get(axis)) for axis in axes))])
+        return other
 
 
 class Hook(TorchFunctionMode):
@@ -246,12 +258,10 @@ def nothing(number: int) -> bool:
 class Given(Edit):
     """Other weights on the tokens of a text, in rows of one head."""
 
+    per_copy = {"attention": "S", "inside": "S", "rows": "S"}
+
     def __init__(self, layer, head, attention, inside, rows):
         self.layer, self.head, self.attention, self.inside, self.rows = layer, head, attention, inside, rows
-
-    def take(self, chosen, length):
-        parts = (part[chosen, :length] for part in (self.attention, self.inside, self.rows))
-        return Given(self.layer, self.head, *parts)
 
     def weights(self, number, weights):
         if number != self.layer:

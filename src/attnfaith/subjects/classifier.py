@@ -31,7 +31,7 @@ from attnfaith.subjects.attention import (
     widened,
 )
 from attnfaith.subjects.backward_rules import Entry, Shares, check_rules, find_entries, shares
-from attnfaith.subjects.checks import Sites, Texts, checked, probe
+from attnfaith.subjects.checks import Sites, Texts, checked, probe, tolerance_of
 from attnfaith.subjects.facts import (
     WITHOUT_CLASSES,
     check_finite,
@@ -289,20 +289,11 @@ class SelfAttention:
         """Within, predictions compute attention in one piece ("sdpa") where no map of it is read or edited, and that is the
         model's own way and gives the logits of "eager" attention.
         """
-        self.in_one_piece = self.own_way == "sdpa" and self._agrees
+        self.in_one_piece = self.own_way == "sdpa" and self.sites.difference <= 0.1 * tolerance_of(self.model)
         try:
             yield
         finally:
             self.in_one_piece = False
-
-    @cached_property
-    def _agrees(self) -> bool:
-        text, logits = probe(self)[0], []
-        with torch.no_grad(), in_eval_mode(self.model):
-            for way in ("eager", "sdpa"):
-                with configured(self.model, _attn_implementation=way, return_dict=True):
-                    logits.append(self.model(**text).logits)
-        return torch.allclose(*logits, rtol=1e-4, atol=1e-5)
 
     def parameters(self) -> Iterator[torch.Tensor]:
         return self.model.parameters()

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 
 import torch
 
-from attnfaith.subjects.attention import Embedded
+from attnfaith.subjects.attention import Edit, Embedded
 from attnfaith.subjects.checks import TOLERANCE
 from attnfaith.subjects.pairs import PairBatch
 from attnfaith.subjects.protocol import SubjectError
-from attnfaith.subjects.translator import PairEdit, SequenceSubject
+from attnfaith.subjects.translator import SequenceSubject
 
 
 LENGTHS = (9, 6)
@@ -24,8 +24,8 @@ LENGTHS = (9, 6)
 class Attended:
     """A context around one forward pass: what the decoder attends to is kept, and edited. weights (B,1,N,S) after it."""
 
-    def __init__(self, decoder, edit: PairEdit | None = None):
-        self.decoder, self.edit = decoder, edit or PairEdit()
+    def __init__(self, decoder, edit: Edit | None = None):
+        self.decoder, self.edit = decoder, edit or Edit()
         self.rows: list[torch.Tensor] = []
 
     def __enter__(self):

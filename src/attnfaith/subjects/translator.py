@@ -18,7 +18,7 @@ import torch
 from attnfaith.data.in_memory import in_memory
 from attnfaith.data.pairs.reading import encode_for_model
 from attnfaith.errors import excerpt
-from attnfaith.subjects.attention import Edit, Embedded, Hook, Map, nothing, widened
+from attnfaith.subjects.attention import ALL, Edit, Embedded, Hook, Map, Watching, nothing, widened
 from attnfaith.subjects.checks import Pairs, Sites, checked
 from attnfaith.subjects.facts import check_place, hash_of_model, position_limit, vocabulary_size
 from attnfaith.subjects.layers import CrossParts, Fed, Layer, LayerParts, Recorded, TargetParts, decoder_parts, projected
@@ -31,37 +31,6 @@ from attnfaith.subjects.removal import TOKENS_AT_ONCE
 
 NUMBERS_AT_ONCE = 2**24
 """Of the logits of copies that are read together."""
-
-
-class PairEdit:
-    """What is changed of cross-attention; a subclass overrides what it changes. Layers are numbered from 0."""
-
-    def weights(self, layer: int, weights: torch.Tensor, rows: slice) -> torch.Tensor:
-        """Other weights (n,A,R,S) of the target positions `rows`."""
-        return weights
-
-    def values(self, layer: int, values: torch.Tensor) -> torch.Tensor:
-        """Other values (n,A,S,D)."""
-        return values
-
-    def take(self, chosen: torch.Tensor, sources: int | None = None, targets: int | None = None) -> "PairEdit":
-        """The edit of the copies `chosen`, cut to so many positions; itself, where it is of none in particular."""
-        return self
-
-
-class OfCopies(PairEdit):
-    """An edit of tensors that have one entry for each copy; per_copy: their names, with the axes of positions behind the
-    first, such as "NS".
-    """
-
-    per_copy: Mapping[str, str] = {}
-
-    def take(self, chosen, sources=None, targets=None):
-        other = copy.copy(self)
-        for name, axes in self.per_copy.items():
-            cuts = tuple(slice(None) if axis not in "NS" else slice({"S": sources, "N": targets}[axis]) for axis in axes)
-            setattr(other, name, getattr(self, name)[(chosen, *cuts)])
-        return other
 
 
 class SequenceSubject:
@@ -235,7 +204,7 @@ class SequenceSubject:
     def _at_once(self, batch: PairBatch) -> int:
         return max(1, NUMBERS_AT_ONCE // (batch["labels"].shape[1] * self.vocabulary_size))
 
-    def logits(self, batch: PairBatch, edit: PairEdit | None = None, embedded=None) -> torch.Tensor:
+    def logits(self, batch: PairBatch, edit: Edit | None = None, embedded=None) -> torch.Tensor:
         """(B,N,V)."""
         return self._by_group(batch, edit, embedded, lambda part, *given: self._read(part, *given))
 
@@ -245,7 +214,7 @@ class SequenceSubject:
         return batch.once("attention", self, lambda: self._by_group(batch, None, None, self._weights))
 
     @torch.no_grad()
-    def edited(self, batch: PairBatch, owner: torch.Tensor, edit: PairEdit) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    def edited(self, batch: PairBatch, owner: torch.Tensor, edit: Edit) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """Of copies `owner` (n,) of pairs, some at a time: their numbers, and their logits (m,N,V) under an edit of them."""
         for some in torch.arange(len(owner), device=self.device).split(self._at_once(batch)) if len(owner) else ():
             copies = batch.take(owner[some])
@@ -254,7 +223,7 @@ class SequenceSubject:
             else:
                 yield some, self.logits(copies, edit.take(some))
 
-    def _by_group(self, batch: PairBatch, edit: PairEdit | None, embedded, read: Callable) -> torch.Tensor:
+    def _by_group(self, batch: PairBatch, edit: Edit | None, embedded, read: Callable) -> torch.Tensor:
         """What `read` makes (n,...,N,x) of pairs that can be read together, put together."""
         if self.together == "padded" or len(batch) == 1:
             return read(batch, edit, embedded)
@@ -303,19 +272,19 @@ class SequenceSubject:
 class _OfLayers(Edit):
     """An edit of cross-attention as one of a decoder's maps; layers: the number of a map -> that of its layer."""
 
-    def __init__(self, layers: dict[int, int], edit: PairEdit):
+    def __init__(self, layers: dict[int, int], edit: Edit):
         self.layers, self.edit = layers, edit
 
     def weights(self, number, weights):
         layer = self.layers.get(number)
-        return weights if layer is None else self.edit.weights(layer, weights, slice(None))
+        return weights if layer is None else self.edit.weights(layer, weights, ALL)
 
     def values(self, number, values):
         layer = self.layers.get(number)
         return values if layer is None else self.edit.values(layer, values)
 
 
-class ValuesGone(OfCopies):
+class ValuesGone(Edit):
     """Of each copy the values of some source positions, gone (n,S) bool, are zeros."""
 
     per_copy = {"gone": "S"}
@@ -526,8 +495,8 @@ class CrossAttention(SequenceSubject):
         return [(one.result[0], torch.cat(made)) for one, made in zip(crossed, others, strict=True)]
 
 
-class Headed:
-    """A context around a forward pass: within, a module is given the states (B,N,E) at `places` (B,k) alone, or at all.
+class Headed(Watching):
+    """A module is given the states (B,N,E) at `places` (B,k) alone, or at all.
 
     states: what it was given last; calls: how often.
     """
@@ -536,12 +505,8 @@ class Headed:
         self.module, self.places, self.calls = module, places, 0
         self.states = torch.zeros(0)
 
-    def __enter__(self):
-        self._handle = self.module.register_forward_pre_hook(self._given)
-        return self
-
-    def __exit__(self, *error):
-        self._handle.remove()
+    def watch(self):
+        yield self.module.register_forward_pre_hook(self._given)
 
     def _given(self, module, inputs):
         (states,) = inputs
