@@ -4,12 +4,13 @@ Shapes: B pairs, S source positions, N target positions, T source words, G targe
 before the i-th of the target's tokens and predicts that token; so token i is read at position i + 1.
 """
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
 
 from attnfaith.data.pairs.reading import MARKER
+from attnfaith.subjects.protocol import Batch
 
 
 UNCOUNTED = -100
@@ -17,11 +18,11 @@ UNCOUNTED = -100
 SOURCE, TARGET = ("input_ids", "attention_mask", "source_words"), ("labels", "target_words", "decoder_input_ids")
 
 
-class PairBatch(dict):
+class PairBatch(Batch):
     """input_ids, attention_mask, source_words (B,S); labels, target_words, decoder_input_ids (B,N); the list instance_id.
 
     source_words and target_words: the word that a position, or a label, is of; -1 for markers and padding. Labels of padding
-    are -100. What a subject was asked for is kept here, see `once`.
+    are -100.
     """
 
     @classmethod
@@ -50,12 +51,6 @@ class PairBatch(dict):
         """One pair, without padding."""
         sources, targets = self.lengths
         return self.take(torch.tensor([row], device=self["labels"].device), int(sources[row]), int(targets[row]))
-
-    def once(self, name: str, owner: Hashable, make: Callable):
-        """make(), or what it gave for this name and owner before; it goes when the batch goes."""
-        if (name, owner) not in self:
-            self[name, owner] = make()
-        return self[name, owner]
 
     @property
     def lengths(self) -> tuple[torch.Tensor, torch.Tensor]:

@@ -161,7 +161,7 @@ class Batch(dict):
         return batch
 
     def once(self, name: str, key: Hashable, make: Callable):
-        """make(), or what it gave for this key before: one of SHARED, which goes when the batch goes."""
+        """make(), or what it gave for this name and key before; it goes when the batch goes. Of texts name is in SHARED."""
         made = self.setdefault(name, {})
         if key not in made:
             made[key] = make()
