@@ -84,6 +84,7 @@ class Hook(TorchFunctionMode):
     count: instances that the model reads. edit: see `Edit`. keep: which maps are kept, by number; all by default. watch: the
     number of the map whose output `rows` asks for; a graph is made from there on. A function that takes the place of
     softmax, called as it is, is known by an attribute `is_attention` that is true.
+    scores: whether maps keep those of their softmax.
 
     maps: the maps that were kept, in order. number: how many maps there were. softmaxes, fused: how many calls of a softmax,
     and of attention in one piece, there were.
