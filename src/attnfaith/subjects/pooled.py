@@ -92,8 +92,10 @@ class PackageSubject:
 class Pooled(PackageSubject):
     """An attention classifier, of tokens or sentences, or over the words of a hierarchical one.
 
-    Its stages are `encoded`, states of a batch; `attend`, their attention; `decode`, logits under any attention; and
-    `decoder_weights` where these are affine. `classifier` is the model itself.
+    Its stages are `encoded`, states of a batch; attend(states (B,T,H), mask (B,T), query), their attention (B,T), with K
+    masks (B,K,T) that of each, (B,K,T); decode(states, attention (B,T) or (B,K,T), query), logits (B,C) or (B,K,C) under any
+    attention; and decoder_weights(query), where logits are W c + b for a sum c of states ("affine read-out"): W (C,H) and b,
+    (C,) or (B,C) with a query. `classifier` is the model itself.
 
     stages: the classifier, or a `WordLevel` of it. tokenizer: of the model, for `encode` alone.
     """
@@ -104,6 +106,8 @@ class Pooled(PackageSubject):
     def __init__(self, stages, tokenizer=None):
         super().__init__(stages.classifier if isinstance(stages, WordLevel) else stages, tokenizer)
         self.stages, self.classifier = stages, self.model
+        self.attend, self.decode = stages.attend, stages.decode
+        self.decoder_weights = getattr(stages, "decoder_weights", None)
         self.capabilities = self.can if stages.affine else self.can - {"affine read-out"}
         self.level = stages.level
         self.contextual = stages.contextual
@@ -236,18 +240,6 @@ class Pooled(PackageSubject):
         """(B,L): the weight of each word in its sentence, where attention is over sentences; else None."""
         self.encoded(batch)
         return batch.get("word_attention")
-
-    def attend(self, hidden: torch.Tensor, mask: torch.Tensor, query=None) -> torch.Tensor:
-        """Stage 2: states (B,T,H) and mask (B,T) to attention (B,T); with K masks (B,K,T) to (B,K,T)."""
-        return self.stages.attend(hidden, mask, query)
-
-    def decode(self, hidden: torch.Tensor, attention: torch.Tensor, query=None) -> torch.Tensor:
-        """Stage 3: states (B,T,H) and attention (B,T) to logits (B,C); with attentions (B,K,T) to (B,K,C)."""
-        return self.stages.decode(hidden, attention, query)
-
-    def decoder_weights(self, query=None) -> tuple[torch.Tensor, torch.Tensor]:
-        """W (C,H) and b, (C,) or (B,C) with a query: logits are W c + b for a sum c of states ("affine read-out")."""
-        return self.stages.decoder_weights(query)
 
 
 def text_of(batch: Mapping) -> dict[str, torch.Tensor | None]:
