@@ -184,7 +184,7 @@ def _of_object(model, tokenizer, device, level: str) -> Subject:
 def _of_folder(path: Path, folder: Path, name: str, device, level: str, trusted: bool) -> Subject:
     training = _training(path if folder == path / MODEL else folder)
     model = load_model(folder, trust_remote_code=trusted).to(device).eval()
-    subject = sequence_subject(model) if is_sequence_model(model) else subject_of(model, level)
+    subject = sequence_subject(model) if translates(read_config(folder)) else subject_of(model, level)
     subject.tokenizer = load_tokenizer(folder, trust_remote_code=trusted)
     subject.origin = Origin(name, training)
     return subject

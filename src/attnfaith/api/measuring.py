@@ -138,10 +138,10 @@ def measure(
     settings = {"source": origin_of(subject).name} | ({"label_names": [*subject.class_names]} if reads == "texts" else {})
     how = {"seed": seed, "options": options, "settings": settings, "batch_tokens": batch_tokens, "progress": progress}
     table = engine.measure(subject, rows, cell, names, output, level=level, **how)
-    measured = Record.checked(table if output is None else record.load(output))
-    for line in undefined(measured.cells[0]):
+    table = table if output is None else record.load(output)
+    for line in undefined(table):
         say(line)
-    return measured
+    return Record.checked(table)
 
 
 def _labelled(subject, read: Texts, labels):

@@ -217,15 +217,14 @@ def measure_label(name: str) -> str:
     return name.replace("_", " ")
 
 
-def undefined(cell: Cell) -> list[str]:
-    """A line for each measure that has no number for some texts with tokens: for how many, and why."""
+def undefined(table: pa.Table) -> list[str]:
+    """A line for each measure of a record that has no number for some texts with tokens: for how many, and why."""
     lines = []
-    for measure in cell.measures:
-        name = f"importance_{measure}"
-        texts = sum(bool(np.isnan(scores).any()) for scores in cell.scores(measure))
+    for name in (name for name in table.column_names if name.startswith(PREFIX)):
+        texts = sum(bool(np.isnan(scores).any()) for scores in records.rows(table, name))
         if texts:
-            why = records.column_of(cell.table.schema.field(name)).undefined
-            lines.append(f"{measure_label(measure)}: undefined for {texts:,} of {counted(len(cell))}{why and f' ({why})'}")
+            why, measure = records.column_of(table.schema.field(name)).undefined, measure_label(name.removeprefix(PREFIX))
+            lines.append(f"{measure}: undefined for {texts:,} of {counted(len(table))}{why and f' ({why})'}")
     return lines
 
 

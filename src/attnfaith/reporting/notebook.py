@@ -159,7 +159,7 @@ class Overview:
         empty = sum(int((cell.lengths == 0).sum()) for cell in self.cells)
         said = ((cut, "cut at the length limit"), (empty, "without a token"))
         texts = [f"{number:,} of {counted(count)}: {what}" for number, what in said if number]
-        return texts + [line for cell in self.cells[:MOST_CELLS] for line in undefined(cell)]
+        return texts + [line for cell in self.cells[:MOST_CELLS] for line in undefined(cell.table)]
 
     @property
     def groups(self) -> list[tuple[str, list[Shown]]]:
