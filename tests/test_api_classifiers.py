@@ -190,6 +190,14 @@ def test_a_name_on_the_hub(folder, expected, tmp_path, monkeypatch):
         same(attnfaith.measure("alice/plain", TEXTS, **HOW), expected)
         fetched = {file.name for file in (tmp_path / "cache").rglob("snapshots/*/*")}
         assert "model.safetensors" in fetched and not fetched & {"pytorch_model.bin", "mine.py"}
+        commit = api.model_info("alice/plain").sha
+        (path / "config.json").write_text("{}")
+        api.upload_folder(repo_id="alice/plain", folder_path=path)
+        subject = load_subject("alice/plain", revision=commit)
+        assert subject.origin.name == f"alice/plain@{commit}"
+        same(attnfaith.measure(subject, TEXTS, **HOW), expected)
+        with pytest.raises(ModelError, match="alice/plain"):
+            load_subject("alice/plain", revision="never-made")
 
 
 def test_scores_that_were_not_found_are_named_on_the_terminal_and_in_the_record(folder, capsys):

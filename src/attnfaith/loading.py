@@ -71,7 +71,8 @@ def load_subject(
             raise ModelError("tokenizer: a folder, a run and a name on the Hub have their own; leave it out")
         place = device_of(device)
         path, folder = model_folders(model, revision, code=trust_remote_code)
-        return _showing(_of_folder(path, folder, str(model), place, level, trust_remote_code), attention)
+        name = str(model) if revision is None else f"{model}@{revision}"
+        return _showing(_of_folder(path, folder, name, place, level, trust_remote_code), attention)
     if revision is not None:
         raise ModelError(f"revision={excerpt(revision)}: only a name on the Hub has one; leave it out")
     place = None if device is None else device_of(device)
@@ -115,17 +116,10 @@ def device_of(device):
         place = torch.device("cpu" if number in (None, -1) else number)
         torch.zeros(1, device=place).item()
     except (RuntimeError, AssertionError, TypeError, ValueError, NotImplementedError) as error:
-        there = ["cpu", *(f"{kind}:{number}" for kind, number in _accelerators())]
+        kind = torch.accelerator.current_accelerator()  # None where there is none
+        there = ["cpu", *(f"{kind.type}:{number}" for number in range(torch.accelerator.device_count() if kind else 0))]
         raise ModelError(f"device={excerpt(device)} is no device of this machine; there are {', '.join(there)}") from error
     return place
-
-
-def _accelerators() -> list[tuple[str, int]]:
-    import torch
-
-    if not torch.accelerator.is_available():
-        return []
-    return [(torch.accelerator.current_accelerator().type, number) for number in range(torch.accelerator.device_count())]
 
 
 def _showing(subject: Subject, attention) -> Subject:
@@ -198,17 +192,14 @@ def load_model(folder: Path, *, trust_remote_code: bool = False, **how):
     Raises ModelError for a model of another task, whose head would be drawn at random, one that brings its own code (unless
     trust_remote_code), and files that cannot be loaded or lack weights.
     """
+    import torch
     from transformers import CONFIG_MAPPING, AutoModelForSeq2SeqLM, AutoModelForSequenceClassification
 
     config = read_config(folder)
     kind, made = config.get("model_type"), config.get("architectures") or []
     if kind in CONFIGS:
         check_complete(folder)
-    if (
-        kind not in CONFIGS
-        and not translates(config)
-        and not any(str(name).endswith("ForSequenceClassification") for name in made)
-    ):
+    elif not translates(config) and not any(str(name).endswith("ForSequenceClassification") for name in made):
         raise ModelError(
             f"{folder} holds {excerpt(', '.join(map(str, made)) or kind)}, which is no text "
             "classifier (…ForSequenceClassification): its head would be drawn at random. Fine-tune it first, loaded with "
@@ -220,29 +211,12 @@ def load_model(folder: Path, *, trust_remote_code: bool = False, **how):
             f"{folder} brings its own code (auto_map in {CHECKPOINT[0]}), which is not run: give trust_remote_code=True to "
             "attnfaith.load_subject, if you trust it, and measure what that returns"
         )
-    return _weights(
-        folder,
-        AutoModelForSeq2SeqLM if translates(config) else AutoModelForSequenceClassification,
-        trust_remote_code=trust_remote_code and not ours,
-        **how,
-    )
-
-
-def check_complete(folder: Path) -> None:
-    """Raises ModelError where a checkpoint of this package lacks files, in whose place transformers would guess others."""
-    if missing := [name for name in CHECKPOINT if not (folder / name).is_file()]:
-        raise ModelError(f"{folder} lacks {', '.join(missing)}: copy the model anew")
-
-
-def _weights(folder: Path, auto, **how):
-    """The model of a checkpoint by one of transformers' Auto classes, in float32; errors as `load_model` says."""
-    import torch
-
+    auto = AutoModelForSeq2SeqLM if translates(config) else AutoModelForSequenceClassification
+    how |= {"trust_remote_code": trust_remote_code and not ours, "output_loading_info": True}
+    how |= {"use_safetensors": True, "dtype": torch.float32}
     with quiet():
         try:
-            model, loading = auto.from_pretrained(
-                folder, use_safetensors=True, dtype=torch.float32, output_loading_info=True, **how
-            )
+            model, loading = auto.from_pretrained(folder, **how)
         except Exception as error:  # transformers and safetensors raise many kinds
             raise ModelError(
                 f"{folder} cannot be loaded ({excerpt(error, 300)}): it needs config.json and weights in safetensors "
@@ -254,6 +228,12 @@ def _weights(folder: Path, auto, **how):
             ", which would be drawn at random: copy the model anew"
         )
     return model
+
+
+def check_complete(folder: Path) -> None:
+    """Raises ModelError where a checkpoint of this package lacks files, in whose place transformers would guess others."""
+    if missing := [name for name in CHECKPOINT if not (folder / name).is_file()]:
+        raise ModelError(f"{folder} lacks {', '.join(missing)}: copy the model anew")
 
 
 def load_tokenizer(given, *, trust_remote_code: bool = False):
