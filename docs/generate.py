@@ -50,7 +50,7 @@ def producers_page(title: str, of: str, needs: Mapping[str, str]) -> str:
     parts = [f"# {title}", explained, table(("need", "meaning"), sorted(needs.items()))]
     for measure in registry.classes(of):
         facts = (
-            f"* {measure.kind()}; needs {', '.join(sorted(measure.needs)) or 'nothing'}",
+            f"* {measure.role()}; needs {', '.join(sorted(measure.needs)) or 'nothing'}",
             f"* cost: {registry.COSTS[measure.cost]}",
             f"* options: {', '.join(f'`{name}={default!r}`' for name, default in measure.options().items()) or 'none'}",
         )

@@ -40,7 +40,9 @@ from attnfaith import recipes
 from attnfaith.data.sources import ROOT_VARIABLE
 from attnfaith.experiments import permutation
 from attnfaith.experiments._readout import read_out
-from attnfaith.importance import gradient, integrated_gradients, leave_one_out
+from attnfaith.importance.gradients import Gradient
+from attnfaith.importance.integrated import IntegratedGradients
+from attnfaith.importance.perturbation import LeaveOneOut
 from attnfaith.measurement import registry
 from attnfaith.measurement.engine import measure
 from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence
@@ -93,19 +95,19 @@ def add_measuring(bench: Benchmark, model, ids: torch.Tensor, size: SimpleNamesp
     scores = np.abs(np.random.default_rng(0).normal(size=(2, count, tokens)))
     points = {"target": 1, "tolerance": 1e6}  # one rule of 15 points, as many as the twin takes
 
-    def scored(module, texts, name, **options):
-        return lambda: module.measure(model, texts, **options)[f"importance_{name}"]
+    def scored(measure, texts):
+        return lambda: measure(model, texts)[f"importance_{measure.name}"]
 
     def taus():
         return [kendalltau(*pair).statistic for pair in zip(*scores, strict=True)]
 
     theirs = lambda: naive.gradient(twin, ids, lengths)[:, 1:-1]  # noqa: E731
-    bench.add("gradient", tokens, scored(gradient, batch, "gradient"), theirs, count, within=1e-5)
+    bench.add("gradient", tokens, scored(Gradient(), batch), theirs, count, within=1e-5)
     theirs = lambda: naive.leave_one_out(twin, ids[:texts], lengths[:texts])[:, 1:-1]  # noqa: E731
-    bench.add("leave-one-out", tokens, scored(leave_one_out, few, "leave_one_out"), theirs, texts, within=1e-5)
+    bench.add("leave-one-out", tokens, scored(LeaveOneOut(), few), theirs, texts, within=1e-5)
     bench.add("Kendall's tau with p-value", tokens, lambda: kendall_tau(*scores)[0], taus, count, within=1e-9)
     theirs = lambda: naive.integrated_gradients(model, ids[:texts], size.points)[:, 1:-1]  # noqa: E731
-    ours = scored(integrated_gradients, few, "integrated_gradients", **points)
+    ours = scored(IntegratedGradients(**points), few)
     bench.add(f"integrated gradients, {size.points} points", tokens, ours, theirs, texts, within=1e-2)
     add_tests(bench, model, twin, batch, lengths)
     columns = {"instance_id": [f"benchmark/{row}" for row in range(texts)], "input_ids": few["input_ids"].tolist()}
@@ -215,7 +217,7 @@ def add_measures(bench: Benchmark, model, ids: torch.Tensor) -> None:
     """Every measure that the model can have, as it is measured by default."""
     batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
     batch["instance_id"] = [f"benchmark/{row}" for row in range(len(ids))]
-    classes = {one.name: one for one in registry.classes() if one.kind() == "importance"}
+    classes = {one.name: one for one in registry.classes() if one.role() == "importance"}
     beside = classes["gradient_x_input"]()
     for name, cls in classes.items():
         if subject_of(model).capabilities >= cls.needs and cls().is_trained:

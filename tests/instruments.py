@@ -6,8 +6,6 @@ import numpy as np
 
 from attnfaith import record as records
 from attnfaith.experiments._readout import softmax
-from attnfaith.importance.exact_contribution import COLUMNS as CONTRIBUTION
-from attnfaith.importance.gradient import COLUMNS as GRADIENT
 from attnfaith.measurement.registry import find
 from attnfaith.record import from_row
 from attnfaith.reporting.cells import Cell, one_cell
@@ -62,8 +60,8 @@ def drawn_record(
         for name, value in (asdict(typed(seed=seed, **identity)) | row).items():
             columns.setdefault(name, []).append(value)
     known = {
-        **GRADIENT,
-        **CONTRIBUTION,
+        **find("gradient").columns,
+        **find("exact_contribution").columns,
         **find("token_logits").columns,
         **find("adversary_exact").columns,
         **find("minimal_flip_set").columns,

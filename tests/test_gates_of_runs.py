@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from attnfaith import recipes, record, runs
-from attnfaith.importance._gates import about_gates
+from attnfaith.importance.gates import about_gates
 from attnfaith.measurement.registry import MeasurementError
 from attnfaith.reporting.cells import split_cells
 from attnfaith.reporting.sections import frames

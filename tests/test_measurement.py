@@ -17,12 +17,13 @@ import torch
 import attnfaith
 from attnfaith import outputs, record
 from attnfaith.data.collation import pad_batch
-from attnfaith.importance import gradient
+from attnfaith.importance.gradients import Gradient
 from attnfaith.measurement import engine, registry, shards
 from attnfaith.measurement.engine import configured, measure
 from attnfaith.measurement.registry import MeasurementError
 from attnfaith.record import Column, Identity
 from attnfaith.subjects import Pooled
+from tests.measuring import run
 
 
 pytestmark = pytest.mark.slow
@@ -105,7 +106,7 @@ def test_values_are_those_of_each_text_alone(go, tiny_model, tiny_rows, tiny_bat
         np.testing.assert_allclose(record.rows(found, "probs")[number], output.logits.softmax(-1)[0], atol=1e-6)
         attention = output.attention[0, 1 : 1 + len(row["tokens"])]
         np.testing.assert_allclose(record.rows(found, "attention")[number], attention, atol=1e-6)
-        (alone,) = gradient.measure(model, batch)["importance_gradient"]
+        (alone,) = run(Gradient, model, batch)["importance_gradient"]
         np.testing.assert_allclose(record.rows(found, "importance_gradient")[number], alone, atol=1e-6)
 
 

@@ -101,7 +101,7 @@ def define():
 def test_a_measure_from_outside(tiny_model, tiny_rows, tiny_batch):
     cls = define()
     assert find("place") is cls and "place" in names() and cls.takes_seed and not cls.takes_scores
-    assert cls.source() == "Nobody 2026, section 1" and cls.kind() == "importance" and not cls.signed()
+    assert cls.source() == "Nobody 2026, section 1" and cls.role() == "importance" and not cls.signed()
     assert cls.options() == {"factor": 1, "way": "up", "layers": "shown", "target": "predicted"}
     scores = cls(factor=2)(tiny_model(), tiny_batch(tiny_rows([3])), seed=1)["importance_place"]
     assert [row.tolist() for row in scores] == [[1.0, 3.0, 5.0]]

@@ -15,6 +15,7 @@ from attnfaith.data.tokenization import build_tokenizer
 from attnfaith.errors import DatasetError
 from attnfaith.locate import ModelError
 from attnfaith.subjects import SubjectError
+from tests.measuring import run
 from tests.small_classifiers import classifier, tokenizer
 from tests.small_translators import PAIRS, translator
 from tests.small_translators import tokenizer as of_translators
@@ -106,9 +107,9 @@ def test_what_else_reads_a_model_reads_it_plainly(tmp_path):
     model, words = classifier("bert"), tokenizer()
     subject = attnfaith.subjects.SelfAttention(torch.compile(model), words)
     batch = subject.encode(TEXTS[:1])
-    expected = attnfaith.importance.gradient.measure(model, batch)["importance_gradient"][0].tolist()
+    expected = run("gradient", model, batch)["importance_gradient"][0].tolist()
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        again = attnfaith.importance.gradient.measure(torch.nn.DataParallel(model), subject.encode(TEXTS[:1]))
+        again = run("gradient", torch.nn.DataParallel(model), subject.encode(TEXTS[:1]))
         assert again["importance_gradient"][0].tolist() == expected
         probs = attnfaith.view(torch.compile(model), TEXTS[0], measures=["attention"], tokenizer=words).probs
     assert probs.tolist() == attnfaith.view(model, TEXTS[0], measures=["attention"], tokenizer=words).probs.tolist()

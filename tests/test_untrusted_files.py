@@ -19,7 +19,7 @@ from attnfaith.data.own_data import read_own
 from attnfaith.data.registry import DATASETS
 from attnfaith.data.vectors import load_vectors
 from attnfaith.errors import AttnfaithError
-from attnfaith.importance._gates import about_gates, load_gates
+from attnfaith.importance.gates import about_gates, load_gates
 from attnfaith.loading import load_subject
 from tests.small_classifiers import classifier, tokenizer
 

@@ -14,7 +14,8 @@ from markupsafe import escape
 import attnfaith
 from attnfaith import AttnfaithError, cli, record
 from attnfaith.data.tokenization import build_tokenizer
-from attnfaith.importance import alti, rollout, value_zeroing
+from attnfaith.importance.context_mixing import Alti, Rollout
+from attnfaith.importance.perturbation import ValueZeroing
 from attnfaith.reporting.pair_views import PairView
 from attnfaith.reporting.view_figures import flow_to_answer
 from attnfaith.reporting.views import HEAD_STEPS, STEPS
@@ -37,7 +38,7 @@ def test_a_run_whose_record_is_damaged_is_refused_in_a_line(tmp_path, content):
 
 
 TEXT = "the old ship never sank slowly and the film was very good"
-MEASURES = {"rollout": rollout, "alti": alti, "value_zeroing": value_zeroing}
+MEASURES = {"rollout": Rollout, "alti": Alti, "value_zeroing": ValueZeroing}
 
 
 @pytest.fixture(scope="module")

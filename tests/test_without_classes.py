@@ -6,7 +6,7 @@ import torch
 
 import attnfaith
 from attnfaith import record
-from attnfaith.importance._inputs import log_odds, products
+from attnfaith.importance.inputs import log_odds, products
 from attnfaith.measurement.registry import MeasurementError
 from attnfaith.subjects import SubjectError
 from attnfaith.subjects.classifier import SelfAttention

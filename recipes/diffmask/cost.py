@@ -20,9 +20,11 @@ from benchmark_timing import machine, save, take_turns
 from datasets import Dataset
 
 from attnfaith import recipes
-from attnfaith.importance import diffmask, integrated_gradients, occlusion
-from attnfaith.importance._gate_training import Settings, train_gates
-from attnfaith.importance._gates import about_gates
+from attnfaith.importance.diffmask import FOLDER, DiffMask
+from attnfaith.importance.gate_training import Settings, train_gates
+from attnfaith.importance.gates import about_gates
+from attnfaith.importance.integrated import IntegratedGradients
+from attnfaith.importance.perturbation import Occlusion
 from attnfaith.runs.checkpoint import load_model, load_tokenizer, measurable
 from attnfaith.runs.prepare import load_data
 from attnfaith.subjects import subject_of
@@ -32,16 +34,16 @@ def costs(subject, rows: Dataset, gates: str, seconds: float, by: str = "delete"
     """Milliseconds a text of each measure on encoded texts, and of a step of training on all of them as one batch."""
     instances = rows.to_list()
 
-    def once(measure, **options):
+    def once(measure):
         with torch.no_grad():
-            return measure(subject, subject.collate(instances), **options)
+            return measure(subject, subject.collate(instances))
 
     settings = Settings(**{**about_gates(gates)["settings"], "epochs": 1, "batch_size": len(rows), "warmup_steps": 0})
     sides = {
         "reading": lambda: once(lambda model, batch: model.predict(batch)),
-        "diffmask": lambda: once(diffmask.measure, gates=gates),
-        "integrated gradients": lambda: once(integrated_gradients.measure),
-        "occlusion": lambda: once(occlusion.measure, by=by),
+        "diffmask": lambda: once(DiffMask(gates=gates)),
+        "integrated gradients": lambda: once(IntegratedGradients()),
+        "occlusion": lambda: once(Occlusion(by=by)),
         "training step of diffmask, and its validation on one text": lambda: train_gates(
             subject, rows, rows.select([0]), settings, 0
         ),
@@ -69,7 +71,7 @@ def main(arguments=None) -> None:
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results")
     known = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    made = sorted((known.run / diffmask.FOLDER).glob("*.safetensors"))
+    made = sorted((known.run / FOLDER).glob("*.safetensors"))
     if not made:
         raise SystemExit(f"{known.run} has no trained gates: attnfaith measure {known.run} --add diffmask")
     recipe = recipes.load(known.run / "recipe.yaml")

@@ -159,7 +159,7 @@ def _check(recipe: Recipe, names: Sequence[str]) -> None:
         raise RecipeError("the run attends to sentences and words are removed: take one with model.hierarchy='none'")
     if recipe.objective.kind != "classification":
         raise RecipeError(f"the run has objective.kind={recipe.objective.kind!r}: take one that was trained on labels")
-    of_inputs = sorted(measure.name for measure in classes() if measure.kind() == "importance")
+    of_inputs = sorted(measure.name for measure in classes() if measure.role() == "importance")
     if unknown := [name for name in names if name not in ("attention", *of_inputs)]:
         raise RecipeError(f"no measure is called {unknown}; choose from attention, {', '.join(of_inputs)}")
 

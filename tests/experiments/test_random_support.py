@@ -8,7 +8,8 @@ import pytest
 import torch
 from scipy.stats import kendalltau
 
-from attnfaith.importance import gradient_norm, leave_one_out
+from attnfaith.importance.gradients import GradientNorm
+from attnfaith.importance.perturbation import LeaveOneOut
 from attnfaith.measurement.registry import find
 from tests.measuring import run
 
@@ -104,8 +105,8 @@ def test_equal_weights_have_one_order(readout, tiny_model, tiny_rows, tiny_batch
     """Every draw is the model's own attention: the measures of importance say the same of it."""
     model, batch = tiny_model(projection="uniform", readout=readout, num_labels=3), tiny_batch(tiny_rows([7, 2]))
     made = run("random_support", model, batch)
-    removed = leave_one_out.measure(model, batch)["importance_leave_one_out_hidden"]
-    norms = gradient_norm.measure(model, batch)["importance_gradient_norm_detached_hidden"]
+    removed = run(LeaveOneOut, model, batch)["importance_leave_one_out_hidden"]
+    norms = run(GradientNorm, model, batch)["importance_gradient_norm_detached_hidden"]
     probs = model(**inputs(batch)).logits.detach().softmax(-1).numpy()
     for row, length in enumerate((7, 2)):
         close(made[ATTENTION][row], np.full((5, length), 1 / length))

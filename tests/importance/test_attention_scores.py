@@ -7,7 +7,7 @@ from datasets import Dataset
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnfaith.importance import attention_norm, attention_x_gradient, exact_contribution
+from attnfaith.importance.attention_based import AttentionNorm, AttentionXGradient, ExactContribution
 from attnfaith.measurement.engine import check
 from attnfaith.measurement.registry import MeasurementError
 from attnfaith.subjects import SubjectError
@@ -38,15 +38,15 @@ def test_contributions_sum_to_the_logit(encoder, projection, query, hierarchy, t
     encoded, attention, logits = stages(model, batch)
     bias = model.decoder_weights(encoded.query)[1].detach().expand(4, -1)
     for number in range(3):
-        (found,) = exact_contribution.measure(model, batch, target=number).values()
+        (found,) = run(ExactContribution, model, batch, target=number).values()
         np.testing.assert_allclose([row.sum() for row in found], (logits - bias)[:, number], atol=2e-5)
-        (linear,) = attention_x_gradient.measure(model, batch, target=number).values()
+        (linear,) = run(AttentionXGradient, model, batch, target=number).values()
         for one, other, weights, mask in zip(found, linear, attention, encoded.mask, strict=True):
             np.testing.assert_allclose(one, other, atol=2e-5)
             idle = (weights[mask] == 0).numpy()
             assert (one[idle] == 0).all() and (other[idle] == 0).all()
-    (contrast,) = exact_contribution.measure(model, batch, target={"of": 0, "against": 2}).values()
-    one, other = (exact_contribution.measure(model, batch, target=n)["importance_exact_contribution"] for n in (0, 2))
+    (contrast,) = run(ExactContribution, model, batch, target={"of": 0, "against": 2}).values()
+    one, other = (run(ExactContribution, model, batch, target=n)["importance_exact_contribution"] for n in (0, 2))
     np.testing.assert_allclose(np.concatenate(contrast), np.concatenate(one) - np.concatenate(other), atol=2e-5)
 
 
@@ -54,7 +54,7 @@ def test_the_largest_contribution_is_what_its_removal_takes(tiny_model, tiny_row
     """The logit without a summand is lower by exactly its contribution, no weight being renormalised."""
     model, batch = tiny_model(), tiny_batch(tiny_rows([6]))
     encoded, attention, logits = stages(model, batch)
-    (found,) = exact_contribution.measure(model, batch)["importance_exact_contribution"]
+    (found,) = run(ExactContribution, model, batch)["importance_exact_contribution"]
     predicted = int(logits.argmax())
     for token, value in enumerate(found):
         less = attention.clone()
@@ -70,7 +70,7 @@ def test_not_affine_is_refused_with_what_is_possible(tiny_model, tiny_rows, tiny
         (tiny_model(hierarchy="word"), tiny_rows([3], hierarchy="word")),
     ):
         with pytest.raises(SubjectError, match="'exact_contribution' needs 'affine read-out' .*not affine in attention"):
-            exact_contribution.measure(model, tiny_batch(rows))
+            run(ExactContribution, model, tiny_batch(rows))
         level = "word" if model.level == "word" else "sentence"
         dataset = Dataset.from_list([{**row, "words": [["a"]]} if level == "word" else row for row in rows])
         with pytest.raises(MeasurementError, match="not affine in attention.*can have: .*integrated_gradients, .*lrp"):
@@ -84,7 +84,7 @@ def test_attention_x_gradient_by_differences(hierarchy, output, tiny_model, tiny
     model = tiny_model(dtype=torch.float64, hierarchy=hierarchy, num_labels=3, scale=2.0, **fields)
     batch = tiny_batch(tiny_rows([6], hierarchy=hierarchy))
     encoded, attention, logits = stages(model, batch)
-    (found,) = attention_x_gradient.measure(model, batch, output=output)["importance_attention_x_gradient"]
+    (found,) = run(AttentionXGradient, model, batch, output=output)["importance_attention_x_gradient"]
     predicted, step = int(logits.argmax()), 1e-6
 
     def value(weights):
@@ -108,7 +108,7 @@ def test_attention_norm_by_hand(length, projection, seed, tiny_model, tiny_rows,
     model = tiny_model(projection=projection, seed=seed)
     batch = tiny_batch(tiny_rows([length], seed=seed))
     encoded, attention, _ = stages(model, batch)
-    (found,) = attention_norm.measure(model, batch)["importance_attention_norm"]
+    (found,) = run(AttentionNorm, model, batch)["importance_attention_norm"]
     for place, score in enumerate(found, 1):
         squares = sum(float(value) ** 2 for value in encoded.hidden[0, place])
         assert score == pytest.approx(float(attention[0, place]) * squares**0.5, rel=1e-5)
@@ -117,11 +117,11 @@ def test_attention_norm_by_hand(length, projection, seed, tiny_model, tiny_rows,
 def test_a_measurements_own_stages_are_used(tiny_model, tiny_rows, tiny_batch):
     model, batch = tiny_model(), tiny_batch(tiny_rows([6, 3]))
     encoded, attention, _ = stages(model, batch)
-    for producer in (attention_norm, attention_x_gradient, exact_contribution):
+    for producer in (AttentionNorm, AttentionXGradient, ExactContribution):
         (plain,) = run(producer, model, batch).values()
         doubled = {**batch, "encoded": encoded._replace(hidden=2 * encoded.hidden), "attention": attention}
-        (found,) = run(producer, model, doubled, **({} if producer is attention_norm else {"target": 1})).values()
-        if producer is not attention_norm:
+        (found,) = run(producer, model, doubled, **({} if producer is AttentionNorm else {"target": 1})).values()
+        if producer is not AttentionNorm:
             (plain,) = run(producer, model, batch, target=1).values()
         for one, other in zip(found, plain, strict=True):
             np.testing.assert_allclose(one, 2 * other, rtol=1e-5)

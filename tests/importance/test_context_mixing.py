@@ -13,7 +13,10 @@ import transformers
 from torch.nn import functional as F
 
 from attnfaith import record
-from attnfaith.importance import alti, attention_norm, flow, globenc, rollout, value_zeroing
+from attnfaith.importance import perturbation
+from attnfaith.importance.attention_based import AttentionNorm
+from attnfaith.importance.context_mixing import Alti, Flow, GlobEnc, Rollout
+from attnfaith.importance.perturbation import ValueZeroing
 from attnfaith.measurement.engine import check
 from attnfaith.measurement.registry import MeasurementError
 from attnfaith.subjects import Batch, Edit, SelfAttention, SubjectError
@@ -21,9 +24,10 @@ from attnfaith.subjects import layers as subject_layers
 from attnfaith.subjects.attention import Hook
 from attnfaith.subjects.checks import TOGETHER
 from tests import tolerances
+from tests.measuring import run
 
 
-MEASURES = {one.__name__.rpartition(".")[2]: one for one in (alti, attention_norm, flow, globenc, rollout, value_zeroing)}
+MEASURES = {one.name: one for one in (Alti, AttentionNorm, Flow, GlobEnc, Rollout, ValueZeroing)}
 SIZES = {"vocab_size": 40, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "cls_token_id": 1, "sep_token_id": 2}
 LONG = {
     **SIZES,
@@ -89,7 +93,7 @@ def hooks(subject):
 
 
 def measured(name, subject, batch):
-    (values,) = MEASURES[name].measure(subject, batch).values()
+    (values,) = run(name, subject, batch).values()
     return values
 
 
@@ -150,7 +154,7 @@ def test_value_zeroing_by_whole_passes(kind, top):
 def test_value_zeroing_reads_copies_in_parts(monkeypatch):
     subject = classifier("bert")
     whole = measured("value_zeroing", subject, batch_of(subject))
-    monkeypatch.setattr(value_zeroing, "TOKENS_AT_ONCE", 15)
+    monkeypatch.setattr(perturbation, "TOKENS_AT_ONCE", 15)
     for one, other in zip(measured("value_zeroing", subject, batch_of(subject)), whole, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-6)
 
@@ -405,7 +409,7 @@ def test_neither_batch_nor_order_nor_padding_nor_the_way_of_reading(name, kind, 
     before = {key: value.clone() for key, value in subject.model.state_dict().items()}
     hooked = hooks(subject)
     whole = measured(name, subject, batch_of(subject))
-    column = next(iter(MEASURES[name].COLUMNS.values()))
+    column = next(iter(MEASURES[name].columns.values()))
     for text, values in zip(TEXTS, whole, strict=True):
         assert values.dtype == np.float32 and values.shape == (len(text) - 2,) and (values >= 0).all()
         assert column.range[1] is None or values.sum() <= 1 + 1e-6
@@ -436,7 +440,7 @@ def test_columns_make_a_record(name):
         "probs": [[0.5, 0.25, 0.25]] * len(TEXTS),
         "attention": [row[1 : len(text) - 1].tolist() for row, text in zip(subject.attention(batch), TEXTS, strict=True)],
     }
-    made = record.build(columns | MEASURES[name].measure(subject, batch), MEASURES[name].COLUMNS)
+    made = record.build(columns | run(name, subject, batch), MEASURES[name].columns)
     assert f"importance_{name}" in made.column_names
 
 
@@ -454,11 +458,11 @@ REFUSED = {
 def test_what_cannot_be_is_refused_and_says_why(kind):
     subject = classifier(kind)
     names, why = REFUSED[kind]
-    assert {name for name, one in MEASURES.items() if not subject.capabilities >= one.NEEDS} == names
+    assert {name for name, one in MEASURES.items() if not subject.capabilities >= one.needs} == names
     dataset = subject_rows()
     for name in names:
         with pytest.raises(SubjectError, match=f"^'{name}' needs '.*, which this subject .* lacks; subjects.*; {why}"):
-            MEASURES[name].measure(subject, batch_of(subject))
+            run(name, subject, batch_of(subject))
         with pytest.raises(MeasurementError, match=why):
             check(subject, dataset, [name])
     for name in MEASURES.keys() - names:

@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from attnfaith.importance import deeplift, integrated_gradients
+from attnfaith.importance import integrated
+from attnfaith.importance.integrated import DeepLift, IntegratedGradients
+from attnfaith.measurement.registry import find
+from tests.measuring import run
 
 
 @pytest.fixture
@@ -30,7 +33,7 @@ def logits_of(model, batch, **given):
 def test_average_model_by_hand(baseline, a_batch):
     """Under uniform attention: x - b through W, times (tanh(y) - tanh(y0)) / (y - y0), times the class's weights over T."""
     model, batch = a_batch(encoder="average", projection="uniform")
-    found = deeplift.measure(model, batch, baseline=baseline)
+    found = run(DeepLift, model, batch, baseline=baseline)
     table, layer = model.get_input_embeddings().weight.detach(), model.model.encoder.projection
     start = {"zero": torch.zeros_like(table[0]), "padding": table[0], "mean": table[1:].mean(0)}[baseline]
     predicted = logits_of(model, batch).argmax(1)
@@ -49,7 +52,7 @@ def test_average_model_by_hand(baseline, a_batch):
 def test_complete_below_uniform_attention(encoder, a_batch):
     """Dense layers, convolutions, ReLU and tanh, and a tanh read-out of a pair."""
     model, batch = a_batch(encoder=encoder, projection="uniform", query="text", readout="tanh")
-    found = deeplift.measure(model, batch)
+    found = run(DeepLift, model, batch)
     np.testing.assert_allclose(found["deeplift_residual"], 0, atol=1e-12)
     assert max(np.abs(values).sum() for values in found["importance_deeplift"]) > 0.01
 
@@ -65,7 +68,7 @@ def test_complete_below_uniform_attention(encoder, a_batch):
 )
 def test_nonlinearities_that_captum_is_shown(encoder, kinds, a_batch):
     model, batch = a_batch(encoder=encoder)
-    view = deeplift._View(
+    view = integrated._Modules(
         lambda points: model.decode(
             (encoded := model.encode(inputs_embeds=points, attention_mask=batch["attention_mask"])).hidden,
             model.attend(*encoded),
@@ -82,7 +85,7 @@ def test_scores_in_float32_are_shown_as_in_float64(a_batch):
     with torch.no_grad():
         model.model.alignment.key.weight.mul_(30)  # so that a tanh is far from straight
         model.model.alignment.value.weight.mul_(30)
-    found, exact = deeplift.measure(model, batch), deeplift.measure(model.double(), batch)
+    found, exact = run(DeepLift, model, batch), run(DeepLift, model.double(), batch)
     for one, other in zip(found["importance_deeplift"], exact["importance_deeplift"], strict=True):
         np.testing.assert_allclose(one, other, atol=1e-4 * np.abs(other).max(initial=0.01))
 
@@ -92,7 +95,7 @@ def test_saturated_units_have_a_part(a_batch):
     model, batch = a_batch([5, 4], encoder="average", projection="uniform", scale=300.0)
     with torch.no_grad():
         model.model.encoder.projection.bias.zero_()
-    found = deeplift.measure(model, batch)
+    found = run(DeepLift, model, batch)
     assert max(np.abs(values).max() for values in found["importance_deeplift"]) > 1
     np.testing.assert_allclose(found["deeplift_residual"], 0, atol=1e-9)
 
@@ -101,7 +104,7 @@ def test_saturated_units_have_a_part(a_batch):
 @pytest.mark.parametrize("encoder", ["bilstm", "transformer"])
 def test_residual_is_what_the_parts_miss(encoder, query, hierarchy, a_batch):
     model, batch = a_batch(encoder=encoder, query=query, hierarchy=hierarchy)
-    found = deeplift.measure(model, batch, target=1)
+    found = run(DeepLift, model, batch, target=1)
     items = model.items(batch["input_ids"], batch["attention_mask"], batch.get("token_type_ids"))
     embedded = model.get_input_embeddings()(batch["input_ids"]).detach() * (items < 0).unsqueeze(-1)
     given = {} if hierarchy == "none" else {"items": items}
@@ -114,35 +117,34 @@ def test_residual_is_what_the_parts_miss(encoder, query, hierarchy, a_batch):
 def test_linear_model_as_integrated_gradients(a_batch):
     """With embeddings as states and uniform attention both are x . w / T."""
     model, batch = a_batch(encoder="embedding", projection="uniform")
-    found = deeplift.measure(model, batch)["importance_deeplift"]
-    others = integrated_gradients.measure(model, batch)["importance_integrated_gradients"]
+    found = run(DeepLift, model, batch)["importance_deeplift"]
+    others = run(IntegratedGradients, model, batch)["importance_integrated_gradients"]
     for one, other in zip(found, others, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-6)
 
 
 def test_what_is_refused(a_batch, monkeypatch):
     model, batch = a_batch()
-    with pytest.raises(ValueError, match="baseline='mask' is not known; choose one of zero, padding, mean"):
-        deeplift.check(baseline="mask")
+    with pytest.raises(ValueError, match="baseline='mask'"):
+        DeepLift(baseline="mask")
     with pytest.raises(ValueError, match="there is no class 5"):
-        deeplift.measure(model, batch, target=5)
+        run(DeepLift, model, batch, target=5)
     model.config.pad_token_id = None
     with pytest.raises(ValueError, match="no pad_token_id; choose zero or mean"):
-        deeplift.measure(model, batch, baseline="padding")
+        run(DeepLift, model, batch, baseline="padding")
 
 
 @pytest.mark.parametrize("package", ["captum", "sklearn"])
 @pytest.mark.parametrize("name", ["deeplift", "kernel_shap", "lime"])
 def test_without_captum(name, package, a_batch, monkeypatch):
     """Each of these measures says so before any work is done."""
-    import importlib
     import sys
 
-    measure = importlib.import_module(f"attnfaith.importance.{name}")
+    measure = find(name)()
     for module in [module for module in sys.modules if module.partition(".")[0] == package]:
         monkeypatch.setitem(sys.modules, module, None)
     monkeypatch.setitem(sys.modules, package, None)
     model, batch = a_batch()
-    for ask in (measure.check, lambda: measure.check_model(model, None), lambda: measure.measure(model, batch)):
+    for ask in (find(name), lambda: measure.check(model, None), lambda: run(measure, model, batch)):
         with pytest.raises(ValueError, match=r"pip install 'attnfaith\[captum\]'"):
             ask()

@@ -6,8 +6,9 @@ import pytest
 import torch
 from datasets import Dataset
 
-from attnfaith.importance import exact_contribution, gradient_x_input
-from attnfaith.importance._explained import OUTPUTS, check_data, check_target, explained, explaining
+from attnfaith.importance.attention_based import ExactContribution
+from attnfaith.importance.explained import OUTPUTS, check_data, check_target, explained, explaining
+from attnfaith.importance.gradients import GradientXInput
 
 
 LOGITS = [[1.0, 3.0, 0.5], [2.0, -1.0, 0.0]]
@@ -112,9 +113,12 @@ def test_instances_that_do_not_have_the_target(target, message, tiny_model):
     with pytest.raises(ValueError, match=message):
         explained(torch.tensor(LOGITS), batch(label=unlabelled), target)
     rows = Dataset.from_dict({"instance_id": ["one", "two"], "labels": unlabelled})
-    for check in (check_data, gradient_x_input.check_model, exact_contribution.check_model):
+    subject = tiny_model(num_labels=3)
+    with pytest.raises(ValueError, match=message):
+        check_data(subject, rows, target=target)
+    for measure in (GradientXInput, ExactContribution):
         with pytest.raises(ValueError, match=message):
-            check(tiny_model(num_labels=3), rows, target=target)
+            measure(target=target).check(subject, rows)
     check_data(tiny_model(num_labels=3), rows, target="predicted")
     check_data(tiny_model(num_labels=3), rows, target=2)
 

@@ -4,8 +4,9 @@ import pytest
 import torch
 from captum.attr import InputXGradient
 
-from attnfaith.importance import gradient
+from attnfaith.importance.gradients import Gradient
 from attnfaith.models.encoders import ENCODERS
+from tests.measuring import run
 
 
 CELLS = [(encoder, "learned", "affine") for encoder in ENCODERS] + [("bilstm", "text", "tanh"), ("cnn", "text", "affine")]
@@ -64,7 +65,7 @@ def test_finite_differences(encoder, query, readout, num_labels, tiny_model, tin
                 up, down = (probability(one.unsqueeze(0))[0] for one in moved)
                 total += embedded[0, token, place] * (up - down) / (2 * STEP)
             expected.append(abs(float(total)))
-    (found,) = gradient.measure(model, batch)["importance_gradient"]
+    (found,) = run(Gradient, model, batch)["importance_gradient"]
     assert max(expected) > 1e-4
     close(found, expected, atol=1e-7, rtol=1e-5)
 
@@ -75,7 +76,7 @@ def test_states_in_closed_form(encoder, query, tiny_model, tiny_rows, tiny_batch
     """p (1-p) a_t |s_t|, s_t what the state adds to the difference of logits."""
     model = tiny_model(encoder=encoder, query=query)
     batch = tiny_batch(tiny_rows([5, 8], pair=query == "text"))
-    found = gradient.measure(model, batch)["importance_gradient_hidden"]
+    found = run(Gradient, model, batch)["importance_gradient_hidden"]
     with torch.no_grad():
         encoded, attention = stages(model, batch)
         p = model.decode(encoded.hidden, attention, encoded.query).double().softmax(-1)[:, 1:]
@@ -94,18 +95,18 @@ def test_captum(encoder, query, readout, tiny_model, tiny_rows, tiny_batch):
         probability, _ = probability_of_embeddings(model, batch)
         embedded = model.get_input_embeddings()(batch["input_ids"]).detach().requires_grad_()
         expected = InputXGradient(probability).attribute(embedded).sum(-1).abs()[0, 1 : 1 + len(row["tokens"])]
-        (found,) = gradient.measure(model, batch)["importance_gradient"]
+        (found,) = run(Gradient, model, batch)["importance_gradient"]
         close(found, expected, atol=1e-7, rtol=1e-4)
 
 
 def test_predicted_class_and_class_one_agree_for_two_classes(tiny_model, tiny_rows, tiny_batch):
     model = tiny_model()
     batch = tiny_batch(tiny_rows([6]))
-    (predicted,) = gradient.measure(model, batch)["importance_gradient"]
+    (predicted,) = run(Gradient, model, batch)["importance_gradient"]
     with torch.no_grad():
         model.decoder.context.weight.copy_(model.decoder.context.weight.flip(0))
         model.decoder.context.bias.copy_(model.decoder.context.bias.flip(0))
-    (turned,) = gradient.measure(model, batch)["importance_gradient"]
+    (turned,) = run(Gradient, model, batch)["importance_gradient"]
     close(turned, predicted, atol=1e-8, rtol=1e-5)
 
 
@@ -122,7 +123,7 @@ def test_saturated_predictions_keep_their_ranks(difference, tiny_model, tiny_row
         p = logits.double().softmax(-1)
         s = encoded.hidden @ (model.decoder.context.weight[1] - model.decoder.context.weight[0])
         expected = (p[0] * p[1] * attention * s.abs())[0][encoded.mask[0]]
-    made = gradient.measure(model, batch)
+    made = run(Gradient, model, batch)
     (tokens,), (states,) = made["importance_gradient"], made["importance_gradient_hidden"]
     assert len(set(tokens.tolist())) == 7 and (tokens > 0).all()
     close(states, expected, atol=0, rtol=1e-4)
@@ -132,7 +133,7 @@ def test_attention_is_held_fixed(tiny_model, tiny_rows, tiny_batch):
     """Where all states are one vector, moving attention changes nothing; where they differ it would."""
     model = tiny_model(encoder="embedding", alignment="dot", scale=4.0)
     batch = tiny_batch(tiny_rows([6]))
-    (fixed,) = gradient.measure(model, batch)["importance_gradient"]
+    (fixed,) = run(Gradient, model, batch)["importance_gradient"]
     embedded = model.get_input_embeddings()(batch["input_ids"]).detach().requires_grad_()
     encoded = model.encode(inputs_embeds=embedded, attention_mask=batch["attention_mask"])
     probs = model.decode(encoded.hidden, model.attend(*encoded)).softmax(-1)
@@ -149,7 +150,7 @@ def test_a_sentence_is_all_its_words(encoder, tiny_model, tiny_rows, tiny_batch)
     batch = tiny_batch(rows)
     given = {name: batch[name] for name in ("input_ids", "attention_mask")}
     items = model.model.items(**given)
-    (found,) = gradient.measure(model, batch)["importance_gradient"]
+    (found,) = run(Gradient, model, batch)["importance_gradient"]
     assert len(found) == len(rows[0]["tokens"]) == 3
     with torch.no_grad():
         attention = model(**given).attention
@@ -173,7 +174,7 @@ def test_a_word_of_a_sentence(encoder, tiny_model, tiny_rows, tiny_batch):
     batch = tiny_batch(tiny_rows([8], hierarchy="word"))
     given = {name: batch[name] for name in ("input_ids", "attention_mask")}
     items, rest = model.items(**given), {"attention_mask": given["attention_mask"]}
-    found = gradient.measure(model, batch)
+    found = run(Gradient, model, batch)
     with torch.no_grad():
         encoded = model.encode(**given)
         attention, embedded = model.attend(*encoded), model.get_input_embeddings()(given["input_ids"])

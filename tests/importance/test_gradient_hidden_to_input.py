@@ -8,19 +8,33 @@ import torch
 from scipy.stats import entropy
 
 from attnfaith import record
-from attnfaith.importance import gradient_hidden_to_input, lstm, state_lengths
-from attnfaith.importance.gradient_hidden_to_input import measure, sensitivities
+from attnfaith.importance import lstm, state_lengths
+from attnfaith.importance.gradients import GradientHiddenToInput
 from attnfaith.measurement.registry import MeasurementError, build
 from attnfaith.models.encoders import ENCODERS
+from attnfaith.subjects import Batch, subject_of
+from tests.measuring import run
 
 
-ENTROPY, OWN, ROWS = gradient_hidden_to_input.COLUMNS
+ENTROPY, OWN, ROWS = GradientHiddenToInput.columns
 every_encoder = pytest.mark.parametrize("encoder", ENCODERS)
 STEP = 1e-6
 
 
 def close(found, expected, atol=1e-6, rtol=2e-5):
     np.testing.assert_allclose(np.asarray(found), np.asarray(expected), atol=atol, rtol=rtol)
+
+
+def sensitivities(model, batch):
+    """One array (T,T) for each instance: ||d ||h_p||_2 / d x_i||_2 of state p (row) in token i (column)."""
+    subject = subject_of(model)
+    batch = Batch.of(batch, subject)
+    lengths = subject.attendable(batch).sum(1).tolist()
+    rows = [np.empty((length, length), np.float32) for length in lengths]
+    for texts, states, norms in state_lengths.norms_of_states(subject, batch):
+        for text, values in zip(texts, norms.cpu().numpy(), strict=True):
+            rows[text][states] = values
+    return rows
 
 
 def one_pass_a_state(model, batch, row):
@@ -47,7 +61,7 @@ def test_one_backward_pass_a_state(encoder, query, tiny_model, tiny_rows, tiny_b
     model = tiny_model(encoder=encoder, query=query)
     rows = tiny_rows([7, 0, 1, 12, 7, 2], pair=query == "text")
     batch = tiny_batch(rows)
-    found, made = sensitivities(model, batch), measure(model, batch, keep_rows=True)
+    found, made = sensitivities(model, batch), run(GradientHiddenToInput, model, batch, keep_rows=True)
     assert [values.dtype for values in found] == [np.float32] * 6
     precise = model.double()
     for row, length in enumerate((7, 0, 1, 12, 7, 2)):
@@ -86,7 +100,7 @@ def test_finite_differences(encoder, tiny_model, tiny_rows, tiny_batch):
 
 def test_embeddings_reach_their_own_state_only(tiny_model, tiny_rows, tiny_batch):
     """||x|| grows by 1 along x."""
-    made = measure(tiny_model(encoder="embedding"), tiny_batch(tiny_rows([5])), keep_rows=True)
+    made = run(GradientHiddenToInput, tiny_model(encoder="embedding"), tiny_batch(tiny_rows([5])), keep_rows=True)
     close(sensitivities(tiny_model(encoder="embedding"), tiny_batch(tiny_rows([5])))[0], np.eye(5))
     close(made[ROWS][0], np.eye(5))
     assert (made[OWN][0] == 1).all() and (made[ENTROPY][0] == 0).all()
@@ -101,7 +115,7 @@ def test_a_window_is_all_that_a_convolution_sees(tiny_model, tiny_rows, tiny_bat
 def test_tokens_alike_in_all_have_entropy_one(tiny_model, tiny_rows, tiny_batch, monkeypatch):
     model = tiny_model()
     monkeypatch.setattr(state_lengths, "norm_gradients", lambda _, x, start, stop: [(slice(0, 6), torch.ones(len(x), 6, 6))])
-    made = measure(model, tiny_batch(tiny_rows([6])))
+    made = run(GradientHiddenToInput, model, tiny_batch(tiny_rows([6])))
     close(made[ENTROPY][0], np.ones(6), atol=0)
     close(made[OWN][0], np.full(6, 1 / 6), atol=0)
 
@@ -109,7 +123,7 @@ def test_tokens_alike_in_all_have_entropy_one(tiny_model, tiny_rows, tiny_batch,
 @every_encoder
 def test_texts_of_one_token_and_of_none(encoder, tiny_model, tiny_rows, tiny_batch):
     """One token: it has all of the row; the entropy of one share over log 1 is not defined."""
-    made = measure(tiny_model(encoder=encoder), tiny_batch(tiny_rows([1, 0])), keep_rows=True)
+    made = run(GradientHiddenToInput, tiny_model(encoder=encoder), tiny_batch(tiny_rows([1, 0])), keep_rows=True)
     assert np.isnan(made[ENTROPY][0]).all() and made[OWN][0].tolist() == [1] and made[ROWS][0].tolist() == [[1]]
     assert [made[name][1].shape for name in (ENTROPY, OWN, ROWS)] == [(0,), (0,), (0, 0)]
 
@@ -121,7 +135,7 @@ def test_states_that_depend_on_no_token_are_undefined(encoder, tiny_model, tiny_
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.zero_()
-    made = measure(model, tiny_batch(tiny_rows([4])), keep_rows=True)
+    made = run(GradientHiddenToInput, model, tiny_batch(tiny_rows([4])), keep_rows=True)
     for name in (ENTROPY, OWN, ROWS):
         assert np.isnan(made[name][0]).all(), name
 
@@ -130,14 +144,14 @@ def test_one_state_of_several_without_a_gradient(tiny_model, tiny_rows, tiny_bat
     model, batch = tiny_model(encoder="embedding"), tiny_batch(tiny_rows([[9], [9, 8, 9]]))
     with torch.no_grad():
         model.get_input_embeddings().weight[8] = 0
-    made = measure(model, batch, keep_rows=True)
+    made = run(GradientHiddenToInput, model, batch, keep_rows=True)
     assert np.isnan(made[OWN][1]).tolist() == [False, True, False] == np.isnan(made[ENTROPY][1]).tolist()
     assert np.isnan(made[ROWS][1]).all(1).tolist() == [False, True, False]
 
 
 def test_rows_are_kept_where_asked(tiny_model, tiny_rows, tiny_batch):
     model, batch = tiny_model(), tiny_batch(tiny_rows([3, 0, 5]))
-    kept, left = measure(model, batch, keep_rows=True), measure(model, batch)
+    kept, left = run(GradientHiddenToInput, model, batch, keep_rows=True), run(GradientHiddenToInput, model, batch)
     assert [rows.shape for rows in kept[ROWS]] == [(3, 3), (0, 0), (5, 5)]
     assert [rows.shape for rows in left[ROWS]] == [(0, 3), (0, 0), (0, 5)]
     for name in (ENTROPY, OWN):
@@ -150,7 +164,7 @@ def test_rows_are_kept_where_asked(tiny_model, tiny_rows, tiny_batch):
 @pytest.mark.parametrize("keep", [True, False])
 def test_kept_rows_are_read_back_from_a_record(keep, tiny_model, tiny_rows, tiny_batch):
     rows = tiny_rows([3, 0, 5])
-    made = measure(tiny_model(), tiny_batch(rows), keep_rows=keep)
+    made = run(GradientHiddenToInput, tiny_model(), tiny_batch(rows), keep_rows=keep)
     columns = record.as_columns(record.Identity("x", "x", "x", 0), 3) | {
         "instance_id": [row["instance_id"] for row in rows],
         "tokens": [row["tokens"] for row in rows],
@@ -159,15 +173,15 @@ def test_kept_rows_are_read_back_from_a_record(keep, tiny_model, tiny_rows, tiny
         "probs": [[0.5, 0.5]] * 3,
         "attention": [np.full(length, 1 / max(1, length)) for length in (3, 0, 5)],
     }
-    table = record.build(columns | made, gradient_hidden_to_input.COLUMNS)
+    table = record.build(columns | made, GradientHiddenToInput.columns)
     for one, other in zip(record.rows(table, ROWS), made[ROWS], strict=True):
         np.testing.assert_array_equal(one, other if len(other) else np.empty((0, 0)))
 
 
 @pytest.mark.parametrize("value", [1, "yes", None])
 def test_keep_rows_that_makes_no_sense(value, tiny_model, tiny_rows, tiny_batch):
-    with pytest.raises(ValueError, match="keep_rows=.*true .* or false"):
-        measure(tiny_model(), tiny_batch(tiny_rows([3])), keep_rows=value)
+    with pytest.raises(ValueError, match="keep_rows=.*True or False"):
+        run(GradientHiddenToInput, tiny_model(), tiny_batch(tiny_rows([3])), keep_rows=value)
     with pytest.raises(MeasurementError, match="options of 'gradient_hidden_to_input': keep_rows="):
         build(["gradient_hidden_to_input"], {"gradient_hidden_to_input": {"keep_rows": value}})
 
@@ -177,7 +191,7 @@ def test_keep_rows_that_makes_no_sense(value, tiny_model, tiny_rows, tiny_batch)
 @every_encoder
 def test_texts_longer_than_memory_allows_are_taken_in_parts(encoder, limit, tiny_model, tiny_rows, tiny_batch, monkeypatch):
     model, batch = tiny_model(encoder=encoder), tiny_batch(tiny_rows([13, 13, 2, 5, 13, 0]))
-    whole, made = sensitivities(model, batch), measure(model, batch, keep_rows=True)
+    whole, made = sensitivities(model, batch), run(GradientHiddenToInput, model, batch, keep_rows=True)
     sizes = []
     taken = state_lengths.norm_gradients
 
@@ -196,7 +210,7 @@ def test_texts_longer_than_memory_allows_are_taken_in_parts(encoder, limit, tiny
     assert max(states for _, states in sizes) <= max(1, limit if encoder == "bilstm" else limit // 2)
     for one, other in zip(parts, whole, strict=True):
         close(one, other)
-    for name, values in measure(model, batch, keep_rows=True).items():
+    for name, values in run(GradientHiddenToInput, model, batch, keep_rows=True).items():
         for one, other in zip(values, made[name], strict=True):
             close(one, other)
 
@@ -230,7 +244,7 @@ def test_sentences(encoder, query, tiny_model, tiny_rows, tiny_batch):
     model = tiny_model(encoder=encoder, query=query, hierarchy="sentence", seed=1)
     batch = tiny_batch(tiny_rows([7, 0, 1, 12, 6], pair=query == "text", hierarchy="sentence"))
     found = sensitivities(model, batch)
-    made = measure(model, batch, keep_rows=True)
+    made = run(GradientHiddenToInput, model, batch, keep_rows=True)
     model.double()
     given = {name: batch.get(name) for name in ("attention_mask", "token_type_ids")}
     embedded = model.get_input_embeddings()(batch["input_ids"]).detach().requires_grad_()
@@ -253,7 +267,7 @@ def test_words_of_sentences(encoder, tiny_model, tiny_rows, tiny_batch):
     model = tiny_model(encoder=encoder, hierarchy="word", seed=1)
     rows = tiny_rows([7, 0, 1, 12], hierarchy="word")
     batch = tiny_batch(rows)
-    found, made = sensitivities(model, batch), measure(model, batch, keep_rows=True)
+    found, made = sensitivities(model, batch), run(GradientHiddenToInput, model, batch, keep_rows=True)
     model.classifier.double()
     items, given = model.items(batch["input_ids"]), {"attention_mask": batch["attention_mask"]}
     embedded = model.get_input_embeddings()(batch["input_ids"]).detach().requires_grad_()

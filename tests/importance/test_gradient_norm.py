@@ -6,8 +6,9 @@ import torch
 from captum.attr import Saliency
 from scipy.stats import kendalltau
 
-from attnfaith.importance import gradient, gradient_norm
+from attnfaith.importance.gradients import Gradient, GradientNorm
 from attnfaith.models.encoders import ENCODERS
+from tests.measuring import run
 
 
 CELLS = [(encoder, "learned", "softmax") for encoder in ENCODERS]
@@ -58,7 +59,7 @@ def test_finite_differences(encoder, query, projection, num_labels, column, fixe
                 up[0, token + 1, place] += STEP
                 down[0, token + 1, place] -= STEP
                 slopes[token, place] = (log_odds(up) - log_odds(down))[0] / (2 * STEP)
-    (found,) = gradient_norm.measure(model, batch)[column]
+    (found,) = run(GradientNorm, model, batch)[column]
     assert slopes.norm(dim=-1).max() > 1e-3
     close(found, slopes.norm(dim=-1), atol=1e-6, rtol=1e-4)
 
@@ -71,14 +72,14 @@ def test_captum(encoder, query, projection, column, fixed, tiny_model, tiny_rows
         batch = tiny_batch([row])
         embedded = model.get_input_embeddings()(batch["input_ids"]).detach().requires_grad_()
         slopes = Saliency(log_odds_of(model, batch, fixed)).attribute(embedded, abs=False)
-        (found,) = gradient_norm.measure(model, batch)[column]
+        (found,) = run(GradientNorm, model, batch)[column]
         close(found, slopes.norm(dim=-1)[0, 1 : 1 + len(row["tokens"])], atol=1e-5, rtol=1e-3)
 
 
 def test_states_in_closed_form(tiny_model, tiny_rows, tiny_batch):
     """Two classes, dot alignment, softmax: d z / d h_t = a_t (w + (s_t - z) q / sqrt(H)), z and s without the bias."""
     model, batch = tiny_model(alignment="dot"), tiny_batch(tiny_rows([6]))
-    (found,) = gradient_norm.measure(model, batch)["importance_gradient_norm_hidden"]
+    (found,) = run(GradientNorm, model, batch)["importance_gradient_norm_hidden"]
     with torch.no_grad():
         hidden, mask, _ = model.encode(batch["input_ids"], batch["attention_mask"])
         attention = model.attend(hidden, mask)
@@ -93,17 +94,17 @@ def test_states_in_closed_form(tiny_model, tiny_rows, tiny_batch):
 @pytest.mark.parametrize("column", ["importance_gradient_norm", "importance_gradient_norm_hidden"])
 def test_through_attention_differs_from_fixed_attention(column, tiny_model, tiny_rows, tiny_batch, monkeypatch):
     model, batch = tiny_model(), tiny_batch(tiny_rows([6]))
-    measured = gradient_norm.measure(model, batch)
+    measured = run(GradientNorm, model, batch)
     (through,), (fixed,) = measured[column], measured[column.replace("norm", "norm_detached")]
     assert abs(through - fixed).max() > 1e-3
     attend = model.model.attend
     monkeypatch.setattr(model.model, "attend", lambda *args: attend(*args).detach())
-    close(fixed, gradient_norm.measure(model, batch)[column][0], atol=0, rtol=1e-6)
+    close(fixed, run(GradientNorm, model, batch)[column][0], atol=0, rtol=1e-6)
 
 
 @pytest.mark.parametrize("column", ["importance_gradient_norm", "importance_gradient_norm_hidden"])
 def test_uniform_attention_is_fixed_attention(column, tiny_model, tiny_rows, tiny_batch):
-    measured = gradient_norm.measure(tiny_model(projection="uniform"), tiny_batch(tiny_rows([6, 3])))
+    measured = run(GradientNorm, tiny_model(projection="uniform"), tiny_batch(tiny_rows([6, 3])))
     for through, fixed in zip(measured[column], measured[column.replace("norm", "norm_detached")], strict=True):
         close(fixed, through, atol=1e-7, rtol=1e-5)
 
@@ -116,7 +117,7 @@ def test_states_under_fixed_attention_repeat_attention(encoder, projection, tiny
     with torch.no_grad():
         w = (model.decoder.context.weight[1] - model.decoder.context.weight[0]).norm()
         attention = model.attend(*model.encode(batch["input_ids"], batch["attention_mask"]))
-    found = gradient_norm.measure(model, batch)["importance_gradient_norm_detached_hidden"]
+    found = run(GradientNorm, model, batch)["importance_gradient_norm_detached_hidden"]
     for row, values in enumerate(found):
         weights = attention[row, 1 : 1 + len(values)].numpy()
         close(values, weights * w.numpy(), atol=0, rtol=1e-5)
@@ -134,7 +135,7 @@ def test_states_under_fixed_attention_of_several_classes(tiny_model, tiny_rows, 
         others = torch.arange(4) != best
         weight = model.decoder.context.weight.double()
         slope = weight[best] - logits[others].softmax(-1) @ weight[others]
-    (found,) = gradient_norm.measure(model, batch)["importance_gradient_norm_detached_hidden"]
+    (found,) = run(GradientNorm, model, batch)["importance_gradient_norm_detached_hidden"]
     close(found, attention[0, 1:10].double() * slope.norm(), atol=0, rtol=1e-5)
 
 
@@ -144,8 +145,8 @@ def test_products_never_exceed_norms(tiny_model, tiny_rows, tiny_batch):
     with torch.no_grad():
         p = model(batch["input_ids"], batch["attention_mask"]).logits.double().softmax(-1).amax(-1)
         lengths = model.get_input_embeddings()(batch["input_ids"]).norm(dim=-1)
-    products = gradient.measure(model, batch)["importance_gradient"]
-    norms = gradient_norm.measure(model, batch)["importance_gradient_norm_detached"]
+    products = run(Gradient, model, batch)["importance_gradient"]
+    norms = run(GradientNorm, model, batch)["importance_gradient_norm_detached"]
     for row, (product, norm) in enumerate(zip(products, norms, strict=True)):
         bound = norm * lengths[row, 1 : 1 + len(norm)].numpy() * float(p[row] * (1 - p[row]))
         ratio = product / bound
@@ -154,7 +155,7 @@ def test_products_never_exceed_norms(tiny_model, tiny_rows, tiny_batch):
 
 def test_uniform_attention_has_nothing_to_flow_through(tiny_model, tiny_rows, tiny_batch):
     model, batch = tiny_model(projection="uniform", encoder="average"), tiny_batch(tiny_rows([5]))
-    (found,) = gradient_norm.measure(model, batch)["importance_gradient_norm_hidden"]
+    (found,) = run(GradientNorm, model, batch)["importance_gradient_norm_hidden"]
     w = (model.decoder.context.weight[1] - model.decoder.context.weight[0]).detach()
     close(found, (w.norm() / 5).expand(5), atol=1e-6, rtol=1e-5)
 
@@ -164,9 +165,9 @@ def test_saturated_predictions(tiny_model, tiny_rows, tiny_batch):
     model, batch = tiny_model(), tiny_batch(tiny_rows([6]))
     with torch.no_grad():
         model.decoder.context.bias[1] += 20  # class 1 is predicted before and after
-        (before,) = gradient_norm.measure(model, batch)["importance_gradient_norm"]
+        (before,) = run(GradientNorm, model, batch)["importance_gradient_norm"]
         model.decoder.context.bias[1] += 40
-        (after,) = gradient_norm.measure(model, batch)["importance_gradient_norm"]
+        (after,) = run(GradientNorm, model, batch)["importance_gradient_norm"]
     close(after, before, atol=1e-5, rtol=1e-5)
     assert before.min() > 0
 
@@ -177,7 +178,7 @@ def test_a_sentence_is_all_its_words(encoder, fixed, tiny_model, tiny_rows, tiny
     """The gradient in the embeddings of its words as one vector, by autograd over the classifier as a whole."""
     model = tiny_model(encoder=encoder, hierarchy="sentence", dtype=torch.float64)
     batch = tiny_batch(tiny_rows([8], hierarchy="sentence"))
-    (found,) = gradient_norm.measure(model, batch)[(FIXED if fixed else THROUGH)[0]]
+    (found,) = run(GradientNorm, model, batch)[(FIXED if fixed else THROUGH)[0]]
     embedded = model.get_input_embeddings()(batch["input_ids"]).detach().requires_grad_()
     items = model.model.items(batch["input_ids"], batch["attention_mask"])
     encoded = model.encode(inputs_embeds=embedded, items=items)

@@ -5,13 +5,14 @@ import pytest
 import torch
 from captum.attr import InputXGradient
 
-from attnfaith.importance import gradient_norm, gradient_x_input
+from attnfaith.importance.gradients import GradientNorm, GradientXInput
 from attnfaith.models.encoders import ENCODERS
 from attnfaith.subjects import Batch, SelfAttention, SubjectError
+from tests.measuring import run
 from tests.small_classifiers import classifier, texts
 
 
-TOKENS, STATES = gradient_x_input.COLUMNS
+TOKENS, STATES = GradientXInput.columns
 CELLS = [(encoder, "learned", "affine") for encoder in ENCODERS] + [("bilstm", "text", "tanh"), ("cnn", "text", "affine")]
 
 
@@ -30,7 +31,7 @@ def test_captum(encoder, query, readout, projection, tiny_model, tiny_rows, tiny
         encoded = type(encoded)(*(None if part is None else part.detach() for part in encoded))
         inner = slice(1, 1 + len(row["tokens"]))
         predicted = int(model(batch["input_ids"], **given(batch)).logits.argmax())
-        made = gradient_x_input.measure(model, batch)
+        made = run(GradientXInput, model, batch)
         expected = InputXGradient(lambda x: model(inputs_embeds=x, **given(batch)).logits)  # noqa: B023
         expected = expected.attribute(embedded, target=predicted).sum(-1)[0, inner]
         np.testing.assert_allclose(made[TOKENS][0], expected.detach(), atol=1e-5, rtol=1e-5)
@@ -43,7 +44,7 @@ def test_a_linear_model(tiny_model, tiny_rows, tiny_batch):
     """Attention 1 / T on embeddings: w . x / T each, and with the bias they sum to the logit."""
     model = tiny_model(encoder="embedding", projection="uniform", num_labels=3)
     row, *_ = rows = tiny_rows([5, 3])
-    made = gradient_x_input.measure(model, tiny_batch(rows), target=2)
+    made = run(GradientXInput, model, tiny_batch(rows), target=2)
     with torch.no_grad():
         weight, bias = model.decoder_weights()
         expected = model.get_input_embeddings()(torch.tensor(row["input_ids"][1:-1])) @ weight[2] / 5
@@ -61,12 +62,12 @@ def test_targets(hierarchy, tiny_model, tiny_rows, tiny_batch):
     batch = {**tiny_batch(tiny_rows([6, 4], hierarchy=hierarchy)), "label": [2, 0]}
 
     def tokens(model=model, **options):
-        return [np.concatenate(values) for values in gradient_x_input.measure(model, batch, **options).values()]
+        return [np.concatenate(values) for values in run(GradientXInput, model, batch, **options).values()]
 
     classes = [tokens(target=number) for number in range(3)]
     for place, found in enumerate(tokens(target={"of": 1, "against": 2})):
         np.testing.assert_allclose(found, classes[1][place] - classes[2][place], atol=1e-5)
-    first = len(gradient_x_input.measure(model, batch)[TOKENS][0])
+    first = len(run(GradientXInput, model, batch)[TOKENS][0])
     for place, found in enumerate(tokens(target="gold")):
         expected = np.concatenate([classes[2][place][:first], classes[0][place][first:]])
         np.testing.assert_allclose(found, expected, atol=1e-6)
@@ -82,8 +83,8 @@ def test_saturated_probabilities_keep_their_order(tiny_model, tiny_rows, tiny_ba
     model, batch = tiny_model(), tiny_batch(tiny_rows([7]))
     with torch.no_grad():
         model.decoder.context.bias[1] += 60
-    probability = gradient_x_input.measure(model, batch, output="probability")[TOKENS][0]
-    odds = gradient_x_input.measure(model, batch, output="log_odds")[TOKENS][0]
+    probability = run(GradientXInput, model, batch, output="probability")[TOKENS][0]
+    odds = run(GradientXInput, model, batch, output="log_odds")[TOKENS][0]
     assert 0 < np.abs(probability).max() < 1e-20
     assert (probability.argsort() == odds.argsort()).all()
 
@@ -105,5 +106,5 @@ def test_products_are_refused_where_a_norm_takes_the_length_of_embeddings_away(p
     if not has_length:
         assert cosines.max() < 0.01
         with pytest.raises(SubjectError, match="embedding length"):
-            gradient_x_input.measure(subject, batch)
-        assert np.isfinite(gradient_norm.measure(subject, batch)["importance_gradient_norm"][0]).all()
+            run(GradientXInput, subject, batch)
+        assert np.isfinite(run(GradientNorm, subject, batch)["importance_gradient_norm"][0]).all()

@@ -240,7 +240,7 @@ def cell(tiny_model, tiny_rows):
         level = fields["hierarchy"]
         fields = {**fields, "num_labels": 2 + (fields["encoder"] == "cnn"), "sparsegen_lambda": 0.3, "entmax_alpha": 1.25}
         model, twin = tiny_model(**fields), tiny_model(**fields, dropout=0.5)
-        for one, other in zip(model.parameters(), twin.parameters(), strict=True):
+        for one, other in zip(pooled(model).parameters(), pooled(twin).parameters(), strict=True):
             assert torch.equal(one, other)
         pooled(model).model.embeddings.weight.requires_grad_(False)
         rows = tiny_rows(FEW_TEXTS if level == "word" else TEXTS, pair=fields["query"] == "text", hierarchy=level)

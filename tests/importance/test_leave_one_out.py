@@ -5,15 +5,17 @@ import math
 import pytest
 import torch
 
-from attnfaith.importance import leave_one_out, removal
+from attnfaith.importance import perturbation, removal
+from attnfaith.importance.perturbation import LeaveOneOut
 from attnfaith.models.encoders import ENCODERS
 from attnfaith.models.hierarchy import HIERARCHIES
 from attnfaith.subjects import subject_of
+from tests.measuring import run
 from tests.small_encoders import FEW_FIRST
 
 
 PROJECTIONS = ("softmax", "sparsemax", "sparsegen", "entmax15", "entmax", "uniform")
-TOKENS, HIDDEN, REPROJECTED = leave_one_out.COLUMNS
+TOKENS, HIDDEN, REPROJECTED = LeaveOneOut.columns
 MARK = 4  # between sentences
 
 
@@ -66,7 +68,7 @@ def test_deleting_each_token(encoder, query, projection, score_scale, hierarchy,
     factors = {"encoder": encoder, "query": query, "projection": projection, "score_scale": score_scale}
     model = tiny_model(**factors, num_hidden_layers=1, hierarchy=hierarchy)
     rows = tiny_rows([6, 1, 9, 9, 0, 3], pair=query == "text", hierarchy=hierarchy)
-    found = leave_one_out.measure(model, tiny_batch(rows))[TOKENS]
+    found = run(LeaveOneOut, model, tiny_batch(rows))[TOKENS]
     for row, values in zip(rows, found, strict=True):
         reading = model.classifier if hierarchy == "word" else model
         whole = probabilities(reading, tiny_batch([row]))
@@ -81,7 +83,7 @@ def test_deleting_each_token(encoder, query, projection, score_scale, hierarchy,
 def test_removing_each_words_state(projection, tiny_model, tiny_rows, tiny_batch, monkeypatch):
     model = tiny_model(projection=projection, encoder="bigru", num_labels=3, hierarchy="word", scale=5.0)
     batch = tiny_batch(tiny_rows([10, 1, 9], hierarchy="word"))
-    made = leave_one_out.measure(model, batch)
+    made = run(LeaveOneOut, model, batch)
     hidden, mask, query = model.encode(**inputs(batch))
     attention = model.attend(hidden, mask, query)
     probs = model.decode(hidden, attention, query).double().softmax(-1)
@@ -101,7 +103,7 @@ def test_removing_each_words_state(projection, tiny_model, tiny_rows, tiny_batch
     monkeypatch.setattr(removal, "PLACES_AT_ONCE", 1)
     for bound in ("PLACES_AT_ONCE", "NUMBERS_AT_ONCE"):
         monkeypatch.setattr(removal, bound, 1)
-    for column, values in leave_one_out.measure(model, batch).items():
+    for column, values in run(LeaveOneOut, model, batch).items():
         for one, other in zip(values, made[column], strict=True):
             close(one, other)
 
@@ -117,7 +119,7 @@ def test_removing_each_state(projection, score_scale, query, readout, tiny_model
     model = tiny_model(**factors, sparsegen_lambda=0.4, entmax_alpha=1.25, num_labels=4)  # of three the largest change is it
     rows = tiny_rows([6, 1, 9], pair=query == "text")
     batch = tiny_batch(rows)
-    made = leave_one_out.measure(model, batch)
+    made = run(LeaveOneOut, model, batch)
     hidden, mask, q = model.encode(**inputs(batch))
     attention = model.attend(hidden, mask, q)
     probs = model.decode(hidden, attention, q).double().softmax(-1)
@@ -147,7 +149,7 @@ def test_removing_each_state(projection, score_scale, query, readout, tiny_model
 )
 def test_renormalising_and_projecting_again(projection, score_scale, alike, tiny_model, tiny_rows, tiny_batch):
     model = tiny_model(projection=projection, score_scale=score_scale)
-    made = leave_one_out.measure(model, tiny_batch(tiny_rows([12])))
+    made = run(LeaveOneOut, model, tiny_batch(tiny_rows([12])))
     difference = abs(made[HIDDEN][0] - made[REPROJECTED][0]).max()
     assert (difference < 1e-7) == alike, difference
 
@@ -165,7 +167,7 @@ def test_all_weight_on_one_token(readout, tiny_model, tiny_rows, tiny_batch):
         place = int(attention.argmax())
         zero = model.decoder(torch.zeros(1, 8, dtype=torch.float64)).double().softmax(-1)[0]
         whole = probabilities(model, batch)
-    made = leave_one_out.measure(model, batch)
+    made = run(LeaveOneOut, model, batch)
     close(made[HIDDEN][0][place], distance(zero, whole))
     assert (made[HIDDEN][0][[t for t in range(6) if t != place]] == 0).all()  # they had no weight
     assert abs(made[REPROJECTED][0][place] - made[HIDDEN][0][place]) > 1e-3
@@ -176,7 +178,7 @@ def test_a_text_of_one_token_leaves_the_bias(tiny_model, tiny_rows, tiny_batch):
     with torch.no_grad():
         bias = model.decoder.context.bias.double().softmax(-1)
     expected = distance(bias, probabilities(model, batch))
-    made = leave_one_out.measure(model, batch)
+    made = run(LeaveOneOut, model, batch)
     assert expected > 0.01
     for column in (TOKENS, HIDDEN, REPROJECTED):
         close(made[column][0], [expected])
@@ -189,13 +191,13 @@ def test_a_text_of_one_token_leaves_the_bias(tiny_model, tiny_rows, tiny_batch):
 def test_long_texts_are_taken_in_parts(encoder, query, readout, tiny_model, tiny_rows, tiny_batch, monkeypatch):
     model = tiny_model(encoder=encoder, query=query, readout=readout, projection="sparsemax")
     batch = tiny_batch(tiny_rows([13, 13, 2, 5, 13, 0], pair=query == "text"))
-    whole = leave_one_out.measure(model, batch)
+    whole = run(LeaveOneOut, model, batch)
     for limit in (1, 7, 40):
         monkeypatch.setattr(removal, "PLACES_AT_ONCE", limit)
         monkeypatch.setattr(removal, "NUMBERS_AT_ONCE", limit * model.config.hidden_size)
         monkeypatch.setattr(removal, "TEXTS_AT_ONCE", 2)
-        parts = leave_one_out.measure(model, batch)
-        for column in leave_one_out.COLUMNS:
+        parts = run(LeaveOneOut, model, batch)
+        for column in LeaveOneOut.columns:
             for one, other in zip(parts[column], whole[column], strict=True):
                 close(one, other, atol=1e-6, of=f"{column}, {limit} at once")
 
@@ -203,7 +205,7 @@ def test_long_texts_are_taken_in_parts(encoder, query, readout, tiny_model, tiny
 def test_more_texts_of_one_length_than_are_taken_at_once(tiny_model, tiny_rows, tiny_batch):
     model = tiny_model()
     rows = tiny_rows([4] * (2 * removal.TEXTS_AT_ONCE + 3))
-    found = leave_one_out.measure(model, tiny_batch(rows))[TOKENS]
+    found = run(LeaveOneOut, model, tiny_batch(rows))[TOKENS]
     for number in (0, 31, 32, 66):
         whole = probabilities(model, tiny_batch([rows[number]]))
         expected = [distance(probabilities(model, tiny_batch([shorter(rows[number], t)])), whole) for t in range(4)]
@@ -237,7 +239,7 @@ def test_steep_softmax_through_the_whole_measure(tiny_model, tiny_rows, tiny_bat
         model.model.alignment.query.weight.mul_(22 / float(scores[0] - scores[1]))
         attention = model.attend(*model.encode(**inputs(batch)))[0, 1:7]
         assert 1 - float(attention.double().max()) < 1e-8
-    made = leave_one_out.measure(model, batch)
+    made = run(LeaveOneOut, model, batch)
     precise = model.double()
     whole = probabilities(precise, batch)
     with torch.no_grad():
@@ -256,7 +258,7 @@ def test_no_markers(encoder, tiny_model):
     model = tiny_model(encoder=encoder, markers=False)
     ids = torch.tensor([[7, 8, 9, 10], [5, 6, 0, 0]])
     batch = {"input_ids": ids, "attention_mask": (ids != 0).long(), "instance_id": ["a", "b"]}
-    found = leave_one_out.measure(model, batch)[TOKENS]
+    found = run(LeaveOneOut, model, batch)[TOKENS]
     for text, values in (([7, 8, 9, 10], found[0]), ([5, 6], found[1])):
         whole = probabilities(model, {"input_ids": torch.tensor([text])})
         left = [torch.tensor([text[:token] + text[token + 1 :]]) for token in range(len(text))]
@@ -270,7 +272,7 @@ def test_states_without_weight_are_worth_exactly_nothing(projection, readout, ti
     model = tiny_model(encoder="average", projection=projection, readout=readout, entmax_alpha=1.75, scale=6.0)
     batch = tiny_batch(tiny_rows([30, 28, 26]))
     attention = model.attend(*model.encode(**inputs(batch))).detach()
-    made = leave_one_out.measure(model, batch)
+    made = run(LeaveOneOut, model, batch)
     for row, length in enumerate((30, 28, 26)):
         idle = (attention[row, 1 : 1 + length] == 0).numpy()
         assert idle.sum() > 5
@@ -279,6 +281,6 @@ def test_states_without_weight_are_worth_exactly_nothing(projection, readout, ti
 
 
 def test_total_variation_of_several_classes(tiny_model, tiny_rows, tiny_batch):
-    made = leave_one_out.measure(tiny_model(num_labels=4, scale=6.0), tiny_batch(tiny_rows([8])))
+    made = run(LeaveOneOut, tiny_model(num_labels=4, scale=6.0), tiny_batch(tiny_rows([8])))
     assert all(0 <= value <= 1 for values in made.values() for value in values[0])
-    close(leave_one_out._distance(torch.tensor([[[0.0, math.log(3)]]]), torch.tensor([[0.5, 0.5]]).double()), [[0.25]])
+    close(perturbation._distance(torch.tensor([[[0.0, math.log(3)]]]), torch.tensor([[0.5, 0.5]]).double()), [[0.25]])

@@ -7,12 +7,14 @@ import pytest
 import torch
 from torch import nn
 
-from attnfaith.importance import exact_contribution, lrp
+from attnfaith.importance.attention_based import ExactContribution
 from attnfaith.importance.lrp_rules import BIAS, DECODERS, ENCODERS, KINDS, STABILISER, Rules, gru_steps, tanh
 from attnfaith.importance.lstm import steps
+from attnfaith.importance.relevance import Lrp, relevance
 from attnfaith.models import decoders, encoders
 from attnfaith.models.projections import project
 from attnfaith.subjects import subject_of
+from tests.measuring import run
 
 
 EVERY_ENCODER = sorted(encoders.ENCODERS)
@@ -257,7 +259,7 @@ def test_dense_layers_as_captum_has_them(activation):
 def test_transformer_is_gradient_times_input_with_gates_held_fixed(hierarchy, a_batch, monkeypatch):
     """Ali et al.: without epsilon, two calls of detach in the model's own forward pass give the same relevance."""
     model, batch = a_batch(hierarchy=hierarchy, encoder="transformer")
-    found = lrp.relevance(model, batch, epsilon=0)
+    found = relevance(model, batch, epsilon=0)
 
     def fixed(layer, values):
         scale = (values.var(-1, keepdim=True, correction=0) + layer.eps).sqrt().detach()
@@ -284,7 +286,7 @@ def test_transformer_is_gradient_times_input_with_gates_held_fixed(hierarchy, a_
 @pytest.mark.parametrize("encoder", EVERY_ENCODER)
 def test_nothing_is_lost(encoder, projection, query, readout, hierarchy, epsilon, a_batch):
     model, batch = a_batch(projection, query, readout, hierarchy, encoder=encoder, num_labels=3)
-    found = lrp.relevance(model, batch, epsilon=epsilon)
+    found = relevance(model, batch, epsilon=epsilon)
     logits = logits_of(model, batch)
     torch.testing.assert_close(found.explained, logits.amax(1), atol=1e-12, rtol=0)
     torch.testing.assert_close(found.unaccounted, torch.zeros(len(logits)).double(), atol=1e-12, rtol=0)
@@ -294,8 +296,8 @@ def test_nothing_is_lost(encoder, projection, query, readout, hierarchy, epsilon
 
 def test_states_of_an_affine_model_have_their_exact_contribution(a_batch):
     model, batch = a_batch(encoder="bilstm", projection="sparsemax")
-    found = lrp.measure(model, batch, epsilon=0)["importance_lrp_hidden"]
-    exact = exact_contribution.measure(model, batch)
+    found = run(Lrp, model, batch, epsilon=0)["importance_lrp_hidden"]
+    exact = run(ExactContribution, model, batch)
     (name,) = [name for name in exact if name.startswith("importance_")]
     for one, other in zip(found, exact[name], strict=True):
         np.testing.assert_allclose(one, other, atol=1e-6)
@@ -304,7 +306,7 @@ def test_states_of_an_affine_model_have_their_exact_contribution(a_batch):
 def test_average_model_by_hand(a_batch):
     """One affine read-out above tanh(W x + b): R of a token is sum_d a w_d h_d (share of W x in W x + b), epsilon 0."""
     model, batch = a_batch(encoder="average")
-    found = lrp.relevance(model, batch, epsilon=0)
+    found = relevance(model, batch, epsilon=0)
     with torch.no_grad():
         x = model.get_input_embeddings()(batch["input_ids"])
         layer, decoder = model.model.encoder.projection, model.decoder.context
@@ -323,7 +325,7 @@ def test_average_model_by_hand(a_batch):
 def test_gates_get_nothing(a_batch):
     """A token without attention has no relevance where no state sees it; what asks for attention has none either."""
     model, batch = a_batch("sparsemax", "text", encoder="average")
-    found = lrp.relevance(model, batch, epsilon=0)
+    found = relevance(model, batch, epsilon=0)
     encoded = model.encode(**{name: batch[name] for name in ("input_ids", "attention_mask", "token_type_ids")})
     idle = (model.attend(*encoded) == 0) & encoded.mask
     assert idle.any() and not found.tokens[idle].any() and not found.hidden[idle].any()
@@ -333,7 +335,7 @@ def test_gates_get_nothing(a_batch):
 
 def test_word_level_shares_out_what_its_sentences_have(a_batch):
     by_words, batch = a_batch(hierarchy="word", encoder="bigru")
-    words, sentences = lrp.relevance(by_words, batch), lrp.relevance(by_words.classifier, batch)
+    words, sentences = relevance(by_words, batch), relevance(by_words.classifier, batch)
     torch.testing.assert_close(words.tokens.sum(1), sentences.tokens.sum(1))
     numbers = by_words.sentences(batch["input_ids"], batch["attention_mask"])
     for row in range(len(numbers)):
@@ -346,7 +348,7 @@ def test_word_level_shares_out_what_its_sentences_have(a_batch):
 
 def test_contrast_is_the_difference_of_two_classes(a_batch):
     model, batch = a_batch(num_labels=3, encoder="transformer")
-    one, other, both = (lrp.relevance(model, batch, target=t, epsilon=0) for t in (2, 0, {"of": 2, "against": 0}))
+    one, other, both = (relevance(model, batch, target=t, epsilon=0) for t in (2, 0, {"of": 2, "against": 0}))
     torch.testing.assert_close(both.tokens, one.tokens - other.tokens, atol=1e-12, rtol=0)
     torch.testing.assert_close(both.explained, one.explained - other.explained)
     torch.testing.assert_close(both.unaccounted, torch.zeros(len(both.tokens)).double(), atol=1e-12, rtol=0)
@@ -356,11 +358,11 @@ def test_outputs_that_are_no_logit(a_batch):
     """Log-odds of two classes are a contrast; a probability starts with p (1 - p) of it and says what that leaves out."""
     model, batch = a_batch(encoder="bilstm")
     logits = logits_of(model, batch)
-    contrast = lrp.relevance(model, batch, target={"of": 1, "against": 0})
-    odds = lrp.relevance(model, batch, target=1, output="log_odds")
+    contrast = relevance(model, batch, target={"of": 1, "against": 0})
+    odds = relevance(model, batch, target=1, output="log_odds")
     torch.testing.assert_close(odds.tokens, contrast.tokens)
     torch.testing.assert_close(odds.unaccounted, torch.zeros(len(logits)).double(), atol=1e-12, rtol=0)
-    probability = lrp.relevance(model, batch, target=1, output="probability")
+    probability = relevance(model, batch, target=1, output="probability")
     p = logits.softmax(1)[:, 1]
     slope = p * (1 - p)
     torch.testing.assert_close(probability.tokens, slope.unsqueeze(1) * contrast.tokens)
@@ -372,8 +374,8 @@ def test_saturated_probabilities_keep_their_order(a_batch):
     model, batch = a_batch(encoder="average", dtype=torch.float32)
     with torch.no_grad():
         model.decoder.context.weight.mul_(20)
-    found = lrp.measure(model, batch, output="probability")["importance_lrp"][0]
-    odds = lrp.measure(model, batch, output="log_odds")["importance_lrp"][0]
+    found = run(Lrp, model, batch, output="probability")["importance_lrp"][0]
+    odds = run(Lrp, model, batch, output="log_odds")["importance_lrp"][0]
     assert float(logits_of(model, batch)[0].softmax(0).max()) == 1.0
     np.testing.assert_array_equal(np.argsort(found), np.argsort(odds))
     assert np.count_nonzero(found) == np.count_nonzero(odds) > 0
@@ -383,20 +385,20 @@ def test_answers_that_are_masked(a_batch):
     model, batch = a_batch(num_labels=3)
     logits = logits_of(model, batch)
     batch["answer_mask"] = torch.ones_like(logits).scatter(1, logits.argmax(1, keepdim=True), 0)
-    found = lrp.relevance(model, batch, epsilon=0)
+    found = relevance(model, batch, epsilon=0)
     second = logits.topk(2).indices[:, 1]
     for row, target in enumerate(second.tolist()):
-        expected = lrp.relevance(model, {**batch, "answer_mask": None}, target=target, epsilon=0)
+        expected = relevance(model, {**batch, "answer_mask": None}, target=target, epsilon=0)
         torch.testing.assert_close(found.tokens[row], expected.tokens[row])
-    odds = lrp.relevance(model, batch, output="log_odds")
+    odds = relevance(model, batch, output="log_odds")
     assert odds.tokens.isfinite().all()
     with pytest.raises(ValueError, match="is no possible answer of instance 'tiny/test/0'"):
-        lrp.relevance(model, batch, target=int(logits[0].argmax()))
+        relevance(model, batch, target=int(logits[0].argmax()))
 
 
 def test_columns_say_what_tokens_were_not_given(a_batch):
     model, batch = a_batch("softmax", "text", "tanh", encoder="transformer")
-    found, parts = lrp.measure(model, batch), lrp.relevance(model, batch)
+    found, parts = run(Lrp, model, batch), relevance(model, batch)
     for row, values in enumerate(found["importance_lrp"]):
         assert values.sum() + found["lrp_residual"][row] == pytest.approx(parts.explained[row].item(), abs=1e-5)
     assert found["lrp_residual"][1] == pytest.approx(parts.explained[1].item())  # an empty text
@@ -417,20 +419,20 @@ def test_models_without_a_rule_are_refused(a_batch):
     model, batch = a_batch(encoder="average")
     model.model.encoder.__class__ = Other
     with pytest.raises(ValueError, match="no rule for Other; .* can measure this model"):
-        lrp.measure(model, batch)
+        run(Lrp, model, batch)
     with pytest.raises(ValueError, match="no rule for Other"):
-        lrp.check_model(subject_of(model), None)
+        Lrp().check(subject_of(model), None)
 
 
 @pytest.mark.parametrize("epsilon", [-1e-3, math.nan, math.inf, "small", True, None])
 def test_epsilons_that_are_refused(epsilon):
     with pytest.raises(ValueError, match="a number from 0 on"):
-        lrp.check(epsilon=epsilon)
+        Lrp(epsilon=epsilon)
 
 
 def test_targets_that_are_refused(a_batch):
     model, batch = a_batch()
     with pytest.raises(ValueError, match="there is no class 2"):
-        lrp.measure(model, batch, target=2)
-    with pytest.raises(ValueError, match="output='odds' is not known"):
-        lrp.check(output="odds")
+        run(Lrp, model, batch, target=2)
+    with pytest.raises(ValueError, match="output='odds'"):
+        Lrp(output="odds")

@@ -5,12 +5,13 @@ import pytest
 import torch
 from captum.attr import FeatureAblation
 
-from attnfaith.importance import leave_one_out, occlusion
+from attnfaith.importance.perturbation import LeaveOneOut, Occlusion
 from attnfaith.models.encoders import ENCODERS
+from tests.measuring import run
 from tests.small_encoders import FEW_FIRST
 
 
-TOKENS, STATES = occlusion.COLUMNS
+TOKENS, STATES = Occlusion.columns
 UNKNOWN = 1
 LEVELS = ("none", "sentence", "word")
 
@@ -56,7 +57,7 @@ def test_brute_force(encoder, query, readout, hierarchy, by, tiny_model, tiny_ro
     model = tiny_model(**fields, projection="sparsemax" if encoder == "bilstm" else "softmax", num_labels=3)
     rows = tiny_rows([7, 1, 5, 5], pair=query == "text", hierarchy=hierarchy)
     output = "log_odds" if by == "unknown" else "logit"
-    found = occlusion.measure(model, tiny_batch(rows), by=by, output=output)[TOKENS]
+    found = run(Occlusion, model, tiny_batch(rows), by=by, output=output)[TOKENS]
     for row, scores in zip(rows, found, strict=True):
         np.testing.assert_allclose(scores, brute_force(model, row, tiny_batch([row]), by, output), atol=1e-5, rtol=1e-4)
     assert max(np.abs(scores).max() for scores in found) > 0.01
@@ -67,7 +68,7 @@ def test_brute_force(encoder, query, readout, hierarchy, by, tiny_model, tiny_ro
 def test_deleting_is_leave_one_out_with_a_sign(encoder, hierarchy, tiny_model, tiny_rows, tiny_batch):
     """With two classes its distance is |change of p|; texts that are really shorter are tested there."""
     model, batch = tiny_model(encoder=encoder, hierarchy=hierarchy), tiny_batch(tiny_rows([7, 4], hierarchy=hierarchy))
-    made, distances = occlusion.measure(model, batch, output="probability"), leave_one_out.measure(model, batch)
+    made, distances = run(Occlusion, model, batch, output="probability"), run(LeaveOneOut, model, batch)
     columns = {TOKENS: "importance_leave_one_out", STATES: "importance_leave_one_out_hidden"}
     signs = set()
     for name, unsigned in columns.items():
@@ -81,7 +82,7 @@ def test_deleting_is_leave_one_out_with_a_sign(encoder, hierarchy, tiny_model, t
 @torch.no_grad()
 def test_deleting_is_the_fall_to_the_shorter_text(encoder, tiny_model, tiny_rows, tiny_batch):
     model, (row,) = tiny_model(encoder=encoder, num_labels=3), tiny_rows([6])
-    (scores,) = occlusion.measure(model, tiny_batch([row]), target=2)[TOKENS]
+    (scores,) = run(Occlusion, model, tiny_batch([row]), target=2)[TOKENS]
     ids = row["input_ids"]
     shorter = [ids[:place] + ids[place + 1 :] for place in range(1, len(ids) - 1)]
     whole, without = (model(torch.tensor(texts)).logits[:, 2] for texts in ([ids], shorter))
@@ -102,7 +103,7 @@ def test_captum(encoder, tiny_model, tiny_rows, tiny_batch):
             expected = FeatureAblation(lambda x: model(inputs_embeds=x).logits).attribute(
                 embedded, target=predicted, feature_mask=groups, perturbations_per_eval=3
             )[0, 1:-1, 0]
-        (found,) = occlusion.measure(model, batch, by="zero")[TOKENS]
+        (found,) = run(Occlusion, model, batch, by="zero")[TOKENS]
         np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
@@ -112,7 +113,7 @@ def test_a_linear_model(tiny_model, tiny_rows, tiny_batch):
     (row,) = rows = tiny_rows([5])
     evidence = model.get_input_embeddings()(torch.tensor(row["input_ids"][1:-1])) @ model.decoder_weights()[0][1]
     evidence = evidence.detach().double().numpy()
-    zeroed, deleted = (occlusion.measure(model, tiny_batch(rows), target=1, by=by) for by in ("zero", "delete"))
+    zeroed, deleted = (run(Occlusion, model, tiny_batch(rows), target=1, by=by) for by in ("zero", "delete"))
     np.testing.assert_allclose(zeroed[TOKENS][0], evidence / 5, atol=1e-6)
     expected = evidence.sum() / 5 - (evidence.sum() - evidence) / 4
     for scores in (deleted[TOKENS][0], deleted[STATES][0], zeroed[STATES][0]):
@@ -126,11 +127,11 @@ def test_what_is_there_already_takes_nothing(hierarchy, tiny_model, tiny_rows, t
     row, other = tiny_rows([[UNKNOWN] * 2, [20, 21]], hierarchy=hierarchy)
     row["input_ids"] = [2, UNKNOWN, UNKNOWN, 3]
     batch = tiny_batch([row, other])
-    found = occlusion.measure(model, batch, by="unknown")[TOKENS]
+    found = run(Occlusion, model, batch, by="unknown")[TOKENS]
     assert (found[0] == 0).all() and (found[1] != 0).all()
     with torch.no_grad():
         model.get_input_embeddings().weight[20:22] = 0
-    found = occlusion.measure(model, batch, by="zero")[TOKENS]
+    found = run(Occlusion, model, batch, by="zero")[TOKENS]
     assert (found[0] != 0).all() and (found[1] == 0).all()
 
 
@@ -138,15 +139,15 @@ def test_states_without_weight_take_nothing(tiny_model, tiny_rows, tiny_batch):
     model, batch = tiny_model(projection="sparsemax", scale=5.0), tiny_batch(tiny_rows([12]))
     attention = model(batch["input_ids"]).attention[0, 1:-1].detach().numpy()
     assert 0 < (attention == 0).sum() < 12
-    (states,) = occlusion.measure(model, batch)[STATES]
-    (masked,) = occlusion.measure(model, batch, by="mask")[TOKENS]
+    (states,) = run(Occlusion, model, batch)[STATES]
+    (masked,) = run(Occlusion, model, batch, by="mask")[TOKENS]
     assert (states[attention == 0] == 0).all() and (states[attention > 0] != 0).all()
     assert (masked[attention == 0] == 0).all() and (masked[attention > 0] != 0).all()
 
 
 def test_ways_that_do_not_exist(tiny_model, tiny_rows, tiny_batch):
-    message = "by='blur' is no way to occlude a token; choose one of delete, zero, unknown, mask"
+    message = "by='blur'"
     with pytest.raises(ValueError, match=message):
-        occlusion.check(by="blur")
+        Occlusion(by="blur")
     with pytest.raises(ValueError, match=message):
-        occlusion.measure(tiny_model(), tiny_batch(tiny_rows([2])), by="blur")
+        run(Occlusion, tiny_model(), tiny_batch(tiny_rows([2])), by="blur")

@@ -1,21 +1,21 @@
 """What measures of one batch share is computed once, is the same to the bit, and goes with the batch."""
 
 import gc
-import importlib
 import weakref
 
 import numpy as np
 import pytest
 import torch
 
-from attnfaith.importance._explained import Explain
+from attnfaith.importance.explained import Explain
 from attnfaith.subjects import Batch, SelfAttention, subject_of
 from attnfaith.subjects.protocol import SHARED
+from tests.measuring import run
 from tests.small_classifiers import classifier, texts
 
 
 def measured(subject, batch, name, options):
-    return importlib.import_module(f"attnfaith.importance.{name}").measure(subject, batch, **options)
+    return run(name, subject, batch, **options)
 
 
 def alike(one, other):

@@ -5,21 +5,14 @@ import pytest
 import torch
 from torch.nn import functional
 
-from attnfaith.importance import (
-    attention_x_gradient,
-    attn_lrp,
-    chefer,
-    decompx,
-    deeplift,
-    gradient_norm,
-    gradient_x_input,
-    integrated_gradients,
-    kernel_shap,
-    leave_one_out,
-    lime,
-    occlusion,
-)
+from attnfaith.importance.attention_based import AttentionXGradient
+from attnfaith.importance.gradients import GradientNorm, GradientXInput
+from attnfaith.importance.integrated import DeepLift, IntegratedGradients
+from attnfaith.importance.perturbation import LeaveOneOut, Occlusion
+from attnfaith.importance.relevance import AttnLrp, Chefer, DecompX
+from attnfaith.importance.surrogates import KernelShap, Lime
 from attnfaith.subjects import Batch, SelfAttention, SubjectError
+from tests.measuring import run
 from tests.small_classifiers import classifier, texts
 
 
@@ -90,7 +83,7 @@ def forward_decomposition(model, ids):
 def test_decompx_is_the_authors_forward_decomposition(bert):
     model, subject, batch = bert
     for number in range(model.num_labels):
-        made = decompx.measure(subject, batch, target=number)
+        made = run(DecompX, subject, batch, target=number)
         for row in range(2):
             alone = batch.alone(row)
             expected = forward_decomposition(model, alone["input_ids"])[:, number]
@@ -165,7 +158,7 @@ def relevance_by_rules(model, ids, number):
 @torch.no_grad()
 def test_attn_lrp_is_relevance_by_its_rules(bert):
     model, subject, batch = bert
-    made = attn_lrp.measure(subject, batch, target=1)
+    made = run(AttnLrp, subject, batch, target=1)
     for row in range(2):
         expected = relevance_by_rules(model, batch.alone(row)["input_ids"], 1)
         np.testing.assert_allclose(made["importance_attn_lrp"][row], expected, atol=1e-6, rtol=1e-5)
@@ -184,10 +177,10 @@ def own_attentions(model, batch, row, number):
 @pytest.mark.parametrize(("kind", "row_of"), [("bert", 0), ("gpt2", -1)])
 def test_chefer_and_attention_times_gradient_by_the_models_own_attentions(kind, row_of):
     model, subject, batch = exact(kind)
-    rolled = chefer.measure(subject, batch, target=2)["importance_chefer"]
-    last = attention_x_gradient.measure(subject, batch, target=2)["importance_attention_x_gradient"]
+    rolled = run(Chefer, subject, batch, target=2)["importance_chefer"]
+    last = run(AttentionXGradient, subject, batch, target=2)["importance_attention_x_gradient"]
     one_head = subject.shown_by({"layers": 0, "head": 1})
-    head = attention_x_gradient.measure(one_head, batch, target=2)["importance_attention_x_gradient"]
+    head = run(AttentionXGradient, one_head, batch, target=2)["importance_attention_x_gradient"]
     for row in range(2):
         weights, slopes = own_attentions(model, batch, row, 2)
         length = weights[0].shape[1]
@@ -203,7 +196,7 @@ def test_chefer_refuses_an_encoder_decoder():
     model = classifier("bart")
     subject = SelfAttention(model)
     with pytest.raises(SubjectError, match="chefer goes through layers of self-attention, and this model has 6 maps"):
-        chefer.measure(subject, Batch.of(texts(model), subject))
+        run(Chefer, subject, Batch.of(texts(model), subject))
 
 
 @pytest.mark.parametrize("kind", ["bert", "gpt2"])
@@ -211,10 +204,10 @@ def test_measures_of_embeddings_are_captums(kind):
     """Through the model's own inputs_embeds, one text at a time, where our measures give embeddings by a hook."""
     attr = pytest.importorskip("captum.attr")
     model, subject, batch = exact(kind)
-    paths = integrated_gradients.measure(subject, batch, target=1, baseline="zero", tolerance=1e-5)
-    products = gradient_x_input.measure(subject, batch, target=1)["importance_gradient_x_input"]
-    norms = gradient_norm.measure(subject, batch)["importance_gradient_norm"]
-    zeroed = occlusion.measure(subject, batch, target=1, by="zero")["importance_occlusion"]
+    paths = run(IntegratedGradients, subject, batch, target=1, baseline="zero", tolerance=1e-5)
+    products = run(GradientXInput, subject, batch, target=1)["importance_gradient_x_input"]
+    norms = run(GradientNorm, subject, batch)["importance_gradient_norm"]
+    zeroed = run(Occlusion, subject, batch, target=1, by="zero")["importance_occlusion"]
     for row in range(2):
         alone = batch.alone(row)
         embedded = subject.embed(alone).detach()
@@ -241,11 +234,11 @@ def test_measures_of_embeddings_are_captums(kind):
 
 
 MEASURES = {
-    **{module: {} for module in (attn_lrp, decompx, chefer, attention_x_gradient, gradient_norm, gradient_x_input)},
-    **{module: {} for module in (occlusion, leave_one_out, deeplift)},
-    integrated_gradients: {"tolerance": 1e6},
-    kernel_shap: {"samples": 12},
-    lime: {"samples": 12},
+    **{module: {} for module in (AttnLrp, DecompX, Chefer, AttentionXGradient, GradientNorm, GradientXInput)},
+    **{module: {} for module in (Occlusion, LeaveOneOut, DeepLift)},
+    IntegratedGradients: {"tolerance": 1e6},
+    KernelShap: {"samples": 12},
+    Lime: {"samples": 12},
 }
 
 
@@ -258,31 +251,28 @@ def test_neither_the_batch_nor_its_order_nor_padding_matters(kind):
     wider = {name: functional.pad(batch[name], (0, 3)) for name in ("input_ids", "attention_mask")}
     wider = Batch.of({**wider, "instance_id": ["0", "1"]}, subject)
     for module, options in MEASURES.items():
-        if module is chefer and model.config.is_encoder_decoder:
+        if module is Chefer and model.config.is_encoder_decoder:
             continue
-        whole = module.measure(subject, batch, **options)
+        whole = run(module, subject, batch, **options)
         others = [
             {
                 name: values[::-1]
-                for name, values in module.measure(subject, batch.take(torch.tensor([1, 0])), **options).items()
+                for name, values in run(module, subject, batch.take(torch.tensor([1, 0])), **options).items()
             },
-            module.measure(subject, wider, **options),
-            {
-                name: [whole[name][0], values[0]]
-                for name, values in module.measure(subject, batch.alone(1), **options).items()
-            },
+            run(module, subject, wider, **options),
+            {name: [whole[name][0], values[0]] for name, values in run(module, subject, batch.alone(1), **options).items()},
         ]
         for other in others:
             for name, values in whole.items():
                 for one, two in zip(values, other[name], strict=True):
                     size = max(1.0, float(np.abs(one).max()))
-                    np.testing.assert_allclose(two, one, atol=2e-5 * size, rtol=1e-4, err_msg=f"{module.__name__} {name}")
+                    np.testing.assert_allclose(two, one, atol=2e-5 * size, rtol=1e-4, err_msg=f"{module.name} {name}")
 
 
-@pytest.mark.parametrize("module", [decompx, attn_lrp])
+@pytest.mark.parametrize("module", [DecompX, AttnLrp])
 def test_options_that_do_not_exist(module, bert):
     _, subject, batch = bert
-    with pytest.raises(ValueError, match="inputs='word' is not known; choose one of layer, table"):
-        module.measure(subject, batch, inputs="word")
-    with pytest.raises(ValueError, match="output='odds' is not known"):
-        module.check(output="odds")
+    with pytest.raises(ValueError, match="inputs='word'"):
+        run(module, subject, batch, inputs="word")
+    with pytest.raises(ValueError, match="output='odds'"):
+        module(output="odds")

@@ -10,9 +10,10 @@ import torch
 from captum._utils.models.linear_model import SkLearnLasso
 
 from attnfaith.draws import generator
-from attnfaith.importance import kernel_shap, lime
+from attnfaith.importance.surrogates import KernelShap, Lime
 from attnfaith.subjects import opened
 from attnfaith.subjects.removal import read_parts
+from tests.measuring import run
 
 
 @pytest.fixture
@@ -37,10 +38,10 @@ def additive(model, batch, target):
     return found
 
 
-@pytest.mark.parametrize(("measure", "options"), [(kernel_shap.measure, {}), (lime.measure, {"penalty": 0})])
+@pytest.mark.parametrize(("measure", "options"), [(KernelShap, {}), (Lime, {"penalty": 0})])
 def test_additive_models_by_hand(measure, options, a_batch):
     model, batch = a_batch(encoder="embedding", projection="uniform", num_labels=3)
-    found = measure(model, batch, target=2, absent="zero", samples=120, **options)
+    found = run(measure, model, batch, target=2, absent="zero", samples=120, **options)
     for one, other in zip(next(iter(found.values())), additive(model, batch, 2), strict=True):
         np.testing.assert_allclose(one, other, atol=2e-5)
 
@@ -61,11 +62,11 @@ def test_shapley_values_by_brute_force(length, a_batch):
             expected[token] += (value[tuple(here)] - before) / math.factorial(length)
     assert np.abs(expected).max() > 0.1
     for samples in {max(3, 2**length), 256}:
-        found = kernel_shap.measure(model, batch, target=1, samples=samples)
+        found = run(KernelShap, model, batch, target=1, samples=samples)
         np.testing.assert_array_max_ulp(found["importance_kernel_shap"][0], expected.astype(np.float32))
         assert abs(found["kernel_shap_residual"][0]) < 1e-14
     if length == 5:
-        few = [kernel_shap.measure(model, batch, target=1, samples=31, seed=seed) for seed in range(4)]
+        few = [run(KernelShap, model, batch, target=1, samples=31, seed=seed) for seed in range(4)]
         values = np.array([one["importance_kernel_shap"][0] for one in few])
         assert np.ptp(values, axis=0).max() > 0.02 and np.abs(values.mean(0) - expected).max() < 0.2  # samples matter
 
@@ -84,8 +85,8 @@ def captums_lime(value):
 def test_as_captum_has_it_on_embeddings(name, make, a_batch):
     """The same samples, given to captum as embeddings with a feature for each token: 1e-5 apart or less."""
     model, batch = a_batch([6, 6], encoder="bilstm", scale=2.0)
-    measure = {"kernel_shap": kernel_shap, "lime": lime}[name].measure
-    found = measure(model, batch, target=0, absent="zero", samples=40, seed=5)[f"importance_{name}"]
+    measure = {"kernel_shap": KernelShap, "lime": Lime}[name]
+    found = run(measure, model, batch, target=0, absent="zero", samples=40, seed=5)[f"importance_{name}"]
     assert all(np.count_nonzero(scores) for scores in found)
     embeddings = model.get_input_embeddings()
     for row, instance in enumerate(batch["instance_id"]):
@@ -110,7 +111,7 @@ def test_as_captum_has_it_on_embeddings(name, make, a_batch):
 @pytest.mark.parametrize(("query", "hierarchy"), [("learned", "none"), ("text", "none"), ("learned", "word")])
 def test_scores_add_up(query, hierarchy, absent, a_batch):
     model, batch = a_batch(encoder="bigru", query=query, hierarchy=hierarchy)
-    found = kernel_shap.measure(model, batch, absent=absent, samples=50)
+    found = run(KernelShap, model, batch, absent=absent, samples=50)
     lengths = [len(values) for values in found["importance_kernel_shap"]]
     ends = read_parts(*opened(model, batch), [np.array([[False] * length, [True] * length]) for length in lengths], absent)
     predicted = [one[1].argmax() for one in ends]
@@ -125,8 +126,7 @@ def test_scores_add_up(query, hierarchy, absent, a_batch):
 def test_penalty_leaves_out_what_has_little_effect(a_batch):
     model, batch = a_batch([8], encoder="average", scale=2.0)
     counts = [
-        np.count_nonzero(lime.measure(model, batch, penalty=penalty)["importance_lime"][0])
-        for penalty in (0, 0.01, 0.05, 100)
+        np.count_nonzero(run(Lime, model, batch, penalty=penalty)["importance_lime"][0]) for penalty in (0, 0.01, 0.05, 100)
     ]
     assert counts[0] == 8 > counts[2] > counts[3] == 0 and counts[0] >= counts[1] >= counts[2]
 
@@ -135,7 +135,7 @@ def test_width_says_what_is_near(a_batch):
     """Wide: all parts count alike, and the fit is that of plain least squares."""
     model, batch = a_batch([6], encoder="bilstm")
     narrow, wide, wider = (
-        lime.measure(model, batch, width=width, penalty=0)["importance_lime"][0] for width in (0.1, 50, 5000)
+        run(Lime, model, batch, width=width, penalty=0)["importance_lime"][0] for width in (0.1, 50, 5000)
     )
     np.testing.assert_allclose(wide, wider, atol=1e-4)
     assert np.abs(narrow - wide).max() > 1e-3
@@ -146,27 +146,27 @@ def test_random_numbers_of_others_are_left_alone(a_batch):
     torch.manual_seed(3)
     expected = torch.rand(4)
     torch.manual_seed(3)
-    kernel_shap.measure(model, batch, samples=10)
-    lime.measure(model, batch, samples=10)
+    run(KernelShap, model, batch, samples=10)
+    run(Lime, model, batch, samples=10)
     assert torch.equal(torch.rand(4), expected)
-    one, other = (lime.measure(model, batch, samples=10, seed=seed)["importance_lime"][0] for seed in (0, 1))
+    one, other = (run(Lime, model, batch, samples=10, seed=seed)["importance_lime"][0] for seed in (0, 1))
     assert not np.array_equal(one, other)
 
 
-@pytest.mark.parametrize("measure", [kernel_shap, lime])
+@pytest.mark.parametrize("measure", [KernelShap, Lime])
 def test_undefined_is_nan(measure, a_batch):
     """Log-odds of the only class that is allowed: there is nothing it could be held against."""
     model, batch = a_batch([5, 3], num_labels=3)
     batch["answer_mask"] = torch.tensor([[True, False, False], [True, True, False]])
-    found = measure.measure(model, batch, output="log_odds", samples=20)
+    found = run(measure, model, batch, output="log_odds", samples=20)
     assert all(np.isnan(values[0]).all() and np.isfinite(values[1]).all() for values in found.values())
 
 
 @pytest.mark.parametrize(("name", "value"), [("samples", 1), ("samples", 2.5), ("absent", "mask"), ("output", "odds")])
-@pytest.mark.parametrize("measure", [kernel_shap, lime])
+@pytest.mark.parametrize("measure", [KernelShap, Lime])
 def test_options_that_are_refused(measure, name, value):
     with pytest.raises(ValueError, match=f"{name}={value!r}"):
-        measure.check(**{name: value})
+        measure(**{name: value})
 
 
 @pytest.mark.parametrize(
@@ -174,11 +174,11 @@ def test_options_that_are_refused(measure, name, value):
 )
 def test_numbers_that_lime_refuses(name, value):
     with pytest.raises(ValueError, match=f"{name}=.*give a finite number"):
-        lime.check(**{name: value})
+        Lime(**{name: value})
 
 
 def test_classes_that_do_not_exist(a_batch):
     model, batch = a_batch([3])
-    for measure in (kernel_shap, lime):
+    for measure in (KernelShap, Lime):
         with pytest.raises(ValueError, match="there is no class 4"):
-            measure.measure(model, batch, target=4)
+            run(measure, model, batch, target=4)

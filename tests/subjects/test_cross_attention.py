@@ -8,11 +8,12 @@ import torch
 from transformers import AutoModelForSequenceClassification, GPT2Config, GPT2LMHeadModel, T5Config
 from transformers.models.marian import modeling_marian
 
-from attnfaith.importance import gradient
+from attnfaith.importance.gradients import Gradient
 from attnfaith.subjects import Edit, SubjectError, kinds
 from attnfaith.subjects.pairs import by_words, word_sums
 from attnfaith.subjects.translator import CrossAttention, SequenceSubject, is_sequence_model, sequence_subject
 from tests import tolerances
+from tests.measuring import run
 from tests.small_translators import KINDS, PAIRS, STACKED, batch, subject, tokenizer, translator
 
 
@@ -219,7 +220,7 @@ def test_a_model_without_cross_attention_is_refused_in_one_line():
 
 def test_a_classifiers_measure_refuses_a_translator():
     with pytest.raises(SubjectError, match="^'gradient' needs .*lacks"):
-        gradient.measure(subject("marian"), {"input_ids": torch.ones(1, 2, dtype=torch.long)})
+        run(Gradient, subject("marian"), {"input_ids": torch.ones(1, 2, dtype=torch.long)})
 
 
 def returning(model, change):

@@ -6,7 +6,8 @@ import torch
 
 from attnfaith.data.classifier_text import without_tokens
 from attnfaith.errors import DatasetError
-from attnfaith.importance import kernel_shap, leave_one_out, occlusion
+from attnfaith.importance.perturbation import LeaveOneOut, Occlusion
+from attnfaith.importance.surrogates import KernelShap
 from attnfaith.measurement.registry import find
 from attnfaith.subjects import Batch, SelfAttention, SubjectError
 from attnfaith.subjects.removal import read_parts
@@ -134,8 +135,8 @@ def test_measures_and_tests_of_explanations_take_each_kind(bert):
     probs = bert.predict(batch).double().softmax(-1).detach().numpy()
     logits = bert.predict(batch).double().detach().numpy()
     for by, absent in names.items():
-        falls = occlusion.measure(bert, batch, target=1, by=by)["importance_occlusion"]
-        distances = leave_one_out.measure(bert, batch, by=by)["importance_leave_one_out"]
+        falls = run(Occlusion, bert, batch, target=1, by=by)["importance_occlusion"]
+        distances = run(LeaveOneOut, bert, batch, by=by)["importance_leave_one_out"]
         for token in range(4):
             said = read_parts(bert, batch, parts_without(batch, bert, token), absent)
             for row in range(2):
@@ -149,11 +150,11 @@ def test_measures_and_tests_of_explanations_take_each_kind(bert):
         for absent in names.values()
     }
     assert len(set(removed.values())) >= 3  # deleting whole words and tokenising anew are alike
-    masked = kernel_shap.measure(bert, batch, samples=64, absent="mask_token")["importance_kernel_shap"]
+    masked = run(KernelShap, bert, batch, samples=64, absent="mask_token")["importance_kernel_shap"]
     assert len(masked[0]) == 7 and np.isfinite(masked[0]).all()
 
 
-@pytest.mark.parametrize("module", [occlusion, leave_one_out])
+@pytest.mark.parametrize("module", [Occlusion, LeaveOneOut])
 def test_a_kind_that_a_subject_has_not(module):
     """Each says what is lacking, and what to do."""
     subject = SelfAttention(classifier("gpt2"))
@@ -164,10 +165,10 @@ def test_a_kind_that_a_subject_has_not(module):
         ("retokenise", "needs 'texts' .*tokenised anew without some of their tokens"),
     ):
         with pytest.raises(SubjectError, match=says):
-            module.measure(subject, batch, by=by)
-    with pytest.raises(ValueError, match="by=.blur."):
-        module.check(by="blur")
-    with pytest.raises(ValueError, match="absent=.gone."):
+            run(module, subject, batch, by=by)
+    with pytest.raises(ValueError, match="by='blur'"):
+        module(by="blur")
+    with pytest.raises(ValueError, match="absent='gone'"):
         find("rationale_erasure")(absent="gone")
     with pytest.raises(SubjectError, match="rationale_erasure with absent='mask_token'' needs 'mask token'"):
         find("rationale_erasure")(absent="mask_token").check(subject, None)

@@ -11,10 +11,11 @@ from datasets import Dataset
 from torch import nn
 
 from attnfaith.data.tokenization import build_tokenizer, by_words, encode
-from attnfaith.importance import gradient_norm, leave_one_out, occlusion
+from attnfaith.importance.gradients import GradientNorm
+from attnfaith.importance.perturbation import LeaveOneOut, Occlusion
 from attnfaith.measurement.engine import check, model_identity
 from attnfaith.measurement.registry import MeasurementError
-from attnfaith.subjects import Batch, Pooled, SubjectError, asks, columns_of, kinds, opened, require, subject_of
+from attnfaith.subjects import Batch, Pooled, SubjectError, asks, kinds, opened, require, subject_of
 from attnfaith.subjects.protocol import CAPABILITIES, COMPUTED
 from attnfaith.subjects.removal import read_parts
 from tests.measuring import run
@@ -113,7 +114,7 @@ def test_code_that_came_with_a_checkpoint_is_a_subject(tiny_model, tiny_rows, ti
     theirs = getattr(importlib.import_module("elsewhere.modeling_attention_classifier"), type(model).__name__)
     loaded = theirs.from_pretrained(tmp_path / "elsewhere").eval()
     assert type(loaded) is not type(model)
-    for producer in (gradient_norm, leave_one_out):
+    for producer in (GradientNorm, LeaveOneOut):
         for name, values in run(producer, loaded, batch).items():
             for one, other in zip(values, run(producer, model, batch)[name], strict=True):
                 np.testing.assert_allclose(one, other, atol=2e-6)
@@ -160,8 +161,8 @@ def test_ways_that_a_subject_cannot_go(tiny_rows):
     """An option may need more than the measure."""
     toy, rows = Toy(), tiny_rows([3])
     for call in (
-        lambda: occlusion.measure(toy, toy.collate(rows), by="mask"),
-        lambda: occlusion.check_model(toy, None, by="mask"),
+        lambda: run(Occlusion, toy, toy.collate(rows), by="mask"),
+        lambda: Occlusion(by="mask").check(toy, None),
     ):
         with pytest.raises(SubjectError, match="'occlusion with by='mask'' needs 'states'"):
             call()
@@ -172,10 +173,10 @@ def test_ways_that_a_subject_cannot_go(tiny_rows):
 
 def test_columns_that_a_subject_can_have(tiny_model):
     toy = Toy()
-    assert list(columns_of(gradient_norm, toy)) == ["importance_gradient_norm", "importance_gradient_norm_detached"]
+    assert list(GradientNorm.columns_for(toy)) == ["importance_gradient_norm", "importance_gradient_norm_detached"]
     toy.capabilities = toy.can - {"held attention"}
-    assert list(columns_of(gradient_norm, toy)) == ["importance_gradient_norm"]
-    assert columns_of(gradient_norm, subject_of(tiny_model())) == gradient_norm.COLUMNS
+    assert list(GradientNorm.columns_for(toy)) == ["importance_gradient_norm"]
+    assert GradientNorm.columns_for(subject_of(tiny_model())) == GradientNorm.columns
 
 
 @pytest.mark.parametrize(("pair", "hierarchy"), [(False, "none"), (True, "none"), (False, "sentence"), (False, "word")])

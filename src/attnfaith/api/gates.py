@@ -10,8 +10,7 @@ from attnfaith.api.texts import Columns, read_texts
 from attnfaith.data.cutting import draw
 from attnfaith.data.tokenization import by_words
 from attnfaith.errors import AttnfaithError
-from attnfaith.importance import diffmask
-from attnfaith.importance._gate_training import Settings
+from attnfaith.importance.diffmask import DiffMask, train
 from attnfaith.loading import open_subject
 from attnfaith.subjects.modes import plainly
 
@@ -54,10 +53,9 @@ def train_gates(
     Raises AttnfaithError for what is not as said here, before any work.
     """
     try:
-        diffmask.check(**settings)
+        made = DiffMask(**settings).settings
     except (TypeError, ValueError) as error:
         raise AttnfaithError(f"settings of diffmask: {error}") from error
-    made = Settings(**settings)
     subject = open_subject(model, tokenizer=tokenizer, device=device, level=level)
     columns = Columns(text, text_pair, None)
     rows = _rows(subject, texts, columns)
@@ -73,7 +71,7 @@ def train_gates(
     others = others.select(draw(np.arange(len(others)), made.validation_texts, seed, "validation"))
     say = print if progress else lambda line: None
     try:
-        return diffmask.train(subject, rows, others, Path(output), seed=seed, say=say, **settings)
+        return train(subject, rows, others, Path(output), seed=seed, say=say, **settings)
     except AttnfaithError:
         raise
     except ValueError as error:

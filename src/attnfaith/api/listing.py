@@ -18,7 +18,7 @@ def measures(of: str = "texts") -> pd.DataFrame:
     rows = [
         {
             "name": measure.name,
-            "kind": measure.kind(),
+            "kind": measure.role(),
             "what": measure.summary(),
             "needs": ", ".join(sorted(measure.needs)),
             "options": ", ".join(f"{name}={value!r}" for name, value in measure.options().items()),

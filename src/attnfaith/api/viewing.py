@@ -14,7 +14,8 @@ from attnfaith.api.measuring import measure
 from attnfaith.api.records import Record
 from attnfaith.api.texts import Columns, read_texts
 from attnfaith.errors import AttnfaithError, DatasetError, excerpt
-from attnfaith.importance import alti, value_zeroing
+from attnfaith.importance.context_mixing import alti_matrices
+from attnfaith.importance.perturbation import zeroing_matrices
 from attnfaith.loading import open_subject, origin_of
 from attnfaith.locate import MODEL, RECORD
 from attnfaith.reporting.pair_views import PairView
@@ -62,7 +63,7 @@ def view(model, text=None, measures: str | Sequence[str] | None = None, *, token
     subject = open_subject(model, tokenizer=tokenizer, device=device)
     name, texts = _called(origin_of(subject).name), [tuple(text) if isinstance(text, list) else text]
     if isinstance(subject, SequenceSubject):
-        return PairView.of(measure(subject, texts, None, measures, [], name=name, split="pair", progress=False).table)
+        return PairView.of(measure(subject, texts, None, measures, name=name, split="pair", progress=False).table)
     wanted = _names(measures)
     rows = subject.rows(read_texts(texts, None, Columns(), "text").dataset)
     row = rows[0]
@@ -144,15 +145,15 @@ def _rollout(stack: Stack) -> np.ndarray:
     return (_attention(stack) + np.eye(len(stack.reads))) / 2
 
 
-def _mixed(measure, stack: Stack) -> np.ndarray:
-    return np.stack([one.cpu().numpy() for one in measure.matrices(stack.source, stack.text, stack.layers)])
+def _mixed(matrices_of, stack: Stack) -> np.ndarray:
+    return np.stack([one.cpu().numpy() for one in matrices_of(stack.source, stack.text, stack.layers)])
 
 
 SEEN = {
     "attention": (_attention, ()),
     "rollout": (_rollout, ("stacked maps",)),
-    "alti": (partial(_mixed, alti), ("layer parts", "stacked maps")),
-    "value_zeroing": (partial(_mixed, value_zeroing), ("layer states", "stacked maps")),
+    "alti": (partial(_mixed, alti_matrices), ("layer parts", "stacked maps")),
+    "value_zeroing": (partial(_mixed, zeroing_matrices), ("layer states", "stacked maps")),
 }
 """What can be seen: what makes it of a stack, and what of the stack it needs; the last that is lacking is the reason."""
 

@@ -22,7 +22,7 @@ def _measures(reads: str) -> Lines:
 
     for measure in registry.classes(reads):
         needs = f"; needs {', '.join(sorted(measure.needs))}" if measure.needs else ""
-        facts = f"{measure.kind()}, {measure.cost}{', signed' if measure.signed() else ''}{needs}"
+        facts = f"{measure.role()}, {measure.cost}{', signed' if measure.signed() else ''}{needs}"
         yield measure.name, f"{_sentence(measure.summary())} [{facts}]"
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import torch
 
 from attnfaith.importance import lstm
-from attnfaith.importance._inputs import item_norms, token_counts
+from attnfaith.importance.inputs import item_norms, token_counts
 from attnfaith.importance.lstm import direction, norms
 from attnfaith.models.encoders import CNN, BiLSTM, Transformer
 from attnfaith.models.hierarchy import sentence_groups

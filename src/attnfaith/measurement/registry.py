@@ -102,14 +102,14 @@ class Measure:
         return {field.name: field.default for field in fields(cls)} if is_dataclass(cls) else {}
 
     @classmethod
-    def kind(cls) -> str:
+    def role(cls) -> str:
         """ "importance" for scores of tokens, else "intervention"."""
         return "importance" if any(name.startswith(SCORES) for name in cls.columns) else "intervention"
 
     @classmethod
     def signed(cls) -> bool:
         """Whether a negative score is evidence against what is explained."""
-        return cls.kind() == "importance" and any(column.signed for column in cls.columns.values())
+        return cls.role() == "importance" and any(column.signed for column in cls.columns.values())
 
     @classmethod
     def summary(cls) -> str:
@@ -214,31 +214,14 @@ def _modules(**names: str) -> dict[str, str]:
 
 OWN = {
     "texts": _modules(
-        importance__alti="alti",
-        importance__attention_norm="attention_norm",
-        importance__attention_x_gradient="attention_x_gradient",
-        importance__attn_lrp="attn_lrp",
-        importance__chefer="chefer",
-        importance__decompx="decompx",
-        importance__deeplift="deeplift",
+        importance__attention_based="attention_norm attention_x_gradient exact_contribution random_scores uniform_scores",
+        importance__context_mixing="alti flow globenc rollout",
         importance__diffmask="diffmask",
-        importance__exact_contribution="exact_contribution",
-        importance__flow="flow",
-        importance__globenc="globenc",
-        importance__gradient="gradient",
-        importance__gradient_hidden_to_input="gradient_hidden_to_input",
-        importance__gradient_norm="gradient_norm",
-        importance__gradient_x_input="gradient_x_input",
-        importance__integrated_gradients="integrated_gradients",
-        importance__kernel_shap="kernel_shap",
-        importance__leave_one_out="leave_one_out",
-        importance__lime="lime",
-        importance__lrp="lrp",
-        importance__occlusion="occlusion",
-        importance__random_scores="random_scores",
-        importance__rollout="rollout",
-        importance__uniform_scores="uniform_scores",
-        importance__value_zeroing="value_zeroing",
+        importance__gradients="gradient gradient_hidden_to_input gradient_norm gradient_x_input",
+        importance__integrated="deeplift integrated_gradients",
+        importance__perturbation="leave_one_out occlusion value_zeroing",
+        importance__relevance="attn_lrp chefer decompx lrp",
+        importance__surrogates="kernel_shap lime",
         experiments__adversary_exact="adversary_exact",
         experiments__adversary_search="adversary_search",
         experiments__aopc_limits="aopc_limits",
@@ -298,11 +281,7 @@ def find(name: str, reads: str = "texts") -> type[Measure]:
     """The class of a measure. Raises MeasurementError for a name that no measure has, with the nearest."""
     check_names([name], reads)
     if name not in _CLASSES[reads]:
-        module = import_module(f"attnfaith.{OWN[reads][name]}")
-        if name not in _CLASSES[reads]:
-            from attnfaith.measurement.adapting import adapt
-
-            _CLASSES[reads][name] = adapt(module, name, reads)
+        import_module(f"attnfaith.{OWN[reads][name]}")
     return _CLASSES[reads][name]
 
 
@@ -328,7 +307,7 @@ def classes(reads: str = "texts") -> list[type[Measure]]:
     """Every measure: those of importance first, each kind from cheap to dear and then by name."""
     order = ("importance", "intervention"), tuple(COSTS)
     listed = [find(name, reads) for name in names(reads)]
-    return sorted(listed, key=lambda cls: (order[0].index(cls.kind()), order[1].index(cls.cost), cls.name))
+    return sorted(listed, key=lambda cls: (order[0].index(cls.role()), order[1].index(cls.cost), cls.name))
 
 
 def build(wanted: Iterable[str], options: Mapping[str, Mapping] | None = None, reads: str = "texts") -> list[Measure]:

@@ -5,7 +5,7 @@ Shapes: B pairs, S source positions, E embedding, G target words.
 
 import torch
 
-from attnfaith.importance._inputs import without_parameters
+from attnfaith.importance.inputs import without_parameters
 from attnfaith.subjects.pairs import PairBatch
 
 

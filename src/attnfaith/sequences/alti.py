@@ -2,8 +2,7 @@
 
 import torch
 
-from attnfaith.importance._mixing import shares
-from attnfaith.importance.alti import nearness
+from attnfaith.importance.context_mixing import nearness, shares
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
 from attnfaith.subjects.pairs import by_words

@@ -2,9 +2,9 @@
 
 import torch
 
-from attnfaith.importance._inputs import without_parameters
-from attnfaith.importance._quadrature import Line, integrate
-from attnfaith.importance.integrated_gradients import UNDEFINED, baseline_vector, check_baseline
+from attnfaith.importance.inputs import without_parameters
+from attnfaith.importance.integrated import UNDEFINED, baseline_vector, check_baseline
+from attnfaith.importance.quadrature import Line, integrate
 from attnfaith.measurement.options import Baseline, Points, Tolerance
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
@@ -17,7 +17,7 @@ class IntegratedGradients(Measure):
 
     (x - b) . the mean of d log p / dx over the line from b to x, summed over the tokens of a source word.
 
-    x are the embeddings of the source's words, b their baseline, as in `attnfaith.importance.integrated_gradients`, which
+    x are the embeddings of the source's words, b their baseline, as in `attnfaith.importance.integrated`, which
     says how the integral is taken. Markers stay what they are along the line, so that the words' parts sum to log p at x
     less log p at b. Each target word has its own points, residual and error. Signed.
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from attnfaith.importance.value_zeroing import cosine_distances
+from attnfaith.importance.perturbation import cosine_distances
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
 from attnfaith.subjects.pairs import of_sources, of_targets

@@ -106,14 +106,6 @@ def asks(needs: Iterable[str]) -> Callable:
     return asking
 
 
-def columns_of(producer, subject: Subject) -> dict:
-    """The columns that a producer has of this subject: of its COLUMNS those whose COLUMN_NEEDS the subject can do."""
-    needs = getattr(producer, "COLUMN_NEEDS", {})
-    return {
-        name: column for name, column in producer.COLUMNS.items() if needs.get(name, frozenset()) <= subject.capabilities
-    }
-
-
 __all__ = [
     "Batch",
     "Edit",
@@ -124,7 +116,6 @@ __all__ = [
     "SubjectError",
     "WordLevel",
     "asks",
-    "columns_of",
     "opened",
     "outputs",
     "require",

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import torch
 
-from attnfaith.importance._inputs import gradients
+from attnfaith.importance.inputs import gradients
 
 
 PLACES_AT_ONCE = 3 * 2**12  # positions of texts dealt with together: with more a CPU is slower, not faster
@@ -105,7 +105,7 @@ class Intervals:
 def integrate(line: Line, max_steps: int, tolerance: float) -> Parts:
     """Integrate the gradient along the line of each instance, with as many points as it needs.
 
-    tolerance, max_steps: see `attnfaith.importance.integrated_gradients.measure`.
+    tolerance, max_steps: see `IntegratedGradients`.
     """
     count = len(line.end)
     intervals, difference, rounding = _begin(line)

@@ -6,15 +6,16 @@ Shapes: B instances, T places of attention, C classes, S layers.
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
 
 from attnfaith.escaping import csv_text
-from attnfaith.importance._concrete import log_open, sampled
-from attnfaith.importance._gate_state import State
-from attnfaith.importance._gates import Gates, states_of
-from attnfaith.importance._inputs import without_parameters
+from attnfaith.importance.gate_state import State
+from attnfaith.importance.gates import Gates, log_open, sampled, states_of
+from attnfaith.importance.inputs import without_parameters
+from attnfaith.measurement.options import Count, Natural, Positive, number
 from attnfaith.subjects import Subject
 
 
@@ -25,6 +26,9 @@ BELOW, ABOVE = -1.0, 4.0
 """How far, in nats, a divergence below or above the margin moves a multiplier at most."""
 NUMBERS = ("constraint", "multiplier", "open", "agreement")
 LOG = ("epoch", "layer", "steps", *NUMBERS, "validation_constraint", "validation_open", "validation_agreement", "chosen")
+
+
+Share = number("a number from 0 to 1", ge=0, le=1)
 
 
 @dataclass(frozen=True)
@@ -41,20 +45,20 @@ class Settings:
     validation texts, diverge by no more than this and keep the predicted class of this share; the last where none does.
     """
 
-    kind: str = "inputs"
-    train_texts: int = 2000
-    validation_texts: int = 500
-    epochs: int = 30
-    batch_size: int = 64
-    margin: float = 0.1
-    penalty: str = "l0"
-    placeholder: str = "learned"
-    learning_rate: float = 3e-3
-    placeholder_learning_rate: float = 1e-3
-    multiplier_learning_rate: float = 0.1
-    warmup_steps: int = 100
-    valid_constraint: float = 0.8
-    valid_agreement: float = 0.75
+    kind: Literal["inputs", "states"] = "inputs"
+    train_texts: Count = 2000
+    validation_texts: Count = 500
+    epochs: Count = 30
+    batch_size: Count = 64
+    margin: Positive = 0.1
+    penalty: Literal["l0", "log"] = "l0"
+    placeholder: Literal["learned", "zeros"] = "learned"
+    learning_rate: Positive = 3e-3
+    placeholder_learning_rate: Positive = 1e-3
+    multiplier_learning_rate: Positive = 0.1
+    warmup_steps: Natural = 100
+    valid_constraint: Positive = 0.8
+    valid_agreement: Share = 0.75
 
 
 class Lookahead:

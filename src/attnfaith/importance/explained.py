@@ -8,6 +8,9 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from attnfaith.measurement.options import Output, Target
+from attnfaith.measurement.registry import Measure
+
 
 OUTPUTS = ("logit", "probability", "log_odds")
 TARGETS = "'predicted', 'gold', the number of a class, or {'of': class, 'against': class} for the difference of two logits"
@@ -122,6 +125,26 @@ def explaining(logits: torch.Tensor, batch, target="predicted", output: str = "l
 def explained(logits: torch.Tensor, batch, target="predicted", output: str = "logit") -> torch.Tensor:
     """The number (B,) float64 that is explained of each instance, from its logits (B,C): see `explaining`."""
     return explaining(logits, batch, target, output)(logits)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explains(Measure):
+    """A measure that explains a number of each instance.
+
+    target: "predicted", the class that the model makes most probable; "gold", its label; the number of a class; or
+    {"of": class, "against": class}, the difference of two logits. output: "logit", "probability" or "log_odds".
+    """
+
+    target: Target = "predicted"
+    output: Output = "logit"
+
+    def __post_init__(self):
+        check_target(self.target, self.output)
+
+    def check(self, subject, dataset) -> None:
+        """Raise ValueError for a class that the model does not have or an instance may not be given."""
+        if dataset is not None:
+            check_data(subject, dataset, target=self.target, output=self.output)
 
 
 class Explain:

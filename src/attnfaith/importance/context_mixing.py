@@ -1,0 +1,218 @@
+"""Measures of context mixing: matrices of layers, multiplied to the rows that matter, read at the tokens.
+
+Shapes: L input positions, T tokens of a text.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+
+import torch
+
+from attnfaith.measurement.registry import Measure, register
+from attnfaith.record import Column, ragged
+from attnfaith.subjects import Batch, Subject
+from attnfaith.subjects.reduction import Reduction
+
+
+def rolled_out(subject: Subject, batch: Batch, mixing: Callable[[Batch, list], Iterable[torch.Tensor]]) -> list:
+    """(T,) of each instance: the mean of the rows that matter of M_n ... M_1, divided by its sum, at the tokens; M_l are the
+    matrices (L,L) in float64 that `mixing` makes of a text and its layers. What lies on markers is left out.
+
+    Each text is read alone, so without padding.
+    """
+    scores = []
+    for row in range(len(batch["input_ids"])):
+        text = batch.alone(row)
+        layers, matter = subject.layers(text)
+        scores.append(carried(mixing(text, layers), matter)[subject.attendable(text)[0]].float().cpu().numpy())
+    return scores
+
+
+def carried(matrices: Iterable[torch.Tensor], matter: torch.Tensor) -> torch.Tensor:
+    """(L,): the mean of the rows `matter` (L,) bool of the product of matrices (L,L), first layer first, over its sum."""
+    rows = matter.double() / matter.sum()
+    for one in reversed(list(matrices)):
+        rows = rows @ one
+        rows = rows / rows.sum()  # at every step: products of many layers are too large for any number
+    return rows
+
+
+def shares(matrix: torch.Tensor) -> torch.Tensor:
+    """Rows divided by their sums; one of zeros as it is."""
+    total = matrix.sum(1, keepdim=True)
+    return torch.where(total > 0, matrix / total, 0.0)
+
+
+def reduced(subject: Subject, batch: Batch, way: str) -> list:
+    """(T,) of each instance: its maps under a reduction of this name, at the tokens; what lies on markers is left out."""
+    read = subject.read(batch, rows=True)
+    weights, inside = Reduction(way)([one.weights.double() for one in read.maps], read.rows), subject.attendable(batch)
+    return ragged(weights.float().cpu(), inside.cpu())
+
+
+@register
+class Rollout(Measure):
+    """Attention rollout (Abnar & Zuidema 2020): attention multiplied over the layers, half of each a residual connection.
+
+    The attention of all layers as one, whatever the model's reduction is; shares, 0..1.
+
+    It knows weights alone: neither what they weigh, nor the norms, nor the feed-forward parts. What lies on markers is left
+    out, so the scores of a text sum to less than 1. A subject whose reduction is "rollout" shows the same, divided by its
+    sum.
+
+    A text is read once, with a gradient that says which rows matter.
+
+    Source: Abnar & Zuidema 2020, section 3.
+    """
+
+    name, cost = "rollout", "reading"
+    needs = frozenset({"attention maps", "stacked maps"})
+    columns = {
+        "importance_rollout": Column(
+            ("T",),
+            words="sum",
+            range=(0.0, 1.0),
+            undefined="where the logits depend on no row of the last layer",
+            doc="what the rows that matter take of a token: the product over layers of (A + I) / 2, A the mean of the heads",
+        ),
+    }
+
+    @torch.no_grad()
+    def __call__(self, subject, batch) -> dict[str, list]:
+        """Return the columns, one value an instance."""
+        return {"importance_rollout": reduced(subject, batch, "rollout")}
+
+
+@register
+class Flow(Measure):
+    """Attention flow (Abnar & Zuidema 2020): the most that can flow from a token through attention taken as capacities.
+
+    The attention of all layers as one, whatever the model's reduction is; shares, 0..1.
+
+    Each token's flow is the largest were it the only one, so flows are divided by their sum. What lies on markers is left
+    out, so the scores of a text sum to less than 1. A subject whose reduction is "flow" shows the same, divided by its sum.
+
+    A text is read once, with a gradient that says which rows matter; then a flow is solved for each of its positions and
+    each row that matters: of 73 positions, six layers and one row in about the time of four readings of a small model, of
+    all rows in 73 times that.
+
+    Source: Abnar & Zuidema 2020, section 3.
+    """
+
+    name, cost = "flow", "tokens"
+    needs = frozenset({"attention maps", "stacked maps"})
+    columns = {
+        "importance_flow": Column(
+            ("T",),
+            words="sum",
+            range=(0.0, 1.0),
+            undefined="where the logits depend on no row of the last layer",
+            doc="the largest flow between a token and the rows that matter, the mean of these, over the sum of all input "
+            "positions; capacities are (A + I) / 2, A the mean of a layer's heads",
+        ),
+    }
+
+    @torch.no_grad()
+    def __call__(self, subject, batch) -> dict[str, list]:
+        """Return the columns, one value an instance."""
+        return {"importance_flow": reduced(subject, batch, "flow")}
+
+
+def alti_matrices(subject, text, layers: Sequence) -> list[torch.Tensor]:
+    """(L,L) in float64 of each layer of one text: row i says by what share each position makes state i; rows sum to 1.
+
+    subject: asked for `parts` alone.
+    """
+    return [shares(nearness(subject.parts(one))) for one in layers]
+
+
+def nearness(layer) -> torch.Tensor:
+    """(L,L) in float64: by how much each place's vector shortens the way to each state."""
+    nearer = []
+    for rows, parts in layer.all():
+        state = layer.whole[rows].unsqueeze(1)
+        # summed term by term, so that two long sums do not cancel
+        nearer.append((state.abs() - (state - parts).abs()).sum(-1, dtype=torch.float64).clamp(min=0))
+    return torch.cat(nearer)
+
+
+@register
+class Alti(Measure):
+    """ALTI (Ferrando et al. 2022): how near each token's vector brings a state after attention, multiplied over the layers.
+
+    How much of a token the rows that matter take, by distances to the vectors that tokens add; shares, 0..1.
+
+    In every layer y_i is the state after attention, its residual connection and, where it follows these, the norm; T_i(j)
+    what j adds to it: its projected values, weighed and summed over the heads, at i itself the state, through that norm with
+    its scale held. c_ij = max(0, |y_i| - |y_i - T_i(j)|) in L1; rows are divided by their sums, and the layers are
+    multiplied, without adding the identity. What lies on markers is left out, so the scores of a text sum to less than 1.
+
+    A text is read once, with a gradient that says which rows matter; the vectors cost about as much again.
+
+    Source: Ferrando et al. 2022.
+    """
+
+    name, cost = "alti", "reading"
+    needs = frozenset({"attention maps", "layer parts"})
+    columns = {
+        "importance_alti": Column(
+            ("T",),
+            words="sum",
+            range=(0.0, 1.0),
+            undefined="where the logits depend on no row of the last layer",
+            doc="what the rows that matter take of a token: the product over layers of how much of a state after attention "
+            "a token's vector accounts for in L1, rows divided by their sums",
+        ),
+    }
+
+    @torch.no_grad()
+    def __call__(self, subject, batch) -> dict[str, list]:
+        """Return the columns, one value an instance."""
+        return {"importance_alti": rolled_out(subject, batch, partial(alti_matrices, subject))}
+
+
+def _vector_lengths(layer) -> torch.Tensor:
+    """(L,L) in float64: the lengths of the vectors that each place adds to each."""
+    lengths = [torch.linalg.vector_norm(layer.handed_on(parts, rows), dim=-1) for rows, parts in layer.all()]
+    return torch.cat(lengths).double()
+
+
+@register
+class GlobEnc(Measure):
+    """GlobEnc (Modarressi et al. 2022): the length of what each token adds to a layer's states, rolled out over the layers.
+
+    How much of a token the rows that matter take, by the lengths of vectors; shares, 0..1.
+
+    In every layer N_ij is the length of what j adds to the result at i: its projected values, weighed and summed over the
+    heads, at i itself the state, both through the norms of the layer with their scales held. What the feed-forward part
+    reads is left out, the residual connection around it and the norm after it are not. Layers are multiplied as they are:
+    the residual connection is in N, so no identity is added, and rows are not divided by their sums. At the end scores are
+    divided by their sum over all input positions, since products of lengths grow without bound; this changes no order. What
+    lies on markers is left out. In a layer whose norms stand before its parts nothing lies on the way but sums.
+
+    A text is read once, with a gradient that says which rows matter; the vectors cost about as much again.
+
+    Source: Modarressi et al. 2022.
+    """
+
+    name, cost = "globenc", "reading"
+    needs = frozenset({"attention maps", "layer parts"})
+    columns = {
+        "importance_globenc": Column(
+            ("T",),
+            words="sum",
+            range=(0.0, 1.0),
+            undefined="where the logits depend on no row of the last layer",
+            doc="what the rows that matter take of a token: the product over layers of the lengths of the vectors that "
+            "tokens add to a layer's result, over the sum of all input positions",
+        ),
+    }
+
+    @torch.no_grad()
+    def __call__(self, subject, batch) -> dict[str, list]:
+        """Return the columns, one value an instance."""
+
+        def mixing(text, layers):
+            return [_vector_lengths(subject.parts(one)) for one in layers]
+
+        return {"importance_globenc": rolled_out(subject, batch, mixing)}

@@ -1,0 +1,299 @@
+"""Measures by the way from a baseline to the text: integrated gradients and DeepLIFT.
+
+Shapes: B instances, L input positions, T tokens, E embedding.
+"""
+
+import warnings
+from contextlib import nullcontext
+
+import torch
+from torch import nn
+from torch.overrides import TorchFunctionMode
+
+from attnfaith.importance.explained import Explained, Explains, explaining
+from attnfaith.importance.inputs import STATES, inside, item_sums, without_parameters
+from attnfaith.importance.quadrature import Line, integrate
+from attnfaith.importance.surrogates import captum
+from attnfaith.measurement.options import Baseline, Points, Tolerance
+from attnfaith.measurement.registry import register
+from attnfaith.record import Column, ragged
+from attnfaith.subjects import Batch, Subject, whole_logits
+from attnfaith.subjects.classifier import SelfAttention
+from attnfaith.subjects.translator import CrossAttention
+
+
+UNDEFINED = "where the line leaves float range, or max_steps points do not give its integral to the tolerance"
+BASELINES = ("zero", "padding", "mean")
+
+
+def check_baseline(subject: Subject, baseline: str | None) -> None:
+    """Raises ValueError for baseline="padding" where the subject has no padding token."""
+    if baseline == "padding" and subject.pad_token_id is None:
+        raise ValueError("baseline='padding', and the model has no pad_token_id; choose zero or mean")
+
+
+@torch.no_grad()
+def input_line(subject: Subject, batch: Batch, f: Explained, baseline: str | None) -> Line:
+    """The line of embeddings, from the baseline to the text."""
+    embedded, lengths = subject.embed(batch), batch["attention_mask"].sum(1)
+    filling = baseline_vector(subject, baseline).to(embedded)
+    start = torch.where(inside(subject, batch).unsqueeze(-1), filling, embedded)
+
+    def value(points, rows):
+        return f[rows](subject.predict(batch.take(rows, points.shape[1]), points))
+
+    return Line(start, embedded, lengths, value, f(whole_logits(subject, batch)))
+
+
+@torch.no_grad()
+def state_line(subject: Subject, batch: Batch, f: Explained) -> Line:
+    """The line of states, from states of 0."""
+    hidden, mask, query = subject.encoded(batch)
+    places = mask.shape[1] - mask.flip(1).to(torch.int8).argmax(1)  # up to the last that is attendable
+
+    def value(points, rows):
+        asked = None if query is None else query[rows]
+        attention = subject.attend(points, mask[rows, : points.shape[1]], asked)
+        return f[rows](subject.decode(points, attention, asked))
+
+    return Line(torch.zeros_like(hidden), hidden, places, value, f(whole_logits(subject, batch)))
+
+
+def baseline_vector(subject: Subject, baseline: str | None) -> torch.Tensor:
+    """(E,): zeros, the embedding of padding, or the mean of those of the vocabulary but padding's. None: see `measure`."""
+    table, padding = subject.vocabulary(), subject.pad_token_id
+    if baseline is None:
+        baseline = "mean" if isinstance(subject, SelfAttention | CrossAttention) else "zero"
+    if baseline == "padding":
+        return table[padding]
+    if baseline == "zero":
+        return torch.zeros_like(table[0])
+    total = table.double().sum(0)
+    return total / len(table) if padding is None else (total - table[padding]) / (len(table) - 1)
+
+
+@register
+class IntegratedGradients(Explains):
+    """Integrated gradients (Sundararajan et al. 2017): what is explained, handed out to tokens along a line from a baseline.
+
+    sum_d (x - b)_d * the mean of df/dx_d over the line from b to x, for every token at once; in units of f.
+
+    x are the embeddings of the tokens. b is their baseline: "zero", "padding" (the embedding of the padding token) or "mean"
+    (the mean of all embeddings of the vocabulary but padding's). None takes "zero" for models of this package and "mean" for
+    others: layers that divide by the length of a state turn ever closer to an input of zeros, in deep models closer than
+    float32 can tell from 0. Markers, marks between sentences and a second text stay what they are along the line, so that
+    the tokens' parts sum to f at x - f at b. f is what `target` and `output` name; the class is that
+    of the text itself all along. For encoder states the line goes from states of 0, where the context is 0, whatever the
+    baseline of inputs is.
+
+    The rule of Gauss and Kronrod with 15 points takes the integral. Its difference from the rule of Gauss with 7 of these
+    points estimates the error of each part. No token's estimate may be above `tolerance` times the largest part, nor the
+    residual above `tolerance` times the larger of that and |f at x - f at b|. Until then the least certain intervals are
+    halved; a text that needs more than `max_steps` points gets NaN. Close to the start, where f may turn at a tiny share of
+    the line, intervals are taken in the logarithm of the share. The part of a sentence of a hierarchical model is that of
+    all its words. Signed: a token ranks high as evidence for what is explained.
+
+    Source: Sundararajan et al. 2017, eq. 1 and 3 and proposition 1; Piessens et al. 1983, QUADPACK, section 2.2.
+    """
+
+    name, cost = "integrated_gradients", "draws"
+    needs = frozenset({"embeddings"})
+    columns = {
+        "importance_integrated_gradients": Column(
+            ("T",),
+            words="sum",
+            signed=True,
+            undefined=UNDEFINED,
+            doc="the token's part of f - f at the baseline, f what is explained",
+        ),
+        "importance_integrated_gradients_hidden": Column(
+            ("T",),
+            words="sum",
+            signed=True,
+            undefined=UNDEFINED,
+            needs=STATES,
+            doc="the same of encoder states, from states of 0",
+        ),
+        "integrated_gradients_residual": Column(
+            undefined="where the line leaves float range",
+            tolerance=2,  # what rounding and the points leave
+            doc="sum of the tokens' parts - (f - f at the baseline), in units of f; 0 is complete",
+        ),
+        "integrated_gradients_residual_hidden": Column(
+            undefined="where the line leaves float range", tolerance=2, needs=STATES, doc="the same for encoder states"
+        ),
+        "integrated_gradients_error": Column(
+            undefined="where the line leaves float range",
+            tolerance=2,
+            doc="the estimated error of the token's part that is least certain, in units of f",
+        ),
+        "integrated_gradients_error_hidden": Column(
+            undefined="where the line leaves float range", tolerance=2, needs=STATES, doc="the same for encoder states"
+        ),
+        "integrated_gradients_steps": Column(dtype="int64", doc="points of the line at which a gradient was taken"),
+        "integrated_gradients_steps_hidden": Column(dtype="int64", needs=STATES, doc="the same for encoder states"),
+    }
+
+    baseline: Baseline | None = None
+    max_steps: Points = 1500
+    tolerance: Tolerance = 0.01
+
+    def check(self, subject, dataset) -> None:
+        """Raise ValueError where the model lacks the class or, for baseline="padding", a padding token."""
+        check_baseline(subject, self.baseline)
+        super().check(subject, dataset)
+
+    def __call__(self, subject, batch) -> dict[str, list]:
+        """Return the columns, one value an instance."""
+        self.check(subject, None)
+        with without_parameters(subject):
+            with torch.no_grad():
+                f = explaining(whole_logits(subject, batch), batch, self.target, self.output)
+            lines = {"": input_line(subject, batch, f, self.baseline)}
+            if "states" in subject.capabilities:
+                lines["_hidden"] = state_line(subject, batch, f)
+            with getattr(subject, "fused", nullcontext)():
+                handed_out = {ending: integrate(line, self.max_steps, self.tolerance) for ending, line in lines.items()}
+        mask, columns = subject.attendable(batch).cpu(), {}
+        for ending, found in handed_out.items():
+            of_items = found.parts if ending else item_sums(found.parts, subject.items(batch))
+            columns[f"importance_integrated_gradients{ending}"] = ragged(of_items.float().cpu(), mask)
+            columns[f"integrated_gradients_residual{ending}"] = found.residual.tolist()
+            columns[f"integrated_gradients_error{ending}"] = found.error.tolist()
+            columns[f"integrated_gradients_steps{ending}"] = found.steps.tolist()
+        return {name: columns[name] for name in self.columns if name in columns}
+
+
+SAME = 1e-6  # inputs of a nonlinearity this close have a slope, not a difference: float32 would make noise of it
+
+
+def _explained_at(subject, batch, f, points) -> torch.Tensor:
+    """What is explained (N,) at embeddings (N,L,E): those of the batch's B instances, then of the same anew, and so on."""
+    rows = torch.arange(len(batch["input_ids"]), device=points.device).repeat(len(points) // len(batch["input_ids"]))
+    values = f[rows](subject.predict(batch.take(rows), points))
+    return values + 0 * points.sum((1, 2))  # so that what does not depend on its text has a gradient, too
+
+
+class _Modules(nn.Module):
+    """A function of embeddings as captum wants it: each of its nonlinearities a module of its own, used once.
+
+    `find` runs the function to see which there are; then calls give the same values by way of these modules. Which they are
+    must not depend on the values.
+    """
+
+    def __init__(self, value):
+        super().__init__()
+        self.value = value
+        self.nonlinearities = nn.ModuleList()
+
+    def find(self, points) -> None:
+        """Makes the modules, for the nonlinearities that gradients in points (B,L,E) go through."""
+        with torch.enable_grad(), _Routed(self._make):
+            self.value(points)
+
+    def _make(self, kind, values):
+        self.nonlinearities.append(kind())
+        return self.nonlinearities[-1](values)
+
+    def forward(self, points):
+        waiting = iter(self.nonlinearities)
+        with _Routed(lambda _kind, values: next(waiting)(values)):
+            return self.value(points)
+
+
+class _Routed(TorchFunctionMode):
+    """Sends tanh, sigmoid and ReLU of what has a gradient to `route`, which is given the kind of module and the values."""
+
+    KINDS = {
+        torch.tanh: nn.Tanh,
+        torch.Tensor.tanh: nn.Tanh,
+        torch.sigmoid: nn.Sigmoid,
+        torch.Tensor.sigmoid: nn.Sigmoid,
+        torch.relu: nn.ReLU,
+        torch.Tensor.relu: nn.ReLU,
+        nn.functional.relu: nn.ReLU,
+    }
+
+    def __init__(self, route):
+        super().__init__()
+        self.route = route
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func in self.KINDS and args[0].requires_grad:
+            return self.route(self.KINDS[func], args[0])
+        return func(*args, **(kwargs or {}))
+
+
+@register
+class DeepLift(Explains):
+    """DeepLIFT (Shrikumar et al. 2017), rescale rule: finite differences to a baseline instead of slopes, through captum.
+
+    sum_d (x - b)_d m_d for each token, in units of f: x its embedding, b the baseline's, m the multipliers of DeepLIFT.
+
+    Where a tanh, a sigmoid or a ReLU stands between, m goes through it by (f(x) - f(b)) / (x - b), of the text and of the
+    text with all its tokens at their baseline, instead of by its slope. captum has this rule for nothing else that is in
+    these models: what projections, self-attention, layer normalisation, GELU and SiLU, products with attention, and the
+    steps of an LSTM or GRU do is taken by its slope at the text, so that for a BiLSTM this is nearer to gradient times input
+    than to the paper. The part of f - f at the baseline that is missed by this is `deeplift_residual`; it is 0 for a model
+    of dense layers, nonlinearities and uniform attention.
+
+    b: zeros, the embedding of padding, or the mean of those of the vocabulary but padding's; markers and a second text stay
+    what they are, and have no part. f is what `target` and `output` name. Of a hierarchical model a
+    sentence's is the sum over all its words. Signed: a token ranks high as evidence for what is explained. Raises
+    ValueError as `check`, `check_model` and `explained.explaining` say.
+
+    Source: Shrikumar et al. 2017, section 3.5.1 (rescale); captum's `DeepLift`.
+    """
+
+    name, cost = "deeplift", "gradient"
+    needs = frozenset({"embeddings"})
+    columns = {
+        "importance_deeplift": Column(
+            ("T",),
+            words="sum",
+            signed=True,
+            undefined="where f or a slope is not finite",
+            doc="the token's part of f - f at the baseline, f what is explained",
+        ),
+        "deeplift_residual": Column(
+            dtype="float64",
+            undefined="where a part is",
+            unit="what is explained",
+            tolerance=2,  # what rounding leaves
+            doc="sum of the tokens' parts - (f - f at the baseline)",
+        ),
+    }
+
+    baseline: Baseline = "zero"
+
+    def __post_init__(self):
+        super().__post_init__()
+        captum()
+
+    def check(self, subject, dataset) -> None:
+        """Raise ValueError where the model lacks the class or, for baseline="padding", a padding token."""
+        captum()
+        check_baseline(subject, self.baseline)
+        super().check(subject, dataset)
+
+    def __call__(self, subject, batch) -> dict[str, list]:
+        """Return the columns, one value an instance."""
+        self.check(subject, None)
+        mask = subject.attendable(batch)
+        with torch.no_grad():
+            f = explaining(whole_logits(subject, batch), batch, self.target, self.output)
+            embedded = subject.embed(batch)
+            of_items = inside(subject, batch).unsqueeze(-1)
+            start = torch.where(of_items, baseline_vector(subject, self.baseline).to(embedded), embedded)
+        with without_parameters(subject), torch.backends.cudnn.flags(enabled=False):
+            view = _Modules(lambda points: _explained_at(subject, batch, f, points))
+            view.find(embedded.requires_grad_())
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # that hooks are set, and removed
+                shares = captum().DeepLift(view, eps=SAME).attribute(embedded, start)
+        with torch.no_grad():
+            shares = item_sums(shares.sum(-1, dtype=torch.float64), subject.items(batch))
+            ends = _explained_at(subject, batch, f, torch.cat([start, embedded])).unflatten(0, (2, -1))
+        of_tokens = shares.masked_fill(~mask, 0)
+        residual = of_tokens.sum(1) - (ends[1] - ends[0])
+        return dict(zip(self.columns, (ragged(of_tokens.float().cpu(), mask.cpu()), residual.tolist()), strict=True))

@@ -1,0 +1,266 @@
+"""Measures by what changes when a token, its state or its values are taken away.
+
+Shapes: B instances, T tokens, H hidden, C classes.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Literal
+
+import torch
+
+from attnfaith.importance.context_mixing import rolled_out, shares
+from attnfaith.importance.explained import Explains, explaining
+from attnfaith.importance.inputs import STATES, attended, item_sums
+from attnfaith.importance.removal import (
+    ABSENCES,
+    with_token_replaced,
+    without_state,
+    without_state_reprojected,
+    without_token,
+)
+from attnfaith.measurement.registry import Measure, register
+from attnfaith.record import Column, ragged
+from attnfaith.subjects import Edit, require, whole_logits
+from attnfaith.subjects.removal import ABSENT, TOKENS_AT_ONCE
+
+
+Way = Literal["delete", "retokenise", "mask_token", "hide"]
+OcclusionWay = Literal["delete", "zero", "unknown", "mask", "retokenise", "mask_token", "hide"]
+
+
+def _of_states(subject, batch, probs) -> tuple[torch.Tensor, torch.Tensor]:
+    """Distances (B,T) after removing each state: the other weights renormalised, and the other scores projected again."""
+    encoded, attention = attended(subject, batch)
+    # A state without weight takes nothing with it, under any projection of free scores: exactly 0, so that rounding breaks
+    # no ties.
+    idle = attention == 0
+    removed = without_state(subject, encoded.hidden, attention, encoded.query)
+    renormalised = _distance(removed, probs).masked_fill(idle, 0.0)
+    if subject.removal_renormalises:
+        return renormalised, renormalised
+    reprojected = _distance(without_state_reprojected(subject, encoded), probs)
+    return renormalised, reprojected.masked_fill(idle, 0.0) if subject.ignores_weightless else reprojected
+
+
+def _distance(logits: torch.Tensor, probs: torch.Tensor) -> torch.Tensor:
+    """Total variation distance (B,T) of logits (B,T,C) to probabilities (B,C)."""
+    return (logits.double().softmax(-1) - probs.unsqueeze(1)).abs().sum(-1) / 2
+
+
+@register
+class LeaveOneOut(Measure):
+    """Leave-one-out importance: how far the prediction moves when one token, or one token's state, is taken away.
+
+    Total variation distances between the prediction and the one without each token (two classes: |change of p|).
+
+    importance_leave_one_out: the token is deleted from the text (positions move up, markers stay), which is encoded and
+    attended again; of a hierarchical model the sentence is deleted with its words. The state measures leave all other states
+    as they are; they remove one from attention, by renormalising the remaining weights or by projecting the remaining
+    scores. Both are the same for softmax and uniform attention, not for sparse ones, where re-projection can give tokens
+    weight that had none. Where nothing remains (one token, or all weight on it and renormalising) the context is the zero
+    vector and the decoder's bias decides.
+
+    At the word level of a hierarchical model a word is deleted, and with it a sentence that it was the only word of. Words
+    whose weight or score is removed leave the sentence encoder another vector to read (`WordLevel`); re-projecting, at both
+    levels, is then not renormalising under any projection.
+
+    by: another way to take the token away than "delete", for importance_leave_one_out alone: "retokenise", its characters
+    are gone and the rest of the text is divided into tokens anew, which may be others; "mask_token", the tokenizer's mask
+    token is in its place; "hide", it keeps its place and no layer's attention may look at it.
+
+    Source: Jain & Wallace 2019, algorithm 1; Meister et al. 2021, eq. 6.
+    """
+
+    name, cost = "leave_one_out", "tokens"
+    needs = frozenset({"classes", "token deletion"})
+    columns = {
+        "importance_leave_one_out": Column(
+            ("T",), range=(0.0, 1.0), doc="total variation distance of the prediction to that for the text without the token"
+        ),
+        "importance_leave_one_out_hidden": Column(
+            ("T",),
+            range=(0.0, 1.0),
+            needs=STATES,
+            doc="the same when only the token's state is removed and the other weights are renormalised",
+        ),
+        "importance_leave_one_out_reproject_hidden": Column(
+            ("T",),
+            range=(0.0, 1.0),
+            needs=STATES,
+            doc="the same when the state is removed and the other scores are projected again",
+        ),
+    }
+
+    by: Way = "delete"
+
+    def check(self, subject, dataset) -> None:
+        """Raise SubjectError where the subject cannot take tokens away in this way."""
+        require(subject, {ABSENT[ABSENCES[self.by]]}, f"leave_one_out with by='{self.by}'")
+
+    @torch.no_grad()
+    def __call__(self, subject, batch) -> dict[str, list]:
+        """Return the columns, one value an instance."""
+        self.check(subject, None)
+        probs, mask = whole_logits(subject, batch).double().softmax(-1), subject.attendable(batch).cpu()
+        states, distances = "states" in subject.capabilities, []
+        if states:
+            distances = list(_of_states(subject, batch, probs))
+        if states and not subject.contextual and self.by == "delete":
+            deleted = distances[1]  # no other state depends on the token: deleting it is removing its state
+        else:
+            deleted = _distance(without_token(subject, batch, ABSENCES[self.by]), probs)
+        values = zip(self.columns, (deleted, *distances), strict=False)  # of states where there are any
+        return {name: ragged(value.float().cpu(), mask) for name, value in values}
+
+
+WAYS = {
+    **{"delete": "token deletion", "zero": "embeddings", "unknown": "embeddings", "mask": "states"},
+    **{way: ABSENT[absent] for way, absent in ABSENCES.items()},
+}
+"""How a token may be taken away, and what a subject must be able to do for it."""
+
+
+def _occlusion(subject, batch, f, whole: torch.Tensor, by: str) -> torch.Tensor:
+    """By how much f falls (B,T) from `whole` (B,1), exactly 0 where what takes a token's place is what was there."""
+    if by == "mask" or (by == "delete" and "states" in subject.capabilities and not subject.contextual):
+        encoded, attention = attended(subject, batch)
+        falls = whole - f(without_state_reprojected(subject, encoded))
+        return falls.masked_fill((attention == 0) & subject.ignores_weightless, 0.0)
+    if by in ABSENCES:
+        return whole - f(without_token(subject, batch, ABSENCES[by]))
+    embedded, items = subject.embed(batch), subject.items(batch)
+    filling = torch.zeros_like(embedded[0, 0]) if by == "zero" else subject.vocabulary()[subject.unknown_token_id]
+    differs = (embedded != filling).any(-1)
+    same = ~differs if items is None else item_sums(differs.double(), items) == 0
+    return (whole - f(with_token_replaced(subject, batch, filling))).masked_fill(same, 0.0)
+
+
+@register
+class Occlusion(Explains):
+    """Occlusion (Zeiler & Fergus 2014; Li et al. 2016): by how much what is explained falls when a token is taken away.
+
+    f of the text minus f of the text with one token taken away, for each; in units of f, any number.
+
+    f is what `target` and `output` name; the class is that of the whole text. by: "delete", the
+    token is gone and later ones move up; "zero", its embedding is 0; "unknown", it is the unknown word; "mask", the encoder
+    reads it and attention may not look at it, the scores of the others are projected again; "retokenise", its characters are
+    gone and the rest of the text is divided into tokens anew, which may be others; "mask_token", the tokenizer's mask token
+    is in its place; "hide", it keeps its place and no layer's attention may look at it. Of a hierarchical model all
+    words of a sentence are, and "zero" and "unknown" leave a sentence of as many words. The occlusion of states is the same
+    for every way. Signed: evidence for what is explained ranks first; leave_one_out is the distance of the whole prediction
+    and has no sign. Exactly 0 where what takes a token's place is what was there, and where a state without weight goes.
+
+    Source: Zeiler & Fergus 2014; Li et al. 2016 ("erasure"); the state's as in Jain & Wallace 2019, algorithm 1.
+    """
+
+    name, cost = "occlusion", "tokens"
+    needs = frozenset({"token deletion"})
+    columns = {
+        "importance_occlusion": Column(
+            ("T",),
+            signed=True,
+            undefined="where either f is not finite",
+            doc="f - f with the token taken away, f what is explained",
+        ),
+        "importance_occlusion_hidden": Column(
+            ("T",),
+            signed=True,
+            undefined="where either f is not finite",
+            needs=STATES,
+            doc="the same when the token's state is removed and the other weights are renormalised",
+        ),
+    }
+
+    by: OcclusionWay = "delete"
+
+    def check(self, subject, dataset) -> None:
+        """Raise ValueError where the model lacks the class, SubjectError where it cannot take tokens away in this way."""
+        require(subject, {WAYS[self.by]}, f"occlusion with by='{self.by}'")
+        super().check(subject, dataset)
+
+    @torch.no_grad()
+    def __call__(self, subject, batch) -> dict[str, list]:
+        """Return the columns, one value an instance."""
+        self.check(subject, None)
+        logits, mask = whole_logits(subject, batch), subject.attendable(batch).cpu()
+        f = explaining(logits, batch, self.target, self.output)
+        whole = f(logits).unsqueeze(1)
+        columns = {"importance_occlusion": _occlusion(subject, batch, f, whole, self.by)}
+        if "states" in subject.capabilities:
+            (hidden, _, query), attention = attended(subject, batch)
+            removed = f(without_state(subject, hidden, attention, query))
+            columns["importance_occlusion_hidden"] = (whole - removed).masked_fill(attention == 0, 0.0)
+        return {name: ragged(values.float().cpu(), mask) for name, values in columns.items()}
+
+
+class Zeroed(Edit):
+    """Of each copy the values of one place, in all heads and layers."""
+
+    def __init__(self, places: torch.Tensor):
+        self.places = places
+
+    def take(self, rows, length):
+        return Zeroed(self.places[rows])
+
+    def values(self, number, values):
+        gone = torch.arange(values.shape[2], device=values.device) == self.places.unsqueeze(1)
+        return values.masked_fill(gone[:, None, :, None], 0.0)
+
+
+def zeroing_matrices(subject, text, layers: Sequence) -> list[torch.Tensor]:
+    """(L,L) in float64 of each layer of one text: row i says what share of the change at i each position's values are; rows
+    sum to 1.
+
+    subject: asked for `device` and `each_layer` alone. L are the positions of the layers' states.
+    """
+    states = [one.state[0] for one in layers]
+    width, distances = len(states[0]), [[] for _ in layers]
+    for places in torch.arange(width, device=subject.device).split(max(1, TOKENS_AT_ONCE // max(1, width))):
+        copies = text.take(torch.zeros_like(places))
+        results = subject.each_layer(copies, states, Zeroed(places))
+        for one, layer, other in zip(distances, layers, results, strict=True):
+            one.append(cosine_distances(other, layer.result[0]))
+    return [shares(torch.cat(one).T) for one in distances]
+
+
+def cosine_distances(results: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
+    """(N,L): 1 - cos of states (N,L,E) and (L,E), as half the square between unit vectors, which does not cancel."""
+    first, second = (torch.nn.functional.normalize(one.double(), dim=-1) for one in (results, result))
+    return (first - second).square().sum(-1) / 2
+
+
+@register
+class ValueZeroing(Measure):
+    """Value zeroing (Mohebbi et al. 2023): how far each layer turns a token's state when another's values are zeros.
+
+    How much of a token the rows that matter take, by what is missed without it; shares, 0..1.
+
+    In every layer, given the states that the text gives it, C_ij is the cosine distance of the result at i when the values
+    of j are zeros in all heads, the weights being as they were. Rows of C are divided by their sums, and the layers are
+    multiplied; the identity is not added, since a layer's result has its residual connection in it. What lies on markers is
+    left out, so the scores of a text sum to less than 1. The result is that of the layer itself, before a norm that a model
+    may have after its last one. Each share is right to about 1e-4 of itself in float32.
+
+    A text is read once, and once more for each of its positions, markers included: all layers in one pass.
+
+    Source: Mohebbi et al. 2023.
+    """
+
+    name, cost = "value_zeroing", "tokens"
+    needs = frozenset({"attention maps", "layer states"})
+    columns = {
+        "importance_value_zeroing": Column(
+            ("T",),
+            words="sum",
+            range=(0.0, 1.0),
+            undefined="where the logits depend on no row of the last layer",
+            doc="what the rows that matter take of a token: the product over layers of the cosine distances of a layer's "
+            "result with and without the token's values, rows divided by their sums",
+        ),
+    }
+
+    @torch.no_grad()
+    def __call__(self, subject, batch) -> dict[str, list]:
+        """Return the columns, one value an instance."""
+        return {"importance_value_zeroing": rolled_out(subject, batch, partial(zeroing_matrices, subject))}

@@ -1,0 +1,222 @@
+"""Measures that fit a linear model to a black box: parts of a text in, what is explained out.
+
+Both are captum's; here is what captum is given. Shapes: T items of a text, V parts.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy.special import comb
+
+from attnfaith.draws import default_dtype, drawing, generator
+from attnfaith.importance.explained import Explains, explaining
+from attnfaith.importance.inputs import token_counts
+from attnfaith.measurement.options import Absent, at_least, number
+from attnfaith.measurement.registry import register
+from attnfaith.record import Column
+from attnfaith.subjects import require, whole_logits
+from attnfaith.subjects.removal import ABSENT, read_parts
+
+
+Samples = at_least(2, "the parts of each text that are read")
+
+
+def captum():
+    """The module captum.attr. Raises ValueError where captum, or scikit-learn, which it fits with, is not installed."""
+    try:
+        import captum.attr
+        import sklearn  # noqa: F401
+    except ImportError as error:
+        raise ValueError(
+            f"this measure needs captum and scikit-learn ({error}): pip install 'attnfaith[captum]', or leave it out"
+        ) from error
+    return captum.attr
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Sampling(Explains):
+    """A measure that reads `samples` parts of each text; absent: what becomes of the tokens that are left out."""
+
+    samples: Samples = 256
+    absent: Absent = "deleted"
+
+    def __post_init__(self):
+        super().__post_init__()
+        captum()
+
+    def check(self, subject, dataset) -> None:
+        """Raise ValueError where the model lacks the class, without captum, and where it cannot read parts in this way."""
+        captum()
+        require(subject, {ABSENT[self.absent]}, f"{self.name} with absent='{self.absent}'")
+        super().check(subject, dataset)
+
+
+def of_each(
+    subject, batch, fit: Callable, *, seed: int, purpose: str, target, output: str, absent: str
+) -> list[tuple[np.ndarray, float]]:
+    """For each instance the scores (T,) in float64 that `fit` gives, and how far their sum is from f(text) - f(nothing).
+
+    fit(f, T) -> scores, f taking parts (V,T) of 0 and 1 to (V,); it draws from torch's generator, which is seeded for each
+    instance by (seed, instance id, purpose) and put back, in float32. One item has all of the difference, without a fit,
+    and no items have no scores: []. NaN where f of the text, of nothing or of a part is not finite.
+    """
+    with torch.no_grad():
+        f = explaining(whole_logits(subject, batch), batch, target, output)
+    fits = []
+    for row, (name, length) in enumerate(zip(batch["instance_id"], token_counts(subject, batch), strict=True)):
+        if not length:
+            fits.append((np.zeros(0), 0.0))
+            continue
+        value = _Value(subject, batch.alone(row), f[row : row + 1], absent)
+        ends = value(torch.stack([torch.zeros(length), torch.ones(length)]))
+        scores = np.diff(ends.numpy())
+        if length > 1 and not value.broken:
+            with drawing(int(generator(seed, name, purpose).integers(2**63))):
+                scores = fit(value, length)
+        if value.broken:
+            scores = np.full(length, np.nan)
+        fits.append((scores, float(scores.sum() - (ends[1] - ends[0]))))
+    return fits
+
+
+class _Value:
+    """Parts (V,T) of one text, in 0 and 1, to what is explained of them, (V,) float64; `broken` once one is not finite."""
+
+    def __init__(self, subject, batch, f, absent: str):
+        self.subject, self.batch, self.f, self.absent = subject, batch, f, absent
+        self.broken, self.dtype = False, torch.get_default_dtype()
+
+    def __call__(self, parts: torch.Tensor) -> torch.Tensor:
+        different, number = np.unique(parts.numpy().astype(bool), axis=0, return_inverse=True)
+        with default_dtype(self.dtype):
+            (logits,) = read_parts(self.subject, self.batch, [different], self.absent)
+        values = self.f(torch.from_numpy(logits[None]).to(self.subject.device))[0].cpu()
+        self.broken |= not bool(values.isfinite().all())
+        return values.nan_to_num()[number.reshape(-1)]
+
+
+def _shapley_values(value, length: int) -> np.ndarray:
+    """The Shapley values (T,) of a function of parts (V,T): each of the 2^T parts is read once."""
+    parts = (np.arange(2**length)[:, None] >> np.arange(length)) % 2 == 1
+    others = parts.sum(1, keepdims=True) - parts  # besides the token that joins, or does not
+    chance = 1 / (length * comb(length - 1, others))
+    return value(torch.from_numpy(parts)).numpy() @ np.where(parts, chance, -chance)
+
+
+@register
+class KernelShap(_Sampling):
+    """KernelSHAP (Lundberg & Lee 2017): Shapley values of tokens, exact for few; else fitted to samples, through captum.
+
+    What each token adds to what is explained, averaged over the orders in which tokens can join.
+
+    What is explained is what `target` and `output` name. Where `samples` are enough for all 2^T
+    parts of the text, all are read and the values are exact. Else they are estimates: `samples` parts are read, the whole
+    and nothing among them, the others drawn with chance proportional to the Shapley kernel (T - 1) / (binom(T, s) s (T -
+    s)), s the tokens that stay; a linear model is fitted to them, with a weight of 10^6 on the whole and on nothing, so
+    that scores add up to their difference but for `kernel_shap_residual`. Below T + 1 different parts the fit is not unique
+    and the shortest of the best is given; noise falls with samples, and is large for long texts: a rank may be chance.
+    absent: "deleted" tokens are gone from the text, "zero" ones have embeddings of zeros. Of a hierarchical model
+    sentences, or words, take the place of tokens. One token is given all of the difference.
+
+    Drawn per instance from (seed, instance id). Signed: a token ranks high as evidence for what is explained. NaN where
+    what is explained of any part is not finite. Raises ValueError as `check` and `explained.explaining` say.
+
+    Source: Lundberg & Lee 2017, theorem 2; captum's `KernelShap`.
+    """
+
+    name, cost = "kernel_shap", "draws"
+    needs = frozenset({"token deletion"})
+    columns = {
+        "importance_kernel_shap": Column(
+            ("T",),
+            words="sum",
+            signed=True,
+            undefined="where what is explained is",
+            unit="what is explained",
+            doc="Shapley value of a token: exact where all parts of the text are read, else an estimate",
+        ),
+        "kernel_shap_residual": Column(
+            dtype="float64",
+            undefined="where a value is",
+            tolerance=2,  # what rounding leaves
+            doc="their sum - (f of the text - f of nothing); about 0",
+        ),
+    }
+
+    samples: at_least(3) = 256
+
+    def __call__(self, subject, batch, *, seed: int = 0) -> dict[str, list]:
+        """Return the columns, one value an instance."""
+        shap = captum().KernelShap
+
+        def fit(value, length):
+            if 2**length <= self.samples:
+                return _shapley_values(value, length)
+            values = shap(value).attribute(
+                torch.ones(1, length), n_samples=self.samples, perturbations_per_eval=self.samples
+            )
+            return values[0].double().numpy()
+
+        fits = of_each(
+            subject, batch, fit, seed=seed, purpose="kernel_shap", target=self.target, output=self.output, absent=self.absent
+        )
+        scores, residuals = [scores.astype(np.float32) for scores, _ in fits], [residual for _, residual in fits]
+        return dict(zip(self.columns, (scores, residuals), strict=True))
+
+
+@register
+class Lime(_Sampling):
+    """LIME (Ribeiro et al. 2016): the weights of a sparse linear model fitted around a text, through captum.
+
+    How what is explained changes with each token when texts lose tokens at random, near the whole text.
+
+    `samples` parts of the text are drawn, each token staying with chance 1/2, and weighted by exp(-d^2 / (2 width^2)), d
+    the cosine distance of the part to the whole as vectors of 0 and 1. To what `explained.explaining` makes of target and
+    output a linear model is fitted by least squares under these weights, plus `penalty` times the sum of its absolute
+    coefficients (sklearn's Lasso: squares are halved and averaged), in units of what is explained: a token whose effect is
+    small against it gets exactly 0, and such tokens are tied. A penalty of 0 is least squares. Other samples give other
+    scores, less so the more there are. absent: "deleted" tokens are gone from the text, "zero" ones have embeddings of
+    zeros. Of a hierarchical model sentences, or words, take the place of tokens. One token is given all of the difference.
+
+    Drawn per instance from (seed, instance id). Signed: a token ranks high as evidence for what is explained. NaN where
+    what is explained of any part is not finite. Raises ValueError as `check` and `explained.explaining` say.
+
+    Source: Ribeiro et al. 2016, eq. 1 and 2 and section 3.4, with their kernel width for texts; captum's `Lime`.
+    """
+
+    name, cost = "lime", "draws"
+    needs = frozenset({"token deletion"})
+    columns = {
+        "importance_lime": Column(
+            ("T",),
+            words="sum",
+            signed=True,
+            undefined="where what is explained is",
+            doc="a token's weight in a local linear model of what is explained",
+        ),
+    }
+
+    samples: at_least(2) = 256
+    width: number("a finite number above 0", gt=0) = 0.25
+    penalty: number("a finite number from 0 on", ge=0) = 0.01
+
+    def __call__(self, subject, batch, *, seed: int = 0) -> dict[str, list]:
+        """Return the columns, one value an instance."""
+        attr = captum()
+        from captum._utils.models.linear_model import SkLearnLasso, SkLearnLinearRegression
+        from captum.attr._core.lime import get_exp_kernel_similarity_function
+
+        near = get_exp_kernel_similarity_function("cosine", kernel_width=self.width)
+
+        def fit(value, length):
+            linear = SkLearnLasso(alpha=self.penalty) if self.penalty else SkLearnLinearRegression()
+            surrogate = attr.Lime(value, interpretable_model=linear, similarity_func=near)
+            weights = surrogate.attribute(torch.ones(1, length), n_samples=self.samples, perturbations_per_eval=self.samples)
+            return weights[0].double().numpy()
+
+        fits = of_each(
+            subject, batch, fit, seed=seed, purpose="lime", target=self.target, output=self.output, absent=self.absent
+        )
+        return {"importance_lime": [scores.astype(np.float32) for scores, _ in fits]}
