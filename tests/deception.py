@@ -1,6 +1,5 @@
 """Records of honest and of deceiving models, of which it is known what each looks at."""
 
-from dataclasses import asdict
 from functools import lru_cache
 
 import numpy as np
@@ -8,6 +7,7 @@ import pyarrow as pa
 
 from attnfaith import record as records
 from attnfaith.reporting.cells import Cell, split_cells
+from tests.identities import columns_of
 
 
 EXTRA = {
@@ -44,7 +44,7 @@ def model(seed, weight=0.0, *, deceit=0.0, doubt=0.0, texts=60, luck=0.0, name=0
         probs = [1 - probability, probability] if (label == 1) == right else [probability, 1 - probability]
         permuted = [0.5 + (probability - 0.5) * 0.8, 0.5 - (probability - 0.5) * 0.8]
         rows.append(
-            asdict(records.Identity(**identity))
+            columns_of(records.Identity(**identity))
             | {
                 "instance_id": f"sst_wiki/test/{number:03d}",
                 "tokens": [f"word{place}" for place in range(length)],

@@ -42,3 +42,8 @@ def typed(
     assert identity.heading["projection"] == projection and identity.heading["alignment"] == shown
     assert identity.heading["objective"] == objective and identity.heading["vectors"] == vectors
     return identity
+
+
+def columns_of(identity) -> dict:
+    """The columns of a record that name a cell, of one row."""
+    return {name: values[0] for name, values in records.as_columns(identity, 1).items()}

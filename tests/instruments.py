@@ -9,7 +9,7 @@ from attnfaith.experiments._readout import softmax
 from attnfaith.measurement.registry import find
 from attnfaith.record import from_row
 from attnfaith.reporting.cells import Cell, one_cell
-from tests.identities import typed
+from tests.identities import columns_of, typed
 
 
 WORDS = ("good", "bad", "film", "the", "a", "plot", "dull", "bright", "not", "scene", "of", "and")
@@ -57,7 +57,7 @@ def drawn_record(
                 "minimal_flip_size": 2.0 if length > 2 else np.nan,
                 "permuted_probs": _float32(said),
             }
-        for name, value in (asdict(typed(seed=seed, **identity)) | row).items():
+        for name, value in (columns_of(typed(seed=seed, **identity)) | row).items():
             columns.setdefault(name, []).append(value)
     known = {
         **find("gradient").columns,

@@ -1,6 +1,6 @@
 """Records whose truth is known, for tests of what is made from records."""
 
-from dataclasses import asdict
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from attnfaith import record as records
 from attnfaith.reporting.cells import split_cells
-from tests.identities import typed
+from tests.identities import columns_of, typed
 
 
 def build(
@@ -20,7 +20,7 @@ def build(
     **fields,
 ):
     """A one-cell record from dicts with any of: id, tokens, label, truncated, probs, attention, gold, <measure>."""
-    identity = asdict(typed(seed=seed, **fields))
+    identity = columns_of(typed(seed=seed, **fields))
     columns = {
         name: [] for name in ("instance_id", *records.IDENTITY_COLUMNS, "tokens", "label", "truncated", "probs", "attention")
     }
@@ -139,7 +139,7 @@ def draw_sparse(
     out. The first text is empty, the second of one token.
     """
     columns = {}
-    identity = asdict(typed(projection, seed=seed, dataset=dataset, **fields))
+    identity = columns_of(typed(projection, seed=seed, dataset=dataset, **fields))
     for number in range(texts):
         generator = np.random.default_rng([*dataset.encode(), number, seed])
         length = number if number < 2 else 6 + number % 9
@@ -174,3 +174,12 @@ def draw_sparse(
     draws = {name: records.Column(("K", "T")) for name in columns if name.startswith("random_support")}
     tokens = {name: records.Column(("T",)) for name in columns if name.startswith(("importance_", "hidden_to_input"))}
     return split_cells(records.build(columns, draws | tokens))[0]
+
+
+def of_cell(table, **fields):
+    """The record as one of another cell: that of its first row with these fields."""
+    identity = replace(records.from_row(table.slice(0, 1).to_pylist()[0]), **fields)
+    for name, values in records.as_columns(identity, table.num_rows).items():
+        field = table.schema.field(name)
+        table = table.set_column(table.column_names.index(name), field, pa.array(values).cast(field.type))
+    return table

@@ -1,11 +1,9 @@
 """Records of sentence pairs whose numbers are given or drawn, for tests of what is made from records."""
 
-from dataclasses import asdict
-
 import numpy as np
 
 from attnfaith import record as records
-from tests.identities import typed
+from tests.identities import columns_of, typed
 
 
 AXES = {
@@ -21,7 +19,7 @@ def columns(pairs, *, links=None, measures=None, **identity):
     """The columns of a one-cell record of (source words, target words); links: an array (G,T) a pair; measures: {column:
     an array a pair}.
     """
-    made = {name: [value] * len(pairs) for name, value in asdict(typed(**identity)).items()}
+    made = {name: [value] * len(pairs) for name, value in columns_of(typed(**identity)).items()}
     made["instance_id"] = [f"pairs/{number}" for number in range(len(pairs))]
     made["tokens"], made["target_tokens"] = ([list(words) for words in side] for side in zip(*pairs, strict=True))
     made["truncated"] = [False] * len(pairs)

@@ -1,12 +1,13 @@
 """The rules of a record, each broken in turn, and files that are whole or refused."""
 
+import dataclasses
 import errno
 import importlib
 import json
 import os
 import subprocess
 import sys
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +20,10 @@ from hypothesis import strategies as st
 import attnfaith
 from attnfaith import record
 from attnfaith.record import Column, Identity, RecordError
+from tests.identities import columns_of
 
 
-IDENTITY = asdict(Identity("sst", "abc", "test", 10))
+IDENTITY = Identity("sst", "abc", "test", 10)
 ASKED = record.OPTIONAL_COLUMNS["query_tokens"]
 DRAWS = {
     "permuted_probs": Column(("K", "C"), distribution=True),
@@ -31,7 +33,14 @@ DRAWS = {
 
 def columns(count=2, **changes):
     """Two instances of one cell, the second an empty text without a label, or `count` copies of the first."""
-    made = {name: [value] * count for name, value in IDENTITY.items()}
+    fields = {key.name for key in dataclasses.fields(Identity) if key.name != "seed"} & changes.keys()
+    seeds = changes.get("seed", [IDENTITY.seed] * count)
+    cells = [
+        replace(IDENTITY, seed=seed, **{name: changes[name][row] for name in fields})
+        for row, seed in zip(range(count), [*seeds, *seeds], strict=False)
+    ]
+    changes = {name: values for name, values in changes.items() if name not in fields}
+    made = {name: [columns_of(cell)[name] for cell in cells] for name in record.IDENTITY_COLUMNS}
     made["instance_id"] = [f"sst/test/{number}" for number in range(count)]
     made |= {"tokens": [["a", "b"]] * count, "label": [1] * count, "truncated": [False] * count}
     made |= {"probs": [[0.25, 0.75]] * count, "attention": [[0.5, 0.5]] * count}
@@ -526,7 +535,7 @@ def test_another_parquet_file_is_no_record(tmp_path):
 
 def test_a_record_of_an_older_schema_gets_one_line(tmp_path):
     record.save(table(), tmp_path / "r.parquet")
-    old = pq.read_table(tmp_path / "r.parquet").drop_columns(["texts", "level"])
+    old = pq.read_table(tmp_path / "r.parquet").drop_columns(["texts", "cell"])
     for version, metadata in (("1", {}), ("2", {b"attnfaith_schema": b"2"})):
         pq.write_table(old.replace_schema_metadata(metadata), tmp_path / "old.parquet")
         says = f"version {version} of the record's schema.*reads {record.VERSION}: measure the model anew$"

@@ -126,7 +126,6 @@ def test_shades_follow_the_scores():
 @pytest.mark.parametrize(
     ("target", "label", "said"),
     [
-        (None, 0, "of class 1 positive (predicted)"),
         ("predicted", 0, "of class 1 positive (predicted)"),
         ("gold", 0, "of class 0 negative (gold)"),
         ("gold", None, "of no class"),
@@ -135,7 +134,7 @@ def test_shades_follow_the_scores():
     ],
 )
 def test_the_class_that_is_explained_is_said(target, label, said):
-    options = {} if target is None else {"lime": {"target": target}}
+    options = {"lime": {"target": target}}
     columns = {f"importance_{name}": name for name in ("lime", "gradient")}
     table = build([text(lime=[2.0, -1.0, 0.0], gradient=[1, 2, 3], label=label)], measures=["lime", "gradient"])
     made = {"label_names": ["negative", "positive"], "options": options, "columns": columns}

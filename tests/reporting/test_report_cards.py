@@ -36,6 +36,7 @@ from attnfaith.reporting.page.answer_facts import facts_of
 from attnfaith.reporting.page.chart import measures_chart
 from attnfaith.reporting.sections.agreement import agreement_table
 from tests import deception
+from tests.records import of_cell
 
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -296,10 +297,7 @@ def ranked(build_record, agree, count=40, encoder="average", weights=None, **col
         order = np.arange(1.0, 7.0)
         scores = order if number < agree * count else order[::-1]
         instances.append({"attention": weights, **dict.fromkeys(MEASURES, scores), **columns})
-    table = build_record(instances, measures=MEASURES)
-    place = table.column_names.index("encoder")
-    column = pa.array([encoder] * count).dictionary_encode()
-    return table.set_column(place, table.schema.field("encoder"), column)
+    return build_record(instances, measures=MEASURES, encoder=encoder)
 
 
 def test_attention_that_orders_as_importance_does_may_be_used(build_record):
@@ -559,9 +557,7 @@ def test_names_that_the_hub_does_not_allow(repo_id, drawn):
 
 
 def test_no_folder_of_a_machine(drawn):
-    place = drawn.column_names.index("dataset")
-    column = pa.array(["/srv/somebody/reviews.csv"] * drawn.num_rows).dictionary_encode()
-    table = drawn.set_column(place, drawn.schema.field("dataset"), column)
+    table = of_cell(drawn, dataset="/srv/somebody/reviews.csv")
     text = cards.model_card(RUN, table, repo_id=REPO, dataset=facts("sst"))
     assert "reviews.csv" in text and "/srv" not in text
     cell = cards.cell_facts(RUN, table, model_repo=REPO)

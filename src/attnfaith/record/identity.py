@@ -1,9 +1,8 @@
-"""Which cell a row belongs to: one trained model, on one set of texts, in typed fields; never packed strings."""
+"""Which cell a row belongs to: one trained model, on one set of texts, in typed fields, and its labels for people."""
 
-import types
-import typing
+import json
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, asdict, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from functools import cached_property
 
 from attnfaith.record.column import Column
@@ -29,7 +28,6 @@ PENALTY_FIELDS = (
     *("masked_language_model", "masked_share"),
 )
 """The fields that say what was added to the loss."""
-DTYPES = {str: "category", float: "float64", bool: "bool", int: "int64"}
 
 
 def _field(doc: str, default=MISSING):
@@ -39,7 +37,7 @@ def _field(doc: str, default=MISSING):
 
 @dataclass(frozen=True)
 class Identity:
-    """One cell of a record. Every field is a column; None where a field does not apply (a null in the file)."""
+    """One cell of a record; None where a field does not apply."""
 
     dataset: str = _field("name of the data set")
     texts: str = _field("fingerprint of the texts that were measured, 12 hexadecimal digits")
@@ -278,21 +276,31 @@ def projection_label(projection: str, parameter: float | None) -> str:
     return projection if parameter is None else f"{projection}({parameter:g})"
 
 
-def _column(stated: Field) -> Column:
-    """The column of a field by its type: optional ones may be null."""
-    parts = typing.get_args(stated.type) if isinstance(stated.type, types.UnionType) else (stated.type,)
-    (plain,) = (part for part in parts if part is not type(None))
-    return Column(dtype=DTYPES[plain], nullable=len(parts) > 1, doc=stated.metadata["doc"])
-
-
-IDENTITY_COLUMNS = {stated.name: _column(stated) for stated in fields(Identity)}
+LABELS = {
+    "dataset": "name of the data set",
+    "texts": "fingerprint of the texts that were measured, 12 hexadecimal digits",
+    "training_texts": "fingerprint of the texts that were trained on; unknown where it is not known",
+    "split": "which part of the data set the texts are",
+    "encoder": "what makes states of tokens, with what sets it apart in brackets",
+    "alignment": "what makes a score of a state, with what sets it apart in brackets",
+    "projection": "what makes attention of scores, with its parameter in brackets",
+    "vectors": "word vectors at the start: random or pretrained, with their scale or digest in brackets",
+    "objective": "what the model was trained for, with what was added to the loss in brackets",
+    "seed": "seed of the training run; -1 where it is unknown",
+}
+IDENTITY_COLUMNS = {
+    **{name: Column(dtype="int64" if name == "seed" else "category", doc=doc) for name, doc in LABELS.items()},
+    "cell": Column(dtype="category", doc="all fields of `attnfaith.record.Identity` that are not its defaults, as JSON"),
+}
+"""How a record names a cell: labels for people, and the fields that tell it from any other."""
 
 
 def as_columns(identity: Identity, count: int) -> dict[str, list]:
     """The identity as record columns of `count` equal rows."""
-    return {name: [value] * count for name, value in asdict(identity).items()}
+    cell = {key.name: value for key in fields(Identity) if (value := getattr(identity, key.name)) != key.default}
+    return {name: [value] * count for name, value in {**identity.heading, "cell": json.dumps(cell)}.items()}
 
 
 def from_row(row: Mapping[str, object]) -> Identity:
     """The identity that a row of a record holds, whatever else is in it."""
-    return Identity(**{name: row[name] for name in IDENTITY_COLUMNS})
+    return Identity(**json.loads(row["cell"]))

@@ -376,7 +376,7 @@ def _check_distribution(name: str, lists: pa.ListArray, rows_of_lists: np.ndarra
 def _check_unique(table: pa.Table) -> None:
     if pc.count_distinct(table.column("instance_id"), mode="all").as_py() == table.num_rows:
         return  # as in a record of one cell
-    keys = ["instance_id", *IDENTITY_COLUMNS]
+    keys = ["instance_id", "cell"]
     cells = table.select(keys).group_by(keys).aggregate([([], "count_all")])
     counts = cells.column("count_all").to_numpy()
     if (bad := np.flatnonzero(counts > 1)).size:

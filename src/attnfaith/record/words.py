@@ -4,11 +4,13 @@ Shapes: T tokens of a text, W words of it.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 
 from attnfaith.record.column import RecordError, column_of
+from attnfaith.record.identity import IDENTITY_COLUMNS, as_columns, from_row
 from attnfaith.record.io import settings, with_settings
 from attnfaith.record.schema import COLUMNS, list_lengths, offsets, validate
 
@@ -34,7 +36,7 @@ largest  marks: a word is marked where one of its tokens is.
 
 
 def by_word(table: pa.Table) -> pa.Table:
-    """The record with words in place of subwords: of the same texts, predictions and labels, `level` "word".
+    """The record with words in place of subwords: of the same texts, predictions and labels, of level "word".
 
     tokens: the tokens of a word put together. attention: summed, so that it is a distribution over words. rationale and
     impermissible: 1 where a token of the word has it. An importance: as `Column.words` of its column says (RULES); one that
@@ -55,6 +57,8 @@ def by_word(table: pa.Table) -> pa.Table:
     new[1:] = (words[1:] != words[:-1]) | (text[1:] != text[:-1])
     starts = np.flatnonzero(new)
     bounds = offsets(np.bincount(text[starts], minlength=len(counts)))
+    cells = table.column("cell").to_pylist()
+    of_words = {cell: as_columns(replace(from_row({"cell": cell}), level="word"), 1) for cell in set(cells)}
     rules, kept, left_out = {}, {}, []
     for field in table.schema:
         column, values = column_of(field), table.column(field.name).combine_chunks()
@@ -69,8 +73,8 @@ def by_word(table: pa.Table) -> pa.Table:
             made = RULES[rule](flat, starts) if len(starts) else flat
             kept[field] = pa.ListArray.from_arrays(bounds, pa.array(made.astype(np.float32)))
             rules[field.name] = rule
-        elif field.name == "level":
-            kept[field] = pa.array(["word"] * len(values)).dictionary_encode()
+        elif field.name in IDENTITY_COLUMNS:
+            kept[field] = pa.array([of_words[cell][field.name][0] for cell in cells])
         elif common:
             kept[field] = values
         elif field.name != "word_of_token":

@@ -8,8 +8,8 @@ from dataclasses import asdict
 from functools import cached_property
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from attnfaith import record as records
 from attnfaith.errors import AttnfaithError, counted
@@ -159,18 +159,11 @@ def split_cells(record: pa.Table) -> list[Cell]:
     """The cells of a record, in order of first appearance; [] for a record without rows."""
     if record.num_rows == 0:
         return []
-    names = list(records.IDENTITY_COLUMNS)
-    parts = [np.arange(record.num_rows)]
-    if different := [name for name in names if len(record.column(name).unify_dictionaries().unique()) > 1]:
-        identity = pd.DataFrame({name: record.column(name).to_pylist() for name in different}, dtype=object)
-        parts = identity.groupby(different, sort=False, dropna=False).indices.values()
-        parts = sorted(parts, key=lambda rows: rows[0])
+    cells = record.column("cell").combine_chunks()
+    names = pc.unique(cells).to_pylist()
     return [
-        Cell(
-            records.from_row(record.slice(int(rows[0]), 1).select(names).to_pylist()[0]),
-            record if len(parts) == 1 else record.take(pa.array(rows)),
-        )
-        for rows in parts
+        Cell(records.from_row({"cell": name}), record if len(names) == 1 else record.filter(pc.equal(cells, name)))
+        for name in names
     ]
 
 

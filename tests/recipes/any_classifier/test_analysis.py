@@ -1,6 +1,5 @@
 """The tables of the studies of a fine-tuned encoder, on records whose order of measures is known."""
 
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +8,7 @@ import pytest
 from attnfaith import record as records
 from attnfaith.reporting.analysis import Analysis, Settings, StudyError, load_analysis
 from attnfaith.reporting.cells import split_cells
-from tests.identities import typed
+from tests.identities import columns_of, typed
 
 
 analysis = load_analysis(Path(__file__).parents[3] / "recipes" / "any_classifier" / "analysis.py")
@@ -23,7 +22,7 @@ def one(seed=0, falls=FALLS, texts=30, noise=0.03, projection="softmax", undefin
     else costs as much less. undefined: texts on which the third measure is.
     """
     columns: dict[str, list] = {}
-    identity = asdict(typed(projection, seed=seed))
+    identity = columns_of(typed(projection, seed=seed))
     for number in range(texts):
         rng = np.random.default_rng([number, seed])
         shifts = noise * rng.normal(size=(2, len(NAMES), len(SHARES)))

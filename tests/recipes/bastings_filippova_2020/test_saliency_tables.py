@@ -1,7 +1,5 @@
 """Ranking of measures, twins trained with tokens erased, and whether parts add up: on records whose truth is known."""
 
-from dataclasses import asdict
-
 import numpy as np
 import pytest
 from scipy.stats import kendalltau
@@ -10,7 +8,7 @@ from attnfaith import record as records
 from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import split_cells
 from recipes.bastings_filippova_2020 import analysis
-from tests.identities import typed
+from tests.identities import columns_of, typed
 from tests.records import with_columns
 
 
@@ -21,7 +19,7 @@ NAMES = ("attention", "good", "random")
 def one(dataset="sst", projection="softmax", seed=0, objective="classification", falls=(0.3, 0.6, 0.1), texts=30):
     """A cell in which removing what a measure ranks first costs what `falls` says, in the order of NAMES."""
     columns: dict[str, list] = {}
-    identity = asdict(typed(projection, objective=objective, dataset=dataset, seed=seed))
+    identity = columns_of(typed(projection, objective=objective, dataset=dataset, seed=seed))
     for number in range(texts):
         rng = np.random.default_rng([number, seed, *dataset.encode(), *projection.encode()])
         noise = 0.03 * rng.normal(size=(2, 3, 2))

@@ -1,6 +1,6 @@
 """Published accuracy and conicity of three LSTMs beside measured ones that are known; verdicts on the claims."""
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +11,7 @@ from attnfaith import record as records
 from attnfaith.reporting.analysis import Settings
 from attnfaith.reporting.cells import split_cells
 from recipes.mohankumar_2020 import analysis
-from tests.identities import typed
+from tests.identities import columns_of, typed
 
 
 PUBLISHED = Path(analysis.__file__).with_name("published.csv")
@@ -21,7 +21,7 @@ def cell(conicities, right, diversity=0.0, **fields):
     columns = {}
     for number, conicity in enumerate(conicities):
         row = {
-            "instance_id": str(number), **asdict(replace(typed(**fields), diversity=diversity)),
+            "instance_id": str(number), **columns_of(replace(typed(**fields), diversity=diversity)),
             "tokens": ["w"] * 2, "label": 1, "truncated": False,
             "probs": [0.1, 0.9] if number < right else [0.9, 0.1], "attention": [0.5, 0.5],
             "conicity_absolute": conicity, "conicity_signed": conicity / 2,

@@ -11,7 +11,7 @@ from attnfaith.record.io import with_settings
 from attnfaith.reporting.analysis import Settings
 from attnfaith.reporting.cells import split_cells
 from recipes.pruthi_2020 import analysis, sequences_analysis
-from tests.identities import typed
+from tests.identities import columns_of, typed
 
 
 SETTINGS = Settings(published=Path(analysis.__file__).with_name("published.csv"))
@@ -23,7 +23,7 @@ def cell(masses, right, heads=False, impermissible_mass=0.0, **fields):
     columns = {}
     for number, mass in enumerate(masses):
         row = {
-            "instance_id": str(number), **asdict(replace(typed(**fields), impermissible_mass=impermissible_mass)),
+            "instance_id": str(number), **columns_of(replace(typed(**fields), impermissible_mass=impermissible_mass)),
             "tokens": ["w"] * 4, "label": 1, "truncated": False, "impermissible": [True, False, False, False],
             "probs": [0.1, 0.9] if number < right else [0.9, 0.1], "attention": [mass, *[(1 - mass) / 3] * 3],
         }  # fmt: skip
