@@ -10,6 +10,7 @@ import attnfaith
 from attnfaith.subjects import SelfAttention
 from attnfaith.subjects.translator import sequence_subject
 from tests.golden import subjects
+from tests.small_classifiers import classifier
 from tests.small_translators import translator
 
 
@@ -60,6 +61,14 @@ def test_a_subject_gives_float32(dtype):
     assert subject.predict(batch).dtype == subject.embed(batch).dtype == torch.float32
     assert subject.attention(batch).sum(1).sub(1).abs().max() < 1e-6
     assert "layer parts" in subject.capabilities
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "convbert", "xlnet", "mbart", "nystromformer"])
+def test_what_is_learned_of_a_model_is_the_same(kind):
+    fine, *rough = (SelfAttention(classifier(kind).to(dtype)) for dtype in (torch.float32, torch.bfloat16, torch.float16))
+    for one in rough:
+        assert one.sites.together == fine.sites.together and one.lacks == fine.lacks
+        assert one.sites.blocks == fine.sites.blocks
 
 
 def test_a_translator_in_16_bits_has_float32_log_probs():

@@ -186,7 +186,8 @@ class Hook(TorchFunctionMode):
         output = self.edit.output(self.number, torch.matmul(weights, values))
         if self.number == self.watch:
             torch.set_grad_enabled(True)
-            output = self.watched = output if output.requires_grad else output.detach().requires_grad_()
+            self.watched = output if output.requires_grad else output.detach().requires_grad_()
+            output = self.watched.clone()  # what a model may add to in place
         if self.keep(self.number):
             self.maps.append(Map(self.number, weights, values, output, scores if self.scores else None))
         self.number += 1

@@ -200,6 +200,7 @@ class _Probe:
 
     def __init__(self, subject):
         self.subject, self.model, self.tolerance = subject, subject.model, tolerance_of(subject.model)
+        self.near = max(TOLERANCE, 2 * precision(self.model))  # of what one implementation says of texts read in another way
 
     def check(self, holds: bool, name: str, what: str) -> None:
         if not holds:
@@ -303,7 +304,7 @@ class Texts(_Probe):
         together = self._together(layers)
         table = lambda: model.get_input_embeddings().weight  # noqa: E731
         ids = text["input_ids"]
-        embeddings = _takes_embeddings(table, ids, lambda: model(**text).logits, logits, self.tolerance)
+        embeddings = _takes_embeddings(table, ids, lambda: model(**text).logits, logits, self.near)
         blocks = blocks_of(model, text, layers, names, maps)
         lacks = self._lacks(layers, blocks)
         if embeddings and not self._reads_length(logits):
@@ -360,7 +361,7 @@ class Texts(_Probe):
             except Exception:  # such as a model without a padding token
                 return False
             hidden = self.hides_padding(hook.maps, layers, mask, mask)
-            return hidden and float((logits - alone[rows]).abs().max() / scale) <= self.tolerance
+            return hidden and float((logits - alone[rows]).abs().max() / scale) <= self.near
 
         return TOGETHER[0] if same([0, 1]) else TOGETHER[1] if same([0, 2]) else TOGETHER[2]
 
@@ -375,7 +376,7 @@ class Texts(_Probe):
             one, two = (self.model(**hidden | {"input_ids": ids}).logits for ids in (text["input_ids"], changed))
         except Exception:  # such as a model that takes padding at the end only
             return False
-        return _off(two, one) <= self.tolerance
+        return _off(two, one) <= self.near
 
     def _reads_length(self, logits: torch.Tensor) -> bool:
         """Whether logits move when all embeddings become ten times as long."""
@@ -484,7 +485,7 @@ class Pairs(_Probe):
         """What cannot be had of its layers, and why."""
         pair, lacks = self.inputs[0], {}
         plain, ids = self._encode(pair)[0], pair["input_ids"]
-        if not _takes_embeddings(self.subject.vocabulary, ids, lambda: self._encode(pair)[0], plain, self.tolerance):
+        if not _takes_embeddings(self.subject.vocabulary, ids, lambda: self._encode(pair)[0], plain, self.near):
             lacks["source embeddings"] = "no table of tokens is asked for the ids"
         layers = self._recorded(maps, blocks)
         try:
@@ -523,7 +524,7 @@ class Pairs(_Probe):
         except Exception:  # such as a model without a padding token
             return TOGETHER[2]
         hidden = self.hides_padding(hook.maps, layers, both["labels"] != UNCOUNTED, both["attention_mask"].bool())
-        same = _off(logits[1:, : PAIR_LENGTHS[1][1]], alone) <= self.tolerance
+        same = _off(logits[1:, : PAIR_LENGTHS[1][1]], alone) <= self.near
         return TOGETHER[0] if same and hidden else TOGETHER[2]
 
 
