@@ -31,3 +31,8 @@ def run(
 def run_pairs(measure: str, model, batch, **options) -> dict:
     """The columns of a measure of pairs, by its name."""
     return run(measure, model, batch, reads="pairs", **options)
+
+
+def classifier_of(model):
+    """The classifier itself, where attention is over the words of a hierarchical one."""
+    return getattr(model, "classifier", model)

@@ -177,7 +177,7 @@ def test_a_word_of_a_sentence(encoder, tiny_model, tiny_rows, tiny_batch):
     found = run(Gradient, model, batch)
     with torch.no_grad():
         encoded = model.encode(**given)
-        attention, embedded = model.attend(*encoded), model.get_input_embeddings()(given["input_ids"])
+        attention, embedded = model.attend(*encoded), model.classifier.get_input_embeddings()(given["input_ids"])
         predicted = model.classifier(**given).logits.argmax(-1).item()
 
         def probability(hidden):

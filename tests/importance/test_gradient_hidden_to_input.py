@@ -270,7 +270,7 @@ def test_words_of_sentences(encoder, tiny_model, tiny_rows, tiny_batch):
     found, made = sensitivities(model, batch), run(GradientHiddenToInput, model, batch, keep_rows=True)
     model.classifier.double()
     items, given = model.items(batch["input_ids"]), {"attention_mask": batch["attention_mask"]}
-    embedded = model.get_input_embeddings()(batch["input_ids"]).detach().requires_grad_()
+    embedded = model.classifier.get_input_embeddings()(batch["input_ids"]).detach().requires_grad_()
     hidden = model.encode(inputs_embeds=embedded, items=items, **given).hidden
     for row, words in enumerate(len(row["tokens"]) for row in rows):
         assert found[row].shape == (words, words)

@@ -12,7 +12,7 @@ from attnfaith.importance.integrated import BASELINES, IntegratedGradients
 from attnfaith.importance.quadrature import Line, integrate
 from attnfaith.models.encoders import ENCODERS
 from attnfaith.subjects import subject_of
-from tests.measuring import run
+from tests.measuring import classifier_of, run
 
 
 TOKENS, STATES, RESIDUAL, RESIDUAL_HIDDEN, ERROR, ERROR_HIDDEN, STEPS, STEPS_HIDDEN = IntegratedGradients.columns
@@ -25,7 +25,7 @@ def inputs(batch):
 
 def baseline_of(model, row, baseline):
     """(1,L,E): embeddings of a row's baseline; markers and a second text stay."""
-    table = model.get_input_embeddings().weight.detach()
+    table = classifier_of(model).get_input_embeddings().weight.detach()
     kinds = {"zero": torch.zeros_like(table[0]), "padding": table[0], "mean": table[1:].mean(0)}
     found = table[torch.tensor([row["input_ids"]])].clone()
     found[:, 1 : 1 + len(row["tokens"])] = kinds[baseline]
@@ -44,12 +44,12 @@ def test_captum(encoder, query, readout, projection, baseline, tiny_model, tiny_
     """1,000 midpoints of a text alone, against texts of unequal length together."""
     model = tiny_model(encoder=encoder, query=query, readout=readout, projection=projection, num_labels=3)
     with torch.no_grad():
-        model.get_input_embeddings().weight[0] = 0.3  # padding is no zero here
+        classifier_of(model).get_input_embeddings().weight[0] = 0.3  # padding is no zero here
     rows = tiny_rows([6, 2, 9], pair=query == "text")
     made = run(IntegratedGradients, model, tiny_batch(rows), baseline=baseline, tolerance=1e-3, max_steps=6000)
     for row, found, residual in zip(rows, made[TOKENS], made[RESIDUAL], strict=True):
         batch = tiny_batch([row])
-        embedded = model.get_input_embeddings()(batch["input_ids"]).detach()
+        embedded = classifier_of(model).get_input_embeddings()(batch["input_ids"]).detach()
         rest = inputs(batch)
         predicted = int(model(inputs_embeds=embedded, **rest).logits.argmax())
 
@@ -83,7 +83,7 @@ def test_completeness(encoder, projection, output, hierarchy, tiny_model, tiny_r
     batch = tiny_batch([row])
     made = run(IntegratedGradients, model, batch, output=output, tolerance=1e-3, max_steps=6000)
     with torch.no_grad():
-        embedded = model.get_input_embeddings()(batch["input_ids"])
+        embedded = classifier_of(model).get_input_embeddings()(batch["input_ids"])
         parts = model.items(batch["input_ids"], batch["attention_mask"])
         ends = []
         for points in (torch.where((parts >= 0).unsqueeze(-1), 0.0, embedded), embedded):
@@ -117,7 +117,7 @@ def test_a_linear_model_needs_one_rule(target, tiny_model, tiny_rows, tiny_batch
     weight = model.decoder_weights()[0].detach()
     direction = weight[0] if target == 0 else weight[1] - weight[0]
     for row, found, states in zip(rows, made[TOKENS], made[STATES], strict=True):
-        vectors = model.get_input_embeddings()(torch.tensor(row["input_ids"][1:-1])).detach()
+        vectors = classifier_of(model).get_input_embeddings()(torch.tensor(row["input_ids"][1:-1])).detach()
         np.testing.assert_allclose(found, vectors @ direction / len(found), atol=1e-6)
         np.testing.assert_allclose(states, found, atol=1e-6)
     assert made[STEPS] == made[STEPS_HIDDEN] == [15, 15]
@@ -265,7 +265,7 @@ def test_lines_that_leave_float_range_are_nan_and_alone(tiny_model, tiny_rows, t
     rows = tiny_rows([[20, 21, 22], [30, 31]])
     whole = run(IntegratedGradients, model, tiny_batch(rows))
     with torch.no_grad():
-        model.get_input_embeddings().weight[22] = 3e38  # the way there is finite, products of it are not
+        classifier_of(model).get_input_embeddings().weight[22] = 3e38  # the way there is finite, products of it are not
     made = run(IntegratedGradients, model, tiny_batch(rows))
     assert np.isnan(made[TOKENS][0]).all() and np.isnan(made[RESIDUAL][0]) and np.isnan(made[STATES][0]).all()
     np.testing.assert_allclose(made[TOKENS][1], whole[TOKENS][1], atol=1e-6)

@@ -7,7 +7,7 @@ from captum.attr import FeatureAblation
 
 from attnfaith.importance.perturbation import LeaveOneOut, Occlusion
 from attnfaith.models.encoders import ENCODERS
-from tests.measuring import run
+from tests.measuring import classifier_of, run
 from tests.small_encoders import FEW_FIRST
 
 
@@ -26,8 +26,12 @@ def brute_force(model, row, batch, by, output):
     """f - f with each item's embeddings replaced, or barred from attention, one pass each."""
     rest = {name: batch[name] for name in ("attention_mask", "token_type_ids") if name in batch}
     parts = model.items(batch["input_ids"], **rest)
-    embedded = model.get_input_embeddings()(batch["input_ids"])
-    filling = model.get_input_embeddings()(torch.tensor(UNKNOWN)) if by == "unknown" else torch.zeros(embedded.shape[-1])
+    embedded = classifier_of(model).get_input_embeddings()(batch["input_ids"])
+    filling = (
+        classifier_of(model).get_input_embeddings()(torch.tensor(UNKNOWN))
+        if by == "unknown"
+        else torch.zeros(embedded.shape[-1])
+    )
 
     def logits(points, blocked=None):
         encoded = model.encode(inputs_embeds=points, items=parts, **rest)
@@ -97,7 +101,7 @@ def test_captum(encoder, tiny_model, tiny_rows, tiny_batch):
     for row in tiny_rows([6, 2]):
         batch = tiny_batch([row])
         with torch.no_grad():
-            embedded = model.get_input_embeddings()(batch["input_ids"])
+            embedded = classifier_of(model).get_input_embeddings()(batch["input_ids"])
             predicted = int(model(inputs_embeds=embedded).logits.argmax())
             groups = torch.arange(embedded.shape[1])[None, :, None].expand_as(embedded)
             expected = FeatureAblation(lambda x: model(inputs_embeds=x).logits).attribute(
@@ -130,7 +134,7 @@ def test_what_is_there_already_takes_nothing(hierarchy, tiny_model, tiny_rows, t
     found = run(Occlusion, model, batch, by="unknown")[TOKENS]
     assert (found[0] == 0).all() and (found[1] != 0).all()
     with torch.no_grad():
-        model.get_input_embeddings().weight[20:22] = 0
+        classifier_of(model).get_input_embeddings().weight[20:22] = 0
     found = run(Occlusion, model, batch, by="zero")[TOKENS]
     assert (found[0] != 0).all() and (found[1] == 0).all()
 
