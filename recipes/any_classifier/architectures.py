@@ -160,7 +160,7 @@ def read_sequences(model) -> dict[str, object]:
     """What the table says of a small model from sequences to sequences."""
     sites = sequence_subject(model).sites
     lacks = "; ".join(sorted(sites.lacks)) or "nothing"
-    facts = {"layers": len(sites.layers), "heads": sites.heads, "together": sites.together, "lacks": lacks}
+    facts = {"layers": len(sites.layers), "heads": sites.heads[0], "together": sites.together, "lacks": lacks}
     return facts | {"own_difference": sites.difference}
 
 

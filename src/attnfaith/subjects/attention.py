@@ -283,13 +283,13 @@ class Leaves(Edit):
 
 
 class Silence(Edit):
-    """All weights of one layer are alike, such as 0: other ones whatever they were, also where a row has one weight of 1."""
+    """All weights of one layer are 0: other ones whatever they were, also where a row has one weight of 1."""
 
-    def __init__(self, layer: int, weight: float = 0.0):
-        self.layer, self.weight = layer, weight
+    def __init__(self, layer: int):
+        self.layer = layer
 
     def weights(self, number, weights):
-        return torch.full_like(weights, self.weight) if number == self.layer else weights
+        return torch.zeros_like(weights) if number == self.layer else weights
 
 
 class Watching(Edit):

@@ -15,7 +15,7 @@ import torch
 
 from attnfaith.errors import excerpt
 from attnfaith.models.modeling_self_attention_classifier import kept_together
-from attnfaith.subjects.attention import Edit, Embedded, Hook, Map, Named, Silence
+from attnfaith.subjects.attention import Edit, Embedded, Hook, Leaves, Map, Named, Silence
 from attnfaith.subjects.facts import check_finite, end_token, is_encoder_decoder, precision, separates, vocabulary_size
 from attnfaith.subjects.layers import LayerParts, Recorded, block_candidates, blocks_of, chained, decoder_parts, projected
 from attnfaith.subjects.modes import configured, eager, in_eval_mode, plainly, silent
@@ -102,12 +102,14 @@ def checked(probe: "Texts | Pairs") -> Sites:
             what = f"the hook's differ from the model's own by {difference:.2g}"
             probe.check(difference <= probe.tolerance, "logits", what)
             _check_rows(probe, [hook.maps[number] for number in layers])
-            for layer in layers:
+            slopes = _slopes(probe, layers)
+            for layer, slope in zip(layers, slopes, strict=True):
                 what = f"logits stay the same when all weights of '{named.names[layer]}' are 0"
-                probe.check(_is_used(probe, layer, logits), "use", what)
+                used = slope is not None and bool((slope != 0).any())
+                probe.check(used or not torch.equal(probe.run(first, Silence(layer))[0], logits), "use", what)
             _check_returned(probe, hook.maps, layers)
             names = tuple(named.names[number] for number in layers)
-            probe.check(_has_slopes(probe, layers[-1]), "gradients", GRADIENTS)
+            probe.check(slopes[-1] is not None, "gradients", GRADIENTS)
             learned = probe.learn(logits, layers, names, len(hook.maps))
         probe.check_own()
     heads = tuple(hook.maps[number].weights.shape[1] for number in layers)
@@ -118,17 +120,15 @@ def _off(logits: torch.Tensor, other: torch.Tensor) -> float:
     return float((logits - other).abs().max() / other.abs().max().clamp(min=1))
 
 
-def _is_used(probe, layer: int, logits: torch.Tensor) -> bool:
-    """Whether other weights of a layer give other logits; in 16 bits, where zeros may round away, much larger ones too."""
-    factors = (0.0,) if probe.tolerance == TOLERANCE else (0.0, -100.0)
-    return any(not torch.equal(probe.run(probe.inputs[0], Silence(layer, factor))[0], logits) for factor in factors)
-
-
-def _has_slopes(probe, layer: int) -> bool:
-    """Whether gradients of logits reach the output of a layer: by them it is seen which rows of its attention matter."""
-    logits, hook = probe.run(probe.inputs[0], watch=layer)
-    ones = [torch.ones_like(logits)]
-    return logits.requires_grad and torch.autograd.grad([logits], [hook.watched], ones, allow_unused=True)[0] is not None
+def _slopes(probe, layers: Sequence[int]) -> Sequence[torch.Tensor | None]:
+    """Those of logits in the weights of each layer; None where gradients do not reach it."""
+    with torch.enable_grad():
+        logits, hook = probe.run(probe.inputs[0], Leaves())
+    weights = [hook.maps[number].weights for number in layers]
+    if not logits.requires_grad:
+        return [None] * len(weights)
+    seed = torch.linspace(1, 2, logits.numel(), dtype=logits.dtype, device=logits.device).view_as(logits)
+    return torch.autograd.grad([logits], weights, [seed], allow_unused=True)
 
 
 def _check_rows(probe, maps: list[Map]) -> None:
@@ -267,8 +267,8 @@ class Texts(_Probe):
     def call(self, text: dict, **options):
         return self.model(**text, **options)
 
-    def run(self, text: dict, edit: Edit | None = None, watch: int | None = None) -> tuple[torch.Tensor, Hook]:
-        with Hook(len(text["input_ids"]), edit, watch=watch) as hook:
+    def run(self, text: dict, edit: Edit | None = None) -> tuple[torch.Tensor, Hook]:
+        with Hook(len(text["input_ids"]), edit) as hook:
             logits = self.model(**text).logits
         return logits, hook
 
@@ -430,9 +430,9 @@ class Pairs(_Probe):
         with Hook(len(pair), edit, lambda number: False):
             return encoder(**given)
 
-    def run(self, pair: PairBatch, edit: Edit | None = None, watch: int | None = None) -> tuple[torch.Tensor, Hook]:
+    def run(self, pair: PairBatch, edit: Edit | None = None) -> tuple[torch.Tensor, Hook]:
         encoded = pair.once("encoded", "checks", lambda: self._encode(pair))
-        with Hook(len(pair), edit, watch=watch) as hook:
+        with Hook(len(pair), edit) as hook:
             logits = self.call(pair, encoder_outputs=encoded).logits
         self.check(not hook.fused, "layers", "it computes attention in one piece also under 'eager'")
         return logits, hook
