@@ -9,17 +9,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from attnfaith.hub.repo import HubError, Repo, bytes_of, stamp_of
-from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
-from attnfaith.models.modeling_rationale_classifier import RationaleClassifierForSequenceClassification
+from attnfaith.loading import load_model
+from attnfaith.locate import ModelError
 from attnfaith.models.registration import CLASSIFIERS, CONFIGS, MODEL_TYPE, MODELS, RATIONALE
 from attnfaith.subjects import subject_of
 
 
-OURS = {
-    MODEL_TYPE: AttentionClassifierForSequenceClassification,
-    RATIONALE: RationaleClassifierForSequenceClassification,
-}
-"""The types of model that are pushed here, and their classes."""
+OURS = (MODEL_TYPE, RATIONALE)
+"""The types of model that are pushed here."""
 RECORD = "record.parquet"
 TRAINED = (
     "dataset",
@@ -117,9 +114,9 @@ def check_model(folder: Path, measured: Mapping[Path, str]) -> None:
     ):
         raise HubError(f"{folder} lacks the code that loads it elsewhere (auto_map, *.py): save the model again")
     try:
-        model = OURS[kind].from_pretrained(folder, use_safetensors=True)
-    except Exception as error:  # transformers and safetensors raise many kinds
-        raise HubError(f"{folder} cannot be loaded: {' '.join(str(error).split())[:200]}") from error
+        model = load_model(folder)
+    except ModelError as error:
+        raise HubError(str(error)) from error
     digest = subject_of(model).digest()
     if other := [path for path, weights in measured.items() if weights != digest]:
         raise HubError(f"{folder} has other weights than {other[0]} was measured with: measure it again, then push")
