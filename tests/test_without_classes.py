@@ -6,10 +6,11 @@ import torch
 
 import attnfaith
 from attnfaith import record
-from attnfaith.importance.inputs import log_odds, products
+from attnfaith.importance.inputs import products
 from attnfaith.measurement.registry import MeasurementError
 from attnfaith.subjects import SubjectError
 from attnfaith.subjects.classifier import SelfAttention
+from attnfaith.subjects.protocol import log_odds
 from tests.small_classifiers import classifier, tokenizer
 
 

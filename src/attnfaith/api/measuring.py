@@ -213,7 +213,7 @@ def _defaults(subject, rows, reads: str, say) -> list[str]:
     defaults = DEFAULTS[kind] + (AFFINE_DEFAULTS if "affine read-out" in subject.capabilities else ())
     names, costs = [], [*registry.COSTS]
     found = [registry.find(name, reads) for name in defaults]
-    for measure in sorted(found, key=lambda measure: (measure.kind() != "importance", costs.index(measure.cost))):
+    for measure in sorted(found, key=lambda measure: (measure.role() != "importance", costs.index(measure.cost))):
         if lacking := sorted(measure.needs - subject.capabilities):
             why = [reason for need in lacking if (reason := getattr(subject, "lacks", {}).get(need))]
             reasons = f" ({'; '.join(why)})" if why else ""

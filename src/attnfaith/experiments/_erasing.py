@@ -22,6 +22,7 @@ from scipy.special import expit, logsumexp
 from attnfaith.draws import generator
 from attnfaith.experiments._readout import AFFINE, OfStates, OfTexts, read_out, under
 from attnfaith.subjects import Batch, Subject
+from attnfaith.subjects.protocol import log_odds
 
 
 RANKINGS = ("attention", "gradient", "attention_gradient")
@@ -155,10 +156,9 @@ class NotAffine(Erasing):
     @cached_property
     def gradient(self):
         weights = _weights(self.under, self.attention).requires_grad_()
-        own = torch.from_numpy(self.predicted).to(weights.device).unsqueeze(1)
+        predicted = torch.from_numpy(self.predicted).to(weights.device)
         with torch.enable_grad():
-            logits = self.under(weights).double()
-            odds = logits.gather(1, own).squeeze(1) - logits.scatter(1, own, -torch.inf).logsumexp(1)
+            odds = log_odds(self.under(weights), predicted)
             slope = torch.autograd.grad(odds.sum(), weights, materialize_grads=True)[0]
         return slope.double().cpu().numpy(), _spread(odds.detach().cpu().numpy())
 

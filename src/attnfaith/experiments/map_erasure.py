@@ -11,6 +11,7 @@ from attnfaith.experiments._maps import Asked, Changed, chosen_layers
 from attnfaith.measurement.options import Draws, Flag, Layers, Rows
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
+from attnfaith.subjects.protocol import log_odds
 
 
 RANKINGS = ("attention", "gradient", "attention_gradient")
@@ -156,12 +157,11 @@ def _gradients(asked: Asked) -> tuple[np.ndarray, np.ndarray]:
     edit = asked.edit(_Scaled, owner)
     after = None if asked.prefix is None else (asked.prefix, owner)
     logits = asked.subject.read(asked.batch, edit, keep=lambda number: False, after=after).logits.double()
-    predicted = logits.detach().argmax(1, keepdim=True)
-    odds = logits.gather(1, predicted)[:, 0] - logits.scatter(1, predicted, -torch.inf).logsumexp(1)
+    odds = log_odds(logits)
     slopes = torch.autograd.grad(odds.sum(), [edit.added, edit.factor], materialize_grads=True)
     spread = (odds.sigmoid() * (-odds).sigmoid()).detach()[:, None].expand(asked.inside.shape)
     both = torch.stack([*(slope.double() for slope in slopes), spread])
-    return predicted[:, 0].cpu().numpy(), both.cpu().numpy()
+    return logits.detach().argmax(1).cpu().numpy(), both.cpu().numpy()
 
 
 class Erased(Changed):

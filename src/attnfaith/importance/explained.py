@@ -10,6 +10,7 @@ import torch
 
 from attnfaith.measurement.options import Output, Target
 from attnfaith.measurement.registry import Measure
+from attnfaith.subjects.protocol import log_odds
 
 
 OUTPUTS = ("logit", "probability", "log_odds")
@@ -40,12 +41,11 @@ class Explained:
         two classes the difference of their logits; NaN where the instance may be given one class only. "probability":
         0..1.
         """
-        logits = logits.double()
-        own = self._taken(logits, self.of)
         if self.output == "logit":
+            logits = logits.double()
+            own = self._taken(logits, self.of)
             return own if self.against is None else own - self._taken(logits, self.against)
-        others = logits.scatter(-1, self._index(logits, self.of), -torch.inf)
-        odds = own - others.logsumexp(-1)
+        odds = log_odds(logits, self.of)
         if self.output == "probability":
             return torch.nn.functional.logsigmoid(odds).exp()
         if self.answers is None:
@@ -54,11 +54,8 @@ class Explained:
         return odds * torch.where(alone, torch.nan, 1.0)  # slopes are NaN there too, and there only
 
     def _taken(self, logits, classes):
-        return logits.gather(-1, self._index(logits, classes)).squeeze(-1)
-
-    @staticmethod
-    def _index(logits, classes):
-        return classes.reshape(-1, *[1] * (logits.dim() - 1)).expand(*logits.shape[:-1], 1)
+        places = classes.reshape(-1, *[1] * (logits.dim() - 1)).expand(*logits.shape[:-1], 1)
+        return logits.gather(-1, places).squeeze(-1)
 
 
 def check_target(target="predicted", output: str = "logit") -> None:

@@ -6,11 +6,12 @@ import numpy as np
 import torch
 
 from attnfaith.importance.explained import Explains, explained
-from attnfaith.importance.inputs import STATES, log_odds, odds_slopes, products, token_counts
+from attnfaith.importance.inputs import STATES, odds_slopes, products, token_counts
 from attnfaith.importance.state_lengths import norms_of_states
 from attnfaith.measurement.options import Flag
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column, ragged
+from attnfaith.subjects.protocol import log_odds
 
 
 @register

@@ -8,6 +8,8 @@ import torch
 
 from attnfaith.models.modeling_attention_classifier import Encoded
 from attnfaith.subjects import Batch, Subject
+from attnfaith.subjects.modes import frozen
+from attnfaith.subjects.protocol import log_odds
 
 
 STATES = frozenset({"states"})
@@ -38,25 +40,12 @@ class Reading:
 
 
 @contextmanager
-def without_parameters(subject: Subject) -> Iterator[None]:
-    """Within, no parameter requires a gradient: only what is made to."""
-    trainable = [parameter for parameter in subject.parameters() if parameter.requires_grad]
-    for parameter in trainable:
-        parameter.requires_grad_(False)
-    try:
-        yield
-    finally:
-        for parameter in trainable:
-            parameter.requires_grad_(True)
-
-
-@contextmanager
 def differentiable(subject: Subject, batch: Batch) -> Iterator[Reading]:
     """A batch read so that gradients reach its embeddings, and states; the parameters take none.
 
     cuDNN refuses a backward pass through an LSTM in eval mode, and train mode would turn dropout on, so cuDNN is off here.
     """
-    with without_parameters(subject), torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
+    with frozen(subject), torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
         yield Reading(subject, batch)
 
 
@@ -157,14 +146,3 @@ def _products(values: torch.Tensor, slopes: torch.Tensor) -> torch.Tensor:
 def largest(logits: torch.Tensor) -> torch.Tensor:
     """(B,) in float64: the largest of logits (B,C)."""
     return logits.double().amax(-1)
-
-
-def log_odds(logits: torch.Tensor) -> torch.Tensor:
-    """(B,) in float64: log(p / (1 - p)) of the predicted class from logits (B,C), exact where p rounds to 1.
-
-    The logit of the predicted class minus the log-sum-exp of the others; with two classes the difference of logits.
-    """
-    logits = logits.double()
-    predicted = logits.argmax(-1, keepdim=True)
-    others = logits.scatter(-1, predicted, -float("inf")).logsumexp(-1)
-    return logits.gather(-1, predicted).squeeze(-1) - others

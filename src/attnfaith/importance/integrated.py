@@ -11,7 +11,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from attnfaith.importance.explained import Explained, Explains, explaining
-from attnfaith.importance.inputs import STATES, inside, item_sums, without_parameters
+from attnfaith.importance.inputs import STATES, inside, item_sums
 from attnfaith.importance.quadrature import Line, integrate
 from attnfaith.importance.surrogates import captum
 from attnfaith.measurement.options import Baseline, Points, Tolerance
@@ -19,6 +19,7 @@ from attnfaith.measurement.registry import register
 from attnfaith.record import Column, ragged
 from attnfaith.subjects import Batch, Subject, whole_logits
 from attnfaith.subjects.classifier import SelfAttention
+from attnfaith.subjects.modes import frozen
 from attnfaith.subjects.translator import CrossAttention
 
 
@@ -146,7 +147,7 @@ class IntegratedGradients(Explains):
     def __call__(self, subject, batch) -> dict[str, list]:
         """Return the columns, one value an instance."""
         self.check(subject, None)
-        with without_parameters(subject):
+        with frozen(subject):
             with torch.no_grad():
                 f = explaining(whole_logits(subject, batch), batch, self.target, self.output)
             lines = {"": input_line(subject, batch, f, self.baseline)}
@@ -285,7 +286,7 @@ class DeepLift(Explains):
             embedded = subject.embed(batch)
             of_items = inside(subject, batch).unsqueeze(-1)
             start = torch.where(of_items, baseline_vector(subject, self.baseline).to(embedded), embedded)
-        with without_parameters(subject), torch.backends.cudnn.flags(enabled=False):
+        with frozen(subject), torch.backends.cudnn.flags(enabled=False):
             view = _Modules(lambda points: _explained_at(subject, batch, f, points))
             view.find(embedded.requires_grad_())
             with warnings.catch_warnings():

@@ -5,7 +5,7 @@ Shapes: B pairs, S source positions, E embedding, G target words.
 
 import torch
 
-from attnfaith.importance.inputs import without_parameters
+from attnfaith.subjects.modes import frozen
 from attnfaith.subjects.pairs import PairBatch
 
 
@@ -17,7 +17,7 @@ def word_gradients(subject, batch: PairBatch) -> torch.Tensor:
 
 
 def _word_gradients(subject, batch: PairBatch) -> torch.Tensor:
-    with without_parameters(subject), torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
+    with frozen(subject), torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
         return subject.word_slopes(batch)
 
 

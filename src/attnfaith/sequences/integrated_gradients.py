@@ -2,12 +2,12 @@
 
 import torch
 
-from attnfaith.importance.inputs import without_parameters
 from attnfaith.importance.integrated import UNDEFINED, baseline_vector, check_baseline
 from attnfaith.importance.quadrature import Line, integrate
 from attnfaith.measurement.options import Baseline, Points, Tolerance
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
+from attnfaith.subjects.modes import frozen
 from attnfaith.subjects.pairs import of_sources, word_sums
 
 
@@ -60,7 +60,7 @@ class IntegratedGradients(Measure):
         """Return the columns, one value an instance."""
         check_baseline(subject, self.baseline)
         columns = {name: [] for name in self.columns}
-        with without_parameters(subject):
+        with frozen(subject):
             for row in range(len(batch)):
                 pair = batch.alone(row)
                 parts = integrate(_line(subject, pair, self.baseline), self.max_steps, self.tolerance)

@@ -22,6 +22,7 @@ from transformers.activations import ACT2CLS
 from attnfaith.subjects.attention import SOFTMAX, Edit, Embedded, Hook, nothing, widened
 from attnfaith.subjects.facts import precision
 from attnfaith.subjects.layers import block_candidates
+from attnfaith.subjects.modes import frozen
 from attnfaith.subjects.protocol import SubjectError
 
 
@@ -310,14 +311,11 @@ def check_rules(subject, text: dict) -> bool:
 
 def _shares(subject, batch, explain, rules, inputs):
     model, given = subject.model, subject.given(batch)
-    trainable = [one for one in model.parameters() if one.requires_grad]
     with ExitStack() as stack:
         stack.enter_context(subject.evaluating())
         stack.enter_context(torch.backends.cudnn.flags(enabled=False))  # it refuses backward passes in eval mode
         stack.enter_context(torch.enable_grad())
-        for one in trainable:
-            one.requires_grad_(False)
-            stack.callback(one.requires_grad_, True)
+        stack.enter_context(frozen(model))
         if rules is not None:
             stack.enter_context(Rules(model, rules))
         if rules == "halved":

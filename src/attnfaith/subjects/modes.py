@@ -75,6 +75,19 @@ def in_eval_mode(model) -> Iterator[None]:
 
 
 @contextmanager
+def frozen(model) -> Iterator[None]:
+    """Within, no parameter of a model or subject requires a gradient; after it those that did before."""
+    trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    for parameter in trainable:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in trainable:
+            parameter.requires_grad_(True)
+
+
+@contextmanager
 def configured(model, **values) -> Iterator[None]:
     """Within, the configurations of a model and of its parts have these values; after it their own."""
     configurations = {id(config): config for config in _configurations(model)}.values()

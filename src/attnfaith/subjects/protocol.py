@@ -339,6 +339,21 @@ def outputs(subject: Subject, logits: torch.Tensor) -> torch.Tensor:
     return {"classes": logits.softmax(-1), "labels": logits.sigmoid(), "values": logits}[kind]
 
 
+def log_odds(logits: torch.Tensor, classes: torch.Tensor | None = None) -> torch.Tensor:
+    """log(p / (1 - p)) in float64 (B,...) of one class by logits (B,...,C), exact where p rounds to 1.
+
+    classes (B,): the class of each instance; None for the predicted one. It is the logit minus the log-sum-exp of the
+    others; with two classes the difference of logits.
+    """
+    logits = logits.double()
+    if classes is None:
+        chosen = logits.argmax(-1, keepdim=True)
+    else:
+        chosen = classes.reshape(-1, *[1] * (logits.dim() - 1)).expand(*logits.shape[:-1], 1)
+    others = logits.scatter(-1, chosen, -torch.inf).logsumexp(-1)
+    return logits.gather(-1, chosen).squeeze(-1) - others
+
+
 def require(subject: Subject, needs: Iterable[str], who: str, *, measures: Sequence[str] | None = None) -> None:
     """Raises SubjectError where a subject lacks what `who` needs, saying which kinds of subject have it.
 
