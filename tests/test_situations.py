@@ -14,6 +14,7 @@ from attnfaith import AttnfaithError, cli
 from attnfaith.data.tokenization import build_tokenizer
 from attnfaith.errors import DatasetError
 from attnfaith.locate import ModelError
+from attnfaith.measurement.registry import MeasurementError
 from attnfaith.subjects import SubjectError
 from tests.measuring import run
 from tests.small_classifiers import classifier, tokenizer
@@ -169,7 +170,7 @@ REFUSED = {
     "rows as dictionaries": (DatasetError, "Dataset.from_list", bert, {"texts": [*ROWS]}),
     "labels as label": (DatasetError, "label= labels=", bert, {"label": ["neg", "pos", "neg"]}),
     "a spreadsheet": (DatasetError, "texts.xlsx spreadsheet CSV", bert, {"texts": "texts.xlsx"}),
-    "a measure mistyped": (AttnfaithError, "'leave-one-out' 'leave_one_out'", bert, {"measures": ["leave-one-out"]}),
+    "a measure mistyped": (MeasurementError, "'leave-one-out' 'leave_one_out'", bert, {"measures": ["leave-one-out"]}),
 }
 
 
