@@ -15,7 +15,7 @@ from attnfaith.importance.gradients import GradientNorm
 from attnfaith.importance.perturbation import LeaveOneOut, Occlusion
 from attnfaith.measurement.engine import check, model_identity
 from attnfaith.measurement.registry import MeasurementError
-from attnfaith.subjects import Batch, Pooled, SubjectError, asks, kinds, opened, require, subject_of
+from attnfaith.subjects import KINDS, Batch, Pooled, SubjectError, asks, opened, require, subject_of
 from attnfaith.subjects.protocol import CAPABILITIES, COMPUTED
 from attnfaith.subjects.removal import read_parts
 from tests.measuring import run
@@ -97,7 +97,7 @@ def test_models_and_subjects(tiny_model):
     assert subject_of(tiny_model(hierarchy="word")).level == "word"
     assert subject_of(tiny_model(hierarchy="sentence")).level == "sentence"
     assert subject_of(tiny_model(hierarchy="sentence"), "word").level == "word"
-    assert Pooled in kinds() and all(set(CAPABILITIES) >= kind.can for kind in kinds())
+    assert Pooled in KINDS and all(set(CAPABILITIES) >= kind.can for kind in KINDS)
     with pytest.raises(SubjectError, match="Linear cannot be measured; subjects are attention classifiers of this package"):
         subject_of(nn.Linear(2, 2))
     with pytest.raises(SubjectError, match=r"this subject \(toys of the tests\) has no words"):

@@ -7,12 +7,10 @@ models from sequences to sequences. `checks` has what a model is asked before it
 
 To add a kind of model: one file with a class that answers `Subject` and has `kind`, a few words for people; `can`, the
 capabilities that it may have; and `of(model, level)`, which gives a subject for a model that is of its kind, and None for
-any other. The contract of the tests runs every measure and experiment on it.
+any other; and its name in KINDS. The contract of the tests runs every measure and experiment on it.
 """
 
 import functools
-import importlib
-import pkgutil
 from collections.abc import Callable, Iterable, Mapping
 
 from attnfaith.subjects.attention import Edit
@@ -21,7 +19,6 @@ from attnfaith.subjects.modes import plainly, unwrapped
 from attnfaith.subjects.pooled import Pooled
 from attnfaith.subjects.protocol import (
     CAPABILITIES,
-    PAIR_CAPABILITIES,
     Batch,
     Subject,
     SubjectError,
@@ -30,20 +27,11 @@ from attnfaith.subjects.protocol import (
     whole_logits,
 )
 from attnfaith.subjects.rationales import Rationales
-from attnfaith.subjects.translator import sequence_subject
 from attnfaith.subjects.words import WordLevel
 
 
-@functools.cache
-def kinds() -> list[type]:
-    """The classes of subjects that this package holds."""
-    modules = [importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)]
-    return [
-        value
-        for module in modules
-        for value in vars(module).values()
-        if isinstance(value, type) and value.__module__ == module.__name__ and hasattr(value, "kind")
-    ]
+KINDS = (Pooled, Rationales, SelfAttention)
+"""The classes of subjects that read texts; the first that knows a model takes it."""
 
 
 def subject_of(model, level: str | None = None) -> Subject:
@@ -60,7 +48,7 @@ def subject_of(model, level: str | None = None) -> Subject:
                 f"level='word' is of hierarchical models; this subject ({model.kind}) has no words: leave it out"
             )
         return model
-    for kind in kinds():
+    for kind in KINDS:
         if (subject := kind.of(model, level)) is not None:
             return subject
     if hasattr(model, "config") and hasattr(model, "from_pretrained"):
@@ -69,7 +57,7 @@ def subject_of(model, level: str | None = None) -> Subject:
             "head that the checkpoint does not hold is drawn at random: fine-tune it first"
         )
     raise SubjectError(
-        f"{type(model).__name__} cannot be measured; subjects are {', '.join(sorted(kind.kind for kind in kinds()))}, and "
+        f"{type(model).__name__} cannot be measured; subjects are {', '.join(sorted(kind.kind for kind in KINDS))}, and "
         "what answers attnfaith.subjects.Subject"
     )
 
@@ -81,14 +69,11 @@ def opened(model, batch: Mapping) -> tuple[Subject, Batch]:
 
 
 def asks(needs: Iterable[str]) -> Callable:
-    """For a function of (subject, batch, ...): it may be called with a model, and of texts with a plain batch, see `opened`.
+    """For a function of (subject, batch, ...): it may be called with a model and a plain batch, see `opened`.
 
-    needs: capabilities of subjects that read texts, or of those that read pairs.
-
-    Raises SubjectError, before anything is computed, for a subject that lacks one of them.
+    Raises SubjectError, before anything is computed, for a subject that lacks one of the capabilities `needs`.
     """
-    of_pairs = bool(needs) and set(needs) <= PAIR_CAPABILITIES.keys()
-    if unknown := set(needs) - set(PAIR_CAPABILITIES if of_pairs else CAPABILITIES):
+    if unknown := set(needs) - set(CAPABILITIES):
         raise ValueError(f"{sorted(unknown)} are no capabilities; there are {sorted(CAPABILITIES)}")
 
     def asking(measure: Callable) -> Callable:
@@ -97,9 +82,9 @@ def asks(needs: Iterable[str]) -> Callable:
         @plainly()
         @functools.wraps(measure)
         def checked(subject, batch, *given, **options):
-            subject = sequence_subject(subject) if of_pairs else subject_of(subject)
+            subject, batch = opened(subject, batch)
             require(subject, needs, who)
-            return measure(subject, batch if of_pairs else Batch.of(batch, subject), *given, **options)
+            return measure(subject, batch, *given, **options)
 
         return checked
 

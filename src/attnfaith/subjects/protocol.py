@@ -362,9 +362,9 @@ def require(subject: Subject, needs: Iterable[str], who: str, *, measures: Seque
     lacking = sorted(set(needs) - subject.capabilities)
     if not lacking:
         return
-    from attnfaith.subjects import kinds
+    from attnfaith.subjects import KINDS
 
-    having = sorted(kind.kind for kind in kinds() if set(needs) <= kind.can)
+    having = sorted(kind.kind for kind in KINDS if set(needs) <= kind.can)
     message = f"'{who}' needs " + " and ".join(f"'{name}' ({(CAPABILITIES | PAIR_CAPABILITIES)[name]})" for name in lacking)
     message += f", which this subject ({subject.kind}) lacks"
     if not set(needs) <= PAIR_CAPABILITIES.keys():
