@@ -86,7 +86,7 @@ def test_the_answer_is_made_as_measures_say(kind, name):
     model, words = classifier(kind), tokenizer(markers=kind == "bert")
     made = attnfaith.view(model, TEXT, name, tokenizer=words)
     subject = SelfAttention(model, words)
-    (values,) = MEASURES[name].measure(subject, subject.encode([TEXT])).values()
+    (values,) = MEASURES[name]()(subject, subject.encode([TEXT])).values()
     np.testing.assert_allclose(made.answer(name)[made.inside], values[0], atol=1e-6)
     np.testing.assert_allclose(made.matrices[name].sum(2), 1, atol=1e-6)
     assert made.heads == () and list(made.matrices) == [name]

@@ -94,7 +94,7 @@ def test_it_has_a_page_and_can_be_reported_again(model, capsys):
 def test_the_default_folder_is_named_after_model_and_data(model):
     assert cli.main(["measure", str(model), *OWN, "--producers", "gradient", "--attention", "rollout"]) == 0
     made = attnfaith.load(f"runs/{model.name}-mine")
-    assert {*made.table.column("reduction").to_pylist()} == {"rollout"} and len(made) == len(TEXTS)
+    assert made.cells[0].identity.reduction == "rollout" and len(made) == len(TEXTS)
 
 
 def test_a_split_of_a_folder_and_a_limit(model):
