@@ -131,7 +131,7 @@ class Hook(TorchFunctionMode):
             return self._einsum(args)
         result = function(*args, **kwargs)
         if isinstance(result, torch.Tensor) and result.dim() > 2:
-            source = next((one for one in args if isinstance(one, torch.Tensor) and id(one) in self._tracked), None)
+            source = next((value for value in args if isinstance(value, torch.Tensor) and id(value) in self._tracked), None)
             if source is not None:
                 self._tracked[id(result)] = (result, self._tracked[id(source)][1])
         return result
@@ -366,8 +366,10 @@ def joined(parts: list[Read], order: torch.Tensor, width: int) -> Read:
 
     maps = []
     for same in zip(*(part.maps for part in parts), strict=True):
-        weights = torch.cat([padded(one.weights, 2, 3) for one in same])[back]
-        values, output = (torch.cat([padded(getattr(one, name), 2) for one in same])[back] for name in ("values", "output"))
+        weights = torch.cat([padded(part_map.weights, 2, 3) for part_map in same])[back]
+        values, output = (
+            torch.cat([padded(getattr(part_map, name), 2) for part_map in same])[back] for name in ("values", "output")
+        )
         maps.append(replace(same[0], weights=weights, values=values, output=output))
     rows = None if parts[0].rows is None else torch.cat([padded(part.rows, 1) for part in parts])[back]
     return Read(torch.cat([part.logits for part in parts])[back], maps, rows)
@@ -397,8 +399,8 @@ def map_products(subject, batch, explain: Explain, layers: Sequence[int]) -> lis
     map's worth is kept of a layer.
     """
     if "map_products" in batch:
-        for (known, of_layers), products in batch["map_products"].items():
-            if known == explain and of_layers.issuperset(layers):
+        for (explained, of_layers), products in batch["map_products"].items():
+            if explained == explain and of_layers.issuperset(layers):
                 return products
     key = explain, frozenset(layers)
     return batch.once("map_products", key, lambda: list(_map_products(subject, batch, explain, sorted(layers))))
@@ -410,16 +412,16 @@ def _map_products(subject, batch, explain: Explain, layers: list[int]) -> Iterat
         part = batch.take(rows, length)
         with torch.enable_grad():
             read = subject.read(part, Leaves(), keep=numbers.__contains__, rows=True)
-            weights = [one.weights for one in read.maps]
+            weights = [attention_map.weights for attention_map in read.maps]
             value = explain(read.logits, rows).sum()
             slopes = torch.autograd.grad(value, weights, allow_unused=True)
-        made = Products(rows, length, {}, {}, read.rows)
-        for layer, one, slope in zip(layers, weights, slopes, strict=True):
-            slope = torch.zeros_like(one) if slope is None else slope
-            products = one.detach().double() * slope.double()
-            made.of_rows[layer] = (products * read.rows[:, None, :, None]).sum(2)
-            made.positive[layer] = products.clamp_(min=0).mean(1)
-        yield made
+        products_read = Products(rows, length, {}, {}, read.rows)
+        for layer, weight, slope in zip(layers, weights, slopes, strict=True):
+            slope = torch.zeros_like(weight) if slope is None else slope
+            products = weight.detach().double() * slope.double()
+            products_read.of_rows[layer] = (products * read.rows[:, None, :, None]).sum(2)
+            products_read.positive[layer] = products.clamp_(min=0).mean(1)
+        yield products_read
 
 
 def products_of_intervention(subject, batch, explain: Explain) -> torch.Tensor:

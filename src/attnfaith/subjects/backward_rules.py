@@ -48,7 +48,7 @@ DIVISORS = frozenset(
 PRODUCTS = frozenset({torch.mul, torch.Tensor.mul, torch.Tensor.__mul__, torch.Tensor.__rmul__, torch.multiply})
 SUMS = frozenset({torch.add, torch.Tensor.add, torch.Tensor.__add__, torch.Tensor.__radd__})
 POWERS = frozenset({torch.pow, torch.Tensor.pow, torch.Tensor.__pow__})
-CLASSES = tuple({one[0] if isinstance(one, tuple) else one for one in ACT2CLS.values()} - {nn.Identity})
+CLASSES = tuple({entry[0] if isinstance(entry, tuple) else entry for entry in ACT2CLS.values()} - {nn.Identity})
 NAMED = re.compile(r"gelu|relu|silu|swish|tanh|mish", re.I)
 
 
@@ -82,7 +82,7 @@ class Rules(TorchFunctionMode):
                 return output
             return self._activated(module.forward, args[0], output)
 
-        self._handles = [one.register_forward_hook(acted) for one in self.model.modules() if is_activation(one)]
+        self._handles = [module.register_forward_hook(acted) for module in self.model.modules() if is_activation(module)]
         return super().__enter__()
 
     def __exit__(self, *error):
@@ -111,7 +111,7 @@ class Rules(TorchFunctionMode):
         result = function(*args, **kwargs)
         if function in GATES:
             return result.detach()
-        if function in SUMS and any(id(one) in self._gates for one in args) and not all(map(_follows, args)):
+        if function in SUMS and any(id(value) in self._gates for value in args) and not all(map(_follows, args)):
             self._slopes[id(result)] = result
         if function in DIVISORS or self._is_held(function) or (function in POWERS and _is_root(args, kwargs)):
             return result.detach()
@@ -138,10 +138,10 @@ class Rules(TorchFunctionMode):
         return result
 
     def _product(self, function, args):
-        for known in (self._slopes, self._gates) if self.rules == "frozen" else (self._slopes,):
-            held = [id(one) in known for one in args]
+        for results in (self._slopes, self._gates) if self.rules == "frozen" else (self._slopes,):
+            held = [id(value) in results for value in args]
             if sum(held) == 1:
-                return function(*(one.detach() if is_held else one for one, is_held in zip(args, held, strict=True)))
+                return function(*(value.detach() if is_held else value for value, is_held in zip(args, held, strict=True)))
         return halved(function(*args)) if self.rules == "halved" else function(*args)
 
 

@@ -133,14 +133,14 @@ def _slopes(probe, layers: Sequence[int]) -> Sequence[torch.Tensor | None]:
 
 def _check_rows(probe, maps: list[Map]) -> None:
     slack = max(1e-4, precision(probe.model))
-    for one in maps:
-        sums = one.weights.sum(-1, dtype=torch.promote_types(one.weights.dtype, torch.float32))
-        least = float(one.weights.min())
+    for attention_map in maps:
+        sums = attention_map.weights.sum(-1, dtype=torch.promote_types(attention_map.weights.dtype, torch.float32))
+        least = float(attention_map.weights.min())
         sound = least >= 0 and float(sums.max()) <= 1 + slack and float(sums.min()) > 0
-        sink = one.scores.shape[-1] > one.weights.shape[-1]
-        said = f"{float(sums.min()):.4g} to {float(sums.max()):.4g}, least weight {least:.4g}"
+        sink = attention_map.scores.shape[-1] > attention_map.weights.shape[-1]
+        detail = f"{float(sums.min()):.4g} to {float(sums.max()):.4g}, least weight {least:.4g}"
         whole = sink or float(sums.min()) >= 1 - slack
-        probe.check(sound and whole, "rows", f"in layer {one.number} rows sum to {said}")
+        probe.check(sound and whole, "rows", f"in layer {attention_map.number} rows sum to {detail}")
 
 
 def _check_returned(probe, maps: list[Map] | None, layers: Sequence[int] = ()) -> None:
@@ -156,23 +156,31 @@ def _check_returned(probe, maps: list[Map] | None, layers: Sequence[int] = ()) -
             output = probe.call(first, output_attentions=True)
     except Exception:  # one that cannot return them says nothing of them
         return
-    returned = [one for name in probe.returned for one in (getattr(output, name, None) or ()) if torch.is_tensor(one)]
-    flat = next((tuple(one.shape) for one in returned if one.dim() < 4), None)
+    returned = [
+        weights for name in probe.returned for weights in (getattr(output, name, None) or ()) if torch.is_tensor(weights)
+    ]
+    flat = next((tuple(weights.shape) for weights in returned if weights.dim() < 4), None)
     name = model.config._attn_implementation
     probe.check(flat is None, "returned", f"under {name!r} it returns numbers {flat} as attention, which are no weights")
     if maps is None or not returned:
         return
     slack = max(1e-5, precision(model))
 
-    def same(one: torch.Tensor, other: torch.Tensor) -> bool:
-        return one.shape == other.shape and float((one - other).abs().max()) <= slack
+    def same(own: torch.Tensor, other: torch.Tensor) -> bool:
+        return own.shape == other.shape and float((own - other).abs().max()) <= slack
 
-    there = {own.number for own in maps if any(same(own.weights, one) or same(own.scores, one) for one in returned)}
+    there = {
+        own.number for own in maps if any(same(own.weights, weights) or same(own.scores, weights) for weights in returned)
+    }
     kept = is_encoder_decoder(model) and not getattr(output, "cross_attentions", None)
-    rows = [one for one in returned if same(one.sum(-1, dtype=torch.float64), torch.ones_like(one[..., 0]).double())]
-    known = all(any(same(own.weights, one) for own in maps) for one in rows)
+    rows = [
+        weights
+        for weights in returned
+        if same(weights.sum(-1, dtype=torch.float64), torch.ones_like(weights[..., 0]).double())
+    ]
+    all_maps = all(any(same(own.weights, weights) for own in maps) for weights in rows)
     what = "the attention that it returns is not the one that weighed its values"
-    probe.check(known and (bool(there) if kept else there >= set(layers)), "returned", what)
+    probe.check(all_maps and (bool(there) if kept else there >= set(layers)), "returned", what)
 
 
 def _takes_embeddings(table: Callable, ids: torch.Tensor, read: Callable, plain: torch.Tensor, tolerance: float) -> bool:
@@ -279,8 +287,10 @@ class Texts(_Probe):
         none = "no softmax of it weighs values, so it has no attention that could be read"
         self.check(bool(maps), "layers", fused if hook.fused else none)
         self.check(not hook.fused, "layers", f"in {hook.fused} layers {fused}")
-        square = [one.number for one in maps if one.weights.shape[2:] == (LENGTHS[0], LENGTHS[0])]
-        seen = sorted({tuple(one.weights.shape[2:]) for one in maps})
+        square = [
+            attention_map.number for attention_map in maps if attention_map.weights.shape[2:] == (LENGTHS[0], LENGTHS[0])
+        ]
+        seen = sorted({tuple(attention_map.weights.shape[2:]) for attention_map in maps})
         what = f"of a text of {LENGTHS[0]} tokens it has maps of {seen}, and none from every token to every token"
         self.check(bool(square), "layers", what)
         if is_encoder_decoder(self.model):
@@ -325,8 +335,8 @@ class Texts(_Probe):
         with Recorded(self.model, layers, blocks) as recorded:
             self.run(self.inputs[0], recorded)
         try:
-            for one in recorded.layers:
-                projected(one)
+            for layer in recorded.layers:
+                projected(layer)
         except SubjectError as error:
             lacks["weighed vectors"] = lacks["layer parts"] = str(error)
         if not blocks:
@@ -335,8 +345,8 @@ class Texts(_Probe):
             names = ("layer states", "layer parts", "token states", "other states", *["stacked maps"] * two)
             return lacks | dict.fromkeys(names, why)
         try:
-            for one in recorded.layers:
-                LayerParts(one)
+            for layer in recorded.layers:
+                LayerParts(layer)
         except SubjectError as error:
             lacks["layer parts"] = str(error)
         return lacks
@@ -373,10 +383,12 @@ class Texts(_Probe):
         changed = torch.where(mask == 0, other["input_ids"], text["input_ids"])
         try:
             hidden = text | {"attention_mask": mask}
-            one, two = (self.model(**hidden | {"input_ids": ids}).logits for ids in (text["input_ids"], changed))
+            plain, changed_logits = (
+                self.model(**hidden | {"input_ids": ids}).logits for ids in (text["input_ids"], changed)
+            )
         except Exception:  # such as a model that takes padding at the end only
             return False
-        return _off(two, one) <= self.near
+        return _off(changed_logits, plain) <= self.near
 
     def _reads_length(self, logits: torch.Tensor) -> bool:
         """Whether logits move when all embeddings become ten times as long."""
@@ -440,8 +452,10 @@ class Pairs(_Probe):
     def layers(self, hook: Hook, named: Named) -> list[int]:
         """The numbers of the maps over the source."""
         sources, targets = PAIR_LENGTHS[0]
-        seen = sorted({tuple(one.weights.shape[2:]) for one in hook.maps})
-        over_source = [one.number for one in hook.maps if one.weights.shape[2:] == (targets, sources)]
+        seen = sorted({tuple(attention_map.weights.shape[2:]) for attention_map in hook.maps})
+        over_source = [
+            attention_map.number for attention_map in hook.maps if attention_map.weights.shape[2:] == (targets, sources)
+        ]
         what = f"of {sources} source and {targets} target tokens its decoder has maps of {seen}, none from target to source"
         self.check(bool(over_source), "layers", what)
         names = (named.names[number] for number in over_source)
@@ -474,7 +488,7 @@ class Pairs(_Probe):
         """The name of each layer's module of the decoder: what it gives is what the next is given; () if there are none."""
         for blocks in block_candidates(self.model, names):
             try:
-                crossed = [one for one in self._recorded(maps, blocks) if one.result is not None]
+                crossed = [layer for layer in self._recorded(maps, blocks) if layer.result is not None]
                 if len(crossed) == len(names) and chained(crossed, self.inputs[0]["labels"].shape):
                     return blocks
             except (StopIteration, TypeError, AttributeError, IndexError, RuntimeError):  # what it is given is no state
@@ -508,8 +522,8 @@ class Pairs(_Probe):
                 self._encode(pair, recorded)
             if not encoder_blocks or not chained(recorded.layers, ids.shape):
                 raise SubjectError("the layers of its encoder are no chain of modules with one attention each")
-            for one in recorded.layers:
-                LayerParts(one)
+            for layer in recorded.layers:
+                LayerParts(layer)
         except SubjectError as error:
             lacks["stacked parts"] = str(error)
         return lacks
@@ -559,18 +573,18 @@ def check_separation(model, text, other: torch.Tensor, last: int) -> str | None:
         places = rows.nonzero().flatten().tolist()
         where = f"positions {places}" if len(places) < len(rows) else "all positions"
         return f"its logits depend on {where} of the last layer, and kinds of tokens may meet in the first alone"
-    if any(one.weights.shape[2:] != apart.shape[2:] for one in hook.maps):
+    if any(attention_map.weights.shape[2:] != apart.shape[2:] for attention_map in hook.maps):
         return "not all its attention is over all input positions"
-    if most := max(float(one.weights.detach().masked_fill(~apart, 0).max()) for one in hook.maps):
+    if most := max(float(attention_map.weights.detach().masked_fill(~apart, 0).max()) for attention_map in hook.maps):
         return f"a weight of {most:.2g} lies between tokens that it is to keep apart"
-    values = [one.values.detach() for one in hook.maps]
+    values = [attention_map.values.detach() for attention_map in hook.maps]
     slack = max(ROUNDING, precision(model))
     for kind in (marked, ~marked & ~first):
         changed = text | {"input_ids": torch.where(kind, other, text["input_ids"])}
         with torch.no_grad(), Hook(1) as again:
             model(**changed)
         stays = ~kind & ~first
-        for own, one in zip(values, again.maps, strict=True):
-            if float((own - one.values)[:, :, stays].abs().max()) > slack * float(own.abs().max().clamp(min=1)):
+        for own, attention_map in zip(values, again.maps, strict=True):
+            if float((own - attention_map.values)[:, :, stays].abs().max()) > slack * float(own.abs().max().clamp(min=1)):
                 return "what it computes of tokens of one kind depends on the other by another way than attention"
     return None

@@ -273,8 +273,8 @@ class SelfAttention:
                 tokens = zip(encoding.sequence_ids, encoding.offsets, strict=True)
                 marked = [number is not None and any(left[row][number][1][slice(*span)]) for number, span in tokens]
                 rows[row]["impermissible"] = [int(mark) for mark in marked] or [0]
-        made = pad_batch(rows, self.filling)
-        return Batch.of({**made, "instance_id": batch["instance_id"], "label": batch["label"]}, self)
+        padded = pad_batch(rows, self.filling)
+        return Batch.of({**padded, "instance_id": batch["instance_id"], "label": batch["label"]}, self)
 
     # ---------------------------------------------------------------------------------------- model
 
@@ -330,7 +330,7 @@ class SelfAttention:
         numbers = {self.sites.layers[layer] for layer in layers}
         read = self.read(batch, keep=numbers.__contains__, rows=True)
         batch["matter"] = read.rows
-        weights = self.reduction([widened(one.weights) for one in read.maps], read.rows).double()
+        weights = self.reduction([widened(attention_map.weights) for attention_map in read.maps], read.rows).double()
         if bool((nothing := ~read.rows.any(1)).any()):
             raise SubjectError(
                 f"the logits of {int(nothing.sum())} of {len(nothing)} texts depend on nothing that the last layer says ("
@@ -510,7 +510,9 @@ class SelfAttention:
                 return Read(widened(self.model(**given).logits))
             stack.enter_context(hook)
             logits = widened(self.model(**given).logits)
-        if hook.number != self.sites.maps or any(one.weights.shape[2] != one.weights.shape[3] for one in hook.maps):
+        if hook.number != self.sites.maps or any(
+            attention_map.weights.shape[2] != attention_map.weights.shape[3] for attention_map in hook.maps
+        ):
             raise SubjectError(
                 f"texts of {length} positions are read by {hook.number} attentions, shorter ones by "
                 f"{self.sites.maps}: this model reads long texts in pieces, and only short ones can be measured"
@@ -581,7 +583,7 @@ class SelfAttention:
         numbers = {self.sites.layers[layer] for layer in self.reduction.chosen(self.depth)}
         maps = self.read(batch, keep=numbers.__contains__).maps
         head = slice(None) if self.reduction.head is None else [self.reduction.head]
-        norms = torch.cat([one.values.double().norm(dim=3)[:, head] for one in maps], 1)
+        norms = torch.cat([attention_map.values.double().norm(dim=3)[:, head] for attention_map in maps], 1)
         return norms * batch["attention_mask"].unsqueeze(1)
 
     def layers(self, batch: Batch) -> tuple[list[Layer], torch.Tensor]:
@@ -607,10 +609,10 @@ class SelfAttention:
         for row in range(len(batch["input_ids"])):
             text = batch.alone(row)
             (layers, matter), inside = self.layers(text), self.attendable(text)[0]
-            for one in (layers[number] for number in self.reduction.chosen(len(layers))):
-                values = projected(one)
+            for layer in (layers[number] for number in self.reduction.chosen(len(layers))):
+                values = projected(layer)
                 for rows in rows_at_once(matter.nonzero().squeeze(1), values[0]):
-                    yield row, summands(one, values, rows, head=self.reduction.head)[:, inside].double()
+                    yield row, summands(layer, values, rows, head=self.reduction.head)[:, inside].double()
 
     def identity(self) -> dict[str, object]:
         from attnfaith.data.subwords import tokenizer_digest

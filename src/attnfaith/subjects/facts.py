@@ -104,13 +104,13 @@ def class_names_of(config) -> tuple[str, ...]:
 
     Raises SubjectError where id2label leaves a class out.
     """
-    known = config.id2label
-    if missing := [number for number in range(config.num_labels) if number not in known]:
+    names_by_id = config.id2label
+    if missing := [number for number in range(config.num_labels) if number not in names_by_id]:
         raise SubjectError(
-            f"id2label of the model's configuration has no class {missing[0]}; it has {excerpt(list(known))}: number the "
-            "classes from 0"
+            f"id2label of the model's configuration has no class {missing[0]}; it has {excerpt(list(names_by_id))}: number "
+            "the classes from 0"
         )
-    names = tuple(str(known[number]) for number in range(config.num_labels))
+    names = tuple(str(names_by_id[number]) for number in range(config.num_labels))
     return () if all(name == f"LABEL_{number}" for number, name in enumerate(names)) else names
 
 
@@ -130,8 +130,8 @@ def position_limit(subject) -> int | None:
         limits.append(getattr(subject.config, "text_config", subject.config).max_position_embeddings)
     if getattr(subject.config, "attention_type", None) == "block_sparse":  # BigBird: shorter texts it reads in full
         limits.append((5 + 2 * subject.config.num_random_blocks) * subject.config.block_size)
-    known = [int(limit) for limit in limits if isinstance(limit, int | float) and 0 < limit < BOUNDLESS]
-    return min(known, default=None)
+    bounds = [int(limit) for limit in limits if isinstance(limit, int | float) and 0 < limit < BOUNDLESS]
+    return min(bounds, default=None)
 
 
 def hash_of_model(model):

@@ -39,7 +39,7 @@ class Call:
 
     module: torch.nn.Module
     given: torch.Tensor
-    made: torch.Tensor
+    output: torch.Tensor
 
 
 @dataclass
@@ -80,7 +80,7 @@ class Recorded(Watching):
     def output(self, number, output):
         self._open = None
         if number in self.numbers:
-            kept = (one.detach() for one in (self._weights, self._values, output))
+            kept = (values.detach() for values in (self._weights, self._values, output))
             self._open = Layer(*kept, state=self._state)
             self.layers.append(self._open)
         return output
@@ -101,9 +101,9 @@ class Recorded(Watching):
             self._open.result = result_of(result).detach()
         self._open = self._state = None
 
-    def _called(self, module, args, made):
-        if self._open is not None and args and isinstance(args[0], torch.Tensor) and isinstance(made, torch.Tensor):
-            self._open.calls.append(Call(module, args[0].detach(), made.detach()))
+    def _called(self, module, args, output):
+        if self._open is not None and args and isinstance(args[0], torch.Tensor) and isinstance(output, torch.Tensor):
+            self._open.calls.append(Call(module, args[0].detach(), output.detach()))
 
 
 class Fed(Watching):
@@ -126,8 +126,8 @@ class Fed(Watching):
     def _begins(self, module, args, kwargs):
         own, state = state_of(args, kwargs), self.states[len(self.results) % len(self.states)]
         other = state.to(own).expand(own.shape)
-        return tuple(other if one is own else one for one in args), {
-            name: other if one is own else one for name, one in kwargs.items()
+        return tuple(other if value is own else value for value in args), {
+            name: other if value is own else value for name, value in kwargs.items()
         }
 
     def _ends(self, module, args, result):
@@ -137,7 +137,10 @@ class Fed(Watching):
 def state_of(args, kwargs) -> torch.Tensor | None:
     """Of the arguments of a layer the state: the first tensor of three dimensions; None where there is none."""
     given = [*args, *kwargs.values()]
-    return next((one for one in given if isinstance(one, torch.Tensor) and one.dim() == 3 and one.is_floating_point()), None)
+    return next(
+        (value for value in given if isinstance(value, torch.Tensor) and value.dim() == 3 and value.is_floating_point()),
+        None,
+    )
 
 
 def result_of(result) -> torch.Tensor | None:
@@ -172,7 +175,7 @@ def _lists_around(model, parts: list[str]) -> list[str]:
     owners = [".".join(parts[:stop]) for stop in range(len(parts))]
     lists = torch.nn.ModuleList, torch.nn.Sequential
     listed = [isinstance(model.get_submodule(owner), lists) for owner in owners]
-    return [f"{owner}.{part}" for owner, part, one in zip(owners, parts, listed, strict=True) if one]
+    return [f"{owner}.{part}" for owner, part, is_element in zip(owners, parts, listed, strict=True) if is_element]
 
 
 def _is_chain(model, text, numbers, blocks) -> bool:
@@ -182,9 +185,9 @@ def _is_chain(model, text, numbers, blocks) -> bool:
     if len(whole) != len(numbers) or not chained(whole, text["input_ids"].shape):
         return False
     fed = [_fed(model, text, blocks, whole, _Flat(parity)) for parity in (0, 1)]
-    for place, one in enumerate(whole):
+    for place, layer in enumerate(whole):
         own, others = fed[place % 2][place], fed[(place + 1) % 2][place]
-        if not torch.allclose(others, one.result, rtol=1e-5, atol=1e-5) or torch.equal(own, one.result):
+        if not torch.allclose(others, layer.result, rtol=1e-5, atol=1e-5) or torch.equal(own, layer.result):
             return False
     return True
 
@@ -204,7 +207,7 @@ class _Flat(Edit):
 
 
 def _fed(model, text, blocks, whole, edit) -> list[torch.Tensor]:
-    states = [one.state[0] for one in whole]
+    states = [layer.state[0] for layer in whole]
     with Fed(model, blocks, states) as fed, Hook(1, edit, nothing):
         model(**text)
     return fed.results
@@ -212,11 +215,11 @@ def _fed(model, text, blocks, whole, edit) -> list[torch.Tensor]:
 
 def chained(layers: list[Layer], shape) -> bool:
     """Whether each layer gives what the next is given: a state (B,L,E), which it does not hand on as it is."""
-    if any(one.state is None or one.result is None or one.state.shape != one.result.shape for one in layers):
+    if any(layer.state is None or layer.result is None or layer.state.shape != layer.result.shape for layer in layers):
         return False
-    if any(one.state.shape[:2] != shape for one in layers):
+    if any(layer.state.shape[:2] != shape for layer in layers):
         return False
-    return all(torch.equal(one.result, after.state) for one, after in itertools.pairwise(layers))
+    return all(torch.equal(layer.result, after.state) for layer, after in itertools.pairwise(layers))
 
 
 NUMBERS_AT_ONCE = 2**20
@@ -267,7 +270,7 @@ class Norm:
     @torch.no_grad()
     def of(cls, call: Call) -> "Norm":
         """Of what a module made of (1,L,E). Raises SubjectError for a module that computes something else."""
-        coarse = call.made.dtype != widened(call.made).dtype
+        coarse = call.output.dtype != widened(call.output).dtype
         module = copy.deepcopy(call.module).float() if coarse else call.module
         ones = widened(call.given.new_ones(1, 1, call.given.shape[-1]))
         shift = module(torch.zeros_like(ones))[0].double()
@@ -277,14 +280,14 @@ class Norm:
         probe = 1e3 * (probe - probe.mean())  # large, so that no epsilon matters
         size = probe.double().square().mean().sqrt()
         gain = ((module(probe)[0].double() - shift) * size / probe[0].double())[0]
-        given, outer = call.given.reshape(-1, len(gain)).double(), call.made.reshape(-1, len(gain)).double() - shift
+        given, outer = call.given.reshape(-1, len(gain)).double(), call.output.reshape(-1, len(gain)).double() - shift
         inner = gain * (given - given.mean(-1, keepdim=True) if centred else given)
         scale = inner.square().sum(-1, keepdim=True) / (inner * outer).sum(-1, keepdim=True)
         scale = torch.where(scale.isfinite(), scale, 1.0)  # of a state that is constant nothing is left
-        rounding = torch.finfo(call.made.dtype).eps * outer.abs().max() if coarse else 0.0
+        rounding = torch.finfo(call.output.dtype).eps * outer.abs().max() if coarse else 0.0
         if not adds_up(outer, inner / scale) and float((outer - inner / scale).abs().max()) > rounding:
             raise SubjectError(f"its {type(call.module).__name__} is no norm whose scale can be held")
-        kind = widened(call.made).dtype
+        kind = widened(call.output).dtype
         return cls(gain.to(kind), scale.to(kind), centred)
 
     def __call__(self, vectors: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
@@ -306,9 +309,9 @@ class BlockParts:
 
     def __init__(self, layer: Layer):
         self.layer, self.values = layer, projected(layer)
-        self.added, self.calls = layer.calls[0].made, layer.calls[1:]  # what attention gives, and what is called after it
+        self.added, self.calls = layer.calls[0].output, layer.calls[1:]  # what attention gives, and what is called after it
         if self.calls and is_norm(self.calls[0].module) and adds_up(self.calls[0].given, self.added):
-            self.inner, self.added, self.calls = Norm.of(self.calls[0]), self.calls[0].made, self.calls[1:]
+            self.inner, self.added, self.calls = Norm.of(self.calls[0]), self.calls[0].output, self.calls[1:]
 
     def parts(self, rows: torch.Tensor) -> torch.Tensor:
         """(R,L,E): what each token adds to rows, by number, of `whole`; biases are nobody's."""
@@ -339,19 +342,19 @@ class LayerParts(BlockParts):
         added, calls, state = self.added, self.calls, layer.state
         norms = [call for call in calls if is_norm(call.module)]
         self._outer = None
-        self.after = len(norms) > 1 and calls[-1] is norms[-1] and torch.equal(calls[-1].made, layer.result)
+        self.after = len(norms) > 1 and calls[-1] is norms[-1] and torch.equal(calls[-1].output, layer.result)
         if self.after:
             first, rest, last = norms[0], calls[-2], calls[-1]
-            sound = adds_up(first.given, state, added) and adds_up(last.given, first.made, rest.made)
+            sound = adds_up(first.given, state, added) and adds_up(last.given, first.output, rest.output)
         else:
-            sound = bool(calls) and adds_up(layer.result, state, added, calls[-1].made)
+            sound = bool(calls) and adds_up(layer.result, state, added, calls[-1].output)
         if not sound:
             raise SubjectError(
                 "a layer's result is no plain sum of its state, of what attention gives and of the rest, nor norms of these"
             )
         if self.after:
             self.middle, self._outer = Norm.of(first), Norm.of(last)
-        self.whole = widened(first.made if self.after else state + added.reshape(state.shape))[0]
+        self.whole = widened(first.output if self.after else state + added.reshape(state.shape))[0]
 
     def handed_on(self, parts: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
         """(R,L,E): what is left of parts in the layer's result, the rest of the layer aside: its residual connection, and
@@ -374,13 +377,13 @@ def _matrix(module) -> torch.Tensor | None:
 
 def adds_up(whole: torch.Tensor, *parts: torch.Tensor) -> bool:
     """Whether parts sum to a whole, each of them being needed: of 16 bits exactly, in some order."""
-    if any(one.numel() != whole.numel() for one in parts):
+    if any(part.numel() != whole.numel() for part in parts):
         return False
     if widened(whole).dtype != whole.dtype:
-        parts = [one.reshape(whole.shape).to(whole.dtype) for one in parts]
+        parts = [part.reshape(whole.shape).to(whole.dtype) for part in parts]
         return any(torch.equal(functools.reduce(torch.add, order), whole) for order in itertools.permutations(parts))
-    off = (whole - sum(one.reshape(whole.shape) for one in parts)).abs().max()
-    least = min(one.abs().max() for one in parts)
+    off = (whole - sum(part.reshape(whole.shape) for part in parts)).abs().max()
+    least = min(part.abs().max() for part in parts)
     return bool(off <= 1e-4 * least + ROUNDING * whole.abs().max())
 
 
@@ -408,7 +411,7 @@ class TargetParts(BlockParts):
             )
         if after:
             self.middle = Norm.of(norm)
-        self.whole = widened(norm.made if after else norm.given)[0]
+        self.whole = widened(norm.output if after else norm.given)[0]
 
 
 def decoder_parts(layers: list[Layer]) -> list[tuple[TargetParts, CrossParts]]:
@@ -419,7 +422,7 @@ def decoder_parts(layers: list[Layer]) -> list[tuple[TargetParts, CrossParts]]:
     blocks = []
     for own, cross in zip(layers[::2], layers[1::2], strict=True):
         last = cross.calls[-1] if cross.calls else None
-        after = last is not None and is_norm(last.module) and torch.equal(last.made, cross.result)
+        after = last is not None and is_norm(last.module) and torch.equal(last.output, cross.result)
         target = TargetParts(own, after)
         blocks.append((target, CrossParts(replace(cross, state=target.whole.unsqueeze(0)))))
     return blocks

@@ -120,9 +120,9 @@ def _configurations(model) -> Iterator:
 @contextmanager
 def silent() -> Iterator[None]:
     """Within, transformers warns of nothing."""
-    said = logging.get_verbosity()
+    verbosity = logging.get_verbosity()
     logging.set_verbosity_error()
     try:
         yield
     finally:
-        logging.set_verbosity(said)
+        logging.set_verbosity(verbosity)

@@ -89,21 +89,21 @@ def by_words(batch: PairBatch, values: torch.Tensor | Sequence[torch.Tensor]) ->
     """Values (B,...,N,S), or one (...,N,S) a pair, as one array (...,2,G,T) a pair: sums over the tokens of a source word,
     means over those of a target word, in float32.
     """
-    made = []
-    for row, one in enumerate(values):
+    words = []
+    for row, numbers in enumerate(values):
         rows, columns = of_targets(batch, row), of_sources(batch, row)
-        one = one[..., : rows.shape[2], : columns.shape[0]].double()
-        made.append(torch.einsum("rgn,...ns,st->...rgt", rows, one, columns).float().cpu().numpy())
-    return made
+        numbers = numbers[..., : rows.shape[2], : columns.shape[0]].double()
+        words.append(torch.einsum("rgn,...ns,st->...rgt", rows, numbers, columns).float().cpu().numpy())
+    return words
 
 
 def by_target_words(batch: PairBatch, values: torch.Tensor) -> list[np.ndarray]:
     """Values (B,...,N) of the rows that predict tokens as one array (...,G) a pair: means over a target word's tokens."""
-    made = []
-    for row, one in enumerate(values):
+    words = []
+    for row, numbers in enumerate(values):
         predicting = of_targets(batch, row)[0]
-        made.append((one[..., : predicting.shape[1]].double() @ predicting.T).float().cpu().numpy())
-    return made
+        words.append((numbers[..., : predicting.shape[1]].double() @ predicting.T).float().cpu().numpy())
+    return words
 
 
 def word_sums(batch: PairBatch, log_probs: torch.Tensor) -> torch.Tensor:

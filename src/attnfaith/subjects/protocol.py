@@ -162,10 +162,10 @@ class Batch(dict):
 
     def once(self, name: str, key: Hashable, make: Callable):
         """make(), or what it gave for this name and key before; it goes when the batch goes. Of texts name is in SHARED."""
-        made = self.setdefault(name, {})
-        if key not in made:
-            made[key] = make()
-        return made[key]
+        results = self.setdefault(name, {})
+        if key not in results:
+            results[key] = make()
+        return results[key]
 
     def take(self, rows: torch.Tensor, length: int | None = None) -> "Batch":
         """The instances `rows` (n,), cut to the first `length` input positions; an instance may come more than once."""
@@ -369,7 +369,7 @@ def require(subject: Subject, needs: Iterable[str], who: str, *, measures: Seque
     message += f", which this subject ({subject.kind}) lacks"
     if not set(needs) <= PAIR_CAPABILITIES.keys():
         message += f"; subjects that can have it: {', '.join(having) or 'none'}"
-    if why := [said for name, said in getattr(subject, "lacks", {}).items() if name in lacking]:
+    if why := [reason for name, reason in getattr(subject, "lacks", {}).items() if name in lacking]:
         message += f"; of this one {' and '.join(why)}"
     if measures is not None:
         message += f"; measures that this subject can have: {', '.join(measures) or 'none'}"

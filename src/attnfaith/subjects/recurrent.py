@@ -34,7 +34,7 @@ class Attended:
         def attended(keys, query, hidden, mask):
             own = attend(keys, query, hidden, mask)
             rows = own.unsqueeze(1) if own.dim() == 2 else own  # of one step, or of all
-            start = sum(one.shape[2] for one in self.rows)
+            start = sum(row.shape[2] for row in self.rows)
             rows = self.edit.weights(0, rows.unsqueeze(1), slice(start, start + rows.shape[1]))
             self.rows.append(rows)
             return rows[:, 0, 0] if own.dim() == 2 else rows[:, 0]
@@ -183,7 +183,7 @@ class RecurrentAttention(SequenceSubject):
             layer = model.read_out
             return (layer.state(after) + layer.word(embedded) + layer.context(context)).tanh()
 
-        return [(read(contexts), torch.stack([read(one) for one in less]))]
+        return [(read(contexts), torch.stack([read(context) for context in less]))]
 
 
 class WithoutAttention(RecurrentAttention):

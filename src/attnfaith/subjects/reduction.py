@@ -90,12 +90,12 @@ class Reduction:
 
         They are over all input positions, markers included; of an instance without a row that matters NaN.
         """
-        layers = [one.mean(1) if self.head is None else one[:, self.head] for one in maps]
+        layers = [heads.mean(1) if self.head is None else heads[:, self.head] for heads in maps]
         if self.way == "flow":
             return flow(layers, rows)
         whole = layers[0] if self.way == "mean" else rollout(layers)
-        for one in layers[1:] if self.way == "mean" else ():
-            whole = whole + one
+        for layer in layers[1:] if self.way == "mean" else ():
+            whole = whole + layer
         weights = whole / (len(layers) if self.way == "mean" else 1)
         return (weights * rows.unsqueeze(2)).sum(1) / rows.sum(1, keepdim=True)
 
@@ -109,8 +109,8 @@ def rollout(layers: Sequence[torch.Tensor], residual: float = 0.5) -> torch.Tens
     Source: Abnar & Zuidema 2020, section 3.
     """
     whole = None
-    for one in layers:
-        mixed = residual * torch.eye(one.shape[1], dtype=one.dtype, device=one.device) + (1 - residual) * one
+    for layer in layers:
+        mixed = residual * torch.eye(layer.shape[1], dtype=layer.dtype, device=layer.device) + (1 - residual) * layer
         whole = mixed if whole is None else mixed @ whole
     return whole
 
@@ -125,12 +125,14 @@ def flow(layers: Sequence[torch.Tensor], rows: torch.Tensor) -> torch.Tensor:
     """
     import numpy as np
 
-    capacities = [rollout([one]).double().cpu().numpy() for one in layers]
+    capacities = [rollout([layer]).double().cpu().numpy() for layer in layers]
     matter = rows.cpu().numpy()
     weights = np.full(matter.shape, np.nan)
     for row, tops in enumerate(matter):
         if tops.any():
-            flows = np.mean([_flows([one[row] for one in capacities], top) for top in np.flatnonzero(tops)], axis=0)
+            flows = np.mean(
+                [_flows([capacity[row] for capacity in capacities], top) for top in np.flatnonzero(tops)], axis=0
+            )
             weights[row] = flows / flows.sum()
     return torch.from_numpy(weights).to(layers[0].device)
 
@@ -143,11 +145,11 @@ def _flows(capacities, top: int):
     width, units = len(capacities[0]), 2**30
     inside = np.flatnonzero(capacities[-1].sum(0) > 0)
     heads, tails, sizes = [], [], []
-    for layer, one in enumerate(reversed(capacities)):
-        head, tail = np.nonzero(one)
+    for layer, capacity in enumerate(reversed(capacities)):
+        head, tail = np.nonzero(capacity)
         heads.append(layer * width + head)
         tails.append((layer + 1) * width + tail)
-        sizes.append(np.round(one[head, tail] * units).astype(np.int32))
+        sizes.append(np.round(capacity[head, tail] * units).astype(np.int32))
     nodes = (len(capacities) + 1) * width
     edges = (np.concatenate(sizes), (np.concatenate(heads), np.concatenate(tails)))
     graph = coo_array(edges, shape=(nodes, nodes)).tocsr()

@@ -60,7 +60,7 @@ def read_parts(subject: Subject, batch: Batch, parts: Sequence[np.ndarray], abse
     require(subject, {ABSENT[absent]}, f"absent='{absent}'")
     owner = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
     where, present = item_places(subject, batch).cpu().numpy(), batch["attention_mask"].bool().cpu().numpy()
-    stays = np.concatenate([_positions(*one) for one in zip(where, present, parts, strict=True)])
+    stays = np.concatenate([_positions(*text) for text in zip(where, present, parts, strict=True)])
     lengths = (stays if absent in ("deleted", "retokenised") else present[owner]).sum(1)
     logits = np.empty((len(stays), subject.num_labels))
     mapped = "attention maps" in subject.capabilities and subject.device.type == "cpu"

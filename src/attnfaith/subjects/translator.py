@@ -108,11 +108,11 @@ class SequenceSubject:
 
     def check(self, rows) -> None:
         """Raises SubjectError for tokens that the model does not know."""
-        for name, known in (("input_ids", len(self.vocabulary())), ("labels", self.vocabulary_size)):
+        for name, size in (("input_ids", len(self.vocabulary())), ("labels", self.vocabulary_size)):
             largest = max(max(ids) for ids in rows[name])
-            if largest >= known:
+            if largest >= size:
                 raise SubjectError(
-                    f"the tokenizer is not the model's: it gives token {largest}, and the model knows {known}, from 0 on"
+                    f"the tokenizer is not the model's: it gives token {largest}, and the model knows {size}, from 0 on"
                 )
 
     def encode(self, pairs: Sequence[tuple[str, str]]) -> PairBatch:
@@ -340,10 +340,10 @@ class CrossAttention(SequenceSubject):
             return self.model.get_input_embeddings().weight
 
     def check(self, rows) -> None:
-        largest, known = max(max(ids) for ids in rows["input_ids"]), vocabulary_size(self.model)
-        if largest >= known:
+        largest, size = max(max(ids) for ids in rows["input_ids"]), vocabulary_size(self.model)
+        if largest >= size:
             raise SubjectError(
-                f"the tokenizer is not the model's: it gives token {largest}, and the model knows {known} tokens, from 0 on"
+                f"the tokenizer is not the model's: it gives token {largest}, and the model knows {size} tokens, from 0 on"
             )
         super().check(rows)
 
@@ -386,7 +386,7 @@ class CrossAttention(SequenceSubject):
         return self._decoded(batch, self._encoded(batch), None, self.layer_of.__contains__)[1].maps
 
     def _weights(self, batch, edit=None, embedded=None) -> torch.Tensor:
-        return torch.stack([widened(one.weights) for one in self._maps(batch)], 1)
+        return torch.stack([widened(attention_map.weights) for attention_map in self._maps(batch)], 1)
 
     @property
     def head(self) -> torch.nn.Module | None:
@@ -429,7 +429,7 @@ class CrossAttention(SequenceSubject):
         """The slopes of all words in the states behind which the head stands come from one backward pass through it."""
         if self.head is None:
             return super().word_slopes(batch)
-        made = []
+        slopes_of_parts = []
         for some in torch.arange(len(batch), device=self.device).split(self._at_once(batch)):
             part = batch.take(some)
             embedded = self.embed(part).detach().requires_grad_()
@@ -440,14 +440,14 @@ class CrossAttention(SequenceSubject):
             for word in range(max(batch.words[1])):
                 of_word = torch.where((part["target_words"] == word).unsqueeze(2), inward, 0.0)
                 slopes.append(torch.autograd.grad(headed.states, embedded, of_word, retain_graph=True)[0])
-            made.append(torch.stack(slopes, 1))
-        return torch.cat(made)
+            slopes_of_parts.append(torch.stack(slopes, 1))
+        return torch.cat(slopes_of_parts)
 
     # ---------------------------------------------------------------------------------------- one pair
 
     def head_values(self, pair: PairBatch) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """Of each layer, of one pair: weights (A,N,S) and the values (A,S,D) that they weigh."""
-        return [(widened(one.weights[0]), widened(one.values[0])) for one in self._maps(pair)]
+        return [(widened(attention_map.weights[0]), widened(attention_map.values[0])) for attention_map in self._maps(pair)]
 
     def decoder_layers(self, pair: PairBatch) -> list[Layer]:
         """The maps of the decoder with what follows them, two for each layer."""
@@ -476,7 +476,7 @@ class CrossAttention(SequenceSubject):
             Hook(1, recorded, nothing),
         ):
             encoder(input_ids=pair["input_ids"], attention_mask=pair["attention_mask"])
-        return [LayerParts(one) for one in recorded.layers], decoder_parts(self.decoder_layers(pair))
+        return [LayerParts(layer) for layer in recorded.layers], decoder_parts(self.decoder_layers(pair))
 
     def results_without(self, pair: PairBatch, gone: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """Of each layer, of one pair: what it gives (N,E), and what it gives (K,N,E) where the values of source positions
@@ -484,15 +484,15 @@ class CrossAttention(SequenceSubject):
         """
         layers = self.decoder_layers(pair)
         crossed = [layers[number] for number in self.sites.layers]
-        states, encoded = [one.state[0] for one in crossed], self._encoded(pair)
+        states, encoded = [layer.state[0] for layer in crossed], self._encoded(pair)
         others: list[list[torch.Tensor]] = [[] for _ in crossed]
         for some in gone.split(max(1, TOKENS_AT_ONCE // pair["labels"].shape[1])):
             copies = torch.zeros(len(some), dtype=torch.long, device=self.device)
             with Fed(self.model, self.sites.blocks, states) as fed:
                 self._decoded(pair.take(copies), taken(encoded, copies, 1), _OfLayers(self.layer_of, ValuesGone(some)))
-            for layer, made in zip(others, fed.results, strict=True):
-                layer.append(made)
-        return [(one.result[0], torch.cat(made)) for one, made in zip(crossed, others, strict=True)]
+            for layer, results in zip(others, fed.results, strict=True):
+                layer.append(results)
+        return [(layer.result[0], torch.cat(results)) for layer, results in zip(crossed, others, strict=True)]
 
 
 class Headed(Watching):
