@@ -1,12 +1,15 @@
 """Gradient importance against finite differences, the closed form and captum."""
 
+import numpy as np
 import pytest
 import torch
 from captum.attr import InputXGradient
 
 from attnfaith.importance.gradients import Gradient
 from attnfaith.models.encoders import ENCODERS
+from attnfaith.subjects import SelfAttention
 from tests.measuring import run
+from tests.small_classifiers import classifier, tokenizer
 
 
 CELLS = [(encoder, "learned", "affine") for encoder in ENCODERS] + [("bilstm", "text", "tanh"), ("cnn", "text", "affine")]
@@ -195,3 +198,31 @@ def test_a_word_of_a_sentence(encoder, tiny_model, tiny_rows, tiny_batch):
             ends = [encoded.hidden * (1 + step) for step in (inner, -inner)]
             expected = (probability(ends[0]) - probability(ends[1])).abs() / (2 * STEP)
             close(found["importance_gradient_hidden"][0][word], expected, atol=1e-8, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["bert", "gpt2"])
+def test_of_a_stack_it_is_the_size_of_what_captum_gives(kind):
+    """Through attention; with attention held fixed the order is another."""
+    subject = SelfAttention(classifier(kind).double(), tokenizer())
+    batch = subject.encode(["the old ship man good bad"])
+    embedded, predicted = subject.embed(batch).detach(), subject.predict(batch).argmax(-1)
+
+    def probability(values):
+        others = {name: batch[name] for name in ("attention_mask", "token_type_ids")}
+        return subject.model(inputs_embeds=values, **others).logits.softmax(-1)
+
+    products = InputXGradient(probability).attribute(embedded.requires_grad_(), target=predicted).sum(-1)
+    expected = products[0][subject.attendable(batch)[0]].abs().detach().numpy()
+    (found,) = run("gradient", subject, batch)["importance_gradient"]
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    (held,) = run("gradient_attention_held", subject, batch)["importance_gradient_attention_held"]
+    assert np.abs(held - found).max() > 1e-3 * found.max()
+
+
+def test_of_one_attention_over_states_it_is_the_one_that_holds_attention(tiny_model, tiny_rows, tiny_batch):
+    model, batch = tiny_model(), tiny_batch(tiny_rows([5, 3, 1, 0]))
+    one = run("gradient", model, batch)["importance_gradient"]
+    for row, held in zip(
+        one, run("gradient_attention_held", model, batch)["importance_gradient_attention_held"], strict=True
+    ):
+        np.testing.assert_array_equal(row, held)

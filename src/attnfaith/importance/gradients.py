@@ -16,13 +16,15 @@ from attnfaith.subjects.protocol import log_odds
 
 @register
 class Gradient(Measure):
-    """Gradient importance as Jain & Wallace (2019) define it: |x . dp/dx|, with attention held fixed.
+    """Gradient importance: |x . dp/dx|, the size of the embedding times the slope of the predicted probability in it.
 
     The derivative of the predicted class's probability towards leaving each token's one-hot input.
 
-    Attention is detached after the projection, so the gradient flows through the values only, and through the encoder to
-    neighbouring tokens. With two classes the predicted class and class 1 give the same number. For states it is
-    p(1-p) a_t |s_t| in closed form, s the difference of logits a state adds to the context.
+    A model with many heads and layers has the gradient of captum's InputXGradient, through attention; take
+    `gradient_attention_held` for the one that holds attention fixed. A model with one attention over states has the gradient
+    of Jain & Wallace: attention is detached after the projection, so the gradient flows through the values only, and through
+    the encoder to neighbouring tokens. With two classes the predicted class and class 1 give the same number. For states it
+    is p(1-p) a_t |s_t| in closed form, s the difference of logits a state adds to the context.
 
     With f the log-odds of the predicted class, dp = p(1-p) df. A softmax would be flat above a difference of logits of 17
     in float32, and in float64 lose the winning class's part of the gradient above 37. Values are not divided by their sum;
@@ -36,22 +38,32 @@ class Gradient(Measure):
     """
 
     name, cost = "gradient", "gradient"
-    needs = frozenset({"embeddings", "embedding length", "held attention"})
+    needs = frozenset({"embeddings", "embedding length"})
     columns = {
         "importance_gradient": Column(
             ("T",),
             words="sum",
             range=(0.0, None),
-            doc="|sum_d x_d dp/dx_d| of the embedding x of a token, p the probability of the predicted class",
+            doc="|sum_d x_d dp/dx_d| of the embedding x of a token, p the probability of the predicted class; through the "
+            "attention of a model with many heads and layers, and with attention held fixed where it is one sum of states",
         ),
         "importance_gradient_hidden": Column(
-            ("T",), words="sum", range=(0.0, None), needs=STATES, doc="the same of the encoder state h of a token"
+            ("T",),
+            words="sum",
+            range=(0.0, None),
+            needs=STATES | {"held attention"},
+            doc="the same of the encoder state h of a token, attention held fixed",
         ),
     }
 
+    @staticmethod
+    def holds(subject) -> bool:
+        """Whether attention is held fixed."""
+        return {"states", "held attention"} <= subject.capabilities
+
     def __call__(self, subject, batch) -> dict[str, list]:
         """Return the columns, one value an instance."""
-        odds, inward = products(subject, batch, log_odds, hold=True)
+        odds, inward = products(subject, batch, log_odds, hold=self.holds(subject))
         mask = subject.attendable(batch).cpu()
         values = getattr(subject, "output", "classes") == "values"
         spread = torch.ones_like(odds) if values else odds.sigmoid() * (-odds).sigmoid()  # p(1-p)
@@ -59,6 +71,35 @@ class Gradient(Measure):
             name: ragged((spread.unsqueeze(-1) * value.abs()).float().cpu(), mask)
             for name, value in zip(self.columns, inward, strict=False)  # states where there are any
         }
+
+
+@register
+class GradientAttentionHeld(Gradient):
+    """Gradient importance with attention held fixed, |x . dp/dx|, as Jain & Wallace (2019) define it.
+
+    `gradient` in which no slope flows through the weights of attention, in any layer. In a stack of layers it orders tokens
+    otherwise than the gradient through attention does. Of a model with one attention over states it is `gradient`.
+
+    Source: Jain & Wallace 2019, section 4.1 and their code ("XxE[X]").
+    """
+
+    name, cost = "gradient_attention_held", "gradient"
+    needs = frozenset({"embeddings", "embedding length", "held attention"})
+    columns = {
+        "importance_gradient_attention_held": Column(
+            ("T",),
+            words="sum",
+            range=(0.0, None),
+            doc="|sum_d x_d dp/dx_d| of the embedding x of a token, p the probability of the predicted class, the "
+            "attention of "
+            "all layers held fixed",
+        ),
+    }
+
+    @staticmethod
+    def holds(subject) -> bool:
+        """True: attention is held fixed."""
+        return True
 
 
 @register
