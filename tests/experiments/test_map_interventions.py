@@ -373,6 +373,6 @@ def test_the_share_on_markers(kind, reduction):
 def test_a_stack_is_measured_by_what_is_cheap_there(reduction):
     """Where one head is shown other attentions of it can be asked about, and a search among them takes long."""
     subject, said = classifier("bert", reduction=reduction), []
-    names = measuring._defaults([], None, subject, {"length": [5]}, said.append)
+    names = measuring._defaults(subject, {"length": [5]}, "texts", said.append)
     assert "adversary_exact" not in names and {"marker_attention", "map_permutation"} <= set(names)
     assert not said
