@@ -8,7 +8,7 @@ import torch
 
 from attnfaith.draws import generator
 from attnfaith.experiments import soft_erasure
-from tests.measuring import run
+from tests.measuring import classifier_of, run
 
 
 def measured(model, batch, scores=None, **options):
@@ -20,7 +20,7 @@ def measured(model, batch, scores=None, **options):
 def probability(model, batch, row, factors, number):
     """The class's probability when the embeddings of a text's tokens are multiplied by factors (T,E)."""
     given = {name: value[row : row + 1] for name, value in batch.items() if name != "instance_id"}
-    embedded = model.get_input_embeddings()(given.pop("input_ids"))
+    embedded = classifier_of(model).get_input_embeddings()(given.pop("input_ids"))
     embedded[0, 1 : 1 + len(factors)] *= torch.as_tensor(factors, dtype=embedded.dtype)
     encoded = model.encode(inputs_embeds=embedded, **given)
     return float(model.decode(encoded.hidden, model.attend(*encoded), encoded.query).double().softmax(-1)[0, number])
@@ -78,7 +78,7 @@ def test_hierarchies(hierarchy, tiny_model, tiny_rows, tiny_batch):
     given = {name: value for name, value in batch.items() if name != "instance_id"}
     ids = given.pop("input_ids")
     with torch.no_grad():
-        embedded = model.get_input_embeddings()(ids)
+        embedded = classifier_of(model).get_input_embeddings()(ids)
         first_erased = {"sentence": [1, 2, 4, 5], "word": [1, 2, 4, 5, 7]}[hierarchy]
         embedded[0, first_erased] = 0
         encoded = model.encode(inputs_embeds=embedded, items=model.items(ids), **given)
