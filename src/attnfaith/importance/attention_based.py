@@ -98,7 +98,7 @@ class ExactContribution(Measure):
     attention has exactly 0.
 
     Where logits are not affine in attention they are no sum over tokens: integrated_gradients and lrp sum to them there, and
-    attention_x_gradient is the linear part. Raises ValueError as `explained.explaining` says.
+    attention_x_gradient is the linear part.
     """
 
     name, cost = "exact_contribution", "reading"

@@ -61,7 +61,10 @@ def state_line(subject: Subject, batch: Batch, f: Explained) -> Line:
 
 
 def baseline_vector(subject: Subject, baseline: str | None) -> torch.Tensor:
-    """(E,): zeros, the embedding of padding, or the mean of those of the vocabulary but padding's. None: see `measure`."""
+    """(E,): zeros, the embedding of padding, or the mean of those of the vocabulary but padding's.
+
+    None: see `IntegratedGradients`.
+    """
     table, padding = subject.vocabulary(), subject.pad_token_id
     if baseline is None:
         baseline = "mean" if isinstance(subject, SelfAttention | CrossAttention) else "zero"
@@ -240,8 +243,7 @@ class DeepLift(Explains):
 
     b: zeros, the embedding of padding, or the mean of those of the vocabulary but padding's; markers and a second text stay
     what they are, and have no part. f is what `target` and `output` name. Of a hierarchical model a
-    sentence's is the sum over all its words. Signed: a token ranks high as evidence for what is explained. Raises
-    ValueError as `check`, `check_model` and `explained.explaining` say.
+    sentence's is the sum over all its words. Signed: a token ranks high as evidence for what is explained.
 
     Source: Shrikumar et al. 2017, section 3.5.1 (rescale); captum's `DeepLift`.
     """

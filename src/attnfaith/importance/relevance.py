@@ -225,7 +225,7 @@ class Relevance(NamedTuple):
 
 @asks(frozenset({"layers"}))
 def relevance(subject, batch, *, target="predicted", output: str = "logit", epsilon: float = EPSILON) -> Relevance:
-    """All of what `measure` follows: see there, and `Relevance`."""
+    """Follow all of what is explained: see `Lrp` for the rules and `Relevance` for the parts."""
     check_rules(subject.classifier)
     if torch.finfo(subject.classifier.dtype).bits < 32:  # states of coarse sums are not the sums that relevance goes through
         classifier = copy.deepcopy(subject.classifier).float()

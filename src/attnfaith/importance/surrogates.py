@@ -121,7 +121,7 @@ class KernelShap(_Sampling):
     sentences, or words, take the place of tokens. One token is given all of the difference.
 
     Drawn per instance from (seed, instance id). Signed: a token ranks high as evidence for what is explained. NaN where
-    what is explained of any part is not finite. Raises ValueError as `check` and `explained.explaining` say.
+    what is explained of any part is not finite.
 
     Source: Lundberg & Lee 2017, theorem 2; captum's `KernelShap`.
     """
@@ -173,15 +173,15 @@ class Lime(_Sampling):
     How what is explained changes with each token when texts lose tokens at random, near the whole text.
 
     `samples` parts of the text are drawn, each token staying with chance 1/2, and weighted by exp(-d^2 / (2 width^2)), d
-    the cosine distance of the part to the whole as vectors of 0 and 1. To what `explained.explaining` makes of target and
-    output a linear model is fitted by least squares under these weights, plus `penalty` times the sum of its absolute
+    the cosine distance of the part to the whole as vectors of 0 and 1. To what `target` and `output`
+    name a linear model is fitted by least squares under these weights, plus `penalty` times the sum of its absolute
     coefficients (sklearn's Lasso: squares are halved and averaged), in units of what is explained: a token whose effect is
     small against it gets exactly 0, and such tokens are tied. A penalty of 0 is least squares. Other samples give other
     scores, less so the more there are. absent: "deleted" tokens are gone from the text, "zero" ones have embeddings of
     zeros. Of a hierarchical model sentences, or words, take the place of tokens. One token is given all of the difference.
 
     Drawn per instance from (seed, instance id). Signed: a token ranks high as evidence for what is explained. NaN where
-    what is explained of any part is not finite. Raises ValueError as `check` and `explained.explaining` say.
+    what is explained of any part is not finite.
 
     Source: Ribeiro et al. 2016, eq. 1 and 2 and section 3.4, with their kernel width for texts; captum's `Lime`.
     """
