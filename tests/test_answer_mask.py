@@ -75,7 +75,7 @@ def of_kept_classes(tiny_model, model, fields):
 
 def measurable(producer, model, rows):
     """Only sums over tokens ask for a read-out that is one; every other producer measures every model."""
-    if "affine read-out" in producer.NEEDS and not (model.affine and model.level != "word"):
+    if "affine read-out" in producer.needs and not (model.affine and model.level != "word"):
         with pytest.raises(SubjectError, match="not affine"):
             run(producer, model, batch_of(rows))
         return False

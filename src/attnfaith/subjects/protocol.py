@@ -50,7 +50,7 @@ CAPABILITIES = {
     "texts": "its batches hold their texts, which can be tokenised anew without some of their tokens: retokenised",
     "layers": "it is made of this package's layers, which rules and engines know by their type: classifier",
 }
-"""What a subject may be able to do, and the methods that do it. A producer names those it NEEDS."""
+"""What a subject may be able to do, and the methods that do it. A measure names those that it needs."""
 
 PAIR_CAPABILITIES = {
     "cross-attention": "its decoder attends to its encoder, in weights that can be read and edited: attention, edited",
