@@ -90,7 +90,7 @@ def test_the_others_explain_the_output_that_is_named(model, kind, name):
 
 
 def test_gradient_is_that_of_the_value_or_of_the_label_s_probability(model, kind):
-    """|sum_d x_d df/dx_d| by autograd, attention held fixed: of the value itself, or of the sigmoid of the largest logit."""
+    """|sum_d x_d df/dx_d| by autograd, through attention: of the value itself, or of the sigmoid of the largest logit."""
     made = go(model, ["gradient_norm"]).table.column("importance_gradient_norm").to_pylist()
     batch = tokenizer()(TEXTS[:1], return_tensors="pt")
     embedded = model.get_input_embeddings()(batch.pop("input_ids")).detach().requires_grad_()
@@ -98,15 +98,12 @@ def test_gradient_is_that_of_the_value_or_of_the_label_s_probability(model, kind
     np.testing.assert_allclose(made[0], embedded.grad.norm(dim=-1)[0, 1:-1].numpy(), rtol=1e-4, atol=1e-7)
     slopes, largest = (embedded.grad * embedded).detach().sum(-1)[0, 1:-1].abs().numpy(), logits_of(model, TEXTS[:1]).max()
     factor = np.exp(-np.logaddexp(0, largest) - np.logaddexp(0, -largest)) if kind == "labels" else 1.0
+    (found,) = go(model, ["gradient"]).table.column("importance_gradient").to_pylist()[:1]
+    np.testing.assert_allclose(found, factor * slopes, rtol=1e-4, atol=1e-7)
     subject = SelfAttention(model, tokenizer())
-    batch = subject.encode(TEXTS[:1])
-    (f, *_), _ = products(subject, batch, log_odds)
+    (f, *_), (fixed,) = products(subject, subject.encode(TEXTS[:1]), log_odds, hold=True)
     assert f.item() == pytest.approx(largest, abs=1e-5)
-    # attention flows here and is held there: with one layer's values alone the two differ, but not by a factor of p(1-p)
-    (_, (through,)) = products(subject, batch, log_odds)
-    np.testing.assert_allclose(factor * through[0, 1:-1].abs().numpy(), factor * slopes, rtol=1e-4, atol=1e-7)
-    held = go(model, ["gradient"]).table.column("importance_gradient").to_pylist()
-    (_, (fixed,)) = products(subject, batch, log_odds, hold=True)
+    held = go(model, ["gradient_attention_held"]).table.column("importance_gradient_attention_held").to_pylist()
     np.testing.assert_allclose(held[0], factor * fixed[0, 1:-1].abs().numpy(), rtol=1e-4)
 
 
