@@ -10,7 +10,6 @@ from scipy.stats import entropy
 from attnfaith import record
 from attnfaith.importance import lstm, state_lengths
 from attnfaith.importance.gradients import GradientHiddenToInput
-from attnfaith.measurement.registry import MeasurementError, build
 from attnfaith.models.encoders import ENCODERS
 from attnfaith.subjects import Batch, subject_of
 from tests.measuring import run
@@ -176,14 +175,6 @@ def test_kept_rows_are_read_back_from_a_record(keep, tiny_model, tiny_rows, tiny
     table = record.build(columns | made, GradientHiddenToInput.columns)
     for one, other in zip(record.rows(table, ROWS), made[ROWS], strict=True):
         np.testing.assert_array_equal(one, other if len(other) else np.empty((0, 0)))
-
-
-@pytest.mark.parametrize("value", [1, "yes", None])
-def test_keep_rows_that_makes_no_sense(value, tiny_model, tiny_rows, tiny_batch):
-    with pytest.raises(ValueError, match="keep_rows=.*True or False"):
-        run(GradientHiddenToInput, tiny_model(), tiny_batch(tiny_rows([3])), keep_rows=value)
-    with pytest.raises(MeasurementError, match="options of 'gradient_hidden_to_input': keep_rows="):
-        build(["gradient_hidden_to_input"], {"gradient_hidden_to_input": {"keep_rows": value}})
 
 
 @pytest.mark.slow

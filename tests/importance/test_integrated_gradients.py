@@ -277,25 +277,6 @@ def test_nothing_to_attribute(tiny_model, tiny_rows, tiny_batch):
     assert made[TOKENS][0].shape == (0,) and made[RESIDUAL][0] == 0.0
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"baseline": "blank"}, "baseline='blank'"),
-        ({"max_steps": 14}, "max_steps=14; give"),
-        ({"max_steps": 20.0}, "max_steps=20.0; give"),
-        ({"max_steps": True}, "max_steps=True; give"),
-        ({"tolerance": -0.1}, "tolerance=-0.1; give"),
-        ({"tolerance": float("nan")}, "tolerance=nan; give"),
-        ({"target": "best"}, "target='best'"),
-    ],
-)
-def test_options_are_checked(options, message, tiny_model, tiny_rows, tiny_batch):
-    with pytest.raises(ValueError, match=message):
-        IntegratedGradients(**options)
-    with pytest.raises(ValueError, match=message):
-        run(IntegratedGradients, tiny_model(), tiny_batch(tiny_rows([3])), **options)
-
-
 def test_a_model_without_padding(tiny_model, tiny_rows, tiny_batch):
     model = tiny_model(pad_token_id=None)
     for call in (

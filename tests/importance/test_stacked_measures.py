@@ -267,12 +267,3 @@ def test_neither_the_batch_nor_its_order_nor_padding_matters(kind):
                 for one, two in zip(values, other[name], strict=True):
                     size = max(1.0, float(np.abs(one).max()))
                     np.testing.assert_allclose(two, one, atol=2e-5 * size, rtol=1e-4, err_msg=f"{module.name} {name}")
-
-
-@pytest.mark.parametrize("module", [DecompX, AttnLrp])
-def test_options_that_do_not_exist(module, bert):
-    _, subject, batch = bert
-    with pytest.raises(ValueError, match="inputs='word'"):
-        run(module, subject, batch, inputs="word")
-    with pytest.raises(ValueError, match="output='odds'"):
-        module(output="odds")

@@ -162,21 +162,6 @@ def test_undefined_is_nan(measure, a_batch):
     assert all(np.isnan(values[0]).all() and np.isfinite(values[1]).all() for values in found.values())
 
 
-@pytest.mark.parametrize(("name", "value"), [("samples", 1), ("samples", 2.5), ("absent", "mask"), ("output", "odds")])
-@pytest.mark.parametrize("measure", [KernelShap, Lime])
-def test_options_that_are_refused(measure, name, value):
-    with pytest.raises(ValueError, match=f"{name}={value!r}"):
-        measure(**{name: value})
-
-
-@pytest.mark.parametrize(
-    ("name", "value"), [("width", 0), ("width", math.nan), ("width", True), ("penalty", -1), ("penalty", math.inf)]
-)
-def test_numbers_that_lime_refuses(name, value):
-    with pytest.raises(ValueError, match=f"{name}=.*give a finite number"):
-        Lime(**{name: value})
-
-
 def test_classes_that_do_not_exist(a_batch):
     model, batch = a_batch([3])
     for measure in (KernelShap, Lime):
