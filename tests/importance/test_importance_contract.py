@@ -340,29 +340,8 @@ def test_a_plain_batch_of_a_tokenizer(producer, a_model, tiny_batch):
     check(values, producer, model, rows)
 
 
-def test_contract_of_the_toy(producer, tiny_rows):
-    """A subject of another kind: what it can be measured by does not depend on batch, order or padding."""
-    toy, rows = Toy(num_labels=3), tiny_rows(TEXTS)
-    batch = toy.collate(rows)
-    if refused(producer, toy, batch):
-        return
-    before = {name: value.clone() for name, value in toy.state_dict().items()}
-    whole = measured(producer, toy, batch)
-    check(whole, producer, toy, rows)
-    alone = [measured(producer, toy, toy.collate([row])) for row in rows]
-    same({name: [one[name][0] for one in alone] for name in whole}, whole)
-    turned = measured(producer, toy, toy.collate(rows[::-1]))
-    same({name: values[::-1] for name, values in turned.items()}, whole)
-    assert all(torch.equal(value, before[name]) for name, value in toy.state_dict().items())
-    assert all(parameter.requires_grad and parameter.grad is None for parameter in toy.parameters())
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", RATIONALES)
-def test_contract_of_classifiers_that_read_a_selection(producer, kind, tiny_rows):
-    """What is selected is hard, and depends on the text alone."""
-    model, rows = rationale_model(kind, num_labels=3), tiny_rows(TEXTS)
-    subject = subject_of(model)
+def keeps_to_the_contract(producer, subject, model, rows) -> None:
+    """What a subject is measured by does not depend on batch, order or padding, and the model stays as it was."""
     batch = subject.collate(rows)
     if refused(producer, subject, batch):
         return
@@ -375,6 +354,19 @@ def test_contract_of_classifiers_that_read_a_selection(producer, kind, tiny_rows
     same({name: values[::-1] for name, values in turned.items()}, whole)
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert all(parameter.requires_grad and parameter.grad is None for parameter in model.parameters())
+
+
+def test_contract_of_the_toy(producer, tiny_rows):
+    toy = Toy(num_labels=3)
+    keeps_to_the_contract(producer, toy, toy, tiny_rows(TEXTS))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", RATIONALES)
+def test_contract_of_classifiers_that_read_a_selection(producer, kind, tiny_rows):
+    """What is selected is hard, and depends on the text alone."""
+    model = rationale_model(kind, num_labels=3)
+    keeps_to_the_contract(producer, subject_of(model), model, tiny_rows(TEXTS))
 
 
 OF_CLASSIFIERS = {"bert": ([1], [2]), "gpt2": ([], []), "bert apart": ([1], [2])}  # the markers before and after a text
@@ -427,19 +419,8 @@ def test_contract_of_classifiers_of_transformers(producer, kind, a_classifier):
     where all its tokens are deleted.
     """
     subject, rows = a_classifier(kind)
-    batch = subject.collate(rows)
-    if refused(producer, subject, batch):
-        return
-    before = {name: value.clone() for name, value in subject.model.state_dict().items()}
     computed_by = subject.model.config._attn_implementation
-    whole = measured(producer, subject, batch)
-    check(whole, producer, subject, rows)
-    alone = [measured(producer, subject, subject.collate([row])) for row in rows]
-    same({name: [one[name][0] for one in alone] for name in whole}, whole)
-    turned = measured(producer, subject, subject.collate(rows[::-1]))
-    same({name: values[::-1] for name, values in turned.items()}, whole)
-    assert all(torch.equal(value, before[name]) for name, value in subject.model.state_dict().items())
-    assert all(parameter.requires_grad and parameter.grad is None for parameter in subject.model.parameters())
+    keeps_to_the_contract(producer, subject, subject.model, rows)
     assert subject.model.config._attn_implementation == computed_by and not subject.model.training
     assert computed_by == ("eager" if kind == "bert apart" else "sdpa")
 
