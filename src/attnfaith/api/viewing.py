@@ -60,6 +60,8 @@ def view(model, text=None, measures: str | Sequence[str] | None = None, *, token
                 "a record of sentence pairs shows all that it holds: leave measures, tokenizer and device out"
             )
         return PairView.of(table, 0 if text is None else text)
+    if text is None:
+        raise DatasetError("there is no text: give one, or of a model that reads two a pair of them")
     subject = open_subject(model, tokenizer=tokenizer, device=device)
     name, texts = _called(origin_of(subject).name), [tuple(text) if isinstance(text, list) else text]
     if isinstance(subject, SequenceSubject):
