@@ -186,7 +186,7 @@ def test_defaults_are_what_the_model_is_capable_of(run, some, capsys):
 
     assert attnfaith.measure(Blind(), ["7 12", "8 9 10"]).measures == ["leave_one_out"]
     (said,) = [line for line in capsys.readouterr().err.splitlines() if "gradient is left out" in line]
-    assert "embeddings" in said and "held attention" in said
+    assert "embeddings" in said and "embedding length" in said
 
 
 def test_dear_defaults_are_left_out_and_that_is_said(run, some, capsys, monkeypatch):

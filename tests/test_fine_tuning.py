@@ -159,10 +159,11 @@ def test_what_a_run_leaves(finished, encoder):
 def test_the_record_is_of_the_model_that_was_trained(finished):
     folder, recipe = finished
     table = record.load(folder / "record.parquet")
-    row = table.slice(0, 1).to_pylist()[0]
-    assert (row["model"], row["encoder"], row["seed"]) == ("self_attention", "bert", 3)
-    assert row["projection"] == recipe.model.projection
-    assert row["objective"] == "classification"
+    (row,) = table.slice(0, 1).to_pylist()
+    identity = record.from_row(row)
+    assert (identity.model, identity.encoder, identity.seed) == ("self_attention", "bert", 3)
+    assert identity.projection == recipe.model.projection
+    assert identity.objective == "classification"
     model = AutoModelForSequenceClassification.from_pretrained(folder / "model", attn_implementation="eager")
     subject = SelfAttention(model, AutoTokenizer.from_pretrained(folder / "model"))
     batch = subject.encode([" ".join(row["tokens"])])

@@ -112,7 +112,7 @@ def test_the_penalty_of_a_recipe_is_in_its_record(recipe):
     made = recipe(penalties={"impermissible_mass": 0.5}, training={"num_train_epochs": 1})
     runs.run(made)
     table = record.load(Path(made.output_dir) / "record.parquet")
-    assert table.column("impermissible_mass")[0].as_py() == 0.5
+    assert record.from_row(table.slice(0, 1).to_pylist()[0]).impermissible_mass == 0.5
     assert "0.5 on attention to linked words" in (Path(made.output_dir) / "report" / "index.html").read_text()
 
 

@@ -472,9 +472,10 @@ SAVE_LARGE = """
 import resource, signal, sys
 from attnfaith import record
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+sys.path.insert(0, sys.argv[2])
+from tests.records import of_cell
 table = record.load(sys.argv[1])
-place = table.column_names.index("seed")
-table = record.concatenate([table.set_column(place, table.schema.field(place), [[n] * table.num_rows]) for n in range(400)])
+table = record.concatenate([of_cell(table, seed=n) for n in range(400)])
 resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 try:
     record.save(table, sys.argv[1])
@@ -487,7 +488,12 @@ except OSError as error:
 def test_a_real_write_error_keeps_the_old_file(tmp_path):
     path = tmp_path / "r.parquet"
     record.save(table(), path)
-    done = subprocess.run([sys.executable, "-c", SAVE_LARGE, str(path)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", SAVE_LARGE, str(path), str(Path(__file__).parents[1])],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.stdout.split() == ["FileError", str(errno.EFBIG)], done.stderr
     assert os.listdir(tmp_path) == ["r.parquet"]
     assert record.load(path).num_rows == 2
@@ -567,9 +573,7 @@ def instances(draw):
                 "probs": (probs / probs.sum()).tolist(),
                 "attention": (weights / weights.sum()).tolist() if length else [],
                 "importance_x": draw(st.lists(st.floats(width=32), min_size=length, max_size=length)),
-                "seed": draw(st.integers(-(2**62), 2**62)),
-                "vectors": draw(text),
-                "objective": draw(text),
+                **columns_of(Identity(draw(text), "abc", "test", draw(st.integers(-(2**62), 2**62)), objective=draw(text))),
             }
         )
     return rows
@@ -580,7 +584,7 @@ def instances(draw):
 @given(rows=instances())
 def test_round_trip(rows, tmp_path_factory):
     path = tmp_path_factory.mktemp("r") / "r.parquet"
-    given = {name: [row.get(name, IDENTITY.get(name)) for row in rows] for name in [*columns(), "importance_x"]}
+    given = {name: [row[name] for row in rows] for name in [*columns(), "importance_x"]}
     made = record.build(given, {"importance_x": Column(("T",))})
     record.save(made, path)
     loaded = record.load(path)

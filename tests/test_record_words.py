@@ -14,7 +14,7 @@ from attnfaith.record.words import RULES
 from attnfaith.reporting import eraser
 from attnfaith.reporting.cells import one_cell, split_cells
 from attnfaith.reporting.errors import ReportError
-from tests.records import draw
+from tests.records import draw, of_cell
 from tests.subword_tokenizers import train
 
 
@@ -70,7 +70,7 @@ def test_words_by_hand():
         for name, of in expected.items():
             values = [of([row[name][place] for place in word]) for word in places]
             np.testing.assert_allclose(of_words[name], values, rtol=1e-5, atol=1e-6)
-        assert of_words["level"] == "word" and row["level"] == "token"
+        assert record.from_row(of_words).level == "word" and record.from_row(row).level == "token"
         for name in ("instance_id", "probs", "label", "truncated", "texts"):
             assert of_words[name] == row[name]
     assert any(len(row["tokens"]) < len(other["tokens"]) for row, other in zip(words, rows, strict=True))
@@ -169,9 +169,7 @@ def test_a_run_over_subwords(run):
     assert re.fullmatch("[0-9a-f]{12}", part["run"]["tokenizer"]["digest"])
     (cell,) = split_cells(table)
     assert cell.heading["encoder"] == f"bilstm(tokenizer {part['run']['tokenizer']['digest']})"
-    place = table.schema.get_field_index("tokenizer_digest")
-    other = pa.array(["0123456789ab"] * len(table)).dictionary_encode()
-    twin = table.set_column(place, table.schema.field(place), other)
+    twin = of_cell(table, tokenizer_digest="0123456789ab")
     assert [len(one) for one in split_cells(record.concatenate([table, twin]))] == [16, 16]  # told apart by that alone
     marks, owners = record.rows(table, "rationale"), record.rows(table, "word_of_token")
     assert any(row.any() for row in marks)

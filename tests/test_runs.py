@@ -267,8 +267,7 @@ def test_pairs_and_other_factors(tiny_recipe, tmp_path):
     )
     runs.run(recipe)
     table = record.load(tmp_path / "run" / "record.parquet")
-    assert table.column("projection").unique().to_pylist() == ["sparsegen"]
-    assert table.column("projection_parameter").unique().to_pylist() == [0.5]
+    assert table.column("projection").unique().to_pylist() == ["sparsegen(0.5)"]
     assert {len(row) for row in record.rows(table, "probs")} == {6}
 
 
@@ -483,13 +482,13 @@ def test_more_outputs_leave_a_measurement_under_way_alone(copied, monkeypatch):
         patch.setattr(shards, "_joined", killed)
         with pytest.raises(Killed):
             runs.run(recipe, resume=True)
-    measured, inner = [], engine._read_texts
+    measured, inner = [], engine._measured
 
-    def measure(model, rows, identity, modules, *more):
-        measured.append(list(modules))
-        return inner(model, rows, identity, modules, *more)
+    def measure(subject, batch, measures, *more):
+        measured.append(list(measures))
+        return inner(subject, batch, measures, *more)
 
-    monkeypatch.setattr(engine, "_read_texts", measure)
+    monkeypatch.setattr(engine, "_measured", measure)
     runs.run(again(recipe, "--measure.outputs=[test]"), resume=True)
     assert measured == [[]]  # the outputs alone: the shards of the record were whole
     assert (folder / "outputs" / "test.parquet").is_file() and record.load(folder / "record.parquet").num_rows == 24
@@ -982,7 +981,7 @@ def test_names_of_objectives(overrides, label):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"measure__producers": ["gradients"]}, "no measure or experiment is called"),
+        ({"measure__producers": ["gradients"]}, "no measure is called"),
         ({"measure__split": "dev"}, "measure.split='dev' does not exist; choose one of train, validation, test"),
         (
             {"measure__outputs": ["test", "dev"]},
@@ -1071,7 +1070,7 @@ def test_the_limit_is_a_subset_of_the_same_measurement(copied, tmp_path):
         (["--data.name", "babi_1"], "trained with another data.name"),
         (["--split", "dev"], "measure.split='dev' does not exist"),
         (["--limit", "0"], "measure.limit=0 must be at least 1"),
-        (["--producers", "[x]"], "no measure or experiment"),
+        (["--producers", "[x]"], "no measure is called"),
     ],
 )
 def test_measuring_changes_the_measurement_only(copied, overrides, message):

@@ -602,15 +602,11 @@ def test_status_of_a_study_that_never_ran(planned):
     assert not runs.exists()
 
 
-def test_records_of_other_code_are_told_and_measured_anew(planned, capsys):
+def test_records_of_another_version_are_told_and_measured_anew(planned, capsys):
     path, runs = planned({"name": "a"}, {"name": "b", "set": {"seed": 2, "report.title": "old"}})
     for cell in plan.cells(plan.read_study(path)):
         run_cell(cell)
-    message = (
-        r"different code: 'importance_gradient' by 0{12}, [0-9a-f]{12}: --remeasure measures anew what other code measured, "
-        r"--mix-versions takes all as they are"
-    )
-    with pytest.raises(record.RecordError, match=message):
+    with pytest.raises(record.RecordError, match=r"0\.0, .*--remeasure"):
         command.main([str(path)])
     assert not (path.parent / "results" / "performance.csv").exists()
     assert len(pd.read_csv(path.parent / "results" / "cells.csv")) == 2

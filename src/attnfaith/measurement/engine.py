@@ -200,7 +200,7 @@ def configured(names: Sequence[str], options: Mapping[str, Mapping] | None, read
     measures = build(names, options, reads)
     tests = sorted(measure.name for measure in measures if measure.takes_scores)
     for measure in measures:
-        target = measure.stated().get("target", "predicted")
+        target = getattr(measure, "target", "predicted")
         if tests and target != "predicted":
             raise MeasurementError(
                 f"'{measure.name}' explains target={target!r}, and {tests} would judge it by the predicted class, whose "

@@ -97,7 +97,8 @@ class Measurement:
         subject = subject_of(measurable(self.model, self.texts.tokenizer), section.level)
         with self.state.main_process_first():
             for one in pending:
-                options[one.name] = one.prepare(subject, self._some, self.folder, seed=section.seed).given
+                prepared = one.prepare(subject, self._some, self.folder, seed=section.seed)
+                options[one.name] = dataclasses.asdict(prepared)
         return options
 
     def _some(self, split: str, most: int) -> Dataset:

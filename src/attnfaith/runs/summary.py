@@ -36,7 +36,7 @@ def faithfulness(path: str | os.PathLike) -> dict[str, dict]:
     for name in table.column_names:
         if name.startswith("importance_") and not name.endswith("_hidden"):
             scores[name.removeprefix("importance_")] = metric.compute(importance=record.rows(table, name), **own)
-    for measure in classes():
+    for measure in sorted(classes(), key=lambda measure: measure.name):
         name, arguments = measure.name, {}
         for argument, column in measure.metric.items():
             if column in table.column_names:
