@@ -6,8 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-import pyarrow.compute as pc
-
 from attnfaith import record
 from attnfaith.api.records import Record
 from attnfaith.api.texts import Columns, Texts, is_unicode, read_texts
@@ -17,6 +15,7 @@ from attnfaith.data.pairs.links import read_links
 from attnfaith.errors import AttnfaithError, DatasetError, FileError, counted, excerpt
 from attnfaith.loading import device_of, identity_of, open_subject, origin_of
 from attnfaith.measurement import engine, registry
+from attnfaith.record import list_lengths
 from attnfaith.reporting.cells import undefined
 from attnfaith.subjects.modes import plainly
 from attnfaith.subjects.translator import SequenceSubject
@@ -200,7 +199,7 @@ def _encoded(subject, dataset, reads: str) -> tuple:
     count, cut, empty = len(rows), 0, 0
     for part in pieces(rows, ("tokens", "truncated")):
         cut += sum(part.column("truncated").to_pylist())
-        empty += pc.sum(pc.equal(pc.list_value_length(part.column("tokens")), 0)).as_py()
+        empty += int((list_lengths(part.column("tokens").combine_chunks()) == 0).sum())
     if empty == count:
         raise DatasetError("no text has a word that the model's tokenizer knows of: there is nothing to attend to")
     remarks = {"cut, being longer than the model reads": cut, "without a word": empty}

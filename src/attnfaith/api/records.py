@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterable
 from functools import cached_property
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -186,10 +187,10 @@ class Record:
             if text not in known:
                 raise AttnfaithError(f"no text has the instance id {excerpt(text)}; the first is {excerpt(known[0])}")
             text = known.index(text)
-        try:
-            row = range(len(self))[None if isinstance(text, bool) else text]
-        except (TypeError, IndexError):
-            raise AttnfaithError(f"text {excerpt(text)}: give a row from 0 to {len(self) - 1}, or an instance id") from None
+        whole = isinstance(text, Integral) and not isinstance(text, bool)
+        if not whole or not -len(self) <= int(text) < len(self):
+            raise AttnfaithError(f"text {excerpt(text)}: give a row from 0 to {len(self) - 1}, or an instance id")
+        row = int(text) % len(self)
         if len(self.cells) == 1:
             return self.cells[0], row
         (alone,) = split_cells(self.table.slice(row, 1))

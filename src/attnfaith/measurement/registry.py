@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from importlib import import_module
 from importlib.metadata import entry_points
-from typing import ClassVar, Literal, get_args, get_origin
+from typing import ClassVar, Literal, TypeVar, dataclass_transform, get_args, get_origin
 
 from attnfaith.errors import AttnfaithError, excerpt, nearest
 from attnfaith.record import Column
@@ -123,10 +123,12 @@ class Measure:
         return _SENTENCE.split(" ".join(found[1].split()))[0].rstrip(".") if found else ""
 
 
+Kind = TypeVar("Kind", bound=type[Measure])
 _CLASSES: dict[str, dict[str, type[Measure]]] = {reads: {} for reads in READS}
 
 
-def register(cls: type[Measure]) -> type[Measure]:
+@dataclass_transform(kw_only_default=True, frozen_default=True)
+def register(cls: Kind) -> Kind:
     """Add a class of measures to the registry, under its name; returns the class as a frozen dataclass that checks options.
 
     Usable as a decorator. The measure may then be called with any model and the batch of a tokenizer.
@@ -163,7 +165,7 @@ def _opening(call: Callable) -> Callable:
     return opened
 
 
-def _checked(cls: type[Measure]) -> type[Measure]:
+def _checked(cls: Kind) -> Kind:
     from pydantic import ConfigDict, ValidationError
     from pydantic.dataclasses import dataclass
 
