@@ -46,8 +46,8 @@ class Measure:
     "Source: …" names the paper.
 
     name: as people write it. needs: names of capabilities, those of `attnfaith.subjects.protocol.CAPABILITIES` or, for
-    pairs, PAIR_CAPABILITIES there. cost: one of COSTS. columns: what it adds to a record; a column that
-    needs more than the measure says so in `Column.needs`. reads: one of READS. metric: which arguments of the metric
+    pairs, PAIR_CAPABILITIES there. cost: one of COSTS. columns: what it adds to a record; a column that needs more than the
+    measure says so in `Column.needs`. reads: one of READS. metric: which arguments of the metric
     `attention_faithfulness` its columns are. most_tokens: the longest text that it takes, None without a bound.
     """
 
@@ -103,7 +103,7 @@ class Measure:
 
     @classmethod
     def role(cls) -> str:
-        """ "importance" for scores of tokens, else "intervention"."""
+        """Return "importance" for scores of tokens, else "intervention"."""
         return "importance" if any(name.startswith(SCORES) for name in cls.columns) else "intervention"
 
     @classmethod
