@@ -105,6 +105,26 @@ def _shapley_values(value, length: int) -> np.ndarray:
     return value(torch.from_numpy(parts)).numpy() @ np.where(parts, chance, -chance)
 
 
+class _Linear:
+    """A linear model of scikit-learn fitted in float64, in the form that captum asks for.
+
+    Captum's own fit is in float32. There the weight of 10^6 on the whole and on nothing leaves four digits, and Lasso stops
+    at another step on another processor.
+    """
+
+    def __init__(self, estimator):
+        self.estimator = estimator
+
+    def fit(self, samples, **_) -> None:
+        """Fit to batches of parts (V,T), values (V,) and weights (V,)."""
+        parts, values, weights = (torch.cat(column).double().numpy() for column in zip(*samples, strict=True))
+        self.estimator.fit(parts, values, sample_weight=weights.reshape(-1))
+
+    def representation(self) -> torch.Tensor:
+        """Return the coefficients (1,T)."""
+        return torch.from_numpy(self.estimator.coef_)[None]
+
+
 @register
 class KernelShap(_Sampling):
     """KernelSHAP (Lundberg & Lee 2017): Shapley values of tokens, exact for few; else fitted to samples, through captum.
@@ -150,14 +170,15 @@ class KernelShap(_Sampling):
     def __call__(self, subject, batch, *, seed: int = 0) -> dict[str, list]:
         """Return the columns, one value an instance."""
         shap = captum().KernelShap
+        from sklearn.linear_model import LinearRegression
 
         def fit(value, length):
             if 2**length <= self.samples:
                 return _shapley_values(value, length)
-            values = shap(value).attribute(
-                torch.ones(1, length), n_samples=self.samples, perturbations_per_eval=self.samples
-            )
-            return values[0].double().numpy()
+            surrogate = shap(value)
+            surrogate.interpretable_model = _Linear(LinearRegression())
+            surrogate.attribute(torch.ones(1, length), n_samples=self.samples, perturbations_per_eval=self.samples)
+            return surrogate.interpretable_model.estimator.coef_
 
         fits = of_each(
             subject, batch, fit, seed=seed, purpose="kernel_shap", target=self.target, output=self.output, absent=self.absent
@@ -205,16 +226,16 @@ class Lime(_Sampling):
     def __call__(self, subject, batch, *, seed: int = 0) -> dict[str, list]:
         """Return the columns, one value an instance."""
         attr = captum()
-        from captum._utils.models.linear_model import SkLearnLasso, SkLearnLinearRegression
         from captum.attr._core.lime import get_exp_kernel_similarity_function
+        from sklearn.linear_model import Lasso, LinearRegression
 
         near = get_exp_kernel_similarity_function("cosine", kernel_width=self.width)
 
         def fit(value, length):
-            linear = SkLearnLasso(alpha=self.penalty) if self.penalty else SkLearnLinearRegression()
+            linear = _Linear(Lasso(alpha=self.penalty) if self.penalty else LinearRegression())
             surrogate = attr.Lime(value, interpretable_model=linear, similarity_func=near)
-            weights = surrogate.attribute(torch.ones(1, length), n_samples=self.samples, perturbations_per_eval=self.samples)
-            return weights[0].double().numpy()
+            surrogate.attribute(torch.ones(1, length), n_samples=self.samples, perturbations_per_eval=self.samples)
+            return linear.estimator.coef_
 
         fits = of_each(
             subject, batch, fit, seed=seed, purpose="lime", target=self.target, output=self.output, absent=self.absent
