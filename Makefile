@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 SOURCES := src recipes tests docs
 TESTS := tests
 # Tests of numbers: they pass whichever instructions of the processor torch uses.
-NUMERIC := $(wildcard tests/golden) tests/experiments tests/importance tests/models tests/sequences tests/subjects
+NUMERIC := $(wildcard tests/golden) tests/alignment tests/importance tests/interventions tests/models tests/subjects
 # These import no torch, nor do the parts of the package that they test.
 WITHOUT_TORCH := $(filter-out %/test_columns.py, $(wildcard tests/metrics/test_*.py)) tests/data/test_registry.py \
 	tests/data/test_own_files.py tests/data/test_planted_evidence.py tests/data/test_eraser.py tests/test_escaping.py \

@@ -38,11 +38,11 @@ from attnfaith import AttentionClassifierForSequenceClassification as Classifier
 from attnfaith import RationaleClassifierForSequenceClassification as Selector
 from attnfaith import recipes
 from attnfaith.data.sources import ROOT_VARIABLE
-from attnfaith.experiments import permutation
-from attnfaith.experiments._readout import read_out
 from attnfaith.importance.gradients import Gradient
 from attnfaith.importance.integrated import IntegratedGradients
 from attnfaith.importance.perturbation import LeaveOneOut
+from attnfaith.interventions import permutation
+from attnfaith.interventions.targets import read_out
 from attnfaith.measurement import registry
 from attnfaith.measurement.engine import measure
 from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence

@@ -5,7 +5,7 @@ from dataclasses import asdict
 import numpy as np
 
 from attnfaith import record as records
-from attnfaith.experiments._readout import softmax
+from attnfaith.interventions.targets import softmax
 from attnfaith.measurement.registry import find
 from attnfaith.record import from_row
 from attnfaith.reporting.cells import Cell, one_cell

@@ -14,8 +14,8 @@ from transformers import BatchEncoding, BertForSequenceClassification
 from attnfaith import SelfAttentionClassifierForSequenceClassification, record
 from attnfaith.data.collation import OF_POSITIONS
 from attnfaith.draws import default_dtype
-from attnfaith.experiments import _climb
 from attnfaith.importance import state_lengths
+from attnfaith.interventions import climb
 from attnfaith.measurement.registry import classes, find, names
 from attnfaith.models import projections
 from attnfaith.models.encoders import ENCODERS
@@ -121,8 +121,8 @@ def _short_searches():
     bisected = projections._bisected
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(projections, "_bisected", lambda scores, alpha, dim, _, one: bisected(scores, alpha, dim, 24, one))
-        patched.setattr(_climb, "STEPS", 12)
-        patched.setattr(_climb, "STEPS_ASKED", 8)
+        patched.setattr(climb, "STEPS", 12)
+        patched.setattr(climb, "STEPS_ASKED", 8)
         yield
 
 

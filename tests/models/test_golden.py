@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from attnfaith import AttentionClassifierConfig, AttentionClassifierForSequenceClassification
-from attnfaith.experiments.permutation import permuted
 from attnfaith.importance import removal
+from attnfaith.interventions.permutation import permuted
 from attnfaith.subjects import Batch, subject_of
 
 

@@ -11,8 +11,8 @@ import pytest
 from scipy.special import rel_entr
 
 from attnfaith import record as records
-from attnfaith.experiments._readout import softmax
-from attnfaith.experiments.adversary_exact import maximise
+from attnfaith.interventions.adversary import maximise
+from attnfaith.interventions.targets import softmax
 from attnfaith.reporting import sections
 from attnfaith.reporting.cells import one_cell, split_cells
 from attnfaith.reporting.page.heatmap import scores_of, visible

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import rel_entr
 
-from attnfaith.experiments._readout import read_out, softmax
-from attnfaith.experiments.adversary_exact import maximise
-from tests.experiments.test_minimal_flip_set import asked
+from attnfaith.interventions.adversary import maximise
+from attnfaith.interventions.targets import read_out, softmax
+from tests.interventions.test_minimal_flip_set import asked
 from tests.measuring import run
 from tests.nodes import NO_NODE, NODE, Node
 

@@ -34,7 +34,7 @@ ENGINES = ("lrp_rules", "lstm", "removal", "state_lengths")
     "path",
     [
         path
-        for folder in ("importance", "experiments")
+        for folder in ("importance", "alignment", "interventions")
         for path in sorted((PACKAGE / folder).glob("*.py"))
         if path.stem not in ENGINES
     ],

@@ -22,7 +22,7 @@ from attnfaith.api.measuring import measure
 from attnfaith.api.records import Record
 from attnfaith.api.texts import Columns, read_texts
 from attnfaith.errors import counted, cut, excerpt
-from attnfaith.experiments._readout import AFFINE, read_out, softmax, under
+from attnfaith.interventions.targets import AFFINE, read_out, softmax, under
 from attnfaith.loading import open_subject
 from attnfaith.reporting import sections
 from attnfaith.reporting.cells import Cell, name_class

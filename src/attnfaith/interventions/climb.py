@@ -1,0 +1,298 @@
+"""The best attention found where no closed form gives the furthest one: more than two classes, or a read-out not affine.
+
+Shapes: T tokens, C classes, D numbers per point, M attentions at once, R ranges.
+"""
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import linprog
+from scipy.special import xlogy
+
+from attnfaith.interventions.targets import Readout
+
+
+TIE = 1e-6  # nats: attentions closer than this to the best are tied; the first is taken
+AT_ONCE = 1 << 22  # numbers of attentions that a decoder which is not affine is asked about together
+PAIRS = 128  # pairs of tokens tried
+STEPS = 40  # halvings of a segment, to 1e-12
+STEPS_ASKED = 24  # the same where a model is asked: float32 predictions tell no points apart that are closer
+TINY = 1e-12
+GRID = 17  # weights tried on the segment between two tokens
+MOST_CLASSES = 32  # of which each two are asked about; of more classes the most probable
+MOST_NUMBERS = 1 << 23  # of scores, both bounds of each counted, in a linear programme
+MOST_TOKENS = 1000  # whose weights are tried one by one, see `gathered`
+NEIGHBOURS, ROUNDS = 3, 20  # heaviest tokens whose weight is moved to another, and how often
+
+
+class Decoder(NamedTuple):
+    """What predictions are made of: states (T,D), whose mean under an attention is a point (D,), and `probs`, which gives
+    probabilities (M,C) of points (M,D). Affine read-outs have values for states; for others a point is the attention.
+    """
+
+    states: np.ndarray
+    probs: Callable[[np.ndarray], np.ndarray]
+
+
+class Ranges(NamedTuple):
+    """What a prediction within epsilon implies, or is guessed to: scores (R,T) whose means lie between low and high (R,)."""
+
+    scores: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+def implied_ranges(scores: np.ndarray, probs: np.ndarray, epsilon: float) -> Ranges:
+    """Log-odds (T,C) of each two classes, and the intervals that a total variation distance of epsilon implies for them.
+
+    Of more than MOST_CLASSES classes those of the most probable ones, for all would be millions. So it is with fewer classes
+    where a text is so long that they would be more than MOST_NUMBERS.
+    """
+    most = next((count for count in range(MOST_CLASSES, 2, -1) if count * (count - 1) * len(scores) <= MOST_NUMBERS), 2)
+    first, second = np.array(list(itertools.combinations(_most_probable(probs, most), 2))).T
+    with np.errstate(divide="ignore"):
+        rest = np.log(np.maximum(probs - epsilon, 0))
+    raised = np.log(probs + epsilon)
+    return Ranges((scores[:, first] - scores[:, second]).T, rest[first] - raised[second], raised[first] - rest[second])
+
+
+def _most_probable(probs: np.ndarray, most: int = MOST_CLASSES) -> np.ndarray:
+    """The numbers of the most probable classes, or of all where they are no more, in their order."""
+    return np.sort(np.argsort(-probs, kind="stable")[:most])
+
+
+class Gathered(NamedTuple):
+    """A text of few tokens in place of one of many, T: some stand for themselves, the last for all others together.
+
+    text: of n tokens. tokens (n - 1,): those that stand for themselves. shares (T,): the part that another token has of the
+    weight of them all, 0 of these.
+    """
+
+    text: Readout
+    tokens: np.ndarray
+    shares: np.ndarray
+
+    def told(self, probs: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
+        """Predictions under attentions over these tokens (M,n), by those under attentions over all tokens (M,T)."""
+
+        def over_these(attentions: np.ndarray) -> np.ndarray:
+            parts = np.array_split(attentions, max(1, -(-len(attentions) * len(self.shares) // AT_ONCE)))
+            return np.concatenate([probs(self.spread(part)) for part in parts])
+
+        return over_these
+
+    def spread(self, attentions: np.ndarray) -> np.ndarray:
+        """Attentions (M,n) over its tokens as those over all tokens (M,T)."""
+        whole = attentions[:, -1:] * self.shares
+        whole[:, self.tokens] = attentions[:, :-1]
+        return whole
+
+
+def gathered(text: Readout) -> Gathered | None:
+    """A text of more than MOST_TOKENS tokens: those with the least attention, and one for all others, whose weights keep
+    their proportions; None for any other text.
+
+    The furthest attention is on tokens that the model attends to little, so others hardly lead further; and what is left out
+    is no error: an attention over the tokens gathered is one over the text, of the same prediction and the same divergence,
+    for weights in one proportion add to a divergence as their sum does.
+    """
+    length = len(text.attention)
+    if length <= MOST_TOKENS:
+        return None
+    tokens = np.sort(np.argsort(text.attention, kind="stable")[: MOST_TOKENS - 1])
+    others = np.ones(length, bool)
+    others[tokens] = False
+    mass = text.attention[others].sum()
+    shares = np.where(others, text.attention / mass, 0.0)
+    attention = np.append(text.attention[tokens], mass)
+    values = None if text.values is None else np.vstack([text.values[tokens], shares @ text.values])
+    return Gathered(replace(text, attention=attention, values=values), tokens, shares)
+
+
+class Climb:
+    """The best attention found without a closed form: every point it holds keeps the prediction within epsilon.
+
+    From a point that does, a segment to one that does not is halved down to where it stops doing so; since the divergence
+    is convex, the end of a segment is its best point. Segments lead from the model's attention to every token and to
+    mixtures of two, from the mixture of two tokens that changes least to either of them, and from the best point on.
+    """
+
+    def __init__(self, text: Readout, decoder: Decoder, epsilon: float):
+        self.own, self.probs, self.decoder, self.epsilon = text.attention, text.probs, decoder, epsilon
+        self.entropy = xlogy(self.own, self.own)
+        self.linear = None if text.values is None else Linear(text, decoder.states, epsilon)
+
+    def distance(self, points: np.ndarray) -> np.ndarray:
+        """Total variation distance (M,) of the predictions at points (M,D) to the model's."""
+        return np.abs(self.decoder.probs(points) - self.probs).sum(-1) / 2
+
+    def divergence(self, attentions: np.ndarray) -> np.ndarray:
+        """JSD (M,) of attentions (M,T) from the model's, in nats."""
+        mixed = attentions + self.own
+        return math.log(2) - (xlogy(mixed, mixed) - xlogy(attentions, attentions) - self.entropy).sum(-1) / 2
+
+    def push(self, anchors: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        """From attentions (M,T) within epsilon towards others (M,T), as far as that holds: attentions (M,T)."""
+        near, far = anchors @ self.decoder.states, targets @ self.decoder.states
+        done = np.where(self.distance(far) <= self.epsilon, 1.0, 0.0)
+        failed = np.ones(len(targets))
+        for _ in range(STEPS_ASKED if self.linear is None else STEPS):
+            middle = (done + failed) / 2
+            held = self.distance(near + middle[:, None] * (far - near)) <= self.epsilon
+            done, failed = np.where(held, middle, done), np.where(held, failed, middle)
+        return anchors + done[:, None] * (targets - anchors)
+
+    def best(self, ranges: Ranges, starts: np.ndarray) -> np.ndarray:
+        """The best attention (T,). Predictions within epsilon lie in `ranges`, or do so at a guess where the read-out
+        is not affine. starts (M,T): attentions to go towards.
+        """
+        tokens = np.eye(len(self.own))
+        first, second, low, high = self._pairs(ranges)
+        targets = np.concatenate([tokens, _mix(tokens, first, second, low), _mix(tokens, first, second, high)])
+        reached = [self.own[None], self.push(np.broadcast_to(self.own, targets.shape), targets)]
+        if self.linear is None:
+            low, high = np.zeros(len(low)), np.ones(len(high))
+        middle = _mix(tokens, first, second, self._least_change(first, second, low, high))
+        held = self.distance(middle @ self.decoder.states) <= self.epsilon
+        reached += [self.push(middle[held], tokens[side[held]]) for side in (first, second)]
+        reached.append(self.push(np.broadcast_to(self.own, starts.shape), starts))
+        if self.linear is not None:
+            near, far = self.linear.least(xlogy(1 + self.own, 1 + self.own) - self.entropy)
+            if self.distance(near @ self.decoder.states) > self.epsilon:  # by classes that were not asked about
+                near = self.own[None]
+            reached += [near, self.push(near, far), *(self.push(near, start[None]) for start in starts)]
+        chosen, divergence = self._furthest(np.concatenate(reached))
+        for _ in range(ROUNDS):
+            targets = np.concatenate([tokens, *self._moves(chosen, tokens)])
+            better, larger = self._furthest(self.push(np.broadcast_to(chosen, targets.shape), targets))
+            if larger <= divergence + TIE:
+                break
+            chosen, divergence = better, larger
+        return chosen
+
+    def _moves(self, chosen: np.ndarray, tokens: np.ndarray) -> Iterator[np.ndarray]:
+        """Attentions (M,T) to go towards from the one chosen: the weight of a heavy token on another; up the slope of the
+        divergence, which never leads lower, for it is convex; along a line to the rim of the simplex.
+        """
+        heaviest = np.argsort(-chosen, kind="stable")[:NEIGHBOURS]
+        yield (chosen + chosen[heaviest, None, None] * (tokens - tokens[heaviest, None])).reshape(-1, len(tokens))
+        if self.linear is not None:
+            yield from self.linear.least(np.log1p(self.own / np.maximum(chosen, TINY)))
+            for line in self.linear.lines:
+                falling = line < 0
+                yield np.maximum(chosen + (chosen[falling] / -line[falling]).min() * line, 0)[None]
+
+    def _furthest(self, attentions: np.ndarray) -> tuple[np.ndarray, float]:
+        divergence = self.divergence(attentions)
+        chosen = int((divergence >= divergence.max() - TIE).argmax())
+        return attentions[chosen], float(divergence[chosen])
+
+    def _pairs(self, ranges: Ranges) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Two tokens each, and the weight of the first at either end of what `ranges` allow: the PAIRS furthest away."""
+        first, second = np.triu_indices(len(self.own), 1)
+        low, high = np.zeros(len(first)), np.ones(len(first))
+        for scores, least, most in zip(*ranges, strict=True):
+            start, slope = scores[second], scores[first] - scores[second]
+            with np.errstate(divide="ignore", invalid="ignore"):  # equal scores: any weight will do, or none
+                ends = np.sort([(least - start) / slope, (most - start) / slope], axis=0)
+            low, high = np.fmax(low, ends[0]), np.fmin(high, ends[1])
+            high[(slope == 0) & ~((least <= start) & (start <= most))] = -1
+        kept = (low <= high).nonzero()[0]
+        first, second, low, high = first[kept], second[kept], low[kept], high[kept]
+        promise = np.maximum(self._mixed(first, second, low), self._mixed(first, second, high))
+        kept = np.argsort(-promise, kind="stable")[:PAIRS]
+        return first[kept], second[kept], low[kept], high[kept]
+
+    def _mixed(self, first, second, weight) -> np.ndarray:
+        """The divergence of mixtures of two tokens, less what they share."""
+        rest, one, other = 1 - weight, self.own[first], self.own[second]
+        gained = xlogy(weight + one, weight + one) - xlogy(weight, weight) - self.entropy[first]
+        return -gained - xlogy(rest + other, rest + other) + xlogy(rest, rest) + self.entropy[second]
+
+    def _least_change(self, first, second, low, high) -> np.ndarray:
+        """The weight of the first token, low to high, that changes the prediction least: by a grid, then by halvings."""
+        one, other = self.decoder.states[first], self.decoder.states[second]
+
+        def change(weight):
+            points = other + weight[..., None] * (one - other)
+            return self.distance(points.reshape(-1, points.shape[-1])).reshape(weight.shape)
+
+        grid = low + (high - low) * np.linspace(0, 1, GRID)[:, None]
+        weight, width = np.take_along_axis(grid, change(grid).argmin(0)[None], 0)[0], (high - low) / (GRID - 1)
+        for _ in range(STEPS // 2):
+            tried = np.clip(weight + width / 2 * np.array([[0], [-1], [1]]), low, high)
+            weight, width = np.take_along_axis(tried, change(tried).argmin(0)[None], 0)[0], width / 2
+        return weight
+
+
+def _mix(tokens, first, second, weight) -> np.ndarray:
+    return weight[:, None] * tokens[first] + (1 - weight)[:, None] * tokens[second]
+
+
+class Linear:
+    """What an affine read-out says of attentions within epsilon by linear programmes.
+
+    scores (T,C): logits under each token alone. lines (L,T): changes of attention, summing to 0, that move the prediction by
+    the most to the least, in both directions. Where there are no more tokens than classes, all that keeps the prediction
+    lies close to the model's attention, long and thin along these. With more tokens, the directions that change nothing are
+    many and none of them is principal: L = 0.
+    """
+
+    def __init__(self, text: Readout, scores: np.ndarray, epsilon: float):
+        self.own, self.epsilon = text.attention, epsilon
+        self.slopes = (text.probs * (scores - (scores @ text.probs)[:, None])).T  # (C,T), of the prediction by attention
+        self.lines = self._principal(text.probs)
+        if len(self.slopes) > MOST_CLASSES:
+            self.slopes = self.slopes[_most_probable(text.probs)]
+        # log-odds that all change by `width` or less move the prediction by no more than epsilon
+        width = 4 * math.atanh(epsilon)
+        ranges = implied_ranges(scores, text.probs, epsilon)
+        middle = ranges.scores @ self.own
+        self.sure = ranges._replace(low=middle - width, high=middle + width)
+
+    def least(self, costs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Attentions (1,T) of least costs.x: one that is surely within epsilon, and one that is so to first order."""
+        return cheapest(costs, self.sure)[0][None], self._first_order(costs)[None]
+
+    def _principal(self, probs: np.ndarray) -> np.ndarray:
+        classes, tokens = self.slopes.shape
+        if tokens > classes:
+            return np.zeros((0, tokens))
+        basis = np.linalg.svd(np.ones((1, tokens)))[2][1:]  # of the changes that sum to 0
+        changes = self.slopes / np.sqrt(np.maximum(probs, TINY))[:, None]  # in the Fisher metric at the prediction
+        lines = np.linalg.svd(changes @ basis.T)[2] @ basis
+        return np.concatenate([lines, -lines])
+
+    def _first_order(self, costs: np.ndarray) -> np.ndarray:
+        classes, tokens = self.slopes.shape
+        unit = np.eye(classes)  # w_c >= |change of p_c|, and their sum at most 2 epsilon
+        rows = np.block([[self.slopes, -unit], [-self.slopes, -unit], [np.zeros((1, tokens)), np.ones((1, classes))]])
+        middle = self.slopes @ self.own
+        limits = np.concatenate([middle, -middle, [2 * self.epsilon]])
+        total = np.append(np.ones(tokens), np.zeros(classes))[None]
+        solved = linprog(np.append(costs, np.zeros(classes)), rows, limits, total, 1.0)
+        return self.own if solved.x is None else _on_simplex(solved.x[:tokens])
+
+
+def cheapest(costs: np.ndarray, ranges: Ranges) -> tuple[np.ndarray, float]:
+    """The attention of least costs.x in `ranges`, and a number that no such attention is below, whatever the solver rounds:
+    for multipliers y >= 0 of the constraints A x <= b, costs.x >= (costs + y A).x - y.b >= min(costs + y A) - y.b.
+    """
+    rows, limits = np.concatenate([ranges.scores, -ranges.scores]), np.concatenate([ranges.high, -ranges.low])
+    rows, limits = rows[np.isfinite(limits)], limits[np.isfinite(limits)]
+    rows, limits = np.concatenate([rows, np.zeros((1, len(costs)))]), np.append(limits, 0.0)
+    solved = linprog(costs, rows, limits, np.ones((1, len(costs))), 1.0)
+    if solved.x is None:  # the solver gave up: no constraint is in force
+        return np.eye(len(costs))[costs.argmin()], float(costs.min())
+    multipliers = np.maximum(-solved.ineqlin.marginals, 0)
+    return _on_simplex(solved.x), float((costs + multipliers @ rows).min() - multipliers @ limits)
+
+
+def _on_simplex(weights: np.ndarray) -> np.ndarray:
+    """What the solver returns sums to 1 and is not negative up to its tolerance; here without it."""
+    weights = np.maximum(weights, 0)
+    return weights / weights.sum()

@@ -1,0 +1,252 @@
+"""What erasure and the smallest flipping set share: weights are set to 0, the rest renormalised, the decision looked at.
+
+Shapes: B instances, T tokens of the batch's longest text (at least 1; shorter texts are padded on the right with weight 0),
+C classes, H hidden, K removals. Everything is float64 on the CPU, but what a model is asked.
+
+Erasing a set R of tokens leaves the others t the weights a_t / sum_{u not in R} a_u, never a new softmax. Sums are always
+taken over what remains: a total minus what was removed would cancel where a few tokens hold nearly all weight. Where no
+weight remains the context is the zero vector, so that the decoder's bias decides.
+
+Decisions: the most probable class, on equal probability the lower one. With an affine decoder, logits that differ by less
+than TIE of the largest difference that any single token makes are equal: the order of a sum decides nothing.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from scipy.special import expit, logsumexp
+
+from attnfaith.draws import generator
+from attnfaith.interventions.targets import AFFINE, OfStates, OfTexts, read_out, under
+from attnfaith.subjects import Batch, Subject
+from attnfaith.subjects.protocol import log_odds
+
+
+RANKINGS = ("attention", "gradient", "attention_gradient")
+TIE = 1e-12
+
+
+class Flip(NamedTuple):
+    """The first change of decision along an order, (B,) each: tokens removed (float, NaN where the decision never changes),
+    attention removed (NaN likewise), and whether no weight was left, so that the bias decided.
+    """
+
+    size: np.ndarray
+    mass: np.ndarray
+    empty: np.ndarray
+
+
+@dataclass(frozen=True)
+class Erasing:
+    """A batch of texts whose weights can be taken away. Subclasses read the decision from sums over what remains.
+
+    attention (B,T); lengths (B,); content (B,D,T): what a context is averaged of; evidence (B,E,T): what decisions are read
+    from the sums of; predicted (B,): the class with nothing removed.
+    """
+
+    attention: np.ndarray
+    lengths: np.ndarray
+    content: np.ndarray
+    evidence: np.ndarray
+    predicted: np.ndarray
+
+    @property
+    def gradient(self) -> tuple[np.ndarray, np.ndarray]:
+        """Derivative (B,T) of the predicted class's log-odds with respect to each weight, the others fixed and nothing
+        renormalised; and p(1 - p) of that class (B,), the factor that makes it a derivative of the probability.
+        """
+        raise NotImplementedError
+
+    def logits(self, contents: np.ndarray, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
+        """Logits (B,K,C) of averaged contents (B,D,K) of the instances `rows`."""
+        raise NotImplementedError
+
+    def changed(self, sums: np.ndarray, remaining: np.ndarray, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
+        """Whether the decision is another one, (B,K), from sums of weight x evidence (B,E,K) and of weight (B,K)."""
+        raise NotImplementedError
+
+    def first_flip(self, order: np.ndarray) -> Flip:
+        """Where the decision first changes when tokens are removed in the order (B,T) of their positions."""
+        weights = np.take_along_axis(self.attention, order, 1)
+        evidence = np.take_along_axis(self.evidence, order[:, None], 2) * weights[:, None]
+        remaining = after(weights)
+        changed = self.changed(after(evidence), remaining)
+        step = changed.argmax(1)[:, None]
+        flips = changed.any(1) & (self.lengths > 1)
+        mass = np.take_along_axis(weights.cumsum(1), step, 1)[:, 0]
+        nothing = np.take_along_axis(remaining, step, 1)[:, 0] == 0
+        return Flip(np.where(flips, step[:, 0] + 1.0, np.nan), np.where(flips, mass, np.nan), flips & nothing)
+
+    def without_each(self) -> np.ndarray:
+        """Logits (B,T,C) with each weight removed alone; where that weight is 0, exactly those with nothing removed."""
+        remaining = others(self.attention)[:, None]
+        sums = others(self.attention[:, None] * self.content)
+        removed = self.logits(np.divide(sums, remaining, out=np.zeros_like(sums), where=remaining > 0))
+        return np.where((self.attention == 0)[..., None], self.logits(self.whole()), removed)
+
+    def whole(self) -> np.ndarray:
+        """The averaged content (B,D,1) with nothing removed."""
+        return self.content @ self.attention[..., None]
+
+    def orders(self) -> dict[str, np.ndarray]:
+        """Positions (B,T) by decreasing attention, signed gradient and their product; equal ones by position.
+
+        The factor p(1 - p) > 0 of the gradient is left out: no order depends on it, and a saturated p would erase them.
+        """
+        slope, _ = self.gradient
+        scores = dict(zip(RANKINGS, (self.attention, slope, self.attention * slope), strict=True))
+        padding = np.arange(self.attention.shape[1]) >= self.lengths[:, None]
+        return {name: np.argsort(np.where(padding, np.inf, -of), 1, "stable") for name, of in scores.items()}
+
+    def random_orders(self, seed: int, instance_ids: list[str], draws: int) -> np.ndarray:
+        """Random orders (draws,B,T), those of an instance its own; padding last."""
+        width = self.attention.shape[1]
+        orders = np.tile(np.arange(width), (draws, len(self.lengths), 1))
+        for row, (name, length) in enumerate(zip(instance_ids, self.lengths, strict=True)):
+            orders[:, row, :length] = generator(seed, name, "erasure").permuted(orders[:, row, :length], axis=1)
+        return orders
+
+
+@dataclass(frozen=True)
+class Affine(Erasing):
+    """content: values W h (D = C). evidence: of each rival class j of the predicted class c, in increasing order, the margin
+    (w_c - w_j) . h + b_c - b_j that a token alone would give c over j (E = C - 1). A weighted sum of margins is the
+    difference of logits times the weight that remains: its sign is the decision.
+    """
+
+    bias: np.ndarray
+    lower: np.ndarray  # (B,C-1) the rival wins a tie
+    largest: np.ndarray  # (B,C-1) largest |margin|, to which a tie is held
+    flips_empty: np.ndarray  # (B,) the bias alone decides otherwise
+
+    @cached_property
+    def gradient(self):
+        rows = np.arange(len(self.lengths))
+        logits = self.logits(self.whole())[:, 0]
+        against = logits.copy()
+        against[rows, self.predicted] = -np.inf
+        total = logsumexp(against, 1)
+        share = np.exp(against - total[:, None])
+        own = self.content[rows, self.predicted]
+        slope = own - (share[:, None] @ self.content)[:, 0]
+        return slope, _spread(logits[rows, self.predicted] - total)
+
+    def logits(self, contents, rows=slice(None)):
+        return contents.swapaxes(1, 2) + self.bias[rows, None]
+
+    def wins(self, sums: np.ndarray, remaining: np.ndarray, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
+        """Which rivals (B,C-1,K) beat the predicted class; sums (B,C-1,K), remaining weight (B,C-1,K) or (B,1,K), not 0."""
+        tie = TIE * self.largest[rows, :, None] * remaining
+        return (sums < -tie) | (self.lower[rows, :, None] & (sums <= tie))
+
+    def changed(self, sums, remaining, rows=slice(None)):
+        beaten = self.wins(sums, remaining[:, None], rows).any(1)
+        return np.where(remaining > 0, beaten, self.flips_empty[rows, None])
+
+
+@dataclass(frozen=True)
+class NotAffine(Erasing):
+    """content and evidence: all attention on each token (D = E = T), so that averages are what `under` is asked about."""
+
+    under: OfStates | OfTexts
+
+    @cached_property
+    def gradient(self):
+        weights = _weights(self.under, self.attention).requires_grad_()
+        predicted = torch.from_numpy(self.predicted).to(weights.device)
+        with torch.enable_grad():
+            odds = log_odds(self.under(weights), predicted)
+            slope = torch.autograd.grad(odds.sum(), weights, materialize_grads=True)[0]
+        return slope.double().cpu().numpy(), _spread(odds.detach().cpu().numpy())
+
+    @torch.no_grad()
+    def logits(self, contents, rows=slice(None)):
+        return self.under[rows](_weights(self.under, contents.swapaxes(1, 2))).double().cpu().numpy()
+
+    def state_gradients(self, slopes: np.ndarray) -> np.ndarray:
+        """Lengths (B,T) of the gradient in each state, attention held fixed, of a scalar with slopes (B,C) by logits; of a
+        subject with "states".
+        """
+        with torch.enable_grad():
+            states = self.under.states.detach().requires_grad_()
+            logits = replace(self.under, states=states)(_weights(self.under, self.attention))
+            given = torch.from_numpy(slopes).to(logits)
+            (gradient,) = torch.autograd.grad(logits, states, given, materialize_grads=True)  # 0 of texts without tokens
+        return gradient.double().norm(dim=2).cpu().numpy()
+
+    def changed(self, sums, remaining, rows=slice(None)):
+        remaining = remaining[:, None]
+        attentions = np.divide(sums, remaining, out=np.zeros_like(sums), where=remaining > 0)
+        return self.logits(attentions, rows).argmax(-1) != self.predicted[rows, None]
+
+
+@torch.no_grad()
+def prepare(subject: Subject, batch: Batch) -> Erasing:
+    """The batch ready for erasing; of its own class where logits are not affine in attention."""
+    readouts = read_out(subject, batch)
+    attention = pad([readout.attention for readout in readouts])
+    lengths = np.array([len(readout.attention) for readout in readouts])
+    if AFFINE in subject.capabilities:
+        values = np.ascontiguousarray(pad([readout.values for readout in readouts]).swapaxes(1, 2))
+        return _affine(attention, lengths, values, np.stack([readout.bias for readout in readouts]))
+    each = np.broadcast_to(np.eye(attention.shape[1]), (len(lengths), *attention.shape[1:] * 2))
+    asked = under(subject, batch)
+    predicted = asked(_weights(asked, attention)).argmax(1).cpu().numpy()
+    return NotAffine(attention, lengths, each, each, predicted, asked)
+
+
+def _weights(asked: OfStates | OfTexts, attention: np.ndarray) -> torch.Tensor:
+    """Attention as a subject gives it, on its device."""
+    dtype = torch.promote_types(asked.dtype, torch.float32)
+    return torch.from_numpy(np.ascontiguousarray(attention)).to(asked.subject.device, dtype)
+
+
+def _affine(attention: np.ndarray, lengths: np.ndarray, values: np.ndarray, bias: np.ndarray) -> Affine:
+    """attention (B,T), values (B,C,T) and bias (B,C)."""
+    classes, rows = np.arange(bias.shape[1]), np.arange(len(bias))[:, None]
+    logits = (values @ attention[..., None])[..., 0] + bias
+    inside = (np.arange(values.shape[2]) < lengths[:, None])[:, None]
+    predicted = logits.argmax(1)
+    while True:
+        rivals = (predicted[:, None] + 1 + classes[:-1]) % len(classes)
+        rivals.sort(1)
+        margins = values[rows, predicted[:, None]] - values[rows, rivals]
+        margins += (bias[rows, predicted[:, None]] - bias[rows, rivals])[..., None]
+        margins *= inside
+        largest = np.maximum(margins.max(2), -margins.min(2))
+        lower = rivals < predicted[:, None]
+        ties = lower & (logits[rows, predicted[:, None]] - logits[rows, rivals] <= TIE * largest)
+        if not ties.any():
+            break
+        predicted = np.where(ties.any(1), rivals[rows[:, 0], ties.argmax(1)], predicted)
+    flips_empty = bias.argmax(1) != predicted
+    return Affine(attention, lengths, values, margins, predicted, bias, lower, largest, flips_empty)
+
+
+def _spread(odds: np.ndarray) -> np.ndarray:
+    """p(1 - p) from log-odds, exact where p rounds to 1."""
+    return expit(odds) * expit(-odds)
+
+
+def pad(rows: list[np.ndarray]) -> np.ndarray:
+    """Rows (T_b,...) as one array (B,T,...), zeros behind the shorter ones; T is at least 1."""
+    width = max(1, *map(len, rows))
+    padded = np.zeros((len(rows), width, *rows[0].shape[1:]))
+    for place, row in enumerate(rows):
+        padded[place, : len(row)] = row
+    return padded
+
+
+def after(values: np.ndarray) -> np.ndarray:
+    """At each place of the last axis the sum over all later places."""
+    sums = np.zeros_like(values)
+    sums[..., :-1] = values[..., :0:-1].cumsum(-1)[..., ::-1]
+    return sums
+
+
+def others(values: np.ndarray) -> np.ndarray:
+    """At each place of the last axis the sum over all other places."""
+    return after(values) + after(values[..., ::-1])[..., ::-1]

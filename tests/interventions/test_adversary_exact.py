@@ -1,0 +1,404 @@
+"""The exact adversary against hand values, grids, random points and the search, which must all stay below it."""
+
+import doctest
+import itertools
+import math
+import tracemalloc
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+from scipy.special import expit
+
+from attnfaith.interventions import adversary, climb
+from attnfaith.interventions.adversary import maximise
+from attnfaith.interventions.targets import Readout, softmax
+from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence
+from tests.measuring import run
+
+
+def divergence(attentions, own):
+    return jensen_shannon_divergence(np.atleast_2d(attentions), np.broadcast_to(own, np.atleast_2d(attentions).shape))
+
+
+def change(attentions, own, scores, bias):
+    return np.abs(expit(attentions @ scores + bias) - expit(own @ scores + bias))
+
+
+def drawn(generator, tokens, spread=2.0):
+    return generator.dirichlet(np.full(tokens, 0.7)), generator.normal(size=tokens) * spread, float(generator.normal())
+
+
+def simplex_grid(tokens, steps):
+    cuts = itertools.combinations(range(steps + tokens - 1), tokens - 1)
+    rows = [np.diff([-1, *cut, steps + tokens - 1]) - 1 for cut in cuts]
+    return np.array(rows) / steps
+
+
+def multiclass(values, bias, own):
+    values, bias, own = (np.asarray(given, np.float64) for given in (values, bias, own))
+    return Readout(own, values, bias, softmax(own @ values + bias), np.ones(len(bias), bool))
+
+
+def test_examples_in_the_docstring():
+    assert doctest.testmod(adversary).failed == 0
+
+
+def test_equal_scores_put_all_weight_on_the_least_attended_token():
+    """Any attention keeps the prediction; the furthest is the token of least weight a: log 2 - h(1, a) / 2."""
+    found = maximise([0.5, 0.2, 0.3], [1.0, 1.0, 1.0], -4.0, 0.01)
+    assert found.attention.tolist() == [0, 1, 0] and found.one_token == 3
+    assert found.jsd == pytest.approx(math.log(2) - (1.2 * math.log(1.2) - 0.2 * math.log(0.2)) / 2)
+    assert found.log_odds == pytest.approx(-3)
+
+
+def test_two_tokens_are_mixed_up_to_the_end_of_the_interval():
+    """p = 1/2, scores -1 and 1: the weight of the second token moves to where sigmoid(2 w - 1) = 1/2 + epsilon."""
+    found = maximise([0.5, 0.5], [-1.0, 1.0], 0.0, 0.2)
+    weight = (1 + math.log(0.7 / 0.3)) / 2
+    assert sorted(found.attention) == pytest.approx([1 - weight, weight])
+    assert found.attention[0] > found.attention[1]  # both ends are as far: the first token has the most, or the pair's order
+    assert found.one_token == 0
+    assert found.jsd == pytest.approx(divergence([1 - weight, weight], [0.5, 0.5])[0])
+
+
+def test_all_attention_on_one_token():
+    own = np.array([0.0, 1.0, 0.0])
+    free = maximise(own, [0.0, 0.0, 0.0])
+    assert free.attention.tolist() == [1, 0, 0] and free.jsd == pytest.approx(math.log(2))
+    bound = maximise(own, [-9.0, 5.0, -9.0], 0.0, 0.001)  # whatever moves, the second token must keep nearly all
+    assert bound.attention[1] > 0.9 and 0 < bound.jsd < 0.05
+
+
+def test_a_single_token_has_no_other_attention():
+    found = maximise([1.0], [3.0])
+    assert found.jsd == 0 and found.attention.tolist() == [1] and found.one_token == 1
+
+
+@pytest.mark.parametrize("logit", [40.0, 800.0, -40.0, -800.0])
+def test_saturated_predictions(logit):
+    """p rounds to 0 or 1: one end of the interval is open, the other is the log-odds of epsilon."""
+    sign = np.sign(logit)
+    found = maximise([0.6, 0.3, 0.1], [logit, logit, -logit], 0.0, 0.01)
+    end = sign * math.log(0.99 / 0.01)
+    assert found.one_token == 2
+    weight = (1 - end / logit) / 2  # on the third token, at most
+    mixed = divergence([0, 1 - weight, weight], [0.6, 0.3, 0.1])[0]
+    assert found.jsd == pytest.approx(max(mixed, divergence([0, 1, 0], [0.6, 0.3, 0.1])[0]), abs=1e-12)
+    assert abs(expit(found.log_odds) - expit(logit * 0.8)) <= 0.01 + 1e-12
+
+
+@pytest.mark.parametrize(("tokens", "steps"), [(2, 4000), (3, 160), (4, 40)])
+@pytest.mark.parametrize("epsilon", [0.01, 0.05, 0.4])
+def test_no_point_of_a_fine_grid_is_further(tokens, steps, epsilon):
+    grid = simplex_grid(tokens, steps)
+    generator = np.random.default_rng(tokens)
+    nearest = []
+    for _ in range(12):
+        own, scores, bias = drawn(generator, tokens)
+        found = maximise(own, scores, bias, epsilon)
+        assert change(found.attention, own, scores, bias) <= epsilon + 1e-12
+        assert divergence(found.attention, own)[0] == pytest.approx(found.jsd, abs=1.01e-6)
+        kept = grid[change(grid, own, scores, bias) <= epsilon]
+        if len(kept):
+            best = divergence(kept, own).max()
+            assert best <= found.jsd + 1e-9
+            nearest.append(found.jsd - best)
+    if epsilon == 0.4:
+        assert np.median(nearest) < 0.02  # and the grid comes close: the maximum is no mere bound
+
+
+@settings(max_examples=60)
+@given(seed=st.integers(0, 10**6), tokens=st.integers(2, 30), epsilon=st.sampled_from([1e-4, 0.01, 0.05, 0.3]))
+def test_no_random_attention_that_keeps_the_prediction_is_further(seed, tokens, epsilon):
+    generator = np.random.default_rng(seed)
+    own, scores, bias = drawn(generator, tokens)
+    if seed % 3 == 0:  # ties and zeros
+        own, scores = np.round(own, 1) + (np.arange(tokens) == 0) * (1 - np.round(own, 1).sum()), np.round(scores)
+        own = np.abs(own) / np.abs(own).sum()
+    found = maximise(own, scores, bias, epsilon)
+    assert 0 <= found.jsd <= math.log(2)
+    assert change(found.attention, own, scores, bias) <= epsilon + 1e-12
+    assert (found.attention > 0).sum() <= 2 and found.attention.sum() == pytest.approx(1)
+    corners = np.eye(tokens)
+    assert found.one_token == (change(corners, own, scores, bias) <= epsilon).sum()
+    first, second = generator.integers(0, tokens, (2, 400))
+    weight = generator.random((400, 1))
+    pairs = weight * corners[first] + (1 - weight) * corners[second]
+    tried = np.concatenate([corners, pairs, generator.dirichlet(np.full(tokens, 0.2), 200)])
+    near = own + generator.random((len(tried), 1)) ** 2 * (tried - own)
+    tried = np.concatenate([tried, near])
+    kept = tried[change(tried, own, scores, bias) <= epsilon]
+    assert divergence(kept, own).max(initial=0.0) <= found.jsd + 1e-9
+
+
+def test_an_optimiser_does_not_get_beyond():
+    """SLSQP from many places, on the same problem."""
+    generator = np.random.default_rng(5)
+    reached = []
+    for _ in range(12):
+        own, scores, bias = drawn(generator, 5)
+        odds = own @ scores + bias
+        if not 0.05 < expit(odds) < 0.95:
+            continue
+        low, high = (np.log((expit(odds) + d) / (1 - expit(odds) - d)) for d in (-0.05, 0.05))
+        held = [
+            {"type": "eq", "fun": lambda x: x.sum() - 1},
+            {"type": "ineq", "fun": lambda x, s=scores, b=bias, e=high: e - x @ s - b},
+            {"type": "ineq", "fun": lambda x, s=scores, b=bias, e=low: x @ s + b - e},
+        ]
+
+        def loss(x, own=own):
+            x = np.maximum(x, 1e-12)
+            mixed = x + own
+            return (mixed * np.log(mixed) - x * np.log(x)).sum()
+
+        exact, best = maximise(own, scores, bias, 0.05).jsd, 0.0
+        for start in generator.dirichlet(np.full(5, 0.4), 8):
+            solved = minimize(loss, start, bounds=[(0, 1)] * 5, constraints=held, method="SLSQP")
+            x = np.maximum(solved.x, 0)
+            x /= x.sum()
+            if change(x, own, scores, bias) <= 0.05 + 1e-7:
+                best = max(best, divergence(x, own)[0])
+        assert best <= exact + 1e-5
+        reached.append(exact - best)
+    assert min(reached) < 1e-4
+
+
+def test_ties_go_to_the_first_token_whatever_the_rounding():
+    own, scores = np.full(6, 1 / 6), np.array([2.0, -2.0, 0.0, 0.0, -2.0, 2.0])
+    generator = np.random.default_rng(0)
+    for _ in range(20):
+        noisy = own + generator.normal(size=6) * 1e-8
+        found = maximise(noisy / noisy.sum(), scores + generator.normal(size=6) * 1e-7, 0.0, 0.01)
+        assert found.attention.tolist() == [0, 0, 1, 0, 0, 0]
+    mixed = maximise(own[:4] * 1.5, [2.0, -2.0, -2.0, 2.0], 0.0, 0.01)  # no single token keeps the prediction
+    assert set(np.flatnonzero(mixed.attention)) == {0, 1}
+
+
+KINDS = ("any", "alike", "sparse", "of two weights", "alike but for rounding")
+
+
+def of_kind(generator, kind, tokens):
+    """Attention and scores: what asks for more than a few vertices to be looked at."""
+    own, scores, _ = drawn(generator, tokens, 10 ** generator.uniform(-1, 2))
+    if kind in ("alike", "alike but for rounding"):
+        own = np.ones(tokens) + (kind != "alike") * 1e-7 * generator.random(tokens)
+    elif kind == "sparse":
+        own = np.where(generator.random(tokens) < 0.7, 0.0, own) + (np.arange(tokens) == 0)
+    elif kind == "of two weights":
+        own = generator.integers(1, 3, tokens) * 1.0
+    if generator.random() < 0.4:
+        scores = np.round(scores) if generator.random() < 0.5 else (generator.random(tokens) < 0.5) * 2.0
+    return own / own.sum(), scores
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("block", [1, 60])
+def test_a_long_text_is_looked_at_in_blocks_and_nothing_else_is_chosen(kind, block, monkeypatch):
+    """Against all pairs of tokens at once, which texts up to hundreds of tokens have."""
+    generator = np.random.default_rng(KINDS.index(kind))
+    for _ in range(40):
+        own, scores = of_kind(generator, kind, int(generator.integers(2, 40)))
+        bias, epsilon = float(generator.normal() * 2), float(generator.choice([0.01, 0.05, 0.3]))
+        monkeypatch.setattr(adversary, "BLOCK", 1 << 17)
+        whole = maximise(own, scores, bias, epsilon)
+        monkeypatch.setattr(adversary, "BLOCK", block)
+        parts = maximise(own, scores, bias, epsilon)
+        assert (parts.jsd, parts.log_odds, parts.one_token) == (whole.jsd, whole.log_odds, whole.one_token)
+        assert parts.attention.tolist() == whole.attention.tolist()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_long_text_needs_no_memory_for_pairs_of_tokens(kind):
+    """100 MB would not hold a byte for each pair."""
+    generator = np.random.default_rng(1)
+    own, scores = of_kind(generator, kind, 12_000)
+    tracemalloc.start()
+    found = maximise(own, scores, 0.0, 0.01)
+    assert tracemalloc.get_traced_memory()[1] < 40e6
+    tracemalloc.stop()
+    assert change(found.attention, own, scores, 0.0) <= 0.01 + 1e-12
+
+
+@pytest.mark.parametrize("readout", ["affine", "tanh"])
+def test_of_a_long_text_the_tokens_with_the_least_attention_are_tried(readout, monkeypatch):
+    generator = np.random.default_rng(2)
+    for number in range(3):
+        own = generator.dirichlet(np.full(14, 0.5))
+        text = multiclass(generator.normal(size=(14, 3)), generator.normal(size=3), own)
+        search, told = adversary._bounded, text.logits
+        if readout == "tanh":
+            told = lambda points, text=text: np.tanh(points @ text.values) + text.bias  # noqa: E731
+            text = replace(text, values=None, bias=None, probs=softmax(told(own)))
+
+            def search(text, epsilons, told=told):
+                return adversary._searched(text, lambda points: softmax(told(points)), epsilons)
+
+        monkeypatch.setattr(climb, "MOST_TOKENS", 14)
+        ((_, _, whole, bound, one_token),) = search(text, (0.05,))
+        monkeypatch.setattr(climb, "MOST_TOKENS", 8)
+        ((attention, probs, jsd, same_bound, same_one_token),) = search(text, (0.05,))
+        assert (same_bound, same_one_token) == (bound, one_token)
+        assert attention.sum() == pytest.approx(1) and (attention >= 0).all()
+        np.testing.assert_allclose(softmax(told(attention)), probs, atol=1e-12)
+        assert np.abs(probs - text.probs).sum() / 2 <= 0.05 + 1e-9
+        assert divergence(attention, own)[0] == pytest.approx(jsd, abs=1e-9)
+        heavy = np.argsort(own, kind="stable")[7:]  # they keep their proportions
+        np.testing.assert_allclose(attention[heavy] * own[heavy].sum(), own[heavy] * attention[heavy].sum(), atol=1e-12)
+        assert whole - 0.02 < jsd <= bound, number
+
+
+def test_of_many_classes_the_most_probable_are_asked_about(monkeypatch):
+    """What is certified and what is reached stay true, whatever the classes that were not asked about do."""
+    generator = np.random.default_rng(4)
+    for number in range(6):
+        tokens = 3 + number % 3
+        text = multiclass(
+            generator.normal(size=(tokens, 6)) * 3, generator.normal(size=6), generator.dirichlet(np.ones(tokens))
+        )
+        ((_, _, _, all_asked, _),) = adversary._bounded(text, (0.1,))
+        monkeypatch.setattr(climb, "MOST_CLASSES", 3)
+        assert len(climb.implied_ranges(text.values, text.probs, 0.1).scores) == 3
+        ((attention, probs, jsd, bound, _),) = adversary._bounded(text, (0.1,))
+        monkeypatch.undo()
+        np.testing.assert_allclose(softmax(text.logits(attention)), probs, atol=1e-12)
+        assert np.abs(probs - text.probs).sum() / 2 <= 0.1 + 1e-9
+        assert jsd <= all_asked + 1e-9 and all_asked <= bound + 1e-9
+
+
+def test_of_a_very_long_text_fewer_classes_are_asked_about(monkeypatch):
+    monkeypatch.setattr(climb, "MOST_NUMBERS", 12 * 50)
+    scores, probs = np.zeros((50, 6)), np.array([0.1, 0.3, 0.05, 0.25, 0.2, 0.1])
+    assert len(climb.implied_ranges(scores, probs, 0.01).scores) == 6  # of four classes
+    assert len(climb.implied_ranges(scores[:40], probs, 0.01).scores) == 6
+    assert len(climb.implied_ranges(scores[:30], probs, 0.01).scores) == 10
+    assert len(climb.implied_ranges(np.zeros((9000, 6)), probs, 0.01).scores) == 1
+
+
+def test_the_larger_epsilon_the_further():
+    own, scores, bias = drawn(np.random.default_rng(3), 9)
+    found = [maximise(own, scores, bias, epsilon).jsd for epsilon in (0.001, 0.01, 0.05, 0.2, 0.9)]
+    assert found == sorted(found) and found[0] < found[-1]
+
+
+def test_a_negligible_epsilon_still_has_an_answer():
+    own, scores, bias = drawn(np.random.default_rng(3), 9)
+    found = maximise(own, scores, bias, 1e-300)
+    assert change(found.attention, own, scores, bias) < 1e-12 and found.jsd > 0
+    assert maximise([0.7, 0.3], [1.0, 1.0], 0.0, 1e-300).attention.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (([0.5, 0.5], [1.0, 2.0], 0.0, 0.0), "above 0 and below 1"),
+        (([0.5, 0.5], [1.0, 2.0], 0.0, 1.0), "above 0 and below 1"),
+        (([0.5, 0.5], [1.0], 0.0, 0.1), "of one length above 0"),
+        (([], [], 0.0, 0.1), "of one length above 0"),
+        (([0.5, 0.6], [1.0, 2.0], 0.0, 0.1), "sum to 1"),
+        (([0.5, 0.5], [1.0, np.nan], 0.0, 0.1), "finite"),
+    ],
+)
+def test_bad_arguments_are_refused(arguments, words):
+    with pytest.raises(ValueError, match=words):
+        maximise(*arguments)
+
+
+def columns(model, batch, **options):
+    found = run("adversary_exact", model, batch, **options)
+    rows = [dict(zip(found, values, strict=True)) for values in zip(*found.values(), strict=True)]
+    return [SimpleNamespace(**{name.removeprefix("adversary_exact_"): value for name, value in row.items()}) for row in rows]
+
+
+def decoded(model, batch, row, attention):
+    """Class probabilities (K,C) by the decoder itself and the model's attention, of one instance."""
+    encoded = model.encode(**{name: v for name, v in batch.items() if name != "instance_id"})
+    own = model.attend(*encoded)[row, encoded.mask[row]].detach().double().numpy()
+    weights = torch.zeros(1, len(attention), encoded.mask.shape[1])
+    weights[0][:, encoded.mask[row]] = torch.as_tensor(attention)
+    query = None if encoded.query is None else encoded.query[row, None]
+    own_weights = torch.zeros(1, 1, encoded.mask.shape[1])
+    own_weights[0][:, encoded.mask[row]] = torch.as_tensor(own, dtype=torch.float32)
+    probs = [
+        model.decode(encoded.hidden[row, None], w, query)[0].detach().double().softmax(-1) for w in (weights, own_weights)
+    ]
+    return probs[0].numpy(), probs[1].numpy()[0], own
+
+
+CASES = [("affine", 2, "exact"), ("affine", 3, "bounded"), ("tanh", 2, "lower bound"), ("tanh", 4, "lower bound")]
+
+
+@pytest.mark.parametrize("projection", ["softmax", "sparsemax"])
+@pytest.mark.parametrize(("readout", "classes", "certainty"), CASES)
+def test_what_is_stored_keeps_the_prediction(readout, classes, certainty, projection, tiny_model, tiny_rows, tiny_batch):
+    model = tiny_model(readout=readout, num_labels=classes, projection=projection, query="text")
+    batch = tiny_batch(tiny_rows([8, 5, 2, 1, 0], pair=True))
+    found = columns(model, batch, epsilons=(0.05, 0.01))
+    for row, text in enumerate(found[:3]):
+        assert text.certainty == certainty and text.epsilon.tolist() == [0.05, 0.01]
+        probs, before, own = decoded(model, batch, row, text.attention)
+        assert (np.abs(probs - before).sum(1) / 2 <= text.epsilon + 1e-6).all()
+        np.testing.assert_allclose(probs, text.probs, atol=1e-6)
+        np.testing.assert_allclose(divergence(text.attention, own), text.jsd, atol=2e-6)
+        assert (text.jsd <= text.bound).all() and (text.bound <= math.log(2)).all() and (text.jsd >= 0).all()
+        assert certainty != "exact" or (text.jsd == text.bound).all()
+        alone, _, _ = decoded(model, batch, row, np.eye(len(own), dtype=np.float32))
+        expected = (np.abs(alone - before).sum(1) / 2 <= text.epsilon[:, None]).sum(1)
+        assert text.one_token.tolist() == expected.tolist()
+    for text, length in zip(found[3:], (1, 0), strict=True):
+        assert text.certainty == "undefined"
+        assert text.attention.shape == (0, length) and text.probs.shape == (0, classes)
+        assert len(text.epsilon) == len(text.jsd) == len(text.bound) == len(text.one_token) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("classes", [3, 4])
+@pytest.mark.parametrize("epsilon", [0.02, 0.2])
+def test_more_classes_lie_between_what_is_found_and_a_bound(classes, epsilon):
+    """On a fine grid of three and four tokens: nothing is above the bound, and little above what was found."""
+    generator = np.random.default_rng(classes)
+    short = []
+    for tokens, steps in ((3, 150), (4, 40)):
+        grid = simplex_grid(tokens, steps)
+        for _ in range(5):
+            own = generator.dirichlet(np.ones(tokens))
+            text = multiclass(generator.normal(size=(tokens, classes)), generator.normal(size=classes), own)
+            ((attention, probs, jsd, bound, _),) = adversary._bounded(text, (epsilon,))
+            assert np.abs(probs - text.probs).sum() / 2 <= epsilon + 1e-9
+            np.testing.assert_allclose(softmax(text.logits(attention)), probs, atol=1e-12)
+            kept = grid[np.abs(softmax(text.logits(grid)) - text.probs).sum(1) / 2 <= epsilon]
+            best = divergence(kept, own).max() if len(kept) else 0.0
+            assert best <= bound + 1e-9 and jsd <= bound <= math.log(2)
+            short.append(best - jsd)
+    assert np.mean(short) < 0.002 and max(short) < 0.05
+
+
+def test_a_third_class_that_never_comes_leaves_the_two_class_maximum():
+    generator = np.random.default_rng(0)
+    for _ in range(4):
+        own, scores, bias = drawn(generator, 7)
+        values = np.stack([np.zeros(7), scores, np.full(7, -60.0)], 1)
+        ((_, _, jsd, bound, one_token),) = adversary._bounded(multiclass(values, [0.0, bias, 0.0], own), (0.05,))
+        exact = maximise(own, scores, bias, 0.05)
+        assert jsd == pytest.approx(exact.jsd, abs=1e-5) and bound == pytest.approx(exact.jsd, abs=1e-5)
+        assert one_token == exact.one_token
+
+
+@pytest.mark.parametrize(("readout", "classes"), [("affine", 2), ("affine", 3), ("tanh", 2)])
+def test_the_search_is_never_further(readout, classes, tiny_model, tiny_rows, tiny_batch):
+    model = tiny_model(readout=readout, num_labels=classes, encoder="average", scale=2.0)
+    batch = tiny_batch(tiny_rows([12, 9, 9, 15]))
+    searched = run("adversary_search", model, batch, steps=300)
+    for row, text in enumerate(columns(model, batch)):
+        attention = searched["adversary_search_attention"][row]
+        probs, before, own = decoded(model, batch, row, attention)
+        moved, far = np.abs(probs - before).sum(1) / 2, divergence(attention, own)
+        for epsilon, jsd in zip(text.epsilon, text.jsd, strict=True):
+            assert far[moved <= epsilon].max(initial=0.0) <= jsd + 1e-6

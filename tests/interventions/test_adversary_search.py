@@ -1,0 +1,148 @@
+"""The search against the reference implementation's own runs, a plain version in torch, and its promises."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from attnfaith.interventions import adversary_search
+from attnfaith.interventions.targets import Readout, read_out, softmax, under
+from attnfaith.subjects import opened
+from tests.measuring import run
+
+
+THEIRS = {"steps": 500, "learning_rate": 0.01, "penalty": 500.0, "epsilon": 0.01}
+
+
+@pytest.fixture(scope="module")
+def golden():
+    """The module that builds the reference implementation's tiny models, and their numbers."""
+    path = Path(__file__).parents[1] / "models" / "test_golden.py"
+    spec = importlib.util.spec_from_file_location("golden_models", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("alignment", ["tanh", "dot"])
+@pytest.mark.parametrize("encoder", ["lstm", "cnn", "average"])
+def test_the_reference_implementations_search_from_its_noise(encoder, alignment, golden):
+    model, expected = golden.single(encoder, alignment)
+    texts = read_out(*opened(model, {"input_ids": golden.TOKEN_IDS}))
+    inner = [slice(1, length - 1) for length in golden.LENGTHS]
+    noise = expected["adversary_noise"].double().numpy()
+    starts = [noise[row][:, tokens] for row, tokens in enumerate(inner)]  # the width and 1 / L shift all alike
+    readout = adversary_search._Affine(texts)
+    found = adversary_search.search(texts, starts, readout, **THEIRS)
+    for row, (attention, probs) in enumerate(zip(found, readout.probs(found), strict=True)):
+        np.testing.assert_allclose(attention, expected["adversary_attention"][row][:, inner[row]], atol=1e-4)
+        np.testing.assert_allclose(probs[:, 1], expected["adversary_p"][row], atol=2e-5)
+
+
+def texts_of(classes, lengths, seed=0):
+    generator = np.random.default_rng(seed)
+    texts, starts = [], []
+    for length in lengths:
+        own, values = generator.dirichlet(np.ones(length)), generator.normal(size=(length, classes))
+        bias = generator.normal(size=classes)
+        texts.append(Readout(own, values, bias, softmax(own @ values + bias), np.ones(len(bias), bool)))
+        starts.append(3 * generator.normal(size=(3, length)))
+    return texts, starts
+
+
+def plainly(text, start, steps):
+    """One text, as the method is written down: automatic derivatives and torch's own optimiser, in float64."""
+    own, values, bias, probs = (torch.tensor(given) for given in (text.attention, text.values, text.bias, text.probs))
+    weights = torch.tensor(start, requires_grad=True)
+    optimiser = torch.optim.Adam([weights], lr=0.01, amsgrad=True)
+
+    def kl(p, q):
+        return (p * ((p + 1e-10).log() - (q + 1e-10).log())).sum(-1)
+
+    def jsd(p, q):
+        return (kl(p, (p + q) / 2) + kl(q, (p + q) / 2)) / 2
+
+    for _ in range(steps):
+        optimiser.zero_grad()
+        x = weights.softmax(-1)
+        moved = ((x @ values + bias).softmax(-1) - probs).abs().sum(-1) / 2
+        loss = (500 * (moved - 0.01).relu() - jsd(x, own)).sum() - jsd(x[:, None], x[None]).mean()
+        loss.backward()
+        optimiser.step()
+    return weights.softmax(-1).detach().numpy()
+
+
+@pytest.mark.parametrize("classes", [2, 3, 5])
+def test_a_plain_version_of_the_method(classes):
+    texts, starts = texts_of(classes, [9, 4, 2])
+    found = adversary_search.search(texts, starts, adversary_search._Affine(texts), **{**THEIRS, "steps": 60})
+    for text, start, attention in zip(texts, starts, found, strict=True):
+        np.testing.assert_allclose(attention, plainly(text, start, 60), atol=2e-4)
+        assert np.abs(attention - plainly(text, start, 0)).max() > 0.01  # it has gone somewhere
+
+
+def test_the_decoder_asked_gives_what_its_values_give(tiny_model, tiny_rows, tiny_batch):
+    """The route for read-outs that are not affine, on one that is."""
+    model = tiny_model(query="text", num_labels=3, scale=1.5)
+    batch = tiny_batch(tiny_rows([6, 3], pair=True))
+    subject, batch = opened(model, batch)
+    texts = read_out(subject, batch)
+    starts = [np.random.default_rng(row).normal(size=(4, len(text.attention))) for row, text in enumerate(texts)]
+    affine, asked = adversary_search._Affine(texts), adversary_search._Decoded(under(subject, batch, [0, 1]), texts)
+    options = {**THEIRS, "steps": 40}
+    with torch.no_grad():
+        found = [adversary_search.search(texts, starts, readout, **options) for readout in (affine, asked)]
+        for one, other in zip(*found, strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-4)
+        for one, other in zip(affine.probs(found[0]), asked.probs(found[0]), strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-5)
+
+
+@pytest.mark.parametrize("readout", ["affine", "tanh"])
+def test_restarts_keep_the_prediction_and_go_far(readout, tiny_model, tiny_rows, tiny_batch):
+    model = tiny_model(readout=readout, encoder="average", scale=1.0)
+    batch = tiny_batch(tiny_rows([14, 10, 1, 0]))
+    own = read_out(*opened(model, batch))
+    found = run("adversary_search", model, batch)
+    for row in (0, 1):
+        attention, probs = (found[name][row] for name in found)
+        assert attention.shape == (5, (14, 10)[row]) and attention.dtype == np.float32
+        distances = np.abs(probs - own[row].probs).sum(1) / 2
+        assert (distances <= 0.05).mean() > 0.7 and (np.abs(attention - own[row].attention).sum(1) / 2 > 0.3).all()
+        assert np.abs(attention[:, None] - attention).sum(-1).max() > 0.5  # restarts differ
+    assert [values.shape for values in found["adversary_search_attention"][2:]] == [(0, 1), (0, 0)]
+    assert [values.shape for values in found["adversary_search_probs"][2:]] == [(0, 2), (0, 2)]
+
+
+def test_neighbours_and_padding_do_not_matter():
+    """Texts side by side give the bits that each gives beside another."""
+    texts, starts = texts_of(2, [9, 5, 5, 3])
+    options = {**THEIRS, "steps": 200}
+    together = adversary_search.search(texts, starts, adversary_search._Affine(texts), **options)
+    for row, text in enumerate(texts):
+        (alone, _) = adversary_search.search([text] * 2, [starts[row]] * 2, adversary_search._Affine([text] * 2), **options)
+        np.testing.assert_allclose(together[row], alone, atol=1e-5)
+
+
+def test_the_seed_and_the_instance_decide(tiny_model, tiny_rows, tiny_batch):
+    model, batch = tiny_model(), tiny_batch(tiny_rows([6, 6]))
+    batch["input_ids"][1] = batch["input_ids"][0]
+    one, other, again = (
+        run("adversary_search", model, batch, seed=seed, steps=1)["adversary_search_attention"] for seed in (0, 1, 0)
+    )
+    assert np.abs(one[0] - one[1]).max() > 0.01 and np.abs(one[0] - other[0]).max() > 0.01
+    np.testing.assert_array_equal(one[0], again[0])
+
+
+def test_a_large_group_is_cut(tiny_model, tiny_rows, tiny_batch, monkeypatch):
+    model, batch = tiny_model(), tiny_batch(tiny_rows([6, 2, 9, 4, 1]))
+    whole = run("adversary_search", model, batch, steps=5)
+    monkeypatch.setattr(adversary_search, "PLACES_AT_ONCE", 8)
+    cut = run("adversary_search", model, batch, steps=5)
+    for name in whole:
+        for one, other in zip(whole[name], cut[name], strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-6)

@@ -1,0 +1,378 @@
+"""Interventions on attention maps: against the model read without the hook's help, by hand, and whatever the batch."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+from attnfaith.api import measuring
+from attnfaith.interventions import map_erasure, map_permutation, map_uniform, maps
+from attnfaith.interventions.maps import Asked
+from attnfaith.measurement.registry import find
+from attnfaith.subjects import SubjectError
+from attnfaith.subjects.attention import Edit
+from tests import tolerances
+from tests.loud_classifiers import batch_of, classifier
+from tests.measuring import run
+
+
+KINDS = ("bert", "gpt2", "bart")
+EXPERIMENTS = {
+    "map_permutation": {"draws": 4},
+    "map_uniform": {},
+    "map_erasure": {"draws": 2},
+}
+LAYERS = ("last", "all", [0])
+
+
+def said(subject, batch, edit=None):
+    with torch.no_grad():
+        return subject.read(batch, edit).logits
+
+
+def owners(batch, copies=1):
+    return torch.arange(len(batch["input_ids"])).repeat_interleave(copies)
+
+
+def edits(asked, owner):
+    """Every edit, as it changes nothing."""
+    width = asked.inside.shape[1]
+    yield asked.edit(map_permutation.Permuted, owner, torch.arange(width).expand(len(owner), -1))
+    nothing = torch.zeros(len(owner), width, dtype=torch.bool)
+    yield asked.edit(map_erasure.Erased, owner, nothing, True)
+    yield asked.edit(map_erasure.Erased, owner, nothing, False)
+    yield asked.edit(map_erasure._Scaled, owner)
+
+
+@pytest.mark.parametrize("rows", ["all", "matter"])
+@pytest.mark.parametrize("layers", LAYERS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_edit_that_changes_nothing_leaves_the_logits_to_the_bit(kind, layers, rows):
+    subject = classifier(kind)
+    batch = batch_of(subject, [5, 3, 1])
+    asked, owner = Asked(subject, batch, layers, rows), owners(batch)
+    own = said(subject, batch).double()
+    for edit in edits(asked, owner):
+        assert torch.equal(asked.logits(owner, edit), own)
+
+
+class Reset(Edit):
+    """The maps of a layer made anew, one number after the other, by a function of (text, head, row, weights)."""
+
+    def __init__(self, number, make):
+        self.number, self.make = number, make
+
+    def weights(self, number, weights):
+        if number != self.number:
+            return weights
+        other = weights.clone()
+        for text, head, row in np.ndindex(*weights.shape[:3]):
+            other[text, head, row] = torch.tensor(self.make(text, row, weights[text, head, row].tolist()))
+        return other
+
+
+def visible(kind, row, places):
+    """Of the places those that a row may look at."""
+    return [place for place in places if kind != "gpt2" or place <= row]
+
+
+@pytest.mark.parametrize("layer", [0, 1])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_permutation_by_hand(kind, layer):
+    subject = classifier(kind)
+    batch = batch_of(subject, [4])
+    places = subject.attendable(batch)[0].nonzero().squeeze(1).tolist()
+    order = [places[one] for one in (2, 0, 3, 1)]
+
+    def dealt(text, row, weights):
+        seen, sources = visible(kind, row, places), [one for one in order if one in visible(kind, row, places)]
+        other = list(weights)
+        for target, source in zip(seen, sources, strict=True):
+            other[target] = weights[source]
+        return other
+
+    expected = said(subject, batch, Reset(subject.sites.layers[layer], dealt)).double()
+    asked = Asked(subject, batch, [layer])
+    logits = map_permutation._permuted(asked, [np.array([order])])
+    torch.testing.assert_close(logits, expected, atol=1e-6, rtol=1e-6)
+    assert (logits - said(subject, batch)).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("over", ["text", "all"])
+@pytest.mark.parametrize("layer", [0, 1])
+@pytest.mark.parametrize("kind", KINDS)
+def test_uniform_rows_by_hand(kind, layer, over):
+    subject = classifier(kind)
+    batch = batch_of(subject, [4])
+    of_text = subject.attendable(batch)[0].nonzero().squeeze(1).tolist()
+    places = of_text if over == "text" else list(range(batch["input_ids"].shape[1]))
+
+    def alike(text, row, weights):
+        seen, other = visible(kind, row, places), list(weights)
+        for place in seen:
+            other[place] = sum(weights[one] for one in seen) / len(seen)
+        return other
+
+    expected = said(subject, batch, Reset(subject.sites.layers[layer], alike)).softmax(-1)
+    probs = run("map_uniform", subject, batch, layers=[layer], over=over)["map_uniform_probs"]
+    np.testing.assert_allclose(probs[0], expected[0], atol=1e-6)
+    assert np.abs(probs[0] - said(subject, batch).softmax(-1)[0].numpy()).max() > 1e-4
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_equal_weights_may_be_permuted(kind):
+    """What was made uniform before is the same in every order, to the bit."""
+    subject = classifier(kind)
+    batch = batch_of(subject, [5, 2])
+    asked, owner = Asked(subject, batch, "all"), owners(batch)
+
+    class Both(Edit):
+        def __init__(self, *parts):
+            self.parts = parts
+
+        def take(self, rows, length):
+            return Both(*(part.take(rows, length) for part in self.parts))
+
+        def scores(self, number, scores):
+            for part in self.parts:
+                scores = part.scores(number, scores)
+            return scores
+
+        def weights(self, number, weights):
+            for part in self.parts:
+                weights = part.weights(number, weights)
+            return weights
+
+    uniform = asked.edit(map_uniform.Uniform, owner)
+    sources = torch.arange(asked.inside.shape[1]).repeat(len(owner), 1)
+    for row in range(len(owner)):
+        places = asked.places(row)
+        sources[row, places] = torch.from_numpy(np.roll(places, 1))
+    permuted = asked.edit(map_permutation.Permuted, owner, sources)
+    assert torch.equal(asked.logits(owner, Both(uniform, permuted)), asked.logits(owner, uniform))
+    assert not torch.equal(asked.logits(owner, permuted), said(subject, batch).double())
+
+
+@pytest.mark.parametrize("layers", LAYERS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_zero_columns_are_zero_values(kind, layers):
+    """Without renormalising, a head puts out what it would if the token's values were zeros."""
+    subject = classifier(kind)
+    batch = batch_of(subject, [5, 3])
+    probs = run("map_erasure", subject, batch, layers=layers, renormalise=False, draws=1)["map_erasure_probs"]
+    asked = Asked(subject, batch, layers)
+
+    class Silent(Edit):
+        def __init__(self, place):
+            self.place = place
+
+        def values(self, number, values):
+            if number not in asked.numbers:
+                return values
+            other = values.clone()
+            other[row, :, self.place] = 0
+            return other
+
+    for row in range(2):
+        for token, place in enumerate(asked.places(row)):
+            expected = said(subject, batch, Silent(place))[row].softmax(-1)
+            tolerances.close(probs[row][token], expected, dtype=torch.float32, depth=8)
+
+
+@pytest.mark.parametrize("kind", ["bert", "bart"])
+def test_renormalised_columns_by_hand(kind):
+    subject = classifier(kind)
+    batch = batch_of(subject, [4])
+    (place, *_) = places = subject.attendable(batch)[0].nonzero().squeeze(1).tolist()
+
+    def rest(text, row, weights):
+        left = [0.0 if one == place else weight for one, weight in enumerate(weights)]
+        return [weight / sum(left) for weight in left]
+
+    expected = said(subject, batch, Reset(subject.sites.layers[-1], rest))[0].softmax(-1)
+    probs = run("map_erasure", subject, batch, draws=1)["map_erasure_probs"][0]
+    np.testing.assert_allclose(probs[0], expected, atol=1e-6)
+    assert len(probs) == len(places)
+
+
+def test_what_may_not_be_seen_stays_unseen():
+    """A decoder's row is dealt its own weights: none comes from behind it."""
+    subject = classifier("gpt2")
+    batch = batch_of(subject, [6])
+    asked = Asked(subject, batch, "all")
+    edit = asked.edit(map_permutation.Permuted, owners(batch), torch.tensor([[5, 4, 3, 2, 1, 0]]))
+    for one in subject.read(batch, edit).maps:
+        assert torch.equal(one.weights.triu(1), torch.zeros_like(one.weights))
+        torch.testing.assert_close(one.weights.sum(-1), torch.ones_like(one.weights.sum(-1)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_of_the_last_layer_other_rows_do_not_matter(kind):
+    subject = classifier(kind)
+    batch = batch_of(subject, [6, 4])
+    for name, options in EXPERIMENTS.items():
+        every, some = (run(name, subject, batch, layers="last", rows=rows, **options) for rows in ("all", "matter"))
+        for column in every:
+            for one, other in zip(every[column], some[column], strict=True):
+                np.testing.assert_allclose(one, other, atol=2e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("layers", LAYERS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_batch_is_nothing_to_a_text(kind, layers, name, monkeypatch):
+    """Neither other texts, nor their order, nor padding, nor how many copies are read at once, nor where passes begin."""
+    options = EXPERIMENTS[name]
+    subject = classifier(kind)
+    lengths = [5, 3, 0, 1]
+    whole = run(name, subject, named(batch_of(subject, lengths)), layers=layers, **options)
+    assert list(whole) == list(find(name).columns)
+
+    def same(values, expected):
+        for column in whole:
+            for one, other in zip(values[column], expected[column], strict=True):
+                np.testing.assert_allclose(one, other, atol=5e-6, err_msg=column)
+
+    padded = run(name, subject, named(batch_of(subject, lengths, padding=3)), layers=layers, **options)
+    same(padded, whole)
+    batch = named(batch_of(subject, lengths))
+    turned = run(name, subject, batch.take(torch.arange(3, -1, -1)), layers=layers, **options)
+    same({column: values[::-1] for column, values in turned.items()}, whole)
+    alone = [run(name, subject, batch.alone(row), layers=layers, **options) for row in range(4)]
+    same({column: [one[column][0] for one in alone] for column in whole}, whole)
+    monkeypatch.setattr("attnfaith.subjects.classifier.TOKENS_AT_ONCE", 12)
+    same(run(name, subject, named(batch_of(subject, lengths)), layers=layers, **options), whole)
+    monkeypatch.setattr(maps, "PASSES", 10**9)
+    same(run(name, subject, named(batch_of(subject, lengths)), layers=layers, **options), whole)
+
+
+def named(batch):
+    batch["instance_id"] = [f"text {row}" for row in range(len(batch["input_ids"]))]
+    return batch
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_orders_and_flips(kind):
+    """Each number of tokens is where the decision first changes, read anew one removal at a time."""
+    subject = classifier(kind, scale=30.0 if kind == "bert" else 12.0)
+    batch = named(batch_of(subject, [6, 4, 7, 8, 9, 5], seed=3))
+    made = run("map_erasure", subject, batch, layers="all", draws=3)
+    own, shown = said(subject, batch).argmax(1).tolist(), subject.attention(batch).double().numpy()
+    asked = Asked(subject, batch, "all")
+    sizes = set()
+    for row in range(6):
+        places = asked.places(row)
+        rankings = {
+            "attention": shown[row, places],
+            "gradient": made["map_erasure_gradient"][row],
+            "attention_gradient": made["map_erasure_attention_gradient"][row],
+        }
+        orders = {name: np.argsort(-values, kind="stable") for name, values in rankings.items()}
+        for name, order in orders.items():
+            size = np.nan
+            for count in range(1, len(places) + 1):
+                gone = torch.zeros(1, asked.inside.shape[1], dtype=torch.bool)
+                gone[0, places[order[:count]]] = True
+                edit = asked.edit(map_erasure.Erased, torch.tensor([row]), gone)
+                if int(asked.logits(torch.tensor([row]), edit).argmax()) != own[row]:
+                    size = count
+                    break
+            np.testing.assert_equal(made[f"map_erasure_flip_size_{name}"][row], np.float32(size))
+            mass = shown[row, places[order[: int(size)]]].sum() if size == size else np.nan
+            np.testing.assert_allclose(made[f"map_erasure_flip_mass_{name}"][row], mass, atol=1e-6)
+            assert made[f"map_erasure_flip_empty_{name}"][row] == (size == len(places))
+            sizes.add(size)
+        assert all(sorted(order) == list(range(len(places))) for order in made["map_erasure_order"][row].tolist())
+    assert any(size < 4 for size in sizes), sizes
+
+
+@pytest.mark.parametrize("layers", LAYERS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradients_are_slopes(kind, layers):
+    """A number added to the columns of a token, or a factor of them, in double precision, against differences."""
+    subject = classifier(kind)
+    batch = batch_of(subject, [4])
+    made = run("map_erasure", subject, batch, layers=layers, draws=1)
+    asked = Asked(subject, batch, layers)
+    subject.model.double()
+    try:
+        own = said(subject, batch)[0].softmax(-1)
+        for token, place in enumerate(asked.places(0)):
+            for name, part in (("gradient", "added"), ("attention_gradient", "factor")):
+                differences = []
+                for step in (1e-5, -1e-5):
+                    edit = asked.edit(map_erasure._Scaled, owners(batch))
+                    values = getattr(edit, part).detach().double().clone()
+                    values[0, place] += step
+                    setattr(edit, part, values)
+                    differences.append(said(subject, batch, edit)[0].softmax(-1)[own.argmax()])
+                slope = float(differences[0] - differences[1]) / 2e-5
+                assert made[f"map_erasure_{name}"][0][token] == pytest.approx(slope, abs=1e-5, rel=1e-3)
+    finally:
+        subject.model.float()
+
+
+def test_every_order_of_three_tokens_is_drawn():
+    subject = classifier("bert")
+    batch = batch_of(subject, [3])
+    asked = Asked(subject, batch, "last")
+    places = asked.places(0)
+    every = map_permutation._permuted(asked, [np.array(list(itertools.permutations(places)))]).softmax(-1).numpy()
+    (drawn,) = run("map_permutation", subject, batch, draws=300)["map_permuted_probs"]
+    distance = np.abs(drawn[:, None] - every).max(-1)
+    assert distance.min(1).max() < 1e-6
+    counts = (distance < 1e-6).sum(0)
+    assert counts.sum() == 300 and counts.min() > 25
+
+
+def test_the_layers_that_are_shown():
+    subject = classifier("bert", layers=2)
+    batch = named(batch_of(subject, [5]))
+    one, both = (run("map_permutation", subject, batch, layers=layers, draws=5) for layers in ("last", "all"))
+    as_shown = run("map_permutation", subject, batch, draws=5)
+    rolled = run("map_permutation", classifier("bert", reduction="rollout"), named(batch_of(subject, [5])), draws=5)
+    np.testing.assert_array_equal(as_shown["map_permuted_probs"][0], one["map_permuted_probs"][0])
+    np.testing.assert_allclose(rolled["map_permuted_probs"][0], both["map_permuted_probs"][0], atol=1e-6)
+    assert np.abs(one["map_permuted_probs"][0] - both["map_permuted_probs"][0]).max() > 1e-3
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_a_layer_that_there_is_not(name):
+    with pytest.raises(ValueError, match=r"layers=\[0, 2\]: there is no layer 2; the model has 2, counted from 0"):
+        find(name)(layers=[0, 2]).check(classifier("bert"), None)
+
+
+def test_a_model_of_one_attention_has_no_maps(tiny_model, tiny_rows, tiny_batch):
+    with pytest.raises(SubjectError, match="'map_uniform' needs 'attention maps'"):
+        run("map_uniform", tiny_model(), tiny_batch(tiny_rows([3])))
+
+
+SHOWN = [(kind, way) for kind in KINDS for way in ("last", "all", "rollout", {"layers": 0, "head": 1})]
+SHOWN.remove(("bart", "rollout"))  # which is of a stack of layers over one text
+
+
+@pytest.mark.parametrize(("kind", "reduction"), SHOWN)
+def test_the_share_on_markers(kind, reduction):
+    """1 less what the reduced row has on the text; nothing where a model has no markers."""
+    subject = classifier(kind, reduction=reduction)
+    batch = batch_of(subject, [5, 3, 1])
+    shares = run("marker_attention", subject, batch)["marker_attention"]
+    read = subject.read(batch, rows=True)
+    chosen = subject.reduction.chosen(2)
+    whole = subject.reduction([read.maps[layer].weights for layer in chosen], read.rows).detach().numpy()
+    outside = ~subject.attendable(batch).numpy()
+    np.testing.assert_allclose(shares, (whole * outside).sum(1), atol=1e-6)
+    assert (np.array(shares) > 0.01).all() or kind == "gpt2"
+    if kind == "gpt2":
+        np.testing.assert_allclose(shares, 0, atol=1e-6)
+
+
+@pytest.mark.parametrize("reduction", ["last", {"layers": 0, "head": 1}])
+def test_a_stack_is_measured_by_what_is_cheap_there(reduction):
+    """Where one head is shown other attentions of it can be asked about, and a search among them takes long."""
+    subject, said = classifier("bert", reduction=reduction), []
+    names = measuring._defaults(subject, {"length": [5]}, "texts", said.append)
+    assert "adversary_exact" not in names and {"marker_attention", "map_permutation"} <= set(names)
+    assert not said
