@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from attnfaith.interventions import adversary_search
+from attnfaith.interventions.adversary_search import AdversarySearch, _AffineGroup, _DecodedGroup
 from attnfaith.interventions.targets import Readout, read_out, softmax, under
 from attnfaith.subjects import opened
 from tests.measuring import run
@@ -36,8 +37,8 @@ def test_the_reference_implementations_search_from_its_noise(encoder, alignment,
     inner = [slice(1, length - 1) for length in golden.LENGTHS]
     noise = expected["adversary_noise"].double().numpy()
     starts = [noise[row][:, tokens] for row, tokens in enumerate(inner)]  # the width and 1 / L shift all alike
-    readout = adversary_search._Affine(texts)
-    found = adversary_search.search(texts, starts, readout, **THEIRS)
+    readout = _AffineGroup(texts)
+    found = AdversarySearch(**THEIRS).search(texts, starts, readout)
     for row, (attention, probs) in enumerate(zip(found, readout.probs(found), strict=True)):
         np.testing.assert_allclose(attention, expected["adversary_attention"][row][:, inner[row]], atol=1e-4)
         np.testing.assert_allclose(probs[:, 1], expected["adversary_p"][row], atol=2e-5)
@@ -79,7 +80,7 @@ def plainly(text, start, steps):
 @pytest.mark.parametrize("classes", [2, 3, 5])
 def test_a_plain_version_of_the_method(classes):
     texts, starts = texts_of(classes, [9, 4, 2])
-    found = adversary_search.search(texts, starts, adversary_search._Affine(texts), **{**THEIRS, "steps": 60})
+    found = AdversarySearch(**{**THEIRS, "steps": 60}).search(texts, starts, _AffineGroup(texts))
     for text, start, attention in zip(texts, starts, found, strict=True):
         np.testing.assert_allclose(attention, plainly(text, start, 60), atol=2e-4)
         assert np.abs(attention - plainly(text, start, 0)).max() > 0.01  # it has gone somewhere
@@ -92,10 +93,13 @@ def test_the_decoder_asked_gives_what_its_values_give(tiny_model, tiny_rows, tin
     subject, batch = opened(model, batch)
     texts = read_out(subject, batch)
     starts = [np.random.default_rng(row).normal(size=(4, len(text.attention))) for row, text in enumerate(texts)]
-    affine, asked = adversary_search._Affine(texts), adversary_search._Decoded(under(subject, batch, [0, 1]), texts)
+    affine, asked = (
+        _AffineGroup(texts),
+        _DecodedGroup(under(subject, batch, [0, 1]), texts),
+    )
     options = {**THEIRS, "steps": 40}
     with torch.no_grad():
-        found = [adversary_search.search(texts, starts, readout, **options) for readout in (affine, asked)]
+        found = [AdversarySearch(**options).search(texts, starts, readout) for readout in (affine, asked)]
         for one, other in zip(*found, strict=True):
             np.testing.assert_allclose(one, other, atol=1e-4)
         for one, other in zip(affine.probs(found[0]), asked.probs(found[0]), strict=True):
@@ -122,9 +126,9 @@ def test_neighbours_and_padding_do_not_matter():
     """Texts side by side give the bits that each gives beside another."""
     texts, starts = texts_of(2, [9, 5, 5, 3])
     options = {**THEIRS, "steps": 200}
-    together = adversary_search.search(texts, starts, adversary_search._Affine(texts), **options)
+    together = AdversarySearch(**options).search(texts, starts, _AffineGroup(texts))
     for row, text in enumerate(texts):
-        (alone, _) = adversary_search.search([text] * 2, [starts[row]] * 2, adversary_search._Affine([text] * 2), **options)
+        (alone, _) = AdversarySearch(**options).search([text] * 2, [starts[row]] * 2, _AffineGroup([text] * 2))
         np.testing.assert_allclose(together[row], alone, atol=1e-5)
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from attnfaith.interventions import erasure
-from attnfaith.interventions.erasing import prepare
+from attnfaith.interventions.pooled_erasure import erasing
 from attnfaith.measurement.engine import model_identity
 from attnfaith.record import Identity
 from attnfaith.subjects import opened, subject_of
@@ -158,7 +158,7 @@ def test_a_saturated_probability_keeps_its_ranking(readout, tiny_model, tiny_row
 @pytest.mark.parametrize("projection", ["softmax", "uniform"])
 def test_reprojecting_is_renormalising(projection, tiny_model, tiny_rows, tiny_batch, monkeypatch):
     """Where both are the same nothing is projected again."""
-    monkeypatch.setattr(erasure, "projected", lambda *_args: 1 / 0)
+    monkeypatch.setattr(erasure, "_projection", lambda *_args: 1 / 0)
     model, batch = setting(tiny_model, tiny_rows, tiny_batch, projection=projection)
     found = run("erasure", model, batch)
     for name in ORDERS:
@@ -224,7 +224,7 @@ def test_random_orders(tiny_model, tiny_rows, tiny_batch):
 def test_a_weight_of_zero_takes_nothing_with_it(tiny_model, tiny_rows, tiny_batch):
     """Under sparse attention: exactly the same prediction for every token without weight."""
     model, batch = setting(tiny_model, tiny_rows, tiny_batch, projection="sparsemax", texts=[30, 30, 30], scale=1.5)
-    logits, found, idle = prepare(*opened(model, batch)).without_each(), run("erasure", model, batch), 0
+    logits, found, idle = erasing(*opened(model, batch)).without_each(), run("erasure", model, batch), 0
     for row in range(3):
         text = Text(model, batch, row)
         without = (text.attention[text.places] == 0).numpy()

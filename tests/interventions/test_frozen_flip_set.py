@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from attnfaith.interventions import frozen_flip_set
+from attnfaith.interventions.flip_sets import smallest_set
 from attnfaith.measurement.registry import find
 from attnfaith.subjects import Batch, SelfAttention, SubjectError
 from attnfaith.subjects.removal import read_parts
@@ -35,7 +35,7 @@ def test_a_sort_finds_the_smallest_of_all_sets(seed):
     random = np.random.default_rng(seed)
     parts = random.integers(-4, 5, (int(random.integers(1, 4)), int(random.integers(0, 8)))).astype(float)
     whole, lower = random.integers(1, 9, len(parts)).astype(float), random.random(len(parts)) < 0.5
-    chosen, rival = frozen_flip_set.smallest_set(parts, whole, lower)
+    chosen, rival = smallest_set(parts, whole, lower)
     expected = smallest_of_all(parts, whole, lower)
     assert (chosen.sum() or None) == expected
     if expected:

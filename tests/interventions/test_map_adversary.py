@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from attnfaith.interventions import map_adversary
+from attnfaith.interventions.adversary_search import MapAdversary, _MapSearch
+from attnfaith.interventions.targets import Maps
 from attnfaith.measurement.registry import find
 from tests.loud_classifiers import batch_of, classifier
 from tests.measuring import run
@@ -65,8 +66,9 @@ def test_maps_that_decide_nothing_can_be_anything():
 def test_markers_keep_their_weight():
     subject = classifier("bert")
     batch = batch_of(subject, [5])
-    search = map_adversary._Search(subject, batch.alone(0), "last", "all")
-    search.run(np.random.default_rng(0), 0.5, 2, 5, 0.1)
+    options = MapAdversary(epsilon=0.5, restarts=2, steps=5)
+    search = _MapSearch(options, Maps(subject, batch.alone(0), "last", "all"))
+    search.run(np.random.default_rng(0))
     (own,), (found,) = (list(maps.values()) for maps in (search.maps, search._read(search.best)[1]))
     outside = ~search.inside
     torch.testing.assert_close(found[..., outside], own[..., outside], atol=1e-6, rtol=1e-5)
@@ -88,13 +90,13 @@ def test_what_rounding_puts_beyond_epsilon_is_not_taken(monkeypatch):
     """The reading that counts is the last one, from the beginning; where it says too much, the model's own is given."""
     subject = classifier("bert")
     batch = batch_of(subject, [5])
-    honest = map_adversary._Search._read
+    honest = _MapSearch._read
 
-    def beyond(self, free, again=False):
-        probs, maps = honest(self, free, again)
-        return (probs.flip(-1) if again else probs), maps
+    def beyond(self, free, whole=False):
+        probs, maps = honest(self, free, whole)
+        return (probs.flip(-1) if whole else probs), maps
 
-    monkeypatch.setattr(map_adversary._Search, "_read", beyond)
+    monkeypatch.setattr(_MapSearch, "_read", beyond)
     result = made(subject, batch, epsilon=0.05)
     assert (result["map_adversary_jsd"], result["map_adversary_change"]) == ([0.0], [0.0])
 

@@ -7,8 +7,11 @@ import pytest
 import torch
 
 from attnfaith.api import measuring
-from attnfaith.interventions import map_erasure, map_permutation, map_uniform, maps
-from attnfaith.interventions.maps import Asked
+from attnfaith.interventions import targets
+from attnfaith.interventions.erasure import Erased, Scaled, Zeroed
+from attnfaith.interventions.permutation import Permuted, read_permuted
+from attnfaith.interventions.targets import Maps
+from attnfaith.interventions.uniform import Uniform
 from attnfaith.measurement.registry import find
 from attnfaith.subjects import SubjectError
 from attnfaith.subjects.attention import Edit
@@ -35,14 +38,13 @@ def owners(batch, copies=1):
     return torch.arange(len(batch["input_ids"])).repeat_interleave(copies)
 
 
-def edits(asked, owner):
+def edits(target, owner):
     """Every edit, as it changes nothing."""
-    width = asked.inside.shape[1]
-    yield asked.edit(map_permutation.Permuted, owner, torch.arange(width).expand(len(owner), -1))
-    nothing = torch.zeros(len(owner), width, dtype=torch.bool)
-    yield asked.edit(map_erasure.Erased, owner, nothing, True)
-    yield asked.edit(map_erasure.Erased, owner, nothing, False)
-    yield asked.edit(map_erasure._Scaled, owner)
+    shape = len(owner), target.inside.shape[1]
+    yield target.edit(Permuted, owner, sources=torch.arange(shape[1]).expand(shape))
+    for kind in (Erased, Zeroed):
+        yield target.edit(kind, owner, gone=torch.zeros(shape, dtype=torch.bool))
+    yield target.edit(Scaled, owner, factor=torch.ones(shape), added=torch.zeros(shape))
 
 
 @pytest.mark.parametrize("rows", ["all", "matter"])
@@ -51,10 +53,10 @@ def edits(asked, owner):
 def test_an_edit_that_changes_nothing_leaves_the_logits_to_the_bit(kind, layers, rows):
     subject = classifier(kind)
     batch = batch_of(subject, [5, 3, 1])
-    asked, owner = Asked(subject, batch, layers, rows), owners(batch)
+    target, owner = Maps(subject, batch, layers, rows), owners(batch)
     own = said(subject, batch).double()
-    for edit in edits(asked, owner):
-        assert torch.equal(asked.logits(owner, edit), own)
+    for edit in edits(target, owner):
+        assert torch.equal(target.logits(owner, edit), own)
 
 
 class Reset(Edit):
@@ -92,11 +94,10 @@ def test_a_permutation_by_hand(kind, layer):
             other[target] = weights[source]
         return other
 
-    expected = said(subject, batch, Reset(subject.sites.layers[layer], dealt)).double()
-    asked = Asked(subject, batch, [layer])
-    logits = map_permutation._permuted(asked, [np.array([order])])
-    torch.testing.assert_close(logits, expected, atol=1e-6, rtol=1e-6)
-    assert (logits - said(subject, batch)).abs().max() > 1e-3
+    expected = said(subject, batch, Reset(subject.sites.layers[layer], dealt)).double().softmax(-1)
+    ((probs,),) = read_permuted(Maps(subject, batch, [layer]), [np.array([order])])
+    np.testing.assert_allclose(probs, expected, atol=1e-6, rtol=1e-6)
+    assert np.abs(probs - said(subject, batch).softmax(-1).numpy()).max() > 1e-4
 
 
 @pytest.mark.parametrize("over", ["text", "all"])
@@ -125,7 +126,7 @@ def test_equal_weights_may_be_permuted(kind):
     """What was made uniform before is the same in every order, to the bit."""
     subject = classifier(kind)
     batch = batch_of(subject, [5, 2])
-    asked, owner = Asked(subject, batch, "all"), owners(batch)
+    target, owner = Maps(subject, batch, "all"), owners(batch)
 
     class Both(Edit):
         def __init__(self, *parts):
@@ -144,14 +145,14 @@ def test_equal_weights_may_be_permuted(kind):
                 weights = part.weights(number, weights)
             return weights
 
-    uniform = asked.edit(map_uniform.Uniform, owner)
-    sources = torch.arange(asked.inside.shape[1]).repeat(len(owner), 1)
+    uniform = target.edit(Uniform, owner)
+    sources = torch.arange(target.inside.shape[1]).repeat(len(owner), 1)
     for row in range(len(owner)):
-        places = asked.places(row)
+        places = target.places[row]
         sources[row, places] = torch.from_numpy(np.roll(places, 1))
-    permuted = asked.edit(map_permutation.Permuted, owner, sources)
-    assert torch.equal(asked.logits(owner, Both(uniform, permuted)), asked.logits(owner, uniform))
-    assert not torch.equal(asked.logits(owner, permuted), said(subject, batch).double())
+    permuted = target.edit(Permuted, owner, sources=sources)
+    assert torch.equal(target.logits(owner, Both(uniform, permuted)), target.logits(owner, uniform))
+    assert not torch.equal(target.logits(owner, permuted), said(subject, batch).double())
 
 
 @pytest.mark.parametrize("layers", LAYERS)
@@ -161,21 +162,21 @@ def test_zero_columns_are_zero_values(kind, layers):
     subject = classifier(kind)
     batch = batch_of(subject, [5, 3])
     probs = run("map_erasure", subject, batch, layers=layers, renormalise=False, draws=1)["map_erasure_probs"]
-    asked = Asked(subject, batch, layers)
+    target = Maps(subject, batch, layers)
 
     class Silent(Edit):
         def __init__(self, place):
             self.place = place
 
         def values(self, number, values):
-            if number not in asked.numbers:
+            if number not in target.numbers:
                 return values
             other = values.clone()
             other[row, :, self.place] = 0
             return other
 
     for row in range(2):
-        for token, place in enumerate(asked.places(row)):
+        for token, place in enumerate(target.places[row]):
             expected = said(subject, batch, Silent(place))[row].softmax(-1)
             tolerances.close(probs[row][token], expected, dtype=torch.float32, depth=8)
 
@@ -200,8 +201,8 @@ def test_what_may_not_be_seen_stays_unseen():
     """A decoder's row is dealt its own weights: none comes from behind it."""
     subject = classifier("gpt2")
     batch = batch_of(subject, [6])
-    asked = Asked(subject, batch, "all")
-    edit = asked.edit(map_permutation.Permuted, owners(batch), torch.tensor([[5, 4, 3, 2, 1, 0]]))
+    target = Maps(subject, batch, "all")
+    edit = target.edit(Permuted, owners(batch), sources=torch.tensor([[5, 4, 3, 2, 1, 0]]))
     for one in subject.read(batch, edit).maps:
         assert torch.equal(one.weights.triu(1), torch.zeros_like(one.weights))
         torch.testing.assert_close(one.weights.sum(-1), torch.ones_like(one.weights.sum(-1)))
@@ -244,7 +245,7 @@ def test_the_batch_is_nothing_to_a_text(kind, layers, name, monkeypatch):
     same({column: [one[column][0] for one in alone] for column in whole}, whole)
     monkeypatch.setattr("attnfaith.subjects.classifier.TOKENS_AT_ONCE", 12)
     same(run(name, subject, named(batch_of(subject, lengths)), layers=layers, **options), whole)
-    monkeypatch.setattr(maps, "PASSES", 10**9)
+    monkeypatch.setattr(targets, "PREFIX_PAYS", 10**9)
     same(run(name, subject, named(batch_of(subject, lengths)), layers=layers, **options), whole)
 
 
@@ -260,10 +261,10 @@ def test_orders_and_flips(kind):
     batch = named(batch_of(subject, [6, 4, 7, 8, 9, 5], seed=3))
     made = run("map_erasure", subject, batch, layers="all", draws=3)
     own, shown = said(subject, batch).argmax(1).tolist(), subject.attention(batch).double().numpy()
-    asked = Asked(subject, batch, "all")
+    target = Maps(subject, batch, "all")
     sizes = set()
     for row in range(6):
-        places = asked.places(row)
+        places = target.places[row]
         rankings = {
             "attention": shown[row, places],
             "gradient": made["map_erasure_gradient"][row],
@@ -273,10 +274,10 @@ def test_orders_and_flips(kind):
         for name, order in orders.items():
             size = np.nan
             for count in range(1, len(places) + 1):
-                gone = torch.zeros(1, asked.inside.shape[1], dtype=torch.bool)
+                gone = torch.zeros(1, target.inside.shape[1], dtype=torch.bool)
                 gone[0, places[order[:count]]] = True
-                edit = asked.edit(map_erasure.Erased, torch.tensor([row]), gone)
-                if int(asked.logits(torch.tensor([row]), edit).argmax()) != own[row]:
+                edit = target.edit(Erased, torch.tensor([row]), gone=gone)
+                if int(target.logits(torch.tensor([row]), edit).argmax()) != own[row]:
                     size = count
                     break
             np.testing.assert_equal(made[f"map_erasure_flip_size_{name}"][row], np.float32(size))
@@ -295,18 +296,18 @@ def test_gradients_are_slopes(kind, layers):
     subject = classifier(kind)
     batch = batch_of(subject, [4])
     made = run("map_erasure", subject, batch, layers=layers, draws=1)
-    asked = Asked(subject, batch, layers)
+    target = Maps(subject, batch, layers)
     subject.model.double()
     try:
         own = said(subject, batch)[0].softmax(-1)
-        for token, place in enumerate(asked.places(0)):
+        for token, place in enumerate(target.places[0]):
             for name, part in (("gradient", "added"), ("attention_gradient", "factor")):
                 differences = []
                 for step in (1e-5, -1e-5):
-                    edit = asked.edit(map_erasure._Scaled, owners(batch))
-                    values = getattr(edit, part).detach().double().clone()
-                    values[0, place] += step
-                    setattr(edit, part, values)
+                    shape = (1, target.inside.shape[1])
+                    numbers = {"factor": torch.ones(shape).double(), "added": torch.zeros(shape).double()}
+                    numbers[part][0, place] += step
+                    edit = target.edit(Scaled, owners(batch), **numbers)
                     differences.append(said(subject, batch, edit)[0].softmax(-1)[own.argmax()])
                 slope = float(differences[0] - differences[1]) / 2e-5
                 assert made[f"map_erasure_{name}"][0][token] == pytest.approx(slope, abs=1e-5, rel=1e-3)
@@ -317,9 +318,9 @@ def test_gradients_are_slopes(kind, layers):
 def test_every_order_of_three_tokens_is_drawn():
     subject = classifier("bert")
     batch = batch_of(subject, [3])
-    asked = Asked(subject, batch, "last")
-    places = asked.places(0)
-    every = map_permutation._permuted(asked, [np.array(list(itertools.permutations(places)))]).softmax(-1).numpy()
+    target = Maps(subject, batch, "last")
+    places = target.places[0]
+    ((every,),) = read_permuted(target, [np.array(list(itertools.permutations(places)))])
     (drawn,) = run("map_permutation", subject, batch, draws=300)["map_permuted_probs"]
     distance = np.abs(drawn[:, None] - every).max(-1)
     assert distance.min(1).max() < 1e-6
@@ -371,7 +372,7 @@ def test_the_share_on_markers(kind, reduction):
 
 @pytest.mark.parametrize("reduction", ["last", {"layers": 0, "head": 1}])
 def test_a_stack_is_measured_by_what_is_cheap_there(reduction):
-    """Where one head is shown other attentions of it can be asked about, and a search among them takes long."""
+    """Where one head is shown other attentions of it can be target about, and a search among them takes long."""
     subject, said = classifier("bert", reduction=reduction), []
     names = measuring._defaults(subject, {"length": [5]}, "texts", said.append)
     assert "adversary_exact" not in names and {"marker_attention", "map_permutation"} <= set(names)

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnfaith.interventions import erasure, minimal_flip_set
+from attnfaith.interventions import erasure, flip_sets
 from attnfaith.models.modeling_attention_classifier import Encoded
 from tests.measuring import run
 
@@ -262,7 +262,7 @@ def test_the_greedy_search_finds_sets_that_no_order_finds(tiny_model, tiny_rows,
     batch = tiny_batch(tiny_rows([9] * 24))
     model = tiny_model(readout="tanh", num_labels=3, seed=1)
     whole = np.array(run("minimal_flip_set", model, batch)["minimal_flip_size"])
-    monkeypatch.setattr(minimal_flip_set, "_greedy", lambda *_args: None)
+    monkeypatch.setattr(flip_sets, "_greedy", lambda *_args: None)
     orders = np.array(run("minimal_flip_set", model, batch)["minimal_flip_size"])
     assert not (whole > orders).any() and not (np.isnan(whole) & ~np.isnan(orders)).any()
     assert ((whole < orders) | (np.isnan(orders) & ~np.isnan(whole))).any()

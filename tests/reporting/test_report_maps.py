@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from attnfaith.interventions.map_erasure import RANKINGS
+from attnfaith.interventions.pooled_erasure import RANKINGS
 from attnfaith.measurement.registry import find
 from attnfaith.reporting import render, sections, write_report
 from attnfaith.reporting.cards.verdicts import verdicts

@@ -1,53 +1,51 @@
-"""Jain & Wallace's search for an adversarial attention: K restarts, pushed apart, by gradient steps on log-weights.
+"""Search for an adversarial attention by gradient steps on log-weights: far from the model's own, with the same prediction.
 
-What it finds is a lower bound on how far attention can go; `adversary_exact` gives the maximum. Which of the K rows count is
-decided where they are read: a row is feasible when its prediction stays within a selection threshold of the model's, and
-that threshold need not be the epsilon that the search was run with.
+What a search finds is a lower bound on how far attention can go; `adversary` gives the maximum for pooled attention.
 
-Shapes inside: K restarts, T tokens of the longest text, B texts side by side (last, so that sums over tokens are sums of
-whole rows and padding adds nothing but zeros), C classes.
+Shapes: K restarts, T tokens, B texts side by side, C classes, H heads, Q queries, L input positions.
 """
+
+import math
 
 import numpy as np
 import torch
 
 from attnfaith.draws import generator
-from attnfaith.interventions.targets import AFFINE, Readout, read_out, softmax, under
-from attnfaith.measurement.options import Count, Fraction, Positive
-from attnfaith.measurement.registry import Measure, register
+from attnfaith.interventions.targets import AFFINE, Maps, Pooled, Readout, TargetMeasure, TokenEdit, read_out, softmax, under
+from attnfaith.measurement.options import Count, Fraction, Layers, Positive, Rows
+from attnfaith.measurement.registry import register
+from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence
 from attnfaith.record import Column
 
 
-RESTARTS, SPREAD = 5, 3.0
-GUARD = np.float32(1e-10)  # added inside logarithms, as in their code
+# --------------------------------------------------------------------------------------- pooled attention
+
+
+SPREAD = 3.0  # of the noise that log-weights start from
+GUARD = np.float32(1e-10)  # added inside logarithms, as in the authors' code
 PLACES_AT_ONCE = 8192  # tokens of the texts that are optimised together: fewer wait for Python, more leave the cache
 BETAS, TINY = (0.9, 0.999), 1e-8  # of Adam
 
 
 @register
-class AdversarySearch(Measure):
+class AdversarySearch(TargetMeasure):
     """Jain & Wallace's search for an adversarial attention: K restarts, pushed apart, by gradient steps on log-weights.
 
-    The last iterate of each restart of Jain & Wallace's search, hidden states held fixed.
-
-    For a text of attention a and prediction p, minimised over the K restarts x_k together, by `steps` steps of Adam with
-    AMSGrad on log-weights that start at 3 N(0,1):
+    The last iterate of each restart, hidden states held fixed. For a text of attention a and prediction p, minimised over
+    the K restarts x_k together, by `steps` steps of Adam with AMSGrad on log-weights that start at 3 N(0,1):
 
         sum_k [ penalty * max(0, TVD(p_k, p) - epsilon) - JSD(x_k, a) ] - mean_jk JSD(x_j, x_k)
 
-    TVD, the total variation distance, is |change of p| with two classes. Their code takes twice the TVD where there are more
-    than two; here epsilon means one thing for any number of classes. Texts do not interact, and the noise of each comes from
-    its own stream, so a result depends on no batch, but for float32 rounding that the steps carry along (some 1e-6).
-    A text of fewer than two tokens has nothing to search: no rows.
+    TVD, the total variation distance, is |change of p| with two classes. The authors' code takes twice the TVD where there
+    are more than two; here epsilon means one thing for any number of classes. Which of the K rows count is decided where
+    they are read: a row is feasible when its prediction stays within a threshold of the model's, which need not be epsilon.
+    Texts do not interact, and the noise of each comes from its own stream, so a result depends on no batch, except for
+    float32 rounding that the steps carry along (some 1e-6). A text of fewer than two tokens has nothing to search: no rows.
 
     Source: Jain & Wallace 2019, algorithm 3 and their code.
-
-    Shapes inside: K restarts, T tokens of the longest text, B texts side by side (last, so that sums over tokens are sums of
-    whole rows and padding adds nothing but zeros), C classes.
     """
 
-    name, cost = "adversary_search", "draws"
-    needs = frozenset({"classes", "intervention"})
+    name, cost, needs, target = "adversary_search", "draws", frozenset({"classes", "intervention"}), Pooled
     columns = {
         "adversary_search_attention": Column(
             ("K", "T"),
@@ -57,12 +55,9 @@ class AdversarySearch(Measure):
         ),
         "adversary_search_probs": Column(("K", "C"), distribution=True, doc="the prediction under each of these attentions"),
     }
-    metric = {
-        "counterfactual_attention": "adversary_search_attention",
-        "counterfactual_probs": "adversary_search_probs",
-    }
+    metric = {"counterfactual_attention": "adversary_search_attention", "counterfactual_probs": "adversary_search_probs"}
 
-    restarts: Count = RESTARTS
+    restarts: Count = 5
     steps: Count = 500
     learning_rate: Positive = 0.01
     penalty: Positive = 500.0
@@ -79,96 +74,81 @@ class AdversarySearch(Measure):
         while left:
             size = max(1, PLACES_AT_ONCE // lengths[left[0]])
             rows, left = left[:size], left[size:]
-            streams = [generator(seed, batch["instance_id"][row], "adversary_search") for row in rows]
-            starts = [
-                SPREAD * stream.standard_normal((self.restarts, lengths[row]))
-                for stream, row in zip(streams, rows, strict=True)
-            ]
-            chosen = [texts[row] for row in rows]
-            readout = _Affine(chosen) if AFFINE in subject.capabilities else _Decoded(under(subject, batch, rows), chosen)
-            attentions = search(
-                chosen,
-                starts,
-                readout,
-                steps=self.steps,
-                learning_rate=self.learning_rate,
-                penalty=self.penalty,
-                epsilon=self.epsilon,
+            starts = []
+            for row in rows:
+                noise = generator(seed, batch["instance_id"][row], "adversary_search")
+                starts.append(SPREAD * noise.standard_normal((self.restarts, lengths[row])))
+            group = [texts[row] for row in rows]
+            readout = (
+                _AffineGroup(group) if AFFINE in subject.capabilities else _DecodedGroup(under(subject, batch, rows), group)
             )
+            attentions = self.search(group, starts, readout)
             for row, weights, prediction in zip(rows, attentions, readout.probs(attentions), strict=True):
                 attention[row], probs[row] = weights.astype(np.float32), prediction.astype(np.float32)
         return {"adversary_search_attention": attention, "adversary_search_probs": probs}
 
+    def search(self, texts: list[Readout], starts: list[np.ndarray], readout) -> list[np.ndarray]:
+        """Attentions (K,T) float64 of each text, from log-weights (K,T) to start from.
 
-def search(
-    texts: list[Readout],
-    log_weights: list[np.ndarray],
-    readout,
-    *,
-    steps: int,
-    learning_rate: float,
-    penalty: float,
-    epsilon: float,
-) -> list[np.ndarray]:
-    """Attentions (K,T) float64 of each text, from log-weights (K,T) to start from (`measure` says what is minimised).
+        readout: an object with `slope(attention (K,T,B), epsilon)`, the derivative of max(0, TVD - epsilon) by attention.
 
-    readout: an object with `slope(attention (K,T,B), epsilon)`, the derivative of max(0, TVD - epsilon) by attention.
-
-    The derivative of JSD(x, a) by x is log(2x / (x + a)) / 2. Its constants, and all that is the same for every token,
-    vanish on the way through the softmax: x * (slope - sum(x * slope)).
-    """
-    lengths = [len(text.attention) for text in texts]
-    restarts = len(log_weights[0])
-    shape = (restarts, max(lengths), len(texts))
-    own = np.zeros(shape[1:], np.float32)
-    position = np.full(shape, -np.inf, np.float32)
-    for column, (text, start) in enumerate(zip(texts, log_weights, strict=True)):
-        own[: lengths[column], column] = text.attention
-        position[:, : lengths[column], column] = start
-    own += 2 * GUARD
-    mean, square, largest, room = (np.zeros(shape, np.float32) for _ in range(4))
-    between = np.float32(1 / restarts**2)
-    for step in range(1, steps + 1):
-        attention = _softmax(position)
-        guarded = attention + GUARD
-        slope = np.log(attention + own)
-        slope *= np.float32(0.5)
-        for first in range(restarts - 1):
-            mixed = np.log(guarded[first] + guarded[first + 1 :])
-            mixed *= between
-            slope[first] += mixed.sum(0)
-            slope[first + 1 :] += mixed
-        np.log(guarded, out=guarded)
-        guarded *= np.float32(0.5) + (restarts - 1) * between
-        slope -= guarded
-        slope += np.float32(penalty) * readout.slope(attention, epsilon)
-        slope -= np.multiply(attention, slope, out=room).sum(1, keepdims=True)
-        slope *= attention
-        mean *= np.float32(BETAS[0])
-        mean += np.multiply(slope, np.float32(1 - BETAS[0]), out=room)
-        square *= np.float32(BETAS[1])
-        slope *= slope
-        slope *= np.float32(1 - BETAS[1])
-        square += slope
-        np.maximum(largest, square, out=largest)
-        np.sqrt(largest, out=room)
-        room *= np.float32((1 - BETAS[1] ** step) ** -0.5)
-        room += np.float32(TINY)
-        np.divide(mean, room, out=room)
-        room *= np.float32(learning_rate / (1 - BETAS[0] ** step))
-        position -= room
-    attention = _softmax(position.astype(np.float64))
-    return [attention[:, :length, column] for column, length in enumerate(lengths)]
+        Texts are the last axis, so that sums over tokens are sums of whole rows and padding adds nothing but zeros. The
+        derivative of JSD(x, a) by x is log(2x / (x + a)) / 2. Its constants, and all that is the same for every token,
+        vanish on the way through the softmax: x * (slope - sum(x * slope)). Arrays are changed in place: a step makes no new
+        one of their size.
+        """
+        lengths, restarts = [len(text.attention) for text in texts], len(starts[0])
+        shape = (restarts, max(lengths), len(texts))
+        own = np.zeros(shape[1:], np.float32)
+        position = np.full(shape, -np.inf, np.float32)
+        for column, (text, start) in enumerate(zip(texts, starts, strict=True)):
+            own[: lengths[column], column] = text.attention
+            position[:, : lengths[column], column] = start
+        own += 2 * GUARD
+        mean, square, largest, room = (np.zeros(shape, np.float32) for _ in range(4))
+        between = np.float32(1 / restarts**2)
+        for step in range(1, self.steps + 1):
+            attention = _over_tokens(position)
+            guarded = attention + GUARD
+            slope = np.log(attention + own)
+            slope *= np.float32(0.5)
+            for first in range(restarts - 1):
+                mixed = np.log(guarded[first] + guarded[first + 1 :])
+                mixed *= between
+                slope[first] += mixed.sum(0)
+                slope[first + 1 :] += mixed
+            np.log(guarded, out=guarded)
+            guarded *= np.float32(0.5) + (restarts - 1) * between
+            slope -= guarded
+            slope += np.float32(self.penalty) * readout.slope(attention, self.epsilon)
+            slope -= np.multiply(attention, slope, out=room).sum(1, keepdims=True)
+            slope *= attention
+            # Adam with AMSGrad
+            mean *= np.float32(BETAS[0])
+            mean += np.multiply(slope, np.float32(1 - BETAS[0]), out=room)
+            square *= np.float32(BETAS[1])
+            slope *= slope
+            slope *= np.float32(1 - BETAS[1])
+            square += slope
+            np.maximum(largest, square, out=largest)
+            np.sqrt(largest, out=room)
+            room *= np.float32((1 - BETAS[1] ** step) ** -0.5)
+            room += np.float32(TINY)
+            np.divide(mean, room, out=room)
+            room *= np.float32(self.learning_rate / (1 - BETAS[0] ** step))
+            position -= room
+        attention = _over_tokens(position.astype(np.float64))
+        return [attention[:, :length, column] for column, length in enumerate(lengths)]
 
 
-def _softmax(position: np.ndarray) -> np.ndarray:
-    """Over the tokens of (K,T,B)."""
+def _over_tokens(position: np.ndarray) -> np.ndarray:
+    """The softmax over the tokens of (K,T,B)."""
     weights = np.exp(position - position.max(1, keepdims=True))
     weights /= weights.sum(1, keepdims=True)
     return weights
 
 
-class _Affine:
+class _AffineGroup:
     """Read-outs of a group of texts by their values per token and class, those of one class taken off.
 
     That class is one that the text may be given: the large bias of a barred one would cost float32 its digits.
@@ -178,16 +158,17 @@ class _Affine:
         self.texts = texts
         classes, longest = len(texts[0].probs), max(len(text.attention) for text in texts)
         self.values = np.zeros((classes - 1, longest, len(texts)), np.float32)
-        orders = [np.argsort(~text.answers, kind="stable") for text in texts]
-        for column, (text, order) in enumerate(zip(texts, orders, strict=True)):
-            values = text.values[:, order]
+        biases, own = [], []
+        for column, text in enumerate(texts):
+            order = np.argsort(~text.answers, kind="stable")
+            values, bias = text.values[:, order], text.bias[order]
             self.values[:, : len(values), column] = (values[:, 1:] - values[:, :1]).T
-        biases = [text.bias[order] for text, order in zip(texts, orders, strict=True)]
-        self.bias = np.stack([bias[1:] - bias[0] for bias in biases], 1).astype(np.float32)
-        self.own = np.stack([text.probs[order] for text, order in zip(texts, orders, strict=True)], 1).astype(np.float32)
+            biases.append(bias[1:] - bias[0])
+            own.append(text.probs[order])
+        self.bias, self.own = np.stack(biases, 1).astype(np.float32), np.stack(own, 1).astype(np.float32)
 
     def slope(self, attention: np.ndarray, epsilon: float) -> np.ndarray:
-        """The derivative (K,T,B) of max(0, TVD - epsilon) by attention (K,T,B), but for a constant per text."""
+        """The derivative (K,T,B) of max(0, TVD - epsilon) by attention (K,T,B), up to a constant for each text."""
         logits = np.zeros((len(self.own), len(attention), attention.shape[2]), np.float32)
         for number, (values, bias) in enumerate(zip(self.values, self.bias, strict=True), start=1):
             logits[number] = (attention * values).sum(1) + bias
@@ -206,7 +187,7 @@ class _Affine:
         return [softmax(text.logits(weights)) for text, weights in zip(self.texts, attentions, strict=True)]
 
 
-class _Decoded:
+class _DecodedGroup:
     """The same where the model has to be asked: logits are not affine in attention."""
 
     def __init__(self, asked, texts: list[Readout]):
@@ -216,14 +197,11 @@ class _Decoded:
     def _tensor(self, values: np.ndarray) -> torch.Tensor:
         return torch.as_tensor(values, dtype=torch.float32, device=self.asked.subject.device)
 
-    def _decode(self, attention: torch.Tensor) -> torch.Tensor:
-        return self.asked(attention).float().softmax(-1)
-
     def slope(self, attention: np.ndarray, epsilon: float) -> np.ndarray:
         """The derivative (K,T,B) of max(0, TVD - epsilon) by attention (K,T,B)."""
         with torch.enable_grad():
             weights = self._tensor(attention.transpose(2, 0, 1)).requires_grad_()
-            distances = (self._decode(weights) - self.own).abs().sum(-1) / 2
+            distances = (self.asked(weights).float().softmax(-1) - self.own).abs().sum(-1) / 2
             (slope,) = torch.autograd.grad((distances - epsilon).relu().sum(), weights)
         return slope.cpu().numpy().transpose(1, 2, 0)
 
@@ -233,4 +211,206 @@ class _Decoded:
         padded = np.zeros((len(attentions), len(attentions[0]), longest), np.float32)
         for row, weights in zip(padded, attentions, strict=True):
             row[:, : weights.shape[1]] = weights
-        return list(self._decode(self._tensor(padded)).double().cpu().numpy())
+        return list(self.asked(self._tensor(padded)).float().softmax(-1).double().cpu().numpy())
+
+
+# --------------------------------------------------------------------------------------- maps of layers
+
+
+MAP_SPREAD = 1.0
+MAP_GUARD = 1e-12
+PENALTY = 500.0
+MIXTURES = 8
+MARGIN = 1e-6  # of epsilon, for the rounding of copies that are read together
+
+
+class Dealt(TokenEdit):
+    """The weight on tokens is dealt out by free log-weights {number of a map: (N,H,Q,L)}, in each row and head."""
+
+    free: dict[int, torch.Tensor]
+
+    def take(self, chosen, length=None, targets=None):
+        other = super().take(chosen, length, targets)
+        other.free = {number: values[chosen][:, :, :length, :length] for number, values in self.free.items()}
+        return other
+
+    def weights(self, number, weights, rows=slice(None)):
+        self.current = self.free.get(number)
+        return super().weights(number, weights, rows)
+
+    def other(self, weights, reach):
+        on_tokens = self.on_tokens(reach)
+        mass = weights.masked_fill(~on_tokens, 0).sum(3, keepdim=True)
+        shares = self.current.masked_fill(~on_tokens, torch.finfo(weights.dtype).min).softmax(3)
+        return torch.where(on_tokens, shares * mass, weights)
+
+
+@register
+class MapAdversary(TargetMeasure):
+    """Adversarial attention maps: other maps under which what is shown is far from the model's own, and the prediction
+    stays.
+
+    How far what is shown can be moved by other maps, everything behind them computed anew, within epsilon.
+
+    The log-weights on tokens in each head and row of the chosen layers are free, each row with the sum that the model's has
+    there; markers keep theirs. `steps` steps of Adam, from log-weights with noise N(0,1), lower
+
+        500 max(0, TVD(p', p) - epsilon) - JSD(shown', shown)
+
+    in each restart, TVD the total variation distance of predictions. Every step that keeps the prediction within epsilon
+    counts, and so do mixtures of the last one with the model's own maps, eighth by eighth; of all these the furthest is
+    taken, read once more by itself, and what it then gives is what is reported. One that is not within epsilon is never
+    taken. The result is a lower bound of what can be found.
+
+    layers, rows: as for `map_permutation`, but rows are those that matter unless all are asked for. A text is searched
+    alone, so that no other enters, its own noise by `seed`. Below two tokens there is nothing to search (NaN).
+
+    Source: Jain & Wallace 2019, section 4.2.2, for the one attention of their models; here maps are free, not their sum.
+    """
+
+    name, cost, needs, target = "map_adversary", "draws", frozenset({"attention maps", "classes"}), Maps
+    columns = {
+        "map_adversary_attention": Column(
+            ("T",),
+            distribution=True,
+            doc="what would be shown under the maps that were found: the furthest from the model's own that keeps the "
+            "prediction within epsilon; the model's own where none was found",
+        ),
+        "map_adversary_probs": Column(("C",), distribution=True, doc="the prediction under these maps"),
+        "map_adversary_jsd": Column(
+            dtype="float64",
+            range=(0.0, math.log(2)),
+            unit="nats",
+            undefined="below two tokens",
+            doc="Jensen-Shannon divergence of that attention from the model's",
+        ),
+        "map_adversary_change": Column(
+            dtype="float64",
+            range=(0.0, 1.0),
+            undefined="below two tokens",
+            doc="total variation distance of that prediction from the model's, at most epsilon",
+        ),
+        "map_adversary_certainty": Column(
+            dtype="category", doc="lower bound: a search met it, and others may be further; undefined: fewer than two tokens"
+        ),
+    }
+
+    epsilon: Fraction = 0.01
+    restarts: Count = 3
+    steps: Count = 40
+    learning_rate: Positive = 0.1
+    layers: Layers = "shown"
+    rows: Rows = "matter"
+
+    def check(self, subject, dataset) -> None:
+        """Raise ValueError for a layer that there is not, and for attention shown as a flow, which has no gradient."""
+        super().check(subject, dataset)
+        if subject.reduction.way == "flow":
+            raise ValueError("attention='flow' has no gradient to search by; give another reduction, such as 'rollout'")
+
+    def __call__(self, subject, batch, *, seed: int = 0) -> dict[str, list]:
+        """Return the columns, one value an instance."""
+        self.check(subject, None)
+        columns: dict[str, list] = {name: [] for name in self.columns}
+        for row, name in enumerate(batch["instance_id"]):
+            search = _MapSearch(self, Maps(subject, batch.alone(row), **self.where))
+            if len(search.target.places[0]) < 2:
+                values = (search.own, search.probs, np.nan, np.nan, "undefined")
+            else:
+                search.run(generator(seed, name, "map_adversary"))
+                values = (*search.result(), "lower bound")
+            for column, value in zip(columns.values(), values, strict=True):
+                column.append(value)
+        return columns
+
+
+class _MapSearch:
+    """One text: its own maps, what is shown of them (T,), the prediction (C,), and the best that was met."""
+
+    def __init__(self, options: MapAdversary, target: Maps):
+        self.options, self.target, self.subject = options, target, target.subject
+        self.inside = target.inside[0]
+        sites = self.subject.sites.layers
+        self.shown_numbers = [sites[layer] for layer in self.subject.reduction.chosen(len(sites))]
+        wanted = {*self.shown_numbers, *target.numbers}
+        with torch.no_grad():
+            read = self.subject.read(target.batch, keep=wanted.__contains__)
+            self.maps = {attention_map.number: attention_map.weights for attention_map in read.maps}
+            self.matter = self.subject.matter(target.batch)
+            self.shown = self._shown({})
+        self.prediction = read.logits.double().softmax(-1)
+        self.own, self.probs = self.shown[0].cpu().numpy(), self.prediction[0].cpu().numpy()
+        self.distance, self.best = 0.0, None
+
+    def run(self, random: np.random.Generator) -> None:
+        """The search that `MapAdversary` describes."""
+        start = {number: (self.maps[number] + MAP_GUARD).log() for number in self.target.numbers}
+        free = {}
+        for number, weights in start.items():
+            noise = random.standard_normal((self.options.restarts, *weights.shape[1:]), np.float32)
+            free[number] = (weights + MAP_SPREAD * torch.from_numpy(noise).to(weights)).requires_grad_()
+        optimizer = torch.optim.Adam(list(free.values()), self.options.learning_rate)
+        with torch.enable_grad():
+            for _ in range(self.options.steps):
+                distances, changes = self._try(free)
+                loss = PENALTY * (changes - self.options.epsilon).relu() - distances
+                gradients = torch.autograd.grad(loss.sum(), list(free.values()))
+                for values, gradient in zip(free.values(), gradients, strict=True):
+                    values.grad = gradient
+                optimizer.step()
+        with torch.no_grad():
+            for part in torch.arange(1, MIXTURES + 1) / MIXTURES:
+                self._try({number: self._mixed(start[number], values, part) for number, values in free.items()})
+
+    def _mixed(self, own: torch.Tensor, free: torch.Tensor, part) -> torch.Tensor:
+        """Log-weights of a mixture of rows, each over the tokens alone."""
+        lowest = torch.finfo(own.dtype).min
+        own, free = (values.masked_fill(~self.inside, lowest).softmax(-1) for values in (own, free))
+        return ((1 - part) * own + part * free + MAP_GUARD).log()
+
+    def _try(self, free: dict[int, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+        """JSD of what is shown and TVD of the prediction (K,) under free log-weights; the best that is allowed is kept."""
+        probs, maps = self._read(free)
+        changes = (probs - self.prediction).abs().sum(-1) / 2
+        distances = _divergence(self._shown(maps), self.shown)
+        allowed = torch.where(changes <= self.options.epsilon - MARGIN, distances, -1.0).detach()
+        row = int(allowed.argmax())
+        if float(allowed[row]) > self.distance:
+            self.distance = float(allowed[row])
+            self.best = {number: values[row : row + 1].detach().clone() for number, values in free.items()}
+        return distances, changes
+
+    def _read(self, free: dict[int, torch.Tensor], whole: bool = False) -> tuple[torch.Tensor, dict[int, torch.Tensor]]:
+        """Probabilities (K,C) in float64 and the maps under free log-weights; whole: without a prefix."""
+        owner = torch.zeros(len(next(iter(free.values()))), dtype=torch.int64, device=self.inside.device)
+        edit = self.target.edit(Dealt, owner)
+        edit.free = free
+        prefix = None if whole else self.target.prefix
+        after = None if prefix is None else (prefix, owner)
+        read = self.subject.read(self.target.batch.take(owner), edit, keep=self.maps.keys().__contains__, after=after)
+        return read.logits.double().softmax(-1), {attention_map.number: attention_map.weights for attention_map in read.maps}
+
+    def _shown(self, maps: dict[int, torch.Tensor]) -> torch.Tensor:
+        """What would be shown (K,T) of maps, the model's own where they are not among them."""
+        count = len(next(iter(maps.values()))) if maps else 1
+        every = [maps.get(number, self.maps[number].expand(count, -1, -1, -1)) for number in self.shown_numbers]
+        on_text = self.subject.reduction(every, self.matter.expand(count, -1)).double()[:, self.inside]
+        return on_text / on_text.sum(1, keepdim=True).clamp(min=MAP_GUARD)
+
+    @torch.no_grad()
+    def result(self) -> tuple[np.ndarray, np.ndarray, float, float]:
+        """Attention (T,), prediction (C,), JSD and TVD of the best, read by itself; the model's own where it is too far."""
+        shown, probs = self.own, self.probs
+        if self.best is not None:
+            prediction, maps = self._read(self.best, whole=True)
+            if float((prediction - self.prediction).abs().sum() / 2) <= self.options.epsilon:
+                shown, probs = self._shown(maps)[0].cpu().numpy(), prediction[0].cpu().numpy()
+        distance = float(jensen_shannon_divergence([shown], [self.own])[0])
+        return shown, probs, min(distance, math.log(2)), float(np.abs(probs - self.probs).sum() / 2)
+
+
+def _divergence(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+    """Jensen-Shannon divergence (K,) in nats, of distributions (K,T) and (1,T)."""
+    middle = (first + second) / 2 + MAP_GUARD
+    parts = [(values * ((values + MAP_GUARD).log() - middle.log())).sum(-1) for values in (first, second)]
+    return (parts[0] + parts[1]) / 2

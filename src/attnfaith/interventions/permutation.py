@@ -5,36 +5,84 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from attnfaith.draws import generator
-from attnfaith.interventions.targets import AFFINE, Readout, read_out, softmax, under
-from attnfaith.measurement.options import Draws
-from attnfaith.measurement.registry import Measure, register
+from attnfaith.interventions.targets import Cross, Maps, Pooled, Target, TargetMeasure, TokenEdit
+from attnfaith.measurement.options import CrossLayers, Draws, Layers, Rows
+from attnfaith.measurement.registry import register
 from attnfaith.record import Column
 from attnfaith.subjects import asks
 
 
+NEEDS = frozenset({"classes", "intervention"})
+NO_DRAWS = "below two tokens: no draws"
+
+
+class Permuted(TokenEdit):
+    """Each place has the weight that was another's: sources (N,S), themselves where places hold no token."""
+
+    sources: torch.Tensor
+
+    def other(self, weights, reach):
+        sources = self.sources[:, None, None].expand(-1, 1, weights.shape[2], -1)
+        on_tokens = self.on_tokens(reach)
+        if bool((on_tokens == self.inside[:, None, None]).all()):
+            return weights.gather(3, sources.expand_as(weights))
+        # Some rows see only a part of the tokens. The first token that a row sees, in the order of the text, gets the weight
+        # of the first that it sees in the order of `sources`, and so on.
+        receivers = (~on_tokens).byte().argsort(dim=3, stable=True)
+        givers = sources.gather(3, (~on_tokens.gather(3, sources)).byte().argsort(dim=3, stable=True))
+        dealt = torch.zeros_like(weights).scatter(
+            3, receivers.expand_as(weights), weights.gather(3, givers.expand_as(weights))
+        )
+        return torch.where(on_tokens, dealt, weights)
+
+
+def read_permuted(target: Target, orders: Sequence[np.ndarray]) -> list[list[np.ndarray]]:
+    """The outcomes of a target, each as one array (K,...) an instance, under orders (K,T) of the places of each instance."""
+    counts = [len(order) for order in orders]
+    owner = torch.from_numpy(np.repeat(np.arange(len(counts)), counts))
+    edit = target.edit(Permuted, owner)
+    sources = np.tile(np.arange(edit.inside.shape[1]), (len(owner), 1))
+    first = 0
+    for places, order in zip(target.places, orders, strict=True):
+        sources[first : first + len(order), places] = order
+        first += len(order)
+    edit = target.edit(Permuted, owner, sources=torch.from_numpy(sources).to(edit.inside.device))
+    return [np.split(values, np.cumsum(counts)[:-1]) for values in target.outcomes(owner, edit)]
+
+
+class _Permutation(TargetMeasure):
+    draws: int
+    purpose = "permutation"
+
+    def __call__(self, subject, batch, *, seed: int = 0) -> dict[str, list]:
+        """Return the columns, one value an instance."""
+        columns = {name: [] for name in self.columns}
+        for target in self.target.each(subject, batch, **self.where):
+            outcomes = read_permuted(target, target.random_orders(self.draws, seed, self.purpose))
+            for name, values in zip(columns, outcomes, strict=True):
+                columns[name] += [value.astype(np.float32) for value in values]
+        return columns
+
+
 @register
-class Permutation(Measure):
+class Permutation(_Permutation):
     """Permutation of attention (Jain & Wallace 2019, Algorithm 2): does it matter which token has which weight?
 
-    What the model says when the weights of a text are dealt out anew among its tokens, `draws` times.
-
-    Each draw is one of the T! orders of the attendable weights, all equally likely and each draw independent of the others;
-    the weights and the encoder's states stay what they are. Every draw is kept, [K][C]: a table takes the median of its
-    total variation distances to the prediction. A text of fewer than two tokens has one order only: K = 0.
-
-    With an affine decoder a draw costs T C products; with another, a pass of the decoder.
+    The weights of a text are dealt out anew among its tokens, `draws` times. Each draw is one of the T! orders of the
+    attendable weights, all equally likely and independent; the weights and the encoder's states stay what they are. Every
+    draw is kept, [K][C]: a table takes the median of its total variation distances to the prediction. A text of fewer than
+    two tokens has one order only: K = 0. With an affine decoder a draw costs T C products; with another, a pass of the
+    decoder.
 
     Source: Jain & Wallace 2019, section 4.2.1 and Algorithm 2.
     """
 
-    name, cost = "permutation", "reading"
-    needs = frozenset({"classes", "intervention"})
+    name, cost, needs, target = "permutation", "reading", NEEDS, Pooled
     columns = {
         "permuted_probs": Column(
             ("K", "C"),
             distribution=True,
-            undefined="below two tokens: no draws",
+            undefined=NO_DRAWS,
             doc="class probabilities after each random permutation of the attention weights, states fixed",
         ),
     }
@@ -42,48 +90,91 @@ class Permutation(Measure):
 
     draws: Draws = 100
 
-    def __call__(self, subject, batch, *, seed: int = 0) -> dict[str, list]:
-        """Return the columns, one value an instance."""
-        read = read_out(subject, batch)
-        orders = []
-        for one, name in zip(read, batch["instance_id"], strict=True):
-            length = len(one.attention)
-            places = np.broadcast_to(np.arange(length), (self.draws if length > 1 else 0, length))
-            orders.append(generator(seed, name, "permutation").permuted(places, axis=1))
-        return {"permuted_probs": [probs.astype(np.float32) for probs in _reread(subject, batch, read, orders)]}
 
+@register
+class MapPermutation(_Permutation):
+    """Permutation of the attention maps of a stack of layers: does it matter which token has which weight?
 
-@asks(Permutation.needs)
-def permuted(subject, batch, orders: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Class probabilities (K,C) in float64 of each instance when its attention is read in given orders.
+    In each of `draws` draws one of the T! orders of the text's tokens, all equally likely, says which token gets which
+    token's weight: the same order in all heads and rows of the chosen layers. Markers keep their weight, and everything
+    behind a changed layer is computed anew, later attention too. A row that may not look at all tokens, as in a decoder,
+    deals out what it has among those that it may look at, in the same order. The tokens of both texts of a pair count as one
+    text.
 
-    orders: one array (K,T) of integers per instance; under order o, token t has the weight that was token o[t]'s. Instances
-    may differ in K. Raises ValueError where there is not one array per instance, or a row of one is not an order of the
-    instance's tokens.
+    layers: "shown", those that the reduction takes; "last"; "all"; or numbers from 0 on. rows: "all", or "matter", the rows
+    of the last layer that the logits depend on; in the last layer that is the same. Every draw is kept, [K][C]. A text of
+    fewer than two tokens has one order only: K = 0. A draw costs what the model computes from the first changed layer on.
+
+    Source: Jain & Wallace 2019, section 4.2.1 and Algorithm 2, for the one attention of their models.
     """
-    read = read_out(subject, batch)
-    if len(orders) != len(read):
-        raise ValueError(f"orders of {len(orders)} instances for a batch of {len(read)}: give one array (K,T) for each")
+
+    name, cost, needs, target = "map_permutation", "draws", frozenset({"attention maps", "classes"}), Maps
+    columns = {
+        "map_permuted_probs": Column(
+            ("K", "C"),
+            distribution=True,
+            undefined=NO_DRAWS,
+            doc="class probabilities after each random permutation of the weights on a text's tokens, the same one in "
+            "every row and head of the chosen layers",
+        ),
+    }
+    metric = {"counterfactual_probs": "map_permuted_probs"}
+
+    draws: Draws = 20
+    layers: Layers = "shown"
+    rows: Rows = "all"
+
+
+@register
+class CrossPermutation(_Permutation):
+    """Permutation of cross-attention: does it matter which source word has which weight?
+
+    In each of `draws` draws one of the orders of the source words' tokens, all equally likely, says which token gets which
+    one's weight, in all heads and rows of the chosen layers alike; markers keep theirs, and what follows is computed anew.
+    layers: "all", or numbers from 0 on. A source of one token has one order only: K = 0.
+
+    Source: Jain & Wallace 2019, section 4.2.1 and Algorithm 2, for one attention over a text.
+    """
+
+    name, cost, reads, needs, target = "cross_permutation", "draws", "pairs", frozenset({"cross-attention"}), Cross
+    purpose = "cross_permutation"
+    columns = {
+        "cross_permuted_probs": Column(
+            ("K", "G"),
+            range=(0.0, 1.0),
+            undefined="below two source tokens: no draws",
+            doc="probability of each target word after each random permutation of the weights on the source words' tokens, "
+            "the same one in every row, head and chosen layer",
+        ),
+        "cross_permuted_tvd": Column(
+            ("K", "G"),
+            range=(0.0, 1.0),
+            undefined="below two source tokens: no draws",
+            doc="total variation distance of the next token's distribution from the model's own, mean over the word's "
+            "tokens",
+        ),
+    }
+
+    draws: Draws = 10
+    layers: CrossLayers = "all"
+
+
+@asks(NEEDS)
+def permuted(subject, batch, orders: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Class probabilities (K,C) in float64 of each instance when its pooled attention is read in given orders.
+
+    orders: one array (K,T) of integers for each instance; under order o, token t has the weight that was token o[t]'s.
+    Raises ValueError where there is not one array per instance, or a row is not an order of the instance's tokens.
+    """
+    target = Pooled(subject, batch)
+    if len(orders) != len(target.places):
+        raise ValueError(
+            f"orders of {len(orders)} instances for a batch of {len(target.places)}: give one array (K,T) for each"
+        )
     orders = [np.asarray(order) for order in orders]
-    for row, (one, order) in enumerate(zip(read, orders, strict=True)):
-        length = len(one.attention)
-        if order.ndim != 2 or order.shape[1] != length or not (np.sort(order, axis=1) == np.arange(length)).all():
-            raise ValueError(f"orders of instance {row}: give (K,T) with each of 0..T-1 once in a row; T={length} tokens")
-    return _reread(subject, batch, read, orders)
-
-
-@torch.no_grad()
-def _reread(subject, batch, read: list[Readout], orders: list[np.ndarray]) -> list[np.ndarray]:
-    if AFFINE in subject.capabilities:
-        logits = [one.logits(one.attention[order]) for one, order in zip(read, orders, strict=True)]
-        return np.split(softmax(np.concatenate(logits)), np.cumsum([len(part) for part in logits[:-1]]))
-    predictions = []
-    for row, (one, order) in enumerate(zip(read, orders, strict=True)):
-        if not len(order):
-            predictions.append(np.empty((0, len(one.probs))))
-            continue
-        asked = under(subject, batch, [row])
-        weights = np.pad(one.attention[order], ((0, 0), (0, 0 if len(one.attention) else 1)))  # T is at least 1 there
-        logits = asked(torch.from_numpy(weights).to(subject.device, asked.dtype)[None])
-        predictions.append(logits[0].double().softmax(-1).cpu().numpy())
-    return predictions
+    for row, (places, order) in enumerate(zip(target.places, orders, strict=True)):
+        if order.ndim != 2 or order.shape[1] != len(places) or not (np.sort(order, axis=1) == places).all():
+            raise ValueError(
+                f"orders of instance {row}: give (K,T) with each of 0..T-1 once in a row; T={len(places)} tokens"
+            )
+    return read_permuted(target, orders)[0]

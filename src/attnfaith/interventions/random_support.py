@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from attnfaith.draws import generator
-from attnfaith.interventions.erasing import Affine, Erasing, NotAffine, prepare
+from attnfaith.interventions.pooled_erasure import Affine, Erasing, erasing
 from attnfaith.interventions.targets import softmax
 from attnfaith.measurement.options import Draws
 from attnfaith.measurement.registry import Measure, register
@@ -34,8 +34,7 @@ class RandomSupport(Measure):
     Source: the two measures, Meister et al. 2021, eq. 4 and 6; the null is not theirs.
     """
 
-    name, cost = "random_support", "reading"
-    needs = frozenset({"classes", "intervention"})
+    name, cost, needs = "random_support", "reading", frozenset({"classes", "intervention"})
     columns = {
         "random_support_attention": Column(
             ("K", "T"),
@@ -62,43 +61,42 @@ class RandomSupport(Measure):
 
     def __call__(self, subject, batch, *, seed: int = 0) -> dict[str, list]:
         """Return the columns, one value an instance."""
-        own = prepare(subject, batch)
-        shuffled = np.zeros((self.draws, *own.attention.shape))
-        for row, (name, length) in enumerate(zip(batch["instance_id"], own.lengths, strict=True)):
-            weights = np.broadcast_to(own.attention[row, :length], (self.draws, length))
-            shuffled[:, row, :length] = generator(seed, name, "random_support").permuted(weights, axis=1)
-        drawn = [_under(subject, replace(own, attention=attention)) for attention in shuffled]
-        counts = np.where(own.lengths > 1, self.draws, 0)
+        texts = erasing(subject, batch)
+        shuffled = np.zeros((self.draws, *texts.attention.shape))
+        for row, (name, length) in enumerate(zip(batch["instance_id"], texts.lengths, strict=True)):
+            weights = np.broadcast_to(texts.attention[row, :length], (self.draws, length))
+            shuffled[:, row, :length] = generator(seed, name, self.name).permuted(weights, axis=1)
+        draws = [_under(subject, replace(texts, attention=attention)) for attention in shuffled]
         columns = {}
-        for name, values in ((name, np.stack([of[name] for of in drawn])) for name in drawn[0]):
-            widths = own.lengths if self.columns[name].axes[1] == "T" else np.full(len(counts), values.shape[2])
-            columns[name] = [
-                values[:count, row, :width].astype(np.float32)
-                for row, (count, width) in enumerate(zip(counts, widths, strict=True))
-            ]
+        for name in draws[0]:
+            values = np.stack([draw[name] for draw in draws], 1).astype(np.float32)  # (B,K,T) or (B,K,C)
+            columns[name] = []
+            for row, length in enumerate(texts.lengths):
+                width = length if self.columns[name].axes[1] == "T" else values.shape[2]
+                columns[name].append(values[row, : self.draws if length > 1 else 0, :width])
         return columns
 
 
-def _under(subject, erasing: Erasing) -> dict[str, np.ndarray]:
-    """Each column under the attention of `erasing`: (B,T), and (B,C) for the probabilities."""
-    logits = erasing.logits(erasing.whole())[:, 0]
+def _under(subject, texts: Erasing) -> dict[str, np.ndarray]:
+    """Each column under the attention of `texts`: (B,T), and (B,C) for the probabilities."""
+    logits = texts.logits(texts.whole())[:, 0]
     probs = softmax(logits)
-    made = {"random_support_attention": erasing.attention, "random_support_probs": probs}
+    values = {"random_support_attention": texts.attention, "random_support_probs": probs}
     if "states" in subject.capabilities:
-        made["random_support_gradient_norm_hidden"] = _gradient_norms(subject, erasing, logits)
-    without = softmax(erasing.without_each())
-    return made | {"random_support_leave_one_out_hidden": np.abs(without - probs[:, None]).sum(2) / 2}
+        values["random_support_gradient_norm_hidden"] = _gradient_norms(subject, texts, logits)
+    without = softmax(texts.without_each())
+    return values | {"random_support_leave_one_out_hidden": np.abs(without - probs[:, None]).sum(2) / 2}
 
 
-def _gradient_norms(subject, erasing: Affine | NotAffine, logits: np.ndarray) -> np.ndarray:
+def _gradient_norms(subject, texts, logits: np.ndarray) -> np.ndarray:
     """||df/dh||_2 (B,T) of each state h: f the log-odds of the class that logits (B,C) predict."""
     predicted = logits.argmax(1)[:, None]
-    others = logits.copy()
-    np.put_along_axis(others, predicted, -np.inf, 1)
-    slopes = -softmax(others)
+    rivals = logits.copy()
+    np.put_along_axis(rivals, predicted, -np.inf, 1)
+    slopes = -softmax(rivals)
     np.put_along_axis(slopes, predicted, 1, 1)
-    if isinstance(erasing, Affine):
+    if isinstance(texts, Affine):
         weight, _ = subject.decoder_weights()
         steepness = np.linalg.norm(slopes @ weight.detach().double().cpu().numpy(), axis=1)
-        return erasing.attention * steepness[:, None]
-    return erasing.state_gradients(slopes)
+        return texts.attention * steepness[:, None]
+    return texts.state_gradients(slopes)

@@ -1,29 +1,139 @@
-"""What the experiments share: the read-out as one scalar per token and class, and what another attention would say.
+"""The three kinds of attention that interventions change, and what a model predicts under other weights.
 
-Where logits are affine in attention, those of any attention a are sum_t a_t v_t + b, v_t = W h_t: T x C numbers say all
-about what another attention would make the model say, and no state is needed again. Elsewhere, with a decoder that is not
-affine or at the word level of a hierarchical model, the subject is asked about each attention: `under`.
-Shapes: B instances, T tokens, C classes, H hidden, K attentions.
+Pooled attention is one vector for each text; maps are layers x heads x rows; cross-attention is target x source. A target
+knows where the tokens of its texts are, and gives the outcomes of copies of the texts under a `TokenEdit`. Markers are no
+tokens: they keep their weight.
+
+Where logits are affine in pooled attention, those of any attention a are sum_t a_t v_t + b, with v_t = W h_t: T x C numbers
+hold everything about another attention, and no state is needed again. Elsewhere the subject is asked about each attention:
+`under`.
+
+Shapes: B instances, N copies of instances, L input positions (S of a source), T tokens, Q queries, H heads, C classes, G
+target words, K attentions of one instance.
 """
 
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 import torch
 
+from attnfaith.draws import generator
+from attnfaith.measurement.registry import Measure
 from attnfaith.models.queries import Query
 from attnfaith.subjects import Batch, Subject, whole_logits
+from attnfaith.subjects.attention import ALL, Edit
+from attnfaith.subjects.pairs import PairBatch, by_target_words, word_sums
+from attnfaith.subjects.prefix import Prefix
+from attnfaith.subjects.translator import picked
 
 
 AFFINE = "affine read-out"
+MASKED = -5000.0
+"""A score that is lower is a mask's: models add -10,000 and less to what must not be seen."""
+PREFIX_PAYS = 3  # passes of a batch from which on it pays to keep what comes before the edited layers
+
+
+class TokenEdit(Edit):
+    """Other weights on the tokens of texts, in all heads of some layers. A subclass gives them, by `other`.
+
+    layers: numbers of maps, or of a decoder's layers. inside (N,S) bool: where tokens are. rows (N,Q) bool: the rows that
+    change, None for all; `queries` names their axis as `Edit.per_copy` does. tensors: what else a copy has, (N,S) each.
+    """
+
+    def __init__(self, layers: Sequence[int], inside: torch.Tensor, rows=None, queries: str = "S", **tensors: torch.Tensor):
+        self.layers, self.inside, self.rows = frozenset(layers), inside, rows
+        self.per_copy = dict.fromkeys(("inside", *tensors), "S")
+        if rows is not None:
+            self.per_copy["rows"] = queries
+        vars(self).update(tensors)
+        self._scores: torch.Tensor | None = None
+
+    def other(self, weights: torch.Tensor, reach: torch.Tensor) -> torch.Tensor:
+        """Other weights (N,H,Q,S) for all rows; reach (N,1,Q,S): what a row may look at."""
+        raise NotImplementedError
+
+    def on_tokens(self, reach: torch.Tensor) -> torch.Tensor:
+        """(N,1,Q,S) bool: the tokens that a row may look at."""
+        return reach & self.inside[:, None, None]
+
+    def scores(self, number, scores):
+        self._scores = scores
+        return scores
+
+    def weights(self, number, weights, rows=ALL):
+        if number not in self.layers:
+            return weights
+        other = self.other(weights, self._reach(weights))
+        return other if self.rows is None else torch.where(self.rows[:, None, rows, None], other, weights)
+
+    def _reach(self, weights: torch.Tensor) -> torch.Tensor:
+        """What no mask hides; without scores, as in cross-attention of a pair without padding, all."""
+        scores = self._scores
+        if scores is None:
+            return torch.ones_like(weights[:, :1], dtype=torch.bool)
+        if scores.numel() == weights.numel():
+            scores = scores.reshape(weights.shape)
+        elif scores.shape[:-1] == weights.shape[:-1]:  # a model with attention sinks
+            scores = scores[..., : weights.shape[-1]]
+        else:  # a weight of 0 is all that tells
+            return (weights > 0).any(1, keepdim=True)
+        return ((weights > 0) | (scores > MASKED)).any(1, keepdim=True)
+
+
+class Target:
+    """One kind of attention in a batch. names: of the instances. places: where the tokens of each are, (T,) integers."""
+
+    names: list[str]
+    places: list[np.ndarray]
+
+    @classmethod
+    def each(cls, subject, batch, **where) -> Iterator["Target"]:
+        """The targets of a batch. where: which layers and rows change."""
+        yield cls(subject, batch, **where)
+
+    def edit(self, kind: type[TokenEdit], owner: torch.Tensor, **tensors: torch.Tensor) -> TokenEdit:
+        """An edit of the copies `owner` (N,)."""
+        raise NotImplementedError
+
+    def outcomes(self, owner: torch.Tensor, edit: TokenEdit) -> tuple[np.ndarray, ...]:
+        """What the model predicts of the copies `owner` (N,), those of an instance together: arrays with N first."""
+        raise NotImplementedError
+
+    def random_orders(self, draws: int, seed: int, purpose: str) -> list[np.ndarray]:
+        """Random orders (K,T) of the places of each instance; K is `draws`, or 0 below two tokens."""
+        orders = []
+        for places, name in zip(self.places, self.names, strict=True):
+            count = draws if len(places) > 1 else 0
+            orders.append(generator(seed, name, purpose).permuted(np.broadcast_to(places, (count, len(places))), axis=1))
+        return orders
+
+
+class TargetMeasure(Measure):
+    """A measure that is written once for several kinds of attention. target: which kind a registered class measures."""
+
+    target: ClassVar[type[Target]]
+
+    @property
+    def where(self) -> dict[str, object]:
+        """The options that say which layers and rows change."""
+        return {name: getattr(self, name) for name in ("layers", "rows") if name in self.options()}
+
+    def check(self, subject, dataset) -> None:
+        """Raise ValueError for a layer that the model does not have."""
+        if self.target is Maps:
+            chosen_layers(subject, self.where["layers"])
+
+
+# --------------------------------------------------------------------------------------- pooled attention
 
 
 @dataclass(frozen=True)
 class Readout:
-    """One instance: attention (T,) float64, summing to 1; values (T,C) and bias (C,) float64, None where logits are
-    not affine; probs (C,), the prediction; answers (C,) bool: the classes that it may be given; all over the instance's
-    attendable tokens.
+    """One instance, over its attendable tokens, in float64: attention (T,), summing to 1; values (T,C) and bias (C,), None
+    where logits are not affine; probs (C,), the prediction; answers (C,) bool, the classes that the instance may be given.
     """
 
     attention: np.ndarray
@@ -33,13 +143,13 @@ class Readout:
     answers: np.ndarray
 
     def logits(self, attention: np.ndarray) -> np.ndarray:
-        """Logits (..., C) of attentions (..., T). An attention that is all 0 leaves the bias. Only where affine."""
+        """Logits (...,C) of attentions (...,T); one that is all 0 leaves the bias. Only where affine."""
         return attention @ self.values + self.bias
 
 
 @torch.no_grad()
 def read_out(subject: Subject, batch: Batch) -> list[Readout]:
-    """What an experiment needs of each instance of a batch, in float64 on the CPU; kept in the batch."""
+    """The read-out of each instance of a batch, on the CPU; kept in the batch."""
     if "read_out" not in batch:
         batch["read_out"] = _read_out(subject, batch)
     return batch["read_out"]
@@ -63,16 +173,16 @@ def _read_out(subject: Subject, batch: Batch) -> list[Readout]:
     answers = batch.get("answer_mask")
     answers = np.ones(probs.shape, bool) if answers is None else answers.bool().cpu().numpy()
     return [
-        Readout(row[keep], None if value is None else value[keep], bias, predicted, possible)
-        for row, keep, value, bias, predicted, possible in zip(weights, mask, values, biases, probs, answers, strict=True)
+        Readout(row[inside], None if value is None else value[inside], bias, predicted, possible)
+        for row, inside, value, bias, predicted, possible in zip(weights, mask, values, biases, probs, answers, strict=True)
     ]
 
 
 @dataclass(frozen=True)
 class OfStates:
-    """What a subject with states says of some texts under any attention over their tokens, which have no gaps here.
+    """Logits of some texts under any attention over their tokens, of a subject with states; texts have no gaps here.
 
-    states (B,T,H), 0 behind shorter texts; query: what the decoder is told besides. Indexing takes instances, T stays.
+    states (B,T,H), 0 behind shorter texts; query: what the decoder reads besides. Indexing takes instances, T stays.
     """
 
     subject: Subject
@@ -93,7 +203,7 @@ class OfStates:
 
 @dataclass(frozen=True)
 class OfTexts:
-    """The same of a subject that is asked to `intervene`. places (B,T): where the tokens are, -1 behind shorter texts."""
+    """The same of a subject that can `intervene`. places (B,T): where the tokens are, -1 behind shorter texts."""
 
     subject: Subject
     batch: Batch
@@ -105,7 +215,7 @@ class OfTexts:
         return replace(self, batch=self.batch.take(every[rows]), places=self.places[rows])
 
     def __call__(self, attention: torch.Tensor) -> torch.Tensor:
-        """As `OfStates` says."""
+        """Attention (B,T) to logits (B,C), or (B,K,T) to (B,K,C)."""
         if attention.dim() == 2:
             return self(attention.unsqueeze(1)).squeeze(1)
         places, width = self.places.unsqueeze(1).expand_as(attention), self.subject.attendable(self.batch).shape[1]
@@ -115,7 +225,7 @@ class OfTexts:
 
 
 def under(subject: Subject, batch: Batch, rows: np.ndarray | list[int] | None = None) -> OfStates | OfTexts:
-    """What a subject says of the instances `rows`, all by default, under any attention over their tokens ("intervention").
+    """The logits of the instances `rows`, by default all, under any attention over their tokens ("intervention").
 
     T is the number of tokens of the longest of them, at least 1.
     """
@@ -123,31 +233,146 @@ def under(subject: Subject, batch: Batch, rows: np.ndarray | list[int] | None = 
     rows = rows.to(subject.device)
     if "states" in subject.capabilities:
         hidden, mask, query = subject.encoded(batch)
-        return OfStates(subject, attended_states(hidden[rows], mask[rows]), None if query is None else query[rows])
-    mask = subject.attendable(batch)[rows]
-    places = torch.nn.utils.rnn.pad_sequence([row.nonzero().squeeze(1) for row in mask], batch_first=True, padding_value=-1)
-    places = places if places.shape[1] else places.new_full((len(places), 1), -1)
-    return OfTexts(subject, batch.take(rows), places)
+        states = [states[inside] for states, inside in zip(hidden[rows], mask[rows], strict=True)]
+        states = _padded(states, 0)
+        return OfStates(subject, states, None if query is None else query[rows])
+    places = [inside.nonzero().squeeze(1) for inside in subject.attendable(batch)[rows]]
+    return OfTexts(subject, batch.take(rows), _padded(places, -1))
 
 
-def projected(subject: Subject, batch: Batch) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
-    """A function of rows (N,) and tokens left (N,K,T) that gives the subject's attention (N,K,T) over these ("states")."""
-    asked = under(subject, batch)
-
-    def attend(rows, left):
-        some = asked[rows]
-        return subject.attend(some.states, torch.from_numpy(left).to(some.states.device), some.query).double().cpu().numpy()
-
-    return attend
-
-
-def attended_states(hidden: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """States (B,T,H) that attention is over, from hidden (B,L,H) and mask (B,L); 0 behind shorter texts, T at least 1."""
-    states = torch.nn.utils.rnn.pad_sequence([row[keep] for row, keep in zip(hidden, mask, strict=True)], batch_first=True)
-    return states if states.shape[1] else torch.nn.functional.pad(states, (0, 0, 0, 1))
+def _padded(rows: list[torch.Tensor], value: int) -> torch.Tensor:
+    """Rows (T,...) as one tensor (B,T,...); T is at least 1."""
+    padded = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=value)
+    return padded if padded.shape[1] else padded.new_full((len(rows), 1, *padded.shape[2:]), value)
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:
     """Probabilities along the last axis."""
     shifted = np.exp(logits - logits.max(-1, keepdims=True))
     return shifted / shifted.sum(-1, keepdims=True)
+
+
+class Pooled(Target):
+    """One attention vector for each text; the states that it weighs stay as they are. Outcomes: probabilities (N,C)."""
+
+    def __init__(self, subject: Subject, batch: Batch):
+        self.subject, self.batch, self.texts = subject, batch, read_out(subject, batch)
+        self.names = batch["instance_id"]
+        self.places = [np.arange(len(text.attention)) for text in self.texts]
+
+    def edit(self, kind, owner, **tensors):
+        longest = max(1, *map(len, self.places))
+        lengths = torch.tensor([len(places) for places in self.places])
+        return kind([0], torch.arange(longest) < lengths[owner, None], **tensors)
+
+    @torch.no_grad()
+    def outcomes(self, owner, edit):
+        logits = []
+        for row, text in enumerate(self.texts):
+            copies, length = (owner == row).nonzero().squeeze(1), len(text.attention)
+            weights = torch.from_numpy(text.attention).expand(len(copies), 1, 1, length)
+            attention = edit.take(copies, length).weights(0, weights)[:, 0, 0]
+            if text.values is not None:
+                logits.append(text.logits(attention.numpy()))
+            elif len(copies):
+                asked = under(self.subject, self.batch, [row])
+                attention = torch.nn.functional.pad(attention, (0, 0 if length else 1)).to(self.subject.device, asked.dtype)
+                logits.append(asked(attention[None])[0].double().cpu().numpy())
+        return (softmax(np.concatenate([np.empty((0, self.subject.num_labels)), *logits])),)
+
+
+# --------------------------------------------------------------------------------------- maps of layers
+
+
+def chosen_layers(subject: Subject, layers: str | Sequence[int]) -> list[int]:
+    """The layers that change, first to last, by their numbers from 0 on; "shown": those that the reduction takes.
+
+    Raises ValueError for one that the model does not have.
+    """
+    count = len(subject.sites.layers)
+    if layers == "shown":
+        return sorted(subject.reduction.chosen(count))
+    if isinstance(layers, str):
+        return [count - 1] if layers == "last" else list(range(count))
+    return _existing(layers, count, "model")
+
+
+def _existing(layers: Sequence[int], count: int, owner: str) -> list[int]:
+    if missing := [layer for layer in layers if layer >= count]:
+        raise ValueError(f"layers={list(layers)}: there is no layer {missing[0]}; the {owner} has {count}, counted from 0")
+    return sorted(layers)
+
+
+class Maps(Target):
+    """The maps of some layers of a stack, of all heads; what comes behind them is computed anew. Outcomes: probabilities
+    (N,C).
+
+    numbers: of the maps of these layers. inside (B,L): the tokens of the texts. changed (B,L): the rows that change, None
+    for all.
+    """
+
+    def __init__(self, subject: Subject, batch: Batch, layers: str | Sequence[int] = "shown", rows: str = "all"):
+        chosen = chosen_layers(subject, layers)
+        self.subject, self.batch, self.first = subject, batch, chosen[0]
+        self.numbers = [subject.sites.layers[layer] for layer in chosen]
+        self.inside = subject.attendable(batch)
+        self.changed = subject.matter(batch) if rows == "matter" else None
+        self.names = batch["instance_id"]
+        self.places = [np.flatnonzero(inside) for inside in self.inside.cpu().numpy()]
+
+    @cached_property
+    def prefix(self) -> Prefix | None:
+        """What comes before the first of the layers, see `SelfAttention.prefix`."""
+        return self.subject.prefix(self.batch, self.first)
+
+    def edit(self, kind, owner, **tensors):
+        rows = None if self.changed is None else self.changed[owner]
+        return kind(self.numbers, self.inside[owner], rows, **tensors)
+
+    @torch.no_grad()
+    def logits(self, owner: torch.Tensor, edit: Edit) -> torch.Tensor:
+        """Logits (N,C) in float64 of the copies `owner` (N,) under an edit of these."""
+        owner = owner.to(self.inside.device)
+        several = len(owner) > PREFIX_PAYS * len(self.inside)
+        return self.subject.edited(self.batch, owner, edit, self.prefix if several else None).double()
+
+    def outcomes(self, owner, edit):
+        return (self.logits(owner, edit).softmax(-1).cpu().numpy(),)
+
+
+# --------------------------------------------------------------------------------------- cross-attention
+
+
+class Cross(Target):
+    """The cross-attention of one pair, in some layers of the decoder; what comes behind is computed anew.
+
+    Outcomes: the probability of each target word (N,G), and the total variation distance of the next token's distribution
+    from the model's own, mean over the word's tokens (N,G).
+    """
+
+    def __init__(self, subject, pair: PairBatch, layers: str | Sequence[int] = "all"):
+        self.subject, self.pair, self.names = subject, pair, pair["instance_id"]
+        self.depth = subject.attention(pair).shape[1]
+        self.layers = list(range(self.depth)) if layers == "all" else _existing(layers, self.depth, "decoder")
+        self.inside = pair["source_words"] >= 0
+        self.places = [np.flatnonzero(inside) for inside in self.inside.cpu().numpy()]
+
+    @classmethod
+    def each(cls, subject, batch, **where):
+        for row in range(len(batch)):
+            yield cls(subject, batch.alone(row), **where)
+
+    def edit(self, kind, owner, **tensors):
+        return kind(self.layers, self.inside[owner], queries="N", **tensors)
+
+    @torch.no_grad()
+    def outcomes(self, owner, edit):
+        own = self.subject.logits(self.pair).softmax(2)
+        owner = owner.to(own.device)
+        log_probs = own.new_zeros(len(owner), own.shape[1], dtype=torch.float64)
+        distances = torch.zeros_like(log_probs)
+        for some, logits in self.subject.edited(self.pair, owner, edit):
+            log_probs[some] = picked(logits, self.pair["labels"].expand(len(some), -1))
+            distances[some] = (logits.softmax(2) - own).abs().sum(2).double() / 2
+        (by_word,) = by_target_words(self.pair, distances.unsqueeze(0))
+        return word_sums(self.pair, log_probs).exp().cpu().numpy(), by_word

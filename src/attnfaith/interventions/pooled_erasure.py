@@ -1,7 +1,4 @@
-"""What erasure and the smallest flipping set share: weights are set to 0, the rest renormalised, the decision looked at.
-
-Shapes: B instances, T tokens of the batch's longest text (at least 1; shorter texts are padded on the right with weight 0),
-C classes, H hidden, K removals. Everything is float64 on the CPU, but what a model is asked.
+"""Erasing weights of pooled attention: they are set to 0, the rest is renormalised, and the decision is looked at.
 
 Erasing a set R of tokens leaves the others t the weights a_t / sum_{u not in R} a_u, never a new softmax. Sums are always
 taken over what remains: a total minus what was removed would cancel where a few tokens hold nearly all weight. Where no
@@ -9,6 +6,9 @@ weight remains the context is the zero vector, so that the decoder's bias decide
 
 Decisions: the most probable class, on equal probability the lower one. With an affine decoder, logits that differ by less
 than TIE of the largest difference that any single token makes are equal: the order of a sum decides nothing.
+
+Shapes: B instances, T tokens of the batch's longest text (at least 1; shorter texts are padded on the right with weight 0),
+C classes, H hidden, K removals, R orders. Everything is float64 on the CPU, except what a model is asked.
 """
 
 from dataclasses import dataclass, replace
@@ -27,11 +27,12 @@ from attnfaith.subjects.protocol import log_odds
 
 RANKINGS = ("attention", "gradient", "attention_gradient")
 TIE = 1e-12
+ALL = slice(None)
 
 
 class Flip(NamedTuple):
-    """The first change of decision along an order, (B,) each: tokens removed (float, NaN where the decision never changes),
-    attention removed (NaN likewise), and whether no weight was left, so that the bias decided.
+    """The first change of decision along an order, (B,) each: tokens removed and attention removed, NaN where the decision
+    never changes; and whether no weight was left, so that the bias decided.
     """
 
     size: np.ndarray
@@ -39,12 +40,23 @@ class Flip(NamedTuple):
     empty: np.ndarray
 
 
+def erasure_orders(scores: np.ndarray, name: str, seed: int, draws: int) -> np.ndarray:
+    """Orders (R,T) of an instance's tokens: by decreasing scores (3,T), those of RANKINGS, equal ones by position; then
+    `draws` random ones. None below two tokens.
+    """
+    length = scores.shape[1]
+    if length < 2:
+        return np.empty((0, length), np.int64)
+    random = generator(seed, name, "erasure").permuted(np.tile(np.arange(length), (draws, 1)), axis=1)
+    return np.concatenate([np.argsort(-scores, 1, "stable"), random])
+
+
 @dataclass(frozen=True)
 class Erasing:
     """A batch of texts whose weights can be taken away. Subclasses read the decision from sums over what remains.
 
-    attention (B,T); lengths (B,); content (B,D,T): what a context is averaged of; evidence (B,E,T): what decisions are read
-    from the sums of; predicted (B,): the class with nothing removed.
+    attention (B,T); lengths (B,); content (B,D,T): what a context averages; evidence (B,E,T): what decisions are read from
+    the sums of; predicted (B,): the class with nothing removed.
     """
 
     attention: np.ndarray
@@ -60,11 +72,11 @@ class Erasing:
         """
         raise NotImplementedError
 
-    def logits(self, contents: np.ndarray, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
+    def logits(self, contents: np.ndarray, rows: np.ndarray | slice = ALL) -> np.ndarray:
         """Logits (B,K,C) of averaged contents (B,D,K) of the instances `rows`."""
         raise NotImplementedError
 
-    def changed(self, sums: np.ndarray, remaining: np.ndarray, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
+    def changed(self, sums: np.ndarray, remaining: np.ndarray, rows: np.ndarray | slice = ALL) -> np.ndarray:
         """Whether the decision is another one, (B,K), from sums of weight x evidence (B,E,K) and of weight (B,K)."""
         raise NotImplementedError
 
@@ -83,30 +95,28 @@ class Erasing:
     def without_each(self) -> np.ndarray:
         """Logits (B,T,C) with each weight removed alone; where that weight is 0, exactly those with nothing removed."""
         remaining = others(self.attention)[:, None]
-        sums = others(self.attention[:, None] * self.content)
-        removed = self.logits(np.divide(sums, remaining, out=np.zeros_like(sums), where=remaining > 0))
+        removed = self.logits(ratio(others(self.attention[:, None] * self.content), remaining))
         return np.where((self.attention == 0)[..., None], self.logits(self.whole()), removed)
 
     def whole(self) -> np.ndarray:
         """The averaged content (B,D,1) with nothing removed."""
         return self.content @ self.attention[..., None]
 
-    def orders(self) -> dict[str, np.ndarray]:
-        """Positions (B,T) by decreasing attention, signed gradient and their product; equal ones by position.
+    def scores(self) -> np.ndarray:
+        """Attention, signed gradient and their product (B,3,T).
 
         The factor p(1 - p) > 0 of the gradient is left out: no order depends on it, and a saturated p would erase them.
         """
         slope, _ = self.gradient
-        scores = dict(zip(RANKINGS, (self.attention, slope, self.attention * slope), strict=True))
-        padding = np.arange(self.attention.shape[1]) >= self.lengths[:, None]
-        return {name: np.argsort(np.where(padding, np.inf, -of), 1, "stable") for name, of in scores.items()}
+        return np.stack([self.attention, slope, self.attention * slope], 1)
 
-    def random_orders(self, seed: int, instance_ids: list[str], draws: int) -> np.ndarray:
-        """Random orders (draws,B,T), those of an instance its own; padding last."""
-        width = self.attention.shape[1]
-        orders = np.tile(np.arange(width), (draws, len(self.lengths), 1))
-        for row, (name, length) in enumerate(zip(instance_ids, self.lengths, strict=True)):
-            orders[:, row, :length] = generator(seed, name, "erasure").permuted(orders[:, row, :length], axis=1)
+    def orders(self, seed: int, names: list[str], draws: int) -> np.ndarray:
+        """The `erasure_orders` of all instances (B,R,T); padding, and the token of a text of one, keep their place."""
+        count, width = self.attention.shape
+        orders = np.tile(np.arange(width), (count, len(RANKINGS) + draws, 1))
+        for row, (name, length, scores) in enumerate(zip(names, self.lengths, self.scores(), strict=True)):
+            if length > 1:
+                orders[row, :, :length] = erasure_orders(scores[:, :length], name, seed, draws)
         return orders
 
 
@@ -126,23 +136,22 @@ class Affine(Erasing):
     def gradient(self):
         rows = np.arange(len(self.lengths))
         logits = self.logits(self.whole())[:, 0]
-        against = logits.copy()
-        against[rows, self.predicted] = -np.inf
-        total = logsumexp(against, 1)
-        share = np.exp(against - total[:, None])
-        own = self.content[rows, self.predicted]
-        slope = own - (share[:, None] @ self.content)[:, 0]
+        rivals = logits.copy()
+        rivals[rows, self.predicted] = -np.inf
+        total = logsumexp(rivals, 1)
+        share = np.exp(rivals - total[:, None])
+        slope = self.content[rows, self.predicted] - (share[:, None] @ self.content)[:, 0]
         return slope, _spread(logits[rows, self.predicted] - total)
 
-    def logits(self, contents, rows=slice(None)):
+    def logits(self, contents, rows=ALL):
         return contents.swapaxes(1, 2) + self.bias[rows, None]
 
-    def wins(self, sums: np.ndarray, remaining: np.ndarray, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
+    def wins(self, sums: np.ndarray, remaining: np.ndarray, rows: np.ndarray | slice = ALL) -> np.ndarray:
         """Which rivals (B,C-1,K) beat the predicted class; sums (B,C-1,K), remaining weight (B,C-1,K) or (B,1,K), not 0."""
         tie = TIE * self.largest[rows, :, None] * remaining
         return (sums < -tie) | (self.lower[rows, :, None] & (sums <= tie))
 
-    def changed(self, sums, remaining, rows=slice(None)):
+    def changed(self, sums, remaining, rows=ALL):
         beaten = self.wins(sums, remaining[:, None], rows).any(1)
         return np.where(remaining > 0, beaten, self.flips_empty[rows, None])
 
@@ -163,7 +172,7 @@ class NotAffine(Erasing):
         return slope.double().cpu().numpy(), _spread(odds.detach().cpu().numpy())
 
     @torch.no_grad()
-    def logits(self, contents, rows=slice(None)):
+    def logits(self, contents, rows=ALL):
         return self.under[rows](_weights(self.under, contents.swapaxes(1, 2))).double().cpu().numpy()
 
     def state_gradients(self, slopes: np.ndarray) -> np.ndarray:
@@ -173,35 +182,27 @@ class NotAffine(Erasing):
         with torch.enable_grad():
             states = self.under.states.detach().requires_grad_()
             logits = replace(self.under, states=states)(_weights(self.under, self.attention))
-            given = torch.from_numpy(slopes).to(logits)
-            (gradient,) = torch.autograd.grad(logits, states, given, materialize_grads=True)  # 0 of texts without tokens
+            slopes = torch.from_numpy(slopes).to(logits)
+            (gradient,) = torch.autograd.grad(logits, states, slopes, materialize_grads=True)  # 0 of texts without tokens
         return gradient.double().norm(dim=2).cpu().numpy()
 
-    def changed(self, sums, remaining, rows=slice(None)):
-        remaining = remaining[:, None]
-        attentions = np.divide(sums, remaining, out=np.zeros_like(sums), where=remaining > 0)
-        return self.logits(attentions, rows).argmax(-1) != self.predicted[rows, None]
+    def changed(self, sums, remaining, rows=ALL):
+        return self.logits(ratio(sums, remaining[:, None]), rows).argmax(-1) != self.predicted[rows, None]
 
 
 @torch.no_grad()
-def prepare(subject: Subject, batch: Batch) -> Erasing:
-    """The batch ready for erasing; of its own class where logits are not affine in attention."""
+def erasing(subject: Subject, batch: Batch) -> Affine | NotAffine:
+    """The batch ready for erasing."""
     readouts = read_out(subject, batch)
-    attention = pad([readout.attention for readout in readouts])
+    attention = _pad([readout.attention for readout in readouts])
     lengths = np.array([len(readout.attention) for readout in readouts])
     if AFFINE in subject.capabilities:
-        values = np.ascontiguousarray(pad([readout.values for readout in readouts]).swapaxes(1, 2))
+        values = np.ascontiguousarray(_pad([readout.values for readout in readouts]).swapaxes(1, 2))
         return _affine(attention, lengths, values, np.stack([readout.bias for readout in readouts]))
     each = np.broadcast_to(np.eye(attention.shape[1]), (len(lengths), *attention.shape[1:] * 2))
     asked = under(subject, batch)
     predicted = asked(_weights(asked, attention)).argmax(1).cpu().numpy()
     return NotAffine(attention, lengths, each, each, predicted, asked)
-
-
-def _weights(asked: OfStates | OfTexts, attention: np.ndarray) -> torch.Tensor:
-    """Attention as a subject gives it, on its device."""
-    dtype = torch.promote_types(asked.dtype, torch.float32)
-    return torch.from_numpy(np.ascontiguousarray(attention)).to(asked.subject.device, dtype)
 
 
 def _affine(attention: np.ndarray, lengths: np.ndarray, values: np.ndarray, bias: np.ndarray) -> Affine:
@@ -210,7 +211,7 @@ def _affine(attention: np.ndarray, lengths: np.ndarray, values: np.ndarray, bias
     logits = (values @ attention[..., None])[..., 0] + bias
     inside = (np.arange(values.shape[2]) < lengths[:, None])[:, None]
     predicted = logits.argmax(1)
-    while True:
+    while True:  # until no lower class ties with the predicted one
         rivals = (predicted[:, None] + 1 + classes[:-1]) % len(classes)
         rivals.sort(1)
         margins = values[rows, predicted[:, None]] - values[rows, rivals]
@@ -222,8 +223,13 @@ def _affine(attention: np.ndarray, lengths: np.ndarray, values: np.ndarray, bias
         if not ties.any():
             break
         predicted = np.where(ties.any(1), rivals[rows[:, 0], ties.argmax(1)], predicted)
-    flips_empty = bias.argmax(1) != predicted
-    return Affine(attention, lengths, values, margins, predicted, bias, lower, largest, flips_empty)
+    return Affine(attention, lengths, values, margins, predicted, bias, lower, largest, bias.argmax(1) != predicted)
+
+
+def _weights(asked: OfStates | OfTexts, attention: np.ndarray) -> torch.Tensor:
+    """Attention as a subject takes it, on its device."""
+    dtype = torch.promote_types(asked.dtype, torch.float32)
+    return torch.from_numpy(np.ascontiguousarray(attention)).to(asked.subject.device, dtype)
 
 
 def _spread(odds: np.ndarray) -> np.ndarray:
@@ -231,13 +237,17 @@ def _spread(odds: np.ndarray) -> np.ndarray:
     return expit(odds) * expit(-odds)
 
 
-def pad(rows: list[np.ndarray]) -> np.ndarray:
+def _pad(rows: list[np.ndarray]) -> np.ndarray:
     """Rows (T_b,...) as one array (B,T,...), zeros behind the shorter ones; T is at least 1."""
-    width = max(1, *map(len, rows))
-    padded = np.zeros((len(rows), width, *rows[0].shape[1:]))
+    padded = np.zeros((len(rows), max(1, *map(len, rows)), *rows[0].shape[1:]))
     for place, row in enumerate(rows):
         padded[place, : len(row)] = row
     return padded
+
+
+def ratio(sums: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """sums / weights; 0 where a weight is 0."""
+    return np.divide(sums, weights, out=np.zeros_like(sums), where=weights > 0)
 
 
 def after(values: np.ndarray) -> np.ndarray:

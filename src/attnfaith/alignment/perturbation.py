@@ -1,0 +1,94 @@
+"""What a target word loses without a source word: without its tokens (occlusion), or without its values (value zeroing).
+
+Shapes: B pairs, S source positions, T source words, G target words.
+"""
+
+import torch
+
+from attnfaith.alignment import PairMeasure
+from attnfaith.importance.perturbation import cosine_distances
+from attnfaith.measurement.registry import Measure, register
+from attnfaith.record import Column
+from attnfaith.subjects.pairs import PairBatch, of_sources, of_targets, word_sums
+from attnfaith.subjects.removal import TOKENS_AT_ONCE
+
+
+@torch.no_grad()
+def removed_log_probs(subject, batch: PairBatch) -> list[torch.Tensor]:
+    """One (T,G) float64 a pair: log p of each target word without each source word; NaN where nothing is left to read.
+
+    Kept in the batch.
+    """
+    return batch.once("removed", subject, lambda: [_without_each(subject, batch.alone(row)) for row in range(len(batch))])
+
+
+def _without_each(subject, pair: PairBatch) -> torch.Tensor:
+    gone, (count,) = of_sources(pair, 0).T > 0, pair.words[1]
+    readable = (~gone.all(1)).nonzero().squeeze(1)
+    log_probs = torch.full((len(gone), count), torch.nan, dtype=torch.float64, device=gone.device)
+    width = sum(int(lengths[0]) for lengths in pair.lengths)
+    for words in readable.split(max(1, TOKENS_AT_ONCE // width)) if len(readable) else ():
+        shorter = subject.without(pair, torch.zeros_like(words), gone[words])
+        log_probs[words] = word_sums(shorter, subject.log_probs(shorter))
+    return log_probs
+
+
+@register
+class Occlusion(Measure):
+    """Occlusion: what a target word's log probability loses when a source word is left out.
+
+    How much less probable a target word is without a source word; in nats, signed. The word's tokens are taken out of the
+    source, what follows them moves up, and the encoder reads what is left; the target stays as it was. The other words'
+    tokens stay as they are: the sentence is not divided anew. Once for each source word.
+
+    Source: Zeiler & Fergus 2014 for pictures; Alvarez-Melis & Jaakkola 2017 for translation.
+    """
+
+    name, cost, reads, needs = "occlusion", "tokens", "pairs", frozenset({"cross-attention"})
+    columns = {
+        "alignment_occlusion": Column(
+            ("G", "T"),
+            signed=True,
+            unit="nats",
+            undefined="where the source has this word alone and no marker",
+            doc="log p of the target word less the same without the tokens of the source word, the others moved up",
+        ),
+    }
+
+    @torch.no_grad()
+    def __call__(self, subject, batch) -> dict[str, list]:
+        """Return the columns, one value an instance."""
+        whole, drops = word_sums(batch, subject.log_probs(batch)), []
+        for own, without in zip(whole, removed_log_probs(subject, batch), strict=True):
+            drops.append((own[: without.shape[1]] - without).T.float().cpu().numpy())
+        return {"alignment_occlusion": drops}
+
+
+@register
+class ValueZeroing(PairMeasure):
+    """Value zeroing (Mohebbi et al. 2023): how far a decoder's layer turns a state when a source word's values are zeros.
+
+    What each layer of the decoder would miss without a source word: 1 - cos of its results. A layer is given the states that
+    the pair gives it, and the weights are as they were: the values of the word's tokens are zeros in all heads of
+    cross-attention. Rows are not divided by their sums. Of a recurrent translator the result is what the output layer reads.
+    A pair is read once more for each source word.
+
+    Source: Mohebbi et al. 2023, section 3, for attention of a text over itself.
+    """
+
+    name, cost, needs = "value_zeroing", "tokens", frozenset({"layer results"})
+    columns = {
+        "alignment_value_zeroing": Column(
+            ("L", "R", "G", "T"),
+            range=(0.0, 2.0),
+            doc="cosine distance of a layer's results with and without the values of a source word, all its tokens' at "
+            "once; the mean over the tokens of the target word",
+        ),
+    }
+
+    @torch.no_grad()
+    def of_pair(self, subject, pair):
+        gone = of_sources(pair, 0).T > 0
+        layers = [cosine_distances(without, own).T for own, without in subject.results_without(pair, gone)]
+        means = torch.einsum("rgn,lnt->lrgt", of_targets(pair, 0), torch.stack(layers))
+        return (means.float().cpu().numpy(),)
