@@ -115,15 +115,6 @@ def test_code_holds_whatever_it_is_given(text):
     assert not re.search(r"(?<!\\)\|", inside)
 
 
-@pytest.mark.parametrize("text", [text for text in LIVE if text not in ("**x**", "~~x~~", "__x__", "***")])
-def test_a_sentence_keeps_our_own_emphasis_and_no_link(text):
-    markdown_it = pytest.importorskip("markdown_it")
-    written = escaping.markdown_sentence(f"of {text}, **not measured** 0.1 [0.0, 0.2]")
-    shown = Elements(markdown_it.MarkdownIt("js-default").render(f"* {written}\n"))
-    assert [tag for tag, _ in shown.elements] == ["ul", "li", "strong"] and not shown.comments
-    assert "**not measured** 0.1 [0.0, 0.2]" in written and not re.search(r"(?i)https?://|www\.|@\w", written)
-
-
 def test_numbers_and_signs_need_no_mark_in_markdown():
     assert [markdown(text) for text in ("-0.123", "+1", "−1", "1.5", "a-b", "0.1 ± 0.2")] == [
         "-0.123", "+1", "−1", "1.5", "a-b", "0.1 ± 0.2",

@@ -1,19 +1,7 @@
-"""How a text that comes from outside stands in what is written: one way for each kind of output, and all of them here.
+"""Escape texts from outside, one function for each kind of output.
 
-Data, class names, model names, paths and recipes may be anybody's. In a page they make no element and no attribute, in
-Markdown no link, table or heading, in a spreadsheet no formula, in a terminal no command, in a file name no way out of its
-folder.
-
-| where | how |
-|---|---|
-| HTML and SVG, text and attributes in quotes | `html`, in templates by themselves |
-| data that a script of a page reads | `script_data` |
-| Markdown, also a cell of a table | `markdown`; a sentence of our own: `markdown_sentence`; inline code: `code` |
-| the YAML at the head of a card | `yaml_head` |
-| CSV | `csv_text`, `csv_frame`; read back by `read_csv` |
-| LaTeX | `latex` |
-| a terminal, a log | `printable` |
-| a file name | `file_name` |
+Data, class names, model names, paths and recipes may be anybody's. In a page they make no element, in Markdown no link, in a
+spreadsheet no formula, in a terminal no command, in a file name no way out of its folder.
 """
 
 import csv
@@ -21,10 +9,9 @@ import io
 import json
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from markupsafe import Markup
-from markupsafe import escape as _escape
+from markupsafe import Markup, escape
 
 
 class Markdown(str):
@@ -33,14 +20,11 @@ class Markdown(str):
     __slots__ = ()
 
 
-# ------------------------------------------------------------------------------------------------ HTML
-
-
 def html(text: object) -> Markup:
     """A text in HTML or SVG, between tags or within a quoted attribute. What is Markup already stays. Control characters and
     halves of letters, which neither HTML nor UTF-8 can hold, become U+FFFD.
     """
-    return text if isinstance(text, Markup) else _escape(_NOT_IN_MARKUP.sub("\N{REPLACEMENT CHARACTER}", str(text)))
+    return text if isinstance(text, Markup) else escape(_NOT_IN_MARKUP.sub("\N{REPLACEMENT CHARACTER}", str(text)))
 
 
 _NOT_IN_MARKUP = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
@@ -49,9 +33,6 @@ _NOT_IN_MARKUP = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\
 def script_data(data: object) -> Markup:
     """JSON that stands in a script element: nothing but its end tag is markup there, and none can be written without "<"."""
     return Markup(json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c"))
-
-
-# ------------------------------------------------------------------------------------------------ Markdown
 
 
 _SPECIAL = re.compile(r"[\\`*_\[\]|#~$]")
@@ -75,15 +56,6 @@ def markdown(text: object) -> Markdown:
     return Markdown(_NUMBERED.sub(r"\1\\\2", _LISTED.sub(r"\1\\", line)))
 
 
-def markdown_sentence(text: str) -> Markdown:
-    """A sentence with emphasis and brackets of our own in which names from outside stand: no HTML, column, code or link of
-    theirs.
-    """
-    line = _ADDRESS.sub(_JOINER, printable(re.sub(r"\s+", " ", text)))
-    line = re.sub(r"[\\|`]|(?<=\])[(\[:]", r"\\\g<0>", line)
-    return Markdown(re.sub("[&<>]", lambda character: _ENTITIES[character[0]], line))
-
-
 def code(text: object) -> Markdown:
     """Text as inline code in a table, whatever it holds."""
     line = printable(" ".join(str(text).split())).replace("|", "\\|")
@@ -105,9 +77,6 @@ def yaml_head(data: Mapping) -> Markdown:
     return Markdown(yaml.safe_dump(dict(data), sort_keys=False, allow_unicode=True, width=120))
 
 
-# ------------------------------------------------------------------------------------------------ tables for other programs
-
-
 _FORMULA = re.compile("'*[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
 """Beginnings of a text that a spreadsheet would carry out, also in the wide letters of East Asia."""
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
@@ -120,16 +89,39 @@ def csv_cell(value: object) -> object:
     return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) and not _NUMBER.fullmatch(value) else value
 
 
-def csv_value(cell: str) -> str:
-    """The text that `csv_cell` wrote."""
-    return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
+def csv_value(cell: object) -> object:
+    """The value that `csv_cell` was given."""
+    return cell[1:] if isinstance(cell, str) and cell.startswith("'") and _FORMULA.match(cell) else cell
 
 
 def csv_text(rows: Iterable[Sequence[object]]) -> str:
-    """Rows as CSV; see `csv_cell`."""
+    """Rows as CSV, their cells as `csv_cell` makes them."""
     stream = io.StringIO()
     csv.writer(stream).writerows([csv_cell(cell) for cell in row] for row in rows)
     return _unix_lines(stream.getvalue())
+
+
+def csv_frame(frame, *, undefined: str = "NaN") -> str:
+    """A pandas DataFrame as CSV without its index, its cells and the names of its columns as `csv_cell` makes them."""
+    safe = _each_text(frame, csv_cell)
+    return _unix_lines(safe.to_csv(index=False, na_rep=undefined, lineterminator="\r\n"))
+
+
+def read_csv(source, **how):
+    """A DataFrame from what `csv_frame` wrote, its texts as they were. how: arguments of `pandas.read_csv`."""
+    import pandas as pd
+
+    return _each_text(pd.read_csv(source, **how), csv_value)
+
+
+def _each_text(frame, change: Callable):
+    """The frame with its texts and the names of its columns changed."""
+    changed = frame.copy(deep=False)
+    for place, kind in enumerate(frame.dtypes):
+        if kind.kind not in "biufcmM":
+            changed.isetitem(place, frame.iloc[:, place].astype(object).map(change, na_action="ignore"))
+    changed.columns = [change(name) for name in frame.columns]
+    return changed
 
 
 def _unix_lines(text: str) -> str:
@@ -137,29 +129,6 @@ def _unix_lines(text: str) -> str:
     not quote a text that holds a carriage return, and readers would break the row there.
     """
     return re.sub(r'"(?:[^"]|"")*"|\r\n', lambda part: "\n" if part[0] == "\r\n" else part[0], text)
-
-
-def csv_frame(frame, *, undefined: str = "NaN") -> str:
-    """A pandas DataFrame as CSV without its index; see `csv_cell`, also of the names of columns."""
-    safe = frame.copy(deep=False)
-    for place, kind in enumerate(frame.dtypes):
-        if kind.kind not in "biufcmM":
-            safe.isetitem(place, frame.iloc[:, place].astype(object).map(csv_cell, na_action="ignore"))
-    safe.columns = [csv_cell(name) for name in frame.columns]
-    return _unix_lines(safe.to_csv(index=False, na_rep=undefined, lineterminator="\r\n"))
-
-
-def read_csv(source, **how):
-    """A DataFrame from what `csv_frame` wrote, its texts as they were. how: see `pandas.read_csv`."""
-    import pandas as pd
-
-    frame = pd.read_csv(source, **how)
-    for place, kind in enumerate(frame.dtypes):
-        if kind.kind not in "biufcmM":
-            texts = frame.iloc[:, place].map(lambda cell: csv_value(cell) if isinstance(cell, str) else cell)
-            frame.isetitem(place, texts)
-    frame.columns = [csv_value(name) if isinstance(name, str) else name for name in frame.columns]
-    return frame
 
 
 _LATEX = {
@@ -178,9 +147,6 @@ def latex(text: str) -> str:
     return "".join(_LATEX.get(character, character) for character in printable(" ".join(text.split())))
 
 
-# ------------------------------------------------------------------------------------------------ terminals and names
-
-
 _DIRECTION = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 """Unseen marks that turn round the text after them."""
 
@@ -189,10 +155,10 @@ def printable(text: str) -> str:
     """A text that cannot move the cursor, change colours or turn round what stands beside it: control characters and marks
     of direction are shown as they are escaped.
     """
-    return "".join(map(_seen, text))
+    return "".join(map(_visible, text))
 
 
-def _seen(character: str) -> str:
+def _visible(character: str) -> str:
     hidden = unicodedata.category(character) in ("Cc", "Cs", "Co") or character in _DIRECTION
     return repr(character)[1:-1] if hidden else character
 

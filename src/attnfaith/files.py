@@ -1,15 +1,12 @@
-"""Files that are whole or not there, and folders that one process works in: the one atomic write and the one lock."""
+"""The atomic writer, the lock of a folder, and temporary folders."""
 
 import contextlib
 import errno
 import json
 import os
 import platform
-import re
 import shutil
-import stat
 import tempfile
-import time
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,8 +16,7 @@ from filelock import FileLock, Timeout
 from attnfaith.errors import AttnfaithError, FileError, cut, excerpt
 
 
-LOCK, TEMPORARY = ".lock", "attnfaith-temporary-"
-HOLDER_TRIES, HOLDER_WAIT = 20, 0.05  # seconds
+LOCK = ".lock"
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # what only the user can mend: a full disk, no right to write, a broken one, a name that is too long
 REFUSALS = (*NO_ROOM, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ENAMETOOLONG)
@@ -35,10 +31,9 @@ NO_ROOM_IN_WORDS = (
 
 @contextlib.contextmanager
 def refusals(work: str) -> Iterator[None]:
-    """Around work that writes in many places, other libraries' among them: what the system refuses is a FileError.
+    """Turn what the system refuses within the block, such as a write to a full disk, into a FileError.
 
-    work: what stops then, in words ("train"). Any other OSError goes on: a file that is not where the package
-    put it is a fault of the package.
+    work: what stops then, in words ("train"). Any other OSError goes on: it is a fault of the package.
     """
     try:
         yield
@@ -59,48 +54,25 @@ def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
     """A temporary path in the same folder to write to; renamed to `path` when the block ends, removed when it fails.
 
     `path` is the old file or the whole new one at any moment, also after a loss of power: the content is on the disk before
-    the name is. What killed writers of `path` left goes. Raises FileError where it cannot be written; the old file then
-    stays.
+    the name is. Raises FileError where it cannot be written; the old file then stays.
     """
-    path = Path(path)
+    path, temporary = Path(path), None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _delete_left_files(path)
-        temporary, lock = _held_file(path)
-    except OSError as error:
-        raise _refusal(path, "written", error) from error
-    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+        os.close(handle)
+        temporary = Path(name)
         yield temporary
         with open(temporary, "rb+") as stream:
             os.fsync(stream.fileno())
         os.chmod(temporary, 0o644)  # mkstemp makes files only their owner can read; what is written here is for readers
         os.replace(temporary, path)
     except BaseException as error:
-        temporary.unlink(missing_ok=True)
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
         if isinstance(error, OSError) and not isinstance(error, FileError):
             raise _refusal(path, "written", error) from error
         raise
-    finally:
-        lock.release()
-
-
-def _held_file(path: Path) -> tuple[Path, FileLock]:
-    """A new temporary file for `path` and its lock, held; until then another process may take it for one that was left."""
-    while True:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-        os.close(handle)
-        lock = FileLock(name, thread_local=False)
-        with contextlib.suppress(Timeout):
-            lock.acquire(timeout=0)
-            return Path(name), lock
-
-
-def _delete_left_files(path: Path) -> None:
-    """Delete the temporary files of `path` that no process holds."""
-    kind = re.compile(rf"\.{re.escape(path.name)}\.[a-z0-9_]{{8}}\.tmp")
-    for left in [entry.path for entry in os.scandir(path.parent) if kind.fullmatch(entry.name)]:
-        with contextlib.suppress(Timeout, OSError), FileLock(left).acquire(timeout=0):
-            os.unlink(left)
 
 
 def sync_folder(folder: str | os.PathLike) -> None:
@@ -173,58 +145,20 @@ def is_locked(folder: str | os.PathLike) -> bool:
 
 
 class TemporaryFolder:
-    """A folder for what nobody needs after this process, in the system's temporary folder. It goes at the end of its `with`,
-    or with the last that refers to it; those that killed processes left go when the next is made.
+    """A folder in the system's temporary folder. It goes at the end of its `with`, or with the last reference to it.
 
-    path: the folder. Raises FileError where it cannot be made.
+    path: the folder.
     """
 
     def __init__(self):
-        with contextlib.suppress(OSError):
-            for left in Path(tempfile.gettempdir()).glob(f"{TEMPORARY}*"):
-                _delete_abandoned(left)
-        try:
-            self.path, lock = _held_folder()
-        except OSError as error:
-            raise _refusal(tempfile.gettempdir(), "used for temporary files", error) from error
-        self._end = weakref.finalize(self, _delete_held, self.path, lock)
+        self.path = Path(tempfile.mkdtemp(prefix="attnfaith-"))
+        self._delete = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
 
     def __enter__(self) -> Path:
         return self.path
 
     def __exit__(self, *_raised) -> None:
-        self._end()
-
-
-def _held_folder() -> tuple[Path, FileLock]:
-    """A new temporary folder and its lock, held. Before it is, another process may take the folder for one that was left."""
-    while True:
-        folder = Path(tempfile.mkdtemp(prefix=TEMPORARY))
-        lock = FileLock(folder / LOCK, thread_local=False)
-        try:
-            with contextlib.suppress(Timeout, FileNotFoundError):
-                lock.acquire(timeout=0)
-                if not folder.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-                    return folder, lock
-                _delete_held(folder, lock)  # it was deleted, and made anew for the lock, for all to read
-        except OSError:
-            shutil.rmtree(folder, ignore_errors=True)
-            raise
-
-
-def _delete_abandoned(folder: Path) -> None:
-    """Delete a temporary folder that no process holds; those of other users stay."""
-    with contextlib.suppress(Timeout, OSError):
-        about = folder.lstat()
-        if not stat.S_ISDIR(about.st_mode) or about.st_uid != getattr(os, "getuid", lambda: about.st_uid)():
-            return
-        with FileLock(folder / LOCK).acquire(timeout=0):
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def _delete_held(folder: Path, lock: FileLock) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
-    lock.release()
+        self._delete()
 
 
 def _refusal(path: str | os.PathLike, done: str, error: OSError) -> FileError:
@@ -238,10 +172,8 @@ def _holder_file(path: Path) -> Path:
 
 
 def _holder(path: Path) -> str:
-    """Who holds the lock, in words; "" where a second does not tell: it is written after the lock is taken."""
-    for _ in range(HOLDER_TRIES):
-        with contextlib.suppress(OSError):
-            if name := _holder_file(path).read_text(encoding="utf-8"):
-                return f" by {name}"
-        time.sleep(HOLDER_WAIT)
+    """Who holds the lock, as the end of a phrase; "" where its holder has not written so yet."""
+    with contextlib.suppress(OSError):
+        if name := _holder_file(path).read_text(encoding="utf-8"):
+            return f" by {name}"
     return ""
