@@ -30,13 +30,7 @@ def typed(
     if made["objective"] == "adversarial":
         made |= {"adversary_divergence": parts[0], "adversary_weight": float(parts[1]), "adversary_frozen": len(parts) > 2}
     if made["objective"] == "guided":
-        made |= {"base_hierarchy": "none", "base_objective": "classification", "attention_kind": "given"}
-        if "+" in parts[0]:
-            made |= zip(("base_encoder", "base_alignment", "base_projection"), parts[0].split("+"), strict=True)
-        else:
-            adversary = typed(objective=", ".join(parts))
-            fields = ("objective", "adversary_divergence", "adversary_weight", "adversary_frozen")
-            made |= {f"base_{name}": getattr(adversary, name) for name in fields}
+        made |= {"base": ", ".join(parts), "attention_kind": "given"}
     identity = records.Identity(**made)
     shown = alignment if identity.reduction is None else f"{alignment}({identity.reduction_label})"
     assert identity.heading["projection"] == projection and identity.heading["alignment"] == shown

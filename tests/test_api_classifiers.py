@@ -12,8 +12,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoModel, GPT2Config, GPT2ForSequenceClassification, PreTrainedTokenizerFast, pipeline
 
 import attnfaith
-from attnfaith.loading import load_subject
-from attnfaith.locate import ModelError
+from attnfaith.loading import ModelError, load_subject
 from attnfaith.subjects import SelfAttention
 from tests.hub_server import HubServer
 from tests.small_classifiers import classifier, tokenizer

@@ -10,9 +10,8 @@ import torch
 
 import attnfaith
 from attnfaith import cli, recipes
-from attnfaith.loading import open_subject, origin_of
-from attnfaith.locate import ModelError
-from attnfaith.planned_identity import model_fields, objective_fields, written_recipe
+from attnfaith.loading import ModelError, open_subject, origin_of, written_recipe
+from attnfaith.record.identity import model_fields, objective_fields
 from attnfaith.subjects import SubjectError
 from tests.small_classifiers import classifier, tokenizer
 

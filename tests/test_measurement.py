@@ -15,14 +15,16 @@ import pytest
 import torch
 
 import attnfaith
-from attnfaith import outputs, record
+from attnfaith import record
 from attnfaith.data.collation import pad_batch
+from attnfaith.data.fingerprint import digest_data, digest_model
 from attnfaith.importance.gradients import Gradient
 from attnfaith.measurement import engine, registry, shards
 from attnfaith.measurement.engine import configured, measure
 from attnfaith.measurement.registry import MeasurementError
 from attnfaith.record import Column, Identity
 from attnfaith.reporting.cells import split_cells
+from attnfaith.runs.base import OutputsError, read_outputs
 from attnfaith.subjects import Pooled
 from tests.measuring import run
 
@@ -237,7 +239,7 @@ def test_questions_come_through(go, texts, tiny_model):
     found = go(model=model, dataset=dataset)
     assert found.column("query_tokens").to_pylist() == asked
     other = dataset.remove_columns("query_tokens").add_column("query_tokens", [["x"], *asked[1:]])
-    assert outputs.digest_data(dataset) != outputs.digest_data(other)
+    assert digest_data(dataset) != digest_data(other)
 
 
 def test_labels_reach_producers(go, texts):
@@ -377,9 +379,9 @@ def test_outputs_are_read_back_by_instance(go, texts, tiny_model, tmp_path):
     made = go(producers=[])
     order = np.random.default_rng(1).permutation(20)
     record.save(made.take(order), tmp_path / "shuffled.parquet")
-    digest = outputs.digest_model(tiny_model())
+    digest = digest_model(tiny_model())
     for name in ("r.parquet", "shuffled.parquet"):
-        found = outputs.read_outputs(tmp_path / name, texts(), digest)
+        found = read_outputs(tmp_path / name, texts(), digest)
         assert found.column("instance_id").to_pylist() == texts()["instance_id"]
         for column in ("attention", "probs"):
             for mine, theirs in zip(record.rows(found, column), record.rows(made, column), strict=True):
@@ -388,9 +390,9 @@ def test_outputs_are_read_back_by_instance(go, texts, tiny_model, tmp_path):
 
 def test_what_the_weights_do_not_tell_is_in_the_digest(tiny_model):
     free, held, other = (tiny_model(score_scale=scale) for scale in (None, 1.0, 2.0))
-    assert len({outputs.digest_model(model) for model in (free, held, other, tiny_model(projection="sparsemax"))}) == 4
+    assert len({digest_model(model) for model in (free, held, other, tiny_model(projection="sparsemax"))}) == 4
     marked = (tiny_model(hierarchy="sentence", sentence_token_id=mark) for mark in (4, 5))
-    assert len({outputs.digest_model(model) for model in marked}) == 2
+    assert len({digest_model(model) for model in marked}) == 2
     assert engine.model_identity(Pooled(held))["score_scale"] == 1.0
 
 
@@ -406,27 +408,27 @@ def replaced(name):
 @pytest.mark.parametrize("column", ["input_ids", "labels", "tokens"])
 def test_outputs_of_other_texts_are_refused(go, texts, tiny_model, tmp_path, column):
     go(producers=[])
-    with pytest.raises(outputs.OutputsError, match="made of other texts, labels or another vocabulary: both runs must"):
-        outputs.read_outputs(tmp_path / "r.parquet", texts().map(replaced(column)), outputs.digest_model(tiny_model()))
+    with pytest.raises(OutputsError, match="made of other texts, labels or another vocabulary: both runs must"):
+        read_outputs(tmp_path / "r.parquet", texts().map(replaced(column)), digest_model(tiny_model()))
 
 
 def test_outputs_that_do_not_fit(go, texts, tiny_model, tmp_path):
-    path, digest = tmp_path / "r.parquet", outputs.digest_model(tiny_model())
-    with pytest.raises(outputs.OutputsError, match="cannot be used: no record at"):
-        outputs.read_outputs(path, texts(), digest)
+    path, digest = tmp_path / "r.parquet", digest_model(tiny_model())
+    with pytest.raises(OutputsError, match="cannot be used: no record at"):
+        read_outputs(path, texts(), digest)
     table = go(producers=[])
     with pytest.raises(
-        outputs.OutputsError, match=r"made by another model than the one beside it \(weights .*measure that one anew"
+        OutputsError, match=r"made by another model than the one beside it \(weights .*measure that one anew"
     ):
-        outputs.read_outputs(path, texts(), outputs.digest_model(tiny_model(seed=1)))
+        read_outputs(path, texts(), digest_model(tiny_model(seed=1)))
     longer = texts([*LENGTHS, 4])
-    with pytest.raises(outputs.OutputsError, match="has no row for 1 of 21 texts, such as 'tiny/test/20'"):
-        outputs.read_outputs(path, longer, digest)
-    with pytest.raises(outputs.OutputsError, match="gives 'tiny/test/2' 9 weights and the text has 8 tokens"):
-        outputs.read_outputs(path, texts([5, 0, 8, *LENGTHS[3:]]), digest)
+    with pytest.raises(OutputsError, match="has no row for 1 of 21 texts, such as 'tiny/test/20'"):
+        read_outputs(path, longer, digest)
+    with pytest.raises(OutputsError, match="gives 'tiny/test/2' 9 weights and the text has 8 tokens"):
+        read_outputs(path, texts([5, 0, 8, *LENGTHS[3:]]), digest)
     record.save(record.with_settings(table, []), path)
-    with pytest.raises(outputs.OutputsError, match="does not say which model and texts it comes from"):
-        outputs.read_outputs(path, texts(), digest)
+    with pytest.raises(OutputsError, match="does not say which model and texts it comes from"):
+        read_outputs(path, texts(), digest)
 
 
 # ------------------------------------------------------------------------------------------------ independence

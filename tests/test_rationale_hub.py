@@ -13,7 +13,7 @@ from transformers import AutoModelForSequenceClassification
 import attnfaith
 from attnfaith import hub, record
 from attnfaith.data.tokenization import build_tokenizer
-from attnfaith.locate import ModelError
+from attnfaith.loading import ModelError
 from tests.small_rationales import rationale_model
 from tests.test_hub import make
 

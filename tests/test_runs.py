@@ -24,8 +24,8 @@ from attnfaith.errors import DatasetError, FileError
 from attnfaith.files import folder_lock, is_locked
 from attnfaith.measurement import engine, registry, shards
 from attnfaith.metrics.attention_faithfulness.divergences import kullback_leibler_divergence, total_variation_distance
-from attnfaith.planned_identity import objective_fields
 from attnfaith.recipes import RecipeError
+from attnfaith.record.identity import objective_fields
 from attnfaith.reporting.cells import split_cells
 from attnfaith.reporting.page import report
 from attnfaith.runs import RunError

@@ -13,7 +13,7 @@ import attnfaith
 from attnfaith import AttnfaithError, cli
 from attnfaith.data.tokenization import build_tokenizer
 from attnfaith.errors import DatasetError
-from attnfaith.locate import ModelError
+from attnfaith.loading import ModelError
 from attnfaith.measurement.registry import MeasurementError
 from attnfaith.subjects import SubjectError
 from tests.measuring import run

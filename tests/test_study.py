@@ -71,7 +71,7 @@ import dataclasses, json, os, sys, time
 from pathlib import Path
 import attnfaith
 from attnfaith import recipes, record
-from attnfaith.planned_identity import model_fields, training_fields
+from attnfaith.record.identity import model_fields, training_fields
 
 again = "--remeasure" in sys.argv
 recipe = recipes.load(sys.argv[2], [word for word in sys.argv[4:] if word != "--remeasure"])
@@ -94,7 +94,7 @@ if "hang" in title:
     print("epoch 1 of 8", flush=True)
     time.sleep(60)
 identity = record.Identity(
-    "x", "texts", "test", recipe.seed, **model_fields(recipe.model), **training_fields(recipe),
+    "x", "texts", "test", recipe.seed, **model_fields(recipe.model), **training_fields(recipe, recipes.load),
     attention_kind="given" if recipe.objective.kind == "guided" else "own",
 )
 columns = {

@@ -1,32 +1,51 @@
-"""Models as people have them, opened as subjects: `attnfaith.load_subject`."""
+"""Name and open models: `attnfaith.load_subject`. Only what opens a model imports torch."""
 
+import json
 import os
+import re
 import threading
 from collections.abc import Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
 import yaml
 
 from attnfaith import record
-from attnfaith.errors import FileError, counted, excerpt
+from attnfaith.errors import AttnfaithError, FileError, counted, excerpt
 from attnfaith.files import read_object
-from attnfaith.locate import CHECKPOINT, MODEL, RECIPE, STATE, ModelError, model_folders, read_config, translates, why_not
+from attnfaith.locate import CHECKPOINT, MODEL, STATE, why_not
 from attnfaith.models.registration import CONFIGS
-from attnfaith.planned_identity import objective_fields, training_fields, written_recipe
-from attnfaith.subjects import Pooled, Subject, subject_of
-from attnfaith.subjects.modes import unwrapped
-from attnfaith.subjects.translator import SequenceSubject, is_sequence_model, sequence_subject
+from attnfaith.record.identity import RECIPE, objective_fields, training_fields
 
 
+if TYPE_CHECKING:
+    from attnfaith.subjects import Subject
+
+
+ADAPTER = "adapter_config.json"
+TOKENIZER_FILES = (
+    *("tokenizer*", "special_tokens_map.json", "added_tokens.json"),
+    *("vocab*", "merges.txt", "spiece.model", "sentencepiece*.model"),
+)
+FETCHED_FILES = (
+    *("model*.safetensors", "model.safetensors.index.json", "config.json", ADAPTER, STATE, RECIPE),
+    *TOKENIZER_FILES,
+)
+"""Files that are fetched from the Hub: no weights but safetensors."""
 UNREADABLE = (OSError, ValueError, TypeError, AttributeError, yaml.YAMLError)
 """What reading a recipe raises."""
 MODELS = (
     "a text classifier of transformers or an attention classifier of this package, a pipeline with one, a folder, a run, a "
     "name on the Hub, or a Subject"
 )
+
+
+class ModelError(AttnfaithError):
+    """A model that cannot be measured as it is given. The message says why and what to do."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +67,7 @@ def load_subject(
     level: str = "sentence",
     attention=None,
     trust_remote_code: bool = False,
-) -> Subject:
+) -> "Subject":
     """Open a model as a subject, the form in which measures read it.
 
     Args:
@@ -69,43 +88,37 @@ def load_subject(
     if isinstance(model, str | os.PathLike):
         if tokenizer is not None:
             raise ModelError("tokenizer: a folder, a run and a name on the Hub have their own; leave it out")
-        place = device_of(device)
+        device = device_of(device)
         path, folder = model_folders(model, revision, code=trust_remote_code)
         name = str(model) if revision is None else f"{model}@{revision}"
-        return _showing(_of_folder(path, folder, name, place, level, trust_remote_code), attention)
-    if revision is not None:
-        raise ModelError(f"revision={excerpt(revision)}: only a name on the Hub has one; leave it out")
-    place = None if device is None else device_of(device)
-    if hasattr(model, "model") and hasattr(model, "tokenizer") and not hasattr(model, "capabilities"):  # a pipeline
-        model, tokenizer = model.model, model.tokenizer if tokenizer is None else tokenizer
-    elif model is None or isinstance(model, type | int | float | Mapping | list | tuple):
-        raise ModelError(f"model is {excerpt(model)}: give {MODELS}")
-    return _showing(_of_object(model, tokenizer, place, level), attention)
+        subject = _from_folder(path, folder, name, device, level, trust_remote_code)
+    else:
+        if revision is not None:
+            raise ModelError(f"revision={excerpt(revision)}: only a name on the Hub has one; leave it out")
+        subject = _from_object(model, tokenizer, None if device is None else device_of(device), level)
+    return _with_attention(subject, attention)
 
 
-def open_subject(model, *, device=None, level: str = "sentence", attention=None, **how) -> Subject:
-    """As `load_subject`, but the subject of a folder is kept, and given again until one of the folder's files changes."""
-    if not isinstance(model, str | os.PathLike) or any(how.values()):
-        return load_subject(model, device=device, level=level, attention=attention, **how)
-    place = device_of(device)
+def open_subject(model, *, device=None, level: str = "sentence", attention=None, **options) -> "Subject":
+    """As `load_subject`, but the subject of a folder is given again until one of the folder's files changes."""
+    if not isinstance(model, str | os.PathLike) or any(options.values()):
+        return load_subject(model, device=device, level=level, attention=attention, **options)
+    device = device_of(device)
     path, folder = model_folders(model)
-    stamps = tuple((str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in _files(path, folder))
-    return _showing(_kept(path, folder, str(model), place, level, stamps, threading.get_ident()), attention)
-
-
-def _files(path: Path, folder: Path) -> list[Path]:
     beside = [place / name for place in {path, folder.parent} for name in (STATE, RECIPE)]
-    return [file for file in (*sorted(folder.iterdir()), *sorted(beside)) if file.is_file()]
+    files = [file.stat() for file in (*sorted(folder.iterdir()), *sorted(beside)) if file.is_file()]
+    stamps = tuple((stat.st_ino, stat.st_mtime_ns, stat.st_size) for stat in files)
+    return _with_attention(_opened(path, folder, str(model), device, level, stamps, threading.get_ident()), attention)
 
 
 @lru_cache(maxsize=1)
-def _kept(path: Path, folder: Path, name: str, device, level: str, stamps: tuple, thread: int) -> Subject:
+def _opened(path: Path, folder: Path, name: str, device, level: str, stamps: tuple, thread: int) -> "Subject":
     """The subject of a folder whose files have these stamps; each thread has its own."""
-    return _of_folder(path, folder, name, device, level, False)
+    return _from_folder(path, folder, name, device, level, False)
 
 
 def device_of(device):
-    """The `torch.device` that is named: by a string, the number of an accelerator (-1: the CPU) or itself; None: the CPU.
+    """The `torch.device` that is named by a string, the number of an accelerator (-1: the CPU) or itself; None: the CPU.
 
     Raises ModelError where there is no such device, or it holds no numbers.
     """
@@ -117,12 +130,23 @@ def device_of(device):
         torch.zeros(1, device=place).item()
     except (RuntimeError, AssertionError, TypeError, ValueError, NotImplementedError) as error:
         kind = torch.accelerator.current_accelerator()  # None where there is none
-        there = ["cpu", *(f"{kind.type}:{number}" for number in range(torch.accelerator.device_count() if kind else 0))]
-        raise ModelError(f"device={excerpt(device)} is no device of this machine; there are {', '.join(there)}") from error
+        known = ["cpu", *(f"{kind.type}:{number}" for number in range(torch.accelerator.device_count() if kind else 0))]
+        raise ModelError(f"device={excerpt(device)} is no device of this machine; there are {', '.join(known)}") from error
     return place
 
 
-def _showing(subject: Subject, attention) -> Subject:
+def origin_of(subject: "Subject") -> Origin:
+    """Where a subject comes from; of one that was not opened here the kind is its name."""
+    return getattr(subject, "origin", None) or Origin(getattr(subject, "kind", type(subject).__name__))
+
+
+def identity_of(subject: "Subject", **texts) -> record.Identity:
+    """The identity of a record of this subject; what is not known of its training is said to be unknown."""
+    training = {"seed": record.UNKNOWN_SEED, "objective": record.UNKNOWN, **origin_of(subject).training}
+    return record.Identity(**{**training, **texts})
+
+
+def _with_attention(subject: "Subject", attention) -> "Subject":
     if attention is None:
         return subject
     if not hasattr(subject, "shown_by"):
@@ -130,21 +154,15 @@ def _showing(subject: Subject, attention) -> Subject:
     return subject.shown_by(attention)
 
 
-def origin_of(subject: Subject) -> Origin:
-    """Where a subject comes from; of one that was not opened here the kind is its name."""
-    return getattr(subject, "origin", None) or Origin(getattr(subject, "kind", type(subject).__name__))
+def _from_object(model, tokenizer, device, level: str) -> "Subject":
+    from attnfaith.subjects import Pooled, subject_of
+    from attnfaith.subjects.modes import unwrapped
+    from attnfaith.subjects.translator import SequenceSubject, is_sequence_model, sequence_subject
 
-
-def identity_of(subject: Subject, **texts) -> record.Identity:
-    """The identity of a record of this subject; what is not known of its training is said to be unknown."""
-    training = {"seed": record.UNKNOWN_SEED, "objective": record.UNKNOWN, **origin_of(subject).training}
-    return record.Identity(**{**training, **texts})
-
-
-# ------------------------------------------------------------------------------------------------ objects
-
-
-def _of_object(model, tokenizer, device, level: str) -> Subject:
+    if hasattr(model, "model") and hasattr(model, "tokenizer") and not hasattr(model, "capabilities"):  # a pipeline
+        model, tokenizer = model.model, model.tokenizer if tokenizer is None else tokenizer
+    elif model is None or isinstance(model, type | int | float | Mapping | list | tuple):
+        raise ModelError(f"model is {excerpt(model)}: give {MODELS}")
     model = unwrapped(model)
     if isinstance(model, SequenceSubject) or hasattr(model, "capabilities"):
         if device is not None and device != model.device:
@@ -172,10 +190,10 @@ def _of_object(model, tokenizer, device, level: str) -> Subject:
     return subject
 
 
-# ------------------------------------------------------------------------------------------------ folders
+def _from_folder(path: Path, folder: Path, name: str, device, level: str, trusted: bool) -> "Subject":
+    from attnfaith.subjects import subject_of
+    from attnfaith.subjects.translator import sequence_subject
 
-
-def _of_folder(path: Path, folder: Path, name: str, device, level: str, trusted: bool) -> Subject:
     training = _training(path if folder == path / MODEL else folder)
     model = load_model(folder, trust_remote_code=trusted).to(device).eval()
     subject = sequence_subject(model) if translates(read_config(folder)) else subject_of(model, level)
@@ -184,10 +202,78 @@ def _of_folder(path: Path, folder: Path, name: str, device, level: str, trusted:
     return subject
 
 
-def load_model(folder: Path, *, trust_remote_code: bool = False, **how):
+# ------------------------------------------------------------------------------------------------ folders and names
+
+
+def model_folders(model: str | os.PathLike, revision: str | None = None, *, code: bool = False) -> tuple[Path, Path]:
+    """The folder that a path or a name on the Hub stands for, and the one in it, or itself, that holds the checkpoint.
+
+    revision: of a name on the Hub. code: fetch the Python files of a repository too. Raises ModelError where there is none.
+    """
+    path = Path(model)
+    try:
+        exists = path.exists()
+    except (OSError, ValueError):  # too long for a path, or a character that none may have
+        exists = False
+    if not exists:
+        path = _fetched(str(model), revision, code)
+    elif revision is not None:
+        raise ModelError(f"revision={excerpt(revision)}: {path} is on this machine and has none; leave it out")
+    elif not path.is_dir():
+        raise ModelError(f"{path} is a file; a model is a folder with {CHECKPOINT[0]}, or a run with {MODEL}/ in it")
+    folder = path if (path / CHECKPOINT[0]).is_file() else path / MODEL
+    if (path / ADAPTER).is_file():
+        raise ModelError(
+            f"{path} holds a PEFT adapter ({ADAPTER}): load it with peft.AutoPeftModelForSequenceClassification, and give "
+            "the model and its tokenizer as objects"
+        )
+    if not (folder / CHECKPOINT[0]).is_file():
+        raise ModelError(f"{path} holds no model: neither {CHECKPOINT[0]} nor {MODEL}/{CHECKPOINT[0]} is there")
+    return path, folder
+
+
+def _fetched(name: str, revision: str | None, code: bool) -> Path:
+    """The files of a model on the Hub, as huggingface_hub caches them."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+
+    try:
+        return Path(snapshot_download(name, revision=revision, allow_patterns=[*FETCHED_FILES, *(["*.py"] if code else [])]))
+    except (HFValidationError, HfHubHTTPError, OSError) as error:
+        raise ModelError(
+            f"no model {excerpt(name)}: no such folder is here, and on the Hub {why_not(error, name)}"
+        ) from error
+
+
+def is_repository(name: str | Path) -> bool:
+    """Whether a name can only be that of a model on the Hub: it looks like one, and nothing like it lies here."""
+    path = Path(name)
+    return bool(re.fullmatch(r"[\w.-]+/[\w.-]+", str(name))) and not path.exists() and not path.parent.is_dir()
+
+
+def read_config(folder: Path) -> dict:
+    """The configuration of a checkpoint. Raises ModelError where it cannot be read."""
+    try:
+        return read_object(folder / CHECKPOINT[0])
+    except FileError as error:
+        raise ModelError(f"{folder} holds no model that can be read: {excerpt(error, 200)}") from error
+
+
+def translates(config: Mapping) -> bool:
+    """Whether a configuration is of a model from sequences to sequences."""
+    classes = config.get("architectures") or []
+    return bool(config.get("is_encoder_decoder")) and not any(str(name).endswith("Classification") for name in classes)
+
+
+def of_sequences(model: str | os.PathLike) -> bool:
+    """Whether a folder, a run or a name on the Hub is of a model from sequences to sequences. Raises ModelError for none."""
+    return translates(read_config(model_folders(model)[1]))
+
+
+def load_model(folder: Path, *, trust_remote_code: bool = False, **options):
     """The classifier, or the model from sequences to sequences, of a checkpoint, in float32. Nothing pickled is read.
 
-    how: further arguments of `from_pretrained`.
+    options: further arguments of `from_pretrained`.
 
     Raises ModelError for a model of another task, whose head would be drawn at random, one that brings its own code (unless
     trust_remote_code), and files that cannot be loaded or lack weights.
@@ -196,12 +282,12 @@ def load_model(folder: Path, *, trust_remote_code: bool = False, **how):
     from transformers import CONFIG_MAPPING, AutoModelForSeq2SeqLM, AutoModelForSequenceClassification
 
     config = read_config(folder)
-    kind, made = config.get("model_type"), config.get("architectures") or []
+    kind, classes = config.get("model_type"), config.get("architectures") or []
     if kind in CONFIGS:
         check_complete(folder)
-    elif not translates(config) and not any(str(name).endswith("ForSequenceClassification") for name in made):
+    elif not translates(config) and not any(str(name).endswith("ForSequenceClassification") for name in classes):
         raise ModelError(
-            f"{folder} holds {excerpt(', '.join(map(str, made)) or kind)}, which is no text "
+            f"{folder} holds {excerpt(', '.join(map(str, classes)) or kind)}, which is no text "
             "classifier (…ForSequenceClassification): its head would be drawn at random. Fine-tune it first, loaded with "
             "AutoModelForSequenceClassification"
         )
@@ -212,11 +298,11 @@ def load_model(folder: Path, *, trust_remote_code: bool = False, **how):
             "attnfaith.load_subject, if you trust it, and measure what that returns"
         )
     auto = AutoModelForSeq2SeqLM if translates(config) else AutoModelForSequenceClassification
-    how |= {"trust_remote_code": trust_remote_code and not ours, "output_loading_info": True}
-    how |= {"use_safetensors": True, "dtype": torch.float32}
+    options |= {"trust_remote_code": trust_remote_code and not ours, "output_loading_info": True}
+    options |= {"use_safetensors": True, "dtype": torch.float32}
     with quiet():
         try:
-            model, loading = auto.from_pretrained(folder, **how)
+            model, loading = auto.from_pretrained(folder, **options)
         except Exception as error:  # transformers and safetensors raise many kinds
             raise ModelError(
                 f"{folder} cannot be loaded ({excerpt(error, 300)}): it needs config.json and weights in safetensors "
@@ -231,49 +317,62 @@ def load_model(folder: Path, *, trust_remote_code: bool = False, **how):
 
 
 def check_complete(folder: Path) -> None:
-    """Raises ModelError where a checkpoint of this package lacks files, in whose place transformers would guess others."""
+    """Raise ModelError where a checkpoint of this package lacks files, in whose place transformers would guess others."""
     if missing := [name for name in CHECKPOINT if not (folder / name).is_file()]:
         raise ModelError(f"{folder} lacks {', '.join(missing)}: copy the model anew")
 
 
-def load_tokenizer(given, *, trust_remote_code: bool = False):
+def load_tokenizer(source, *, trust_remote_code: bool = False):
     """The tokenizer of a folder or a name on the Hub; an object as it is. Raises ModelError where none is there."""
-    if not isinstance(given, str | os.PathLike):
-        return given
+    if not isinstance(source, str | os.PathLike):
+        return source
     from transformers import AutoTokenizer
 
+    refused = f"no tokenizer is loaded from {excerpt(str(source))}"
     with quiet():
         try:
-            tokenizer = AutoTokenizer.from_pretrained(given, trust_remote_code=trust_remote_code)
+            tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=trust_remote_code)
         except Exception as error:  # transformers and tokenizers raise many kinds
-            why = (
-                excerpt(error, 200) if Path(given).is_dir() else f"no such folder is here, and {why_not(error, str(given))}"
-            )
-            raise ModelError(f"no tokenizer is loaded from {excerpt(str(given))}: {why}") from error
+            here = Path(source).is_dir()
+            reason = excerpt(error, 200) if here else f"no such folder is here, and {why_not(error, str(source))}"
+            raise ModelError(f"{refused}: {reason}") from error
     if not isinstance(limit := tokenizer.model_max_length, int | float):
-        raise ModelError(
-            f"no tokenizer is loaded from {excerpt(str(given))}: its model_max_length is {excerpt(limit)}, no number"
-        )
+        raise ModelError(f"{refused}: its model_max_length is {excerpt(limit)}, no number")
     if not set(tokenizer.get_vocab()) - set(tokenizer.all_special_tokens):  # made of nothing where there are no files of it
         raise ModelError(
-            f"no tokenizer is loaded from {excerpt(str(given))}: neither tokenizer.json nor a vocabulary is there. Give "
-            "tokenizer=… beside the model as an object, or put it there: tokenizer.save_pretrained(folder)"
+            f"{refused}: neither tokenizer.json nor a vocabulary is there. Give tokenizer=… beside the model as an object, "
+            "or put it there: tokenizer.save_pretrained(folder)"
         )
     return tokenizer
 
 
+def written_recipe(path: Path) -> SimpleNamespace:
+    """A recipe as a run wrote it, complete, with its sections as attributes; read without a check and in little time.
+
+    Raises OSError, ValueError, TypeError or yaml.YAMLError where it cannot be read, AttributeError where it lacks a section.
+    """
+    sections = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return json.loads(json.dumps(sections), object_hook=lambda keys: SimpleNamespace(**keys))
+
+
+@lru_cache(maxsize=8)
+def _recipe(path: Path, changed: int) -> SimpleNamespace:
+    """The recipe of a run, read once until the file changes."""
+    return written_recipe(path)
+
+
 def _training(folder: Path) -> dict[str, object]:
-    """What run.json and recipe.yaml, beside a model or its folder, say of its training; {} where they are not there.
+    """The training that run.json and recipe.yaml, beside a model or its folder, tell of; {} where they are not there.
 
     Raises ModelError for a model that was trained under the attention of another one: its own means nothing.
     """
     places = [folder, *([folder.parent] if folder.name == MODEL else [])]
-    place = next((one for one in places if (one / STATE).is_file() and (one / RECIPE).is_file()), None)
-    if place is None:
+    run = next((place for place in places if (place / STATE).is_file() and (place / RECIPE).is_file()), None)
+    if run is None:
         return {}
-    path = (place / RECIPE).resolve()
+    path = (run / RECIPE).resolve()
     try:
-        recipe, state = _recipe(path, path.stat().st_mtime_ns), read_object(place / STATE)
+        recipe, state = _recipe(path, path.stat().st_mtime_ns), read_object(run / STATE)
         fields = objective_fields(recipe)
     except (*UNREADABLE, FileError):
         return {}  # made by another version, perhaps: the model itself is whole
@@ -285,12 +384,6 @@ def _training(folder: Path) -> dict[str, object]:
     with suppress(*UNREADABLE):  # the run that it was trained against may be elsewhere
         fields = training_fields(recipe, written_recipe)
     return {"seed": recipe.seed, "training_texts": (state.get("texts") or {}).get("train"), **fields}
-
-
-@lru_cache(maxsize=8)
-def _recipe(path: Path, changed: int):
-    """The recipe of a run, read once until the file changes."""
-    return written_recipe(path)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ import difflib
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,28 +12,19 @@ import pyarrow as pa
 import yaml
 
 from attnfaith import record
-from attnfaith.errors import AttnfaithError, FileError, cut, excerpt
-from attnfaith.files import read_object
+from attnfaith.errors import AttnfaithError, cut, excerpt
+from attnfaith.record.identity import RECIPE
 
 
-ADAPTER = "adapter_config.json"
 FETCHED = Path("runs") / "hub"
 MODEL, CHECKPOINT = "model", ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
-RECORD, RECIPE, STATE, CARD = "record.parquet", "recipe.yaml", "run.json", "README.md"
+RECORD, STATE, CARD = "record.parquet", "run.json", "README.md"
 REPOSITORY = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+?)(:(?P<configuration>[\w.-]+))?")
 MOST_NAMED = 8
-
-OF_CLASSIFIERS = "model*.safetensors model.safetensors.index.json tokenizer* special_tokens_map.json added_tokens.json"
-OF_CLASSIFIERS = (*OF_CLASSIFIERS.split(), "vocab*", "merges.txt", "spiece.model", "sentencepiece*.model")
-"""What a checkpoint of transformers may hold besides; no weights but safetensors."""
 
 
 class LocateError(AttnfaithError):
     """Nothing that can be read lies where a word says. The message names what is near."""
-
-
-class ModelError(AttnfaithError):
-    """A model that cannot be measured as it is given. The message says why and what to do."""
 
 
 @dataclass(frozen=True)
@@ -129,70 +120,6 @@ def fetch_folder(repo_id: str) -> Path:
     except OSError:  # another process has put it there
         shutil.rmtree(temporary)
     return folder
-
-
-def model_folders(given: str | os.PathLike, revision: str | None = None, *, code: bool = False) -> tuple[Path, Path]:
-    """The folder that is meant, and the one in it, or itself, that holds the checkpoint.
-
-    revision: of a name on the Hub. code: fetch the Python files of a repository too.
-    """
-    path = Path(given)
-    try:
-        there = path.exists()
-    except (OSError, ValueError):
-        there = False
-    if not there:
-        path = _model_of_hub(str(given), revision, code)
-    elif revision is not None:
-        raise ModelError(f"revision={excerpt(revision)}: {path} is on this machine and has none; leave it out")
-    elif not path.is_dir():
-        raise ModelError(f"{path} is a file; a model is a folder with {CHECKPOINT[0]}, or a run with {MODEL}/ in it")
-    folder = path if (path / CHECKPOINT[0]).is_file() else path / MODEL
-    if (path / ADAPTER).is_file():
-        raise ModelError(
-            f"{path} holds a PEFT adapter ({ADAPTER}): load it with peft.AutoPeftModelForSequenceClassification, and give "
-            "the model and its tokenizer as objects"
-        )
-    if not (folder / CHECKPOINT[0]).is_file():
-        raise ModelError(f"{path} holds no model: neither {CHECKPOINT[0]} nor {MODEL}/{CHECKPOINT[0]} is there")
-    return path, folder
-
-
-def _model_of_hub(name: str, revision: str | None, code: bool) -> Path:
-    """The files of a model on the Hub, as huggingface_hub caches them. Nothing pickled is fetched, and code if asked for."""
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
-
-    try:
-        patterns = [*CHECKPOINT, *OF_CLASSIFIERS, ADAPTER, STATE, RECIPE, *(["*.py"] if code else [])]
-        return Path(snapshot_download(name, revision=revision, allow_patterns=patterns))
-    except (HFValidationError, HfHubHTTPError, OSError) as error:
-        raise ModelError(
-            f"no model {excerpt(name)}: no such folder is here, and on the Hub {why_not(error, name)}"
-        ) from error
-
-
-def read_config(folder: Path) -> dict:
-    try:
-        return read_object(folder / CHECKPOINT[0])
-    except FileError as error:
-        raise ModelError(f"{folder} holds no model that can be read: {excerpt(error, 200)}") from error
-
-
-def of_sequences(given: str | os.PathLike) -> bool:
-    """Whether a folder, a run or a name on the Hub is of a model from sequences to sequences. Raises ModelError for none."""
-    return translates(read_config(model_folders(given)[1]))
-
-
-def translates(config: Mapping) -> bool:
-    made = config.get("architectures") or []
-    return bool(config.get("is_encoder_decoder")) and not any(str(name).endswith("Classification") for name in made)
-
-
-def is_repository(word: str | Path) -> bool:
-    """Whether a word can only be the name of a model on the Hub: it looks like one, and nothing like it lies here."""
-    path = Path(word)
-    return bool(re.fullmatch(r"[\w.-]+/[\w.-]+", str(word))) and not path.exists() and not path.parent.is_dir()
 
 
 def _in_folder(folder: Path) -> Iterator[Source]:

@@ -30,7 +30,7 @@ from datasets import disable_progress_bars
 from transformers import set_seed
 
 from attnfaith import recipes, record, runs
-from attnfaith.data.fingerprint import fingerprint
+from attnfaith.data.fingerprint import digest_data, digest_model, fingerprint
 from attnfaith.data.tokenization import encode
 from attnfaith.draws import generator
 from attnfaith.escaping import csv_frame, read_csv
@@ -40,7 +40,6 @@ from attnfaith.measurement.engine import measure, scores_by_measure
 from attnfaith.measurement.registry import classes, find
 from attnfaith.metrics.classification import classification_scores
 from attnfaith.objectives import Penalties
-from attnfaith.outputs import digest_data, digest_model
 from attnfaith.recipes import Recipe, RecipeError
 from attnfaith.training import make_trainer
 

@@ -63,7 +63,8 @@ def parser() -> Parser:
 def main(arguments: Sequence[str] | None = None) -> Path | None:
     known, overrides = common.read(parser(), arguments)
     from attnfaith import recipes
-    from attnfaith.locate import fetch_folder, is_repository, locate_folder
+    from attnfaith.loading import is_repository
+    from attnfaith.locate import fetch_folder, locate_folder
 
     if any(key.startswith("data.") for key, _ in recipes.parse_overrides(overrides)):
         return _measure_model(known, overrides)
@@ -106,7 +107,7 @@ def _measure_model(known, overrides: Sequence[str]) -> Path:
     from attnfaith.api.texts import Columns
     from attnfaith.data.own_data import read_texts
     from attnfaith.files import folder_lock
-    from attnfaith.locate import of_sequences
+    from attnfaith.loading import of_sequences
     from attnfaith.measurement import registry
 
     if known.processes is not None:

@@ -30,7 +30,8 @@ def parser() -> Parser:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     known = parser().parse_args(arguments)
-    from attnfaith.locate import is_repository, locate_folder
+    from attnfaith.loading import is_repository
+    from attnfaith.locate import locate_folder
 
     if not is_repository(known.source):
         locate_folder(known.source, "a reproduction")

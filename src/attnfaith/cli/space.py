@@ -32,7 +32,8 @@ def parser() -> Parser:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     known = parser().parse_args(arguments)
-    from attnfaith.locate import MODEL, is_repository
+    from attnfaith.loading import is_repository
+    from attnfaith.locate import MODEL
     from attnfaith.space.errors import SpaceError
 
     if known.port is not None and not 0 < known.port < 65536:

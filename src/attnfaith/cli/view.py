@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> Path:
         raise AttnfaithError(f"--output {excerpt(str(known.output))}: the page is HTML, so end its name in .html")
     if known.output.is_file() and GENERATOR not in known.output.read_bytes()[:1000]:
         raise AttnfaithError(f"{known.output} is there already, and is no page of this command: name another --output")
-    from attnfaith.locate import model_folders
+    from attnfaith.loading import model_folders
     from attnfaith.measurement import registry
     from attnfaith.reporting.views import TITLES
 

@@ -9,8 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from attnfaith.hub.repo import HubError, Repo, bytes_of, stamp_of
-from attnfaith.loading import load_model
-from attnfaith.locate import ModelError
+from attnfaith.loading import ModelError, load_model
 from attnfaith.models.registration import CLASSIFIERS, CONFIGS, MODEL_TYPE, MODELS, RATIONALE
 from attnfaith.subjects import subject_of
 

@@ -13,12 +13,12 @@ import torch
 from pydantic import Field
 
 import attnfaith
+from attnfaith.data.fingerprint import digest_data
 from attnfaith.files import write_atomically
 from attnfaith.importance.gate_state import State
 from attnfaith.importance.gate_training import Settings, train_gates
 from attnfaith.importance.gates import about_gates, load_gates, log_open, save_gates, states_of
 from attnfaith.measurement.registry import Measure, register
-from attnfaith.outputs import digest_data
 from attnfaith.record import Column, ragged
 from attnfaith.subjects import SubjectError, require
 

@@ -12,11 +12,11 @@ import torch
 
 import attnfaith
 from attnfaith import record
+from attnfaith.data.fingerprint import digest_attention, digest_data
 from attnfaith.data.tokenization import by_words
 from attnfaith.errors import DatasetError, counted, excerpt
 from attnfaith.measurement.registry import Measure, MeasurementError, build, classes
 from attnfaith.measurement.shards import batches, carry_out, in_shards
-from attnfaith.outputs import KEPT, digest_attention, digest_data
 from attnfaith.subjects import SubjectError, outputs, require, subject_of, whole_logits
 from attnfaith.subjects.pairs import word_sums
 from attnfaith.subjects.protocol import FIELDS, MARKED, RECORDED
@@ -25,6 +25,8 @@ from attnfaith.subjects.translator import sequence_subject
 
 
 LEVELS = ("sentence", "word")
+COPIED = ("word_of_token", "text_of_token", "rationale", "query_tokens")
+"""Columns of the data that a record holds as they are."""
 CALLED = ("tokens", "word_of_token")
 """What a batch holds in a measurement besides: what its tokens are called, and which word each is of."""
 SELECTION = ("selection", "selected")
@@ -290,7 +292,7 @@ def _read_texts(subject, rows: Mapping[str, list], extra: Mapping, given: Mappin
         columns["word_attention"] = _by_sentence(subject.word_attention(batch), subject.items(batch))
     if "selection" in extra:
         columns |= {name: record.ragged(getattr(subject, name)(batch).cpu(), mask.cpu()) for name in SELECTION}
-    columns |= {name: rows[name] for name in KEPT if name in extra}
+    columns |= {name: rows[name] for name in COPIED if name in extra}
     columns |= {name: _of_items(subject, batch, name) for name in MARKED if name in extra}
     return batch, columns
 
@@ -342,7 +344,7 @@ def _declared(measures: Sequence[Measure], subject, dataset, reads: str) -> dict
     if reads == "pairs":
         names = [name for name in ("gold_links",) if name in dataset.column_names]
     else:
-        names = [name for name in (*KEPT, *MARKED) if name in dataset.column_names]
+        names = [name for name in (*COPIED, *MARKED) if name in dataset.column_names]
         names += ["words", "word_attention"] if "words" in dataset.column_names else []
         names += SELECTION if "selection" in subject.capabilities else []
     extra = {name: record.OPTIONAL_COLUMNS[name] for name in names}

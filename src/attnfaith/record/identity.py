@@ -1,281 +1,23 @@
-"""Which cell a row belongs to: one trained model, on one set of texts, in typed fields, and its labels for people."""
+"""Which cell a row belongs to: one trained model on one set of texts, as typed fields and as labels for people."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
 from functools import cached_property
+from pathlib import Path
 
-from attnfaith.record.column import Column
+from attnfaith.record.column import Column, RecordError
 
 
-HEADING = (
-    "dataset",
-    "texts",
-    "training_texts",
-    "split",
-    "encoder",
-    "alignment",
-    "projection",
-    "vectors",
-    "objective",
-    "seed",
-)
-"""Keys of `Identity.heading`: the columns that a table's rows begin with."""
 UNKNOWN, UNKNOWN_SEED = "unknown", -1
-"""What a field says that nobody knows of a model; of its seed."""
+"""The value of a field that nobody knows about a model, and of its seed."""
+RECIPE = "recipe.yaml"
+"""Name of the recipe in the folder of a run."""
 PENALTY_FIELDS = (
     *("impermissible_mass", "impermissible_heads", "diversity", "word_tying", "word_tying_distance", "word_tying_padding"),
     *("masked_language_model", "masked_share"),
 )
-"""The fields that say what was added to the loss."""
-
-
-def _field(doc: str, default=MISSING):
-    """A field of an identity with what its column says."""
-    return field(default=default, metadata={"doc": doc})
-
-
-@dataclass(frozen=True)
-class Identity:
-    """One cell of a record; None where a field does not apply."""
-
-    dataset: str = _field("name of the data set")
-    texts: str = _field("fingerprint of the texts that were measured, 12 hexadecimal digits")
-    split: str = _field("which part of the data set they are")
-    seed: int = _field("seed of the training run; -1 where it is unknown")
-    training_texts: str | None = _field("fingerprint of the texts that were trained on", None)
-    model: str = _field("kind of model", "attention_classifier")
-    encoder: str = _field("what makes states of tokens", "bilstm")
-    hierarchy: str = _field("none, or sentence: words are read by sentence, sentences by document", "none")
-    level: str = _field(
-        "what attention is over: token, sentence, or word (of a hierarchical model, or summed over subwords)", "token"
-    )
-    alignment: str = _field("what makes a score of a state", "additive")
-    score_scale: float | None = _field("standard deviation that the scores of a text are held at", None)
-    projection: str = _field("what makes attention of scores", "softmax")
-    projection_parameter: float | None = _field("lambda of sparsegen, alpha of entmax", None)
-    separate_impermissible: bool | None = _field(
-        "of a pretrained model, whether impermissible tokens and others attend to their own kind only", None
-    )
-    readout: str = _field("the decoder", "affine")
-    vectors: str = _field("word vectors at the start: random or pretrained", "random")
-    vectors_scale: float | None = _field("standard deviation of random vectors", None)
-    vectors_digest: str | None = _field("digest of the file of pretrained vectors, 12 hexadecimal digits", None)
-    tokenizer_digest: str | None = _field(
-        "digest of the tokenizer that divided the texts, 12 hexadecimal digits; null: by words of the training texts", None
-    )
-    reduction: str | None = _field(
-        "of many layers and heads, how they became the attention that is shown: mean, rollout or flow", None
-    )
-    reduction_layers: str | None = _field("the layers that were taken: last, all, or the number of one, from 0", None)
-    reduction_head: int | None = _field("the head that was taken, from 0; null: the mean of all", None)
-    objective: str = _field(
-        "what the model was trained for: classification, untrained, adversarial, guided, or unknown", "classification"
-    )
-    attention_rate: float = _field("learning rate of the alignment over that of the rest", 1.0)
-    random_erasure: float = _field("largest share of a text's words erased at a training step", 0.0)
-    impermissible_mass: float = _field("weight of the penalty on attention to impermissible words", 0.0)
-    impermissible_heads: str | None = _field("how it reads many heads: mean or max", None)
-    diversity: float = _field("weight of the penalty on the conicity of the states", 0.0)
-    word_tying: float = _field("weight of the penalty on the distance of states from word vectors", 0.0)
-    word_tying_distance: str | None = _field("that distance: norm or squared", None)
-    word_tying_padding: bool | None = _field("markers and padding are in its mean over tokens", None)
-    masked_language_model: float = _field("weight of the penalty on masked words that states do not tell", 0.0)
-    masked_share: float | None = _field("share of the words that were masked", None)
-    adversary_weight: float | None = _field("weight of the divergence of attentions", None)
-    adversary_divergence: str | None = _field("kl or jsd", None)
-    adversary_frozen: bool | None = _field("only the alignment was trained", None)
-    base_encoder: str | None = _field("encoder of the model that this one was trained against", None)
-    base_hierarchy: str | None = _field("its hierarchy", None)
-    base_alignment: str | None = _field("its alignment", None)
-    base_score_scale: float | None = _field("its scale of scores", None)
-    base_projection: str | None = _field("its projection", None)
-    base_projection_parameter: float | None = _field("the parameter of its projection", None)
-    base_objective: str | None = _field("its objective", None)
-    base_impermissible_mass: float | None = _field("its weight of the penalty on attention to impermissible words", None)
-    base_impermissible_heads: str | None = _field("how that read many heads", None)
-    base_diversity: float | None = _field("its weight of the penalty on conicity", None)
-    base_word_tying: float | None = _field("its weight of the penalty on the distance of states from word vectors", None)
-    base_word_tying_distance: str | None = _field("that distance", None)
-    base_word_tying_padding: bool | None = _field("whether markers and padding were in its mean", None)
-    base_masked_language_model: float | None = _field("its weight of the penalty on masked words", None)
-    base_masked_share: float | None = _field("share of its words that were masked", None)
-    base_adversary_weight: float | None = _field("of an adversary, its weight", None)
-    base_adversary_divergence: str | None = _field("of an adversary, its divergence", None)
-    base_adversary_frozen: bool | None = _field("of an adversary, whether it was frozen", None)
-    attention_kind: str = _field(
-        "own; given: the attention of the base, in place of the model's; selection: what a selector gives tokens", "own"
-    )
-    selection_kind: str | None = _field(
-        "of a model that reads a selection, its sampler: bernoulli, hardkuma or budget", None
-    )
-    selection_encoder: str | None = _field("what makes the states that tokens are selected by", None)
-    selection_budget: float | None = _field("largest share of a text's tokens that may be selected; null: no bound", None)
-    selection_contiguous: bool | None = _field("what is selected at test time is one window", None)
-    selection_threshold: float | None = _field("what a token's value must be above to be selected at test time", None)
-    selection_transition: float | None = _field(
-        "of a budget, what two neighbours are worth more when both are selected", None
-    )
-    selection_temperature: float | None = _field("of a budget, what scores are divided by in training", None)
-    selection_test_temperature: float | None = _field("the same at test time", None)
-    selection_pooling: str | None = _field("what is made of the states of selected tokens: average, max or attention", None)
-    selection_reads: str | None = _field("tokens that are not selected are zeroed or deleted", None)
-    selection_vectors_shared: bool | None = _field("selector and classifier have the same word vectors", None)
-    selection_baseline: str | None = _field("of bernoulli, what costs are compared with: none or moving_average", None)
-    selection_sparsity: float | None = _field("of bernoulli, the price of a selected token", None)
-    selection_coherence: float | None = _field("of bernoulli, the price of a change, in units of that", None)
-    selection_target: float | None = _field("of hardkuma, the share of tokens that training aims at", None)
-    selection_lasso: float | None = _field("of hardkuma, the number of changes a token that training aims at", None)
-    selection_two_sided: bool | None = _field("of hardkuma, whether it is aimed at from below, too", None)
-
-    @cached_property
-    def heading(self) -> dict[str, object]:
-        """What a table's rows begin with, by HEADING: labels for people. Nothing reads them back."""
-        return {
-            "dataset": self.dataset,
-            "texts": self.texts,
-            "training_texts": self.training_texts or UNKNOWN,
-            "split": self.split,
-            "encoder": encoder_label(self.encoder, self.hierarchy, self.level, self.tokenizer_digest),
-            "alignment": alignment_label(
-                self.alignment, self.score_scale, self.reduction_label or self.selection_label, self.separate_impermissible
-            ),
-            "projection": projection_label(self.projection, self.projection_parameter),
-            "vectors": self.vectors_label,
-            "objective": self.objective_label,
-            "seed": self.seed,
-        }
-
-    @property
-    def removal_renormalises(self) -> bool:
-        """Whether projecting again without an item is dividing the other weights by their sum: what the subject said.
-
-        Not at a fixed scale, which is that of the remaining scores, nor over words, whose sentences become others.
-        """
-        return self.projection in ("softmax", "uniform") and self.score_scale is None and self.level != "word"
-
-    @property
-    def reduction_label(self) -> str:
-        """Such as "last layer", "all layers", "layer 3, head 5", "rollout"; "" where attention is one vector anyway."""
-        if self.reduction is None:
-            return ""
-        if self.reduction != "mean":
-            return self.reduction
-        named = {"last": "last layer", "all": "all layers"}.get(self.reduction_layers, f"layer {self.reduction_layers}")
-        return named if self.reduction_head is None else f"{named}, head {self.reduction_head}"
-
-    @property
-    def selection_label(self) -> str:
-        """Such as "deleted", "transition 0.01, contiguous": how tokens are selected and read, where it is not as usual; ""
-        where nothing is selected.
-        """
-        if self.selection_kind is None:
-            return ""
-        usual = 0.5 if self.selection_kind == "bernoulli" else 0.0
-        parts = [] if self.selection_encoder == self.encoder else [self.selection_encoder]
-        parts += [f"transition {self.selection_transition:g}"] if self.selection_transition else []
-        parts += [] if self.selection_temperature is None else [f"temperature {self.selection_temperature:g}"]
-        if self.selection_test_temperature != self.selection_temperature:
-            parts.append(f"at test {self.selection_test_temperature:g}")
-        parts += [] if self.selection_threshold == usual else [f"threshold {self.selection_threshold:g}"]
-        parts += ["contiguous"] if self.selection_contiguous else []
-        parts += [] if self.selection_reads == "zeroed" else [self.selection_reads]
-        parts += [] if self.selection_pooling == "average" else [self.selection_pooling]
-        return ", ".join(parts + ([] if self.selection_vectors_shared else ["vectors apart"]))
-
-    @property
-    def vectors_label(self) -> str:
-        """Such as "random(0.25)"."""
-        if self.vectors == "random":
-            return "random" if self.vectors_scale is None else f"random({self.vectors_scale:g})"
-        if self.vectors_digest is None:
-            return self.vectors
-        return f"{self.vectors}({self.vectors_digest})"
-
-    @property
-    def objective_label(self) -> str:
-        """Such as "classification", "classification(attention rate x 10)", "classification(impermissible mass 0.1 mean)",
-        "adversarial(kl, 0.002)", "guided(...)".
-        """
-        parts = []
-        if self.objective == "adversarial":
-            parts = _adversary_parts(self.adversary_weight, self.adversary_divergence, self.adversary_frozen)
-            parts += [f"base {part}" for part in self._base_penalties]
-        elif self.objective == "guided":
-            parts = [self.base_label]
-        parts += [] if self.attention_rate == 1 else [f"attention rate x {self.attention_rate:g}"]
-        parts += [] if self.random_erasure == 0 else [f"tokens erased {self.random_erasure:g}"]
-        parts += _penalty_parts({name: getattr(self, name) for name in PENALTY_FIELDS})
-        parts += self._selection_parts
-        return f"{self.objective}({', '.join(parts)})" if parts else self.objective
-
-    @property
-    def base_label(self) -> str:
-        """The model that this one was trained against: its factors, or its objective where that was an adversary's."""
-        if self.base_objective == "adversarial":
-            parts = _adversary_parts(self.base_adversary_weight, self.base_adversary_divergence, self.base_adversary_frozen)
-            return f"adversarial({', '.join(parts)})"
-        return "+".join(
-            (
-                encoder_label(self.base_encoder, self.base_hierarchy),
-                alignment_label(self.base_alignment, self.base_score_scale),
-                projection_label(self.base_projection, self.base_projection_parameter),
-                *self._base_penalties,
-            )
-        )
-
-    @property
-    def _selection_parts(self) -> list[str]:
-        """Such as "sparsity 0.01", "coherence 2", "moving average"; "selected 0.13", "lasso 0.02", "two-sided"."""
-        parts = [] if self.selection_sparsity is None else [f"sparsity {self.selection_sparsity:g}"]
-        parts += [] if self.selection_coherence is None else [f"coherence {self.selection_coherence:g}"]
-        parts += ["moving average"] if self.selection_baseline == "moving_average" else []
-        parts += [] if self.selection_target is None else [f"selected {self.selection_target:g}"]
-        parts += [] if self.selection_lasso is None else [f"lasso {self.selection_lasso:g}"]
-        return parts + (["two-sided"] if self.selection_two_sided else [])
-
-    @property
-    def _base_penalties(self) -> list[str]:
-        return _penalty_parts({name: getattr(self, f"base_{name}") for name in PENALTY_FIELDS})
-
-
-def _adversary_parts(weight: float, divergence: str, frozen: bool) -> list[str]:
-    return [divergence, f"{weight:g}", *(["frozen"] if frozen else [])]
-
-
-def _penalty_parts(of: Mapping[str, object]) -> list[str]:
-    """Such as "impermissible mass 0.1 mean", "diversity 0.5": the penalties of a training, by PENALTY_FIELDS."""
-    stated = {
-        "impermissible_mass": of["impermissible_heads"],
-        "diversity": None,
-        "word_tying": f"{of['word_tying_distance']}{' with padding' if of['word_tying_padding'] else ''}",
-        "masked_language_model": of["masked_share"] and f"share {of['masked_share']:g}",
-    }
-    return [
-        " ".join(filter(None, (name.replace("_", " "), f"{of[name]:g}", how))) for name, how in stated.items() if of[name]
-    ]
-
-
-def encoder_label(encoder: str, hierarchy: str, level: str = "sentence", tokenizer_digest: str | None = None) -> str:
-    """Such as "bigru", "bigru(sentence)", "bigru(sentence, words)", "bigru(tokenizer 0123456789ab)"."""
-    parts = [] if hierarchy == "none" else [hierarchy, *(["words"] if level == "word" else [])]
-    parts += [f"tokenizer {tokenizer_digest}"] if tokenizer_digest else []
-    return f"{encoder}({', '.join(parts)})" if parts else encoder
-
-
-def alignment_label(alignment: str, score_scale: float | None, reduction: str = "", separate: bool | None = None) -> str:
-    """Such as "additive", "additive(scale 1)", "dot(last layer)", "dot(last layer, impermissible apart)"."""
-    parts = [] if score_scale is None else [f"scale {score_scale:g}"]
-    parts += [reduction] if reduction else []
-    parts += ["impermissible apart"] if separate else []
-    return f"{alignment}({', '.join(parts)})" if parts else alignment
-
-
-def projection_label(projection: str, parameter: float | None) -> str:
-    """Such as "softmax", "sparsegen(0.5)"."""
-    return projection if parameter is None else f"{projection}({parameter:g})"
-
-
+"""The fields about what was added to the loss."""
 LABELS = {
     "dataset": "name of the data set",
     "texts": "fingerprint of the texts that were measured, 12 hexadecimal digits",
@@ -288,11 +30,203 @@ LABELS = {
     "objective": "what the model was trained for, with what was added to the loss in brackets",
     "seed": "seed of the training run; -1 where it is unknown",
 }
+HEADING = tuple(LABELS)
+"""Keys of `Identity.heading`: the columns that a table's rows begin with."""
 IDENTITY_COLUMNS = {
     **{name: Column(dtype="int64" if name == "seed" else "category", doc=doc) for name, doc in LABELS.items()},
     "cell": Column(dtype="category", doc="all fields of `attnfaith.record.Identity` that are not its defaults, as JSON"),
 }
-"""How a record names a cell: labels for people, and the fields that tell it from any other."""
+"""The columns by which a record names a cell: labels for people, and the fields that tell it from any other."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """One cell of a record; None where a field does not apply."""
+
+    dataset: str
+    texts: str  # fingerprint of the texts that were measured, 12 hexadecimal digits
+    split: str
+    seed: int  # of the training run; -1 where it is unknown
+    training_texts: str | None = None  # fingerprint of the texts that were trained on
+
+    # the model
+    model: str = "attention_classifier"
+    encoder: str = "bilstm"
+    hierarchy: str = "none"  # or sentence: words are read by sentence, sentences by document
+    level: str = "token"  # what attention is over: token, sentence, or word (of a hierarchy, or summed over subwords)
+    alignment: str = "additive"
+    score_scale: float | None = None  # standard deviation that the scores of a text are held at
+    projection: str = "softmax"
+    projection_parameter: float | None = None  # lambda of sparsegen, alpha of entmax
+    separate_impermissible: bool | None = None  # impermissible tokens and others attend to their own kind only
+    readout: str = "affine"
+    vectors: str = "random"  # word vectors at the start, or pretrained
+    vectors_scale: float | None = None  # standard deviation of random vectors
+    vectors_digest: str | None = None  # of the file of pretrained vectors, 12 hexadecimal digits
+    tokenizer_digest: str | None = None  # None: texts are divided into the words of the training texts
+    reduction: str | None = None  # how layers and heads became the attention that is shown: mean, rollout or flow
+    reduction_layers: str | None = None  # last, all, or the number of one, from 0
+    reduction_head: int | None = None  # the number of one, from 0; None: the mean of all
+
+    # its training
+    objective: str = "classification"  # or translation, untrained, adversarial, guided, unknown
+    attention_rate: float = 1.0  # learning rate of the alignment over that of the rest
+    random_erasure: float = 0.0  # largest share of a text's words erased at a training step
+    impermissible_mass: float = 0.0  # weight of the penalty on attention to impermissible words
+    impermissible_heads: str | None = None  # how it reads many heads: mean or max
+    diversity: float = 0.0  # weight of the penalty on the conicity of the states
+    word_tying: float = 0.0  # weight of the penalty on the distance of states from word vectors
+    word_tying_distance: str | None = None  # norm or squared
+    word_tying_padding: bool | None = None  # markers and padding are in its mean over tokens
+    masked_language_model: float = 0.0  # weight of the penalty on masked words that states do not tell
+    masked_share: float | None = None  # share of the words that were masked
+    adversary_weight: float | None = None  # weight of the divergence of attentions
+    adversary_divergence: str | None = None  # kl or jsd
+    adversary_frozen: bool | None = None  # only the alignment was trained
+    base: str | None = None  # `model_label` of the model that this one was trained against
+    base_penalties: str | None = None  # what was added to that model's loss
+
+    # what its attention is, and how a selection was made
+    attention_kind: str = "own"  # given: that of the base, in place of its own; selection: what a selector gives tokens
+    selection_kind: str | None = None  # bernoulli, hardkuma or budget
+    selection_encoder: str | None = None
+    selection_budget: float | None = None  # largest share of a text's tokens; None: no bound
+    selection_contiguous: bool | None = None  # at test time one window is selected
+    selection_threshold: float | None = None  # a token is selected at test time above it
+    selection_transition: float | None = None  # of a budget: what two neighbours are worth more when both are selected
+    selection_temperature: float | None = None  # of a budget: what scores are divided by in training
+    selection_test_temperature: float | None = None
+    selection_pooling: str | None = None  # average, max or attention
+    selection_reads: str | None = None  # tokens that are not selected are zeroed or deleted
+    selection_vectors_shared: bool | None = None  # selector and classifier have the same word vectors
+    selection_baseline: str | None = None  # of bernoulli, what costs are compared with: none or moving_average
+    selection_sparsity: float | None = None  # of bernoulli, the price of a selected token
+    selection_coherence: float | None = None  # of bernoulli, the price of a change, in units of that
+    selection_target: float | None = None  # of hardkuma, the share of tokens that training aims at
+    selection_lasso: float | None = None  # of hardkuma, the number of changes a token that training aims at
+    selection_two_sided: bool | None = None  # of hardkuma, that share is aimed at from below, too
+
+    @cached_property
+    def heading(self) -> dict[str, object]:
+        """What a table's rows begin with, by HEADING: labels for people. Nothing reads them back."""
+        hierarchy = "" if self.hierarchy == "none" else self.hierarchy
+        words = "words" if hierarchy and self.level == "word" else ""
+        attention = self.reduction_label or self.selection_label
+        apart = "impermissible apart" if self.separate_impermissible else ""
+        spread = self.vectors_scale if self.vectors == "random" else self.vectors_digest
+        return {
+            **{name: getattr(self, name) for name in HEADING},
+            "training_texts": self.training_texts or UNKNOWN,
+            "encoder": _labelled(self.encoder, hierarchy, words, _part("tokenizer", self.tokenizer_digest)),
+            "alignment": _labelled(self.alignment, _part("scale", self.score_scale), attention, apart),
+            "projection": projection_label(self.projection, self.projection_parameter),
+            "vectors": _labelled(self.vectors, _part("", spread)),
+            "objective": self.objective_label,
+        }
+
+    @property
+    def removal_renormalises(self) -> bool:
+        """Whether projecting again without an item is dividing the other weights by their sum.
+
+        Not at a fixed scale, which is that of the remaining scores, nor over words, whose sentences become others.
+        """
+        return self.projection in ("softmax", "uniform") and self.score_scale is None and self.level != "word"
+
+    @property
+    def model_label(self) -> str:
+        """Encoder, alignment and projection, such as "bilstm+additive+softmax"; of an adversary its objective."""
+        if self.objective == "adversarial":
+            return _labelled("adversarial", *self._adversary_parts)
+        return "+".join(str(self.heading[name]) for name in ("encoder", "alignment", "projection"))
+
+    @property
+    def reduction_label(self) -> str:
+        """Such as "last layer", "all layers", "layer 3, head 5", "rollout"; "" where attention is one vector anyway."""
+        if self.reduction != "mean":
+            return self.reduction or ""
+        layers = {"last": "last layer", "all": "all layers"}.get(self.reduction_layers, f"layer {self.reduction_layers}")
+        return layers if self.reduction_head is None else f"{layers}, head {self.reduction_head}"
+
+    @property
+    def selection_label(self) -> str:
+        """How tokens are selected and read, where it is not as usual, such as "transition 0.01, contiguous"."""
+        if self.selection_kind is None:
+            return ""
+        usual = 0.5 if self.selection_kind == "bernoulli" else 0.0
+        test = self.selection_test_temperature
+        parts = (
+            "" if self.selection_encoder == self.encoder else self.selection_encoder,
+            _part("transition", self.selection_transition or None),
+            _part("temperature", self.selection_temperature),
+            _part("at test", None if test == self.selection_temperature else test),
+            _part("threshold", None if self.selection_threshold == usual else self.selection_threshold),
+            "contiguous" if self.selection_contiguous else "",
+            "" if self.selection_reads == "zeroed" else self.selection_reads,
+            "" if self.selection_pooling == "average" else self.selection_pooling,
+            "" if self.selection_vectors_shared else "vectors apart",
+        )
+        return ", ".join(filter(None, parts))
+
+    @property
+    def objective_label(self) -> str:
+        """Such as "classification(diversity 0.5)", "adversarial(kl, 0.002)", "guided(bilstm+additive+softmax)"."""
+        parts = []
+        if self.objective == "adversarial":
+            parts = [*self._adversary_parts, _part("base", self.base_penalties)]
+        elif self.objective == "guided":
+            parts = ["+".join(filter(None, (self.base, self.base_penalties)))]
+        return _labelled(
+            self.objective,
+            *parts,
+            "" if self.attention_rate == 1 else f"attention rate x {self.attention_rate:g}",
+            _part("tokens erased", self.random_erasure or None),
+            *self._penalty_parts,
+            _part("sparsity", self.selection_sparsity),
+            _part("coherence", self.selection_coherence),
+            "moving average" if self.selection_baseline == "moving_average" else "",
+            _part("selected", self.selection_target),
+            _part("lasso", self.selection_lasso),
+            "two-sided" if self.selection_two_sided else "",
+        )
+
+    @property
+    def _adversary_parts(self) -> list[str]:
+        frozen = "frozen" if self.adversary_frozen else ""
+        return [str(self.adversary_divergence), f"{self.adversary_weight:g}", frozen]
+
+    @property
+    def _penalty_parts(self) -> list[str]:
+        """Such as ["impermissible mass 0.1 mean", "diversity 0.5"]."""
+        details = {
+            "impermissible_mass": self.impermissible_heads,
+            "diversity": None,
+            "word_tying": f"{self.word_tying_distance}{' with padding' if self.word_tying_padding else ''}",
+            "masked_language_model": _part("share", self.masked_share),
+        }
+        weights = {name: getattr(self, name) for name in details}
+        return [
+            " ".join(filter(None, (name.replace("_", " "), f"{weights[name]:g}", detail)))
+            for name, detail in details.items()
+            if weights[name]
+        ]
+
+
+def projection_label(projection: str, parameter: float | None) -> str:
+    """Such as "softmax", "sparsegen(0.5)"."""
+    return _labelled(projection, _part("", parameter))
+
+
+def _labelled(name: str, *parts: str | None) -> str:
+    """The name, with those parts that are not empty in brackets."""
+    inside = ", ".join(filter(None, parts))
+    return f"{name}({inside})" if inside else name
+
+
+def _part(name: str, value: float | str | None) -> str:
+    """Name and value of a part of a label; "" for None."""
+    if value is None or value == "":
+        return ""
+    return f"{name} {value if isinstance(value, str) else format(value, 'g')}".strip()
 
 
 def as_columns(identity: Identity, count: int) -> dict[str, list]:
@@ -302,5 +236,61 @@ def as_columns(identity: Identity, count: int) -> dict[str, list]:
 
 
 def from_row(row: Mapping[str, object]) -> Identity:
-    """The identity that a row of a record holds, whatever else is in it."""
-    return Identity(**json.loads(row["cell"]))
+    """The identity of a row of a record. Raises RecordError where the row's column cell holds none."""
+    try:
+        return Identity(**json.loads(row["cell"]))
+    except (TypeError, ValueError) as error:
+        raise RecordError(
+            f"column 'cell' does not say which model was measured ({error}): measure the model anew"
+        ) from error
+
+
+# ------------------------------------------------------------------------------------------ what a recipe decides
+
+
+def model_fields(model) -> dict[str, object]:
+    """The fields of an identity that the model section of a recipe decides, but for those of word vectors. Of a model from
+    sequences to sequences also what else tells the models of a study apart.
+    """
+    names = ("encoder", "hierarchy", "alignment", "score_scale", "projection", "readout")
+    parameter = {"sparsegen": model.sparsegen_lambda, "entmax": model.entmax_alpha}.get(model.projection)
+    fields = {**{name: getattr(model, name) for name in names}, "projection_parameter": parameter}
+    if model.selector is not None:
+        selector = model.selector
+        names = ("kind", "budget", "contiguous", "transition", "temperature", "test_temperature", "pooling", "reads")
+        fields |= {f"selection_{name}": selector[name] for name in (*names, "encoder", "threshold")}
+        fields |= {"selection_vectors_shared": selector["share_embeddings"], "attention_kind": "selection"}
+        fields |= {"alignment": "selector", "projection": selector["kind"], "projection_parameter": selector["budget"]}
+    if model.type is not None:
+        fields |= {"model": model.type, "readout": model.recurrence, "hidden_size": model.hidden_size}
+    if model.pretrained is not None:  # its kind is read from its files, when it is trained
+        fields["separate_impermissible"] = model.separate_impermissible
+        fields["encoder"] = model.pretrained if model.revision is None else f"{model.pretrained}@{model.revision}"
+    return fields
+
+
+def objective_fields(recipe) -> dict[str, object]:
+    """The fields of an identity about what a model is trained for."""
+    objective = recipe.objective
+    fields = {
+        "objective": objective.kind if recipe.model.type is None else "translation",
+        "attention_rate": recipe.training.attention_learning_rate_factor,
+        "random_erasure": recipe.training.random_erasure,
+        **vars(recipe.penalties),
+    }
+    names = ("baseline", "sparsity", "coherence", "lasso", "two_sided")
+    fields |= {f"selection_{name}": getattr(recipe.selection, name) for name in names}
+    fields["selection_target"] = recipe.selection.share
+    if objective.kind == "adversarial":
+        fields |= {f"adversary_{name}": getattr(objective, name) for name in ("weight", "divergence", "frozen")}
+    return fields
+
+
+def training_fields(recipe, read: Callable) -> dict[str, object]:
+    """`objective_fields`, and those of the run that the model is trained against. read: reads the recipe of that run."""
+    fields = objective_fields(recipe)
+    if recipe.objective.base is None:
+        return fields
+    recipe = read(Path(recipe.objective.base) / RECIPE)
+    base = Identity("", "", "", UNKNOWN_SEED, **model_fields(recipe.model), **objective_fields(recipe))
+    return {**fields, "base": base.model_label, "base_penalties": ", ".join(base._penalty_parts) or None}

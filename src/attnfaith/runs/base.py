@@ -1,18 +1,20 @@
 """The run that a model is trained against: what it must hold, and what of it is used."""
 
+import os
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from datasets import Dataset
 
 from attnfaith import recipes, record
+from attnfaith.data.fingerprint import digest_data, digest_model
 from attnfaith.data.registry import SPLITS
-from attnfaith.errors import excerpt
+from attnfaith.errors import AttnfaithError, excerpt
 from attnfaith.files import real_path
 from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
-from attnfaith.outputs import OutputsError, digest_model, read_outputs
 from attnfaith.recipes import Recipe
 from attnfaith.runs.checkpoint import load_model
 from attnfaith.runs.folder import MODEL, OUTPUTS, RECIPE, STATE, RunError, note, read_state
@@ -67,6 +69,57 @@ class Base:
                 f"{self.folder} was trained anew since the run in {folder} was trained against it (weights "
                 f"{self.digest[:16]}, then {trained[:16]}): run that again with --overwrite_output_dir"
             )
+
+
+class OutputsError(AttnfaithError):
+    """Outputs that cannot be used. The message says why and what to do."""
+
+
+def read_outputs(path: str | os.PathLike, dataset: Dataset, model: str) -> pa.Table:
+    """Predictions and attention of a model on an encoded data set, from the record at `path`: instance_id, probs [C] and
+    attention [T], one row per instance of the data set, in its order.
+
+    model: `digest_model` of the model that the record must come from.
+
+    Raises OutputsError where no record lies there, instances are missing, texts have other lengths than the record's, or the
+    record was made by another model or of other texts, labels or another vocabulary.
+    """
+    try:
+        table = record.load(path)
+    except record.RecordError as error:
+        raise OutputsError(f"{path} cannot be used: {error}") from error
+    settings = record.settings(table)
+    if len(settings) != 1 or not {"model", "data"} <= set(settings[0]):
+        raise OutputsError(f"{path} does not say which model and texts it comes from: measure them anew")
+    measured = settings[0]
+    if measured["model"] != model:
+        raise OutputsError(
+            f"{path} was made by another model than the one beside it (weights {measured['model'][:16]}, not {model[:16]}): "
+            "measure that one anew"
+        )
+    names = pa.array(dataset["instance_id"])
+    places = pc.index_in(names, table.column("instance_id").combine_chunks())
+    if places.null_count:
+        first = names.filter(places.is_null())[0]
+        raise OutputsError(
+            f"{path} has no row for {places.null_count} of {len(names)} texts, such as '{first}': both runs need "
+            "the same data set, limits and seed of the data"
+        )
+    outputs = table.select(["instance_id", "probs", "attention"]).take(places)
+    lengths = np.array([len(tokens) for tokens in dataset["tokens"]])
+    weights = record.list_lengths(outputs.column("attention").combine_chunks())
+    if (wrong := np.flatnonzero(lengths != weights)).size:
+        row = wrong[0]
+        raise OutputsError(
+            f"{path} gives '{names[row]}' {weights[row]} weights and the text has {lengths[row]} tokens: both runs must cut "
+            "texts at the same data.max_length"
+        )
+    if measured["data"] != digest_data(dataset):
+        raise OutputsError(
+            f"{path} was made of other texts, labels or another vocabulary: both runs must have the same data section and "
+            "the same files behind it"
+        )
+    return outputs
 
 
 def needed_outputs(recipe: Recipe) -> list[str]:

@@ -22,8 +22,8 @@ import attnfaith
 from attnfaith import provenance, recipes
 from attnfaith.errors import AttnfaithError, FileError
 from attnfaith.files import LOCK, folder_lock, is_locked, read_object, write_atomically
-from attnfaith.planned_identity import RECIPE
 from attnfaith.recipes import Recipe
+from attnfaith.record.identity import RECIPE
 
 
 STATE, MODEL, RECORD, REPORT, OUTPUTS = "run.json", "model", "record.parquet", "report", "outputs"

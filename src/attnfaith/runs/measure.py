@@ -11,15 +11,14 @@ from transformers import PreTrainedModel
 
 from attnfaith import recipes, record
 from attnfaith.data.cutting import draw
-from attnfaith.data.fingerprint import fingerprint
+from attnfaith.data.fingerprint import digest_data, digest_model, fingerprint
 from attnfaith.data.tokenization import by_words
 from attnfaith.errors import excerpt
 from attnfaith.measurement.engine import measure
 from attnfaith.measurement.registry import build
-from attnfaith.outputs import OutputsError, digest_data, digest_model, read_outputs
-from attnfaith.planned_identity import training_fields
 from attnfaith.recipes import Recipe, RecipeError
-from attnfaith.runs.base import Base
+from attnfaith.record.identity import training_fields
+from attnfaith.runs.base import Base, OutputsError, read_outputs
 from attnfaith.runs.checkpoint import load_model, measurable
 from attnfaith.runs.folder import OUTPUTS, RECORD, check_trained, note, origin, read_state, trained_state
 from attnfaith.runs.prepare import Texts
@@ -150,7 +149,7 @@ class Measurement:
             training_texts=trained["train"],
             split=split,
             seed=self.recipe.seed,
-            **training_fields(self.recipe),
+            **training_fields(self.recipe, recipes.load),
         )
         return measure(
             measurable(self.model, self.texts.tokenizer),

@@ -13,13 +13,12 @@ from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME, TRAINER_STATE_N
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoint
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
-from attnfaith.data.fingerprint import fingerprint
+from attnfaith.data.fingerprint import digest_data, fingerprint
 from attnfaith.data.subwords import tokenizer_facts
 from attnfaith.errors import FileError
 from attnfaith.files import read_object, sync_folder, write_atomically
 from attnfaith.measurement.engine import check
 from attnfaith.objectives import Constraint, Penalties, Prices
-from attnfaith.outputs import digest_data
 from attnfaith.recipes import Recipe
 from attnfaith.runs.base import Base, needed_outputs
 from attnfaith.runs.checkpoint import measurable

@@ -10,17 +10,16 @@ from accelerate import PartialState
 from datasets import Dataset
 from transformers import AutoModelForSeq2SeqLM, PreTrainedModel, TrainingArguments, set_seed
 
-from attnfaith import record
-from attnfaith.data.fingerprint import fingerprint
+from attnfaith import recipes, record
+from attnfaith.data.fingerprint import digest_data, fingerprint
 from attnfaith.data.pairs import loading
 from attnfaith.data.pairs.loading import LoadedPairs
 from attnfaith.data.pairs.tokenization import build_pair_tokenizer, encode_pairs
 from attnfaith.errors import AttnfaithError, counted, excerpt
 from attnfaith.files import write_atomically
 from attnfaith.measurement import engine
-from attnfaith.outputs import digest_data
-from attnfaith.planned_identity import training_fields
 from attnfaith.recipes import Recipe, RecipeError, sequence_config
+from attnfaith.record.identity import training_fields
 from attnfaith.runs.checkpoint import load_model, load_tokenizer
 from attnfaith.runs.folder import MODEL, RECORD, RunError, note, origin, read_state, trained_state
 from attnfaith.runs.train import fit, last_checkpoint, note_provenance
@@ -194,7 +193,7 @@ def measure(
         training_texts=run["texts"]["train"],
         split=section.split,
         seed=recipe.seed,
-        **training_fields(recipe),
+        **training_fields(recipe, recipes.load),
     )
     settings = {"recipe": dataclasses.asdict(recipe), "run": run, "provenance": origin(section.seed, state, data)}
     path = engine.measure(

@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 from attnfaith import recipes, record
 from attnfaith.errors import cut, excerpt
 from attnfaith.files import read_object
-from attnfaith.planned_identity import model_fields, objective_fields
 from attnfaith.recipes import Recipe, RecipeError, library, section
+from attnfaith.record.identity import model_fields, objective_fields
 
 
 MOST_CELLS, LONGEST_NAME = 10_000, 200

@@ -5,8 +5,8 @@ import json
 
 import torch
 
+from attnfaith.data.fingerprint import hash_of_weights
 from attnfaith.errors import excerpt
-from attnfaith.outputs import hash_of_weights
 from attnfaith.subjects.protocol import SubjectError
 
 

@@ -10,10 +10,10 @@ from contextlib import AbstractContextManager
 import torch
 
 from attnfaith.data.collation import OF_POSITIONS, keep_positions, pad_batch
+from attnfaith.data.fingerprint import digest_model
 from attnfaith.data.in_memory import texts_in_memory
 from attnfaith.data.tokenization import by_words, encode
 from attnfaith.models.modeling_attention_classifier import Encoded
-from attnfaith.outputs import digest_model
 from attnfaith.subjects.attention import Edit, Hook, nothing, products_of_intervention
 from attnfaith.subjects.facts import check_finite, class_names_of
 from attnfaith.subjects.layers import Fed, Layer, LayerParts, Recorded

@@ -8,10 +8,10 @@ import json
 import torch
 
 from attnfaith.data.classifier_text import encode_for_classifier
+from attnfaith.data.fingerprint import hash_of_weights
 from attnfaith.data.tokenization import encode
 from attnfaith.models.rationale_samplers import hardened
 from attnfaith.models.registration import RATIONALE
-from attnfaith.outputs import hash_of_weights
 from attnfaith.subjects.facts import BOUNDLESS
 from attnfaith.subjects.pooled import PackageSubject
 from attnfaith.subjects.protocol import Batch, SubjectError
