@@ -137,9 +137,15 @@ def measured(subject) -> dict[str, object]:
         named = {"all": list(range(length)), "first": [0], "last": [length - 1]}
         rows.append(next((name for name, given in named.items() if places == given), str(places)))
     return {
-        **{"layers": len(sites.layers), "maps": sites.maps, "heads": subject.read(whole).maps[-1].weights.shape[1]},
-        **{"rows": " or ".join(dict.fromkeys(rows)), "together": sites.together, "embeddings": sites.embeddings},
-        **{"difference": max(differences), "own_difference": sites.difference, "change": max(changes)},
+        "layers": len(sites.layers),
+        "maps": sites.maps,
+        "heads": subject.read(whole).maps[-1].weights.shape[1],
+        "rows": " or ".join(dict.fromkeys(rows)),
+        "together": sites.together,
+        "embeddings": "embeddings" in subject.capabilities,
+        "difference": max(differences),
+        "own_difference": sites.difference,
+        "change": max(changes),
     }
 
 

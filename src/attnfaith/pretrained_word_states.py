@@ -15,9 +15,9 @@ from attnfaith.models.modeling_self_attention_classifier import attention_projec
 from attnfaith.models.registration import SELF_ATTENTION
 from attnfaith.objectives import Penalties
 from attnfaith.subjects.attention import Hook, lengths_of
+from attnfaith.subjects.base import is_encoder_decoder
 from attnfaith.subjects.checks import probe
 from attnfaith.subjects.classifier import SelfAttention
-from attnfaith.subjects.facts import is_encoder_decoder
 from attnfaith.subjects.modes import eager
 from attnfaith.subjects.protocol import Batch
 from attnfaith.word_states import StateSet, WordStates

@@ -27,7 +27,7 @@ from attnfaith.objectives import (
 from attnfaith.penalised import PenalisedTrainer, mask_id
 from attnfaith.pretrained_word_states import TrainedClassifier
 from attnfaith.selecting import SHARE, SelectionLosses
-from attnfaith.subjects.facts import separates
+from attnfaith.subjects.base import separates
 from attnfaith.watched import WatchedTrainer
 
 

@@ -429,7 +429,7 @@ def test_gates_of_states_need_a_subject_that_predicts_from_states(tiny_model, ti
     for scores, layers in zip(made["importance_diffmask"], made["diffmask_layers"], strict=True):
         np.testing.assert_allclose(scores, layers.mean(0), rtol=1e-6)
     subject = subject_of(model)
-    subject.capabilities = subject.capabilities - {"other states"}
+    subject.can = subject.can - {"other states"}
     with pytest.raises(SubjectError, match="'diffmask of kind 'states'' needs 'other states'"):
         DiffMask(gates=path).check(subject, None)
 

@@ -280,7 +280,7 @@ def test_another_tokenizers_tokens_are_refused():
     of = CrossAttention(translator("marian", vocab_size=12), tokenizer())
     with pytest.raises(SubjectError, match="the tokenizer is not the model's: it gives token .*, and the model knows 12"):
         of.encode(PAIRS)
-    with pytest.raises(SubjectError, match="sentences need the model's tokenizer"):
+    with pytest.raises(SubjectError, match="texts need the model's tokenizer"):
         CrossAttention(translator("marian")).encode(PAIRS)
 
 

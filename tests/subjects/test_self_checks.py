@@ -239,5 +239,5 @@ def test_how_texts_are_read_together_and_whether_embeddings_are_given_is_found_o
     ):
         assert SelfAttention(classifier(kind)).sites.together == together, kind
     without = SelfAttention(classifier("gpt2", pad_token_id=None)).sites
-    assert without.together == "one at a time" and without.embeddings
+    assert without.together == "one at a time" and "embeddings" not in without.lacks
     assert SelfAttention(classifier("albert")).sites.layers == (0, 1)  # one module, called twice

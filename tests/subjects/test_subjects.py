@@ -15,7 +15,7 @@ from attnfaith.importance.gradients import GradientNorm
 from attnfaith.importance.perturbation import LeaveOneOut, Occlusion
 from attnfaith.measurement.engine import check, model_identity
 from attnfaith.measurement.registry import MeasurementError
-from attnfaith.subjects import KINDS, Batch, Pooled, SubjectError, asks, opened, require, subject_of
+from attnfaith.subjects import KINDS, Batch, Pooled, SubjectError, opened, require, subject_of
 from attnfaith.subjects.protocol import CAPABILITIES, COMPUTED
 from attnfaith.subjects.removal import read_parts
 from tests.measuring import run
@@ -130,8 +130,6 @@ def test_what_is_lacking(tiny_model, tiny_rows):
     with pytest.raises(SubjectError, match="measures that this subject can have: one, two"):
         require(Toy(), {"states"}, "a", measures=["one", "two"])
     require(Toy(), {"embeddings"}, "a")
-    with pytest.raises(ValueError, match=r"\['magic'\] are no capabilities"):
-        asks({"magic"})
     dataset = Dataset.from_list(tiny_rows([3]))
     message = "'exact_contribution' needs .*not affine.* can have: adversary_exact, .*, attention_norm, .*, lrp, "
     with pytest.raises(MeasurementError, match=message):

@@ -12,7 +12,7 @@ from attnfaith.importance.lrp_rules import BIAS, POSITIONS, QUERY, STABILISER, R
 from attnfaith.measurement.options import Inputs, number
 from attnfaith.measurement.registry import register
 from attnfaith.record import Column, ragged
-from attnfaith.subjects import Pooled, SubjectError, WordLevel, asks
+from attnfaith.subjects import Pooled, SubjectError, WordLevel, opened
 from attnfaith.subjects.attention import map_products
 
 
@@ -223,9 +223,9 @@ class Relevance(NamedTuple):
         return self.residual - self.markers - self.query - self.positions - self.biases - self.stabiliser
 
 
-@asks(frozenset({"layers"}))
 def relevance(subject, batch, *, target="predicted", output: str = "logit", epsilon: float = EPSILON) -> Relevance:
     """Follow all of what is explained: see `Lrp` for the rules and `Relevance` for the parts."""
+    subject, batch = opened(subject, batch, {"layers"}, "lrp")
     check_rules(subject.classifier)
     if torch.finfo(subject.classifier.dtype).bits < 32:  # states of coarse sums are not the sums that relevance goes through
         classifier = copy.deepcopy(subject.classifier).float()

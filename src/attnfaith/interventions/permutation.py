@@ -9,7 +9,7 @@ from attnfaith.interventions.targets import Cross, Maps, Pooled, Target, TargetM
 from attnfaith.measurement.options import CrossLayers, Draws, Layers, Rows
 from attnfaith.measurement.registry import register
 from attnfaith.record import Column
-from attnfaith.subjects import asks
+from attnfaith.subjects import opened
 
 
 NEEDS = frozenset({"classes", "intervention"})
@@ -159,14 +159,13 @@ class CrossPermutation(_Permutation):
     layers: CrossLayers = "all"
 
 
-@asks(NEEDS)
 def permuted(subject, batch, orders: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Class probabilities (K,C) in float64 of each instance when its pooled attention is read in given orders.
 
     orders: one array (K,T) of integers for each instance; under order o, token t has the weight that was token o[t]'s.
     Raises ValueError where there is not one array per instance, or a row is not an order of the instance's tokens.
     """
-    target = Pooled(subject, batch)
+    target = Pooled(*opened(subject, batch, NEEDS, "permutation"))
     if len(orders) != len(target.places):
         raise ValueError(
             f"orders of {len(orders)} instances for a batch of {len(target.places)}: give one array (K,T) for each"

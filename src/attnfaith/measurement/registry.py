@@ -156,13 +156,15 @@ def _opening(call: Callable) -> Callable:
     """`__call__` that opens a model and a plain batch, and first asks whether the model can do what is needed."""
 
     @functools.wraps(call)
-    def opened(self, subject, batch, **keywords):
-        from attnfaith.measurement.opening import opened as asked
+    def measure(self, subject, batch, **keywords):
+        from attnfaith.subjects import opened
+        from attnfaith.subjects.modes import plainly
 
-        with asked(subject, batch, self.name, self.needs, self.reads) as (subject, batch):
+        with plainly():
+            subject, batch = opened(subject, batch, self.needs, self.name, self.reads)
             return call(self, subject, batch, **keywords)
 
-    return opened
+    return measure
 
 
 def _checked(cls: Kind) -> Kind:

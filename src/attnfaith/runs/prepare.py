@@ -29,7 +29,7 @@ from attnfaith.reporting.own_data import summary
 from attnfaith.runs import pretrained
 from attnfaith.runs.checkpoint import load_tokenizer
 from attnfaith.runs.folder import CHECKPOINTS, MODEL, STATE, RunError, read_state
-from attnfaith.subjects.facts import BOUNDLESS
+from attnfaith.subjects.base import BOUNDLESS
 from attnfaith.training import LOWER_IS_BETTER, check_selection
 
 

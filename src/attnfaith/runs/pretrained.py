@@ -23,7 +23,7 @@ from attnfaith.models.registration import CONFIGS
 from attnfaith.recipes import Recipe, RecipeError, projection_fields
 from attnfaith.recipes.model import selector_fields
 from attnfaith.subjects import SelfAttention
-from attnfaith.subjects.facts import position_limit
+from attnfaith.subjects.base import position_limit
 
 
 WEIGHTS = "model*.safetensors"

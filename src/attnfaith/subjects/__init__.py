@@ -10,12 +10,11 @@ capabilities that it may have; and `of(model, level)`, which gives a subject for
 any other; and its name in KINDS. The contract of the tests runs every measure and experiment on it.
 """
 
-import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from attnfaith.subjects.attention import Edit
 from attnfaith.subjects.classifier import SelfAttention
-from attnfaith.subjects.modes import plainly, unwrapped
+from attnfaith.subjects.modes import unwrapped
 from attnfaith.subjects.pooled import Pooled
 from attnfaith.subjects.protocol import (
     CAPABILITIES,
@@ -27,6 +26,7 @@ from attnfaith.subjects.protocol import (
     whole_logits,
 )
 from attnfaith.subjects.rationales import Rationales
+from attnfaith.subjects.translator import sequence_subject
 from attnfaith.subjects.words import WordLevel
 
 
@@ -62,36 +62,18 @@ def subject_of(model, level: str | None = None) -> Subject:
     )
 
 
-def opened(model, batch: Mapping) -> tuple[Subject, Batch]:
-    """A model and a batch, as a producer asks of them: see `subject_of` and `Batch.of`."""
-    subject = subject_of(model)
-    return subject, Batch.of(batch, subject)
+def opened(model, batch: Mapping, needs: Iterable[str] = (), name: str = "", reads: str = "texts") -> tuple[Subject, Batch]:
+    """The subject of a model, and a batch of it, for the measure `name` of "texts" or "pairs"; both may be ready already.
 
-
-def asks(needs: Iterable[str]) -> Callable:
-    """For a function of (subject, batch, ...): it may be called with a model and a plain batch, see `opened`.
-
-    Raises SubjectError, before anything is computed, for a subject that lacks one of the capabilities `needs`.
+    Raises SubjectError for a model that is no subject, or lacks one of the capabilities `needs`.
     """
-    if unknown := set(needs) - set(CAPABILITIES):
-        raise ValueError(f"{sorted(unknown)} are no capabilities; there are {sorted(CAPABILITIES)}")
-
-    def asking(measure: Callable) -> Callable:
-        who = measure.__module__.rpartition(".")[2]
-
-        @plainly()
-        @functools.wraps(measure)
-        def checked(subject, batch, *given, **options):
-            subject, batch = opened(subject, batch)
-            require(subject, needs, who)
-            return measure(subject, batch, *given, **options)
-
-        return checked
-
-    return asking
+    subject = sequence_subject(model) if reads == "pairs" else subject_of(model)
+    require(subject, needs, name)
+    return subject, batch if reads == "pairs" else Batch.of(batch, subject)
 
 
 __all__ = [
+    "CAPABILITIES",
     "Batch",
     "Edit",
     "Pooled",
@@ -100,7 +82,6 @@ __all__ = [
     "Subject",
     "SubjectError",
     "WordLevel",
-    "asks",
     "opened",
     "outputs",
     "require",

@@ -20,7 +20,7 @@ from torch.overrides import TorchFunctionMode
 from transformers.activations import ACT2CLS
 
 from attnfaith.subjects.attention import SOFTMAX, Edit, Embedded, Hook, nothing, widened
-from attnfaith.subjects.facts import precision
+from attnfaith.subjects.base import precision
 from attnfaith.subjects.layers import block_candidates
 from attnfaith.subjects.modes import frozen
 from attnfaith.subjects.protocol import SubjectError

@@ -3,21 +3,31 @@
 Random texts, or pairs of a source and a target of other lengths, are read a few times. Attention that a library returned
 without a word, and that was not what the model computed with, has misled whole comparisons: nothing is taken on trust here.
 
-Shapes: L input positions, S source positions, N target positions, V vocabulary.
+Shapes: B instances, L input positions, S source positions, N target positions, Q queries, K keys, V vocabulary.
 """
 
 import inspect
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import torch
 
 from attnfaith.errors import excerpt
 from attnfaith.models.modeling_self_attention_classifier import kept_together
-from attnfaith.subjects.attention import Edit, Embedded, Hook, Leaves, Map, Named, Silence
-from attnfaith.subjects.facts import check_finite, end_token, is_encoder_decoder, precision, separates, vocabulary_size
-from attnfaith.subjects.layers import LayerParts, Recorded, block_candidates, blocks_of, chained, decoder_parts, projected
+from attnfaith.subjects.attention import Edit, Embedded, Hook, Leaves, Map, Named, Silence, nothing
+from attnfaith.subjects.base import check_finite, is_encoder_decoder, precision, separates, vocabulary_size
+from attnfaith.subjects.layers import (
+    Layer,
+    LayerParts,
+    Recorded,
+    block_candidates,
+    chained,
+    decoder_parts,
+    first_chain,
+    is_chain,
+    projected,
+)
 from attnfaith.subjects.modes import configured, eager, in_eval_mode, plainly, silent
 from attnfaith.subjects.pairs import UNCOUNTED, PairBatch
 from attnfaith.subjects.protocol import SubjectError
@@ -31,8 +41,8 @@ ORDINARY = 2000
 """The most tokens that random texts are drawn from."""
 GRADIENTS = (
     "they do not reach its last attention, as behind layers that torch quantised, and without them it is not seen which "
+    "rows matter: load it without quantisation, or with weights alone quantised, as bitsandbytes does"
 )
-GRADIENTS += "rows matter: load it without quantisation, or with weights alone quantised, as bitsandbytes does"
 CROSS = re.compile(r"cross|encoder_attn|encdec", re.I)
 TOGETHER = ("padded", "of one length", "one at a time")
 """How texts may be read together, best first; pairs are read padded or one at a time."""
@@ -40,17 +50,16 @@ TOGETHER = ("padded", "of one length", "one at a time")
 
 @dataclass(frozen=True)
 class Sites:
-    """What was learned of a model.
+    """What the checks learned about a model.
 
     layers: the numbers of the maps that a subject calls layers, first layer first: over input positions, or of a decoder's
     attention to the source. names: the module of each; heads: how many heads each has. maps: how many maps there are in all.
     together: one of TOGETHER, the best that changes nothing. difference: the largest of logits read by the hook and of the
     model's own, in its own implementation of attention. blocks: the name of each layer's module, () where there are none.
-    lacks: the capabilities that it has not, and why.
+    lacks: the capabilities that the model does not have, each with the reason.
 
-    Of texts: embeddings, whether embeddings can be given, and gradients reach them; hides, whether a mask of 0 hides a
-    token; token_types, whether token_type_ids are read. Of pairs: vocabulary, the words that logits are of; encoder_blocks,
-    the modules of the encoder's layers.
+    Of texts: token_types, whether token_type_ids are read. Of pairs: vocabulary, the number of words that logits are of;
+    encoder_blocks, the modules of the encoder's layers.
     """
 
     layers: tuple[int, ...]
@@ -61,8 +70,6 @@ class Sites:
     difference: float
     blocks: tuple[str, ...] = ()
     lacks: dict[str, str] = field(default_factory=dict)
-    embeddings: bool = False
-    hides: bool = False
     token_types: bool = False
     vocabulary: int = 0
     encoder_blocks: tuple[str, ...] = ()
@@ -76,7 +83,7 @@ def tolerance_of(model) -> float:
 
 
 def checked(probe: "Texts | Pairs") -> Sites:
-    """What is learned of a model by reading random input.
+    """Read random input and return what was learned about the model.
 
     Raises SubjectError naming the check that fails:
         reading: the model reads token ids and a mask, of pairs a target too, and gives logits that are finite.
@@ -92,23 +99,22 @@ def checked(probe: "Texts | Pairs") -> Sites:
     """
     model, first = probe.model, probe.inputs[0]
     with plainly(), in_eval_mode(model), configured(model, return_dict=True), torch.no_grad():
-        plain = probe.own_logits()
+        own_logits = probe.own_logits()
         with eager(model):
-            named = Named(model)
-            with named:
+            with Named(model) as named:
                 logits, hook = probe.run(first, named)
             layers = probe.layers(hook, named)
-            difference = _off(logits, plain)
+            names = tuple(named.names[number] for number in layers)
+            difference = _difference(logits, own_logits)
             what = f"the hook's differ from the model's own by {difference:.2g}"
             probe.check(difference <= probe.tolerance, "logits", what)
             _check_rows(probe, [hook.maps[number] for number in layers])
             slopes = _slopes(probe, layers)
-            for layer, slope in zip(layers, slopes, strict=True):
-                what = f"logits stay the same when all weights of '{named.names[layer]}' are 0"
-                used = slope is not None and bool((slope != 0).any())
-                probe.check(used or not torch.equal(probe.run(first, Silence(layer))[0], logits), "use", what)
+            for layer, name, slope in zip(layers, names, slopes, strict=True):
+                moved = slope is not None and bool((slope != 0).any())
+                used = moved or not torch.equal(probe.run(first, Silence(layer))[0], logits)
+                probe.check(used, "use", f"logits stay the same when all weights of '{name}' are 0")
             _check_returned(probe, hook.maps, layers)
-            names = tuple(named.names[number] for number in layers)
             probe.check(slopes[-1] is not None, "gradients", GRADIENTS)
             learned = probe.learn(logits, layers, names, len(hook.maps))
         probe.check_own()
@@ -116,7 +122,7 @@ def checked(probe: "Texts | Pairs") -> Sites:
     return Sites(tuple(layers), names, heads, len(hook.maps), difference=difference, **learned)
 
 
-def _off(logits: torch.Tensor, other: torch.Tensor) -> float:
+def _difference(logits: torch.Tensor, other: torch.Tensor) -> float:
     return float((logits - other).abs().max() / other.abs().max().clamp(min=1))
 
 
@@ -134,16 +140,16 @@ def _slopes(probe, layers: Sequence[int]) -> Sequence[torch.Tensor | None]:
 def _check_rows(probe, maps: list[Map]) -> None:
     slack = max(1e-4, precision(probe.model))
     for attention_map in maps:
-        sums = attention_map.weights.sum(-1, dtype=torch.promote_types(attention_map.weights.dtype, torch.float32))
-        least = float(attention_map.weights.min())
-        sound = least >= 0 and float(sums.max()) <= 1 + slack and float(sums.min()) > 0
-        sink = attention_map.scores.shape[-1] > attention_map.weights.shape[-1]
-        detail = f"{float(sums.min()):.4g} to {float(sums.max()):.4g}, least weight {least:.4g}"
-        whole = sink or float(sums.min()) >= 1 - slack
-        probe.check(sound and whole, "rows", f"in layer {attention_map.number} rows sum to {detail}")
+        weights = attention_map.weights
+        sums = weights.sum(-1, dtype=torch.promote_types(weights.dtype, torch.float32))
+        low, high, least = float(sums.min()), float(sums.max()), float(weights.min())
+        has_sink = attention_map.scores.shape[-1] > weights.shape[-1]
+        sound = least >= 0 and high <= 1 + slack and low > 0 and (has_sink or low >= 1 - slack)
+        what = f"in layer {attention_map.number} rows sum to {low:.4g} to {high:.4g}, least weight {least:.4g}"
+        probe.check(sound, "rows", what)
 
 
-def _check_returned(probe, maps: list[Map] | None, layers: Sequence[int] = ()) -> None:
+def _check_returned(probe, maps: list[Map] | None = None, layers: Sequence[int] = ()) -> None:
     """Compare what the model returns as its attention, if it does, with the maps; None: look at the shapes alone.
 
     Every layer's map has to be among what is returned, of a decoder that keeps those over the encoder to itself any map; and
@@ -152,13 +158,12 @@ def _check_returned(probe, maps: list[Map] | None, layers: Sequence[int] = ()) -
     """
     model, first = probe.model, probe.inputs[0]
     try:
-        with silent():  # some say that they cannot return them, which is what is asked here
+        with silent():  # some warn that they cannot return them, which is the question here
             output = probe.call(first, output_attentions=True)
-    except Exception:  # one that cannot return them says nothing of them
+    except Exception:  # a model that cannot return attention claims nothing about it
         return
-    returned = [
-        weights for name in probe.returned for weights in (getattr(output, name, None) or ()) if torch.is_tensor(weights)
-    ]
+    returned = [weights for name in probe.returned for weights in getattr(output, name, None) or ()]
+    returned = [weights for weights in returned if torch.is_tensor(weights)]
     flat = next((tuple(weights.shape) for weights in returned if weights.dim() < 4), None)
     name = model.config._attn_implementation
     probe.check(flat is None, "returned", f"under {name!r} it returns numbers {flat} as attention, which are no weights")
@@ -169,18 +174,16 @@ def _check_returned(probe, maps: list[Map] | None, layers: Sequence[int] = ()) -
     def same(own: torch.Tensor, other: torch.Tensor) -> bool:
         return own.shape == other.shape and float((own - other).abs().max()) <= slack
 
-    there = {
-        own.number for own in maps if any(same(own.weights, weights) or same(own.scores, weights) for weights in returned)
-    }
-    kept = is_encoder_decoder(model) and not getattr(output, "cross_attentions", None)
-    rows = [
-        weights
-        for weights in returned
-        if same(weights.sum(-1, dtype=torch.float64), torch.ones_like(weights[..., 0]).double())
-    ]
-    all_maps = all(any(same(own.weights, weights) for own in maps) for weights in rows)
-    what = "the attention that it returns is not the one that weighed its values"
-    probe.check(all_maps and (bool(there) if kept else there >= set(layers)), "returned", what)
+    def is_distribution(weights: torch.Tensor) -> bool:
+        sums = weights.sum(-1, dtype=torch.float64)
+        return same(sums, torch.ones_like(sums))
+
+    matched = {own.number for own in maps for weights in returned if same(own.weights, weights) or same(own.scores, weights)}
+    hides_cross = is_encoder_decoder(model) and not getattr(output, "cross_attentions", None)
+    complete = bool(matched) if hides_cross else matched >= set(layers)
+    distributions = [weights for weights in returned if is_distribution(weights)]
+    true = all(any(same(own.weights, weights) for own in maps) for weights in distributions)
+    probe.check(complete and true, "returned", "the attention that it returns is not the one that weighed its values")
 
 
 def _takes_embeddings(table: Callable, ids: torch.Tensor, read: Callable, plain: torch.Tensor, tolerance: float) -> bool:
@@ -195,20 +198,33 @@ def _takes_embeddings(table: Callable, ids: torch.Tensor, read: Callable, plain:
             other = read()
     except (NotImplementedError, AttributeError, RuntimeError, TypeError):
         return False
-    return _off(again, plain) <= tolerance and bool((slope != 0).any()) and not torch.equal(other, plain)
+    return _difference(again, plain) <= tolerance and bool((slope != 0).any()) and not torch.equal(other, plain)
+
+
+def _refusal(make: Callable, layers: Iterable) -> str | None:
+    """The message of the first SubjectError that make(layer) raises; None where it raises none."""
+    try:
+        for layer in layers:
+            make(layer)
+    except SubjectError as error:
+        return str(error)
+    return None
 
 
 class _Probe:
-    """A model and what it is asked. inputs: random ones, the first of which is read most; returned: the names of what the
-    model may return as its attention.
+    """A subject, its model, and random inputs, the first of which is read most.
+
+    returned: the names of what the model may return as its attention.
     """
 
     what: str
     returned: tuple[str, ...]
+    inputs: list
 
     def __init__(self, subject):
         self.subject, self.model, self.tolerance = subject, subject.model, tolerance_of(subject.model)
-        self.near = max(TOLERANCE, 2 * precision(self.model))  # of what one implementation says of texts read in another way
+        # for texts that one implementation reads in another way
+        self.near = max(TOLERANCE, 2 * precision(self.model))
 
     def check(self, holds: bool, name: str, what: str) -> None:
         if not holds:
@@ -217,7 +233,7 @@ class _Probe:
             )
 
     def own_logits(self) -> torch.Tensor:
-        """What the model says by itself. Raises SubjectError where it reads something else."""
+        """The model's logits without the hook. Raises SubjectError where it reads something else than such inputs."""
         try:
             logits = self.call(self.inputs[0]).logits
         except Exception as error:  # models raise many kinds
@@ -230,22 +246,29 @@ class _Probe:
             self.check(False, "reading", "its logits are not finite")
         return logits
 
-    def ordinary(self, sizes: list[int], markers: set) -> torch.Tensor:
-        return torch.tensor([number for number in range(min(*sizes, ORDINARY)) if number not in markers])
+    def draw(self, length: int, size: int, markers: set, generator: torch.Generator) -> torch.Tensor:
+        """Random ids (length,), none of a marker, of a vocabulary of this size."""
+        ordinary = torch.tensor([number for number in range(min(size, ORDINARY)) if number not in markers])
+        return ordinary[torch.randint(0, len(ordinary), (length,), generator=generator)]
 
-    def check_once(self, twice: str) -> None:
+    def record(self, numbers: Sequence[int], blocks: Sequence[str]) -> list[Layer]:
+        """The layers of the first input: the maps of these numbers, and what follows each."""
+        with Recorded(self.model, numbers, blocks) as recorded:
+            self.run(self.inputs[0], recorded)
+        return recorded.layers
+
+    def check_once(self, places: list) -> None:
+        """Check that no place (name of a module, ...) makes two maps."""
+        twice = next((name for number, (name, *_) in enumerate(places) if places[number] in places[:number]), None)
         self.check(not twice, "layers", f"'{twice}' weighs values more than once, and its attention is not one of these")
 
     def check_own(self) -> None:
-        """What is asked of the model in its own implementation of attention, last."""
+        """Check the model in its own implementation of attention, last."""
 
-    def hides_padding(self, maps: list[Map], layers: Sequence[int], asking: torch.Tensor, asked: torch.Tensor) -> bool:
-        """Whether no row (B,Q) that is of a token has a weight on a place (B,K) that is of none."""
-        return all(
-            number < len(maps)
-            and float((maps[number].weights * ~asked[:, None, None] * asking[:, None, :, None]).max()) <= 1e-6
-            for number in layers
-        )
+    def hides_padding(self, maps: list[Map], layers: Sequence[int], queries: torch.Tensor, keys: torch.Tensor) -> bool:
+        """Whether no query (B,Q) that is a token has a weight on a key (B,K) that is none."""
+        wrong = ~keys[:, None, None] * queries[:, None, :, None]
+        return all(number < len(maps) and float((maps[number].weights * wrong).max()) <= 1e-6 for number in layers)
 
 
 class Texts(_Probe):
@@ -262,11 +285,11 @@ class Texts(_Probe):
         """One random text (1,L), with the end marker of an encoder–decoder, which reads its answer there; every third token
         is impermissible, where the model asks.
         """
-        ordinary = self.ordinary([vocabulary_size(self.model)], {*self.subject.markers, self.subject.filling})
-        ids = ordinary[torch.randint(0, len(ordinary), (1, length), generator=torch.Generator().manual_seed(seed))]
-        if (end := end_token(self.model)) is not None:
-            ids[:, -1] = end
-        ids = ids.to(self.subject.device)
+        subject, generator = self.subject, torch.Generator().manual_seed(seed)
+        markers = {*subject.markers, subject.filling}
+        ids = self.draw(length, vocabulary_size(self.model), markers, generator).unsqueeze(0).to(subject.device)
+        if subject.end_token_id is not None:
+            ids[:, -1] = subject.end_token_id
         text = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
         if separates(self.model):
             text["impermissible"] = (torch.arange(length, device=ids.device) % 3 == 2).long().unsqueeze(0)
@@ -287,10 +310,9 @@ class Texts(_Probe):
         none = "no softmax of it weighs values, so it has no attention that could be read"
         self.check(bool(maps), "layers", fused if hook.fused else none)
         self.check(not hook.fused, "layers", f"in {hook.fused} layers {fused}")
-        square = [
-            attention_map.number for attention_map in maps if attention_map.weights.shape[2:] == (LENGTHS[0], LENGTHS[0])
-        ]
-        seen = sorted({tuple(attention_map.weights.shape[2:]) for attention_map in maps})
+        shapes = [tuple(attention_map.weights.shape[2:]) for attention_map in maps]
+        square = [number for number, shape in enumerate(shapes) if shape == (LENGTHS[0], LENGTHS[0])]
+        seen = sorted(set(shapes))
         what = f"of a text of {LENGTHS[0]} tokens it has maps of {seen}, and none from every token to every token"
         self.check(bool(square), "layers", what)
         if is_encoder_decoder(self.model):
@@ -299,57 +321,49 @@ class Texts(_Probe):
         else:
             what = f"only {len(square)} of its {len(maps)} maps are over all input positions ({seen})"
             self.check(len(square) == len(maps), "layers", what)
-        places = [(names[number], named.calls[number]) for number in square]
-        self.check_once(next((name for number, (name, _) in enumerate(places) if places[number] in places[:number]), ""))
+        self.check_once([(names[number], named.calls[number]) for number in square])
         return square
 
     def check_own(self) -> None:
-        _check_returned(self, None)
+        _check_returned(self)
 
     def learn(self, logits: torch.Tensor, layers: list[int], names: tuple[str, ...], maps: int) -> dict[str, object]:
+        """The fields of `Sites` that texts decide."""
         model, text = self.model, self.inputs[0]
         if separates(model):
             what = check_separation(model, text, self.inputs[2]["input_ids"], layers[-1])
             self.check(what is None, "separation", what)
+        blocks = ()
+        if not model.config.is_encoder_decoder and len(layers) == maps:
+            blocks = first_chain(model, names, lambda candidate: is_chain(model, text, layers, candidate))
         together = self._together(layers)
-        table = lambda: model.get_input_embeddings().weight  # noqa: E731
-        ids = text["input_ids"]
-        embeddings = _takes_embeddings(table, ids, lambda: model(**text).logits, logits, self.near)
-        blocks = blocks_of(model, text, layers, names, maps)
-        lacks = self._lacks(layers, blocks)
-        if embeddings and not self._reads_length(logits):
-            why = "a norm follows its embeddings: gradient_norm and integrated_gradients need no length"
-            lacks["embedding length"] = why
         return {
             "together": together,
-            "embeddings": embeddings,
-            "hides": together == TOGETHER[0] and self._hides(),
             "token_types": "token_type_ids" in inspect.signature(model.forward).parameters,
             "blocks": blocks,
-            "lacks": lacks,
+            "lacks": self._lacks(logits, layers, blocks, together),
         }
 
-    def _lacks(self, layers: list[int], blocks: tuple[str, ...]) -> dict[str, str]:
-        """What cannot be had of its layers, and why."""
-        lacks = {}
-        with Recorded(self.model, layers, blocks) as recorded:
-            self.run(self.inputs[0], recorded)
-        try:
-            for layer in recorded.layers:
-                projected(layer)
-        except SubjectError as error:
-            lacks["weighed vectors"] = lacks["layer parts"] = str(error)
+    def _lacks(self, logits: torch.Tensor, numbers: list[int], blocks: tuple[str, ...], together: str) -> dict[str, str]:
+        """The capabilities that the model does not have, each with the reason."""
+        text, layers, two = self.inputs[0], self.record(numbers, blocks), self.model.config.is_encoder_decoder
+        lacks = {"weighed vectors": _refusal(projected, layers)}
+        lacks["layer parts"] = _refusal(LayerParts, layers) if blocks else lacks["weighed vectors"]
         if not blocks:
-            two = self.model.config.is_encoder_decoder
             why = "attention is a decoder's over an encoder" if two else "no list of modules is such a chain"
             names = ("layer states", "layer parts", "token states", "other states", *["stacked maps"] * two)
-            return lacks | dict.fromkeys(names, why)
-        try:
-            for layer in recorded.layers:
-                LayerParts(layer)
-        except SubjectError as error:
-            lacks["layer parts"] = str(error)
-        return lacks
+            lacks |= dict.fromkeys(names, why)
+        table, read = lambda: self.model.get_input_embeddings().weight, lambda: self.model(**text).logits
+        if not _takes_embeddings(table, text["input_ids"], read, logits, self.near):
+            needing = ("embeddings", "embedding length", "held attention", "backward rules")
+            lacks |= dict.fromkeys(needing, "no table of tokens is asked for the ids as they are")
+        elif not self._reads_length(logits):
+            lacks["embedding length"] = (
+                "a norm follows its embeddings: gradient_norm and integrated_gradients need no length"
+            )
+        if together != TOGETHER[0] or not self._hides():
+            lacks["token hiding"] = "its logits depend on tokens whose attention_mask is 0"
+        return {name: why for name, why in lacks.items() if why}
 
     def _together(self, layers: list[int]) -> str:
         """How texts may be read together so that each is read as alone."""
@@ -376,19 +390,16 @@ class Texts(_Probe):
         return TOGETHER[0] if same([0, 1]) else TOGETHER[1] if same([0, 2]) else TOGETHER[2]
 
     def _hides(self) -> bool:
-        """Whether tokens behind the first, the last one too, are nothing to the logits once their mask is 0."""
+        """Whether logits do not depend on tokens behind the first, the last one too, once their mask is 0."""
         text, _, other = self.inputs
         mask = text["attention_mask"].clone()
         mask[:, [3, 4, -1]] = 0
-        changed = torch.where(mask == 0, other["input_ids"], text["input_ids"])
+        hidden = text | {"attention_mask": mask}
+        changed = hidden | {"input_ids": torch.where(mask == 0, other["input_ids"], text["input_ids"])}
         try:
-            hidden = text | {"attention_mask": mask}
-            plain, changed_logits = (
-                self.model(**hidden | {"input_ids": ids}).logits for ids in (text["input_ids"], changed)
-            )
+            return _difference(self.model(**changed).logits, self.model(**hidden).logits) <= self.near
         except Exception:  # such as a model that takes padding at the end only
             return False
-        return _off(changed_logits, plain) <= self.near
 
     def _reads_length(self, logits: torch.Tensor) -> bool:
         """Whether logits move when all embeddings become ten times as long."""
@@ -413,16 +424,15 @@ class Pairs(_Probe):
 
     def _row(self, sources: int, targets: int, seed: int) -> dict[str, object]:
         """A random pair, with the marker that ends sentences behind both."""
-        subject, config = self.subject, self.subject.config
+        subject, config, generator = self.subject, self.subject.config, torch.Generator().manual_seed(seed)
         names = ("vocab_size", "decoder_vocab_size", "tgt_vocab_size")
         sizes = [getattr(part, name, None) for part in (config, getattr(config, "decoder", None)) for name in names]
-        sizes = [vocabulary_size(self.model), *(size for size in sizes if isinstance(size, int) and size > 0)]
-        end, start = subject.end_token_id, (subject._of_config(f"{name}_token_id") for name in ("bos", "decoder_start"))
-        ordinary = self.ordinary(sizes, {subject.pad_token_id, end, *start})
-        generator = torch.Generator().manual_seed(seed)
+        size = min(vocabulary_size(self.model), *(size for size in sizes if isinstance(size, int) and size > 0))
+        end, start = subject.end_token_id, (subject.setting(f"{name}_token_id") for name in ("bos", "decoder_start"))
+        markers = {subject.pad_token_id, end, *start}
         row = {"instance_id": str(seed)}
         for ids, words, length in (("input_ids", "source_words", sources), ("labels", "target_words", targets)):
-            drawn = ordinary[torch.randint(0, len(ordinary), (length,), generator=generator)].tolist()
+            drawn = self.draw(length, size, markers, generator).tolist()
             row[ids] = drawn if end is None else [*drawn[:-1], end]
             row[words] = [*range(length - 1), -1]
         return row
@@ -439,7 +449,7 @@ class Pairs(_Probe):
 
     def _encode(self, pair: PairBatch, edit: Edit | None = None):
         encoder, given = self.model.get_encoder(), {name: pair[name] for name in ("input_ids", "attention_mask")}
-        with Hook(len(pair), edit, lambda number: False):
+        with Hook(len(pair), edit, nothing):
             return encoder(**given)
 
     def run(self, pair: PairBatch, edit: Edit | None = None) -> tuple[torch.Tensor, Hook]:
@@ -452,81 +462,61 @@ class Pairs(_Probe):
     def layers(self, hook: Hook, named: Named) -> list[int]:
         """The numbers of the maps over the source."""
         sources, targets = PAIR_LENGTHS[0]
-        seen = sorted({tuple(attention_map.weights.shape[2:]) for attention_map in hook.maps})
-        over_source = [
-            attention_map.number for attention_map in hook.maps if attention_map.weights.shape[2:] == (targets, sources)
-        ]
+        shapes = [tuple(attention_map.weights.shape[2:]) for attention_map in hook.maps]
+        over_source = [number for number, shape in enumerate(shapes) if shape == (targets, sources)]
+        seen = sorted(set(shapes))
         what = f"of {sources} source and {targets} target tokens its decoder has maps of {seen}, none from target to source"
         self.check(bool(over_source), "layers", what)
-        names = (named.names[number] for number in over_source)
-        self.check_once(next((name for name in names if named.names.count(name) > 1), ""))
+        self.check_once([(named.names[number],) for number in over_source])
         heads = {hook.maps[number].weights.shape[1] for number in over_source}
         self.check(len(heads) == 1, "layers", f"they have {sorted(heads)} heads: one number for all is needed")
         return over_source
 
     def learn(self, logits: torch.Tensor, layers: list[int], names: tuple[str, ...], maps: int) -> dict[str, object]:
+        """The fields of `Sites` that pairs decide."""
+        shape = self.inputs[0]["labels"].shape
+
+        def is_decoder(candidate: tuple[str, ...]) -> bool:
+            crossed = [layer for layer in self.record(range(maps), candidate) if layer.result is not None]
+            return len(crossed) == len(names) and chained(crossed, shape)
+
         encoder = self.model.get_encoder()
         with Named(encoder) as named:
             self._encode(self.inputs[0], named)
-        outermost = next(block_candidates(encoder, named.names), ())
-        outermost = outermost if len(set(outermost)) == len(named.names) else ()
-        blocks = self._blocks(names, maps)
+        encoder_blocks = next(block_candidates(encoder, named.names), ())
+        encoder_blocks = encoder_blocks if len(set(encoder_blocks)) == len(named.names) else ()
+        blocks = first_chain(self.model, names, is_decoder)
         return {
             "together": self._together(layers),
             "vocabulary": logits.shape[2],
             "blocks": blocks,
-            "encoder_blocks": outermost,
-            "lacks": self._lacks(layers, maps, blocks, outermost),
+            "encoder_blocks": encoder_blocks,
+            "lacks": self._lacks(layers, maps, blocks, encoder_blocks),
         }
 
-    def _recorded(self, maps: int, blocks: Sequence[str]) -> list:
-        with Recorded(self.model, range(maps), blocks) as recorded:
-            self.run(self.inputs[0], recorded)
-        return recorded.layers
-
-    def _blocks(self, names: Sequence[str], maps: int) -> tuple[str, ...]:
-        """The name of each layer's module of the decoder: what it gives is what the next is given; () if there are none."""
-        for blocks in block_candidates(self.model, names):
-            try:
-                crossed = [layer for layer in self._recorded(maps, blocks) if layer.result is not None]
-                if len(crossed) == len(names) and chained(crossed, self.inputs[0]["labels"].shape):
-                    return blocks
-            except (StopIteration, TypeError, AttributeError, IndexError, RuntimeError):  # what it is given is no state
-                continue
-        return ()
-
     def _lacks(self, cross: list[int], maps: int, blocks, encoder_blocks) -> dict[str, str]:
-        """What cannot be had of its layers, and why."""
-        pair, lacks = self.inputs[0], {}
-        plain, ids = self._encode(pair)[0], pair["input_ids"]
-        if not _takes_embeddings(self.subject.vocabulary, ids, lambda: self._encode(pair)[0], plain, self.near):
+        """The capabilities that the model does not have, each with the reason."""
+        pair, layers = self.inputs[0], self.record(range(maps), blocks)
+        lacks = {"cross vectors": _refusal(projected, [layers[number] for number in cross])}
+        plain, read = self._encode(pair)[0], lambda: self._encode(pair)[0]
+        if not _takes_embeddings(self.subject.vocabulary, pair["input_ids"], read, plain, self.near):
             lacks["source embeddings"] = "no table of tokens is asked for the ids"
-        layers = self._recorded(maps, blocks)
-        try:
-            for number in cross:
-                projected(layers[number])
-        except SubjectError as error:
-            lacks["cross vectors"] = str(error)
-        sums = ("cross parts", "stacked parts")
         if not blocks:
-            return lacks | dict.fromkeys(("layer results", *sums), "its layers are no chain of modules")
-        if cross != list(range(1, maps, 2)):
-            why = "its decoder's layers are not of attention to the target and then to the source"
-            return lacks | dict.fromkeys(sums, why)
-        try:
-            decoder_parts(layers)
-        except SubjectError as error:
-            return lacks | dict.fromkeys(sums, str(error))
-        try:
-            with Recorded(self.model.get_encoder(), range(len(encoder_blocks)), encoder_blocks) as recorded:
-                self._encode(pair, recorded)
-            if not encoder_blocks or not chained(recorded.layers, ids.shape):
-                raise SubjectError("the layers of its encoder are no chain of modules with one attention each")
-            for layer in recorded.layers:
-                LayerParts(layer)
-        except SubjectError as error:
-            lacks["stacked parts"] = str(error)
-        return lacks
+            lacks["layer results"] = lacks["cross parts"] = "its layers are no chain of modules"
+        elif cross != list(range(1, maps, 2)):
+            lacks["cross parts"] = "its decoder's layers are not of attention to the target and then to the source"
+        else:
+            lacks["cross parts"] = _refusal(decoder_parts, [layers])
+        lacks["stacked parts"] = lacks["cross parts"] or self._encoder_refusal(encoder_blocks)
+        return {name: why for name, why in lacks.items() if why}
+
+    def _encoder_refusal(self, blocks: tuple[str, ...]) -> str | None:
+        """Why the states of the encoder's layers are no sums of one vector a token; None where they are."""
+        with Recorded(self.model.get_encoder(), range(len(blocks)), blocks) as recorded:
+            self._encode(self.inputs[0], recorded)
+        if not blocks or not chained(recorded.layers, self.inputs[0]["input_ids"].shape):
+            return "the layers of its encoder are no chain of modules with one attention each"
+        return _refusal(LayerParts, recorded.layers)
 
     def _together(self, layers: list[int]) -> str:
         """Whether a pair that is padded, source and target, is read as alone, and nothing looks at the padding."""
@@ -538,7 +528,7 @@ class Pairs(_Probe):
         except Exception:  # such as a model without a padding token
             return TOGETHER[2]
         hidden = self.hides_padding(hook.maps, layers, both["labels"] != UNCOUNTED, both["attention_mask"].bool())
-        same = _off(logits[1:, : PAIR_LENGTHS[1][1]], alone) <= self.near
+        same = _difference(logits[1:, : PAIR_LENGTHS[1][1]], alone) <= self.near
         return TOGETHER[0] if same and hidden else TOGETHER[2]
 
 

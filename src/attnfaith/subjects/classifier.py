@@ -15,7 +15,6 @@ import torch
 from attnfaith.data.classifier_text import encode_columns, encode_for_classifier, without_tokens
 from attnfaith.data.collation import OF_POSITIONS, keep_positions, pad_batch
 from attnfaith.data.in_memory import columns_of_texts
-from attnfaith.data.subwords import places_of
 from attnfaith.models.registration import RATIONALE, SELF_ATTENTION
 from attnfaith.subjects.attention import (
     Edit,
@@ -31,18 +30,16 @@ from attnfaith.subjects.attention import (
     widened,
 )
 from attnfaith.subjects.backward_rules import Entry, Shares, check_rules, find_entries, shares
-from attnfaith.subjects.checks import Sites, Texts, checked, probe, tolerance_of
-from attnfaith.subjects.facts import (
-    WITHOUT_CLASSES,
+from attnfaith.subjects.base import (
+    ModelSubject,
     check_finite,
-    check_place,
-    check_tokens,
-    class_names_of,
+    check_ids,
     hash_of_model,
-    output_of,
     position_limit,
     separates,
+    vocabulary_size,
 )
+from attnfaith.subjects.checks import Texts, checked, probe, tolerance_of
 from attnfaith.subjects.layers import Fed, Layer, LayerParts, Recorded, projected, result_of, rows_at_once, summands
 from attnfaith.subjects.modes import configured, eager, in_eval_mode, unwrapped
 from attnfaith.subjects.prefix import Prefix, prefix_of
@@ -51,13 +48,20 @@ from attnfaith.subjects.reduction import Reduction
 from attnfaith.subjects.removal import TOKENS_AT_ONCE
 
 
-class SelfAttention:
+WITHOUT_CLASSES = {
+    "labels": "its labels do not exclude one another (problem_type='multi_label_classification')",
+    "values": "it is a regression, whose outputs are values",
+}
+"""Why a classifier lacks "classes", by what its outputs are."""
+
+
+class SelfAttention(ModelSubject):
     """A `…ForSequenceClassification` of transformers: encoder, decoder, or encoder and decoder; one text or two.
 
-    model: the classifier. Whenever it is read its attention is "eager", step by step, and after it as before: other
-    implementations keep their weights to themselves. Logits stay the same up to rounding, which is checked. Nothing else of
-    the model is changed. tokenizer: of the model, for `encode` and `rows`, and for what in a batch is no text. reduction:
-    what a person would be shown, see `Reduction.of`.
+    model: the classifier. While it is read its attention is "eager", step by step, since other implementations do not give
+    their weights; afterwards it is as before. Logits stay the same up to rounding, which is checked. Nothing else of the
+    model is changed. tokenizer: of the model, for `encode` and `rows`, and to tell markers from text. reduction: how layers
+    and heads become the attention that is shown, see `Reduction.of`.
 
     Layers are those whose attention is over input positions: self-attention; of an encoder–decoder, the decoder's attention
     over the encoder. Rows that matter are those of the last layer whose output the logits depend on: the first token's of a
@@ -75,19 +79,17 @@ class SelfAttention:
         | {"intervention", "weighed vectors", "weighted sums", "token states", "other states"}
     )
     contextual = True
-    level = "token"
 
     def __init__(self, model, tokenizer=None, reduction="last"):
-        self.model, self.tokenizer = unwrapped(model), tokenizer
-        check_place(self.model)
-        self.reduction = Reduction.of(reduction)
-        self.config, self.num_labels = self.model.config, self.model.config.num_labels
-        self.output = output_of(self.config)
-        self.sites: Sites = checked(Texts(self))
+        super().__init__(unwrapped(model), tokenizer)
+        self.reduction, self.num_labels = Reduction.of(reduction), self.config.num_labels
+        problem = getattr(self.config, "problem_type", None)
+        values = problem == "regression" or self.num_labels < 2
+        self.output = "labels" if problem == "multi_label_classification" else "values" if values else "classes"
+        self.sites = checked(Texts(self))
         self.own_way = getattr(self.config, "_attn_implementation", "eager")
         self.in_one_piece = False  # see `fused`
-        self.ruled = False  # until the rules have been checked
-        self.read_whole: set[int] = set()  # lengths at which all maps were there
+        self.read_whole: set[int] = set()  # lengths of texts at which all maps were there
         self.reduction.check(self.sites.heads, self.sites.lacks)
 
     @classmethod
@@ -103,16 +105,10 @@ class SelfAttention:
         return cls(model)
 
     def shown_by(self, reduction) -> "SelfAttention":
-        """The same model under another reduction; what was checked is not checked again."""
+        """The same model under another reduction; its attention is not checked again."""
         other = copy.copy(self)
         other.reduction = Reduction.of(reduction)
         other.reduction.check(self.sites.heads, self.sites.lacks)
-        return other
-
-    def in_double(self) -> "SelfAttention":
-        """A copy of the model in float64, beside which it is seen what rounding does."""
-        other = copy.copy(self)
-        other.model = copy.deepcopy(self.model).double()
         return other
 
     @property
@@ -122,13 +118,8 @@ class SelfAttention:
             lacks["classes"] = WITHOUT_CLASSES[self.output]
         if not self.reduction.one_head:
             lacks["intervention"] = "what is shown is not the attention of one head"
-        if not self.sites.embeddings:
-            needing = ("embeddings", "embedding length", "held attention", "backward rules")
-            lacks |= dict.fromkeys(needing, "no table of tokens is asked for the ids as they are")
         if self.mask_token_id is None:
             lacks["mask token"] = "its tokenizer has none"
-        if not self.sites.hides:
-            lacks["token hiding"] = "its logits depend on tokens whose attention_mask is 0"
         if self.tokenizer is None:
             lacks["texts"] = "its tokenizer is not known"
         if self.reduction.way != "mean":
@@ -137,21 +128,13 @@ class SelfAttention:
         return lacks
 
     @property
-    def capabilities(self) -> frozenset[str]:
-        return self.can - set(self.lacks)
-
-    @property
-    def device(self) -> torch.device:
-        return self.model.device
-
-    @property
     def max_length(self) -> int | None:
         """The most input positions of a text; None where there is no bound."""
         return position_limit(self)
 
     @property
     def pad_token_id(self) -> int | None:
-        for owner in (self.model.config, getattr(self.model.config, "text_config", None), self.tokenizer):
+        for owner in (self.config, getattr(self.config, "text_config", None), self.tokenizer):
             number = getattr(owner, "pad_token_id", None)
             if number is not None and number >= 0:
                 return int(number)  # the model's own first: by it a decoder finds the end of a text
@@ -159,7 +142,7 @@ class SelfAttention:
 
     @property
     def filling(self) -> int:
-        """What stands behind the mask; a model that does not know its padding reads texts of one length at a time."""
+        """The id behind the mask; a model without a padding token reads texts of one length at a time."""
         return 0 if self.pad_token_id is None else self.pad_token_id
 
     @property
@@ -173,36 +156,51 @@ class SelfAttention:
         return getattr(self.tokenizer, "mask_token_id", None)
 
     @property
+    def end_token_id(self) -> int | None:
+        """The marker behind a text, at which an encoder–decoder answers; None for other models."""
+        for config in (self.config, getattr(self.config, "text_config", None)):
+            if getattr(config, "is_encoder_decoder", False):
+                end = getattr(config, "eos_token_id", None)
+                return end if isinstance(end, int) else None
+        return None
+
+    @property
     def markers(self) -> frozenset[int]:
         """The ids of tokens that stand around texts: these are markers in a batch without special_tokens_mask."""
-        owner = self.model.config if self.tokenizer is None else self.tokenizer
+        owner = self.config if self.tokenizer is None else self.tokenizer
         ids = [getattr(owner, f"{role}_token_id", None) for role in ("cls", "sep", "bos", "eos")]
         several = (number if isinstance(number, list | tuple) else [number] for number in ids)  # an end may be one of many
         return frozenset(number for numbers in several for number in numbers if number is not None)
 
     @property
     def class_names(self) -> tuple[str, ...]:
-        """() where the configuration has only those that transformers makes up."""
-        names = class_names_of(self.config)
+        names = super().class_names
         return names or ("value",) if self.output == "values" and self.num_labels == 1 else names
 
     # ---------------------------------------------------------------------------------------- texts
 
     def rows(self, texts):
-        """Of pairs the tokens of both texts."""
+        """The tokens of a pair are those of both texts."""
         return self._encoded(encode_for_classifier, texts)
-
-    def _encoded(self, encode: Callable, texts):
-        if self.tokenizer is None:
-            raise SubjectError("texts need the model's tokenizer: SelfAttention(model, tokenizer)")
-        rows = encode(texts, self.tokenizer, max_length=self.max_length)
-        check_tokens(self.model, rows)
-        return rows
 
     def encode(self, texts: Sequence) -> Batch:
         """A batch from texts, or from pairs (text, second text)."""
         columns = self._encoded(encode_columns, columns_of_texts(texts)) if len(texts) else {}
         return self.collate([dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)])
+
+    def _encoded(self, encode: Callable, texts):
+        self.check_tokenizer()
+        rows = encode(texts, self.tokenizer, max_length=self.max_length)
+        check_ids(rows["input_ids"], vocabulary_size(self.model))
+        if (end := self.end_token_id) is not None:
+            for name, ids in zip(rows["instance_id"], rows["input_ids"], strict=True):
+                if ids.count(end) != 1:
+                    raise SubjectError(
+                        f"text {name!r} has {ids.count(end)} end markers (token {end}), and {type(self.model).__name__} "
+                        "answers at the one behind a text: take spelled ones out, or give the model's own tokenizer, which "
+                        "puts it there"
+                    )
+        return rows
 
     def collate(self, rows: Sequence[Mapping]) -> Batch:
         """A batch from rows of `rows`, on the model's device."""
@@ -219,9 +217,7 @@ class SelfAttention:
         return Batch.of(batch, self)
 
     def check(self, dataset) -> None:
-        """Raises SubjectError for texts that no token is of, a model whose weights are not finite, and longer texts than
-        its positions.
-        """
+        """Raise SubjectError for weights that are not finite, and for texts beyond the model's positions."""
         check_finite(self.model)
         longest = max(dataset["length"], default=0)
         if self.max_length is not None and longest > self.max_length:
@@ -238,12 +234,9 @@ class SelfAttention:
             special = torch.isin(batch["input_ids"], markers)
         return batch["attention_mask"].bool() & ~special.bool()
 
-    def items(self, batch: Batch) -> None:
-        """None: places are positions."""
-
     def keep(self, batch: Batch, stays: torch.Tensor) -> Batch:
-        """Ids are taken away, and texts are not divided into tokens anew."""
-        rest = {name: values for name, values in batch.items() if name in ("instance_id", "label")}
+        """Ids are taken away; the rest is not tokenised anew."""
+        rest = {name: batch[name] for name in ("instance_id", "label") if name in batch}
         return Batch.of({**keep_positions(batch, stays, self.filling), **rest}, self)
 
     def retokenised(self, batch: Batch, stays: torch.Tensor) -> Batch:
@@ -254,29 +247,30 @@ class SelfAttention:
                 "a text that is tokenised anew has to be known, and this batch holds tokens alone: make it from texts, by "
                 "`encode`, or from what `rows` gives, by `collate`"
             )
-        ids, places, lengths = batch["input_ids"].tolist(), stays.tolist(), batch["attention_mask"].sum(1).tolist()
-        marks = None if batch.get("impermissible") is None else batch["impermissible"].tolist()
-        left = []
-        for row, parts in enumerate(zip(*(batch[name] for name in names), strict=True)):
-            read = [values[row][: lengths[row]] for values in (ids, places, *(() if marks is None else (marks,)))]
-            left.append(without_tokens(parts, *read[:2], self.tokenizer, *read[2:]))
-        texts = [[text for text, _ in of_row] for of_row in left]
-        encoded = self.tokenizer(*(list(part) for part in zip(*texts, strict=True)), truncation=False, padding=False)
-        given = ("input_ids", *(("token_type_ids",) if batch.get("token_type_ids") is not None else ()))
-        empty = {"input_ids": [self.filling], "token_type_ids": [0]}  # where a tokenizer makes nothing of nothing
-        rows = [{name: encoded[name][row] or empty[name] for name in given} for row in range(len(texts))]
-        for row, encoding in zip(rows, encoded.encodings, strict=True):
-            inside = {place for number in range(len(names)) for place in places_of(encoding, number)}
-            row["special_tokens_mask"] = [int(place not in inside) for place in range(len(encoding.ids))] or [1]
-        if marks is not None:
-            for row, encoding in enumerate(encoded.encodings):
-                tokens = zip(encoding.sequence_ids, encoding.offsets, strict=True)
-                marked = [number is not None and any(left[row][number][1][slice(*span)]) for number, span in tokens]
-                rows[row]["impermissible"] = [int(mark) for mark in marked] or [0]
-        padded = pad_batch(rows, self.filling)
-        return Batch.of({**padded, "instance_id": batch["instance_id"], "label": batch["label"]}, self)
+        lengths, marks = batch["attention_mask"].sum(1).tolist(), batch.get("impermissible")
+        remainders = []  # of each instance its texts, each with the marks of its characters
+        for row, texts in enumerate(zip(*(batch[name] for name in names), strict=True)):
+            columns = (batch["input_ids"], stays) if marks is None else (batch["input_ids"], stays, marks)
+            ids, places, *of_marks = (values[row, : lengths[row]].tolist() for values in columns)
+            remainders.append(without_tokens(texts, ids, places, self.tokenizer, *of_marks))
+        texts = zip(*([text for text, _ in remainder] for remainder in remainders), strict=True)
+        encoded = self.tokenizer(*map(list, texts), truncation=False, padding=False)
+        rows = []
+        for remainder, encoding in zip(remainders, encoded.encodings, strict=True):
+            sequences, special = encoding.sequence_ids, encoding.special_tokens_mask
+            marker = [int(number is None or is_special) for number, is_special in zip(sequences, special, strict=True)]
+            row = {"input_ids": encoding.ids or [self.filling], "special_tokens_mask": marker or [1]}
+            if batch.get("token_type_ids") is not None:
+                row["token_type_ids"] = encoding.type_ids or [0]
+            if marks is not None:
+                tokens = zip(sequences, encoding.offsets, strict=True)
+                marked = [number is not None and any(remainder[number][1][slice(*span)]) for number, span in tokens]
+                row["impermissible"] = [int(mark) for mark in marked] or [0]
+            rows.append(row)
+        rest = {"instance_id": batch["instance_id"], "label": batch["label"]}
+        return Batch.of({**pad_batch(rows, self.filling), **rest}, self)
 
-    # ---------------------------------------------------------------------------------------- model
+    # ---------------------------------------------------------------------------------------- reading
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
@@ -295,88 +289,8 @@ class SelfAttention:
         finally:
             self.in_one_piece = False
 
-    def parameters(self) -> Iterator[torch.Tensor]:
-        return self.model.parameters()
-
-    def embed(self, batch: Batch) -> torch.Tensor:
-        """The rows of the table of tokens, before they are scaled and positions are added."""
-        return widened(torch.nn.functional.embedding(batch["input_ids"], self.vocabulary()))
-
-    def vocabulary(self) -> torch.Tensor:
-        return self.model.get_input_embeddings().weight
-
     def predict(self, batch: Batch, embedded: torch.Tensor | None = None, *, hold: bool = False) -> torch.Tensor:
         return self.read(batch, Held() if hold else None, embedded, keep=nothing).logits
-
-    @torch.no_grad()
-    def attention(self, batch: Batch) -> torch.Tensor:
-        """(B,L): the reduction's weights on tokens of the text, divided by their sum; kept in the batch.
-
-        What of the reduced row lies on markers is left out. A text without a token has none.
-        """
-        if batch.get("attention") is None:
-            batch["attention"] = self.reduced(batch)[0]
-        return batch["attention"]
-
-    @torch.no_grad()
-    def reduced(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-        """The weights of `attention` (B,L), and the share (B,) of the reduced row on markers; kept in the batch."""
-        if "reduced" not in batch:
-            batch["reduced"] = self._reduced(batch)
-        return batch["reduced"]
-
-    def _reduced(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-        layers = self.reduction.chosen(len(self.sites.layers))
-        numbers = {self.sites.layers[layer] for layer in layers}
-        read = self.read(batch, keep=numbers.__contains__, rows=True)
-        batch["matter"] = read.rows
-        weights = self.reduction([widened(attention_map.weights) for attention_map in read.maps], read.rows).double()
-        if bool((nothing := ~read.rows.any(1)).any()):
-            raise SubjectError(
-                f"the logits of {int(nothing.sum())} of {len(nothing)} texts depend on nothing that the last layer says ("
-                "such as where a ReLU gives 0 alone): no row of its attention can be shown"
-            )
-        inside = self.attendable(batch)
-        on_text = torch.where(inside, weights, 0.0)
-        total = on_text.sum(1, keepdim=True)
-        return torch.where(total > 0, on_text / total, inside / inside.sum(1, keepdim=True).clamp(min=1)), 1 - total[:, 0]
-
-    @torch.no_grad()
-    def matter(self, batch: Batch) -> torch.Tensor:
-        """(B,L) bool: the rows of the last layer whose output the logits depend on; kept in the batch."""
-        if "matter" not in batch:
-            batch["matter"] = self.read(batch, keep=nothing, rows=True).rows
-        return batch["matter"]
-
-    def intervene(self, batch: Batch, attention: torch.Tensor) -> torch.Tensor:
-        """Logits (B,C) with the weights (B,L) in the rows that matter of the reduction's one head, or (B,K,C) with (B,K,L).
-
-        Tokens share what the head gives tokens of the text; markers keep theirs. All other attention is the model's own, but
-        what follows it.
-        """
-        (layer,) = self.reduction.chosen(len(self.sites.layers))
-        count, draws = len(attention), attention.shape[1] if attention.dim() == 3 else 1
-        if draws > 1 and "prefix" not in batch:
-            batch["prefix"] = self.prefix(batch, layer)
-        owner = torch.arange(count, device=self.device).repeat_interleave(draws)
-        of_text = (part[owner] for part in (self.attendable(batch), self.matter(batch)))
-        edit = Given(self.sites.layers[layer], self.reduction.head, attention.reshape(len(owner), -1), *of_text)
-        logits = self.edited(batch, owner, edit, batch.get("prefix"))
-        return logits.unflatten(0, (count, draws)) if attention.dim() == 3 else logits
-
-    def edited(self, batch: Batch, owner: torch.Tensor, edit: Edit, prefix: Prefix | None = None) -> torch.Tensor:
-        """Logits (N,C) of copies `owner` (N,) of a batch's instances under an edit of these copies, as many as fit at once.
-
-        edit: its `take` is asked for the part that is of some of the copies. prefix: see `prefix`; of this very batch.
-        """
-        width = batch["input_ids"].shape[1]
-        parts = [torch.zeros(0, self.num_labels, device=self.device)]
-        step = max(1, TOKENS_AT_ONCE // max(1, width))
-        for some in torch.arange(len(owner), device=self.device).split(step) if len(owner) else ():
-            after = None if prefix is None else (prefix, owner[some])
-            part = edit.take(some, width)
-            parts.append(self.read(batch.take(owner[some]), part, keep=nothing, after=after).logits)
-        return torch.cat(parts)
 
     def read(
         self,
@@ -391,35 +305,52 @@ class SelfAttention:
     ) -> Read:
         """One forward pass, edited and read: see `Read`.
 
-        edit: its numbers are those of all maps; `sites.layers` are those of the layers over input positions, which alone
-        come back. embedded (B,L,E) takes the place of the tokens' embeddings, and gradients reach it. keep: the maps that
-        come back, by number; all layers by default. rows: whether to say which rows of the last layer matter. scores:
-        whether maps keep those of their softmax. after: what is known of the texts, see `prefix`, and which of its instances
-        those of the batch are; maps before it are not made.
+        edit: its numbers are those of all maps; `sites.layers` are those of the layers over input positions, and only their
+        maps are returned. embedded (B,L,E) takes the place of the tokens' embeddings, and gradients reach it. keep: the maps
+        to return, by number; all layers by default. rows: whether to return which rows of the last layer matter. scores:
+        whether maps keep the scores of their softmax. after: a `prefix` of the texts, and which of its instances those of
+        the batch are; maps before it are not made.
 
-        A model that padding disturbs reads texts of one length at a time; `Edit.take` is asked for the part of an
-        edit that is of them.
+        A model that padding disturbs reads texts of one length at a time; `Edit.take` gives the part of an edit for them.
         """
         edit, keep = edit or Edit(), self.sites.layers.__contains__ if keep is None else keep
-        groups = self.groups(batch)
-        if len(groups) == 1 and groups[0][1] == batch["input_ids"].shape[1]:
+        groups, width = self.groups(batch), batch["input_ids"].shape[1]
+        if len(groups) == 1 and groups[0][1] == width:
             return self._read(batch, edit, embedded, keep, rows, scores, after)
         parts = []
         for chosen, length in groups:
-            of_group = None if embedded is None else embedded[chosen, :length]
-            parts.append(self._read(batch.take(chosen, length), edit.take(chosen, length), of_group, keep, rows, scores))
-        return joined(parts, torch.cat([chosen for chosen, _ in groups]), batch["input_ids"].shape[1])
+            part = None if embedded is None else embedded[chosen, :length]
+            parts.append(self._read(batch.take(chosen, length), edit.take(chosen, length), part, keep, rows, scores))
+        return joined(parts, torch.cat([chosen for chosen, _ in groups]), width)
 
-    def prefix(self, batch: Batch, layer: int) -> Prefix | None:
-        """What the model computes of a batch before the attention of a layer, for passes that change nothing before it:
-        read(copies, edit, after=(prefix, rows)) says the same as read(copies, edit), copies being batch.take(rows).
-
-        None where nothing is saved: a model that cannot be read so, or that reads texts of one length at a time.
-        """
-        if self.sites.together != "padded":
-            return None
-        with self.evaluating():
-            return prefix_of(self.model, self.given(batch), self.sites.layers[layer])
+    def _read(self, batch, edit, embedded, keep, rows, scores, after=None) -> Read:
+        given = self.given(batch)
+        count, length = given["input_ids"].shape
+        returned = {number for number in self.sites.layers if keep(number)}
+        hook = Hook(count, edit, returned.__contains__, self.sites.layers[-1] if rows else None, scores)
+        watched = rows or after is not None or keep is not nothing or type(edit) is not Edit
+        plain = not watched and length in self.read_whole  # nothing to read or edit: watching would only take time
+        way = "sdpa" if plain and self.in_one_piece else "eager"
+        with ExitStack() as stack:
+            stack.enter_context(configured(self.model, _attn_implementation=way, return_dict=True))
+            if embedded is not None:
+                stack.enter_context(Embedded(self.vocabulary(), given["input_ids"], embedded))
+            if after is not None:
+                prefix, chosen = after
+                hook.number = prefix.skipped
+                stack.enter_context(prefix.given(chosen))
+            if plain:
+                return Read(widened(self.model(**given).logits))
+            stack.enter_context(hook)
+            logits = widened(self.model(**given).logits)
+        square = all(attention_map.weights.shape[2] == attention_map.weights.shape[3] for attention_map in hook.maps)
+        if hook.number != self.sites.maps or not square:
+            raise SubjectError(
+                f"texts of {length} positions are read by {hook.number} attentions, shorter ones by "
+                f"{self.sites.maps}: this model reads long texts in pieces, and only short ones can be measured"
+            )
+        self.read_whole.add(length)
+        return Read(logits, hook.maps, hook.rows(logits, given["attention_mask"]) if rows else None)
 
     def groups(self, batch: Batch) -> list[tuple[torch.Tensor, int]]:
         """The instances that can be read together, as rows (n,), and how many input positions they have."""
@@ -435,9 +366,9 @@ class SelfAttention:
         return groups
 
     def given(self, batch: Batch) -> dict[str, torch.Tensor]:
-        """What the model is called with: behind texts its own padding, by which some find ends; of no text one such token.
+        """The arguments of the model: behind texts its own padding, by which some find ends; of no text one such token.
 
-        Raises SubjectError for padding on the left, which would shift positions, and for a batch that does not say which
+        Raises SubjectError for padding on the left, which would shift positions, and for a batch that does not tell which
         tokens are impermissible, where the model keeps these apart.
         """
         names = TEXT if self.sites.token_types else TEXT[:2]
@@ -464,118 +395,99 @@ class SelfAttention:
         given["attention_mask"] = torch.where(mask.any(1, keepdim=True), mask, (places == 0).to(mask))
         return given
 
-    @cached_property
-    def entries(self) -> list[Entry]:
-        """Where its stacks of layers begin, see `find_entries`."""
+    # ---------------------------------------------------------------------------------------- attention
+
+    @torch.no_grad()
+    def attention(self, batch: Batch) -> torch.Tensor:
+        """(B,L): the reduction's weights on tokens of the text, divided by their sum; kept in the batch.
+
+        The part of the reduced row on markers is left out. A text without a token has none.
+        """
+        if batch.get("attention") is None:
+            batch["attention"] = self.reduced(batch)[0]
+        return batch["attention"]
+
+    @torch.no_grad()
+    def reduced(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+        """The weights of `attention` (B,L), and the share (B,) of the reduced row on markers; kept in the batch.
+
+        Raises SubjectError where the logits of a text depend on no row of the last layer.
+        """
+        if "reduced" in batch:
+            return batch["reduced"]
+        numbers = {self.sites.layers[layer] for layer in self.reduction.chosen(self.depth)}
+        read = self.read(batch, keep=numbers.__contains__, rows=True)
+        batch["matter"] = read.rows
+        weights = self.reduction([widened(attention_map.weights) for attention_map in read.maps], read.rows).double()
+        if bool((without := ~read.rows.any(1)).any()):
+            raise SubjectError(
+                f"the logits of {int(without.sum())} of {len(without)} texts depend on nothing that the last layer says ("
+                "such as where a ReLU gives 0 alone): no row of its attention can be shown"
+            )
+        inside = self.attendable(batch)
+        on_text = torch.where(inside, weights, 0.0)
+        total = on_text.sum(1, keepdim=True)
+        uniform = inside / inside.sum(1, keepdim=True).clamp(min=1)
+        batch["reduced"] = torch.where(total > 0, on_text / total, uniform), 1 - total[:, 0]
+        return batch["reduced"]
+
+    @torch.no_grad()
+    def matter(self, batch: Batch) -> torch.Tensor:
+        """(B,L) bool: the rows of the last layer whose output the logits depend on; kept in the batch."""
+        if "matter" not in batch:
+            batch["matter"] = self.read(batch, keep=nothing, rows=True).rows
+        return batch["matter"]
+
+    def intervene(self, batch: Batch, attention: torch.Tensor) -> torch.Tensor:
+        """Logits (B,C) with the weights (B,L) in the rows that matter of the reduction's one head, or (B,K,C) with (B,K,L).
+
+        The weights are shares of what the head gives tokens of the text; markers keep their own weights. All other attention
+        is the model's own, except what is computed after it.
+        """
+        (layer,) = self.reduction.chosen(self.depth)
+        count, draws = len(attention), attention.shape[1] if attention.dim() == 3 else 1
+        if draws > 1 and "prefix" not in batch:
+            batch["prefix"] = self.prefix(batch, layer)
+        owner = torch.arange(count, device=self.device).repeat_interleave(draws)
+        inside, rows = self.attendable(batch)[owner], self.matter(batch)[owner]
+        edit = Given(self.sites.layers[layer], self.reduction.head, attention.reshape(len(owner), -1), inside, rows)
+        logits = self.edited(batch, owner, edit, batch.get("prefix"))
+        return logits.unflatten(0, (count, draws)) if attention.dim() == 3 else logits
+
+    def edited(self, batch: Batch, owner: torch.Tensor, edit: Edit, prefix: Prefix | None = None) -> torch.Tensor:
+        """Logits (N,C) of copies `owner` (N,) of a batch's instances under an edit of these copies, as many as fit at once.
+
+        edit: `Edit.take` gives its part for some of the copies. prefix: see `prefix`; of this very batch.
+        """
+        width = batch["input_ids"].shape[1]
+        parts = [torch.zeros(0, self.num_labels, device=self.device)]
+        for some in torch.arange(len(owner), device=self.device).split(max(1, TOKENS_AT_ONCE // max(1, width))):
+            if len(some):
+                after = None if prefix is None else (prefix, owner[some])
+                part = edit.take(some, width)
+                parts.append(self.read(batch.take(owner[some]), part, keep=nothing, after=after).logits)
+        return torch.cat(parts)
+
+    def prefix(self, batch: Batch, layer: int) -> Prefix | None:
+        """The part of a batch's forward pass before the attention of a layer, for passes that change nothing before it:
+        read(copies, edit, after=(prefix, rows)) equals read(copies, edit), where copies is batch.take(rows).
+
+        None where nothing is saved: a model that cannot be read so, or that reads texts of one length at a time.
+        """
+        if self.sites.together != "padded":
+            return None
         with self.evaluating():
-            return find_entries(self, *probe(self))
+            return prefix_of(self.model, self.given(batch), self.sites.layers[layer])
 
     def attention_products(self, batch: Batch, explain: Callable) -> torch.Tensor:
-        """Summed over the rows that matter and over the layers and heads of its reduction."""
-        layers, head = self.reduction.chosen(len(self.sites.layers)), self.reduction.head
+        """Summed over the rows that matter and over the layers and heads of the reduction."""
+        layers, head = self.reduction.chosen(self.depth), self.reduction.head
         whole = torch.zeros(batch["input_ids"].shape, dtype=torch.float64, device=self.device)
         for part in map_products(self, batch, explain, layers):
             for layer in layers:
                 products = part.of_rows[layer]
                 whole[part.rows, : part.length] += products.sum(1) if head is None else products[:, head]
         return whole
-
-    def relevance(self, batch: Batch, explain: Callable, rules: str | None = None, inputs: str = "layer") -> Shares:
-        return shares(self, batch, explain, rules, inputs)
-
-    def check_rules(self, inputs: str = "layer") -> None:
-        """Random text is read."""
-        with self.evaluating():
-            self.ruled = self.ruled or check_rules(self, probe(self)[0])
-        _ = inputs == "table" or self.entries  # which raises where there are none
-
-    def _read(self, batch, edit, embedded, keep, rows, scores, after=None) -> Read:
-        given = self.given(batch)
-        last = self.sites.layers[-1]
-        count, length = given["input_ids"].shape
-        kept = {number for number in self.sites.layers if keep(number)}
-        hook = Hook(count, edit, kept.__contains__, last if rows else None, scores)
-        asked = rows or after is not None or keep is not nothing or type(edit) is not Edit
-        unread = not asked and length in self.read_whole  # nothing to read or edit: watching would only take time
-        way = "sdpa" if unread and self.in_one_piece else "eager"
-        with ExitStack() as stack:
-            stack.enter_context(configured(self.model, _attn_implementation=way, return_dict=True))
-            if embedded is not None:
-                stack.enter_context(Embedded(self.vocabulary(), given["input_ids"], embedded))
-            if after is not None:
-                prefix, chosen = after
-                hook.number = prefix.skipped
-                stack.enter_context(prefix.given(chosen))
-            if unread:
-                return Read(widened(self.model(**given).logits))
-            stack.enter_context(hook)
-            logits = widened(self.model(**given).logits)
-        if hook.number != self.sites.maps or any(
-            attention_map.weights.shape[2] != attention_map.weights.shape[3] for attention_map in hook.maps
-        ):
-            raise SubjectError(
-                f"texts of {length} positions are read by {hook.number} attentions, shorter ones by "
-                f"{self.sites.maps}: this model reads long texts in pieces, and only short ones can be measured"
-            )
-        self.read_whole.add(length)
-        matter = hook.rows(logits, given["attention_mask"]) if rows else None
-        return Read(logits, hook.maps, matter)
-
-    @property
-    def depth(self) -> int:
-        """Its layers over input positions."""
-        return len(self.sites.layers)
-
-    def token_states(self, batch: Batch, layer: int) -> torch.Tensor:
-        """(B,L,E): what the module of a layer gives, before a norm that stands behind all layers."""
-        return self._states(batch, [layer])[0]
-
-    def states_by_layer(self, batch: Batch) -> list[torch.Tensor]:
-        """See `token_states`."""
-        return self._states(batch, range(self.depth))
-
-    @torch.no_grad()
-    def _states(self, batch: Batch, layers: Sequence[int]) -> list[torch.Tensor]:
-        results = {self.sites.blocks[layer]: [] for layer in layers}
-        with ExitStack() as stack:
-            for name, to in results.items():
-                module = self.model.get_submodule(name)
-                stack.enter_context(
-                    module.register_forward_hook(lambda *given, to=to: to.append(result_of(given[-1]).detach()))
-                )
-            self.read(batch, keep=nothing)
-        return [self._joined(batch, results[self.sites.blocks[layer]], layer) for layer in layers]
-
-    def _joined(self, batch: Batch, results: list[torch.Tensor], layer: int) -> torch.Tensor:
-        """The states (B,L,E) of a layer, from what its module gave of each group of texts that are read together."""
-        first, every = self._calls(layer)
-        groups, own = self.groups(batch), results[first::every]
-        states = own[0].new_zeros(*batch["input_ids"].shape, own[0].shape[2])
-        for (rows, length), of_group in zip(groups, own, strict=True):
-            states[rows, :length] = of_group
-        return states
-
-    def _calls(self, layer: int) -> tuple[int, int]:
-        """Which call of its module in a reading is this layer's, and of how many: a module may serve as several layers."""
-        blocks = self.sites.blocks
-        return blocks[:layer].count(blocks[layer]), blocks.count(blocks[layer])
-
-    def predict_from(self, batch: Batch, layer: int, states: torch.Tensor) -> torch.Tensor:
-        first, every = self._calls(layer)
-        inside, calls = self.attendable(batch).unsqueeze(2), itertools.count()
-        groups = self.groups(batch)
-
-        def replaced(module, given, result):
-            group, call = divmod(next(calls), every)
-            if call != first:
-                return None
-            rows, length = groups[group]
-            own = result_of(result)
-            other = torch.where(inside[rows, :length], states[rows, :length].to(own), own)
-            return other if isinstance(result, torch.Tensor) else type(result)([other, *result[1:]])
-
-        with self.model.get_submodule(self.sites.blocks[layer]).register_forward_hook(replaced):
-            return self.read(batch, keep=nothing).logits
 
     @torch.no_grad()
     def value_norms(self, batch: Batch) -> torch.Tensor:
@@ -586,6 +498,47 @@ class SelfAttention:
         norms = torch.cat([attention_map.values.double().norm(dim=3)[:, head] for attention_map in maps], 1)
         return norms * batch["attention_mask"].unsqueeze(1)
 
+    # ---------------------------------------------------------------------------------------- layers
+
+    @property
+    def depth(self) -> int:
+        """The number of its layers over input positions."""
+        return len(self.sites.layers)
+
+    def token_states(self, batch: Batch, layer: int) -> torch.Tensor:
+        """(B,L,E): what the module of a layer gives, before a norm that stands behind all layers."""
+        return self.states_by_layer(batch)[layer]
+
+    @torch.no_grad()
+    def states_by_layer(self, batch: Batch) -> list[torch.Tensor]:
+        """See `token_states`."""
+        with Recorded(self.model, self.sites.layers, self.sites.blocks, calls=False) as recorded:
+            self.read(batch, recorded, keep=nothing)
+        states = []
+        for layer in range(self.depth):
+            results = [group_layer.result for group_layer in recorded.layers[layer :: self.depth]]
+            state = results[0].new_zeros(*batch["input_ids"].shape, results[0].shape[2])
+            for (rows, length), result in zip(self.groups(batch), results, strict=True):
+                state[rows, :length] = result
+            states.append(state)
+        return states
+
+    def predict_from(self, batch: Batch, layer: int, states: torch.Tensor) -> torch.Tensor:
+        blocks, name = self.sites.blocks, self.sites.blocks[layer]
+        place, calls_per_group = blocks[:layer].count(name), blocks.count(name)  # a module may serve as several layers
+        inside, calls, groups = self.attendable(batch).unsqueeze(2), itertools.count(), iter(self.groups(batch))
+
+        def replace(module, args, result):
+            if next(calls) % calls_per_group != place:
+                return None
+            rows, length = next(groups)
+            own = result_of(result)
+            other = torch.where(inside[rows, :length], states[rows, :length].to(own), own)
+            return other if isinstance(result, torch.Tensor) else type(result)([other, *result[1:]])
+
+        with self.model.get_submodule(name).register_forward_hook(replace):
+            return self.read(batch, keep=nothing).logits
+
     def layers(self, batch: Batch) -> tuple[list[Layer], torch.Tensor]:
         """The layers of a batch of one instance, and the rows (L,) bool of the last one that matter ("layer states")."""
         with Recorded(self.model, self.sites.layers, self.sites.blocks) as recorded:
@@ -593,7 +546,7 @@ class SelfAttention:
         return recorded.layers, read.rows[0]
 
     def each_layer(self, batch: Batch, states: Sequence[torch.Tensor], edit: Edit) -> list[torch.Tensor]:
-        """What each layer gives (N,L,E) when it is given its state (L,E), in an edited pass of N copies of an instance
+        """The result (N,L,E) of each layer when it is given its state (L,E), in an edited pass of N copies of an instance
         ("layer states"): so an edit of all layers changes each as if it were the only one.
         """
         with Fed(self.model, self.sites.blocks, states) as fed:
@@ -601,7 +554,7 @@ class SelfAttention:
         return [torch.cat(fed.results[layer :: len(states)]) for layer in range(len(states))]
 
     def parts(self, layer: Layer) -> LayerParts:
-        """What a layer of one instance adds up ("layer parts")."""
+        """The sum that a layer of one instance is ("layer parts")."""
         return LayerParts(layer)
 
     def summands(self, batch: Batch) -> Iterator[tuple[int, torch.Tensor]]:
@@ -613,6 +566,29 @@ class SelfAttention:
                 values = projected(layer)
                 for rows in rows_at_once(matter.nonzero().squeeze(1), values[0]):
                     yield row, summands(layer, values, rows, head=self.reduction.head)[:, inside].double()
+
+    # ---------------------------------------------------------------------------------------- rules of the backward pass
+
+    @cached_property
+    def entries(self) -> list[Entry]:
+        """Where its stacks of layers begin, see `find_entries`."""
+        with self.evaluating():
+            return find_entries(self, *probe(self))
+
+    @cached_property
+    def _follows_rules(self) -> bool:
+        with self.evaluating():
+            check_rules(self, probe(self)[0])
+        return True
+
+    def check_rules(self, inputs: str = "layer") -> None:
+        """Check on a random text; with inputs "layer" also that the first layers can be found."""
+        _ = self._follows_rules and (inputs == "table" or self.entries)  # both raise SubjectError
+
+    def relevance(self, batch: Batch, explain: Callable, rules: str | None = None, inputs: str = "layer") -> Shares:
+        return shares(self, batch, explain, rules, inputs)
+
+    # ---------------------------------------------------------------------------------------- records
 
     def identity(self) -> dict[str, object]:
         from attnfaith.data.subwords import tokenizer_digest

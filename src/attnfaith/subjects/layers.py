@@ -1,11 +1,11 @@
-"""The layers of a model of transformers as modules: what each is given and gives, and each fed with what one likes.
+"""The layers of a model of transformers as modules: recorded, fed with other states, and written as sums over tokens.
 
 A layer is the module in which one map is made and whose output is the next one's input: the outermost element of a list of
-modules that makes one map a call. That it is so is checked, see `blocks_of`. A module may serve as several layers.
+modules that makes one map a call. `first_chain` finds it and `is_chain` checks it. A module may serve as several layers.
 
-Besides, what a layer adds up, by source: with its attention weights and the scales of its norms held, a state after
-attention is a sum of one vector a token, and of biases. Nothing is known of an architecture. The calls that follow a map say
-how a layer is made, and it is made so only if what was read adds up:
+With its attention weights and the scales of its norms held, a state after attention is a sum of one vector a token, and of
+biases. No architecture is named here: the calls that follow a map show how a layer is made, and one of these forms is taken
+only if the recorded numbers add up:
 
 * the first call after a map is the linear one that projects the output of all heads;
 * norms stand after: one of state plus attention, then one of that plus the rest of the layer (BERT);
@@ -21,7 +21,7 @@ copies of an instance, S source positions.
 import copy
 import functools
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -60,11 +60,12 @@ class Layer:
 class Recorded(Watching):
     """The layers of one forward pass, of which nothing is changed.
 
-    numbers: those of the maps of layers. blocks: the name of each layer's module; () leaves states out.
+    numbers: those of the maps of layers. blocks: the name of each layer's module; () leaves states out. calls: whether to
+    record the calls that follow a map.
     """
 
-    def __init__(self, model, numbers: Sequence[int], blocks: Sequence[str] = ()):
-        self.model, self.numbers, self.blocks = model, frozenset(numbers), frozenset(blocks)
+    def __init__(self, model, numbers: Sequence[int], blocks: Sequence[str] = (), *, calls: bool = True):
+        self.model, self.numbers, self.blocks, self.calls = model, frozenset(numbers), frozenset(blocks), calls
         self.layers: list[Layer] = []
         self._open: Layer | None = None
         self._state = self._weights = self._values = None
@@ -80,8 +81,7 @@ class Recorded(Watching):
     def output(self, number, output):
         self._open = None
         if number in self.numbers:
-            kept = (values.detach() for values in (self._weights, self._values, output))
-            self._open = Layer(*kept, state=self._state)
+            self._open = Layer(self._weights.detach(), self._values.detach(), output.detach(), self._state)
             self.layers.append(self._open)
         return output
 
@@ -90,7 +90,7 @@ class Recorded(Watching):
             if name in self.blocks:
                 yield module.register_forward_pre_hook(self._begins, with_kwargs=True)
                 yield module.register_forward_hook(self._ends)
-            elif not isinstance(module, IDLE) and not any(True for _ in module.children()):
+            elif self.calls and not isinstance(module, IDLE) and not any(True for _ in module.children()):
                 yield module.register_forward_hook(self._called)
 
     def _begins(self, module, args, kwargs):
@@ -148,18 +148,11 @@ def result_of(result) -> torch.Tensor | None:
     return result if isinstance(result, torch.Tensor) else next(iter(result))
 
 
-def blocks_of(model, text, numbers: Sequence[int], names: Sequence[str], count: int) -> tuple[str, ...]:
-    """The name of each layer's module, in the order of the forward pass; () where layers are none, or are no chain.
-
-    text: one instance, as the model takes it. numbers: those of the maps of layers, of `count` maps. names: the module in
-    which each map is made. Checked on the text: each module makes one map a call, its result is what the next is given, and
-    with another attention in all layers but one, each given its own state, that one's result is as before.
-    """
-    if model.config.is_encoder_decoder or len(numbers) != count:
-        return ()
+def first_chain(model, names: Sequence[str], is_right: Callable[[tuple[str, ...]], bool]) -> tuple[str, ...]:
+    """The first of the `block_candidates` that is right: the name of each layer's module; () where none is."""
     for blocks in block_candidates(model, names):
         try:
-            if _is_chain(model, text, numbers, blocks):
+            if is_right(blocks):
                 return blocks
         except (StopIteration, TypeError, AttributeError, IndexError, RuntimeError):  # what it is given is no state
             continue
@@ -167,7 +160,7 @@ def blocks_of(model, text, numbers: Sequence[int], names: Sequence[str], count: 
 
 
 def block_candidates(model, names: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """What may be the modules of layers, each with one of the modules `names` in it: elements of lists, outermost first."""
+    """Candidates for layers' modules: elements of lists, outermost first, each with one of the modules `names` in it."""
     return zip(*(_lists_around(model, name.split(".")) for name in names), strict=False)
 
 
@@ -178,22 +171,31 @@ def _lists_around(model, parts: list[str]) -> list[str]:
     return [f"{owner}.{part}" for owner, part, is_element in zip(owners, parts, listed, strict=True) if is_element]
 
 
-def _is_chain(model, text, numbers, blocks) -> bool:
-    with Recorded(model, numbers, blocks) as recorded, Hook(1, recorded, nothing):
+def is_chain(model, text: Mapping[str, torch.Tensor], numbers: Sequence[int], blocks: Sequence[str]) -> bool:
+    """Whether modules are the layers of a model, seen on one text (1,L), as the model takes it; numbers: of their maps.
+
+    Each makes one map a call, and its result is what the next is given; and when all layers but one have other attention,
+    each given its own state, that one's result is as before.
+    """
+    with Recorded(model, numbers, blocks, calls=False) as recorded, Hook(1, recorded, nothing):
         model(**text)
-    whole = recorded.layers
-    if len(whole) != len(numbers) or not chained(whole, text["input_ids"].shape):
+    layers = recorded.layers
+    if len(layers) != len(numbers) or not chained(layers, text["input_ids"].shape):
         return False
-    fed = [_fed(model, text, blocks, whole, _Flat(parity)) for parity in (0, 1)]
-    for place, layer in enumerate(whole):
-        own, others = fed[place % 2][place], fed[(place + 1) % 2][place]
-        if not torch.allclose(others, layer.result, rtol=1e-5, atol=1e-5) or torch.equal(own, layer.result):
+    results = []  # with other attention in layers of an even number, and in those of an odd number
+    for parity in (0, 1):
+        with Fed(model, blocks, [layer.state[0] for layer in layers]) as fed, Hook(1, _Uneven(parity), nothing):
+            model(**text)
+        results.append(fed.results)
+    for number, layer in enumerate(layers):
+        changed, unchanged = results[number % 2][number], results[(number + 1) % 2][number]
+        if not torch.allclose(unchanged, layer.result, rtol=1e-5, atol=1e-5) or torch.equal(changed, layer.result):
             return False
     return True
 
 
-class _Flat(Edit):
-    """Uniform rows in every other map."""
+class _Uneven(Edit):
+    """Rows that rise evenly, and are so no model's own attention, in every other map."""
 
     def __init__(self, parity: int):
         self.parity = parity
@@ -201,16 +203,8 @@ class _Flat(Edit):
     def weights(self, number, weights):
         if number % 2 != self.parity:
             return weights
-        # unequal, so that it is no model's own attention
         other = (weights > 0) * torch.linspace(1, 2, weights.shape[-1], device=weights.device, dtype=weights.dtype)
         return other / other.sum(-1, keepdim=True).clamp(min=1e-9)
-
-
-def _fed(model, text, blocks, whole, edit) -> list[torch.Tensor]:
-    states = [layer.state[0] for layer in whole]
-    with Fed(model, blocks, states) as fed, Hook(1, edit, nothing):
-        model(**text)
-    return fed.results
 
 
 def chained(layers: list[Layer], shape) -> bool:

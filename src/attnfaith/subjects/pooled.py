@@ -5,7 +5,6 @@ C classes, K attentions per instance, E embedding, H hidden.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 
 import torch
 
@@ -15,41 +14,21 @@ from attnfaith.data.in_memory import texts_in_memory
 from attnfaith.data.tokenization import by_words, encode
 from attnfaith.models.modeling_attention_classifier import Encoded
 from attnfaith.subjects.attention import Edit, Hook, nothing, products_of_intervention
-from attnfaith.subjects.facts import check_finite, class_names_of
+from attnfaith.subjects.base import ModelSubject, check_finite
 from attnfaith.subjects.layers import Fed, Layer, LayerParts, Recorded
-from attnfaith.subjects.modes import in_eval_mode
 from attnfaith.subjects.protocol import CAPABILITIES, MAPS, OF_TOKENIZERS, TEXT, Batch, SubjectError
 from attnfaith.subjects.words import WordLevel
 
 
-class PackageSubject:
-    """What the subjects of this package's classifiers have in common: their texts, batches and embeddings.
+class PackageSubject(ModelSubject):
+    """The texts, batches and embeddings of this package's classifiers."""
 
-    model: the classifier. tokenizer: of the model, for `encode` and `rows` alone.
-    """
+    mask_token_id = None
 
     def __init__(self, model, tokenizer=None):
-        self.model, self.tokenizer, self.config = model, tokenizer, model.config
+        super().__init__(model, tokenizer)
         self.num_labels, self.pad_token_id = self.config.num_labels, self.config.pad_token_id
-        self.unknown_token_id, self.mask_token_id = self.config.unk_token_id, None
-
-    @property
-    def device(self) -> torch.device:
-        return self.model.device
-
-    @property
-    def class_names(self) -> tuple[str, ...]:
-        """() where the configuration has only those that transformers makes up."""
-        return class_names_of(self.config)
-
-    def check_tokenizer(self) -> None:
-        if self.tokenizer is None:
-            raise SubjectError(f"texts need the model's tokenizer: {type(self).__name__}(model, tokenizer)")
-
-    def identity(self) -> dict[str, object]:
-        config, names = self.config, ("encoder", "readout", "vectors", "vectors_digest", "tokenizer_digest")
-        scale = config.embedding_std if config.vectors == "random" else None
-        return {"model": config.model_type, "vectors_scale": scale, **{name: getattr(config, name) for name in names}}
+        self.unknown_token_id = self.config.unk_token_id
 
     def encode(self, texts: Sequence) -> Batch:
         return self.collate(self.rows(texts_in_memory(texts)).to_list())
@@ -66,38 +45,34 @@ class PackageSubject:
             raise SubjectError(f"the model has num_labels={self.num_labels}; predictions need two classes or more")
         check_finite(self.model)
 
-    def evaluating(self) -> AbstractContextManager[None]:
-        return in_eval_mode(self.model)
-
     def embed(self, batch: Batch) -> torch.Tensor:
         """(B,L,E); of selector and classifier, one after the other, where each has its own."""
         return self.model.get_input_embeddings()(batch["input_ids"])
 
-    def vocabulary(self) -> torch.Tensor:
-        return self.model.get_input_embeddings().weight
-
-    def parameters(self) -> Iterator[torch.Tensor]:
-        return self.model.parameters()
-
     def keep(self, batch: Batch, stays: torch.Tensor) -> Batch:
-        """Of a hierarchical model a sentence without words is gone; a selector reads what is left anew."""
-        rest = {name: values for name, values in batch.items() if name in ("answer_mask", "instance_id", "label")}
+        """A sentence without words is gone; a selector reads what is left anew."""
+        rest = {name: batch[name] for name in ("answer_mask", "instance_id", "label") if name in batch}
         return Batch.of({**keep_positions(batch, stays, self.pad_token_id or 0), **rest}, self)
 
     def attention_products(self, batch: Batch, explain) -> torch.Tensor:
         """States held fixed, and nothing renormalised."""
         return products_of_intervention(self, batch, explain)
 
+    def identity(self) -> dict[str, object]:
+        config, names = self.config, ("encoder", "readout", "vectors", "vectors_digest", "tokenizer_digest")
+        scale = config.embedding_std if config.vectors == "random" else None
+        return {"model": config.model_type, "vectors_scale": scale, **{name: getattr(config, name) for name in names}}
+
 
 class Pooled(PackageSubject):
     """An attention classifier, of tokens or sentences, or over the words of a hierarchical one.
 
-    Its stages are `encoded`, states of a batch; attend(states (B,T,H), mask (B,T), query), their attention (B,T), with K
+    Its stages are `encoded`, the states of a batch; attend(states (B,T,H), mask (B,T), query), their attention (B,T), with K
     masks (B,K,T) that of each, (B,K,T); decode(states, attention (B,T) or (B,K,T), query), logits (B,C) or (B,K,C) under any
     attention; and decoder_weights(query), where logits are W c + b for a sum c of states ("affine read-out"): W (C,H) and b,
     (C,) or (B,C) with a query. `classifier` is the model itself.
 
-    stages: the classifier, or a `WordLevel` of it. tokenizer: of the model, for `encode` alone.
+    stages: the classifier, or a `WordLevel` of it.
     """
 
     kind = "attention classifiers of this package"
@@ -108,7 +83,7 @@ class Pooled(PackageSubject):
         self.stages, self.classifier = stages, self.model
         self.attend, self.decode = stages.attend, stages.decode
         self.decoder_weights = getattr(stages, "decoder_weights", None)
-        self.capabilities = self.can if stages.affine else self.can - {"affine read-out"}
+        self.lacks = {} if stages.affine else {"affine read-out": "its logits bend in attention"}
         self.level = stages.level
         self.contextual = stages.contextual
         self.removal_renormalises = stages.removal_renormalises
@@ -133,9 +108,11 @@ class Pooled(PackageSubject):
     def rows(self, texts):
         """Of a hierarchical model divided into sentences, also where attention is over their words."""
         self.check_tokenizer()
-        if (pair := "text_pair" in texts.column_names) != (self.config.query == "text"):
-            given, read = ("pairs", "single texts") if pair else ("single texts", "pairs (text, second text)")
-            raise SubjectError(f"these are {given}, and the model reads {read}")
+        pairs = "text_pair" in texts.column_names
+        if pairs and self.config.query != "text":
+            raise SubjectError("these are pairs, and the model reads single texts")
+        if not pairs and self.config.query == "text":
+            raise SubjectError("these are single texts, and the model reads pairs (text, second text)")
         return encode(texts, self.tokenizer)
 
     def identity(self) -> dict[str, object]:
@@ -146,7 +123,7 @@ class Pooled(PackageSubject):
         return digest_model(self.classifier)
 
     def check(self, dataset) -> None:
-        """Raises SubjectError for rows of another hierarchy than the model's, a model of fewer than two classes, and one
+        """Raise SubjectError for rows of another hierarchy than the model's, a model of fewer than two classes, and one
         with weights that are not finite.
         """
         hierarchy, divided = self.config.hierarchy, "words" in dataset.column_names
@@ -215,26 +192,23 @@ class Pooled(PackageSubject):
         return PooledStack(self, text) if self.config.encoder == "transformer" and self.level != "word" else None
 
     def encoded(self, batch: Batch, embedded: torch.Tensor | None = None) -> Encoded:
-        """Stage 1: states (B,T,H), which places there are (B,T), and what the decoder is told besides; kept in the batch.
+        """Stage 1: states (B,T,H), which places there are (B,T), and the decoder's query; kept in the batch.
 
         Where embeddings (B,L,E) are given they are read instead, with gradients, and nothing is kept.
         """
+        text, answers = text_of(batch), batch.get("answer_mask")
         if embedded is not None:
-            text = text_of(batch)
-            del text["input_ids"]
-            items, answers = self.items(batch), batch.get("answer_mask")
-            return self.stages.encode(inputs_embeds=embedded, items=items, answer_mask=answers, **text)
+            text["input_ids"] = None
+            return self.stages.encode(inputs_embeds=embedded, items=self.items(batch), answer_mask=answers, **text)
         if batch.get("encoded") is None:
             with torch.no_grad():
-                batch["encoded"] = self._encoded(batch)
+                if self.level == "sentence":
+                    read = self.classifier.model.read(**text)
+                    batch["word_attention"] = read.word_attention
+                    batch["encoded"] = self.classifier.allow(self.classifier.model.states(read), answers)
+                else:
+                    batch["encoded"] = self.stages.encode(**text, answer_mask=answers)
         return batch["encoded"]
-
-    def _encoded(self, batch: Batch) -> Encoded:
-        if self.level != "sentence":
-            return self.stages.encode(**text_of(batch), answer_mask=batch.get("answer_mask"))
-        read = self.classifier.model.read(**text_of(batch))
-        batch["word_attention"] = read.word_attention
-        return self.classifier.allow(self.classifier.model.states(read), batch.get("answer_mask"))
 
     def word_attention(self, batch: Batch) -> torch.Tensor | None:
         """(B,L): the weight of each word in its sentence, where attention is over sentences; else None."""
@@ -243,7 +217,7 @@ class Pooled(PackageSubject):
 
 
 def text_of(batch: Mapping) -> dict[str, torch.Tensor | None]:
-    """What says which text an instance is, as the stages of our models take it."""
+    """The arguments by which the stages of our models take a text."""
     return {name: batch.get(name) for name in TEXT}
 
 

@@ -12,15 +12,17 @@ from attnfaith.data.fingerprint import hash_of_weights
 from attnfaith.data.tokenization import encode
 from attnfaith.models.rationale_samplers import hardened
 from attnfaith.models.registration import RATIONALE
-from attnfaith.subjects.facts import BOUNDLESS
+from attnfaith.subjects.base import BOUNDLESS
 from attnfaith.subjects.pooled import PackageSubject
 from attnfaith.subjects.protocol import Batch, SubjectError
 
 
 READ_AT_ONCE = 2**15  # padded tokens that are read together under other selections
-TOLD = ("sampler", "budget", "contiguous", "transition", "temperature", "test_temperature", "threshold", "pooling", "reads")
-TOLD += ("share_embeddings", "readout", "markers", "num_attention_heads", "projection", "sparsegen_lambda", "entmax_alpha")
-"""Of a configuration, what the weights and their shapes do not tell."""
+DIGESTED = (
+    *("sampler", "budget", "contiguous", "transition", "temperature", "test_temperature", "threshold", "pooling", "reads"),
+    *("share_embeddings", "readout", "markers", "num_attention_heads", "projection", "sparsegen_lambda", "entmax_alpha"),
+)
+"""Keys of a configuration that change what the model computes and do not follow from its weights and their shapes."""
 
 
 class Rationales(PackageSubject):
@@ -32,28 +34,14 @@ class Rationales(PackageSubject):
     tokens with the most. So its own attention gives its own prediction. A gradient in attention is that in the gates of what
     is read, each taken to change by the number of tokens read times its weight: what is read changes by whole tokens.
 
-    tokenizer: of the model, for `encode` and `rows` alone.
     """
 
     kind = "classifiers that read a selection"
     can = frozenset(
-        {
-            "classes",
-            "embeddings",
-            "embedding length",
-            "held attention",
-            "token deletion",
-            "intervention",
-            "attention gradients",
-            "selection",
-        }
+        {"classes", "embeddings", "embedding length", "held attention", "token deletion"}
+        | {"intervention", "attention gradients", "selection"}
     )
-    level = "token"
     attention_kind = "selection"
-
-    def __init__(self, model, tokenizer=None):
-        super().__init__(model, tokenizer)
-        self.capabilities = self.can
 
     @classmethod
     def of(cls, model, level: str | None = None) -> "Rationales | None":
@@ -96,8 +84,10 @@ class Rationales(PackageSubject):
     def digest(self) -> str:
         digest = hash_of_weights(self.model)
         inner = self.config.text_config
-        told = [getattr(self.config, name) for name in TOLD]
-        digest.update(json.dumps([told, None if inner is None else inner.to_dict()], sort_keys=True, default=str).encode())
+        settings = [getattr(self.config, name) for name in DIGESTED]
+        digest.update(
+            json.dumps([settings, None if inner is None else inner.to_dict()], sort_keys=True, default=str).encode()
+        )
         return digest.hexdigest()
 
     def check(self, dataset) -> None:
@@ -118,10 +108,6 @@ class Rationales(PackageSubject):
 
     def attendable(self, batch: Batch) -> torch.Tensor:
         return self.model.attendable(batch["input_ids"], batch["attention_mask"])
-
-    def items(self, batch: Batch) -> None:
-        """Places are positions."""
-        return None
 
     def predict(self, batch: Batch, embedded: torch.Tensor | None = None, *, hold: bool = False) -> torch.Tensor:
         """Held, the selection is that of the texts as they are."""

@@ -22,7 +22,7 @@ LENGTHS = (9, 6)
 
 
 class Attended:
-    """A context around one forward pass: what the decoder attends to is kept, and edited. weights (B,1,N,S) after it."""
+    """A context around one forward pass that reads, and edits, the decoder's attention; weights (B,1,N,S) after it."""
 
     def __init__(self, decoder, edit: Edit | None = None):
         self.decoder, self.edit = decoder, edit or Edit()
@@ -70,7 +70,7 @@ class RecurrentAttention(SequenceSubject):
     Raises SubjectError for one without attention, and where what it returns as its attention is not what it reads with.
     """
 
-    sequence_kind = "recurrent translators of this package"
+    kind = "recurrent translators of this package"
 
     def __init__(self, model, tokenizer=None):
         super().__init__(model, tokenizer)
@@ -84,12 +84,10 @@ class RecurrentAttention(SequenceSubject):
     def vocabulary_size(self) -> int:
         return self.config.vocab_size
 
-    def vocabulary(self) -> torch.Tensor:
-        return self.model.get_input_embeddings().weight
-
-    def _factors(self) -> dict[str, object]:
+    def identity(self) -> dict[str, object]:
         names = ("encoder", "alignment", "score_scale", "projection", "projection_parameter")
-        return {name: getattr(self.config, name) for name in names} | {"readout": self.config.recurrence}
+        parts = {name: getattr(self.config, name) for name in names}
+        return super().identity() | parts | {"readout": self.config.recurrence}
 
     def _check_attention(self) -> None:
         generator, (sources, targets) = torch.Generator().manual_seed(0), LENGTHS
@@ -193,7 +191,7 @@ class WithoutAttention(RecurrentAttention):
     predictions stand beside those of models with attention.
     """
 
-    sequence_kind = "recurrent translators of this package without attention"
+    kind = "recurrent translators of this package without attention"
     can = frozenset({"source embeddings"})
 
     def __init__(self, model, tokenizer=None):

@@ -7,7 +7,6 @@ Shapes: B pairs, S source positions, N target positions, V vocabulary, L layers 
 head's values, E that of a state, n copies of pairs.
 """
 
-import copy
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -19,8 +18,8 @@ from attnfaith.data.in_memory import in_memory
 from attnfaith.data.pairs.reading import encode_for_model
 from attnfaith.errors import excerpt
 from attnfaith.subjects.attention import ALL, Edit, Embedded, Hook, Map, Watching, nothing, widened
+from attnfaith.subjects.base import ModelSubject, check_ids, position_limit, vocabulary_size
 from attnfaith.subjects.checks import Pairs, Sites, checked
-from attnfaith.subjects.facts import check_place, hash_of_model, position_limit, vocabulary_size
 from attnfaith.subjects.layers import CrossParts, Fed, Layer, LayerParts, Recorded, TargetParts, decoder_parts, projected
 from attnfaith.subjects.modes import configured, eager, in_eval_mode, unwrapped
 from attnfaith.subjects.pairs import UNCOUNTED, PairBatch, word_sums
@@ -33,87 +32,62 @@ NUMBERS_AT_ONCE = 2**24
 """Of the logits of copies that are read together."""
 
 
-class SequenceSubject:
-    """A model from sequences to sequences, as measures see it. Subclasses say how it is read, by `_read` and `checked`."""
+class SequenceSubject(ModelSubject):
+    """A model from sequences to sequences, as measures see it. Subclasses define `_read`, `_weights` and `_encoded`.
 
-    sequence_kind: str
-    can: frozenset[str] = frozenset(PAIR_CAPABILITIES)
+    together: "padded" where pairs are read together, "one at a time" where padding changes the logits of a pair.
+    """
+
+    can = frozenset(PAIR_CAPABILITIES)
     level = "word"
     class_names = ()
     together = "padded"
-    """Whether pairs are read together, or "one at a time" where padding changes what is said of a pair."""
-
-    def __init__(self, model, tokenizer=None):
-        check_place(model)
-        self.kind = self.sequence_kind
-        self.model, self.tokenizer, self.config = model, tokenizer, model.config
-
-    # ---------------------------------------------------------------------------------------- what it is
-
-    lacks: Mapping[str, str] = {}
-
-    @property
-    def capabilities(self) -> frozenset[str]:
-        """Those of PAIR_CAPABILITIES that it has; `lacks` says why it has not the others."""
-        return self.can - set(self.lacks)
-
-    @property
-    def device(self) -> torch.device:
-        return self.model.device
+    vocabulary_size: int
+    """The number of words that the decoder chooses from."""
 
     @property
     def pad_token_id(self) -> int:
-        number = self._of_config("pad_token_id")
+        number = self.setting("pad_token_id")
         number = getattr(self.tokenizer, "pad_token_id", None) if number is None else number
         return 0 if number is None or number < 0 else int(number)
 
     @property
     def end_token_id(self) -> int | None:
         """The marker that ends a target; None where it is unknown."""
-        number = self._of_config("eos_token_id")
+        number = self.setting("eos_token_id")
         number = getattr(self.tokenizer, "eos_token_id", None) if number is None else number
         return number[0] if isinstance(number, list) and number else number
 
-    def _of_config(self, name: str):
+    def setting(self, name: str):
+        """A value of the model's configuration, else of that of generation, else of the decoder's; None without one."""
         owners = (self.config, getattr(self.model, "generation_config", None), getattr(self.config, "decoder", None))
-        return next((number for owner in owners if (number := getattr(owner, name, None)) is not None), None)
+        return next((value for owner in owners if (value := getattr(owner, name, None)) is not None), None)
 
     def identity(self) -> dict[str, object]:
-        """The fields of an identity that the model decides."""
+        """The fields of an identity that the model decides; subclasses add those of its parts."""
         from attnfaith.data.subwords import tokenizer_digest
 
         digest = None if self.tokenizer is None else tokenizer_digest(self.tokenizer)
-        return {"model": "sequence_to_sequence", "tokenizer_digest": digest, **self._factors()}
-
-    def _factors(self) -> dict[str, object]:
-        raise NotImplementedError
-
-    def digest(self) -> str:
-        """SHA-256 of weights and configuration."""
-        return hash_of_model(self.model).hexdigest()
+        return {"model": "sequence_to_sequence", "tokenizer_digest": digest}
 
     # ---------------------------------------------------------------------------------------- pairs
 
     def rows(self, pairs):
         """Encoded pairs from a data set with instance_id, source, target and perhaps links, see `encode_for_model`.
 
-        Raises SubjectError without a tokenizer, and for tokens that the model does not know; DatasetError as that says.
+        Raises SubjectError without a tokenizer, and for tokens that the model does not know; DatasetError for pairs that
+        cannot be encoded.
         """
-        if self.tokenizer is None:
-            raise SubjectError(f"sentences need the model's tokenizer: {type(self).__name__}(model, tokenizer)")
+        self.check_tokenizer()
         limit = position_limit(self)
         rows = encode_for_model(pairs, self.tokenizer, max_source=limit, max_target=limit, end=self.end_token_id)
         self.check(rows)
         return rows
 
     def check(self, rows) -> None:
-        """Raises SubjectError for tokens that the model does not know."""
-        for name, size in (("input_ids", len(self.vocabulary())), ("labels", self.vocabulary_size)):
-            largest = max(max(ids) for ids in rows[name])
-            if largest >= size:
-                raise SubjectError(
-                    f"the tokenizer is not the model's: it gives token {largest}, and the model knows {size}, from 0 on"
-                )
+        """Raise SubjectError for tokens that the model does not know."""
+        check_ids(rows["input_ids"], min(len(self.vocabulary()), vocabulary_size(self.model)))
+        check_ids(rows["labels"], self.vocabulary_size)
 
     def encode(self, pairs: Sequence[tuple[str, str]]) -> PairBatch:
         """A batch from (source, target)."""
@@ -133,28 +107,28 @@ class SequenceSubject:
         return batch
 
     def shifted(self, labels: torch.Tensor) -> torch.Tensor:
-        """What the decoder reads (B,N): a start token, and the labels (B,N) one place later.
+        """The ids that the decoder reads (B,N): a start token, and the labels (B,N) one place later.
 
         Raises SubjectError for a model that reads something else.
         """
-        make = getattr(self.model, "prepare_decoder_input_ids_from_labels", None)
-        if make is not None:
+        shift = getattr(self.model, "prepare_decoder_input_ids_from_labels", None)
+        if shift is not None:
             try:
-                inputs = make(labels=labels)
+                inputs = shift(labels=labels)
             except Exception as error:  # models raise many kinds, such as for a configuration that lacks something
                 raise SubjectError(
-                    f"{type(self.model).__name__} says not what its decoder reads: {type(error).__name__}: "
+                    f"{type(self.model).__name__} does not tell what its decoder reads: {type(error).__name__}: "
                     f"{excerpt(error, 200)}"
                 ) from error
         else:
-            start = self._of_config("decoder_start_token_id")
-            start = self._of_config("bos_token_id") if start is None else start
+            start = self.setting("decoder_start_token_id")
+            start = self.setting("bos_token_id") if start is None else start
             if start is None:
                 raise SubjectError(f"{type(self.model).__name__} has no decoder_start_token_id: set the configuration's")
             inputs = torch.cat([torch.full_like(labels[:, :1], start), labels[:, :-1]], 1)
         inputs = inputs.masked_fill(inputs == UNCOUNTED, self.pad_token_id)
-        kept = labels[:, 1:] != UNCOUNTED
-        if not torch.equal(inputs[:, 1:][kept], labels[:, :-1][kept]):
+        counted = labels[:, 1:] != UNCOUNTED
+        if not torch.equal(inputs[:, 1:][counted], labels[:, :-1][counted]):
             raise SubjectError(f"the decoder of {type(self.model).__name__} does not read a target's tokens one place later")
         return inputs
 
@@ -166,27 +140,13 @@ class SequenceSubject:
         with in_eval_mode(self.model), configured(self.model, return_dict=True):
             yield
 
-    def parameters(self) -> Iterator[torch.Tensor]:
-        return self.model.parameters()
-
-    def vocabulary(self) -> torch.Tensor:
-        """(V,E): the embeddings of all words that a source may hold."""
-        raise NotImplementedError
-
-    vocabulary_size: int
-    """How many words the decoder chooses from."""
-
-    def embed(self, batch: PairBatch) -> torch.Tensor:
-        """(B,S,E): the rows of the table, before they are scaled and positions are added."""
-        return widened(torch.nn.functional.embedding(batch["input_ids"], self.vocabulary()))
-
     def log_probs(self, batch: PairBatch, embedded: torch.Tensor | None = None) -> torch.Tensor:
         """(B,N) in float64: the log probability of each target token; 0 on padding. Gradients reach embedded (B,S,E)."""
         parts = []
         for some in torch.arange(len(batch), device=self.device).split(self._at_once(batch)):
             part = batch if len(some) == len(batch) else batch.take(some)
-            given = None if embedded is None else embedded[some]
-            parts.append(picked(self.logits(part, embedded=given), part["labels"]))
+            part_embedded = None if embedded is None else embedded[some]
+            parts.append(picked(self.logits(part, embedded=part_embedded), part["labels"]))
         return torch.cat(parts)
 
     def log_probs_of(self, batch: PairBatch, words: torch.Tensor, embedded: torch.Tensor) -> torch.Tensor:
@@ -206,7 +166,7 @@ class SequenceSubject:
 
     def logits(self, batch: PairBatch, edit: Edit | None = None, embedded=None) -> torch.Tensor:
         """(B,N,V)."""
-        return self._by_group(batch, edit, embedded, lambda part, *given: self._read(part, *given))
+        return self._by_group(batch, edit, embedded, self._read)
 
     @torch.no_grad()
     def attention(self, batch: PairBatch) -> torch.Tensor:
@@ -219,20 +179,21 @@ class SequenceSubject:
         for some in torch.arange(len(owner), device=self.device).split(self._at_once(batch)) if len(owner) else ():
             copies = batch.take(owner[some])
             if self.together == "padded":
-                yield some, self._read(copies, edit.take(some), None, self._taken(batch, owner[some]))
+                encoded = batch.once("encoded", self, lambda: self._encoded(batch))
+                yield some, self._read(copies, edit.take(some), None, taken(encoded, owner[some], len(batch)))
             else:
                 yield some, self.logits(copies, edit.take(some))
 
     def _by_group(self, batch: PairBatch, edit: Edit | None, embedded, read: Callable) -> torch.Tensor:
-        """What `read` makes (n,...,N,x) of pairs that can be read together, put together."""
+        """The results (n,...,N,x) of `read` for pairs that can be read together, joined to one tensor."""
         if self.together == "padded" or len(batch) == 1:
             return read(batch, edit, embedded)
         parts, sizes = [], (batch["labels"].shape[1], batch["input_ids"].shape[1])
         for row in range(len(batch)):
             pair = batch.alone(row)
             width, height = pair["input_ids"].shape[1], pair["labels"].shape[1]
-            of_pair = None if edit is None else edit.take(torch.tensor([row], device=self.device), width, height)
-            part = read(pair, of_pair, None if embedded is None else embedded[row : row + 1, :width])
+            pair_edit = None if edit is None else edit.take(torch.tensor([row], device=self.device), width, height)
+            part = read(pair, pair_edit, None if embedded is None else embedded[row : row + 1, :width])
             missing = sizes[1] - width if part.dim() == 5 else 0  # weights end in source positions, logits in words
             parts.append(torch.nn.functional.pad(part, (0, missing, 0, sizes[0] - height)))
         return torch.cat(parts)
@@ -249,10 +210,6 @@ class SequenceSubject:
         """What the encoder makes of the sources."""
         raise NotImplementedError
 
-    def _taken(self, batch: PairBatch, rows: torch.Tensor):
-        """The pairs `rows` of what the encoder makes of a batch, which is kept in it."""
-        return taken(batch.once("encoded", self, lambda: self._encoded(batch)), rows, len(batch))
-
     def without(self, batch: PairBatch, owner: torch.Tensor, gone: torch.Tensor) -> PairBatch:
         """Copies `owner` (n,) of pairs without the source positions `gone` (n,S) bool: what follows them moves up."""
         copies = batch.take(owner)
@@ -262,15 +219,9 @@ class SequenceSubject:
             copies[name] = torch.where(stays.gather(1, order), copies[name].gather(1, order), filling)
         return copies
 
-    def in_double(self) -> "SequenceSubject":
-        """A copy of the model in float64."""
-        other = copy.copy(self)
-        other.model = copy.deepcopy(self.model).double()
-        return other
-
 
 class _OfLayers(Edit):
-    """An edit of cross-attention as one of a decoder's maps; layers: the number of a map -> that of its layer."""
+    """An edit of cross-attention as one of a decoder's maps; layers: {number of a map: number of its layer}."""
 
     def __init__(self, layers: dict[int, int], edit: Edit):
         self.layers, self.edit = layers, edit
@@ -285,7 +236,7 @@ class _OfLayers(Edit):
 
 
 class ValuesGone(Edit):
-    """Of each copy the values of some source positions, gone (n,S) bool, are zeros."""
+    """The values of some source positions of each copy, gone (n,S) bool, are zeros."""
 
     per_copy = {"gone": "S"}
 
@@ -306,7 +257,7 @@ class CrossAttention(SequenceSubject):
     failed (`attnfaith.subjects.checks`).
     """
 
-    sequence_kind = "models of transformers from sequences to sequences"
+    kind = "models of transformers from sequences to sequences"
 
     def __init__(self, model, tokenizer=None):
         super().__init__(model, tokenizer)
@@ -327,25 +278,16 @@ class CrossAttention(SequenceSubject):
     def vocabulary_size(self) -> int:
         return self.sites.vocabulary
 
-    def _factors(self) -> dict[str, object]:
-        part = getattr(self.config, "encoder", None)
-        named = getattr(part, "model_type", None)
-        encoder = f"{self.config.model_type}({named})" if named else self.config.model_type
-        return {"encoder": encoder, "alignment": "dot", "projection": "softmax", "readout": "network"}
+    def identity(self) -> dict[str, object]:
+        name = getattr(getattr(self.config, "encoder", None), "model_type", None)
+        encoder = f"{self.config.model_type}({name})" if name else self.config.model_type
+        return super().identity() | {"encoder": encoder, "alignment": "dot", "projection": "softmax", "readout": "network"}
 
     def vocabulary(self) -> torch.Tensor:
         try:
             return self.model.get_encoder().get_input_embeddings().weight
         except (NotImplementedError, AttributeError):
             return self.model.get_input_embeddings().weight
-
-    def check(self, rows) -> None:
-        largest, size = max(max(ids) for ids in rows["input_ids"]), vocabulary_size(self.model)
-        if largest >= size:
-            raise SubjectError(
-                f"the tokenizer is not the model's: it gives token {largest}, and the model knows {size} tokens, from 0 on"
-            )
-        super().check(rows)
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
@@ -355,16 +297,15 @@ class CrossAttention(SequenceSubject):
     # ---------------------------------------------------------------------------------------- reading
 
     def given(self, batch: PairBatch) -> dict[str, torch.Tensor]:
-        """What the model is called with: the ids also where the encoder is done, or FSMT's decoder looks ahead."""
+        """The arguments of the model: the ids also where the encoder is done, or FSMT's decoder looks ahead."""
         return {name: batch[name] for name in ("input_ids", "attention_mask", "decoder_input_ids")}
 
     def _encoded(self, batch: PairBatch, embedded=None):
-        given = {name: batch[name] for name in ("input_ids", "attention_mask")}
         with ExitStack() as stack:
             stack.enter_context(eager(self.model))
             if embedded is not None:
                 stack.enter_context(Embedded(self.vocabulary(), batch["input_ids"], embedded))
-            return self.model.get_encoder()(**given)
+            return self.model.get_encoder()(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"])
 
     def _decoded(self, batch: PairBatch, encoded, edit: Edit | None = None, keep=nothing) -> tuple:
         """Logits, and the hook that read the decoder."""
@@ -390,26 +331,26 @@ class CrossAttention(SequenceSubject):
 
     @property
     def head(self) -> torch.nn.Module | None:
-        """The module that makes each logit of one of the decoder's states alone; None where there is none such."""
+        """The module that makes the logits of a place from the decoder's state there alone; None where there is none."""
         return self.model.get_output_embeddings() if self._has_head else None
 
     @cached_property
     def _has_head(self) -> bool:
-        """A random pair is read: its logits at some places must be those of all places."""
+        """Whether a random pair has the same logits at some places when the head reads these places alone."""
         module = self.model.get_output_embeddings()
         if module is None or self.together != "padded":
             return False
         pair = Pairs(self).inputs[0]
         places = torch.tensor([[1, 0]] * len(pair), device=self.device)
-        with torch.no_grad(), Headed(module) as whole:
+        with torch.no_grad(), Headed(module) as at_all:
             logits = self._read(pair)
-        with torch.no_grad(), Headed(module, places) as cut:
+        with torch.no_grad(), Headed(module, places) as at_places:
             try:
                 some = self._read(pair)
             except (RuntimeError, ValueError, IndexError):  # what follows the head wants all places
                 return False
-        same = whole.calls == cut.calls == 1 and whole.states.shape[:2] == logits.shape[:2] and some.dim() == 3
-        return same and torch.allclose(some, logits[:, [1, 0]], rtol=1e-4, atol=1e-5)
+        once = at_all.calls == at_places.calls == 1 and at_all.states.shape[:2] == logits.shape[:2] and some.dim() == 3
+        return once and torch.allclose(some, logits[:, [1, 0]], rtol=1e-4, atol=1e-5)
 
     def log_probs_of(self, batch, words, embedded):
         """The head is asked at the places of these words alone."""
@@ -438,8 +379,8 @@ class CrossAttention(SequenceSubject):
             (inward,) = torch.autograd.grad(log_probs.sum(), headed.states, retain_graph=True)
             slopes = []
             for word in range(max(batch.words[1])):
-                of_word = torch.where((part["target_words"] == word).unsqueeze(2), inward, 0.0)
-                slopes.append(torch.autograd.grad(headed.states, embedded, of_word, retain_graph=True)[0])
+                word_inward = torch.where((part["target_words"] == word).unsqueeze(2), inward, 0.0)
+                slopes.append(torch.autograd.grad(headed.states, embedded, word_inward, retain_graph=True)[0])
             slopes_of_parts.append(torch.stack(slopes, 1))
         return torch.cat(slopes_of_parts)
 
@@ -468,14 +409,10 @@ class CrossAttention(SequenceSubject):
         return [cross for _, cross in decoder_parts(self.decoder_layers(pair))]
 
     def stacked_parts(self, pair: PairBatch) -> tuple[list[LayerParts], list[tuple[TargetParts, CrossParts]]]:
-        """Of one pair: what the states of the encoder's layers, and of the decoder's two blocks, add up."""
-        encoder, numbers = self.model.get_encoder(), range(len(self.sites.encoder_blocks))
-        with (
-            eager(self.model),
-            Recorded(encoder, numbers, self.sites.encoder_blocks) as recorded,
-            Hook(1, recorded, nothing),
-        ):
-            encoder(input_ids=pair["input_ids"], attention_mask=pair["attention_mask"])
+        """The sums that the states of the encoder's layers, and of the decoder's two blocks, are, for one pair."""
+        blocks = self.sites.encoder_blocks
+        with Recorded(self.model.get_encoder(), range(len(blocks)), blocks) as recorded, Hook(1, recorded, nothing):
+            self._encoded(pair)
         return [LayerParts(layer) for layer in recorded.layers], decoder_parts(self.decoder_layers(pair))
 
     def results_without(self, pair: PairBatch, gone: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:
@@ -485,20 +422,17 @@ class CrossAttention(SequenceSubject):
         layers = self.decoder_layers(pair)
         crossed = [layers[number] for number in self.sites.layers]
         states, encoded = [layer.state[0] for layer in crossed], self._encoded(pair)
-        others: list[list[torch.Tensor]] = [[] for _ in crossed]
-        for some in gone.split(max(1, TOKENS_AT_ONCE // pair["labels"].shape[1])):
-            copies = torch.zeros(len(some), dtype=torch.long, device=self.device)
-            with Fed(self.model, self.sites.blocks, states) as fed:
+        with Fed(self.model, self.sites.blocks, states) as fed:
+            for some in gone.split(max(1, TOKENS_AT_ONCE // pair["labels"].shape[1])):
+                copies = torch.zeros(len(some), dtype=torch.long, device=self.device)
                 self._decoded(pair.take(copies), taken(encoded, copies, 1), _OfLayers(self.layer_of, ValuesGone(some)))
-            for layer, results in zip(others, fed.results, strict=True):
-                layer.append(results)
-        return [(layer.result[0], torch.cat(results)) for layer, results in zip(crossed, others, strict=True)]
+        return [(layer.result[0], torch.cat(fed.results[number :: len(crossed)])) for number, layer in enumerate(crossed)]
 
 
 class Headed(Watching):
-    """A module is given the states (B,N,E) at `places` (B,k) alone, or at all.
+    """Within, a module reads the states (B,N,E) at `places` (B,k) alone; None: at all places.
 
-    states: what it was given last; calls: how often.
+    states: those of its last call. calls: how many there were.
     """
 
     def __init__(self, module: torch.nn.Module, places: torch.Tensor | None = None):
@@ -506,9 +440,9 @@ class Headed(Watching):
         self.states = torch.zeros(0)
 
     def watch(self):
-        yield self.module.register_forward_pre_hook(self._given)
+        yield self.module.register_forward_pre_hook(self._select)
 
-    def _given(self, module, inputs):
+    def _select(self, module, inputs):
         (states,) = inputs
         if self.places is not None:
             states = states.gather(1, self.places.unsqueeze(2).expand(-1, -1, states.shape[2]))
