@@ -1,15 +1,16 @@
-"""A model whose gradients follow rules: what is not linear in it is linear as it stands, by factors of this forward pass.
+"""Gradients by rules: within `Rules` a model is linear, its nonlinear parts being factors held from this forward pass.
 
-Gradient times input then shares out what is explained, layer by layer down to the embeddings, and one backward pass does it:
-`shares`. Nothing is known of any architecture: what a model computes is watched function by function, and each of its
-activations as the module that it is. A model in which something else is not linear is refused, naming the module.
+Gradient times input then shares out what is explained, layer by layer down to the embeddings, in one backward pass:
+`shares`. No architecture is named here: functions are watched as they are called, and activations as modules. A model in
+which something else is not linear is refused, naming the module.
 
 Shapes: B instances, L input positions, E embedding, S the size of a state, C classes, K numbers that are explained.
 """
 
+import functools
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
@@ -200,36 +201,29 @@ def check_affine(model, text: dict, embedded: torch.Tensor, reading: Callable) -
 
 
 def _bending(model, text, bends) -> str:
-    """The first module, inner ones first, that is not affine in what it is given."""
+    """The first module, inner ones first, that is not affine in its input."""
     culprits, leaves = [], []
 
     def enter(module, args, kwargs):
-        leaves.append(None)
-        if args and _is_float(args[0]):
-            leaves[-1] = args[0].detach().requires_grad_()
-            return (leaves[-1], *args[1:]), kwargs
-        return None
+        is_leaf = bool(args) and isinstance(args[0], torch.Tensor) and args[0].is_floating_point()
+        leaves.append(args[0].detach().requires_grad_() if is_leaf else None)
+        return ((leaves[-1], *args[1:]), kwargs) if is_leaf else None
 
-    def leave(module, args, output, name):
-        leaf = leaves.pop()
-        result = output[0] if isinstance(output, tuple) else output
+    def leave(name: str, module, args, output):
+        leaf, result = leaves.pop(), output[0] if isinstance(output, tuple) else output
         if leaf is not None and _follows(result) and not culprits and bends(leaf, result):
             culprits.append(f"{type(module).__name__} '{name}'")
 
     with ExitStack() as stack:
         for name, module in model.named_modules():
             stack.enter_context(module.register_forward_pre_hook(enter, with_kwargs=True))
-            stack.enter_context(module.register_forward_hook(lambda *given, name=name: leave(*given, name)))
+            stack.enter_context(module.register_forward_hook(functools.partial(leave, name)))
         model(**text)
     return culprits[0] if culprits else "a part of it"
 
 
 def _follows(values) -> bool:
     return isinstance(values, torch.Tensor) and values.requires_grad
-
-
-def _is_float(values) -> bool:
-    return isinstance(values, torch.Tensor) and values.is_floating_point()
 
 
 def _is_root(args, kwargs) -> bool:
@@ -257,8 +251,8 @@ INPUTS = ("layer", "table")
 
 @dataclass(frozen=True)
 class Shares:
-    """values (B,K): what is explained. of_places (B,K,L): the part of each input position, 0 behind shorter texts. Both are
-    float64. What the parts leave of a value is that of biases and start tokens and, for inputs "table", of positions.
+    """values (B,K): what is explained. of_places (B,K,L): the share of each input position, 0 behind shorter texts. Both are
+    float64. The rest of a value is the share of biases and start tokens and, for inputs "table", of positions.
     """
 
     values: torch.Tensor
@@ -280,37 +274,35 @@ class Entry:
 
 @torch.no_grad()
 def shares(subject, batch, explain: Callable, rules: str | None = None, inputs: str = "layer") -> Shares:
-    """What an input position has of each number that is explained: gradient times input at `inputs`, under `rules`.
+    """The share of each input position in the numbers that are explained: gradient times input at `inputs`, under `rules`.
 
-    explain: from logits (n,C) to (n,) or (n,K), for the instances it is told, explain(logits, rows). rules: "frozen" or
-    "halved", which halves the gradients of attention's products as well, see `backward_rules`; None: plain gradients.
+    explain(logits (n,C), rows (n,)) → (n,) or (n,K), the numbers of the instances `rows`. rules: "frozen" or "halved", which
+    halves the gradients of attention's products as well, see `Rules`; None: plain gradients.
 
     Raises SubjectError where inputs is "layer" and a model's first layer does not read one vector for each token.
     """
     count, width = batch["input_ids"].shape
     values = of_places = None
     for rows, length in subject.groups(batch):
-        part = batch.take(rows, length)
-        numbers, own = _shares(subject, part, lambda logits, rows=rows: explain(logits, rows), rules, inputs)
+        numbers, group_shares = _shares(subject, batch.take(rows, length), rows, explain, rules, inputs)
         if values is None:
             values = numbers.new_zeros(count, numbers.shape[1])
-            of_places = own.new_zeros(count, own.shape[1], width)
+            of_places = group_shares.new_zeros(count, numbers.shape[1], width)
         values[rows] = numbers
-        of_places[rows, :, :length] = own
+        of_places[rows, :, :length] = group_shares
     return Shares(values, of_places)
 
 
-def check_rules(subject, text: dict) -> bool:
-    """True. Raises SubjectError for a model with something that no rule of `backward_rules` is for, naming it."""
-    model = subject.model
+def check_rules(subject, text: dict) -> None:
+    """Raise SubjectError for a model with something that no rule of `Rules` is for, naming it."""
     with subject.evaluating(), torch.backends.cudnn.flags(enabled=False):
         embedded = subject.embed(text)
-        check_affine(model, text, embedded, lambda leaf: Embedded(subject.vocabulary(), text["input_ids"], leaf))
-    return True
+        check_affine(subject.model, text, embedded, lambda leaf: Embedded(subject.vocabulary(), text["input_ids"], leaf))
 
 
-def _shares(subject, batch, explain, rules, inputs):
-    model, given = subject.model, subject.given(batch)
+def _shares(subject, batch, rows: torch.Tensor, explain: Callable, rules: str | None, inputs: str):
+    """The numbers (n,K) of instances that are read together, and the shares (n,K,L) of their positions."""
+    model, arguments = subject.model, subject.given(batch)
     with ExitStack() as stack:
         stack.enter_context(subject.evaluating())
         stack.enter_context(torch.backends.cudnn.flags(enabled=False))  # it refuses backward passes in eval mode
@@ -319,63 +311,61 @@ def _shares(subject, batch, explain, rules, inputs):
         if rules is not None:
             stack.enter_context(Rules(model, rules))
         if rules == "halved":
-            stack.enter_context(Hook(len(batch["input_ids"]), Halves(), nothing))
+            stack.enter_context(Hook(len(rows), Halves(), nothing))
         if inputs == "table":
-            leaves = [subject.embed(batch).detach().requires_grad_()]
-            entries = [Entry((), 0, False)]
-            stack.enter_context(Embedded(subject.vocabulary(), given["input_ids"], leaves[0]))
+            entries, leaves = [Entry((), 0, False)], [subject.embed(batch).detach().requires_grad_()]
+            stack.enter_context(Embedded(subject.vocabulary(), arguments["input_ids"], leaves[0]))
         else:
-            entries = subject.entries
-            leaves = stack.enter_context(cut(model, entries))
-        logits = model(**given).logits
-        numbers = explain(widened(logits))
+            entries, leaves = subject.entries, stack.enter_context(cut(model, subject.entries))
+        numbers = explain(widened(model(**arguments).logits), rows)
         numbers = numbers.unsqueeze(1) if numbers.dim() == 1 else numbers
         parts = []
-        for left, number in zip(range(numbers.shape[1])[::-1], numbers.unbind(1), strict=True):
-            slopes = torch.autograd.grad(number.sum(), leaves, allow_unused=True, retain_graph=left > 0)
-            own = 0
+        for number in numbers.unbind(1):
+            slopes = torch.autograd.grad(number.sum(), leaves, allow_unused=True, retain_graph=True)
+            part = torch.zeros(arguments["input_ids"].shape, dtype=torch.float64, device=numbers.device)
             for entry, leaf, slope in zip(entries, leaves, slopes, strict=True):
                 if slope is not None:
-                    own = own + _at_tokens((widened(leaf.detach()) * widened(slope)).sum(-1, dtype=torch.float64), entry)
-            parts.append(own if isinstance(own, torch.Tensor) else numbers.new_zeros(given["input_ids"].shape))
-    mask = given["attention_mask"].bool().unsqueeze(1)
+                    part = part + _at_tokens((widened(leaf.detach()) * widened(slope)).sum(-1, dtype=torch.float64), entry)
+            parts.append(part)
+    mask = arguments["attention_mask"].bool().unsqueeze(1)
     return numbers.detach().double(), torch.stack(parts, 1).masked_fill(~mask, 0)
 
 
 def _at_tokens(values: torch.Tensor, entry: Entry) -> torch.Tensor:
-    """(B,L) at the places of tokens, from what the layers' places have."""
+    """Values (B,L) at the places of tokens, from values at the places of a stack of layers."""
     values = values.T if entry.turned else values
     return nn.functional.pad(values[:, entry.later :], (0, entry.later)) if entry.later else values
 
 
 @contextmanager
 def cut(model, entries: list[Entry]) -> Iterator[list[torch.Tensor]]:
-    """Within, what each stack of layers reads first is a leaf; the list holds these once the model has read."""
+    """Within, the first input of each stack of layers is a leaf; the list holds these once the model has run."""
     leaves: list[torch.Tensor] = []
 
-    def taken(values):
-        leaves.append(values.detach().requires_grad_())
+    def leaf(states):
+        leaves.append(states.detach().requires_grad_())
         return leaves[-1]
 
     with ExitStack() as stack:
         for entry in entries:
-            stack.enter_context(_first(model, entry.modules, taken))
+            stack.enter_context(_first(model, entry.modules, leaf))
         yield leaves
 
 
 @contextmanager
-def _first(model, names, taken: Callable) -> Iterator[None]:
-    """Within, taken(states) takes the place of what the first of these modules to be called reads."""
-    seen = []
+def _first(model, names: Sequence[str], replace: Callable) -> Iterator[None]:
+    """Within, the first of these modules to be called reads replace(states) in place of its states."""
+    called = False
 
     def enter(module, args, kwargs):
-        if seen:
+        nonlocal called
+        if called:
             return None
-        seen.append(module)
+        called = True
         if args and isinstance(args[0], torch.Tensor):
-            return (taken(args[0]), *args[1:]), kwargs
+            return (replace(args[0]), *args[1:]), kwargs
         name = next((name for name in ("hidden_states", "x") if isinstance(kwargs.get(name), torch.Tensor)), None)
-        return None if name is None else (args, {**kwargs, name: taken(kwargs[name])})
+        return None if name is None else (args, {**kwargs, name: replace(kwargs[name])})
 
     with ExitStack() as stack:
         for name in names:
@@ -386,38 +376,37 @@ def _first(model, names, taken: Callable) -> Iterator[None]:
 def find_entries(subject, text: dict, names: list[str]) -> list[Entry]:
     """Where the stacks of layers of a model begin, from one text (1,L) and the names of the modules that make its maps.
 
-    Raises SubjectError where what a first layer reads is not one vector for each token, and where the logits depend on
+    Raises SubjectError where the input of a first layer is not one vector for each token, and where the logits depend on
     tokens by another way.
     """
-    model = subject.model
+    model, ids = subject.model, text["input_ids"]
     refusal = SubjectError(
         f"the first layer of {type(model).__name__} does not read one vector for each token, or is not all that reads them: "
         "take inputs='table'"
     )
     stacks: dict[str, list[str]] = {}
     for name in names:
-        if not (outermost := next(block_candidates(model, [name]), ())):
+        layer = next(block_candidates(model, [name]), None)
+        if not layer:
             raise refusal
-        layers = stacks.setdefault(outermost[0].rpartition(".")[0], [])
-        if outermost[0] not in layers:
-            layers.append(outermost[0])
-    entries, ids = [], text["input_ids"]
+        layers = stacks.setdefault(layer[0].rpartition(".")[0], [])
+        if layer[0] not in layers:
+            layers.append(layer[0])
     with torch.enable_grad():
-        embedded = subject.embed({"input_ids": ids}).detach().requires_grad_()
-        read: list[torch.Tensor] = []
+        embedded = subject.embed(text).detach().requires_grad_()
+        inputs: list[torch.Tensor] = []
         with ExitStack() as stack:
             stack.enter_context(Embedded(subject.vocabulary(), ids, embedded))
             for layers in stacks.values():
-                stack.enter_context(_first(model, layers, lambda states: read.append(states) or states))
+                stack.enter_context(_first(model, layers, lambda states: inputs.append(states) or states))
             model(**text)
-        if len(read) != len(stacks):
+        if len(inputs) != len(stacks):
             raise refusal
         # stacks were entered in the order of their maps, and are called in it
-        for layers, states in zip(stacks.values(), read, strict=True):
-            entry = _entry(tuple(layers), states, embedded)
-            if entry is None:
-                raise refusal
-            entries.append(entry)
+        pairs = zip(stacks.values(), inputs, strict=True)
+        entries = [_entry(tuple(layers), states, embedded) for layers, states in pairs]
+        if None in entries:
+            raise refusal
         with Embedded(subject.vocabulary(), ids, embedded), cut(model, entries):
             logits = model(**text).logits
         if logits.requires_grad and torch.autograd.grad(logits.sum(), [embedded], allow_unused=True)[0] is not None:
@@ -425,7 +414,8 @@ def find_entries(subject, text: dict, names: list[str]) -> list[Entry]:
     return entries
 
 
-def _entry(layers, states: torch.Tensor, embedded: torch.Tensor) -> Entry | None:
+def _entry(layers: tuple[str, ...], states: torch.Tensor, embedded: torch.Tensor) -> Entry | None:
+    """The entry of a stack whose first layer reads states; None where a state is not made of one embedding (1,L,E)."""
     length = embedded.shape[1]
     turned = states.shape[:2] == (length, 1)
     if states.dim() != 3 or not (turned or states.shape[:2] == (1, length)) or not states.requires_grad:

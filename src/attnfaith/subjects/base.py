@@ -1,17 +1,15 @@
 """What the subjects of this package share: a model with its tokenizer, and what a model's configuration and weights say."""
 
-import contextlib
 import copy
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import contextmanager, suppress
 
 import torch
 
 from attnfaith.data.fingerprint import hash_of_weights
 from attnfaith.errors import excerpt
 from attnfaith.subjects.attention import widened
-from attnfaith.subjects.modes import in_eval_mode
 from attnfaith.subjects.protocol import SubjectError
 
 
@@ -72,8 +70,16 @@ class ModelSubject:
         if self.tokenizer is None:
             raise SubjectError(f"texts need the model's tokenizer: {type(self).__name__}(model, tokenizer)")
 
-    def evaluating(self) -> AbstractContextManager[None]:
-        return in_eval_mode(self.model)
+    @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Within, the model is in eval mode; after it, every module is in its own mode."""
+        modes = {module: module.training for module in self.model.modules()}
+        self.model.eval()
+        try:
+            yield
+        finally:
+            for module, training in modes.items():
+                module.training = training
 
     def parameters(self) -> Iterator[torch.Tensor]:
         return self.model.parameters()
@@ -158,7 +164,7 @@ def position_limit(subject) -> int | None:
         if isinstance(module, torch.nn.Embedding) and "position" in name.rpartition(".")[2] and "relative" not in name:
             before = getattr(module, "offset", 0) if module.padding_idx is None else module.padding_idx + 1
             limits.append(module.num_embeddings - before)
-    with contextlib.suppress(AttributeError, NotImplementedError):
+    with suppress(AttributeError, NotImplementedError):
         limits.append(getattr(subject.config, "text_config", subject.config).max_position_embeddings)
     if getattr(subject.config, "attention_type", None) == "block_sparse":  # BigBird: shorter texts it reads in full
         limits.append((5 + 2 * subject.config.num_random_blocks) * subject.config.block_size)

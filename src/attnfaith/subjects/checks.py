@@ -16,7 +16,7 @@ import torch
 from attnfaith.errors import excerpt
 from attnfaith.models.modeling_self_attention_classifier import kept_together
 from attnfaith.subjects.attention import Edit, Embedded, Hook, Leaves, Map, Named, Silence, nothing
-from attnfaith.subjects.base import check_finite, is_encoder_decoder, precision, separates, vocabulary_size
+from attnfaith.subjects.base import ModelSubject, check_finite, is_encoder_decoder, precision, separates, vocabulary_size
 from attnfaith.subjects.layers import (
     Layer,
     LayerParts,
@@ -28,7 +28,7 @@ from attnfaith.subjects.layers import (
     is_chain,
     projected,
 )
-from attnfaith.subjects.modes import configured, eager, in_eval_mode, plainly, silent
+from attnfaith.subjects.modes import configured, eager, plainly, silent
 from attnfaith.subjects.pairs import UNCOUNTED, PairBatch
 from attnfaith.subjects.protocol import SubjectError
 
@@ -98,7 +98,7 @@ def checked(probe: "Texts | Pairs") -> Sites:
         separation: of a model that keeps impermissible tokens apart, they are, see `check_separation`.
     """
     model, first = probe.model, probe.inputs[0]
-    with plainly(), in_eval_mode(model), configured(model, return_dict=True), torch.no_grad():
+    with plainly(), ModelSubject.evaluating(probe.subject), configured(model, return_dict=True), torch.no_grad():
         own_logits = probe.own_logits()
         with eager(model):
             with Named(model) as named:
@@ -238,7 +238,7 @@ class _Probe:
             logits = self.call(self.inputs[0]).logits
         except Exception as error:  # models raise many kinds
             raise SubjectError(
-                f"{type(self.model).__name__} fails the check 'reading': given {self.given} it says {type(error).__name__}: "
+                f"{type(self.model).__name__} fails the check 'reading': given {self.asked} it says {type(error).__name__}: "
                 f"{excerpt(error, 200)}; {self.reads}"
             ) from error
         if not logits.isfinite().all():
@@ -274,7 +274,7 @@ class _Probe:
 class Texts(_Probe):
     """A classifier of transformers: one text or two, and attention over all input positions."""
 
-    what, given, reads = "attention", "token ids and a mask", "a classifier of texts reads these alone"
+    what, asked, reads = "attention", "token ids and a mask", "a classifier of texts reads these alone"
     returned = ("encoder_attentions", "decoder_attentions", "cross_attentions", "attentions")
 
     def __init__(self, subject):
@@ -413,7 +413,7 @@ class Texts(_Probe):
 class Pairs(_Probe):
     """A model of transformers from sequences to sequences, and its decoder's attention to the encoder."""
 
-    what, given = "cross-attention", "token ids of a source and of a target"
+    what, asked = "cross-attention", "token ids of a source and of a target"
     reads = "a model from sentences to sentences reads these alone"
     returned = ("cross_attentions",)
 
@@ -448,9 +448,8 @@ class Pairs(_Probe):
         return logits
 
     def _encode(self, pair: PairBatch, edit: Edit | None = None):
-        encoder, given = self.model.get_encoder(), {name: pair[name] for name in ("input_ids", "attention_mask")}
         with Hook(len(pair), edit, nothing):
-            return encoder(**given)
+            return self.model.get_encoder()(input_ids=pair["input_ids"], attention_mask=pair["attention_mask"])
 
     def run(self, pair: PairBatch, edit: Edit | None = None) -> tuple[torch.Tensor, Hook]:
         encoded = pair.once("encoded", "checks", lambda: self._encode(pair))

@@ -41,7 +41,7 @@ from attnfaith.subjects.base import (
 )
 from attnfaith.subjects.checks import Texts, checked, probe, tolerance_of
 from attnfaith.subjects.layers import Fed, Layer, LayerParts, Recorded, projected, result_of, rows_at_once, summands
-from attnfaith.subjects.modes import configured, eager, in_eval_mode, unwrapped
+from attnfaith.subjects.modes import configured, eager, unwrapped
 from attnfaith.subjects.prefix import Prefix, prefix_of
 from attnfaith.subjects.protocol import MAPS, OF_TOKENIZERS, TEXT, TEXTS, Batch, SubjectError
 from attnfaith.subjects.reduction import Reduction
@@ -275,7 +275,7 @@ class SelfAttention(ModelSubject):
     @contextmanager
     def evaluating(self) -> Iterator[None]:
         """Within, the model is in eval mode and its attention "eager"; after it, both as before."""
-        with in_eval_mode(self.model), eager(self.model):
+        with super().evaluating(), eager(self.model):
             yield
 
     @contextmanager
@@ -324,8 +324,8 @@ class SelfAttention(ModelSubject):
         return joined(parts, torch.cat([chosen for chosen, _ in groups]), width)
 
     def _read(self, batch, edit, embedded, keep, rows, scores, after=None) -> Read:
-        given = self.given(batch)
-        count, length = given["input_ids"].shape
+        inputs = self.given(batch)
+        count, length = inputs["input_ids"].shape
         returned = {number for number in self.sites.layers if keep(number)}
         hook = Hook(count, edit, returned.__contains__, self.sites.layers[-1] if rows else None, scores)
         watched = rows or after is not None or keep is not nothing or type(edit) is not Edit
@@ -334,15 +334,15 @@ class SelfAttention(ModelSubject):
         with ExitStack() as stack:
             stack.enter_context(configured(self.model, _attn_implementation=way, return_dict=True))
             if embedded is not None:
-                stack.enter_context(Embedded(self.vocabulary(), given["input_ids"], embedded))
+                stack.enter_context(Embedded(self.vocabulary(), inputs["input_ids"], embedded))
             if after is not None:
                 prefix, chosen = after
                 hook.number = prefix.skipped
-                stack.enter_context(prefix.given(chosen))
+                stack.enter_context(prefix.reused(chosen))
             if plain:
-                return Read(widened(self.model(**given).logits))
+                return Read(widened(self.model(**inputs).logits))
             stack.enter_context(hook)
-            logits = widened(self.model(**given).logits)
+            logits = widened(self.model(**inputs).logits)
         square = all(attention_map.weights.shape[2] == attention_map.weights.shape[3] for attention_map in hook.maps)
         if hook.number != self.sites.maps or not square:
             raise SubjectError(
@@ -350,7 +350,7 @@ class SelfAttention(ModelSubject):
                 f"{self.sites.maps}: this model reads long texts in pieces, and only short ones can be measured"
             )
         self.read_whole.add(length)
-        return Read(logits, hook.maps, hook.rows(logits, given["attention_mask"]) if rows else None)
+        return Read(logits, hook.maps, hook.rows(logits, inputs["attention_mask"]) if rows else None)
 
     def groups(self, batch: Batch) -> list[tuple[torch.Tensor, int]]:
         """The instances that can be read together, as rows (n,), and how many input positions they have."""
@@ -379,10 +379,10 @@ class SelfAttention(ModelSubject):
                     f"{type(self.model).__name__} keeps impermissible tokens apart, and this batch does not say which these "
                     "are: give texts of a data set that marks them, or a tensor impermissible, 0 or 1 for each of input_ids"
                 )
-        given = {name: batch[name] for name in names if batch.get(name) is not None}
-        ids, mask = given["input_ids"], given["attention_mask"]
+        inputs = {name: batch[name] for name in names if batch.get(name) is not None}
+        ids, mask = inputs["input_ids"], inputs["attention_mask"]
         if bool(mask.all()):
-            return given
+            return inputs
         padding = sorted({self.pad_token_id, getattr(self.tokenizer, "pad_token_id", None)} - {None})
         left = (mask[:, 0] == 0) & torch.isin(ids[:, 0], torch.tensor(padding, device=ids.device)) & mask.any(1)
         if bool(left.any()):
@@ -391,9 +391,9 @@ class SelfAttention(ModelSubject):
                 "tokenizer(…, padding=True, padding_side='right') makes"
             )
         lengths, places = lengths_of(mask).unsqueeze(1), torch.arange(ids.shape[1], device=ids.device)
-        given["input_ids"] = ids.masked_fill(places >= lengths, self.filling)
-        given["attention_mask"] = torch.where(mask.any(1, keepdim=True), mask, (places == 0).to(mask))
-        return given
+        inputs["input_ids"] = ids.masked_fill(places >= lengths, self.filling)
+        inputs["attention_mask"] = torch.where(mask.any(1, keepdim=True), mask, (places == 0).to(mask))
+        return inputs
 
     # ---------------------------------------------------------------------------------------- attention
 

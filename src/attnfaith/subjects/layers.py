@@ -35,10 +35,10 @@ IDLE = torch.nn.Dropout, torch.nn.Identity
 
 @dataclass(frozen=True)
 class Call:
-    """A module without parts, what it was given and what it made of it."""
+    """A call of a module without parts."""
 
     module: torch.nn.Module
-    given: torch.Tensor
+    input: torch.Tensor
     output: torch.Tensor
 
 
@@ -135,16 +135,13 @@ class Fed(Watching):
 
 
 def state_of(args, kwargs) -> torch.Tensor | None:
-    """Of the arguments of a layer the state: the first tensor of three dimensions; None where there is none."""
-    given = [*args, *kwargs.values()]
-    return next(
-        (value for value in given if isinstance(value, torch.Tensor) and value.dim() == 3 and value.is_floating_point()),
-        None,
-    )
+    """The state among the arguments of a layer: the first tensor of three dimensions; None where there is none."""
+    tensors = (value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor))
+    return next((value for value in tensors if value.dim() == 3 and value.is_floating_point()), None)
 
 
 def result_of(result) -> torch.Tensor | None:
-    """Of what a layer returns the state: the tensor, or the first of several things."""
+    """The state that a layer returns: its result, or the first of several results."""
     return result if isinstance(result, torch.Tensor) else next(iter(result))
 
 
@@ -231,7 +228,7 @@ def projected(layer: Layer, row: int = 0) -> torch.Tensor:
     calls = layer.calls
     heads, sizes = layer.values.shape[1], layer.values.shape[3]
     joined = layer.output.transpose(1, 2).flatten(2)
-    if not calls or (matrix := _matrix(calls[0].module)) is None or not adds_up(calls[0].given, joined):
+    if not calls or (matrix := _matrix(calls[0].module)) is None or not adds_up(calls[0].input, joined):
         raise SubjectError("what follows its attention is no linear module that reads the output of all heads alone")
     return torch.einsum("hld,hde->hle", widened(layer.values[row]), widened(matrix).unflatten(0, (heads, sizes)))
 
@@ -266,7 +263,7 @@ class Norm:
         """Of what a module made of (1,L,E). Raises SubjectError for a module that computes something else."""
         coarse = call.output.dtype != widened(call.output).dtype
         module = copy.deepcopy(call.module).float() if coarse else call.module
-        ones = widened(call.given.new_ones(1, 1, call.given.shape[-1]))
+        ones = widened(call.input.new_ones(1, 1, call.input.shape[-1]))
         shift = module(torch.zeros_like(ones))[0].double()
         centred = torch.allclose(module(ones)[0].double(), shift, atol=1e-5)
         probe = ones.clone()
@@ -274,8 +271,8 @@ class Norm:
         probe = 1e3 * (probe - probe.mean())  # large, so that no epsilon matters
         size = probe.double().square().mean().sqrt()
         gain = ((module(probe)[0].double() - shift) * size / probe[0].double())[0]
-        given, outer = call.given.reshape(-1, len(gain)).double(), call.output.reshape(-1, len(gain)).double() - shift
-        inner = gain * (given - given.mean(-1, keepdim=True) if centred else given)
+        values, outer = call.input.reshape(-1, len(gain)).double(), call.output.reshape(-1, len(gain)).double() - shift
+        inner = gain * (values - values.mean(-1, keepdim=True) if centred else values)
         scale = inner.square().sum(-1, keepdim=True) / (inner * outer).sum(-1, keepdim=True)
         scale = torch.where(scale.isfinite(), scale, 1.0)  # of a state that is constant nothing is left
         rounding = torch.finfo(call.output.dtype).eps * outer.abs().max() if coarse else 0.0
@@ -291,7 +288,7 @@ class Norm:
 
 
 class BlockParts:
-    """What attention and the residual connection around it add up to, in one instance.
+    """Attention and the residual connection around it, in one instance, as a sum over tokens.
 
     whole (L,E): the states after both, and after the norm where it follows them. A subclass makes `whole`, and the norms
     that are held: inner, of what attention gives, and middle, of the sum.
@@ -304,11 +301,11 @@ class BlockParts:
     def __init__(self, layer: Layer):
         self.layer, self.values = layer, projected(layer)
         self.added, self.calls = layer.calls[0].output, layer.calls[1:]  # what attention gives, and what is called after it
-        if self.calls and is_norm(self.calls[0].module) and adds_up(self.calls[0].given, self.added):
+        if self.calls and is_norm(self.calls[0].module) and adds_up(self.calls[0].input, self.added):
             self.inner, self.added, self.calls = Norm.of(self.calls[0]), self.calls[0].output, self.calls[1:]
 
     def parts(self, rows: torch.Tensor) -> torch.Tensor:
-        """(R,L,E): what each token adds to rows, by number, of `whole`; biases are nobody's."""
+        """(R,L,E): the vector that each token adds to rows, by number, of `whole`; biases belong to no token."""
         vectors = self._of_attention(rows)
         vectors[torch.arange(len(rows), device=rows.device), rows] += widened(self.layer.state[0, rows])
         return vectors if self.middle is None else self.middle(vectors, rows)
@@ -324,11 +321,9 @@ class BlockParts:
 
 
 class LayerParts(BlockParts):
-    """What a layer of one instance adds up.
+    """A layer of one instance as a sum over tokens; after: whether norms stand behind the sums ("post-norm").
 
-    after: whether norms follow what they are of.
-
-    Raises SubjectError for a layer that is made in another way.
+    Raises SubjectError for a layer of another form.
     """
 
     def __init__(self, layer: Layer):
@@ -339,7 +334,7 @@ class LayerParts(BlockParts):
         self.after = len(norms) > 1 and calls[-1] is norms[-1] and torch.equal(calls[-1].output, layer.result)
         if self.after:
             first, rest, last = norms[0], calls[-2], calls[-1]
-            sound = adds_up(first.given, state, added) and adds_up(last.given, first.output, rest.output)
+            sound = adds_up(first.input, state, added) and adds_up(last.input, first.output, rest.output)
         else:
             sound = bool(calls) and adds_up(layer.result, state, added, calls[-1].output)
         if not sound:
@@ -351,9 +346,7 @@ class LayerParts(BlockParts):
         self.whole = widened(first.output if self.after else state + added.reshape(state.shape))[0]
 
     def handed_on(self, parts: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-        """(R,L,E): what is left of parts in the layer's result, the rest of the layer aside: its residual connection, and
-        its norm.
-        """
+        """(R,L,E): parts after the layer's last residual connection and norm, without what its rest adds."""
         return parts if self._outer is None else self._outer(parts, rows)
 
 
@@ -385,7 +378,7 @@ class CrossParts(LayerParts):
     """A decoder's block that attends to the source, whose layer.state is the state before this block."""
 
     def parts(self, rows: torch.Tensor) -> torch.Tensor:
-        """(R,S+1,E): what each source position adds to rows, by number, of `whole`; last what the state before adds."""
+        """(R,S+1,E): the vectors that source positions add to rows, by number, of `whole`; last that of the state before."""
         vectors = torch.cat([self._of_attention(rows), widened(self.layer.state[0, rows]).unsqueeze(1)], 1)
         return vectors if self.middle is None else self.middle(vectors, rows)
 
@@ -393,19 +386,19 @@ class CrossParts(LayerParts):
 class TargetParts(BlockParts):
     """A decoder's block that attends to the target so far; after: whether a norm follows it.
 
-    Raises SubjectError for a block that is made in another way.
+    Raises SubjectError for a block of another form.
     """
 
     def __init__(self, layer: Layer, after: bool):
         super().__init__(layer)
         norm = next((call for call in self.calls if is_norm(call.module)), None)
-        if norm is None or not adds_up(norm.given, layer.state, self.added):
+        if norm is None or not adds_up(norm.input, layer.state, self.added):
             raise SubjectError(
                 "a decoder's state after attention to the target is no plain sum of the state before and of what that gives"
             )
         if after:
             self.middle = Norm.of(norm)
-        self.whole = widened(norm.output if after else norm.given)[0]
+        self.whole = widened(norm.output if after else norm.input)[0]
 
 
 def decoder_parts(layers: list[Layer]) -> list[tuple[TargetParts, CrossParts]]:

@@ -63,18 +63,6 @@ def plainly() -> Iterator[None]:
 
 
 @contextmanager
-def in_eval_mode(model) -> Iterator[None]:
-    """Within, a model is in eval mode; after it, every module in its own."""
-    own = {module: module.training for module in model.modules()}
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, training in own.items():
-            module.training = training
-
-
-@contextmanager
 def frozen(model) -> Iterator[None]:
     """Within, no parameter of a model or subject requires a gradient; after it those that did before."""
     trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]

@@ -1,7 +1,7 @@
-"""What a forward pass computes before one of its maps is made, kept and given back: the rest alone is computed again.
+"""The part of a forward pass before one of its maps, stored so that later passes compute only what comes after.
 
-Which modules come before a map is seen in one pass, from outside; nothing is known of any architecture. Whether what was
-kept serves is seen too: texts are read again from it, in another order, and what they say has to be the same.
+One pass shows, from outside, which modules come before a map; no architecture is named here. A second pass from what was
+stored, with the texts in another order, has to give the same logits.
 
 Shapes: B instances that were read, N copies of some of them, C classes.
 """
@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import torch
 
-from attnfaith.subjects.attention import Hook, Watching
+from attnfaith.subjects.attention import Hook, Watching, nothing
 from attnfaith.subjects.checks import tolerance_of
 
 
@@ -26,19 +26,17 @@ class Prefix:
         self.outputs, self.skipped, self.count = outputs, skipped, count
 
     @contextmanager
-    def given(self, rows: torch.Tensor) -> Iterator[None]:
+    def reused(self, rows: torch.Tensor) -> Iterator[None]:
         """Within, a forward pass of the copies `rows` (N,) of the instances computes only what comes after."""
-        own = {}
+        instance_forwards = {module: vars(module).get("forward") for module in self.outputs}
         for module, outputs in self.outputs.items():
-            own[module] = vars(module).get("forward")
             module.forward = self._instead(module.forward, deque(outputs), rows)
         try:
             yield
         finally:
-            for module, forward in own.items():
-                if forward is None:
-                    del module.forward
-                else:
+            for module, forward in instance_forwards.items():
+                del module.forward
+                if forward is not None:
                     module.forward = forward
 
     def _instead(self, forward: Callable, left: deque, rows: torch.Tensor) -> Callable:
@@ -46,14 +44,14 @@ class Prefix:
 
 
 def prefix_of(model, texts: dict[str, torch.Tensor], first: int) -> Prefix | None:
-    """What a model computes of texts (B,L) before map number `first` is made; None where reading from it says otherwise.
+    """The prefix of texts (B,L) before map number `first`; None where a pass from it gives other logits.
 
     Costs a forward pass, and one of what comes after.
     """
     count = len(texts["input_ids"])
     with torch.no_grad():
         watch = _Watch(model, first)
-        with watch, Hook(count, watch, keep=lambda number: False):
+        with watch, Hook(count, watch, keep=nothing):
             logits = model(**texts).logits
         prefix = watch.prefix(count)
         if prefix is None:
@@ -61,9 +59,9 @@ def prefix_of(model, texts: dict[str, torch.Tensor], first: int) -> Prefix | Non
         rows = torch.cat([torch.arange(count - 1, -1, -1), torch.tensor([0])]).to(logits.device)
         copies = {name: values[rows] for name, values in texts.items()}
         try:
-            with prefix.given(rows), Hook(count + 1, keep=lambda number: False) as hook:
+            with prefix.reused(rows), Hook(count + 1, keep=nothing) as hook:
                 again = model(**copies).logits
-        except Exception:  # what was kept has no instances to choose, or not in the way thought
+        except Exception:  # what was stored has no axis of instances, or another one
             return None
     near = tolerance_of(model)
     same = again.shape == logits[rows].shape and torch.allclose(again, logits[rows], rtol=near, atol=near)
@@ -84,7 +82,7 @@ class _Watch(Watching):
         return weights
 
     def prefix(self, count: int) -> Prefix | None:
-        """What was kept, of `count` instances; None where the map was not made, or nothing was done before it."""
+        """The prefix of `count` instances; None where the map was not made, or nothing was done before it."""
         if not self._before:
             return None
         outputs: dict[torch.nn.Module, list] = {}
@@ -107,7 +105,7 @@ class _Watch(Watching):
 
 
 def taken(output, rows: torch.Tensor, count: int):
-    """The instances `rows` of what was made of `count` ones: of its tensors that have an axis of instances first."""
+    """The instances `rows` of an output for `count` ones: of its tensors whose first axis is that of instances."""
     if isinstance(output, torch.Tensor):
         return output[rows] if output.dim() and len(output) == count else output
     if isinstance(output, dict):

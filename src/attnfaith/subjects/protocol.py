@@ -127,19 +127,19 @@ class Batch(dict):
     owner: "Subject | None" = None
 
     @classmethod
-    def of(cls, given: Mapping, subject: "Subject") -> "Batch":
+    def of(cls, values: Mapping, subject: "Subject") -> "Batch":
         """A plain batch of a tokenizer as one of this subject, on its device; one that is this subject's, as it is.
 
-        Ids are row numbers and labels those under "labels", or None, where none are given. Without attention_mask, ids equal
-        to the subject's padding are padding. The given batch is left as it was.
+        Ids are row numbers and labels those under "labels", or None, where there are none. Without attention_mask, ids equal
+        to the subject's padding are padding. The argument is left as it was.
 
         Raises SubjectError where there are no input_ids, or they are no tensor (B,L).
         """
-        if isinstance(given, cls):
-            if given.owner is subject:
-                return given
-            given = {name: values for name, values in given.items() if name not in COMPUTED}
-        batch, device = cls(given), subject.device
+        if isinstance(values, cls):
+            if values.owner is subject:
+                return values
+            values = {name: columns for name, columns in values.items() if name not in COMPUTED}
+        batch, device = cls(values), subject.device
         ids = batch.get("input_ids")
         if not (isinstance(ids, torch.Tensor) and ids.dim() == 2):
             raise SubjectError(

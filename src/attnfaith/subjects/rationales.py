@@ -113,9 +113,9 @@ class Rationales(PackageSubject):
         """Held, the selection is that of the texts as they are."""
         if embedded is None:
             return self.read_selected(batch, self.selected(batch))
-        given = self._embedded(batch, embedded)
-        gates = self.selected(batch) if hold else self.model.select(given).selected
-        return self.model.read(given, gates.to(embedded.dtype), batch.get("answer_mask"))
+        texts = self._embedded(batch, embedded)
+        gates = self.selected(batch) if hold else self.model.select(texts).selected
+        return self.model.read(texts, gates.to(embedded.dtype), batch.get("answer_mask"))
 
     @torch.no_grad()
     def selection(self, batch: Batch) -> torch.Tensor:

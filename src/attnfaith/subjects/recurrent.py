@@ -7,6 +7,7 @@ Shapes: B pairs, S source positions, N target positions, H hidden.
 """
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 import torch
 
@@ -98,7 +99,7 @@ class RecurrentAttention(SequenceSubject):
             for name, length in (("input_ids", sources), ("labels", targets))
         }
         pair = self.collate([row])
-        output = self.model(**self._given(pair), output_attentions=True)
+        output = self.model(**self._inputs(pair), output_attentions=True)
         with Attended(self.model.decoder) as attended:
             logits = self._decoded(pair, self._encoded(pair))
         sums = attended.weights.sum(-1)
@@ -113,25 +114,22 @@ class RecurrentAttention(SequenceSubject):
     # ---------------------------------------------------------------------------------------- reading
 
     @staticmethod
-    def _given(batch: PairBatch) -> dict[str, torch.Tensor]:
+    def _inputs(batch: PairBatch) -> dict[str, torch.Tensor]:
         return {name: batch[name] for name in ("input_ids", "attention_mask", "decoder_input_ids")}
 
     def _encoded(self, batch: PairBatch, embedded=None):
-        if embedded is None:
-            return self.model.get_encoder()(batch["input_ids"], batch["attention_mask"])
-        with Embedded(self.vocabulary(), batch["input_ids"], embedded):
-            return self.model.get_encoder()(batch["input_ids"], batch["attention_mask"])
+        ids = batch["input_ids"]
+        with nullcontext() if embedded is None else Embedded(self.vocabulary(), ids, embedded):
+            return self.model.get_encoder()(ids, batch["attention_mask"])
 
     def _decoded(self, batch: PairBatch, encoded) -> torch.Tensor:
-        given = self._given(batch)
-        del given["input_ids"]
-        return self.model(encoder_outputs=encoded, **given).logits
+        inputs = self._inputs(batch)
+        del inputs["input_ids"]
+        return self.model(encoder_outputs=encoded, **inputs).logits
 
     def _read(self, batch, edit=None, embedded=None, encoded=None) -> torch.Tensor:
         encoded = self._encoded(batch, embedded) if encoded is None else encoded
-        if edit is None:
-            return self._decoded(batch, encoded)
-        with Attended(self.model.decoder, edit):
+        with nullcontext() if edit is None else Attended(self.model.decoder, edit):
             return self._decoded(batch, encoded)
 
     def _weights(self, batch, edit=None, embedded=None) -> torch.Tensor:
@@ -160,7 +158,7 @@ class RecurrentAttention(SequenceSubject):
 
     def _states(self, pair: PairBatch) -> tuple[torch.Tensor, torch.Tensor]:
         """Of one pair the decoder's states (N,H) after each step, and the words that enter (N,E)."""
-        hidden = self.model(**self._given(pair), output_hidden_states=True).decoder_hidden_states
+        hidden = self.model(**self._inputs(pair), output_hidden_states=True).decoder_hidden_states
         return hidden[1][0], hidden[0][0]
 
     def results_without(self, pair: PairBatch, gone: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:

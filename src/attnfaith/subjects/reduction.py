@@ -6,6 +6,7 @@ Shapes: B instances, H heads, L input positions.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from attnfaith.subjects.protocol import SubjectError
@@ -33,27 +34,26 @@ class Reduction:
     def __post_init__(self):
         if self.way not in WAYS:
             raise SubjectError(f"reduction {self.way!r} is not known; choose one of {', '.join(WAYS)}")
-        number = isinstance(self.layers, int) and not isinstance(self.layers, bool) and self.layers >= 0
-        if self.layers not in ("last", "all") and not number:
+        if self.layers not in ("last", "all") and not _is_number(self.layers):
             raise SubjectError(f"layers={self.layers!r}; give 'last', 'all', or the number of a layer from 0 on")
-        if self.head is not None and not (isinstance(self.head, int) and not isinstance(self.head, bool) and self.head >= 0):
+        if self.head is not None and not _is_number(self.head):
             raise SubjectError(f"head={self.head!r}; give the number of a head from 0 on, or None for the mean of all")
         if self.way != "mean" and (self.layers, self.head) != ("last", None):
             raise SubjectError(f"reduction {self.way!r} takes all layers and heads: leave layers and head out")
 
     @classmethod
-    def of(cls, given) -> "Reduction":
+    def of(cls, value) -> "Reduction":
         """A Reduction as it is; "last", "all", "rollout" or "flow"; or {"layers": …, "head": …, "way": …}."""
-        if isinstance(given, cls):
-            return given
-        if isinstance(given, str) and given in ("last", "all"):
-            return cls(layers=given)
-        if isinstance(given, str) and given in WAYS:
-            return cls(given)
-        if isinstance(given, dict) and set(given) <= {"way", "layers", "head"}:
-            return cls(**given)
+        if isinstance(value, cls):
+            return value
+        if isinstance(value, str) and value in ("last", "all"):
+            return cls(layers=value)
+        if isinstance(value, str) and value in WAYS:
+            return cls(value)
+        if isinstance(value, dict) and set(value) <= {"way", "layers", "head"}:
+            return cls(**value)
         raise SubjectError(
-            f"attention={given!r} is no reduction; give 'last', 'all', 'rollout', 'flow', or {{'layers': 'last', 'all' or a "
+            f"attention={value!r} is no reduction; give 'last', 'all', 'rollout', 'flow', or {{'layers': 'last', 'all' or a "
             "number, 'head': a number}"
         )
 
@@ -93,11 +93,12 @@ class Reduction:
         layers = [heads.mean(1) if self.head is None else heads[:, self.head] for heads in maps]
         if self.way == "flow":
             return flow(layers, rows)
-        whole = layers[0] if self.way == "mean" else rollout(layers)
-        for layer in layers[1:] if self.way == "mean" else ():
-            whole = whole + layer
-        weights = whole / (len(layers) if self.way == "mean" else 1)
+        weights = sum(layers) / len(layers) if self.way == "mean" else rollout(layers)
         return (weights * rows.unsqueeze(2)).sum(1) / rows.sum(1, keepdim=True)
+
+
+def _is_number(value) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def rollout(layers: Sequence[torch.Tensor], residual: float = 0.5) -> torch.Tensor:
@@ -123,22 +124,18 @@ def flow(layers: Sequence[torch.Tensor], rows: torch.Tensor) -> torch.Tensor:
 
     Source: Abnar & Zuidema 2020, section 3 (attention flow).
     """
-    import numpy as np
-
     capacities = [rollout([layer]).double().cpu().numpy() for layer in layers]
     matter = rows.cpu().numpy()
     weights = np.full(matter.shape, np.nan)
     for row, tops in enumerate(matter):
         if tops.any():
-            flows = np.mean(
-                [_flows([capacity[row] for capacity in capacities], top) for top in np.flatnonzero(tops)], axis=0
-            )
+            graph = [capacity[row] for capacity in capacities]
+            flows = np.mean([_flows(graph, top) for top in np.flatnonzero(tops)], axis=0)
             weights[row] = flows / flows.sum()
     return torch.from_numpy(weights).to(layers[0].device)
 
 
 def _flows(capacities, top: int):
-    import numpy as np
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import maximum_flow
 

@@ -21,7 +21,7 @@ from attnfaith.subjects.attention import ALL, Edit, Embedded, Hook, Map, Watchin
 from attnfaith.subjects.base import ModelSubject, check_ids, position_limit, vocabulary_size
 from attnfaith.subjects.checks import Pairs, Sites, checked
 from attnfaith.subjects.layers import CrossParts, Fed, Layer, LayerParts, Recorded, TargetParts, decoder_parts, projected
-from attnfaith.subjects.modes import configured, eager, in_eval_mode, unwrapped
+from attnfaith.subjects.modes import configured, eager, unwrapped
 from attnfaith.subjects.pairs import UNCOUNTED, PairBatch, word_sums
 from attnfaith.subjects.prefix import taken
 from attnfaith.subjects.protocol import PAIR_CAPABILITIES, SubjectError
@@ -136,8 +136,8 @@ class SequenceSubject(ModelSubject):
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
-        """Within, the model is in eval mode; after it, every module in its own."""
-        with in_eval_mode(self.model), configured(self.model, return_dict=True):
+        """Within, the model is in eval mode and names its outputs; after it, both as before."""
+        with super().evaluating(), configured(self.model, return_dict=True):
             yield
 
     def log_probs(self, batch: PairBatch, embedded: torch.Tensor | None = None) -> torch.Tensor:
