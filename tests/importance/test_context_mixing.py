@@ -3,7 +3,6 @@ they are refused.
 """
 
 import functools
-from dataclasses import replace
 
 import networkx
 import numpy as np
@@ -12,8 +11,6 @@ import torch
 import transformers
 from torch.nn import functional as F
 
-from attnfaith import record
-from attnfaith.importance import perturbation
 from attnfaith.importance.attention_based import AttentionNorm
 from attnfaith.importance.context_mixing import Alti, Flow, GlobEnc, Rollout
 from attnfaith.importance.perturbation import ValueZeroing
@@ -22,7 +19,6 @@ from attnfaith.measurement.registry import MeasurementError
 from attnfaith.subjects import Batch, Edit, SelfAttention, SubjectError
 from attnfaith.subjects import layers as subject_layers
 from attnfaith.subjects.attention import Hook
-from attnfaith.subjects.checks import TOGETHER
 from tests import tolerances
 from tests.measuring import run
 
@@ -88,10 +84,6 @@ def batch_of(subject, texts=TEXTS, padding=0):
     return Batch.of({"input_ids": ids, "attention_mask": mask}, subject)
 
 
-def hooks(subject):
-    return [(len(module._forward_hooks), len(module._forward_pre_hooks)) for module in subject.model.modules()]
-
-
 def measured(name, subject, batch):
     (values,) = run(name, subject, batch).values()
     return values
@@ -149,28 +141,6 @@ def test_value_zeroing_by_whole_passes(kind, top):
     expected = at_tokens(text, chained, top)
     assert scores.max() > 2 * scores.min()
     np.testing.assert_allclose(scores, expected, rtol=1e-6)
-
-
-def test_value_zeroing_reads_copies_in_parts(monkeypatch):
-    subject = classifier("bert")
-    whole = measured("value_zeroing", subject, batch_of(subject))
-    monkeypatch.setattr(perturbation, "TOKENS_AT_ONCE", 15)
-    for one, other in zip(measured("value_zeroing", subject, batch_of(subject)), whole, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-6)
-
-
-def test_a_layer_is_given_what_it_is_told():
-    """Each layer by itself, on what the text gives it, says what a pass says in which all are given theirs at once."""
-    subject, text = classifier("modernbert"), batch_of(classifier("modernbert"), TEXTS[:1])
-    layers, rows = subject.layers(text)
-    assert rows.shape == (7,) and rows.any()
-    states = [torch.randn_like(one.state[0]) for one in layers]
-    given = subject.each_layer(text.take(torch.zeros(3, dtype=torch.int64)), states, Edit())
-    for layer, state, result in zip(layers_of(subject), states, given, strict=True):
-        places = torch.arange(7).unsqueeze(0)
-        position = subject.model.model.rotary_emb(state, places, layer.attention_type)
-        alone = layer(state.unsqueeze(0), attention_mask=None, position_embeddings=position)
-        np.testing.assert_allclose(result, alone.expand(3, -1, -1).detach(), rtol=1e-9, atol=1e-9)
 
 
 def bert_layer(layer, state, weights):
@@ -399,49 +369,6 @@ def test_attention_norm_is_the_mean_of_rows_that_matter(monkeypatch):
         (all_at_once,) = measured(name, subject, text)
         monkeypatch.setattr(subject_layers, "NUMBERS_AT_ONCE", 500)
         np.testing.assert_allclose(few, all_at_once, rtol=1e-6)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", MEASURES)
-@pytest.mark.parametrize("kind", ["bert", "albert", "llama", "gemma2"])
-def test_neither_batch_nor_order_nor_padding_nor_the_way_of_reading(name, kind, monkeypatch):
-    subject = classifier(kind)
-    before = {key: value.clone() for key, value in subject.model.state_dict().items()}
-    hooked = hooks(subject)
-    whole = measured(name, subject, batch_of(subject))
-    column = next(iter(MEASURES[name].columns.values()))
-    for text, values in zip(TEXTS, whole, strict=True):
-        assert values.dtype == np.float32 and values.shape == (len(text) - 2,) and (values >= 0).all()
-        assert column.range[1] is None or values.sum() <= 1 + 1e-6
-    again = [
-        [measured(name, subject, batch_of(subject, [text]))[0] for text in TEXTS],
-        measured(name, subject, batch_of(subject, TEXTS[::-1], padding=3))[::-1],
-    ]
-    for together in TOGETHER[1:]:
-        monkeypatch.setattr(subject, "sites", replace(subject.sites, together=together))
-        again.append(measured(name, subject, batch_of(subject)))
-    for other in again:
-        for one, values in zip(other, whole, strict=True):
-            np.testing.assert_allclose(one, values, rtol=1e-5, atol=1e-7)
-    assert all(torch.equal(value, before[key]) for key, value in subject.model.state_dict().items())
-    assert hooks(subject) == hooked
-    assert all(parameter.requires_grad and parameter.grad is None for parameter in subject.model.parameters())
-
-
-@pytest.mark.parametrize("name", MEASURES)
-def test_columns_make_a_record(name):
-    subject = classifier("bert")
-    batch = batch_of(subject)
-    columns = record.as_columns(record.Identity("x", "x", "x", 0), len(TEXTS)) | {
-        "instance_id": batch["instance_id"],
-        "tokens": [[str(number) for number in text[1:-1]] for text in TEXTS],
-        "label": [None] * len(TEXTS),
-        "truncated": [False] * len(TEXTS),
-        "probs": [[0.5, 0.25, 0.25]] * len(TEXTS),
-        "attention": [row[1 : len(text) - 1].tolist() for row, text in zip(subject.attention(batch), TEXTS, strict=True)],
-    }
-    made = record.build(columns | run(name, subject, batch), MEASURES[name].columns)
-    assert f"importance_{name}" in made.column_names
 
 
 REFUSED = {

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from attnfaith.importance import integrated
-from attnfaith.importance.integrated import DeepLift, IntegratedGradients
+from attnfaith.importance.integrated import DeepLift
 from attnfaith.measurement.registry import find
 from tests.measuring import run
 
@@ -48,15 +48,6 @@ def test_average_model_by_hand(baseline, a_batch):
     np.testing.assert_allclose(found["deeplift_residual"], 0, atol=1e-12)
 
 
-@pytest.mark.parametrize("encoder", ["average", "cnn", "embedding"])
-def test_complete_below_uniform_attention(encoder, a_batch):
-    """Dense layers, convolutions, ReLU and tanh, and a tanh read-out of a pair."""
-    model, batch = a_batch(encoder=encoder, projection="uniform", query="text", readout="tanh")
-    found = run(DeepLift, model, batch)
-    np.testing.assert_allclose(found["deeplift_residual"], 0, atol=1e-12)
-    assert max(np.abs(values).sum() for values in found["importance_deeplift"]) > 0.01
-
-
 @pytest.mark.parametrize(
     ("encoder", "kinds"),
     [
@@ -90,16 +81,6 @@ def test_scores_in_float32_are_shown_as_in_float64(a_batch):
         np.testing.assert_allclose(one, other, atol=1e-4 * np.abs(other).max(initial=0.01))
 
 
-def test_saturated_units_have_a_part(a_batch):
-    """Where tanh is flat its slope is 0; what it rose by from the baseline is not."""
-    model, batch = a_batch([5, 4], encoder="average", projection="uniform", scale=300.0)
-    with torch.no_grad():
-        model.model.encoder.projection.bias.zero_()
-    found = run(DeepLift, model, batch)
-    assert max(np.abs(values).max() for values in found["importance_deeplift"]) > 1
-    np.testing.assert_allclose(found["deeplift_residual"], 0, atol=1e-9)
-
-
 @pytest.mark.parametrize(("query", "hierarchy"), [("learned", "none"), ("text", "none"), ("learned", "sentence")])
 @pytest.mark.parametrize("encoder", ["bilstm", "transformer"])
 def test_residual_is_what_the_parts_miss(encoder, query, hierarchy, a_batch):
@@ -112,15 +93,6 @@ def test_residual_is_what_the_parts_miss(encoder, query, hierarchy, a_batch):
     sums = [values.sum(dtype=np.float64) for values in found["importance_deeplift"]]
     np.testing.assert_allclose(sums - rise.numpy(), found["deeplift_residual"], atol=1e-5)
     assert np.abs(found["deeplift_residual"]).max() > 1e-3  # of attention and recurrent steps captum knows the slope alone
-
-
-def test_linear_model_as_integrated_gradients(a_batch):
-    """With embeddings as states and uniform attention both are x . w / T."""
-    model, batch = a_batch(encoder="embedding", projection="uniform")
-    found = run(DeepLift, model, batch)["importance_deeplift"]
-    others = run(IntegratedGradients, model, batch)["importance_integrated_gradients"]
-    for one, other in zip(found, others, strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-6)
 
 
 def test_what_is_refused(a_batch, monkeypatch):

@@ -8,7 +8,7 @@ import torch
 from scipy.stats import entropy
 
 from attnfaith import record
-from attnfaith.importance import lstm, state_lengths
+from attnfaith.importance import state_lengths
 from attnfaith.importance.gradients import GradientHiddenToInput
 from attnfaith.models.encoders import ENCODERS
 from attnfaith.subjects import Batch, subject_of
@@ -76,27 +76,6 @@ def test_one_backward_pass_a_state(encoder, query, tiny_model, tiny_rows, tiny_b
             close(made[ENTROPY][row], entropy(expected, axis=1) / math.log(length))
 
 
-@every_encoder
-def test_finite_differences(encoder, tiny_model, tiny_rows, tiny_batch):
-    model = tiny_model(encoder=encoder, dtype=torch.float64, scale=1.5)
-    batch = tiny_batch(tiny_rows([4]))
-    embedded = model.get_input_embeddings()(batch["input_ids"]).detach()
-    slopes = torch.zeros(4, 4, embedded.shape[-1], dtype=torch.float64)
-
-    @torch.no_grad()
-    def lengths(place, dimension, step):
-        moved = embedded.clone()
-        moved[0, place + 1, dimension] += step
-        return model.encode(inputs_embeds=moved, attention_mask=batch["attention_mask"]).hidden[0, 1:5].norm(dim=-1)
-
-    for place in range(4):
-        for dimension in range(embedded.shape[-1]):
-            change = lengths(place, dimension, STEP) - lengths(place, dimension, -STEP)
-            slopes[:, place, dimension] = change / (2 * STEP)
-    (found,) = sensitivities(model, batch)
-    close(found, slopes.norm(dim=-1), atol=1e-7, rtol=1e-5)
-
-
 def test_embeddings_reach_their_own_state_only(tiny_model, tiny_rows, tiny_batch):
     """||x|| grows by 1 along x."""
     made = run(GradientHiddenToInput, tiny_model(encoder="embedding"), tiny_batch(tiny_rows([5])), keep_rows=True)
@@ -109,14 +88,6 @@ def test_a_window_is_all_that_a_convolution_sees(tiny_model, tiny_rows, tiny_bat
     (found,) = sensitivities(tiny_model(encoder="cnn", kernel_sizes=(1, 5)), tiny_batch(tiny_rows([9])))
     near = abs(np.subtract.outer(np.arange(9), np.arange(9))) <= 2
     assert (found[~near] == 0).all() and (found[near] > 0).all()
-
-
-def test_tokens_alike_in_all_have_entropy_one(tiny_model, tiny_rows, tiny_batch, monkeypatch):
-    model = tiny_model()
-    monkeypatch.setattr(state_lengths, "norm_gradients", lambda _, x, start, stop: [(slice(0, 6), torch.ones(len(x), 6, 6))])
-    made = run(GradientHiddenToInput, model, tiny_batch(tiny_rows([6])))
-    close(made[ENTROPY][0], np.ones(6), atol=0)
-    close(made[OWN][0], np.full(6, 1 / 6), atol=0)
 
 
 @every_encoder
@@ -139,27 +110,6 @@ def test_states_that_depend_on_no_token_are_undefined(encoder, tiny_model, tiny_
         assert np.isnan(made[name][0]).all(), name
 
 
-def test_one_state_of_several_without_a_gradient(tiny_model, tiny_rows, tiny_batch):
-    model, batch = tiny_model(encoder="embedding"), tiny_batch(tiny_rows([[9], [9, 8, 9]]))
-    with torch.no_grad():
-        model.get_input_embeddings().weight[8] = 0
-    made = run(GradientHiddenToInput, model, batch, keep_rows=True)
-    assert np.isnan(made[OWN][1]).tolist() == [False, True, False] == np.isnan(made[ENTROPY][1]).tolist()
-    assert np.isnan(made[ROWS][1]).all(1).tolist() == [False, True, False]
-
-
-def test_rows_are_kept_where_asked(tiny_model, tiny_rows, tiny_batch):
-    model, batch = tiny_model(), tiny_batch(tiny_rows([3, 0, 5]))
-    kept, left = run(GradientHiddenToInput, model, batch, keep_rows=True), run(GradientHiddenToInput, model, batch)
-    assert [rows.shape for rows in kept[ROWS]] == [(3, 3), (0, 0), (5, 5)]
-    assert [rows.shape for rows in left[ROWS]] == [(0, 3), (0, 0), (0, 5)]
-    for name in (ENTROPY, OWN):
-        for one, other in zip(kept[name], left[name], strict=True):
-            np.testing.assert_array_equal(one, other)
-    for rows in kept[ROWS]:
-        close(rows.sum(1), np.ones(len(rows)))
-
-
 @pytest.mark.parametrize("keep", [True, False])
 def test_kept_rows_are_read_back_from_a_record(keep, tiny_model, tiny_rows, tiny_batch):
     rows = tiny_rows([3, 0, 5])
@@ -177,35 +127,6 @@ def test_kept_rows_are_read_back_from_a_record(keep, tiny_model, tiny_rows, tiny
         np.testing.assert_array_equal(one, other if len(other) else np.empty((0, 0)))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("limit", [1, 5, 40])
-@every_encoder
-def test_texts_longer_than_memory_allows_are_taken_in_parts(encoder, limit, tiny_model, tiny_rows, tiny_batch, monkeypatch):
-    model, batch = tiny_model(encoder=encoder), tiny_batch(tiny_rows([13, 13, 2, 5, 13, 0]))
-    whole, made = sensitivities(model, batch), run(GradientHiddenToInput, model, batch, keep_rows=True)
-    sizes = []
-    taken = state_lengths.norm_gradients
-
-    def spied(*given):
-        for states, norms in taken(*given):
-            sizes.append(norms.shape[:2])
-            yield states, norms
-
-    monkeypatch.setattr(state_lengths, "norm_gradients", spied)
-    for bound in ("STATES_AT_ONCE", "NORMS_AT_ONCE", "GRADIENTS_AT_ONCE"):
-        monkeypatch.setattr(state_lengths, bound, limit)
-    monkeypatch.setattr(lstm, "ADJOINTS_AT_ONCE", limit)
-    parts = sensitivities(model, batch)
-    assert max(texts for texts, _ in sizes) <= max(1, limit // 4)
-    # ADJOINTS_AT_ONCE counts states, the others states times tokens
-    assert max(states for _, states in sizes) <= max(1, limit if encoder == "bilstm" else limit // 2)
-    for one, other in zip(parts, whole, strict=True):
-        close(one, other)
-    for name, values in run(GradientHiddenToInput, model, batch, keep_rows=True).items():
-        for one, other in zip(values, made[name], strict=True):
-            close(one, other)
-
-
 @pytest.mark.parametrize("query", ["learned", "text"])
 def test_the_second_text_has_no_part(query, tiny_model, tiny_rows, tiny_batch):
     """Nor has anything beyond the first text: the same text alone and before a question has the same rows."""
@@ -214,17 +135,6 @@ def test_the_second_text_has_no_part(query, tiny_model, tiny_rows, tiny_batch):
     rows[1]["input_ids"][:8] = rows[0]["input_ids"][:8]
     first, other = sensitivities(model, tiny_batch(rows))
     close(first, other)
-
-
-@every_encoder
-def test_without_markers(encoder, tiny_model):
-    model = tiny_model(encoder=encoder, markers=False)
-    ids = torch.tensor([[7, 8, 9, 10], [5, 6, 0, 0]])
-    batch = {"input_ids": ids, "attention_mask": (ids != 0).long(), "instance_id": ["a", "b"]}
-    found = sensitivities(model, batch)
-    for row in range(2):
-        expected = one_pass_a_state(model.double(), batch, row)
-        close(found[row] / expected.max(), expected / expected.max())
 
 
 @pytest.mark.slow

@@ -198,21 +198,3 @@ def test_norm_gradients_of_an_untrained_transformer():
     close(rows / scale, expected / scale, 1e-4)
     naive = one_pass_a_state(rough, embedded.float(), 0, 12).double()
     assert (naive - expected).abs().max() > 10 * (rows - expected).abs().max()  # what this is for
-
-
-@every_encoder
-def test_norm_gradients_leave_no_trace(name):
-    """Neither on the gradient mode, also between parts, nor on parameters and inputs."""
-    encoder, (embedded, _) = build(name), texts((6, 6))
-    embedded.requires_grad_()
-    for _ in state_lengths.norm_gradients(encoder, embedded, 1, 5):
-        assert torch.is_grad_enabled() and torch.backends.cudnn.enabled
-    assert embedded.grad is None and all(p.grad is None and p.requires_grad for p in encoder.parameters())
-
-
-def test_direction_and_slope_of_tanh_by_hand():
-    states = torch.tensor([[3.0, 4.0], [0.0, 0.0], [3e-30, 4e-30]])
-    close(lstm.direction(states), torch.tensor([[0.6, 0.8], [0.0, 0.0], [0.6, 0.8]]), 1e-7)
-    far = torch.tensor([0.0, 0.5, -12.0])
-    expected = (1 / far.double().cosh().square()).float()
-    torch.testing.assert_close(lstm.slope_of_tanh(far), expected, atol=0, rtol=1e-6)

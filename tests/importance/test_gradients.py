@@ -1,0 +1,267 @@
+"""Measures by one gradient: captum, finite differences, closed forms; through attention, and with attention held fixed."""
+
+import numpy as np
+import pytest
+import torch
+from captum.attr import InputXGradient, Saliency
+from scipy.stats import kendalltau
+
+from attnfaith.importance.gradients import Gradient, GradientAttentionHeld, GradientNorm, GradientXInput
+from attnfaith.models.encoders import ENCODERS
+from attnfaith.subjects import Batch, SelfAttention, SubjectError
+from attnfaith.subjects.protocol import log_odds
+from tests.measuring import classifier_of, run
+from tests.small_classifiers import classifier, texts, tokenizer
+
+
+TOKENS, STATES = GradientXInput.columns
+CELLS = [(encoder, "learned", "affine", "softmax") for encoder in ENCODERS]
+CELLS += [("bilstm", "text", "tanh", "sparsemax"), ("cnn", "text", "affine", "softmax")]
+every_cell = pytest.mark.parametrize(("encoder", "query", "readout", "projection"), CELLS)
+STEP = 1e-5
+
+
+def close(actual, expected, **tolerance):
+    torch.testing.assert_close(torch.as_tensor(actual).double(), torch.as_tensor(expected).double(), **tolerance)
+
+
+def masks(batch):
+    return {name: batch[name] for name in ("attention_mask", "token_type_ids") if name in batch}
+
+
+@torch.no_grad()
+def stages(model, batch):
+    encoded = model.encode(batch["input_ids"], **masks(batch))
+    attention = model.attend(*encoded)
+    return encoded, attention, model.decode(encoded.hidden, attention, encoded.query)
+
+
+def embedded_of(model, batch):
+    return classifier_of(model).get_input_embeddings()(batch["input_ids"]).detach().requires_grad_()
+
+
+def logits_at(model, batch, held):
+    """Embeddings (B,L,E) to logits; held: whatever the embeddings, attention is that of the text as it is."""
+    _, own, _ = stages(model, batch)
+
+    def logits(embedded):
+        encoded = model.encode(inputs_embeds=embedded, **masks(batch))
+        return model.decode(encoded.hidden, own if held else model.attend(*encoded), encoded.query)
+
+    return logits
+
+
+@every_cell
+def test_captum(encoder, query, readout, projection, tiny_model, tiny_rows, tiny_batch):
+    """Of each measure, text by text; also of states where the gradient goes through attention."""
+    model = tiny_model(encoder=encoder, query=query, readout=readout, projection=projection, num_labels=3, scale=2.0)
+    for row in tiny_rows([6, 2, 9], pair=query == "text"):
+        batch, inner = tiny_batch([row]), slice(1, 1 + len(row["tokens"]))
+        embedded, (encoded, _, logits) = embedded_of(model, batch), stages(model, batch)
+        predicted = int(logits.argmax())
+        held, through = (logits_at(model, batch, flag) for flag in (True, False))
+
+        products = InputXGradient(lambda x, f=held: f(x).softmax(-1)).attribute(embedded, target=predicted)
+        (values,) = run(Gradient, model, batch)["importance_gradient"]
+        close(values, products.sum(-1).abs()[0, inner].detach(), atol=1e-7, rtol=1e-4)
+
+        columns = run(GradientXInput, model, batch)
+        products = InputXGradient(through).attribute(embedded, target=predicted).sum(-1)[0, inner]
+        close(columns[TOKENS][0], products.detach(), atol=1e-5, rtol=1e-5)
+        of_states = InputXGradient(lambda h, e=encoded: model.decode(h, model.attend(h, *e[1:]), e.query))
+        products = of_states.attribute(encoded.hidden.clone().requires_grad_(), target=predicted).sum(-1)[0, inner]
+        close(columns[STATES][0], products.detach(), atol=1e-5, rtol=1e-5)
+
+        norms = run(GradientNorm, model, batch)
+        classes = torch.tensor([predicted])
+        for ending, logits in (("", through), ("_detached", held)):
+            slopes = Saliency(lambda x, f=logits: log_odds(f(x), classes)).attribute(embedded, abs=False)  # noqa: B023
+            close(norms[f"importance_gradient_norm{ending}"][0], slopes.norm(dim=-1)[0, inner], atol=1e-5, rtol=1e-3)
+
+
+@every_cell
+def test_finite_differences(encoder, query, readout, projection, tiny_model, tiny_rows, tiny_batch):
+    model = tiny_model(encoder=encoder, query=query, readout=readout, num_labels=3, scale=2.0)
+    batch = tiny_batch(tiny_rows([5], pair=query == "text"))
+    logits, (_, _, own) = logits_at(model, batch, True), stages(model, batch)
+    predicted, embedded = int(own.argmax()), embedded_of(model, batch).detach()
+    expected = []
+    with torch.no_grad():
+        for token in range(1, 6):  # position 0 is the begin marker
+            along = torch.zeros_like(embedded)
+            along[:, token] = STEP * embedded[:, token]
+            up, down = (logits(embedded + sign * along).softmax(-1)[0, predicted] for sign in (1, -1))
+            expected.append(float(up - down) / (2 * STEP))
+    (values,) = run(Gradient, model, batch)["importance_gradient"]
+    assert np.abs(expected).max() > 1e-4
+    close(values, np.abs(expected), atol=1e-7, rtol=1e-5)
+
+
+@pytest.mark.parametrize("query", ["learned", "text"])
+@pytest.mark.parametrize("projection", ["softmax", "sparsemax"])
+def test_states_under_held_attention_in_closed_form(projection, query, tiny_model, tiny_rows, tiny_batch):
+    """p (1-p) a_t |s_t|, s_t what a state adds to a difference of logits; a_t ||w_1 - w_0||, in the order of attention."""
+    model = tiny_model(projection=projection, query=query)
+    batch = tiny_batch(tiny_rows([5, 8, 30], pair=query == "text"))
+    encoded, attention, logits = stages(model, batch)
+    p, weight = logits.softmax(-1)[:, 1:], model.decoder_weights(encoded.query)[0].detach()
+    difference = weight[1] - weight[0]
+    products = p * (1 - p) * attention * (encoded.hidden @ difference).abs()
+    columns = run(Gradient, model, batch) | run(GradientNorm, model, batch)
+    for row, mask in enumerate(encoded.mask):
+        close(columns["importance_gradient_hidden"][row], products[row][mask], atol=1e-7, rtol=1e-4)
+        norms = columns["importance_gradient_norm_detached_hidden"][row]
+        close(norms, attention[row][mask] * difference.norm(), atol=0, rtol=1e-5)
+        assert kendalltau(attention[row][mask], norms).statistic == pytest.approx(1, abs=1e-12)
+
+
+def test_norms_of_states_of_several_classes(tiny_model, tiny_rows, tiny_batch):
+    """a_t ||w_c - sum_j q_j w_j||, q the other classes' shares of what is left."""
+    model, batch = tiny_model(num_labels=4), tiny_batch(tiny_rows([9]))
+    _, attention, logits = stages(model, batch)
+    best = logits[0].argmax()
+    others, weight = torch.arange(4) != best, model.decoder.context.weight.detach()
+    slope = weight[best] - logits[0, others].softmax(-1) @ weight[others]
+    (norms,) = run(GradientNorm, model, batch)["importance_gradient_norm_detached_hidden"]
+    close(norms, attention[0, 1:10] * slope.norm(), atol=0, rtol=1e-5)
+
+
+def test_norms_of_states_through_attention_in_closed_form(tiny_model, tiny_rows, tiny_batch):
+    """Two classes, dot alignment, softmax: d z / d h_t = a_t (w + (s_t - z) q / sqrt(H)), z and s without the bias."""
+    model, batch = tiny_model(alignment="dot"), tiny_batch(tiny_rows([6]))
+    encoded, attention, _ = stages(model, batch)
+    with torch.no_grad():
+        w = model.decoder.context.weight[1] - model.decoder.context.weight[0]
+        q = model.model.alignment.query.weight[0] * model.model.alignment.scale
+        s = encoded.hidden @ w
+        z = (attention * s).sum(-1, keepdim=True)
+        slopes = attention.unsqueeze(-1) * (w + (s - z).unsqueeze(-1) * q)
+    (norms,) = run(GradientNorm, model, batch)["importance_gradient_norm_hidden"]
+    close(norms, slopes.norm(dim=-1)[0, 1:7], atol=1e-6, rtol=1e-4)
+
+
+@pytest.mark.parametrize("difference", [30.0, 60.0])
+def test_saturated_predictions_keep_their_ranks(difference, tiny_model, tiny_rows, tiny_batch):
+    """At a logit difference of 30 a float32 softmax is exactly 0 and 1, and its gradient 0; at 60 a float64 one too."""
+    model, batch = tiny_model(dtype=torch.float32), tiny_batch(tiny_rows([7]))
+    _, _, logits = stages(model, batch)
+    with torch.no_grad():
+        model.decoder.context.bias[1] += difference - float(logits[0, 1] - logits[0, 0])
+    encoded, attention, logits = stages(model, batch)
+    assert float(logits.softmax(-1)[0, 1]) == 1.0
+    p, weight = logits.double().softmax(-1)[0], model.decoder.context.weight.detach()
+    expected = p[0] * p[1] * attention * (encoded.hidden @ (weight[1] - weight[0])).abs()
+    columns = run(Gradient, model, batch)
+    (tokens,), (states,) = columns["importance_gradient"], columns["importance_gradient_hidden"]
+    assert len(set(tokens.tolist())) == 7 and (tokens > 0).all()
+    close(states, expected[encoded.mask], atol=0, rtol=1e-4)
+
+
+@pytest.mark.parametrize("hierarchy", ["sentence", "word"])
+@pytest.mark.parametrize("encoder", ["bilstm", "transformer", "average"])
+def test_hierarchies_by_differences(encoder, hierarchy, tiny_model, tiny_rows, tiny_batch):
+    """How fast the probability moves when the embeddings of an item grow together, those of others and attention staying."""
+    model = tiny_model(encoder=encoder, hierarchy=hierarchy, num_labels=3)
+    batch = tiny_batch(tiny_rows([8], hierarchy=hierarchy))
+    items, embedded = model.items(batch["input_ids"]), embedded_of(model, batch)
+    encoded, attention, logits = stages(model, batch)
+    predicted = int(logits.argmax())
+
+    def logits_at(points):
+        hidden = model.encode(inputs_embeds=points, items=items, **masks(batch)).hidden
+        return model.decode(hidden, attention, encoded.query)
+
+    (values,) = run(GradientAttentionHeld, model, batch)["importance_gradient_attention_held"]
+    assert len(values) == int(items.max()) + 1
+    np.testing.assert_array_equal(values, run(Gradient, model, batch)["importance_gradient"][0])
+    (norms,) = run(GradientNorm, model, batch)["importance_gradient_norm_detached"]
+    (slopes,) = torch.autograd.grad(log_odds(logits_at(embedded)).sum(), embedded)
+    for item in range(len(values)):
+        inner = (items == item).double().unsqueeze(-1)
+        with torch.no_grad():
+            up, down = (logits_at(embedded * (1 + step * inner)).softmax(-1)[0, predicted] for step in (STEP, -STEP))
+        close(values[item], (up - down).abs() / (2 * STEP), atol=1e-8, rtol=1e-5)
+        close(norms[item], (slopes * inner).norm(), atol=1e-9, rtol=1e-5)
+
+
+def test_products_never_exceed_norms(tiny_model, tiny_rows, tiny_batch):
+    """Jain & Wallace's |x . dp/dx| <= p(1-p) ||x|| ||df/dx||, by Cauchy and Schwarz."""
+    model, batch = tiny_model(), tiny_batch(tiny_rows([9, 4]))
+    p, lengths = stages(model, batch)[2].softmax(-1).amax(-1), embedded_of(model, batch).detach().norm(dim=-1)
+    products = run(Gradient, model, batch)["importance_gradient"]
+    norms = run(GradientNorm, model, batch)["importance_gradient_norm_detached"]
+    for row, (product, norm) in enumerate(zip(products, norms, strict=True)):
+        ratio = product / (norm * lengths[row, 1 : 1 + len(norm)].numpy() * float(p[row] * (1 - p[row])))
+        assert (ratio <= 1 + 1e-5).all() and np.median(ratio) > 0.01
+
+
+@pytest.mark.parametrize("kind", ["bert", "gpt2"])
+def test_of_a_stack_the_gradient_is_the_size_of_what_captum_gives(kind):
+    """Through attention; with attention held fixed the order is another."""
+    subject = SelfAttention(classifier(kind).double(), tokenizer())
+    batch = subject.encode(["the old ship man good bad"])
+    embedded, predicted = subject.embed(batch).detach(), subject.predict(batch).argmax(-1)
+
+    def probability(values):
+        return subject.model(inputs_embeds=values, **masks(batch)).logits.softmax(-1)
+
+    products = InputXGradient(probability).attribute(embedded.requires_grad_(), target=predicted).sum(-1)
+    expected = products[0][subject.attendable(batch)[0]].abs().detach().numpy()
+    (values,) = run(Gradient, subject, batch)["importance_gradient"]
+    np.testing.assert_allclose(values, expected, rtol=1e-5)
+    (held,) = run(GradientAttentionHeld, subject, batch)["importance_gradient_attention_held"]
+    assert np.abs(held - values).max() > 1e-3 * values.max()
+
+
+def test_a_linear_model(tiny_model, tiny_rows, tiny_batch):
+    """Attention 1 / T on embeddings: w . x / T each, and with the bias they sum to the logit."""
+    model, batch = tiny_model(encoder="embedding", projection="uniform", num_labels=3), tiny_batch(tiny_rows([5, 3]))
+    columns, (weight, bias) = run(GradientXInput, model, batch, target=2), model.decoder_weights()
+    expected = (embedded_of(model, batch)[0, 1:6] @ weight[2] / 5).detach()
+    for name in (TOKENS, STATES):
+        np.testing.assert_allclose(columns[name][0], expected, atol=1e-6)
+    assert columns[TOKENS][0].sum() + bias[2].item() == pytest.approx(stages(model, batch)[2][0, 2].item(), abs=1e-5)
+    assert columns[TOKENS][0].min() < 0 < columns[TOKENS][0].max()
+
+
+@pytest.mark.parametrize("hierarchy", ["none", "sentence", "word"])
+def test_targets(hierarchy, tiny_model, tiny_rows, tiny_batch):
+    """A contrast is the difference of two classes', gold is a class's, and with two classes log-odds are a contrast."""
+    model = tiny_model(num_labels=3, hierarchy=hierarchy)
+    batch = {**tiny_batch(tiny_rows([6, 4], hierarchy=hierarchy)), "label": [2, 0]}
+
+    def tokens(model=model, **options):
+        return [np.concatenate(values) for values in run(GradientXInput, model, batch, **options).values()]
+
+    by_class = [tokens(target=number) for number in range(3)]
+    for place, values in enumerate(tokens(target={"of": 1, "against": 2})):
+        np.testing.assert_allclose(values, by_class[1][place] - by_class[2][place], atol=1e-5)
+    first = len(run(GradientXInput, model, batch)[TOKENS][0])
+    for place, values in enumerate(tokens(target="gold")):
+        expected = np.concatenate([by_class[2][place][:first], by_class[0][place][first:]])
+        np.testing.assert_allclose(values, expected, atol=1e-6)
+    two = tiny_model(hierarchy=hierarchy)
+    odds, contrast = tokens(two, target=0, output="log_odds"), tokens(two, target={"of": 0, "against": 1})
+    for values, expected in zip(odds, contrast, strict=True):
+        np.testing.assert_allclose(values, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("positions", "kind"), [(True, "deberta-v2"), (False, "deberta-v2"), (None, "bert"), (None, "llama")]
+)
+def test_products_are_refused_where_a_norm_takes_the_length_of_embeddings_away(positions, kind):
+    """In the layout of DeBERTa-v3, f(10 x) = f(x) and so x . df/dx = 0, token by token, up to the norm's epsilon."""
+    fields = {} if positions is None else {"position_biased_input": positions, "relative_attention": True}
+    model = classifier(kind, **fields).double()
+    subject = SelfAttention(model)
+    batch = Batch.of(texts(model), subject)
+    embedded = subject.embed(batch).detach().requires_grad_()
+    (slopes,) = torch.autograd.grad(subject.predict(batch, embedded)[:, 0].sum(), embedded)
+    cosines = torch.cosine_similarity(embedded, slopes, dim=-1)[batch["attention_mask"].bool()].abs()
+    has_length = "embedding length" in subject.capabilities
+    assert has_length == (positions is not False) and (cosines.max() > 0.03) == has_length
+    if not has_length:
+        assert cosines.max() < 0.01
+        with pytest.raises(SubjectError, match="embedding length"):
+            run(GradientXInput, subject, batch)
+        assert np.isfinite(run(GradientNorm, subject, batch)["importance_gradient_norm"][0]).all()
