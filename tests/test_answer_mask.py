@@ -9,7 +9,7 @@ from attnfaith.errors import DatasetError
 from attnfaith.measurement.engine import measure
 from attnfaith.measurement.registry import find
 from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence
-from attnfaith.models.queries import BARRED, Query
+from attnfaith.models.decoders import BARRED, Query
 from attnfaith.record import Identity, load
 from attnfaith.subjects import SubjectError
 from tests.gates import options_of

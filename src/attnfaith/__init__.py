@@ -4,10 +4,11 @@ Importing the package makes its models known to the Auto classes of transformers
 happen when those libraries are imported, so that `import attnfaith` itself loads neither torch nor transformers.
 """
 
+from functools import partial
 from importlib import import_module
 
+from attnfaith._import_hooks import when_imported
 from attnfaith.metrics.registration import register_metric
-from attnfaith.models.registration import register_auto_classes
 
 
 __version__ = "0.1.0"
@@ -49,5 +50,5 @@ def __dir__():
     return sorted([*__all__, "__version__"])
 
 
-register_auto_classes()
+when_imported("transformers", partial(import_module, "attnfaith.models"))
 register_metric()

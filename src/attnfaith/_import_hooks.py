@@ -1,105 +1,63 @@
-"""Run code right after a module has been imported, without importing it."""
+"""Run code right after a module has been imported, without importing it.
 
-import logging
+transformers has no entry points for models, nor evaluate for metrics, and to import both takes seconds. So what
+`import attnfaith` registers with them waits until somebody else imports them.
+"""
+
 import sys
-import threading
 from collections.abc import Callable
+from importlib.abc import Loader, MetaPathFinder
+from importlib.util import find_spec
 
 
-logger = logging.getLogger(__name__)
-_path_lock = threading.Lock()
+def when_imported(module_name: str, callback: Callable[[], object]) -> None:
+    """Call `callback()` now if the module is imported, else once, right after it has been executed.
 
-
-def when_imported(module_name: str, callback: Callable[[], None], without: str) -> None:
-    """Call `callback()` once `module_name` is fully imported: now if it is, else right after it has been executed.
-
-    For what has to reach into a slow library (register a class, add a name) but must not load it for users who never
-    do. The callback runs in the thread that imports the module, before its import statement returns. An exception of it
-    is logged as a warning that ends with `without`, what does not work now and what to do instead: never an exception of
-    that import, which is somebody else's, nor a Python warning, which they may have made an exception.
-
-    The package that holds the module may still be under way then: get at the module by `from package import module`, not
-    as `package.module`. Where an import of it is under way in this moment, or another import hook finds the module first,
-    the callback runs at the next import of any other module. An import that fails leaves the hook in place. Safe under
-    threads. Nothing stays behind after the callback: not in `sys.meta_path`, not on the module.
+    An import that fails is left alone: the next one is waited for. Nothing stays behind after the callback.
     """
-    hook = _Hook(module_name, callback, without)
-    # first on the path, then look: a module imported by another thread in between is not missed
-    with _path_lock:
-        sys.meta_path.insert(0, hook)
-    if _is_imported(module_name):
-        hook.fire()
+    if sys.modules.get(module_name) is not None:
+        callback()
+    else:
+        sys.meta_path.insert(0, _Finder(module_name, callback))
 
 
-def _is_imported(module_name: str) -> bool:
-    module = sys.modules.get(module_name)
-    return module is not None and not getattr(getattr(module, "__spec__", None), "_initializing", False)
+class _Finder(MetaPathFinder):
+    """Finds the module as the finders behind it do, and has its loader call back."""
 
+    def __init__(self, module_name: str, callback: Callable[[], object]):
+        self.module_name, self.callback = module_name, callback
 
-class _Hook:
-    """A meta path finder: lets the finders after it find the module, and listens to its loader."""
-
-    def __init__(self, module_name: str, callback: Callable[[], None], without: str):
-        self.module_name = module_name
-        self.callback = callback
-        self.without = without
-        self.lock = threading.Lock()
-        self.fired = False
-
-    def find_spec(self, name, path=None, target=None):
-        if self.fired:
+    def find_spec(self, fullname, path=None, target=None):
+        if fullname != self.module_name:
             return None
-        if name != self.module_name:
-            if _is_imported(self.module_name):
-                self.fire()
-            return None
+        self.remove()
         try:
-            return self._listened(name, path, target)
-        except Exception:
-            return None  # what is wrong with a finder behind this one is said when the import asks it itself
+            spec = find_spec(fullname)
+        finally:
+            sys.meta_path.insert(0, self)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _CallingLoader(spec.loader, self)
+        return spec
 
-    def _listened(self, name, path, target):
-        """The spec that the finders behind this one have, its loader listened to."""
-        finders = list(sys.meta_path)
-        places = [place for place, finder in enumerate(finders) if finder is self]
-        # only those behind: two hooks for one module ask each other in one direction
-        for finder in finders[places[0] + 1 :] if places else finders:
-            # a finder of the old protocol (find_module alone) cannot be asked; without a spec the import goes on to it
-            find_spec = getattr(finder, "find_spec", None)
-            if find_spec is not None and (spec := find_spec(name, path, target)) is not None:
-                if hasattr(spec.loader, "exec_module"):
-                    spec.loader = _ListeningLoader(spec.loader, self)
-                return spec
-        return None
-
-    def fire(self) -> None:
-        with self.lock:
-            if self.fired:
-                return
-            self.fired = True
-        with _path_lock:
-            # a new list: taking an item out of the old one could make another thread's import skip a finder
-            sys.meta_path = [finder for finder in sys.meta_path if finder is not self]
-        try:
-            self.callback()
-        except Exception as error:
-            logger.warning("attnfaith and this %s do not fit (%r): %s", self.module_name, error, self.without)
+    def remove(self) -> None:
+        """Leave the path, by a new list: another thread may be going through the old one."""
+        sys.meta_path = [finder for finder in sys.meta_path if finder is not self]
 
 
-class _ListeningLoader:
+class _CallingLoader(Loader):
     """Stands in for a loader until the module is executed; get_data, get_source and the like are the loader's own."""
 
-    def __init__(self, loader, hook: _Hook):
-        self._loader = loader
-        self._hook = hook
+    def __init__(self, loader, finder: _Finder):
+        self.loader, self.finder = loader, finder
 
     def __getattr__(self, name):
-        return getattr(self._loader, name)
+        return getattr(self.loader, name)
 
     def create_module(self, spec):
-        return self._loader.create_module(spec)
+        return self.loader.create_module(spec)
 
     def exec_module(self, module):
-        module.__spec__.loader = module.__loader__ = self._loader
-        self._loader.exec_module(module)
-        self._hook.fire()
+        module.__spec__.loader = module.__loader__ = self.loader
+        self.loader.exec_module(module)
+        self.finder.remove()
+        self.finder.callback()

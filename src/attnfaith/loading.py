@@ -18,7 +18,6 @@ from attnfaith import record
 from attnfaith.errors import AttnfaithError, FileError, counted, excerpt
 from attnfaith.files import read_object
 from attnfaith.locate import CHECKPOINT, MODEL, STATE, why_not
-from attnfaith.models.registration import CONFIGS
 from attnfaith.record.identity import RECIPE, objective_fields, training_fields
 
 
@@ -281,9 +280,11 @@ def load_model(folder: Path, *, trust_remote_code: bool = False, **options):
     import torch
     from transformers import CONFIG_MAPPING, AutoModelForSeq2SeqLM, AutoModelForSequenceClassification
 
+    from attnfaith.models import MODEL_TYPES
+
     config = read_config(folder)
     kind, classes = config.get("model_type"), config.get("architectures") or []
-    if kind in CONFIGS:
+    if kind in MODEL_TYPES:
         check_complete(folder)
     elif not translates(config) and not any(str(name).endswith("ForSequenceClassification") for name in classes):
         raise ModelError(

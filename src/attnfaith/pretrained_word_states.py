@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import torch
 
 from attnfaith.errors import AttnfaithError
+from attnfaith.models import SelfAttentionClassifierConfig
 from attnfaith.models.modeling_self_attention_classifier import attention_projection
-from attnfaith.models.registration import SELF_ATTENTION
 from attnfaith.objectives import Penalties
 from attnfaith.subjects.attention import Hook, lengths_of
 from attnfaith.subjects.base import is_encoder_decoder
@@ -93,7 +93,7 @@ class TrainedClassifier:
     @contextmanager
     def reading(self, inputs: Mapping[str, torch.Tensor]) -> Iterator[Reading]:
         """Within, one forward pass of `inputs` is read, under "eager" attention; after it the reading is whole."""
-        read, own = Reading(), self.model.config.model_type == SELF_ATTENTION
+        read, own = Reading(), self.model.config.model_type == SelfAttentionClassifierConfig.model_type
         encoder = (self.model.base_model if own else self.model).base_model
 
         def leave(module, args, output):

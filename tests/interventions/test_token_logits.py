@@ -6,7 +6,7 @@ import torch
 
 from attnfaith.interventions import adversary, token_logits
 from attnfaith.interventions.targets import softmax
-from attnfaith.models.queries import BARRED
+from attnfaith.models.decoders import BARRED
 from attnfaith.subjects import subject_of
 from tests.interventions.test_minimal_flip_set import asked
 from tests.measuring import run

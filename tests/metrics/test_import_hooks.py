@@ -5,11 +5,7 @@ import sys
 
 import pytest
 
-from attnfaith import _import_hooks
-
-
-def when_imported(name, callback):
-    _import_hooks.when_imported(name, callback, "do it by hand")
+from attnfaith._import_hooks import when_imported
 
 
 @pytest.fixture
@@ -90,20 +86,3 @@ def test_a_failed_import_keeps_the_hook(package):
     package("broken", "value = 'repaired'\n")
     importlib.import_module(name)
     assert calls == [name]
-
-
-@pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("early", [False, True])
-def test_an_error_of_the_callback_is_no_error_of_the_import(package, logged, early):
-    name = package("module", "value = 1\n")
-
-    def callback():
-        raise LookupError("no such place")
-
-    if early:
-        importlib.import_module(name)
-    when_imported(name, callback)
-    assert importlib.import_module(name).value == 1
-    (line,) = logged
-    assert line.levelname == "WARNING" and line.name == "attnfaith._import_hooks"
-    assert line.getMessage() == f"attnfaith and this {name} do not fit (LookupError('no such place')): do it by hand"

@@ -661,7 +661,7 @@ def test_ids_or_embeddings():
         ({"score_scale": -1.0}, "score_scale=-1.0"),
         ({"score_scale": float("nan")}, "score_scale=nan"),
         ({"score_scale": float("inf")}, "score_scale=inf"),
-        ({"score_scale": 1.0, "projection": "uniform"}, "uniform attention reads no scores"),
+        ({"score_scale": 1.0, "projection": "uniform"}, "score_scale=.* with projection='uniform'"),
         ({"dropout": 1.0}, r"dropout=1.0 is outside \[0, 1\)"),
         ({"embedding_std": -1.0}, "embedding_std=-1.0: a standard deviation"),
         ({"encoder": "bilstm", "hidden_size": 7}, "hidden_size=7 must be even"),

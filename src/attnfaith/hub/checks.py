@@ -10,11 +10,11 @@ import pyarrow.parquet as pq
 
 from attnfaith.hub.repo import HubError, Repo, bytes_of, stamp_of
 from attnfaith.loading import ModelError, load_model
-from attnfaith.models.registration import CLASSIFIERS, CONFIGS, MODEL_TYPE, MODELS, RATIONALE
+from attnfaith.models import REGISTERED, AttentionClassifierConfig, RationaleClassifierConfig
 from attnfaith.subjects import subject_of
 
 
-OURS = (MODEL_TYPE, RATIONALE)
+OURS = (AttentionClassifierConfig.model_type, RationaleClassifierConfig.model_type)
 """The types of model that are pushed here."""
 RECORD = "record.parquet"
 TRAINED = (
@@ -122,11 +122,10 @@ def check_model(folder: Path, measured: Mapping[Path, str]) -> None:
 
 
 def auto_map_of(kind: str) -> dict[str, str]:
-    """What the configuration of a saved model of ours says of the code beside it."""
-    auto_map = {"AutoConfig": f"configuration_{kind}.{CONFIGS[kind]}"}
-    if kind in MODELS:
-        auto_map["AutoModel"] = f"modeling_{kind}.{MODELS[kind]}"
-    return auto_map | {"AutoModelForSequenceClassification": f"modeling_{kind}.{CLASSIFIERS[kind]}"}
+    """The auto_map in the configuration of a saved model of ours: Auto class -> module.class."""
+    classes = {auto.__name__: model for auto, model in REGISTERED if model.config_class.model_type == kind}
+    classes["AutoConfig"] = next(iter(classes.values())).config_class
+    return {auto: f"{loaded.__module__.rpartition('.')[2]}.{loaded.__name__}" for auto, loaded in classes.items()}
 
 
 def refuse_places(repo: Repo, folders: Iterable[str | os.PathLike]) -> None:

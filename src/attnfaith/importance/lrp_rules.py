@@ -26,11 +26,11 @@ from torch import nn
 
 from attnfaith.importance.lstm import steps
 from attnfaith.models import decoders, encoders
+from attnfaith.models.decoders import barring
 from attnfaith.models.encoders import NEARLY_ZERO, sinusoidal_positions
 from attnfaith.models.hierarchy import sentence_groups
 from attnfaith.models.modeling_attention_classifier import Encoded
 from attnfaith.models.projections import project
-from attnfaith.models.queries import barring
 from attnfaith.subjects.pooled import text_of
 
 

@@ -11,10 +11,10 @@ import torch
 
 from attnfaith.importance.lstm import Reading, readings_of_changes
 from attnfaith.models.alignments import Additive, Dot
+from attnfaith.models.decoders import state_of
 from attnfaith.models.encoders import CNN, BiLSTM, take
 from attnfaith.models.hierarchy import sentence_groups
 from attnfaith.models.projections import project
-from attnfaith.models.queries import state_of
 from attnfaith.subjects import Batch, Pooled, Subject
 from attnfaith.subjects.pooled import text_of
 from attnfaith.subjects.removal import TOKENS_AT_ONCE, item_places, read_parts

@@ -22,7 +22,7 @@ import torch
 
 from attnfaith.draws import generator
 from attnfaith.measurement.registry import Measure
-from attnfaith.models.queries import Query
+from attnfaith.models.decoders import Query
 from attnfaith.subjects import Batch, Subject, whole_logits
 from attnfaith.subjects.attention import ALL, Edit
 from attnfaith.subjects.pairs import PairBatch, by_target_words, word_sums

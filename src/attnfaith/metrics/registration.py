@@ -6,12 +6,14 @@ programs that import attnfaith), or put the metric into its cache (`install_metr
 """
 
 import functools
+import logging
 import os
 from pathlib import Path
 
 from attnfaith._import_hooks import when_imported
 
 
+logger = logging.getLogger(__name__)
 METRIC_NAME = "attention_faithfulness"
 METRIC_DIR = Path(__file__).parent / METRIC_NAME
 
@@ -23,13 +25,16 @@ def register_metric() -> None:
     current directory still comes first, as does the Hub where a `revision` is asked for. Calling it again changes
     nothing.
     """
-    when_imported("evaluate.loading", _patch_lookup, f"evaluate.load knows the metric only by its folder, {METRIC_DIR}")
+    when_imported("evaluate.loading", _patch_lookup)
 
 
 def _patch_lookup() -> None:
     from evaluate import loading
 
-    lookup = loading.evaluation_module_factory
+    lookup = getattr(loading, "evaluation_module_factory", None)
+    if lookup is None:
+        logger.warning("this evaluate has no evaluation_module_factory: load the metric by its folder, %s", METRIC_DIR)
+        return
     if getattr(lookup, "_knows_attention_faithfulness", False):
         return
 

@@ -16,11 +16,6 @@ THRESHOLDS = {"bernoulli": 0.5, "hardkuma": 0.0, "budget": 0.0}
 """What a token's value must be above, to be selected at test time, where a configuration says nothing."""
 
 
-def _known(field: str, value: str, names) -> None:
-    if value not in names:
-        raise ValueError(f"{field}={value!r} is not known; choose one of {', '.join(names)}")
-
-
 @strict
 class RationaleClassifierConfig(AttentionClassifierConfig):
     """A selector, which gives each token a gate, and a classifier, which reads what is let through and nothing else.
@@ -50,9 +45,16 @@ class RationaleClassifierConfig(AttentionClassifierConfig):
     """
 
     model_type = "rationale_classifier"
-    known_encoders = (*AttentionClassifierConfig.known_encoders, "pretrained")
     sub_configs_defaults = {"text_config": SubConfigSpec(config_class=AutoConfig, model_type="bert", optional=True)}
     keys_to_ignore_at_inference = ["selection", "gates", "selection_scores", "hidden_states", "attentions"]
+    choices = {
+        **AttentionClassifierConfig.choices,
+        "encoder": (*AttentionClassifierConfig.choices["encoder"], "pretrained"),
+        "selector_encoder": (*AttentionClassifierConfig.choices["encoder"], "pretrained"),
+        "sampler": SAMPLERS,
+        "pooling": POOLINGS,
+        "reads": READS,
+    }
 
     sampler: str = "bernoulli"
     selector_encoder: str | None = None
@@ -81,11 +83,7 @@ class RationaleClassifierConfig(AttentionClassifierConfig):
         super().__post_init__(**kwargs)
 
     def validate_selector(self):
-        _known("sampler", self.sampler, SAMPLERS)
-        _known("selector_encoder", self.selector_encoder, self.known_encoders)
-        _known("pooling", self.pooling, POOLINGS)
-        _known("reads", self.reads, READS)
-        self._check_encoder("selector_encoder", self.selector_encoder)
+        self.check_encoder("selector_encoder", self.selector_encoder)
         kinds = {self.encoder, self.selector_encoder}
         if kinds != {"pretrained"} if self.text_config is not None else "pretrained" in kinds:
             raise ValueError(

@@ -4,14 +4,14 @@ from huggingface_hub.dataclasses import strict
 from transformers import AutoConfig, PreTrainedConfig
 from transformers.configuration_utils import SubConfigSpec
 
-from .projections import check_projection, projection_parameter
+from .configuration_common import ProjectionConfig
 
 
 SELF_ATTENTION_PROJECTIONS = ("softmax", "sparsemax", "sparsegen", "entmax15", "entmax")
 
 
 @strict
-class SelfAttentionClassifierConfig(PreTrainedConfig):
+class SelfAttentionClassifierConfig(ProjectionConfig):
     """A classifier of any type that `AutoModelForSequenceClassification` knows, and the projection of its self-attention.
 
     text_config: the configuration of that classifier, with its model_type; BERT's where none is given. Its classes and its
@@ -27,16 +27,13 @@ class SelfAttentionClassifierConfig(PreTrainedConfig):
     range, and kinds kept apart in an encoder and decoder.
     """
 
-    _auto_class = "AutoConfig"  # what register_for_auto_class sets: save the code with the configuration
     model_type = "self_attention_classifier"
     sub_configs_defaults = {"text_config": SubConfigSpec(config_class=AutoConfig, model_type="bert")}
     keys_to_ignore_at_inference = ["past_key_values", "hidden_states", "attentions"]
+    choices = {"projection": SELF_ATTENTION_PROJECTIONS}
     score_scale = None  # for `project`: scores are as the classifier makes them
 
     text_config: dict | PreTrainedConfig | None = None
-    projection: str = "softmax"
-    sparsegen_lambda: float | int = 0.0
-    entmax_alpha: float | int = 1.5
     separate_impermissible: bool = False
     pad_token_id: int | None = None
     bos_token_id: int | None = None
@@ -57,20 +54,12 @@ class SelfAttentionClassifierConfig(PreTrainedConfig):
         self.tie_word_embeddings = bool(getattr(inner, "tie_word_embeddings", False))
         self.problem_type = self.problem_type or inner.problem_type
 
-    def validate_projection(self):
-        check_projection(self, SELF_ATTENTION_PROJECTIONS)
-
     def validate_separation(self):
         if self.separate_impermissible and self.text_config.is_encoder_decoder:
             raise ValueError(
                 f"separate_impermissible=True with {self.text_config.model_type}, whose decoder answers: the rule is for "
                 "encoders that answer from their first position, such as BERT; leave it out"
             )
-
-    @property
-    def projection_parameter(self) -> float | None:
-        """Lambda of sparsegen, alpha of entmax; None for a projection without a parameter."""
-        return projection_parameter(self)
 
 
 __all__ = ["SelfAttentionClassifierConfig"]

@@ -1,11 +1,16 @@
 """Decoders: context vector, and a query where there is one, to class logits.
 
-Shapes: H hidden, C classes; leading dimensions are free. To add a decoder: one module
+Shapes: B instances, T words, H hidden, C classes; leading dimensions are free. To add a decoder: one module
 `forward(context (..., H), query (..., H) or None) -> (..., C)`, with `affine` saying whether it is affine in the context,
 and one line in DECODERS.
 """
 
+from dataclasses import dataclass, replace
+
+import torch
 from torch import nn
+
+from .modeling_common import refuse
 
 
 class Affine(nn.Module):
@@ -43,3 +48,56 @@ class Tanh(nn.Module):
 
 
 DECODERS = {"affine": Affine, "tanh": Tanh}
+
+BARRED = -1e4  # added to a logit: a probability of exactly 0 in any precision, and finite where logits are subtracted
+
+
+@dataclass(frozen=True)
+class Query:
+    """What a decoder is told of instances besides their states; None where there is nothing to tell.
+
+    state (B,H): the last state of the second text. answers (B,C) bool: the classes that may be predicted. Where attention is
+    over the words of a hierarchical model, sentences (B,T): the number of each word's sentence, -1 behind the last word; and
+    weights (B,T): what the model gives each word within its sentence.
+
+    Indexing takes instances, or adds dimensions, in all of them, as it does in the plain tensor that a query of a state
+    alone is.
+    """
+
+    state: torch.Tensor | None = None
+    answers: torch.Tensor | None = None
+    sentences: torch.Tensor | None = None
+    weights: torch.Tensor | None = None
+
+    def __getitem__(self, rows):
+        return Query(*(None if part is None else part[rows] for part in vars(self).values()))
+
+
+def state_of(query: torch.Tensor | Query | None) -> torch.Tensor | None:
+    """The state of the second text, None where there is none."""
+    return query.state if isinstance(query, Query) else query
+
+
+def answers_of(query: torch.Tensor | Query | None) -> torch.Tensor | None:
+    """The classes that the query allows, (...,C) bool; None where it allows all of them."""
+    return query.answers if isinstance(query, Query) else None
+
+
+def barring(query: torch.Tensor | Query | None, like: torch.Tensor) -> torch.Tensor | float:
+    """What to add to logits (...,C): BARRED for each class that the query does not allow, else 0."""
+    answers = answers_of(query)
+    return 0.0 if answers is None else (~answers).to(like) * BARRED
+
+
+def allowing(query: torch.Tensor | Query | None, answer_mask: torch.Tensor | None, num_labels: int):
+    """The query, with an answer mask (B,C) where one is given: 1 or True for each class that may be predicted.
+
+    Raises ValueError for a mask of another shape and for one that leaves an instance without an answer.
+    """
+    if answer_mask is None:
+        return query
+    if answer_mask.dim() != 2 or answer_mask.shape[1] != num_labels:
+        raise ValueError(f"answer_mask has shape {tuple(answer_mask.shape)}; give (instances, {num_labels} classes)")
+    answers = answer_mask.bool()
+    refuse(~answers.any(1), "answer_mask allows no class in {row}: mark at least one with 1")
+    return replace(query if isinstance(query, Query) else Query(query), answers=answers)

@@ -117,18 +117,29 @@ def without_mean(states: torch.Tensor, total: torch.Tensor, count) -> torch.Tens
     return torch.addcmul(exact, (exact * total).sum(-1, keepdim=True) / length, total, value=-1).to(states.dtype)
 
 
-class OneDirection(Encoder):
-    """What recurrent encoders share that read onward only; last state: that of the last token."""
+class Recurrent(Encoder):
+    """Layers of one kind, each of one direction and named in `parts`, which share the H units."""
 
     recurrent = True
+    layer: type[nn.RNNBase]
+    parts: tuple[str, ...]
+
+    def __init__(self, config):
+        super().__init__()
+        for part in self.parts:
+            self.add_module(part, self.layer(config.embedding_size, config.hidden_size // len(self.parts)))
 
     @property
-    def directions(self) -> tuple[nn.RNNBase]:
-        """The layer, of H units, positions first."""
-        raise NotImplementedError
+    def directions(self) -> tuple[nn.RNNBase, ...]:
+        """The layer that reads onward, and the one that reads backward if there is one, positions first."""
+        return tuple(getattr(self, part) for part in self.parts)
 
     def forward(self, embedded, mask):
         return self.read(embedded, mask, *self.directions)
+
+
+class OneDirection(Recurrent):
+    """A layer that reads onward; last state: that of the last token."""
 
     def read(self, embedded, mask, read_onward):
         """States and last state, where the reader makes of tokens (T,B,E) (states (T,B,H), ...)."""
@@ -138,58 +149,30 @@ class OneDirection(Encoder):
 
 
 class OnwardLSTM(OneDirection):
-    """One LSTM layer of H units that reads onward: the plain model of Mohankumar et al. 2020."""
+    """One LSTM layer that reads onward: the plain model of Mohankumar et al. 2020."""
 
-    def __init__(self, config):
-        super().__init__()
-        self.forward_lstm = LSTM(config.embedding_size, config.hidden_size)
-
-    @property
-    def directions(self):
-        return (self.forward_lstm,)
+    layer, parts = LSTM, ("forward_lstm",)
 
 
 class OnwardGRU(OneDirection):
-    """One GRU layer of H units that reads onward: the source of a sequence model."""
+    """One GRU layer that reads onward: the source of a sequence model."""
 
-    def __init__(self, config):
-        super().__init__()
-        self.forward_gru = GRU(config.embedding_size, config.hidden_size)
-
-    @property
-    def directions(self):
-        return (self.forward_gru,)
+    layer, parts = GRU, ("forward_gru",)
 
 
 class OnwardOrthogonalLSTM(OneDirection):
-    """The same with states that are orthogonal to the mean of those before them (`OrthogonalLSTM`)."""
+    """An LSTM layer whose states are orthogonal to the mean of those before them (`OrthogonalLSTM`)."""
 
-    def __init__(self, config):
-        super().__init__()
-        self.forward_lstm = OrthogonalLSTM(config.embedding_size, config.hidden_size)
-
-    @property
-    def directions(self):
-        return (self.forward_lstm,)
+    layer, parts = OrthogonalLSTM, ("forward_lstm",)
 
 
-class Bidirectional(Encoder):
-    """What recurrent encoders share; last state: the end of each direction.
+class Bidirectional(Recurrent):
+    """Two layers, one over the text and one over the text reversed by its own length; last state: the end of each.
 
-    Two one-directional layers over the text and over the text reversed by its own length: the numbers of a packed
-    bidirectional layer, without packing, which is several times slower on CPUs. torch.export keeps its example's length,
-    unless it runs within `register_lstm_while_loop_decomposition` and its twin for GRU, of torch.export._patches; ONNX does.
+    These are the numbers of a packed bidirectional layer, without packing, which is several times slower on CPUs.
+    torch.export keeps its example's length, unless it runs within `register_lstm_while_loop_decomposition` and its twin for
+    GRU, of torch.export._patches; ONNX does.
     """
-
-    recurrent = True
-
-    @property
-    def directions(self) -> tuple[nn.RNNBase, nn.RNNBase]:
-        """The layer that reads onward and the one that reads backward, of H / 2 units each, positions first."""
-        raise NotImplementedError
-
-    def forward(self, embedded, mask):
-        return self.read(embedded, mask, *self.directions)
 
     def read(self, embedded, mask, read_onward, read_backward):
         """States and last state, where each reader makes of tokens (T,B,E), in its own order, (states (T,B,H/2), ...)."""
@@ -209,29 +192,15 @@ class Bidirectional(Encoder):
 
 
 class BiGRU(Bidirectional):
-    """One bidirectional GRU layer of H / 2 units a direction (Yang et al. 2016; Serrano & Smith 2019)."""
+    """GRU layers of H / 2 units each (Yang et al. 2016; Serrano & Smith 2019)."""
 
-    def __init__(self, config):
-        super().__init__()
-        self.forward_gru = GRU(config.embedding_size, config.hidden_size // 2)
-        self.backward_gru = GRU(config.embedding_size, config.hidden_size // 2)
-
-    @property
-    def directions(self):
-        return self.forward_gru, self.backward_gru
+    layer, parts = GRU, ("forward_gru", "backward_gru")
 
 
 class BiLSTM(Bidirectional):
-    """One bidirectional LSTM layer of H / 2 units a direction."""
+    """LSTM layers of H / 2 units each."""
 
-    def __init__(self, config):
-        super().__init__()
-        self.forward_lstm = LSTM(config.embedding_size, config.hidden_size // 2)
-        self.backward_lstm = LSTM(config.embedding_size, config.hidden_size // 2)
-
-    @property
-    def directions(self):
-        return self.forward_lstm, self.backward_lstm
+    layer, parts = LSTM, ("forward_lstm", "backward_lstm")
 
 
 class CNN(Encoder):

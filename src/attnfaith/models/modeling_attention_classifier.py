@@ -11,20 +11,24 @@ from typing import NamedTuple
 
 import torch
 from torch import nn
-from transformers import PreTrainedModel
-from transformers import initialization as init
 from transformers.modeling_outputs import ModelOutput
 from transformers.utils import can_return_tuple
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .alignments import ALIGNMENTS
-from .checks import refuse
 from .configuration_attention_classifier import AttentionClassifierConfig
-from .decoders import DECODERS
+from .decoders import DECODERS, Query, allowing, barring, state_of
 from .encoders import ENCODERS, Encoder, SelfAttention, TransformerLayer, take
 from .hierarchy import SentenceReader, above_words, item_mask, sentence_items
+from .modeling_common import (
+    PaperPreTrainedModel,
+    between_markers,
+    contexts,
+    padded_right,
+    present_mask,
+    refuse,
+)
 from .projections import project
-from .queries import Query, allowing, barring, state_of
 
 
 class Read(NamedTuple):
@@ -87,8 +91,8 @@ class AttentionClassifierOutput(ModelOutput):
     word_attention: torch.FloatTensor | None = None
 
 
-class AttentionClassifierPreTrainedModel(PreTrainedModel):
-    """Loading, saving and initialisation. A saved checkpoint carries this folder's code for all three Auto classes."""
+class AttentionClassifierPreTrainedModel(PaperPreTrainedModel):
+    """Loading and saving. A saved checkpoint carries this folder's code for all three Auto classes."""
 
     config_class = AttentionClassifierConfig
     config: AttentionClassifierConfig
@@ -108,33 +112,14 @@ class AttentionClassifierPreTrainedModel(PreTrainedModel):
     }
 
     def save_pretrained(self, *args, **kwargs):
-        # transformers enters only the class that is saved
+        # transformers adds the class that is saved, and the configuration; each of these two loads what the other saved
         self.config.auto_map = {
-            "AutoConfig": "configuration_attention_classifier.AttentionClassifierConfig",
             "AutoModel": "modeling_attention_classifier.AttentionClassifierModel",
             "AutoModelForSequenceClassification": (
                 "modeling_attention_classifier.AttentionClassifierForSequenceClassification"
             ),
         }
         super().save_pretrained(*args, **kwargs)
-
-    @torch.no_grad()
-    def _init_weights(self, module):
-        """torch's own defaults for every layer, as in the papers' code; embeddings N(0, embedding_std^2)."""
-        if isinstance(module, nn.Embedding):
-            init.normal_(module.weight, std=self.config.embedding_std)
-            if module.padding_idx is not None and not getattr(module.weight, "_is_hf_initialized", False):
-                module.weight[module.padding_idx].zero_()
-        elif isinstance(module, nn.Linear | nn.Conv1d):
-            bound = module.weight[0].numel() ** -0.5
-            init.uniform_(module.weight, -bound, bound)
-            if module.bias is not None:
-                init.uniform_(module.bias, -bound, bound)
-        elif isinstance(module, nn.RNNBase):
-            for parameter in module.parameters(recurse=False):
-                init.uniform_(parameter, -(module.hidden_size**-0.5), module.hidden_size**-0.5)
-        else:
-            super()._init_weights(module)
 
 
 class AttentionClassifierModel(AttentionClassifierPreTrainedModel):
@@ -181,8 +166,6 @@ class AttentionClassifierModel(AttentionClassifierPreTrainedModel):
 
     def embed(self, input_ids=None, inputs_embeds=None) -> torch.Tensor:
         """Token embeddings (B,T,E) from ids, or those given."""
-        if (input_ids is None) == (inputs_embeds is None):
-            raise ValueError("give exactly one of input_ids and inputs_embeds")
         return self.dropout(self.embeddings(input_ids) if inputs_embeds is None else inputs_embeds)
 
     def items(self, input_ids, attention_mask=None, token_type_ids=None) -> torch.Tensor:
@@ -195,7 +178,7 @@ class AttentionClassifierModel(AttentionClassifierPreTrainedModel):
                 "hierarchy='sentence' cannot tell sentences from inputs_embeds: give items=model.items(input_ids) as well "
                 "(of a classifier, model.model.items)"
             )
-        _, inner, _ = self.text_masks(self._present(input_ids, attention_mask), token_type_ids)
+        _, inner, _ = self.text_masks(present_mask(input_ids, attention_mask, self.config.pad_token_id), token_type_ids)
         if self.sentence_reader is not None:
             return sentence_items(inner & (input_ids != self.config.sentence_token_id))
         return torch.arange(inner.shape[1], device=inner.device).expand_as(inner).masked_fill(~inner, -1)
@@ -204,20 +187,13 @@ class AttentionClassifierModel(AttentionClassifierPreTrainedModel):
         """The mask (B,T) that `encode` gives, without encoding."""
         if self.sentence_reader is not None:
             return item_mask(self.items(input_ids, attention_mask, token_type_ids))
-        return self.text_masks(self._present(input_ids, attention_mask), token_type_ids)[1]
-
-    def _present(self, input_ids, attention_mask=None):
-        if attention_mask is not None:
-            return attention_mask
-        pad = self.config.pad_token_id
-        return torch.ones_like(input_ids) if pad is None else input_ids != pad
+        return self.text_masks(present_mask(input_ids, attention_mask, self.config.pad_token_id), token_type_ids)[1]
 
     def texts(self, input_ids=None, attention_mask=None, token_type_ids=None, inputs_embeds=None):
         """Embeddings (B,L,E), masks (B,L) of the first text and of its attendable tokens, and the query (B,H) or None."""
+        present = present_mask(input_ids, attention_mask, self.config.pad_token_id, inputs_embeds)
         embedded = self.embed(input_ids, inputs_embeds)
-        if attention_mask is None and input_ids is None:
-            attention_mask = embedded.new_ones(embedded.shape[:2])
-        first, inner, second = self.text_masks(self._present(input_ids, attention_mask), token_type_ids)
+        first, inner, second = self.text_masks(present, token_type_ids)
         if second is None:
             return embedded, first, inner, None
         positions = torch.arange(embedded.shape[1], device=embedded.device)
@@ -273,29 +249,6 @@ class AttentionClassifierModel(AttentionClassifierPreTrainedModel):
             query_state=query,
             word_attention=read.word_attention,
         )
-
-
-def padded_right(attention_mask: torch.Tensor) -> torch.Tensor:
-    """The mask (B,T) as bool; ValueError for padding that is not on the right."""
-    mask = attention_mask.bool()
-    refuse(
-        mask[:, 1:] & ~mask[:, :-1],
-        "padding must be on the right: attention_mask has a 1 after a 0; use tokenizer.padding_side='right'",
-    )
-    return mask
-
-
-def between_markers(text: torch.Tensor) -> torch.Tensor:
-    """(B,T): the tokens of a text (B,T) between two others of it, neither the first nor the last one."""
-    return text & nn.functional.pad(text[:, :-1], (1, 0)) & nn.functional.pad(text[:, 1:], (0, 1))
-
-
-def contexts(values: torch.Tensor, attention: torch.Tensor) -> torch.Tensor:
-    """Attention-weighted sums: values (B,T,D) with attention (B,T) to (B,D), with attention (B,K,T) to (B,K,D)."""
-    attention = attention.to(values.dtype)
-    if attention.dim() == 2:
-        return (attention.unsqueeze(1) @ values).squeeze(1)
-    return attention @ values
 
 
 class AttentionClassifierForSequenceClassification(AttentionClassifierPreTrainedModel):

@@ -9,14 +9,13 @@ from typing import NamedTuple
 
 import torch
 from torch import nn
-from transformers import GenerationMixin, PreTrainedModel
-from transformers import initialization as init
+from transformers import GenerationMixin
 from transformers.modeling_outputs import ModelOutput, Seq2SeqLMOutput
 from transformers.utils import can_return_tuple
 
-from .checks import refuse
 from .configuration_attention_seq2seq import AttentionSeq2SeqConfig
 from .encoders import BiGRU, Embedding, OnwardGRU
+from .modeling_common import PaperPreTrainedModel, contexts, padded_right, present_mask, refuse
 from .projections import project
 from .sequence_alignments import ALIGNMENTS
 
@@ -63,21 +62,11 @@ class Source(nn.Module):
 
     def present(self, input_ids=None, attention_mask=None, inputs_embeds=None) -> torch.Tensor:
         """(B,T) bool: what is no padding. Raises ValueError for padding that is not on the right, and an empty source."""
-        if attention_mask is None:
-            given = inputs_embeds[..., 0] if input_ids is None else input_ids
-            everything = torch.ones_like(given, dtype=torch.bool)
-            attention_mask = everything if input_ids is None or self.padding is None else input_ids != self.padding
-        mask = attention_mask.bool()
-        refuse(
-            mask[:, 1:] & ~mask[:, :-1],
-            "padding must be on the right: attention_mask has a 1 after a 0; use tokenizer.padding_side='right'",
-        )
+        mask = padded_right(present_mask(input_ids, attention_mask, self.padding, inputs_embeds))
         refuse(~mask.any(1), "the source of {row} is empty: give at least one token")
         return mask
 
     def forward(self, input_ids=None, attention_mask=None, inputs_embeds=None, output_hidden_states=None, **kwargs):
-        if (input_ids is None) == (inputs_embeds is None):
-            raise ValueError("give exactly one of input_ids and inputs_embeds")
         mask = self.present(input_ids, attention_mask, inputs_embeds)
         embedded = self.dropout(self.embeddings(input_ids) if inputs_embeds is None else inputs_embeds)
         states, last = self.network(embedded, mask)
@@ -129,20 +118,20 @@ class BahdanauDecoder(Decoder):
 
     def forward(self, embedded, hidden, mask, state) -> Decoded:
         keys = self.keys(hidden)
-        states, contexts, weights = [], [], []
+        attends = self.config.attends
+        states, summed, weights = [], [], []
         for word in embedded.unbind(1):
-            if self.config.attends:
+            if attends:
                 row = self.attend(keys, state, hidden, mask)
-                context = (row.to(hidden.dtype).unsqueeze(1) @ hidden).squeeze(1)
+                context = contexts(hidden, row)
                 word = torch.cat([word, context], -1)
-                contexts.append(context)
+                summed.append(context)
                 weights.append(row)
             state = self.cell(word, state)
             states.append(state)
-        attends = self.config.attends
         return Decoded(
             torch.stack(states, 1),
-            torch.stack(contexts, 1) if attends else None,
+            torch.stack(summed, 1) if attends else None,
             torch.stack(weights, 1) if attends else None,
             state,
         )
@@ -160,7 +149,7 @@ class LuongDecoder(Decoder):
         if not self.config.attends:
             return Decoded(states, None, None, states[:, -1])
         weights = self.attend(self.keys(hidden), states, hidden, mask)
-        return Decoded(states, weights.to(hidden.dtype) @ hidden, weights, states[:, -1])
+        return Decoded(states, contexts(hidden, weights), weights, states[:, -1])
 
 
 DECODERS = {"bahdanau": BahdanauDecoder, "luong": LuongDecoder}
@@ -186,7 +175,7 @@ class ReadOut(nn.Module):
         return read.tanh()
 
 
-class AttentionSeq2SeqForConditionalGeneration(PreTrainedModel, GenerationMixin):
+class AttentionSeq2SeqForConditionalGeneration(PaperPreTrainedModel, GenerationMixin):
     """Encoder, decoder with attention, and a word for each step; `generate` greedily or with beams.
 
     Sources are padded on the right, targets too; what stands behind a target's end changes nothing before it.
@@ -196,7 +185,7 @@ class AttentionSeq2SeqForConditionalGeneration(PreTrainedModel, GenerationMixin)
 
     config_class = AttentionSeq2SeqConfig
     config: AttentionSeq2SeqConfig
-    _auto_class = "AutoModelForSeq2SeqLM"  # what register_for_auto_class sets: save the code with the weights
+    _auto_class = "AutoModelForSeq2SeqLM"  # as `register_for_auto_class` sets it: the code is saved too
     base_model_prefix = "model"
     main_input_name = "input_ids"
     supports_gradient_checkpointing = False
@@ -235,32 +224,6 @@ class AttentionSeq2SeqForConditionalGeneration(PreTrainedModel, GenerationMixin)
     @staticmethod
     def _reorder_cache(past_key_values: torch.Tensor, beam_idx: torch.Tensor) -> torch.Tensor:
         return past_key_values.index_select(0, beam_idx)
-
-    def save_pretrained(self, *args, **kwargs):
-        # transformers enters only the class that is saved
-        self.config.auto_map = {
-            "AutoConfig": "configuration_attention_seq2seq.AttentionSeq2SeqConfig",
-            "AutoModelForSeq2SeqLM": "modeling_attention_seq2seq.AttentionSeq2SeqForConditionalGeneration",
-        }
-        super().save_pretrained(*args, **kwargs)
-
-    @torch.no_grad()
-    def _init_weights(self, module):
-        """torch's own defaults for every layer; embeddings N(0, embedding_std^2)."""
-        if isinstance(module, nn.Embedding):
-            init.normal_(module.weight, std=self.config.embedding_std)
-            if module.padding_idx is not None and not getattr(module.weight, "_is_hf_initialized", False):
-                module.weight[module.padding_idx].zero_()
-        elif isinstance(module, nn.Linear):
-            bound = module.weight[0].numel() ** -0.5
-            init.uniform_(module.weight, -bound, bound)
-            if module.bias is not None:
-                init.uniform_(module.bias, -bound, bound)
-        elif isinstance(module, nn.RNNBase | nn.RNNCellBase):
-            for parameter in module.parameters(recurse=False):
-                init.uniform_(parameter, -(module.hidden_size**-0.5), module.hidden_size**-0.5)
-        else:
-            super()._init_weights(module)
 
     def prepare_decoder_input_ids_from_labels(self, labels: torch.Tensor) -> torch.Tensor:
         """Labels (B,G) one place later, behind the start token; padding where a label is -100."""

@@ -18,16 +18,16 @@ from transformers.utils import can_return_tuple
 
 from .alignments import ALIGNMENTS
 from .configuration_rationale_classifier import RationaleClassifierConfig
-from .decoders import DECODERS
+from .decoders import DECODERS, allowing, barring
 from .encoders import ENCODERS, Encoder, take
-from .modeling_attention_classifier import (
-    AttentionClassifierPreTrainedModel,
+from .modeling_common import (
+    PaperPreTrainedModel,
     between_markers,
     contexts,
     padded_right,
+    present_mask,
 )
 from .projections import project
-from .queries import allowing, barring
 from .rationale_samplers import (
     bernoulli_sample,
     budget,
@@ -113,35 +113,7 @@ class Selector(nn.Module):
         return self.score(self.dropout(self.encoder(embedded, mask)[0]))
 
 
-class RationalePreTrainedModel(AttentionClassifierPreTrainedModel):
-    """Loading, saving and initialisation. A saved checkpoint carries this folder's code."""
-
-    config_class = RationaleClassifierConfig
-    config: RationaleClassifierConfig
-    _can_record_outputs = {}
-
-    def save_pretrained(self, *args, **kwargs):
-        # transformers enters only the class that is saved
-        self.config.auto_map = {
-            "AutoConfig": "configuration_rationale_classifier.RationaleClassifierConfig",
-            "AutoModelForSequenceClassification": (
-                "modeling_rationale_classifier.RationaleClassifierForSequenceClassification"
-            ),
-        }
-        super(AttentionClassifierPreTrainedModel, self).save_pretrained(*args, **kwargs)
-
-    @torch.no_grad()
-    def _init_weights(self, module):
-        """As the attention classifiers'; scores start at 0, where all gates let something through: a gate that is shut has
-        no gradient to open by, and a layer drawn at random may shut all of them.
-        """
-        super()._init_weights(module)
-        if isinstance(module, Score):
-            init.zeros_(module.weight)
-            init.zeros_(module.bias)
-
-
-class RationaleClassifierForSequenceClassification(RationalePreTrainedModel):
+class RationaleClassifierForSequenceClassification(PaperPreTrainedModel):
     """A selector and a classifier of what it selects. In eval mode gates are 0 or 1: a token is read, or it is not.
 
     Which are 1, of the tokens of a text: those whose value is above config.threshold; of more than config.budget allows,
@@ -150,7 +122,15 @@ class RationaleClassifierForSequenceClassification(RationalePreTrainedModel):
     bias alone to answer by.
     """
 
-    _auto_class = "AutoModelForSequenceClassification"  # what register_for_auto_class sets: save the code with the weights
+    config_class = RationaleClassifierConfig
+    config: RationaleClassifierConfig
+    base_model_prefix = "model"
+    main_input_name = "input_ids"
+    supports_gradient_checkpointing = True
+    _no_split_modules = ["Encoder", "TransformerLayer"]
+    _supports_sdpa = False
+    _supports_attention_backend = False
+    _auto_class = "AutoModelForSequenceClassification"  # as `register_for_auto_class` sets it: the code is saved too
     accepts_loss_kwargs = False  # the loss is a batch mean: let the Trainer divide it when it accumulates gradients
 
     def __init__(self, config: RationaleClassifierConfig):
@@ -165,6 +145,16 @@ class RationaleClassifierForSequenceClassification(RationalePreTrainedModel):
         self.decoder = DECODERS[config.readout](config)
         self.post_init()
 
+    @torch.no_grad()
+    def _init_weights(self, module):
+        """As the attention classifiers'; scores start at 0, where all gates let something through: a gate that is shut has
+        no gradient to open by, and a layer drawn at random may shut all of them.
+        """
+        super()._init_weights(module)
+        if isinstance(module, Score):
+            init.zeros_(module.weight)
+            init.zeros_(module.bias)
+
     def get_input_embeddings(self):
         return self.embeddings
 
@@ -173,13 +163,7 @@ class RationaleClassifierForSequenceClassification(RationalePreTrainedModel):
 
     def attendable(self, input_ids, attention_mask=None, token_type_ids=None) -> torch.Tensor:
         """(B,L) bool: the tokens of the texts, which may be selected; no markers, no padding."""
-        return self._masks(self._present(input_ids, attention_mask))[1]
-
-    def _present(self, input_ids, attention_mask):
-        if attention_mask is not None:
-            return attention_mask
-        pad = self.config.pad_token_id
-        return torch.ones_like(input_ids) if pad is None else input_ids != pad
+        return self._masks(present_mask(input_ids, attention_mask, self.config.pad_token_id))[1]
 
     def _masks(self, attention_mask):
         present = padded_right(attention_mask)
@@ -189,13 +173,8 @@ class RationaleClassifierForSequenceClassification(RationalePreTrainedModel):
         """Input ids (B,L), or embeddings (B,L,E), and masks. Without attention_mask, ids equal to pad_token_id are padding;
         embeddings have none.
         """
-        if (input_ids is None) == (inputs_embeds is None):
-            raise ValueError("give exactly one of input_ids and inputs_embeds")
-        if inputs_embeds is None:
-            present, vectors = self._present(input_ids, attention_mask), self.embeddings(input_ids)
-        else:
-            vectors = inputs_embeds
-            present = vectors.new_ones(vectors.shape[:2]) if attention_mask is None else attention_mask
+        present = present_mask(input_ids, attention_mask, self.config.pad_token_id, inputs_embeds)
+        vectors = self.embeddings(input_ids) if inputs_embeds is None else inputs_embeds
         return Embedded(self.dropout(vectors), *self._masks(present))
 
     def _parts(self, vectors):
@@ -292,4 +271,4 @@ class RationaleClassifierForSequenceClassification(RationalePreTrainedModel):
         )
 
 
-__all__ = ["RationaleClassifierForSequenceClassification", "RationalePreTrainedModel"]
+__all__ = ["RationaleClassifierForSequenceClassification"]

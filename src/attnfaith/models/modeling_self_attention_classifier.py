@@ -94,31 +94,7 @@ def _softmax_arguments(input, dim=None, *rest, dtype=None, **_):
     return input, dim, rest[-1] if rest and isinstance(rest[-1], torch.dtype) else dtype
 
 
-class SelfAttentionClassifierPreTrainedModel(PreTrainedModel):
-    """Loading and saving. A saved checkpoint carries this folder's code."""
-
-    config_class = SelfAttentionClassifierConfig
-    config: SelfAttentionClassifierConfig
-    base_model_prefix = "model"
-    main_input_name = "input_ids"
-    supports_gradient_checkpointing = True
-    _supports_sdpa = False
-    _supports_flash_attn = False
-    _supports_flex_attn = False
-    _supports_attention_backend = False
-
-    def save_pretrained(self, *args, **kwargs):
-        # transformers enters only the class that is saved
-        self.config.auto_map = {
-            "AutoConfig": "configuration_self_attention_classifier.SelfAttentionClassifierConfig",
-            "AutoModelForSequenceClassification": (
-                "modeling_self_attention_classifier.SelfAttentionClassifierForSequenceClassification"
-            ),
-        }
-        super().save_pretrained(*args, **kwargs)
-
-
-class SelfAttentionClassifierForSequenceClassification(SelfAttentionClassifierPreTrainedModel):
+class SelfAttentionClassifierForSequenceClassification(PreTrainedModel):
     """A classifier with `config.projection` in each layer and head of its self-attention (and cross-attention, if any), and
     with tokens of two kinds kept apart where `config.separate_impermissible` says so.
 
@@ -130,7 +106,16 @@ class SelfAttentionClassifierForSequenceClassification(SelfAttentionClassifierPr
     apart; in `forward` for a classifier none of whose attention is such a softmax: nothing would be projected.
     """
 
-    _auto_class = "AutoModelForSequenceClassification"  # what register_for_auto_class sets: save the code with the weights
+    config_class = SelfAttentionClassifierConfig
+    config: SelfAttentionClassifierConfig
+    base_model_prefix = "model"
+    main_input_name = "input_ids"
+    supports_gradient_checkpointing = True
+    _supports_sdpa = False
+    _supports_flash_attn = False
+    _supports_flex_attn = False
+    _supports_attention_backend = False
+    _auto_class = "AutoModelForSequenceClassification"  # as `register_for_auto_class` sets it: the code is saved too
 
     def __init__(self, config: SelfAttentionClassifierConfig, model: PreTrainedModel | None = None):
         inner = config.text_config if model is None else model.config
@@ -249,4 +234,4 @@ class SelfAttentionClassifierForSequenceClassification(SelfAttentionClassifierPr
         return kept_together(impermissible)
 
 
-__all__ = ["SelfAttentionClassifierForSequenceClassification", "SelfAttentionClassifierPreTrainedModel"]
+__all__ = ["SelfAttentionClassifierForSequenceClassification"]

@@ -6,8 +6,6 @@ prepares the scores, closes the blocked places and is what the models call. To a
 in PROJECTIONS.
 """
 
-import math
-
 import torch
 
 
@@ -96,21 +94,6 @@ PROJECTIONS = {
     "entmax": entmax_alpha,
     "uniform": uniform,
 }
-
-
-def projection_parameter(config) -> float | None:
-    """Lambda of sparsegen, alpha of entmax; None for a projection without a parameter."""
-    return {"sparsegen": config.sparsegen_lambda, "entmax": config.entmax_alpha}.get(config.projection)
-
-
-def check_projection(config, known=tuple(PROJECTIONS)) -> None:
-    """Raise ValueError for a projection that is not one of the known, or a parameter out of its range."""
-    if config.projection not in known:
-        raise ValueError(f"projection={config.projection!r} is not known; choose one of {', '.join(known)}")
-    if not -math.inf < config.sparsegen_lambda < 1:
-        raise ValueError(f"sparsegen_lambda={config.sparsegen_lambda}: sparsegen needs a finite lambda < 1 (0 is sparsemax)")
-    if not 1 <= config.entmax_alpha < math.inf:
-        raise ValueError(f"entmax_alpha={config.entmax_alpha}: entmax needs a finite alpha >= 1 (1 softmax, 2 sparsemax)")
 
 
 def held_at(scores: torch.Tensor, allowed: torch.Tensor, scale: float, largest: torch.Tensor) -> torch.Tensor:

@@ -6,7 +6,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from attnfaith import loading
 from attnfaith.locate import MODEL
-from attnfaith.models.registration import MODEL_TYPE, RATIONALE
+from attnfaith.models import AttentionClassifierConfig, RationaleClassifierConfig
 from attnfaith.subjects.classifier import SelfAttention
 
 
@@ -18,7 +18,8 @@ def load_model(run: Path) -> PreTrainedModel:
 
 def measurable(model, tokenizer):
     """What `attnfaith.measurement` takes of a run: a model of this package as it is, another as a subject."""
-    if getattr(model.config, "model_type", None) in (MODEL_TYPE, RATIONALE):
+    own = (AttentionClassifierConfig.model_type, RationaleClassifierConfig.model_type)
+    if getattr(model.config, "model_type", None) in own:
         return model
     return SelfAttention(model, tokenizer)
 

@@ -16,10 +16,12 @@ from transformers.utils import logging
 
 from attnfaith.data.subwords import tokenizer_digest
 from attnfaith.errors import excerpt
-from attnfaith.models.configuration_rationale_classifier import RationaleClassifierConfig
-from attnfaith.models.modeling_rationale_classifier import RationaleClassifierForSequenceClassification
-from attnfaith.models.modeling_self_attention_classifier import SelfAttentionClassifierForSequenceClassification
-from attnfaith.models.registration import CONFIGS
+from attnfaith.models import (
+    MODEL_TYPES,
+    RationaleClassifierConfig,
+    RationaleClassifierForSequenceClassification,
+    SelfAttentionClassifierForSequenceClassification,
+)
 from attnfaith.recipes import Recipe, RecipeError, projection_fields
 from attnfaith.recipes.model import selector_fields
 from attnfaith.subjects import SelfAttention
@@ -227,7 +229,7 @@ def _configuration(recipe: Recipe):
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     except Exception as error:  # transformers raises many kinds
         raise RecipeError(f"{given} is of no kind that transformers knows: {excerpt(error, 200)}") from error
-    if config.model_type in CONFIGS:
+    if config.model_type in MODEL_TYPES:
         raise RecipeError(
             f"{given} is a model of this package ({config.model_type}): give one that transformers itself knows, or train "
             "without model.pretrained"

@@ -15,7 +15,7 @@ import torch
 from attnfaith.data.classifier_text import encode_columns, encode_for_classifier, without_tokens
 from attnfaith.data.collation import OF_POSITIONS, keep_positions, pad_batch
 from attnfaith.data.in_memory import columns_of_texts
-from attnfaith.models.registration import RATIONALE, SELF_ATTENTION
+from attnfaith.models import AttentionClassifierConfig, RationaleClassifierConfig, SelfAttentionClassifierConfig
 from attnfaith.subjects.attention import (
     Edit,
     Embedded,
@@ -96,7 +96,8 @@ class SelfAttention(ModelSubject):
     def of(cls, model, level: str | None = None) -> "SelfAttention | None":
         """A sequence classifier of transformers as a subject; None for anything else, and for those of this package."""
         name = getattr(getattr(model, "config", None), "model_type", "")
-        if name in ("attention_classifier", RATIONALE) or not type(model).__name__.endswith("ForSequenceClassification"):
+        others = (AttentionClassifierConfig.model_type, RationaleClassifierConfig.model_type)
+        if name in others or not type(model).__name__.endswith("ForSequenceClassification"):
             return None
         if level == "word":
             raise SubjectError(
@@ -594,9 +595,10 @@ class SelfAttention(ModelSubject):
         from attnfaith.data.subwords import tokenizer_digest
 
         config, reduction, tokenizer = self.config, self.reduction, self.tokenizer
+        inner = config.text_config if config.model_type == SelfAttentionClassifierConfig.model_type else config
         return {
             "model": "self_attention",
-            "encoder": (config.text_config if config.model_type == SELF_ATTENTION else config).model_type,
+            "encoder": inner.model_type,
             "alignment": "dot",
             "projection": getattr(config, "projection", "softmax"),
             "projection_parameter": getattr(config, "projection_parameter", None),

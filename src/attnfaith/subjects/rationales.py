@@ -10,8 +10,8 @@ import torch
 from attnfaith.data.classifier_text import encode_for_classifier
 from attnfaith.data.fingerprint import hash_of_weights
 from attnfaith.data.tokenization import encode
+from attnfaith.models import RationaleClassifierConfig
 from attnfaith.models.rationale_samplers import hardened
-from attnfaith.models.registration import RATIONALE
 from attnfaith.subjects.base import BOUNDLESS
 from attnfaith.subjects.pooled import PackageSubject
 from attnfaith.subjects.protocol import Batch, SubjectError
@@ -47,7 +47,8 @@ class Rationales(PackageSubject):
     def of(cls, model, level: str | None = None) -> "Rationales | None":
         """A classifier of a selection as a subject; None for others. SubjectError for words of what has no sentences."""
         # by the name of its type: a checkpoint may have brought the code of the class itself
-        if getattr(getattr(model, "config", None), "model_type", None) != RATIONALE or not hasattr(model, "selector"):
+        kind = getattr(getattr(model, "config", None), "model_type", None)
+        if kind != RationaleClassifierConfig.model_type or not hasattr(model, "selector"):
             return None
         if level == "word":
             raise SubjectError("level='word' is of hierarchical models; this one selects tokens: leave it out")

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import torch
 
+from attnfaith.models.decoders import Query, allowing
 from attnfaith.models.hierarchy import SentenceReader, item_mask, sentence_groups, sentence_items
 from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification, Encoded
 from attnfaith.models.projections import project
-from attnfaith.models.queries import Query, allowing
 from attnfaith.subjects.protocol import SubjectError
 
 

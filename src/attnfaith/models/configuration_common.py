@@ -1,0 +1,94 @@
+"""What the configurations of this folder share: fields, and one check of choices, sizes and numbers."""
+
+import math
+
+from huggingface_hub.dataclasses import strict
+from transformers import PreTrainedConfig
+
+from .projections import PROJECTIONS
+
+
+@strict
+class ProjectionConfig(PreTrainedConfig):
+    """A configuration with a projection: softmax, sparsemax, sparsegen (sparsegen_lambda < 1), entmax15, entmax
+    (entmax_alpha >= 1) or uniform.
+
+    A subclass says in `choices` which values its fields may have, by their names.
+    """
+
+    _auto_class = "AutoConfig"  # as `register_for_auto_class` sets it: the code is saved with the configuration
+    choices = {"projection": tuple(PROJECTIONS)}
+
+    projection: str = "softmax"
+    sparsegen_lambda: float | int = 0.0
+    entmax_alpha: float | int = 1.5
+
+    def validate_choices(self):
+        for field, values in self.choices.items():
+            if getattr(self, field) not in values:
+                raise ValueError(f"{field}={getattr(self, field)!r} is not known; choose one of {', '.join(values)}")
+
+    def validate_projection(self):
+        if not -math.inf < self.sparsegen_lambda < 1:
+            raise ValueError(
+                f"sparsegen_lambda={self.sparsegen_lambda}: sparsegen needs a finite lambda < 1 (0 is sparsemax)"
+            )
+        if not 1 <= self.entmax_alpha < math.inf:
+            raise ValueError(f"entmax_alpha={self.entmax_alpha}: entmax needs a finite alpha >= 1 (1 softmax, 2 sparsemax)")
+
+    @property
+    def projection_parameter(self) -> float | None:
+        """Lambda of sparsegen, alpha of entmax; None for a projection without a parameter."""
+        return {"sparsegen": self.sparsegen_lambda, "entmax": self.entmax_alpha}.get(self.projection)
+
+
+@strict
+class EncoderConfig(ProjectionConfig):
+    """A configuration of a model that this folder builds from words on: sizes, dropout and special tokens.
+
+    alignment_size: of the additive alignment. score_scale: standard deviation that the scores of a row are held at before
+    the projection, so that it alone decides how sparse attention is; None leaves them (`projections.held_at`).
+    embedding_std: standard deviation of random word vectors at the start.
+    """
+
+    sizes = ("vocab_size", "embedding_size", "hidden_size", "alignment_size")
+
+    vocab_size: int = 100
+    embedding_size: int = 300
+    hidden_size: int = 256
+    encoder: str = "bilstm"
+    alignment_size: int | None = None
+    score_scale: float | int | None = None
+    dropout: float | int = 0.0
+    embedding_std: float | int = 0.25
+    pad_token_id: int | None = 0
+    bos_token_id: int | None = 2
+    eos_token_id: int | None = 3
+    tie_word_embeddings: bool = False
+
+    def validate_numbers(self):
+        if self.score_scale is not None and not 0 < self.score_scale < math.inf:
+            raise ValueError(f"score_scale={self.score_scale}: scores are held at a finite deviation above 0, or none")
+        if self.score_scale is not None and self.projection in ("uniform", "none"):
+            raise ValueError(f"score_scale={self.score_scale} with projection={self.projection!r}, which reads no scores")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout={self.dropout} is outside [0, 1)")
+        if not 0 <= self.embedding_std < math.inf:
+            raise ValueError(f"embedding_std={self.embedding_std}: a standard deviation is a number from 0 on")
+
+    def validate_sizes(self):
+        for field in self.sizes:
+            value = getattr(self, field)
+            if value is not None and value < 1:
+                raise ValueError(f"{field}={value} must be at least 1")
+        self.check_encoder("encoder", self.encoder)
+
+    def check_encoder(self, field: str, encoder: str):
+        """Raise ValueError where an encoder, named by a field, cannot have these sizes."""
+        if encoder == "embedding" and self.hidden_size != self.embedding_size:
+            raise ValueError(
+                f"{field}='embedding' passes embeddings through: hidden_size={self.hidden_size} must be "
+                f"embedding_size={self.embedding_size}"
+            )
+        if encoder in ("bilstm", "bigru") and self.hidden_size % 2:
+            raise ValueError(f"{field}={encoder!r} has two directions: hidden_size={self.hidden_size} must be even")

@@ -1,0 +1,79 @@
+"""What the models of this folder share: initialisation, and checks of masks that traced graphs keep.
+
+Shapes: B instances, T positions.
+"""
+
+import torch
+from torch import nn
+from transformers import PreTrainedModel
+from transformers import initialization as init
+
+
+class PaperPreTrainedModel(PreTrainedModel):
+    """Initialisation as in the papers' code: torch's own defaults for every layer, embeddings N(0, embedding_std^2)."""
+
+    @torch.no_grad()
+    def _init_weights(self, module):
+        if isinstance(module, nn.Embedding):
+            init.normal_(module.weight, std=self.config.embedding_std)
+            if module.padding_idx is not None and not getattr(module.weight, "_is_hf_initialized", False):
+                module.weight[module.padding_idx].zero_()
+        elif isinstance(module, nn.Linear | nn.Conv1d):
+            bound = module.weight[0].numel() ** -0.5
+            init.uniform_(module.weight, -bound, bound)
+            if module.bias is not None:
+                init.uniform_(module.bias, -bound, bound)
+        elif isinstance(module, nn.RNNBase | nn.RNNCellBase):
+            for parameter in module.parameters(recurse=False):
+                init.uniform_(parameter, -(module.hidden_size**-0.5), module.hidden_size**-0.5)
+        else:
+            super()._init_weights(module)
+
+
+def refuse(wrong: torch.Tensor, message: str) -> None:
+    """Raise ValueError with the message where anything in `wrong` (B, ...) bool is true; {row} in it says in which row.
+
+    A graph traced by torch.compile or torch.export has the check in it and stops with a RuntimeError of that message. One
+    exported to ONNX has none: that format knows no assertions.
+    """
+    if torch.compiler.is_compiling():
+        torch._assert_async(~wrong.any(), message.format(row="a row"))
+    elif bool(wrong.any()):
+        raise ValueError(message.format(row=f"row {int(wrong.nonzero()[0, 0])}"))
+
+
+def present_mask(input_ids, attention_mask, pad_token_id: int | None, inputs_embeds=None) -> torch.Tensor:
+    """The attention mask (B,T), or what stands for none: ids that are not padding; all places of embeddings.
+
+    Raise ValueError unless exactly one of input_ids (B,T) and inputs_embeds (B,T,E) is given.
+    """
+    if (input_ids is None) == (inputs_embeds is None):
+        raise ValueError("give exactly one of input_ids and inputs_embeds")
+    if attention_mask is not None:
+        return attention_mask
+    if input_ids is None:
+        return inputs_embeds.new_ones(inputs_embeds.shape[:2])
+    return torch.ones_like(input_ids) if pad_token_id is None else input_ids != pad_token_id
+
+
+def padded_right(attention_mask: torch.Tensor) -> torch.Tensor:
+    """The mask (B,T) as bool. Raise ValueError for padding that is not on the right."""
+    mask = attention_mask.bool()
+    refuse(
+        mask[:, 1:] & ~mask[:, :-1],
+        "padding must be on the right: attention_mask has a 1 after a 0; use tokenizer.padding_side='right'",
+    )
+    return mask
+
+
+def between_markers(text: torch.Tensor) -> torch.Tensor:
+    """(B,T): the tokens of a text (B,T) between two others of it, neither the first nor the last one."""
+    return text & nn.functional.pad(text[:, :-1], (1, 0)) & nn.functional.pad(text[:, 1:], (0, 1))
+
+
+def contexts(values: torch.Tensor, attention: torch.Tensor) -> torch.Tensor:
+    """Attention-weighted sums: values (B,T,D) with attention (B,T) to (B,D), with attention (B,K,T) to (B,K,D)."""
+    attention = attention.to(values.dtype)
+    if attention.dim() == 2:
+        return (attention.unsqueeze(1) @ values).squeeze(1)
+    return attention @ values
