@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 import pytest
 
+from attnfaith.cli import listing
 from attnfaith.measurement import registry
 from attnfaith.measurement.options import Draws, Layers, Target
 from attnfaith.measurement.registry import (
@@ -63,13 +64,20 @@ def test_names_that_are():
         check_names(["lime", "lime"])
 
 
-def test_names_are_checked_without_torch():
+def test_names_are_checked_and_listed_without_torch():
     script = (
-        "import sys\nfrom attnfaith.measurement import registry\nregistry.check_names(['lime'])\n"
-        "try:\n    registry.check_names(['lmie'])\nexcept registry.MeasurementError:\n    print('torch' in sys.modules)"
+        "import sys\nfrom attnfaith import cli\nfrom attnfaith.measurement import registry\nregistry.check_names(['lime'])\n"
+        "try:\n    registry.check_names(['lmie'])\nexcept registry.MeasurementError:\n    pass\n"
+        "cli.main(['list', 'measures'])\nprint('torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert done.stdout.strip() == "False", done.stderr
+    *listed, loaded = done.stdout.splitlines()
+    assert loaded == "False", done.stderr
+    assert [line.split()[0] for line in listed] == [cls.name for cls in classes() if cls.name in registry.OWN["texts"]]
+
+
+def test_the_listing_says_what_the_measures_say():
+    assert listing.MEASURES.read_text(encoding="utf-8") == listing.measures(), "run python -m attnfaith.cli.listing"
 
 
 def define():

@@ -1,6 +1,7 @@
 """What there is, a line each: measures, encoders, projections, data sets, recipes, studies."""
 
 import ast
+import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -14,16 +15,36 @@ EXAMPLES = (
     "list recipes sst                           # those that speak of sst",
     "list datasets --names",
 )
+MEASURES = Path(__file__).with_name("measures.json")
+"""A line about each measure of this package, so that they are listed without importing torch."""
 Lines = Iterator[tuple[str, str]]
 
 
 def _measures(reads: str) -> Lines:
+    """The measures of this package from MEASURES, without torch, and those of others."""
     from attnfaith.measurement import registry
 
-    for measure in registry.classes(reads):
-        needs = f"; needs {', '.join(sorted(measure.needs))}" if measure.needs else ""
-        facts = f"{measure.role()}, {measure.cost}{', signed' if measure.signed() else ''}{needs}"
-        yield measure.name, f"{_sentence(measure.summary())} [{facts}]"
+    own = json.loads(MEASURES.read_text(encoding="utf-8"))[reads]
+    others = [registry.find(name, reads) for name in registry.names(reads) if name not in registry.OWN[reads]]
+    yield from own.items()
+    yield from map(_described, others)
+
+
+def _described(measure) -> tuple[str, str]:
+    needs = f"; needs {', '.join(sorted(measure.needs))}" if measure.needs else ""
+    facts = f"{measure.role()}, {measure.cost}{', signed' if measure.signed() else ''}{needs}"
+    return measure.name, f"{_sentence(measure.summary())} [{facts}]"
+
+
+def measures() -> str:
+    """The content of MEASURES: what this package has to say about its measures, as JSON."""
+    from attnfaith.measurement import registry
+
+    lines = {
+        reads: dict(map(_described, (cls for cls in registry.classes(reads) if cls.name in registry.OWN[reads])))
+        for reads in registry.READS
+    }
+    return json.dumps(lines, indent=1, ensure_ascii=False) + "\n"
 
 
 def _parts(module: str, registry: str) -> Lines:
@@ -102,3 +123,7 @@ def _sentence(text: str) -> str:
     """The first sentence of a text, in one line."""
     text = " ".join(text.split())
     return re.split(r"(?<=[a-z0-9)\"'])\. (?=[A-Z])", text, maxsplit=1)[0].rstrip(".")
+
+
+if __name__ == "__main__":  # after a change of a measure: python -m attnfaith.cli.listing
+    MEASURES.write_text(measures(), encoding="utf-8")

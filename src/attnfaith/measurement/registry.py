@@ -153,7 +153,10 @@ def register(cls: Kind) -> Kind:
 
 
 def _opening(call: Callable) -> Callable:
-    """`__call__` that opens a model and a plain batch, and first asks whether the model can do what is needed."""
+    """`__call__` that takes any model and a plain batch, outside the modes of torch that a caller has set.
+
+    Raises SubjectError, before anything is computed, for a model that lacks what the measure needs.
+    """
 
     @functools.wraps(call)
     def measure(self, subject, batch, **keywords):
@@ -168,6 +171,7 @@ def _opening(call: Callable) -> Callable:
 
 
 def _checked(cls: Kind) -> Kind:
+    """The class as a frozen dataclass whose options pydantic checks."""
     from pydantic import ConfigDict, ValidationError
     from pydantic.dataclasses import dataclass
 
@@ -207,9 +211,6 @@ def _choices(annotation) -> Iterable:
     if get_origin(annotation) is Literal:
         return get_args(annotation)
     return [choice for part in get_args(annotation) for choice in _choices(part)]
-
-
-# ------------------------------------------------------------------------------------------- names
 
 
 def _modules(**names: str) -> dict[str, str]:
@@ -267,16 +268,16 @@ def names(reads: str = "texts") -> list[str]:
     """
     if reads not in READS:
         raise AttnfaithError(f"there are no measures of {excerpt(reads)}: there are those of 'texts' and of 'pairs'")
-    for entry in _entry_points():
-        _load(entry)
+    _load_entry_points()
     return sorted({*OWN[reads], *_CLASSES[reads]})
 
 
 def find(name: str, reads: str = "texts") -> type[Measure]:
     """The class of a measure. Raises MeasurementError for a name that no measure has, with the nearest."""
-    check_names([name], reads)
     if name not in _CLASSES[reads]:
-        import_module(f"attnfaith.{OWN[reads][name]}")
+        check_names([name], reads)
+        if name in OWN[reads]:
+            import_module(f"attnfaith.{OWN[reads][name]}")
     return _CLASSES[reads][name]
 
 
@@ -288,10 +289,9 @@ def check_names(wanted: str | Iterable[str], reads: str = "texts") -> list[str]:
     if not isinstance(wanted, Iterable):
         raise MeasurementError(f"measures={excerpt(wanted)}: give a list of names of measures")
     wanted = [wanted] if isinstance(wanted, str) else list(wanted)
+    known = {*OWN[reads], *_CLASSES[reads]}
     for place, name in enumerate(wanted):
-        if not isinstance(name, str) or (
-            name not in OWN[reads] and name not in _CLASSES[reads] and name not in names(reads)
-        ):
+        if not isinstance(name, str) or (name not in known and name not in names(reads)):
             raise MeasurementError(f"no measure is called {excerpt(name)}{nearest(str(name), names(reads))}")
         if name in wanted[:place]:
             raise MeasurementError(f"'{name}' is named twice")
@@ -312,13 +312,9 @@ def build(wanted: Iterable[str], options: Mapping[str, Mapping] | None = None, r
     measure does not have, and for a value that it refuses.
     """
     wanted, options = check_names(wanted, reads), {} if options is None else options
-    wrong = (
-        [options]
-        if not isinstance(options, Mapping)
-        else [part for part in options.values() if not isinstance(part, Mapping)]
-    )
-    if wrong:
-        raise MeasurementError(f"options: {excerpt(wrong[0])} is no mapping; give {{measure: {{option: value}}}}")
+    for part in (options, *(options.values() if isinstance(options, Mapping) else ())):
+        if not isinstance(part, Mapping):
+            raise MeasurementError(f"options: {excerpt(part)} is no mapping; give {{measure: {{option: value}}}}")
     if idle := [name for name in options if name not in wanted]:
         raise MeasurementError(f"options for {excerpt(idle[0])}, which is not measured; measured: {sorted(wanted)}")
     measures = []
@@ -331,18 +327,15 @@ def build(wanted: Iterable[str], options: Mapping[str, Mapping] | None = None, r
 
 
 @functools.cache
-def _entry_points() -> tuple:
-    return tuple(entry_points(group=GROUP))
-
-
-@functools.cache
-def _load(entry) -> None:
-    """Register the measure of an entry point, if its module did not do so itself."""
-    try:
-        cls = entry.load()
-    except Exception as error:
-        raise MeasurementError(
-            f"the entry point {entry.name!r} of {GROUP} cannot be loaded ({excerpt(error, 200)}): mend or remove its package"
-        ) from error
-    if _CLASSES[getattr(cls, "reads", "texts")].get(getattr(cls, "name", None)) is not cls:
-        register(cls)
+def _load_entry_points() -> None:
+    """Register the measures of installed packages, where their modules did not do so themselves."""
+    for entry in entry_points(group=GROUP):
+        try:
+            cls = entry.load()
+        except Exception as error:
+            raise MeasurementError(
+                f"the entry point {entry.name!r} of {GROUP} cannot be loaded ({excerpt(error, 200)}): mend or remove its "
+                "package"
+            ) from error
+        if _CLASSES[getattr(cls, "reads", "texts")].get(getattr(cls, "name", None)) is not cls:
+            register(cls)
