@@ -4,7 +4,6 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -34,15 +33,8 @@ SELECTION = ("selection", "selected")
 PREFIX = "importance_"
 
 
-class Sizes(NamedTuple):
-    """How much is read and written at once: padded tokens and instances of a batch, instances of a shard."""
-
-    batch_tokens: int
-    batch_instances: int
-    shard_instances: int
-
-
-SIZES = {"texts": Sizes(8192, 64, 512), "pairs": Sizes(2048, 32, 128)}
+SIZES = {"texts": (8192, 64, 512), "pairs": (2048, 32, 128)}
+"""How much is read and written at once: padded tokens and instances of a batch, instances of a shard."""
 NEEDED = {
     "texts": ("instance_id", "input_ids", "tokens", "length", "truncated"),
     "pairs": (
@@ -51,15 +43,6 @@ NEEDED = {
     ),
 }
 """The columns of encoded texts, and of encoded pairs."""
-
-
-class Checked(NamedTuple):
-    """What a measurement goes by: the subject, its encoded texts, and the measures with their options."""
-
-    subject: object
-    dataset: object
-    measures: list[Measure]
-    reads: str
 
 
 def measure(
@@ -114,10 +97,10 @@ def measure(
             )
         _check_given(attention, dataset)
     identity = replace(cell, **model_identity(subject), **({} if attention is None else {"attention_kind": "given"}))
-    sizes = SIZES[reads]
-    batch_tokens = sizes.batch_tokens if batch_tokens is None else batch_tokens
-    shard_instances = sizes.shard_instances if shard_instances is None else shard_instances
-    parts = in_shards(batches(np.asarray(dataset["length"]), batch_tokens, sizes.batch_instances), shard_instances)
+    usual_tokens, instances, usual_shard = SIZES[reads]
+    batch_tokens = usual_tokens if batch_tokens is None else batch_tokens
+    shard_instances = usual_shard if shard_instances is None else shard_instances
+    parts = in_shards(batches(np.asarray(dataset["length"]), batch_tokens, instances), shard_instances)
     common = record.COLUMNS if reads == "texts" else record.SEQUENCE_COLUMNS
     plan = {
         "version": attnfaith.__version__,
@@ -157,8 +140,9 @@ def check(
     level: str = "sentence",
     options: Mapping[str, Mapping] | None = None,
     trained: bool = True,
-) -> Checked:
-    """What `measure` goes by: a run asks before it trains the model.
+) -> tuple:
+    """The subject, its encoded texts, the measures with their options, and what they read ("texts" or "pairs"), checked as
+    `measure` needs them: a run asks before it trains the model.
 
     trained: a measure that has to be trained on the model itself must have been.
 
@@ -173,12 +157,16 @@ def check(
     try:
         subject = sequence_subject(model) if reads == "pairs" else subject_of(model, level)
         check_recorded(subject)
-        _check_data(dataset, reads)
-        if reads == "texts":
-            _check_needs(measures, subject)
-        else:
+        if missing := sorted(set(NEEDED[reads]) - set(dataset.column_names)):
+            raise MeasurementError(
+                f"the {reads} lack columns {missing}: encode them by the subject's rows (found {dataset.column_names})"
+            )
+        if not len(dataset):
+            raise MeasurementError(f"the data set has no {reads}: give at least one")
+        if any(measure.needs - subject.capabilities for measure in measures):
+            possible = sorted(cls.name for cls in classes(reads) if subject.capabilities >= cls.needs)
             for measure in measures:
-                require(subject, measure.needs, measure.name)
+                require(subject, measure.needs, measure.name, measures=possible)
         subject.check(dataset)
         if subject.level == "word" and "words" in dataset.column_names:
             dataset = by_words(dataset)
@@ -190,7 +178,7 @@ def check(
             measure.check(subject, dataset)
         except ValueError as error:
             raise MeasurementError(f"'{measure.name}': {error}") from error
-    return Checked(subject, dataset, measures, reads)
+    return subject, dataset, measures, reads
 
 
 def configured(names: Sequence[str], options: Mapping[str, Mapping] | None, reads: str = "texts") -> list[Measure]:
@@ -355,24 +343,6 @@ def _declared(measures: Sequence[Measure], subject, dataset, reads: str) -> dict
             raise MeasurementError(f"'{measure.name}' declares columns that another measure has: {sorted(twice)}")
         extra.update(measure.columns_for(subject))
     return extra
-
-
-def _check_data(dataset, reads: str) -> None:
-    if missing := sorted(set(NEEDED[reads]) - set(dataset.column_names)):
-        raise MeasurementError(
-            f"the {reads} lack columns {missing}: encode them by the subject's rows (found {dataset.column_names})"
-        )
-    if not len(dataset):
-        raise MeasurementError(f"the data set has no {reads}: give at least one")
-
-
-def _check_needs(measures: Sequence[Measure], subject) -> None:
-    """Raise SubjectError where the subject lacks what a measure needs; the message names all measures that it can have."""
-    if all(subject.capabilities >= measure.needs for measure in measures):
-        return
-    possible = sorted(cls.name for cls in classes() if subject.capabilities >= cls.needs)
-    for measure in measures:
-        require(subject, measure.needs, measure.name, measures=possible)
 
 
 def _check_lengths(measures: Sequence[Measure], dataset) -> None:

@@ -31,24 +31,25 @@ def batches(lengths: np.ndarray, batch_tokens: int, instances: int = BATCH_INSTA
     if not isinstance(batch_tokens, Integral) or isinstance(batch_tokens, bool) or batch_tokens < 1:
         raise MeasurementError(f"batch_tokens={excerpt(batch_tokens)}: a whole number, 1 or more")
     order = np.argsort(lengths, kind="stable")
-    made, start = [], 0
+    cut, start = [], 0
     for stop in range(1, len(order) + 1):
         full = stop - start == instances
         if stop == len(order) or full or lengths[order[stop]] * (stop + 1 - start) > batch_tokens:
-            made.append(order[start:stop])
+            cut.append(order[start:stop])
             start = stop
-    return made
+    return cut
 
 
 def in_shards(batches: list[np.ndarray], shard_instances: int) -> list[list[np.ndarray]]:
-    made, count = [[]], 0
+    """Batches in shards of at most so many instances, or a single larger batch."""
+    shards, count = [[]], 0
     for batch in batches:
-        if made[-1] and count + len(batch) > shard_instances:
-            made.append([])
+        if shards[-1] and count + len(batch) > shard_instances:
+            shards.append([])
             count = 0
-        made[-1].append(batch)
+        shards[-1].append(batch)
         count += len(batch)
-    return made
+    return shards
 
 
 def carry_out(
@@ -74,47 +75,52 @@ def carry_out(
     measurement lie there and are not to be discarded.
     """
     state = PartialState(cpu=not torch.cuda.is_available())
-    settings, cell = [{**plan, **(settings or {})}], plan["identity"]
-    if output is None:
-        folder, mine = None, range(len(shards))
-    else:
-        output, mine = Path(output), range(state.process_index, len(shards), state.num_processes)
-        folder = _folder_of(output)
-        if state.is_main_process:
-            _prepare(folder, plan, discard)
-        state.wait_for_everyone()
+    settings = [{**plan, **(settings or {})}]
     bar = tqdm(
-        total=sum(len(batch) for number in mine for batch in shards[number]),
-        desc=f"measuring {cell['dataset']} {cell['split']}",
+        desc=f"measuring {plan['identity']['dataset']} {plan['identity']['split']}",
         unit=unit,
         disable=not (progress and state.is_main_process),
     )
-    tables = []
+
+    def table_of(batches: list[np.ndarray]) -> pa.Table:
+        parts = []
+        for batch in batches:
+            parts.append(measured(batch))
+            bar.update(len(batch))
+        return record.build({name: list(chain.from_iterable(part[name] for part in parts)) for name in parts[0]}, extra)
+
+    if output is None:
+        batches = [batch for shard in shards for batch in shard]
+        bar.total = sum(map(len, batches))
+        with bar:
+            return _in_order(table_of(batches), shards, settings)
+    output, mine = Path(output), range(state.process_index, len(shards), state.num_processes)
+    folder = _folder_of(output)
+    paths = [folder / f"{number:05d}.parquet" for number in range(len(shards))]
+    if state.is_main_process:
+        _prepare(folder, plan, discard)
+    state.wait_for_everyone()
+    bar.total = sum(len(batch) for number in mine for batch in shards[number])
     with bar:
         for number in mine:
-            count = sum(len(batch) for batch in shards[number])
-            if folder is not None and _is_whole(_shard_path(folder, number), count):
+            count = sum(map(len, shards[number]))
+            if _is_whole(paths[number], count):
                 bar.update(count)
-                continue
-            parts = []
-            for batch in shards[number]:
-                parts.append(measured(batch))
-                bar.update(len(batch))
-            columns = {name: list(chain.from_iterable(part[name] for part in parts)) for name in parts[0]}
-            table = record.build(columns, extra)
-            if folder is None:
-                tables.append(table)
             else:
-                record.save(table, _shard_path(folder, number))
-    if folder is None:
-        return _joined(tables, shards, settings)
+                record.save(table_of(shards[number]), paths[number])
     state.wait_for_everyone()
     if state.is_main_process:
-        parts = [record.load(_shard_path(folder, number)) for number in range(len(shards))]
-        record.save(_joined(parts, shards, settings), output)
+        table = pa.concat_tables(map(record.load, paths)).unify_dictionaries().combine_chunks()
+        record.save(_in_order(table, shards, settings), output)
         shutil.rmtree(folder)
     state.wait_for_everyone()
     return output
+
+
+def _in_order(table: pa.Table, shards: list[list[np.ndarray]], settings: list[dict]) -> pa.Table:
+    """The rows of all shards in the data set's order, with what made them."""
+    order = np.concatenate([batch for shard in shards for batch in shard])
+    return record.with_settings(table.take(pa.array(np.argsort(order, kind="stable"))), settings)
 
 
 def _prepare(folder: Path, plan: dict, discard: bool) -> None:
@@ -130,10 +136,10 @@ def _prepare(folder: Path, plan: dict, discard: bool) -> None:
         changed = sorted(key for key in {*plan, *planned} if plan.get(key) != planned.get(key))
         if not changed:
             return
-        asked = [key for key in changed if key not in ("columns", "version")]
-        if asked and not discard:
+        other = [key for key in changed if key not in ("columns", "version")]
+        if other and not discard:
             raise MeasurementError(
-                f"{folder} holds part of another measurement (different: {', '.join(asked)}); "
+                f"{folder} holds part of another measurement (different: {', '.join(other)}); "
                 "finish that one, or delete the folder to start anew"
             )
     # shards of other code, or without a plan, left when the folder was being deleted: nobody can finish those
@@ -151,8 +157,8 @@ def delete_finished(output: str | os.PathLike) -> None:
     folder = _folder_of(Path(output))
     try:
         planned = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
-        (made,) = record.settings(record.load(output))
-        finished = all(made.get(key) == value for key, value in planned.items())
+        (settings,) = record.settings(record.load(output))
+        finished = all(settings.get(key) == value for key, value in planned.items())
     except FileNotFoundError:
         finished = True  # while they were deleted
     except (ValueError, AttributeError, record.RecordError):
@@ -165,21 +171,8 @@ def _folder_of(output: Path) -> Path:
     return output.with_name(f"{output.name}.shards")
 
 
-def _shard_path(folder: Path, number: int) -> Path:
-    return folder / f"{number:05d}.parquet"
-
-
 def _is_whole(path: Path, count: int) -> bool:
-    if not path.exists():
-        return False
     try:
-        return record.load(path).num_rows == count
+        return path.exists() and record.load(path).num_rows == count
     except record.RecordError:
         return False  # left by a crash of the machine: measure it again
-
-
-def _joined(parts: list[pa.Table], shards: list[list[np.ndarray]], settings: list[dict]) -> pa.Table:
-    """All shards as one record in the data set's order."""
-    order = np.concatenate([batch for shard in shards for batch in shard])
-    table = pa.concat_tables(parts).unify_dictionaries().combine_chunks().take(pa.array(np.argsort(order, kind="stable")))
-    return record.with_settings(table, settings)

@@ -3,7 +3,7 @@
 import contextlib
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -21,10 +21,19 @@ from attnfaith.record.schema import (
     has_classes,
     list_lengths,
     of_sequences,
-    offsets,
     validate,
     whole,
 )
+
+
+FILLED: dict[str, Callable[[list[str]], list]] = {
+    "word_of_token": lambda tokens: [*range(len(tokens))],
+    "words": lambda tokens: [[token] for token in tokens],
+    "word_attention": lambda tokens: [[1.0] for _ in tokens],
+    "query_tokens": lambda tokens: [],
+}
+"""Columns of some records only, and their values for the tokens of a text whose record has none: each token is a word, and
+all there is of its item; a single text has no second one."""
 
 
 def rows(table: pa.Table, column: str) -> list[np.ndarray]:
@@ -91,8 +100,7 @@ def check_one_version(
 
 
 def concatenate(tables: Iterable[pa.Table], *, mix_versions: bool = False) -> pa.Table:
-    """Records of several cells as one. Beside subwords, each token of others is a word. Beside hierarchical models,
-    each token of a flat one is an item of one word; beside pairs, a single text has a second one without words.
+    """Records of several cells as one; columns that only some of them have are FILLED.
 
     Raises RecordError where some are of texts and some of sentence pairs, a column is in some records and missing in
     others, the same instance of the same cell comes twice, or, unless mix_versions, different versions of the package
@@ -107,20 +115,20 @@ def concatenate(tables: Iterable[pa.Table], *, mix_versions: bool = False) -> pa
         raise RecordError("'probs' are those of classes in some of the records, and not in others: report these apart")
     if not mix_versions:
         check_one_version(tables)
-    if any("word_of_token" in table.column_names for table in tables):
-        tables = [_with_word_of_token(table) for table in tables]
-    if any("words" in table.column_names for table in tables):
-        tables = [_with_words(table) for table in tables]
-    if any("query_tokens" in table.column_names for table in tables):
-        tables = [_with_query(table) for table in tables]
+    for name, of_tokens in FILLED.items():
+        if any(name in table.column_names for table in tables):
+            field = OPTIONAL_COLUMNS[name].field(name)
+            for number, table in enumerate(tables):
+                if name not in table.column_names:
+                    values = [of_tokens(tokens) for tokens in table.column("tokens").to_pylist()]
+                    tables[number] = table.append_column(field, pa.array(values, field.type))
     names = set(tables[0].column_names)
     for number, table in enumerate(tables):
-        if set(table.column_names) != names:
-            other = sorted(set(table.column_names) ^ names)
-            shown = ", ".join(other[:4]) + (f" and {len(other) - 4} more" if len(other) > 4 else "")
+        if different := sorted(set(table.column_names) ^ names):
+            more = f" and {len(different) - 4} more" if len(different) > 4 else ""
             raise RecordError(
-                f"record {number} has other columns than record 0: {shown} are in one only; measure both with the same "
-                "producers, or report each alone"
+                f"record {number} has other columns than record 0: {', '.join(different[:4])}{more} are in one only; "
+                "measure both with the same measures, or report each alone"
             )
     gathered = [part for table in tables for part in settings(table)]
     try:
@@ -130,40 +138,6 @@ def concatenate(tables: Iterable[pa.Table], *, mix_versions: bool = False) -> pa
     joined = with_settings(joined.unify_dictionaries(), gathered)
     validate(joined)
     return joined
-
-
-def _with_word_of_token(table: pa.Table) -> pa.Table:
-    """The record with the word that each token is part of: where there are no subwords, each token is a word."""
-    if "word_of_token" in table.column_names:
-        return table
-    counts = list_lengths(table.column("tokens").combine_chunks())
-    numbers = np.concatenate([np.arange(count) for count in counts]) if len(counts) else np.empty(0)
-    column = pa.ListArray.from_arrays(offsets(counts), pa.array(numbers, pa.int64()))
-    field = OPTIONAL_COLUMNS["word_of_token"].field("word_of_token")
-    return table.append_column(field, column.cast(field.type))
-
-
-def _with_words(table: pa.Table) -> pa.Table:
-    """The record with the columns [T][W] of a hierarchical model: where there are none, each token is all of its item."""
-    if "words" in table.column_names:
-        return table
-    tokens = table.column("tokens").combine_chunks()
-    words = tokens.flatten()
-    alone = pa.array(np.arange(len(words) + 1), pa.int32())
-    outer = offsets(list_lengths(tokens))
-    for name, values in (("words", words), ("word_attention", pa.array(np.ones(len(words), np.float32)))):
-        column = pa.ListArray.from_arrays(outer, pa.ListArray.from_arrays(alone, values))
-        field = OPTIONAL_COLUMNS[name].field(name)
-        table = table.append_column(field, column.cast(field.type))
-    return table
-
-
-def _with_query(table: pa.Table) -> pa.Table:
-    """The record with the words of second texts: none where it has no such column."""
-    if "query_tokens" in table.column_names:
-        return table
-    field = OPTIONAL_COLUMNS["query_tokens"].field("query_tokens")
-    return table.append_column(field, pa.array([[]] * table.num_rows, field.type))
 
 
 def equal(first: pa.Table, second: pa.Table) -> bool:

@@ -1,10 +1,9 @@
-"""The record: one row per instance, everything downstream of the models reads it and nothing else.
+"""The schema of a record and its rules.
 
-A record is a `pyarrow.Table`. Identity columns (`Identity`) are repeated on every row, so records of many cells concatenate
-and a table is a group-by. Each column carries what it is (`Column`) in its field's metadata, which is how a row is checked:
-every [T] column of a row has the same length, every [C] column too, and a column marked `distribution` is non-negative and
-sums to 1 along its last axis. In the records of hierarchical models T counts sentences, and [T][W] columns hold values of
-the words of each; measured at the word level, T counts words. Q counts words of a second text.
+A record is a `pyarrow.Table` with one row per instance. Identity columns (`Identity`) are repeated on every row, so records
+of many cells concatenate and a table is a group-by. Each column carries its `Column` in its field's metadata. In the records
+of hierarchical models T counts sentences, and [T][W] columns hold values of the words of each; measured at the word level, T
+counts words. Q counts words of a second text.
 
 A record is of texts, which have classes, or of sentence pairs: these have target words. There T counts source words, G
 target words, L the layers of the decoder, first to last, A their heads, and R is 2: row 0 is the one that predicts a target
@@ -12,7 +11,7 @@ word, row 1 the one in which the word is the input.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -26,8 +25,8 @@ VERSION = 8
 """Version of the schema; a file of another one is refused."""
 VERSION_KEY = b"attnfaith_schema"
 SUM_TOLERANCE = 1e-4
-BLOCK = 1 << 20
-"""How many values are checked at a time: what is made of them takes several times their memory."""
+BLOCK = 1 << 22
+"""How many bytes of a record are checked at a time: what is made of them takes several times their memory."""
 ABSOLUTE = "absolute_"
 """Start of the name under which tests of explanations take a signed measure by its size."""
 
@@ -67,14 +66,6 @@ SEQUENCE_COLUMNS = {
 """The columns of every record of sentence pairs."""
 SEQUENCE = "target_tokens"
 """The column that tells a record of sentence pairs from one of texts."""
-ROWS = 2
-"""How many rows of attention a target word has."""
-ONE_A_ROW = ("T", "C")
-"""The axes along which all lists of a row have one length."""
-OF_SEQUENCES = ("T", "G", "L", "A", "R")
-"""The same of a record of sentence pairs."""
-IN_RANGE = ("probs", "target_probs", "gold_links")
-"""The columns whose values are checked to be in range."""
 OPTIONAL_COLUMNS = {
     "word_of_token": Column(
         ("T",), "int64", tolerance=0, doc="of subwords: the number of the word that a token is part of, from 0 in each text"
@@ -174,12 +165,12 @@ def _nested(values: Sequence[np.ndarray], kind: pa.DataType) -> pa.Array:
     kinds = [kind]
     while pa.types.is_list(kinds[-1]):
         kinds.append(kinds[-1].value_type)
-    made = pa.array(np.concatenate([value.ravel() for value in values]), kinds.pop())
+    array = pa.array(np.concatenate([value.ravel() for value in values]), kinds.pop())
     for depth in reversed(range(1, len(kinds))):  # lists along the last axis first
         counts = [math.prod(value.shape[:depth]) for value in values]
         lengths = np.repeat([value.shape[depth] for value in values], counts)
-        made = pa.ListArray.from_arrays(offsets(lengths), made, kinds[depth])
-    return pa.ListArray.from_arrays(offsets([len(value) for value in values]), made, kind)
+        array = pa.ListArray.from_arrays(offsets(lengths), array, kinds[depth])
+    return pa.ListArray.from_arrays(offsets([len(value) for value in values]), array, kind)
 
 
 def offsets(lengths: Sequence[int]) -> pa.Array:
@@ -197,6 +188,11 @@ def list_lengths(array: pa.ListArray) -> np.ndarray:
     return pc.list_value_length(array).to_numpy(zero_copy_only=False)
 
 
+def whole(column: pa.ChunkedArray) -> pa.Array:
+    """A column in one piece, itself where it is: `combine_chunks` copies even then."""
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
 def validate(table: pa.Table) -> None:
     """Check the rules a record obeys; raise RecordError naming the first broken rule, column and row.
 
@@ -207,130 +203,81 @@ def validate(table: pa.Table) -> None:
     0..C-1. Of sentence pairs: both have words, the axes G, L and A have one length in each row as well, R is 2, and links
     are 0, 1 or 2.
     """
-    names = table.column_names
-    common_ones = common_columns(names)
-    if missing := [name for name in common_ones if name not in names]:
-        raise RecordError(f"not a record: columns {missing} are missing; it has {names}")
-    lengths = _Lengths(table.num_rows, OF_SEQUENCES if of_sequences(table) else ONE_A_ROW)
-    for field in sorted(table.schema, key=lambda field: field.name not in common_ones):  # these give T, C and G
+    common = common_columns(table.column_names)
+    if missing := [name for name in common if name not in table.column_names]:
+        raise RecordError(f"not a record: columns {missing} are missing; it has {table.column_names}")
+    columns = {}
+    for field in sorted(table.schema, key=lambda field: field.name not in common):  # the common ones give T, C and G
         check_name(field.name)
-        common = common_ones.get(field.name, OPTIONAL_COLUMNS.get(field.name))
-        stated = column_of(field)
+        stated, known = column_of(field), common.get(field.name, OPTIONAL_COLUMNS.get(field.name))
         if field.name == "probs" and stated in OUTPUTS.values():
-            common = stated
-        expected_axes = stated.axes or (common or stated).axes
-        if common:
-            _check_type(field, common)
-        elif not expected_axes and pa.types.is_nested(field.type):
+            known = stated
+        columns[field.name] = known or stated
+        if known:
+            _check_type(field, known)
+        elif not stated.axes and pa.types.is_nested(field.type):
             raise RecordError(f"column '{field.name}' is a list but its metadata names no axes")
-        column = whole(table.column(field.name))
-        for start, part in _parts(column, len(expected_axes)):
-            _check_values(field, part, start, common, stated, expected_axes, lengths)
-        if "W" in expected_axes:
-            lengths.check_words(field.name, column)
-    if of_sequences(table):
-        for axis, what in (("T", "source"), ("G", "target")):
-            if (bad := np.flatnonzero(lengths.of(axis) == 0)).size:
-                raise RecordError(f"row {bad[0]}: the {what} sentence has no words; leave the pair out")
-    else:
-        _check_classes(table, lengths.of("C"))
+    at_once = max(1, table.num_rows * BLOCK // max(table.nbytes, 1))
+    for start in range(0, max(table.num_rows, 1), at_once):
+        _check_rows(table.slice(start, at_once), start, columns)
     _check_unique(table)
 
 
-def whole(column: pa.ChunkedArray) -> pa.Array:
-    """A column in one piece, itself where it is: `combine_chunks` copies even then."""
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-
-
-def _parts(column: pa.Array, depth: int) -> Iterator[tuple[int, pa.Array]]:
-    """The rows of a column of so many axes in parts of about BLOCK values, and the number of the first row of each."""
-    flat = column
-    for _ in range(depth):
-        flat = flat.flatten() if pa.types.is_list(flat.type) else flat
-    at_once = max(1, len(column) * BLOCK // max(len(flat), len(column), 1))
-    for start in range(0, max(len(column), 1), at_once):
-        yield start, column.slice(start, at_once)
-
-
-def _check_values(
-    field: pa.Field,
-    column: pa.Array,
-    start: int,
-    common: Column | None,
-    stated: Column,
-    expected_axes: tuple[str, ...],
-    lengths: "_Lengths",
-) -> None:
-    """The rules for the values of some rows of a column; start: the number of the first of them."""
-    owner = np.arange(start, start + len(column))  # the row of each list that is looked at
-    for axis in expected_axes:
-        if not pa.types.is_list(column.type):
-            raise RecordError(f"column '{field.name}' is {field.type}; its axes {expected_axes} need nested lists")
-        _check_no_null(field.name, column, owner)
-        counts = list_lengths(column)
-        lengths.check(field.name, axis, counts, owner)
-        innermost, owner_of_lists = column, owner
-        column, owner = column.flatten(), np.repeat(owner, counts)
-    if common and not common.nullable:
-        _check_no_null(field.name, column, owner)
-    if expected_axes and (stated.distribution or (common and common.distribution)):
-        _check_distribution(field.name, innermost, owner_of_lists)
-    if common and common.range is not None and field.name in IN_RANGE:
-        _check_range(field.name, column, owner, common.range)
-
-
-class _Lengths:
-    """How long lists along an axis are in each row, by the first column that has any there."""
-
-    def __init__(self, rows: int, one_a_row: tuple[str, ...]):
-        self._rows, self._one_a_row = rows, one_a_row
-        self._known: dict[str, tuple[str, np.ndarray]] = {"R": ("the rule", np.full(rows, ROWS))}
-        self._words: tuple[str, np.ndarray] | None = None
-
-    def of(self, axis: str) -> np.ndarray:
-        return self._known[axis][1]
-
-    def check(self, name: str, axis: str, counts: np.ndarray, owner: np.ndarray) -> None:
-        """Raises RecordError unless all lists along an axis have one length in a row. owner: the row of each list."""
-        if axis not in self._one_a_row:
-            return
-        known, wanted = self._known.setdefault(axis, (name, np.zeros(self._rows, np.int64)))
-        if known == name:
-            wanted[owner] = counts
-        if (bad := np.flatnonzero(wanted[owner] != counts)).size:
-            row = int(owner[bad[0]])
-            raise RecordError(
-                f"row {row}: column '{name}' has {counts[bad[0]]} values and '{known}' {wanted[row]}; "
-                f"all columns over {axis} of a row must have one length"
-            )
-
-    def check_words(self, name: str, column: pa.ListArray) -> None:
-        """Raises RecordError unless each sentence has as many words in a column [T][W] as in the first such column."""
-        counts = list_lengths(column.flatten())
-        first, wanted = self._words = self._words or (name, counts)
-        if (bad := np.flatnonzero(wanted != counts)).size:
-            row = np.repeat(np.arange(self._rows), list_lengths(column))[bad[0]]
-            raise RecordError(
-                f"row {row}: columns '{name}' and '{first}' have other numbers of words in a sentence; all columns over W "
-                "must have one"
-            )
-
-
-def _check_classes(table: pa.Table, classes: np.ndarray) -> None:
-    label = table.column("label").to_numpy()
-    if (bad := np.flatnonzero(classes == 0)).size:
-        raise RecordError(f"row {bad[0]}: column 'probs' is empty; a prediction has a probability for each class")
-    known_label = ~np.isnan(label.astype(float))
-    if (bad := np.flatnonzero(known_label & ((label < 0) | (label >= classes)))).size:
-        row = int(bad[0])
-        raise RecordError(f"row {row}: label {label[row]:.0f} is outside 0..{classes[row] - 1}")
-
-
-def _check_range(name: str, array: pa.Array, owner: np.ndarray, limits: tuple[float, float]) -> None:
-    values = array.to_numpy(zero_copy_only=False)
-    if (bad := np.flatnonzero(~((values >= limits[0]) & (values <= limits[1])))).size:
-        low, high = (f"{limit:g}" for limit in limits)
-        raise RecordError(f"column '{name}' row {owner[bad[0]]}: {values[bad[0]]} is outside {low}..{high}")
+def _check_rows(table: pa.Table, start: int, columns: Mapping[str, Column]) -> None:
+    """Check some rows of a record. start: the number of the first of them in the record."""
+    sequences = of_sequences(table)
+    one_a_row = ("T", "G", "L", "A", "R") if sequences else ("T", "C")  # axes whose lists have one length in a row
+    lengths: dict[str, tuple[str, np.ndarray]] = {"R": ("the rule", np.full(table.num_rows, 2))}
+    words = None
+    for name, column in columns.items():
+        array = lists = whole(table.column(name))
+        rows = rows_of_lists = np.arange(len(array))  # the row of each value
+        for axis in column.axes:
+            if not pa.types.is_list(array.type):
+                raise RecordError(f"column '{name}' is {array.type}; its axes {column.axes} need nested lists")
+            _refuse_nulls(name, array, start + rows)
+            counts = list_lengths(array)
+            if axis in one_a_row:
+                first, expected = lengths.setdefault(axis, (name, np.zeros(table.num_rows, np.int64)))
+                if first == name:
+                    expected[rows] = counts
+                for place in np.flatnonzero(expected[rows] != counts)[:1]:
+                    row = rows[place]
+                    raise RecordError(
+                        f"row {start + row}: column '{name}' has {counts[place]} values and '{first}' {expected[row]}; all "
+                        f"columns over {axis} of a row must have one length"
+                    )
+            if axis == "W":
+                first, expected = words = words or (name, counts)
+                for place in np.flatnonzero(expected != counts)[:1]:
+                    raise RecordError(
+                        f"row {start + rows[place]}: columns '{name}' and '{first}' have other numbers of words in a "
+                        "sentence; all columns over W must have one"
+                    )
+            lists, rows_of_lists = array, rows
+            array, rows = array.flatten(), np.repeat(rows, counts)
+        if name in COLUMNS or name in OPTIONAL_COLUMNS or name in SEQUENCE_COLUMNS:
+            if not column.nullable:
+                _refuse_nulls(name, array, start + rows)
+            if column.range is not None:
+                low, high = column.range
+                values = array.to_numpy(zero_copy_only=False)
+                for place in np.flatnonzero(~((values >= low) & (values <= high)))[:1]:
+                    raise RecordError(
+                        f"column '{name}' row {start + rows[place]}: {values[place]} is outside {low:g}..{high:g}"
+                    )
+        if column.distribution and column.axes:
+            _check_distribution(name, lists, start + rows_of_lists)
+    if sequences:
+        for axis, kind in (("T", "source"), ("G", "target")):
+            for row in np.flatnonzero(lengths[axis][1] == 0)[:1]:
+                raise RecordError(f"row {start + row}: the {kind} sentence has no words; leave the pair out")
+        return
+    label, classes = table.column("label").to_numpy(), lengths["C"][1]
+    for row in np.flatnonzero(classes == 0)[:1]:
+        raise RecordError(f"row {start + row}: column 'probs' is empty; a prediction has a probability for each class")
+    for row in np.flatnonzero(~np.isnan(label.astype(float)) & ((label < 0) | (label >= classes)))[:1]:
+        raise RecordError(f"row {start + row}: label {label[row]:.0f} is outside 0..{classes[row] - 1}")
 
 
 def _check_type(field: pa.Field, column: Column) -> None:
@@ -339,48 +286,37 @@ def _check_type(field: pa.Field, column: Column) -> None:
         kind = kind.value_type if pa.types.is_list(kind) else pa.null()
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
-    alike = {
-        "string": pa.types.is_string,
-        "category": pa.types.is_string,
-        "int64": pa.types.is_integer,
-        "bool": pa.types.is_boolean,
-        "float32": pa.types.is_floating,
-        "float64": pa.types.is_floating,
-    }
-    if not alike[column.dtype](kind):
+    wanted = {"int64": pa.types.is_integer, "bool": pa.types.is_boolean, "string": pa.types.is_string}
+    wanted |= {"category": pa.types.is_string}
+    if not wanted.get(column.dtype, pa.types.is_floating)(kind):
         raise RecordError(f"column '{field.name}' is {field.type}; it must be {column.arrow_type()}")
 
 
-def _check_no_null(name: str, array: pa.Array, owner: np.ndarray) -> None:
+def _refuse_nulls(name: str, array: pa.Array, rows: np.ndarray) -> None:
     if array.null_count:
-        place = int(np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))[0])
-        raise RecordError(f"column '{name}' row {owner[place]}: is null, or holds a null")
+        place = np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))[0]
+        raise RecordError(f"column '{name}' row {rows[place]}: is null, or holds a null")
 
 
-def _check_distribution(name: str, lists: pa.ListArray, rows_of_lists: np.ndarray) -> None:
+def _check_distribution(name: str, lists: pa.ListArray, rows: np.ndarray) -> None:
+    """Check that each list is a distribution. rows: the row of each list."""
     values = lists.flatten().to_numpy(zero_copy_only=False).astype(np.float64)
     lengths = list_lengths(lists)
     owner = np.repeat(np.arange(len(lengths)), lengths)
+    for place in np.flatnonzero(~(values >= 0))[:1]:  # NaN too
+        raise RecordError(f"column '{name}' row {rows[owner[place]]}: value {values[place]} is not a probability")
     sums = np.bincount(owner, weights=values, minlength=len(lengths))
-    bad_value = ~(values >= 0)  # also true for NaN
-    if bad_value.any():
-        place = int(np.flatnonzero(bad_value)[0])
-        row = rows_of_lists[owner[place]]
-        raise RecordError(f"column '{name}' row {row}: value {values[place]} is not a probability")
-    bad_sum = (lengths > 0) & ~(np.abs(sums - 1) <= SUM_TOLERANCE)
-    if bad_sum.any():
-        place = int(np.flatnonzero(bad_sum)[0])
-        raise RecordError(f"column '{name}' row {rows_of_lists[place]}: sums to {sums[place]:.6f}, not to 1")
+    for place in np.flatnonzero((lengths > 0) & ~(np.abs(sums - 1) <= SUM_TOLERANCE))[:1]:
+        raise RecordError(f"column '{name}' row {rows[place]}: sums to {sums[place]:.6f}, not to 1")
 
 
 def _check_unique(table: pa.Table) -> None:
+    """Check that no instance comes twice in a cell."""
     if pc.count_distinct(table.column("instance_id"), mode="all").as_py() == table.num_rows:
         return  # as in a record of one cell
-    keys = ["instance_id", "cell"]
-    cells = table.select(keys).group_by(keys).aggregate([([], "count_all")])
-    counts = cells.column("count_all").to_numpy()
-    if (bad := np.flatnonzero(counts > 1)).size:
-        row = cells.slice(int(bad[0]), 1).to_pylist()[0]
+    cells = table.select(["instance_id", "cell"]).group_by(["instance_id", "cell"]).aggregate([([], "count_all")])
+    repeated = cells.filter(pc.greater(cells.column("count_all"), 1))
+    for row in repeated.slice(0, 1).to_pylist():
         cell = ", ".join(f"{name} {value}" for name, value in from_row(row).heading.items())
         raise RecordError(
             f"instance '{row['instance_id']}' appears {row['count_all']} times in one cell ({cell}): give each cell once"
