@@ -35,7 +35,7 @@ from attnfaith.data.tokenization import encode
 from attnfaith.draws import generator
 from attnfaith.escaping import csv_frame, read_csv
 from attnfaith.files import TemporaryFolder, write_atomically
-from attnfaith.interventions.rationale_erasure import RationaleErasure, rationales
+from attnfaith.interventions.explanation_tests import RationaleErasure, rationales
 from attnfaith.measurement.engine import measure, scores_by_measure
 from attnfaith.measurement.registry import classes, find
 from attnfaith.metrics.classification import classification_scores

@@ -5,9 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
-from attnfaith.interventions import weight_aopc_limits
-from attnfaith.interventions.orders import answered, limits
-from attnfaith.interventions.subsets import read_parts, whole
+from attnfaith.interventions.aopc_limits import AOPCLimits, WeightAOPCLimits
+from attnfaith.interventions.explanation_tests import read_parts, whole
+from attnfaith.interventions.targets import read_out
 from attnfaith.subjects import subject_of
 from tests.loud_classifiers import batch_of, classifier
 from tests.measuring import run
@@ -31,9 +31,8 @@ def drawn(length, seed):
     return lambda sets: values[(sets * 2 ** np.arange(length)).sum(1)]
 
 
-def told(p, orders, exact_tokens, beam, bounds=None, whole_sizes=1, beam_tokens=64):
-    asking = limits(np.asarray(orders), exact_tokens, beam, beam_tokens, bounds, whole_sizes)
-    return answered([asking], [len(orders[0])], lambda sets: [p(sets[0])])[0]
+def told(p, orders, exact_tokens, beam, **options):
+    return AOPCLimits(exact_tokens=exact_tokens, beam=beam, **options).limits(np.asarray(orders), p)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -113,7 +112,7 @@ def test_tokens_of_a_text(kind):
 
         def p(sets, row=row):
             parts = [~sets if other == row else np.zeros((0, n), bool) for other, n in enumerate((4, 1, 5))]
-            return read_parts(subject, batch, parts)[row][:, predicted[row]]
+            return read_parts(subject, batch, parts, "deleted")[row][:, predicted[row]]
 
         every = every_aopc(p, length)
         assert made["aopc_limits_low"][row] == pytest.approx(every.min(), abs=1e-6)
@@ -132,8 +131,8 @@ def test_weights_of_a_text(labels, projection, tiny_model, tiny_rows, tiny_batch
     subject = subject_of(tiny_model(num_labels=labels, projection=projection))
     batch = subject.collate(tiny_rows([5, 0, 6, 2, 1, 6, 6]))
     exact, proved = (run("weight_aopc_limits", subject, batch, exact_tokens=most, beam=2) for most in (12, 0))
-    start, read = "weight_aopc_limits", weight_aopc_limits.read_out(subject, batch)
-    for row, one in enumerate(read):
+    start, readers = "weight_aopc_limits", WeightAOPCLimits().readers(subject, batch)
+    for row, (one, (_, bounds)) in enumerate(zip(read_out(subject, batch), readers, strict=True)):
         if not len(one.attention):
             assert exact[f"{start}_certainty"][row] == "undefined" and np.isnan(exact[f"{start}_high"][row])
             continue
@@ -150,7 +149,7 @@ def test_weights_of_a_text(labels, projection, tiny_model, tiny_rows, tiny_batch
         assert proved[f"{start}_low_bound"][row] <= every.min() + 1e-9 <= proved[f"{start}_low"][row] + 2e-9
         assert proved[f"{start}_high_bound"][row] >= every.max() - 1e-9 >= proved[f"{start}_high"][row] - 2e-9
         # sizes one by one: with two classes the bounds are met
-        lowest, highest = weight_aopc_limits._Bounds(one, int(one.probs.argmax()))(len(one.attention))
+        lowest, highest = bounds(len(one.attention))
         sets = np.array(list(itertools.product([False, True], repeat=len(one.attention))))
         for size in range(len(one.attention) + 1):
             of_size = p(sets[sets.sum(1) == size])

@@ -176,7 +176,7 @@ def test_what_is_refused(tiny_model, monkeypatch):
     with pytest.raises(ValueError, match="no tagger is called 'flair'"):
         find("group_mass")(tagger="flair")
     subject = subject_of(tiny_model(hierarchy="sentence"))
-    monkeypatch.setattr("attnfaith.interventions.group_mass.tagger_of", lambda name: None)  # as one that is installed
+    monkeypatch.setattr("attnfaith.interventions.diagnostics.tagger_of", lambda name: None)  # as one that is installed
     with pytest.raises(SubjectError, match="a sentence has no part of speech: measure the words .* with level='word'"):
         find("group_mass")(tagger="denckring").check(subject, None)
     find("group_mass")().check(subject, None)

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnfaith.interventions import rationale_erasure
+from attnfaith.interventions.explanation_tests import rationales
 from attnfaith.subjects import removal
 from tests.measuring import run
 
@@ -182,14 +182,14 @@ def test_undefined(tiny_model, tiny_rows, tiny_batch):
 @given(st.integers(1, 300), st.floats(0.001, 0.999))
 def test_a_share_is_rounded_up_and_holds_a_token(length, share):
     """By whole numbers: the fewest tokens whose share is not below the one asked for."""
-    kept = rationale_erasure.rationales([np.zeros(length)], (share,), np.random.default_rng(0))
+    kept = rationales([np.zeros(length)], (share,), np.random.default_rng(0))
     count = int(kept.sum())
     assert count >= 1 and count / length >= share - 1e-9
     assert count == 1 or (count - 1) / length < share
 
 
 def test_shares_that_floats_miss():
-    assert rationale_erasure.rationales([np.zeros(100)], (0.07,), np.random.default_rng(0)).sum() == 7
+    assert rationales([np.zeros(100)], (0.07,), np.random.default_rng(0)).sum() == 7
 
 
 def test_a_masked_answer_stays_impossible(tiny_model, tiny_rows, tiny_batch):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from attnfaith.interventions import selection
+from attnfaith.interventions.explanation_tests import budget
 from attnfaith.measurement.registry import find
 from attnfaith.models.rationale_samplers import budget_tokens
 from attnfaith.subjects import subject_of
@@ -77,7 +77,7 @@ def test_a_share_holds_as_many_tokens_as_a_budget():
     for share in (0.01, 0.1, 0.15, 0.2, 0.3, 0.5, 0.99):
         lengths = torch.arange(1, 41)
         mask = torch.arange(40) < lengths.unsqueeze(1)
-        assert [selection.size_of(share, int(length)) for length in lengths] == budget_tokens(mask, share).tolist()
+        assert [budget(share, int(length)) for length in lengths] == budget_tokens(mask, share).tolist()
 
 
 def test_nothing_selected_is_read_and_counted(tiny_rows):

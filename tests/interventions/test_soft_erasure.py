@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from attnfaith.draws import generator
-from attnfaith.interventions import soft_erasure
+from attnfaith.subjects import removal
 from tests.measuring import classifier_of, run
 
 
@@ -124,7 +124,7 @@ def test_the_memory_budget_changes_nothing(budget, tiny_model, tiny_rows, tiny_b
     model, batch = tiny_model(), tiny_batch(tiny_rows([7, 3]))
     scores = {"x": [np.arange(7.0), np.arange(3.0)], "y": [-np.arange(7.0), np.ones(3)]}
     expected = measured(model, batch, scores, draws=5)
-    monkeypatch.setattr(soft_erasure, "TOKENS_AT_ONCE", budget)
+    monkeypatch.setattr(removal, "TOKENS_AT_ONCE", budget)
     found = measured(model, batch, scores, draws=5)
     for name in ("kept_probs", "removed_probs"):
         for one, other in zip(found[name], expected[name], strict=True):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from attnfaith.interventions import adversary, token_logits
-from attnfaith.interventions.targets import softmax
+from attnfaith.interventions import adversary
+from attnfaith.interventions.targets import read_out, softmax
 from attnfaith.models.decoders import BARRED
 from attnfaith.subjects import subject_of
 from tests.interventions.test_minimal_flip_set import asked
@@ -54,7 +54,7 @@ def test_experiments_follow_from_it(tiny_model, tiny_rows, tiny_batch):
     """What other producers say of the same batch, computed of the columns in the way their docstrings say."""
     model, batch = tiny_model(dtype=torch.float32), tiny_batch(tiny_rows((7, 5, 12)))  # as columns keep what they are of
     columns = run("token_logits", model, batch)
-    attention = [row.attention for row in token_logits.read_out(subject_of(model), batch)]
+    attention = [row.attention for row in read_out(subject_of(model), batch)]
     furthest, smallest = run("adversary_exact", model, batch), run("minimal_flip_set", model, batch)
     for row, own in enumerate(attention):
         values, bias = columns["token_logits"][row].astype(np.float64), columns["token_logits_bias"][row].astype(np.float64)

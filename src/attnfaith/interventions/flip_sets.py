@@ -7,8 +7,8 @@ import numpy as np
 import torch
 
 from attnfaith.draws import generator
+from attnfaith.interventions.explanation_tests import check_absent, read_parts
 from attnfaith.interventions.pooled_erasure import Affine, NotAffine, after, erasing, others, ratio
-from attnfaith.interventions.subsets import check_absent_model, read_parts
 from attnfaith.measurement.options import Absent, Draws, Inputs
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
@@ -197,7 +197,7 @@ class FrozenFlipSet(Measure):
 
     def check(self, subject, dataset) -> None:
         """Raise SubjectError for an absence that the subject cannot read, and as `importance.decompx` does."""
-        check_absent_model(subject, self.absent, self.name)
+        check_absent(subject, self.absent, self.name)
         subject.check_rules(self.inputs)
 
     def __call__(self, subject, batch, *, seed: int = 0) -> dict[str, list]:
@@ -221,7 +221,7 @@ class FrozenFlipSet(Measure):
             removed = [chosen, *(random.permutation(chosen) for _ in range(self.draws))]
             sets.append(chosen)
             classes.append(float(rivals[row, rival]) if flips else np.nan)
-            asked.append(~np.array(removed if flips else removed[:0], bool).reshape(-1, len(chosen)))
+            asked.append(~np.array(removed)[: len(removed) if flips else 0])
         columns: dict[str, list] = {name: [] for name in self.columns}
         for row, probs in enumerate(read_parts(subject, batch, asked, self.absent)):
             flipped = probs.argmax(1) != predicted[row]

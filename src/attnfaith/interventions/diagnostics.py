@@ -1,0 +1,414 @@
+"""Diagnostics: what attention lies on, what it weighs, and what a model does without some tokens.
+
+Impermissible are, after Pruthi et al. 2020, the tokens that an honest model needs for its task and that one which is trained
+to deceive hides from attention.
+
+Shapes: B instances, L input positions, T places of attention, H heads of all layers that are shown, G groups, C classes.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from attnfaith.data.taggers import UNIVERSAL, Tagger, is_punctuation, tagger_of
+from attnfaith.interventions.explanation_tests import check_absent, read_parts
+from attnfaith.interventions.targets import read_out
+from attnfaith.measurement.options import Absent, StateLayer
+from attnfaith.measurement.registry import Measure, register
+from attnfaith.record import Column
+from attnfaith.record.words import words_of
+from attnfaith.subjects import Batch, Subject, SubjectError
+from attnfaith.subjects.removal import marked_places
+
+
+IMPERMISSIBLE = "impermissible"
+MAPS = "attention maps"
+EPSILON = 1e-6  # of the lengths in a cosine, as in the authors' code
+
+
+# --------------------------------------------------------------------------------------- impermissible tokens
+
+
+class _OfImpermissible(Measure):
+    """A measure of impermissible tokens, which the data mark. Undefined for a text without them, or with no others."""
+
+    def check(self, subject, dataset) -> None:
+        """Raise SubjectError for encoded instances that do not mark impermissible tokens."""
+        if IMPERMISSIBLE not in dataset.column_names:
+            raise SubjectError(
+                f"'{self.name}' is about impermissible tokens, and nothing says which these are: name the column of marks, "
+                "one 0 or 1 for each word of a text, by data.impermissible, or the words themselves by "
+                "data.impermissible_words"
+            )
+
+
+def impermissible(subject: Subject, batch: Batch, name: str) -> torch.Tensor:
+    """(B,T) bool: the places of attention that hold an impermissible token; of sentences, those with such a word.
+
+    Raises SubjectError for a batch without marks.
+    """
+    if batch.get(IMPERMISSIBLE) is None:
+        raise SubjectError(
+            f"'{name}' is about impermissible tokens, and this batch does not mark them: give it '{IMPERMISSIBLE}', a "
+            "tensor (instances, positions) with 1 on them and 0 elsewhere"
+        )
+    return marked_places(subject, batch, batch[IMPERMISSIBLE])
+
+
+def _has_both(marks: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """(B,) bool: the texts, marks (B,T) and mask (B,T), that have impermissible tokens and others."""
+    return marks.any(1) & (mask & ~marks).any(1)
+
+
+@register
+class PermissibleOnly(_OfImpermissible):
+    """What the model says without the impermissible tokens: whether it needs them, whatever its attention shows.
+
+    They are taken away (of a model over sentences the sentences that hold one) and the rest is read anew; absent: what
+    becomes of them, see `subjects.removal`. Where predictions get worse the model needs them, and attention that hides them
+    deceives. A shortened text is unlike those that the model was trained on, so some of the fall is due to that: a model
+    trained on texts without them shows how much the rest can tell.
+
+    Undefined (NaN): a text without impermissible tokens, where nothing would be taken away, and one with no other, of which
+    nothing would be left. Nothing is random.
+
+    Source: Pruthi et al. 2020, table 3 ("I used: no"), where models are trained without them.
+    """
+
+    name, cost, needs = "permissible_only", "reading", frozenset({"classes", "token deletion"})
+    columns = {
+        "permissible_only_probs": Column(
+            ("C",),
+            "float64",
+            undefined="no token of the text is impermissible, or all are",
+            doc="class probabilities when the impermissible tokens are taken away",
+        ),
+    }
+
+    absent: Absent = "deleted"
+
+    def check(self, subject, dataset) -> None:
+        """Raise SubjectError for an absence that the subject cannot read, and for instances without marks."""
+        check_absent(subject, self.absent, self.name)
+        super().check(subject, dataset)
+
+    def __call__(self, subject, batch) -> dict[str, list]:
+        """Return the columns, one value an instance."""
+        check_absent(subject, self.absent, self.name)
+        marks, mask = impermissible(subject, batch, self.name), subject.attendable(batch)
+        parts = []
+        for marked, inside, both in zip(marks, mask, _has_both(marks, mask).tolist(), strict=True):
+            parts.append(~marked[inside].cpu().numpy()[None][: int(both)])
+        nothing = np.full(subject.num_labels, np.nan)
+        probs = read_parts(subject, batch, parts, self.absent)
+        return {"permissible_only_probs": [values[0] if len(values) else nothing for values in probs]}
+
+
+@register
+class ValueNormShare(_OfImpermissible):
+    """Impermissible tokens by the length of their vectors: what is hidden from attention may be long where it is summed.
+
+    Whether tokens that get next to no weight have long vectors, so that little weight is enough.
+
+    sum over impermissible i of ||v_i||_2, over the sum of all ||v_i||_2. v_i is what attention weighs: the state of a token,
+    sentence or word; in a classifier of transformers the value of a head, before the projection, in the layers or the head
+    that are shown, markers included as in the authors' code. No weight enters: compare it with `group_mass`. An honest model
+    has no reason to make them differ much; that they do is a sign, no proof.
+
+    Undefined (NaN): a text without impermissible tokens, or with no other. Nothing is random.
+
+    Source: the code of Pruthi et al. 2020 (quantify_norms; value_norm_fraction).
+    """
+
+    name, needs = "value_norm_share", frozenset({"weighed vectors"})
+    columns = {
+        "value_norm_share": Column(
+            (),
+            "float64",
+            range=(0.0, 1.0),
+            undefined="no token of the text is impermissible, or all are, or every vector is zero",
+            doc="sum of the lengths of impermissible tokens' vectors over that of all, weights aside; of layers with heads "
+            "the mean over these",
+        ),
+        "value_norm_share_head_max": Column(
+            (),
+            "float64",
+            range=(0.0, 1.0),
+            undefined="no token of the text is impermissible, or all are, or every vector is zero",
+            doc="the same in the head where it is largest",
+            needs=frozenset({MAPS}),
+        ),
+    }
+
+    @torch.no_grad()
+    def __call__(self, subject, batch) -> dict[str, list]:
+        """Return the columns, one value an instance."""
+        marks = impermissible(subject, batch, self.name)
+        norms, defined = subject.value_norms(batch), _has_both(marks, subject.attendable(batch))
+        shares = (norms * marks.unsqueeze(1)).sum(2) / norms.sum(2)  # (B,N); 0 / 0 is NaN
+        columns = {"value_norm_share": shares.mean(1)}
+        if MAPS in subject.capabilities:
+            columns["value_norm_share_head_max"] = shares.amax(1)
+        return {name: torch.where(defined, values, torch.nan).tolist() for name, values in columns.items()}
+
+
+# --------------------------------------------------------------------------------------- attention
+
+
+@register
+class MarkerAttention(Measure):
+    """Attention on markers: the share of what is shown that lies on no word of the text.
+
+    How much of the rows that a person is shown is left out when only the text's tokens are. Of rollout and flow markers take
+    part on the way; the share is that at the end. Where it is large, the weights that are shown are the shape of a small
+    part of what the rows attend to. A text without tokens has 1. Nothing is random.
+
+    Source: Clark et al. 2019, What Does BERT Look At?, section 3.2, who find most of it on separators.
+    """
+
+    name, needs = "marker_attention", frozenset({MAPS})
+    columns = {
+        "marker_attention": Column(
+            dtype="float64",
+            range=(0.0, 1.0),
+            doc="share of the reduced attention that lies on markers, such as [CLS] and [SEP], before that on the text is "
+            "divided by its sum; of a model with attention sinks, on these too",
+        ),
+    }
+
+    def __call__(self, subject, batch) -> dict[str, list]:
+        """Return the columns, one value an instance."""
+        return {"marker_attention": subject.reduced(batch)[1].clamp(0, 1).tolist()}
+
+
+@register
+class GroupMass(Measure):
+    """How much of attention lies on groups of tokens: impermissible ones, punctuation, markers, parts of speech.
+
+    The groups of a text's tokens, those that there are:
+
+    * impermissible: what the data mark so (the paper's attention mass, a . m).
+    * punctuation: tokens of words that are punctuation alone.
+    * markers: of a stack of layers what is no token of the text, such as [CLS] and [SEP]; and with them attention sinks.
+    * with a tagger, the universal part of speech of a token's word in its text: an estimate, as good as the tagger.
+
+    Groups overlap and are not all that there is. Of a stack of layers a mass is a share of the whole rows, of which markers
+    take a part; of what is shown of the text it is the mass over 1 - that of markers. Punctuation and parts of speech depend
+    on what a token is called, which only batches of a measurement hold; elsewhere these groups are not there. A sentence is
+    in a group where one of its words is impermissible, or all is punctuation.
+
+    tagger: the name of one that is installed (`attnfaith.data.taggers`). group_mass_head_max is the paper's "max": one head
+    may look at what the mean over heads hides.
+
+    Undefined (NaN): a group of which the text has no token, or of which all its tokens are, so that no weight could lie
+    elsewhere; all groups of a text without tokens. Nothing is random.
+
+    Source: Pruthi et al. 2020, section 3 (attention mass); Mohankumar et al. 2020, section 5.4 (parts of speech).
+    """
+
+    name = "group_mass"
+    columns = {
+        "group_mass_names": Column(("G",), "string", doc="names of the groups; parts of speech by their universal tags"),
+        "group_mass": Column(
+            ("G",),
+            "float64",
+            range=(0.0, 1.0),
+            undefined="no token of the text is in the group, or all are",
+            doc="sum of the weights on the group's tokens; of a stack of layers as a share of the whole rows that are "
+            "shown, markers included",
+        ),
+        "group_mass_tokens": Column(("G",), "int64", doc="how many tokens of the text are in the group"),
+        "group_mass_head_max": Column(
+            ("G",),
+            "float64",
+            range=(0.0, 1.0),
+            undefined="no token of the text is in the group, or all are",
+            doc="the same in the head where it is largest, of the layers that are shown: the mean over the rows that matter",
+            needs=frozenset({MAPS}),
+        ),
+    }
+
+    tagger: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.tagger is not None:
+            tagger_of(self.tagger)
+
+    def check(self, subject, dataset) -> None:
+        """Raise SubjectError for parts of speech of sentences."""
+        if self.tagger is not None and subject.level == "sentence":
+            raise SubjectError(
+                "a sentence has no part of speech: measure the words of this model, with level='word', or leave out the "
+                "tagger"
+            )
+
+    @torch.no_grad()
+    def __call__(self, subject, batch) -> dict[str, list]:
+        """Return the columns, one value an instance."""
+        self.check(subject, None)
+        mask = subject.attendable(batch)
+        groups = self._groups(subject, batch, mask)
+        weights = subject.attention(batch).double()
+        maps = MAPS in subject.capabilities
+        if maps:
+            markers = subject.reduced(batch)[1]
+            weights = weights * (1 - markers).unsqueeze(1)
+            groups["markers"] = batch["attention_mask"].bool() & ~mask
+        names = list(groups)
+        inside = torch.stack(list(groups.values()), 1) if names else mask.new_zeros(len(mask), 0, mask.shape[1])
+        counts, lengths = inside.sum(2), mask.sum(1, keepdim=True)
+        of_text = (inside & mask.unsqueeze(1)).sum(2)
+        defined = (counts > 0) & (of_text < lengths)
+        masses = {"group_mass": torch.einsum("bt,bgt->bg", weights, inside.double())}
+        if maps:
+            heads = _heads(subject, batch)
+            masses["group_mass_head_max"] = torch.einsum("bht,bgt->bhg", heads, inside.double()).amax(1)
+            place = names.index("markers")
+            masses["group_mass"][:, place] = markers
+            masses["group_mass_head_max"][:, place] = 1 - (heads * mask.unsqueeze(1)).sum(2).amin(1)
+        columns = {"group_mass_names": [names] * len(mask), "group_mass_tokens": list(counts.cpu().numpy())}
+        for name, mass in masses.items():
+            columns[name] = list(torch.where(defined, mass.clamp(0, 1), torch.nan).cpu().numpy())
+        return columns
+
+    def _groups(self, subject: Subject, batch: Batch, mask: torch.Tensor) -> dict[str, torch.Tensor]:
+        """The groups of a text's tokens, (B,T) bool each."""
+        groups, tagger = {}, None if self.tagger is None else tagger_of(self.tagger)
+        if batch.get(IMPERMISSIBLE) is not None:
+            groups[IMPERMISSIBLE] = impermissible(subject, batch, self.name)
+        if batch.get("tokens") is None:
+            return groups
+        owners = batch.get("word_of_token") or [range(len(tokens)) for tokens in batch["tokens"]]
+        tags = [_tags(*text, tagger) for text in zip(batch["tokens"], owners, strict=True)]
+        for name in ("punctuation", *(UNIVERSAL if tagger else ())):
+            marks = np.zeros(mask.shape, bool)
+            marks[mask.cpu().numpy()] = [name in of_token for of_text in tags for of_token in of_text]
+            groups[name] = torch.from_numpy(marks).to(mask.device)
+        return groups
+
+
+def _tags(tokens: Sequence[str], owners: Sequence[int], tagger: Tagger | None) -> list[set[str]]:
+    """The groups that each token of a text is in, by its word."""
+    words, numbers = words_of(tokens, owners)
+    tags = [{"punctuation"} if is_punctuation(word) else set() for word in words]
+    if tagger:
+        tags = [names | {speech} for names, speech in zip(tags, tagger(words), strict=True)]
+    return [tags[number] for number in numbers]
+
+
+def _heads(subject: Subject, batch: Batch) -> torch.Tensor:
+    """(B,H,L): the mean over the rows that matter, of each head of the layers that are shown."""
+    numbers = {subject.sites.layers[layer] for layer in subject.reduction.chosen(len(subject.sites.layers))}
+    rows = subject.matter(batch).double()
+    rows = rows / rows.sum(1, keepdim=True)
+    maps = subject.read(batch, keep=numbers.__contains__).maps
+    return torch.cat([torch.einsum("bq,bhql->bhl", rows, layer.weights.double()) for layer in maps], 1)
+
+
+# --------------------------------------------------------------------------------------- what attention weighs
+
+
+@register
+class Conicity(Measure):
+    """Conicity of states: how narrow the cone is that the states of a text's tokens lie in.
+
+    How alike the states of a text's tokens are: where all point one way, other weights give nearly the same sum.
+
+    The alignment to the mean of a state h_i among h_1..h_n is ATM(h_i) = cos(h_i, (h_1 + .. + h_n) / n); conicity is its
+    mean over i. It is 1 where all states point one way and 0 where they sum to zero; n states of one length that are
+    orthogonal to one another have 1 / sqrt(n), so short texts have more of it. A state of zeros counts as 0.
+    Much of it shows that the weights matter little, not which are right.
+
+    Two definitions are in use. `conicity_absolute` takes |cos|, as the code of Mohankumar et al. does, which leaves begin,
+    end and padding out. `conicity_signed` takes cos, as their formula is written and as the code of Tutek & Šnajder has it;
+    that code counts padding too, so that a text's number depends on the batch that it is in, which is not followed here.
+
+    States are those that attention is over; of sentences or words, theirs. Of a stack of layers they are what `layer` gives:
+    the last one, or a number from 0 on; markers are left out, and no norm behind the whole stack is applied.
+
+    Undefined (NaN): a text of fewer than two tokens, whose cosine with itself means nothing. Nothing is random.
+
+    Source: Mohankumar et al. 2020, section 3.1.
+    """
+
+    name, needs = "conicity", frozenset({"token states"})
+    columns = {
+        "conicity_absolute": Column(
+            (),
+            "float64",
+            range=(0.0, 1.0),
+            undefined="the text has fewer than two tokens",
+            doc="mean over the tokens of a text of |cos| between a token's state and the mean of all; markers left out",
+        ),
+        "conicity_signed": Column(
+            (),
+            "float64",
+            range=(-1.0, 1.0),
+            undefined="the text has fewer than two tokens",
+            doc="the same of cos, with its sign",
+        ),
+    }
+
+    layer: StateLayer = "last"
+
+    def check(self, subject, dataset) -> None:
+        """Raise SubjectError for a layer that the subject has not."""
+        if self.layer != "last" and self.layer >= subject.depth:
+            raise SubjectError(
+                f"layer={self.layer}: there is none of that number; the model has {subject.depth}, counted from 0"
+            )
+
+    @torch.no_grad()
+    def __call__(self, subject, batch) -> dict[str, list]:
+        """Return the columns, one value an instance."""
+        self.check(subject, None)
+        mask = subject.attendable(batch)
+        states = subject.token_states(batch, subject.depth - 1 if self.layer == "last" else self.layer).double()
+        states = torch.where(mask.unsqueeze(2), states, 0.0)
+        counts = mask.sum(1)
+        mean = states.sum(1, keepdim=True) / counts.clamp(min=1)[:, None, None]
+        cosines = torch.cosine_similarity(states, mean, dim=2, eps=EPSILON).clamp(-1, 1) * mask
+        counts = torch.where(counts > 1, counts, torch.nan)
+        return {
+            "conicity_absolute": (cosines.abs().sum(1) / counts).tolist(),
+            "conicity_signed": (cosines.sum(1) / counts).tolist(),
+        }
+
+
+@register
+class TokenLogits(Measure):
+    """What each token would make a model say if it had all the attention: with this a page can try any other one itself.
+
+    The logits under any attention a over the text's tokens are sum_t a_t token_logits_t + bias. token_logits_t = W h_t,
+    states h held fixed: what a token adds to each logit at full weight. They are the numbers that `adversary_exact` and
+    `minimal_flip_set` compute with, so the prediction under any attention, the furthest one that keeps it and the fewest
+    weights that flip it come out equal again. Where a text has a second one that the decoder reads, such as a question, what
+    that adds is in the bias.
+
+    NaN of classes that an answer mask bars. Nothing is random.
+    """
+
+    name, needs = "token_logits", frozenset({"affine read-out"})
+    columns = {
+        "token_logits": Column(
+            ("T", "C"),
+            unit="logits",
+            undefined="of a class that the text may not be given, as its answer mask says",
+            doc="W h of each token: attention sums these, and with the bias they are the logits",
+        ),
+        "token_logits_bias": Column(
+            ("C",),
+            unit="logits",
+            undefined="of a class that the text may not be given, as its answer mask says",
+            doc="the logits that are left without any attention",
+        ),
+    }
+
+    def __call__(self, subject, batch) -> dict[str, list]:
+        """Return the columns, one value an instance."""
+        columns = {name: [] for name in self.columns}
+        for text in read_out(subject, batch):
+            for name, values in zip(columns, (text.values, text.bias), strict=True):
+                columns[name].append(np.where(text.answers, values, np.nan).astype(np.float32))
+        return columns
