@@ -11,7 +11,7 @@ TESTS := tests
 # Tests of numbers: they pass whichever instructions of the processor torch uses.
 NUMERIC := $(wildcard tests/golden) tests/alignment tests/importance tests/interventions tests/models tests/subjects
 # These import no torch, nor do the parts of the package that they test.
-WITHOUT_TORCH := $(filter-out %/test_columns.py, $(wildcard tests/metrics/test_*.py)) tests/data/test_registry.py \
+WITHOUT_TORCH := $(filter-out %/test_refusals.py, $(wildcard tests/metrics/test_*.py)) tests/data/test_registry.py \
 	tests/data/test_own_files.py tests/data/test_planted_evidence.py tests/data/test_eraser.py tests/test_escaping.py \
 	tests/test_files.py tests/test_stats_over_seeds.py tests/reporting/test_answer.py tests/reporting/test_compare.py \
 	tests/reporting/test_report_permutation.py tests/reporting/test_report_statistics.py \

@@ -392,12 +392,7 @@ def test_a_question_that_leaves_no_room(fails, tmp_path, monkeypatch):
 
 
 def test_install_metric(tmp_path, monkeypatch, capsys):
-    import evaluate.loading
-
-    monkeypatch.setattr(evaluate.loading.config, "HF_MODULES_CACHE", str(tmp_path / "modules"))
-    monkeypatch.setattr(evaluate.loading, "init_dynamic_modules", lambda: str(tmp_path / "modules" / "evaluate_modules"))
-    (tmp_path / "modules" / "evaluate_modules").mkdir(parents=True)
-    (tmp_path / "modules" / "evaluate_modules" / "__init__.py").touch()
+    monkeypatch.setattr("evaluate.config.HF_MODULES_CACHE", tmp_path / "modules")
     assert cli.main(["install-metric"]) == 0
     shown = capsys.readouterr().out.strip()
     assert shown.startswith(f"installed: {tmp_path}") and shown.endswith("attention_faithfulness.py")

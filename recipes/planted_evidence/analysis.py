@@ -14,7 +14,7 @@ import pandas as pd
 from scipy.stats import mannwhitneyu
 
 from attnfaith import record as records
-from attnfaith.metrics.attention_faithfulness.rank_agreement import auprc
+from attnfaith.metrics.attention_faithfulness.plausibility import average_precision
 from attnfaith.reporting import sections
 from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import Cell, match, measure_label
@@ -62,8 +62,7 @@ def instance_statistics(cell: Cell) -> dict[str, np.ndarray]:
         mass = [np.dot(row, marks) if marks.any() else np.nan for row, marks in zip(cell.attention, gold, strict=True)]
         statistics["attention on the evidence"] = np.array(mass, dtype=np.float64)
         for name in ("attention", *cell.measures):
-            precision = np.asarray(auprc(cell.scores(name), gold), np.float64)
-            statistics[f"average precision of {measure_label(name)}"] = precision
+            statistics[f"average precision of {measure_label(name)}"] = average_precision(cell.scores(name), gold)
     return statistics | sections.numbers(cell)
 
 

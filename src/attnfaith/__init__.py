@@ -51,4 +51,4 @@ def __dir__():
 
 
 when_imported("transformers", partial(import_module, "attnfaith.models"))
-register_metric()
+when_imported("evaluate", register_metric)

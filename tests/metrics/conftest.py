@@ -1,5 +1,6 @@
 import sys
 
+import numpy as np
 import pytest
 
 
@@ -25,28 +26,28 @@ def forget():
         del sys.modules[name]
 
 
-ACCURACY = '''
-import datasets
-import evaluate
+@pytest.fixture(scope="module")
+def load(evaluate):
+    """The metric of a configuration, kept in memory."""
+    from attnfaith.metrics.registration import METRIC_DIR
+
+    def load(configuration=None, **settings):
+        return evaluate.load(str(METRIC_DIR), configuration, keep_in_memory=True, **settings)
+
+    return load
 
 
-class Accuracy(evaluate.Metric):
-    """As the module of that name on the Hub, which is not at hand: the share of predictions that are right."""
-
-    def _info(self):
-        number = datasets.Value("int32")
-        return evaluate.MetricInfo(
-            description="", citation="", features=datasets.Features({"predictions": number, "references": number})
-        )
-
-    def _compute(self, predictions, references):
-        return {"accuracy": sum(p == r for p, r in zip(predictions, references)) / len(references)}
-'''
+@pytest.fixture(scope="module")
+def metric(load):
+    return load()
 
 
-@pytest.fixture
-def accuracy(evaluate, tmp_path):
-    folder = tmp_path / "accuracy"
-    folder.mkdir()
-    (folder / "accuracy.py").write_text(ACCURACY)
-    return evaluate.load(str(folder))
+@pytest.fixture(scope="module")
+def same():
+    """Assert that two results have the same names and numbers, NaN included."""
+
+    def same(actual, expected):
+        assert actual.keys() == expected.keys()
+        np.testing.assert_array_equal([actual[name] for name in expected], list(expected.values()))
+
+    return same

@@ -1,4 +1,3 @@
-import doctest
 import math
 
 import numpy as np
@@ -7,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import entropy
 
-from attnfaith.metrics.attention_faithfulness import dispersion
+from attnfaith.metrics.attention_faithfulness.columns import InputError
 from attnfaith.metrics.attention_faithfulness.dispersion import normalised_entropy, share_of_zeros, support_size
 
 
@@ -16,10 +15,6 @@ ALL = [normalised_entropy, support_size, share_of_zeros]
 scores = st.one_of(st.just(0.0), st.floats(0, 1e6), st.sampled_from([1.0, 5e-324, 1e-300, 1e300]))
 rows_of_scores = st.lists(scores, max_size=12).map(np.array)
 positive_rows = st.lists(st.floats(1e-3, 1e3), min_size=2, max_size=12).map(np.array)
-
-
-def test_doctests():
-    assert doctest.testmod(dispersion).failed == 0
 
 
 def test_by_hand():
@@ -53,28 +48,18 @@ def test_undefined_rows_are_nan_and_leave_the_others_alone():
 
 @pytest.mark.parametrize("function", ALL)
 def test_negative_scores_are_refused(function):
-    with pytest.raises(ValueError, match="row 1: has the negative score -2; .* Give their absolute values"):
+    with pytest.raises(InputError, match="row 1: rows.*-2"):
         function([[1.0, 0.0], [0.5, -2.0]])
-    with pytest.raises(ValueError, match="row 0: rows has 2 axes"):
-        function([np.ones((2, 2))])
-
-
-@pytest.mark.parametrize("convert", [list, tuple, np.asarray, np.float32, lambda row: np.array(row) * 4])
-def test_any_kind_of_row(convert):
-    rows = [[0.5, 0.25, 0.25], [0.5, 0.0]]
-    for function in ALL:
-        np.testing.assert_array_equal(function([convert(row) for row in rows]), function(rows))
-    np.testing.assert_array_equal(normalised_entropy(np.array([[1, 1], [1, 0]])), [1, 0])
 
 
 @given(st.lists(rows_of_scores, max_size=6))
 @settings(max_examples=60)
 def test_in_range_and_row_by_row(rows):
     for function, highest in zip(ALL, (1, 12, 1), strict=True):
-        found = function(rows)
-        assert found.shape == (len(rows),) and (np.isnan(found) | ((found >= 0) & (found <= highest))).all()
+        values = function(rows)
+        assert values.shape == (len(rows),) and (np.isnan(values) | ((values >= 0) & (values <= highest))).all()
         alone = np.array([function([row])[0] for row in rows])
-        np.testing.assert_array_equal(found, alone)
+        np.testing.assert_array_equal(values, alone)
     possible = np.array([len(row) >= 2 and row.any() for row in rows], dtype=bool)
     np.testing.assert_array_equal(~np.isnan(normalised_entropy(rows)), possible)
 
@@ -110,8 +95,8 @@ def test_tokens_without_weight_lower_the_share_of_the_maximum_only(row, more):
 def test_support_bounds_entropy_and_sharpening_lowers_it(row):
     """Entropy is at most that of equal weights on the support; raising weights to a power concentrates them."""
     sparse = np.where(row >= np.median(row), row, 0)
-    (found,), (size,) = normalised_entropy([sparse]), support_size([sparse])
-    assert found <= math.log(size) / math.log(len(row)) + 1e-12
+    (values,), (size,) = normalised_entropy([sparse]), support_size([sparse])
+    assert values <= math.log(size) / math.log(len(row)) + 1e-12
     assert normalised_entropy([row**2])[0] <= normalised_entropy([row])[0] + 1e-12
 
 

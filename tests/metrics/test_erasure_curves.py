@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.integrate import trapezoid
 
+from attnfaith.metrics.attention_faithfulness.columns import InputError
 from attnfaith.metrics.attention_faithfulness.erasure_curves import (
     BINS,
     aopc,
@@ -19,15 +20,9 @@ from attnfaith.metrics.attention_faithfulness.erasure_curves import (
     normalised_sufficiency,
     sufficiency,
 )
-from attnfaith.metrics.registration import METRIC_DIR
 
 
 PROBS = st.floats(0, 1)
-
-
-@pytest.fixture(scope="module")
-def metric(evaluate):
-    return evaluate.load(str(METRIC_DIR), "erasure")
 
 
 def test_the_bins_are_erasers():
@@ -60,16 +55,16 @@ def test_normalised_forms_as_their_definitions_are_written(whole, changed, empty
     def enough(p):
         return 1 - max(0, whole - p)
 
-    found = normalised_sufficiency([whole], [[changed]], [empty])[0, 0]
-    other = normalised_comprehensiveness([whole], [[changed]], [empty])[0, 0]
+    sufficient = normalised_sufficiency([whole], [[changed]], [empty])[0, 0]
+    comprehensive = normalised_comprehensiveness([whole], [[changed]], [empty])[0, 0]
     if 0 < whole - empty < 1e-6:
         return  # where 1 - (1 - x) is no longer x
     if enough(empty) == 1:
-        assert math.isnan(found) and math.isnan(other)
+        assert math.isnan(sufficient) and math.isnan(comprehensive)
         return
     scale = 1 - enough(empty)
-    assert found == pytest.approx((enough(changed) - enough(empty)) / scale, rel=1e-6, abs=1e-9 / scale)
-    assert other == pytest.approx(max(0, whole - changed) / scale, rel=1e-6, abs=1e-9 / scale)
+    assert sufficient == pytest.approx((enough(changed) - enough(empty)) / scale, rel=1e-6, abs=1e-9 / scale)
+    assert comprehensive == pytest.approx(max(0, whole - changed) / scale, rel=1e-6, abs=1e-9 / scale)
 
 
 def test_ends_of_the_normalised_forms():
@@ -99,9 +94,9 @@ def test_an_order_that_removes_evidence_first_has_the_smaller_deletion_area():
     assert evidence_first < evidence_last
 
 
-def test_results_hold_each_number(metric):
+def test_results_hold_each_number(load):
     whole, kept, removed, empty = [0.9, 0.8], [[0.8, 0.9], [0.8, 0.7]], [[0.5, 0.1], [0.8, 0.9]], [0.5, 0.2]
-    found = erasure_results(whole, kept, removed, empty)
+    by_text = erasure_results(whole, kept, removed, empty)
     expected = {
         "sufficiency_aopc": [0.05, 0.05],
         "comprehensiveness_aopc": [0.6, -0.05],
@@ -110,10 +105,11 @@ def test_results_hold_each_number(metric):
         "normalised_sufficiency": [(0.75 + 1) / 2, (1 + 5 / 6) / 2],
         "normalised_comprehensiveness": [(1 + 2) / 2, 0.0],
     }
-    assert found.keys() == expected.keys()
+    assert by_text.keys() == expected.keys()
     for name, values in expected.items():
-        np.testing.assert_allclose(found[name], values, atol=1e-12, err_msg=name)
+        np.testing.assert_allclose(by_text[name], values, atol=1e-12, err_msg=name)
 
+    metric = load("erasure")
     columns = {"whole_prob": whole, "kept_probs": kept, "removed_probs": removed, "empty_prob": empty}
     results = metric.compute(**columns)
     assert results.pop("n") == 2 and {results.pop(f"{name}_undefined") for name in expected} == {0}
@@ -129,43 +125,19 @@ def test_results_hold_each_number(metric):
 
 
 @pytest.mark.parametrize(
-    ("columns", "message"),
-    [
-        ({"whole_prob": [0.5], "alone": True}, "Give whole_prob and kept_probs and removed_probs and empty_prob"),
-        ({"kept_probs": [[0.5, 0.5]]}, "row 0: removed_probs has 1 values and others 2"),
-        ({"whole_prob": [1.5]}, "row 0: 1.5 is no probability"),
-        ({"removed_probs": [[-0.5]]}, "row 0: -0.5 is no probability"),
-        ({"scores": [[0.5]]}, "unknown columns"),
-        ({"share": 0.5}, "share is 0.5; .* to the configuration"),
-    ],
-)
-def test_the_configuration_refuses(metric, columns, message):
-    columns = dict(columns)
-    alone = columns.pop("alone", False)
-    good = {"whole_prob": [0.5], "kept_probs": [[0.5]], "removed_probs": [[0.5]], "empty_prob": [0.5]}
-    with pytest.raises(ValueError, match=message):
-        metric.compute(**columns if alone else {**good, **columns})
-    assert metric.compute(**good)["n"] == 1
-
-
-def test_an_unknown_configuration(evaluate):
-    with pytest.raises(ValueError, match="no configuration is called 'erasures'; choose one of default, erasure, plausib"):
-        evaluate.load(str(METRIC_DIR), "erasures")
-
-
-@pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: aopc([[0.1]], "paper"), "normalisation is 'paper'; choose one of eraser_code, eraser_paper"),
-        (lambda: aopc([0.1]), r"shape \(1,\); give \[N, S\]"),
-        (lambda: aopc(np.zeros((2, 0))), "one share or more"),
+        (lambda: aopc([[0.1]], "paper"), "'paper'"),
+        (lambda: aopc([0.1]), r"\(1,\)"),
+        (lambda: aopc(np.zeros((2, 0))), r"\(2, 0\)"),
         (lambda: sufficiency([0.5, 0.5], [[0.5]]), r"kept has shape \(1, 1\) beside \(2,\)"),
-        (lambda: area_under_curve([0.5, 0.4], [[0.5, 0.5]], [1], [0]), "row 0: shares are .*increasing"),
-        (lambda: area_under_curve([0.5, 1.4], [[0.5, 0.5]], [1], [0]), "row 0: shares are .*within 0..1"),
+        (lambda: comprehensiveness([0.5], [[1.5]]), "row 0: 1.5"),
+        (lambda: area_under_curve([0.5, 0.4], [[0.5, 0.5]], [1], [0]), "row 0: shares"),
+        (lambda: area_under_curve([0.5, 1.4], [[0.5, 0.5]], [1], [0]), "row 0: shares"),
     ],
 )
 def test_refuses(call, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(InputError, match=message):
         call()
 
 

@@ -7,7 +7,17 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from attnfaith.metrics.attention_faithfulness.alignment_error_rate import link_counts
-from attnfaith.metrics.extraction import ARGMAX, OF_WEIGHTS, RULES, Rule, counted, diagonal, grown, halves, linked
+from attnfaith.metrics.extraction import (
+    ARGMAX,
+    OF_WEIGHTS,
+    RULES,
+    Rule,
+    count_links,
+    diagonal,
+    extract_links,
+    grow_diagonal,
+    halves,
+)
 from tests.metrics.test_alignment_error_rate import GENUINE, genuine_links
 
 
@@ -19,7 +29,7 @@ FAR = np.array([[0.7, 0.3, 0.0, 0.0], [0.6, 0.1, 0.3, 0.0], [0.0, 0.1, 0.4, 0.5]
 
 
 def links_of(name, weights, threshold=None):
-    return {tuple(pair) for pair in np.argwhere(linked(weights, (Rule(name, threshold),))[0]).tolist()}
+    return {tuple(pair) for pair in np.argwhere(extract_links(weights, (Rule(name, threshold),))[0]).tolist()}
 
 
 def test_by_hand():
@@ -78,11 +88,11 @@ def test_rules_word_for_word(weights):
 
 def test_leading_axes_are_kept():
     weights = np.random.default_rng(0).random((3, 2, 5, 4))
-    together = linked(weights, OF_WEIGHTS)
+    together = extract_links(weights, OF_WEIGHTS)
     assert together.shape == (3, 2, len(OF_WEIGHTS), 5, 4)
     for layer in range(3):
         for head in range(2):
-            np.testing.assert_array_equal(together[layer, head], linked(weights[layer, head], OF_WEIGHTS))
+            np.testing.assert_array_equal(together[layer, head], extract_links(weights[layer, head], OF_WEIGHTS))
 
 
 def test_of_equal_weights_the_first():
@@ -93,9 +103,9 @@ def test_of_equal_weights_the_first():
 def test_what_links_nothing():
     """NaN, a sentence without words, and for a share of the largest, no positive weight."""
     nothing = np.full((2, 3), np.nan)
-    assert not linked(nothing, OF_WEIGHTS).any()
-    assert linked(np.zeros((0, 3)), OF_WEIGHTS).shape == (len(OF_WEIGHTS), 0, 3)
-    assert linked(np.zeros((3, 0)), OF_WEIGHTS).shape == (len(OF_WEIGHTS), 3, 0)
+    assert not extract_links(nothing, OF_WEIGHTS).any()
+    assert extract_links(np.zeros((0, 3)), OF_WEIGHTS).shape == (len(OF_WEIGHTS), 0, 3)
+    assert extract_links(np.zeros((3, 0)), OF_WEIGHTS).shape == (len(OF_WEIGHTS), 3, 0)
     assert not links_of("row_share", np.array([[-1.0, -2.0]]), 0.5) and not links_of("row_share", np.zeros((2, 2)), 0.5)
     assert links_of("target_argmax", np.array([[-1.0, -2.0]])) == {(0, 0)}
 
@@ -105,8 +115,8 @@ def test_what_links_nothing():
 def test_counts_are_those_of_lists_of_links(both):
     links, gold = both
     listed = np.array([(t, g, 2) for g, t in np.argwhere(links)], np.int64).reshape(-1, 3)
-    known = np.array([(t, g, gold[g, t]) for g, t in np.argwhere(gold > 0)], np.int64).reshape(-1, 3)
-    np.testing.assert_array_equal(counted(links, gold), link_counts([listed], [known])[0])
+    gold_listed = np.array([(t, g, gold[g, t]) for g, t in np.argwhere(gold > 0)], np.int64).reshape(-1, 3)
+    np.testing.assert_array_equal(count_links(links, gold), link_counts([listed], [gold_listed])[0])
 
 
 def test_the_diagonal():
@@ -141,11 +151,11 @@ def test_grown_links_are_the_published_ones(aligner, least):
         genuine_links(f"{aligner}{end}", 0, reverse=end == ".reverse") for end in ("", ".reverse", ".grow-diagonal")
     )
     same, sizes = 0, np.zeros(2)
-    for first, second, known in zip(forward, backward, published, strict=True):
-        mine = set(_grown_of(first, second))
-        expected = {(source, target) for source, target, _ in known.tolist()}
-        same += mine == expected
-        sizes += len(mine), len(expected)
+    for first, second, links in zip(forward, backward, published, strict=True):
+        grown = set(_grown_of(first, second))
+        expected = {(source, target) for source, target, _ in links.tolist()}
+        same += grown == expected
+        sizes += len(grown), len(expected)
     assert same == least and sizes[0] == sizes[1]
 
 
@@ -155,4 +165,4 @@ def _grown_of(first, second):
     ways = np.zeros((2, size, size), bool)
     for way, part in zip(ways, (first, second), strict=True):
         way[part[:, 1], part[:, 0]] = True
-    return [(s, t) for t, s in np.argwhere(grown(ways[0] & ways[1], ways[0] | ways[1])).tolist()]
+    return [(s, t) for t, s in np.argwhere(grow_diagonal(ways[0] & ways[1], ways[0] | ways[1])).tolist()]

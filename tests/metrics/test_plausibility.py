@@ -1,5 +1,6 @@
 """Agreement with marked tokens, against scikit-learn and sets of tokens."""
 
+import itertools
 import math
 
 import numpy as np
@@ -8,17 +9,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import auc, average_precision_score, f1_score, precision_recall_curve
 
+from attnfaith.metrics.attention_faithfulness.columns import InputError
 from attnfaith.metrics.attention_faithfulness.plausibility import (
     average_precision,
+    constant_precision,
     mean_share,
     plausibility_results,
+    random_precision,
     span_iou,
     spans,
     token_f1,
     top_tokens,
     trapezoid_auprc,
 )
-from attnfaith.metrics.registration import METRIC_DIR
 
 
 MARKS = st.lists(st.integers(0, 1), min_size=1, max_size=30)
@@ -31,21 +34,33 @@ def scored(draw):
     return draw(st.lists(st.integers(-3, 3), min_size=len(gold), max_size=len(gold))), gold
 
 
-@pytest.mark.slow
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(st.lists(scored(), min_size=1, max_size=3))
 def test_both_areas_are_scikit_learns(rows):
     scores, gold = [row[0] for row in rows], [row[1] for row in rows]
-    for found, other in (
-        (average_precision(scores, gold), average_precision_score),
-        (trapezoid_auprc(scores, gold), trapezoid),
-    ):
-        np.testing.assert_allclose(found, [other(g, s) for s, g in zip(scores, gold, strict=True)], atol=1e-12)
+    for function, other in ((average_precision, average_precision_score), (trapezoid_auprc, trapezoid)):
+        expected = [other(marks, row) for row, marks in zip(scores, gold, strict=True)]
+        np.testing.assert_allclose(function(scores, gold), expected, atol=1e-12)
+    equal_scores = [[0.5] * len(row) for row in scores]
+    np.testing.assert_allclose(constant_precision(gold), average_precision(equal_scores, gold), atol=1e-12)
 
 
 def trapezoid(gold, scores):
     precision, recall, _ = precision_recall_curve(gold, scores)
     return auc(recall, precision)
+
+
+def test_average_precision_by_hand():
+    scores = [[0.9, 0.8, 0.1], [0.9, 0.8, 0.1], [0.5, 0.5, 0.5, 0.5], [0.1, 0.7, 0.2]]
+    gold = [[1, 0, 0], [0, 0, 1], [1, 0, 0, 0], [1, 1, 0]]
+    np.testing.assert_allclose(average_precision(scores, gold), [1, 1 / 3, 1 / 4, (1 + 2 / 3) / 2], atol=1e-15)
+
+
+@pytest.mark.parametrize("gold", [[1, 0], [1, 1, 0, 0], [1, 0, 0, 0, 0], [1, 1, 1, 0, 0, 1]])
+def test_random_precision_is_the_mean_over_all_orders(gold):
+    orders = list(itertools.permutations(range(len(gold))))
+    expected = average_precision(orders, [gold] * len(orders)).mean()
+    assert random_precision([gold])[0] == pytest.approx(expected, abs=1e-12)
 
 
 def test_the_trapezoid_flatters_equal_scores():
@@ -55,10 +70,13 @@ def test_the_trapezoid_flatters_equal_scores():
 
 
 def test_undefined_rankings():
-    gold = [[0, 0], [1, 1], [], None, [1, 0], [1, 0]]
-    scores = [[1, 2], [1, 2], [], [1, 2], [1, math.nan], [2, 1]]
-    for of in (average_precision, trapezoid_auprc):
-        np.testing.assert_array_equal(of(scores, gold), [np.nan] * 5 + [1.0])
+    gold = [[0, 0], [1, 1], [], None, [1, 0], [1, math.nan], [1, 0]]
+    scores = [[1, 2], [1, 2], [], [1, 2], [1, math.nan], [1, 2], [2, 1]]
+    for function in (average_precision, trapezoid_auprc):
+        np.testing.assert_array_equal(function(scores, gold), [np.nan] * 6 + [1.0])
+        assert function([], []).shape == (0,)
+    for chance in (constant_precision, random_precision):
+        assert np.isnan(chance([[], [0, 0], None])).all()
 
 
 @settings(max_examples=100)
@@ -90,8 +108,8 @@ def test_token_f1_is_scikit_learns(data):
 
 def test_undefined_f1():
     chosen, gold = [[1, 0], [1, 0], [0, 0], None, []], [[0, 0], [1, 1], [1, 0], [1, 0], []]
-    for of in (token_f1, span_iou):
-        f1 = of(chosen, gold)[2]
+    for function in (token_f1, span_iou):
+        f1 = function(chosen, gold)[2]
         np.testing.assert_array_equal(np.isnan(f1), [True, False, False, True, True])
         assert f1[2] == 0
     assert token_f1(chosen, gold)[2][1] == pytest.approx(2 / 3)
@@ -100,12 +118,12 @@ def test_undefined_f1():
 @settings(max_examples=100)
 @given(MARKS)
 def test_spans_tell_the_marks(marks):
-    found = spans(marks)
+    runs = spans(marks)
     again = np.zeros(len(marks))
-    for start, stop in found:
+    for start, stop in runs:
         again[start:stop] += 1
     np.testing.assert_array_equal(again, marks)
-    assert (found[1:, 0] > found[:-1, 1]).all()  # a gap between any two: the runs are the longest
+    assert (runs[1:, 0] > runs[:-1, 1]).all()  # a gap between any two: the runs are the longest
 
 
 @settings(max_examples=100)
@@ -113,12 +131,12 @@ def test_spans_tell_the_marks(marks):
 def test_span_iou_by_sets(data, threshold):
     gold = data.draw(MARKS.filter(any))
     chosen = data.draw(st.lists(st.integers(0, 1), min_size=len(gold), max_size=len(gold)).filter(any))
-    mine, theirs = ([set(range(*span)) for span in spans(row)] for row in (chosen, gold))
+    chosen_spans, gold_spans = ([set(range(*span)) for span in spans(row)] for row in (chosen, gold))
 
     def matched(these, those):
         return np.mean([max(len(a & b) / len(a | b) for b in those) >= threshold - 1e-9 for a in these])
 
-    expected = matched(mine, theirs), matched(theirs, mine)
+    expected = matched(chosen_spans, gold_spans), matched(gold_spans, chosen_spans)
     precision, recall, f1 = (values[0] for values in span_iou([chosen], [gold], threshold))
     assert (precision, recall) == pytest.approx(expected)
     assert f1 == pytest.approx(2 * precision * recall / sum(expected) if sum(expected) else 0)
@@ -130,16 +148,16 @@ def test_two_halves_of_one_span():
     assert (precision[0], recall[0]) == (1, 1)
 
 
-def test_share_of_the_marks_by_default(evaluate):
+def test_share_of_the_marks_by_default(load):
     gold, scores = [[1, 0, 0, 0], [1, 1, 0, 0], [0, 0, 0, 0]], [[4, 3, 2, 1], [1, 3, 4, 2], [1, 2, 3, 4]]
     assert mean_share(gold) == 0.375  # ceil(.375 x 4) = 2 tokens
-    found = plausibility_results(scores, gold)
-    np.testing.assert_allclose(found["token_f1"], [2 / 3, 0.5, np.nan])
+    by_text = plausibility_results(scores, gold)
+    np.testing.assert_allclose(by_text["token_f1"], [2 / 3, 0.5, np.nan])
     np.testing.assert_allclose(plausibility_results(scores, gold, 0.25)["token_f1"], [1, 0, np.nan])
-    metric = evaluate.load(str(METRIC_DIR), "plausibility")
+    metric = load("plausibility")
     results = metric.compute(scores=scores, rationale=gold)
     assert results["n"] == 3 and results["token_f1"] == pytest.approx((2 / 3 + 0.5) / 2)
-    assert {results[f"{name}_undefined"] for name in found} == {1}
+    assert {results[f"{name}_undefined"] for name in by_text} == {1}
     assert metric.compute(scores=scores, rationale=gold, share=0.25)["token_f1"] == pytest.approx(0.5)
     nothing = metric.compute(scores=scores[:1], rationale=[[0, 0, 0, 0]])
     assert math.isnan(nothing["span_iou_f1"]) and nothing["span_iou_f1_undefined"] == 1
@@ -162,10 +180,10 @@ def test_equal_texts_give_equal_numbers_whatever_the_rows():
         (lambda: token_f1([[1, 2]], [[1, 0]]), "row 0: chosen holds 2"),
         (lambda: span_iou([[1, 0]], [[1, 0.5]]), "row 0: rationale holds 0.5"),
         (lambda: span_iou([[1]], [[1]], 0), "threshold is 0"),
-        (lambda: average_precision([[1, 2]], [[1, 1, 1]]), "row 0: scores has 2|row 0: score_rows has 2"),
-        (lambda: average_precision([[1, 2]], [[1, 3]]), "holds 3; a token is marked"),
+        (lambda: average_precision([[1, 2]], [[1, 1, 1]]), "row 0: scores has 2"),
+        (lambda: average_precision([[1], [1, 2]], [[1], [1, 3]]), "row 1: rationale holds 3"),
     ],
 )
 def test_refuses(call, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(InputError, match=message):
         call()

@@ -17,12 +17,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import attnfaith
-import attnfaith.metrics.registration
 from attnfaith import record as records
 from attnfaith.data.registry import DATASETS, facts
 from attnfaith.data.tokenization import build_tokenizer
 from attnfaith.escaping import markdown
 from attnfaith.measurement.registry import find, names
+from attnfaith.metrics.registration import METRIC_DIR
 from attnfaith.models.configuration_rationale_classifier import SAMPLERS
 from attnfaith.models.encoders import ENCODERS
 from attnfaith.models.projections import PROJECTIONS
@@ -172,8 +172,7 @@ def test_another_number_is_another_card(drawn):
 
 def test_numbers_are_those_of_the_metric(drawn):
     """By `evaluate`, which computes from columns and not from a record."""
-    attnfaith.metrics.registration.register_metric()
-    metric = evaluate.load("attention_faithfulness")
+    metric = evaluate.load(str(METRIC_DIR))
     numbers = Checkpoint(RUN, drawn).numbers
     for name in MEASURES:
         found = metric.compute(

@@ -7,12 +7,10 @@ from scipy.stats import rankdata
 
 
 def classification_scores(probs: np.ndarray, labels: Sequence) -> dict[str, float | int]:
-    """Scores of class probabilities against gold labels.
+    """Scores of class probabilities against gold labels, as plain floats in 0..1 (higher is better) and counts.
 
-    probs: [N, C] class probabilities; the decision is the most probable class, the lower one on equal probability.
-    labels: [N] whole numbers in 0..C-1; None or NaN where unknown.
-
-    Returns plain floats in 0..1 (higher is better) and counts:
+    probs: [N, C]; the decision is the most probable class, the lower one on equal probability. labels: [N] whole numbers in
+    0..C-1; None or NaN where unknown. Returns
 
     * n_scored: instances with a label and without NaN probabilities, over which everything is taken; n_unscored: the
       others
@@ -36,13 +34,13 @@ def classification_scores(probs: np.ndarray, labels: Sequence) -> dict[str, floa
     if labels.shape != (len(probs),):
         raise ValueError(f"labels has shape {labels.shape} for {len(probs)} rows of probs; give one label each")
     n_classes = probs.shape[1]
-    known = ~np.isnan(labels)
-    if len(rows := np.flatnonzero(known & ~np.isin(labels, np.arange(n_classes)))):
+    labelled = ~np.isnan(labels)
+    for row in np.flatnonzero(labelled & ~np.isin(labels, np.arange(n_classes))):
         raise ValueError(
-            f"row {rows[0]}: label {labels[rows[0]]:g} is none of the {n_classes} classes of probs; labels are "
-            f"0..{n_classes - 1}, None or NaN where unknown"
+            f"row {row}: label {labels[row]:g} is none of the {n_classes} classes of probs; labels are 0..{n_classes - 1}, "
+            "None or NaN where unknown"
         )
-    scored = known & ~np.isnan(probs).any(axis=1)
+    scored = labelled & ~np.isnan(probs).any(axis=1)
     probs, labels = probs[scored], labels[scored].astype(np.int64)
     decisions = probs.argmax(axis=1)
     scores = {

@@ -1,19 +1,18 @@
-"""From weights between the words of two sentences to links: the rules, and which of them is chosen where it is not judged.
+"""From weights between the words of two sentences to links: the rules, and halves of the sentences to choose one on.
 
-A rule takes the weights (G, T) of every source word in every target word, of any scale, and says which pairs are linked:
+A rule takes the weights (G, T) of every source word in every target word, of any scale, and links pairs of words:
 
 * target_argmax: each target word with its heaviest source word
 * source_argmax: each source word with its heaviest target word
 * intersection, union: of these two
 * grow_diagonal: the intersection, and from the union what touches a link, diagonally too, while neither word has one
-* row_share: pairs of at least `threshold` of the heaviest weight of their target word
+* row_share: pairs of at least `threshold` of the heaviest weight of their target word, where that is positive
 * absolute: pairs of at least `threshold`
 
-Of equal weights the first is the heaviest. NaN is no weight: it links nothing, nor does a target word (source word) without
-any other. A row_share asks for a positive weight.
+Of equal weights the first is the heaviest. A pair of weight NaN is never linked.
 
-A rule and its threshold can be fitted to gold links like any other parameter. So can a layer, a head, a measure. What is
-reported of the best of many on the sentences that it was chosen on is too good; `halves` keeps the two apart.
+A rule, a layer or a head that is chosen on gold links looks too good on the sentences that it was chosen on; `halves` keeps
+choosing and judging apart.
 
 Shapes: G target words, T source words, N sentences; leading axes of weights are kept.
 
@@ -37,7 +36,7 @@ _NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1,
 
 @dataclass(frozen=True)
 class Rule:
-    """How links are made of weights. threshold: None of a rule without one."""
+    """How links are made of weights. threshold: None for a rule without one."""
 
     name: str
     threshold: float | None = None
@@ -52,64 +51,57 @@ class Rule:
 
 ARGMAX = tuple(map(Rule, ("target_argmax", "source_argmax", "intersection", "union", "grow_diagonal")))
 RULES = (*ARGMAX, *(Rule("row_share", share) for share in SHARES))
-"""What any measure is read with."""
+"""For any measure."""
 OF_WEIGHTS = (*RULES, *(Rule("absolute", bound) for bound in ABSOLUTES))
-"""What a measure whose unit is a share of 1 is read with."""
+"""For a measure whose unit is a share of 1."""
 
 
-def linked(weights: np.ndarray, rules: Sequence[Rule] = RULES) -> np.ndarray:
-    """The links of each rule, [..., rules, G, T] bool, of weights [..., G, T]; see the module.
+def extract_links(weights: np.ndarray, rules: Sequence[Rule] = RULES) -> np.ndarray:
+    """The links of each rule, [..., rules, G, T] bool, from weights [..., G, T].
 
-    >>> linked(np.array([[0.6, 0.4], [0.8, 0.2]]), ARGMAX[:3]).astype(int).tolist()
+    >>> extract_links(np.array([[0.6, 0.4], [0.8, 0.2]]), ARGMAX[:3]).astype(int).tolist()
     [[[1, 0], [1, 0]], [[0, 1], [1, 0]], [[0, 0], [1, 0]]]
     """
-    known = ~np.isnan(weights)
-    filled = np.where(known, weights, -np.inf)
-    of_target, of_source = _heaviest(filled, -1) & known, _heaviest(filled, -2) & known
-    parts = {
-        "target_argmax": of_target,
-        "source_argmax": of_source,
-        "intersection": of_target & of_source,
-        "union": of_target | of_source,
-    }
-    if any(rule.name == "grow_diagonal" for rule in rules):
-        parts["grow_diagonal"] = grown(parts["intersection"], parts["union"])
+    defined = ~np.isnan(weights)
+    filled = np.where(defined, weights, -np.inf)
+    by_target, by_source = _heaviest(filled, -1) & defined, _heaviest(filled, -2) & defined
+    intersection, union = by_target & by_source, by_target | by_source
     largest = filled.max(axis=-1, keepdims=True, initial=-np.inf)
-    links = []
-    for rule in rules:
-        if rule.name == "row_share":
-            links.append((filled > 0) & (filled >= rule.threshold * largest))
-        elif rule.name == "absolute":
-            links.append(filled >= rule.threshold)
-        else:
-            links.append(parts[rule.name])
-    return np.stack(links, axis=-3)
+    compute = {
+        "target_argmax": lambda _: by_target,
+        "source_argmax": lambda _: by_source,
+        "intersection": lambda _: intersection,
+        "union": lambda _: union,
+        "grow_diagonal": lambda _: grow_diagonal(intersection, union),
+        "row_share": lambda share: (filled > 0) & (filled >= share * largest),
+        "absolute": lambda bound: filled >= bound,
+    }
+    return np.stack([compute[rule.name](rule.threshold) for rule in rules], axis=-3)
 
 
 def _heaviest(filled: np.ndarray, axis: int) -> np.ndarray:
     """Whether a pair is the first of the heaviest along an axis."""
-    if not filled.shape[axis]:
-        return np.zeros(filled.shape, bool)
-    places = np.expand_dims(filled.argmax(axis=axis), axis)
-    chosen = np.zeros(filled.shape, bool)
-    np.put_along_axis(chosen, places, True, axis=axis)
-    return chosen
+    first = np.zeros(filled.shape, bool)
+    if filled.shape[axis]:
+        np.put_along_axis(first, np.expand_dims(filled.argmax(axis=axis), axis), True, axis=axis)
+    return first
 
 
-def grown(intersection: np.ndarray, union: np.ndarray) -> np.ndarray:
-    """The links [..., G, T] bool of grow_diagonal, of two directions' intersection and union, see the module."""
+def grow_diagonal(intersection: np.ndarray, union: np.ndarray) -> np.ndarray:
+    """The intersection of two directions grown into their union, [..., G, T] bool: see the module."""
     links = np.array(intersection, order="C")
-    wanted = union & ~links.any(axis=-1, keepdims=True) & ~links.any(axis=-2, keepdims=True)
-    for place in np.argwhere(wanted.any(axis=(-1, -2))).tolist():
-        _grow(links[tuple(place)], wanted[tuple(place)])
+    candidates = union & ~links.any(axis=-1, keepdims=True) & ~links.any(axis=-2, keepdims=True)
+    for place in np.argwhere(candidates.any(axis=(-1, -2))).tolist():
+        _grow(links[tuple(place)], candidates[tuple(place)])
     return links
 
 
-def _grow(links: np.ndarray, wanted: np.ndarray) -> None:
-    """Adds to links [G, T] those wanted, of words without one, that touch a link while their words still have none, until
-    there is none. Links are gone through by source word, then target word, and the neighbours of each in order.
+def _grow(links: np.ndarray, candidates: np.ndarray) -> None:
+    """Add to links [G, T] the candidates, of words without a link, that touch one, until there is none.
+
+    Links are gone through by source word, then target word, and the neighbours of each in order.
     """
-    left = {(source, target) for target, source in np.argwhere(wanted).tolist()}
+    left = {(source, target) for target, source in np.argwhere(candidates).tolist()}
     present = {(source, target) for target, source in np.argwhere(links).tolist()}
     added = True
     while added and left:
@@ -125,33 +117,33 @@ def _grow(links: np.ndarray, wanted: np.ndarray) -> None:
                     links[pair[1], pair[0]] = added = True
 
 
-def counted(links: np.ndarray, gold: np.ndarray) -> np.ndarray:
-    """|A & S|, |A & P|, |A| and |S|, [..., 4] float64, of links [..., G, T] bool and gold links [G, T]: 2 sure, 1 possible,
-    0 none. What `alignment_scores` takes.
+def count_links(links: np.ndarray, gold: np.ndarray) -> np.ndarray:
+    """|A & S|, |A & P|, |A| and |S|, [..., 4] float64, for `alignment_scores`.
+
+    links: [..., G, T] bool. gold: [G, T], 2 for a sure link, 1 for a possible one, 0 for none.
     """
     sure = gold == SURE
-    hits = [(links & part).sum(axis=(-1, -2)) for part in (sure, gold > 0)]
     size = links.sum(axis=(-1, -2))
+    hits = [(links & marked).sum(axis=(-1, -2)) for marked in (sure, gold > 0)]
     return np.stack([*hits, size, np.full(size.shape, sure.sum())], axis=-1).astype(np.float64)
 
 
 def diagonal(targets: int, sources: int) -> np.ndarray:
-    """Weights that know only positions, [G, T] in 0..1: 1 less the distance between relative places, of word middles.
+    """Weights from positions alone, [G, T] in 0..1: 1 less the distance between relative places, of word middles.
 
-    What a measure has to beat where two languages have much the same order.
+    A measure has to beat them where two languages have much the same order.
 
     >>> diagonal(2, 4).tolist()
     [[0.875, 0.875, 0.625, 0.375], [0.375, 0.625, 0.875, 0.875]]
     """
-    places = [(np.arange(size) + 0.5) / size for size in (targets, sources)]
-    return 1 - np.abs(np.subtract.outer(*places))
+    target_places, source_places = ((np.arange(size) + 0.5) / size for size in (targets, sources))
+    return 1 - np.abs(np.subtract.outer(target_places, source_places))
 
 
 def halves(names: Sequence[str], seed: int = 0) -> np.ndarray:
-    """Whether each of N sentences is of the half that is chosen on, [N] bool; it has the one more of an odd number.
+    """Whether each of N sentences is in the half to choose on, [N] bool; it has one more of an odd number.
 
     The halves are drawn by `seed` over the sorted names of the sentences, so that their order in a file does not matter.
-    Sentences of one name are drawn one by one.
     """
     order = np.argsort(np.asarray(names, dtype=object), kind="stable")
     chosen = np.zeros(len(order), bool)

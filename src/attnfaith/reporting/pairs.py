@@ -6,7 +6,7 @@ import numpy as np
 
 from attnfaith import record as records
 from attnfaith.metrics.attention_faithfulness.alignment_error_rate import POSSIBLE, SURE, alignment_scores
-from attnfaith.metrics.extraction import linked
+from attnfaith.metrics.extraction import extract_links
 from attnfaith.reporting.cells import Cell, measure_label
 from attnfaith.reporting.page.heatmap import Score, direction_of, scores_of, visible
 from attnfaith.reporting.readings import Reading, at, columns, has_gold, reading_of, readings
@@ -112,7 +112,7 @@ def pair(cell: Cell, row: int, reading: Reading) -> Pair:
     part = cell.table.slice(row, 1)
     source, targets = (part.column(name)[0].as_py() for name in ("tokens", "target_tokens"))
     values = at(cell, reading.place, row)
-    links = linked(values, (reading.rule,))[0]
+    links = extract_links(values, (reading.rule,))[0]
     kinds = records.rows(part, "gold_links")[0] if has_gold(cell) else np.zeros(values.shape, int)
     rates = errors(cell, reading)
     shown, name = [visible(word) for word in source[:MOST_WORDS]], measure_label(reading.place.measure)

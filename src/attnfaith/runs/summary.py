@@ -30,7 +30,7 @@ def faithfulness(path: str | os.PathLike) -> dict[str, dict]:
     result is JSON.
     """
     table = record.load(path)
-    metric = AttentionFaithfulness(keep_in_memory=True)
+    metric = AttentionFaithfulness(keep_in_memory=True, mask="none")  # a record holds no padding
     own = {name: record.rows(table, name) for name in ("attention", "probs")}
     scores = {}
     for name in table.column_names:

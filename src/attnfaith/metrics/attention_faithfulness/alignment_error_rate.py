@@ -1,37 +1,36 @@
 """How far links between the words of two sentences are those that people drew: the alignment error rate (AER).
 
-People mark sure links S and possible ones; P holds both. Of found links A, summed over all sentences,
+People mark sure links S and possible ones; P holds both. For predicted links A, summed over all sentences,
 
     AER = 1 - (|A & S| + |A & P|) / (|A| + |S|),  precision = |A & P| / |A|,  recall = |A & S| / |S|,
 
-each in 0..1; 0 is the best error rate. A possible link that is found costs nothing, one that is missed neither. Undefined,
-hence NaN: a quotient of nothing. A sentence whose row is None on either side enters no sum.
+each in 0..1; 0 is the best error rate. A possible link costs nothing, predicted or missed. A quotient with nothing below is
+undefined, hence NaN. A sentence whose row is None on either side enters no sum.
 
 Links of a sentence are text, as in .talp files: `i-j` a sure link of source word i and target word j, `ipj` or `i?j` a
-possible one; of found links both count alike. Words are counted from 0 or from 1; a file does not say from which, whoever
-reads it does.
+possible one; predicted links of both kinds count alike. Words are counted from 0 or from 1; the file does not tell which.
 
-Shapes: N sentences, K links of one of them. Links that were read are [K, 3] int64: source word and target word from 0, and
-SURE or POSSIBLE; in order, none twice.
+Shapes: N sentences, K links of one of them. Links as numbers are [K, 3] int64: source word and target word from 0, and
+SURE or POSSIBLE; sorted, each pair once.
 
 Source: Och & Ney (2003), A Systematic Comparison of Various Statistical Alignment Models, Computational Linguistics 29(1).
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from numbers import Integral
 
 import numpy as np
 
 from .columns import InputError, items, short
+from .rank_agreement import resampled_sums
 
 
 SURE, POSSIBLE = 2, 1
 NAMES = ("alignment_error_rate", "precision", "recall")
 WITHOUT_FIRST = 20
-"""So many sentences with links, none of which holds a first word, are taken to count from 1."""
+"""This many sentences with links, none of which links a first word, are taken to count from 1."""
 _LINK = re.compile(r"(\d{1,9})([-p?])(\d{1,9})", re.ASCII)
-# source and target word
 _SIDES = ("source", "target")
 
 
@@ -43,15 +42,15 @@ def read_links(
     reverse: bool = False,
     lengths: Mapping[str, Sequence] | None = None,
 ) -> list[np.ndarray | None]:
-    """The links of N sentences, [K, 3] each, see the module; None where a row is None.
+    """The links of N sentences, [K, 3] each; None where a row is None.
 
-    rows: N texts such as "0-0 1p2", None where nothing is known. name: what errors call them. start: 0 or 1, the number of
-    a sentence's first word. reverse: whether a link names the target word first. lengths: words of each sentence, "source"
-    and "target", N each, NaN or None unknown; {} and None leave out their check.
+    rows: N texts such as "0-0 1p2". name: the column's name in errors. start: 0 or 1, the number of a sentence's first word.
+    reverse: whether a link names the target word first. lengths: words of each sentence, "source" and "target", N each, NaN
+    or None unknown; {} and None leave out their check.
 
-    Raises InputError, naming the row and the link, for what is no link; a word before the first, as where links from 0 are
-    said to count from 1; and a word beyond the sentence, as where links from 1 are said to count from 0. Without lengths the
-    latter shows only in many sentences: WITHOUT_FIRST with links, of which none links a first word, are refused too.
+    Raises InputError, naming the row and the link, for a text that is no link; a word before the first; and a word beyond
+    the sentence. Without lengths the latter shows only in many sentences: WITHOUT_FIRST with links, of which none links a
+    first word, are refused too.
 
     >>> read_links(["1-1 2p3"], "gold", start=1)[0].tolist()
     [[0, 0, 2], [1, 2, 1]]
@@ -60,25 +59,25 @@ def read_links(
     links = parsed_links(items(rows, name, "text of links"), name, start, reverse)
     lengths = {side: column for side, column in (lengths or {}).items() if column is not None}
     for side, column in lengths.items():
-        _check_lengths(links, name, start, _SIDES.index(side), column)
+        _check_lengths(links, name, start, side, column)
     if start == 0 and not lengths:
-        linked = [row for row in links if row is not None and len(row)]
-        if len(linked) >= WITHOUT_FIRST and all((row[:, :2] > 0).all() for row in linked):
+        filled = [row for row in links if row is not None and len(row)]
+        if len(filled) >= WITHOUT_FIRST and all((row[:, :2] > 0).all() for row in filled):
             raise InputError(
-                f"none of the {len(linked)} sentences of {name} links a first word, so they seem to count from 1: say so, "
+                f"none of the {len(filled)} sentences of {name} links a first word, so they seem to count from 1: say so, "
                 "or give the number of words of each sentence, which tells"
             )
     return links
 
 
 def check_start(start: object, name: str) -> None:
-    """Raises InputError unless start is 0 or 1."""
+    """Raise InputError unless start is 0 or 1."""
     if isinstance(start, bool) or not isinstance(start, Integral) or start not in (0, 1):
         raise InputError(f"the number of the first word in {name} is {short(start)}; say 0 or 1: links do not tell it")
 
 
 def parsed_links(rows: Sequence, name: str = "links", start: int = 0, reverse: bool = False) -> list[np.ndarray | None]:
-    """`read_links` without what needs all sentences, or their lengths: of links that were checked before."""
+    """`read_links` without the checks that need all sentences or their lengths."""
     return [None if row is None else _parsed(row, name, place, start, reverse) for place, row in enumerate(rows)]
 
 
@@ -92,30 +91,27 @@ def _parsed(row: object, name: str, place: int, start: int, reverse: bool) -> np
             raise InputError(f"row {place}: {name} holds {short(link)}; a link is i-j (sure) or ipj (possible)")
         pair = int(parts[1]) - start, int(parts[3]) - start
         if min(pair) < 0:
-            raise InputError(
-                f"row {place}: {name} is said to count words from 1 and holds the link {link}: it counts from 0"
-            )
+            raise InputError(f"row {place}: {name} should count words from 1 and holds the link {link}: it counts from 0")
         pair = pair[::-1] if reverse else pair
         kinds[pair] = max(kinds.get(pair, 0), SURE if parts[2] == "-" else POSSIBLE)
     return np.array([(*pair, kinds[pair]) for pair in sorted(kinds)], np.int64).reshape(-1, 3)
 
 
-def _check_lengths(links: Sequence, name: str, start: int, side: int, lengths: Sequence) -> None:
-    """InputError where a link leads beyond a sentence. side: 0 source, 1 target."""
+def _check_lengths(links: Sequence, name: str, start: int, side: str, lengths: Sequence) -> None:
+    """Raise InputError where a link leads beyond a sentence."""
     if len(lengths) != len(links):
-        raise InputError(
-            f"{name} has {len(links)} rows and there are {len(lengths)} {_SIDES[side]} sentences; give one each"
-        )
+        raise InputError(f"{name} has {len(links)} rows and there are {len(lengths)} {side} sentences; give one each")
+    column = _SIDES.index(side)
     for place, (row, length) in enumerate(zip(links, lengths, strict=True)):
-        if row is None or length is None or np.isnan(length) or not len(row) or row[:, side].max() < length:
+        if row is None or length is None or np.isnan(length) or not len(row) or row[:, column].max() < length:
             continue
-        furthest = row[row[:, side].argmax()]
-        said = f"{furthest[0] + start}-{furthest[1] + start}"
-        counted = start == 0 and furthest[side] == length
-        cause = "it seems to count from 1" if counted else "other sentences, other words, or the two sides exchanged"
+        furthest = row[row[:, column].argmax()]
+        from_one = start == 0 and furthest[column] == length
+        cause = "it seems to count from 1" if from_one else "other sentences, other words, or the two sides exchanged"
+        link = f"{furthest[0] + start}-{furthest[1] + start}"
         raise InputError(
-            f"row {place}: {name} holds the link {said} (source-target), and its {_SIDES[side]} sentence has {int(length)} "
-            f"words, counted from {start}: {cause}"
+            f"row {place}: {name} holds the link {link} (source-target), and its {side} sentence has {int(length)} words, "
+            f"counted from {start}: {cause}"
         )
 
 
@@ -139,20 +135,17 @@ def link_counts(links: Sequence, gold: Sequence) -> np.ndarray:
     if len(links) != len(gold):
         raise InputError(f"there are links of {len(links)} sentences and gold links of {len(gold)}; give one row each")
     counts = np.full((len(gold), 4), np.nan)
-    for place, (row, known) in enumerate(zip(links, gold, strict=True)):
-        if row is None or known is None:
-            continue
-        kinds = {(source, target): kind for source, target, kind in known.tolist()}
-        met = [kinds.get((source, target), 0) for source, target, _ in row.tolist()]
-        sure = sum(kind == SURE for kind in kinds.values())
-        counts[place] = sum(kind == SURE for kind in met), sum(kind > 0 for kind in met), len(met), sure
+    for place, (row, gold_row) in enumerate(zip(links, gold, strict=True)):
+        if row is not None and gold_row is not None:
+            kinds = {(source, target): kind for source, target, kind in gold_row.tolist()}
+            hits = [kinds.get((source, target), 0) for source, target, _ in row.tolist()]
+            possible = sum(kind > 0 for kind in hits)
+            counts[place] = hits.count(SURE), possible, len(hits), list(kinds.values()).count(SURE)
     return counts
 
 
 def quotients(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """What each of NAMES divides by what, [..., 3] twice, of counts [..., 4] as of `link_counts`; the error rate is 1 less
-    its quotient.
-    """
+    """Numerators and denominators of NAMES, [..., 3] each, from counts [..., 4]; the error rate is 1 less its quotient."""
     sure, possible, links, gold = np.moveaxis(np.asarray(counts, np.float64), -1, 0)
     return np.stack([sure + possible, possible, sure], -1), np.stack([links + gold, links, gold], -1)
 
@@ -173,35 +166,21 @@ def alignment_results(links: Sequence, gold: Sequence, n_bootstrap: int = 1000, 
     """NAMES over all sentences, each with the ends of its interval (_ci_low, _ci_high); and counts.
 
     Intervals: 95 %, percentiles over `n_bootstrap` resamples of the sentences; NaN below two that are defined. Counts:
-    links, links_sure and links_possible (found ones that are sure, or sure or possible), gold_sure; and undefined, sentences
-    without links or without gold.
+    links, links_sure and links_possible (predicted links that are sure, or sure or possible), gold_sure; and undefined,
+    sentences without a row of links or of gold.
     """
     counts = link_counts(links, gold)
-    known = counts[~np.isnan(counts[:, 0])]
-    sums = known.sum(axis=0)
+    defined = counts[~np.isnan(counts[:, 0])]
+    sums = defined.sum(axis=0)
     results: dict[str, float | int] = {}
-    scores = alignment_scores(sums)
-    drawn = np.concatenate([*_resampled(known, n_bootstrap, seed)]) if len(known) > 1 else np.full((1, 4), np.nan)
-    low, high = _bounds(alignment_scores(drawn))
-    for name, value, least, most in zip(NAMES, scores, low, high, strict=True):
-        results |= {name: float(value), f"{name}_ci_low": float(least), f"{name}_ci_high": float(most)}
-    names = ("links_sure", "links_possible", "links", "gold_sure")
-    results |= {name: int(value) for name, value in zip(names, sums, strict=True)}
-    return results | {"undefined": len(counts) - len(known)}
-
-
-def _resampled(counts: np.ndarray, n_bootstrap: int, seed: int) -> Iterator[np.ndarray]:
-    """Sums of counts [N, 4] over as many sentences drawn with replacement, [n_bootstrap, 4] in parts."""
-    generator = np.random.default_rng(seed)
-    at_once = max(1, (1 << 20) // len(counts))  # bounds the memory of the draws
-    for done in range(0, n_bootstrap, at_once):
-        drawn = generator.integers(0, len(counts), size=(min(at_once, n_bootstrap - done), len(counts)))
-        yield counts[drawn].sum(axis=1)
-
-
-def _bounds(draws: np.ndarray) -> np.ndarray:
-    """2.5 % and 97.5 % quantiles of the defined draws [D, 3], [2, 3]; NaN where none is."""
-    bounds = np.full((2, draws.shape[1]), np.nan)
-    defined = ~np.isnan(draws).all(axis=0)
-    bounds[:, defined] = np.nanquantile(draws[:, defined], (0.025, 0.975), axis=0)
-    return bounds
+    draws = np.full((1, 3), np.nan)
+    if len(defined) > 1:
+        draws = alignment_scores(resampled_sums(defined, n_bootstrap, seed))
+    for name, value, drawn in zip(NAMES, alignment_scores(sums), draws.T, strict=True):
+        drawn = drawn[~np.isnan(drawn)]
+        low, high = np.quantile(drawn, (0.025, 0.975)) if len(drawn) else (np.nan, np.nan)
+        results |= {name: float(value), f"{name}_ci_low": float(low), f"{name}_ci_high": float(high)}
+    for name, value in zip(("links_sure", "links_possible", "links", "gold_sure"), sums, strict=True):
+        results[name] = int(value)
+    results["undefined"] = len(counts) - len(defined)
+    return results

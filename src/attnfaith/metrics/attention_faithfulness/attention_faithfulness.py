@@ -1,11 +1,14 @@
-"""Does attention explain what a model does? The measures of the debate, as one `evaluate` metric."""
+"""Does attention explain what a model does? The measures of the debate, as one `evaluate` metric.
+
+This folder is closed: `evaluate.load` copies the files that this script imports from beside it, with one dot, and no
+others."""
 
 import datasets
 import evaluate
 import numpy as np
 
-from .alignment_error_rate import NAMES as ALIGNMENT_NAMES
 from .alignment_error_rate import (
+    NAMES,
     alignment_results,
     alignment_scores,
     link_counts,
@@ -13,13 +16,24 @@ from .alignment_error_rate import (
     read_links,
     written_links,
 )
-from .columns import SHOWN, InputError, check_padding, check_share, masked, number_rows, numbers, short
+from .columns import (
+    SHOWN,
+    ZEROS_ARE_TOKENS,
+    InputError,
+    check_padding,
+    check_share,
+    flatten,
+    flatten_pair,
+    masked,
+    number_rows,
+    numbers,
+    short,
+)
 from .dispersion import normalised_entropy, share_of_zeros, support_size
 from .divergences import (
     check_distributions,
     decision_flips,
-    flatten_pair,
-    flip_fraction,
+    decisions,
     jensen_shannon_divergence,
     total_variation_distance,
 )
@@ -75,72 +89,50 @@ _CITATION = """
 """
 
 _KWARGS_DESCRIPTION = """
-Columns, one row per instance, every one optional; at least attention, or both columns of probabilities:
-    attention: T weights, non-negative, summing to 1 (leave out padding and begin/end markers; an empty row is an empty
-        text).
+Columns, one row per instance, every one optional; at least attention, or both columns of probabilities. A row that is None
+is undefined.
+    attention: T weights, non-negative, summing to 1, without padding; an empty row is an empty text.
     importance: T scores of the same tokens, any scale; compared with attention.
     probs: C class probabilities; compared with counterfactual_probs, and splits the agreement by predicted class.
-    counterfactual_attention: T weights, non-negative, summing to 1: the attention that was put in place of attention.
+    counterfactual_attention: T weights, as attention: those that were put in its place.
     counterfactual_probs: C class probabilities that the model then gives.
-    A row that is None is undefined.
 Arguments:
-    mask: for padded rows, 1 on tokens and 0 on padding, as long as the rows of tokens, which are cut to the tokens before
-        anything else. Given with columns, to add_batch, or to add. By default all values are tokens; rows that look padded
-        are refused.
+    mask: for padded rows, 1 on tokens and 0 on padding; rows are cut to their tokens before anything else. Given with
+        columns, to add_batch, or to add. Without it, rows of one length of which any begins or ends in attention that is
+        exactly 0 are refused. "none": zeros are tokens, as in sparse attention. `evaluate.load(..., mask="none")` says so
+        for all calls.
     alpha: level of significance of tau, in 0..1. Default 0.05.
-    n_bootstrap: resamples for the confidence interval of the mean tau. Default 1000.
-    seed: fixes the resamples. Default 0.
-    per_text: also return "per_text", a dict of lists with one number for each instance, in the order given (of several
-        processes, in their order). Default False.
-Returns a flat dict of floats and integers:
-    n: instances.
-    With attention: normalised_entropy (mean of the entropy over its maximum, 0: one token has all, 1: uniform),
-        support_size (mean number of tokens with a weight above zero), share_of_zeros (mean share of the others, 0..1),
-        and normalised_entropy_undefined (below two tokens), support_size_undefined, share_of_zeros_undefined (no tokens).
-    With attention and importance: kendall_tau (mean tau-b, -1..1), kendall_tau_std (population), kendall_tau_ci_low
-        and kendall_tau_ci_high (95 % bootstrap interval of the mean), kendall_tau_significant (share with p <= alpha
-        of the defined), kendall_tau_undefined (count: below two tokens, or a constant row), tie_ceiling (mean of the
-        largest |tau-b| the ties allow, 0..1), kendall_tau_over_ceiling (mean of tau over that ceiling). Not limited by
-        ties: top_k_overlap (mean share of the k heaviest tokens of attention that are among the k of most importance,
-        0..1; k a fifth of the tokens, rounded up, at most those with weight) and top_k_overlap_chance; support_auprc
-        (mean average precision of importance against the tokens with weight, 0..1) and support_auprc_chance; and
-        top_k_overlap_undefined, support_auprc_undefined (as tau, and where every token or none is chosen).
-    With probs as well, tau for every predicted class c: kendall_tau_class_c, kendall_tau_class_c_std, ...,
-        tie_ceiling_class_c, and kendall_tau_class_c_n (instances with a defined tau).
-    With probs and counterfactual_probs: tvd, tvd_median, tvd_max (total variation distance, 0..1), tvd_undefined,
-        flip_fraction (share of instances whose most probable class changes, 0..1), flip_fraction_undefined.
-    With attention and counterfactual_attention: jsd, jsd_median, jsd_max (Jensen-Shannon divergence in nats,
-        0..ln 2 = 0.693), jsd_undefined.
-    Statistics of no defined instance are NaN.
-    With per_text=True, "per_text" has each of normalised_entropy, support_size, share_of_zeros, kendall_tau,
-        kendall_tau_significant (1.0 or 0.0), tie_ceiling, kendall_tau_over_ceiling, top_k_overlap,
-        top_k_overlap_chance, support_auprc, support_auprc_chance, tvd, flip_fraction (1.0 where the class changes, else
-        0.0) and jsd that the columns allow, NaN where undefined. The mean of what is defined is the result of that name.
-Configurations, the second argument of `evaluate.load`, with columns of their own, all of them needed; the results are
-n and, for each name, its mean and <name>_undefined, with per_text=True also its values:
-    "erasure": whole_prob, the probability of the class predicted for the whole text; empty_prob, of the same class for
-        the text without any token; kept_probs and removed_probs, for the tokens ranked first alone and for the text
-        without them, S numbers each, one for each share of the tokens. Names: sufficiency_aopc, comprehensiveness_aopc
-        (means over the shares, as ERASER's code), sufficiency_aopc_paper, comprehensiveness_aopc_paper (sums over
-        S + 1, as its formula), normalised_sufficiency, normalised_comprehensiveness.
-    "plausibility": scores, T numbers; rationale, 1 on the tokens that people marked and 0 elsewhere. Names:
-        average_precision, trapezoid_auprc, and of the share of tokens with the largest scores token_f1, span_iou_f1.
-        Argument share: in 0..1, by default the mean share of tokens that are marked.
-    "alignment": links and gold_links, the links between the words of two sentences as text, "0-0 1-2 2p2" (source-target;
-        - sure, p possible). Arguments links_from and gold_from, both needed: 0 or 1, the number of a first word.
-        links_reversed: True where links name target-source. Columns source_length, target_length, words of the sentences,
-        optional: then links beyond them are refused, and links that count from another number. Names, of sums over all
-        sentences: alignment_error_rate, precision, recall, each with _ci_low and _ci_high (95 % bootstrap interval over
-        sentences); and counts: links, links_sure, links_possible, gold_sure, undefined (sentences in no sum). per_text has
-        the names for each sentence, whose mean is not the result.
-Raises ValueError (InputError), naming the column and the row, for what is no column of numbers, for rows of a pair that
-differ in length, for a distribution that is none, and for rows that look padded.
+    n_bootstrap, seed: resamples for the 95 % confidence intervals, and what fixes them. Defaults 1000 and 0.
+    per_text: also return "per_text", a dict of lists with one number for each instance. Default False.
+Returns a flat dict of floats and integers: n, the number of instances; each mean below, over the instances where it is
+defined; and with _undefined at the end the count of the others. A statistic of no defined instance is NaN.
+    attention: normalised_entropy, support_size, share_of_zeros.
+    attention and importance: kendall_tau (tau-b) with _std, _ci_low, _ci_high, _significant (share with p <= alpha) and
+        _over_ceiling; tie_ceiling, the largest |tau-b| that ties allow; and what ties do not limit: top_k_overlap,
+        support_auprc, each with _chance. With probs as well, kendall_tau_class_c ... for every predicted class c, with _n.
+    probs and counterfactual_probs: tvd, tvd_median, tvd_max (total variation distance), flip_fraction (changed decisions).
+    attention and counterfactual_attention: jsd, jsd_median, jsd_max (Jensen-Shannon divergence in nats).
+Configurations, the second argument of `evaluate.load`, with columns of their own:
+    "erasure": whole_prob, empty_prob: the probability of the class predicted for the whole text, and of the same class for
+        the text without tokens; kept_probs, removed_probs: for the tokens ranked first alone, and for the text without them,
+        one for each share of the tokens. Returns sufficiency_aopc, comprehensiveness_aopc, both with _paper,
+        normalised_sufficiency, normalised_comprehensiveness.
+    "plausibility": scores, T numbers; rationale, 1 on the tokens that people marked and 0 elsewhere. Argument share: tokens
+        that make up the rationale of the scores, by default the mean share that is marked. Returns average_precision,
+        trapezoid_auprc, token_f1, span_iou_f1.
+    "alignment": links, gold_links: links between the words of two sentences as text, "0-0 1-2 2p2" (source-target; - sure, p
+        possible). Arguments links_from, gold_from: 0 or 1, the number of a first word, both needed; links_reversed: links
+        are target-source. Columns source_length, target_length (optional): words of the sentences, to check the links.
+        Returns alignment_error_rate, precision, recall over all sentences, with _ci_low and _ci_high; links, links_sure,
+        links_possible, gold_sure; undefined.
+Raises ValueError (InputError), naming the column and the row, for input that cannot be computed from.
 Examples:
     >>> import evaluate
     >>> metric = evaluate.load("attention_faithfulness")
     >>> results = metric.compute(
     ...     attention=[[0.1, 0.2, 0.7], [0.0, 0.0, 1.0]],
     ...     importance=[[1.0, 3.0, 2.0], [0.1, 0.2, 0.3]],
+    ...     mask="none",
     ... )
     >>> {name: round(results[name], 3) for name in ("kendall_tau", "tie_ceiling", "kendall_tau_over_ceiling")}
     {'kendall_tau': 0.575, 'tie_ceiling': 0.908, 'kendall_tau_over_ceiling': 0.667}
@@ -170,29 +162,28 @@ Examples:
 _ROW = datasets.Sequence(datasets.Value("float64"))
 _NUMBER = datasets.Value("float64")
 _TEXT = datasets.Value("string")
-_UNKNOWN = "?"  # how a row of links that is None is kept: a text may not be None
+_UNDEFINED_LINKS = "?"  # stored for a row of links that is None: evaluate takes no None in a column of texts
+_DEFAULT = ("attention", "importance", "probs", "counterfactual_attention", "counterfactual_probs")
 _COLUMNS = {
-    "default": {
-        "attention": _ROW,
-        "importance": _ROW,
-        "probs": _ROW,
-        "counterfactual_attention": _ROW,
-        "counterfactual_probs": _ROW,
-    },
+    "default": dict.fromkeys(_DEFAULT, _ROW),
     "erasure": {"whole_prob": _NUMBER, "kept_probs": _ROW, "removed_probs": _ROW, "empty_prob": _NUMBER},
     "plausibility": {"scores": _ROW, "rationale": _ROW},
     "alignment": {"links": _TEXT, "gold_links": _TEXT, "source_length": _NUMBER, "target_length": _NUMBER},
 }
-_DISTRIBUTIONS = ("attention", "probs", "counterfactual_attention", "counterfactual_probs")
+# the columns of which one group is enough to compute something
+_SUFFICIENT = {
+    "default": (("attention",), ("probs", "counterfactual_probs")),
+    "erasure": (("whole_prob", "kept_probs", "removed_probs", "empty_prob"),),
+    "plausibility": (("scores", "rationale"),),
+    "alignment": (("links", "gold_links"),),
+}
+_OVER_TOKENS = ("attention", "importance", "counterfactual_attention", "scores", "rationale")
+_ZERO_ON_PADDING = {"default": ("attention",), "plausibility": ("scores", "rationale")}
 _PAIRS = (
     ("attention", "importance"),
     ("probs", "counterfactual_probs"),
     ("attention", "counterfactual_attention"),
 )
-_OVER_TOKENS = ("attention", "importance", "counterfactual_attention", "scores", "rationale")
-_PADDED = (("attention", "importance"), ("scores", "rationale"))  # both are 0 on padding
-# something can be computed from
-_SUFFICIENT = (("attention",), *_PAIRS)
 # statistic of `agreement` -> what follows "kendall_tau" in the result
 _AGREEMENT_NAMES = {
     "tau_mean": "",
@@ -207,6 +198,10 @@ _AGREEMENT_NAMES = {
 
 @evaluate.utils.file_utils.add_start_docstrings(_DESCRIPTION, _KWARGS_DESCRIPTION)
 class AttentionFaithfulness(evaluate.Metric):
+    def __init__(self, *arguments, mask=None, **settings):
+        self.mask = mask  # of calls that give none, such as those of evaluate.combine
+        super().__init__(*arguments, **settings)
+
     def _info(self):
         if self.config_name not in _COLUMNS:
             raise InputError(f"no configuration is called {self.config_name!r}; choose one of {', '.join(_COLUMNS)}")
@@ -245,206 +240,191 @@ class AttentionFaithfulness(evaluate.Metric):
             if self.config_name != "plausibility":
                 raise InputError(f'share is {short(share)}; give it to the configuration "plausibility" alone')
             check_share(share, "the share of tokens of a rationale")
-        columns = self._known(columns)
+        columns = self._present(columns)
         if columns or mask is not None:
-            counting = {"links_from": links_from, "gold_from": gold_from, "links_reversed": links_reversed}
-            self.add_batch(mask=mask, **counting, **columns)
+            links = {"links_from": links_from, "gold_from": gold_from, "links_reversed": links_reversed}
+            self.add_batch(mask=mask, **links, **columns)
         elif self.writer is None:
             raise InputError(f"nothing to compute from: no column was given or added. {self._what_to_give()}")
         return super().compute(alpha=alpha, n_bootstrap=n_bootstrap, seed=seed, share=share, per_text=per_text)
 
     def add_batch(self, *, mask=None, links_from=None, gold_from=None, links_reversed=False, **columns):
         """Add instances: each column a sequence with one row per instance; the same columns in every call."""
-        columns = self._checked(columns, mask, links_from, gold_from, links_reversed)
+        columns = self._checked(columns, mask, (links_from, gold_from, links_reversed))
         n = len(next(iter(columns.values())))
         super().add_batch(**{name: columns.get(name, [None] * n) for name in self._feature_names()})
 
     def add(self, *, mask=None, links_from=None, gold_from=None, links_reversed=False, **columns):
         """Add one instance: each column one row."""
-        columns = {name: [row] for name, row in self._known(columns).items()}
-        columns = self._checked(columns, None if mask is None else [mask], links_from, gold_from, links_reversed)
+        columns = {name: [row] for name, row in self._present(columns).items()}
+        mask = mask if mask is None or isinstance(mask, str) else [mask]
+        columns = self._checked(columns, mask, (links_from, gold_from, links_reversed))
         super().add(**{name: columns.get(name, [None])[0] for name in self._feature_names()})
 
-    def _known(self, columns):
+    def _present(self, columns):
         """The columns that are not None, or InputError where the metric has none of that name."""
         columns = {name: rows for name, rows in columns.items() if rows is not None}
         if unknown := [name[:SHOWN] for name in columns if name not in self.features]:
             raise InputError(f"unknown columns {unknown[:8]}; the columns are {self._feature_names()}")
         return columns
 
-    def _checked(self, columns, mask, links_from, gold_from, links_reversed):
-        """The columns that were given as numbers, or InputError: checked first, so that nothing of a bad batch is stored."""
-        columns = self._known(columns)
-        if not any(set(needed) <= set(columns) for needed in self._sufficient()):
+    def _what_to_give(self):
+        return "Give " + ", or ".join(" and ".join(group) for group in _SUFFICIENT[self.config_name])
+
+    def _checked(self, columns, mask, links):
+        """The columns as they are stored: checked before anything of a bad batch is."""
+        columns = self._present(columns)
+        if not any(set(group) <= set(columns) for group in _SUFFICIENT[self.config_name]):
             raise InputError(f"nothing can be computed from the columns {sorted(columns)}. {self._what_to_give()}")
-        counting = (links_from, gold_from, links_reversed)
         if self.config_name == "alignment":
             if mask is not None:
-                raise InputError("mask is of tokens, and links are between words: leave it out")
-            return _read_links(*counting, **columns)
-        if counting != (None, None, False):
-            raise InputError('links_from, gold_from and links_reversed are of links; give them to "alignment" alone')
-        read = {name: number_rows if self.features[name] == _ROW else numbers for name in columns}
-        columns = {name: read[name](rows, name) for name, rows in columns.items()}
+                raise InputError("mask selects tokens, and links are between words: leave it out")
+            return _read_links(*links, **columns)
+        if links != (None, None, False):
+            raise InputError('links_from, gold_from and links_reversed describe links; give them to "alignment" alone')
+        for name, rows in columns.items():
+            columns[name] = number_rows(rows, name) if self.features[name] == _ROW else numbers(rows, name)
         counts = {name: len(rows) for name, rows in columns.items()}
         if len(set(counts.values())) > 1:
             raise InputError(f"the columns differ in their number of rows: {counts}; give one per instance")
-        over_tokens = {name: columns[name] for name in _OVER_TOKENS if name in columns}
-        if mask is not None:
-            if not over_tokens:
-                raise InputError(f"mask is of tokens, and the columns {sorted(columns)} have none: leave it out")
-            columns |= masked(over_tokens, mask)
-        for first, second in _PADDED:
-            if mask is None and first in columns and second in columns:
-                check_padding(columns, first, second)
-        if self.config_name != "default":
-            _RESULTS[self.config_name](**columns)  # which checks them
-            return columns
-        for name in _DISTRIBUTIONS:
-            if name in columns:
+        columns |= self._without_padding(columns, mask)
+        if self.config_name == "erasure":
+            _erasure(**columns)
+        elif self.config_name == "plausibility":
+            plausibility_results(**columns)
+        else:
+            for name in set(columns) - {"importance"}:
                 check_distributions(columns[name], name)
-        for x, y in _PAIRS:
-            if x in columns and y in columns:
-                flatten_pair(columns[x], columns[y], (x, y))
+            for pair in _PAIRS:
+                if set(pair) <= set(columns):
+                    flatten_pair(columns[pair[0]], columns[pair[1]], pair)
         return columns
 
-    def _sufficient(self):
-        """Which columns are enough to compute something from."""
-        if self.config_name == "default":
-            return _SUFFICIENT
-        return (("links", "gold_links"),) if self.config_name == "alignment" else (tuple(self._feature_names()),)
-
-    def _what_to_give(self):
-        return "Give " + ", or ".join(" and ".join(needed) for needed in self._sufficient())
+    def _without_padding(self, columns, mask):
+        """The columns of tokens, cut to their tokens."""
+        over_tokens = {name: columns[name] for name in _OVER_TOKENS if name in columns}
+        if mask is not None and not over_tokens:
+            raise InputError(f"mask selects tokens, and the columns {sorted(columns)} have none: leave it out")
+        mask = self.mask if mask is None else mask
+        if mask is None:
+            zero = {name: columns[name] for name in _ZERO_ON_PADDING.get(self.config_name, ()) if name in columns}
+            if zero:
+                check_padding(zero)
+        elif not isinstance(mask, str):
+            return masked(over_tokens, mask)
+        elif mask != ZEROS_ARE_TOKENS:
+            raise InputError(f'mask is {short(mask)}; give rows of 1 on tokens and 0 on padding, or "{ZEROS_ARE_TOKENS}"')
+        return over_tokens
 
     def _compute(self, share, per_text, **arguments):
         if self.config_name == "default":
-            results, of_texts = self._faithfulness(**arguments)
+            results, by_text = _faithfulness(**arguments)
         elif self.config_name == "alignment":
-            results, of_texts = _alignment(**arguments)
+            results, by_text = _alignment(**arguments)
         else:
-            columns = {name: arguments[name] for name in self._feature_names()}
-            of_texts = _RESULTS[self.config_name](**columns, **({} if share is None else {"share": share}))
-            results = {"n": len(next(iter(columns.values())))}
-            for name, values in of_texts.items():
+            columns = [arguments[name] for name in self._feature_names()]
+            by_text = _erasure(*columns) if self.config_name == "erasure" else plausibility_results(*columns, share)
+            results = {"n": len(columns[0])}
+            for name, values in by_text.items():
                 results |= _mean(name, values)
         if per_text:
-            results["per_text"] = {name: values.astype(float).tolist() for name, values in of_texts.items()}
+            results["per_text"] = {name: values.astype(float).tolist() for name, values in by_text.items()}
         return results
 
-    def _faithfulness(
-        self,
-        attention,
-        importance,
-        probs,
-        counterfactual_attention,
-        counterfactual_probs,
-        alpha,
-        n_bootstrap,
-        seed,
-    ):
-        """The results, and of those that are means the numbers of each instance, name -> [N]."""
-        results = {"n": len(attention)}
-        of_texts = {}
-        if _given(attention):
-            for function in (normalised_entropy, support_size, share_of_zeros):
-                of_texts[function.__name__] = function(attention)
-                results |= _mean(function.__name__, of_texts[function.__name__])
-        if _given(attention, importance):
-            predicted = _predicted_class(probs) if _given(probs) else None
-            of_agreement = agreement_by_text(attention, importance, alpha)
-            results |= _agreement_results(summaries(of_agreement, predicted, n_bootstrap, seed))
-            of_texts |= of_agreement
-            for function in (top_k_overlap, support_auprc):
-                name = function.__name__
-                of_texts[name], of_texts[f"{name}_chance"] = function(attention, importance)
-                results |= _mean(name, of_texts[name])
-                results[f"{name}_chance"] = _mean("chance", of_texts[f"{name}_chance"])["chance"]
-        if _given(probs, counterfactual_probs):
-            of_texts["tvd"] = total_variation_distance(probs, counterfactual_probs)
-            results |= _summary("tvd", of_texts["tvd"])
-            of_texts["flip_fraction"] = decision_flips(probs, counterfactual_probs)
-            flips = flip_fraction(probs, counterfactual_probs)
-            results["flip_fraction"] = flips["flip_fraction"]
-            results["flip_fraction_undefined"] = flips["n_undefined"]
-        if _given(attention, counterfactual_attention):
-            of_texts["jsd"] = jensen_shannon_divergence(attention, counterfactual_attention)
-            results |= _summary("jsd", of_texts["jsd"])
-        return results, of_texts
 
-
-def _erasure(whole_prob, kept_probs, removed_probs, empty_prob):
-    """`erasure_results` of columns in which a row may be None."""
-    size = next((len(row) for row in (*kept_probs, *removed_probs) if row is not None), 1)
-    kept, removed = ([[np.nan] * size if row is None else row for row in column] for column in (kept_probs, removed_probs))
-    for name, column in (("kept_probs", kept), ("removed_probs", removed)):
-        if strangers := [place for place, row in enumerate(column) if len(row) != size]:
-            place = strangers[0]
-            raise InputError(f"row {place}: {name} has {len(column[place])} values and others {size}; give one per share")
-    whole, empty = (np.asarray(column, np.float64) for column in (whole_prob, empty_prob))
-    return erasure_results(whole, np.reshape(kept, (-1, size)), np.reshape(removed, (-1, size)), empty)
-
-
-def _read_links(links_from, gold_from, links_reversed, links, gold_links, source_length=None, target_length=None):
-    """The columns of "alignment", their links as text from 0, source first: as they are kept until they are counted."""
-    if not isinstance(links_reversed, bool):
-        raise InputError(f"links_reversed is {short(links_reversed)}; give True where links name the target word first")
-    lengths = {"source": source_length, "target": target_length}
-    lengths = {side: numbers(column, f"{side}_length") for side, column in lengths.items() if column is not None}
-    given = read_links(links, "links", start=links_from, reverse=links_reversed, lengths=lengths)
-    gold = read_links(gold_links, "gold_links", start=gold_from, lengths=lengths)
-    if len(given) != len(gold):
-        raise InputError(f"there are {len(given)} rows of links and {len(gold)} of gold_links; give one per sentence")
-    columns = {"links": given, "gold_links": gold}
-    texts = {name: [_UNKNOWN if row is None else written_links(row) for row in rows] for name, rows in columns.items()}
-    return texts | {f"{side}_length": column for side, column in lengths.items()}
-
-
-def _alignment(links, gold_links, n_bootstrap, seed, **_):
-    """The results, and NAMES of each sentence, [N] each."""
-    links, gold = (parsed_links([None if row == _UNKNOWN else row for row in rows]) for rows in (links, gold_links))
-    scores = alignment_scores(link_counts(links, gold)).T
-    return {"n": len(gold)} | alignment_results(links, gold, n_bootstrap, seed), dict(
-        zip(ALIGNMENT_NAMES, scores, strict=True)
-    )
-
-
-_RESULTS = {"erasure": _erasure, "plausibility": plausibility_results}
-
-
-def _given(*columns):
-    """Whether each column has a row; columns that were left out are all None. Without any instance all count as
-    given."""
-    return all(len(column) == 0 or any(row is not None for row in column) for column in columns)
-
-
-def _predicted_class(probs):
-    """Most probable class per instance, [N]; the lower one on equal probability, NaN for an undefined row."""
-    known = [row is not None and len(row) > 0 and not np.isnan(np.asarray(row, dtype=float)).any() for row in probs]
-    return [np.argmax(row) if is_known else np.nan for row, is_known in zip(probs, known, strict=True)]
+def _faithfulness(attention, importance, probs, counterfactual_attention, counterfactual_probs, alpha, n_bootstrap, seed):
+    """The results, and the numbers of each instance behind those that are means, name -> [N]."""
+    results, by_text = {"n": len(attention)}, {}
+    if _present_in(attention):
+        for function in (normalised_entropy, support_size, share_of_zeros):
+            by_text[function.__name__] = function(attention)
+            results |= _mean(function.__name__, by_text[function.__name__])
+    if _present_in(attention, importance):
+        predicted = decisions(*flatten(probs, "probs")) if _present_in(probs) else None
+        agreement = agreement_by_text(attention, importance, alpha)
+        by_text |= agreement
+        results |= _agreement_results(summaries(agreement, predicted, n_bootstrap, seed))
+        for function in (top_k_overlap, support_auprc):
+            name = function.__name__
+            by_text[name], by_text[f"{name}_chance"] = function(attention, importance)
+            results |= _mean(name, by_text[name])
+            results[f"{name}_chance"] = _statistic(np.mean, by_text[f"{name}_chance"])
+    if _present_in(probs, counterfactual_probs):
+        by_text["tvd"] = total_variation_distance(probs, counterfactual_probs)
+        by_text["flip_fraction"] = decision_flips(probs, counterfactual_probs)
+        results |= _summary("tvd", by_text["tvd"]) | _mean("flip_fraction", by_text["flip_fraction"])
+    if _present_in(attention, counterfactual_attention):
+        by_text["jsd"] = jensen_shannon_divergence(attention, counterfactual_attention)
+        results |= _summary("jsd", by_text["jsd"])
+    return results, by_text
 
 
 def _agreement_results(groups):
     results = {}
     for group, values in groups.items():
         suffix = "" if group == "overall" else f"_class_{group}"
-        results |= {f"kendall_tau{suffix}{end}": values[name] for name, end in _AGREEMENT_NAMES.items()}
+        for name, end in _AGREEMENT_NAMES.items():
+            results[f"kendall_tau{suffix}{end}"] = values[name]
         results[f"tie_ceiling{suffix}"] = values["tie_ceiling"]
         if suffix:
             results[f"kendall_tau{suffix}_n"] = values["n"]
     return results
 
 
-def _mean(name, values):
-    """Mean of the defined values, and how many are undefined."""
+def _erasure(whole_prob, kept_probs, removed_probs, empty_prob):
+    """`erasure_results` of columns in which a row may be None."""
+    columns = {"kept_probs": kept_probs, "removed_probs": removed_probs}
+    sizes = [len(row) for rows in columns.values() for row in rows if row is not None]
+    shares = sizes[0] if sizes else 1
+    filled = []
+    for name, rows in columns.items():
+        rows = [[np.nan] * shares if row is None else row for row in rows]
+        for place, row in enumerate(rows):
+            if len(row) != shares:
+                raise InputError(f"row {place}: {name} has {len(row)} values and others {shares}; give one per share")
+        filled.append(np.reshape(rows, (-1, shares)))
+    whole, empty = (np.asarray(column, np.float64) for column in (whole_prob, empty_prob))
+    return erasure_results(whole, *filled, empty)
+
+
+def _read_links(links_from, gold_from, links_reversed, links, gold_links, source_length=None, target_length=None):
+    """The columns of "alignment" as they are stored: links as text from 0, source first."""
+    if not isinstance(links_reversed, bool):
+        raise InputError(f"links_reversed is {short(links_reversed)}; give True where links name the target word first")
+    columns = {"source": source_length, "target": target_length}
+    lengths = {side: numbers(column, f"{side}_length") for side, column in columns.items() if column is not None}
+    predicted = read_links(links, "links", start=links_from, reverse=links_reversed, lengths=lengths)
+    gold = read_links(gold_links, "gold_links", start=gold_from, lengths=lengths)
+    if len(predicted) != len(gold):
+        raise InputError(f"there are {len(predicted)} rows of links and {len(gold)} of gold_links; give one per sentence")
+    stored = {f"{side}_length": column for side, column in lengths.items()}
+    for name, rows in (("links", predicted), ("gold_links", gold)):
+        stored[name] = [_UNDEFINED_LINKS if row is None else written_links(row) for row in rows]
+    return stored
+
+
+def _alignment(links, gold_links, source_length, target_length, alpha, n_bootstrap, seed):
+    """The results, and NAMES of each sentence, [N] each."""
+    links, gold = (parsed_links([None if row == _UNDEFINED_LINKS else row for row in rows]) for rows in (links, gold_links))
+    by_text = dict(zip(NAMES, alignment_scores(link_counts(links, gold)).T, strict=True))
+    return {"n": len(gold)} | alignment_results(links, gold, n_bootstrap, seed), by_text
+
+
+def _present_in(*columns):
+    """Whether each column has a row; columns that were left out are all None. Without any instance all columns count."""
+    return all(len(column) == 0 or any(row is not None for row in column) for column in columns)
+
+
+def _statistic(function, values):
+    """A statistic of the defined values; NaN where there is none."""
     defined = values[~np.isnan(values)]
-    mean = float(np.mean(defined)) if len(defined) else float("nan")
-    return {name: mean, f"{name}_undefined": len(values) - len(defined)}
+    return float(function(defined)) if len(defined) else float("nan")
+
+
+def _mean(name, values):
+    return {name: _statistic(np.mean, values), f"{name}_undefined": int(np.isnan(values).sum())}
 
 
 def _summary(name, values):
-    """Mean, median and largest of the defined values, and how many are undefined."""
-    defined = values[~np.isnan(values)]
-    statistics = {f"{name}_median": np.median, f"{name}_max": np.max}
-    others = {key: float(of(defined)) if len(defined) else float("nan") for key, of in statistics.items()}
+    others = {f"{name}_median": _statistic(np.median, values), f"{name}_max": _statistic(np.max, values)}
     return _mean(name, values) | others

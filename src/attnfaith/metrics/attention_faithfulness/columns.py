@@ -1,67 +1,102 @@
-"""What is given to the metric as columns of rows of numbers, checked before anything is computed from it.
+"""Columns of rows of numbers: reading, checking, masking, and one flat array for all rows.
 
-Shapes: N instances, T tokens of one instance. Lists, tuples, arrays, tensors and columns of tables are taken; what can be
-read only once, texts, mappings and whatever else holds no numbers is refused with the column and the row.
+Shapes: N instances, T tokens of one instance, V values of all rows together. A column may be a list, tuple, array, tensor or
+column of a table. None as a row and None as a value mean undefined.
 """
 
 from collections.abc import Iterator, Mapping, Sequence, Set
+from functools import cached_property
 from numbers import Real
 
 import numpy as np
 
 
 SHOWN = 40  # letters of a value that an error repeats
+NO_NUMBERS = (str, bytes, bytearray, Mapping, Set, Iterator)
+ZEROS_ARE_TOKENS = "none"
 
 
 class InputError(ValueError):
-    """What was given cannot be computed from. The message says what it was, where, and what to give."""
+    """The input cannot be computed from. The message names the column and the row, and says what to give."""
 
 
 def short(value: object) -> str:
-    """A value as an error shows it, cut."""
-    if isinstance(value, int) and value.bit_length() > 4 * SHOWN:
-        return f"a whole number of {value.bit_length()} bits"
+    """A value as an error shows it: one line, cut to SHOWN letters."""
     try:
-        shown = " ".join(repr(value).split())
-    except (RecursionError, ValueError):  # lists in lists in lists; numbers in them of too many digits
-        return _kind(value)
-    return shown if len(shown) <= SHOWN else f"{shown[:SHOWN]}… ({type(value).__name__})"
+        text = " ".join(repr(value).split())
+    except (RecursionError, ValueError):  # deeply nested lists, numbers of too many digits
+        return f"of type {type(value).__name__}"
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}… ({type(value).__name__})"
 
 
 def check_share(share: object, meaning: str) -> None:
-    """Raises InputError unless share is a number above 0 and at most 1; meaning: of what it is a share."""
+    """Raise InputError unless share is a number above 0 and at most 1. meaning: what it is a share of."""
     if isinstance(share, bool) or not isinstance(share, Real) or not 0 < share <= 1:
         raise InputError(f"share is {short(share)}; give {meaning}, above 0 and at most 1")
 
 
-def number_rows(column: object, name: str) -> list[np.ndarray | None]:
-    """N rows of numbers (T,) in float64; None where a row is None, NaN where a value is.
+def items(column: object, name: str, what: str) -> list:
+    """The N items of a column; what: the kind of item, for the error."""
+    if isinstance(column, Iterator):
+        raise InputError(f"{name} is of type {type(column).__name__}, which can be read only once: give list({name})")
+    values = None if isinstance(column, NO_NUMBERS) else _plain(column)
+    if not isinstance(values, Sequence | np.ndarray) or getattr(values, "ndim", 1) == 0:
+        raise InputError(f"{name} is of type {type(column).__name__}: give a list with one {what} per instance")
+    return list(values)
 
-    Raises InputError naming the column, and the row, that is none.
-    """
-    return [
-        None if row is None else _row(row, name, place) for place, row in enumerate(items(column, name, "row of numbers"))
-    ]
+
+def number_rows(column: object, name: str) -> list[np.ndarray | None]:
+    """N rows of numbers, each [T] float64; None where a row is None, NaN where a value is."""
+    rows = items(column, name, "row of numbers")
+    return [None if row is None else _number_row(row, name, place) for place, row in enumerate(rows)]
 
 
 def numbers(column: object, name: str) -> np.ndarray:
-    """One number per instance, [N] in float64, NaN where it is None. Raises InputError as `number_rows`."""
+    """One number per instance, [N] float64; NaN where it is None."""
     values = items(column, name, "number")
-    return np.array([_number(item, name, f"row {place}") for place, item in enumerate(values)], np.float64)
+    return np.array([_number_row([value], name, place)[0] for place, value in enumerate(values)], np.float64)
+
+
+def _number_row(row: object, name: str, place: int) -> np.ndarray:
+    array = np.array(None)
+    if hasattr(row, "__len__") and not isinstance(row, NO_NUMBERS):
+        try:
+            array = np.asarray(_plain(row))
+            if array.dtype == object:
+                array = np.asarray([np.nan if value is None else _plain(value) for value in array.tolist()])
+        except (
+            ValueError,
+            TypeError,
+            OverflowError,
+            RuntimeError,
+        ):  # lists of different lengths; tensors that need gradients
+            array = np.array(None)
+    if array.ndim != 1 or array.dtype.kind not in "biuf":
+        raise InputError(f"row {place}: {name} is {short(row)}; give a list of numbers, or None where there is none")
+    return array.astype(np.float64)
+
+
+def _plain(values: object) -> object:
+    """Tensors and columns of tables as arrays or lists; everything else as it is."""
+    if hasattr(values, "detach"):
+        values = values.detach().cpu()
+        return values.double().numpy() if values.is_floating_point() else values.numpy()
+    if hasattr(values, "to_pylist"):  # Arrow
+        return values.to_pylist()
+    if hasattr(values, "to_numpy"):  # pandas, polars
+        return values.to_numpy()
+    return values
 
 
 def masked(columns: Mapping[str, list], mask: object) -> dict[str, list]:
-    """The columns with those tokens alone that a mask, N rows of 0 and 1, keeps.
-
-    Raises InputError for a mask of another number of rows or values, or with anything but 0 and 1.
-    """
-    kept = number_rows(mask, "mask")
+    """The columns cut to the tokens that a mask, N rows of 0 and 1, keeps."""
+    masks = number_rows(mask, "mask")
     cut = {}
     for name, rows in columns.items():
-        if len(kept) != len(rows):
-            raise InputError(f"mask has {len(kept)} rows and {name} {len(rows)}: give one per instance")
+        if len(masks) != len(rows):
+            raise InputError(f"mask has {len(masks)} rows and {name} {len(rows)}: give one per instance")
         cut[name] = []
-        for place, (row, keep) in enumerate(zip(rows, kept, strict=True)):
+        for place, (row, keep) in enumerate(zip(rows, masks, strict=True)):
             if keep is None or not np.isin(keep, (0, 1)).all():
                 raise InputError(f"row {place}: mask holds something else than 0 and 1; 1 keeps a token, 0 leaves it out")
             if row is not None and len(row) != len(keep):
@@ -70,79 +105,86 @@ def masked(columns: Mapping[str, list], mask: object) -> dict[str, list]:
     return cut
 
 
-def check_padding(columns: Mapping[str, list], first: str, second: str) -> None:
-    """Raises InputError where rows look padded: all of one length, and most end in tokens that are 0 in both columns while
-    no row has such a token elsewhere. Sparse attention has them between others, and importance beside them.
+def check_padding(columns: Mapping[str, list]) -> None:
+    """Raise InputError where rows of one length may be padded: one of them begins or ends in a token that is exactly 0.
+
+    columns: those that must all be 0 on padding; the first is the one that the error names.
     """
-    pairs = [(x, y) for x, y in zip(columns[first], columns[second], strict=True) if x is not None and y is not None]
-    lengths = {len(row) for pair in pairs for row in pair}
-    if len(pairs) < 2 or len(lengths) != 1 or 0 in lengths:
+    name = next(iter(columns))
+    if len({len(row) for row in columns[name] if row is not None and len(row)}) != 1:
         return
-    zero = np.array([(x == 0) & (y == 0) for x, y in pairs])
-    at_end = np.logical_and.accumulate(zero[:, ::-1], axis=1)[:, ::-1]
-    padded = int(at_end[:, -1].sum())
-    if 2 * padded > len(pairs) and not (zero & ~at_end).any():
+    for place, rows in enumerate(zip(*columns.values(), strict=True)):
+        if any(row is None or len(row) == 0 for row in rows):
+            continue
+        for end, word in ((0, "begins"), (-1, "ends")):
+            if all(row[end] == 0 for row in rows):
+                raise InputError(
+                    f"row {place}: {name} {word} in exact zeros and all rows have {len(rows[0])} values, so padding would "
+                    "count as tokens. Give mask= with 1 on tokens and 0 on padding, or rows without padding; where zeros "
+                    'are tokens, as in sparse attention, give mask="none"'
+                )
+
+
+class Layout:
+    """Where N rows lie in a flat array. lengths: [N]; starts: [N] first place of each row; owner: [V] row of each value."""
+
+    def __init__(self, lengths: np.ndarray):
+        self.lengths = lengths
+        self.starts = np.cumsum(lengths) - lengths
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    @cached_property
+    def owner(self) -> np.ndarray:
+        return np.repeat(np.arange(len(self)), self.lengths)
+
+    def sum(self, values: np.ndarray) -> np.ndarray:
+        """Sum over each row, [N] float64."""
+        return np.bincount(self.owner, weights=values, minlength=len(self))
+
+    def split(self, values: np.ndarray) -> list[np.ndarray]:
+        """The rows of a flat array."""
+        return np.split(values, self.starts[1:]) if len(self) else []
+
+
+def flatten(rows: Sequence, name: str) -> tuple[np.ndarray, Layout]:
+    """One ragged column as a flat float64 array [V] and its layout; None becomes one NaN."""
+    if isinstance(rows, np.ndarray) and rows.ndim == 2 and rows.dtype != object:
+        return rows.astype(np.float64).ravel(), Layout(np.full(len(rows), rows.shape[1], dtype=np.int64))
+    arrays = [
+        row if isinstance(row, np.ndarray) else np.asarray((np.nan,) if row is None else row, dtype=np.float64)
+        for row in rows
+    ]
+    for place, array in enumerate(arrays):
+        if array.ndim != 1:
+            raise InputError(f"row {place}: {name} has {array.ndim} axes; a row is one-dimensional")
+    lengths = np.fromiter(map(len, arrays), dtype=np.int64, count=len(arrays))
+    # one conversion for all rows: one for each takes most of the time
+    return np.concatenate(arrays).astype(np.float64) if arrays else np.empty(0), Layout(lengths)
+
+
+def flatten_pair(x: Sequence, y: Sequence, names: tuple[str, str]) -> tuple[np.ndarray, np.ndarray, Layout]:
+    """Two ragged columns as flat float64 arrays [V] and their layout; where either row is None, both become one NaN.
+
+    Raises InputError where the columns differ in their number of rows, or a pair of rows in length.
+    """
+    if len(x) != len(y):
+        raise InputError(f"{names[0]} has {len(x)} rows and {names[1]} has {len(y)}: give one row of each per instance")
+    undefined = [x_row is None or y_row is None for x_row, y_row in zip(x, y, strict=True)]
+    if any(undefined):
+        x, y = ([None if no_row else row for no_row, row in zip(undefined, rows, strict=True)] for rows in (x, y))
+    x_values, layout = flatten(x, names[0])
+    y_values, y_layout = flatten(y, names[1])
+    for place in np.flatnonzero(layout.lengths != y_layout.lengths):
         raise InputError(
-            f"{padded} of {len(pairs)} rows end in zeros in both {first} and {second}, and all have {lengths.pop()} values: "
-            "padding would count as tokens. Give mask, 1 on tokens and 0 on padding, or rows without padding; where these "
-            "zeros are tokens, a mask of ones"
+            f"row {place}: {names[0]} has {layout.lengths[place]} values and {names[1]} has {y_layout.lengths[place]}; "
+            "both must hold one value for each of the same items"
         )
+    return x_values, y_values, layout
 
 
-def items(column: object, name: str, what: str) -> list:
-    """What a column holds, one item per instance."""
-    if isinstance(column, Iterator):
-        raise InputError(f"{name} is {_kind(column)}, which can be read only once: give list({name})")
-    refused = isinstance(column, str | bytes | bytearray | Mapping | Set) or not hasattr(column, "__len__")
-    values = None if refused else _plain(column)
-    if refused or getattr(values, "ndim", 1) == 0 or not isinstance(values, list | tuple | np.ndarray | Sequence):
-        raise InputError(f"{name} is {_kind(column)}: give a list with one {what} per instance")
-    return list(values)
-
-
-def _row(row: object, name: str, place: int) -> np.ndarray:
-    """One row (T,) in float64."""
-    where = f"row {place}: {name}"
-    if isinstance(row, str | bytes | bytearray | Mapping | Set | Iterator) or not hasattr(row, "__len__"):
-        raise InputError(f"{where} is {short(row)}; give a list of numbers, or None where there is none")
-    values = _plain(row)
-    if isinstance(values, np.ndarray) and values.ndim != 1:
-        raise InputError(f"{where} has {values.ndim} axes; a row is one-dimensional")
-    if isinstance(values, np.ndarray) and values.dtype.kind in "biuf":
-        return values.astype(np.float64)
-    try:
-        return np.array([_number(value, name, f"row {place}") for value in values], np.float64)
-    except TypeError as error:
-        raise InputError(f"{where} is {_kind(row)}; give a list of numbers, or None where there is none") from error
-
-
-def _number(value: object, name: str, where: str) -> float:
-    if value is None:
-        return np.nan
-    value = _plain(value)
-    if isinstance(value, np.ndarray) and value.ndim == 0:
-        value = value.item()
-    if isinstance(value, list | tuple | np.ndarray):
-        raise InputError(f"{where}: {name} holds a list within the row; a row is one-dimensional")
-    if not isinstance(value, Real | np.bool_):
-        raise InputError(f"{where}: {name} holds {short(value)}; give numbers")
-    try:
-        return float(value)
-    except OverflowError as error:
-        raise InputError(f"{where}: {name} holds {short(value)}, larger than any float; give numbers up to 1e308") from error
-
-
-def _plain(values: object) -> object:
-    """Tensors, series and columns of tables as arrays or lists; all else as it is."""
-    if hasattr(values, "detach"):  # a tensor, of any device and precision
-        values = values.detach().cpu()
-        return values.double().numpy() if values.is_floating_point() else values.numpy()
-    if hasattr(values, "to_pylist"):  # a column of Arrow
-        return values.to_pylist()
-    if hasattr(values, "to_numpy"):  # of pandas, polars
-        return values.to_numpy()
-    return values
-
-
-def _kind(value: object) -> str:
-    return f"of type {type(value).__name__}"
+def check_values(values: np.ndarray, layout: Layout, name: str, allowed: np.ndarray, rule: str) -> None:
+    """Raise InputError for the first value [V] that is not allowed [V]; NaN passes."""
+    for place in np.flatnonzero(~allowed & ~np.isnan(values)):
+        raise InputError(f"row {layout.owner[place]}: {name} holds {values[place]:g}; {rule}")

@@ -1,11 +1,10 @@
-"""What erasing the tokens that an explanation ranks first does to a prediction, as numbers per instance.
+"""What a prediction loses when the tokens that an explanation ranks first are erased, or are all that is left.
 
-p is the probability of the class that is predicted for the whole text: for the whole text, for the rationale alone
-(kept), for the text without it (removed), for the text without any token (empty). Each of these comes from the model;
-here is what is made of them.
+All probabilities are of the class that is predicted for the whole text: p of the whole text, of the rationale alone (kept),
+of the text without it (removed), and of the text without any token (empty).
 
-Shapes: N instances, S shares of the tokens. A column of one number per instance is [N], of one per share [N, S].
-Undefined, hence NaN: what a NaN goes into.
+Shapes: N instances, S shares of the tokens. whole and empty are [N]; kept and removed are [N, S]. A NaN makes what depends
+on it NaN. Shapes that do not fit and numbers that are no probabilities raise InputError.
 """
 
 from collections.abc import Sequence
@@ -23,33 +22,32 @@ NORMALISATIONS = ("eraser_code", "eraser_paper")
 def comprehensiveness(whole: Sequence, removed: Sequence) -> np.ndarray:
     """p(whole) - p(removed) per share, [N, S] in -1..1: large where the model needed what was removed.
 
-    whole [N], removed [N, S]. Raises ValueError where the shapes do not fit or a number is no probability.
-
     Source: DeYoung et al. (2020), section 4.2.
 
     >>> comprehensiveness([0.9], [[0.6, 0.1]]).round(12).tolist()
     [[0.3, 0.8]]
     """
-    return _falls(whole, removed, "removed")
+    whole, removed = _probabilities(whole, removed, "removed")
+    return whole[:, None] - removed
 
 
 def sufficiency(whole: Sequence, kept: Sequence) -> np.ndarray:
     """p(whole) - p(kept) per share, [N, S] in -1..1: small, or negative, where the rationale alone was enough.
 
-    whole [N], kept [N, S]. Raises ValueError as `comprehensiveness`. Source: the same.
+    Source: DeYoung et al. (2020), section 4.2.
 
     >>> sufficiency([0.9], [[0.6, 0.95]]).round(12).tolist()
     [[0.3, -0.05]]
     """
-    return _falls(whole, kept, "kept")
+    whole, kept = _probabilities(whole, kept, "kept")
+    return whole[:, None] - kept
 
 
 def aopc(falls: Sequence, normalisation: str = "eraser_code") -> np.ndarray:
-    """Area over the perturbation curve: falls of p [N, S] over shares, averaged to [N].
+    """Area over the perturbation curve: falls of p [N, S] averaged over shares to [N].
 
     normalisation: "eraser_code", the mean over the S shares, as ERASER's published code; "eraser_paper", their sum over
-    S + 1, as its formula, which also counts the share 0 where nothing falls. With five shares the first is 6/5 of the
-    second. Raises ValueError for another name, and without a share.
+    S + 1, as its formula, which also counts the share 0 where nothing falls.
 
     Source: Samek et al. (2017); DeYoung et al. (2020), section 4.2 and its code.
 
@@ -68,90 +66,80 @@ def normalised_sufficiency(whole: Sequence, kept: Sequence, empty: Sequence) -> 
     """(S(kept) - S(empty)) / (1 - S(empty)) with S(r) = 1 - max(0, p(whole) - p(r)), per share, [N, S], at most 1.
 
     1: the rationale alone loses nothing; 0: no better than no text; below 0: worse than none. Undefined where the empty
-    text loses nothing (p(empty) >= p(whole)): there is nothing to be sufficient for. Nothing is cut off at 0.
+    text loses nothing (p(empty) >= p(whole)). Nothing is cut off at 0.
 
-    whole, empty [N], kept [N, S]. Raises ValueError as `comprehensiveness`. Source: Carton et al. (2020), section 3.
+    Source: Carton et al. (2020), section 3.
 
     >>> normalised_sufficiency([0.9], [[0.9, 0.7, 0.3]], [0.5]).round(12).tolist()
     [[1.0, 0.5, -0.5]]
     """
-    return 1 - _relative_falls(whole, kept, "kept", empty)
+    return 1 - _relative_falls(whole, sufficiency(whole, kept), empty)
 
 
 def normalised_comprehensiveness(whole: Sequence, removed: Sequence, empty: Sequence) -> np.ndarray:
-    """max(0, p(whole) - p(removed)) / (1 - S(empty)) per share, S as above: [N, S], at least 0.
+    """max(0, p(whole) - p(removed)) / (1 - S(empty)) per share, S as in `normalised_sufficiency`: [N, S], at least 0.
 
-    1: removing the rationale loses as much as removing all; above 1: more. Undefined where the empty text loses
-    nothing.
+    1: removing the rationale loses as much as removing all; above 1: more. Undefined where the empty text loses nothing.
 
-    whole, empty [N], removed [N, S]. Raises ValueError as `comprehensiveness`. Source: Carton et al. (2020), section 3.
+    Source: Carton et al. (2020), section 3.
 
     >>> normalised_comprehensiveness([0.9], [[0.7, 0.3, 0.95]], [0.5]).round(12).tolist()
     [[0.5, 1.5, 0.0]]
     """
-    return _relative_falls(whole, removed, "removed", empty)
+    return _relative_falls(whole, comprehensiveness(whole, removed), empty)
+
+
+def _relative_falls(whole: Sequence, falls: np.ndarray, empty: Sequence) -> np.ndarray:
+    """max(0, fall) over max(0, fall of the empty text), [N, S]."""
+    whole, empty = _probabilities(whole, np.asarray(empty, np.float64)[:, None], "empty")
+    largest = np.maximum(whole[:, None] - empty, 0)
+    return np.divide(np.maximum(falls, 0), largest, out=np.full(falls.shape, np.nan), where=largest > 0)
 
 
 def area_under_curve(shares: Sequence, probs: Sequence, first: Sequence, last: Sequence) -> np.ndarray:
-    """Area [N] in 0..1, by trapezoids, under p drawn over the share of tokens from 0 to 1.
+    """Area under p drawn over the share of tokens from 0 to 1, by trapezoids, [N] in 0..1.
 
-    shares: the shares that probs [N, S] belong to, increasing within 0..1: [S], or [N, S] where the tokens in fact
-    erased make up other shares (a hundredth of ten tokens is a tenth). Equal ones count nothing. first, last [N]: p at
-    the shares 0 and 1. Deletion: `removed` from `whole` to `empty`, small is good. Insertion: `kept` from `empty` to
-    `whole`, large is good. Raises ValueError where the shapes do not fit, a number is no probability or shares fall.
+    shares: the increasing shares that probs [N, S] belong to: [S], or [N, S] where the tokens in fact erased make up other
+    shares (a hundredth of ten tokens is a tenth). first, last [N]: p at the shares 0 and 1. Deletion: `removed` from `whole`
+    to `empty`, small is good. Insertion: `kept` from `empty` to `whole`, large is good.
 
     Source: Petsiuk et al. (2018), section 3.3, on pixels.
 
     >>> area_under_curve([0.5], [[0.2]], first=[1.0], last=[0.0]).round(12).tolist()
     [0.35]
     """
-    first, probs = _checked(first, probs, "probs")
-    last, _ = _checked(last, probs, "probs")
+    first, probs = _probabilities(first, probs, "probs")
+    last, _ = _probabilities(last, probs, "probs")
     shares = np.broadcast_to(np.asarray(shares, np.float64), probs.shape)
-    ends = np.zeros((len(probs), 1)), np.ones((len(probs), 1))
-    widths = np.diff(np.concatenate([ends[0], shares, ends[1]], axis=1), axis=1)
-    if (falling := (widths < 0).any(1)).any():
-        row = int(falling.argmax())
+    edges = np.concatenate([np.zeros((len(probs), 1)), shares, np.ones((len(probs), 1))], axis=1)
+    widths = np.diff(edges, axis=1)
+    for row in np.flatnonzero((widths < 0).any(1)):
         raise InputError(f"row {row}: shares are {shares[row].tolist()}; give increasing ones within 0..1")
     heights = np.concatenate([first[:, None], probs, last[:, None]], axis=1)
     return (widths * (heights[:, 1:] + heights[:, :-1])).sum(1) / 2
 
 
 def erasure_results(whole: Sequence, kept: Sequence, removed: Sequence, empty: Sequence) -> dict[str, np.ndarray]:
-    """All numbers per instance that need no share: each [N] float64, NaN where undefined.
+    """Sufficiency and comprehensiveness of each instance in three forms, [N] float64 each.
 
-    sufficiency_aopc, comprehensiveness_aopc (mean over the shares: "eraser_code"), the same ending in "_paper",
-    normalised_sufficiency, normalised_comprehensiveness (means over the shares). Arguments and errors as above.
+    <name>_aopc is the mean over the shares ("eraser_code"), <name>_aopc_paper the sum over S + 1, normalised_<name> the mean
+    over the shares of the normalised form.
     """
     falls = {"sufficiency": sufficiency(whole, kept), "comprehensiveness": comprehensiveness(whole, removed)}
-    numbers = {f"{name}_aopc": aopc(values) for name, values in falls.items()}
-    numbers |= {f"{name}_aopc_paper": aopc(values, "eraser_paper") for name, values in falls.items()}
-    numbers["normalised_sufficiency"] = normalised_sufficiency(whole, kept, empty).mean(1)
-    numbers["normalised_comprehensiveness"] = normalised_comprehensiveness(whole, removed, empty).mean(1)
-    return numbers
+    return {
+        **{f"{name}_aopc": aopc(values) for name, values in falls.items()},
+        **{f"{name}_aopc_paper": aopc(values, "eraser_paper") for name, values in falls.items()},
+        "normalised_sufficiency": normalised_sufficiency(whole, kept, empty).mean(1),
+        "normalised_comprehensiveness": normalised_comprehensiveness(whole, removed, empty).mean(1),
+    }
 
 
-def _falls(whole: Sequence, changed: Sequence, name: str) -> np.ndarray:
-    whole, changed = _checked(whole, changed, name)
-    return whole[:, None] - changed
-
-
-def _relative_falls(whole: Sequence, changed: Sequence, name: str, empty: Sequence) -> np.ndarray:
-    """max(0, fall) over max(0, fall of the empty text), [N, S]."""
-    falls = np.maximum(_falls(whole, changed, name), 0)
-    whole, empty = np.asarray(whole, np.float64), np.asarray(empty, np.float64)
-    all_falls = np.maximum(_falls(whole, empty[:, None], "empty"), 0)
-    return np.divide(falls, all_falls, out=np.full(falls.shape, np.nan), where=all_falls > 0)
-
-
-def _checked(one: Sequence, each: Sequence, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Probabilities [N] and [N, S] as float64; raises ValueError where they are none."""
-    one, each = np.asarray(one, np.float64), np.asarray(each, np.float64)
-    if one.ndim != 1 or each.ndim != 2 or len(one) != len(each):
-        raise InputError(f"{name} has shape {each.shape} beside {one.shape}; give [N, S] beside [N] for N instances")
-    for values in (one[:, None], each):
-        if (bad := ((values < 0) | (values > 1)).any(1)).any():
-            row = int(bad.argmax())
-            wrong = values[row][(values[row] < 0) | (values[row] > 1)][0]
-            raise InputError(f"row {row}: {wrong:g} is no probability; give p of the predicted class, in 0..1")
-    return one, each
+def _probabilities(single: Sequence, shares: Sequence, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Probabilities [N] and [N, S] as float64."""
+    single, shares = np.asarray(single, np.float64), np.asarray(shares, np.float64)
+    if single.ndim != 1 or shares.ndim != 2 or len(single) != len(shares):
+        raise InputError(f"{name} has shape {shares.shape} beside {single.shape}; give [N, S] beside [N] for N instances")
+    for values in (single[:, None], shares):
+        for row, column in np.argwhere((values < 0) | (values > 1)):
+            raise InputError(f"row {row}: {values[row, column]:g} is no probability; give p of the predicted class, in 0..1")
+    return single, shares

@@ -4,18 +4,17 @@ Kendall's tau-b compares all pairs of tokens, and the tokens that a sparse atten
 reach 1 (see `tie_ceiling`). Here attention is asked only for the tokens that it does choose, and a perfect importance
 reaches 1 however few they are.
 
-Shapes: N instances, T tokens of one instance. A column of scores is a sequence of N one-dimensional rows of lengths T,
-different from row to row. Undefined, hence NaN: fewer than two tokens, a constant row, a row that is None or holds a
-NaN.
+Shapes: N instances, T tokens of one instance. attention holds N rows of non-negative weights, importance N rows of scores of
+any scale; rows of different length raise InputError. Undefined, hence NaN: fewer than two tokens, a constant row, a row that
+is None or holds a NaN.
 """
 
 from collections.abc import Sequence
 
 import numpy as np
 
-from .columns import check_share
-from .divergences import flatten_pair
-from .rank_agreement import auprc, auprc_random
+from .columns import Layout, check_share, flatten_pair
+from .plausibility import average_precision, random_precision
 
 
 def top_k_overlap(attention: Sequence, importance: Sequence, share: float = 0.2) -> tuple[np.ndarray, np.ndarray]:
@@ -26,70 +25,59 @@ def top_k_overlap(attention: Sequence, importance: Sequence, share: float = 0.2)
     expectation over all ways to break them, in closed form: of g tied tokens of which r are still within the k, each
     counts r/g.
 
-    attention: N rows of non-negative weights; importance: N rows of scores of any scale; the two rows of a pair have
-    the same length. share: in 0..1, not 0. Returns (overlap [N] in 0..1, chance [N] in 0..1), float64; chance = k/T is
-    what an importance without any relation reaches. Both are NaN for undefined rows (see the module), where attention
-    is zero everywhere, and where k = T, so that every importance would reach 1.
-
-    Raises ValueError naming the row where the rows of a pair differ in length, and for a share out of range.
+    share: above 0, at most 1. Returns (overlap [N] in 0..1, chance [N] in 0..1), float64; chance = k/T is what an
+    importance without any relation reaches. Both are NaN for undefined rows, where attention is zero everywhere, and where
+    k = T, so that every importance would reach 1.
 
     >>> overlap, chance = top_k_overlap([[0.1, 0.2, 0.3, 0.4, 0.0]], [[1.0, 2.0, 4.0, 3.0, 5.0]], share=0.4)
     >>> overlap.tolist(), chance.tolist()
     ([0.5], [0.4])
     """
     check_share(share, "the share of tokens to compare")
-    attention, importance, lengths = flatten_pair(attention, importance, ("attention", "importance"))
-    owner = np.repeat(np.arange(len(lengths)), lengths)
-    support = np.bincount(owner, weights=attention > 0, minlength=len(lengths)).astype(np.int64)
-    wanted = np.ceil(share * lengths - 1e-9).astype(np.int64)  # 0.1 x 30 is above 3 in floats
+    attention, importance, layout = flatten_pair(attention, importance, ("attention", "importance"))
+    support = layout.sum(attention > 0).astype(np.int64)
+    wanted = np.ceil(share * layout.lengths - 1e-9).astype(np.int64)  # 0.1 x 30 is above 3 in floats
     k = np.minimum(support, np.maximum(wanted, 1))
-    undefined = _undefined(attention, owner, lengths) | _undefined(importance, owner, lengths) | (k == 0) | (k == lengths)
+    undefined = _undefined(attention, layout) | _undefined(importance, layout) | (k == 0) | (k == layout.lengths)
     k[undefined] = 0
-    both = _chances(attention, owner, lengths, k) * _chances(importance, owner, lengths, k)
-    common = np.bincount(owner, weights=both, minlength=len(lengths))
+    common = layout.sum(_chances(attention, layout, k) * _chances(importance, layout, k))
     with np.errstate(invalid="ignore"):
-        overlap, chance = np.minimum(common / k, 1), k / lengths
+        overlap, chance = np.minimum(common / k, 1), k / layout.lengths
     return np.where(undefined, np.nan, overlap), np.where(undefined, np.nan, chance)
 
 
 def support_auprc(attention: Sequence, importance: Sequence) -> tuple[np.ndarray, np.ndarray]:
     """Average precision of importance as a guess at the support of attention (weights above zero), per row.
 
-    attention: N rows of non-negative weights; importance: N rows of scores of any scale; the two rows of a pair have
-    the same length. Returns (auprc [N] in 0..1, chance [N] in 0..1), float64: `auprc`, 1 where every token of the
-    support has more importance than every other, and `auprc_random`, its mean over all orders of the tokens. Both are
-    NaN for undefined rows (see the module) and where every token is in the support, as always under softmax, or none.
-
-    Raises ValueError naming the row where the rows of a pair differ in length.
+    Returns (precision [N] in 0..1, chance [N] in 0..1), float64: `average_precision`, 1 where every token of the support has
+    more importance than every other, and `random_precision`, its mean over all orders of the tokens. Both are NaN for
+    undefined rows and where every token is in the support, as always under softmax, or none.
 
     >>> areas, chance = support_auprc([[0.6, 0.4, 0.0, 0.0], [0.9, 0.1]], [[4, 1, 3, 2], [2, 1]])
     >>> areas.tolist(), chance.round(4).tolist()
     ([0.75, nan], [0.6806, nan])
     """
-    attention, importance, lengths = flatten_pair(attention, importance, ("attention", "importance"))
-    owner = np.repeat(np.arange(len(lengths)), lengths)
-    ends = np.cumsum(lengths)[:-1]
+    attention, importance, layout = flatten_pair(attention, importance, ("attention", "importance"))
     support = np.where(np.isnan(attention), np.nan, attention > 0)
-    undefined = _undefined(support, owner, lengths) | _undefined(importance, owner, lengths)
-    rows = np.split(support, ends) if len(lengths) else []
-    scores = np.split(importance, ends) if len(lengths) else []
-    return np.where(undefined, np.nan, auprc(scores, rows)), np.where(undefined, np.nan, auprc_random(rows))
+    undefined = _undefined(support, layout) | _undefined(importance, layout)
+    support, importance = layout.split(support), layout.split(importance)
+    precision, chance = average_precision(importance, support), random_precision(support)
+    return np.where(undefined, np.nan, precision), np.where(undefined, np.nan, chance)
 
 
-def _undefined(flat: np.ndarray, owner: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+def _undefined(values: np.ndarray, layout: Layout) -> np.ndarray:
     """Whether a row is constant, as it is below two tokens, or holds a NaN, [N]."""
-    first = flat[(np.cumsum(lengths) - lengths)[owner]]
-    differs = np.bincount(owner, weights=flat != first, minlength=len(lengths)) > 0
-    return ~differs | (np.bincount(owner, weights=np.isnan(flat), minlength=len(lengths)) > 0)
+    differs = layout.sum(values != values[layout.starts[layout.owner]]) > 0
+    return ~differs | (layout.sum(np.isnan(values)) > 0)
 
 
-def _chances(scores: np.ndarray, owner: np.ndarray, lengths: np.ndarray, k: np.ndarray) -> np.ndarray:
+def _chances(scores: np.ndarray, layout: Layout, k: np.ndarray) -> np.ndarray:
     """Probability of each token to be among the k [N] of largest score in its row, ties broken at random; flat."""
-    order = np.lexsort((-scores, owner))
+    order = np.lexsort((-scores, layout.owner))
     chosen = k > 0
-    bound = np.full(len(lengths), np.inf)
-    bound[chosen] = scores[order][(np.cumsum(lengths) - lengths + k - 1)[chosen]]
-    above, tied = scores > bound[owner], (scores == bound[owner]) & chosen[owner]
-    left = k - np.bincount(owner, weights=above, minlength=len(lengths))
-    group = np.bincount(owner, weights=tied, minlength=len(lengths))
-    return above + tied * (left / np.maximum(group, 1))[owner]
+    bound = np.full(len(layout), np.inf)
+    bound[chosen] = scores[order][(layout.starts + k - 1)[chosen]]
+    above = scores > bound[layout.owner]
+    tied = (scores == bound[layout.owner]) & chosen[layout.owner]
+    left = k - layout.sum(above)
+    return above + tied * (left / np.maximum(layout.sum(tied), 1))[layout.owner]

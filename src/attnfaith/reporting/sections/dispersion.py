@@ -14,8 +14,8 @@ import pandas as pd
 import pyarrow as pa
 
 from attnfaith import record as records
+from attnfaith.metrics.attention_faithfulness.columns import flatten
 from attnfaith.metrics.attention_faithfulness.dispersion import normalised_entropy, share_of_zeros, support_size
-from attnfaith.metrics.attention_faithfulness.divergences import flatten
 from attnfaith.reporting.blocks import number_with_interval
 from attnfaith.reporting.cells import Cell, measure_label, one_cell
 from attnfaith.reporting.figures import Drawn
@@ -55,11 +55,10 @@ def instance_dispersion(cell: Cell) -> dict[str, np.ndarray]:
 
 def _means_of_defined(rows: Sequence[np.ndarray]) -> np.ndarray:
     """Mean of the numbers of each row that are not NaN, [N]; NaN where there is none."""
-    flat, lengths = flatten(rows, INPUTS_OF_STATES)
-    owner, defined = np.repeat(np.arange(len(lengths)), lengths), ~np.isnan(flat)
-    sums = np.bincount(owner[defined], weights=flat[defined], minlength=len(lengths))
-    counts = np.bincount(owner[defined], minlength=len(lengths))
-    return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+    values, layout = flatten(rows, INPUTS_OF_STATES)
+    defined = ~np.isnan(values)
+    counts = layout.sum(defined)
+    return np.where(counts > 0, layout.sum(np.where(defined, values, 0)) / np.maximum(counts, 1), np.nan)
 
 
 def entropies(cell: Cell) -> dict[str, np.ndarray]:

@@ -12,8 +12,7 @@ import pandas as pd
 import pyarrow as pa
 
 from attnfaith import record as records
-from attnfaith.metrics.attention_faithfulness.plausibility import average_precision
-from attnfaith.metrics.attention_faithfulness.rank_agreement import auprc_constant, auprc_random
+from attnfaith.metrics.attention_faithfulness.plausibility import average_precision, constant_precision, random_precision
 from attnfaith.reporting.cells import Cell, measure_label
 from attnfaith.reporting.render import frame
 from attnfaith.reporting.spec import MAIN, Case, Key, Mean, Section, Table, cells_of, counts
@@ -23,7 +22,7 @@ def _cases(cell: Cell) -> Iterator[Case]:
     gold = records.rows(cell.table, "rationale")
     for name in ("attention", *cell.measures):
         auprc = average_precision(cell.scores(name), gold)
-        chance = {"random": auprc_random(gold), "uniform": auprc_constant(gold)}
+        chance = {"random": random_precision(gold), "uniform": constant_precision(gold)}
         same_texts = {kind: np.where(np.isnan(auprc), np.nan, values) for kind, values in chance.items()}
         yield Case({"auprc": auprc, **same_texts}, {"scores": name})
 
