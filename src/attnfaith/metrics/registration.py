@@ -4,7 +4,6 @@
 entry point for packages, so the metric is put into that cache.
 """
 
-import hashlib
 import os
 import shutil
 import tempfile
@@ -31,6 +30,8 @@ def install_metric() -> Path:
 
     Returns the path of the metric's script there. Raises OSError where the cache cannot be written.
     """
+    import hashlib
+
     from evaluate import config
 
     sources = sorted(METRIC_DIR.glob("*.py"))
