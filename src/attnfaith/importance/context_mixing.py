@@ -1,5 +1,8 @@
 """Measures of context mixing: matrices of layers, multiplied to the rows that matter, read at the tokens.
 
+A text is read once, with a gradient that says which rows the logits depend on; what a measure costs beyond that, its
+docstring says. What lies on markers is left out at the end, so the scores of a text sum to less than 1.
+
 Shapes: L input positions, T tokens of a text.
 """
 
@@ -8,17 +11,15 @@ from functools import partial
 
 import torch
 
+from attnfaith.importance.columns import per_token, share
 from attnfaith.measurement.registry import Measure, register
-from attnfaith.record import Column, ragged
 from attnfaith.subjects import Batch, Subject
 from attnfaith.subjects.reduction import Reduction
 
 
 def rolled_out(subject: Subject, batch: Batch, mixing: Callable[[Batch, list], Iterable[torch.Tensor]]) -> list:
     """(T,) of each instance: the mean of the rows that matter of M_n ... M_1, divided by its sum, at the tokens; M_l are the
-    matrices (L,L) in float64 that `mixing` makes of a text and its layers. What lies on markers is left out.
-
-    Each text is read alone, so without padding.
+    matrices (L,L) in float64 that `mixing` makes of a text and its layers. Each text is read alone, so without padding.
     """
     scores = []
     for row in range(len(batch["input_ids"])):
@@ -31,8 +32,8 @@ def rolled_out(subject: Subject, batch: Batch, mixing: Callable[[Batch, list], I
 def carried(matrices: Iterable[torch.Tensor], matter: torch.Tensor) -> torch.Tensor:
     """(L,): the mean of the rows `matter` (L,) bool of the product of matrices (L,L), first layer first, over its sum."""
     rows = matter.double() / matter.sum()
-    for one in reversed(list(matrices)):
-        rows = rows @ one
+    for matrix in reversed(list(matrices)):
+        rows = rows @ matrix
         rows = rows / rows.sum()  # at every step: products of many layers are too large for any number
     return rows
 
@@ -43,24 +44,19 @@ def shares(matrix: torch.Tensor) -> torch.Tensor:
     return torch.where(total > 0, matrix / total, 0.0)
 
 
+@torch.no_grad()
 def reduced(subject: Subject, batch: Batch, way: str) -> list:
-    """(T,) of each instance: its maps under a reduction of this name, at the tokens; what lies on markers is left out."""
+    """(T,) of each instance: its maps under a reduction of this name, at the tokens."""
     read = subject.read(batch, rows=True)
-    weights, inside = Reduction(way)([one.weights.double() for one in read.maps], read.rows), subject.attendable(batch)
-    return ragged(weights.float().cpu(), inside.cpu())
+    return per_token(subject, batch, Reduction(way)([layer.weights.double() for layer in read.maps], read.rows))
 
 
 @register
 class Rollout(Measure):
     """Attention rollout (Abnar & Zuidema 2020): attention multiplied over the layers, half of each a residual connection.
 
-    The attention of all layers as one, whatever the model's reduction is; shares, 0..1.
-
-    It knows weights alone: neither what they weigh, nor the norms, nor the feed-forward parts. What lies on markers is left
-    out, so the scores of a text sum to less than 1. A subject whose reduction is "rollout" shows the same, divided by its
-    sum.
-
-    A text is read once, with a gradient that says which rows matter.
+    The attention of all layers as one, whatever the model's reduction is. It knows weights alone: neither what they weigh,
+    nor the norms, nor the feed-forward parts. A subject whose reduction is "rollout" shows the same, divided by its sum.
 
     Source: Abnar & Zuidema 2020, section 3.
     """
@@ -68,18 +64,10 @@ class Rollout(Measure):
     name, cost = "rollout", "reading"
     needs = frozenset({"attention maps", "stacked maps"})
     columns = {
-        "importance_rollout": Column(
-            ("T",),
-            words="sum",
-            range=(0.0, 1.0),
-            undefined="where the logits depend on no row of the last layer",
-            doc="what the rows that matter take of a token: the product over layers of (A + I) / 2, A the mean of the heads",
-        ),
+        "importance_rollout": share("the product over layers of (A + I) / 2, A the mean of the heads"),
     }
 
-    @torch.no_grad()
     def __call__(self, subject, batch) -> dict[str, list]:
-        """Return the columns, one value an instance."""
         return {"importance_rollout": reduced(subject, batch, "rollout")}
 
 
@@ -87,14 +75,11 @@ class Rollout(Measure):
 class Flow(Measure):
     """Attention flow (Abnar & Zuidema 2020): the most that can flow from a token through attention taken as capacities.
 
-    The attention of all layers as one, whatever the model's reduction is; shares, 0..1.
+    The attention of all layers as one, whatever the model's reduction is. Each token's flow is the largest were it the only
+    one, so flows are divided by their sum. A subject whose reduction is "flow" shows the same, divided by its sum.
 
-    Each token's flow is the largest were it the only one, so flows are divided by their sum. What lies on markers is left
-    out, so the scores of a text sum to less than 1. A subject whose reduction is "flow" shows the same, divided by its sum.
-
-    A text is read once, with a gradient that says which rows matter; then a flow is solved for each of its positions and
-    each row that matters: of 73 positions, six layers and one row in about the time of four readings of a small model, of
-    all rows in 73 times that.
+    A flow is solved for each position and each row that matters: of 73 positions, six layers and one row in about the time
+    of four readings of a small model, of all rows in 73 times that.
 
     Source: Abnar & Zuidema 2020, section 3.
     """
@@ -102,19 +87,12 @@ class Flow(Measure):
     name, cost = "flow", "tokens"
     needs = frozenset({"attention maps", "stacked maps"})
     columns = {
-        "importance_flow": Column(
-            ("T",),
-            words="sum",
-            range=(0.0, 1.0),
-            undefined="where the logits depend on no row of the last layer",
-            doc="the largest flow between a token and the rows that matter, the mean of these, over the sum of all input "
-            "positions; capacities are (A + I) / 2, A the mean of a layer's heads",
+        "importance_flow": share(
+            "the largest flow between a token and such a row; capacities are (A + I) / 2, A the mean of a layer's heads"
         ),
     }
 
-    @torch.no_grad()
     def __call__(self, subject, batch) -> dict[str, list]:
-        """Return the columns, one value an instance."""
         return {"importance_flow": reduced(subject, batch, "flow")}
 
 
@@ -123,7 +101,7 @@ def alti_matrices(subject, text, layers: Sequence) -> list[torch.Tensor]:
 
     subject: asked for `parts` alone.
     """
-    return [shares(nearness(subject.parts(one))) for one in layers]
+    return [shares(nearness(subject.parts(layer))) for layer in layers]
 
 
 def nearness(layer) -> torch.Tensor:
@@ -140,14 +118,9 @@ def nearness(layer) -> torch.Tensor:
 class Alti(Measure):
     """ALTI (Ferrando et al. 2022): how near each token's vector brings a state after attention, multiplied over the layers.
 
-    How much of a token the rows that matter take, by distances to the vectors that tokens add; shares, 0..1.
-
     In every layer y_i is the state after attention, its residual connection and, where it follows these, the norm; T_i(j)
     what j adds to it: its projected values, weighed and summed over the heads, at i itself the state, through that norm with
-    its scale held. c_ij = max(0, |y_i| - |y_i - T_i(j)|) in L1; rows are divided by their sums, and the layers are
-    multiplied, without adding the identity. What lies on markers is left out, so the scores of a text sum to less than 1.
-
-    A text is read once, with a gradient that says which rows matter; the vectors cost about as much again.
+    its scale held. The residual connection is in T, so no identity is added. The vectors cost about as much as the reading.
 
     Source: Ferrando et al. 2022.
     """
@@ -155,42 +128,36 @@ class Alti(Measure):
     name, cost = "alti", "reading"
     needs = frozenset({"attention maps", "layer parts"})
     columns = {
-        "importance_alti": Column(
-            ("T",),
-            words="sum",
-            range=(0.0, 1.0),
-            undefined="where the logits depend on no row of the last layer",
-            doc="what the rows that matter take of a token: the product over layers of how much of a state after attention "
-            "a token's vector accounts for in L1, rows divided by their sums",
+        "importance_alti": share(
+            "the product over layers of max(0, |y_i| - |y_i - T_i(j)|) in L1, rows divided by their sums, y_i the state "
+            "after attention and T_i(j) what token j adds to it, weights and the norm's scale held"
         ),
     }
 
     @torch.no_grad()
     def __call__(self, subject, batch) -> dict[str, list]:
-        """Return the columns, one value an instance."""
         return {"importance_alti": rolled_out(subject, batch, partial(alti_matrices, subject))}
 
 
-def _vector_lengths(layer) -> torch.Tensor:
-    """(L,L) in float64: the lengths of the vectors that each place adds to each."""
-    lengths = [torch.linalg.vector_norm(layer.handed_on(parts, rows), dim=-1) for rows, parts in layer.all()]
-    return torch.cat(lengths).double()
+def _vector_lengths(subject, text, layers: Sequence) -> list[torch.Tensor]:
+    """(L,L) in float64 of each layer: the lengths of the vectors that each place adds to each."""
+    matrices = []
+    for layer in map(subject.parts, layers):
+        lengths = [torch.linalg.vector_norm(layer.handed_on(parts, rows), dim=-1) for rows, parts in layer.all()]
+        matrices.append(torch.cat(lengths).double())
+    return matrices
 
 
 @register
 class GlobEnc(Measure):
     """GlobEnc (Modarressi et al. 2022): the length of what each token adds to a layer's states, rolled out over the layers.
 
-    How much of a token the rows that matter take, by the lengths of vectors; shares, 0..1.
-
     In every layer N_ij is the length of what j adds to the result at i: its projected values, weighed and summed over the
     heads, at i itself the state, both through the norms of the layer with their scales held. What the feed-forward part
-    reads is left out, the residual connection around it and the norm after it are not. Layers are multiplied as they are:
-    the residual connection is in N, so no identity is added, and rows are not divided by their sums. At the end scores are
-    divided by their sum over all input positions, since products of lengths grow without bound; this changes no order. What
-    lies on markers is left out. In a layer whose norms stand before its parts nothing lies on the way but sums.
-
-    A text is read once, with a gradient that says which rows matter; the vectors cost about as much again.
+    reads is left out, the residual connection around it and the norm after it are not. The residual connection is in N, so
+    no identity is added. Scores are divided by their sum since products of lengths grow without bound; this changes no
+    order. In a layer whose norms stand before its parts nothing lies on the way but sums. The vectors cost about as much as
+    the reading.
 
     Source: Modarressi et al. 2022.
     """
@@ -198,21 +165,12 @@ class GlobEnc(Measure):
     name, cost = "globenc", "reading"
     needs = frozenset({"attention maps", "layer parts"})
     columns = {
-        "importance_globenc": Column(
-            ("T",),
-            words="sum",
-            range=(0.0, 1.0),
-            undefined="where the logits depend on no row of the last layer",
-            doc="what the rows that matter take of a token: the product over layers of the lengths of the vectors that "
-            "tokens add to a layer's result, over the sum of all input positions",
+        "importance_globenc": share(
+            "the product over layers of the lengths of the vectors that tokens add to a layer's result, weights and the "
+            "scales of norms held, without the feed-forward part; rows are not divided by their sums"
         ),
     }
 
     @torch.no_grad()
     def __call__(self, subject, batch) -> dict[str, list]:
-        """Return the columns, one value an instance."""
-
-        def mixing(text, layers):
-            return [_vector_lengths(subject.parts(one)) for one in layers]
-
-        return {"importance_globenc": rolled_out(subject, batch, mixing)}
+        return {"importance_globenc": rolled_out(subject, batch, partial(_vector_lengths, subject))}

@@ -31,8 +31,8 @@ class Explained:
     answers: torch.Tensor | None
 
     def __getitem__(self, rows) -> "Explained":
-        taken = {name: None if part is None else part[rows] for name, part in vars(self).items() if name != "output"}
-        return replace(self, **taken)
+        fields = {name: getattr(self, name) for name in ("of", "against", "answers")}
+        return replace(self, **{name: None if values is None else values[rows] for name, values in fields.items()})
 
     def __call__(self, logits: torch.Tensor) -> torch.Tensor:
         """Logits (B,...,C) to values (B,...) in float64, whose gradients are exact where a probability rounds to 0 or 1.
@@ -43,8 +43,8 @@ class Explained:
         """
         if self.output == "logit":
             logits = logits.double()
-            own = self._taken(logits, self.of)
-            return own if self.against is None else own - self._taken(logits, self.against)
+            own = _logits_of(logits, self.of)
+            return own if self.against is None else own - _logits_of(logits, self.against)
         odds = log_odds(logits, self.of)
         if self.output == "probability":
             return torch.nn.functional.logsigmoid(odds).exp()
@@ -53,13 +53,15 @@ class Explained:
         alone = (self.answers.sum(-1) == 1).reshape(-1, *[1] * (odds.dim() - 1))
         return odds * torch.where(alone, torch.nan, 1.0)  # slopes are NaN there too, and there only
 
-    def _taken(self, logits, classes):
-        places = classes.reshape(-1, *[1] * (logits.dim() - 1)).expand(*logits.shape[:-1], 1)
-        return logits.gather(-1, places).squeeze(-1)
+
+def _logits_of(logits: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
+    """(B,...): of logits (B,...,C) that of each instance's class (B,)."""
+    places = classes.reshape(-1, *[1] * (logits.dim() - 1)).expand(*logits.shape[:-1], 1)
+    return logits.gather(-1, places).squeeze(-1)
 
 
 def check_target(target="predicted", output: str = "logit") -> None:
-    """Raises ValueError for a target or an output that no model has, and for a contrast of anything but logits."""
+    """Raise ValueError for a target or an output that no model has, and for a contrast of anything but logits."""
     if output not in OUTPUTS:
         raise ValueError(f"output={output!r} is not known; choose one of {', '.join(OUTPUTS)}")
     if isinstance(target, Mapping):
@@ -73,24 +75,49 @@ def check_target(target="predicted", output: str = "logit") -> None:
         raise ValueError(f"target={target!r} is not known; give {TARGETS}")
 
 
+def _is_class(number) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool) and number >= 0
+
+
 def check_data(subject, dataset, *, target="predicted", output: str = "logit") -> None:
-    """Raises ValueError for a class that the model does not have or an instance may not be given, for a probability or
-    log-odds of a model without classes, and for "gold" where an instance has no label. dataset: encoded instances, as a
-    measurement has them.
+    """Raise ValueError for what `check_target` refuses, for a class that the model does not have or an instance may not be
+    given, for a probability or log-odds of a model without classes, and for "gold" where an instance has no label.
+
+    dataset: encoded instances, as a measurement has them.
     """
     check_target(target, output)
     if output != "logit" and "classes" not in subject.capabilities:
         raise ValueError(
             f"output={output!r} is of classes, which this model lacks: {subject.lacks['classes']}; explain a logit"
         )
-    if target == "predicted":
-        return
-    names = dataset["instance_id"]
-    labels = dataset["labels"] if "labels" in dataset.column_names else [None] * len(names)
-    answers = dataset["candidates"] if "candidates" in dataset.column_names else None
-    for row, name in enumerate(names):
-        for number in _classes(target, labels[row]):
-            _check_class(number, subject.num_labels, None if answers is None else answers[row], target, name)
+    if target != "predicted":
+        names = dataset["instance_id"]
+        labels = dataset["labels"] if "labels" in dataset.column_names else [None] * len(names)
+        answers = dataset["candidates"] if "candidates" in dataset.column_names else [None] * len(names)
+        for name, label, allowed in zip(names, labels, answers, strict=True):
+            _classes(target, label, subject.num_labels, allowed, name)
+
+
+def _classes(target, label, count: int, allowed, name: str) -> tuple[int, ...]:
+    """The class that a target names for an instance, or the two of a contrast.
+
+    Raises ValueError where the instance has no label, and for a class that is not among the `count` of the model or those
+    allowed.
+    """
+    named = (target["of"], target["against"]) if isinstance(target, Mapping) else (label if target == "gold" else target,)
+    for number in named:
+        if number is None:
+            raise ValueError(f"target='gold', and instance '{name}' has no label; give another target, such as 'predicted'")
+        if not 0 <= number < count:
+            raise ValueError(
+                f"target={target!r}: there is no class {number} for instance '{name}'; classes are 0 to {count - 1}"
+            )
+        if allowed is not None and number not in allowed:
+            raise ValueError(
+                f"target={target!r}: class {number} is no possible answer of instance '{name}', so it has no logit; "
+                f"possible are {list(allowed)}"
+            )
+    return named
 
 
 def explaining(logits: torch.Tensor, batch, target="predicted", output: str = "logit") -> Explained:
@@ -103,18 +130,15 @@ def explaining(logits: torch.Tensor, batch, target="predicted", output: str = "l
     from, which has no logit there, and for "gold" where an instance has no label.
     """
     check_target(target, output)
-    count, width = logits.shape
-    answers = batch.get("answer_mask")
-    answers = None if answers is None else answers.bool()
+    answers = None if batch.get("answer_mask") is None else batch["answer_mask"].bool()
     if target == "predicted":
         return Explained(logits.argmax(-1), None, output, answers)
-    labels = batch.get("label")
+    count, width = logits.shape
+    labels = [None] * count if batch.get("label") is None else batch["label"]
     classes = []
     for row in range(count):
-        classes.append(_classes(target, None if labels is None else labels[row]))
         allowed = None if answers is None else answers[row].nonzero().squeeze(1).tolist()
-        for number in classes[-1]:
-            _check_class(number, width, allowed, target, batch["instance_id"][row])
+        classes.append(_classes(target, labels[row], width, allowed, batch["instance_id"][row]))
     of, *against = torch.tensor(classes, dtype=torch.int64, device=logits.device).reshape(count, -1).unbind(1)
     return Explained(of, against[0] if against else None, output, answers)
 
@@ -126,11 +150,7 @@ def explained(logits: torch.Tensor, batch, target="predicted", output: str = "lo
 
 @dataclass(frozen=True, kw_only=True)
 class Explains(Measure):
-    """A measure that explains a number of each instance.
-
-    target: "predicted", the class that the model makes most probable; "gold", its label; the number of a class; or
-    {"of": class, "against": class}, the difference of two logits. output: "logit", "probability" or "log_odds".
-    """
+    """A measure that explains a number of each instance, chosen by `target` and `output`: see `explaining`."""
 
     target: Target = "predicted"
     output: Output = "logit"
@@ -152,45 +172,23 @@ class Explain:
 
     def __init__(self, batch, target="predicted", output: str = "logit"):
         check_target(target, output)
-        self._asked = target, output
-        self._key = tuple(sorted(target.items())) if isinstance(target, Mapping) else target, output
-        self._instances = {name: batch.get(name) for name in ("instance_id", "label", "answer_mask")}
+        self.target, self.output = target, output
+        self.batch = {name: batch.get(name) for name in ("instance_id", "label", "answer_mask")}
 
     def __call__(self, logits: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
         """The numbers (n,) float64 of the instances `rows` (n,), from their logits (n,C)."""
-        chosen = rows.tolist()
-        names = {name: values for name, values in self._instances.items() if name != "answer_mask" and values is not None}
-        of_rows = {name: [values[row] for row in chosen] for name, values in names.items()}
-        if (answers := self._instances["answer_mask"]) is not None:
-            of_rows["answer_mask"] = answers[rows]
-        return explained(logits, of_rows, *self._asked)
+        chosen = {"answer_mask": None if self.batch["answer_mask"] is None else self.batch["answer_mask"][rows]}
+        for name in ("instance_id", "label"):
+            if self.batch[name] is not None:
+                chosen[name] = [self.batch[name][row] for row in rows.tolist()]
+        return explained(logits, chosen, self.target, self.output)
+
+    @property
+    def _key(self):
+        return tuple(sorted(self.target.items())) if isinstance(self.target, Mapping) else self.target, self.output
 
     def __eq__(self, other) -> bool:
         return isinstance(other, Explain) and self._key == other._key
 
     def __hash__(self) -> int:
         return hash(self._key)
-
-
-def _is_class(number) -> bool:
-    return isinstance(number, int) and not isinstance(number, bool) and number >= 0
-
-
-def _classes(target, label) -> tuple:
-    if isinstance(target, Mapping):
-        return target["of"], target["against"]
-    return (label if target == "gold" else target,)
-
-
-def _check_class(number, count: int, allowed, target, name: str) -> None:
-    if number is None:
-        raise ValueError(f"target='gold', and instance '{name}' has no label; give another target, such as 'predicted'")
-    if not 0 <= number < count:
-        raise ValueError(
-            f"target={target!r}: there is no class {number} for instance '{name}'; classes are 0 to {count - 1}"
-        )
-    if allowed is not None and number not in allowed:
-        raise ValueError(
-            f"target={target!r}: class {number} is no possible answer of instance '{name}', so it has no logit; "
-            f"possible are {list(allowed)}"
-        )

@@ -14,9 +14,9 @@ import torch
 from attnfaith.escaping import csv_text
 from attnfaith.importance.gate_state import State
 from attnfaith.importance.gates import Gates, log_open, sampled, states_of
+from attnfaith.importance.inputs import differentiable
 from attnfaith.measurement.options import Count, Natural, Positive, number
 from attnfaith.subjects import Subject
-from attnfaith.subjects.modes import frozen
 
 
 EVERY, STEP = 6, 0.5
@@ -167,7 +167,7 @@ def train_gates(
     Source: De Cao et al. 2020, sections 2.2, 2.3 and appendix; bounds and Lookahead as in their code.
     """
     rows, validation = (_with_tokens(part) for part in (rows, validation))
-    with frozen(subject), torch.enable_grad(), torch.backends.cudnn.flags(enabled=False), subject.evaluating():
+    with differentiable(subject), subject.evaluating():
         made = Training(subject, subject.collate(rows.select([0]).to_list()), settings, seed)
         if state is not None and state.read(made):
             say(f"diffmask goes on after epoch {made.epoch} of {settings.epochs}")

@@ -5,13 +5,27 @@ import math
 import numpy as np
 import torch
 
+from attnfaith.importance.columns import EXPLAINED, STATES, per_token, score, signed_score, token_counts
 from attnfaith.importance.explained import Explains, explained
-from attnfaith.importance.inputs import STATES, odds_slopes, products, token_counts
+from attnfaith.importance.inputs import odds_slopes, products
 from attnfaith.importance.state_lengths import norms_of_states
 from attnfaith.measurement.options import Flag
 from attnfaith.measurement.registry import Measure, register
-from attnfaith.record import Column, ragged
+from attnfaith.record import Column
 from attnfaith.subjects.protocol import log_odds
+
+
+HELD = frozenset({"held attention"})
+ITEM = "x the embeddings of a token (of all words of a sentence, where attention is over sentences)"
+PROBABILITY = (
+    "p the probability of the predicted class (of the most probable label where labels do not exclude one another, the "
+    "largest output itself in a regression)"
+)
+ODDS = (
+    "f the log-odds of the predicted class, its logit less the log-sum-exp of the others (the largest logit without classes)"
+)
+THROUGH = "the gradient flows through attention"
+HELD_FIXED = "the attention of all layers held fixed"
 
 
 @register
@@ -24,15 +38,11 @@ class Gradient(Measure):
     `gradient_attention_held` for the one that holds attention fixed. A model with one attention over states has the gradient
     of Jain & Wallace: attention is detached after the projection, so the gradient flows through the values only, and through
     the encoder to neighbouring tokens. With two classes the predicted class and class 1 give the same number. For states it
-    is p(1-p) a_t |s_t| in closed form, s the difference of logits a state adds to the context.
+    is p(1-p) a_t |s_t| in closed form, s the difference of logits a state adds to the context; at the word level of a
+    hierarchical model, where the sentence encoder reads on, no closed form holds.
 
-    With f the log-odds of the predicted class, dp = p(1-p) df. A softmax would be flat above a difference of logits of 17
-    in float32, and in float64 lose the winning class's part of the gradient above 37. Values are not divided by their sum;
-    ranks are the same. Not defined for a text without tokens (an empty row). Of a hierarchical model a sentence's importance
-    is that of all its words together, |sum_w x_w . dp/dx_w|; what weighs words in a sentence is part of the encoder, and
-    gradients flow through it. At its word level that weight is attention too and held fixed; the sentence encoder's states
-    follow those of the words, so that no closed form holds. Of labels that do not exclude one another p is the
-    probability of the most probable label; of a regression p is the largest output itself.
+    It is computed by log-odds, dp = p(1-p) df: a softmax would be flat above a difference of logits of 17 in float32, and in
+    float64 lose the winning class's part of the gradient above 37. Values are not divided by their sum; ranks are the same.
 
     Source: Jain & Wallace 2019, section 4.1 and their code ("XxE[X]").
     """
@@ -40,36 +50,27 @@ class Gradient(Measure):
     name, cost = "gradient", "gradient"
     needs = frozenset({"embeddings", "embedding length"})
     columns = {
-        "importance_gradient": Column(
-            ("T",),
-            words="sum",
-            range=(0.0, None),
-            doc="|sum_d x_d dp/dx_d| of the embedding x of a token, p the probability of the predicted class; through the "
-            "attention of a model with many heads and layers, and with attention held fixed where it is one sum of states",
+        "importance_gradient": score(
+            f"|sum_d x_d dp/dx_d|, {ITEM}, {PROBABILITY}; through the attention of a model with many heads and layers, and "
+            "with attention held fixed where it is one sum of states"
         ),
-        "importance_gradient_hidden": Column(
-            ("T",),
-            words="sum",
-            range=(0.0, None),
-            needs=STATES | {"held attention"},
-            doc="the same of the encoder state h of a token, attention held fixed",
+        "importance_gradient_hidden": score(
+            f"|sum_d h_d dp/dh_d|, h the encoder state of a token, {PROBABILITY}; attention held fixed", needs=STATES | HELD
         ),
     }
 
     @staticmethod
     def holds(subject) -> bool:
         """Whether attention is held fixed."""
-        return {"states", "held attention"} <= subject.capabilities
+        return subject.capabilities >= STATES | HELD
 
     def __call__(self, subject, batch) -> dict[str, list]:
-        """Return the columns, one value an instance."""
         odds, inward = products(subject, batch, log_odds, hold=self.holds(subject))
-        mask = subject.attendable(batch).cpu()
-        values = getattr(subject, "output", "classes") == "values"
-        spread = torch.ones_like(odds) if values else odds.sigmoid() * (-odds).sigmoid()  # p(1-p)
+        is_value = getattr(subject, "output", "classes") == "values"
+        spread = torch.ones_like(odds) if is_value else odds.sigmoid() * (-odds).sigmoid()  # p(1-p)
         return {
-            name: ragged((spread.unsqueeze(-1) * value.abs()).float().cpu(), mask)
-            for name, value in zip(self.columns, inward, strict=False)  # states where there are any
+            name: per_token(subject, batch, spread.unsqueeze(-1) * values.abs())
+            for name, values in zip(self.columns, inward, strict=False)  # states where there are any
         }
 
 
@@ -77,23 +78,16 @@ class Gradient(Measure):
 class GradientAttentionHeld(Gradient):
     """Gradient importance with attention held fixed, |x . dp/dx|, as Jain & Wallace (2019) define it.
 
-    `gradient` in which no slope flows through the weights of attention, in any layer. In a stack of layers it orders tokens
-    otherwise than the gradient through attention does. Of a model with one attention over states it is `gradient`.
+    In a stack of layers it orders tokens otherwise than the gradient through attention does. In a model with one attention
+    over states it is `gradient`.
 
     Source: Jain & Wallace 2019, section 4.1 and their code ("XxE[X]").
     """
 
     name, cost = "gradient_attention_held", "gradient"
-    needs = frozenset({"embeddings", "embedding length", "held attention"})
+    needs = Gradient.needs | HELD
     columns = {
-        "importance_gradient_attention_held": Column(
-            ("T",),
-            words="sum",
-            range=(0.0, None),
-            doc="|sum_d x_d dp/dx_d| of the embedding x of a token, p the probability of the predicted class, the "
-            "attention of "
-            "all layers held fixed",
-        ),
+        "importance_gradient_attention_held": score(f"|sum_d x_d dp/dx_d|, {ITEM}, {PROBABILITY}; {HELD_FIXED}"),
     }
 
     @staticmethod
@@ -108,14 +102,11 @@ class GradientNorm(Measure):
 
     The length of the steepest ascent of the prediction in each token's embedding, and in each token's state.
 
-    f is the logit of the predicted class minus the log-sum-exp of the others: with two classes the single logit of a
-    sigmoid model, with more the logit of "this class or another". The gradient flows through attention too; in the detached
-    columns it does not, and reaches a token through the values only. There the state of token t has a_t ||df/dc||_2, c the
-    context: the order of the states is that of attention whatever the model, also of an untrained one. Norms are not divided
-    by their sum (their eq. 4 does); ranks and entropies are the same. Not defined for a text without tokens. Of a
-    hierarchical model a sentence's is the length of the gradient in the embeddings of all its words. At its word level c is
-    not the states' average: the state of a word moves its sentence's vector, and all that the sentence encoder makes of it.
-    Of a model without classes f is the largest logit.
+    With two classes f is the single logit of a sigmoid model, with more the logit of "this class or another". Where
+    attention is held fixed the state of token t has a_t ||df/dc||_2, c the context: the order of the states is that of
+    attention whatever the model, also of an untrained one. At the word level of a hierarchical model c is not the states'
+    average, so that this does not hold. Norms are not divided by their sum (their eq. 4 does); ranks and entropies are the
+    same.
 
     Source: Meister et al. 2021, eq. 4; held fixed as in Jain & Wallace 2019, section 4.1.
     """
@@ -123,53 +114,31 @@ class GradientNorm(Measure):
     name, cost = "gradient_norm", "gradient"
     needs = frozenset({"embeddings"})
     columns = {
-        "importance_gradient_norm": Column(
-            ("T",),
-            words="length",
-            range=(0.0, None),
-            doc="||df/dx||_2 for the embedding x of a token, f the log-odds of the predicted class",
+        "importance_gradient_norm": score(f"||df/dx||_2, {ITEM}, {ODDS}; {THROUGH}", words="length"),
+        "importance_gradient_norm_hidden": score(
+            f"||df/dh||_2, h the encoder state of a token, {ODDS}; {THROUGH}", words="length", needs=STATES
         ),
-        "importance_gradient_norm_hidden": Column(
-            ("T",), words="length", range=(0.0, None), needs=STATES, doc="the same for the encoder state h of a token"
-        ),
-        "importance_gradient_norm_detached": Column(
-            ("T",),
-            words="length",
-            range=(0.0, None),
-            needs=frozenset({"held attention"}),
-            doc="||df/dx||_2 with attention held fixed",
-        ),
-        "importance_gradient_norm_detached_hidden": Column(
-            ("T",),
-            words="length",
-            range=(0.0, None),
-            needs=frozenset({"states", "held attention"}),
-            doc="||df/dh||_2 with attention held fixed",
+        "importance_gradient_norm_detached": score(f"||df/dx||_2, {ITEM}, {ODDS}; {HELD_FIXED}", words="length", needs=HELD),
+        "importance_gradient_norm_detached_hidden": score(
+            f"||df/dh||_2, h the encoder state of a token, {ODDS}; {HELD_FIXED}", words="length", needs=STATES | HELD
         ),
     }
 
     def __call__(self, subject, batch) -> dict[str, list]:
-        """Return the columns, one value an instance."""
-        holds = "held attention" in subject.capabilities
-        slopes = odds_slopes(subject, batch, (False, True) if holds else (False,))
-        mask, norms = subject.attendable(batch).cpu(), {}
-        for ending, one in zip(("", "_detached"), slopes, strict=False):  # held fixed where it can be
-            for of, values in zip(("", "_hidden"), one.norms, strict=False):  # of states where there are any
-                norms[f"importance_gradient_norm{ending}{of}"] = values
-        return {name: ragged(values.float().cpu(), mask) for name, values in norms.items()}
+        holds = (False, True) if subject.capabilities >= HELD else (False,)
+        columns = {}
+        for ending, slopes in zip(("", "_detached"), odds_slopes(subject, batch, holds), strict=False):
+            for of, norms in zip(("", "_hidden"), slopes.norms, strict=False):  # of states where there are any
+                columns[f"importance_gradient_norm{ending}{of}"] = per_token(subject, batch, norms)
+        return columns
 
 
 @register
 class GradientXInput(Explains):
     """Gradient times input (Denil et al. 2015; Shrikumar et al. 2016): the part of a linear approximation that a token has.
 
-    sum_d x_d df/dx_d for each token: what leaving its embedding out would change if f were linear. In units of f.
-
-    f is what `target` and `output` name. The gradient flows through attention too, unlike that of
-    `gradient`, which also drops the sign. Of a hierarchical model a sentence's is the sum over all its words. Signed: a
-    token ranks high as evidence for what is explained, and low as evidence against it. Markers and a second text have their
-    share as well, which belongs to no token. A saturated probability keeps its order until it is exactly flat, at log-odds
-    of about 700.
+    What leaving a token's embedding out would change if f were linear. `gradient` drops the sign, and in pooled models holds
+    attention fixed. A saturated probability keeps its order until it is exactly flat, at log-odds of about 700.
 
     Source: Denil et al. 2015; Shrikumar et al. 2016.
     """
@@ -177,29 +146,18 @@ class GradientXInput(Explains):
     name, cost = "gradient_x_input", "gradient"
     needs = frozenset({"embeddings", "embedding length"})
     columns = {
-        "importance_gradient_x_input": Column(
-            ("T",),
-            words="sum",
-            signed=True,
-            undefined="where f or its slope is not finite",
-            doc="x . df/dx of the embedding x of a token, f what is explained",
+        "importance_gradient_x_input": signed_score(
+            f"x . df/dx, {ITEM}, {EXPLAINED}; {THROUGH}; markers and a second text have shares that belong to no token"
         ),
-        "importance_gradient_x_input_hidden": Column(
-            ("T",),
-            words="sum",
-            signed=True,
-            undefined="where f or its slope is not finite",
-            needs=STATES,
-            doc="the same of the encoder state of a token",
+        "importance_gradient_x_input_hidden": signed_score(
+            f"h . df/dh, h the encoder state of a token, {EXPLAINED}; {THROUGH}", needs=STATES
         ),
     }
 
     def __call__(self, subject, batch) -> dict[str, list]:
-        """Return the columns, one value an instance."""
         _, inward = products(subject, batch, lambda logits: explained(logits, batch, self.target, self.output))
-        mask = subject.attendable(batch).cpu()
-        # of states where there are any
-        return {name: ragged(values.float().cpu(), mask) for name, values in zip(self.columns, inward, strict=False)}
+        named = zip(self.columns, inward, strict=False)  # states where there are any
+        return {name: per_token(subject, batch, values) for name, values in named}
 
 
 @register
@@ -210,14 +168,14 @@ class GradientHiddenToInput(Measure):
 
         g_p(i) = ||d ||h_p||_2 / d x_i||_2 / sum_k ||d ||h_p||_2 / d x_k||_2
 
-    for state p and the embedding x_i of token i; p, i and k run over the attendable tokens. Of each row of g: its entropy
-    over log T, and g_p(p). A row is undefined where all its gradients are 0: a state of length 0, or one that depends on no
-    token. The second text of a pair does not reach the states and is not counted. Of a hierarchical model p, i and k are
-    sentences, h_p a sentence's state and x_i the embeddings of all its words as one vector; at its word level p, i and k are
-    all words of the document, and a word's state depends on those of its sentence alone.
+    for state p and the embedding x_i of token i; p, i and k run over the attendable tokens. A row of g is undefined where
+    all its gradients are 0: a state of length 0, or one that depends on no token. The second text of a pair does not reach
+    the states and is not counted. In a hierarchical model p, i and k are sentences, and x_i the embeddings of all words of
+    one as one vector; at its word level they are all words of the document, and a word's state depends on its sentence
+    alone.
 
-    Gradients are taken in float32, where those below about 1e-19 become 0. Time grows with T^2; memory
-    with T (and T x T numbers for one text at a time where an encoder mixes all tokens, or rows are kept).
+    Gradients are taken in float32, where those below about 1e-19 become 0. Time grows with T^2; memory with T (and T x T
+    numbers for one text at a time where an encoder mixes all tokens, or rows are kept).
 
     Source: Meister et al. 2021, eq. 5 and Table 1.
     """
@@ -228,36 +186,32 @@ class GradientHiddenToInput(Measure):
         "hidden_to_input_entropy": Column(
             ("T",),
             range=(0.0, 1.0),
-            undefined="where the row is, and for a text of one token",
-            doc="normalised entropy of the row of g of a state",
+            undefined="where the row of g is, and for a text of one token",
+            doc="entropy of a state's row of g over log T; g: shares of ||d ||h_p||_2 / d x_i||_2 over the tokens i",
         ),
         "hidden_to_input_own": Column(
-            ("T",),
-            range=(0.0, 1.0),
-            undefined="where the row is undefined",
-            doc="share of a state's own token in its row of g",
+            ("T",), range=(0.0, 1.0), undefined="where the row of g is", doc="share of a state's own token in its row of g"
         ),
         "hidden_to_input": Column(
             ("K", "T"),
             undefined="where a state depends on no token",
-            doc="the rows of g, state by token, each summing to 1; K = T, 0 if not kept",
+            doc="the rows of g, state by token, each summing to 1; K = T, 0 without the option keep_rows",
         ),
     }
 
     keep_rows: Flag = False
 
     def __call__(self, subject, batch) -> dict[str, list]:
-        """Return the columns, one value an instance."""
         lengths = token_counts(subject, batch)
         entropy, own = ([np.full(length, np.nan, np.float32) for length in lengths] for _ in range(2))
         rows = [np.empty((length if self.keep_rows else 0, length), np.float32) for length in lengths]
-        for texts, states, of_states in norms_of_states(subject, batch):
-            shares = of_states.double()
-            shares = shares / shares.sum(-1, keepdim=True)  # 0 / 0 is NaN
-            spread = torch.special.entr(shares).sum(-1).div(math.log(shares.shape[-1])).clamp(0, 1).cpu().numpy()
-            kept = shares.diagonal(states.start, 1, 2).cpu().numpy()
+        for texts, states, norms in norms_of_states(subject, batch):
+            norms = norms.double()
+            shares = norms / norms.sum(-1, keepdim=True)  # 0 / 0 is NaN
+            entropies = torch.special.entr(shares).sum(-1).div(math.log(shares.shape[-1])).clamp(0, 1).cpu().numpy()
+            diagonal = shares.diagonal(states.start, 1, 2).cpu().numpy()
             for place, text in enumerate(texts):
-                entropy[text][states], own[text][states] = spread[place], kept[place]
+                entropy[text][states], own[text][states] = entropies[place], diagonal[place]
                 if self.keep_rows:
                     rows[text][states] = shares[place].cpu().numpy()
         return dict(zip(self.columns, (entropy, own, rows), strict=True))

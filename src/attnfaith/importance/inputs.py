@@ -1,19 +1,31 @@
-"""What the gradient measures share: inputs that gradients can be taken of."""
+"""What the gradient measures share: inputs that gradients can be taken of, and products with their slopes.
+
+Shapes: B instances, L input positions, T tokens, E embedding, H hidden, C classes.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import NamedTuple
 
 import torch
 
-from attnfaith.models.modeling_attention_classifier import Encoded
 from attnfaith.subjects import Batch, Subject
 from attnfaith.subjects.modes import frozen
 from attnfaith.subjects.protocol import log_odds
 
 
-STATES = frozenset({"states"})
-"""What columns of states need."""
+@contextmanager
+def differentiable(subject: Subject | None = None) -> Iterator[None]:
+    """Within, gradients can be taken, and the parameters of the subject take none.
+
+    cuDNN refuses a backward pass through an LSTM in eval mode, and train mode would turn dropout on, so cuDNN is off here.
+    """
+    with (
+        nullcontext() if subject is None else frozen(subject),
+        torch.enable_grad(),
+        torch.backends.cudnn.flags(enabled=False),
+    ):
+        yield
 
 
 class Reading:
@@ -37,26 +49,6 @@ class Reading:
             return self.subject.predict(self.batch, self.inputs[0], hold=hold)
         attention = self.attention.detach() if hold else self.attention
         return self.subject.decode(self.encoded.hidden, attention, self.encoded.query)
-
-
-@contextmanager
-def differentiable(subject: Subject, batch: Batch) -> Iterator[Reading]:
-    """A batch read so that gradients reach its embeddings, and states; the parameters take none.
-
-    cuDNN refuses a backward pass through an LSTM in eval mode, and train mode would turn dropout on, so cuDNN is off here.
-    """
-    with frozen(subject), torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
-        yield Reading(subject, batch)
-
-
-def attended(subject: Subject, batch: Batch) -> tuple[Encoded, torch.Tensor]:
-    """What the encoder makes of a batch, and attention (B,T); for subjects with "states"."""
-    return subject.encoded(batch), subject.attention(batch)
-
-
-def token_counts(subject: Subject, batch: Batch) -> list[int]:
-    """The number T of attendable tokens of each instance."""
-    return subject.attendable(batch).sum(1).tolist()
 
 
 def inside(subject: Subject, batch: Batch) -> torch.Tensor:
@@ -87,9 +79,9 @@ def gradients(output: torch.Tensor, inputs: list[torch.Tensor], last: bool = Tru
     needed = [value for value in inputs if value.requires_grad]
     if not output.requires_grad or not needed:
         return [torch.zeros_like(value) for value in inputs]
-    taken = iter(torch.autograd.grad(output.sum(), needed, allow_unused=True, retain_graph=not last))
-    slopes = [next(taken) if value.requires_grad else None for value in inputs]
-    return [torch.zeros_like(value) if slope is None else slope for slope, value in zip(slopes, inputs, strict=True)]
+    slopes = iter(torch.autograd.grad(output.sum(), needed, allow_unused=True, retain_graph=not last))
+    of_inputs = [next(slopes) if value.requires_grad else None for value in inputs]
+    return [torch.zeros_like(value) if slope is None else slope for slope, value in zip(of_inputs, inputs, strict=True)]
 
 
 class Slopes(NamedTuple):
@@ -110,18 +102,11 @@ def odds_slopes(subject: Subject, batch: Batch, holds: Sequence[bool]) -> list[S
     explain = log_odds if "classes" in subject.capabilities else largest
     missing = [hold for hold in holds if hold not in batch.get("slopes", ())]
     if missing:
-        with differentiable(subject, batch) as reading:
+        with differentiable(subject):
+            reading = Reading(subject, batch)
             for hold in missing:
                 batch.once("slopes", hold, lambda hold=hold: _slopes(reading, explain, hold, last=hold is missing[-1]))
     return [batch["slopes"][hold] for hold in holds]
-
-
-def _slopes(reading: Reading, explain: Callable, hold: bool, last: bool = True) -> Slopes:
-    f = explain(reading.logits(hold=hold))
-    slopes, items = gradients(f, reading.inputs, last), reading.subject.items(reading.batch)
-    inward = [_products(value.detach(), slope) for value, slope in zip(reading.inputs, slopes, strict=True)]
-    norms = [item_norms(slopes[0], items), *(slope.norm(dim=-1) for slope in slopes[1:])]
-    return Slopes(f.detach(), [item_sums(inward[0], items), *inward[1:]], norms)
 
 
 def products(
@@ -132,15 +117,24 @@ def products(
     hold: no gradient flows through attention.
     """
     if explain is log_odds:
-        (made,) = odds_slopes(subject, batch, [hold])
+        (slopes,) = odds_slopes(subject, batch, [hold])
     else:
-        with differentiable(subject, batch) as reading:
-            made = _slopes(reading, explain, hold)
-    return made.f, made.products
+        with differentiable(subject):
+            slopes = _slopes(Reading(subject, batch), explain, hold)
+    return slopes.f, slopes.products
 
 
-def _products(values: torch.Tensor, slopes: torch.Tensor) -> torch.Tensor:
-    return (values * slopes).sum(-1, dtype=torch.float64)
+def _slopes(reading: Reading, explain: Callable, hold: bool, last: bool = True) -> Slopes:
+    f = explain(reading.logits(hold=hold))
+    slopes, items = gradients(f, reading.inputs, last), reading.subject.items(reading.batch)
+    inward = [value_times_slope(value, slope) for value, slope in zip(reading.inputs, slopes, strict=True)]
+    norms = [item_norms(slopes[0], items), *(slope.norm(dim=-1) for slope in slopes[1:])]
+    return Slopes(f.detach(), [item_sums(inward[0], items), *inward[1:]], norms)
+
+
+def value_times_slope(values: torch.Tensor, slopes: torch.Tensor) -> torch.Tensor:
+    """(...,D) to (...): value times slope, summed in float64."""
+    return (values.detach() * slopes).sum(-1, dtype=torch.float64)
 
 
 def largest(logits: torch.Tensor) -> torch.Tensor:

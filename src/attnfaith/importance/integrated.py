@@ -10,13 +10,14 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
+from attnfaith.importance.columns import EXPLAINED, STATES, per_token, signed_score
 from attnfaith.importance.explained import Explained, Explains, explaining
-from attnfaith.importance.inputs import STATES, inside, item_sums
+from attnfaith.importance.inputs import inside, item_sums
 from attnfaith.importance.quadrature import Line, integrate
 from attnfaith.importance.surrogates import captum
 from attnfaith.measurement.options import Baseline, Points, Tolerance
 from attnfaith.measurement.registry import register
-from attnfaith.record import Column, ragged
+from attnfaith.record import Column
 from attnfaith.subjects import Batch, Subject, whole_logits
 from attnfaith.subjects.classifier import SelfAttention
 from attnfaith.subjects.modes import frozen
@@ -25,10 +26,11 @@ from attnfaith.subjects.translator import CrossAttention
 
 UNDEFINED = "where the line leaves float range, or max_steps points do not give its integral to the tolerance"
 BASELINES = ("zero", "padding", "mean")
+RESIDUAL = {"undefined": "where the line leaves float range", "tolerance": 2}  # what rounding and the points leave
 
 
 def check_baseline(subject: Subject, baseline: str | None) -> None:
-    """Raises ValueError for baseline="padding" where the subject has no padding token."""
+    """Raise ValueError for baseline="padding" where the subject has no padding token."""
     if baseline == "padding" and subject.pad_token_id is None:
         raise ValueError("baseline='padding', and the model has no pad_token_id; choose zero or mean")
 
@@ -80,22 +82,15 @@ def baseline_vector(subject: Subject, baseline: str | None) -> torch.Tensor:
 class IntegratedGradients(Explains):
     """Integrated gradients (Sundararajan et al. 2017): what is explained, handed out to tokens along a line from a baseline.
 
-    sum_d (x - b)_d * the mean of df/dx_d over the line from b to x, for every token at once; in units of f.
-
-    x are the embeddings of the tokens. b is their baseline: "zero", "padding" (the embedding of the padding token) or "mean"
-    (the mean of all embeddings of the vocabulary but padding's). None takes "zero" for models of this package and "mean" for
-    others: layers that divide by the length of a state turn ever closer to an input of zeros, in deep models closer than
-    float32 can tell from 0. Markers, marks between sentences and a second text stay what they are along the line, so that
-    the tokens' parts sum to f at x - f at b. f is what `target` and `output` name; the class is that
-    of the text itself all along. For encoder states the line goes from states of 0, where the context is 0, whatever the
-    baseline of inputs is.
+    baseline: "zero", "padding" (the embedding of the padding token) or "mean" (the mean of all embeddings of the vocabulary
+    but padding's). None takes "zero" for models of this package and "mean" for others: layers that divide by the length of a
+    state turn ever closer to an input of zeros, in deep models closer than float32 can tell from 0.
 
     The rule of Gauss and Kronrod with 15 points takes the integral. Its difference from the rule of Gauss with 7 of these
     points estimates the error of each part. No token's estimate may be above `tolerance` times the largest part, nor the
-    residual above `tolerance` times the larger of that and |f at x - f at b|. Until then the least certain intervals are
-    halved; a text that needs more than `max_steps` points gets NaN. Close to the start, where f may turn at a tiny share of
-    the line, intervals are taken in the logarithm of the share. The part of a sentence of a hierarchical model is that of
-    all its words. Signed: a token ranks high as evidence for what is explained.
+    residual above `tolerance` times the larger of that and |f - f at the baseline|. Until then the least certain intervals
+    are halved; a text that needs more than `max_steps` points gets NaN. Close to the start, where f may turn at a tiny share
+    of the line, intervals are taken in the logarithm of the share.
 
     Source: Sundararajan et al. 2017, eq. 1 and 3 and proposition 1; Piessens et al. 1983, QUADPACK, section 2.2.
     """
@@ -103,37 +98,25 @@ class IntegratedGradients(Explains):
     name, cost = "integrated_gradients", "draws"
     needs = frozenset({"embeddings"})
     columns = {
-        "importance_integrated_gradients": Column(
-            ("T",),
-            words="sum",
-            signed=True,
+        "importance_integrated_gradients": signed_score(
+            "sum_d (x - b)_d times the mean of df/dx_d over the line from b to x, x the embeddings of a token and b the "
+            f"baseline; {EXPLAINED}, always of the class of the text itself; through attention. Markers, marks between "
+            "sentences and a second text stay what they are, so that the parts sum to f - f at the baseline",
             undefined=UNDEFINED,
-            doc="the token's part of f - f at the baseline, f what is explained",
         ),
-        "importance_integrated_gradients_hidden": Column(
-            ("T",),
-            words="sum",
-            signed=True,
+        "importance_integrated_gradients_hidden": signed_score(
+            f"the same of encoder states, from states of 0, whatever the baseline of embeddings; {EXPLAINED}",
             undefined=UNDEFINED,
             needs=STATES,
-            doc="the same of encoder states, from states of 0",
         ),
         "integrated_gradients_residual": Column(
-            undefined="where the line leaves float range",
-            tolerance=2,  # what rounding and the points leave
-            doc="sum of the tokens' parts - (f - f at the baseline), in units of f; 0 is complete",
+            **RESIDUAL, doc="sum of the tokens' parts - (f - f at the baseline), in units of f"
         ),
-        "integrated_gradients_residual_hidden": Column(
-            undefined="where the line leaves float range", tolerance=2, needs=STATES, doc="the same for encoder states"
-        ),
+        "integrated_gradients_residual_hidden": Column(**RESIDUAL, needs=STATES, doc="the same for encoder states"),
         "integrated_gradients_error": Column(
-            undefined="where the line leaves float range",
-            tolerance=2,
-            doc="the estimated error of the token's part that is least certain, in units of f",
+            **RESIDUAL, doc="the estimated error of the token's part that is least certain, in units of f"
         ),
-        "integrated_gradients_error_hidden": Column(
-            undefined="where the line leaves float range", tolerance=2, needs=STATES, doc="the same for encoder states"
-        ),
+        "integrated_gradients_error_hidden": Column(**RESIDUAL, needs=STATES, doc="the same for encoder states"),
         "integrated_gradients_steps": Column(dtype="int64", doc="points of the line at which a gradient was taken"),
         "integrated_gradients_steps_hidden": Column(dtype="int64", needs=STATES, doc="the same for encoder states"),
     }
@@ -148,7 +131,6 @@ class IntegratedGradients(Explains):
         super().check(subject, dataset)
 
     def __call__(self, subject, batch) -> dict[str, list]:
-        """Return the columns, one value an instance."""
         self.check(subject, None)
         with frozen(subject):
             with torch.no_grad():
@@ -157,14 +139,14 @@ class IntegratedGradients(Explains):
             if "states" in subject.capabilities:
                 lines["_hidden"] = state_line(subject, batch, f)
             with getattr(subject, "fused", nullcontext)():
-                handed_out = {ending: integrate(line, self.max_steps, self.tolerance) for ending, line in lines.items()}
-        mask, columns = subject.attendable(batch).cpu(), {}
-        for ending, found in handed_out.items():
-            of_items = found.parts if ending else item_sums(found.parts, subject.items(batch))
-            columns[f"importance_integrated_gradients{ending}"] = ragged(of_items.float().cpu(), mask)
-            columns[f"integrated_gradients_residual{ending}"] = found.residual.tolist()
-            columns[f"integrated_gradients_error{ending}"] = found.error.tolist()
-            columns[f"integrated_gradients_steps{ending}"] = found.steps.tolist()
+                integrals = {ending: integrate(line, self.max_steps, self.tolerance) for ending, line in lines.items()}
+        columns = {}
+        for ending, integral in integrals.items():
+            parts = integral.parts if ending else item_sums(integral.parts, subject.items(batch))
+            columns[f"importance_integrated_gradients{ending}"] = per_token(subject, batch, parts)
+            columns[f"integrated_gradients_residual{ending}"] = integral.residual.tolist()
+            columns[f"integrated_gradients_error{ending}"] = integral.error.tolist()
+            columns[f"integrated_gradients_steps{ending}"] = integral.steps.tolist()
         return {name: columns[name] for name in self.columns if name in columns}
 
 
@@ -191,7 +173,7 @@ class _Modules(nn.Module):
         self.nonlinearities = nn.ModuleList()
 
     def find(self, points) -> None:
-        """Makes the modules, for the nonlinearities that gradients in points (B,L,E) go through."""
+        """Make the modules, for the nonlinearities that gradients in points (B,L,E) go through."""
         with torch.enable_grad(), _Routed(self._make):
             self.value(points)
 
@@ -232,18 +214,14 @@ class _Routed(TorchFunctionMode):
 class DeepLift(Explains):
     """DeepLIFT (Shrikumar et al. 2017), rescale rule: finite differences to a baseline instead of slopes, through captum.
 
-    sum_d (x - b)_d m_d for each token, in units of f: x its embedding, b the baseline's, m the multipliers of DeepLIFT.
+    Where a tanh, a sigmoid or a ReLU stands between, the multiplier m goes through it by (f(x) - f(b)) / (x - b), of the
+    text and of the text with all its tokens at their baseline, instead of by its slope. captum has this rule for nothing
+    else that is in these models: what projections, self-attention, layer normalisation, GELU and SiLU, products with
+    attention, and the steps of an LSTM or GRU do is taken by its slope at the text, so that for a BiLSTM this is nearer to
+    gradient times input than to the paper. `deeplift_residual` is what this misses; it is 0 for a model of dense layers,
+    nonlinearities and uniform attention.
 
-    Where a tanh, a sigmoid or a ReLU stands between, m goes through it by (f(x) - f(b)) / (x - b), of the text and of the
-    text with all its tokens at their baseline, instead of by its slope. captum has this rule for nothing else that is in
-    these models: what projections, self-attention, layer normalisation, GELU and SiLU, products with attention, and the
-    steps of an LSTM or GRU do is taken by its slope at the text, so that for a BiLSTM this is nearer to gradient times input
-    than to the paper. The part of f - f at the baseline that is missed by this is `deeplift_residual`; it is 0 for a model
-    of dense layers, nonlinearities and uniform attention.
-
-    b: zeros, the embedding of padding, or the mean of those of the vocabulary but padding's; markers and a second text stay
-    what they are, and have no part. f is what `target` and `output` name. Of a hierarchical model a
-    sentence's is the sum over all its words. Signed: a token ranks high as evidence for what is explained.
+    baseline: zeros, the embedding of padding, or the mean of those of the vocabulary but padding's.
 
     Source: Shrikumar et al. 2017, section 3.5.1 (rescale); captum's `DeepLift`.
     """
@@ -251,12 +229,9 @@ class DeepLift(Explains):
     name, cost = "deeplift", "gradient"
     needs = frozenset({"embeddings"})
     columns = {
-        "importance_deeplift": Column(
-            ("T",),
-            words="sum",
-            signed=True,
-            undefined="where f or a slope is not finite",
-            doc="the token's part of f - f at the baseline, f what is explained",
+        "importance_deeplift": signed_score(
+            "sum_d (x - b)_d m_d, x the embeddings of a token, b the baseline, m DeepLIFT's multipliers by the rescale "
+            f"rule; {EXPLAINED}; markers and a second text stay what they are and have no part"
         ),
         "deeplift_residual": Column(
             dtype="float64",
@@ -280,14 +255,11 @@ class DeepLift(Explains):
         super().check(subject, dataset)
 
     def __call__(self, subject, batch) -> dict[str, list]:
-        """Return the columns, one value an instance."""
         self.check(subject, None)
-        mask = subject.attendable(batch)
         with torch.no_grad():
             f = explaining(whole_logits(subject, batch), batch, self.target, self.output)
-            embedded = subject.embed(batch)
-            of_items = inside(subject, batch).unsqueeze(-1)
-            start = torch.where(of_items, baseline_vector(subject, self.baseline).to(embedded), embedded)
+            line = input_line(subject, batch, f, self.baseline)
+        start, embedded = line.start, line.end
         with frozen(subject), torch.backends.cudnn.flags(enabled=False):
             view = _Modules(lambda points: _explained_at(subject, batch, f, points))
             view.find(embedded.requires_grad_())
@@ -297,6 +269,6 @@ class DeepLift(Explains):
         with torch.no_grad():
             shares = item_sums(shares.sum(-1, dtype=torch.float64), subject.items(batch))
             ends = _explained_at(subject, batch, f, torch.cat([start, embedded])).unflatten(0, (2, -1))
-        of_tokens = shares.masked_fill(~mask, 0)
-        residual = of_tokens.sum(1) - (ends[1] - ends[0])
-        return dict(zip(self.columns, (ragged(of_tokens.float().cpu(), mask.cpu()), residual.tolist()), strict=True))
+        parts = shares.masked_fill(~subject.attendable(batch), 0)
+        residual = parts.sum(1) - (ends[1] - ends[0])
+        return {"importance_deeplift": per_token(subject, batch, parts), "deeplift_residual": residual.tolist()}

@@ -9,9 +9,10 @@ from typing import Literal
 
 import torch
 
+from attnfaith.importance.columns import EXPLAINED, STATES, per_token, score, share, signed_score
 from attnfaith.importance.context_mixing import rolled_out, shares
 from attnfaith.importance.explained import Explains, explaining
-from attnfaith.importance.inputs import STATES, attended, item_sums
+from attnfaith.importance.inputs import item_sums
 from attnfaith.importance.removal import (
     ABSENCES,
     with_token_replaced,
@@ -20,18 +21,19 @@ from attnfaith.importance.removal import (
     without_token,
 )
 from attnfaith.measurement.registry import Measure, register
-from attnfaith.record import Column, ragged
 from attnfaith.subjects import Edit, require, whole_logits
 from attnfaith.subjects.removal import ABSENT, TOKENS_AT_ONCE
 
 
 Way = Literal["delete", "retokenise", "mask_token", "hide"]
 OcclusionWay = Literal["delete", "zero", "unknown", "mask", "retokenise", "mask_token", "hide"]
+DISTANCE = "total variation distance of the prediction to that"
+FALL = {"words": "", "undefined": "where either f is not finite"}
 
 
 def _of_states(subject, batch, probs) -> tuple[torch.Tensor, torch.Tensor]:
     """Distances (B,T) after removing each state: the other weights renormalised, and the other scores projected again."""
-    encoded, attention = attended(subject, batch)
+    encoded, attention = subject.encoded(batch), subject.attention(batch)
     # A state without weight takes nothing with it, under any projection of free scores: exactly 0, so that rounding breaks
     # no ties.
     idle = attention == 0
@@ -54,12 +56,9 @@ class LeaveOneOut(Measure):
 
     Total variation distances between the prediction and the one without each token (two classes: |change of p|).
 
-    importance_leave_one_out: the token is deleted from the text (positions move up, markers stay), which is encoded and
-    attended again; of a hierarchical model the sentence is deleted with its words. The state measures leave all other states
-    as they are; they remove one from attention, by renormalising the remaining weights or by projecting the remaining
-    scores. Both are the same for softmax and uniform attention, not for sparse ones, where re-projection can give tokens
-    weight that had none. Where nothing remains (one token, or all weight on it and renormalising) the context is the zero
-    vector and the decoder's bias decides.
+    Renormalising weights and projecting scores again are the same for softmax and uniform attention, not for sparse ones,
+    where re-projection can give tokens weight that had none. Where nothing remains (one token, or all weight on it and
+    renormalising) the context is the zero vector and the decoder's bias decides.
 
     At the word level of a hierarchical model a word is deleted, and with it a sentence that it was the only word of. Words
     whose weight or score is removed leave the sentence encoder another vector to read (`WordLevel`); re-projecting, at both
@@ -75,20 +74,25 @@ class LeaveOneOut(Measure):
     name, cost = "leave_one_out", "tokens"
     needs = frozenset({"classes", "token deletion"})
     columns = {
-        "importance_leave_one_out": Column(
-            ("T",), range=(0.0, 1.0), doc="total variation distance of the prediction to that for the text without the token"
-        ),
-        "importance_leave_one_out_hidden": Column(
-            ("T",),
+        "importance_leave_one_out": score(
+            f"{DISTANCE} for the text without the token: deleted unless the option by says else (later tokens move "
+            "up, markers stay, a sentence goes with its words), encoded and attended again",
             range=(0.0, 1.0),
-            needs=STATES,
-            doc="the same when only the token's state is removed and the other weights are renormalised",
+            words="",
         ),
-        "importance_leave_one_out_reproject_hidden": Column(
-            ("T",),
+        "importance_leave_one_out_hidden": score(
+            f"{DISTANCE} where the token's state alone is removed from attention: other states stay, the other weights are "
+            "renormalised",
             range=(0.0, 1.0),
+            words="",
             needs=STATES,
-            doc="the same when the state is removed and the other scores are projected again",
+        ),
+        "importance_leave_one_out_reproject_hidden": score(
+            f"{DISTANCE} where the token's state alone is removed from attention: other states stay, the other scores are "
+            "projected again",
+            range=(0.0, 1.0),
+            words="",
+            needs=STATES,
         ),
     }
 
@@ -100,18 +104,15 @@ class LeaveOneOut(Measure):
 
     @torch.no_grad()
     def __call__(self, subject, batch) -> dict[str, list]:
-        """Return the columns, one value an instance."""
         self.check(subject, None)
-        probs, mask = whole_logits(subject, batch).double().softmax(-1), subject.attendable(batch).cpu()
-        states, distances = "states" in subject.capabilities, []
-        if states:
-            distances = list(_of_states(subject, batch, probs))
-        if states and not subject.contextual and self.by == "delete":
+        probs = whole_logits(subject, batch).double().softmax(-1)
+        distances = _of_states(subject, batch, probs) if "states" in subject.capabilities else ()
+        if distances and not subject.contextual and self.by == "delete":
             deleted = distances[1]  # no other state depends on the token: deleting it is removing its state
         else:
             deleted = _distance(without_token(subject, batch, ABSENCES[self.by]), probs)
-        values = zip(self.columns, (deleted, *distances), strict=False)  # of states where there are any
-        return {name: ragged(value.float().cpu(), mask) for name, value in values}
+        named = zip(self.columns, (deleted, *distances), strict=False)  # states where there are any
+        return {name: per_token(subject, batch, values) for name, values in named}
 
 
 WAYS = {
@@ -121,12 +122,11 @@ WAYS = {
 """How a token may be taken away, and what a subject must be able to do for it."""
 
 
-def _occlusion(subject, batch, f, whole: torch.Tensor, by: str) -> torch.Tensor:
+def _falls(subject, batch, f, whole: torch.Tensor, by: str) -> torch.Tensor:
     """By how much f falls (B,T) from `whole` (B,1), exactly 0 where what takes a token's place is what was there."""
     if by == "mask" or (by == "delete" and "states" in subject.capabilities and not subject.contextual):
-        encoded, attention = attended(subject, batch)
-        falls = whole - f(without_state_reprojected(subject, encoded))
-        return falls.masked_fill((attention == 0) & subject.ignores_weightless, 0.0)
+        falls = whole - f(without_state_reprojected(subject, subject.encoded(batch)))
+        return falls.masked_fill((subject.attention(batch) == 0) & subject.ignores_weightless, 0.0)
     if by in ABSENCES:
         return whole - f(without_token(subject, batch, ABSENCES[by]))
     embedded, items = subject.embed(batch), subject.items(batch)
@@ -140,16 +140,14 @@ def _occlusion(subject, batch, f, whole: torch.Tensor, by: str) -> torch.Tensor:
 class Occlusion(Explains):
     """Occlusion (Zeiler & Fergus 2014; Li et al. 2016): by how much what is explained falls when a token is taken away.
 
-    f of the text minus f of the text with one token taken away, for each; in units of f, any number.
+    leave_one_out is the distance of the whole prediction and has no sign. Exactly 0 where what takes a token's place is what
+    was there, and where a state without weight goes.
 
-    f is what `target` and `output` name; the class is that of the whole text. by: "delete", the
-    token is gone and later ones move up; "zero", its embedding is 0; "unknown", it is the unknown word; "mask", the encoder
-    reads it and attention may not look at it, the scores of the others are projected again; "retokenise", its characters are
-    gone and the rest of the text is divided into tokens anew, which may be others; "mask_token", the tokenizer's mask token
-    is in its place; "hide", it keeps its place and no layer's attention may look at it. Of a hierarchical model all
-    words of a sentence are, and "zero" and "unknown" leave a sentence of as many words. The occlusion of states is the same
-    for every way. Signed: evidence for what is explained ranks first; leave_one_out is the distance of the whole prediction
-    and has no sign. Exactly 0 where what takes a token's place is what was there, and where a state without weight goes.
+    by: "delete", the token is gone and later ones move up; "zero", its embedding is 0; "unknown", it is the unknown word;
+    "mask", the encoder reads it and attention may not look at it, the scores of the others are projected again;
+    "retokenise", its characters are gone and the rest of the text is divided into tokens anew, which may be others;
+    "mask_token", the tokenizer's mask token is in its place; "hide", it keeps its place and no layer's attention may look at
+    it. Of a hierarchical model all words of a sentence are, and "zero" and "unknown" leave a sentence of as many words.
 
     Source: Zeiler & Fergus 2014; Li et al. 2016 ("erasure"); the state's as in Jain & Wallace 2019, algorithm 1.
     """
@@ -157,18 +155,16 @@ class Occlusion(Explains):
     name, cost = "occlusion", "tokens"
     needs = frozenset({"token deletion"})
     columns = {
-        "importance_occlusion": Column(
-            ("T",),
-            signed=True,
-            undefined="where either f is not finite",
-            doc="f - f with the token taken away, f what is explained",
+        "importance_occlusion": signed_score(
+            f"f - f of the text with the token taken away, encoded and attended again; {EXPLAINED}, always of the class of "
+            "the whole text; the token is deleted unless the option by says else; markers stay",
+            **FALL,
         ),
-        "importance_occlusion_hidden": Column(
-            ("T",),
-            signed=True,
-            undefined="where either f is not finite",
+        "importance_occlusion_hidden": signed_score(
+            "f - f where the token's state alone is removed from attention, whatever by says: other states stay, the other "
+            f"weights are renormalised; {EXPLAINED}",
+            **FALL,
             needs=STATES,
-            doc="the same when the token's state is removed and the other weights are renormalised",
         ),
     }
 
@@ -181,17 +177,16 @@ class Occlusion(Explains):
 
     @torch.no_grad()
     def __call__(self, subject, batch) -> dict[str, list]:
-        """Return the columns, one value an instance."""
         self.check(subject, None)
-        logits, mask = whole_logits(subject, batch), subject.attendable(batch).cpu()
+        logits = whole_logits(subject, batch)
         f = explaining(logits, batch, self.target, self.output)
         whole = f(logits).unsqueeze(1)
-        columns = {"importance_occlusion": _occlusion(subject, batch, f, whole, self.by)}
+        columns = {"importance_occlusion": _falls(subject, batch, f, whole, self.by)}
         if "states" in subject.capabilities:
-            (hidden, _, query), attention = attended(subject, batch)
+            (hidden, _, query), attention = subject.encoded(batch), subject.attention(batch)
             removed = f(without_state(subject, hidden, attention, query))
             columns["importance_occlusion_hidden"] = (whole - removed).masked_fill(attention == 0, 0.0)
-        return {name: ragged(values.float().cpu(), mask) for name, values in columns.items()}
+        return {name: per_token(subject, batch, values) for name, values in columns.items()}
 
 
 class Zeroed(Edit):
@@ -214,19 +209,19 @@ def zeroing_matrices(subject, text, layers: Sequence) -> list[torch.Tensor]:
 
     subject: asked for `device` and `each_layer` alone. L are the positions of the layers' states.
     """
-    states = [one.state[0] for one in layers]
+    states = [layer.state[0] for layer in layers]
     width, distances = len(states[0]), [[] for _ in layers]
     for places in torch.arange(width, device=subject.device).split(max(1, TOKENS_AT_ONCE // max(1, width))):
         copies = text.take(torch.zeros_like(places))
         results = subject.each_layer(copies, states, Zeroed(places))
-        for one, layer, other in zip(distances, layers, results, strict=True):
-            one.append(cosine_distances(other, layer.result[0]))
-    return [shares(torch.cat(one).T) for one in distances]
+        for of_layer, layer, changed in zip(distances, layers, results, strict=True):
+            of_layer.append(cosine_distances(changed, layer.result[0]))
+    return [shares(torch.cat(of_layer).T) for of_layer in distances]
 
 
 def cosine_distances(results: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
     """(N,L): 1 - cos of states (N,L,E) and (L,E), as half the square between unit vectors, which does not cancel."""
-    first, second = (torch.nn.functional.normalize(one.double(), dim=-1) for one in (results, result))
+    first, second = (torch.nn.functional.normalize(states.double(), dim=-1) for states in (results, result))
     return (first - second).square().sum(-1) / 2
 
 
@@ -234,13 +229,8 @@ def cosine_distances(results: torch.Tensor, result: torch.Tensor) -> torch.Tenso
 class ValueZeroing(Measure):
     """Value zeroing (Mohebbi et al. 2023): how far each layer turns a token's state when another's values are zeros.
 
-    How much of a token the rows that matter take, by what is missed without it; shares, 0..1.
-
-    In every layer, given the states that the text gives it, C_ij is the cosine distance of the result at i when the values
-    of j are zeros in all heads, the weights being as they were. Rows of C are divided by their sums, and the layers are
-    multiplied; the identity is not added, since a layer's result has its residual connection in it. What lies on markers is
-    left out, so the scores of a text sum to less than 1. The result is that of the layer itself, before a norm that a model
-    may have after its last one. Each share is right to about 1e-4 of itself in float32.
+    The identity is not added, since a layer's result has its residual connection in it. The result is that of the layer
+    itself, before a norm that a model may have after its last one. Each share is right to about 1e-4 of itself in float32.
 
     A text is read once, and once more for each of its positions, markers included: all layers in one pass.
 
@@ -250,17 +240,12 @@ class ValueZeroing(Measure):
     name, cost = "value_zeroing", "tokens"
     needs = frozenset({"attention maps", "layer states"})
     columns = {
-        "importance_value_zeroing": Column(
-            ("T",),
-            words="sum",
-            range=(0.0, 1.0),
-            undefined="where the logits depend on no row of the last layer",
-            doc="what the rows that matter take of a token: the product over layers of the cosine distances of a layer's "
-            "result with and without the token's values, rows divided by their sums",
+        "importance_value_zeroing": share(
+            "the product over layers of the cosine distance of a layer's result at i with and without the values of j in "
+            "all heads, weights and the layer's input held, rows divided by their sums"
         ),
     }
 
     @torch.no_grad()
     def __call__(self, subject, batch) -> dict[str, list]:
-        """Return the columns, one value an instance."""
         return {"importance_value_zeroing": rolled_out(subject, batch, partial(zeroing_matrices, subject))}

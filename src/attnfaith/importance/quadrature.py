@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import torch
 
-from attnfaith.importance.inputs import gradients
+from attnfaith.importance.inputs import differentiable, gradients
 
 
 PLACES_AT_ONCE = 3 * 2**12  # positions of texts dealt with together: with more a CPU is slower, not faster
@@ -75,7 +75,7 @@ class Intervals:
         shares, long, short = _nodes(low, high)
         slopes = shares.new_zeros(shares.numel(), line.end.shape[1])
         for chosen, points, texts in _pieces(line, rows.repeat_interleave(shares.shape[1]), shares.flatten()):
-            with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
+            with differentiable():
                 (slope,) = gradients(line.value(points.requires_grad_(), texts), [points])
             change = (line.end[texts] - line.start[texts])[:, : points.shape[1]]
             slopes[chosen, : points.shape[1]] = (slope.double() * change.double()).sum(-1)

@@ -2,32 +2,39 @@
 
 import copy
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 
+from attnfaith.importance.columns import EXPLAINED, MATTER, per_token, score, signed_score
 from attnfaith.importance.explained import Explain, Explains, explaining
-from attnfaith.importance.inputs import gradients, inside, item_sums
+from attnfaith.importance.inputs import differentiable, gradients, inside, item_sums, value_times_slope
 from attnfaith.importance.lrp_rules import BIAS, POSITIONS, QUERY, STABILISER, Rules, check_rules, read_by_rules
 from attnfaith.measurement.options import Inputs, number
 from attnfaith.measurement.registry import register
-from attnfaith.record import Column, ragged
+from attnfaith.record import Column
 from attnfaith.subjects import Pooled, SubjectError, WordLevel, opened
 from attnfaith.subjects.attention import map_products
 
 
-def rest_of(name: str) -> dict[str, Column]:
-    """The columns of a measure that say what no token has."""
-    one = {"dtype": "float64", "signed": True, "undefined": "where a part is"}
+def _rest_columns(name: str) -> dict[str, Column]:
+    """The columns of what no token has."""
+    fields = {"dtype": "float64", "signed": True, "undefined": "where a part is"}
     return {
-        f"{name}_markers": Column(**one, doc="the same of all markers together"),
-        f"{name}_rest": Column(**one, doc="what tokens and markers leave of f, what is explained: the part of biases"),
+        f"{name}_markers": Column(**fields, doc="the same of all markers together"),
+        f"{name}_rest": Column(**fields, doc="what tokens and markers leave of f, what is explained: the part of biases"),
     }
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Ruled(Explains):
-    """A measure by gradient times input under rules of the backward pass; inputs: the vectors that are explained."""
+class _GradientByRules(Explains):
+    """A measure by gradient times input under rules of the backward pass. Three columns: the tokens' scores, those of all
+    markers together, and what these leave of f.
+
+    inputs: the vectors that are explained, see `DecompX`.
+    """
+
+    rules: ClassVar[str]  # of `attnfaith.subjects.backward_rules`
 
     inputs: Inputs = "layer"
 
@@ -36,25 +43,19 @@ class _Ruled(Explains):
         subject.check_rules(self.inputs)
         super().check(subject, dataset)
 
-
-def ruled(subject, batch, names, rules: str, target, output: str, inputs: str) -> dict[str, list]:
-    """Three columns, by these names: the tokens' scores, those of all markers together, and what these leave of f."""
-    subject.check_rules(inputs)
-    shares = subject.relevance(batch, Explain(batch, target, output), rules, inputs)
-    mask = subject.attendable(batch)
-    of_places, values = shares.of_places[:, 0], shares.values[:, 0]
-    markers = of_places.masked_fill(mask, 0).sum(1)
-    rest = values - of_places.sum(1)
-    made = (ragged(of_places.float().cpu(), mask.cpu()), markers.tolist(), rest.tolist())
-    return dict(zip(names, made, strict=True))
+    def __call__(self, subject, batch) -> dict[str, list]:
+        subject.check_rules(self.inputs)
+        shares = subject.relevance(batch, Explain(batch, self.target, self.output), self.rules, self.inputs)
+        places, values = shares.of_places[:, 0], shares.values[:, 0]
+        markers = places.masked_fill(subject.attendable(batch), 0).sum(1)
+        rest = values - places.sum(1)
+        return dict(zip(self.columns, (per_token(subject, batch, places), markers.tolist(), rest.tolist()), strict=True))
 
 
 @register
-class AttnLrp(_Ruled):
+class AttnLrp(_GradientByRules):
     """AttnLRP (Achtibat et al. 2024): relevance of tokens in a Transformer, as one gradient by rules. Asked for by name
     only.
-
-    Gradient times input, where gradients follow the rules of AttnLRP; in units of f.
 
     A product of two factors that both depend on the text, such as weights with values, queries with keys, or a gate with
     what it lets through, gives each half of the gradient; so values have a half of it, and queries and keys a quarter. The
@@ -62,8 +63,7 @@ class AttnLrp(_Ruled):
     linear layer and softmax keep their gradient: relevance of biases, and what softmax does not conserve, is nobody's. It is
     in attn_lrp_rest. Where `decompx` holds attention fixed, this follows what made the attention, too.
 
-    inputs: see `decompx`. f is what `target` and `output` name. Signed: a token ranks high as
-    evidence for what is explained.
+    inputs: see `decompx`.
 
     LRP is patented. The package lxt, by authors of the method, is under the Clear BSD licence, which grants no patent
     rights, and its README says that it is free for personal and scientific use. Have other uses checked. No default, list or
@@ -74,81 +74,49 @@ class AttnLrp(_Ruled):
 
     name, cost = "attn_lrp", "gradient"
     needs = frozenset({"embeddings", "backward rules"})
+    rules = "halved"
     columns = {
-        "importance_attn_lrp": Column(
-            ("T",),
-            words="sum",
-            signed=True,
-            undefined="where f or its slope is not finite",
-            doc="relevance of a token in f, what is explained",
-        ),
-        **rest_of("attn_lrp"),
+        "importance_attn_lrp": signed_score(f"input times gradient by the rules of AttnLRP, through attention; {EXPLAINED}"),
+        **_rest_columns("attn_lrp"),
     }
-
-    def __call__(self, subject, batch) -> dict[str, list]:
-        """Return the columns, one value an instance."""
-        return ruled(subject, batch, self.columns, "halved", self.target, self.output, self.inputs)
 
 
 @register
-class DecompX(_Ruled):
+class DecompX(_GradientByRules):
     """DecompX without biases (Modarressi et al. 2023): what each token adds to what is explained, through a frozen network.
 
-    The vector of each token, carried through all layers and the classifier; in units of f.
-
-    With the attention of the text, the divisors of its normalisations and the slope y / x of each activation held fixed
-    (where x is 0, its derivative) a model is affine in its tokens, and so is a logit: what a token adds to it is exact. The
-    paper carries every token's vector forward, in memory that grows with the square of the text; here it is gradient times
-    input of that frozen model, one backward pass, and the numbers are the same. Biases are nobody's: the paper can divide
-    them among tokens, which is not done. Of a gated product, which the paper does not have, the gate is held fixed.
+    With attention, divisors and slopes held fixed a model is affine in its tokens, and so is a logit: what a token adds to
+    it is exact. The paper carries every token's vector forward, in memory that grows with the square of the text; here it is
+    gradient times input of that frozen model, one backward pass, and the numbers are the same. Biases are nobody's: the
+    paper can divide them among tokens, which is not done. Of a gated product, which the paper does not have, the gate is
+    held fixed. Of outputs other than a logit decompx_rest has, besides the biases, what they are beyond logits times slopes.
 
     inputs: "layer", the vectors that the first layer reads, token, position and type together after their normalisation, as
     in the paper; "table", those of the table of tokens alone, with the divisor of that normalisation held fixed. Of an
     encoder–decoder a token has what it has in both.
-
-    f is what `target` and `output` name. A logit is the sum of its tokens, decompx_markers and
-    decompx_rest; of other outputs decompx_rest has, besides the biases, what they are beyond logits times slopes. Signed: a
-    token ranks high as evidence for what is explained.
 
     Source: Modarressi et al. 2023, section 3, without the decomposition of biases.
     """
 
     name, cost = "decompx", "gradient"
     needs = frozenset({"embeddings", "backward rules"})
+    rules = "frozen"
     columns = {
-        "importance_decompx": Column(
-            ("T",),
-            words="sum",
-            signed=True,
-            undefined="where f or its slope is not finite",
-            doc="what a token adds to f, what is explained, attention, divisors and slopes held fixed",
+        "importance_decompx": signed_score(
+            "what a token's vector adds to f through all layers, with the attention, the divisors of normalisations and the "
+            f"slopes y / x of activations held as they are in the text (where x is 0, its derivative); {EXPLAINED}"
         ),
-        **rest_of("decompx"),
+        **_rest_columns("decompx"),
     }
-
-    def __call__(self, subject, batch) -> dict[str, list]:
-        """Return the columns, one value an instance."""
-        return ruled(subject, batch, self.columns, "frozen", self.target, self.output, self.inputs)
-
-
-def _check_layers(subject) -> None:
-    if subject.sites.maps != len(subject.sites.layers):
-        raise SubjectError(
-            f"chefer goes through layers of self-attention, and this model has {subject.sites.maps} maps, of which only "
-            f"{len(subject.sites.layers)}, a decoder's over its encoder, are of its text: take attention_x_gradient"
-        )
 
 
 @register
 class Chefer(Explains):
     """Relevance through attention times its gradient, layer by layer (Chefer et al. 2021, ICCV).
 
-    The rows that matter of R, a product over layers of I + the mean over heads of (A dF/dA) where it is positive.
-
     R begins as the identity and R becomes R + A' R in each layer, A' the mean over heads of the positive parts of attention
-    times its gradient. The mean of R - I over the rows that the logits depend on: the identity says only that such a row
-    stands at its own token, which the authors leave out as well. Not negative: evidence against what is explained is cut
-    off. f is what `target` and `output` name.
+    times its gradient. The identity says only that a row stands at its own token, which the authors leave out as well.
+    Evidence against what is explained is cut off.
 
     Source: Chefer et al. 2021 (ICCV), section 3.2, self-attention.
     """
@@ -156,23 +124,25 @@ class Chefer(Explains):
     name, cost = "chefer", "gradient"
     needs = frozenset({"attention maps"})
     columns = {
-        "importance_chefer": Column(
-            ("T",),
-            words="sum",
-            range=(0.0, None),
+        "importance_chefer": score(
+            f"the mean of R - I over {MATTER}, R the product over layers of I + the mean over heads of max(0, A df/dA); "
+            f"{EXPLAINED}",
             undefined="where f or its slope is not finite",
-            doc="relevance of a token for the rows that matter, f what is explained",
         ),
     }
 
     def check(self, subject, dataset) -> None:
         """Raise ValueError where the model lacks the class, and SubjectError for an encoder–decoder."""
-        _check_layers(subject)
+        maps, layers = subject.sites.maps, len(subject.sites.layers)
+        if maps != layers:
+            raise SubjectError(
+                f"chefer goes through layers of self-attention, and this model has {maps} maps, of which only {layers}, a "
+                "decoder's over its encoder, are of its text: take attention_x_gradient"
+            )
         super().check(subject, dataset)
 
     def __call__(self, subject, batch) -> dict[str, list]:
-        """Return the columns, one value an instance."""
-        _check_layers(subject)
+        self.check(subject, None)
         mask = subject.attendable(batch)
         scores = torch.zeros(mask.shape, dtype=torch.float64, device=mask.device)
         layers = range(len(subject.sites.layers))
@@ -184,7 +154,7 @@ class Chefer(Explains):
             matter = part.matter.double()
             of_rows = (matter.unsqueeze(1) @ (whole - identity)).squeeze(1) / matter.sum(1, keepdim=True).clamp(min=1)
             scores[part.rows, : part.length] = of_rows
-        return {"importance_chefer": ragged(scores.float().cpu(), mask.cpu())}
+        return {"importance_chefer": per_token(subject, batch, scores)}
 
 
 EPSILON = 1e-3
@@ -193,24 +163,19 @@ EPSILON = 1e-3
 class Relevance(NamedTuple):
     """How what is explained is shared out, for the B instances of a batch; float64, in units of `explained`.
 
-    tokens, hidden (B,T): relevance of embeddings and of states, of sentences or words as attention is over them; 0 outside
-    `mask` (B,T). Each of the rest (B,): explained; markers: embeddings of input positions that are no token, such as begin
-    and end marker; query: the second text; positions: what a Transformer adds for places; biases; stabiliser: what epsilon
-    absorbs; output: what a product of logits with slopes leaves of `explained`, 0 for logits.
-
     explained = sum of tokens + markers + query + positions + biases + stabiliser + output, but for rounding.
     """
 
-    tokens: torch.Tensor
-    hidden: torch.Tensor
-    mask: torch.Tensor
-    explained: torch.Tensor
-    markers: torch.Tensor
-    query: torch.Tensor
-    positions: torch.Tensor
+    tokens: torch.Tensor  # (B,T): of embeddings, of what attention is over; 0 outside `mask`
+    hidden: torch.Tensor  # (B,T): of states
+    mask: torch.Tensor  # (B,T)
+    explained: torch.Tensor  # (B,), as all others
+    markers: torch.Tensor  # embeddings of input positions that are no token
+    query: torch.Tensor  # the second text
+    positions: torch.Tensor  # what a Transformer adds for places
     biases: torch.Tensor
-    stabiliser: torch.Tensor
-    output: torch.Tensor
+    stabiliser: torch.Tensor  # what epsilon absorbs
+    output: torch.Tensor  # what logits times slopes leave of `explained`, 0 for logits
 
     @property
     def residual(self) -> torch.Tensor:
@@ -231,7 +196,7 @@ def relevance(subject, batch, *, target="predicted", output: str = "logit", epsi
         classifier = copy.deepcopy(subject.classifier).float()
         subject = Pooled(WordLevel(classifier) if subject.level == "word" else classifier)
     count = len(batch["input_ids"])
-    with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
+    with differentiable():
         embedded = subject.embed(batch).detach().requires_grad_()
         ledger = torch.zeros(count, 4, dtype=torch.float64, device=embedded.device, requires_grad=True)
         read = read_by_rules(subject.classifier, batch, embedded, Rules(epsilon, ledger))
@@ -239,59 +204,49 @@ def relevance(subject, batch, *, target="predicted", output: str = "logit", epsi
         tops = read.logits.detach().requires_grad_()
         values = f(tops)
         (slopes,) = torch.autograd.grad(values.sum(), tops)
-        wanted = [embedded, ledger, read.hidden, *(states for _, states in read.words)]
-        embedded_slopes, entries, hidden_slopes, *word_slopes = gradients((read.logits * slopes).sum(), wanted)
-    tokens = _times(embedded, embedded_slopes)
-    hidden, mask = _times(read.hidden, hidden_slopes), read.mask
+        inputs = [embedded, ledger, read.hidden, *(states for _, states in read.words)]
+        embedded_slopes, entries, hidden_slopes, *word_slopes = gradients((read.logits * slopes).sum(), inputs)
+    tokens, hidden, mask = (
+        value_times_slope(embedded, embedded_slopes),
+        value_times_slope(read.hidden, hidden_slopes),
+        read.mask,
+    )
+    items, belongs = subject.items(batch), inside(subject, batch)
     if subject.level == "word":
         hidden = torch.zeros_like(tokens)
         for (group, states), slope in zip(read.words, word_slopes, strict=True):
-            hidden = group.put(_times(states, slope), hidden)
-    items, of_items = subject.items(batch), inside(subject, batch)
-    markers = tokens.masked_fill(of_items, 0).sum(1)
-    if subject.level == "word":
+            hidden = group.put(value_times_slope(states, slope), hidden)
         hidden, mask = item_sums(hidden, items), subject.attendable(batch)
-    values, tops = values.detach(), tops.detach()
     return Relevance(
-        tokens=item_sums(tokens.masked_fill(~of_items, 0), items),
+        tokens=item_sums(tokens.masked_fill(~belongs, 0), items),
         hidden=hidden,
         mask=mask,
-        explained=values,
-        markers=markers,
+        explained=values.detach(),
+        markers=tokens.masked_fill(belongs, 0).sum(1),
         query=entries[:, QUERY],
         positions=entries[:, POSITIONS],
         biases=entries[:, BIAS],
         stabiliser=entries[:, STABILISER],
-        output=values - (tops * slopes).double().sum(1),
+        output=values.detach() - value_times_slope(tops, slopes),
     )
-
-
-def _times(values, slopes) -> torch.Tensor:
-    """(...,D) to (...): value times slope, summed in float64."""
-    return (values.detach() * slopes).sum(-1, dtype=torch.float64)
 
 
 @register
 class Lrp(Explains):
     """Layer-wise relevance propagation: what is explained, shared out layer by layer down to the embeddings.
 
-    The share of each token in the number explained, by rules that conserve the sum from layer to layer.
+    Relevance starts at the logits as value times slope of what is explained: for a logit that is the logit, for a contrast
+    one logit and minus the other. Dense layers and convolutions divide it by the epsilon rule, LSTM and GRU steps and
+    attention give all of it to the signal and none to gate or weight, self-attention weights and the divisor of layer
+    normalisation are held fixed, nonlinearities pass it on: `lrp_rules` has the formulas. So the query of attention has no
+    relevance, and a token without attention has relevance only through others' states.
 
-    Relevance starts at the logits as value times slope of what `target` and `output` name: for a
-    logit that is the logit, for a contrast one logit and minus the other. Dense layers and convolutions divide it by the
-    epsilon rule, LSTM and GRU steps and attention give all of it to the signal and none to gate or weight, self-attention
-    weights and the divisor of layer normalisation are held fixed, nonlinearities pass it on: `lrp_rules` has the
-    formulas. So the query of attention has no relevance, and a token without attention has relevance only through others'
-    states.
+    Biases keep what is theirs, which Arras et al. recommend for explanations (their bias factor of 0). `lrp_unaccounted`
+    says whether the rules conserved what they should: it is rounding for a logit, a contrast, and the log-odds of two
+    classes. A probability, or log-odds of more classes, is no sum of parts of logits: what its value exceeds logits times
+    slopes by is in `lrp_unaccounted`, too.
 
-    Biases keep what is theirs, which Arras et al. recommend for explanations (their bias factor of 0); with markers, a
-    second text and positions that is `lrp_residual`. `lrp_unaccounted` says whether the rules conserved what they should: it
-    is rounding for a logit, a contrast, and the log-odds of two classes. A probability, or log-odds of more classes, is no
-    sum of parts of logits: what its value exceeds logits times slopes by is in `lrp_unaccounted`, too. epsilon: added to the
-    size of each divisor, in units of activations.
-
-    Signed: a token ranks high as evidence for what is explained, low as evidence against it. Of a hierarchical model a
-    sentence's is the sum over its words. All encoders, decoders and levels; one forward and one backward pass, in float32 or
+    epsilon: added to the size of each divisor, in units of activations. One forward and one backward pass, in float32 or
     what is more exact.
 
     LRP is patented: the README of the package lxt, by authors of the method, says that it may be used free of charge for
@@ -303,26 +258,18 @@ class Lrp(Explains):
     name, cost = "lrp", "gradient"
     needs = frozenset({"layers"})
     columns = {
-        "importance_lrp": Column(
-            ("T",),
-            words="sum",
-            signed=True,
+        "importance_lrp": signed_score(
+            f"relevance of a token's embedding by the epsilon rule, attention and gates held fixed; {EXPLAINED}; biases, "
+            "markers, a second text and positions keep theirs",
             undefined="where what is explained is",
             unit="what is explained",
-            doc="relevance of a token's embedding",
         ),
-        "importance_lrp_hidden": Column(
-            ("T",),
-            words="sum",
-            signed=True,
-            undefined="where what is explained is",
-            doc="the same of a token's encoder state",
-        ),
+        "importance_lrp_hidden": signed_score("the same of a token's encoder state", undefined="where what is explained is"),
         "lrp_residual": Column(
             dtype="float64",
             signed=True,
             undefined="where what is explained is",
-            doc="what is explained minus the sum of importance_lrp: not given to any token",
+            doc="f - the sum of importance_lrp: not given to any token",
         ),
         "lrp_unaccounted": Column(
             dtype="float64",
@@ -340,13 +287,10 @@ class Lrp(Explains):
         super().check(subject, dataset)
 
     def __call__(self, subject, batch) -> dict[str, list]:
-        """Return the columns, one value an instance."""
         shares = relevance(subject, batch, target=self.target, output=self.output, epsilon=self.epsilon)
-        mask = shares.mask.cpu()
-        values = (
-            ragged(shares.tokens.float().cpu(), mask),
-            ragged(shares.hidden.float().cpu(), mask),
-            shares.residual.tolist(),
-            shares.unaccounted.tolist(),
-        )
-        return dict(zip(self.columns, values, strict=True))
+        return {
+            "importance_lrp": per_token(subject, batch, shares.tokens),
+            "importance_lrp_hidden": per_token(subject, batch, shares.hidden),
+            "lrp_residual": shares.residual.tolist(),
+            "lrp_unaccounted": shares.unaccounted.tolist(),
+        }

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import torch
 
 from attnfaith.importance import lstm
-from attnfaith.importance.inputs import item_norms, token_counts
+from attnfaith.importance.columns import token_counts
+from attnfaith.importance.inputs import differentiable, item_norms
 from attnfaith.importance.lstm import direction, norms
 from attnfaith.models.encoders import CNN, BiLSTM, Transformer
 from attnfaith.models.hierarchy import sentence_groups
@@ -38,7 +39,7 @@ def _sentence_parts(subject, batch):
     for length in lengths[lengths > 0].unique().tolist():
         rows = (lengths == length).nonzero().squeeze(1)
         given = {name: values[rows] for name, values in text_of(batch).items() if values is not None}
-        with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
+        with differentiable():
             embedded = model.get_input_embeddings()(given.pop("input_ids")).detach().requires_grad_()
             read = model.read(inputs_embeds=embedded, items=items[rows], **given)
             outputs, directions = length_gradients(model.encoder, read.inputs)
@@ -106,7 +107,7 @@ def length_gradients(encoder, embedded) -> tuple[torch.Tensor, torch.Tensor]:
 def one_pass_a_state(encoder, embedded, start, stop) -> Parts:
     """By one backward pass a state, several together."""
     # the pass back may come in eval mode, which cuDNN refuses
-    with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
+    with differentiable():
         inputs = embedded.detach().requires_grad_()
         outputs, directions = length_gradients(encoder, inputs)
     batch, length, _ = outputs.shape

@@ -11,8 +11,8 @@ import torch
 from scipy.special import comb
 
 from attnfaith.draws import default_dtype, drawing, generator
+from attnfaith.importance.columns import EXPLAINED, signed_score, token_counts
 from attnfaith.importance.explained import Explains, explaining
-from attnfaith.importance.inputs import token_counts
 from attnfaith.measurement.options import Absent, at_least, number
 from attnfaith.measurement.registry import register
 from attnfaith.record import Column
@@ -21,6 +21,7 @@ from attnfaith.subjects.removal import ABSENT, read_parts
 
 
 Samples = at_least(2, "the parts of each text that are read")
+UNDEFINED = "where what is explained of the text, of nothing or of a part is not finite"
 
 
 def captum():
@@ -36,8 +37,12 @@ def captum():
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Sampling(Explains):
-    """A measure that reads `samples` parts of each text; absent: what becomes of the tokens that are left out."""
+class _Surrogate(Explains):
+    """A measure that fits a linear model to parts of each text.
+
+    samples: how many parts are read. absent: "deleted" tokens are gone from the text, "zero" ones have embeddings of zeros,
+    and so on (`attnfaith.subjects.removal`). Of a hierarchical model sentences, or words, take the place of tokens.
+    """
 
     samples: Samples = 256
     absent: Absent = "deleted"
@@ -52,33 +57,31 @@ class _Sampling(Explains):
         require(subject, {ABSENT[self.absent]}, f"{self.name} with absent='{self.absent}'")
         super().check(subject, dataset)
 
+    def fits(self, subject, batch, fit: Callable, seed: int) -> tuple[list[np.ndarray], list[float]]:
+        """For each instance the scores (T,) that `fit` gives, and how far their sum is from f(text) - f(nothing).
 
-def of_each(
-    subject, batch, fit: Callable, *, seed: int, purpose: str, target, output: str, absent: str
-) -> list[tuple[np.ndarray, float]]:
-    """For each instance the scores (T,) in float64 that `fit` gives, and how far their sum is from f(text) - f(nothing).
-
-    fit(f, T) -> scores, f taking parts (V,T) of 0 and 1 to (V,); it draws from torch's generator, which is seeded for each
-    instance by (seed, instance id, purpose) and put back, in float32. One item has all of the difference, without a fit,
-    and no items have no scores: []. NaN where f of the text, of nothing or of a part is not finite.
-    """
-    with torch.no_grad():
-        f = explaining(whole_logits(subject, batch), batch, target, output)
-    fits = []
-    for row, (name, length) in enumerate(zip(batch["instance_id"], token_counts(subject, batch), strict=True)):
-        if not length:
-            fits.append((np.zeros(0), 0.0))
-            continue
-        value = _Value(subject, batch.alone(row), f[row : row + 1], absent)
-        ends = value(torch.stack([torch.zeros(length), torch.ones(length)]))
-        scores = np.diff(ends.numpy())
-        if length > 1 and not value.broken:
-            with drawing(int(generator(seed, name, purpose).integers(2**63))):
-                scores = fit(value, length)
-        if value.broken:
-            scores = np.full(length, np.nan)
-        fits.append((scores, float(scores.sum() - (ends[1] - ends[0]))))
-    return fits
+        fit(f, T) -> scores, f taking parts (V,T) of 0 and 1 to (V,); it draws from torch's generator, which is seeded for
+        each instance by (seed, instance id, name) and put back, in float32. One item has all of the difference, without a
+        fit, and no items have no scores: []. NaN where f of the text, of nothing or of a part is not finite.
+        """
+        with torch.no_grad():
+            f = explaining(whole_logits(subject, batch), batch, self.target, self.output)
+        fitted, residuals = [], []
+        for row, (name, length) in enumerate(zip(batch["instance_id"], token_counts(subject, batch), strict=True)):
+            scores, residual = np.zeros(0), 0.0
+            if length:
+                value = _Value(subject, batch.alone(row), f[row : row + 1], self.absent)
+                ends = value(torch.stack([torch.zeros(length), torch.ones(length)]))
+                scores = np.diff(ends.numpy())
+                if length > 1 and not value.broken:
+                    with drawing(int(generator(seed, name, self.name).integers(2**63))):
+                        scores = fit(value, length)
+                if value.broken:
+                    scores = np.full(length, np.nan)
+                residual = float(scores.sum() - (ends[1] - ends[0]))
+            fitted.append(scores.astype(np.float32))
+            residuals.append(residual)
+        return fitted, residuals
 
 
 class _Value:
@@ -126,22 +129,17 @@ class _Linear:
 
 
 @register
-class KernelShap(_Sampling):
+class KernelShap(_Surrogate):
     """KernelSHAP (Lundberg & Lee 2017): Shapley values of tokens, exact for few; else fitted to samples, through captum.
 
     What each token adds to what is explained, averaged over the orders in which tokens can join.
 
-    What is explained is what `target` and `output` name. Where `samples` are enough for all 2^T
-    parts of the text, all are read and the values are exact. Else they are estimates: `samples` parts are read, the whole
-    and nothing among them, the others drawn with chance proportional to the Shapley kernel (T - 1) / (binom(T, s) s (T -
-    s)), s the tokens that stay; a linear model is fitted to them, with a weight of 10^6 on the whole and on nothing, so
-    that scores add up to their difference but for `kernel_shap_residual`. Below T + 1 different parts the fit is not unique
-    and the shortest of the best is given; noise falls with samples, and is large for long texts: a rank may be chance.
-    absent: "deleted" tokens are gone from the text, "zero" ones have embeddings of zeros. Of a hierarchical model
-    sentences, or words, take the place of tokens. One token is given all of the difference.
-
-    Drawn per instance from (seed, instance id). Signed: a token ranks high as evidence for what is explained. NaN where
-    what is explained of any part is not finite.
+    Where `samples` are enough for all 2^T parts of the text, all are read and the values are exact. Else they are estimates:
+    `samples` parts are read, the whole and nothing among them, the others drawn with chance proportional to the Shapley
+    kernel (T - 1) / (binom(T, s) s (T - s)), s the tokens that stay; a linear model is fitted to them, with a weight of 10^6
+    on the whole and on nothing, so that scores add up to their difference but for `kernel_shap_residual`. Below T + 1
+    different parts the fit is not unique and the shortest of the best is given; noise falls with samples, and is large for
+    long texts: a rank may be chance.
 
     Source: Lundberg & Lee 2017, theorem 2; captum's `KernelShap`.
     """
@@ -149,13 +147,11 @@ class KernelShap(_Sampling):
     name, cost = "kernel_shap", "draws"
     needs = frozenset({"token deletion"})
     columns = {
-        "importance_kernel_shap": Column(
-            ("T",),
-            words="sum",
-            signed=True,
-            undefined="where what is explained is",
+        "importance_kernel_shap": signed_score(
+            "Shapley value of a token, exact where all 2^T parts of the text are read, else an estimate from the option "
+            f"samples; {EXPLAINED}; tokens outside a part are deleted unless the option absent says else; markers stay",
+            undefined=UNDEFINED,
             unit="what is explained",
-            doc="Shapley value of a token: exact where all parts of the text are read, else an estimate",
         ),
         "kernel_shap_residual": Column(
             dtype="float64",
@@ -168,7 +164,6 @@ class KernelShap(_Sampling):
     samples: at_least(3) = 256
 
     def __call__(self, subject, batch, *, seed: int = 0) -> dict[str, list]:
-        """Return the columns, one value an instance."""
         shap = captum().KernelShap
         from sklearn.linear_model import LinearRegression
 
@@ -180,29 +175,21 @@ class KernelShap(_Sampling):
             surrogate.attribute(torch.ones(1, length), n_samples=self.samples, perturbations_per_eval=self.samples)
             return surrogate.interpretable_model.estimator.coef_
 
-        fits = of_each(
-            subject, batch, fit, seed=seed, purpose="kernel_shap", target=self.target, output=self.output, absent=self.absent
-        )
-        scores, residuals = [scores.astype(np.float32) for scores, _ in fits], [residual for _, residual in fits]
-        return dict(zip(self.columns, (scores, residuals), strict=True))
+        return dict(zip(self.columns, self.fits(subject, batch, fit, seed), strict=True))
 
 
 @register
-class Lime(_Sampling):
+class Lime(_Surrogate):
     """LIME (Ribeiro et al. 2016): the weights of a sparse linear model fitted around a text, through captum.
 
     How what is explained changes with each token when texts lose tokens at random, near the whole text.
 
     `samples` parts of the text are drawn, each token staying with chance 1/2, and weighted by exp(-d^2 / (2 width^2)), d
-    the cosine distance of the part to the whole as vectors of 0 and 1. To what `target` and `output`
-    name a linear model is fitted by least squares under these weights, plus `penalty` times the sum of its absolute
-    coefficients (sklearn's Lasso: squares are halved and averaged), in units of what is explained: a token whose effect is
-    small against it gets exactly 0, and such tokens are tied. A penalty of 0 is least squares. Other samples give other
-    scores, less so the more there are. absent: "deleted" tokens are gone from the text, "zero" ones have embeddings of
-    zeros. Of a hierarchical model sentences, or words, take the place of tokens. One token is given all of the difference.
-
-    Drawn per instance from (seed, instance id). Signed: a token ranks high as evidence for what is explained. NaN where
-    what is explained of any part is not finite.
+    the cosine distance of the part to the whole as vectors of 0 and 1. A linear model is fitted to what is explained by
+    least squares under these weights, plus `penalty` times the sum of its absolute coefficients (sklearn's Lasso: squares
+    are halved and averaged), in units of what is explained: a token whose effect is small against it gets exactly 0, and
+    such tokens are tied. A penalty of 0 is least squares. Other samples give other scores, less so the more there are. One
+    token is given all of the difference.
 
     Source: Ribeiro et al. 2016, eq. 1 and 2 and section 3.4, with their kernel width for texts; captum's `Lime`.
     """
@@ -210,12 +197,10 @@ class Lime(_Sampling):
     name, cost = "lime", "draws"
     needs = frozenset({"token deletion"})
     columns = {
-        "importance_lime": Column(
-            ("T",),
-            words="sum",
-            signed=True,
-            undefined="where what is explained is",
-            doc="a token's weight in a local linear model of what is explained",
+        "importance_lime": signed_score(
+            "a token's weight in a sparse linear model fitted to parts of the text, drawn and weighted by their nearness to "
+            f"the whole; {EXPLAINED}; tokens outside a part are deleted unless the option absent says else; markers stay",
+            undefined=UNDEFINED,
         ),
     }
 
@@ -224,7 +209,6 @@ class Lime(_Sampling):
     penalty: number("a finite number from 0 on", ge=0) = 0.01
 
     def __call__(self, subject, batch, *, seed: int = 0) -> dict[str, list]:
-        """Return the columns, one value an instance."""
         attr = captum()
         from captum.attr._core.lime import get_exp_kernel_similarity_function
         from sklearn.linear_model import Lasso, LinearRegression
@@ -237,7 +221,5 @@ class Lime(_Sampling):
             surrogate.attribute(torch.ones(1, length), n_samples=self.samples, perturbations_per_eval=self.samples)
             return linear.estimator.coef_
 
-        fits = of_each(
-            subject, batch, fit, seed=seed, purpose="lime", target=self.target, output=self.output, absent=self.absent
-        )
-        return {"importance_lime": [scores.astype(np.float32) for scores, _ in fits]}
+        scores, _ = self.fits(subject, batch, fit, seed)
+        return {"importance_lime": scores}
