@@ -188,7 +188,7 @@ def same(values, expected, exact=False):
 def check(columns, measure, subject, rows):
     """Columns, lengths and values as declared. Undefined is NaN, and the column says when. They make a record."""
     declared = measure.columns_for(subject)
-    assert list(columns) == list(declared)
+    assert columns.keys() == declared.keys()
     for name, column in declared.items():
         for row, values in zip(rows, arrays(columns[name]), strict=True):
             assert values.dtype.kind == "U" or column.undefined or np.isfinite(values).all(), name
