@@ -22,10 +22,6 @@ def classification_scores(probs: np.ndarray, labels: Sequence) -> dict[str, floa
       instance
 
     Undefined is NaN. Raises ValueError where shapes do not fit or a label is out of range.
-
-    >>> scores = classification_scores([[0.9, 0.1], [0.4, 0.6], [0.2, 0.8], [0.7, 0.3]], [0, 0, 1, 1])
-    >>> scores["accuracy"], scores["f1_class_1"], scores["roc_auc"]
-    (0.5, 0.5, 0.75)
     """
     probs = np.asarray(probs, dtype=np.float64)
     if probs.ndim != 2 or probs.shape[1] == 0:

@@ -57,11 +57,7 @@ OF_WEIGHTS = (*RULES, *(Rule("absolute", bound) for bound in ABSOLUTES))
 
 
 def extract_links(weights: np.ndarray, rules: Sequence[Rule] = RULES) -> np.ndarray:
-    """The links of each rule, [..., rules, G, T] bool, from weights [..., G, T].
-
-    >>> extract_links(np.array([[0.6, 0.4], [0.8, 0.2]]), ARGMAX[:3]).astype(int).tolist()
-    [[[1, 0], [1, 0]], [[0, 1], [1, 0]], [[0, 0], [1, 0]]]
-    """
+    """The links of each rule, [..., rules, G, T] bool, from weights [..., G, T]."""
     defined = ~np.isnan(weights)
     filled = np.where(defined, weights, -np.inf)
     by_target, by_source = _heaviest(filled, -1) & defined, _heaviest(filled, -2) & defined
@@ -132,9 +128,6 @@ def diagonal(targets: int, sources: int) -> np.ndarray:
     """Weights from positions alone, [G, T] in 0..1: 1 less the distance between relative places, of word middles.
 
     A measure has to beat them where two languages have much the same order.
-
-    >>> diagonal(2, 4).tolist()
-    [[0.875, 0.875, 0.625, 0.375], [0.375, 0.625, 0.875, 0.875]]
     """
     target_places, source_places = ((np.arange(size) + 0.5) / size for size in (targets, sources))
     return 1 - np.abs(np.subtract.outer(target_places, source_places))

@@ -51,9 +51,6 @@ def read_links(
     Raises InputError, naming the row and the link, for a text that is no link; a word before the first; and a word beyond
     the sentence. Without lengths the latter shows only in many sentences: WITHOUT_FIRST with links, of which none links a
     first word, are refused too.
-
-    >>> read_links(["1-1 2p3"], "gold", start=1)[0].tolist()
-    [[0, 0, 2], [1, 2, 1]]
     """
     check_start(start, name)
     links = parsed_links(items(rows, name, "text of links"), name, start, reverse)
@@ -116,11 +113,7 @@ def _check_lengths(links: Sequence, name: str, start: int, side: str, lengths: S
 
 
 def written_links(links: np.ndarray) -> str:
-    """Links as text from 0, source first.
-
-    >>> written_links(read_links(["1-1 2p3"], "gold", start=1)[0])
-    '0-0 1p2'
-    """
+    """Links as text from 0, source first."""
     return " ".join(f"{source}{'-' if kind == SURE else 'p'}{target}" for source, target, kind in links.tolist())
 
 
@@ -128,9 +121,6 @@ def link_counts(links: Sequence, gold: Sequence) -> np.ndarray:
     """|A & S|, |A & P|, |A| and |S| of each sentence, [N, 4] float64; NaN where either row is None.
 
     links, gold: N each, [K, 3] or None, as `read_links` gives them.
-
-    >>> link_counts(read_links(["0-0 1-1 2-2"], "links", start=0), read_links(["0-0 1p1 1-2"], "gold", start=0)).tolist()
-    [[1.0, 2.0, 3.0, 2.0]]
     """
     if len(links) != len(gold):
         raise InputError(f"there are links of {len(links)} sentences and gold links of {len(gold)}; give one row each")
@@ -151,11 +141,7 @@ def quotients(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def alignment_scores(counts: np.ndarray) -> np.ndarray:
-    """NAMES of counts, [..., 3] in 0..1 of [..., 4]: of one sentence, or of their sums. NaN where a quotient is of nothing.
-
-    >>> alignment_scores([1, 2, 3, 2]).round(4).tolist()
-    [0.4, 0.6667, 0.5]
-    """
+    """NAMES of counts, [..., 3] in 0..1 of [..., 4]: one sentence's, or their sums. NaN where a quotient is undefined."""
     above, below = quotients(counts)
     scores = np.where(below > 0, above / np.where(below > 0, below, 1), np.nan)
     scores[..., 0] = 1 - scores[..., 0]

@@ -53,40 +53,12 @@ attention that replaced it (Jensen-Shannon divergence between attention and coun
 instances are counted and enter no mean.
 """
 
-_CITATION = """
-@inproceedings{jain-wallace-2019-attention,
-    title = "Attention is not Explanation",
-    author = "Jain, Sarthak and Wallace, Byron C.",
-    booktitle = "Proceedings of NAACL-HLT 2019",
-    year = "2019",
-    pages = "3543--3556",
-    url = "https://aclanthology.org/N19-1357"
+_REFERENCES = {
+    "Jain & Wallace (2019), Attention is not Explanation": "https://aclanthology.org/N19-1357",
+    "Serrano & Smith (2019), Is Attention Interpretable?": "https://aclanthology.org/P19-1282",
+    "Wiegreffe & Pinter (2019), Attention is not not Explanation": "https://aclanthology.org/D19-1002",
+    "Meister et al. (2021), Is Sparse Attention more Interpretable?": "https://aclanthology.org/2021.acl-short.17",
 }
-@inproceedings{serrano-smith-2019-attention,
-    title = "Is Attention Interpretable?",
-    author = "Serrano, Sofia and Smith, Noah A.",
-    booktitle = "Proceedings of ACL 2019",
-    year = "2019",
-    pages = "2931--2951",
-    url = "https://aclanthology.org/P19-1282"
-}
-@inproceedings{wiegreffe-pinter-2019-attention,
-    title = "Attention is not not Explanation",
-    author = "Wiegreffe, Sarah and Pinter, Yuval",
-    booktitle = "Proceedings of EMNLP-IJCNLP 2019",
-    year = "2019",
-    pages = "11--20",
-    url = "https://aclanthology.org/D19-1002"
-}
-@inproceedings{meister-etal-2021-sparse,
-    title = "Is Sparse Attention more Interpretable?",
-    author = "Meister, Clara and Lazov, Stefan and Augenstein, Isabelle and Cotterell, Ryan",
-    booktitle = "Proceedings of ACL-IJCNLP 2021 (Volume 2: Short Papers)",
-    year = "2021",
-    pages = "122--129",
-    url = "https://aclanthology.org/2021.acl-short.17"
-}
-"""
 
 _KWARGS_DESCRIPTION = """
 Columns, one row per instance, every one optional; at least attention, or both columns of probabilities. A row that is None
@@ -104,27 +76,22 @@ Arguments:
     alpha: level of significance of tau, in 0..1. Default 0.05.
     n_bootstrap, seed: resamples for the 95 % confidence intervals, and what fixes them. Defaults 1000 and 0.
     per_text: also return "per_text", a dict of lists with one number for each instance. Default False.
-Returns a flat dict of floats and integers: n, the number of instances; each mean below, over the instances where it is
-defined; and with _undefined at the end the count of the others. A statistic of no defined instance is NaN.
+Returns a flat dict of floats and integers: n, the number of instances; means over the instances where they are defined; and
+with _undefined at the end the count of the others. A statistic of no defined instance is NaN. The card explains each.
     attention: normalised_entropy, support_size, share_of_zeros.
-    attention and importance: kendall_tau (tau-b) with _std, _ci_low, _ci_high, _significant (share with p <= alpha) and
-        _over_ceiling; tie_ceiling, the largest |tau-b| that ties allow; and what ties do not limit: top_k_overlap,
-        support_auprc, each with _chance. With probs as well, kendall_tau_class_c ... for every predicted class c, with _n.
-    probs and counterfactual_probs: tvd, tvd_median, tvd_max (total variation distance), flip_fraction (changed decisions).
-    attention and counterfactual_attention: jsd, jsd_median, jsd_max (Jensen-Shannon divergence in nats).
+    attention and importance: kendall_tau (tau-b) with its interval and tie_ceiling, the largest |tau-b| that ties allow; and
+        what ties do not limit: top_k_overlap, support_auprc. With probs as well, kendall_tau_class_c for every class c.
+    probs and counterfactual_probs: tvd (total variation distance), flip_fraction (changed decisions).
+    attention and counterfactual_attention: jsd (Jensen-Shannon divergence in nats).
 Configurations, the second argument of `evaluate.load`, with columns of their own:
     "erasure": whole_prob, empty_prob: the probability of the class predicted for the whole text, and of the same class for
         the text without tokens; kept_probs, removed_probs: for the tokens ranked first alone, and for the text without them,
-        one for each share of the tokens. Returns sufficiency_aopc, comprehensiveness_aopc, both with _paper,
-        normalised_sufficiency, normalised_comprehensiveness.
+        one for each share of the tokens. Returns sufficiency and comprehensiveness.
     "plausibility": scores, T numbers; rationale, 1 on the tokens that people marked and 0 elsewhere. Argument share: tokens
-        that make up the rationale of the scores, by default the mean share that is marked. Returns average_precision,
-        trapezoid_auprc, token_f1, span_iou_f1.
+        that make up the rationale of the scores, by default the mean share that is marked.
     "alignment": links, gold_links: links between the words of two sentences as text, "0-0 1-2 2p2" (source-target; - sure, p
         possible). Arguments links_from, gold_from: 0 or 1, the number of a first word, both needed; links_reversed: links
         are target-source. Columns source_length, target_length (optional): words of the sentences, to check the links.
-        Returns alignment_error_rate, precision, recall over all sentences, with _ci_low and _ci_high; links, links_sure,
-        links_possible, gold_sure; undefined.
 Raises ValueError (InputError), naming the column and the row, for input that cannot be computed from.
 Examples:
     >>> import evaluate
@@ -146,13 +113,6 @@ Examples:
     ... )
     >>> {name: round(results[name], 3) for name in ("tvd", "flip_fraction", "jsd")}
     {'tvd': 0.25, 'flip_fraction': 1.0, 'jsd': 0.131}
-    >>> erasure = evaluate.load("attention_faithfulness", "erasure")
-    >>> results = erasure.compute(whole_prob=[0.9], kept_probs=[[0.8]], removed_probs=[[0.4]], empty_prob=[0.5])
-    >>> {name: round(results[name], 3) for name in ("sufficiency_aopc", "comprehensiveness_aopc")}
-    {'sufficiency_aopc': 0.1, 'comprehensiveness_aopc': 0.5}
-    >>> plausibility = evaluate.load("attention_faithfulness", "plausibility")
-    >>> plausibility.compute(scores=[[0.1, 0.7, 0.2]], rationale=[[1, 1, 0]])["token_f1"]
-    0.5
     >>> alignment = evaluate.load("attention_faithfulness", "alignment")
     >>> results = alignment.compute(links=["0-0 1-1 2-2"], gold_links=["1-1 2p2 2-3"], links_from=0, gold_from=1)
     >>> {name: round(results[name], 3) for name in ("alignment_error_rate", "precision", "recall")}
@@ -177,6 +137,7 @@ _SUFFICIENT = {
     "plausibility": (("scores", "rationale"),),
     "alignment": (("links", "gold_links"),),
 }
+_LINK_SETTINGS = ("links_from", "gold_from", "links_reversed")
 _OVER_TOKENS = ("attention", "importance", "counterfactual_attention", "scores", "rationale")
 _ZERO_ON_PADDING = {"default": ("attention",), "plausibility": ("scores", "rationale")}
 _PAIRS = (
@@ -207,31 +168,13 @@ class AttentionFaithfulness(evaluate.Metric):
             raise InputError(f"no configuration is called {self.config_name!r}; choose one of {', '.join(_COLUMNS)}")
         return evaluate.MetricInfo(
             description=_DESCRIPTION,
-            citation=_CITATION,
+            citation="\n".join(_REFERENCES),
             inputs_description=_KWARGS_DESCRIPTION,
             features=datasets.Features(_COLUMNS[self.config_name]),
-            reference_urls=[
-                "https://aclanthology.org/N19-1357",
-                "https://aclanthology.org/P19-1282",
-                "https://aclanthology.org/D19-1002",
-                "https://aclanthology.org/2021.acl-short.17",
-            ],
+            reference_urls=list(_REFERENCES.values()),
         )
 
-    def compute(
-        self,
-        *,
-        alpha=0.05,
-        n_bootstrap=1000,
-        seed=0,
-        share=None,
-        mask=None,
-        per_text=False,
-        links_from=None,
-        gold_from=None,
-        links_reversed=False,
-        **columns,
-    ):
+    def compute(self, *, alpha=0.05, n_bootstrap=1000, seed=0, share=None, mask=None, per_text=False, **columns):
         """Results over the columns given here, or over all that were added before. Absent columns stay out."""
         check_settings(alpha, n_bootstrap, seed)
         if not isinstance(per_text, bool):
@@ -242,36 +185,35 @@ class AttentionFaithfulness(evaluate.Metric):
             check_share(share, "the share of tokens of a rationale")
         columns = self._present(columns)
         if columns or mask is not None:
-            links = {"links_from": links_from, "gold_from": gold_from, "links_reversed": links_reversed}
-            self.add_batch(mask=mask, **links, **columns)
+            self.add_batch(mask=mask, **columns)
         elif self.writer is None:
             raise InputError(f"nothing to compute from: no column was given or added. {self._what_to_give()}")
         return super().compute(alpha=alpha, n_bootstrap=n_bootstrap, seed=seed, share=share, per_text=per_text)
 
-    def add_batch(self, *, mask=None, links_from=None, gold_from=None, links_reversed=False, **columns):
+    def add_batch(self, *, mask=None, **columns):
         """Add instances: each column a sequence with one row per instance; the same columns in every call."""
-        columns = self._checked(columns, mask, (links_from, gold_from, links_reversed))
+        columns = self._checked(columns, mask)
         n = len(next(iter(columns.values())))
         super().add_batch(**{name: columns.get(name, [None] * n) for name in self._feature_names()})
 
-    def add(self, *, mask=None, links_from=None, gold_from=None, links_reversed=False, **columns):
+    def add(self, *, mask=None, **columns):
         """Add one instance: each column one row."""
-        columns = {name: [row] for name, row in self._present(columns).items()}
-        mask = mask if mask is None or isinstance(mask, str) else [mask]
-        columns = self._checked(columns, mask, (links_from, gold_from, links_reversed))
+        columns = {name: [row] if name in self.features else row for name, row in self._present(columns).items()}
+        columns = self._checked(columns, mask if mask is None or isinstance(mask, str) else [mask])
         super().add(**{name: columns.get(name, [None])[0] for name in self._feature_names()})
 
     def _present(self, columns):
         """The columns that are not None, or InputError where the metric has none of that name."""
         columns = {name: rows for name, rows in columns.items() if rows is not None}
-        if unknown := [name[:SHOWN] for name in columns if name not in self.features]:
-            raise InputError(f"unknown columns {unknown[:8]}; the columns are {self._feature_names()}")
+        allowed = [*self._feature_names(), *(_LINK_SETTINGS if self.config_name == "alignment" else ())]
+        if unknown := [name[:SHOWN] for name in columns if name not in allowed]:
+            raise InputError(f"unknown columns {unknown[:8]}; choose among {allowed}")
         return columns
 
     def _what_to_give(self):
         return "Give " + ", or ".join(" and ".join(group) for group in _SUFFICIENT[self.config_name])
 
-    def _checked(self, columns, mask, links):
+    def _checked(self, columns, mask):
         """The columns as they are stored: checked before anything of a bad batch is."""
         columns = self._present(columns)
         if not any(set(group) <= set(columns) for group in _SUFFICIENT[self.config_name]):
@@ -279,9 +221,7 @@ class AttentionFaithfulness(evaluate.Metric):
         if self.config_name == "alignment":
             if mask is not None:
                 raise InputError("mask selects tokens, and links are between words: leave it out")
-            return _read_links(*links, **columns)
-        if links != (None, None, False):
-            raise InputError('links_from, gold_from and links_reversed describe links; give them to "alignment" alone')
+            return _read_links(**columns)
         for name, rows in columns.items():
             columns[name] = number_rows(rows, name) if self.features[name] == _ROW else numbers(rows, name)
         counts = {name: len(rows) for name, rows in columns.items()}
@@ -387,7 +327,9 @@ def _erasure(whole_prob, kept_probs, removed_probs, empty_prob):
     return erasure_results(whole, *filled, empty)
 
 
-def _read_links(links_from, gold_from, links_reversed, links, gold_links, source_length=None, target_length=None):
+def _read_links(
+    links, gold_links, source_length=None, target_length=None, links_from=None, gold_from=None, links_reversed=False
+):
     """The columns of "alignment" as they are stored: links as text from 0, source first."""
     if not isinstance(links_reversed, bool):
         raise InputError(f"links_reversed is {short(links_reversed)}; give True where links name the target word first")

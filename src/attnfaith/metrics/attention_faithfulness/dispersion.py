@@ -19,9 +19,6 @@ def normalised_entropy(rows: Sequence) -> np.ndarray:
     Each row is divided by its sum. 0 log 0 = 0, and nothing is added inside the logarithm.
 
     Source: Meister et al. (2021), section 4.
-
-    >>> normalised_entropy([[0.5, 0.5, 0.0, 0.0], [3.0, 3.0], [1.0]]).tolist()
-    [0.5, 1.0, nan]
     """
     scores, layout = _scores(rows)
     largest = np.full(len(layout), np.nan)
@@ -36,22 +33,14 @@ def normalised_entropy(rows: Sequence) -> np.ndarray:
 
 
 def support_size(rows: Sequence) -> np.ndarray:
-    """Tokens with a score above zero, per row: [N] float64 in 0..T.
-
-    >>> support_size([[0.5, 0.5, 0.0, 0.0], []]).tolist()
-    [2.0, nan]
-    """
+    """Tokens with a score above zero, per row: [N] float64 in 0..T."""
     scores, layout = _scores(rows)
     size = layout.sum(np.where(np.isnan(scores), np.nan, scores > 0))
     return np.where(layout.lengths > 0, size, np.nan)
 
 
 def share_of_zeros(rows: Sequence) -> np.ndarray:
-    """Share of tokens with a score of zero, per row: [N] float64 in 0..1.
-
-    >>> share_of_zeros([[0.5, 0.5, 0.0, 0.0], []]).tolist()
-    [0.5, nan]
-    """
+    """Share of tokens with a score of zero, per row: [N] float64 in 0..1."""
     return 1 - support_size(rows) / np.maximum(_scores(rows)[1].lengths, 1)
 
 

@@ -26,9 +26,6 @@ def average_precision(scores: Sequence, rationale: Sequence) -> np.ndarray:
     """Sum over thresholds of precision x gain in recall, [N] in 0..1; tokens of equal score pass a threshold together.
 
     As `sklearn.metrics.average_precision_score`, for all rows at once. Compare `constant_precision` and `random_precision`.
-
-    >>> average_precision([[0.1, 0.7, 0.2], [1, 2]], [[1, 1, 0], [1, 1]]).round(4).tolist()
-    [0.8333, nan]
     """
     return _area(scores, rationale, by_lines=False)
 
@@ -39,9 +36,6 @@ def trapezoid_auprc(scores: Sequence, rationale: Sequence) -> np.ndarray:
     The curve starts at recall 0 with precision 1 and joins its points by lines. Precision does not run in lines between
     thresholds, so the area is too large, most of all where many scores are equal: scores that all are reach
     (1 + share marked) / 2. For comparison with others; otherwise take `average_precision`.
-
-    >>> trapezoid_auprc([[3, 2, 1], [1, 1, 1]], [[0, 1, 0], [0, 1, 0]]).round(4).tolist()
-    [0.25, 0.6667]
     """
     return _area(scores, rationale, by_lines=True)
 
@@ -69,11 +63,7 @@ def _area(scores: Sequence, rationale: Sequence, by_lines: bool) -> np.ndarray:
 
 
 def constant_precision(rationale: Sequence) -> np.ndarray:
-    """`average_precision` of scores that are all equal (uniform attention): the share of marked tokens, [N].
-
-    >>> constant_precision([[1, 1, 0, 0]]).tolist()
-    [0.5]
-    """
+    """`average_precision` of scores that are all equal (uniform attention): the share of marked tokens, [N]."""
     gold, layout = flatten(rationale, "rationale")
     marked = _marked(gold, layout, "rationale")
     return np.where(marked > 0, marked / np.maximum(layout.lengths, 1), np.nan)
@@ -85,9 +75,6 @@ def random_precision(rationale: Sequence) -> np.ndarray:
     With P of n tokens marked, the marked token at rank k has on average 1 + (k-1)(P-1)/(n-1) marked ones up to it; the
     mean of that over k, with H = 1 + 1/2 + ... + 1/n, gives q + (1 - q) H/n with q = (P-1)/(n-1). More than
     `constant_precision`, and markedly so for short texts.
-
-    >>> random_precision([[1, 1, 0, 0]]).round(4).tolist()
-    [0.6806]
     """
     gold, layout = flatten(rationale, "rationale")
     marked = _marked(gold, layout, "rationale")
@@ -109,9 +96,6 @@ def top_tokens(scores: Sequence, share: float) -> list[np.ndarray | None]:
     Of equal scores some are taken by an order drawn for texts of that many tokens: not the first of the text, and the
     same whatever the scores. share: above 0, at most 1; ERASER takes the mean share that people marked. Returns N rows;
     a row with a NaN is NaN, and one that is None is None.
-
-    >>> [row.tolist() for row in top_tokens([[0.3, 0.1, 0.6, 0.0], [2.0]], 0.5)]
-    [[1.0, 0.0, 1.0, 0.0], [1.0]]
     """
     check_share(share, "the share of tokens that a rationale holds")
     rationales = []
@@ -131,9 +115,6 @@ def token_f1(chosen: Sequence, rationale: Sequence) -> tuple[np.ndarray, np.ndar
     """Precision, recall and their harmonic mean over tokens, each [N] in 0..1.
 
     chosen: N rows of 0 and 1. Where no token is chosen precision is undefined and F1 is 0: 2 hits / (chosen + marked).
-
-    >>> [values.round(4).tolist() for values in token_f1([[1, 1, 0, 0]], [[0, 1, 1, 1]])]
-    [[0.5], [0.3333], [0.4]]
     """
     chosen, gold, layout = flatten_pair(chosen, rationale, ("chosen", "rationale"))
     picked, marked, hits = _marked(chosen, layout, "chosen"), _marked(gold, layout, "rationale"), layout.sum(chosen * gold)
@@ -151,9 +132,6 @@ def span_iou(chosen: Sequence, rationale: Sequence, threshold: float = MATCH) ->
     where none is chosen, and F1 is then 0. recall: share of marked spans that match. ERASER's code divides the matching
     chosen spans by the marked ones instead: the same above a threshold of 1/2, where a span cannot match two; at exactly 1/2
     two halves of one marked span match and its recall exceeds 1.
-
-    >>> [values.round(4).tolist() for values in span_iou([[1, 1, 0, 1, 0, 0]], [[1, 1, 1, 0, 0, 1]])]
-    [[0.5], [0.5], [0.5]]
     """
     if not 0 < threshold <= 1:
         raise InputError(f"threshold is {threshold}; give the overlap at which spans match, above 0 and at most 1")
@@ -174,21 +152,13 @@ def span_iou(chosen: Sequence, rationale: Sequence, threshold: float = MATCH) ->
 
 
 def spans(marks: Sequence) -> np.ndarray:
-    """The longest runs of 1 in a row of 0 and 1: [R, 2] of first token and token after the last, in order.
-
-    >>> spans([1, 1, 0, 1]).tolist()
-    [[0, 2], [3, 4]]
-    """
+    """The longest runs of 1 in a row of 0 and 1: [R, 2] of first token and token after the last, in order."""
     steps = np.diff(np.concatenate([[0], np.asarray(marks, np.float64) != 0, [0]]).astype(np.int64))
     return np.stack([np.flatnonzero(steps == 1), np.flatnonzero(steps == -1)], axis=1)
 
 
 def mean_share(rationale: Sequence) -> float:
-    """Mean share of marked tokens over the rows that have any, in 0..1; NaN where none has.
-
-    >>> mean_share([[1, 0, 0, 0], [1, 1], [0, 0], None])
-    0.625
-    """
+    """Mean share of marked tokens over the rows that have any, in 0..1; NaN where none has."""
     shares = [np.mean(np.asarray(row, np.float64)) for row in rationale if row is not None and len(row)]
     marked = [share for share in shares if share > 0]
     return float(np.mean(marked)) if marked else float("nan")

@@ -35,10 +35,6 @@ def kendall_tau(x: Sequence, y: Sequence) -> tuple[np.ndarray, np.ndarray]:
     Equal to `scipy.stats.kendalltau` with its defaults row by row: the p-value is exact without ties where n <= 33 or at
     most one pair is discordant (or concordant), otherwise from the normal approximation with the variance corrected for
     ties. No correction for testing many instances. Time n log^2 n and memory n per row, in blocks of rows of similar length.
-
-    >>> tau, p_value = kendall_tau([[0.1, 0.2, 0.3, 0.4], [0.5, 0.5]], [[1, 3, 2, 4], [1, 2]])
-    >>> tau.round(4).tolist(), p_value.round(4).tolist()
-    ([0.6667, nan], [0.3333, nan])
     """
     x, y, layout = flatten_pair(x, y, ("x", "y"))
     tau, p_value = np.full((2, len(layout)), np.nan)
@@ -208,10 +204,6 @@ def tie_ceiling(x: Sequence, y: Sequence | None = None) -> np.ndarray:
 
     y=None stands for scores without ties (n2 = 0). An attention with s distinct weights above zero, out of n, against scores
     without ties: sqrt(1 - (n-s)(n-s-1) / (n(n-1))).
-
-    >>> sparse = [0.2, 0.3, 0.5] + 17 * [0.0]
-    >>> tie_ceiling([sparse]).round(3).tolist()
-    [0.533]
     """
     if y is None:
         x, layout = flatten(x, "x")
@@ -255,12 +247,6 @@ def agreement(
     as plain floats and integers, NaN where n is 0. The split by predicted (not gold) class and the population
     deviation are those of Jain & Wallace (2019); they let one undefined instance make the mean undefined and counted
     it as not significant.
-
-    >>> summary = agreement([[0.1, 0.2, 0.7], [0.5, 0.5], [0.1, 0.3, 0.6]], [[1, 2, 3], [1, 2], [1, 3, 2]], [0, 0, 1])
-    >>> {name: round(values["tau_mean"], 3) for name, values in summary.items()}
-    {'overall': 0.667, '0': 1.0, '1': 0.333}
-    >>> summary["0"]["n"], summary["0"]["n_undefined"]
-    (1, 1)
     """
     check_settings(alpha, n_bootstrap, seed)
     return summaries(agreement_by_text(attention, importance, alpha), predicted_class, n_bootstrap, seed)
@@ -270,9 +256,6 @@ def agreement_by_text(attention: Sequence, importance: Sequence, alpha: float = 
     """The numbers that `agreement` averages, for each instance: name in the metric's results -> [N] float64.
 
     kendall_tau, kendall_tau_significant (1 where p <= alpha, else 0), tie_ceiling, kendall_tau_over_ceiling.
-
-    >>> agreement_by_text([[0.1, 0.2, 0.7], [0.5, 0.5]], [[1, 2, 3], [1, 2]])["kendall_tau"].tolist()
-    [1.0, nan]
     """
     tau, p_value = kendall_tau(attention, importance)
     ceiling = tie_ceiling(attention, importance)

@@ -28,10 +28,6 @@ def top_k_overlap(attention: Sequence, importance: Sequence, share: float = 0.2)
     share: above 0, at most 1. Returns (overlap [N] in 0..1, chance [N] in 0..1), float64; chance = k/T is what an
     importance without any relation reaches. Both are NaN for undefined rows, where attention is zero everywhere, and where
     k = T, so that every importance would reach 1.
-
-    >>> overlap, chance = top_k_overlap([[0.1, 0.2, 0.3, 0.4, 0.0]], [[1.0, 2.0, 4.0, 3.0, 5.0]], share=0.4)
-    >>> overlap.tolist(), chance.tolist()
-    ([0.5], [0.4])
     """
     check_share(share, "the share of tokens to compare")
     attention, importance, layout = flatten_pair(attention, importance, ("attention", "importance"))
@@ -52,10 +48,6 @@ def support_auprc(attention: Sequence, importance: Sequence) -> tuple[np.ndarray
     Returns (precision [N] in 0..1, chance [N] in 0..1), float64: `average_precision`, 1 where every token of the support has
     more importance than every other, and `random_precision`, its mean over all orders of the tokens. Both are NaN for
     undefined rows and where every token is in the support, as always under softmax, or none.
-
-    >>> areas, chance = support_auprc([[0.6, 0.4, 0.0, 0.0], [0.9, 0.1]], [[4, 1, 3, 2], [2, 1]])
-    >>> areas.tolist(), chance.round(4).tolist()
-    ([0.75, nan], [0.6806, nan])
     """
     attention, importance, layout = flatten_pair(attention, importance, ("attention", "importance"))
     support = np.where(np.isnan(attention), np.nan, attention > 0)
