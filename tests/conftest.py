@@ -1,8 +1,10 @@
 """Tiny data sets, models and recipes for every test; nothing here reaches the network."""
 
 import os
+import tempfile
 
 
+os.environ["HF_DATASETS_CACHE"] = os.path.join(tempfile.gettempdir(), f"attnfaith-tests-{os.getuid()}")  # not the user's
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # read when huggingface_hub is imported
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else every process that tests start compiles the whole package anew

@@ -113,24 +113,11 @@ def test_refusals_of_recipes(keys, said):
 @pytest.mark.parametrize("keys", [{"impermissible": "hidden"}, {"impermissible_words": ["he", "she"]}])
 def test_texts_that_a_model_is_measured_on(file, keys):
     path = file()
-    table = read_texts(Data(path=path, **keys), "test", 5)
-    assert table["impermissible"].to_pylist() == [[1, 0, 0, 0]] * 5
-    table = read_texts(Data(path=path, **keys, impermissible_removed=True), "test")
-    assert all(text.startswith("the ") for text in table["text"].to_pylist())
+    assert read_texts(Data(path=path, **keys), "test", 5)["impermissible"][:] == [[1, 0, 0, 0]] * 5
+    rows = read_texts(Data(path=path, **keys, impermissible_removed=True), "test")
+    assert all(text.startswith("the ") for text in rows["text"])
     with pytest.raises(DatasetError, match="there is no column 'm'; there are text, label, hidden"):
         read_texts(Data(path=path, impermissible="m"), "test")
-
-
-def test_a_data_set_of_the_hub(monkeypatch):
-    import datasets
-
-    from attnfaith.data import own_data
-
-    rows = datasets.Dataset.from_dict({"text": [one[0] for one in ROWS], "label": [one[1] for one in ROWS]})
-    split = own_data._HubSplit("test", rows)
-    monkeypatch.setattr(own_data, "_hub_splits", lambda data: ({"train": split, "test": split}, "0"))
-    read = read_texts(Data(hub_id="o/n", impermissible_words=["he"]), "test", 4)
-    assert [marks[0] for marks in read["impermissible"]] == [int(text.startswith("He")) for text in read["text"]]
 
 
 def test_measure_of_python_takes_the_column(tiny_recipe):

@@ -178,7 +178,7 @@ def _file(path: str | os.PathLike) -> pa.Table:
         there = False
     if isinstance(path, str) and not Path(path).suffix and not there:
         raise DatasetError(f"texts is one string, {excerpt(path, 60)}: put it into a list, [text]")
-    return read_file(Path(path))
+    return read_file(Path(path)).with_format("arrow")[:]
 
 
 def _list(values, what: str, wanted: str) -> list:

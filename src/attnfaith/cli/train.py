@@ -68,9 +68,9 @@ def main(arguments: Sequence[str] | None = None) -> Path | None:
     recipe = recipes.load(known.config, overrides)
     common.check_producers(recipe)
     if recipe.data.path is not None and recipe.model.type is None:
-        from attnfaith.data.own_data import check_columns
+        from attnfaith.data.own_data import check_own
 
-        check_columns(recipe.data)
+        check_own(recipe.data)
     if known.seeds:
         from attnfaith.cli import seeds
 

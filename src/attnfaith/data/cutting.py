@@ -3,128 +3,121 @@
 import re
 from collections.abc import Sequence
 
-from attnfaith.data.columns import Columns
+import numpy as np
+import pandas as pd
+
 from attnfaith.data.registry import SPLITS, DatasetEntry
 from attnfaith.errors import DatasetError
 
 
-def number_answers(entry: DatasetEntry, columns: dict[str, Columns], dropped: dict[str, int]) -> list[str]:
+def number_answers(entry: DatasetEntry, splits: dict[str, pd.DataFrame], dropped: dict[str, int]) -> list[str]:
     """Number the answers over the training split and leave out the rows that cannot be answered so.
 
     Sets the labels, and candidates where the entry has them; returns the names of the labels.
     """
-    import numpy as np
-
-    if "train" not in columns:
+    if "train" not in splits:
         return []  # `cut` says what is missing
-    named = {}
     if entry.candidates:
-        pattern, dropped["answer_not_candidate"] = re.compile(entry.candidates), 0
-        for split, rows in columns.items():
-            named[split] = [{word for word in text.split() if pattern.fullmatch(word)} for text in rows.text]
-            held = [row for row, answer in enumerate(rows.lists["answer"]) if answer in named[split][row]]
-            dropped["answer_not_candidate"] += len(rows.label) - len(held)
-            columns[split] = rows.take(held)
-            named[split] = [named[split][row] for row in held]
-        known = set().union(*named["train"])
+        _set_candidates(re.compile(entry.candidates), splits, dropped)
+        words = set().union(*splits["train"]["candidates"])
+        names = sorted(words, key=lambda word: (len(word), word))  # @entity2 before @entity10
     else:
-        known = set(columns["train"].lists["answer"])
-    # @entity2 before @entity10
-    names = sorted(known, key=lambda word: (len(word), word)) if entry.candidates else sorted(known)
+        names = sorted(set(splits["train"]["answer"]))
     if len(names) < 2:
         raise DatasetError(
             f"The train split of {entry.name!r} has {len(names)} answers to choose from ({names}); two at least."
         )
     number = {name: label for label, name in enumerate(names)}
     dropped["answer_not_in_training"] = 0
-    for split, rows in columns.items():
-        held = [row for row, answer in enumerate(rows.lists["answer"]) if answer in number]
-        dropped["answer_not_in_training"] += len(rows.label) - len(held)
-        if not held:
+    for split, rows in splits.items():
+        usable = rows["answer"].isin(names)
+        dropped["answer_not_in_training"] += int((~usable).sum())
+        if not usable.any():
             raise DatasetError(
                 f"No row of the {split} split of {entry.name!r} has an answer of the training split, such as "
                 f"{', '.join(names[:3])} ({dropped})."
             )
-        columns[split] = rows.take(held)
-        columns[split].label = np.array([number[answer] for answer in columns[split].lists["answer"]], np.int64)
+        rows = rows[usable]
+        rows = rows.assign(label=[number[answer] for answer in rows["answer"]])
         if entry.candidates:
-            mentions = [named[split][row] for row in held]
-            columns[split].lists["candidates"] = [sorted(number[w] for w in words & known) for words in mentions]
-            columns[split].lists["unknown_candidates"] = [len(words - known) for words in mentions]
+            rows["unknown_candidates"] = [len(words - number.keys()) for words in rows["candidates"]]
+            rows["candidates"] = [sorted(number[word] for word in words & number.keys()) for words in rows["candidates"]]
+        splits[split] = rows
     return names
 
 
-def cut(entry: DatasetEntry, columns: dict[str, Columns], dropped: dict[str, int]) -> dict[str, Columns]:
+def _set_candidates(pattern: re.Pattern, splits: dict[str, pd.DataFrame], dropped: dict[str, int]) -> None:
+    """Set the words that may be the answer, and leave out the rows whose answer is none of them."""
+    dropped["answer_not_candidate"] = 0
+    for split, rows in splits.items():
+        candidates = [{word for word in text.split() if pattern.fullmatch(word)} for text in rows["text"]]
+        usable = np.array([answer in words for answer, words in zip(rows["answer"], candidates, strict=True)], bool)
+        dropped["answer_not_candidate"] += int((~usable).sum())
+        splits[split] = rows.assign(candidates=candidates)[usable]
+
+
+def cut(entry: DatasetEntry, splits: dict[str, pd.DataFrame], dropped: dict[str, int]) -> dict[str, pd.DataFrame]:
     """Train, validation and test by the entry's rule: the labels it uses, then pooling, then the random cuts."""
-    import numpy as np
-
     if entry.no_label is not None:
-        dropped["no_label"] = 0
-        for split, rows in columns.items():
-            kept = np.flatnonzero(rows.label != entry.no_label - entry.first_label)
-            dropped["no_label"] += len(rows.label) - len(kept)
-            columns[split] = rows.take(kept)
+        labelled = {split: rows["label"] != entry.no_label - entry.first_label for split, rows in splits.items()}
+        dropped["no_label"] = int(sum((~usable).sum() for usable in labelled.values()))
+        splits = {split: rows[labelled[split]] for split, rows in splits.items()}
     if entry.label_subset is not None:
-        dropped["other_label"] = 0
-        for split, rows in columns.items():
-            kept = np.flatnonzero(np.isin(rows.label, list(entry.label_subset)))
-            dropped["other_label"] += len(rows.label) - len(kept)
-            columns[split] = rows.take(kept)
-            columns[split].label = np.array([entry.label_subset[int(old)] for old in columns[split].label], np.int64)
-    if not columns:
+        wanted = {split: rows["label"].isin(list(entry.label_subset)) for split, rows in splits.items()}
+        dropped["other_label"] = int(sum((~usable).sum() for usable in wanted.values()))
+        splits = {split: rows[wanted[split]] for split, rows in splits.items()}
+        splits = {split: rows.assign(label=rows["label"].map(entry.label_subset)) for split, rows in splits.items()}
+    if not splits:
         raise DatasetError(f"{entry.name!r} has none of the splits {', '.join(SPLITS)}.")
-
     rng = np.random.default_rng(entry.split_seed)
     if entry.pooled:
-        rows = Columns.pool(list(columns.values()))
-        if entry.distinct:
-            first = list({(text, int(label)): row for row, (text, label) in _backwards(rows)}.values())
-            dropped["repeated"] = len(rows.text) - len(first)
-            rows = rows.take(np.sort(np.array(first, np.int64)))
-        groups = {text: group for group, text in enumerate(dict.fromkeys(rows.text))} if entry.distinct else None
-        group = np.array([groups[text] for text in rows.text]) if entry.distinct else np.arange(len(rows.text))
-        n = int(group.max()) + 1 if len(group) else 0
-        place = rng.permutation(n)[group]
-        n_test = round(entry.test_fraction * n)
-        n_validation = round(entry.validation_fraction * (n - n_test))
-        test, held_out = place < n_test, place < n_test + n_validation
-        return {
-            "train": rows.take(np.flatnonzero(~held_out)),
-            "validation": rows.take(np.flatnonzero(held_out & ~test)),
-            "test": rows.take(np.flatnonzero(test)),
-        }
+        return _cut_anew(entry, pd.concat(splits.values(), ignore_index=True), rng, dropped)
 
-    if entry.train_from_validation and "train" not in columns and "validation" in columns:
-        columns["train"] = columns.pop("validation")
+    if entry.train_from_validation and "train" not in splits and "validation" in splits:
+        splits["train"] = splits.pop("validation")
     for split in ("train", "test"):
-        if split not in columns:
-            raise DatasetError(f"{entry.name!r} has no {split} split; it has {', '.join(columns)}.")
-    if "validation" not in columns:
+        if split not in splits:
+            raise DatasetError(f"{entry.name!r} has no {split} split; it has {', '.join(splits)}.")
+    if "validation" not in splits:
         if entry.validation_fraction is None:
-            raise DatasetError(f"{entry.name!r} has no validation split; it has {', '.join(columns)}.")
-        train = columns["train"]
-        together = _continued(train.text) if entry.pair else np.arange(len(train.text))
-        n_groups = len(np.unique(together))
-        held_out = (rng.permutation(n_groups).argsort() < round(entry.validation_fraction * n_groups))[together]
-        columns["validation"] = train.take(np.flatnonzero(held_out))
-        columns["train"] = train.take(np.flatnonzero(~held_out))
+            raise DatasetError(f"{entry.name!r} has no validation split; it has {', '.join(splits)}.")
+        train = splits["train"]
+        group = _continued(train["text"]) if entry.pair else np.arange(len(train))
+        n_groups = len(np.unique(group))
+        held_out = (rng.permutation(n_groups).argsort() < round(entry.validation_fraction * n_groups))[group]
+        splits["validation"], splits["train"] = train[held_out], train[~held_out]
     if entry.test_fraction is not None:
-        test = columns["test"]
-        order = rng.permutation(len(test.text))[: round(entry.test_fraction * len(test.text))]
-        dropped["not_drawn"] = len(test.text) - len(order)
-        columns["test"] = test.take(np.sort(order))
-    return columns
+        test = splits["test"]
+        drawn = np.sort(rng.permutation(len(test))[: round(entry.test_fraction * len(test))])
+        dropped["not_drawn"] = len(test) - len(drawn)
+        splits["test"] = test.iloc[drawn]
+    return splits
 
 
-def _continued(texts: Sequence[str]):
+def _cut_anew(
+    entry: DatasetEntry, rows: pd.DataFrame, rng: np.random.Generator, dropped: dict[str, int]
+) -> dict[str, pd.DataFrame]:
+    """Train, validation and test of pooled rows; of distinct ones, all rows of one text are in one split."""
+    group = np.arange(len(rows))
+    if entry.distinct:
+        distinct = rows.drop_duplicates(["text", "label"])
+        dropped["repeated"] = len(rows) - len(distinct)
+        rows, group = distinct, distinct["text"].factorize()[0]
+    n_groups = int(group.max(initial=-1)) + 1
+    place = rng.permutation(n_groups)[group]
+    n_test = round(entry.test_fraction * n_groups)
+    n_held_out = n_test + round(entry.validation_fraction * (n_groups - n_test))
+    test, held_out = place < n_test, place < n_held_out
+    return {"train": rows[~held_out], "validation": rows[held_out & ~test], "test": rows[test]}
+
+
+def _continued(texts: Sequence[str]) -> np.ndarray:
     """The number of each text's group: texts that are the same are of one group, and a text is of that of the text before it
     which it starts with.
 
     The questions of a story follow one another, each with the story up to it; hypotheses share a premise. A model that has
     learned some of them by heart would be chosen by the others.
     """
-    import numpy as np
-
     groups, numbers, before = {}, [], None
     for text in texts:
         if before and text.startswith(before):
@@ -134,15 +127,8 @@ def _continued(texts: Sequence[str]):
     return np.unique(np.array(numbers, np.int64), return_inverse=True)[1]
 
 
-def _backwards(rows: Columns):
-    """(row, (text, label)) from the last row to the first, so that a dict over it keeps the first."""
-    return reversed(list(enumerate(zip(rows.text, rows.label, strict=True))))
-
-
-def length_filter(entry: DatasetEntry, lengths) -> tuple:
-    """Rows with min_length < n < max_length, less the extremes where the entry drops them, and the counts."""
-    import numpy as np
-
+def length_filter(entry: DatasetEntry, lengths: np.ndarray) -> tuple[np.ndarray, dict[str, int]]:
+    """Rows with min_length < n < max_length, without the extremes where the entry drops them, and the counts."""
     kept = np.ones(len(lengths), bool)
     counts = {}
     for reason, drop in (
@@ -157,10 +143,8 @@ def length_filter(entry: DatasetEntry, lengths) -> tuple:
     return np.flatnonzero(kept), counts
 
 
-def draw(rows, limit: int, seed: int, split: str):
+def draw(rows: np.ndarray, limit: int, seed: int, split: str) -> np.ndarray:
     """A random `limit` of the rows, in their order."""
-    import numpy as np
-
     if len(rows) <= limit:
         return rows
     rng = np.random.default_rng([seed, SPLITS.index(split)])

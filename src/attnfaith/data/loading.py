@@ -13,8 +13,12 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import datasets
+import numpy as np
+import pandas as pd
+
+from attnfaith.data import rows as frames
 from attnfaith.data import sources
-from attnfaith.data.columns import Columns
 from attnfaith.data.cutting import cut, draw, length_filter, number_answers
 from attnfaith.data.impermissible import check_some
 from attnfaith.data.registry import SPLITS, DatasetEntry, get_entry
@@ -44,7 +48,7 @@ class LoadedDataset:
             are left out of the rows' candidates.
     """
 
-    splits: "datasets.DatasetDict"  # noqa: F821 (imported on use)
+    splits: datasets.DatasetDict
     entry: DatasetEntry
     revision: str
     label_names: list[str]
@@ -61,8 +65,8 @@ class LoadedDataset:
 class Source:
     """A data set read, checked and cut into splits, before any limit: `limited` gives the rows that are used.
 
-    kept: of each split, the rows that its length filter keeps. dropped: as of `LoadedDataset`, without limits. about: as
-    there, without what depends on limits.
+    splits: rows by split, before the length filter. lengths: the words of each text. kept: rows that the length filter
+    keeps. dropped: as of `LoadedDataset`, without limits. about: as there, without what depends on limits.
     """
 
     entry: DatasetEntry
@@ -70,54 +74,49 @@ class Source:
     revision: str
     label_names: list[str]
     dropped: dict[str, dict[str, int]]
-    parts: dict[str, Columns] = field(repr=False)
-    lengths: dict = field(repr=False)
-    kept: dict = field(repr=False)
+    splits: dict[str, pd.DataFrame] = field(repr=False)
+    lengths: dict[str, np.ndarray] = field(repr=False)
+    kept: dict[str, np.ndarray] = field(repr=False)
     about: dict = field(default_factory=dict)
 
     def limited(self, limits: Mapping[str, int] | None = None) -> LoadedDataset:
         """The data set with at most so many rows of a split, as `load_splits` says; nothing is read again."""
-        import datasets
-        import numpy as np
-
         limits = dict(limits or {})
         sources.check_sizes("limits", limits)
-        entry, dropped = self.entry, {part: dict(counts) for part, counts in self.dropped.items()}
-        splits, empty, empty_pair, unknown_candidates, vocabulary_texts = {}, {}, {}, 0, []
-        about = {**self.about, "classes": {name: {} for name in self.label_names}, "words": {}} if self.about else {}
+        dropped = {part: dict(counts) for part, counts in self.dropped.items()}
+        used, lengths = {}, {}
         for split in SPLITS:
-            rows, lengths, kept = self.parts[split], self.lengths[split], self.kept[split]
-            if split == "train" and split not in limits:
-                vocabulary_texts = rows.vocabulary_texts()
+            kept = self.kept[split]
             if split in limits:
                 kept = draw(kept, limits[split], self.seed, split)
-                dropped[split]["limit"] = len(lengths) - sum(dropped[split].values()) - len(kept)
-            rows = rows.take(kept)
-            if split == "train" and split in limits:
-                vocabulary_texts = rows.vocabulary_texts()
-            empty[split] = int((lengths[kept] == 0).sum())
-            if entry.pair:
-                empty_pair[split] = int((rows.lengths("text_pair") == 0).sum())
-            if entry.candidates:
-                unknown_candidates += sum(rows.lists["unknown_candidates"])
-            if about:
-                for label, name in enumerate(self.label_names):
-                    about["classes"][name][split] = int((rows.label == label).sum())
-                about["words"][split] = np.quantile(lengths[kept], (0, 0.25, 0.5, 0.75, 1)).tolist()
-            splits[split] = rows.dataset()
-
+                dropped[split]["limit"] = len(self.splits[split]) - sum(dropped[split].values()) - len(kept)
+            used[split], lengths[split] = self.splits[split].iloc[kept], self.lengths[split][kept]
+        about = dict(self.about)
+        if about:
+            about["classes"] = {
+                name: {split: int((rows["label"] == label).sum()) for split, rows in used.items()}
+                for label, name in enumerate(self.label_names)
+            }
+            about["words"] = {split: np.quantile(n, (0, 0.25, 0.5, 0.75, 1)).tolist() for split, n in lengths.items()}
+        empty_pair, unknown_candidates = {}, 0
+        if self.entry.pair:
+            how = self.entry.preprocessing
+            for split, rows in used.items():
+                empty_pair[split] = int((frames.word_counts(rows["text_pair"], how) == 0).sum())
+        if self.entry.candidates:
+            unknown_candidates = int(sum(rows["unknown_candidates"].sum() for rows in used.values()))
         return LoadedDataset(
-            datasets.DatasetDict(splits),
-            entry,
-            self.revision,
-            self.label_names,
-            dropped,
-            empty,
-            vocabulary_texts,
-            empty_pair,
-            list(self.label_names) if entry.candidates else [],
-            unknown_candidates,
-            about,
+            splits=datasets.DatasetDict({split: frames.dataset_of(rows) for split, rows in used.items()}),
+            entry=self.entry,
+            revision=self.revision,
+            label_names=self.label_names,
+            dropped=dropped,
+            empty={split: int((n == 0).sum()) for split, n in lengths.items()},
+            vocabulary_texts=frames.vocabulary_texts((used if "train" in limits else self.splits)["train"]),
+            empty_pair=empty_pair,
+            extra_vocabulary=list(self.label_names) if self.entry.candidates else [],
+            unknown_candidates=unknown_candidates,
+            about=about,
         )
 
 
@@ -171,19 +170,19 @@ def read_source(
         tables, revision = sources.read(entry, root)
         label_names = list(entry.label_names)
 
-    columns = {split: Columns(entry, split, table, len(label_names)) for split, table in tables.items()}
+    splits = {split: frames.published_rows(entry, split, table, len(label_names)) for split, table in tables.items()}
     dropped: dict[str, dict[str, int]] = {"source": {}}
     if entry.answers:
-        label_names = number_answers(entry, columns, dropped["source"])
-    parts = cut(entry, columns, dropped["source"])
+        label_names = number_answers(entry, splits, dropped["source"])
+    splits = cut(entry, splits, dropped["source"])
     if entry.impermissible:
-        check_some(entry.name, parts["train"].lists["impermissible"])
+        check_some(entry.name, splits["train"]["impermissible"])
     if impermissible_removed:
-        parts = {split: rows.without_impermissible() for split, rows in parts.items()}
+        splits = {split: frames.without_impermissible(rows) for split, rows in splits.items()}
     lengths, kept = {}, {}
     for split in SPLITS:
-        lengths[split] = parts[split].lengths()
+        lengths[split] = frames.word_counts(splits[split]["text"], entry.preprocessing)
         kept[split], dropped[split] = length_filter(entry, lengths[split])
         if not len(kept[split]) and len(lengths[split]):
             raise DatasetError(f"The length filter of {name!r} leaves no row of its {split} split ({dropped[split]}).")
-    return Source(read, seed, revision, label_names, dropped, parts, lengths, kept)
+    return Source(read, seed, revision, label_names, dropped, splits, lengths, kept)

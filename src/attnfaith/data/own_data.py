@@ -4,264 +4,170 @@ import hashlib
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+import datasets
 import numpy as np
+import pandas as pd
 
-from attnfaith.data.columns import Columns
-from attnfaith.data.file_text import COMPRESSED
+from attnfaith.data import rows as frames
 from attnfaith.data.impermissible import check_marks, check_some, marks_of_words, read_marks, without
 from attnfaith.data.loading import Source
-from attnfaith.data.own_cut import cut_own, keys
-from attnfaith.data.own_files import KINDS, OwnFile, as_text, draw_rows, read_file
+from attnfaith.data.own_files import as_text, kind_of, read_file
 from attnfaith.data.own_labels import COLUMNS, alike, class_of, names_of
+from attnfaith.data.own_splits import cut_own, repeated
 from attnfaith.data.registry import SPLITS, DatasetEntry, entry_of
-from attnfaith.errors import DatasetError, counted, cut, excerpt, nearest
+from attnfaith.errors import DatasetError, cut, excerpt, nearest
 
 
 ALL = "all rows"
 """The source split of data without splits."""
-NAMES = {"train": "train", "validation": "validation", "valid": "validation", "val": "validation", "dev": "validation"} | {
-    "test": "test"
-}
+SPLIT_NAMES = {"train": "train", "validation": "validation", "valid": "validation", "val": "validation", "dev": "validation"}
+SPLIT_NAMES |= {"test": "test"}
 """Names of published splits, and ours."""
 SPARE = 1.1
-"""Rows drawn of those that the limits need: shares are rounded for each class, and texts come twice."""
-MOST_VALUES = 10_000
-"""Different values of a column of labels above which it is not read on."""
+"""Rows drawn of those that the limits need: sizes are rounded, and texts come twice."""
+
+
+@dataclass(frozen=True)
+class OwnSplit:
+    """rows: of one source split. names: of each row, "<file or split>/<row>"."""
+
+    rows: datasets.Dataset
+    names: list[str]
+
+
+@dataclass(frozen=True)
+class OwnSource:
+    """splits: by source split, ALL of a single file. revision: "local-" and a digest of the files, or a commit of the Hub.
+    files: SHA-256 of each file.
+    """
+
+    splits: dict[str, OwnSplit]
+    revision: str
+    files: dict[str, str]
 
 
 def read_own(data: object) -> Source:
-    """The own data of a recipe's data section, read, checked and cut; limits are to be drawn by `Source.limited`.
+    """The own data of a recipe's data section, read, checked and cut; `Source.limited` draws limits.
 
-    data: the section. Where `data.limits` bounds every split that is cut from the same rows, so many rows are drawn while
-    these are read (data.seed) that the limits can be met, and memory grows with them, not with the file.
+    Where `data.limits` bounds every split that is cut from the same rows, only so many texts are read that they can be met.
 
-    Raises DatasetError, before anything is trained, for what cannot be read (`OwnFile`), columns that there are not or that
-    cannot be told, labels that are no classes, fewer than two classes, fewer than three different texts of a class where
-    all splits are cut, and marks of impermissible words that are not one 0 or 1 for each word or mark nothing.
+    Raises DatasetError for what cannot be read, columns that there are not or that cannot be told, labels that are no
+    classes, fewer than two classes, too few texts of a class, and marks of impermissible words that are not one 0 or 1 for
+    each word or mark nothing.
     """
     entry = entry_of(data)
-    files, revision, assumed = _files(data, entry)
-    columns = _columns(data, files, assumed)
-    wanted, column = _WANTED[len(columns)], columns[-1]
-    marked = {} if data.impermissible is None else {"impermissible": data.impermissible}
-    counts: Counter = Counter()
-    parts = {split: _rows(data, entry, own, columns, _drawn(data, files, split), counts) for split, own in files.items()}
-    n_rows = counts.pop("rows", 0)
-    if unlabelled := [split for split, rows in parts.items() if not rows["label"] and split not in (ALL, "train")]:
+    source, columns, assumed = _opened(data)
+    labels, names = _classes(source, columns["label"], entry.name, assumed)
+    dropped: Counter = Counter()
+    splits = {split: _usable(data, entry, source, split, columns, labels[split], names, dropped) for split in source.splits}
+    if unlabelled := [split for split, rows in splits.items() if not len(rows) and split not in (ALL, "train")]:
         assumed.append(f"{' and '.join(unlabelled)}: no row has text and label, so it is not used")
-        parts = {split: rows for split, rows in parts.items() if split not in unlabelled}
-    first = next(iter(parts))
-    if not parts[first]["label"]:
-        _refuse_nothing(entry, first, n_rows, counts, columns)
-    for rows, labels in zip(parts.values(), alike([rows["label"] for rows in parts.values()], column), strict=True):
-        rows["label"] = labels
-    names = names_of(parts[first]["label"], column, files[first][0].label_names(column), assumed)
-    if data.impermissible_words is not None:
-        for rows in parts.values():
-            rows["impermissible"] = marks_of_words(rows["text"], data.impermissible_words)
-    source = {split: _numbered(entry, rows, names, counts) for split, rows in parts.items()}
-    made, rule = cut_own(
-        source,
-        names,
-        shares={"test": data.test_share, "validation": data.validation_share},
-        seed=data.split_seed,
-        dropped=counts,
-    )
+        splits = {split: rows for split, rows in splits.items() if split not in unlabelled}
+    first = next(iter(splits))
+    if not len(splits[first]):
+        raise DatasetError(f"{entry.name!r}: no row of {first} has text in {columns['text']!r}: name it with --data.text")
+    shares = {"test": data.test_share, "validation": data.validation_share}
+    splits, rule = cut_own(splits, names, shares, data.split_seed, dropped, assumed)
     about = {
-        "rows": n_rows,
-        "columns": dict(zip(wanted, columns, strict=True)) | marked,
+        "rows": sum(len(split.rows) for split in source.splits.values()),
+        "columns": columns,
         "splits": rule,
-        **_repeated(made),
+        **repeated(splits),
         "assumed": assumed,
-        "files": {file.name: file.digest for own in files.values() for file in own if file.digest},
+        "files": source.files,
     }
-    if "impermissible" in made["train"].lists:
-        check_some(entry.name, made["train"].lists["impermissible"])
+    if "impermissible" in splits["train"]:
+        check_some(entry.name, splits["train"]["impermissible"])
     if data.impermissible_removed:
-        made = {split: rows.without_impermissible() for split, rows in made.items()}
-    lengths = {split: made[split].lengths() for split in SPLITS}
-    kept = {split: np.arange(len(lengths[split])) for split in SPLITS}
-    dropped = {"source": dict(counts), **{split: {} for split in SPLITS}}
-    return Source(entry, data.seed, revision, names, dropped, made, lengths, kept, about)
+        splits = {split: frames.without_impermissible(rows) for split, rows in splits.items()}
+    lengths = {split: frames.word_counts(rows["text"], entry.preprocessing) for split, rows in splits.items()}
+    kept = {split: np.arange(len(rows)) for split, rows in splits.items()}
+    counts = {"source": {reason: count for reason, count in dropped.items() if count}, **{split: {} for split in SPLITS}}
+    return Source(entry, data.seed, source.revision, names, counts, splits, lengths, kept, about)
 
 
-def check_columns(data: object) -> None:
-    """Raises DatasetError for a file or folder that cannot be read, and for columns that there are not."""
-    _columns(data, _files(data, entry_of(data))[0], [])
+def check_own(data: object) -> None:
+    """Raise DatasetError where own files, their columns or their labels cannot be used, before any text is read."""
+    source, columns, assumed = _opened(data)
+    _classes(source, columns["label"], entry_of(data).name, assumed)
 
 
-def _refuse_nothing(entry: DatasetEntry, split: str, n_rows: int, dropped: Mapping[str, int], columns: list[str]) -> None:
-    if not n_rows:
-        raise DatasetError(f"{entry.name!r} has columns and no rows")
-    where = "" if split == ALL else f" of its {split} split"
-    counts = f"{dropped['no_label']:,} have no label in column {columns[-1]!r}"
-    counts += f", {dropped['no_text']:,} no text in {columns[0]!r}" if dropped["no_text"] else ""
-    raise DatasetError(
-        f"{entry.name!r}: none of {counted(n_rows, 'row')}{where} can be used: {counts}. Name the columns that have "
-        "them with --data.text and --data.label"
-    )
-
-
-def _numbered(entry: DatasetEntry, rows: dict[str, list], names: list[str], dropped: Counter) -> Columns:
-    """Rows by column with labels as numbers; those whose class training does not have are left out and counted."""
-    number = {name: label for label, name in enumerate(names)}
-    known = [place for place, label in enumerate(rows["label"]) if label in number]
-    if len(known) < len(rows["label"]):
-        dropped["label_not_in_training"] += len(rows["label"]) - len(known)
-        rows = {name: [values[place] for place in known] for name, values in rows.items()}
-    label = np.array([number[label] for label in rows["label"]], np.int64)
-    lists = {name: values for name, values in rows.items() if name in ("text", "text_pair", "impermissible")}
-    return Columns.of(entry, lists, label, rows["instance_id"])
-
-
-def _repeated(parts: Mapping[str, Columns]) -> dict[str, int]:
-    """How many of the used rows repeat an earlier one's text (of pairs, both texts), and how many texts have two labels."""
-    labels: dict[bytes, set] = {}
-    for rows in parts.values():
-        for key, label in zip(keys(rows), rows.label.tolist(), strict=True):
-            labels.setdefault(key, set()).add(label)
-    total = sum(len(rows.label) for rows in parts.values())
-    return {"repeated": total - len(labels), "two_labels": sum(len(of_text) > 1 for of_text in labels.values())}
-
-
-_WANTED = {2: ("text", "label"), 3: ("text", "text_pair", "label")}
-
-
-def read_texts(data: object, split: str, limit: int | None = None, seed: int = 0):
+def read_texts(data: object, split: str, limit: int | None = None, seed: int = 0) -> datasets.Dataset:
     """The rows of own data that a model is to be measured on, with all their columns: of a file all of them, of a folder or
-    of a data set of the Hub those of one split. An Arrow table, or of the Hub a `datasets.Dataset`.
+    of a data set of the Hub those of one split.
 
     data: the data section of a recipe. limit: that many rows, drawn at random by the seed, in their order.
 
     Raises DatasetError for what cannot be read, and for a split that is not there.
     """
-    import pyarrow as pa
-
-    if data.hub_id is not None:
-        splits = {name: own.split for name, own in _hub_splits(data)[0].items()}
-        rows = _split_of(splits, split, data.hub_id)
-        few = rows if limit is None or limit >= len(rows) else rows.select(_drawn_rows(len(rows), limit, seed))
-        return _marked(few, data)
-    path = Path(data.path).expanduser()
-    paths = _split_of(_folder(path), split, str(path)) if path.is_dir() else [path]
-    how = {"encoding": data.encoding, "delimiter": data.delimiter, "quotes": data.quotes, "limit": limit, "seed": seed}
-    tables = [read_file(one, **how) for one in paths]
-    if len({tuple(table.column_names) for table in tables}) > 1:
-        raise DatasetError(f"the {split} files of {path} have other columns than each other: measure them one by one")
-    table = pa.concat_tables(tables, promote_options="permissive")
-    few = table if limit is None or limit >= len(table) else table.take(_drawn_rows(len(table), limit, seed))
-    return _marked(few, data)
-
-
-def _marked(rows, data: object):
-    """Rows with a column impermissible where the section says which words are, or with these words gone from their texts.
-
-    Raises DatasetError for a column that there is not, and marks that are not one 0 or 1 for each word.
-    """
-    import pyarrow as pa
-
+    source = _read(data)
+    own = source.splits.get(ALL) or source.splits.get(split)
+    if own is None:
+        raise DatasetError(
+            f"{data.hub_id or data.path} has no split {excerpt(split)}: --split takes one of {', '.join(source.splits)}"
+        )
+    rows = own.rows
+    if limit is not None and limit < len(rows):
+        rows = rows.select(_drawn(np.arange(len(rows)), limit, seed))
     if data.impermissible is None and data.impermissible_words is None:
         return rows
     column = data.text or "text"
     for name in (column, *([data.impermissible] if data.impermissible else [])):
         if name not in rows.column_names:
             raise DatasetError(f"there is no column {excerpt(name)}; there are {cut(', '.join(rows.column_names), 300)}")
-    table = isinstance(rows, pa.Table)
-    texts, given = (rows[name].to_pylist() if table else rows[name][:] for name in (column, data.impermissible or column))
+    texts = rows[column][:]
     for row, text in enumerate(texts):
         if not isinstance(text, str):
             raise DatasetError(f"row {row} of column {column!r} is {excerpt(text, 60)}, no string: give a text")
-    if data.impermissible_words is not None:
-        marks = marks_of_words(texts, data.impermissible_words)
-    else:
-        numbered = enumerate(zip(given, texts, strict=True))
-        marks = [check_marks(read_marks(value), text, f"row {row}") for row, (value, text) in numbered]
+    values = None if data.impermissible is None else rows[data.impermissible][:]
+    marks = _marks(data, texts, values, [f"row {row}" for row in range(len(texts))])
     name, values = "impermissible", marks
     if data.impermissible_removed:
-        name, values = column, [without(*of_text) for of_text in zip(texts, marks, strict=True)]
-    if table:
-        kept = rows.drop_columns([name]) if name in rows.column_names else rows
-        return kept.append_column(name, pa.array(values))
-    return (rows.remove_columns(name) if name in rows.column_names else rows).add_column(name, values)
-
-
-def _drawn_rows(count: int, limit: int, seed: int) -> np.ndarray:
-    return np.sort(np.random.default_rng(seed).choice(count, limit, replace=False))
-
-
-def _split_of(splits: Mapping, split: str, where: str):
-    if split not in splits:
-        raise DatasetError(f"{where} has no split {excerpt(split)}: --split takes one of {', '.join(splits)}")
-    return splits[split]
+        name, values = column, [without(*row) for row in zip(texts, marks, strict=True)]
+    if name in rows.column_names:
+        rows = rows.remove_columns(name)
+    return rows.add_column(name, values)
 
 
 # ------------------------------------------------------------------------------------------------ where rows are
 
 
-class _File:
-    """A file of a split."""
-
-    def __init__(self, file: OwnFile):
-        self.file, self.name, self.digest, self.columns = file, file.path.name, file.digest, file.columns
-
-    def rows(self, columns: Sequence[str]) -> Iterator[tuple[int, tuple]]:
-        return self.file.rows(columns)
-
-    def label_names(self, column: str) -> None:
-        return None
+def _opened(data: object) -> tuple[OwnSource, dict[str, str], list[str]]:
+    """The source, our columns and those that they are read from, and what is assumed of these."""
+    source, assumed = _read(data), []
+    columns = _columns(data, source, assumed)
+    for own in source.splits.values():
+        for name in columns.values():
+            if name not in own.rows.column_names:
+                raise DatasetError(f"{own.names[0]} has no column {excerpt(name)}{nearest(name, own.rows.column_names)}")
+    return source, columns, assumed
 
 
-class _HubSplit:
-    """A split of a data set of the Hub, which lies in the cache of `datasets` and is not held in memory."""
-
-    digest = ""
-
-    def __init__(self, name: str, split):
-        self.name, self.split, self.columns = name, split, split.column_names
-
-    @cached_property
-    def _classes(self) -> dict[str, list[str]]:
-        return {name: feature.names for name, feature in self.split.features.items() if hasattr(feature, "int2str")}
-
-    def label_names(self, column: str) -> list[str] | None:
-        """The names of a column's classes, in the order of their publisher; None where it is no column of classes."""
-        return self._classes.get(column)
-
-    def rows(self, columns: Sequence[str]) -> Iterator[tuple[int, tuple]]:
-        for name in columns:
-            if name not in self.columns:
-                raise DatasetError(f"its split {self.name} has no column {excerpt(name)}; it has {self.columns}")
-        number = 0
-        for part in self.split.select_columns(list(dict.fromkeys(columns))).with_format("arrow").iter(batch_size=1000):
-            values = {name: part.column(name).to_pylist() for name in columns}
-            for name in self._classes.keys() & values.keys():
-                words = self._classes[name]
-                values[name] = [None if value is None or value < 0 else words[value] for value in values[name]]
-            for row in zip(*(values[name] for name in columns), strict=True):
-                yield number, row
-                number += 1
-
-
-def _files(data: object, entry: DatasetEntry) -> tuple[dict[str, list], str, list[str]]:
-    """{source split: its files}, what was read ("local-" and a digest, or a commit), and what is assumed."""
+def _read(data: object) -> OwnSource:
     if data.hub_id is not None:
-        splits, commit = _hub_splits(data)
-        return {split: [own] for split, own in splits.items()}, commit, []
+        return _read_hub(data)
     path = Path(data.path).expanduser()
-    how = {"encoding": data.encoding, "delimiter": data.delimiter, "quotes": data.quotes}
-    paths = _folder(path) if path.is_dir() else {ALL: [path]}
-    files = {split: [OwnFile.of(one, **how) for one in listed] for split, listed in paths.items()}
-    digests = [f"{split} {file.digest}" for split, listed in files.items() for file in listed]
-    revision = f"local-{hashlib.sha256(' '.join(digests).encode()).hexdigest()[:12]}"
-    assumed = [said for listed in files.values() for file in listed for said in file.assumed]
-    return {split: [_File(file) for file in listed] for split, listed in files.items()}, revision, assumed
+    paths = _files_of(path) if path.is_dir() else {ALL: [path]}
+    splits, digests, files = {}, [], {}
+    for split, listed in paths.items():
+        tables = [read_file(file, encoding=data.encoding, delimiter=data.delimiter, quotes=data.quotes) for file in listed]
+        for file in listed:
+            with file.open("rb") as stream:
+                files[file.name] = hashlib.file_digest(stream, "sha256").hexdigest()
+            digests.append(f"{split} {files[file.name]}")
+        if len({tuple(table.column_names) for table in tables}) > 1:
+            raise DatasetError(f"the {split} files of {path} have other columns than each other")
+        rows = datasets.concatenate_datasets(tables)
+        names = [f"{file.name}/{row}" for file, table in zip(listed, tables, strict=True) for row in range(len(table))]
+        splits[split] = OwnSplit(rows, names)
+    return OwnSource(splits, f"local-{hashlib.sha256(' '.join(digests).encode()).hexdigest()[:12]}", files)
 
 
-def _folder(folder: Path) -> dict[str, list[Path]]:
+def _files_of(folder: Path) -> dict[str, list[Path]]:
     """{split: its files} of a folder with train.csv and the like. Raises DatasetError where it has no training file."""
     try:
         listed = sorted(path for path in folder.iterdir() if path.is_file() and path.name[0] != ".")
@@ -269,10 +175,9 @@ def _folder(folder: Path) -> dict[str, list[Path]]:
         raise DatasetError(f"{folder} cannot be read: {error.strerror or error}") from error
     splits: dict[str, list[Path]] = {}
     for path in listed:
-        suffixes = [suffix for suffix in path.suffixes[-2:] if suffix.lower() not in COMPRESSED]
         name = re.split(r"[-_.]", path.name.lower())[0]
-        if name in NAMES and suffixes and suffixes[-1].lower() in KINDS:
-            splits.setdefault(NAMES[name], []).append(path)
+        if name in SPLIT_NAMES and kind_of(path):
+            splits.setdefault(SPLIT_NAMES[name], []).append(path)
     if "train" not in splits:
         names = cut(", ".join(path.name for path in listed) or "no file", 200)
         raise DatasetError(
@@ -282,142 +187,161 @@ def _folder(folder: Path) -> dict[str, list[Path]]:
     return {split: splits[split] for split in SPLITS if split in splits}
 
 
-def _hub_splits(data: object) -> tuple[dict[str, _HubSplit], str]:
-    """The splits of a data set of the Hub that are used, and the commit that was read. No code of it is run."""
-    import datasets
-    import pyarrow as pa
-
-    at = f"{data.hub_id} at {data.revision or 'main'}"
+def _read_hub(data: object) -> OwnSource:
+    """The splits of a data set of the Hub that are used, at the commit that was read. No code of it is run."""
+    place = f"{data.hub_id} at {data.revision or 'main'}"
     try:
         builder = datasets.load_dataset_builder(data.hub_id, data.config, revision=data.revision)
         builder.download_and_prepare()
         loaded = builder.as_dataset()
-    except (
-        OSError,
-        ValueError,
-        RuntimeError,
-        pa.ArrowException,
-        datasets.exceptions.DatasetsError,
-    ) as error:
-        check = (
-            "HF_HUB_OFFLINE is set: unset it" if datasets.config.HF_HUB_OFFLINE else "Check name, revision and connection"
-        )
+    except Exception as error:  # datasets, Arrow and huggingface_hub raise many kinds
+        check = "Check name, revision and connection"
+        if datasets.config.HF_HUB_OFFLINE:
+            check = "HF_HUB_OFFLINE is set: unset it"
         raise DatasetError(
-            f"the data set {at} cannot be read from the Hub: {type(error).__name__}: {excerpt(error, 300)}. {check} (a data "
-            "set that was read before is read again without a connection)"
+            f"the data set {place} cannot be read from the Hub: {type(error).__name__}: {excerpt(error, 300)}. {check} (a "
+            "data set that was read before is read again without a connection)"
         ) from error
-    splits: dict[str, _HubSplit] = {}
-    for name in loaded:
-        if name.lower() in NAMES:
-            splits.setdefault(NAMES[name.lower()], _HubSplit(name, loaded[name]))
+    splits: dict[str, OwnSplit] = {}
+    for name, rows in loaded.items():
+        if name.lower() in SPLIT_NAMES:
+            splits.setdefault(SPLIT_NAMES[name.lower()], OwnSplit(rows, [f"{name}/{row}" for row in range(len(rows))]))
     if "train" not in splits:
-        raise DatasetError(f"the data set {at} has no train split; it has {', '.join(map(str, loaded))}")
-    return {split: splits[split] for split in SPLITS if split in splits}, str(builder.hash)
+        raise DatasetError(f"the data set {place} has no train split; it has {', '.join(map(str, loaded))}")
+    return OwnSource({split: splits[split] for split in SPLITS if split in splits}, str(builder.hash), {})
 
 
 # ------------------------------------------------------------------------------------------------ which columns
 
 
-def _columns(data: object, files: Mapping[str, list], assumed: list[str]) -> list[str]:
-    """The names of the columns of text, second text (of pairs) and label in the files."""
-    first = next(iter(files.values()))[0]
-    given = {"text": data.text, "text_pair": data.text_pair, "label": data.label}
-    marked = [] if data.impermissible is None else [data.impermissible]
-    taken = [name for name in given.values() if name is not None] + marked
-    if twice := {name for name in taken if taken.count(name) > 1}:
+def _columns(data: object, source: OwnSource, assumed: list[str]) -> dict[str, str]:
+    """The columns of text, text_pair and impermissible (where the section names them) and label."""
+    own = next(iter(source.splits.values()))
+    names = own.rows.column_names
+    keys = ("text", "text_pair", "label", "impermissible")
+    columns = {key: getattr(data, key) for key in keys if getattr(data, key) is not None}
+    if twice := {name for name in columns.values() if list(columns.values()).count(name) > 1}:
         raise DatasetError(
             f"the column {excerpt(twice.pop())} is named for two of text, text_pair, label and impermissible: name each its "
             "own"
         )
+    for name in columns.values():
+        if name not in names:
+            raise DatasetError(f"{data.hub_id or data.path} has no column {excerpt(name)}{nearest(name, names)}")
     for key in ("text", "label"):
-        if given[key] is None:
-            known = [name for name in given.values() if name is not None] + marked
-            other = given["label" if key == "text" else "text"]
-            given[key] = _column(key, first.columns, known, other is not None, first.name)
-            if given[key] != key:
-                assumed.append(f"{key} is read from the column {given[key]!r}")
-            others = [name for name in first.columns if name.lower() in COLUMNS and name != given[key]]
-            if key == "label" and others:
-                assumed.append(
-                    f"label is not read from the column {', '.join(map(repr, others))}: --data.label names another"
-                )
-    wanted = [name for name in given.values() if name is not None]
-    if isinstance(first, _File):
-        first.file.check([*wanted, *marked])
-    for name in [*wanted, *marked]:
-        if name not in first.columns:
-            raise DatasetError(f"{data.hub_id} has no column {excerpt(name)}{nearest(name, first.columns)}")
-    return wanted
+        if key in columns:
+            continue
+        columns[key] = _column(key, names, columns, own.names[0].rpartition("/")[0] if own.names else data.path)
+        if columns[key] != key:
+            assumed.append(f"{key} is read from the column {columns[key]!r}")
+        others = [name for name in names if name.lower() in COLUMNS and name != columns[key]]
+        if key == "label" and others:
+            assumed.append(f"label is not read from the column {', '.join(map(repr, others))}: --data.label names another")
+    return {key: columns[key] for key in keys if key in columns}
 
 
-def _column(key: str, columns: list[str], taken: list[str], given: bool, file: str) -> str:
-    """The column of text or of label where the user names none: the one of that name, or the only one that is left.
-
-    given: whether the other of the two is known.
-    """
-    free = [name for name in columns if name not in taken]
-    accepted = COLUMNS if key == "label" else (key,)
-    named = next(filter(None, ([name for name in free if name.lower() == word] for word in accepted)), [])
-    left = [name for name in free if given or name.lower() != {"text": "label", "label": "text"}[key]]
-    if len(named) == 1 or (not named and len(left) == 1):
-        return (named or left)[0]
-    listed = cut(", ".join(map(repr, columns)), 300)
+def _column(key: str, names: list[str], columns: Mapping[str, str], file: str) -> str:
+    """The column of text or of label where the user names none: the one of that name, or the only one that is left."""
+    free = [name for name in names if name not in columns.values()]
+    for word in COLUMNS if key == "label" else (key,):
+        if len(named := [name for name in free if name.lower() == word]) == 1:
+            return named[0]
+    other = "label" if key == "text" else "text"
+    left = [name for name in free if other in columns or name.lower() != other]
+    if len(left) == 1:
+        return left[0]
+    listed = cut(", ".join(map(repr, names)), 300)
     raise DatasetError(f"{file} has no column {key!r}; it has {listed}: name the one of the {key} with --data.{key}")
+
+
+def _classes(source: OwnSource, column: str, name: str, assumed: list[str]) -> tuple[dict[str, list[str | None]], list[str]]:
+    """The class of each row by source split, None where it has none, and the names of the classes of training.
+
+    Raises DatasetError where no row of training has a class, and as `class_of`, `alike` and `names_of`.
+    """
+    labels, published = {}, None
+    for split, own in source.splits.items():
+        feature, values = own.rows.features[column], own.rows[column][:]
+        if isinstance(feature, datasets.ClassLabel):
+            published = published or feature.names
+            values = [None if value is None or value < 0 else feature.names[value] for value in values]
+        labels[split] = [class_of(value, column) for value in values]
+    labels = dict(zip(labels, alike(list(labels.values()), column), strict=True))
+    first, rows = next(iter(labels.items()))
+    classes = [label for label in rows if label is not None]
+    if not rows:
+        raise DatasetError(f"{name!r} has columns and no rows")
+    if not classes:
+        where = "" if first == ALL else f" of its {first} split"
+        raise DatasetError(
+            f"{name!r}: none of {len(rows):,} rows{where} has a label in column {column!r}: name the column of the classes "
+            "with --data.label"
+        )
+    return labels, names_of(classes, column, published, assumed)
 
 
 # ------------------------------------------------------------------------------------------------ the rows
 
 
-def _drawn(data: object, files: Mapping[str, list], split: str) -> int | None:
-    """The number of rows to draw from a source split while it is read; None: all, as a limit is missing."""
-    made = {ALL: SPLITS, "train": ("train", *(name for name in SPLITS if name not in files))}.get(split, (split,))
-    if any(name not in data.limits for name in made):
+def _usable(
+    data: object,
+    entry: DatasetEntry,
+    source: OwnSource,
+    split: str,
+    columns: Mapping[str, str],
+    labels: Sequence[str | None],
+    names: Sequence[str],
+    dropped: Counter,
+) -> pd.DataFrame:
+    """The rows of a source split that have a text and a class of training; dropped takes the counts of the others."""
+    own, number = source.splits[split], {name: label for label, name in enumerate(names)}
+    usable = np.flatnonzero([label in number for label in labels])
+    dropped["no_label"] += labels.count(None)
+    dropped["label_not_in_training"] += len(labels) - len(usable) - labels.count(None)
+    needed = _needed(data, source, split)
+    if needed is not None and needed < len(usable):
+        dropped["limit"] += len(usable) - needed
+        usable = _drawn(usable, needed, data.seed)
+    chosen = own.rows.select_columns(list(dict.fromkeys(columns.values()))).select(usable)
+    rows = {"instance_id": [f"{entry.name}/{own.names[row]}" for row in usable]}
+    for key in ("text", "text_pair"):
+        if key in columns:
+            rows[key] = [None if text is None else as_text(text) for text in chosen[columns[key]][:]]
+    rows["label"] = [number[labels[row]] for row in usable]
+    if "impermissible" in columns:
+        rows["impermissible"] = chosen[columns["impermissible"]][:]
+    frame = pd.DataFrame(rows)
+    filled = np.ones(len(frame), bool)
+    for key in ("text", "text_pair"):
+        if key in columns:
+            filled &= np.array([bool(text and not text.isspace()) for text in rows[key]], bool)
+    dropped["no_text"] += int((~filled).sum())
+    frame = frame[filled]
+    if entry.impermissible or data.impermissible_removed:
+        values = frame["impermissible"] if "impermissible" in columns else None
+        frame = frame.assign(impermissible=_marks(data, frame["text"], values, frame["instance_id"]))
+    return frame
+
+
+def _marks(data: object, texts: Sequence[str], values: Sequence | None, places: Sequence[str]) -> list[list[int]]:
+    """Marks of impermissible words, of the column's values or of the section's list of words."""
+    if values is None:
+        return marks_of_words(texts, data.impermissible_words)
+    cells = zip(values, texts, places, strict=True)
+    return [check_marks(read_marks(value), text, place) for value, text, place in cells]
+
+
+def _needed(data: object, source: OwnSource, split: str) -> int | None:
+    """How many rows of a source split the limits need; None: all, as a limit is missing."""
+    cut_from = {ALL: SPLITS, "train": ["train", *(name for name in SPLITS if name not in source.splits)]}.get(split, [split])
+    if any(name not in data.limits for name in cut_from):
         return None
-    shares = {"validation": data.validation_share, "test": data.test_share}
-    shares = {name: share for name, share in shares.items() if name in made and split in (ALL, "train")}
-    shares[made[0]] = 1 - sum(share for name, share in shares.items() if name != made[0])
+    shares = {"validation": data.validation_share, "test": data.test_share} if len(cut_from) > 1 else {}
+    shares = {name: shares[name] for name in cut_from[1:]}
+    shares[cut_from[0]] = 1 - sum(shares.values())
     spare = SPARE if len(shares) > 1 else 1
     return max(math.ceil(spare * data.limits[name] / share) for name, share in shares.items())
 
 
-def _rows(
-    data: object, entry: DatasetEntry, files: list, columns: list[str], limit: int | None, counts: Counter
-) -> dict[str, list]:
-    """The usable rows of a source split by column; counts takes all that were read, and those left out by reason."""
-    marked = [] if data.impermissible is None else [data.impermissible]
-    wanted = (*_WANTED[len(columns)], *(["impermissible"] if marked else []))
-    rows: dict[str, list] = {name: [] for name in ("instance_id", *wanted)}
-    values: set[str] = set()
-
-    def usable(place: str, row: tuple) -> tuple | None:
-        *texts, label = row[: len(columns)]
-        counts["rows"] += 1
-        if (name := class_of(label, columns[-1])) is None:
-            counts["no_label"] += 1
-            return None
-        texts = [text if text is None else as_text(text) for text in texts]
-        if not all(text and not text.isspace() for text in texts):
-            counts["no_text"] += 1
-            return None
-        values.add(name)
-        if len(values) > MOST_VALUES:
-            raise DatasetError(
-                f"column {columns[-1]!r} has more than {MOST_VALUES:,} different values, so it holds no classes: name the "
-                "one that does with --data.label"
-            )
-        return (*texts, name, *(check_marks(read_marks(marks), texts[0], place) for marks in row[len(columns) :]))
-
-    def all_rows() -> Iterator[tuple[str, tuple]]:
-        for file in files:
-            yield from ((f"{entry.name}/{file.name}/{number}", row) for number, row in file.rows([*columns, *marked]))
-
-    chosen = ((name, row) for name, given in all_rows() if (row := usable(name, given)) is not None)
-    if limit is not None:
-        n_usable, chosen = draw_rows(chosen, limit, [data.seed, 0])
-        if n_usable > limit:
-            counts["limit"] += n_usable - limit
-    for name, row in chosen:
-        rows["instance_id"].append(name)
-        for column, value in zip(wanted, row, strict=True):
-            rows[column].append(value)
-    return rows
+def _drawn(rows: np.ndarray, limit: int, seed: int) -> np.ndarray:
+    return np.sort(np.random.default_rng(seed).choice(rows, limit, replace=False))

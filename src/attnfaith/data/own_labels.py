@@ -40,9 +40,9 @@ def class_of(value: object, column: str) -> str | None:
     raise DatasetError(f"column {column!r}: {excerpt(value)} is no class; classes are words, whole numbers, true and false")
 
 
-def alike(labels: Sequence[list[str]], column: str) -> list[list[str]]:
+def alike(labels: Sequence[list[str | None]], column: str) -> list[list[str | None]]:
     """The labels of each split; where all are numbers, 1.0 and 1 are one class. Raises DatasetError for fractions."""
-    values = {label for of_split in labels for label in of_split}
+    values = {label for split in labels for label in split if label is not None}
     if not all(_NUMBER.fullmatch(value) for value in values):
         return list(labels)
     if fractions := sorted(value for value in values if not _WHOLE.fullmatch(value)):
@@ -51,7 +51,7 @@ def alike(labels: Sequence[list[str]], column: str) -> list[list[str]]:
             "numbers of them"
         )
     whole = {value: _WHOLE.fullmatch(value)[1] for value in values}
-    return [[whole[label] for label in of_split] for of_split in labels]
+    return [[whole.get(label) for label in split] for split in labels]
 
 
 def names_of(labels: Sequence[str], column: str, published: Sequence[str] | None, assumed: list[str]) -> list[str]:

@@ -18,7 +18,9 @@ GENERATED_SIZES = {"train": 2000, "validation": 500, "test": 500}
 
 
 def generate(entry: DatasetEntry, seed: int, arguments: dict):
-    """{split: rows by column}, revision and label names of generated data; arguments as `load_splits` has them."""
+    """{split: table}, revision and label names of generated data; arguments as `load_splits` has them."""
+    import pyarrow as pa
+
     from attnfaith.data import babi, counting, planted_evidence
 
     arguments = dict(arguments)
@@ -35,18 +37,18 @@ def generate(entry: DatasetEntry, seed: int, arguments: dict):
     wrong = sorted(set(arguments).difference(known))
     if wrong:
         raise DatasetError(f"{entry.name!r} does not know {wrong}; its arguments are sizes, {', '.join(known)}.")
-    source = {}
-    for stream, split in enumerate(SPLITS):
-        rows = module.generate(*task, sizes[split], seed, stream=stream, **arguments)
-        source[split] = {column: [row[column] for row in rows] for column in rows[0]}
+    tables = {
+        split: pa.Table.from_pylist(module.generate(*task, sizes[split], seed, stream=stream, **arguments))
+        for stream, split in enumerate(SPLITS)
+    }
     classes = arguments.get("n_classes", 2)
     names = planted_evidence.class_names(classes) if module is planted_evidence else entry.label_names
     said = ",".join(f"{key}={value}" for key, value in sorted({**arguments, "seed": seed}.items()))
-    return source, f"generated-{module.VERSION}({said})", list(names)
+    return tables, f"generated-{module.VERSION}({said})", list(names)
 
 
 def read(entry: DatasetEntry, root: str | os.PathLike | None) -> tuple[dict, str]:
-    """{source split: rows by column} and the revision of published data or the user's own files."""
+    """{source split: table} and the revision of published data or the user's own files."""
     import datasets
     import pyarrow as pa
 
@@ -82,7 +84,7 @@ def read(entry: DatasetEntry, root: str | os.PathLike | None) -> tuple[dict, str
         raise DatasetError(f"Cannot read {entry.name!r} from {where}: {type(error).__name__}: {error} {advice}") from error
     tables = {split: loaded[split].with_format("arrow")[:] for split in SPLITS if split in loaded}
     if entry.stories:
-        tables = {split: rows_of_stories(table, entry, split) for split, table in tables.items()}
+        tables = {split: pa.table(rows_of_stories(table, entry, split)) for split, table in tables.items()}
     return tables, revision
 
 

@@ -48,7 +48,7 @@ class Data:
     name: str | None = None
     """data set of the registry; null: planted_evidence, or own data"""
     path: str | None = None
-    """own data: a file (csv, tsv, jsonl, json, parquet; .gz), or a folder with train, validation and test"""
+    """own data: a file (csv, tsv, jsonl, json, parquet, xlsx; .gz), or a folder with train, validation and test"""
     hub_id: str | None = None
     """own data: OWNER/NAME of a data set on the Hub"""
     revision: str | None = None
@@ -68,7 +68,7 @@ class Data:
     impermissible_removed: bool = False
     """train and measure on the texts without these words: what of the labels can be told without them"""
     encoding: str | None = None
-    """own data: encoding of the files, such as cp1252; null: by their byte order mark, UTF-8, else cp1252"""
+    """own data: encoding of the files, such as cp1252; null: UTF-8"""
     delimiter: str | None = None
     """own data: between the fields of a csv; null: what parts its first line"""
     quotes: bool | None = None
