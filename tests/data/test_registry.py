@@ -140,10 +140,7 @@ def test_entries_cannot_be_changed():
 
 def test_importing_the_data_layer_is_light():
     """The heavy libraries are imported on use, so that a reader of records never pays for them."""
-    names = (
-        "registry, loading, sources, columns, cutting, stories, tokenization, collation, vectors, babi, "
-        "planted_evidence, counting"
-    )
+    names = "registry, sources, stories, tokenization, collation, vectors, babi, planted_evidence, counting"
     code = (
         f"import sys; from attnfaith.data import {names}; "
         "print([m for m in ('torch', 'transformers', 'datasets', 'tokenizers') if m in sys.modules])"

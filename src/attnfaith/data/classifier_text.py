@@ -3,15 +3,12 @@
 Shapes: L input positions of a text, markers included; T its tokens.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from attnfaith.data.impermissible import of_rows
-from attnfaith.data.in_memory import in_memory
-from attnfaith.data.subwords import places_of, read_tokens
+from attnfaith.data.in_memory import encoded_in_memory
+from attnfaith.data.subwords import places_of, read_encoding
 from attnfaith.errors import DatasetError, excerpt
-
-
-ROWS_AT_ONCE = 1000
 
 
 def encode_for_classifier(dataset, tokenizer, *, max_length: int | None):
@@ -27,80 +24,50 @@ def encode_for_classifier(dataset, tokenizer, *, max_length: int | None):
     """
     import pyarrow as pa
 
-    _check_fast(tokenizer)
-    features = _features(dataset.column_names, tokenizer)
-    schema, parts = features.arrow_schema, []
-    for rows in dataset.iter(batch_size=ROWS_AT_ONCE):
-        made = encode_columns(rows, tokenizer, max_length=max_length)
-        parts.append(pa.table({name: made[name] for name in features}, schema=schema))
-    return in_memory(pa.concat_tables(parts) if parts else schema.empty_table())
+    numbers, words = pa.list_(pa.int64()), pa.list_(pa.string())
+    types = dict.fromkeys(("instance_id", "text", "text_pair"), pa.string())
+    types |= {"input_ids": numbers, "special_tokens_mask": numbers, "tokens": words, "word_of_token": numbers}
+    types |= dict.fromkeys(("text_of_token", "token_type_ids", "impermissible"), numbers)
+    types |= {"labels": pa.int64(), "length": pa.int64(), "truncated": pa.bool_()}
+    return encoded_in_memory(dataset, lambda rows, _: encode_columns(rows, tokenizer, max_length=max_length), types)
 
 
-def _check_fast(tokenizer) -> None:
+def encode_columns(rows, tokenizer, *, max_length: int | None) -> dict[str, list]:
+    """The same from columns to columns, in any order: of a few texts to make data sets takes longer than all else."""
     if not getattr(tokenizer, "is_fast", False):
         raise DatasetError(
             f"the tokenizer is a {type(tokenizer).__name__}, which does not say which characters a token is of: give the "
             "fast one of the same model (AutoTokenizer.from_pretrained makes it where there is a tokenizer.json)"
         )
-
-
-def _features(given: Collection[str], tokenizer):
-    from datasets import Features, List, Value
-
-    pair = "text_pair" in given
-    ids, words = List(Value("int64")), List(Value("int64"))
-    names = ("instance_id", "text", "text_pair")[: 3 if pair else 2]
-    kinds = {name: Value("string") for name in names} | {
-        "input_ids": ids,
-        "special_tokens_mask": words,
-        "tokens": List(Value("string")),
-        "word_of_token": words,
-    }
-    kinds |= {"text_of_token": words} if pair else {}
-    kinds |= {"token_type_ids": ids} if "token_type_ids" in tokenizer.model_input_names else {}
-    kinds |= {"impermissible": words} if "impermissible" in given else {}
-    kinds |= {"labels": Value("int64")} if "label" in given else {}
-    return Features({**kinds, "length": Value("int64"), "truncated": Value("bool")})
-
-
-def encode_columns(rows, tokenizer, *, max_length: int | None) -> dict[str, list]:
-    """The same from columns to columns, in any order: of a few texts to make data sets takes longer than all else."""
-    _check_fast(tokenizer)
     parts = [rows[name] for name in ("text", "text_pair") if name in rows]
-    whole = tokenizer(*parts, truncation=False, padding=False, verbose=False)
-    counts = list(map(len, whole["input_ids"]))
-    cut = whole
+    encoded = tokenizer(*parts, truncation=False, padding=False, verbose=False)
+    counts = list(map(len, encoded["input_ids"]))
     if max_length is not None and max(counts, default=0) > max_length:
-        cut = tokenizer(*parts, truncation=True, max_length=max_length, padding=False, verbose=False)
-    made = {"input_ids": cut["input_ids"], "special_tokens_mask": [], "tokens": [], "word_of_token": [], "text_of_token": []}
+        encoded = tokenizer(*parts, truncation=True, max_length=max_length, padding=False, verbose=False)
+    columns: dict[str, list] = {name: rows[name] for name in ("instance_id", "text", "text_pair") if name in rows}
+    columns |= {"input_ids": encoded["input_ids"], "length": list(map(len, encoded["input_ids"]))}
+    columns["truncated"] = [count > length for count, length in zip(counts, columns["length"], strict=True)]
     if "token_type_ids" in tokenizer.model_input_names:
-        made["token_type_ids"] = [one.type_ids for one in cut.encodings]
-    for row, encoding in enumerate(cut.encodings):
-        tokens, words, texts, special = [], [], [], [1] * len(encoding.ids)
-        for number, part in enumerate(parts):
-            places = places_of(encoding, number)
-            for place in places:
-                special[place] = 0
-            taken = (
-                [values[place] for place in places] for values in (encoding.tokens, encoding.offsets, encoding.word_ids)
-            )
-            read, owner = read_tokens(part[row], *taken)
-            tokens += read
+        columns["token_type_ids"] = [encoding.type_ids for encoding in encoded.encodings]
+    columns |= {name: [] for name in ("special_tokens_mask", "tokens", "word_of_token")}
+    for *texts, encoding in zip(*parts, encoded.encodings, strict=True):
+        tokens, words = [], []
+        for number, text in enumerate(texts):
+            read, owner, _ = read_encoding(text, encoding, number)
             words += [word + 1 + max(words, default=-1) for word in owner] if number else owner
-            texts += [number] * len(read)
-        made["tokens"].append(tokens)
-        made["word_of_token"].append(words)
-        made["text_of_token"].append(texts)
-        made["special_tokens_mask"].append(special)
-    if len(parts) < 2:
-        del made["text_of_token"]
+            tokens.append(read)
+        inside = {place for number in range(len(texts)) for place in places_of(encoding, number)}
+        columns["special_tokens_mask"].append([int(place not in inside) for place in range(len(encoding.ids))])
+        columns["tokens"].append([token for read in tokens for token in read])
+        columns["word_of_token"].append(words)
+        if len(texts) > 1:
+            both = [number for number, read in enumerate(tokens) for _ in read]
+            columns.setdefault("text_of_token", []).append(both)
     if "impermissible" in rows:
-        made["impermissible"] = of_rows(rows, cut.encodings)
+        columns["impermissible"] = of_rows(rows, encoded.encodings)
     if "label" in rows:
-        made["labels"] = rows["label"]
-    made["length"] = list(map(len, cut["input_ids"]))
-    made["truncated"] = [count > length for count, length in zip(counts, made["length"], strict=True)]
-    return {name: rows[name] for name in ("instance_id", "text", "text_pair") if name in rows} | made
+        columns["labels"] = rows["label"]
+    return columns
 
 
 def without_tokens(

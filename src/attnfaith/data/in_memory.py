@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import datasets
     import pyarrow as pa
@@ -33,6 +33,24 @@ def pieces(split: "datasets.Dataset", names: "Sequence[str]", rows: int = 1000) 
     table = split.data.table.select(list(names))
     for start in range(0, len(table), rows):
         yield table.slice(start, rows)
+
+
+def encoded_in_memory(
+    dataset: "datasets.Dataset", read: "Callable", types: "Mapping[str, pa.DataType]"
+) -> "datasets.Dataset":
+    """`dataset.map(read, batched=True)`, which of a few texts takes longer than to encode them: it hashes and shows a bar.
+
+    read: from the rows of a batch by column, and the number of the first, to new columns. types: of all columns that stay or
+    are new, in their order.
+    """
+    import pyarrow as pa
+
+    tables = [] if len(dataset) else [pa.schema(types).empty_table()]
+    for start in range(0, len(dataset), 1000):  # so that the Python lists of one batch only are alive
+        rows = dataset[start : start + 1000]
+        columns = {**rows, **read(rows, start)}
+        tables.append(pa.table({name: pa.array(columns[name], kind) for name, kind in types.items() if name in columns}))
+    return in_memory(pa.concat_tables(tables))
 
 
 def columns_of_texts(texts: "Sequence") -> dict[str, list[str]]:

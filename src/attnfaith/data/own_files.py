@@ -85,10 +85,8 @@ def _check_file(path: Path) -> str:
         raise DatasetError(f"{cut(str(path), 300)!r} cannot be read: {error.args[-1]}") from error
     kind = kind_of(path)
     if kind is None:
-        more = ": open it in your spreadsheet program and save it as .xlsx or CSV" if path.suffix.lower() == ".xls" else ""
-        raise DatasetError(
-            f"{path}: only names that end in {', '.join(KINDS)} are read, the texts among them also .gz{more}"
-        )
+        more = "; a .xls is to be saved as .xlsx" if path.suffix.lower() == ".xls" else ""
+        raise DatasetError(f"{path}: only names that end in {', '.join(KINDS)} are read, CSV and JSON also with .gz{more}")
     if not size:
         raise DatasetError(f"{path} is empty")
     return kind

@@ -1,16 +1,10 @@
 """The data sets the studies read: where each is published, which columns and labels are used, and how it is cut.
 
-One `DatasetEntry` per data set, read from registry.yaml beside this file; to add a data set, add its entry there.
-Nothing here touches the data or the network: `attnfaith.data.sources` does.
+One `DatasetEntry` per data set, read from registry.yaml beside this file. Nothing here touches the data or the network.
 
-`revision` pins the published repository. "main" is a moving branch: a release replaces it with the commit it was
-measured on, and `LoadedDataset.revision` says what was read in any run.
-
-The filters and vocabulary thresholds are those of Jain & Wallace (2019), "Attention is not Explanation", whose rule
-for the number n of words of a text (begin and end markers not counted) is strict on both sides:
-min_length < n < max_length. Where they name no maximum they take the longest text *of that split* as the maximum, and
-where they name no minimum the shortest, so those texts are always lost: `drop_longest` and `drop_shortest`.
-Their question answering and inference sets are not filtered.
+The filters and vocabulary thresholds are those of Jain & Wallace (2019): min_length < n < max_length for the number n of
+words of a text. Where they name no maximum they take the longest text *of that split* as the maximum, and where they name no
+minimum the shortest, so those texts are always lost: `drop_longest` and `drop_shortest`.
 """
 
 import json
@@ -36,47 +30,39 @@ class DatasetEntry:
 
     Attributes:
         name: the name in recipes and records.
-        hub_id: repository on the Hub, or None for the user's own files and for generated data.
-        folder: its place under the data root: the Hub id, or the folder of the user's own files; None if generated.
-        hub_config: configuration of the Hub repository, or None for its default.
-        hub_data_dir: folder inside the repository (and inside `folder`) that holds the data set, or None for all of it.
-        revision: branch, tag or commit of the Hub repository.
-        stories: whether a published row is a story of bAbI, of which each question becomes a row (`attnfaith.data.stories`).
+        hub_id: repository on the Hub; None for the user's own files and generated data. hub_config, hub_data_dir: its
+            configuration, and the folder that holds the data set. revision: branch, tag or commit; `LoadedDataset.revision`
+            says what was read in any run.
+        folder: its place under the data root: the Hub id, or the folder of the user's own files.
+        stories: a published row is a story of bAbI, of which each question becomes a row (`attnfaith.data.stories`).
         columns: our column ("text", "text_pair", "label", "impermissible") -> the accepted published names, in order of
             preference; a tuple of names stands for their texts joined by a blank.
-        published_labels: number of labels as published; one outside first_label..first_label+published_labels-1 is an
-            error.
-        first_label: the published number of the first label; ours are counted from 0.
-        no_label: what is published in place of a label where the annotators did not agree; such rows are left out and
-            counted. None: every row has a label.
+        published_labels: number of labels as published, from first_label on; any other is an error.
+        no_label: what is published where the annotators did not agree; such rows are left out and counted.
         answers: the published labels are words. They are numbered in alphabetical order over the training split as
-            published; rows with another answer are left out and counted. Then label_names is empty here and
-            `LoadedDataset.label_names` holds the answers.
-        candidates: pattern of the words of a text that may be its answer (needs `answers`), or "" where every answer may
-            be. The labels are then the candidates of the training texts, and a split has a column candidates.
+            published; rows with another answer are left out and counted. label_names is empty.
+        candidates: pattern of the words of a text that may be its answer (needs `answers`), or "" where every answer may be.
+            The labels are then the candidates of the training texts, and a split has a column candidates.
         label_subset: published label -> ours; rows with other labels are left out and counted. None keeps all.
-        label_names: name of each of our labels, so len(label_names) is the number of classes C.
+        label_names: name of each of our labels.
         min_length, max_length: keep min_length < n < max_length, n in words; None sets no bound.
         drop_longest, drop_shortest: drop the longest / shortest texts of each split (all that tie).
         min_df: number of training texts a word must occur in to enter the vocabulary.
         preprocessing: name in `attnfaith.data.tokenization.PREPROCESSING`.
         pooled: pool all published splits and cut them anew.
-        test_fraction: of the pooled rows, the share that becomes test; not pooled, the random share of the published
-            test split that is kept. None keeps the published test split whole.
-        validation_fraction: share of the training rows set apart as validation where the source has no validation
-            split (always, if pooled). Of pairs, the share of their first texts: those of one story or premise stay together.
+        test_fraction: of the pooled rows, the share that becomes test; not pooled, the random share of the published test
+            split that is used. None keeps the published test split whole.
+        validation_fraction: share of the training rows set apart as validation where the source has no validation split
+            (always, if pooled). Of pairs, the share of their first texts: those of one story or premise stay together.
         train_from_validation: a source without a train split is cut from its validation split, of which validation_fraction
             stays validation.
         distinct: drop repeated (text, label) rows, and keep rows of one text in one split. Needs `pooled`.
         split_seed: seed of every random cut above, not that of an experiment: all experiments share one test set.
         rationale: accepted published names of the gold evidence column, or ().
-        line_breaks: the texts spell a line break as backslash and n, and a quotation mark as backslash and mark; both
-            are put right.
-        built_in: generated by this package rather than read.
-        own: of a user, named in the recipe and not in the registry (`entry_of`); `attnfaith.data.own_data` reads it.
-        citation: who published it.
-        licence: the terms that its publisher states, or "" where none are known to be stated.
-        notes: what differs from the papers that used it.
+        line_breaks: the texts spell a line break as backslash and n, and a quotation mark as backslash and mark.
+        built_in: generated by this package.
+        own: of a user, named in the recipe and not in the registry; `attnfaith.data.own_data` reads it.
+        citation: who published it. licence: the terms that its publisher states, or "". notes: what differs from the papers.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")

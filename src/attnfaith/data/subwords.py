@@ -13,7 +13,7 @@ import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 
-from attnfaith.data.impermissible import check_marks, of_tokens
+from attnfaith.data.impermissible import of_rows
 from attnfaith.data.scripts import begins_unspaced
 from attnfaith.errors import DatasetError, excerpt
 from attnfaith.record.words import CONTINUES, REPEATS
@@ -245,68 +245,64 @@ def spread(marks: Sequence[int], words: Sequence[tuple[int, int]], spans: Sequen
     return of_tokens
 
 
-def encode_rows(rows, tokenizer, *, first_row: int, max_length: int | None, pair: bool, preprocessing: str) -> dict:
-    """Columns of `attnfaith.data.tokenization.encode`, as Arrow, of some rows that a tokenizer of subwords reads."""
-    import numpy as np
-    import pyarrow as pa
+def read_encoding(text: str, encoding, number: int) -> tuple[list[str], list[int], list[tuple[int, int]]]:
+    """The tokens of text `number` of an encoding as `read_tokens` gives them, their words and their characters."""
+    places = places_of(encoding, number)
+    spans = [encoding.offsets[place] for place in places]
+    words = [encoding.word_ids[place] for place in places]
+    return *read_tokens(text, [encoding.tokens[place] for place in places], spans, words), spans
 
-    from attnfaith.data.tokenization import lists, no_room
 
-    given = rows["text"], rows["text_pair"] if pair else None
-    encodings = tokenizer(*given, truncation=False, padding=False, return_offsets_mapping=True, verbose=False).encodings
-    n_markers = tokenizer.num_special_tokens_to_add(pair=pair)
-    if n_markers != (4 if pair else 2):
+def subword_columns(rows, first_row: int, *, tokenizer, max_length: int | None, preprocessing: str) -> dict:
+    """Columns of `attnfaith.data.tokenization.encode` of some rows that a tokenizer of subwords reads."""
+    from attnfaith.data.tokenization import no_room
+
+    pair = "text_pair" in rows
+    parts = [rows["text"], *([rows["text_pair"]] if pair else [])]
+    if (n_markers := tokenizer.num_special_tokens_to_add(pair=pair)) != (4 if pair else 2):
         raise DatasetError(
             f"The tokenizer puts {n_markers} markers around a text, {4 if pair else 2} are needed: take it over with "
             "adopt_tokenizer, or give one of build_tokenizer."
         )
-    made = {name: [] for name in ("input_ids", "token_type_ids", "tokens", "word_of_token", "query_tokens", "n_unknown")}
-    n_all, spans = [], []
-    for row, encoding in enumerate(encodings):
-        second = sum(encoding.type_ids) - n_markers // 2 if pair else 0
-        count = len(encoding.ids) - n_markers - second
-        kept = count if max_length is None else min(count, max_length - n_markers - second)
-        if kept < 0 or (kept < 1 and count):
-            raise no_room(max_length, first_row + row, n_markers + second, n_markers + second + 1)
-        text, rest = slice(1, 1 + kept), slice(1 + count, None)
-        ids, spans_of_text = encoding.ids, encoding.offsets[text]
-        read, owner = read_tokens(rows["text"][row], encoding.tokens[text], spans_of_text, encoding.word_ids[text])
-        made["input_ids"].append(ids[: 1 + kept] + ids[rest])
-        made["tokens"].append(read)
-        made["word_of_token"].append(owner)
-        made["n_unknown"].append(ids[text].count(tokenizer.unk_token_id))
-        if pair:
-            asked = slice(len(ids) - 1 - second, len(ids) - 1)
-            parts = encoding.tokens[asked], encoding.offsets[asked], encoding.word_ids[asked]
-            made["query_tokens"].append(read_tokens(rows["text_pair"][row], *parts)[0])
-            made["token_type_ids"].append(encoding.type_ids[: 1 + kept] + encoding.type_ids[rest])
-        n_all.append(count)
-        spans.append(spans_of_text)
-    kinds = {"tokens": pa.string(), "query_tokens": pa.string(), "token_type_ids": pa.int8()}
-    columns = {"instance_id": pa.array(rows["instance_id"], pa.string())}
-    columns |= {
-        name: lists(values, kinds.get(name, pa.int32())) for name, values in made.items() if values and name != "n_unknown"
+    whole = encoded = tokenizer(*parts, truncation=False, padding=False, verbose=False)
+    if max_length is not None and max(map(len, whole["input_ids"])) > max_length:
+        for row, encoding in enumerate(whole.encodings):
+            n_tokens = len(places_of(encoding, 0))
+            taken = len(encoding.ids) - n_tokens
+            if taken + min(1, n_tokens) > max_length:
+                raise no_room(max_length, first_row + row, taken)
+        how = {"truncation": "only_first" if pair else True, "max_length": max_length}
+        encoded = tokenizer(*parts, **how, padding=False, verbose=False)
+    read = [read_encoding(*row, 0) for row in zip(rows["text"], encoded.encodings, strict=True)]
+    columns = {
+        "input_ids": encoded["input_ids"],
+        "tokens": [tokens for tokens, _, _ in read],
+        "word_of_token": [words for _, words, _ in read],
+        "length": list(map(len, encoded["input_ids"])),
+        "truncated": [len(ids) < len(every) for ids, every in zip(encoded["input_ids"], whole["input_ids"], strict=True)],
+        "n_unknown": [
+            [encoding.ids[place] for place in places_of(encoding, 0)].count(tokenizer.unk_token_id)
+            for encoding in encoded.encodings
+        ],
     }
-    columns["n_unknown"] = pa.array(made["n_unknown"], pa.int32())
-    columns["length"] = pa.array(list(map(len, made["input_ids"])), pa.int32())
-    columns["truncated"] = pa.array(np.array(list(map(len, spans))) < np.array(n_all))
+    if pair:
+        columns["token_type_ids"] = encoded["token_type_ids"]
+        questions = zip(rows["text_pair"], encoded.encodings, strict=True)
+        columns["query_tokens"] = [read_encoding(*row, 1)[0] for row in questions]
     if "rationale" in rows:
         words = word_spans(rows["text"], preprocessing)
-        for row, (marks, of_text) in enumerate(zip(rows["rationale"], words, strict=True)):
-            if len(marks) != len(of_text):
+        for row, (marks, spans) in enumerate(zip(rows["rationale"], words, strict=True)):
+            if len(marks) != len(spans):
                 raise DatasetError(
-                    f"Row {first_row + row} has {len(marks)} rationale values for {len(of_text)} words under preprocessing "
+                    f"Row {first_row + row} has {len(marks)} rationale values for {len(spans)} words under preprocessing "
                     f"{preprocessing!r}: give the preprocessing whose words they are of."
                 )
-        columns["rationale"] = lists(
-            [spread(*of_row) for of_row in zip(rows["rationale"], words, spans, strict=True)], pa.int8()
-        )
+        columns["rationale"] = [
+            spread(marks, spans, read[row][2])
+            for row, (marks, spans) in enumerate(zip(rows["rationale"], words, strict=True))
+        ]
     if "impermissible" in rows:
-        values = []
-        for name, text, marks, of_text, ids in zip(
-            rows["instance_id"], rows["text"], rows["impermissible"], spans, made["input_ids"], strict=True
-        ):
-            marked = of_tokens(text, check_marks(marks, text, name), of_text)
-            values.append([0, *marked, *[0] * (len(ids) - 1 - len(marked))])
-        columns["impermissible"] = lists(values, pa.int8())
+        columns["impermissible"] = of_rows(rows, encoded.encodings)
+    if "label" in rows:
+        columns["labels"] = rows["label"]
     return columns

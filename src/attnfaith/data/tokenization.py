@@ -7,6 +7,7 @@ Shapes: T words of a text after truncation, without markers (the tokens a model 
 counts sentences, each of W words.
 """
 
+import functools
 import json
 import re
 from collections import Counter
@@ -14,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
 from attnfaith.data.impermissible import of_rows
-from attnfaith.data.in_memory import in_memory
+from attnfaith.data.in_memory import encoded_in_memory, in_memory
 from attnfaith.data.scripts import LETTERS, STACKING, lacks_blanks
 from attnfaith.data.sentences import MARK, divide, is_cut, mark_places, set_marks
 from attnfaith.errors import DatasetError, excerpt
@@ -24,7 +25,6 @@ SPECIAL_TOKENS = ("<pad>", "<unk>", "<s>", "</s>")
 """Padding, unknown word, begin and end of a text: ids 0, 1, 2, 3. The mark between sentences, where there is one: 4."""
 
 _NO_LIMIT = int(1e9)  # transformers marks "no maximum" with a number far above this
-_CHUNK = 1000  # rows turned into Arrow at a time, so that the Python strings of one chunk only are alive
 # The characters at which WhitespaceSplit cuts (Unicode White_Space); str.split() also cuts at U+001C..U+001F.
 _WORD = re.compile("[^\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+")
 
@@ -301,141 +301,143 @@ def encode(dataset, tokenizer, *, max_length: int | None = None, preprocessing: 
         rationale       list[int8] [T], if the split has it, cut like the tokens
         impermissible   list[int8], if the split has it: of each of input_ids 1 where it shares a character with an
                         impermissible word, 0 on markers and second texts
-    and of a tokenizer of subwords
+        candidates      list[int32], the labels the answer may be, if the split has them
+    of a tokenizer of subwords
         tokens          list[str] [T]: the characters that a token is of, after ## where it goes on with a word
         word_of_token   list[int32] [T]: the number of the word that each is of, from 0
         rationale       list[int8] [T]: the largest value of the words that a token shares a character with
-    and of a tokenizer that marks sentences
+    and of a tokenizer that marks sentences, of which `by_words` makes rows over words,
         tokens          list[str] [T]: the sentences that were kept, their words joined by blanks
         words           list[list[str]] [T][W]: the same as words
         n_unknown       of all words
         rationale       list[int8] [T]: the largest value of a sentence's words
         word_rationale  list[list[int8]] [T][W]: their values
-    (`by_words` makes rows over words of these) and
-        candidates      list[int32], the labels the answer may be, if the split has them
     An empty text has T = 0 and only markers in input_ids.
 
     Raises DatasetError if a column is missing, a question fills max_length on its own, a tokenizer of words does not give
     one id per word, a rationale or impermissible is not one number per word, or a tokenizer of words reads texts without
     blanks between words: of the texts in scripts written so, `lacks_blanks` holds for more than half.
     """
-    import numpy as np
-    import pyarrow as pa
+    from attnfaith.data.subwords import is_word_level, subword_columns
 
-    from attnfaith.data.subwords import encode_rows, is_word_level
-
-    missing = [name for name in ("instance_id", "text") if name not in dataset.column_names]
-    if missing:
+    if missing := [name for name in ("instance_id", "text") if name not in dataset.column_names]:
         raise DatasetError(f"Cannot encode without column(s) {missing}; the split has {dataset.column_names}.")
-    pair = "text_pair" in dataset.column_names
-    if pair and "token_type_ids" not in tokenizer.model_input_names:
+    if not len(dataset):
+        raise DatasetError("The split has no rows to encode.")
+    if "text_pair" in dataset.column_names and "token_type_ids" not in tokenizer.model_input_names:
         raise DatasetError("The split has pairs, the tokenizer was built for single texts: build it with pair=True.")
     if max_length is None and tokenizer.model_max_length < _NO_LIMIT:
         max_length = tokenizer.model_max_length
-    unknown, hierarchical = tokenizer.unk_token_id, marks_sentences(tokenizer)
-    special = frozenset(tokenizer.all_special_ids) - {unknown}
-
-    chunks, whether_lacking = [], []
-    for start in range(0, len(dataset), _CHUNK):
-        rows = dataset[start : start + _CHUNK]
-        if not is_word_level(tokenizer):
-            how = {"first_row": start, "max_length": max_length, "pair": pair, "preprocessing": preprocessing}
-            chunks.append(pa.table(_with_labels(encode_rows(rows, tokenizer, **how), rows)))
-            continue
-        split = _all_words(tokenizer, rows["text"], cut=True)
-        whole = words(tokenizer, rows["text"]) if hierarchical else split
-        counts = np.fromiter(map(len, split), np.int64, len(split))
-        markers = np.full(len(split), tokenizer.num_special_tokens_to_add(pair=pair))
-        if pair:
-            asked = _all_words(tokenizer, rows["text_pair"], cut=True)
-            markers += np.fromiter(map(len, asked), np.int64, len(split))
-        kept = counts
-        if max_length is not None:
-            kept = np.minimum(counts, max_length - markers)
-            blocked = (kept < 0) | ((kept < 1) & (counts > 0))
-            if blocked.any():
-                row = int(np.argmax(blocked))
-                raise no_room(max_length, start + row, markers[row], markers[counts > 0].max(initial=1) + 1)
-        whether_lacking += map(lacks_blanks, rows["text"], split)
-        encoded = tokenizer(
-            rows["text"],
-            rows["text_pair"] if pair else None,
-            truncation=("only_first" if pair else True) if max_length is not None else False,
-            max_length=max_length,
-            return_attention_mask=False,
-        )
-        lengths = np.fromiter(map(len, encoded["input_ids"]), np.int64, len(split))
-        if not np.array_equal(lengths, kept + markers):
-            row = int(np.argmax(lengths != kept + markers))
-            raise DatasetError(
-                f"The tokenizer gives {lengths[row]} ids for row {start + row}, {kept[row] + markers[row]} were "
-                "expected from its words and markers: a word-level tokenizer of build_tokenizer is needed."
-            )
-        columns = {
-            "instance_id": pa.array(rows["instance_id"], pa.string()),
-            "input_ids": lists(encoded["input_ids"], pa.int32()),
-        }
-        if pair:
-            columns["token_type_ids"] = lists(encoded["token_type_ids"], pa.int8())
-            asked = [[word for word in words if not hierarchical or word != MARK] for words in asked]
-            columns["query_tokens"] = lists(asked, pa.string())
-        read = [words[:k] for words, k in zip(split, kept, strict=True)]
-        n_read = kept
-        if hierarchical:
-            sentences = [divide(words) for words in read]
-            n_read = np.array([sum(map(len, text)) for text in sentences])
-            read = [list(map(" ".join, text)) for text in sentences]
-            columns["words"] = lists(sentences, pa.list_(pa.string()))
-        columns["tokens"] = lists(read, pa.string())
-        columns["length"] = pa.array(lengths.astype(np.int32))
-        n_words = np.fromiter(map(len, whole), np.int64, len(whole))
-        columns["truncated"] = pa.array(n_read < n_words)
-        n_unknown = [ids[1 : 1 + k].count(unknown) for ids, k in zip(encoded["input_ids"], kept, strict=True)]
-        columns["n_unknown"] = pa.array(n_unknown, pa.int32())
-        if "rationale" in rows:
-            for row, (marks, n) in enumerate(zip(rows["rationale"], n_words, strict=True)):
-                if len(marks) != n:
-                    raise DatasetError(
-                        f"Row {start + row} has {len(marks)} rationale values for {n} words of the tokenizer: use the "
-                        "preprocessing of the data set's entry."
-                    )
-            values = [marks[:k] for marks, k in zip(rows["rationale"], n_read, strict=True)]
-            if hierarchical:
-                values = [_of_sentences(marks, text) for marks, text in zip(values, sentences, strict=True)]
-                columns["word_rationale"] = lists(values, pa.list_(pa.int8()))
-                values = [list(map(max, marks)) for marks in values]
-            columns["rationale"] = lists(values, pa.int8())
-        if "impermissible" in rows:
-            columns["impermissible"] = lists(of_rows(rows, encoded.encodings, special), pa.int8())
-        chunks.append(pa.table(_with_labels(columns, rows)))
-    if not chunks:
-        raise DatasetError("The split has no rows to encode.")
-    if 2 * whether_lacking.count(True) > len(whether_lacking) - whether_lacking.count(None):
-        example, count = dataset["text"][whether_lacking.index(True)], whether_lacking.count(True)
+    lacking: list[bool | None] = []
+    if is_word_level(tokenizer):
+        read = functools.partial(_word_columns, tokenizer=tokenizer, max_length=max_length, lacking=lacking)
+    else:
+        read = functools.partial(subword_columns, tokenizer=tokenizer, max_length=max_length, preprocessing=preprocessing)
+    encoded = encoded_in_memory(dataset, read, _types())
+    count = lacking.count(True)
+    if 2 * count > len(lacking) - lacking.count(None):
         raise DatasetError(
-            f"These texts have no blanks between words ({count:,} of {len(whether_lacking):,}, such as {excerpt(example)}): "
-            "a tokenizer of words would read a sentence as one word. Give --data.tokenizer with the name or folder of a "
-            "Hugging Face tokenizer, or --data.preprocessing characters, which needs no download."
+            f"These texts have no blanks between words ({count:,} of {len(lacking):,}, such as "
+            f"{excerpt(dataset['text'][lacking.index(True)])}): a tokenizer of words would read a sentence as one word. "
+            "Give --data.tokenizer with the name or folder of a Hugging Face tokenizer, or --data.preprocessing characters, "
+            "which needs no download."
         )
-    return in_memory(pa.concat_tables(chunks))
+    return encoded
 
 
-def _with_labels(columns: dict, rows) -> dict:
-    """The columns, with the labels and candidates of the rows that have them."""
+@functools.cache
+def _types() -> dict:
+    """Columns of encoded rows and their types."""
     import pyarrow as pa
 
+    words, marks, ids = pa.list_(pa.string()), pa.list_(pa.int8()), pa.list_(pa.int32())
+    return {
+        "instance_id": pa.string(),
+        "input_ids": ids,
+        "token_type_ids": marks,
+        "query_tokens": words,
+        "words": pa.list_(words),
+        "tokens": words,
+        "word_of_token": ids,
+        "length": pa.int32(),
+        "truncated": pa.bool_(),
+        "n_unknown": pa.int32(),
+        "word_rationale": pa.list_(marks),
+        "rationale": marks,
+        "impermissible": marks,
+        "labels": pa.int64(),
+        "candidates": ids,
+    }
+
+
+def _word_columns(rows, first_row: int, *, tokenizer, max_length: int | None, lacking: list) -> dict:
+    """Columns of `encode` of some rows that a tokenizer of words reads; lacking takes `lacks_blanks` of each text."""
+    pair, hierarchical = "text_pair" in rows, marks_sentences(tokenizer)
+    split = _all_words(tokenizer, rows["text"], cut=True)
+    lacking += map(lacks_blanks, rows["text"], split)
+    whole = words(tokenizer, rows["text"]) if hierarchical else split
+    questions = _all_words(tokenizer, rows["text_pair"], cut=True) if pair else [[]] * len(split)
+    n_markers = tokenizer.num_special_tokens_to_add(pair=pair)
+    kept = []
+    for row, (text, question) in enumerate(zip(split, questions, strict=True)):
+        kept.append(len(text) if max_length is None else min(len(text), max_length - n_markers - len(question)))
+        if kept[-1] < min(1, len(text)):
+            raise no_room(max_length, first_row + row, n_markers + len(question))
+    encoded = tokenizer(
+        rows["text"],
+        rows["text_pair"] if pair else None,
+        truncation=("only_first" if pair else True) if max_length is not None else False,
+        max_length=max_length,
+        return_attention_mask=False,
+    )
+    for row, (ids, n, question) in enumerate(zip(encoded["input_ids"], kept, questions, strict=True)):
+        if len(ids) != n + n_markers + len(question):
+            raise DatasetError(
+                f"The tokenizer gives {len(ids)} ids for row {first_row + row}, {n + n_markers + len(question)} were "
+                "expected from its words and markers: a word-level tokenizer of build_tokenizer is needed."
+            )
+    unknown = tokenizer.unk_token_id
+    read = [text[:n] for text, n in zip(split, kept, strict=True)]
+    if hierarchical:
+        sentences = [divide(text) for text in read]
+        read = [[word for word in text if word != MARK] for text in read]
+    columns = {
+        "input_ids": encoded["input_ids"],
+        "length": list(map(len, encoded["input_ids"])),
+        "truncated": [len(part) < len(text) for part, text in zip(read, whole, strict=True)],
+        "n_unknown": [ids[1 : 1 + n].count(unknown) for ids, n in zip(encoded["input_ids"], kept, strict=True)],
+        "tokens": read,
+    }
+    if pair:
+        columns["token_type_ids"] = encoded["token_type_ids"]
+        columns["query_tokens"] = [[word for word in text if not hierarchical or word != MARK] for text in questions]
+    if hierarchical:
+        columns["words"] = sentences
+        columns["tokens"] = [list(map(" ".join, text)) for text in sentences]
+    if "rationale" in rows:
+        for row, (marks, text) in enumerate(zip(rows["rationale"], whole, strict=True)):
+            if len(marks) != len(text):
+                raise DatasetError(
+                    f"Row {first_row + row} has {len(marks)} rationale values for {len(text)} words of the tokenizer: use "
+                    "the preprocessing of the data set's entry."
+                )
+        columns["rationale"] = [marks[: len(text)] for marks, text in zip(rows["rationale"], read, strict=True)]
+        if hierarchical:
+            marks = [_of_sentences(*text) for text in zip(columns["rationale"], sentences, strict=True)]
+            columns |= {"word_rationale": marks, "rationale": [list(map(max, text)) for text in marks]}
+    if "impermissible" in rows:
+        special = frozenset(tokenizer.all_special_ids) - {unknown}
+        columns["impermissible"] = of_rows(rows, encoded.encodings, special)
     if "label" in rows:
-        columns["labels"] = pa.array(rows["label"], pa.int64())
-    if "candidates" in rows:
-        columns["candidates"] = lists(rows["candidates"], pa.int32())
+        columns["labels"] = rows["label"]
     return columns
 
 
-def no_room(max_length: int, row: int, markers: int, needed: int) -> DatasetError:
-    """The error for a row whose markers and question fill max_length."""
+def no_room(max_length: int, row: int, taken: int) -> DatasetError:
+    """The error for a row whose markers and question fill max_length. taken: how many positions they take."""
     return DatasetError(
-        f"max_length={max_length} leaves no room for the text of row {row}: markers and question alone take {markers}; the "
-        f"split needs {needed} or more."
+        f"max_length={max_length} leaves no room for the text of row {row}: markers and question alone take {taken}; give "
+        f"{taken + 1} or more."
     )
 
 
@@ -454,6 +456,7 @@ def by_words(dataset):
 
     Raises DatasetError where the rows have no sentences, or marks of sentences without those of their words.
     """
+    import pyarrow as pa
 
     if "words" not in dataset.column_names:
         raise DatasetError("The rows are not divided into sentences: encode them with a tokenizer that marks sentences.")
@@ -463,23 +466,7 @@ def by_words(dataset):
         if "word_rationale" not in table.column_names:
             raise DatasetError("The rows have 'rationale' of sentences and no 'word_rationale': encode the split anew.")
     for name, source in sources.items():
-        table = table.set_column(table.column_names.index(name), name, _joined(table.column(source).combine_chunks()))
+        inner = table.column(source).combine_chunks()  # lists of lists, whose inner ones are joined
+        joined = pa.ListArray.from_arrays(inner.values.offsets.take(inner.offsets), inner.values.values)
+        table = table.set_column(table.column_names.index(name), name, joined)
     return in_memory(table.drop_columns(list(sources.values())))
-
-
-def _joined(column):
-    """A column [T][W] of lists of lists as one of lists, the inner ones joined."""
-    import pyarrow as pa
-
-    return pa.ListArray.from_arrays(column.values.offsets.take(column.offsets), column.values.values)
-
-
-def lists(values: list, value_type):
-    """A list column from ragged Python lists."""
-    import numpy as np
-    import pyarrow as pa
-
-    offsets = np.zeros(len(values) + 1, np.int32)
-    np.cumsum([len(v) for v in values], out=offsets[1:])
-    flat = pa.array([item for value in values for item in value], value_type)
-    return pa.ListArray.from_arrays(pa.array(offsets), flat)

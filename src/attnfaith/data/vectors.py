@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from attnfaith.errors import DatasetError
+from attnfaith.errors import DatasetError, excerpt
 
 
 MISSING = ("zero", "random")
@@ -70,31 +70,25 @@ def load_vectors(
     path = Path(path)
     if missing not in MISSING:
         raise DatasetError(f"missing must be one of {', '.join(MISSING)}; {missing!r} was given.")
-    rows = _rows_of(vocabulary)
+    rows = dict(vocabulary) if isinstance(vocabulary, Mapping) else {word: row for row, word in enumerate(vocabulary)}
+    if len(rows) != len(vocabulary) or sorted(rows.values()) != list(range(len(rows))):
+        raise DatasetError("The vocabulary must be distinct words with the rows 0, 1, 2, ... without a gap.")
     if not path.is_file():
         raise DatasetError(f"There is no vector file {path}.")
-    read = _read_parquet if path.suffix == ".parquet" else _read_text
     try:
-        words, vectors = read(path, rows)
+        words, vectors = (_read_parquet if path.suffix == ".parquet" else _read_text)(path, rows)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DatasetError(f"{path} is damaged or no gzip file ({error}); fetch it again.") from error
     except UnicodeDecodeError as error:
         raise DatasetError(f"{path} is not UTF-8 text ({error}).") from error
 
     matrix = random_vectors(len(rows), vectors.shape[1], std if missing == "random" else 0.0, seed, padding)
-    known = np.zeros(len(rows), bool)
+    present = np.zeros(len(rows), bool)
     for word, vector in zip(words, vectors, strict=True):
         row = rows[word]
-        if row != padding and not known[row]:
-            matrix[row], known[row] = vector, True
-    return matrix, known
-
-
-def _rows_of(vocabulary) -> dict[str, int]:
-    rows = dict(vocabulary) if isinstance(vocabulary, Mapping) else {word: row for row, word in enumerate(vocabulary)}
-    if len(rows) != len(vocabulary) or sorted(rows.values()) != list(range(len(rows))):
-        raise DatasetError("The vocabulary must be distinct words with the rows 0, 1, 2, ... without a gap.")
-    return rows
+        if row != padding and not present[row]:
+            matrix[row], present[row] = vector, True
+    return matrix, present
 
 
 def _read_text(path: Path, wanted: Mapping[str, int]) -> tuple[list[str], np.ndarray]:
@@ -114,16 +108,17 @@ def _read_text(path: Path, wanted: Mapping[str, int]) -> tuple[list[str], np.nda
                 expected = f"{dim}, as on the first line," if dim else "a word and numbers"
                 raise DatasetError(f"{path}, line {number}: {len(parts) - 1} numbers after the word; {expected} expected.")
             word = " ".join(parts[: len(parts) - dim])
-            if word in wanted:
-                try:
-                    with np.errstate(over="ignore"):
-                        vector = np.array(parts[-dim:], np.float32)
-                except ValueError as error:
-                    raise DatasetError(f"{path}, line {number}: {error}.") from error
-                if not np.isfinite(vector).all():
-                    raise DatasetError(f"{path}, line {number}: a number is not finite.")
-                words.append(word)
-                vectors.append(vector)
+            if word not in wanted:
+                continue
+            try:
+                with np.errstate(over="ignore"):
+                    vector = np.array(parts[-dim:], np.float32)
+            except ValueError as error:
+                raise DatasetError(f"{path}, line {number}: {error}.") from error
+            if not np.isfinite(vector).all():
+                raise DatasetError(f"{path}, line {number}: a number is not finite.")
+            words.append(word)
+            vectors.append(vector)
     if dim is None:
         raise DatasetError(f"{path} holds no vectors.")
     return words, np.array(vectors, np.float32).reshape(len(words), dim)
@@ -144,33 +139,18 @@ def _read_parquet(path: Path, wanted: Mapping[str, int]) -> tuple[list[str], np.
     import pyarrow.parquet as pq
 
     try:
-        table = pq.read_table(path, partitioning=None)
-    except (pa.ArrowException, OSError) as error:
-        raise DatasetError(f"{path} cannot be read as parquet: {error}") from error
-    if not {"word", "vector"} <= set(table.column_names):
-        raise DatasetError(f"{path} needs the columns word and vector; it has {table.column_names}.")
-    if not len(table):
-        raise DatasetError(f"{path} holds no vectors.")
-    vectors = table["vector"]
-    of_texts = pa.types.is_string(table["word"].type) or pa.types.is_large_string(table["word"].type)
-    lists = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
-    numbers = (pa.types.is_integer, pa.types.is_floating)
-    of_lists = any(of(vectors.type) for of in lists) and any(of(vectors.type.value_type) for of in numbers)
-    if not (of_texts and of_lists):
+        table = pq.read_table(path, columns=["word", "vector"], partitioning=None)
+        words = table["word"].cast(pa.large_string())
+        table = table.filter(pc.is_in(words, pa.array(wanted, pa.large_string())))
+        vectors = table["vector"].cast(pa.list_(pa.float64())).to_pylist()
+        matrix = np.array(vectors, np.float64).reshape(len(table), -1 if len(table) else 1)
+    except (pa.ArrowException, OSError, ValueError, TypeError, KeyError) as error:
         raise DatasetError(
-            f"{path}: the columns word and vector hold {table['word'].type} and {vectors.type}; needed are a text and a "
-            "list of numbers for each word."
-        )
-    lengths = pc.fill_null(pc.list_value_length(vectors), 0).to_numpy()
-    if (lengths != lengths[0]).any() or lengths[0] < 1:
-        row = int(np.argmax(lengths != lengths[0]))
-        raise DatasetError(f"{path}, row {row}: {lengths[row]} numbers; {lengths[0]}, as in row 0, expected.")
-    flat = pc.list_flatten(vectors).to_numpy()
+            f"{path} needs the columns word, a text, and vector, a list of equally many numbers for each word: "
+            f"{excerpt(error, 200)}"
+        ) from error
     with np.errstate(over="ignore"):
-        matrix = flat.reshape(len(table), -1).astype(np.float32)
-    if not np.isfinite(matrix).all():
-        row = int(np.argmin(np.isfinite(matrix).all(axis=1)))
-        raise DatasetError(f"{path}, row {row}: a number is missing or not finite.")
-    words = table["word"].to_pylist()
-    kept = [row for row, word in enumerate(words) if word in wanted]
-    return [words[row] for row in kept], matrix[kept]
+        matrix = matrix.astype(np.float32)
+    if not len(words) or not np.isfinite(matrix).all():
+        raise DatasetError(f"{path} holds no vectors" if not len(words) else f"{path}: a number is missing or not finite.")
+    return table["word"].to_pylist(), matrix
