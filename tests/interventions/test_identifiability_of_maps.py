@@ -11,7 +11,7 @@ from transformers import (
     GPT2ForSequenceClassification,
 )
 
-from attnfaith.interventions.heads import Heads, _Given
+from attnfaith.interventions.identifiability import Given, Heads
 from attnfaith.measurement.registry import find
 from attnfaith.subjects import SubjectError
 from attnfaith.subjects.classifier import SelfAttention
@@ -87,11 +87,11 @@ def test_other_weights_of_the_same_size_change_the_logits():
     text = texts(subject, 16)
     heads = Heads(subject)
     others = {}
-    heads._change = lambda of, batch, given: others.update(given=given) or 0.0
-    heads.told(text, epsilon=0.0, top=1)
-    assert Heads._change(heads.twin, text, others["given"]) < 1e-11
+    heads.change = lambda of, batch, given: others.update(given=given) or 0.0
+    heads.alternatives(text, 0.0, 1)
+    assert Heads.change(heads.twin, text, others["given"]) < 1e-11
     turned = [weights[:, :, ::-1].copy() for weights in others["given"]]
-    assert Heads._change(heads.twin, text, turned) > 1e-2
+    assert Heads.change(heads.twin, text, turned) > 1e-2
 
 
 @pytest.mark.parametrize(
@@ -133,8 +133,8 @@ def test_a_causal_mask_holds():
     subject = gpt()
     text = texts(subject, 15)
     heads, others = Heads(subject), {}
-    heads._change = lambda of, batch, given: others.update(given=given) or 0.0
-    heads.told(text, epsilon=0.0, top=1)
+    heads.change = lambda of, batch, given: others.update(given=given) or 0.0
+    heads.alternatives(text, 0.0, 1)
     for weights in others["given"]:
         assert np.abs(np.triu(weights, 1)).max() == 0
         np.testing.assert_allclose(weights.sum(2), 1, atol=1e-9)
@@ -234,7 +234,7 @@ def test_a_reduction_that_is_no_mean_is_refused(reduction):
 
 
 def test_given_weights_are_of_their_layer():
-    edit = _Given({1: torch.zeros(2, 3, 3, dtype=torch.float64)})
+    edit = Given({1: torch.zeros(2, 3, 3, dtype=torch.float64)})
     own = torch.ones(1, 2, 3, 3)
     assert torch.equal(edit.weights(0, own), own)
     assert torch.equal(edit.weights(1, own), torch.zeros(1, 2, 3, 3)) and edit.weights(1, own).dtype == torch.float32

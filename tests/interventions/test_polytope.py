@@ -12,10 +12,8 @@ from scipy.optimize import linprog
 
 from attnfaith.errors import AttnfaithError
 from attnfaith.interventions import polytope
-from attnfaith.interventions.alternatives import alternatives
-from attnfaith.interventions.polytope import equations
+from attnfaith.interventions.polytope import alternatives, equations, far
 from attnfaith.interventions.programmes import OTHERWISE, SETTINGS, Programmes
-from attnfaith.interventions.walks import far
 
 
 def drawn(length, size, seed=0, sharpness=1.5):
@@ -394,7 +392,7 @@ def test_walks_of_many_tokens_change_those_with_the_largest_weights(monkeypatch)
         assert changed.sum() <= places and own[changed].min() >= np.sort(own)[-places]
         limit = alternatives(values, own)
         assert 0.5 * limit.tvd < np.abs(other - own).sum() / 2 <= limit.bound + 1e-9
-    monkeypatch.setattr("attnfaith.interventions.walks.NUMBERS_AT_ONCE", 1)
+    monkeypatch.setattr("attnfaith.interventions.polytope.NUMBERS_AT_ONCE", 1)
     np.testing.assert_allclose(far(values, attention), others, atol=1e-12)
 
 

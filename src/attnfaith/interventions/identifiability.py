@@ -1,24 +1,80 @@
-"""Which other attentions a model could not tell from its own: exact limits of every weight, and the furthest of them.
+"""Which other attentions a model could not tell from its own: exact limits of every weight, and one that is far.
 
-Shapes: B instances, T tokens, H hidden, C classes, D layers.
+A head's output is a weighted sum of values, V'a, for each row; nothing after it knows more of its attention. So rows, heads
+and layers are independent of one another: where each keeps its output, the values of later layers stay as well.
+
+Shapes: B instances, T tokens, L input positions, H heads, Q query rows, C classes, D layers.
 """
 
+from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
 import torch
 
-from attnfaith.interventions.alternatives import Alternatives, alternatives
-from attnfaith.interventions.heads import Heads
-from attnfaith.interventions.targets import AFFINE, OfStates, under
+from attnfaith.interventions.polytope import DOUBLE, Alternatives, Part, Polytope, alternatives, equations, far, of_parts
+from attnfaith.interventions.targets import AFFINE, MASKED, under
 from attnfaith.measurement.options import Count, Natural, number
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
-from attnfaith.subjects import require
+from attnfaith.subjects import Batch, require
+from attnfaith.subjects.attention import ALL, Edit, Map, rows_that_matter
+from attnfaith.subjects.pairs import of_sources, of_targets
+from attnfaith.subjects.translator import picked
 
 
-_FEW = "below two tokens"
-OF = ("context", "logits")
+NO_DOUBLE = (RuntimeError, TypeError, ValueError)  # what models raise that have kernels of one precision alone
+FEW = "below two tokens"
+
+
+class Given(Edit):
+    """Weights {number of a map, or of a decoder's layer: (H,Q,L)} in place of a model's own."""
+
+    def __init__(self, given: dict[int, torch.Tensor]):
+        self.given = given
+
+    def weights(self, number, weights, rows=ALL):
+        return self.given[number][:, rows].to(weights).expand_as(weights) if number in self.given else weights
+
+
+class Precise:
+    """A subject and a twin of it in float64, None of a model that does not run in it: then its rounding is what remains."""
+
+    def __init__(self, subject):
+        self.subject = subject
+        try:
+            self.twin = subject.in_double()
+        except NO_DOUBLE:
+            self.twin = None
+
+    def read(self, read: Callable):
+        """What `read` gives of the twin, or of the subject where the twin cannot be read."""
+        try:
+            return read(self.twin or self.subject)
+        except NO_DOUBLE:
+            if self.twin is None:
+                raise
+            self.twin = None
+            return read(self.subject)
+
+    @property
+    def rounding(self) -> float:
+        """Relative precision to which values are known."""
+        return DOUBLE if self.twin else float(torch.finfo(next(iter(self.subject.parameters())).dtype).eps)
+
+
+def far_rows(weights: np.ndarray, values: np.ndarray, rounding: float, allowed: np.ndarray | None = None) -> np.ndarray:
+    """Other weights (Q,T) for the rows of a head, each with its mass and its sum of values (T,d); see `polytope.far`."""
+    others, mass = weights.copy(), weights.sum(1)
+    some = mass > 0
+    if values.size and some.any():
+        own = weights[some] / mass[some, None]
+        allowed = None if allowed is None else allowed[some] | (own > 0)
+        others[some] = mass[some, None] * far(values, own, allowed=allowed, rounding=rounding)
+    return others
+
+
+# --------------------------------------------------------------------------------------- texts
 
 
 @register
@@ -28,8 +84,8 @@ class Identifiability(Measure):
     The limits that the model's own sums leave to every weight: within them something else could be shown.
 
     Attention a acts through a sum of values alone, V'a. Every x >= 0 of the same sum, and sum 1, is followed by the same
-    prediction, whatever comes after; so what a token's weight says about the model is no more than its interval. Up to one
-    token more than a value has numbers, a is the only one if values are independent; with more tokens it never is.
+    prediction, whatever comes after; so a token's weight is known only up to its interval. Up to one token more than a value
+    has numbers, a is the only one if values are independent; with more tokens it never is.
 
     A pooled model has one sum, the context, of H numbers. Over the words of a hierarchical model each sentence has a sum of
     its own, and the sum of its weights stays as well. A model with attention maps has one for every layer, head and row: the
@@ -40,8 +96,8 @@ class Identifiability(Measure):
     of: what has to stay: "context", which nothing behind it can tell apart; or "logits", C numbers where they are affine in
     attention. epsilon: how far each of these numbers may be off, 0 for not at all; with attention maps each number of the
     outputs of heads behind the attention shown. top: how many of the tokens with the largest weights identifiability_top_...
-    is about. nodes: how far a proof that the furthest is the furthest is looked for, see `alternatives.of_parts`; beyond
-    500 tokens x equations it is of no use and not tried, nor of more than one row.
+    is about. nodes: how far a proof that the furthest is the furthest is looked for, see `polytope.of_parts`; beyond 500
+    tokens x equations it is of no use and not tried, nor of more than one row.
 
     Limits come from rank or linear programmes, each with a proof to 1e-7. States of a pooled model are known to its
     rounding, and what only rounding tells apart is the same; maps are read in float64, if the model runs in it. Nothing is
@@ -49,12 +105,9 @@ class Identifiability(Measure):
 
     Source: Brunner et al. 2020, On Identifiability in Transformers, section 3, who show that attention is not unique; the
     intervals are this package's.
-
-    Shapes: B instances, T tokens, H hidden, C classes, D layers.
     """
 
-    name, cost = "identifiability", "reading"
-    needs = frozenset({"weighted sums"})
+    name, needs = "identifiability", frozenset({"weighted sums"})
     columns = {
         "identifiability_low": Column(
             ("T",), range=(0.0, 1.0), doc="least weight of a token in an attention that changes nothing"
@@ -62,38 +115,36 @@ class Identifiability(Measure):
         "identifiability_high": Column(("T",), range=(0.0, 1.0), doc="greatest weight of a token in such an attention"),
         "identifiability_attention": Column(("T",), distribution=True, doc="the furthest such attention that was reached"),
         "identifiability_tvd": Column(
-            dtype="float64", range=(0.0, 1.0), undefined=_FEW, doc="its total variation distance from the model's own"
+            dtype="float64", range=(0.0, 1.0), undefined=FEW, doc="its total variation distance from the model's own"
         ),
         "identifiability_bound": Column(
-            dtype="float64", range=(0.0, 1.0), undefined=_FEW, doc="no attention that changes nothing is further than that"
+            dtype="float64", range=(0.0, 1.0), undefined=FEW, doc="no attention that changes nothing is further than that"
         ),
         "identifiability_certainty": Column(
             dtype="category",
-            doc="exact: it is the furthest, to 1e-6; bounded: the furthest reached, below a proved bound; undefined: "
-            "fewer than "
-            "two tokens",
+            doc="exact: it is the furthest, to 1e-6; bounded: the furthest reached, below a proved bound; undefined: fewer "
+            "than two tokens",
         ),
         "identifiability_support": Column(
-            undefined=_FEW, doc="tokens with weight in the attention with the fewest that was met; no more than equations"
+            undefined=FEW, doc="tokens with weight in the attention with the fewest that was met; no more than equations"
         ),
         "identifiability_top_attention": Column(
-            range=(0.0, 1.0), undefined=_FEW, doc="weight that the tokens with the largest weights have together"
+            range=(0.0, 1.0), undefined=FEW, doc="weight that the tokens with the largest weights have together"
         ),
-        "identifiability_top_low": Column(range=(0.0, 1.0), undefined=_FEW, doc="the least that they can have together"),
+        "identifiability_top_low": Column(range=(0.0, 1.0), undefined=FEW, doc="the least that they can have together"),
         "identifiability_logit_change": Column(
             dtype="float64",
             unit="logits",
             range=(0.0, None),
-            undefined=_FEW,
+            undefined=FEW,
             doc="largest change of a logit when the model is given that furthest attention, in its own arithmetic; of a "
-            "model "
-            "with attention maps other attention in every row, head and layer at once",
+            "model with attention maps other attention in every row, head and layer at once",
         ),
         "identifiability_logit_change_double": Column(
             dtype="float64",
             unit="logits",
             range=(0.0, None),
-            undefined=f"{_FEW}, and where the model does not run in float64",
+            undefined=f"{FEW}, and where the model does not run in float64",
             doc="the same in float64",
             needs=frozenset({"attention maps"}),
         ),
@@ -101,14 +152,14 @@ class Identifiability(Measure):
             ("D",),
             "float64",
             range=(0.0, 1.0),
-            undefined=_FEW,
+            undefined=FEW,
             doc="total variation distance of the other attention from the model's own, mean over heads and rows that matter",
             needs=frozenset({"attention maps"}),
         ),
         "identifiability_layer_rows": Column(
             ("D",),
             "int32",
-            undefined=_FEW,
+            undefined=FEW,
             doc="rows that matter times heads of each layer",
             needs=frozenset({"attention maps"}),
         ),
@@ -121,7 +172,7 @@ class Identifiability(Measure):
     nodes: Natural = 100
 
     def check(self, subject, dataset) -> None:
-        """Raises SubjectError where logits have to stay and are not affine in attention."""
+        """Raise SubjectError where logits have to stay and are not affine in attention."""
         if self.of == "logits":
             require(subject, {AFFINE}, "identifiability with of='logits'")
 
@@ -129,71 +180,270 @@ class Identifiability(Measure):
     def __call__(self, subject, batch) -> dict[str, list]:
         """Return the columns, one value an instance."""
         self.check(subject, None)
-        if "states" in subject.capabilities:
-            return _of_states(subject, batch, self.of, self.epsilon, self.top, self.nodes)
-        return _of_maps(subject, batch, self.epsilon, self.top)
+        mask = subject.attendable(batch)
+        own = [row[inside].double().cpu().numpy() for row, inside in zip(subject.attention(batch), mask, strict=True)]
+        rows = self._pooled(subject, batch, own) if "states" in subject.capabilities else self._maps(subject, batch, own)
+        columns = {name: [] for name in self.columns_for(subject)}
+        for values in rows:
+            for name, value in zip(columns, values, strict=True):
+                columns[name].append(np.float32(value) if self.columns[name].axes == ("T",) else value)
+        return columns
+
+    def _values(self, own: np.ndarray, found: Alternatives) -> tuple:
+        """The columns of one text up to the changes, which are measured; own attention (T,)."""
+        largest = min(float(np.sort(own / own.sum())[::-1][: self.top].sum()), 1.0)
+        limits = (found.low, found.high, found.attention, found.tvd, found.bound)
+        return *limits, found.certainty, found.support, largest, found.top_mass
+
+    def _undefined(self, own: np.ndarray) -> tuple:
+        return own, own, own, np.nan, np.nan, "undefined", np.nan, np.nan, np.nan
+
+    def _pooled(self, subject, batch, own: list[np.ndarray]) -> list[tuple]:
+        asked = under(subject, batch)
+        states, rounding = asked.states.double(), float(torch.finfo(asked.dtype).eps)
+        if self.of == "logits":
+            weight, _ = subject.decoder_weights(asked.query)
+            states = states @ weight.double().t()
+        values, by_sentence = states.cpu().numpy(), subject.level == "word"
+        rows, both = [], np.zeros((len(own), 2, states.shape[1]))
+        for row, weights in enumerate(own):
+            length = len(weights)
+            if length < 2:
+                rows.append(self._undefined(weights))
+                continue
+            groups = asked.query.sentences[row].cpu().numpy()[:length] if by_sentence else None
+            options = {"epsilon": self.epsilon, "top": self.top, "nodes": self.nodes, "rounding": rounding}
+            found = alternatives(values[row][:length], weights, groups=groups, **options)
+            rows.append(self._values(weights, found))
+            both[row, :, :length] = weights / weights.sum(), found.attention
+        logits = asked(torch.from_numpy(both).to(asked.states)).double()
+        # a class that is barred stays at -inf
+        changes = (logits[:, 1] - logits[:, 0]).abs().nan_to_num(0.0).amax(1).tolist()
+        changes = [change if len(weights) > 1 else np.nan for change, weights in zip(changes, own, strict=True)]
+        return [(*values, change) for values, change in zip(rows, changes, strict=True)]
+
+    def _maps(self, subject, batch, own: list[np.ndarray]) -> list[tuple]:
+        present, heads, rows = batch["attention_mask"].bool(), Heads(subject), []
+        for row, weights in enumerate(own):
+            if len(weights) < 2:
+                nothing = np.nan, np.nan, np.zeros(0), np.zeros(0, np.int32)
+                rows.append((*self._undefined(weights), *nothing))
+                continue
+            chosen = torch.tensor([row], device=present.device)
+            text = subject.keep(batch.take(chosen), present[chosen])
+            shown, found, changes = heads.alternatives(text, self.epsilon, self.top)
+            rows.append((*self._values(shown, found), *changes))
+        return rows
 
 
-def _of_maps(subject, batch, epsilon: float, top: int) -> dict[str, list]:
-    columns = {name: [] for name in Identifiability.columns}
-    inside, present = subject.attendable(batch), batch["attention_mask"].bool()
-    attention, heads = subject.attention(batch), Heads(subject)
-    for row in range(len(inside)):
-        if int(inside[row].sum()) < 2:
-            own = attention[row][inside[row]].double().cpu().numpy()
-            _append(columns, own, None, top, (np.nan, np.nan, np.zeros(0), np.zeros(0, np.int32)))
-            continue
-        chosen = torch.tensor([row], device=inside.device)
-        told = heads.told(subject.keep(batch.take(chosen), present[chosen]), epsilon=epsilon, top=top)
-        _append(columns, told.own, told.shown, top, (told.change, told.change_double, told.tvd, told.rows.astype(np.int32)))
-    return columns
+class Heads(Precise):
+    """All heads of a stack of layers. Tokens of a text exchange weights; markers keep theirs, in every row."""
+
+    def alternatives(self, text: Batch, epsilon: float, top: int) -> tuple[np.ndarray, Alternatives, tuple]:
+        """Of one text, a batch without padding: the attention (T,) that is shown; what it could be; and, of the replacement
+        of all rows at once, the largest change of a logit in the model's own arithmetic and in float64, and of each layer
+        (D,) the mean distance and the number of the rows that matter, of all heads.
+
+        The rows behind the attention that is shown get the furthest of it, by linear programmes, and its limits; all others
+        that the logits depend on get one far alternative, by a walk.
+        """
+        inside = self.subject.attendable(text)[0].cpu().numpy()
+        maps, matter = self.read(lambda subject: _maps_and_rows(subject, text))
+        weights = [layer.weights[0].detach().double().cpu().numpy() for layer in maps]
+        values = [layer.values[0].detach().double().cpu().numpy()[:, inside] for layer in maps]
+        allowed = [_allowed(layer)[:, :, inside] for layer in maps]
+        others = []
+        for of_layer, of_values, may, rows in zip(weights, values, allowed, matter, strict=True):
+            others.append(of_layer.copy())
+            places = np.ix_(rows, inside)
+            for head, of_head in enumerate(of_layer):
+                others[-1][head][places] = far_rows(of_head[places], of_values[head], self.rounding, may[head, rows])
+        shown, found, parts = self._shown(weights, values, allowed, matter[-1], inside, epsilon, top)
+        for (layer, head, row, mass), part in zip(parts, found.of_parts, strict=True):
+            others[layer][head, row, inside.nonzero()[0][allowed[layer][head, row]]] = mass * part
+        distances = [np.abs(new - old).sum(2)[:, rows] / 2 for new, old, rows in zip(others, weights, matter, strict=True)]
+        tvd = np.array([of_layer.mean() if of_layer.size else 0.0 for of_layer in distances])
+        counts = np.array([of_layer.size for of_layer in distances], np.int32)
+        double = self.change(self.twin, text, others) if self.twin else np.nan
+        return shown, found, (self.change(self.subject, text, others), double, tvd, counts)
+
+    def _shown(self, weights, values, allowed, matter, inside, epsilon: float, top: int):
+        """Own attention (T,), what it could be, and the rows that it is the mean of: (layer, head, row, weight on tokens).
+
+        It is the mean over rows that matter, heads and layers of the reduction, of weights on tokens, divided by its sum.
+        """
+        reduction, length = self.subject.reduction, int(inside.sum())
+        held, rows, parts = np.zeros(length), [], []
+        for layer in reduction.chosen(len(weights)):
+            for head in range(len(weights[layer])) if reduction.head is None else [reduction.head]:
+                for row in matter.nonzero()[0]:
+                    rows.append((layer, head, row, weights[layer][head, row, inside].sum()))
+        total = sum(mass for *_, mass in rows)
+        if not total > 0:  # as the subject has it: all tokens alike
+            held += 1 / max(length, 1)
+            return held, of_parts([], held, top=top), []
+        rows = [row for row in rows if row[3] > 0]
+        for layer, head, row, mass in rows:
+            places = allowed[layer][head, row].nonzero()[0]
+            own = weights[layer][head, row, inside][places] / mass
+            own_values, room = values[layer][head][places], epsilon / mass
+            polytope = Polytope.of(own_values, own / own.sum(), epsilon=room, rounding=self.rounding)
+            parts.append(Part(polytope, places, float(mass / total)))
+        found = of_parts(parts, held, top=top)
+        for part in parts:
+            held[part.places] += part.share * part.polytope.own
+        return held, found, rows
+
+    @staticmethod
+    def change(subject, text: Batch, others: list[np.ndarray]) -> float:
+        """The largest change of a logit under other weights (H,L,L) of each layer."""
+        given = {number: torch.from_numpy(one) for number, one in zip(subject.sites.layers, others, strict=True)}
+        with torch.no_grad():
+            own = subject.read(text, keep=lambda number: False).logits
+            new = subject.read(text, Given(given), keep=lambda number: False).logits
+        return float((new.double() - own.double()).abs().max())
 
 
-def _of_states(subject, batch, of: str, epsilon: float, top: int, nodes: int) -> dict[str, list]:
-    asked = under(subject, batch)
-    mask = subject.attendable(batch)
-    weights = [row[keep].double().cpu().numpy() for row, keep in zip(subject.attention(batch), mask, strict=True)]
-    rounding = float(torch.finfo(asked.dtype).eps)
-    given, told = {"epsilon": epsilon, "top": top, "nodes": nodes, "rounding": rounding}, []
-    for own, values, groups in zip(weights, *_sums(subject, asked, of), strict=True):
-        length = len(own)
-        group = None if groups is None else groups[:length]
-        told.append(alternatives(values[:length], own, groups=group, **given) if length > 1 else None)
-    columns = {name: [] for name, column in Identifiability.columns.items() if not column.needs}
-    for own, one, change in zip(weights, told, _changes(asked, weights, told), strict=True):
-        _append(columns, own, one, top, (float(change),))
-    return columns
+@torch.enable_grad()
+def _maps_and_rows(subject, text: Batch) -> tuple[list[Map], list[np.ndarray]]:
+    """The maps of a text, and of each layer the rows (L,) bool that logits depend on."""
+    outputs = _Outputs(subject.sites.layers)
+    read = subject.read(text, outputs, scores=True)
+    attended = subject.given(text)["attention_mask"]
+    rows = rows_that_matter(read.logits, [outputs.seen[number] for number in outputs.layers], attended)
+    return read.maps, [of_layer[0].cpu().numpy() for of_layer in rows]
 
 
-def _sums(subject, asked: OfStates, of: str) -> tuple[list[np.ndarray], list[np.ndarray | None]]:
-    """Of each instance the values (T,d) that are summed, float64, and which sum a token is in, None where there is one."""
-    states = asked.states.double()
-    if of == "logits":
-        weight, _ = subject.decoder_weights(asked.query)
-        states = states @ weight.double().t()
-    values = list(states.cpu().numpy())
-    groups = list(asked.query.sentences.cpu().numpy()) if subject.level == "word" else [None] * len(values)
-    return values, groups
+class _Outputs(Edit):
+    """The outputs of layers, which gradients are taken of."""
+
+    def __init__(self, layers):
+        self.layers, self.seen = layers, {}
+
+    def output(self, number, output):
+        if number not in self.layers:
+            return output
+        self.seen[number] = output if output.requires_grad else output.detach().requires_grad_()
+        return self.seen[number]
 
 
-def _changes(asked: OfStates, weights: list[np.ndarray], told: list[Alternatives | None]) -> np.ndarray:
-    """(B,): the largest change of a logit from a text's own attention to its alternative, where there is one."""
-    both = np.zeros((len(weights), 2, asked.states.shape[1]))
-    for row, (own, one) in enumerate(zip(weights, told, strict=True)):
-        if one is not None:
-            both[row, 0, : len(own)], both[row, 1, : len(own)] = own / own.sum(), one.attention
-    logits = asked(torch.from_numpy(both).to(asked.states)).double()
-    difference = (logits[:, 1] - logits[:, 0]).abs()
-    return difference.nan_to_num(0.0).amax(1).cpu().numpy()  # a class that is barred stays at -inf
+def _allowed(layer: Map) -> np.ndarray:
+    """(H,L,L) bool: where a row may look at, whether or not it does."""
+    weights = layer.weights[0]
+    allowed = weights > 0
+    if layer.scores.numel() == weights.numel():
+        allowed = allowed | (layer.scores.reshape(weights.shape) > MASKED)
+    return allowed.cpu().numpy()
 
 
-def _append(columns: dict[str, list], own: np.ndarray, one: Alternatives | None, top: int, measured: tuple) -> None:
-    """A text's values to the columns: own attention (T,), what it could be, None below two tokens, and what was measured."""
-    if one is None:
-        values = (own, own, own, np.nan, np.nan, "undefined", *(np.nan,) * (3 + len(measured[:2])), *measured[2:])
-    else:
-        largest = min(float(np.sort(own / own.sum())[::-1][:top].sum()), 1.0)
-        numbers = (one.tvd, one.bound, one.certainty, one.support, largest, one.top_mass)
-        values = (one.low, one.high, one.attention, *numbers, *measured)
-    for name, value in zip(columns, values, strict=True):
-        columns[name].append(np.float32(value) if Identifiability.columns[name].axes == ("T",) else value)
+# --------------------------------------------------------------------------------------- pairs
+
+
+@register
+class CrossIdentifiability(Measure):
+    """Which other cross-attention a decoder could not tell from its own: exact limits of every weight, and a far
+    alternative.
+
+    As `identifiability`, of the weight of each source word in each row: the least and the greatest sum of its tokens'
+    weights over all x >= 0 of the same sum of values, and sum 1. Tokens of words exchange weights, markers keep theirs. With
+    no more tokens than a value has numbers, and one, a is the only such x if values are independent.
+
+    Limits are linear programmes, each with a proof to 1e-7, or in closed form where one direction at most is left. For the
+    measured change all rows, heads and layers are replaced at once by a far alternative, reached by a walk. Values are read
+    in float64 where the model runs in it. Nothing is random. Pairs are read alone.
+
+    Source: Brunner et al. 2020, On Identifiability in Transformers, section 3, who show that attention is not unique; the
+    intervals are this package's.
+    """
+
+    name, cost, reads, needs = "cross_identifiability", "draws", "pairs", frozenset({"head values"})
+    columns = {
+        "cross_identifiability_low": Column(
+            ("L", "A", "R", "G", "T"),
+            range=(0.0, 1.0),
+            doc="least weight of a source word in rows that leave the head's output as it is, mean over the target word's "
+            "tokens",
+        ),
+        "cross_identifiability_high": Column(
+            ("L", "A", "R", "G", "T"), range=(0.0, 1.0), doc="greatest weight of a source word in such rows"
+        ),
+        "cross_identifiability_tvd": Column(
+            ("L", "A", "R", "G"),
+            range=(0.0, 1.0),
+            doc="total variation distance of the far alternative, over tokens, from the model's own, mean over the target "
+            "word's",
+        ),
+        "cross_identifiability_change": Column(
+            dtype="float64",
+            unit="nats",
+            range=(0.0, None),
+            doc="largest change of the log probability of a target token when every row of all heads and layers has its far "
+            "alternative, in the model's own arithmetic",
+        ),
+        "cross_identifiability_change_double": Column(
+            dtype="float64",
+            unit="nats",
+            range=(0.0, None),
+            undefined="where the model does not run in float64",
+            doc="the same in float64",
+        ),
+    }
+
+    @torch.no_grad()
+    def __call__(self, subject, batch) -> dict[str, list]:
+        """Return the columns, one value an instance."""
+        columns, precise = {name: [] for name in self.columns}, Precise(subject)
+        for row in range(len(batch)):
+            pair = batch.alone(row)
+            layers = precise.read(lambda of: of.head_values(pair))  # noqa: B023
+            words, rows = of_sources(pair, 0).cpu().numpy(), of_targets(pair, 0).cpu().numpy()
+            low, high, own, others = [], [], [], []
+            for weights, values in layers:
+                for head, its_values in zip(weights.double().cpu().numpy(), values.double().cpu().numpy(), strict=True):
+                    limits = _word_limits(head, its_values, words, precise.rounding)
+                    for found, value in zip((low, high, others), limits, strict=True):
+                        found.append(value)
+                    own.append(head)
+            shape = len(layers), -1
+            low, high, own, others = (
+                np.stack(values).reshape(*shape, *values[0].shape) for values in (low, high, own, others)
+            )
+            distances = np.abs(others - own).sum(3) / 2
+            given = {layer: torch.from_numpy(weights).to(subject.device) for layer, weights in enumerate(others)}
+            values = (
+                np.einsum("rgn,lant->largt", rows, low).astype(np.float32),
+                np.einsum("rgn,lant->largt", rows, high).astype(np.float32),
+                np.einsum("rgn,lan->larg", rows, distances).astype(np.float32),
+                _change(subject, pair, given),
+                _change(precise.twin, pair, given) if precise.twin else np.nan,
+            )
+            for column, value in zip(columns.values(), values, strict=True):
+                column.append(value)
+        return columns
+
+
+def _word_limits(weights: np.ndarray, values: np.ndarray, words: np.ndarray, rounding: float) -> tuple[np.ndarray, ...]:
+    """low, high (N,T) of the words, whose tokens words (S,T) marks, and a far alternative (N,S) of a head's rows (N,S)."""
+    inside = words.any(1)
+    values, words, others = values[inside], words[inside], weights.copy()
+    on_words = weights[:, inside]
+    others[:, inside] = far_rows(on_words, values, rounding)
+    low, high = np.zeros((len(weights), words.shape[1])), np.zeros((len(weights), words.shape[1]))
+    equal = equations(values, rounding)
+    for row, (mass, own) in enumerate(zip(on_words.sum(1), on_words, strict=True)):
+        if mass > 0:
+            polytope = Polytope(own / mass, equal)
+            shares = polytope.own @ words
+            least = np.array([polytope.minimise(word)[0] @ word for word in words.T])
+            most = np.array([polytope.minimise(-word)[0] @ word for word in words.T])
+            low[row] = mass * np.minimum(np.maximum(least, 0), shares)
+            high[row] = mass * np.maximum(np.minimum(most, 1), shares)
+    return low, high, others
+
+
+def _change(subject, pair, given: dict[int, torch.Tensor]) -> float:
+    """The largest change of the log probability of a target token under other weights (A,N,S) of each layer."""
+    owner = torch.zeros(1, dtype=torch.long, device=subject.device)
+    own = subject.log_probs(pair)
+    ((_, logits),) = subject.edited(pair, owner, Given(given))
+    return float((picked(logits, pair["labels"]) - own).abs().max())

@@ -2,25 +2,37 @@
 
 Whatever reads attention a through the sum V'a alone cannot tell a from any x in P. P is one point where the rows of [V, 1]
 are independent, which they cannot be above d + 1 tokens; a segment where one direction is left; else its limits are linear
-programmes, each with a bound that proves it. T tokens, d numbers of a value, r equations.
+programmes, each with a bound that proves it.
+
+A pooled model has one such sum; the attention shown of a Transformer is the mean of heads and rows, each with its own. They
+are independent of one another, so the limits of a mean are the means of limits, and are exact as these are.
 
 Source: Brunner et al. 2020, section 3, for the question (attention is not unique where there are more tokens than numbers).
+
+Shapes: T tokens, d numbers of a value, r equations, n attentions or tokens.
 """
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from scipy.optimize import LinearConstraint, milp
 
 from attnfaith.interventions.programmes import Programmes
 
 
-ZERO = 1e-13  # what rounding leaves of a weight of 0
 DOUBLE = float(np.finfo(np.float64).eps)
+ZERO = 1e-13  # what rounding leaves of a weight of 0
+NOTHING = 1e-9  # a weight up to here is not counted
+EXACT = 1e-7  # limits are as far from the bounds that prove them at most; one for a furthest attention, 1e-6
+STARTS = 4  # of the search for the furthest
+PROVABLE = 500  # tokens x equations: beyond them branch and bound has not ended within minutes
 
 
 def equations(values: np.ndarray, rounding: float = DOUBLE) -> np.ndarray:
-    """Orthonormal rows (r,T) that say what a sum of values (T,d) and the sum of weights leave open: rows x = rows a.
+    """Orthonormal rows (r,T) of what a sum of values (T,d) and the sum of weights leave open: rows x = rows a.
 
     r is the rank of [V, 1]: a direction of the values counts where it is longer than `rounding` x sqrt(max(T, d)) of V's
     Frobenius norm, so that what only rounding tells apart is the same.
@@ -29,6 +41,17 @@ def equations(values: np.ndarray, rounding: float = DOUBLE) -> np.ndarray:
     left, sizes, _ = np.linalg.svd(values - values.mean(0), full_matrices=False)
     counted = sizes > rounding * math.sqrt(max(values.shape)) * np.linalg.norm(values)
     return np.vstack([np.full(length, length**-0.5), left[:, counted].T])
+
+
+class Limits(NamedTuple):
+    """low, high (T,): the least and greatest weight of each token; gap: the largest difference between one of them and the
+    bound that proves it; highest (T,T): of each token an attention in which it has its greatest weight.
+    """
+
+    low: np.ndarray
+    high: np.ndarray
+    gap: float
+    highest: np.ndarray
 
 
 class Polytope:
@@ -48,15 +71,7 @@ class Polytope:
             self.seen += self._ends()
 
     @classmethod
-    def of(
-        cls,
-        values: np.ndarray,
-        own: np.ndarray,
-        *,
-        groups: np.ndarray | None = None,
-        epsilon: float = 0.0,
-        rounding: float = DOUBLE,
-    ) -> "Polytope":
+    def of(cls, values: np.ndarray, own: np.ndarray, *, groups=None, epsilon=0.0, rounding=DOUBLE) -> "Polytope":
         """Of values (T,d), each number of whose sums may be off by epsilon; groups (T,) int: tokens that are summed."""
         groups = np.zeros(len(own), int) if groups is None else groups
         rows, slack = [], []
@@ -97,12 +112,12 @@ class Polytope:
         self.seen.append(vertex)
         return vertex, bound
 
-    def limits(self) -> "Limits":
+    def limits(self) -> Limits:
         """The least and the greatest weight of each token."""
-        tokens = np.arange(len(self.own))
         if self.closed_form:
             seen = np.array(self.seen)
             return Limits(seen.min(0), seen.max(0), 0.0, seen[seen.argmax(0)])
+        tokens = np.arange(len(self.own))
         highest, most = self._extremes(tokens, -1.0)
         low = self.own.copy()
         left = np.flatnonzero(np.min(self.seen, axis=0) > ZERO)  # others are without weight at a vertex met on the way
@@ -131,12 +146,288 @@ class Polytope:
         return np.maximum(other + other * (self.rows.T @ correction), 0)
 
 
-class Limits(NamedTuple):
-    """low, high (T,); gap: the largest difference between one of them and the bound that proves it; highest (T,T): of each
-    token an attention in which it has its greatest weight.
+# --------------------------------------------------------------------------------------- limits, and the furthest
+
+
+@dataclass(frozen=True)
+class Alternatives:
+    """What attention a (T,) could be.
+
+    low, high (T,): least and greatest weight of each token. attention (T,): the furthest one that was reached, at a total
+    variation distance `tvd` from a, 0..1; none is further than `bound`. support: the fewest tokens with weight of all the
+    attentions seen. top_mass: the least that the tokens asked about can have together. gap: the largest difference between
+    a limit and the bound that proves it. of_parts: the weights (n,) of each part in that attention.
     """
 
     low: np.ndarray
     high: np.ndarray
+    attention: np.ndarray
+    tvd: float
+    bound: float
+    support: int
+    top_mass: float
     gap: float
-    highest: np.ndarray
+    of_parts: tuple[np.ndarray, ...]
+
+    @property
+    def certainty(self) -> str:
+        """ "exact" where the furthest attention is known to be the furthest, and every limit is proved; else "bounded"."""
+        return "exact" if self.gap <= EXACT and self.bound - self.tvd <= 10 * EXACT else "bounded"
+
+
+def alternatives(
+    values: np.ndarray,
+    attention: np.ndarray,
+    *,
+    epsilon: float = 0.0,
+    free: np.ndarray | None = None,
+    groups: np.ndarray | None = None,
+    top: int = 1,
+    nodes: int = 0,
+    rounding: float = DOUBLE,
+) -> Alternatives:
+    """The limits of every weight that a sum of values leaves open, and the attention furthest from the given one.
+
+    values V (T,d), attention a (T,), T >= 1: non-negative, summing to 1 within 1e-4 (it is divided by its sum). epsilon: how
+    far each number of V'x may be from V'a, in units of the values. free (T,) bool: tokens whose weights may change; others
+    keep theirs. groups (T,) int: tokens that are summed together, where there are several sums; the weight of each group
+    stays too. top: of how many tokens, those with the largest weights, top_mass is the least. nodes: how many nodes a
+    branch-and-bound search may visit for a proof that the furthest is the furthest, 0 for none; beyond 500 tokens x
+    equations none is tried. rounding: relative precision to which the values are known, 1.2e-7 for those of a float32 model:
+    directions that they span by no more than that count as none.
+
+    Raises ValueError for other shapes or sums and values that are not finite.
+
+    >>> found = alternatives([[0.0], [1.0], [2.0]], [0.25, 0.5, 0.25])
+    >>> found.low.round(9).tolist(), found.high.round(9).tolist(), round(found.tvd, 9)
+    ([0.0, 0.0, 0.0], [0.5, 1.0, 0.5], 0.5)
+    """
+    values, own = np.asarray(values, np.float64), np.asarray(attention, np.float64)
+    if own.ndim != 1 or values.ndim != 2 or len(values) != len(own) or not len(own):
+        raise ValueError(f"values {values.shape} and attention {own.shape}: give (T,d) and (T,), T at least 1")
+    if not (own >= 0).all() or not abs(own.sum() - 1) <= 1e-4:
+        raise ValueError("attention must be non-negative and sum to 1")
+    if not np.isfinite(values).all():
+        raise ValueError("values hold NaN or infinite numbers")
+    own = own / own.sum()
+    places = np.arange(len(own)) if free is None else np.flatnonzero(free)
+    mass, held = own[places].sum(), own.copy()
+    held[places] = 0.0
+    if not mass:
+        return of_parts([], held, top=top, nodes=nodes)
+    groups = None if groups is None else np.asarray(groups)[places]
+    part = Polytope.of(values[places], own[places] / mass, groups=groups, epsilon=epsilon / mass, rounding=rounding)
+    return of_parts([Part(part, places, float(mass))], held, top=top, nodes=nodes)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of the attentions that a mean is of: where its weights stand, places (n,) int, and its share of the mean."""
+
+    polytope: Polytope
+    places: np.ndarray
+    share: float
+
+
+def of_parts(parts: Sequence[Part], held: np.ndarray, *, top: int = 1, nodes: int = 0) -> Alternatives:
+    """The same of an attention that is held (T,), which stays, plus the sum of parts by their shares.
+
+    The furthest has the largest sum |x - a| / 2, a convex function of x: largest at a vertex, and there are many. From the
+    attentions met that are furthest, each part goes to the largest sum of sign(x - a) x, again and again: each step goes
+    further. No attention is further than the sum of what tokens can gain, or of what they can lose; of one part, branch and
+    bound over which tokens gain gives a lower bound than that.
+    """
+    mean = _Mean(parts, held)
+    own = mean.of([part.polytope.own for part in parts])
+    limits = [part.polytope.limits() for part in parts]
+    low, high = mean.of([limit.low for limit in limits]), mean.of([limit.high for limit in limits])
+    chosen = np.zeros(len(own))
+    chosen[np.argsort(-own, kind="stable")[:top]] = 1
+    least = min(float(chosen @ own), float(chosen @ mean.of(mean.minimise(chosen))))
+    bound = float(min((high - own).sum(), (own - low).sum()))
+    best = mean.furthest(own, limits)
+    if len(parts) == 1 and parts[0].polytope.closed_form:
+        bound = mean.distance(best, own)  # of a segment both ends were met
+    elif nodes and len(parts) == 1 and bound - mean.distance(best, own) > 10 * EXACT:
+        (part,) = parts
+        if part.polytope.rows.size <= PROVABLE:
+            gains, proved = _branch_and_bound(part.polytope, limits[0].low, limits[0].high, nodes)
+            bound = min(bound, part.share * proved)
+            if gains is not None:
+                signs = np.zeros(len(own))
+                signs[part.places] = np.where(gains, 1.0, -1.0)
+                best = max(best, mean.climb(signs, own), key=lambda other: mean.distance(other, own))
+    best = [part.polytope.polished(weights) for part, weights in zip(parts, best, strict=True)]
+    distance = mean.distance(best, own)
+    gap = sum(part.share * limit.gap for part, limit in zip(parts, limits, strict=True))
+    return Alternatives(low, high, mean.of(best), distance, max(bound, distance), mean.support, least, gap, tuple(best))
+
+
+class _Mean:
+    """Sums of what is held and of parts; a choice of weights (n,) for each part is a list. support: the fewest tokens with
+    weight in a sum that was made.
+    """
+
+    def __init__(self, parts: Sequence[Part], held: np.ndarray):
+        self.parts, self.held, self.support = parts, held, len(held)
+
+    def of(self, choice: Sequence[np.ndarray]) -> np.ndarray:
+        whole = self.held.copy()
+        for part, weights in zip(self.parts, choice, strict=True):
+            whole[part.places] += part.share * weights
+        return whole
+
+    def minimise(self, costs: np.ndarray) -> list[np.ndarray]:
+        return [part.polytope.minimise(costs[part.places])[0] for part in self.parts]
+
+    def distance(self, choice: Sequence[np.ndarray], own: np.ndarray) -> float:
+        other = self.of(choice)
+        self.support = min(self.support, int((other > NOTHING).sum()))
+        return float(np.abs(other - own).sum() / 2)
+
+    def furthest(self, own: np.ndarray, limits: Sequence[Limits]) -> list[np.ndarray]:
+        """From the attentions in which a token has its greatest weight, those that are furthest."""
+        met = np.tile(self.held, (len(own), 1))
+        for part, limit in zip(self.parts, limits, strict=True):
+            most = np.tile(part.polytope.own, (len(own), 1))
+            most[part.places] = limit.highest
+            met[:, part.places] += part.share * most
+        self.support = min(int((met > NOTHING).sum(1).min()), int((own > NOTHING).sum()))
+        starts = met[np.argsort(-np.abs(met - own).sum(1), kind="stable")[:STARTS]]
+        reached = [[part.polytope.own for part in self.parts]]
+        reached += [self.climb(np.where(start > own, 1.0, -1.0), own) for start in starts]
+        return max(reached, key=lambda choice: self.distance(choice, own))
+
+    def climb(self, signs: np.ndarray, own: np.ndarray) -> list[np.ndarray]:
+        """To where the largest sum of sign(x - a) x is that of x itself, from the signs (T,)."""
+        best = self.minimise(-signs)
+        while True:
+            following = self.minimise(np.where(self.of(best) > own, -1.0, 1.0))
+            if self.distance(following, own) <= self.distance(best, own) + NOTHING:
+                return best
+            best = following
+
+
+def _branch_and_bound(polytope: Polytope, low: np.ndarray, high: np.ndarray, nodes: int) -> tuple[np.ndarray | None, float]:
+    """Which tokens gain in the furthest attention, (T,) bool, None where the search ended before it met any; a bound.
+
+    x - a = gain - loss, of which a token has one: gain <= (high - a) z, loss <= (a - low) (1 - z), z 0 or 1.
+    """
+    length, up, down = len(polytope.own), high - polytope.own, polytope.own - low
+    none, each = np.zeros((length, length)), np.eye(length)
+    room = np.zeros(len(polytope.rows)) if polytope.slack is None else polytope.slack
+    stays = LinearConstraint(np.hstack([polytope.rows, -polytope.rows, np.zeros_like(polytope.rows)]), -room, room)
+    gaining = LinearConstraint(np.hstack([each, none, -np.diag(up)]), -np.inf, 0)
+    losing = LinearConstraint(np.hstack([none, each, np.diag(down)]), -np.inf, down)
+    solved = milp(
+        np.repeat([-1.0, 0.0, 0.0], length),
+        constraints=[stays, gaining, losing],
+        bounds=(0, np.concatenate([up, down, np.ones(length)])),
+        integrality=np.repeat([0, 0, 1], length),
+        options={"node_limit": nodes, "mip_rel_gap": 0.0},
+    )
+    proved = math.inf if solved.mip_dual_bound is None else -solved.mip_dual_bound
+    return None if solved.x is None else solved.x[2 * length :] > 0.5, proved
+
+
+# --------------------------------------------------------------------------------------- many attentions at once
+
+
+PLACES = 64  # that an attention may change at beyond two for each equation: with more a walk is longer and gains little
+NUMBERS_AT_ONCE = 2**22  # of the directions of walks that go on together: 32 MiB
+LEVEL = 1e-12  # a direction that falls by no more than this does not fall
+NO_LENGTH = 1e-10  # an equation, of length 1 over all tokens, that is so short over some of them binds none of these
+
+
+def far(
+    values: np.ndarray, attention: np.ndarray, *, allowed: np.ndarray | None = None, rounding: float = DOUBLE
+) -> np.ndarray:
+    """Attentions (n,T), each far from its own and with the same sum of values, and of weights: a walk to a vertex.
+
+    values (T,d), the same for all, as for the query rows of one head; attention (n,T): non-negative. From x = a each walk
+    goes in the direction that takes weight from the tokens which have it: the projection of -sqrt(a) onto what the equations
+    leave free; to the first token that is left without weight, whose place is closed then; and so on until no direction is
+    left, after T - r steps at most: x is a vertex, on r tokens at most. Of more than 2 r + 64 tokens only those with the
+    largest weights are changed. It is no maximum: `alternatives` comes nearer to it by linear programmes, one attention at a
+    time; and where many tokens have no weight to begin with, a walk may end where it began, though others may exist.
+
+    allowed (n,T) bool: the tokens that may have weight, and those that have some; all by default. rounding: as for
+    `alternatives`. Nothing is random and no solver is asked. x >= 0 holds exactly; the sums stay to rounding, about 1e-12.
+    """
+    rows = equations(values, rounding)
+    count, length = attention.shape
+    width = min(length, 2 * len(rows) + PLACES)
+    if length <= len(rows):
+        return attention.copy()
+    if allowed is not None and allowed.all():
+        allowed = None
+    others = attention.copy()
+    at_once = max(1, NUMBERS_AT_ONCE // width**2)
+    for start in range(0, count, at_once):
+        part = slice(start, start + at_once)
+        own = attention[part]
+        places = np.broadcast_to(np.arange(length), own.shape)
+        own_rows, inside = rows[None], None
+        if width < length:
+            places = np.sort(np.argpartition(-own, width - 1, axis=1)[:, :width], axis=1)
+            own = np.take_along_axis(own, places, 1)
+            own_rows = rows.T[places].transpose(0, 2, 1)
+        if allowed is not None:  # orthonormal again; what has no length any more is no equation
+            inside = np.take_along_axis(allowed[part], places, 1)
+            _, sizes, own_rows = np.linalg.svd(own_rows * inside[:, None], full_matrices=False)
+            own_rows = own_rows * (sizes > NO_LENGTH)[:, :, None]
+        elif width < length:
+            own_rows = np.linalg.qr(own_rows.transpose(0, 2, 1))[0].transpose(0, 2, 1)
+        np.put_along_axis(others[part], places, _walked(own_rows, own, inside), 1)
+    return others
+
+
+def _walked(rows: np.ndarray, own: np.ndarray, allowed: np.ndarray | None) -> np.ndarray:
+    """The vertices (n,T) that walks from own (n,T) end at; rows (n,r,T) orthonormal or 0, or (1,r,T) of all.
+
+    closed (n,k,T): an orthonormal basis of what the k places closed so far take from the free directions, so that the
+    projection onto what is left is x - rows' rows x - closed' closed x.
+    """
+    count, length = own.shape
+    each = np.arange(count)
+    row_of = np.zeros_like(each) if len(rows) == 1 else each
+    steps = length - int(rows.any(2).sum(1).min())
+    goal, other = -np.sqrt(own), own.copy()
+    if allowed is not None:
+        goal *= allowed
+    closed = np.zeros((count, steps, length))
+    direction = goal - _combined(_products(rows, goal), rows)
+    for step in range(steps):
+        ratios = np.divide(other, -direction, out=np.full_like(other, np.inf), where=direction < -LEVEL)
+        place = ratios.argmin(1)
+        going = np.isfinite(ratios[each, place])
+        if not going.any():
+            break
+        other += np.where(going, ratios[each, place], 0.0)[:, None] * direction
+        np.maximum(other, 0, out=other)
+        other[each[going], place[going]] = 0.0
+        taken = -_combined(rows[row_of, :, place], rows)
+        taken[each, place] += 1
+        taken -= _combined(closed[each, :step, place], closed[:, :step])
+        size = np.linalg.norm(taken, axis=1, keepdims=True)
+        np.divide(taken, size, out=closed[:, step], where=going[:, None] & (size > LEVEL))
+        direction -= (closed[:, step] * direction).sum(1, keepdims=True) * closed[:, step]
+        direction[each[going], place[going]] = 0.0
+    # what rounding left of rows x - rows a is taken out, in proportion to weights: none becomes negative
+    weighed = rows * other[:, None]
+    products = weighed @ rows.transpose(0, 2, 1) + LEVEL**1.25 * np.eye(rows.shape[1])  # regular also on fewer tokens
+    for _ in range(2):
+        lacking = _products(rows, own - other)
+        correction = np.linalg.solve(products, lacking[:, :, None])[:, :, 0]
+        other = np.maximum(other + _combined(correction, weighed), 0)
+    return other
+
+
+def _products(rows: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+    """(n,r): of rows (n,r,T) or (1,r,T) with vectors (n,T)."""
+    return np.matmul(rows, vectors[:, :, None])[:, :, 0]
+
+
+def _combined(factors: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """(n,T): sums of rows (n,r,T) or (1,r,T) by factors (n,r)."""
+    return np.matmul(factors[:, None], rows)[:, 0]
