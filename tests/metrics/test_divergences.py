@@ -72,7 +72,6 @@ def test_properties(divergence, three):
         assert value == pytest.approx(divergence(q, p)[0], abs=1e-12)
         assert value**power <= divergence(p, r)[0] ** power + divergence(r, q)[0] ** power + 1e-7
     if divergence in DISTANCES:
-        assert value == pytest.approx(divergence(p[:, ::-1], q[:, ::-1])[0], abs=1e-12)  # the order of items
         assert value > 0 or np.abs(p - q).max() <= 1e-3
 
 
@@ -82,24 +81,6 @@ def test_pinsker(pair):
     p, q = pair[:1], pair[1:]
     assert 2 * total_variation_distance(p, q)[0] ** 2 <= kullback_leibler_divergence(p, q)[0] + 1e-12
     assert jensen_shannon_divergence(p, q)[0] <= math.log(2) * total_variation_distance(p, q)[0] + 1e-12
-
-
-@pytest.mark.parametrize("divergence", ALL)
-def test_undefined_rows_are_nan_and_leave_the_others_alone(divergence):
-    p = [[], [np.nan, 1.0], [0.5, 0.5], None, [0.1, 0.9], [0.2, 0.3, 0.5]]
-    q = [[], [0.5, 0.5], [0.5, np.nan], [1.0], [0.9, 0.1], [0.2, 0.3, 0.5]]
-    values = divergence(p, q)
-    assert np.isnan(values[:4]).all()
-    assert values[4] == divergence([[0.1, 0.9]], [[0.9, 0.1]])[0] > 0
-    assert values[5] == 0
-    assert divergence([], []).shape == (0,)
-
-
-@pytest.mark.parametrize("divergence", ALL)
-def test_matrix_equals_ragged(divergence):
-    p, q = np.random.default_rng(0).dirichlet(np.ones(5), (2, 20)).astype(np.float32)
-    np.testing.assert_array_equal(divergence(p, q), divergence(list(p), [list(row) for row in q]))
-    assert divergence(p, q).dtype == np.float64
 
 
 def test_single_precision_stays_in_range():
@@ -124,10 +105,6 @@ def test_a_distribution_sums_to_1_within_a_ten_thousandth(divergence):
         ([[0.5, 0.5], [1.5, -0.5]], [[0.5, 0.5]] * 2, "row 1: p.*-0.5"),
         ([[0.5, 0.5]] * 2, [[0.5, 0.5], [0.5, 0.4]], "row 1: q sums to 0.9"),
         ([[0.5, 0.5], [np.inf, 0]], [[0.5, 0.5]] * 2, "row 1: p sums to inf"),
-        ([[], [1.0]], [[], [0.5, 0.5]], "row 1: p has 1 values and q has 2"),
-        ([[1.0]], [], "p has 1 rows and q has 0"),
-        (np.ones((2, 1)), np.full((2, 2), 0.5), "row 0: p has 1 values and q has 2"),
-        ([np.ones((2, 2))], [np.ones((2, 2))], "row 0: p has 2 axes"),
     ],
 )
 def test_refuses(divergence, p, q, message):

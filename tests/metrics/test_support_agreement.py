@@ -93,14 +93,12 @@ def test_auprc_by_hand_and_against_sklearn():
     np.testing.assert_allclose(support_auprc(attention, importance)[0], expected, rtol=0, atol=1e-12)
 
 
-def test_undefined_rows_are_nan_and_leave_the_others_alone():
+def test_what_is_undefined():
     attention = [[], [1.0], [0.5, 0.5, 0], [0.5, 0.5], [0, 0, 0], None, [0.5, np.nan, 0], [0.6, 0.4, 0], [0.6, 0.4, 0]]
     importance = [[], [1.0], [2, 2, 2], [1, 2], [1, 2, 3], [1, 2], [1, 2, 3], [1, np.nan, 2], [3, 2, 1]]
     for function in (top_k_overlap, support_auprc):
         for values in function(attention, importance):
             assert np.isnan(values[:-1]).all() and not np.isnan(values[-1])
-        assert [len(values) for values in function([], [])] == [0, 0]
-        assert np.isnan(function([[], []], [[], []])).all()
 
 
 def test_where_every_token_is_taken_nothing_can_be_said():
@@ -114,33 +112,15 @@ def test_what_is_refused():
     for share in (0, -0.1, 1.5, math.nan):
         with pytest.raises(InputError, match=f"share is {share}"):
             top_k_overlap([[0.5, 0.5]], [[1.0, 2.0]], share)
-    for function in (top_k_overlap, support_auprc):
-        with pytest.raises(InputError, match="row 1: attention has 2 values and importance has 3"):
-            function([[1.0], [0.5, 0.5]], [[1.0], [1, 2, 3]])
 
 
-@given(st.lists(row_pairs, max_size=5), shares)
+@given(row_pairs, shares)
 @settings(max_examples=60)
-def test_in_range_and_row_by_row(row_pairs_drawn, share):
-    columns = [[pair[side] for pair in row_pairs_drawn] for side in (0, 1)]
-    for function in (lambda *pair: top_k_overlap(*pair, share), support_auprc):
-        values = np.array(function(*columns))
-        assert (np.isnan(values) | ((values >= 0) & (values <= 1))).all()
-        np.testing.assert_array_equal(np.isnan(values[0]), np.isnan(values[1]))
-        for place, pair in enumerate(row_pairs_drawn):
-            np.testing.assert_array_equal(values[:, place], np.ravel(function(*[[row] for row in pair])))
-
-
-@given(row_pairs, shares, st.randoms(use_true_random=False))
-@settings(max_examples=60)
-def test_only_order_counts(pair, share, random):
+def test_only_order_counts(pair, share):
     attention, importance = pair
-    order = [*range(len(attention))]
-    random.shuffle(order)
     for function in (lambda *rows: top_k_overlap(*rows, share), support_auprc):
         expected = function([attention], [importance])
-        for changed in ((attention * 3, np.exp(importance)), (attention[order], importance[order])):
-            np.testing.assert_allclose(function(*[[row] for row in changed]), expected, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(function([attention * 3], [np.exp(importance)]), expected, rtol=0, atol=1e-12)
 
 
 @given(row_pairs, shares)

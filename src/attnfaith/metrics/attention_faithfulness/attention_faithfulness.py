@@ -233,8 +233,9 @@ class AttentionFaithfulness(evaluate.Metric):
         elif self.config_name == "plausibility":
             plausibility_results(**columns)
         else:
-            for name in set(columns) - {"importance"}:
-                check_distributions(columns[name], name)
+            for name, rows in columns.items():
+                if name != "importance":
+                    check_distributions(rows, name)
             for pair in _PAIRS:
                 if set(pair) <= set(columns):
                     flatten_pair(columns[pair[0]], columns[pair[1]], pair)
