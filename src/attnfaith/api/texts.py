@@ -53,93 +53,90 @@ class Texts:
 
 @dataclass(frozen=True)
 class Columns:
-    """What the columns of a frame are called; None: "text_pair", and the first of LABELS, where it has them."""
+    """Names of the columns of a frame; None: "text_pair", and the first of LABELS, where it has them."""
 
     text: str = "text"
     text_pair: str | None = None
     label: str | None = None
 
-    def check(self) -> None:
-        """Raises DatasetError for a name that is no string."""
+    def chosen(self, known: Sequence[str]) -> dict[str, str]:
+        """{keyword: column} of those that are there. Raises DatasetError for a name that is no string or not there."""
+        chosen, label = {}, next((name for name in LABELS if name in known), "label")
         for keyword, name in vars(self).items():
             if not isinstance(name, str) and (name is not None or keyword == "text"):
                 more = "; the classes themselves are labels=[…]" if keyword == "label" else ""
                 raise DatasetError(f"{keyword}={excerpt(name)}: give the name of a column{more}")
-
-    def chosen(self, known: Sequence[str]) -> dict[str, str]:
-        """{keyword: column} of those that are there. Raises DatasetError for one that is named and is not there."""
-        chosen, label = {}, next((name for name in LABELS if name in known), "label")
-        for keyword, name in vars(self).items():
-            wanted = name or (label if keyword == "label" else keyword)
-            if wanted in known:
-                chosen[keyword] = wanted
+            column = name or (label if keyword == "label" else keyword)
+            if column in known:
+                chosen[keyword] = column
             elif name is not None:
-                raise DatasetError(f"there is no column {wanted!r} for {keyword}{nearest(wanted, known)} (say {keyword}=…)")
+                raise DatasetError(
+                    f"there is no column {column!r} for {keyword}{nearest(column, known)} (say {keyword}=…)"
+                )
         return chosen
 
 
 def read_texts(texts, labels: Iterable | None, columns: Columns, name: str | None) -> Texts:
-    """Texts with the labels that belong to them, as they were given: `numbers_of` makes numbers of names. labels: one of
-    READINGS says how those of a column are read.
+    """Texts with their labels as they were given: `numbers_of` makes numbers of names. labels: one of READINGS says how
+    those of a column are read.
 
     Raises DatasetError where they are none of TEXTS, there is none, one is missing or no string, single texts stand beside
     pairs, a column is not there, instance ids are not unique, or there are as many labels as there are not texts.
     """
-    columns.check()
     table, listed = _table(texts)
     known = table.column_names
     chosen = (Columns() if listed else columns).chosen(known)
-    values, remark, published, reading = None, "", None, labels if isinstance(labels, str) and labels in READINGS else None
+    reading = labels if isinstance(labels, str) and labels in READINGS else None
+    values, class_names, remark = None, None, ""
     if "label" in chosen:
         values = table.column(chosen["label"]).to_pylist()
-        published = getattr(getattr(texts, "features", {}).get(chosen["label"]), "names", None)
+        class_names = getattr(getattr(texts, "features", {}).get(chosen["label"]), "names", None)
     if reading is not None and values is None:
         raise DatasetError(f"labels={labels!r} says how a column of labels is read: there is none, so name it, label=…")
     if labels is not None and reading is None:
         if columns.label is not None:
             raise DatasetError(f"labels are given twice: labels=… and the column label={columns.label!r}; leave one out")
-        values, published = _list(labels, "labels", LISTED), None
-    elif not listed:
-        remark = _remark(columns, known)
+        values, class_names = _list(labels, "labels", LISTED), None
+    elif not listed and columns.label is None:
+        remark = _remark([label for label in LABELS if label in known])
     if not len(table):
         raise DatasetError("there are no texts: give at least one")
     if values is not None and len(values) != len(table):
         raise DatasetError(f"{counted(len(values), 'label')} for {counted(len(table))}: give one for each, None if unknown")
-    called = Path(texts).name.partition(".")[0] if isinstance(texts, str | os.PathLike) else "texts"
-    name = name or called
-    made = {key: _strings(table, chosen[key]) for key in ("text", "text_pair") if key in chosen}
+    if name is None:
+        name = Path(texts).name.partition(".")[0] if isinstance(texts, str | os.PathLike) else "texts"
+    read = {keyword: _strings(table, chosen[keyword]) for keyword in ("text", "text_pair") if keyword in chosen}
     if "instance_id" in known and table.schema.field("instance_id").type in (pa.string(), pa.large_string()):
-        made["instance_id"] = _strings(table, "instance_id")
-        if twice := [one for one, count in Counter(made["instance_id"]).items() if count > 1]:
-            raise DatasetError(f"instance_id {excerpt(twice[0])} comes twice: give unique ones")
+        read["instance_id"] = _strings(table, "instance_id")
+        (most_common, count), *_ = Counter(read["instance_id"]).most_common(1)
+        if count > 1:
+            raise DatasetError(f"instance_id {excerpt(most_common)} comes twice: give unique ones")
     else:
-        made["instance_id"] = [f"{name}/{row}" for row in range(len(table))]
-    for kept in CARRIED:
-        if kept in known and pa.types.is_list(table.schema.field(kept).type):
-            made[kept] = table.column(kept).combine_chunks()
-    return Texts(in_memory(pa.table(made)), values, name, reading, published, remark)
+        read["instance_id"] = [f"{name}/{row}" for row in range(len(table))]
+    for column in CARRIED:
+        if column in known and pa.types.is_list(table.schema.field(column).type):
+            read[column] = table.column(column).combine_chunks()
+    return Texts(in_memory(pa.table(read)), values, name, reading, class_names, remark)
+
+
+def _remark(columns: Sequence[str]) -> str:
+    """Which of the columns that labels may have they are read from, where that is not plain."""
+    if len(columns) == 1:
+        return ""
+    if columns:
+        remark = f"labels are read from the column {columns[0]!r}, not from {', '.join(map(repr, columns[1:]))}"
+    else:
+        remark = f"texts are measured without labels: there is no column {', '.join(map(repr, LABELS))}"
+    return f"{remark}; label=… (--data.label) names another"
 
 
 def _strings(table: pa.Table, column: str) -> list[str]:
     values = table.column(column).to_pylist()
     for row, value in enumerate(values):
         if not isinstance(value, str):
-            said = "missing" if value is None or value != value else f"{excerpt(value, 60)}, no string"
-            raise DatasetError(f"row {row} of column {column!r} is {said}: give a text, or leave the row out")
+            fault = "missing" if value is None or value != value else f"{excerpt(value, 60)}, no string"
+            raise DatasetError(f"row {row} of column {column!r} is {fault}: give a text, or leave the row out")
     return values
-
-
-def _remark(columns: Columns, known: Sequence[str]) -> str:
-    """Which column labels are read from, where that is not plain."""
-    there = [name for name in LABELS if name in known]
-    if columns.label is not None or len(there) == 1:
-        return ""
-    said = (
-        f"labels are read from the column {there[0]!r}, not from {', '.join(map(repr, there[1:]))}"
-        if there
-        else (f"texts are measured without labels: there is no column {', '.join(map(repr, LABELS))}")
-    )
-    return f"{said}; label=… (--data.label) names another"
 
 
 def _table(texts) -> tuple[pa.Table, bool]:
@@ -148,7 +145,11 @@ def _table(texts) -> tuple[pa.Table, bool]:
     import pandas as pd
 
     if isinstance(texts, str | os.PathLike):
-        return _file(texts), False
+        from attnfaith.data.own_files import read_file
+
+        if isinstance(texts, str) and not Path(texts).suffix and not os.path.exists(texts):
+            raise DatasetError(f"texts is one string, {excerpt(texts, 60)}: put it into a list, [text]")
+        return read_file(Path(texts)).with_format("arrow")[:], False
     if isinstance(texts, pd.DataFrame):
         try:
             return pa.Table.from_pandas(texts, preserve_index=False), False
@@ -166,29 +167,7 @@ def _table(texts) -> tuple[pa.Table, bool]:
             f"texts is a {type(texts).__name__} (IterableDataset), which may have no end: take some of its rows, "
             "datasets.Dataset.from_list([*itertools.islice(texts, 1000)])"
         )
-    return _listed(_list(texts, "texts", TEXTS)), True
-
-
-def _file(path: str | os.PathLike) -> pa.Table:
-    from attnfaith.data.own_files import read_file
-
-    try:
-        there = Path(path).exists()
-    except (OSError, ValueError):  # too long for a name, or with a NUL
-        there = False
-    if isinstance(path, str) and not Path(path).suffix and not there:
-        raise DatasetError(f"texts is one string, {excerpt(path, 60)}: put it into a list, [text]")
-    return read_file(Path(path)).with_format("arrow")[:]
-
-
-def _list(values, what: str, wanted: str) -> list:
-    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        raise DatasetError(f"{what} is {excerpt(values)}: give a {wanted}")
-    return list(values)
-
-
-def _listed(rows: list) -> pa.Table:
-    """Strings, or pairs of strings, as a table of one or two columns."""
+    rows = _list(texts, "texts", TEXTS)
     parts = [(row,) if isinstance(row, str) else row if isinstance(row, list | tuple) else () for row in rows]
     for number, row in enumerate(parts):
         strings = all(isinstance(part, str) and is_unicode(part) for part in row)
@@ -199,9 +178,14 @@ def _listed(rows: list) -> pa.Table:
                 f"(text, second text){more}"
             )
     columns = list(zip(*parts, strict=True)) or [()]
-    return pa.table(
-        {name: pa.array(column, pa.string()) for name, column in zip(("text", "text_pair"), columns, strict=False)}
-    )
+    names = ("text", "text_pair")[: len(columns)]
+    return pa.table({name: pa.array(column, pa.string()) for name, column in zip(names, columns, strict=True)}), True
+
+
+def _list(values, name: str, wanted: str) -> list:
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise DatasetError(f"{name} is {excerpt(values)}: give a {wanted}")
+    return list(values)
 
 
 def is_unicode(text: str) -> bool:
