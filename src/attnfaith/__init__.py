@@ -19,7 +19,7 @@ _MODULES = {
     "load": "attnfaith.api.records",
     "Record": "attnfaith.api.records",
     "view": "attnfaith.api.viewing",
-    "compare": "attnfaith.api.comparing",
+    "compare": "attnfaith.api.records",
     "measures": "attnfaith.api.listing",
     "Measure": "attnfaith.measurement.registry",
     "register": "attnfaith.measurement.registry",

@@ -26,10 +26,10 @@ class AttnfaithError(ValueError):
         super().__init__(str(message))
 
     def __str__(self) -> str:
-        said = super().__str__()
-        if not said.isprintable():
-            said = printable(" ".join(said.split()))
-        return said if len(said) <= MOST_SAID else f"{said[: MOST_SAID - END_SAID - 3]} … {said[-END_SAID:]}"
+        message = super().__str__()
+        if not message.isprintable():
+            message = printable(" ".join(message.split()))
+        return message if len(message) <= MOST_SAID else f"{message[: MOST_SAID - END_SAID - 3]} … {message[-END_SAID:]}"
 
 
 class DatasetError(AttnfaithError):
@@ -40,12 +40,12 @@ class FileError(AttnfaithError, OSError):
     """A file or folder that cannot be read, written or locked."""
 
 
-def excerpt(given: object, most: int = MOST) -> str:
-    """What was given as a message shows it: its repr, of an error its own words, cut after `most` characters."""
+def excerpt(value: object, most: int = MOST) -> str:
+    """A value as a message shows it: its repr, of an error its own words, cut after `most` characters."""
     try:
-        return cut(" ".join(str(given).split()) if isinstance(given, Exception) else repr(given), most)
+        return cut(" ".join(str(value).split()) if isinstance(value, Exception) else repr(value), most)
     except ValueError:  # Python writes no whole number of thousands of digits
-        return f"a {type(given).__name__} too long to be shown"
+        return f"a {type(value).__name__} too long to be shown"
 
 
 def counted(number: float, noun: str = "text") -> str:
@@ -58,13 +58,14 @@ def cut(text: str, most: int = MOST) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def nearest(given: object, known: Iterable[str]) -> str:
-    """The end of a message on a name that there is not: the nearest one, or all that there are."""
-    names = {_plain(name): name for name in known}
-    if close := difflib.get_close_matches(_plain(given), names, 1):
-        return f"; did you mean {names[close[0]]!r}?"
-    return f"; there are {cut(', '.join(names.values()), 400) or 'none'}"
+def closest(name: str, known: Iterable[str]) -> str:
+    """The known name that is most like another; "" where none is."""
+    return next(iter(difflib.get_close_matches(name, list(known), 1)), "")
 
 
-def _plain(name: object) -> str:
-    return str(name).lower().replace("-", "_").replace(" ", "_")
+def nearest(name: object, known: Iterable[str]) -> str:
+    """The end of a message about an unknown name: the closest one, or all that there are. Case, "-" and " " do not count."""
+    plain = {known_name.lower().replace("-", "_").replace(" ", "_"): known_name for known_name in known}
+    if near := closest(str(name).lower().replace("-", "_").replace(" ", "_"), plain):
+        return f"; did you mean {plain[near]!r}?"
+    return f"; there are {cut(', '.join(plain.values()), 400) or 'none'}"

@@ -1,6 +1,5 @@
-"""Where the record of a word on the command line lies: the folder of a run, a record file, or a repository on the Hub."""
+"""Find records and runs by a word: the folder of a run, a record file, or a repository on the Hub."""
 
-import difflib
 import os
 import re
 import shutil
@@ -12,7 +11,7 @@ import pyarrow as pa
 import yaml
 
 from attnfaith import record
-from attnfaith.errors import AttnfaithError, cut, excerpt
+from attnfaith.errors import AttnfaithError, closest, cut, excerpt
 from attnfaith.record.identity import RECIPE
 
 
@@ -51,10 +50,15 @@ def locate(word: str | os.PathLike, *, revision: str | None = None) -> Source:
     """
     sources = list(locate_all(word, revision=revision))
     if len(sources) > 1:
-        named = ", ".join(source.name for source in sources[:MOST_NAMED])
-        more = f" and {len(sources) - MOST_NAMED} more" if len(sources) > MOST_NAMED else ""
-        raise LocateError(f"{cut(str(word))} holds {len(sources)} records: name one of {named}{more}")
+        names = _listed([source.name for source in sources])
+        raise LocateError(f"{cut(str(word))} holds {len(sources)} records: name one of {names}")
     return sources[0]
+
+
+def locate_each(words: Sequence[str | Path]) -> list[Source]:
+    """Every record of several words; one that two of them name comes once."""
+    sources = [source for word in words for source in locate_all(word)]
+    return list({source.paths: source for source in sources}.values())
 
 
 def locate_all(word: str | os.PathLike, *, revision: str | None = None) -> Iterator[Source]:
@@ -63,14 +67,14 @@ def locate_all(word: str | os.PathLike, *, revision: str | None = None) -> Itera
     """
     path = Path(word)
     try:
-        kind = "file" if path.is_file() else "folder" if path.is_dir() else ""
+        is_file, is_folder = path.is_file(), path.is_dir()
     except (OSError, ValueError) as error:  # too long for a path, or a character that none may have
         raise LocateError(f"{excerpt(str(word))} is no run, record or repository: {error.args[-1]}") from error
-    if kind == "file":
+    if is_file:
         yield Source(str(word), (path,))
-    elif kind == "folder":
+    elif is_folder:
         yield from _in_folder(path)
-    elif (match := REPOSITORY.fullmatch(str(word))) and not _alike(path):
+    elif (match := REPOSITORY.fullmatch(str(word))) and not closest(path.name, _neighbours(path)):
         yield from _on_hub(match["repo"], match["configuration"], path, revision)
     else:
         raise LocateError(f"no run or record at {cut(str(word))}{_near(path)}")
@@ -102,23 +106,18 @@ def fetch_folder(repo_id: str) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
-    folder = FETCHED / repo_id.replace("/", "--")
+    folder, names = FETCHED / repo_id.replace("/", "--"), (RECIPE, STATE, *CHECKPOINT)
     if (folder / RECIPE).is_file():
         return folder
     try:
-        snapshot = Path(snapshot_download(repo_id, allow_patterns=[RECIPE, STATE, *CHECKPOINT]))
+        snapshot = Path(snapshot_download(repo_id, allow_patterns=[*names]))
     except (HfHubHTTPError, HFValidationError, OSError) as error:
         raise LocateError(f"no folder of a run at {cut(repo_id)}, and on the Hub {why_not(error, repo_id)}") from error
-    if missing := [name for name in (RECIPE, STATE, *CHECKPOINT) if not (snapshot / name).is_file()]:
+    if missing := [name for name in names if not (snapshot / name).is_file()]:
         raise LocateError(f"{repo_id} on the Hub is no run of this package: it lacks {', '.join(missing)}")
-    temporary = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
-    (temporary / MODEL).mkdir(parents=True)
-    for name in (RECIPE, STATE, *CHECKPOINT):
-        shutil.copyfile(snapshot / name, (temporary / MODEL if name in CHECKPOINT else temporary) / name)
-    try:
-        temporary.replace(folder)
-    except OSError:  # another process has put it there
-        shutil.rmtree(temporary)
+    (folder / MODEL).mkdir(parents=True, exist_ok=True)
+    for name in (*CHECKPOINT, STATE, RECIPE):  # the recipe last: with it the folder is whole
+        shutil.copyfile(snapshot / name, (folder / MODEL if name in CHECKPOINT else folder) / name)
     return folder
 
 
@@ -128,19 +127,19 @@ def _in_folder(folder: Path) -> Iterator[Source]:
         return
     if (folder / RECIPE).is_file() or (folder / STATE).is_file():
         raise LocateError(f"{folder} is a run without a record: `attnfaith measure {folder}` makes it")
-    inside = sorted((path.parent for path in folder.glob(f"*/{RECORD}")), key=lambda path: _by_number(path.name))
+    inside = [path.parent for path in folder.glob(f"*/{RECORD}")]
     if not inside:
         raise LocateError(f"{folder} holds no {RECORD}, nor do the folders in it: give the folder of a run{_near(folder)}")
-    for path in inside:
+    for path in sorted(inside, key=_by_number):
         yield Source(str(path), (path / RECORD,), path)
 
 
-def _by_number(name: str) -> list[tuple[int, str]]:
+def _by_number(path: Path) -> list[tuple[int, str]]:
     """seed_2 comes before seed_10."""
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", path.name)]
 
 
-def _there(path: Path) -> list[str]:
+def _neighbours(path: Path) -> list[str]:
     """Names of the runs and records that lie where a path leads."""
     try:
         return sorted(it.name for it in path.parent.iterdir() if (it / RECORD).is_file() or it.suffix == ".parquet")
@@ -148,19 +147,19 @@ def _there(path: Path) -> list[str]:
         return []
 
 
-def _alike(path: Path) -> str:
-    """The nearest name that lies there; "" without one."""
-    return next(iter(difflib.get_close_matches(path.name, _there(path), 1)), "")
-
-
 def _near(path: Path) -> str:
     """The end of a message: what lies there of a name like it, or of any."""
-    if near := _alike(path):
+    neighbours = _neighbours(path)
+    if near := closest(path.name, neighbours):
         return f"; did you mean {path.parent / near}?"
     if (path.parent / RECORD).is_file() and (path.parent / STATE).is_file():
         return f"; did you mean the run {path.parent}?"
-    there = _there(path)
-    return f"; in {path.parent} there are {', '.join(there[:MOST_NAMED])}" if there else ""
+    return f"; in {path.parent} there are {_listed(neighbours)}" if neighbours else ""
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return ", ".join(names[:MOST_NAMED]) + more
 
 
 # ------------------------------------------------------------------------------------------------ on the Hub
@@ -172,20 +171,20 @@ def _on_hub(repo_id: str, configuration: str | None, path: Path, revision: str |
 
     absent = (RepositoryNotFoundError, EntryNotFoundError, HfHubHTTPError, OSError, HFValidationError)
     try:
-        said = card_of(hf_hub_download(repo_id, CARD, revision=revision))
+        card = card_of(hf_hub_download(repo_id, CARD, revision=revision))
     except absent as error:
-        first = error
+        no_card = error
     else:
-        if not said.get("records"):
+        if not card.get("records"):
             raise LocateError(f"{repo_id}: the model's card names no record; give the data set that holds it")
-        wanted = configuration or said.get("configuration") or repo_id.rpartition("/")[2]
-        yield from configurations(said["records"], wanted, None, f"{repo_id}")
+        wanted = configuration or card.get("configuration") or repo_id.rpartition("/")[2]
+        yield from configurations(card["records"], wanted, None, repo_id)
         return
     try:
         yield from configurations(repo_id, configuration, revision)
     except absent as error:
         raise LocateError(
-            f"no run or record at {cut(str(path))}{_near(path)}, and on the Hub {why_not(first, repo_id)}"
+            f"no run or record at {cut(str(path))}{_near(path)}, and on the Hub {why_not(no_card, repo_id)}"
         ) from error
 
 
@@ -206,14 +205,14 @@ def why_not(error: Exception, repo_id: str) -> str:
 
 
 def card_of(path: str) -> dict:
-    """What the card of a checkpoint says to this package; {} of any other card."""
+    """The part of a checkpoint's card that is for this package; {} of any other card."""
     from huggingface_hub import ModelCard
 
     try:
-        said = ModelCard(Path(path).read_text(encoding="utf-8")).data.get("attnfaith")
+        data = ModelCard(Path(path).read_text(encoding="utf-8")).data.get("attnfaith")
     except (ValueError, yaml.YAMLError):
         return {}
-    return said if isinstance(said, dict) else {}
+    return data if isinstance(data, dict) else {}
 
 
 def configurations(
@@ -233,15 +232,8 @@ def configurations(
     if not parts and wanted:
         files = HfApi().list_repo_files(repo_id, repo_type="dataset", revision=revision)
         known = sorted({path.partition("/")[0] for path in files if path.endswith(".parquet")})
-        raise LocateError(f"the data set {repo_id} holds no record of {wanted}; it has {', '.join(known[:MOST_NAMED])}")
+        raise LocateError(f"the data set {repo_id} holds no record of {wanted}; it has {_listed(known)}")
     if not parts:
         raise LocateError(f"the data set {repo_id} holds no record")
     for configuration, paths in parts.items():
-        shown = name or (repo_id if len(parts) == 1 else f"{repo_id}:{configuration}")
-        yield Source(shown, tuple(paths))
-
-
-def locate_each(words: Sequence[str | Path]) -> list[Source]:
-    """Every record of several words; one that two of them name comes once."""
-    sources = [source for word in words for source in locate_all(word)]
-    return list({source.paths: source for source in sources}.values())
+        yield Source(name or (repo_id if len(parts) == 1 else f"{repo_id}:{configuration}"), tuple(paths))

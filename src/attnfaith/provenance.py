@@ -14,19 +14,8 @@ import attnfaith
 
 
 LIBRARIES = (
-    "torch",
-    "transformers",
-    "datasets",
-    "tokenizers",
-    "accelerate",
-    "evaluate",
-    "huggingface-hub",
-    "safetensors",
-    "entmax",
-    "numpy",
-    "scipy",
-    "pandas",
-    "pyarrow",
+    *("torch", "transformers", "datasets", "tokenizers", "accelerate", "evaluate", "huggingface-hub", "safetensors"),
+    *("entmax", "numpy", "scipy", "pandas", "pyarrow"),
 )
 
 

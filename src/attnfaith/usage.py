@@ -1,13 +1,12 @@
 """How a command reads its arguments: help with examples, and a mistake as one line that names what was meant."""
 
 import argparse
-import difflib
 import re
 import textwrap
 from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
-from attnfaith.errors import AttnfaithError, cut, excerpt
+from attnfaith.errors import AttnfaithError, closest, cut, excerpt
 
 
 MOST_LISTED = 300  # characters of all that is allowed
@@ -78,9 +77,7 @@ class Parser(argparse.ArgumentParser):
         return UsageError(f"{self.prog} has no option {cut(option, 60)}{meant(option, known)}", option)
 
 
-def meant(given: str, known: Iterable[str]) -> str:
-    """The end of a message on an unknown name: the nearest, and all that are known where they are few."""
-    known = list(known)
-    near = difflib.get_close_matches(given, known, 1)
-    listed = ", ".join(known)
-    return (f"; did you mean {near[0]}?" if near else ".") + (f" Known: {listed}" if len(listed) <= MOST_LISTED else "")
+def meant(name: str, known: Iterable[str]) -> str:
+    """The end of a message about an unknown name: the closest, and all that are known where they are few."""
+    near, listed = closest(name, known), ", ".join(known)
+    return (f"; did you mean {near}?" if near else ".") + (f" Known: {listed}" if len(listed) <= MOST_LISTED else "")

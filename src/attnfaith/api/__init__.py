@@ -2,6 +2,6 @@
 and `compare` records, list the `measures`.
 
 `texts`: what people have, as what is measured. `measuring`: from a model and texts to a record. `records`: the record in
-their hands, `frames` what it says as frames. `comparing`, `listing`: records side by side, what can be measured. `gates`:
+their hands, `frames` what it says as frames. `listing`: what can be measured. `gates`:
 what the measure `diffmask` has to be trained to. Only `measuring`, `viewing` and `gates` load torch.
 """

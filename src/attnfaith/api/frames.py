@@ -17,13 +17,13 @@ def agreement(cells: Sequence[Cell]) -> pd.DataFrame:
     median.
     """
     names = ("tau_mean", "tau_median", "ci_low", "ci_high", "n", "n_undefined", "tie_ceiling")
-    made = []
+    lines = []
     for cell in cells:
         overall = {row["pair"]: row for row in rows(TABLE, cell) if row["class"] == "overall"}
         for measure in cell.measures:
             row = {**overall[pair_name("attention", measure)], "tau_median": _median(cell.tau("attention", measure))}
-            made.append({**_head(cell, cells), "measure": measure, **{name: row[name] for name in names}})
-    return pd.DataFrame(made, columns=[*_heads(cells), "measure", *names])
+            lines.append({**_head(cell, cells), "measure": measure, **{name: row[name] for name in names}})
+    return pd.DataFrame(lines, columns=[*_heads(cells), "measure", *names])
 
 
 def scores(cells: Sequence[Cell]) -> pd.DataFrame:
@@ -60,21 +60,21 @@ def per_text(cells: Sequence[Cell]) -> pd.DataFrame:
 
 def summary(cells: Sequence[Cell]) -> pd.DataFrame:
     """One row for each cell and number of its texts: mean with interval, median, and over how many."""
-    made = []
+    lines = []
     for cell in cells:
         for name, values in sections.numbers(cell).items():
-            known = values[~np.isnan(values)]
-            mean, low, high = estimate("", known).values()
-            counts = {"n": len(known), "n_undefined": len(values) - len(known)}
+            defined = values[~np.isnan(values)]
+            mean, low, high = estimate("", defined).values()
+            counts = {"n": len(defined), "n_undefined": len(values) - len(defined)}
             row = {"quantity": name, "mean": mean, "ci_low": low, "ci_high": high, "median": _median(values), **counts}
-            made.append({**_head(cell, cells), **row})
+            lines.append({**_head(cell, cells), **row})
     names = ("quantity", "mean", "ci_low", "ci_high", "median", "n", "n_undefined")
-    return pd.DataFrame(made, columns=[*_heads(cells), *names])
+    return pd.DataFrame(lines, columns=[*_heads(cells), *names])
 
 
 def _median(values: np.ndarray) -> float:
-    known = values[~np.isnan(values)]
-    return np.median(known) if len(known) else np.nan
+    defined = values[~np.isnan(values)]
+    return np.median(defined) if len(defined) else np.nan
 
 
 def _heads(cells: Sequence[Cell]) -> list[str]:

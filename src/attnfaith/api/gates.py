@@ -53,22 +53,25 @@ def train_gates(
     Raises AttnfaithError for what is not as said here, before any work.
     """
     try:
-        made = DiffMask(**settings).settings
+        training = DiffMask(**settings).settings
     except (TypeError, ValueError) as error:
         raise AttnfaithError(f"settings of diffmask: {error}") from error
     subject = open_subject(model, tokenizer=tokenizer, device=device, level=level)
-    columns = Columns(text, text_pair, None)
-    rows = _rows(subject, texts, columns)
-    if validation is None:
-        if len(rows) < 2:
-            raise AttnfaithError(f"{len(rows)} text: give two or more, of which one is set apart, or validation=…")
-        order = np.random.default_rng(seed).permutation(len(rows))
-        apart = max(1, len(rows) // 10)
-        rows, others = rows.select(np.sort(order[apart:])), rows.select(np.sort(order[:apart]))
+
+    def encoded(texts) -> "Dataset":
+        rows = subject.rows(read_texts(texts, None, Columns(text, text_pair, None), None).dataset)
+        return by_words(rows) if subject.level == "word" and "words" in rows.column_names else rows
+
+    rows = encoded(texts)
+    if validation is not None:
+        others = encoded(validation)
+    elif len(rows) < 2:
+        raise AttnfaithError(f"{len(rows)} text: give two or more, of which one is set apart, or validation=…")
     else:
-        others = _rows(subject, validation, columns)
-    rows = rows.select(draw(np.arange(len(rows)), made.train_texts, seed, "train"))
-    others = others.select(draw(np.arange(len(others)), made.validation_texts, seed, "validation"))
+        order, apart = np.random.default_rng(seed).permutation(len(rows)), max(1, len(rows) // 10)
+        rows, others = rows.select(np.sort(order[apart:])), rows.select(np.sort(order[:apart]))
+    rows = rows.select(draw(np.arange(len(rows)), training.train_texts, seed, "train"))
+    others = others.select(draw(np.arange(len(others)), training.validation_texts, seed, "validation"))
     say = print if progress else lambda line: None
     try:
         return train(subject, rows, others, Path(output), seed=seed, say=say, **settings)
@@ -76,8 +79,3 @@ def train_gates(
         raise
     except ValueError as error:
         raise AttnfaithError(f"diffmask: {error}") from error
-
-
-def _rows(subject, texts, columns: Columns) -> "Dataset":
-    rows = subject.rows(read_texts(texts, None, columns, None).dataset)
-    return by_words(rows) if subject.level == "word" and "words" in rows.column_names else rows

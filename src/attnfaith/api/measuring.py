@@ -8,7 +8,7 @@ from typing import Literal
 
 from attnfaith import record
 from attnfaith.api.records import Record
-from attnfaith.api.texts import Columns, Texts, is_unicode, read_texts
+from attnfaith.api.texts import Columns, is_unicode, read_texts
 from attnfaith.data.fingerprint import fingerprint
 from attnfaith.data.in_memory import pieces
 from attnfaith.data.pairs.links import read_links
@@ -119,39 +119,48 @@ def measure(
         raise AttnfaithError(f"output={excerpt(output)}: give the path of a file")
     subject = open_subject(model, tokenizer=tokenizer, device=device, level=level, attention=attention)
     reads = "pairs" if isinstance(subject, SequenceSubject) else "texts"
-    given = {"links": links} if reads == "texts" else {"labels": labels, "level": None if level == "sentence" else level}
-    for keyword, value in given.items():
+    unused = {"links": links} if reads == "texts" else {"labels": labels, "level": None if level == "sentence" else level}
+    for keyword, value in unused.items():
         if value is not None:
             raise AttnfaithError(f"{keyword}={excerpt(value, 60)}: {UNUSED[keyword]}")
-    chosen = None if measures is None else registry.check_names(measures, reads)
+    names = None if measures is None else registry.check_names(measures, reads)
     engine.check_recorded(subject)
-    dataset = _labelled(subject, read, labels) if reads == "texts" else _pairs(read.dataset, links, links_from)
+    if reads == "pairs":
+        dataset = _pairs(read.dataset, links, links_from)
+    elif "classes" in subject.capabilities:
+        dataset = read.labelled(tuple(subject.class_names), subject.num_labels)
+    elif labels is None:
+        dataset = read.dataset
+    else:
+        reason = subject.lacks["classes"]
+        raise AttnfaithError(f"labels={excerpt(labels, 60)}: this model has no classes ({reason}); leave them out")
     rows, remarks = _encoded(subject, dataset, reads)
-    say = _say if progress else lambda line: None
+    say = (lambda line: print(f"attnfaith: {line}", file=sys.stderr)) if progress else (lambda line: None)
     for line in filter(None, [read.remark if reads == "texts" else "", *remarks]):
         say(line)
-    chosen = _defaults(subject, rows, reads, say) if chosen is None else chosen
-    names = [*dict.fromkeys([*chosen, *registry.check_names(add, reads)])]
-    texts_of = fingerprint(dataset if reads == "texts" else read.dataset)
-    cell = identity_of(subject, dataset=read.name, texts=texts_of, split=split)
+    if names is None:
+        names = _defaults(subject, rows, reads, say)
+    names = [*dict.fromkeys([*names, *registry.check_names(add, reads)])]
+    fingerprinted = dataset if reads == "texts" else read.dataset
+    cell = identity_of(subject, dataset=read.name, texts=fingerprint(fingerprinted), split=split)
     settings = {"source": origin_of(subject).name} | ({"label_names": [*subject.class_names]} if reads == "texts" else {})
-    how = {"seed": seed, "options": options, "settings": settings, "batch_tokens": batch_tokens, "progress": progress}
-    table = engine.measure(subject, rows, cell, names, output, level=level, **how)
+    table = engine.measure(
+        subject,
+        rows,
+        cell,
+        names,
+        output,
+        level=level,
+        seed=seed,
+        options=options,
+        settings=settings,
+        batch_tokens=batch_tokens,
+        progress=progress,
+    )
     table = table if output is None else record.load(output)
     for line in undefined(table):
         say(line)
-    return Record.checked(table)
-
-
-def _labelled(subject, read: Texts, labels):
-    """The texts with the numbers of their classes. Raises AttnfaithError for labels of a model without classes."""
-    if "classes" in subject.capabilities:
-        return read.labelled(tuple(subject.class_names), subject.num_labels)
-    if labels is not None:
-        raise AttnfaithError(
-            f"labels={excerpt(labels, 60)}: this model has no classes ({subject.lacks['classes']}); leave them out"
-        )
-    return read.dataset
+    return Record(table, checked=True)
 
 
 def _pairs(dataset, links, links_from: int):
@@ -165,30 +174,30 @@ def _pairs(dataset, links, links_from: int):
     dataset = dataset.rename_columns({"text": "source", "text_pair": "target"})
     if links is None:
         return dataset
-    where = "links"
+    name = "links"
     if isinstance(links, str | os.PathLike):
-        where = str(links)
+        name = str(links)
         try:
             links = Path(links).read_text(encoding="utf-8").splitlines()
         except (OSError, ValueError) as error:
-            raise FileError(f"links={excerpt(where)} cannot be read: {excerpt(error, 200)}") from error
+            raise FileError(f"links={excerpt(name)} cannot be read: {excerpt(error, 200)}") from error
     elif not isinstance(links, Iterable):
         raise DatasetError(
             f"links={excerpt(links)}: give a list of strings such as '0-0 1-2', or the path of a file of lines"
         )
-    links = list(links)
-    if len(links) != len(dataset):
+    lines = list(links)
+    if len(lines) != len(dataset):
         raise DatasetError(
-            f"links={excerpt(where)}: {counted(len(links), 'line')} for {counted(len(dataset), 'pair')} of sentences; give "
+            f"links={excerpt(name)}: {counted(len(lines), 'line')} for {counted(len(dataset), 'pair')} of sentences; give "
             "one for each, empty where a pair has no links"
         )
-    made = []
-    for row, (line, source, target) in enumerate(zip(links, dataset["source"], dataset["target"], strict=True)):
+    column = []
+    for row, (line, source, target) in enumerate(zip(lines, dataset["source"], dataset["target"], strict=True)):
         if not isinstance(line, str):
-            raise DatasetError(f"{where} line {row}: {excerpt(line, 60)} is no string such as '0-0 1-2'")
+            raise DatasetError(f"{name} line {row}: {excerpt(line, 60)} is no string such as '0-0 1-2'")
         counts = len(source.split()), len(target.split())
-        made.append([list(link) for link in read_links(line, *counts, first=links_from, place=f"{where} line {row}")])
-    return dataset.add_column("links", made)
+        column.append([list(link) for link in read_links(line, *counts, first=links_from, place=f"{name} line {row}")])
+    return dataset.add_column("links", column)
 
 
 def _encoded(subject, dataset, reads: str) -> tuple:
@@ -196,23 +205,23 @@ def _encoded(subject, dataset, reads: str) -> tuple:
     word.
     """
     rows = subject.rows(dataset)
-    count, cut, empty = len(rows), 0, 0
+    cut = empty = 0
     for part in pieces(rows, ("tokens", "truncated")):
         cut += sum(part.column("truncated").to_pylist())
         empty += int((list_lengths(part.column("tokens").combine_chunks()) == 0).sum())
-    if empty == count:
+    if empty == len(rows):
         raise DatasetError("no text has a word that the model's tokenizer knows of: there is nothing to attend to")
     remarks = {"cut, being longer than the model reads": cut, "without a word": empty}
-    return rows, [f"{number:,} of {counted(count, reads[:-1])}: {what}" for what, number in remarks.items() if number]
+    total = counted(len(rows), reads[:-1])
+    return rows, [f"{count:,} of {total}: {remark}" for remark, count in remarks.items() if count]
 
 
 def _defaults(subject, rows, reads: str, say) -> list[str]:
     """The names of the default measures that the subject is capable of: importance first, cheap ones before dear ones."""
     kind = reads if reads == "pairs" else "maps" if "attention maps" in subject.capabilities else "pooled"
     defaults = DEFAULTS[kind] + (AFFINE_DEFAULTS if "affine read-out" in subject.capabilities else ())
-    names, costs = [], [*registry.COSTS]
-    found = [registry.find(name, reads) for name in defaults]
-    for measure in sorted(found, key=lambda measure: (measure.role() != "importance", costs.index(measure.cost))):
+    names = []
+    for measure in sorted((registry.find(name, reads) for name in defaults), key=registry.by_cost):
         if lacking := sorted(measure.needs - subject.capabilities):
             why = [reason for need in lacking if (reason := getattr(subject, "lacks", {}).get(need))]
             reasons = f" ({'; '.join(why)})" if why else ""
@@ -222,7 +231,3 @@ def _defaults(subject, rows, reads: str, say) -> list[str]:
         else:
             names.append(measure.name)
     return names
-
-
-def _say(line: str) -> None:
-    print(f"attnfaith: {line}", file=sys.stderr)

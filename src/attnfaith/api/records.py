@@ -1,7 +1,7 @@
 """A record in the hands of a person: shown, summarised, kept, published."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from numbers import Integral
 from pathlib import Path
@@ -14,11 +14,12 @@ import pyarrow as pa
 from attnfaith import record as records
 from attnfaith.errors import AttnfaithError, counted, excerpt
 from attnfaith.escaping import html
-from attnfaith.locate import locate
+from attnfaith.locate import locate, locate_all
 from attnfaith.reporting.cells import Cell, describe, split_cells
 
 
 if TYPE_CHECKING:
+    from attnfaith.reporting.compare import Comparison
     from attnfaith.reporting.notebook import Overview, Shown
     from attnfaith.reporting.shown_pairs import ShownPair
 
@@ -36,21 +37,18 @@ class Record:
 
     `measure` makes one, `load` reads one. Two are equal where all columns hold the same values. len() counts the texts.
 
-    table: a `pyarrow.Table` as `attnfaith.record` describes it. Raises RecordError where it breaks a rule or has no rows.
+    table: a `pyarrow.Table` as `attnfaith.record` describes it. checked: it was validated when it was built or read. Raises
+    RecordError where it breaks a rule or has no rows.
     """
 
     __hash__ = None  # pyright: ignore[reportAssignmentType] (Python's own way)
 
-    def __init__(self, table: pa.Table):
-        records.validate(table)
-        self._table = _with_rows(table)
-
-    @classmethod
-    def checked(cls, table: pa.Table) -> "Record":
-        """A record of a table that was validated when it was built or read."""
-        record = cls.__new__(cls)
-        record._table = _with_rows(table)
-        return record
+    def __init__(self, table: pa.Table, *, checked: bool = False):
+        if not checked:
+            records.validate(table)
+        if not table.num_rows:
+            raise records.RecordError("a record without rows says nothing: measure at least one text")
+        self._table = table
 
     @property
     def table(self) -> pa.Table:
@@ -178,17 +176,18 @@ class Record:
         return (ShownPair if self.of_sequences else Shown)(cell, row, names)
 
     def _place(self, text: int | str) -> tuple[Cell, int]:
-        if isinstance(text, str):
+        """The cell of a text, and its row there."""
+        if isinstance(text, str) and len(self.cells) == 1:
             from attnfaith.reporting.shown import row_of
 
-            if len(self.cells) == 1:
-                return self.cells[0], row_of(self.cells[0], text)
-            known = self.table.column("instance_id").to_pylist()
-            if text not in known:
-                raise AttnfaithError(f"no text has the instance id {excerpt(text)}; the first is {excerpt(known[0])}")
-            text = known.index(text)
-        whole = isinstance(text, Integral) and not isinstance(text, bool)
-        if not whole or not -len(self) <= int(text) < len(self):
+            return self.cells[0], row_of(self.cells[0], text)
+        if isinstance(text, str):
+            names = self.table.column("instance_id").to_pylist()
+            if text not in names:
+                raise AttnfaithError(f"no text has the instance id {excerpt(text)}; the first is {excerpt(names[0])}")
+            text = names.index(text)
+        is_row = isinstance(text, Integral) and not isinstance(text, bool)
+        if not is_row or not -len(self) <= int(text) < len(self):
             raise AttnfaithError(f"text {excerpt(text)}: give a row from 0 to {len(self) - 1}, or an instance id")
         row = int(text) % len(self)
         if len(self.cells) == 1:
@@ -216,7 +215,7 @@ class Record:
         """As `attnfaith.load`."""
         if not isinstance(source, str | os.PathLike):
             raise AttnfaithError(f"a record is loaded from a path or a name on the Hub, not from {excerpt(source)}")
-        return cls.checked(locate(source, revision=revision).load())
+        return cls(locate(source, revision=revision).load(), checked=True)
 
     def to_dataset(self):
         """A `datasets.Dataset` with the same columns and rows; columns of few values become strings."""
@@ -239,10 +238,35 @@ class Record:
         return address
 
 
-def _with_rows(table: pa.Table) -> pa.Table:
-    if not table.num_rows:
-        raise records.RecordError("a record without rows says nothing: measure at least one text")
-    return table
+def compare(
+    *sources: Record | str | os.PathLike, names: Sequence[str] | None = None, mix_versions: bool = False
+) -> "Comparison":
+    """Two or more records over the texts and numbers that all of them hold, every other one against the first, with paired
+    intervals. What it returns shows itself and has a `frame`.
+
+    sources: Records, or what `load` takes; a folder of runs stands for each of them. names: what they are called; None takes
+    those of files and runs. mix_versions: also numbers that different versions of the package made.
+
+    Raises ReportError where they have nothing in common, LocateError where no record lies, AttnfaithError for what is no
+    record and for names that are not one for each.
+    """
+    from attnfaith.reporting.compare import compare as compare_tables
+
+    listed = sources[0] if len(sources) == 1 and isinstance(sources[0], list | tuple) else sources
+    tables, labels = [], []
+    for number, source in enumerate(listed, start=1):
+        if isinstance(source, Record):
+            tables.append(source.table)
+            labels.append(f"record {number}")
+        elif isinstance(source, str | os.PathLike):
+            for located in locate_all(source):
+                tables.append(located.load())
+                labels.append(located.name)
+        else:
+            raise AttnfaithError(f"record {number} is {excerpt(source)}: give a Record, a path, a run or a name on the Hub")
+    if names is not None and (isinstance(names, str) or len(names) != len(tables)):
+        raise AttnfaithError(f"names={excerpt(names)}: give one for each of {len(tables)} records")
+    return compare_tables(tables, labels if names is None else [*map(str, names)], mix_versions=mix_versions)
 
 
 def load(source: str | os.PathLike, *, revision: str | None = None) -> Record:

@@ -70,9 +70,7 @@ class Columns:
             if column in known:
                 chosen[keyword] = column
             elif name is not None:
-                raise DatasetError(
-                    f"there is no column {column!r} for {keyword}{nearest(column, known)} (say {keyword}=…)"
-                )
+                raise DatasetError(f"there is no column {column!r} for {keyword}{nearest(column, known)} (say {keyword}=…)")
         return chosen
 
 

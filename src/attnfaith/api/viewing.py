@@ -54,7 +54,7 @@ def view(model, text=None, measures: str | Sequence[str] | None = None, *, token
     Raises AttnfaithError for what is not as said here, and for a model without self-attention or without what a measure that
     is named needs.
     """
-    if (table := _pairs_of(model)) is not None:
+    if (table := _record_of_pairs(model)) is not None:
         if (measures, tokenizer, device) != (None, None, None):
             raise AttnfaithError(
                 "a record of sentence pairs shows all that it holds: leave measures, tokenizer and device out"
@@ -63,10 +63,14 @@ def view(model, text=None, measures: str | Sequence[str] | None = None, *, token
     if text is None:
         raise DatasetError("there is no text: give one, or of a model that reads two a pair of them")
     subject = open_subject(model, tokenizer=tokenizer, device=device)
-    name, texts = _called(origin_of(subject).name), [tuple(text) if isinstance(text, list) else text]
+    name, texts = _name(origin_of(subject).name), [tuple(text) if isinstance(text, list) else text]
     if isinstance(subject, SequenceSubject):
         return PairView.of(measure(subject, texts, None, measures, name=name, split="pair", progress=False).table)
-    wanted = _names(measures)
+    names = [measures] if isinstance(measures, str) else measures
+    if names is not None and (wrong := next((name for name in names if name not in TITLES), None)):
+        raise AttnfaithError(f"nothing to be seen is called {excerpt(wrong)}; there are {', '.join(TITLES)}")
+    if names is not None and len(set(names)) < max(1, len(names)):
+        raise AttnfaithError(f"measures={excerpt(list(names))}: name one or more, each once")
     rows = subject.rows(read_texts(texts, None, Columns(), "text").dataset)
     row = rows[0]
     if not len(row["tokens"]):
@@ -76,18 +80,18 @@ def view(model, text=None, measures: str | Sequence[str] | None = None, *, token
         batch = subject.collate([row]).alone(0)
         probs = outputs(subject, subject.predict(batch))[0].cpu().numpy()
         stack = stack_of(subject, batch)
-        matrices, lacks = _matrices(stack, wanted)
-    what = "class" if "classes" in subject.capabilities else "output"
+        matrices, lacks = _matrices(stack, names)
+    kind = "class" if "classes" in subject.capabilities else "output"
     tokens, words = _tokens(subject, row, stack)
     return View(
         model=name,
         tokens=tokens,
         inside=stack.inside.cpu().numpy(),
         words=words,
-        classes=tuple(subject.class_names) or tuple(f"{what} {number}" for number in range(subject.num_labels)),
+        classes=tuple(subject.class_names) or tuple(f"{kind} {number}" for number in range(subject.num_labels)),
         probs=probs,
         reads=stack.reads.cpu().numpy(),
-        heads=tuple(one.weights[0].float().cpu().numpy() for one in stack.layers) if "attention" in matrices else (),
+        heads=tuple(layer.weights[0].float().cpu().numpy() for layer in stack.layers) if "attention" in matrices else (),
         matrices=matrices,
         lacks=lacks,
         truncated=bool(row["truncated"]),
@@ -95,8 +99,8 @@ def view(model, text=None, measures: str | Sequence[str] | None = None, *, token
     )
 
 
-def _pairs_of(model) -> pa.Table | None:
-    """The record of sentence pairs that is given: as it is, as a file, or by the run that it is of; None for a model."""
+def _record_of_pairs(model) -> pa.Table | None:
+    """The record of sentence pairs that a Record, a file or the folder of a run is; None for a model."""
     if isinstance(model, Record):
         return model.table
     if not isinstance(model, str | os.PathLike):
@@ -108,7 +112,7 @@ def _pairs_of(model) -> pa.Table | None:
     return record.load(path) if path.is_file() and record.of_sequences(record.schema_of(path)) else None
 
 
-def _called(source: str) -> str:
+def _name(source: str) -> str:
     """A model's name: of a folder its last part, of a run that of the run; a view is sent, and names no place."""
     folder = Path(source)
     if not (folder.is_dir() or folder.is_absolute()):
@@ -117,30 +121,21 @@ def _called(source: str) -> str:
     return folder.parent.name if folder.name == MODEL else folder.name
 
 
-def _names(measures: str | Sequence[str] | None) -> list[str] | None:
-    names = [measures] if isinstance(measures, str) else measures
-    if names is not None and (wrong := next((name for name in names if name not in TITLES), None)):
-        raise AttnfaithError(f"nothing to be seen is called {excerpt(wrong)}; there are {', '.join(TITLES)}")
-    if names is not None and len(set(names)) < max(1, len(names)):
-        raise AttnfaithError(f"measures={excerpt(list(names))}: name one or more, each once")
-    return names and list(names)
-
-
-def _matrices(stack: Stack, wanted: list[str] | None) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """{measure: (N,L,L)} of those that are wanted, and why others are left out."""
+def _matrices(stack: Stack, names: Sequence[str] | None) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """{measure: (N,L,L)} of those that are named, and why others are left out."""
     lacks = {name: stack.lacks[need] for name, (_, needs) in SEEN.items() for need in needs if need in stack.lacks}
-    for name in wanted or ():
+    for name in names or ():
         if name in lacks:
             raise SubjectError(f"{name} cannot be seen of this model: {lacks[name]}")
-    if wanted is None:
+    if names is None:
         if (count := len(stack.reads)) > MOST_READ:
             lacks.setdefault("value_zeroing", f"it reads a text of {count} positions {count} times: ask for it by name")
-        wanted = [name for name in SEEN if name not in lacks]
-    return {name: SEEN[name][0](stack) for name in wanted}, lacks
+        names = [name for name in SEEN if name not in lacks]
+    return {name: SEEN[name][0](stack) for name in names}, lacks
 
 
 def _attention(stack: Stack) -> np.ndarray:
-    return np.stack([one.weights[0].double().mean(0).cpu().numpy() for one in stack.layers])
+    return np.stack([layer.weights[0].double().mean(0).cpu().numpy() for layer in stack.layers])
 
 
 def _rollout(stack: Stack) -> np.ndarray:
@@ -148,7 +143,7 @@ def _rollout(stack: Stack) -> np.ndarray:
 
 
 def _mixed(matrices_of, stack: Stack) -> np.ndarray:
-    return np.stack([one.cpu().numpy() for one in matrices_of(stack.source, stack.text, stack.layers)])
+    return np.stack([matrix.cpu().numpy() for matrix in matrices_of(stack.source, stack.text, stack.layers)])
 
 
 SEEN = {
@@ -162,8 +157,10 @@ SEEN = {
 
 def _tokens(subject: Subject, row, stack: Stack) -> tuple[tuple[str, ...], tuple[int | None, ...]]:
     """The text of each position, and the number of the word that it is of."""
-    inside = stack.inside.tolist()
-    tokens, owners = iter(row["tokens"]), iter(row.get("word_of_token") or range(len(row["tokens"])))
-    tokenizer, ids = subject.tokenizer, stack.text["input_ids"][0].tolist()
-    texts = tuple(next(tokens) if one else tokenizer.convert_ids_to_tokens(ids[place]) for place, one in enumerate(inside))
-    return texts, tuple(next(owners) if one else None for one in inside)
+    ids, tokens, words = stack.text["input_ids"][0].tolist(), [], []
+    owners, place = row.get("word_of_token") or range(len(row["tokens"])), 0
+    for position, inside in enumerate(stack.inside.tolist()):
+        tokens.append(row["tokens"][place] if inside else subject.tokenizer.convert_ids_to_tokens(ids[position]))
+        words.append(owners[place] if inside else None)
+        place += inside
+    return tuple(tokens), tuple(words)

@@ -291,9 +291,12 @@ def check_names(wanted: str | Iterable[str], reads: str = "texts") -> list[str]:
 
 def classes(reads: str = "texts") -> list[type[Measure]]:
     """Every measure: those of importance first, each kind from cheap to dear and then by name."""
-    order = ("importance", "intervention"), tuple(COSTS)
-    listed = [find(name, reads) for name in names(reads)]
-    return sorted(listed, key=lambda cls: (order[0].index(cls.role()), order[1].index(cls.cost), cls.name))
+    return sorted((find(name, reads) for name in names(reads)), key=lambda cls: (*by_cost(cls), cls.name))
+
+
+def by_cost(cls: type[Measure]) -> tuple[bool, int]:
+    """The place of a measure in a list: importance before interventions, cheap measures before dear ones."""
+    return cls.role() != "importance", [*COSTS].index(cls.cost)
 
 
 def build(wanted: Iterable[str], options: Mapping[str, Mapping] | None = None, reads: str = "texts") -> list[Measure]:
