@@ -5,11 +5,13 @@ import functools
 import pandas as pd
 import pytest
 import torch
+from datasets import Dataset
 from torch.overrides import TorchFunctionMode
+from transformers import CanineTokenizer
 
 import attnfaith
 from attnfaith.data.in_memory import texts_in_memory
-from attnfaith.errors import AttnfaithError
+from attnfaith.errors import AttnfaithError, DatasetError
 from attnfaith.subjects import Batch, SelfAttention, SubjectError, subject_of
 from attnfaith.subjects import classifier as subjects_classifier
 from attnfaith.subjects.attention import Edit, rows_that_matter
@@ -20,13 +22,8 @@ from tests.small_classifiers import classifier, texts, tokenizer
 KINDS = ("bert", "gpt2", "t5", "xlnet", "squeezebert", "gpt_oss", "bart", "convbert", "eurobert", "deberta-v2", "zamba2")
 LENGTHS = (9, 4, 6, 9)
 
-
-class Uniform(Edit):
-    """Every row uniform over what it attends to."""
-
-    def weights(self, number, weights):
-        present = (weights > 0).to(weights)
-        return present / present.sum(-1, keepdim=True).clamp(min=1)
+# two layers, each of attention and a feed-forward network
+close = functools.partial(tolerances.close, dtype=torch.float32, depth=4)
 
 
 def subject(kind="bert", reduction="last", **fields):
@@ -37,46 +34,66 @@ def batch(of, lengths=LENGTHS, **more):
     return Batch.of(texts(of.model, lengths) | more, of)
 
 
-close = functools.partial(
-    tolerances.close, dtype=torch.float32, depth=4
-)  # two layers, each of attention and a feed-forward network
+def dataset(words, others=None):
+    columns = {"instance_id": [str(row) for row in range(len(words))], "text": words}
+    return Dataset.from_dict(columns | ({} if others is None else {"text_pair": others}))
 
 
-# ---------------------------------------------------------------------------------------------- in one piece
+class Uniform(Edit):
+    """Every row uniform over what it attends to."""
+
+    def weights(self, number, weights):
+        present = (weights > 0).to(weights)
+        return present / present.sum(-1, keepdim=True).clamp(min=1)
 
 
-@pytest.mark.parametrize("kind", ["bert", "gpt2", "t5", "deberta-v2"])
-def test_attention_in_one_piece_says_the_same_where_no_map_is_read(kind):
-    """A model whose own way is another, such as DeBERTa, is read step by step all along."""
-    of, calls = subject(kind), []
-    own = of.model.config._attn_implementation
-    some = batch(of)
-    with of.evaluating():
-        plain = of.predict(some, of.embed(some))
-        with of.fused(), Counting(calls):
-            close(of.predict(some, of.embed(some)), plain)
-            assert bool(calls) == (own == "sdpa")
-            assert len(of.read(some).maps) == len(of.sites.layers)  # a map that is asked for is there
-        calls.clear()
-        with Counting(calls):
-            assert torch.equal(of.predict(some, of.embed(some)), plain) and not calls
-    assert of.model.config._attn_implementation == own
+# ---------------------------------------------------------------------------------------------- reading
 
 
 class Counting(TorchFunctionMode):
     """Within, calls of attention in one piece are counted."""
 
-    def __init__(self, calls):
-        super().__init__()
-        self.calls = calls
+    calls = 0
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
-        if function is torch.nn.functional.scaled_dot_product_attention:
-            self.calls.append(function)
+        self.calls += function is torch.nn.functional.scaled_dot_product_attention
         return function(*args, **(kwargs or {}))
 
 
-# ---------------------------------------------------------------------------------------------- rows that matter
+@pytest.mark.parametrize("kind", ["bert", "gpt2", "t5", "deberta-v2"])
+def test_attention_in_one_piece_gives_the_same_where_no_map_is_read(kind):
+    """A model whose own way is another, such as DeBERTa, is read step by step all along."""
+    of = subject(kind)
+    own, some = of.model.config._attn_implementation, batch(of)
+    with of.evaluating():
+        plain = of.predict(some, of.embed(some))
+        with of.fused(), Counting() as counting:
+            close(of.predict(some, of.embed(some)), plain)
+            assert bool(counting.calls) == (own == "sdpa")
+            assert len(of.read(some).maps) == len(of.sites.layers)  # a map that is asked for is there
+        with Counting() as counting:
+            assert torch.equal(of.predict(some, of.embed(some)), plain) and not counting.calls
+    assert of.model.config._attn_implementation == own
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_length_that_was_watched_once_is_read_unwatched_with_the_same_logits(kind, monkeypatch):
+    of, entered = subject(kind), []
+
+    class Counted(subjects_classifier.Hook):
+        def __enter__(self):
+            entered.append(self.count)
+            return super().__enter__()
+
+    monkeypatch.setattr(subjects_classifier, "Hook", Counted)
+    some = batch(of, (9, 9))
+    with torch.no_grad():
+        watched = of.predict(some)
+        passes = len(entered)
+        assert passes and torch.equal(of.predict(some), watched) and len(entered) == passes
+        assert torch.equal(of.read(some).logits, watched) and len(entered) == 2 * passes  # maps are asked for
+        of.predict(batch(of, (8, 8)))
+    assert len(entered) == 3 * passes
 
 
 @pytest.mark.parametrize(
@@ -87,7 +104,7 @@ class Counting(TorchFunctionMode):
     ],
 )  # fmt: skip
 def test_rows_that_matter_are_those_that_logits_depend_on(kind, rows):
-    """Found by paths, and seen by changing the outputs of one row alone: by more than rounding does."""
+    """Found by paths, and by changing the outputs of one row alone: by more than rounding does."""
     of = subject(kind)
     some = batch(of)
     matter = of.read(some, rows=True).rows
@@ -98,24 +115,20 @@ def test_rows_that_matter_are_those_that_logits_depend_on(kind, rows):
 
     class Other(Edit):
         def __init__(self, place):
-            self.place = place
+            self.place = torch.tensor([place])
 
         def output(self, number, output):
-            return (
-                output
-                if number != of.sites.layers[-1]
-                else output.index_add(2, torch.tensor([self.place]), output[:, :, :1])
-            )
+            return output.index_add(2, self.place, output[:, :, :1]) if number == of.sites.layers[-1] else output
 
-    one = some.alone(1)
+    text = some.alone(1)
     with torch.no_grad():
-        plain = of.predict(one)
-        changes = [float((of.read(one, Other(place)).logits - plain).abs().max()) for place in range(LENGTHS[1])]
+        plain = of.predict(text)
+        changes = [float((of.read(text, Other(place)).logits - plain).abs().max()) for place in range(LENGTHS[1])]
     rounding = tolerances.of(plain, depth=of.sites.maps)
     assert [change > rounding for change in changes] == expected[1, : LENGTHS[1]].tolist()
 
 
-def test_what_rounding_does_is_no_path_and_does_not_hide_one():
+def test_rounding_is_no_path_and_does_not_hide_one():
     """Of four rows: one through a tanh that gives exactly 1; one that is masked; one whose slope is lost; one beside it."""
     output = torch.ones(1, 1, 4, 2, requires_grad=True)
     attended = torch.tensor([[1, 0, 1, 0]])
@@ -128,76 +141,64 @@ def test_what_rounding_does_is_no_path_and_does_not_hide_one():
     assert rows_that_matter(unmasked, [output], attended)[0].tolist() == [[True, True, False, False]]
 
 
-# ---------------------------------------------------------------------------------------------- batches
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @torch.no_grad()
 def test_a_text_is_the_same_alone_in_a_batch_in_any_order_and_with_more_padding(kind):
     of = subject(kind)
     whole, order = batch(of), torch.tensor([2, 0, 3, 1])
-    read, attention = of.read(whole, rows=True), of.attention(whole)
-    with_more = {name: torch.nn.functional.pad(whole[name], (0, 3)) for name in ("input_ids", "attention_mask")}
-    padded = Batch.of(with_more, of)
+    read, attention, edited = of.read(whole, rows=True), of.attention(whole), of.read(whole, Uniform()).logits
+    longer = {name: torch.nn.functional.pad(whole[name], (0, 3)) for name in ("input_ids", "attention_mask")}
+    padded, other = Batch.of(longer, of), whole.take(order)
     close(of.predict(padded), read.logits)
     close(of.attention(padded)[:, : max(LENGTHS)], attention)
-    other = whole.take(order)
+    close(of.predict(Batch.of({name: longer[name][1:2] for name in longer}, of))[0], read.logits[1])
     close(of.predict(other), read.logits[order])
     close(of.attention(other), attention[order])
-    edited = of.read(whole, Uniform()).logits
     for row, length in enumerate(LENGTHS):
-        one = whole.alone(row)
-        alone = of.read(one, rows=True)
+        text = whole.alone(row)
+        alone = of.read(text, rows=True)
         close(alone.logits[0], read.logits[row])
-        close(of.attention(one)[0], attention[row, :length])
-        close(of.read(one, Uniform()).logits[0], edited[row])
+        close(of.attention(text)[0], attention[row, :length])
+        close(of.read(text, Uniform()).logits[0], edited[row])
         assert torch.equal(alone.rows[0], read.rows[row, :length])
         for here, there in zip(alone.maps, read.maps, strict=True):
             close(here.weights[0], there.weights[row, :, :length, :length])
             close(here.values[0], there.values[row, :, :length])
             assert not there.weights[row, :, :length, length:].any()
-    padded_single = Batch.of({name: with_more[name][1:2] for name in with_more}, of)
-    close(of.predict(padded_single)[0], read.logits[1])
 
 
 @pytest.mark.parametrize("kind", ["bert", "gpt2", "xlnet"])
-def test_padding_on_the_left_is_refused_and_any_padding_id_will_do(kind):
+def test_padding_is_on_the_right_and_has_any_id(kind):
     of = subject(kind)
     plain = texts(of.model, (9, 4))
-    left = {name: values.clone() for name, values in plain.items()}
-    for values in left.values():
-        values[1] = values[1].roll(5)
-    with pytest.raises(SubjectError, match=r"^1 of 2 texts are padded on the left, .* padding_side='right'\) makes$"):
+    left = {name: torch.stack([values[0], values[1].roll(5)]) for name, values in plain.items()}
+    with pytest.raises(SubjectError, match="1 of 2 texts are padded on the left"):
         of.predict(Batch.of(left, of))
-    expected = of.predict(Batch.of(plain, of))
     other = {**plain, "input_ids": plain["input_ids"].masked_fill(plain["attention_mask"] == 0, 7)}
-    assert torch.equal(of.predict(Batch.of(other, of)), expected)  # a decoder finds its last token by the id
+    assert torch.equal(of.predict(Batch.of(other, of)), of.predict(Batch.of(plain, of)))  # GPT-2 finds the end by the id
 
 
-def test_positions_whose_mask_is_0_stay_and_are_not_read():
-    """Removal by the mask: the rest keeps its positions, also where the first is removed."""
-    for kind in ("bert", "gpt2", "xlnet"):
-        of = subject(kind)
-        whole = texts(of.model, (9, 6))
-        whole["attention_mask"][:, 2] = 0
-        logits = of.predict(Batch.of(whole, of))
-        other = {**whole, "input_ids": whole["input_ids"].clone()}
-        other["input_ids"][:, 2] = 11
-        if kind != "gpt2":
-            close(of.predict(Batch.of(other, of)), logits)
-        alone = Batch.of({name: values[1:, :6] for name, values in whole.items()}, of)
-        close(of.predict(alone)[0], logits[1])
+@pytest.mark.parametrize("kind", ["bert", "gpt2", "xlnet"])
+def test_positions_whose_mask_is_0_stay_and_are_not_read(kind):
+    of = subject(kind)
+    whole = texts(of.model, (9, 6))
+    whole["attention_mask"][:, 2] = 0
+    logits = of.predict(Batch.of(whole, of))
+    if kind != "gpt2":
+        changed = {**whole, "input_ids": whole["input_ids"].index_fill(1, torch.tensor([2]), 11)}
+        close(of.predict(Batch.of(changed, of)), logits)
+    close(of.predict(Batch.of({name: values[1:, :6] for name, values in whole.items()}, of))[0], logits[1])
 
 
 @pytest.mark.parametrize("kind", ["bert", "gpt2", "t5", "bart", "mbart", "xlnet", "ctrl", "ibert", "gemma3", "roformer"])
 def test_embeddings_of_the_ids_are_read_as_the_ids(kind):
     of = subject(kind)
     some = batch(of)
-    assert "embeddings" in of.capabilities
     embedded = of.embed(some).detach().requires_grad_()
     logits = of.predict(some, embedded)
     close(logits, of.predict(some))
+    close(of.vocabulary()[some["input_ids"]], embedded)
     (slope,) = torch.autograd.grad(logits[:, 0].sum(), [embedded])
     inside = slope.abs().sum(2) > 0
     assert inside[some["attention_mask"] == 0].sum() == 0 and bool(inside.any(1).all())
@@ -206,11 +207,10 @@ def test_embeddings_of_the_ids_are_read_as_the_ids(kind):
     with torch.no_grad():
         ahead, behind = (of.predict(some, embedded + sign * step)[1, 0] for sign in (1, -1))
     assert float(ahead - behind) == pytest.approx(float(2 * (step * slope).sum()), rel=0.1)
-    close(of.vocabulary()[some["input_ids"]], embedded)
 
 
 def test_held_attention_lets_no_gradient_through_it():
-    of = subject("bert")
+    of = subject()
     some = batch(of, (6,))
     embedded = of.embed(some).detach().requires_grad_()
     slopes = [torch.autograd.grad(of.predict(some, embedded, hold=hold)[0, 0], [embedded])[0] for hold in (False, True)]
@@ -222,11 +222,11 @@ def test_held_attention_lets_no_gradient_through_it():
 
 def test_the_attention_shown_is_the_named_reduction_on_tokens_of_the_text():
     """By the maps that the model itself returns."""
-    of = subject("bert")
+    of = subject()
     some = of.encode(["the old ship sank slowly", "a film", ""])
     with of.evaluating(), torch.no_grad():
-        returned = of.model(input_ids=some["input_ids"], attention_mask=some["attention_mask"],
-                            token_type_ids=some["token_type_ids"], output_attentions=True).attentions  # fmt: skip
+        inputs = {name: some[name] for name in ("input_ids", "attention_mask", "token_type_ids")}
+        returned = of.model(**inputs, output_attentions=True).attentions
     inside = of.attendable(some)
     assert inside.sum(1).tolist() == [5, 2, 0]
     for reduction, row in (
@@ -255,8 +255,8 @@ def test_the_own_attention_of_a_head_gives_the_prediction_and_another_one_anothe
     assert "intervention" not in subject(kind).capabilities
 
 
-def test_the_digest_is_of_weights_and_reduction():
-    of = subject("bert")
+def test_the_digest_covers_weights_and_reduction():
+    of = subject()
     first = of.digest()
     assert SelfAttention(classifier("bert")).digest() == first != of.shown_by("all").digest()
     with torch.no_grad():
@@ -264,20 +264,15 @@ def test_the_digest_is_of_weights_and_reduction():
     assert of.digest() != first
 
 
-def test_a_logit_that_a_saturated_tanh_hides_has_the_attention_of_its_row():
-    of = subject("bert")
+def test_a_logit_that_a_saturated_tanh_hides_has_the_attention_of_its_row_and_one_of_a_dead_relu_has_none():
+    of, dead = subject(), subject("distilbert")
     plain = of.attention(batch(of))
     with torch.no_grad():
         of.model.bert.pooler.dense.bias += 100  # tanh gives 1
+        dead.model.pre_classifier.bias -= 100  # ReLU gives 0
     assert torch.equal(of.attention(batch(of)), plain)
-
-
-def test_a_logit_that_nothing_changes_has_no_attention():
-    of = subject("distilbert")
-    with torch.no_grad():
-        of.model.pre_classifier.bias -= 100  # ReLU gives 0
-    with pytest.raises(SubjectError, match="^the logits of 2 of 2 texts depend on nothing that the last layer says"):
-        of.attention(batch(of, (5, 4)))
+    with pytest.raises(SubjectError, match="the logits of 2 of 2 texts depend on nothing"):
+        dead.attention(batch(dead, (5, 4)))
 
 
 # ---------------------------------------------------------------------------------------------- texts
@@ -295,30 +290,21 @@ def test_a_decoder_without_markers_reads_nothing_and_one_token():
     close(of.predict(left), of.predict(some)[[1, 1, 1]])
 
 
-def test_the_side_on_which_a_tokenizer_pads_and_cuts_is_nothing_to_us():
-    right, left = subject("bert"), subject("bert")
+def test_the_side_on_which_a_tokenizer_pads_and_cuts_does_not_matter():
+    right, left = subject(), subject()
     left.tokenizer.padding_side = "left"
     words = ["the old ship sank", "a film"]
     assert torch.equal(left.predict(left.encode(words)), right.predict(right.encode(words)))
 
 
-def test_texts_beyond_the_positions_are_cut_and_said_to_be():
-    of = subject("bert", max_position_embeddings=12)
-    rows = of.rows(attnfaith_rows(["the old ship " * 9, "a film"]))
+def test_texts_beyond_the_positions_are_cut_and_marked_as_truncated():
+    of = subject(max_position_embeddings=12)
+    rows = of.rows(dataset(["the old ship " * 9, "a film"]))
     assert rows["truncated"][:] == [True, False] and rows["length"][:] == [12, 4] and len(rows["tokens"][0]) == 10
-    pairs = of.rows(attnfaith_rows(["the old ship " * 9], ["a film"]))
+    pairs = of.rows(dataset(["the old ship " * 9], ["a film"]))
     assert pairs["length"][:] == [12] and pairs["text_of_token"][0] == [0] * 7 + [1] * 2
-    with pytest.raises(
-        SubjectError, match="a text of 20 tokens, and the model has 12 positions: encode the texts by `rows`"
-    ):
-        of.check(rows.add_column("n", [20, 1]).remove_columns("length").rename_column("n", "length"))
-
-
-def attnfaith_rows(words, others=None):
-    from datasets import Dataset
-
-    columns = {"instance_id": [str(row) for row in range(len(words))], "text": words}
-    return Dataset.from_dict(columns | ({} if others is None else {"text_pair": others}))
+    with pytest.raises(SubjectError, match="20 tokens, and the model has 12 positions"):
+        of.check({"length": [20, 1]})
 
 
 @pytest.mark.parametrize(
@@ -326,8 +312,7 @@ def attnfaith_rows(words, others=None):
 )
 def test_the_limit_is_how_far_the_model_has_positions(kind, limit):
     """The longest text is read, and one token more is not, or has no place of its own."""
-    model = classifier(kind)
-    of = SelfAttention(model)
+    of = SelfAttention(classifier(kind))
     assert of.max_length == limit
     if limit is not None:
         of.predict(batch(of, (limit,)))
@@ -341,15 +326,13 @@ def test_block_sparse_attention_is_read_where_it_is_full():
     assert of.max_length == 14
     of.predict(batch(of, (14,)))
     model.bert.set_attention_type("block_sparse")
-    with pytest.raises(
-        SubjectError, match="texts of 40 positions are read by .* attentions, shorter ones by 2: .* in pieces"
-    ):
+    with pytest.raises(SubjectError, match="texts of 40 positions .* in pieces"):
         of.predict(batch(of, (40,)))
 
 
 def test_a_spelled_marker_is_a_token_of_the_text():
-    of = subject("bert")
-    (row,) = of.rows(attnfaith_rows(["the [SEP] ship"])).to_list()
+    of = subject()
+    (row,) = of.rows(dataset(["the [SEP] ship"])).to_list()
     assert row["tokens"] == ["the", "[SEP]", "ship"] and row["input_ids"].count(2) == 2
     some = of.collate([row])
     assert of.attendable(some).sum() == 3 and of.attention(some).count_nonzero() == 3
@@ -360,66 +343,49 @@ def test_an_encoder_and_decoder_answers_at_the_one_end_of_a_text():
     some = of.encode(["the old ship sank", "a film", ""])
     assert of.read(some, rows=True).rows.nonzero().tolist() == [[0, 5], [1, 3], [2, 1]]
     close(of.predict(of.encode(["a film"]))[0], of.predict(some)[1])
-    with pytest.raises(
-        SubjectError, match=r"^text '1' has 2 end markers \(token 2\), and T5ForSequenceClassification answers"
-    ):
+    with pytest.raises(SubjectError, match="text '1' has 2 end markers"):
         of.encode(["a film", "the [SEP] ship"])
-    without = SelfAttention(of.model, tokenizer(markers=False))
-    with pytest.raises(SubjectError, match=r"^text '0' has 0 end markers"):
-        without.encode(["a film"])
+    with pytest.raises(SubjectError, match="text '0' has 0 end markers"):
+        SelfAttention(of.model, tokenizer(markers=False)).encode(["a film"])
 
 
 def test_pairs_have_the_tokens_of_both_texts():
-    of = subject("bert")
+    of = subject()
     some = of.encode([("the old ship", "a film"), ("ship", "")])
     assert some["token_type_ids"][0].tolist() == [0, 0, 0, 0, 0, 1, 1, 1] and of.attendable(some).sum(1).tolist() == [5, 1]
-    swapped = {
-        **{name: some[name] for name in ("input_ids", "attention_mask")},
-        "token_type_ids": 1 - some["token_type_ids"],
-    }
+    swapped = {"input_ids": some["input_ids"], "token_type_ids": 1 - some["token_type_ids"]}
+    swapped["attention_mask"] = some["attention_mask"]
     assert not torch.equal(of.predict(Batch.of(swapped, of)), of.predict(some))
 
 
-@pytest.mark.parametrize("given", [["the old ship sank", "", "a film"], [("the old ship", "a film"), ("ship", "")]])
-def test_texts_are_encoded_as_a_data_set_of_them_and_none_is_made(given, monkeypatch):
+@pytest.mark.parametrize("words", [["the old ship sank", "", "a film"], [("the old ship", "a film"), ("ship", "")]])
+def test_texts_are_encoded_as_a_data_set_of_them_and_none_is_made(words, monkeypatch):
     """Making one takes several times as long as all else of a text."""
-    of = subject("bert")
-    expected = of.collate(of.rows(texts_in_memory(given)).to_list())
-    monkeypatch.setattr("datasets.Dataset.__init__", lambda *made, **named: pytest.fail("a data set was made"))
-    some = of.encode(given)
-    with pytest.raises(AttnfaithError, match="Cannot make a batch of no instances"):
-        of.encode([])
+    of = subject()
+    expected = of.collate(of.rows(texts_in_memory(words)).to_list())
+    monkeypatch.setattr("datasets.Dataset.__init__", lambda *args, **named: pytest.fail("a data set was made"))
+    some = of.encode(words)
     assert {name: repr(values) for name, values in some.items()} == {name: repr(values) for name, values in expected.items()}
+    with pytest.raises(AttnfaithError, match="no instances"):
+        of.encode([])
 
 
 @pytest.mark.slow
-def test_a_tokenizer_of_another_model_and_a_slow_one_are_refused():
-    small = SelfAttention(classifier("bert", vocab_size=20), tokenizer())
-    with pytest.raises(SubjectError, match=r"the tokenizer is not the model's: it gives token \d\d, and the model knows 20"):
-        small.encode(["the ship was good !"])
-    with pytest.raises(SubjectError, match="texts need the model's tokenizer"):
-        SelfAttention(classifier("bert")).encode(["ship"])
-    from transformers import CanineTokenizer
-
-    with pytest.raises(AttnfaithError, match="CanineTokenizer, which does not say which characters a token is of"):
-        SelfAttention(classifier("bert"), CanineTokenizer()).encode(["ship"])
-
-
 @pytest.mark.parametrize(
-    ("reduction", "said"),
+    ("words", "error", "why"),
     [
-        ({"layers": 2}, "there is no layer 2; the model has 2, counted from 0"),
-        ("flows", "attention='flows' is no reduction; give 'last', 'all', 'rollout', 'flow'"),
-        ({"layers": "last", "heads": 1}, "is no reduction"),
+        (tokenizer(), SubjectError, "the model knows 20"),
+        (None, SubjectError, "texts need the model's tokenizer"),
+        (CanineTokenizer(), DatasetError, "CanineTokenizer"),
     ],
 )
-def test_reductions_that_there_are_not(reduction, said):
-    with pytest.raises(SubjectError, match=said):
-        subject("bert", reduction)
+def test_tokenizers_that_are_not_the_models_or_not_fast_are_refused(words, error, why):
+    with pytest.raises(error, match=why):
+        SelfAttention(classifier("bert", vocab_size=20), words).encode(["the ship was good !"])
 
 
-def test_the_level_of_words_is_of_hierarchical_models():
-    with pytest.raises(SubjectError, match="level='word' is of hierarchical models"):
+def test_the_level_of_words_belongs_to_hierarchical_models():
+    with pytest.raises(SubjectError, match="level='word'"):
         subject_of(classifier("bert"), "word")
     assert isinstance(subject_of(classifier("bert")), SelfAttention)
 
@@ -439,28 +405,8 @@ def test_a_model_in_train_mode_is_measured_as_in_eval_mode_and_left_in_it():
 
 
 def test_weights_that_break_after_the_checks_are_found_before_anything_is_measured():
-    of = subject("bert")
+    of = subject()
     with torch.no_grad():
         of.model.classifier.bias[0] = float("nan")
-    with pytest.raises(AttnfaithError, match="^weight 'classifier.bias' holds NaN"):
+    with pytest.raises(AttnfaithError, match="classifier.bias"):
         attnfaith.measure(of, ["the ship"], measures=["gradient"])
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_length_that_was_watched_once_is_read_unwatched_and_says_the_same(kind, monkeypatch):
-    of, entered = subject(kind), []
-
-    class Counted(subjects_classifier.Hook):
-        def __enter__(self):
-            entered.append(self.count)
-            return super().__enter__()
-
-    monkeypatch.setattr(subjects_classifier, "Hook", Counted)
-    some = batch(of, (9, 9))
-    with torch.no_grad():
-        watched = of.predict(some)
-        passes = len(entered)
-        assert passes and torch.equal(of.predict(some), watched) and len(entered) == passes
-        assert torch.equal(of.read(some).logits, watched) and len(entered) == 2 * passes  # maps are asked for
-        of.predict(batch(of, (8, 8)))
-    assert len(entered) == 3 * passes
