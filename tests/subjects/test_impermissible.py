@@ -1,26 +1,26 @@
-"""Which positions are impermissible stays with a batch: taken, alone, shortened, tokenised anew; and reaches the record."""
+"""Impermissible positions stay with a batch and reach the record; a model that keeps them apart is checked for it."""
 
 import numpy as np
 import pytest
 import torch
+from datasets import Dataset
 
-from attnfaith import record
+from attnfaith import SelfAttentionClassifierForSequenceClassification, record
 from attnfaith.data.tokenization import build_tokenizer
 from attnfaith.measurement.engine import measure
 from attnfaith.measurement.registry import MeasurementError
 from attnfaith.record.words import by_word
-from attnfaith.subjects import Batch, Pooled, SelfAttention
-from tests.small_classifiers import classifier, tokenizer
+from attnfaith.subjects import Batch, Pooled, SelfAttention, SubjectError
+from attnfaith.subjects.attention import Given
+from attnfaith.subjects.checks import check_separation
+from tests import tolerances
+from tests.small_classifiers import classifier, texts, tokenizer
 
 
 TEXTS = ["the old ships sailed slowly !", "a new ship sank", "good music"]
 MARKS = [[0, 0, 1, 0, 1, 0], [0, 0, 1, 1], [0, 0]]
-
-
-def texts():
-    from datasets import Dataset
-
-    return Dataset.from_dict({"instance_id": ["0", "1", "2"], "text": TEXTS, "impermissible": MARKS})
+MARKED_TEXTS = Dataset.from_dict({"instance_id": ["0", "1", "2"], "text": TEXTS, "impermissible": MARKS})
+CELL = record.Identity("tiny", "1", "test", 0)
 
 
 @pytest.fixture(scope="module")
@@ -30,85 +30,65 @@ def bert():
 
 @pytest.fixture
 def pooled(tiny_model):
-    def make(hierarchy="none"):
-        made = build_tokenizer(TEXTS, preprocessing="words", hierarchy="none" if hierarchy == "none" else "sentence")
-        return Pooled.of(tiny_model(hierarchy=hierarchy)), made
-
     def subject(hierarchy="none"):
-        model, tokens = make(hierarchy)
-        model.tokenizer = tokens
-        return model
+        tokens = build_tokenizer(TEXTS, preprocessing="words", hierarchy=hierarchy)
+        return Pooled(tiny_model(hierarchy=hierarchy), tokens)
 
     return subject
 
 
 def marked(subject, batch):
     """The tokens that are marked, a list a text."""
-    words = [subject.tokenizer.convert_ids_to_tokens(ids) for ids in batch["input_ids"].tolist()]
-    return [
-        [word for word, mark in zip(of_text, marks, strict=True) if mark]
-        for of_text, marks in zip(words, batch["impermissible"].tolist(), strict=True)
-    ]
+    tokens = [subject.tokenizer.convert_ids_to_tokens(ids) for ids in batch["input_ids"].tolist()]
+    pairs = zip(tokens, batch["impermissible"].tolist(), strict=True)
+    return [[token for token, mark in zip(*pair, strict=True) if mark] for pair in pairs]
 
 
-def test_of_a_classifier_of_transformers(bert):
-    batch = bert.collate(bert.rows(texts()).to_list())
-    assert marked(bert, batch) == [["ship", "##s", "slowly"], ["ship", "sank"], []]
-    assert batch["impermissible"].shape == batch["input_ids"].shape
-    assert marked(bert, batch.take(torch.tensor([1, 1]))) == [["ship", "sank"]] * 2
-    assert marked(bert, batch.alone(1)) == [["ship", "sank"]]
-    assert batch.alone(1)["impermissible"].shape == (1, 6)
+def test_marks_follow_their_tokens_through_a_batch(bert, pooled):
+    for subject, first in ((bert, ["ship", "##s", "slowly"]), (pooled(), ["ships", "slowly"])):
+        batch = subject.collate(subject.rows(MARKED_TEXTS).to_list())
+        assert marked(subject, batch) == [first, ["ship", "sank"], []]
+        assert marked(subject, batch.take(torch.tensor([1, 1]))) == [["ship", "sank"]] * 2
+        assert marked(subject, batch.alone(1)) == [["ship", "sank"]]
+        stays = batch["attention_mask"].bool()
+        stays[:, 3] = False  # 'ship' of ships, or ships, and ship
+        assert marked(subject, subject.keep(batch, stays)) == [first[1:], ["sank"], []]
+
+
+def test_marks_of_a_text_that_is_tokenised_anew(bert):
+    batch = bert.collate(bert.rows(MARKED_TEXTS).to_list())
     stays = batch["attention_mask"].bool()
-    stays[:, 3] = False  # 'ship' of ships, and ship
-    assert marked(bert, bert.keep(batch, stays)) == [["##s", "slowly"], ["sank"], []]
-    new = bert.retokenised(batch, stays)
-    assert bert.tokenizer.convert_ids_to_tokens(new["input_ids"][1].tolist())[1:4] == ["a", "new", "sank"]
-    assert new["impermissible"].shape == new["input_ids"].shape
-    assert marked(bert, new) == [["[UNK]", "slowly"], ["sank"], []]  # an 's', which the tokenizer does not know
+    stays[:, 3] = False
+    again = bert.retokenised(batch, stays)
+    assert bert.tokenizer.convert_ids_to_tokens(again["input_ids"][1].tolist())[1:4] == ["a", "new", "sank"]
+    assert again["impermissible"].shape == again["input_ids"].shape
+    assert marked(bert, again) == [["[UNK]", "slowly"], ["sank"], []]  # an 's', which the tokenizer does not know
     assert "impermissible" not in bert.encode(TEXTS)
 
 
-def test_of_a_model_of_this_package(pooled):
-    subject = pooled()
-    batch = subject.collate(subject.rows(texts()).to_list())
-    assert marked(subject, batch) == [["ships", "slowly"], ["ship", "sank"], []]
-    assert marked(subject, batch.alone(0)) == [["ships", "slowly"]]
-    stays = batch["attention_mask"].bool()
-    stays[:, 3] = False
-    assert marked(subject, subject.keep(batch, stays)) == [["slowly"], ["sank"], []]
-
-
-def test_a_plain_batch_of_a_tokenizer_may_bring_them(bert):
-    given = dict(bert.tokenizer(TEXTS[:1], return_tensors="pt"))
-    given["impermissible"] = torch.zeros_like(given["input_ids"])
-    assert Batch.of(given, bert)["impermissible"].sum() == 0
-
-
-CELL = record.Identity("tiny", "1", "test", 0)
-
-
 @pytest.mark.parametrize(("hierarchy", "level"), [("none", "sentence"), ("sentence", "sentence"), ("sentence", "word")])
-def test_the_record_says_which_tokens(pooled, tmp_path, hierarchy, level):
+def test_the_record_names_the_tokens(pooled, tmp_path, hierarchy, level):
     subject = pooled(hierarchy)
-    table = record.load(measure(subject.stages, subject.rows(texts()), CELL, [], tmp_path / "a.parquet", level=level))
+    table = record.load(measure(subject.stages, subject.rows(MARKED_TEXTS), CELL, [], tmp_path / "a.parquet", level=level))
     assert table.schema.field("impermissible").type.value_type == "bool"
-    column = table.column("impermissible").to_pylist()
-    if hierarchy == "sentence" and level == "sentence":
-        assert column == [[True], [True], [False]]  # each text is one sentence, two hold such a word
-    else:
-        assert column == [[bool(mark) for mark in marks] for marks in MARKS]
+    sentences = hierarchy == level  # each text is one sentence, two hold such a word
+    expected = [[True], [True], [False]] if sentences else [[bool(mark) for mark in marks] for marks in MARKS]
+    assert table.column("impermissible").to_pylist() == expected
 
 
 def test_the_record_of_subwords_and_of_their_words(bert, tmp_path):
-    table = record.load(measure(bert, bert.rows(texts()), CELL, [], tmp_path / "a.parquet"))
-    tokens, column = (table.column(name).to_pylist() for name in ("tokens", "impermissible"))
-    assert [[t for t, m in zip(*row, strict=True) if m] for row in zip(tokens, column, strict=True)] == [
-        ["ship", "##s", "slowly"],
-        ["ship", "sank"],
-        [],
-    ]
-    words = by_word(table)
-    assert words.column("impermissible").to_pylist() == [[bool(mark) for mark in marks] for marks in MARKS]
+    plain = bert.rows(MARKED_TEXTS.remove_columns("impermissible"))
+    with_marks, without = (
+        record.load(measure(bert, rows, CELL, ["gradient"], tmp_path / f"{name}.parquet"))
+        for name, rows in (("marked", bert.rows(MARKED_TEXTS)), ("plain", plain))
+    )
+    pairs = zip(*(with_marks.column(name).to_pylist() for name in ("tokens", "impermissible")), strict=True)
+    tokens = [[token for token, mark in zip(*pair, strict=True) if mark] for pair in pairs]
+    assert tokens == [["ship", "##s", "slowly"], ["ship", "sank"], []]
+    assert by_word(with_marks).column("impermissible").to_pylist() == [[bool(mark) for mark in marks] for marks in MARKS]
+    for name in ("probs", "attention", "importance_gradient"):
+        for values, others in zip(with_marks.column(name).to_pylist(), without.column(name).to_pylist(), strict=True):
+            np.testing.assert_array_equal(values, others)
 
 
 def test_a_subject_that_forgets_them_is_refused(bert, tmp_path):
@@ -120,16 +100,100 @@ def test_a_subject_that_forgets_them_is_refused(bert, tmp_path):
 
     subject = object.__new__(Forgets)
     subject.__dict__ |= bert.__dict__
-    with pytest.raises(MeasurementError, match="says which words are impermissible, and the batches that this subject"):
-        measure(subject, bert.rows(texts()), CELL, [], tmp_path / "a.parquet")
+    with pytest.raises(MeasurementError, match="impermissible"):
+        measure(subject, bert.rows(MARKED_TEXTS), CELL, [], tmp_path / "a.parquet")
 
 
-def test_measuring_marked_texts_changes_no_number(bert, tmp_path):
-    plain = bert.rows(texts().remove_columns("impermissible"))
-    one, two = (
-        record.load(measure(bert, rows, CELL, ["gradient"], tmp_path / f"{name}.parquet"))
-        for name, rows in (("plain", plain), ("marked", bert.rows(texts())))
-    )
-    for name in ("probs", "attention", "importance_gradient"):
-        for first, second in zip(one.column(name).to_pylist(), two.column(name).to_pylist(), strict=True):
-            np.testing.assert_array_equal(first, second)
+# ---------------------------------------------------------------------------------------------- models that keep them apart
+
+
+LENGTHS = (9, 4, 6)
+PLACES = torch.tensor([[0, 1, 0, 1, 1, 0, 0, 1, 0], [0, 1, 0, 0] + [0] * 5, [0, 0, 1, 1, 1, 0] + [0] * 3])
+
+
+def separating(kind="bert", projection="softmax", reduction="last"):
+    model = SelfAttentionClassifierForSequenceClassification.of(classifier(kind), projection, separate_impermissible=True)
+    return SelfAttention(model.eval(), tokenizer(), reduction)
+
+
+def batch_of(subject, places=PLACES):
+    return Batch.of({**texts(subject.model, LENGTHS), "impermissible": places}, subject)
+
+
+@pytest.mark.parametrize("projection", ["softmax", "sparsemax"])
+@torch.no_grad()
+def test_a_text_is_the_same_alone_and_in_any_batch(projection):
+    subject = separating(projection=projection)
+    whole, order = batch_of(subject), torch.tensor([2, 0, 1])
+    logits, attention = subject.predict(whole), subject.attention(whole)
+    torch.testing.assert_close(subject.predict(whole.take(order)), logits[order])
+    for row, length in enumerate(LENGTHS):
+        text = whole.alone(row)
+        tolerances.close(subject.predict(text)[0], logits[row], depth=4)
+        tolerances.close(subject.attention(text)[0], attention[row, :length], dtype=torch.float32, depth=4)
+    assert not torch.allclose(subject.predict(batch_of(subject, PLACES.roll(1, 1))), logits, atol=1e-4)
+
+
+def test_deleting_a_token_keeps_the_others_of_their_kind():
+    subject = separating()
+    whole = batch_of(subject)
+    stays = whole["attention_mask"].bool()
+    stays[:, 2] = False
+    logits = subject.predict(subject.keep(whole, stays))
+    for row, length in enumerate(LENGTHS):
+        left = [place for place in range(length) if place != 2]
+        inputs = {name: whole[name][row : row + 1, left] for name in ("input_ids", "attention_mask", "impermissible")}
+        tolerances.close(logits[row : row + 1], subject.model(**inputs).logits, depth=4)
+
+
+@torch.no_grad()
+def test_logits_from_a_prefix_are_those_of_the_whole():
+    subject = separating(reduction={"layers": "last", "head": 1})
+    whole, rows = batch_of(subject), torch.tensor([2, 0, 0, 1])
+    prefix = subject.prefix(whole, 1)
+    assert prefix is not None
+    weights = torch.rand(4, PLACES.shape[1], generator=torch.Generator().manual_seed(3))
+    inside, matter = subject.attendable(whole)[rows], subject.matter(whole)[rows]
+    edit = Given(subject.sites.layers[1], 1, weights / (weights * inside).sum(1, keepdim=True), inside, matter)
+    plain = subject.read(whole.take(rows), edit).logits
+    torch.testing.assert_close(subject.read(whole.take(rows), edit, after=(prefix, rows)).logits, plain)
+    torch.testing.assert_close(subject.edited(whole, rows, edit, prefix), plain)
+
+
+def test_a_batch_without_marks_is_refused_and_a_record_tells_the_models_apart():
+    subject = separating()
+    with pytest.raises(SubjectError, match="keeps impermissible tokens apart"):
+        subject.predict(subject.encode(["the old ship"]))
+    plain = SelfAttention(SelfAttentionClassifierForSequenceClassification.of(classifier("bert")).eval())
+    assert subject.identity()["separate_impermissible"] and not plain.identity()["separate_impermissible"]
+    assert subject.digest() != plain.digest()
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        ("eurobert", "its logits depend on all positions of the last layer"),
+        ("xlnet", r"its logits depend on positions \[10\] of the last layer"),
+        ("openai-gpt", r"its logits depend on positions \[10\] of the last layer"),
+        ("convbert", "by another way than attention"),
+        ("mobilebert", "by another way than attention"),
+    ],
+)
+def test_a_model_in_which_kinds_would_meet_is_refused(kind, why):
+    SelfAttention(classifier(kind), tokenizer())
+    with pytest.raises(SubjectError, match=f"fails the check 'separation': .*{why}"):
+        separating(kind)
+
+
+def test_a_model_that_takes_marks_and_ignores_them_is_found_out():
+    class Deaf(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = classifier("bert", attn_implementation="eager")
+
+        def forward(self, impermissible=None, **inputs):
+            return self.inner(**inputs)
+
+    model = Deaf().eval()
+    text = {**texts(model.inner, (9,)), "impermissible": PLACES[:1]}
+    assert "lies between tokens that it is to keep apart" in check_separation(model, text, text["input_ids"].flip(1), 1)
