@@ -17,9 +17,9 @@ KINDS = (  # position bias, two streams, other axes, sinks, softcap, shared head
 EAGER = ("bert", "llama", "gemma2", "gpt_oss", "t5")  # those whose attention is one function of their file
 
 
-def hooked(model, given, edit=None):
-    with eager(model), Hook(len(given["input_ids"]), edit) as hook:
-        logits = model(**given).logits
+def hooked(model, inputs, edit=None):
+    with eager(model), Hook(len(inputs["input_ids"]), edit) as hook:
+        logits = model(**inputs).logits
     return logits, hook.maps
 
 
@@ -27,37 +27,37 @@ def hooked(model, given, edit=None):
 @torch.no_grad()
 def test_reading_changes_nothing_and_gives_what_the_model_returns(kind):
     model = classifier(kind)
-    given = texts(model)
+    inputs = texts(model)
     with eager(model):
-        plain = model(**given, output_attentions=True)
-    logits, maps = hooked(model, given)
+        plain = model(**inputs, output_attentions=True)
+    logits, maps = hooked(model, inputs)
     assert torch.equal(logits, plain.logits)
-    returned = [one for name in ("encoder_attentions", "decoder_attentions", "cross_attentions", "attentions")
-                for one in plain.get(name) or () if isinstance(one, torch.Tensor)]  # fmt: skip
-    assert [one.number for one in maps] == list(range(len(maps))) and returned
-    if kind == "qwen3_next" or kind == "jamba":
+    names = ("encoder_attentions", "decoder_attentions", "cross_attentions", "attentions")
+    returned = [weights for name in names for weights in plain.get(name) or () if isinstance(weights, torch.Tensor)]
+    assert [layer.number for layer in maps] == list(range(len(maps))) and returned
+    if kind in ("qwen3_next", "jamba"):
         assert len(maps) == 1  # the other layer has no softmax
-    for one in maps:
-        assert torch.equal(one.output, one.weights @ one.values)
-        same = one.scores if kind == "squeezebert" else one.weights
-        assert any(same.shape == other.shape and torch.equal(same, other) for other in returned)
+    for layer in maps:
+        assert torch.equal(layer.output, layer.weights @ layer.values)
+        same = layer.scores if kind == "squeezebert" else layer.weights
+        assert any(torch.equal(same, other) for other in returned)
 
 
 @pytest.fixture
 def watched(monkeypatch):
-    """The calls of a model's own eager function, and what may be done instead of them."""
+    """The calls of a model's own eager function, with weights and values changed."""
 
-    def watch(model, instead=None):
+    def watch(model, change=(unchanged, unchanged)):
         module = sys.modules[type(model).__module__]
         own, calls = module.eager_attention_forward, []
 
         def function(layer, query, key, value, mask, **more):
             output, weights = own(layer, query, key, value, mask, **more)
-            value = value.repeat_interleave(weights.shape[1] // value.shape[1], 1)
-            if instead is not None:
-                weights, value = instead(len(calls), weights, value)
-                output = (weights @ value).transpose(1, 2).contiguous()
-            calls.append((weights, value, output.transpose(1, 2)))
+            values = value.repeat_interleave(weights.shape[1] // value.shape[1], 1)
+            if change != (unchanged, unchanged):
+                weights, values = change[0](len(calls), weights), change[1](len(calls), values)
+                output = (weights @ values).transpose(1, 2).contiguous()
+            calls.append((weights, values, output.transpose(1, 2)))
             return output, weights
 
         monkeypatch.setattr(module, "eager_attention_forward", function)
@@ -73,8 +73,8 @@ def test_weights_values_and_outputs_are_those_of_the_models_own_function(kind, w
     calls = watched(model)
     _, maps = hooked(model, texts(model))
     assert len(calls) == len(maps) > 0
-    for one, (weights, values, output) in zip(maps, calls, strict=True):
-        assert torch.equal(one.weights, weights) and torch.equal(one.values, values) and torch.equal(one.output, output)
+    for layer, call in zip(maps, calls, strict=True):
+        assert all(map(torch.equal, (layer.weights, layer.values, layer.output), call))
 
 
 def uniform(weights):
@@ -82,41 +82,41 @@ def uniform(weights):
     return present / present.sum(-1, keepdim=True).clamp(min=1)
 
 
-def turned(weights):
-    """Another row for each: weights are permuted where all positions are seen, and made other ones where not."""
-    return torch.flip(weights, [-1])
+def unchanged(number, numbers):
+    return numbers
 
 
 CHANGES = {
-    "uniform": lambda number, weights, values: (uniform(weights), values),
-    "permuted": lambda number, weights, values: (turned(weights) if number == 1 else weights, values),
-    "replaced": lambda number, weights, values: (torch.full_like(weights, 1 / weights.shape[-1]), values),
-    "without a value": lambda number, weights, values: (weights, values * (torch.arange(values.shape[2]) != 3)[:, None]),
+    "uniform": (lambda number, weights: uniform(weights), unchanged),
+    "permuted": (lambda number, weights: weights.flip(-1) if number == 1 else weights, unchanged),
+    "replaced": (lambda number, weights: torch.full_like(weights, 1 / weights.shape[-1]), unchanged),
+    "without a value": (unchanged, lambda number, values: values * (torch.arange(values.shape[2]) != 3)[:, None]),
 }
+"""What becomes of weights, and of values."""
 
 
 @pytest.mark.parametrize("kind", EAGER)
 @pytest.mark.parametrize("change", CHANGES)
 @torch.no_grad()
-def test_an_edit_says_what_the_model_says_whose_function_does_the_same(kind, change, watched):
+def test_an_edit_gives_what_the_model_gives_whose_function_does_the_same(kind, change, watched):
     class Changed(Edit):
         def weights(self, number, weights):
-            return CHANGES[change](number, weights, None)[0] if change != "without a value" else weights
+            return CHANGES[change][0](number, weights)
 
         def values(self, number, values):
-            return CHANGES[change](number, None, values)[1] if change == "without a value" else values
+            return CHANGES[change][1](number, values)
 
     model = classifier(kind)
-    given = texts(model)
-    plain, _ = hooked(model, given)
-    edited, maps = hooked(model, given, Changed())
+    inputs = texts(model)
+    plain, _ = hooked(model, inputs)
+    edited, maps = hooked(model, inputs, Changed())
     watched(model, CHANGES[change])
     with eager(model):
-        other = model(**given).logits
+        other = model(**inputs).logits
     torch.testing.assert_close(edited, other, rtol=1e-5, atol=1e-6)
     assert float((edited - plain).abs().max()) > 1e-4
     if change == "replaced":
-        assert all(bool((one.weights == 1 / one.weights.shape[-1]).all()) for one in maps)
+        assert all(bool((layer.weights == 1 / layer.weights.shape[-1]).all()) for layer in maps)
 
 
 def test_edited_scores_are_what_the_softmax_reads():
@@ -125,10 +125,10 @@ def test_edited_scores_are_what_the_softmax_reads():
             return 2 * scores
 
     model = classifier("bert")
-    given = texts(model, (9,))
+    inputs = texts(model, (9,))
     with torch.no_grad():
-        _, plain = hooked(model, given)
-        _, maps = hooked(model, given, Sharper())
+        _, plain = hooked(model, inputs)
+        _, maps = hooked(model, inputs, Sharper())
     torch.testing.assert_close(maps[0].weights, (2 * plain[0].scores).softmax(-1))
     torch.testing.assert_close(maps[0].scores, 2 * plain[0].scores)
 
@@ -141,32 +141,21 @@ def test_gradients_flow_through_what_was_edited(kind, number, step, within):
     """Slopes of logits by weights, values and outputs are those of small steps, in float64; some norms are float32."""
 
     class Stepped(Edit):
-        def __init__(self, what, number, place, step):
-            self.what, self.number, self.place, self.step = what, number, place, step
+        def __init__(self, what, step):
+            setattr(self, what, lambda at, values: values + step * one_place(values) if at == number else values)
 
-        def stepped(self, what, number, values):
-            if (what, number) != (self.what, self.number):
-                return values
-            change = torch.zeros_like(values)
-            change[self.place] = 1
-            return values + self.step * change
-
-        def weights(self, number, weights):
-            return self.stepped("weights", number, weights)
-
-        def values(self, number, values):
-            return self.stepped("values", number, values)
-
-        def output(self, number, output):
-            return self.stepped("output", number, output)
+    def one_place(values):
+        place = torch.zeros_like(values)
+        place[0, 2, 7, 3] = 1
+        return place
 
     model = classifier(kind).double()
-    given, place = texts(model, (8,)), (0, 2, 7, 3)
+    inputs = texts(model, (8,))
     for what in ("weights", "values", "output"):
         at = torch.tensor(0.0, dtype=torch.float64, requires_grad=True)
-        logits, _ = hooked(model, given, Stepped(what, number, place, at))
+        logits, _ = hooked(model, inputs, Stepped(what, at))
         (slope,) = torch.autograd.grad(logits[0, 1], [at])
-        ahead, behind = (hooked(model, given, Stepped(what, number, place, sign * step))[0][0, 1] for sign in (1, -1))
+        ahead, behind = (hooked(model, inputs, Stepped(what, sign * step))[0][0, 1] for sign in (1, -1))
         assert float(slope) != 0
         assert float(slope) == pytest.approx(float((ahead - behind).detach()) / (2 * step), rel=within)
 
@@ -177,9 +166,7 @@ PRODUCTS = {
     "bmm": lambda a, v: torch.bmm(a.flatten(0, 1), v.flatten(0, 1)).unflatten(0, (COUNT, HEADS)),
     "einsum": lambda a, v: torch.einsum("bhqk,bhkd->bhqd", a, v),
     "einsum, queries first": lambda a, v: torch.einsum("bhij,jbhd->ibhd", a, v.permute(2, 0, 1, 3)).permute(1, 2, 0, 3),
-    "heads before instances": lambda a, v: torch.einsum("hbqk,hbkd->bqhd", a.transpose(0, 1), v.transpose(0, 1)).transpose(
-        1, 2
-    ),
+    "heads before instances": lambda a, v: torch.einsum("hbqk,hbkd->bhqd", a.transpose(0, 1), v.transpose(0, 1)),
     "after dropout and a cast": lambda a, v: torch.dropout(a, 0.5, False).double().float().contiguous() @ v,
     "masked heads": lambda a, v: (a * torch.tensor([1.0, 0, 1]).view(1, HEADS, 1, 1)) @ v,
     "one value for all heads": lambda a, v: a @ v[:, :1],
@@ -194,11 +181,11 @@ def test_the_product_is_known_in_every_form(product):
     with Hook(COUNT) as hook:
         output = PRODUCTS[product](scores.softmax(-1), values)
     torch.testing.assert_close(output, expected, rtol=1e-6, atol=1e-6)
-    (one,) = hook.maps
+    (layer,) = hook.maps
     weights = scores.softmax(-1) * (torch.tensor([1.0, 0, 1]).view(1, HEADS, 1, 1) if product == "masked heads" else 1)
-    torch.testing.assert_close(one.weights, weights)
-    torch.testing.assert_close(one.values, values[:, :1].expand_as(values) if "one value" in product else values)
-    torch.testing.assert_close(one.output, expected)
+    torch.testing.assert_close(layer.weights, weights)
+    torch.testing.assert_close(layer.values, values[:, :1].expand_as(values) if "one value" in product else values)
+    torch.testing.assert_close(layer.output, expected)
 
 
 def test_what_is_no_attention_is_no_map():

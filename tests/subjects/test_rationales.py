@@ -9,11 +9,12 @@ from attnfaith import record
 from attnfaith.data.tokenization import build_tokenizer
 from attnfaith.measurement.engine import measure
 from attnfaith.measurement.registry import MeasurementError
-from attnfaith.subjects import Batch, Rationales, SubjectError, subject_of, whole_logits
+from attnfaith.subjects import Rationales, SubjectError, subject_of, whole_logits
 from tests.small_rationales import KINDS, rationale_model
 
 
 LENGTHS = (9, 4, 1, 0, 7)
+CELL = record.Identity(dataset="tiny", texts="0" * 12, split="test", seed=3)
 
 
 @pytest.fixture(params=KINDS)
@@ -68,19 +69,14 @@ def test_under_another_attention_as_many_tokens_are_read(opened):
     torch.manual_seed(0)
     weights = torch.rand(inside.shape) * inside
     weights = weights / weights.sum(1, keepdim=True).clamp(min=1e-9)
-    if subject.config.contiguous:
-        sums = [
-            [float(row[at : at + n].sum()) for at in range(1, 2 + length - n)]
-            for row, n, length in zip(weights, count, LENGTHS, strict=True)
-        ]
-        chosen = torch.zeros_like(inside)
-        for row, (of_row, n) in enumerate(zip(sums, count.tolist(), strict=True)):
-            start = 1 + int(np.argmax(of_row)) if of_row else 0
-            chosen[row, start : start + n] = n > 0
-    else:
-        chosen = torch.zeros_like(inside)
-        for row, n in enumerate(count.tolist()):
-            chosen[row, weights[row].topk(n).indices] = True
+    chosen = torch.zeros_like(inside)
+    for row, (number, length) in enumerate(zip(count.tolist(), LENGTHS, strict=True)):
+        if subject.config.contiguous and number:
+            starts = range(1, 2 + length - number)
+            start = max(starts, key=lambda start: float(weights[row, start : start + number].sum()))
+            chosen[row, start : start + number] = True
+        else:
+            chosen[row, weights[row].topk(number).indices] = True
     torch.testing.assert_close(subject.intervene(batch, weights), subject.read_selected(batch, chosen), atol=1e-6, rtol=1e-5)
     none = subject.intervene(batch, torch.zeros_like(weights))
     torch.testing.assert_close(none, subject.read_selected(batch, torch.zeros_like(inside)), atol=1e-6, rtol=1e-5)
@@ -92,8 +88,8 @@ def test_the_slope_in_attention_is_that_of_what_is_read(opened):
     attention = subject.attention(batch).clone().requires_grad_()
     gates = selected.float().requires_grad_()
     (slope,) = torch.autograd.grad(subject.intervene(batch, attention)[:, 0].sum(), attention)
-    (of_gates,) = torch.autograd.grad(subject.read_selected(batch, gates)[:, 0].sum(), gates)
-    torch.testing.assert_close(slope, count * of_gates)
+    (gate_slope,) = torch.autograd.grad(subject.read_selected(batch, gates)[:, 0].sum(), gates)
+    torch.testing.assert_close(slope, count * gate_slope)
     assert slope.abs().max() > 0
 
 
@@ -108,9 +104,9 @@ def test_embeddings_are_read(opened):
         assert not slope[~(subject.selected(batch) | ~subject.attendable(batch))].any()
     others = torch.randn_like(embedded)
     held, free = (subject.predict(batch, others, hold=hold) for hold in (True, False))
-    given = subject.model.embed(attention_mask=batch["attention_mask"], inputs_embeds=others)
-    torch.testing.assert_close(held, subject.model.read(given, subject.selected(batch)))
-    torch.testing.assert_close(free, subject.model.read(given, subject.model.select(given).selected))
+    texts = subject.model.embed(attention_mask=batch["attention_mask"], inputs_embeds=others)
+    torch.testing.assert_close(held, subject.model.read(texts, subject.selected(batch)))
+    torch.testing.assert_close(free, subject.model.read(texts, subject.model.select(texts).selected))
 
 
 def test_nothing_selected_is_uniform_attention(tiny_rows):
@@ -126,38 +122,20 @@ def test_nothing_selected_is_uniform_attention(tiny_rows):
     torch.testing.assert_close(subject.intervene(batch, subject.attention(batch)), bias.expand(2, -1))
 
 
-def test_what_was_kept_is_not_anothers(tiny_rows):
-    one, other = (subject_of(rationale_model("bernoulli", seed=seed)) for seed in (0, 1))
-    batch = one.collate(tiny_rows(LENGTHS))
-    one.attention(batch)
-    assert not torch.equal(other.selection(Batch.of(batch, other)), one.selection(batch))
-
-
-def test_in_a_record(tiny_rows, tmp_path):
-    """Every value is that of the subject; the identity says how tokens are selected."""
+def test_in_a_record(tiny_rows):
+    """Every value is that of the subject; the identity names the selection."""
     model, rows = rationale_model("transition", num_labels=2), tiny_rows(LENGTHS)
-    cell = record.Identity(dataset="tiny", texts="0" * 12, split="test", seed=3)
-    path = measure(model, Dataset.from_list(rows), cell, ["gradient", "permutation"], tmp_path / "r.parquet", progress=False)
-    table = record.load(path)
+    table = measure(model, Dataset.from_list(rows), CELL, ["gradient", "permutation"], None, progress=False)
     subject = subject_of(model)
     batch = subject.collate(rows)
     for name in ("selection", "selected"):
         expected = record.ragged(getattr(subject, name)(batch), subject.attendable(batch))
-        for one, other in zip(record.rows(table, name), expected, strict=True):
-            np.testing.assert_allclose(one, other, atol=1e-7)
+        for values, others in zip(record.rows(table, name), expected, strict=True):
+            np.testing.assert_allclose(values, others, atol=1e-7)
     assert table.schema.field("selection").type.value_type == "double"
-    identity = record.from_row(table.slice(0, 1).to_pylist()[0])
-    assert identity.attention_kind == "selection" and identity.model == "rationale_classifier"
-    stated = (
-        identity.selection_kind,
-        identity.selection_budget,
-        identity.selection_transition,
-        identity.selection_contiguous,
-    )
-    assert stated == ("budget", 0.4, 0.3, True)
-    heading = identity.heading
-    assert heading["projection"] == "budget(0.4)"
-    assert heading["alignment"] == "selector(transition 0.3, temperature 0.1, contiguous)"
+    identity = subject.identity()
+    names = ("model", "attention_kind", "selection_kind", "selection_budget", "selection_transition", "selection_contiguous")
+    assert [identity[name] for name in names] == ["rationale_classifier", "selection", "budget", 0.4, 0.3, True]
 
 
 def test_texts_are_encoded():
@@ -166,32 +144,28 @@ def test_texts_are_encoded():
     subject = Rationales(rationale_model(vocab_size=len(tokenizer)), tokenizer)
     batch = subject.encode(texts)
     assert subject.attendable(batch).sum(1).tolist() == [4, 1, 0] and bool(subject.predict(batch).isfinite().all())
-    with pytest.raises(SubjectError, match="these are pairs, and the model reads single texts"):
+    with pytest.raises(SubjectError, match="the model reads single texts"):
         subject.encode([("a", "b")])
-    with pytest.raises(SubjectError, match=r"texts need the model's tokenizer: Rationales\(model, tokenizer\)"):
+    with pytest.raises(SubjectError, match="texts need the model's tokenizer"):
         Rationales(subject.model).encode(texts)
 
 
-def test_what_it_cannot(tiny_rows, tmp_path):
-    model, cell = rationale_model(), record.Identity(dataset="tiny", texts="0" * 12, split="test", seed=3)
-    with pytest.raises(SubjectError, match="level='word' is of hierarchical models; this one selects tokens"):
+def test_what_it_cannot_is_refused(tiny_rows):
+    model, dataset = rationale_model(), Dataset.from_list(tiny_rows([3]))
+    with pytest.raises(SubjectError, match="level='word'"):
         subject_of(model, "word")
-    dataset = Dataset.from_list(tiny_rows([3]))
-    with pytest.raises(MeasurementError, match="'lrp' needs .* this subject .classifiers that read a selection. lacks"):
-        measure(model, dataset, cell, ["lrp"], tmp_path / "r.parquet", progress=False)
-    pairs = Dataset.from_list(tiny_rows([3], pair=True))
-    with pytest.raises(MeasurementError, match="the model selects tokens of single texts"):
-        measure(model, pairs, cell, [], tmp_path / "r.parquet", progress=False)
+    with pytest.raises(MeasurementError, match="'lrp' needs"):
+        measure(model, dataset, CELL, ["lrp"], None, progress=False)
+    with pytest.raises(MeasurementError, match="single texts"):
+        measure(model, Dataset.from_list(tiny_rows([3], pair=True)), CELL, [], None, progress=False)
     with torch.no_grad():
         model.selector.score.bias.fill_(torch.nan)
-    with pytest.raises(MeasurementError, match="weight 'selector.score.bias' holds NaN"):
-        measure(model, dataset, cell, [], tmp_path / "r.parquet", progress=False)
+    with pytest.raises(MeasurementError, match="selector.score.bias"):
+        measure(model, dataset, CELL, [], None, progress=False)
 
 
 def test_other_options_are_other_models():
     """Same weights, another digest."""
-    digests = set()
-    for fields in ({}, {"budget": 0.5}, {"contiguous": True}, {"threshold": 0.4}, {"pooling": "max"}, {"reads": "deleted"}):
-        digests.add(Rationales(rationale_model("bernoulli", **fields)).digest())
-    assert len(digests) == 6
-    assert Rationales(rationale_model("bernoulli")).digest() in digests
+    options = ({}, {"budget": 0.5}, {"contiguous": True}, {"threshold": 0.4}, {"pooling": "max"}, {"reads": "deleted"})
+    digests = [Rationales(rationale_model("bernoulli", **fields)).digest() for fields in options]
+    assert len({*digests}) == 6 and Rationales(rationale_model("bernoulli")).digest() == digests[0]

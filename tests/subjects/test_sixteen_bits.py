@@ -14,22 +14,15 @@ from tests.small_classifiers import classifier
 from tests.small_translators import translator
 
 
-MEASURES = [
-    "leave_one_out",
-    "gradient",
-    "gradient_x_input",
-    "attn_lrp",
-    "attention_norm",
-    "globenc",
-    "value_zeroing",
-    "rollout",
-]
-EXPERIMENTS = ["map_uniform", "map_erasure"]
+MEASURES = "leave_one_out gradient gradient_x_input attn_lrp attention_norm globenc value_zeroing rollout".split()
+INTERVENTIONS = ["map_uniform", "map_erasure"]
 
 
 def measured(model, name):
     how = {"tokenizer": subjects.tokenizer(name), "progress": False}
-    return attnfaith.measure(model, subjects.PLAN["texts"], subjects.PLAN["labels"], [*MEASURES, *EXPERIMENTS], **how).table
+    return attnfaith.measure(
+        model, subjects.PLAN["texts"], subjects.PLAN["labels"], [*MEASURES, *INTERVENTIONS], **how
+    ).table
 
 
 def numbers(values) -> np.ndarray:
@@ -66,17 +59,14 @@ def test_a_subject_gives_float32(dtype):
 @pytest.mark.parametrize("kind", ["gpt2", "convbert", "xlnet", "mbart", "nystromformer"])
 def test_what_is_learned_of_a_model_is_the_same(kind):
     fine, *rough = (SelfAttention(classifier(kind).to(dtype)) for dtype in (torch.float32, torch.bfloat16, torch.float16))
-    for one in rough:
-        assert one.sites.together == fine.sites.together and one.lacks == fine.lacks
-        assert one.sites.blocks == fine.sites.blocks
+    for coarse in rough:
+        assert coarse.sites.together == fine.sites.together and coarse.lacks == fine.lacks
+        assert coarse.sites.blocks == fine.sites.blocks
 
 
 def test_a_translator_in_16_bits_has_float32_log_probs():
     subject = sequence_subject(translator("marian").to(torch.bfloat16))
     assert set(subject.lacks) == set(sequence_subject(translator("marian")).lacks)
-    assert subject.vectors(subject_pair(subject))[0][1].dtype == torch.float32
-
-
-def subject_pair(subject):
     words = {"input_ids": [7, 8, 9], "source_words": [0, 1, 2], "labels": [6, 5], "target_words": [0, 1]}
-    return subject.collate([{"instance_id": "0", **words}])
+    pair = subject.collate([{"instance_id": "0", **words}])
+    assert subject.vectors(pair)[0][1].dtype == torch.float32

@@ -60,17 +60,16 @@ def test_a_batch_is_opened(tiny_model, tiny_rows, tiny_batch):
     assert torch.equal(batch["attention_mask"], given["attention_mask"])  # by the padding token
     assert Batch.of(batch, subject) is batch
     assert opened(model, {"input_ids": given["input_ids"]})[1]["label"] == [None, None]
-    with pytest.raises(SubjectError, match="a batch needs input_ids, a tensor .* this one has .'tokens'.: .*return_tensors"):
-        opened(model, {"tokens": [["a"]]})
-    with pytest.raises(SubjectError, match="a batch needs input_ids, a tensor"):
-        opened(model, {"input_ids": [[2, 5, 3]]})
+    for wrong in ({"tokens": [["a"]]}, {"input_ids": [[2, 5, 3]]}):
+        with pytest.raises(SubjectError, match="a batch needs input_ids"):
+            opened(model, wrong)
 
 
 def test_what_one_subject_kept_is_not_anothers(tiny_model, tiny_rows, tiny_batch):
     batch = tiny_batch(tiny_rows([6, 4]))
     subjects = [subject_of(tiny_model(seed=seed)) for seed in (0, 1)]
     first, second = (Batch.of(batch, subject) for subject in subjects)
-    own, other = (subject.attention(kept) for subject, kept in zip(subjects, (first, second), strict=True))
+    own, other = (subject.attention(batch) for subject, batch in zip(subjects, (first, second), strict=True))
     assert "encoded" in first and first["attention"] is own
     handed_on = Batch.of(first, subjects[1])
     assert not set(handed_on) & set(COMPUTED)
@@ -98,12 +97,9 @@ def test_models_and_subjects(tiny_model):
     assert subject_of(tiny_model(hierarchy="sentence")).level == "sentence"
     assert subject_of(tiny_model(hierarchy="sentence"), "word").level == "word"
     assert Pooled in KINDS and all(set(CAPABILITIES) >= kind.can for kind in KINDS)
-    with pytest.raises(SubjectError, match="Linear cannot be measured; subjects are attention classifiers of this package"):
-        subject_of(nn.Linear(2, 2))
-    with pytest.raises(SubjectError, match=r"this subject \(toys of the tests\) has no words"):
-        subject_of(toy, "word")
-    with pytest.raises(SubjectError, match="hierarchy='none' and attends to words anyway: leave it out"):
-        subject_of(model, "word")
+    for wrong, level in ((nn.Linear(2, 2), None), (toy, "word"), (model, "word")):
+        with pytest.raises(SubjectError, match=type(wrong).__name__ if level is None else "leave it out"):
+            subject_of(wrong, level)
 
 
 def test_code_that_came_with_a_checkpoint_is_a_subject(tiny_model, tiny_rows, tiny_batch, tmp_path, monkeypatch):
@@ -116,28 +112,25 @@ def test_code_that_came_with_a_checkpoint_is_a_subject(tiny_model, tiny_rows, ti
     assert type(loaded) is not type(model)
     for producer in (GradientNorm, LeaveOneOut):
         for name, values in run(producer, loaded, batch).items():
-            for one, other in zip(values, run(producer, model, batch)[name], strict=True):
-                np.testing.assert_allclose(one, other, atol=2e-6)
+            for row, expected in zip(values, run(producer, model, batch)[name], strict=True):
+                np.testing.assert_allclose(row, expected, atol=2e-6)
 
 
 def test_what_is_lacking(tiny_model, tiny_rows):
     with pytest.raises(
-        SubjectError,
-        match=r"^'a' needs 'layers' \(.*\) and 'states' \(.*\), which this subject \(toys of the tests\) lacks; "
-        "subjects that can have it: attention classifiers of this package$",
+        SubjectError, match="'a' needs 'layers' .* and 'states' .*; subjects that can have it: attention class"
     ):
         require(Toy(), {"states", "layers", "embeddings"}, "a")
     with pytest.raises(SubjectError, match="measures that this subject can have: one, two"):
         require(Toy(), {"states"}, "a", measures=["one", "two"])
     require(Toy(), {"embeddings"}, "a")
-    dataset = Dataset.from_list(tiny_rows([3]))
     message = "'exact_contribution' needs .*not affine.* can have: adversary_exact, .*, attention_norm, .*, lrp, "
     with pytest.raises(MeasurementError, match=message):
-        check(tiny_model(readout="tanh"), dataset, ["gradient", "exact_contribution"])
+        check(tiny_model(readout="tanh"), Dataset.from_list(tiny_rows([3])), ["gradient", "exact_contribution"])
 
 
 def test_what_a_record_needs_of_a_subject(tiny_rows):
-    """A subject that cannot say which model it is has no record; nor one that says what no model decides."""
+    """A subject without an identity has no record; nor one whose identity has a field that no model decides."""
     dataset, subject = Dataset.from_list(tiny_rows([3])), Toy()
     assert model_identity(subject) == {
         **{"model": "toy", "encoder": "embedding", "projection": "softmax", "hierarchy": "none", "level": "token"},
@@ -145,25 +138,23 @@ def test_what_a_record_needs_of_a_subject(tiny_rows):
     }
     check(subject, dataset, ["gradient"])
     subject.identity = lambda: {"model": "toy", "seed": 3}
-    with pytest.raises(MeasurementError, match=r"the identity of this subject \(toys of the tests\) has \['seed'\]"):
+    with pytest.raises(MeasurementError, match="'seed'"):
         model_identity(subject)
 
     class Nobody:
         kind, capabilities = "nobodies", frozenset()
 
-    with pytest.raises(MeasurementError, match=r"\(nobodies\) has no rows, identity, digest, level, class_names"):
+    with pytest.raises(MeasurementError, match="rows, identity, digest, level, class_names"):
         check(Nobody(), dataset, [])
 
 
 def test_ways_that_a_subject_cannot_go(tiny_rows):
     """An option may need more than the measure."""
     toy, rows = Toy(), tiny_rows([3])
-    for call in (
-        lambda: run(Occlusion, toy, toy.collate(rows), by="mask"),
-        lambda: Occlusion(by="mask").check(toy, None),
-    ):
-        with pytest.raises(SubjectError, match="'occlusion with by='mask'' needs 'states'"):
-            call()
+    with pytest.raises(SubjectError, match="'occlusion with by='mask'' needs 'states'"):
+        run(Occlusion, toy, toy.collate(rows), by="mask")
+    with pytest.raises(SubjectError, match="'occlusion with by='mask'' needs 'states'"):
+        Occlusion(by="mask").check(toy, None)
     toy.capabilities = toy.can - {"embeddings"}
     with pytest.raises(SubjectError, match="'absent='zero'' needs 'embeddings'"):
         read_parts(toy, toy.collate(rows), [np.ones((1, 3), bool)], "zero")
@@ -193,7 +184,7 @@ def test_texts_are_encoded(pair, hierarchy, tiny_model):
     expected = subject.collate((by_words(encoded) if hierarchy == "word" else encoded).to_list())
     assert all(torch.equal(batch[name], expected[name]) for name in expected if isinstance(expected[name], torch.Tensor))
     assert batch["instance_id"] == ["0", "1", "2", "3"] and bool(subject.predict(batch).isfinite().all())
-    with pytest.raises(SubjectError, match=r"texts need the model's tokenizer: Pooled\(model, tokenizer\)"):
+    with pytest.raises(SubjectError, match="texts need the model's tokenizer"):
         Pooled(model).encode(texts)
 
 
