@@ -1,11 +1,11 @@
 """One hook that reads and edits the attention of any Hugging Face model, layer by layer, within the graph.
 
-A forward pass of a model set to "eager" attention is watched from outside, function by function. What a softmax returns is
-followed, through dropout, casts, masks and reshaping, to the product in which it weighs values: there the weights are read
-as the model uses them, with the values that they weigh, and there they can be replaced. So nothing is known of any
-architecture, and nothing of a model is copied or patched.
+A forward pass of a model set to "eager" attention is watched from outside, function by function. The result of a softmax is
+followed, through dropout, casts, masks and reshaping, to the product in which it weighs values. There the weights are read
+as the model uses them, with the values, and there they can be replaced. So no architecture is named here, and nothing of a
+model is copied or patched.
 
-Besides: edits that subjects ask for, what a pass gives, and attention times its gradient.
+This file also holds the edits that subjects use, the results of a pass, and attention times its gradient.
 
 Shapes: B instances, L input positions, T places of attention, H heads, Q queries, K keys, D the size of a head's values, C
 classes.
@@ -33,8 +33,8 @@ class Map:
     """The attention of one layer as the model used it.
 
     number: its place in the order of the forward pass. weights (B,H,Q,K): what weighed the values, after every edit; of a
-    model with attention sinks a row sums to less than 1. values (B,H,K,D). output (B,H,Q,D): their product, what a head puts
-    out. scores: what the softmax was given, in the model's own shape; None where they were not asked for.
+    model with attention sinks a row sums to less than 1. values (B,H,K,D). output (B,H,Q,D): their product, of each head.
+    scores: the input of the softmax, in the model's own shape; None where they were not asked for.
     """
 
     number: int
@@ -45,21 +45,21 @@ class Map:
 
 
 class Edit:
-    """What is changed of a forward pass; a subclass overrides what it changes. Numbers are those of `Map`, or those of a
-    decoder's layers from 0 on.
+    """A change of a forward pass; a subclass overrides the methods for what it changes. Numbers are those of `Map`, or those
+    of a decoder's layers from 0 on.
 
-    per_copy: the names of its tensors that have one entry for each instance, with what their other axes are, such as "LANS":
-    S for input, or source, positions, N for target positions.
+    per_copy: the names of its tensors that have one entry for each instance, with their other axes, such as "LANS": S for
+    input, or source, positions, N for target positions.
     """
 
     per_copy: Mapping[str, str] = {}
 
     def scores(self, number: int, scores: torch.Tensor) -> torch.Tensor:
-        """What the softmax is given instead; `number` is that of the softmax, as `Hook.softmaxes` counts them."""
+        """Other scores for the softmax; `number` is that of the softmax, as `Hook.softmaxes` counts them."""
         return scores
 
     def weights(self, number: int, weights: torch.Tensor, rows: slice = ALL) -> torch.Tensor:
-        """Other weights (B,H,Q,K), of the queries `rows` where a decoder comes by them one after the other."""
+        """Other weights (B,H,Q,K), of the queries `rows` where a decoder makes them step by step."""
         return weights
 
     def values(self, number: int, values: torch.Tensor) -> torch.Tensor:
@@ -71,7 +71,7 @@ class Edit:
         return output
 
     def take(self, chosen: torch.Tensor, length: int | None = None, targets: int | None = None) -> "Edit":
-        """The edit of the instances `chosen`, cut to so many positions; itself, where it is of none in particular."""
+        """The edit for the instances `chosen`, cut to so many positions; itself, where it is the same for all."""
         other, ends = copy.copy(self) if self.per_copy else self, {"S": length, "N": targets}
         for name, axes in self.per_copy.items():
             setattr(other, name, getattr(self, name)[(chosen, *(slice(ends.get(axis)) for axis in axes))])
@@ -79,12 +79,11 @@ class Edit:
 
 
 class Hook(TorchFunctionMode):
-    """A context: within, the forward pass of a model is read, and edited. One context for one pass.
+    """A context around one forward pass: within, the attention of a model is read, and edited.
 
-    count: instances that the model reads. edit: see `Edit`. keep: which maps are kept, by number; all by default. watch: the
-    number of the map whose output `rows` asks for; a graph is made from there on. A function that takes the place of
-    softmax, called as it is, is known by an attribute `is_attention` that is true.
-    scores: whether maps keep those of their softmax.
+    count: the number of instances that the model reads. edit: see `Edit`. keep: which maps to keep, by number; all by
+    default. watch: the number of the map whose output `rows` needs; a graph is made from there on. scores: whether maps keep
+    the scores of their softmax. A function that replaces softmax is recognised by an attribute `is_attention` that is true.
 
     maps: the maps that were kept, in order. number: how many maps there were. softmaxes, fused: how many calls of a softmax,
     and of attention in one piece, there were.
@@ -103,7 +102,7 @@ class Hook(TorchFunctionMode):
         self.watched: torch.Tensor | None = None
         self.maps: list[Map] = []
         self.number = self.softmaxes = self.fused = 0
-        self._tracked: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # tensors that come of a softmax, with its scores
+        self._tracked: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # tensors made from a softmax, with its scores
 
     def __enter__(self):
         self._graph = torch.is_grad_enabled()
@@ -158,23 +157,22 @@ class Hook(TorchFunctionMode):
     def _einsum(self, args):
         equation, weights, values = args
         inputs, _, result = equation.replace(" ", "").partition("->")
-        of_weights, of_values = inputs.split(",")
-        summed = [letter for letter in of_weights if letter in of_values and letter not in result]
-        own = [letter for letter in of_weights if letter not in of_values]
-        size = [letter for letter in of_values if letter not in of_weights]
-        shared = [letter for letter in of_weights if letter in of_values and letter in result]
-        if not (len(summed) == len(own) == len(size) == 1 and len(shared) == 2):
+        weight_axes, value_axes = inputs.split(",")
+        keys = [axis for axis in weight_axes if axis in value_axes and axis not in result]
+        queries = [axis for axis in weight_axes if axis not in value_axes]
+        sizes = [axis for axis in value_axes if axis not in weight_axes]
+        shared = [axis for axis in weight_axes if axis in value_axes and axis in result]
+        if not (len(keys) == len(queries) == len(sizes) == 1 and len(shared) == 2):
             return torch.einsum(*args)
-        if weights.shape[of_weights.index(shared[0])] != self.count:
+        if weights.shape[weight_axes.index(shared[0])] != self.count:
             shared.reverse()
-        (key,), (query,), (width,) = summed, own, size
-        straight = "".join(shared)
-        first = torch.einsum(f"{of_weights}->{straight}{query}{key}", weights)
-        second = torch.einsum(f"{of_values}->{straight}{key}{width}", values)
-        output = self._weighed(weights, first, second)
+        (key,), (query,), (size,), (instance, head) = keys, queries, sizes, shared
+        ordered_weights = torch.einsum(f"{weight_axes}->{instance}{head}{query}{key}", weights)
+        ordered_values = torch.einsum(f"{value_axes}->{instance}{head}{key}{size}", values)
+        output = self._weighed(weights, ordered_weights, ordered_values)
         if output is None:
             return torch.einsum(*args)
-        return torch.einsum(f"{straight}{query}{width}->{result}", output)
+        return torch.einsum(f"{instance}{head}{query}{size}->{result}", output)
 
     def _weighed(self, tracked, weights, values):
         """The product (B,H,Q,D), read and edited; None where it is no attention over values."""
@@ -191,8 +189,8 @@ class Hook(TorchFunctionMode):
         if self.keep(self.number):
             self.maps.append(Map(self.number, weights, values, output, scores if self.scores else None))
         self.number += 1
-        # what came of this softmax has served; so tensors are not held to the end of the pass
-        self._tracked = {key: kept for key, kept in self._tracked.items() if kept[1] is not scores}
+        # the tensors made from this softmax are no longer needed: else they would be held to the end of the pass
+        self._tracked = {key: pair for key, pair in self._tracked.items() if pair[1] is not scores}
         return output
 
 
@@ -204,9 +202,8 @@ def widened(values: torch.Tensor) -> torch.Tensor:
 class Embedded(TorchFunctionMode):
     """A context: within, a table of embeddings gives others (B,L,E) for these ids (B,L), and gradients reach them.
 
-    table: the weight that is looked up, by any module that shares it. What a module does to its rows, such as scaling, is
-    done to the given ones too. A decoder that reads the ids one place later reads them so; what it puts before the first is
-    looked up.
+    table: the weight that is looked up, by any module that shares it. A module scales the others as it scales its rows. A
+    decoder that reads the ids one place later reads the others one place later, behind the embedding of its start token.
     """
 
     def __init__(self, table: torch.Tensor, ids: torch.Tensor, embedded: torch.Tensor):
@@ -235,9 +232,9 @@ def lengths_of(mask: torch.Tensor) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class Read:
-    """What a model makes of a batch: logits (B,C), and its maps over input positions, first layer first; weights
-    (B,H,L,L), values (B,H,L,D) and outputs (B,H,L,D), 0 behind shorter texts. rows (B,L): the rows of the last of them that
-    matter, None where they were not asked for.
+    """A forward pass of a batch: logits (B,C), and maps over input positions, first layer first, with weights (B,H,L,L),
+    values (B,H,L,D) and outputs (B,H,L,D), 0 behind shorter texts. rows (B,L): the rows of the last layer that matter, None
+    where they were not asked for.
     """
 
     logits: torch.Tensor
@@ -283,7 +280,7 @@ class Leaves(Edit):
 
 
 class Silence(Edit):
-    """All weights of one layer are 0: other ones whatever they were, also where a row has one weight of 1."""
+    """All weights of one layer are 0: a change whatever they were, also where a row has one weight of 1."""
 
     def __init__(self, layer: int):
         self.layer = layer
@@ -321,14 +318,14 @@ class Named(Watching):
 
     def watch(self):
         for name, module in self.model.named_modules():
-            yield module.register_forward_pre_hook(lambda *given, name=name: self._enter(name))
+            yield module.register_forward_pre_hook(lambda *args, name=name: self._enter(name))
             yield module.register_forward_hook(self._leave, always_call=True)
 
     def _enter(self, name: str) -> None:
         self._called[name] = self._called.get(name, 0) + 1
         self._within.append(name)
 
-    def _leave(self, *given) -> None:
+    def _leave(self, *args) -> None:
         self._within.pop()
 
 
@@ -376,13 +373,13 @@ def joined(parts: list[Read], order: torch.Tensor, width: int) -> Read:
 
 
 Explain = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-"""From the logits (n,C) of the instances rows (n,) to what is explained of them (n,)."""
+"""(logits (n,C), rows (n,)) → the number (n,) that is explained of each of the instances `rows`."""
 
 
 class Products(NamedTuple):
-    """Of instances that were read together, weights times slopes, in float64: rows (n,), their length, and by layer, counted
-    from 0, positive (n,length,length), the mean over heads of what is positive, and of_rows (n,H,length), the sum over the
-    rows that matter; matter (n,length) bool: the rows of the last layer that the logits depend on.
+    """Weights times slopes of instances that were read together, in float64: rows (n,), their length, and for each layer,
+    counted from 0, positive (n,length,length), the mean over heads of the positive ones, and of_rows (n,H,length), the sum
+    over the rows that matter; matter (n,length) bool: the rows of the last layer that the logits depend on.
     """
 
     rows: torch.Tensor
@@ -395,8 +392,8 @@ class Products(NamedTuple):
 def map_products(subject, batch, explain: Explain, layers: Sequence[int]) -> list[Products]:
     """The weights of some layers, counted from 0, times the slopes of what is explained in them; see `Products`.
 
-    Kept in the batch, for an equal `explain`: what is known of more layers serves for fewer. Of H heads no more than one
-    map's worth is kept of a layer.
+    Kept in the batch, for an equal `explain`; the products of more layers serve for fewer. No more numbers than those of one
+    head's map are kept of a layer.
     """
     if "map_products" in batch:
         for (explained, of_layers), products in batch["map_products"].items():

@@ -25,14 +25,15 @@ CAPABILITIES = {
     "exclude one another, are no such choice",
     "held attention": "it can predict with attention held fixed, so that no gradient flows through it: predict(hold=True)",
     "token deletion": "it can read texts without some of their tokens: keep",
-    "intervention": "it says what it predicts under another attention, and gradients reach that attention: intervene",
+    "intervention": "it predicts under another attention, and gradients reach that attention: intervene",
     "states": "its attention is one sum of states, in the stages encoded, attend and decode",
     "affine read-out": "its logits are affine in attention, states held fixed: decoder_weights; not affine in attention are "
     "a readout of tanh and the words of a hierarchical model",
     "attention maps": "it has attention for each layer and head, which can be read and edited: read, sites, in_double",
-    "weighted sums": "what its attention weighs is known, and that nothing else is made of attention: states, or attention "
-    "maps",
-    "stacked maps": "its maps are over one text, each over what the layer before gave, so that they can be multiplied: read",
+    "weighted sums": "it is known what its attention weighs, and that attention is used for nothing else: states, or "
+    "attention maps",
+    "stacked maps": "its maps are over one text, each over the states of the layer before, so that they can be multiplied: "
+    "read",
     "weighed vectors": "its attention weighs vectors, which it gives: summands, value_norms",
     "token states": "it has a state of each place of attention, which it gives: token_states, states_by_layer, depth",
     "other states": "it predicts from other states of a layer than its own, and gradients reach them: predict_from",
@@ -40,17 +41,17 @@ CAPABILITIES = {
     "each_layer",
     "layer parts": "the states of its layers are sums of one vector a token, weights and norms held: layers, parts",
     "attention gradients": "gradients reach the attention that it shows: attention_products",
-    "backward rules": "gradients of it can follow rules that share out what is explained: relevance, check_rules",
+    "backward rules": "its gradients can follow rules that share out what is explained: relevance, check_rules",
     "mask token": "its tokenizer has a token that stands for a hidden one, mask_token_id; where there is none take the "
     "unknown word, or hide tokens",
     "token hiding": "its attention can be kept from tokens, which keep their places: its logits do not depend on a token "
     "whose attention_mask is 0",
-    "selection": "it reads the tokens that it selects and no others, says which, and reads others that it is told: "
-    "selection, selected, read_selected",
+    "selection": "it reads only the tokens that it selects, returns which, and can read others instead: selection, "
+    "selected, read_selected",
     "texts": "its batches hold their texts, which can be tokenised anew without some of their tokens: retokenised",
     "layers": "it is made of this package's layers, which rules and engines know by their type: classifier",
 }
-"""What a subject may be able to do, and the methods that do it. A measure names those that it needs."""
+"""{capability: what a subject with it can do, and by which methods}. A measure names those that it needs."""
 
 PAIR_CAPABILITIES = {
     "cross-attention": "its decoder attends to its encoder, in weights that can be read and edited: attention, edited",
@@ -58,45 +59,42 @@ PAIR_CAPABILITIES = {
     "cross vectors": "what its cross-attention weighs is known, projected to states: vectors",
     "cross parts": "a state after cross-attention is a sum of one vector a source position and of the rest: cross_parts",
     "stacked parts": "so are all states of its encoder and decoder, layer by layer: stacked_parts",
-    "layer results": "it says what a layer would give without some of the values that its cross-attention weighs: "
-    "results_without",
-    "head values": "the values that its heads weigh are known, and that nothing else is made of the weights: head_values",
+    "layer results": "it can compute a layer without some of the values that its cross-attention weighs: results_without",
+    "head values": "the values that its heads weigh are known, and the weights are used for nothing else: head_values",
 }
-"""What a model from sequences to sequences may be able to do, and the methods that do it."""
+"""The same for models from sequences to sequences."""
 
 MAPS = frozenset({"attention maps", "stacked maps", "layer states", "layer parts", "backward rules"})
-"""What only a stack of layers can do."""
+"""Capabilities of stacks of layers."""
 
 OF_TOKENIZERS = frozenset({"mask token", "token hiding", "texts"})
-"""What takes tokens away as a model of transformers, and its tokenizer, know how to."""
+"""Capabilities that need the tokenizer of a model of transformers."""
 
 TEXT = ("input_ids", "attention_mask", "token_type_ids")
-"""What a batch holds of each input position, as models read it."""
+"""Tensors (B,L) of a batch that models read."""
 
 MARKED = ("impermissible",)
-"""What a batch may hold of each input position besides."""
+"""Tensors (B,L) of a batch that a record keeps."""
 
 POSITIONS = (*TEXT, *MARKED, "special_tokens_mask")
-"""All that a batch may hold of each input position."""
+"""All tensors (B,L) that a batch may hold."""
 
 TEXTS = ("text", "text_pair")
-"""What a batch holds of each instance where its texts are known."""
+"""Lists of a batch whose texts are known."""
 
 SHARED = ("logits", "without", "slopes", "map_products")
-"""What measures of one batch share, see `Batch.once`."""
+"""Results that measures of one batch share, see `Batch.once`."""
 
 COMPUTED = (
     *("encoded", "entered", "attention", "word_attention", "read_out", "scores", "matter", "prefix", "reduced", "selection"),
     *SHARED,
 )
-"""What a subject or a producer keeps in a batch, so that it is made once."""
-
-
+"""Results that subjects and measures keep in a batch, so that they are computed once."""
 OUTPUTS = ("classes", "labels", "values")
-"""What the outputs of a model are: probabilities of classes, which sum to 1; of labels, each by itself; or just values."""
+"""The outputs of a model: probabilities of classes, which sum to 1; probabilities of labels, each by itself; or values."""
 
 RECORDED = ("rows", "identity", "digest", "level", "class_names")
-"""What a record needs of a subject."""
+"""Attributes of a subject that a record needs."""
 
 FIELDS = (
     *("model", "encoder", "hierarchy", "level", "alignment", "score_scale", "projection", "projection_parameter"),
@@ -110,7 +108,7 @@ FIELDS = (
 
 
 class SubjectError(AttnfaithError):
-    """A model that is no subject, or cannot do what is asked. The message says what is lacking and what to do."""
+    """A model that is no subject, or lacks a capability. The message names what is lacking and what to do."""
 
 
 class Batch(dict):
@@ -161,7 +159,7 @@ class Batch(dict):
         return batch
 
     def once(self, name: str, key: Hashable, make: Callable):
-        """make(), or what it gave for this name and key before; it goes when the batch goes. Of texts name is in SHARED."""
+        """make(), or its earlier result for this name and key; kept as long as the batch. name is in COMPUTED."""
         results = self.setdefault(name, {})
         if key not in results:
             results[key] = make()
@@ -334,7 +332,7 @@ def whole_logits(subject: Subject, batch: Batch) -> torch.Tensor:
 
 
 def outputs(subject: Subject, logits: torch.Tensor) -> torch.Tensor:
-    """What a model says by logits (B,C), as its `output` has it, in float64: probabilities, or the logits themselves."""
+    """The outputs (B,C) for logits (B,C), in float64: probabilities or the logits themselves, by the subject's `output`."""
     kind, logits = getattr(subject, "output", "classes"), logits.double()
     return {"classes": logits.softmax(-1), "labels": logits.sigmoid(), "values": logits}[kind]
 
@@ -355,7 +353,7 @@ def log_odds(logits: torch.Tensor, classes: torch.Tensor | None = None) -> torch
 
 
 def require(subject: Subject, needs: Iterable[str], who: str, *, measures: Sequence[str] | None = None) -> None:
-    """Raises SubjectError where a subject lacks what `who` needs, saying which kinds of subject have it.
+    """Raise SubjectError where a subject lacks what `who` needs; the message names the kinds of subject that have it.
 
     measures: the names of measures that the subject can have, for the message.
     """
