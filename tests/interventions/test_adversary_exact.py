@@ -12,7 +12,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import minimize
 from scipy.special import expit
 
 from attnfaith.interventions import adversary, climb
@@ -75,11 +74,6 @@ def test_all_attention_on_one_token():
     assert bound.attention[1] > 0.9 and 0 < bound.jsd < 0.05
 
 
-def test_a_single_token_has_no_other_attention():
-    found = maximise([1.0], [3.0])
-    assert found.jsd == 0 and found.attention.tolist() == [1] and found.one_token == 1
-
-
 @pytest.mark.parametrize("logit", [40.0, 800.0, -40.0, -800.0])
 def test_saturated_predictions(logit):
     """p rounds to 0 or 1: one end of the interval is open, the other is the log-odds of epsilon."""
@@ -135,39 +129,6 @@ def test_no_random_attention_that_keeps_the_prediction_is_further(seed, tokens, 
     tried = np.concatenate([tried, near])
     kept = tried[change(tried, own, scores, bias) <= epsilon]
     assert divergence(kept, own).max(initial=0.0) <= found.jsd + 1e-9
-
-
-def test_an_optimiser_does_not_get_beyond():
-    """SLSQP from many places, on the same problem."""
-    generator = np.random.default_rng(5)
-    reached = []
-    for _ in range(12):
-        own, scores, bias = drawn(generator, 5)
-        odds = own @ scores + bias
-        if not 0.05 < expit(odds) < 0.95:
-            continue
-        low, high = (np.log((expit(odds) + d) / (1 - expit(odds) - d)) for d in (-0.05, 0.05))
-        held = [
-            {"type": "eq", "fun": lambda x: x.sum() - 1},
-            {"type": "ineq", "fun": lambda x, s=scores, b=bias, e=high: e - x @ s - b},
-            {"type": "ineq", "fun": lambda x, s=scores, b=bias, e=low: x @ s + b - e},
-        ]
-
-        def loss(x, own=own):
-            x = np.maximum(x, 1e-12)
-            mixed = x + own
-            return (mixed * np.log(mixed) - x * np.log(x)).sum()
-
-        exact, best = maximise(own, scores, bias, 0.05).jsd, 0.0
-        for start in generator.dirichlet(np.full(5, 0.4), 8):
-            solved = minimize(loss, start, bounds=[(0, 1)] * 5, constraints=held, method="SLSQP")
-            x = np.maximum(solved.x, 0)
-            x /= x.sum()
-            if change(x, own, scores, bias) <= 0.05 + 1e-7:
-                best = max(best, divergence(x, own)[0])
-        assert best <= exact + 1e-5
-        reached.append(exact - best)
-    assert min(reached) < 1e-4
 
 
 def test_ties_go_to_the_first_token_whatever_the_rounding():
@@ -233,13 +194,13 @@ def test_of_a_long_text_the_tokens_with_the_least_attention_are_tried(readout, m
     for number in range(3):
         own = generator.dirichlet(np.full(14, 0.5))
         text = multiclass(generator.normal(size=(14, 3)), generator.normal(size=3), own)
-        search, told = adversary._bounded, text.logits
+        search, told = adversary.bounded, text.logits
         if readout == "tanh":
             told = lambda points, text=text: np.tanh(points @ text.values) + text.bias  # noqa: E731
             text = replace(text, values=None, bias=None, probs=softmax(told(own)))
 
             def search(text, epsilons, told=told):
-                return adversary._searched(text, lambda points: softmax(told(points)), epsilons)
+                return adversary.searched(text, lambda points: softmax(told(points)), epsilons)
 
         monkeypatch.setattr(climb, "MOST_TOKENS", 14)
         ((_, _, whole, bound, one_token),) = search(text, (0.05,))
@@ -263,10 +224,10 @@ def test_of_many_classes_the_most_probable_are_asked_about(monkeypatch):
         text = multiclass(
             generator.normal(size=(tokens, 6)) * 3, generator.normal(size=6), generator.dirichlet(np.ones(tokens))
         )
-        ((_, _, _, all_asked, _),) = adversary._bounded(text, (0.1,))
+        ((_, _, _, all_asked, _),) = adversary.bounded(text, (0.1,))
         monkeypatch.setattr(climb, "MOST_CLASSES", 3)
         assert len(climb.implied_ranges(text.values, text.probs, 0.1).scores) == 3
-        ((attention, probs, jsd, bound, _),) = adversary._bounded(text, (0.1,))
+        ((attention, probs, jsd, bound, _),) = adversary.bounded(text, (0.1,))
         monkeypatch.undo()
         np.testing.assert_allclose(softmax(text.logits(attention)), probs, atol=1e-12)
         assert np.abs(probs - text.probs).sum() / 2 <= 0.1 + 1e-9
@@ -280,12 +241,6 @@ def test_of_a_very_long_text_fewer_classes_are_asked_about(monkeypatch):
     assert len(climb.implied_ranges(scores[:40], probs, 0.01).scores) == 6
     assert len(climb.implied_ranges(scores[:30], probs, 0.01).scores) == 10
     assert len(climb.implied_ranges(np.zeros((9000, 6)), probs, 0.01).scores) == 1
-
-
-def test_the_larger_epsilon_the_further():
-    own, scores, bias = drawn(np.random.default_rng(3), 9)
-    found = [maximise(own, scores, bias, epsilon).jsd for epsilon in (0.001, 0.01, 0.05, 0.2, 0.9)]
-    assert found == sorted(found) and found[0] < found[-1]
 
 
 def test_a_negligible_epsilon_still_has_an_answer():
@@ -370,7 +325,7 @@ def test_more_classes_lie_between_what_is_found_and_a_bound(classes, epsilon):
         for _ in range(5):
             own = generator.dirichlet(np.ones(tokens))
             text = multiclass(generator.normal(size=(tokens, classes)), generator.normal(size=classes), own)
-            ((attention, probs, jsd, bound, _),) = adversary._bounded(text, (epsilon,))
+            ((attention, probs, jsd, bound, _),) = adversary.bounded(text, (epsilon,))
             assert np.abs(probs - text.probs).sum() / 2 <= epsilon + 1e-9
             np.testing.assert_allclose(softmax(text.logits(attention)), probs, atol=1e-12)
             kept = grid[np.abs(softmax(text.logits(grid)) - text.probs).sum(1) / 2 <= epsilon]
@@ -385,7 +340,7 @@ def test_a_third_class_that_never_comes_leaves_the_two_class_maximum():
     for _ in range(4):
         own, scores, bias = drawn(generator, 7)
         values = np.stack([np.zeros(7), scores, np.full(7, -60.0)], 1)
-        ((_, _, jsd, bound, one_token),) = adversary._bounded(multiclass(values, [0.0, bias, 0.0], own), (0.05,))
+        ((_, _, jsd, bound, one_token),) = adversary.bounded(multiclass(values, [0.0, bias, 0.0], own), (0.05,))
         exact = maximise(own, scores, bias, 0.05)
         assert jsd == pytest.approx(exact.jsd, abs=1e-5) and bound == pytest.approx(exact.jsd, abs=1e-5)
         assert one_token == exact.one_token

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from attnfaith.interventions import adversary_search
 from attnfaith.interventions.adversary_search import AdversarySearch, _AffineGroup, _DecodedGroup
 from attnfaith.interventions.targets import Readout, read_out, softmax, under
 from attnfaith.subjects import opened
@@ -120,33 +119,3 @@ def test_restarts_keep_the_prediction_and_go_far(readout, tiny_model, tiny_rows,
         assert np.abs(attention[:, None] - attention).sum(-1).max() > 0.5  # restarts differ
     assert [values.shape for values in found["adversary_search_attention"][2:]] == [(0, 1), (0, 0)]
     assert [values.shape for values in found["adversary_search_probs"][2:]] == [(0, 2), (0, 2)]
-
-
-def test_neighbours_and_padding_do_not_matter():
-    """Texts side by side give the bits that each gives beside another."""
-    texts, starts = texts_of(2, [9, 5, 5, 3])
-    options = {**THEIRS, "steps": 200}
-    together = AdversarySearch(**options).search(texts, starts, _AffineGroup(texts))
-    for row, text in enumerate(texts):
-        (alone, _) = AdversarySearch(**options).search([text] * 2, [starts[row]] * 2, _AffineGroup([text] * 2))
-        np.testing.assert_allclose(together[row], alone, atol=1e-5)
-
-
-def test_the_seed_and_the_instance_decide(tiny_model, tiny_rows, tiny_batch):
-    model, batch = tiny_model(), tiny_batch(tiny_rows([6, 6]))
-    batch["input_ids"][1] = batch["input_ids"][0]
-    one, other, again = (
-        run("adversary_search", model, batch, seed=seed, steps=1)["adversary_search_attention"] for seed in (0, 1, 0)
-    )
-    assert np.abs(one[0] - one[1]).max() > 0.01 and np.abs(one[0] - other[0]).max() > 0.01
-    np.testing.assert_array_equal(one[0], again[0])
-
-
-def test_a_large_group_is_cut(tiny_model, tiny_rows, tiny_batch, monkeypatch):
-    model, batch = tiny_model(), tiny_batch(tiny_rows([6, 2, 9, 4, 1]))
-    whole = run("adversary_search", model, batch, steps=5)
-    monkeypatch.setattr(adversary_search, "PLACES_AT_ONCE", 8)
-    cut = run("adversary_search", model, batch, steps=5)
-    for name in whole:
-        for one, other in zip(whole[name], cut[name], strict=True):
-            np.testing.assert_allclose(one, other, atol=1e-6)

@@ -129,12 +129,6 @@ def test_the_penalty_of_training_has_the_same_formula():
     assert np.isnan(made[3]) and penalty(states, mask)[3] == 0
 
 
-def test_no_chain_of_layers():
-    subject = SelfAttention(classifier("bart"), tokenizer())
-    with pytest.raises(SubjectError, match="'conicity' needs 'token states' .* attention is a decoder's over an encoder"):
-        run("conicity", subject, subject.encode(TEXTS))
-
-
 def test_a_layer_that_there_is_not():
     subject = SelfAttention(classifier("bert"), tokenizer())
     message = f"layer=9: there is none of that number; the model has {subject.depth}, counted from 0"

@@ -168,14 +168,6 @@ def test_reprojecting_is_renormalising(projection, tiny_model, tiny_rows, tiny_b
             np.testing.assert_array_equal(one, other)
 
 
-def test_re_projection_in_small_parts(tiny_model, tiny_rows, tiny_batch, monkeypatch):
-    model, batch = setting(tiny_model, tiny_rows, tiny_batch, projection="entmax15", scale=1.0)
-    whole = run("erasure", model, batch)["erasure_reprojected_probs"]
-    monkeypatch.setattr(erasure, "PLACES_AT_ONCE", 1)
-    for one, other in zip(run("erasure", model, batch)["erasure_reprojected_probs"], whole, strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-7)
-
-
 def test_uniform_attention_is_ranked_by_position(tiny_model, tiny_rows, tiny_batch):
     model, batch = setting(tiny_model, tiny_rows, tiny_batch, projection="uniform", seed=1)
     found = run("erasure", model, batch)["erasure_flip_size_attention"]
@@ -202,23 +194,6 @@ def test_texts_of_one_token_and_none(projection, readout, tiny_model, tiny_rows,
     text = Text(model, batch, 0)
     for name in ("erasure_probs", "erasure_reprojected_probs"):
         np.testing.assert_allclose(found[name][0], text.probs(0 * text.attention)[None], atol=1e-6)
-
-
-def test_random_orders(tiny_model, tiny_rows, tiny_batch):
-    """Permutations, as many as asked for, of the instance and the seed alone; each token first equally often."""
-    model, batch = setting(tiny_model, tiny_rows, tiny_batch)
-    found = run("erasure", model, batch, seed=1, draws=600)["erasure_order"]
-    for order, tokens in zip(found, TEXTS, strict=True):
-        if tokens > 1:
-            np.testing.assert_array_equal(np.sort(order, 1), np.tile(np.arange(tokens), (600, 1)))
-            shares = np.bincount(order[:, 0], minlength=tokens) / 600
-            np.testing.assert_allclose(shares, 1 / tokens, atol=5 * np.sqrt(0.25 / 600))
-    fewer = run("erasure", model, batch, seed=1, draws=2)["erasure_order"]
-    np.testing.assert_array_equal(fewer[0], found[0][:2])
-    other = run("erasure", model, batch, seed=2, draws=600)["erasure_order"]
-    assert (other[0] != found[0]).any()
-    twins = run("erasure", *setting(tiny_model, tiny_rows, tiny_batch, texts=[8, 8]))["erasure_order"]
-    assert (twins[0] != twins[1]).any()  # each text has orders of its own
 
 
 def test_a_weight_of_zero_takes_nothing_with_it(tiny_model, tiny_rows, tiny_batch):

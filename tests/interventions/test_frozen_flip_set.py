@@ -74,15 +74,6 @@ def test_sets_and_what_the_model_says(bert):
         assert made["frozen_flip_random"][row] * 3 == pytest.approx(round(made["frozen_flip_random"][row] * 3))
 
 
-def test_the_batch_is_nothing_to_a_text(bert):
-    batch = Batch.of(texts(bert.model, (11, 7, 9), seed=4), bert)
-    whole = run("frozen_flip_set", bert, batch, seed=5)
-    for row in range(3):
-        alone = run("frozen_flip_set", bert, batch.alone(row), seed=5)
-        for name, values in whole.items():
-            tolerances.close(alone[name][0], values[row], dtype=torch.float32, depth=4, message=name)
-
-
 def test_what_is_refused(bert):
     with pytest.raises(SubjectError, match="frozen_flip_set with absent='mask_token'' needs 'mask token'"):
         find("frozen_flip_set")(absent="mask_token").check(SelfAttention(classifier("gpt2")), None)

@@ -138,16 +138,6 @@ def test_what_rounding_alone_tells_apart_is_the_same(tiny_model, tiny_rows, tiny
     assert made[TVD][0] == pytest.approx(0.8, abs=0.1) and made[SUPPORT][0] == 1 and made[CHANGE][0] < 1e-5
 
 
-def test_how_many_tokens_the_top_is(tiny_model, tiny_rows, tiny_batch):
-    model, batch = tiny_model(), tiny_batch(tiny_rows([14]))
-    one, all_of_them = (run("identifiability", model, batch, top=top) for top in (1, 14))
-    top = int(sums(model, batch, 0)[1].argmax())
-    assert one[TOP_LOW][0] == pytest.approx(one[LOW][0][top], abs=1e-6)
-    assert one[TOP_LOW][0] < one[TOP][0] - 1e-3
-    assert all_of_them[TOP_LOW][0] == pytest.approx(1)
-    assert all_of_them[TOP][0] == pytest.approx(1)
-
-
 def test_logits_that_are_not_affine_cannot_have_to_stay(tiny_model, tiny_rows, tiny_batch):
     model = tiny_model(readout="tanh")
     for call in (

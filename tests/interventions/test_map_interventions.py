@@ -1,19 +1,14 @@
 """Interventions on attention maps: against the model read without the hook's help, by hand, and whatever the batch."""
 
-import itertools
-
 import numpy as np
 import pytest
 import torch
 
 from attnfaith.api import measuring
-from attnfaith.interventions import targets
 from attnfaith.interventions.erasure import Erased, Scaled, Zeroed
 from attnfaith.interventions.permutation import Permuted, read_permuted
 from attnfaith.interventions.targets import Maps
-from attnfaith.interventions.uniform import Uniform
 from attnfaith.measurement.registry import find
-from attnfaith.subjects import SubjectError
 from attnfaith.subjects.attention import Edit
 from tests import tolerances
 from tests.loud_classifiers import batch_of, classifier
@@ -121,40 +116,6 @@ def test_uniform_rows_by_hand(kind, layer, over):
     assert np.abs(probs[0] - said(subject, batch).softmax(-1)[0].numpy()).max() > 1e-4
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_equal_weights_may_be_permuted(kind):
-    """What was made uniform before is the same in every order, to the bit."""
-    subject = classifier(kind)
-    batch = batch_of(subject, [5, 2])
-    target, owner = Maps(subject, batch, "all"), owners(batch)
-
-    class Both(Edit):
-        def __init__(self, *parts):
-            self.parts = parts
-
-        def take(self, rows, length):
-            return Both(*(part.take(rows, length) for part in self.parts))
-
-        def scores(self, number, scores):
-            for part in self.parts:
-                scores = part.scores(number, scores)
-            return scores
-
-        def weights(self, number, weights):
-            for part in self.parts:
-                weights = part.weights(number, weights)
-            return weights
-
-    uniform = target.edit(Uniform, owner)
-    sources = torch.arange(target.inside.shape[1]).repeat(len(owner), 1)
-    for row in range(len(owner)):
-        places = target.places[row]
-        sources[row, places] = torch.from_numpy(np.roll(places, 1))
-    permuted = target.edit(Permuted, owner, sources=sources)
-    assert torch.equal(target.logits(owner, Both(uniform, permuted)), target.logits(owner, uniform))
-    assert not torch.equal(target.logits(owner, permuted), said(subject, batch).double())
-
-
 @pytest.mark.parametrize("layers", LAYERS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_zero_columns_are_zero_values(kind, layers):
@@ -217,36 +178,6 @@ def test_of_the_last_layer_other_rows_do_not_matter(kind):
         for column in every:
             for one, other in zip(every[column], some[column], strict=True):
                 np.testing.assert_allclose(one, other, atol=2e-6)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", EXPERIMENTS)
-@pytest.mark.parametrize("layers", LAYERS)
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_batch_is_nothing_to_a_text(kind, layers, name, monkeypatch):
-    """Neither other texts, nor their order, nor padding, nor how many copies are read at once, nor where passes begin."""
-    options = EXPERIMENTS[name]
-    subject = classifier(kind)
-    lengths = [5, 3, 0, 1]
-    whole = run(name, subject, named(batch_of(subject, lengths)), layers=layers, **options)
-    assert list(whole) == list(find(name).columns)
-
-    def same(values, expected):
-        for column in whole:
-            for one, other in zip(values[column], expected[column], strict=True):
-                np.testing.assert_allclose(one, other, atol=5e-6, err_msg=column)
-
-    padded = run(name, subject, named(batch_of(subject, lengths, padding=3)), layers=layers, **options)
-    same(padded, whole)
-    batch = named(batch_of(subject, lengths))
-    turned = run(name, subject, batch.take(torch.arange(3, -1, -1)), layers=layers, **options)
-    same({column: values[::-1] for column, values in turned.items()}, whole)
-    alone = [run(name, subject, batch.alone(row), layers=layers, **options) for row in range(4)]
-    same({column: [one[column][0] for one in alone] for column in whole}, whole)
-    monkeypatch.setattr("attnfaith.subjects.classifier.TOKENS_AT_ONCE", 12)
-    same(run(name, subject, named(batch_of(subject, lengths)), layers=layers, **options), whole)
-    monkeypatch.setattr(targets, "PREFIX_PAYS", 10**9)
-    same(run(name, subject, named(batch_of(subject, lengths)), layers=layers, **options), whole)
 
 
 def named(batch):
@@ -315,19 +246,6 @@ def test_gradients_are_slopes(kind, layers):
         subject.model.float()
 
 
-def test_every_order_of_three_tokens_is_drawn():
-    subject = classifier("bert")
-    batch = batch_of(subject, [3])
-    target = Maps(subject, batch, "last")
-    places = target.places[0]
-    ((every,),) = read_permuted(target, [np.array(list(itertools.permutations(places)))])
-    (drawn,) = run("map_permutation", subject, batch, draws=300)["map_permuted_probs"]
-    distance = np.abs(drawn[:, None] - every).max(-1)
-    assert distance.min(1).max() < 1e-6
-    counts = (distance < 1e-6).sum(0)
-    assert counts.sum() == 300 and counts.min() > 25
-
-
 def test_the_layers_that_are_shown():
     subject = classifier("bert", layers=2)
     batch = named(batch_of(subject, [5]))
@@ -343,11 +261,6 @@ def test_the_layers_that_are_shown():
 def test_a_layer_that_there_is_not(name):
     with pytest.raises(ValueError, match=r"layers=\[0, 2\]: there is no layer 2; the model has 2, counted from 0"):
         find(name)(layers=[0, 2]).check(classifier("bert"), None)
-
-
-def test_a_model_of_one_attention_has_no_maps(tiny_model, tiny_rows, tiny_batch):
-    with pytest.raises(SubjectError, match="'map_uniform' needs 'attention maps'"):
-        run("map_uniform", tiny_model(), tiny_batch(tiny_rows([3])))
 
 
 SHOWN = [(kind, way) for kind in KINDS for way in ("last", "all", "rollout", {"layers": 0, "head": 1})]

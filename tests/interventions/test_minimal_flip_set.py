@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnfaith.interventions import erasure, flip_sets
+from attnfaith.interventions import erasure
 from attnfaith.models.modeling_attention_classifier import Encoded
 from tests.measuring import run
 
@@ -183,28 +183,6 @@ def test_nearly_all_attention_on_one_token():
     assert found["size"] == 2 and not found["empty"]
 
 
-@pytest.mark.parametrize("classes", [2, 3])
-def test_texts_of_one_token_and_none_are_undefined(classes):
-    model, batch = asked(
-        [([1], [[0] * (classes - 1) + [1]]), ([], []), ([1, 1], [[1] + [0] * (classes - 1)] * 2)], [0] * classes
-    )
-    found = run("minimal_flip_set", model, batch)
-    assert found["minimal_flip_certainty"] == ["undefined", "undefined", "exact"]
-    assert np.isnan(found["minimal_flip_size"][:2]).all() and np.isnan(found["minimal_flip_mass"][:2]).all()
-    assert [len(row) for row in found["minimal_flip_set"]] == [1, 0, 2]
-    assert not any(row.any() for row in found["minimal_flip_set"][:2]) and not any(found["minimal_flip_empty"])
-
-
-def test_texts_of_a_batch_do_not_mix():
-    generator = np.random.default_rng(0)
-    texts = [(generator.integers(1, 9, n), generator.integers(-5, 6, (n, 3))) for n in (2, 30, 7, 1, 30)]
-    texts = [(weights.tolist(), values.tolist()) for weights, values in texts]
-    together = run("minimal_flip_set", *asked(texts, [0, 1, 0]))
-    for row, text in enumerate(texts):
-        for name, values in smallest(*text, [0, 1, 0]).items():
-            np.testing.assert_array_equal(together[f"minimal_flip_{name}"][row], values)
-
-
 @pytest.mark.parametrize("query", ["learned", "text"])
 @pytest.mark.parametrize("projection", ["softmax", "sparsemax"])
 @torch.no_grad()
@@ -256,13 +234,3 @@ def test_a_decoder_that_is_not_affine_gets_an_upper_bound(projection, query, tin
     for name in ORDERS:
         for size, others in zip(found["minimal_flip_size"], erased[f"erasure_flip_size_{name}"], strict=True):
             assert not (np.atleast_1d(others) < size).any()
-
-
-def test_the_greedy_search_finds_sets_that_no_order_finds(tiny_model, tiny_rows, tiny_batch, monkeypatch):
-    batch = tiny_batch(tiny_rows([9] * 24))
-    model = tiny_model(readout="tanh", num_labels=3, seed=1)
-    whole = np.array(run("minimal_flip_set", model, batch)["minimal_flip_size"])
-    monkeypatch.setattr(flip_sets, "_greedy", lambda *_args: None)
-    orders = np.array(run("minimal_flip_set", model, batch)["minimal_flip_size"])
-    assert not (whole > orders).any() and not (np.isnan(whole) & ~np.isnan(orders)).any()
-    assert ((whole < orders) | (np.isnan(orders) & ~np.isnan(whole))).any()

@@ -103,15 +103,6 @@ def test_only_the_order_of_scores_counts(tiny_model, tiny_rows, tiny_batch):
         assert not np.allclose(kept[0], kept[2])
 
 
-def test_the_last_half_kept_is_the_first_half_removed(tiny_model, tiny_rows, tiny_batch):
-    """Of an even number of tokens the rationale of -x is what is left without the rationale of x."""
-    rows = tiny_rows([8])
-    values = random_scores(rows)["one"]
-    found = measured(tiny_model(), tiny_batch(rows), {"x": values, "-x": [-v for v in values]}, shares=(0.5,))
-    kept, removed = (found[f"rationale_erasure_{name}_probs"][0][:, 0] for name in ("kept", "removed"))
-    np.testing.assert_array_equal(kept, removed[::-1])
-
-
 def test_each_part_is_read_once(tiny_model, tiny_rows, tiny_batch, monkeypatch):
     """Ten tokens, four measures of which three rank alike, two shares: 4 + 4 parts and the empty text."""
     rows, read = tiny_rows([10]), []
@@ -123,25 +114,6 @@ def test_each_part_is_read_once(tiny_model, tiny_rows, tiny_batch, monkeypatch):
     )
     measured(tiny_model(), tiny_batch(rows), scores, shares=(0.1, 0.3))
     assert sum(read) == 9 and len(read) == 1
-
-
-@pytest.mark.parametrize("budget", [1, 30, 200])
-def test_the_memory_budget_changes_nothing(budget, tiny_model, tiny_rows, tiny_batch, monkeypatch):
-    model, rows = tiny_model(), tiny_rows([7, 0, 3, 12])
-    expected = measured(model, tiny_batch(rows))
-    sizes, real = [], removal._read
-
-    def counted(model, batch, owner, stays, absent):
-        sizes.append((len(owner), len(owner) * stays.sum(1).max()))
-        return real(model, batch, owner, stays, absent)
-
-    monkeypatch.setattr(removal, "TOKENS_AT_ONCE", budget)
-    monkeypatch.setattr(removal, "_read", counted)
-    found = measured(model, tiny_batch(rows))
-    assert all(count == 1 or tokens <= budget for count, tokens in sizes) and len(sizes) > 1
-    for name in ("kept_probs", "removed_probs", "empty_prob"):
-        for one, other in zip(found[f"rationale_erasure_{name}"], expected[f"rationale_erasure_{name}"], strict=True):
-            np.testing.assert_allclose(one, other, atol=1e-6)
 
 
 def test_equal_scores_are_erased_in_a_random_order_which_measures_share(tiny_model, tiny_rows, tiny_batch):
@@ -190,13 +162,3 @@ def test_a_share_is_rounded_up_and_holds_a_token(length, share):
 
 def test_shares_that_floats_miss():
     assert rationales([np.zeros(100)], (0.07,), np.random.default_rng(0)).sum() == 7
-
-
-def test_a_masked_answer_stays_impossible(tiny_model, tiny_rows, tiny_batch):
-    """Texts that are cut keep the classes they may be given: with one class allowed its probability is 1 throughout."""
-    rows = tiny_rows([5, 6])
-    batch = tiny_batch(rows)
-    batch["answer_mask"] = torch.tensor([[False, True, False], [True, True, False]])
-    found = measured(tiny_model(num_labels=3), batch, random_scores(rows), shares=SHARES)
-    assert (found["rationale_erasure_kept_probs"][0] == 1).all() and found["rationale_erasure_empty_prob"][0] == 1
-    assert (found["rationale_erasure_kept_probs"][1] < 1).all()

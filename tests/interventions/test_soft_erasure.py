@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from attnfaith.draws import generator
-from attnfaith.subjects import removal
 from tests.measuring import classifier_of, run
 
 
@@ -52,18 +51,6 @@ def test_elements_stay_by_the_scores(query, projection, readout, encoder, tiny_m
                     expected = probability(model, batch, row, factors, predicted)
                     assert found[f"{name}_probs"][row][number, draw] == pytest.approx(expected, abs=1e-6)
     assert np.ptp(found["kept_probs"][1]) > 1e-3
-
-
-def test_scores_of_0_and_1_leave_no_chance(tiny_model, tiny_rows, tiny_batch):
-    """One token has all: kept is that token alone, removed all others, in every draw."""
-    model, batch = tiny_model(), tiny_batch(tiny_rows([6]))
-    found = measured(model, batch, {"x": [np.array([0, 0, 3.0, 0, 0, 0])]}, draws=4)
-    own = np.zeros((6, 8))
-    own[2] = 1
-    whole = [probability(model, batch, 0, np.ones((6, 8)), number) for number in range(2)]
-    predicted = int(np.argmax(whole))
-    np.testing.assert_allclose(found["kept_probs"][0][0], probability(model, batch, 0, own, predicted), atol=1e-6)
-    np.testing.assert_allclose(found["removed_probs"][0][0], probability(model, batch, 0, 1 - own, predicted), atol=1e-6)
 
 
 @pytest.mark.parametrize("hierarchy", ["sentence", "word"])
@@ -117,15 +104,3 @@ def test_undefined(tiny_model, tiny_rows, tiny_batch):
         assert np.isnan(found[name][1]).all() and np.isnan(found[name][2]).all()
     assert np.isfinite(found["empty_prob"]).all() and np.isfinite(found["whole_prob"]).all()
     assert found["empty_prob"][1] == pytest.approx(found["whole_prob"][1], abs=1e-7)
-
-
-@pytest.mark.parametrize("budget", [1, 40])
-def test_the_memory_budget_changes_nothing(budget, tiny_model, tiny_rows, tiny_batch, monkeypatch):
-    model, batch = tiny_model(), tiny_batch(tiny_rows([7, 3]))
-    scores = {"x": [np.arange(7.0), np.arange(3.0)], "y": [-np.arange(7.0), np.ones(3)]}
-    expected = measured(model, batch, scores, draws=5)
-    monkeypatch.setattr(removal, "TOKENS_AT_ONCE", budget)
-    found = measured(model, batch, scores, draws=5)
-    for name in ("kept_probs", "removed_probs"):
-        for one, other in zip(found[name], expected[name], strict=True):
-            np.testing.assert_allclose(one, other, atol=1e-6)

@@ -15,13 +15,14 @@ there are two classes, the answer has a closed form:
    per vertex. h is concave in x and h(0, a) = 0, hence h(x, a) >= x h(1, a): a bound without logarithms, which leaves few
    vertices to evaluate.
 
-With more classes a total variation distance of epsilon is no interval, but implies one for the log-odds of every two
-classes: log((p_c - e) / (p_d + e)) .. log((p_c + e) / (p_d - e)). The maximum over each of these is an upper bound, and so
-is the linear programme that takes all of them together with the bound of step 4; the smaller one is certified. The best
-attention found that keeps the prediction within epsilon is a lower bound. A read-out that is not affine has only that,
-under the maximum over the whole simplex, and so has attention over the words of a hierarchical model, and that of one head
-of a stack of layers: there it costs thousands of readings of each text, and is not measured unless it is named.
-`adversary_exact_certainty` says which case it is.
+With more classes a total variation distance of epsilon implies an interval for the log-odds of every two classes:
+log((p_c - e) / (p_d + e)) .. log((p_c + e) / (p_d - e)). The maximum over each of these is an upper bound, and so is the
+linear programme that takes all of them together with the bound of step 4; the smaller one is certified. The best attention
+found that keeps the prediction within epsilon is a lower bound. A read-out that is not affine has only that, under the
+maximum over the whole simplex, and so have attention over the words of a hierarchical model and that of one head of a stack
+of layers, which costs thousands of readings of each text and is measured only where it is named.
+
+Shapes: T tokens, C classes, K epsilons, M attentions, M and N tokens on either side of an end.
 """
 
 import math
@@ -192,7 +193,7 @@ class _Vertices:
         own = self.own.min()
 
         def lost(x: float) -> float:
-            return sum(xlogy(one + own, one + own) - xlogy(one, one) - xlogy(own, own) for one in (x, 1 - x))
+            return sum(xlogy(part + own, part + own) - xlogy(part, part) - xlogy(own, own) for part in (x, 1 - x))
 
         if lost(0.5) <= limit:
             return 0.5
@@ -222,28 +223,28 @@ class _Pairs:
 
     def __init__(self, order: np.ndarray):
         self.order, self.least = order, math.inf
-        self._kept = np.zeros((2, 0), np.int64), np.zeros((2, 0))
+        self._listed = np.zeros((2, 0), np.int64), np.zeros((2, 0))
 
     def add(self, left: np.ndarray, right: np.ndarray, weight: np.ndarray, loss: np.ndarray) -> None:
-        tokens = np.concatenate([self._kept[0], [left, right]], axis=1)
-        numbers = np.concatenate([self._kept[1], [weight, loss]], axis=1)
+        tokens = np.concatenate([self._listed[0], [left, right]], axis=1)
+        numbers = np.concatenate([self._listed[1], [weight, loss]], axis=1)
         places = np.sort(self.order[tokens], axis=0)
         sequence = np.lexsort((places[1], places[0]))
         losses = numbers[1, sequence]
         before = np.minimum.accumulate(np.concatenate([[math.inf], losses[:-1]]))
-        kept = sequence[losses < before]
-        self._kept = tokens[:, kept], numbers[:, kept]
+        first = sequence[losses < before]
+        self._listed = tokens[:, first], numbers[:, first]
         self.least = min(self.least, losses.min(initial=math.inf))
 
     def place(self, limit: float) -> float:
         """Where in the text the first vertex stands that loses no more than a limit; infinity without one."""
-        tokens, (_, loss) = self._kept
+        tokens, (_, loss) = self._listed
         tied = (loss <= limit).nonzero()[0]
         return self.order[tokens[:, tied[0]]].min() if tied.size else math.inf
 
     def first(self, limit: float) -> tuple[int, int, float]:
         """The two tokens of the first vertex in the text that loses no more than a limit, and the weight of the one."""
-        tokens, (weight, loss) = self._kept
+        tokens, (weight, loss) = self._listed
         chosen = (loss <= limit).argmax()
         return *tokens[:, chosen], weight[chosen]
 
@@ -297,8 +298,7 @@ class AdversaryExact(Measure):
     bound and every attention true, only maybe further from each other.
     """
 
-    name, cost = "adversary_exact", "reading"
-    needs = frozenset({"classes", "intervention"})
+    name, needs = "adversary_exact", frozenset({"classes", "intervention"})
     columns = {
         "adversary_exact_epsilon": Column(
             ("K",), "float64", range=(0.0, 1.0), doc="largest total variation distance allowed"
@@ -328,10 +328,7 @@ class AdversaryExact(Measure):
             "undefined: fewer than two tokens",
         ),
     }
-    metric = {
-        "counterfactual_attention": "adversary_exact_attention",
-        "counterfactual_probs": "adversary_exact_probs",
-    }
+    metric = {"counterfactual_attention": "adversary_exact_attention", "counterfactual_probs": "adversary_exact_probs"}
 
     epsilons: Epsilons = EPSILONS
 
@@ -340,112 +337,124 @@ class AdversaryExact(Measure):
         """Return the columns, one value an instance."""
         columns = {name: [] for name in self.columns}
         for row, text in enumerate(read_out(subject, batch)):
-            classes, length = len(text.probs), len(text.attention)
-            results = []
-            if length < 2:
-                certainty = "undefined"
-            elif text.answers.sum() == 1 or (text.values is not None and text.answers.sum() == 2):
-                certainty = "exact"
-                results = _exact(_possible(text), self.epsilons)
-            elif text.values is None:
-                certainty = "lower bound"
-                results = _searched(_possible(text), _decoded(subject, batch, row, text.answers), self.epsilons)
-            else:
-                certainty = "bounded"
-                results = _bounded(_possible(text), self.epsilons)
-            attention, reached, jsd, bound, one_token = zip(*results, strict=True) if results else [()] * 5
-            probs = np.zeros((len(results), classes), np.float32)  # of barred classes it stays 0
-            probs[:, text.answers] = np.reshape(reached, (len(results), text.answers.sum()))
-            values = (
-                np.array(self.epsilons if results else (), np.float64),
-                np.array(attention, np.float32).reshape(len(results), length),
-                probs,
-                np.array(jsd, np.float64),
-                np.array(bound, np.float64),
-                np.array(one_token, np.int32),
-                certainty,
-            )
-            for name, value in zip(self.columns, values, strict=True):
-                columns[name].append(value)
+            certainty, rows = self._furthest(subject, batch, row, text)
+            count = len(rows)
+            probs = np.zeros((count, len(text.probs)), np.float32)  # of barred classes it stays 0
+            probs[:, text.answers] = np.reshape([one.probs for one in rows], (count, text.answers.sum()))
+            attention = np.array([one.attention for one in rows], np.float32).reshape(count, len(text.attention))
+            numbers = np.array([(one.jsd, one.bound) for one in rows], np.float64).reshape(count, 2)
+            one_token = np.array([one.one_token for one in rows], np.int32)
+            epsilons = np.array(self.epsilons[:count], np.float64)
+            values = (epsilons, attention, probs, numbers[:, 0], numbers[:, 1], one_token, certainty)
+            for column, value in zip(columns.values(), values, strict=True):
+                column.append(value)
         return columns
 
+    def _furthest(self, subject, batch, row: int, text: Readout) -> tuple[str, list["Furthest"]]:
+        """The certainty, and the furthest attention of each epsilon; none below two tokens."""
+        possible = text.answers.sum()
+        if len(text.attention) < 2:
+            return "undefined", []
+        allowed = _allowed_classes(text)
+        if possible == 1 or (text.values is not None and possible == 2):
+            return "exact", exact(allowed, self.epsilons)
+        if text.values is not None:
+            return "bounded", bounded(allowed, self.epsilons)
+        return "lower bound", searched(allowed, _probs_of(subject, batch, row, text.answers), self.epsilons)
 
-def _possible(text: Readout) -> Readout:
-    """The text with the classes alone that it may be given: no attention makes another one probable."""
-    values, bias = (None if of is None else of[..., text.answers] for of in (text.values, text.bias))
+
+class Furthest(NamedTuple):
+    """An attention (T,), the prediction (C,) under it, its divergence in nats, a bound of that, and how many tokens keep the
+    prediction within epsilon when they have all the weight.
+    """
+
+    attention: np.ndarray
+    probs: np.ndarray
+    jsd: float
+    bound: float
+    one_token: int
+
+
+def _allowed_classes(text: Readout) -> Readout:
+    """The text with only the classes that it may be given: no attention makes another one probable."""
+    values, bias = (None if numbers is None else numbers[..., text.answers] for numbers in (text.values, text.bias))
     return replace(text, values=values, bias=bias, probs=text.probs[text.answers], answers=text.answers[text.answers])
 
 
-def _exact(text, epsilons) -> list[tuple]:
+def exact(text: Readout, epsilons) -> list[Furthest]:
+    """The maximum for one class or two."""
     if len(text.probs) == 1:  # certain whatever the attention: any one is within epsilon
         free = _Vertices(text.attention, np.zeros(len(text.attention)), 0.0).between(-math.inf, math.inf)
-        return [(free.attention, np.ones(1), free.jsd, free.jsd, free.one_token)] * len(epsilons)
+        return [Furthest(free.attention, np.ones(1), free.jsd, free.jsd, free.one_token)] * len(epsilons)
     vertices = _Vertices(text.attention, text.values[:, 1] - text.values[:, 0], text.bias[1] - text.bias[0])
-    adversaries = [vertices.furthest(epsilon) for epsilon in epsilons]
-    probs = softmax(np.array([[0.0, adversary.log_odds] for adversary in adversaries]))
-    return [
-        (one.attention, reached, one.jsd, one.jsd, one.one_token) for one, reached in zip(adversaries, probs, strict=True)
-    ]
+    rows = []
+    for epsilon in epsilons:
+        adversary = vertices.furthest(epsilon)
+        probs = softmax(np.array([0.0, adversary.log_odds]))
+        rows.append(Furthest(adversary.attention, probs, adversary.jsd, adversary.jsd, adversary.one_token))
+    return rows
 
 
-def _bounded(text, epsilons) -> list[tuple]:
+def bounded(text: Readout, epsilons) -> list[Furthest]:
+    """The best found, and a certified bound, for more classes and an affine read-out."""
     scores, few = text.values + text.bias, gathered(text)
-    alone, tried = softmax(scores), text if few is None else few.text
+    tried = text if few is None else few.text
     decoder = Decoder(tried.values + tried.bias, softmax)
     single = xlogy(1 + text.attention, 1 + text.attention) - xlogy(text.attention, text.attention)
-    results = []
+    rows = []
     for epsilon in epsilons:
         ranges = implied_ranges(scores, text.probs, epsilon)
         outer, least = cheapest(single, ranges)
-        bound = min(
-            math.log(2) - least / 2,
-            *(_Vertices(text.attention, line, 0.0).between(low, high).jsd for line, low, high in zip(*ranges, strict=True)),
-        )
+        bounds = [math.log(2) - least / 2]
+        for line, low, high in zip(*ranges, strict=True):
+            bounds.append(_Vertices(text.attention, line, 0.0).between(low, high).jsd)
         starts = outer[None]
-        if few is not None:  # of all tokens these ranges and this start are
+        if few is not None:  # these ranges and this start are about all tokens
             ranges, starts = implied_ranges(decoder.states, text.probs, epsilon), tried.attention[None]
-        results.append(_climbed(Climb(tried, decoder, epsilon), ranges, bound, starts, few, alone))
-    return results
+        rows.append(_climbed(Climb(tried, decoder, epsilon), ranges, min(bounds), starts, few, softmax(scores)))
+    return rows
 
 
-def _searched(text, probs: Callable[[np.ndarray], np.ndarray], epsilons) -> list[tuple]:
-    few, alone = gathered(text), _of_each_alone(probs, len(text.attention))
+def searched(text: Readout, probs: Callable[[np.ndarray], np.ndarray], epsilons) -> list[Furthest]:
+    """The best found, under the maximum over the whole simplex. probs: predictions (M,C) under attentions (M,T)."""
+    few, alone = gathered(text), _alone(probs, len(text.attention))
     bound = _Vertices(text.attention, np.zeros(len(text.attention)), 0.0).between(0, 0).jsd
-    tried, seen = text, alone
+    tried, vertices = text, alone
     if few is not None:
-        tried, probs = few.text, few.told(probs)
-        seen = probs(np.eye(len(tried.attention)))
+        tried, probs = few.text, few.over_few(probs)
+        vertices = probs(np.eye(len(tried.attention)))
     decoder = Decoder(np.eye(len(tried.attention)), probs)
-    logits = np.log(np.maximum(seen, np.finfo(np.float64).tiny))
-    climbs = [Climb(tried, decoder, epsilon) for epsilon in epsilons]
-    ranges = [implied_ranges(logits, text.probs, epsilon) for epsilon in epsilons]
-    starts = tried.attention[None]
-    return [_climbed(climb, of_it, bound, starts, few, alone) for climb, of_it in zip(climbs, ranges, strict=True)]
+    logits = np.log(np.maximum(vertices, np.finfo(np.float64).tiny))
+    rows = []
+    for epsilon in epsilons:
+        ranges = implied_ranges(logits, text.probs, epsilon)
+        rows.append(_climbed(Climb(tried, decoder, epsilon), ranges, bound, tried.attention[None], few, alone))
+    return rows
 
 
-def _of_each_alone(probs: Callable[[np.ndarray], np.ndarray], length: int) -> np.ndarray:
+def _alone(probs: Callable[[np.ndarray], np.ndarray], length: int) -> np.ndarray:
     """Predictions (T,C) where one token has all the weight."""
-    said = []
-    for part in np.array_split(np.arange(length), -(-(length**2) // AT_ONCE)):
-        attentions = np.zeros((len(part), length))
-        attentions[np.arange(len(part)), part] = 1
-        said.append(probs(attentions))
-    return np.concatenate(said)
+    parts = []
+    for tokens in np.array_split(np.arange(length), -(-(length**2) // AT_ONCE)):
+        attentions = np.zeros((len(tokens), length))
+        attentions[np.arange(len(tokens)), tokens] = 1
+        parts.append(probs(attentions))
+    return np.concatenate(parts)
 
 
 def _climbed(
     climb: Climb, ranges: Ranges, bound: float, starts: np.ndarray, few: Gathered | None, alone: np.ndarray
-) -> tuple:
+) -> Furthest:
     """few: the tokens that the climb is over, where these are not all. alone (T,C): predictions under each token alone."""
     attention, decoder = climb.best(ranges, starts), climb.decoder
     jsd = min(max(float(climb.divergence(attention[None])[0]), 0.0), bound)
     one_token = int((np.abs(alone - climb.probs).sum(-1) / 2 <= climb.epsilon).sum())
-    reached = decoder.probs(attention[None] @ decoder.states)[0]
-    return attention if few is None else few.spread(attention[None])[0], reached, jsd, bound, one_token
+    probs = decoder.probs(attention[None] @ decoder.states)[0]
+    return Furthest(attention if few is None else few.spread(attention[None])[0], probs, jsd, bound, one_token)
 
 
-def _decoded(subject, batch, row: int, answers: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-    """What the subject says of one text under attentions (M,T): probabilities (M,C) of the classes that it may be given."""
+def _probs_of(subject, batch, row: int, answers: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    """The predictions of one text under attentions (M,T): probabilities (M,C) of the classes that it may be given."""
     asked = under(subject, batch, [row])
     dtype = torch.promote_types(asked.dtype, torch.float32)
 

@@ -76,14 +76,14 @@ class Gathered(NamedTuple):
     tokens: np.ndarray
     shares: np.ndarray
 
-    def told(self, probs: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
+    def over_few(self, probs: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
         """Predictions under attentions over these tokens (M,n), by those under attentions over all tokens (M,T)."""
 
-        def over_these(attentions: np.ndarray) -> np.ndarray:
+        def over_attentions(attentions: np.ndarray) -> np.ndarray:
             parts = np.array_split(attentions, max(1, -(-len(attentions) * len(self.shares) // AT_ONCE)))
             return np.concatenate([probs(self.spread(part)) for part in parts])
 
-        return over_these
+        return over_attentions
 
     def spread(self, attentions: np.ndarray) -> np.ndarray:
         """Attentions (M,n) over its tokens as those over all tokens (M,T)."""
@@ -201,24 +201,24 @@ class Climb:
                 ends = np.sort([(least - start) / slope, (most - start) / slope], axis=0)
             low, high = np.fmax(low, ends[0]), np.fmin(high, ends[1])
             high[(slope == 0) & ~((least <= start) & (start <= most))] = -1
-        kept = (low <= high).nonzero()[0]
-        first, second, low, high = first[kept], second[kept], low[kept], high[kept]
+        open_pairs = (low <= high).nonzero()[0]
+        first, second, low, high = first[open_pairs], second[open_pairs], low[open_pairs], high[open_pairs]
         promise = np.maximum(self._mixed(first, second, low), self._mixed(first, second, high))
-        kept = np.argsort(-promise, kind="stable")[:PAIRS]
-        return first[kept], second[kept], low[kept], high[kept]
+        chosen = np.argsort(-promise, kind="stable")[:PAIRS]
+        return first[chosen], second[chosen], low[chosen], high[chosen]
 
     def _mixed(self, first, second, weight) -> np.ndarray:
         """The divergence of mixtures of two tokens, less what they share."""
-        rest, one, other = 1 - weight, self.own[first], self.own[second]
-        gained = xlogy(weight + one, weight + one) - xlogy(weight, weight) - self.entropy[first]
-        return -gained - xlogy(rest + other, rest + other) + xlogy(rest, rest) + self.entropy[second]
+        rest, own_first, own_second = 1 - weight, self.own[first], self.own[second]
+        gained = xlogy(weight + own_first, weight + own_first) - xlogy(weight, weight) - self.entropy[first]
+        return -gained - xlogy(rest + own_second, rest + own_second) + xlogy(rest, rest) + self.entropy[second]
 
     def _least_change(self, first, second, low, high) -> np.ndarray:
         """The weight of the first token, low to high, that changes the prediction least: by a grid, then by halvings."""
-        one, other = self.decoder.states[first], self.decoder.states[second]
+        start, end = self.decoder.states[second], self.decoder.states[first]
 
         def change(weight):
-            points = other + weight[..., None] * (one - other)
+            points = start + weight[..., None] * (end - start)
             return self.distance(points.reshape(-1, points.shape[-1])).reshape(weight.shape)
 
         grid = low + (high - low) * np.linspace(0, 1, GRID)[:, None]
