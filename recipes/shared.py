@@ -120,11 +120,11 @@ def mean_of_means(numbers: np.ndarray) -> float:
     return float(np.mean(means)) if means else np.nan
 
 
-def estimate(numbers: np.ndarray) -> Estimate:
+def estimate(numbers: np.ndarray, bounds: tuple[float, float] = (-np.inf, np.inf)) -> Estimate:
     """The mean over seeds of the mean over texts of [S, N], its 95 % interval and the p-value of 0.
 
-    Both are over seeds and texts, with one seed over texts (`stats.over_seeds_and_texts`). Seeds with fewer than two
-    defined texts are left out.
+    Both are over seeds and texts, with one seed over texts (`stats.over_seeds_and_texts`). bounds: the range of the number,
+    which the interval does not leave. Seeds with fewer than two defined texts are left out.
     """
     defined = ~np.isnan(numbers)
     enough = np.flatnonzero(defined.sum(1) >= 2)
@@ -132,10 +132,10 @@ def estimate(numbers: np.ndarray) -> Estimate:
         return UNKNOWN
     totals, counts = np.where(defined, numbers, 0)[enough], defined[enough].sum(1, keepdims=True)
     left_out = (totals.sum(1, keepdims=True) - totals) / (counts - defined[enough])
-    return over_seeds_and_texts(totals.sum(1) / counts[:, 0], left_out.mean(0))
+    return over_seeds_and_texts(totals.sum(1) / counts[:, 0], left_out.mean(0), bounds=bounds)
 
 
-def summary(numbers: np.ndarray) -> dict[str, float]:
+def summary(numbers: np.ndarray, bounds: tuple[float, float] = (-np.inf, np.inf)) -> dict[str, float]:
     """`estimate` as columns. n_seeds: with two defined texts or more. n_texts, n_undefined: summed over seeds."""
     defined = ~np.isnan(numbers)
     counts = {
@@ -143,7 +143,7 @@ def summary(numbers: np.ndarray) -> dict[str, float]:
         "n_texts": int(defined.sum()),
         "n_undefined": int((~defined).sum()),
     }
-    return counts | dict(zip(("mean", "ci_low", "ci_high"), estimate(numbers)[:3], strict=True))
+    return counts | dict(zip(("mean", "ci_low", "ci_high"), estimate(numbers, bounds)[:3], strict=True))
 
 
 def verdict(effect: float, p_value: float, n_seeds: int, above: str, below: str) -> str:

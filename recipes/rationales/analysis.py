@@ -28,6 +28,9 @@ KINDS = {
 }
 """Knobs of the generator that make another kind of evidence, what they are where one word decides, and the name."""
 FAMILY = ["dataset", "evidence"]
+RANGES = {"spans_selected": (0, np.inf), "sufficiency": (-1, 1), "comprehensiveness": (-1, 1)}
+"""Ranges of statistics; all others are shares, F1 and precision, in 0..1."""
+SHARE = (0, 1)
 
 
 def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
@@ -52,7 +55,9 @@ def models(groups: Sequence[Models]) -> pd.DataFrame:
         if selection.SECTION.applies(first):
             names = selection.per_text(first)
             numbers |= {name: lambda cell, name=name: selection.per_text(cell)[name] for name in names}
-        rows += [heading(group) | {"statistic": name} | summary(values(group, of)) for name, of in numbers.items()]
+        for name, number in numbers.items():
+            row = heading(group) | {"statistic": name}
+            rows.append(row | summary(values(group, number), RANGES.get(name, SHARE)))
     return pd.DataFrame(rows)
 
 
@@ -74,7 +79,8 @@ def budgets(groups: Sequence[Models]) -> pd.DataFrame:
             compared = plain is not None and selects(group) and scores == ATTENTION and size != OWN
             for name in numbers:
                 number = of_size((size, scores), name)
-                row = heading(group) | {"size": size, "scores": scores, "statistic": name} | summary(values(group, number))
+                row = heading(group) | {"size": size, "scores": scores, "statistic": name}
+                row |= summary(values(group, number), RANGES.get(name, SHARE))
                 rows.append(row | (difference(group, plain, number) if compared else {}))
     table = pd.DataFrame(rows)
     if "p_value" in table:

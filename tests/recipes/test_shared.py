@@ -38,6 +38,8 @@ def test_values_are_placed_by_text_and_estimated_over_seeds_and_texts():
     assert shared.mean_of_means(table) == pytest.approx(means.mean())
     columns = shared.summary(table)
     assert (columns["n_seeds"], columns["n_texts"], columns["n_undefined"]) == (2, 100, 20)
+    seeds_apart = np.array([[1.0] * 60, [0.2] * 60])
+    assert shared.estimate(seeds_apart).ci_high > 1 and shared.summary(seeds_apart, (0, 1))["ci_high"] == 1
     assert np.isnan(shared.estimate(np.full((2, 5), np.nan))).all() and np.isnan(shared.mean_of_means(table[:0]))
 
 
