@@ -8,15 +8,14 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import torch
 from pydantic import Field
 
 import attnfaith
 from attnfaith.data.fingerprint import digest_data
 from attnfaith.files import write_atomically
-from attnfaith.importance.gate_state import State
-from attnfaith.importance.gate_training import Settings, train_gates
+from attnfaith.importance.columns import per_token, score
+from attnfaith.importance.gate_training import Settings, State, train_gates
 from attnfaith.importance.gates import about_gates, load_gates, log_open, save_gates, states_of
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column, ragged
@@ -35,24 +34,19 @@ GatesFile = Annotated[
 class DiffMask(Settings, Measure):
     """DiffMask (De Cao et al. 2020): which tokens a trained gate lets through while the model says nearly the same.
 
-    The probability, by trained gates, that a token is let through; 0..1, one reading a text.
-
     A gate z in 0..1 of each token is made of the model's own states by a small network that was trained once for all texts:
     h becomes z h + (1 - z) b, b a learned placeholder, and as few gates are open as keep KL(p || p masked) near `margin`
     nats. What is scored is P(z > 0), the score of the authors' code; nothing is drawn. So a token is scored without a look
-    at what the model says of this text without it: an explanation that is learnt may be wrong of a text unlike those it was
-    learnt on, and the log of the training says how far the model, masked, was from what it says.
+    at what the model predicts for this text without it: an explanation that is learnt may be wrong of a text unlike those it
+    was learnt on, and the log of the training says how far the model, masked, was from its prediction.
 
-    Markers, padding and a second text that is not attended to are never masked; places that hold several input positions
-    (sentences) are masked whole. kind "inputs": the embeddings are masked, layer l's gates see (h_0, h_l), gates of layers
-    0..l are multiplied. kind "states": the states of layer l are masked by gates of these states alone ("other states").
+    kind "inputs": the embeddings are masked, layer l's gates see (h_0, h_l), gates of layers 0..l are multiplied. kind
+    "states": the states of layer l are masked by gates of these states alone ("other states").
 
     gates: the file of trained gates. All other options are of the training that a run does for itself, where `gates` is not
     given: see `gate_training.Settings`. Batches, margin and bounds are the authors'; what differs, so that the outcome does
     not hang on rounding, `gate_training.train_gates` says. The gates' learning rate is ten times theirs, for far fewer
-    steps.
-
-    The run's seed draws the training. Raises FileError for a file that holds no gates.
+    steps. The run's seed draws the training. Raises FileError for a file that holds no gates.
 
     Source: De Cao et al. 2020, section 2.
     """
@@ -60,13 +54,13 @@ class DiffMask(Settings, Measure):
     name, cost = "diffmask", "reading"
     needs = frozenset({"classes", "embeddings", "token states"})
     columns = {
-        "importance_diffmask": Column(
-            ("T",),
+        "importance_diffmask": score(
+            "probability that trained gates leave a token open, so that its embedding is not wholly replaced (kind inputs, "
+            "gates of all layers multiplied), or the share of layers at which they leave its state open (kind states); "
+            "markers, padding and a second text that is not attended to are never masked, a sentence is masked whole",
             range=(0.0, 1.0),
             words="largest",
             unit="probability",
-            doc="that the gates leave a token open: its embedding is not wholly replaced (kind inputs, gates of all layers "
-            "multiplied); or the share of layers at which they leave its state open (kind states)",
         ),
         "diffmask_layers": Column(
             ("S", "T"),
@@ -120,12 +114,12 @@ class DiffMask(Settings, Measure):
         The file is named by what made it: model, settings, seed, texts and the package's version; so other settings train
         other gates, and the same settings use these.
         """
-        some, validation = splits("train", self.train_texts), splits("validation", self.validation_texts)
-        named = [subject.digest(), asdict(self.settings), seed, digest_data(some), digest_data(validation)]
-        named.append(attnfaith.__version__)
-        path = Path(folder) / FOLDER / f"{_short(json.dumps(named).encode())}.safetensors"
+        rows, validation = splits("train", self.train_texts), splits("validation", self.validation_texts)
+        identity = [subject.digest(), asdict(self.settings), seed, digest_data(rows), digest_data(validation)]
+        identity.append(attnfaith.__version__)
+        path = Path(folder) / FOLDER / f"{_short(json.dumps(identity).encode())}.safetensors"
         if not path.is_file():
-            train(subject, some, validation, path, seed=seed, **asdict(self.settings))
+            train(subject, rows, validation, path, seed=seed, **asdict(self.settings))
         return DiffMask(gates=str(path))
 
     def stated(self) -> dict:
@@ -136,20 +130,17 @@ class DiffMask(Settings, Measure):
 
     @torch.no_grad()
     def __call__(self, subject, batch) -> dict[str, list]:
-        """Return the columns, one value an instance."""
         if self.gates is None:
             self.check(subject, None)
-        trained = _loaded(
-            self.gates, Path(self.gates).stat().st_mtime_ns if Path(self.gates).is_file() else 0, str(subject.device)
-        )
+        path = Path(self.gates)
+        gates = _loaded(self.gates, path.stat().st_mtime_ns if path.is_file() else 0, str(subject.device))
         states, mask = states_of(subject, batch), subject.attendable(batch)
-        layers = log_open(trained.logits(states, range(len(states))))
-        layers = (layers.cumsum(2) if trained.kind == "inputs" else layers).exp()
-        scores = layers[:, :, -1] if trained.kind == "inputs" else layers.mean(2)
-        per_layer = [ragged(layers[:, :, layer].cpu(), mask.cpu()) for layer in range(layers.shape[2])]
+        layers = log_open(gates.logits(states, range(len(states))))
+        layers = (layers.cumsum(2) if gates.kind == "inputs" else layers).exp()
+        scores = layers[:, :, -1] if gates.kind == "inputs" else layers.mean(2)
         return {
-            "importance_diffmask": ragged(scores.cpu(), mask.cpu()),
-            "diffmask_layers": [np.stack(rows) for rows in zip(*per_layer, strict=True)],
+            "importance_diffmask": per_token(subject, batch, scores),
+            "diffmask_layers": [values.T for values in ragged(layers.cpu(), mask.cpu())],
         }
 
 
@@ -168,13 +159,13 @@ def train(subject, rows, validation, path: str | Path, *, seed: int = 0, say: Ca
     the number of texts. Raises SubjectError for a subject that lacks what gates need, ValueError for a setting that is wrong
     and as `gate_training.train_gates` does.
     """
-    made = DiffMask(**settings).settings
-    require(subject, DiffMask.needs | ({"other states"} if made.kind == "states" else frozenset()), "diffmask")
+    settings = DiffMask(**settings).settings
+    require(subject, DiffMask.needs | ({"other states"} if settings.kind == "states" else frozenset()), "diffmask")
     path = Path(path)
-    about = {"model": subject.digest(), "settings": asdict(made), "seed": seed, "texts": [len(rows), len(validation)]}
-    of = [*about.values(), digest_data(rows), digest_data(validation), attnfaith.__version__]
-    state = State(path.with_suffix(".part"), _short(json.dumps(of).encode()))
-    trained = train_gates(subject, rows, validation, made, seed, say, state)
+    about = {"model": subject.digest(), "settings": asdict(settings), "seed": seed, "texts": [len(rows), len(validation)]}
+    identity = [*about.values(), digest_data(rows), digest_data(validation), attnfaith.__version__]
+    state = State(path.with_suffix(".part"), _short(json.dumps(identity).encode()))
+    trained = train_gates(subject, rows, validation, settings, seed, say, state)
     write_atomically(path.with_suffix(".csv"), trained.log_csv)
     save_gates(trained.gates, path, about)
     state.remove()

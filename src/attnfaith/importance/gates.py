@@ -1,4 +1,4 @@
-"""The gates of DiffMask over a subject: what makes them of its states, what masks by them, and the file that keeps them.
+"""The gates of DiffMask over a subject: made of its states, masking its embeddings or states, kept in a file.
 
 Gates are binary concrete variables, stretched to (LOW, HIGH) and clamped to 0..1. With s = sigmoid((a + log u - log(1 - u))
 / T), u uniform on (0,1) and a the gate's logit, the gate is z = min(1, max(0, LOW + (HIGH - LOW) s)). So a gate is exactly 0
@@ -78,21 +78,21 @@ class Gates(nn.Module):
         """
         states = states_of(subject, batch)
         with drawing(seed):
-            made = cls(kind, [layer.shape[2] for layer in states], max(32, states[0].shape[2] // 4))
-            for one in made.placeholders[1:]:
-                nn.init.xavier_normal_(one.data[None])
+            gates = cls(kind, [layer.shape[2] for layer in states], max(32, states[0].shape[2] // 4))
+            for placeholder in gates.placeholders[1:]:
+                nn.init.xavier_normal_(placeholder.data[None])
         token = getattr(subject, "mask_token_id", None)
         vector = subject.vocabulary()[subject.unknown_token_id if token is None else token]
-        made.placeholders[0].data.copy_(vector.detach().float())
-        return made.to(subject.device)
+        gates.placeholders[0].data.copy_(vector.detach().float())
+        return gates.to(subject.device)
 
     def logits(self, states: Sequence[torch.Tensor], layers: Sequence[int]) -> torch.Tensor:
         """Logits (B,T,n) of the gates of n layers, from the states (B,T,·) of layers 0..S-1."""
-        if self.kind == "inputs":
-            given = [torch.cat([states[0], states[layer]], 2) for layer in layers]
-        else:
-            given = [states[layer] for layer in layers]
-        return torch.stack([self.gates[layer](one) for layer, one in zip(layers, given, strict=True)], 2)
+        logits = []
+        for layer in layers:
+            inputs = torch.cat([states[0], states[layer]], 2) if self.kind == "inputs" else states[layer]
+            logits.append(self.gates[layer](inputs))
+        return torch.stack(logits, 2)
 
     def layers_of(self, layer: int) -> list[int]:
         """The layers whose gates decide what is masked at a layer."""
@@ -101,8 +101,8 @@ class Gates(nn.Module):
     def masked(self, subject: Subject, batch: Batch, layer: int, states: Sequence[torch.Tensor], gates: torch.Tensor):
         """Logits (B,C) of a subject where the gates (B,T) let that much of embeddings, or of a layer's states, through."""
         if self.kind == "states" and layer:
-            kept = gates.unsqueeze(2) * states[layer] + (1 - gates.unsqueeze(2)) * self.placeholders[layer]
-            return subject.predict_from(batch, layer - 1, kept)
+            mixed = gates.unsqueeze(2) * states[layer] + (1 - gates.unsqueeze(2)) * self.placeholders[layer]
+            return subject.predict_from(batch, layer - 1, mixed)
         open_share = of_positions(subject, batch, gates).unsqueeze(2)
         embedded = subject.embed(batch).detach()
         return subject.predict(batch, open_share * embedded + (1 - open_share) * self.placeholders[0].to(embedded))
@@ -135,14 +135,14 @@ def of_positions(subject: Subject, batch: Batch, gates: torch.Tensor) -> torch.T
 
 
 def save_gates(gates: Gates, path: Path, about: dict) -> None:
-    """Write gates and what is to be said of them, as JSON can: a safetensors file that is whole or not there."""
-    made = {"format": FORMAT, "kind": gates.kind, "sizes": gates.sizes, "width": gates.width, **about}
+    """Write gates and facts about them, as JSON can, to a safetensors file that is whole or not there."""
+    fields = {"format": FORMAT, "kind": gates.kind, "sizes": gates.sizes, "width": gates.width, **about}
     tensors = {name: values.detach().cpu().contiguous() for name, values in gates.state_dict().items()}
-    write_atomically(path, save(tensors, {"attnfaith": json.dumps(made)}))
+    write_atomically(path, save(tensors, {"attnfaith": json.dumps(fields)}))
 
 
 def about_gates(path: str | Path) -> dict:
-    """What a file of gates says of them. Raises FileError for one that is not there, or is none."""
+    """The facts about gates in their file. Raises FileError for one that is not there, or is none."""
     try:
         with safe_open(path, "pt") as file:
             about = json.loads((file.metadata() or {})["attnfaith"])
@@ -156,7 +156,7 @@ def about_gates(path: str | Path) -> dict:
 
 
 def load_gates(path: str | Path, device: torch.device) -> Gates:
-    """The gates of a file. Raises FileError as `about_gates` does, and for tensors that are not those it tells of."""
+    """The gates of a file. Raises FileError as `about_gates` does, and for tensors of other names or shapes."""
     about = about_gates(path)
     gates = Gates(about["kind"], about["sizes"], about["width"])
     try:

@@ -55,9 +55,9 @@ def state_line(subject: Subject, batch: Batch, f: Explained) -> Line:
     places = mask.shape[1] - mask.flip(1).to(torch.int8).argmax(1)  # up to the last that is attendable
 
     def value(points, rows):
-        asked = None if query is None else query[rows]
-        attention = subject.attend(points, mask[rows, : points.shape[1]], asked)
-        return f[rows](subject.decode(points, attention, asked))
+        queries = None if query is None else query[rows]
+        attention = subject.attend(points, mask[rows, : points.shape[1]], queries)
+        return f[rows](subject.decode(points, attention, queries))
 
     return Line(torch.zeros_like(hidden), hidden, places, value, f(whole_logits(subject, batch)))
 

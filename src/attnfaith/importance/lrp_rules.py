@@ -95,23 +95,22 @@ class Rules:
         return _GRU.apply(tokens, self.ledger, layer, self.epsilon)
 
     def orthogonal_lstm(self, tokens, layer):
-        """States (T,B,D) of tokens (T,B,E), read by an `OrthogonalLSTM`.
+        """States (T,B,D) of tokens (T,B,E), read by an `OrthogonalLSTM`: an LSTM with h = s - k m.
 
-        As an LSTM's, and h = s - k m, where k, how much of the mean m of earlier states the state s has, is a gate: s and m
-        share the relevance of h by their parts of it.
+        k, how much of the mean m of earlier states the state s has, is a gate: s and m share the relevance of h.
         """
         start = tokens.new_zeros(tokens.shape[1], layer.hidden_size)
         state, memory, total, states = start, start, start, []
-        weights = layer.weight_ih_l0.detach(), layer.weight_hh_l0.detach()
+        read, recur = layer.weight_ih_l0.detach(), layer.weight_hh_l0.detach()
         bias = (layer.bias_ih_l0 + layer.bias_hh_l0).detach()
-        of_candidate = slice(2 * layer.hidden_size, 3 * layer.hidden_size)  # in torch's order i, f, g, o
+        candidate = slice(2 * layer.hidden_size, 3 * layer.hidden_size)  # in torch's order i, f, g, o
         with torch.no_grad():
-            entering = nn.functional.linear(tokens, weights[0], bias)
+            entering = nn.functional.linear(tokens, read, bias)
         for count, token in enumerate(tokens):
-            gates = torch.addmm(entering[count], state.detach(), weights[1].t()).sigmoid()
+            gates = torch.addmm(entering[count], state.detach(), recur.t()).sigmoid()
             enter, keep, _, leave = gates.chunk(4, -1)
-            sums = token @ weights[0][of_candidate].t() + state @ weights[1][of_candidate].t() + bias[of_candidate]
-            memory = self.stable(keep * memory + enter * tanh(self.stable(sums, bias[of_candidate])))
+            sums = token @ read[candidate].t() + state @ recur[candidate].t() + bias[candidate]
+            memory = self.stable(keep * memory + enter * tanh(self.stable(sums, bias[candidate])))
             state = leave * tanh(memory)
             if count:
                 mean, own = total / count, state.detach()
@@ -158,10 +157,9 @@ def _sums(relevance):
 
 
 def _entries(ctx, relevances):
-    """What a ledger (B,4) is given: relevance (B,) by the number of its column, 0 in the others."""
-    columns = [relevances.get(kind) for kind in range(ctx.entries[1])]
+    """The gradient (B,4) of a ledger: relevance (B,) by the number of its column, 0 in the others."""
     nothing = next(iter(relevances.values())).new_zeros(ctx.entries[0])
-    return torch.stack([nothing if column is None else column for column in columns], 1)
+    return torch.stack([relevances.get(kind, nothing) for kind in KINDS], 1)
 
 
 class _Plus(torch.autograd.Function):
@@ -193,13 +191,13 @@ class _Stable(torch.autograd.Function):
     @staticmethod
     def backward(ctx, slope):
         values, bias = ctx.saved_tensors
-        kept, relevances = slope, {}
+        stable, relevances = slope, {}
         if ctx.epsilon:
-            kept = slope * _share(values, ctx.epsilon)
-            relevances[STABILISER] = _dots(slope - kept, values)
+            stable = slope * _share(values, ctx.epsilon)
+            relevances[STABILISER] = _dots(slope - stable, values)
         if bias is not None:
-            relevances[BIAS] = _dots(kept, bias)
-        return kept, None, _entries(ctx, relevances), None
+            relevances[BIAS] = _dots(stable, bias)
+        return stable, None, _entries(ctx, relevances), None
 
 
 class _Normalised(torch.autograd.Function):
@@ -245,21 +243,21 @@ class _LSTM(torch.autograd.Function):
         rows = slice(2 * memory.shape[2], 3 * memory.shape[2])  # of the candidate, in torch's order i, f, g, o
         read, recur = ctx.layer.weight_ih_l0.detach()[rows], ctx.layer.weight_hh_l0.detach()[rows]
         share = _share(candidate, ctx.epsilon)
-        enter_kept = enter * share
+        into_sum = enter * share
         of_memory, of_sum = torch.empty_like(slope), torch.empty_like(slope)
         earlier = torch.zeros_like(slope[0])  # g of c' that comes from the step after
         state = slope[-1]
         for step in range(len(slope) - 1, -1, -1):
             torch.addcmul(earlier, into[step], state, out=of_memory[step])
-            torch.mul(enter_kept[step], of_memory[step], out=of_sum[step])
+            torch.mul(into_sum[step], of_memory[step], out=of_sum[step])
             if step:
                 earlier = keep[step] * of_memory[step]
                 state = torch.addmm(slope[step - 1], of_sum[step], recur)
         bias = (ctx.layer.bias_ih_l0 + ctx.layer.bias_hh_l0).detach()[rows]
         absorbed = of_memory * memory * (1 - _share(memory, ctx.epsilon))
         absorbed += of_memory * enter * candidate * (1 - share)
-        ended = {BIAS: _dots(of_sum.transpose(0, 1), bias), STABILISER: _sums(absorbed.transpose(0, 1))}
-        return of_sum @ read, _entries(ctx, ended), None, None
+        relevances = {BIAS: _dots(of_sum.transpose(0, 1), bias), STABILISER: _sums(absorbed.transpose(0, 1))}
+        return of_sum @ read, _entries(ctx, relevances), None, None
 
 
 class _GRU(torch.autograd.Function):
@@ -279,19 +277,19 @@ class _GRU(torch.autograd.Function):
         rows = slice(2 * states.shape[2], None)  # of the candidate, in torch's order r, z, n
         read, recur = ctx.layer.weight_ih_l0.detach()[rows], ctx.layer.weight_hh_l0.detach()[rows]
         share = _share(candidate, ctx.epsilon)
-        enter_kept = enter * share
+        into_sum = enter * share
         of_state, of_sum = torch.empty_like(slope), torch.empty_like(slope)
         of_state[-1:] = slope[-1:]
         for step in range(len(slope) - 1, -1, -1):
-            torch.mul(enter_kept[step], of_state[step], out=of_sum[step])
+            torch.mul(into_sum[step], of_state[step], out=of_sum[step])
             if step:
                 torch.addmm(slope[step - 1], of_sum[step] * reset[step], recur, out=of_state[step - 1])
                 of_state[step - 1].addcmul_(keep[step], of_state[step])
         bias = ctx.layer.bias_ih_l0.detach()[rows] + reset * ctx.layer.bias_hh_l0.detach()[rows]
         absorbed = of_state * states * (1 - _share(states, ctx.epsilon))
         absorbed += of_state * enter * candidate * (1 - share)
-        ended = {BIAS: _sums((of_sum * bias).transpose(0, 1)), STABILISER: _sums(absorbed.transpose(0, 1))}
-        return of_sum @ read, _entries(ctx, ended), None, None
+        relevances = {BIAS: _sums((of_sum * bias).transpose(0, 1)), STABILISER: _sums(absorbed.transpose(0, 1))}
+        return of_sum @ read, _entries(ctx, relevances), None, None
 
 
 def gru_steps(gru, tokens) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -381,16 +379,12 @@ DECODERS = {decoders.Affine: _affine, decoders.Tanh: _tanh}
 
 
 def check_rules(classifier) -> None:
-    """Raises ValueError for a classifier with an encoder or decoder that no rule is known for."""
-    lacking = [
-        part
-        for part, kinds in ((classifier.model.encoder, ENCODERS), (classifier.decoder, DECODERS))
-        if type(part) not in kinds
-    ]
-    if lacking:
-        raise ValueError(
-            f"lrp has no rule for {type(lacking[0]).__name__}; measures that do not need 'layers' can measure this model"
-        )
+    """Raise ValueError for a classifier with an encoder or decoder that no rule is known for."""
+    for part, kinds in ((classifier.model.encoder, ENCODERS), (classifier.decoder, DECODERS)):
+        if type(part) not in kinds:
+            raise ValueError(
+                f"lrp has no rule for {type(part).__name__}; measures that do not need 'layers' can measure this model"
+            )
 
 
 class Read(NamedTuple):
@@ -404,22 +398,22 @@ class Read(NamedTuple):
 
 def read_by_rules(model, batch, embedded, rules) -> Read:
     """The stages of a classifier, from embeddings (B,L,E), by rules."""
-    given = text_of(batch)
+    text = text_of(batch)
     with torch.no_grad():
         _, present, mask, query = model.model.texts(
-            None, given["attention_mask"], given["token_type_ids"], inputs_embeds=embedded.detach()
+            None, text["attention_mask"], text["token_type_ids"], inputs_embeds=embedded.detach()
         )
     inputs, words, reader = embedded, [], model.model.sentence_reader
     if reader is not None:
-        parts = model.items(**given)
-        present = mask = model.attendable(**given)
+        items = model.items(**text)
+        present = mask = model.attendable(**text)
         inputs = embedded.new_zeros(*mask.shape, model.config.hidden_size)
-        for group in sentence_groups(parts):
-            within = rules.of(group.rows)
-            states = within.encoded(reader.word_encoder, group.take(embedded), group.mask)
-            asked = None if query is None else query[group.rows]
-            weights = project(reader.scores(states.detach(), asked), group.mask, model.config)
-            inputs = inputs.index_put((group.rows, group.numbers), within.pooled(states, weights))
+        for group in sentence_groups(items):
+            group_rules = rules.of(group.rows)
+            states = group_rules.encoded(reader.word_encoder, group.take(embedded), group.mask)
+            group_query = None if query is None else query[group.rows]
+            weights = project(reader.scores(states.detach(), group_query), group.mask, model.config)
+            inputs = inputs.index_put((group.rows, group.numbers), group_rules.pooled(states, weights))
             words.append((group, states))
     hidden = rules.encoded(model.model.encoder, inputs, present)
     allowed = model.allow(Encoded(hidden.detach(), mask, query), batch.get("answer_mask")).query

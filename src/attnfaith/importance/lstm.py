@@ -107,16 +107,16 @@ def readings_of_changes(encoder, embedded, states, lengths, changes, wanted, rea
     orders = onward, torch.where(backward < 0, onward, backward)
     weights = reading.weight.split(size, 1)
     halves = [half @ part.t() for half, part in zip(states[:, :longest].split(size, -1), weights, strict=True)]
-    made = []
-    for lstm, order, weight, other, (start, kept), unread in zip(
+    directions = []
+    for lstm, order, weight, other, (start, end), unread in zip(
         encoder.directions, orders, weights, halves[::-1], (changes, changes[::-1]), wanted[::-1], strict=True
     ):
         tokens, instead = (None if of is None else of[texts, order].transpose(0, 1) for of in (embedded, filling))
         other = (other + reading.bias.unsqueeze(1))[texts, order].transpose(0, 1)
-        changed = longest - start - kept
-        made.append(_one_direction(lstm, tokens, instead, lengths - unread, start, changed, weight, other, reading))
+        changed = longest - start - end
+        directions.append(_one_direction(lstm, tokens, instead, lengths - unread, start, changed, weight, other, reading))
     # Behind a change the onward direction is new, before it the backward one, which holds all in reverse.
-    (result, own), (before, other_own) = made
+    (result, own), (before, other_own) = directions
     shift, first = int(filling is None), 0
     result = result[:, :, shift:]
     for length, count in zip(*(part.tolist() for part in lengths.unique_consecutive(return_counts=True)), strict=True):
@@ -198,12 +198,12 @@ def norm_gradients(encoder, embedded, start, stop) -> Iterator[tuple[slice, torc
     for begin in range(start, stop, together):
         end = min(begin + together, stop)
         with torch.no_grad():
-            before, one = _back(*onward, start, begin, end)
-            after, other = _back(*backward, length - stop, length - end, length - begin)
+            before, own = _back(*onward, start, begin, end)
+            after, own_backward = _back(*backward, length - stop, length - end, length - begin)
             lengths = before.new_zeros(batch, end - begin, stop - start)
             lengths[..., : end - start] = before
             lengths[..., begin - start :] += after.flip(1, 2)
-            lengths.diagonal(begin - start, 1, 2).copy_(norms(one + other.flip(1)))
+            lengths.diagonal(begin - start, 1, 2).copy_(norms(own + own_backward.flip(1)))
         yield slice(begin - start, end - start), lengths
 
 

@@ -53,11 +53,11 @@ def with_token_replaced(subject: Subject, batch: Batch, filling: torch.Tensor) -
     for row, count in enumerate(subject.attendable(batch).sum(1).tolist()):
         text = batch.alone(row)
         where, embedded = places[row, : text["input_ids"].shape[1]], subject.embed(text)
-        of_text = [embedded.new_zeros(0, subject.num_labels)]
+        text_logits = [embedded.new_zeros(0, subject.num_labels)]
         for tokens in torch.arange(count, device=where.device).split(max(1, TOKENS_AT_ONCE // len(where))):
             replaced = torch.where((where == tokens.unsqueeze(1)).unsqueeze(2), filling.to(embedded), embedded)
-            of_text.append(subject.predict(text.take(torch.zeros_like(tokens)), replaced))
-        logits.append(torch.cat(of_text).double().cpu().numpy())
+            text_logits.append(subject.predict(text.take(torch.zeros_like(tokens)), replaced))
+        logits.append(torch.cat(text_logits).double().cpu().numpy())
     return _at_tokens(subject, batch, logits)
 
 
@@ -88,10 +88,8 @@ def without_state(subject, hidden, attention, query=None) -> torch.Tensor:
 
 def _sum_of_others(values: torch.Tensor) -> torch.Tensor:
     """(B,T,D): at each t the sum over all other t."""
-    left = values.cumsum(1).roll(1, 1)
-    left[:, 0] = 0
-    right = values.flip(1).cumsum(1).flip(1).roll(-1, 1)
-    right[:, -1] = 0
+    left, right = values.cumsum(1).roll(1, 1), values.flip(1).cumsum(1).flip(1).roll(-1, 1)
+    left[:, 0], right[:, -1] = 0, 0
     return left + right
 
 
@@ -115,16 +113,16 @@ def without_state_reprojected(subject, encoded) -> torch.Tensor:
 @torch.no_grad()
 def _logits_of_changes(subject: Pooled, batch: Batch, filling: torch.Tensor | None = None) -> torch.Tensor:
     """Logits (B,T,C) of our classifiers without each item, or with the embeddings of each replaced by filling (E,)."""
-    given, encoded = text_of(batch), subject.encoded(batch)
+    text, encoded = text_of(batch), subject.encoded(batch)
     if filling is not None:
-        filling = filling.expand(*given["input_ids"].shape, -1)
+        filling = filling.expand(*text["input_ids"].shape, -1)
     if subject.level == "word":
-        return _without_words(subject.stages, given, encoded, filling)
+        return _without_words(subject.stages, text, encoded, filling)
     model = subject.classifier
     if subject.level == "sentence" and filling is not None:
-        _, _, _, state = model.model.texts(**given)
+        _, _, _, state = model.model.texts(**text)
         filling, _, _ = model.model.sentence_reader(filling, subject.items(batch), state)
-    read = model.model.read(**given)  # a sentence is read by itself: without another one its vector is the same
+    read = model.model.read(**text)  # a sentence is read by itself: without another one its vector is the same
     values, bias = model.decoder_weights(encoded.query) if model.affine else (None, None)
     sums = sums_of_changes(
         model.model.encoder,
@@ -145,15 +143,15 @@ def _logits_of_changes(subject: Pooled, batch: Batch, filling: torch.Tensor | No
     return logits.masked_fill(~encoded.mask.unsqueeze(-1), 0.0)
 
 
-def _without_words(model, given, encoded, filling=None) -> torch.Tensor:
+def _without_words(model, text, encoded, filling=None) -> torch.Tensor:
     """Logits (B,T,C) of a `WordLevel` without each word, or with its embedding replaced by that of filling (B,L,E).
 
     Other sentences are read by themselves and stay; the sentence of the word is read again, or is gone where it was the only
     one.
     """
-    classifier, sentences = model.classifier, model.sentences(**given)
-    embedded, _, _, state = classifier.model.texts(**given)
-    read = classifier.model.read(**given)
+    classifier, sentences = model.classifier, model.sentences(**text)
+    embedded, _, _, state = classifier.model.texts(**text)
+    read = classifier.model.read(**text)
     vectors, present = read.inputs, read.present
     changed = changed_vectors(classifier.model.sentence_reader, embedded, sentences, state, filling)
     counts = torch.zeros_like(present, dtype=torch.int64).scatter_add_(1, sentences.clamp(min=0), (sentences >= 0).long())
@@ -187,9 +185,9 @@ def changed_vectors(reader, embedded: torch.Tensor, items: torch.Tensor, query=N
     for group in sentence_groups(items):
         words, instead = group.take(embedded), None if filling is None else group.take(filling)
         states, _ = reader.word_encoder(words, group.mask)
-        asked = None if query is None else query[group.rows]
+        group_query = None if query is None else query[group.rows]
         parts = reader.word_encoder, reader.word_alignment, reader.config, words, states, group.mask, group.mask
-        vectors = group.put(sums_of_changes(*parts, asked, filling=instead), vectors)
+        vectors = group.put(sums_of_changes(*parts, group_query, filling=instead), vectors)
     return vectors
 
 
@@ -266,8 +264,8 @@ def score_and_value(alignment, query, values, states) -> Reading:
     else:
 
         def score(seen):
-            asked = None if query is None else query[: seen.shape[1]].repeat(len(seen), 1)
-            return alignment(seen.flatten(0, 1), asked).unflatten(0, seen.shape[:2])
+            queries = None if query is None else query[: seen.shape[1]].repeat(len(seen), 1)
+            return alignment(seen.flatten(0, 1), queries).unflatten(0, seen.shape[:2])
 
     def finish(seen):
         scores = score(seen[..., : len(keys)])

@@ -38,17 +38,16 @@ def _sentence_parts(subject, batch):
     lengths = subject.attendable(batch).sum(1)
     for length in lengths[lengths > 0].unique().tolist():
         rows = (lengths == length).nonzero().squeeze(1)
-        given = {name: values[rows] for name, values in text_of(batch).items() if values is not None}
+        texts = {name: values[rows] for name, values in text_of(batch).items() if values is not None}
         with differentiable():
-            embedded = model.get_input_embeddings()(given.pop("input_ids")).detach().requires_grad_()
-            read = model.read(inputs_embeds=embedded, items=items[rows], **given)
+            embedded = model.get_input_embeddings()(texts.pop("input_ids")).detach().requires_grad_()
+            read = model.read(inputs_embeds=embedded, items=items[rows], **texts)
             outputs, directions = length_gradients(model.encoder, read.inputs)
-            of_states = []
+            lengths_by_state = []
             for state in range(length):
-                keep = state + 1 < length
-                (slopes,) = torch.autograd.grad(outputs[:, state], embedded, directions[:, state], retain_graph=keep)
-                of_states.append(item_norms(slopes, items[rows]))
-        yield rows.tolist(), slice(0, length), torch.stack(of_states, 1)
+                (slopes,) = torch.autograd.grad(outputs[:, state], embedded, directions[:, state], retain_graph=True)
+                lengths_by_state.append(item_norms(slopes, items[rows]))
+        yield rows.tolist(), slice(0, length), torch.stack(lengths_by_state, 1)
 
 
 def _word_parts(subject, batch):
@@ -59,15 +58,16 @@ def _word_parts(subject, batch):
         embedded = subject.embed(batch)
     for row, length in enumerate(token_counts(subject, batch)):
         dtype = torch.promote_types(embedded.dtype, torch.float32)
-        of_document = torch.zeros(1, length, length, dtype=dtype, device=words.device)
+        norms_of_document = torch.zeros(1, length, length, dtype=dtype, device=words.device)
         for group in sentence_groups(sentences[row : row + 1]):
             for places, mask in zip(group.places, group.mask, strict=True):
                 positions = places[mask]
                 first, size = int(words[row, positions[0]]), len(positions)
-                for states, of_words in norm_gradients(reader.word_encoder, embedded[row, positions][None], 0, size):
-                    of_document[:, first + states.start : first + states.stop, first : first + size] = of_words
+                for states, word_norms in norm_gradients(reader.word_encoder, embedded[row, positions][None], 0, size):
+                    places_of_states = slice(first + states.start, first + states.stop)
+                    norms_of_document[:, places_of_states, first : first + size] = word_norms
         if length:
-            yield [row], slice(0, length), of_document
+            yield [row], slice(0, length), norms_of_document
 
 
 def _token_parts(subject, batch):
@@ -81,8 +81,8 @@ def _token_parts(subject, batch):
         start = int(mask[rows[0]].int().argmax())
         stop = start + int(counts[rows[0]])
         for chosen in rows.split(max(1, STATES_AT_ONCE // length)):
-            for states, of_texts in norm_gradients(model.encoder, embedded[chosen, :length], start, stop):
-                yield chosen.tolist(), states, of_texts
+            for states, text_norms in norm_gradients(model.encoder, embedded[chosen, :length], start, stop):
+                yield chosen.tolist(), states, text_norms
 
 
 def norm_gradients(encoder, embedded, start, stop) -> Parts:
