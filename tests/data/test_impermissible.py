@@ -6,8 +6,6 @@ import torch
 from attnfaith.data.classifier_text import encode_for_classifier
 from attnfaith.data.collation import keep_positions, pad_batch
 from attnfaith.data.impermissible import check_marks, counts, marks_of_words, without
-from attnfaith.data.loading import load_splits
-from attnfaith.data.registry import get_entry
 from attnfaith.data.subwords import adopt_tokenizer
 from attnfaith.data.tokenization import build_tokenizer, by_words, encode
 from attnfaith.errors import DatasetError
@@ -132,49 +130,3 @@ def test_a_list_of_words_marks_texts():
 
 def test_texts_without_and_with_nothing_else_are_counted():
     assert list(counts([[0, 1], [0], [0, 0], [1], [1, 1], []]).values()) == [2, 2]
-
-
-def publish(root, folder, splits=("train", "validation", "test"), rows_of=10, marks=(1, 0, 0)):
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    (root / folder).mkdir(parents=True, exist_ok=True)
-    for split in splits:
-        texts = [f"he {split} w{row}" for row in range(rows_of)]
-        labels = [row % 2 for row in range(rows_of)]
-        table = pa.table({"text": texts, "label": labels, "impermissible": [list(marks)] * rows_of})
-        pq.write_table(table, root / folder / f"{split}.parquet")
-
-
-def test_training_is_cut_from_validation_where_there_is_none(tmp_path):
-    publish(tmp_path, "deceptive/occupation-classification", ("validation", "test"))
-    loaded = load_splits("occupation", root=tmp_path)
-    assert {split: len(part) for split, part in loaded.splits.items()} == {"train": 8, "validation": 2, "test": 10}
-    assert {name.split("/")[1] for name in loaded.splits["train"]["instance_id"]} == {"validation"}
-    publish(tmp_path, "deceptive/occupation-classification", ("train",), rows_of=6)
-    loaded = load_splits("occupation", root=tmp_path)
-    assert {split: len(part) for split, part in loaded.splits.items()} == {"train": 6, "validation": 10, "test": 10}
-    publish(tmp_path, "deceptive/pronoun", ("validation", "test"))
-    with pytest.raises(DatasetError, match="'pronoun' has no train split"):
-        load_splits("pronoun", root=tmp_path)
-
-
-def test_texts_without_impermissible_words(tmp_path):
-    publish(tmp_path, "deceptive/pronoun")
-    whole, rest = (load_splits("pronoun", root=tmp_path, impermissible_removed=removed) for removed in (False, True))
-    assert rest.entry.name == "pronoun_permissible" and not rest.entry.impermissible and whole.entry.impermissible
-    assert rest.splits["test"]["text"][:2] == ["test w0", "test w1"] and whole.splits["test"]["text"][0] == "he test w0"
-    assert rest.splits["test"]["instance_id"][:] == whole.splits["test"]["instance_id"][:]
-    assert "impermissible" not in rest.splits["test"].column_names
-    assert "he" not in " ".join(rest.vocabulary_texts).split()
-
-
-def test_refusals_of_data_sets(tmp_path):
-    with pytest.raises(
-        DatasetError, match="'sst' does not say which words are impermissible: take occupation, pronoun, sst_wiki"
-    ):
-        load_splits("sst", root=tmp_path, impermissible_removed=True)
-    publish(tmp_path, "deceptive/pronoun", marks=(0, 0, 0))
-    with pytest.raises(DatasetError, match="'pronoun': no text of training has an impermissible word"):
-        load_splits("pronoun", root=tmp_path)
-    assert get_entry("occupation").permissible.columns.keys() == {"text", "label"}

@@ -199,11 +199,10 @@ def test_own_files_that_are_refused(own, files, how, message):
 
 
 def test_folders_that_are_refused(own, tmp_path):
-    with pytest.raises(DatasetError, match="nowhere' does not exist: sentence pairs are a folder with train.src"):
-        load_pairs(path=str(tmp_path / "nowhere"))
     folder = own()
-    with pytest.raises(DatasetError, match="is a file"):
-        load_pairs(path=str(folder / "train.src"))
+    for path, message in ((tmp_path / "nowhere", "does not exist: .* train.src"), (folder / "train.src", "is a file")):
+        with pytest.raises(DatasetError, match=message):
+            load_pairs(path=str(path))
     (folder / "train.de-en.src").write_text("x\ny\n")
     with pytest.raises(DatasetError, match="train.de-en.src and train.src: leave one of them"):
         load_pairs(path=str(folder))

@@ -141,29 +141,10 @@ def test_the_vocabulary_is_that_of_a_flat_tokenizer():
 def test_pairs():
     tokenizer = tokenizer_for(["A dog. A cat. What?"], pair=True)
     encoded = tokenizer("A dog. A cat.", "What? A dog?")
-    tokens = tokenizer.convert_ids_to_tokens(encoded["input_ids"])
-    assert tokens == [
-        "<s>",
-        "a",
-        "dog",
-        ".",
-        "<sent>",
-        "a",
-        "cat",
-        ".",
-        "</s>",
-        "<s>",
-        "what",
-        "?",
-        "<sent>",
-        "a",
-        "dog",
-        "?",
-        "</s>",
-    ]
+    tokens = "<s> a dog . <sent> a cat . </s> <s> what ? <sent> a dog ? </s>".split()
+    assert tokenizer.convert_ids_to_tokens(encoded["input_ids"]) == tokens
     assert encoded["token_type_ids"] == [0] * 9 + [1] * 8
-    rows = {"instance_id": ["0"], "text": ["A dog. A cat."], "text_pair": ["What? A dog?"]}
-    row = encode(datasets.Dataset.from_dict(rows), tokenizer)[0]
+    row = encode(rows("A dog. A cat.", text_pair=["What? A dog?"]), tokenizer)[0]
     assert row["tokens"] == ["a dog .", "a cat ."] and row["length"] == 17
 
 
@@ -238,17 +219,3 @@ def test_encode_agrees_with_the_tokenizer(texts, max_length, longest, most):
         whole = words(tokenizer, text)
         kept = [word for sentence in row["words"] for word in sentence]
         assert kept == whole[: len(kept)] and row["truncated"] == (len(kept) < len(whole))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"hierarchy": "word"}, "Unknown hierarchy 'word'. Known: none, sentence"),
-        ({"hierarchy": "none", "max_sentences": 3}, 'max_sentences=3 needs hierarchy="sentence"'),
-        ({"max_sentences": 0}, "max_sentences=0 must be at least 1"),
-        ({"max_sentence_length": -1}, "max_sentence_length=-1 must be at least 1"),
-    ],
-)
-def test_bad_arguments_are_refused(arguments, message):
-    with pytest.raises(DatasetError, match=message):
-        tokenizer_for(["a"], **arguments)

@@ -7,72 +7,46 @@ import datasets
 import hypothesis
 import hypothesis.strategies as st
 import pytest
-from transformers import AutoTokenizer
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from attnfaith.data.tokenization import PREPROCESSING, build_tokenizer, encode, split_words, words
 from attnfaith.errors import DatasetError
 
 
+WORDS = "do n't panic , it 's 3.50 ( not $ 1,000 ) : we 'll - lrb - see - rrb - mp3s . . . ' stay ' a _ b café"
 RAW = "Don't PANIC, it's 3.50 (not $1,000): we'll -LRB- see -RRB- MP3s...  'Stay' a_b\tCafé"
 
 
 @pytest.mark.parametrize(
-    ("preprocessing", "expected"),
+    ("preprocessing", "text", "expected"),
     [
         (
             "default",
+            RAW,
             "do n't panic , it 's qqq ( not $ qqq ) : we 'll - lrb - see - rrb - qqq . . . ' stay ' a _ b café",
         ),
-        (
-            "characters",
-            "do n't panic , it 's 3.50 ( not $ 1,000 ) : we 'll - lrb - see - rrb - mp3s . . . ' stay ' a _ b café",
-        ),
-        (
-            "words",
-            "do n't panic , it 's 3.50 ( not $ 1,000 ) : we 'll - lrb - see - rrb - mp3s . . . ' stay ' a _ b café",
-        ),
-        ("imdb", "don't panic it's 3 50 not 1 000 we'll lrb see rrb mp3s 'stay' a b café"),
-        ("sst", "don t panic it s 3 50 not 1 000 we ll see mp3s stay a_b café"),
-        ("whitespace", "don't panic, it's 3.50 (not $1,000): we'll -lrb- see -rrb- mp3s... 'stay' a_b café"),
+        ("characters", RAW, WORDS),
+        ("words", RAW, WORDS),
+        ("imdb", RAW, "don't panic it's 3 50 not 1 000 we'll lrb see rrb mp3s 'stay' a b café"),
+        ("sst", RAW, "don t panic it s 3 50 not 1 000 we ll see mp3s stay a_b café"),
+        ("whitespace", RAW, "don't panic, it's 3.50 (not $1,000): we'll -lrb- see -rrb- mp3s... 'stay' a_b café"),
+        ("default", "can't won't isn't", "ca n't wo n't is n't"),
+        ("default", "'s n't 'tis rock'n'roll", "'s n't ' tis rock ' n ' roll"),
+        ("default", "12-13 10:30 3,000.5 b2b 1st", "qqq - qqq qqq qqq qqq qqq"),
+        ("default", "wait...what?!", "wait . . . what ? !"),
+        ("default", "e\u0301te\u0301", "été"),  # composed, so that one word is one id
+        ("words", "8/10, not 7.5/10.", "8/10 , not 7.5/10 ."),
+        ("words", "1,000.5 at 10:30: 12-13", "1,000.5 at 10:30 : 12 - 13"),
+        ("words", ".5 5. a.5 5.b 3..4", ". 5 5 . a . 5 5 . b 3 . . 4"),
     ],
 )
-def test_split_by_hand(preprocessing, expected):
-    assert split_words([RAW, "", " \t\n"], preprocessing) == [expected.split(), [], []]
-
-
-def test_every_preparation_is_tested_above():
-    assert set(PREPROCESSING) == {"characters", "default", "imdb", "sst", "whitespace", "words"}
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("can't won't isn't", "ca n't wo n't is n't"),
-        ("'s n't 'tis rock'n'roll", "'s n't ' tis rock ' n ' roll"),
-        ("12-13 10:30 3,000.5 b2b 1st", "qqq - qqq qqq qqq qqq qqq"),
-        ("wait...what?!", "wait . . . what ? !"),
-        ("e\u0301te\u0301", "été"),  # composed, so that one word is one id
-    ],
-)
-def test_default_preparation(text, expected):
-    assert split_words([text], "default") == [expected.split()]
+def test_split_by_hand(preprocessing, text, expected):
+    assert split_words([text, "", " \t\n"], preprocessing) == [expected.split(), [], []]
 
 
 # Letters whose lower case both libraries agree on; the dotted capital I, for one, differs.
 plain_text = st.text(string.ascii_letters + string.digits + string.punctuation + " \t\néÉß", max_size=60)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("8/10, not 7.5/10.", "8/10 , not 7.5/10 ."),
-        ("1,000.5 at 10:30: 12-13", "1,000.5 at 10:30 : 12 - 13"),
-        (".5 5. a.5 5.b 3..4", ". 5 5 . a . 5 5 . b 3 . . 4"),
-        ("can't it's", "ca n't it 's"),
-    ],
-)
-def test_words_preparation_keeps_numbers(text, expected):
-    assert split_words([text], "words") == [expected.split()]
 
 
 @hypothesis.given(plain_text)
@@ -118,23 +92,17 @@ def test_ids_are_alphabetical_after_the_special_ones():
     assert tokenizer(["the dog", "a"], padding=True)["attention_mask"] == [[1, 1, 1, 1], [1, 1, 1, 0]]
 
 
-def test_document_frequency_counts_texts_not_occurrences():
+def test_the_vocabulary_is_of_texts_not_occurrences_in_any_order(tmp_path):
     tokenizer = build_tokenizer(["x x x", "y", "y"], preprocessing="whitespace", min_df=2)
     assert sorted(set(tokenizer.get_vocab()) - {"<pad>", "<unk>", "<s>", "</s>"}) == ["y"]
-
-
-def test_vocabulary_does_not_depend_on_text_order():
-    one = build_tokenizer(TEXTS, preprocessing="whitespace").get_vocab()
-    assert build_tokenizer(iter(TEXTS[::-1]), preprocessing="whitespace").get_vocab() == one
+    for folder, texts in (("one", TEXTS), ("two", TEXTS[::-1])):
+        build_tokenizer(iter(texts), preprocessing="default").save_pretrained(tmp_path / folder)
+    assert (tmp_path / "one/tokenizer.json").read_bytes() == (tmp_path / "two/tokenizer.json").read_bytes()
 
 
 def test_extra_vocabulary_enters_in_its_place():
     tokenizer = build_tokenizer(TEXTS, preprocessing="whitespace", min_df=3, extra_vocabulary=["zebra", "bee"])
     assert tokenizer.convert_ids_to_tokens([4, 5, 6]) == ["bee", "dog", "zebra"]
-    with pytest.raises(DatasetError, match="'Zebra' never occurs"):
-        build_tokenizer(TEXTS, preprocessing="whitespace", extra_vocabulary=["Zebra"])
-    with pytest.raises(DatasetError, match="'<pad>' never occurs"):
-        build_tokenizer(TEXTS, preprocessing="whitespace", extra_vocabulary=["<pad>"])
 
 
 @pytest.mark.parametrize("preprocessing", sorted(PREPROCESSING))
@@ -149,12 +117,6 @@ def test_saved_tokenizer_is_the_same_without_our_code(tmp_path, preprocessing):
     assert loaded.get_vocab() == tokenizer.get_vocab()
     assert loaded("a b", padding="max_length", max_length=5)["input_ids"][-1] == 0
     assert not list(tmp_path.glob("*.py"))
-
-
-def test_saved_file_is_the_same_each_time(tmp_path):
-    for folder in ("one", "two"):
-        build_tokenizer([RAW, *TEXTS], preprocessing="default").save_pretrained(tmp_path / folder)
-    assert (tmp_path / "one/tokenizer.json").read_bytes() == (tmp_path / "two/tokenizer.json").read_bytes()
 
 
 @pytest.mark.parametrize("preprocessing", sorted(PREPROCESSING))
@@ -184,19 +146,24 @@ def test_words_takes_one_text_or_many():
     assert words(tokenizer, ["Unseen 7", ""]) == [["unseen", "qqq"], []]
 
 
-def test_bad_arguments_are_refused():
-    with pytest.raises(
-        DatasetError, match="Unknown preprocessing 'spacy'. Known: characters, default, imdb, sst, whitespace"
-    ):
-        build_tokenizer(TEXTS, preprocessing="spacy")
-    with pytest.raises(DatasetError, match="min_df .* 0 was given"):
-        build_tokenizer(TEXTS, preprocessing="sst", min_df=0)
-    with pytest.raises(DatasetError, match="max_length=2 leaves no room"):
-        build_tokenizer(TEXTS, preprocessing="sst", max_length=2)
-    with pytest.raises(DatasetError, match="one string"):
-        build_tokenizer("the cat", preprocessing="sst")
-    with pytest.raises(DatasetError, match="Text 1 is NoneType"):
-        build_tokenizer(["a", None], preprocessing="sst")
+@pytest.mark.parametrize(
+    ("texts", "arguments", "message"),
+    [
+        (TEXTS, {"preprocessing": "spacy"}, "'spacy'. Known: characters, default, imdb, sst, whitespace"),
+        (TEXTS, {"min_df": 0}, "min_df"),
+        (TEXTS, {"max_length": 2}, "max_length=2 leaves no room"),
+        ("the cat", {}, "one string"),
+        (["a", None], {}, "Text 1 is NoneType"),
+        (TEXTS, {"extra_vocabulary": ["Zebra"]}, "'Zebra' never occurs"),
+        (TEXTS, {"extra_vocabulary": ["<pad>"]}, "'<pad>' never occurs"),
+        (TEXTS, {"hierarchy": "word"}, "'word'. Known: none, sentence"),
+        (TEXTS, {"max_sentences": 3}, 'max_sentences=3 needs hierarchy="sentence"'),
+        (TEXTS, {"hierarchy": "sentence", "max_sentences": 0}, "max_sentences=0 must be at least 1"),
+    ],
+)
+def test_bad_arguments_are_refused(texts, arguments, message):
+    with pytest.raises(DatasetError, match=message):
+        build_tokenizer(texts, **{"preprocessing": "whitespace", **arguments})
 
 
 def rows(texts, **columns):
@@ -261,14 +228,6 @@ def test_encode_agrees_with_the_tokenizer(texts, max_length, preprocessing):
         assert row["n_unknown"] == sum(word not in vocabulary or word == "<unk>" for word in row["tokens"])
 
 
-def test_encode_pairs_with_an_empty_question():
-    tokenizer = build_tokenizer(TEXTS, preprocessing="whitespace", pair=True)
-    encoded = encode(rows(["the dog", "dog", ""], text_pair=["", " \n", ""]), tokenizer)
-    assert encoded["input_ids"][:] == [[2, 9, 6, 3, 2, 3], [2, 6, 3, 2, 3], [2, 3, 2, 3]]
-    assert encoded["token_type_ids"][:] == [[0, 0, 0, 0, 1, 1], [0, 0, 0, 1, 1], [0, 0, 1, 1]]
-    assert encoded["query_tokens"][:] == [[], [], []]
-
-
 def test_encode_keeps_the_words_of_questions():
     """As they are read, known or not, and without the marks of a tokenizer that divides texts; single texts have none."""
     asked = ["Where is Zed ?", "Ran he ? <sent> And when ?"]
@@ -277,8 +236,9 @@ def test_encode_keeps_the_words_of_questions():
         encoded = encode(rows(["the dog", "fox"], text_pair=asked), tokenizer)
         marked = "<sent>" if hierarchy == "none" else "<unk>"  # a text cannot spell the mark where there is one
         assert encoded["query_tokens"][:] == [["where", "is", "zed", "?"], ["ran", "he", "?", marked, "and", "when", "?"]]
-    single = encode(rows(["the dog"]), build_tokenizer(TEXTS, preprocessing="whitespace"))
-    assert "query_tokens" not in single.column_names
+    tokenizer = build_tokenizer(TEXTS, preprocessing="whitespace", pair=True)
+    encoded = encode(rows(["the dog", ""], text_pair=[" \n", ""]), tokenizer)
+    assert encoded["input_ids"][:] == [[2, 9, 6, 3, 2, 3], [2, 3, 2, 3]] and encoded["query_tokens"][:] == [[], []]
 
 
 def test_encode_carries_marks_and_candidates():
@@ -287,44 +247,42 @@ def test_encode_carries_marks_and_candidates():
     encoded = encode(split, tokenizer)
     assert encoded["impermissible"][:] == [[0, 0, 1, 0], [0, 1, 0]]  # cut like the ids, whose markers have none
     assert encoded["candidates"][:] == [[0, 5, 7], []]
-    with pytest.raises(DatasetError, match="impermissible must be one 0 or 1 for each of its 1 word; 2 values"):
-        encode(rows(["a"], impermissible=[[1, 0]]), tokenizer)
 
 
-def test_encode_over_several_chunks_keeps_order():
+def test_encode_over_several_batches_keeps_order():
     texts = [f"w{row % 7} x" for row in range(2500)]
-    tokenizer = build_tokenizer(texts, preprocessing="whitespace")
-    encoded = encode(rows(texts, label=[row % 2 for row in range(2500)]), tokenizer)
+    encoded = encode(rows(texts, label=[row % 2 for row in range(2500)]), build_tokenizer(texts, preprocessing="whitespace"))
     assert encoded["instance_id"][:] == [f"set/train/{row}" for row in range(2500)]
-    assert encoded[2401]["tokens"] == texts[2401].split()
-    assert encoded["labels"][:] == [row % 2 for row in range(2500)]
+    assert encoded["tokens"][:] == list(map(str.split, texts)) and encoded["labels"][:] == [0, 1] * 1250
 
 
-def test_encode_refuses():
-    tokenizer = build_tokenizer(TEXTS, preprocessing="whitespace")
-    with pytest.raises(DatasetError, match=r"without column\(s\) \['instance_id'\]; the split has \['text'\]"):
-        encode(datasets.Dataset.from_dict({"text": ["a"]}), tokenizer)
-    with pytest.raises(DatasetError, match="build it with pair=True"):
-        encode(rows(["a"], text_pair=["b"]), tokenizer)
-    with pytest.raises(DatasetError, match="Row 1 has 3 rationale values for 2 words"):
-        encode(rows(["a", "a b"], rationale=[[1], [1, 0, 0]]), tokenizer)
-    with pytest.raises(DatasetError, match="no rows"):
-        encode(rows([]), tokenizer)
-    with pytest.raises(DatasetError, match="max_length=2 leaves no room for the text of row 1"):
-        encode(rows(["", "a"]), tokenizer, max_length=2)
+@pytest.mark.parametrize(
+    ("split", "how", "message"),
+    [
+        (datasets.Dataset.from_dict({"text": ["a"]}), {}, r"without column\(s\) \['instance_id'\]"),
+        (rows(["a"], text_pair=["b"]), {}, "build it with pair=True"),
+        (rows(["a", "a b"], rationale=[[1], [1, 0, 0]]), {}, "Row 1 has 3 rationale values for 2 words"),
+        (rows([]), {}, "no rows"),
+        (rows(["", "a"]), {"max_length": 2}, "max_length=2 leaves no room for the text of row 1"),
+        (rows(["a"], impermissible=[[1, 0]]), {}, "impermissible must be one 0 or 1 for each of its 1 word"),
+    ],
+)
+def test_encode_refuses(split, how, message):
+    with pytest.raises(DatasetError, match=message):
+        encode(split, build_tokenizer(TEXTS, preprocessing="whitespace"), **how)
 
 
-def test_encode_refuses_a_tokenizer_that_is_not_ours():
-    from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
-
-    vocabulary = {"[UNK]": 0, "un": 1, "##seen": 2}
-    backend = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (models.WordPiece({"[UNK]": 0, "un": 1, "##seen": 2}, unk_token="[UNK]"), "take it over with adopt_tokenizer"),
+        (models.WordLevel({"[UNK]": 0, "unseen": 1}, unk_token="[UNK]"), "2 ids for row 0, 1 were expected"),
+    ],
+)
+def test_encode_refuses_a_tokenizer_that_is_not_ours(model, message):
+    backend = Tokenizer(model)
     backend.pre_tokenizer = pre_tokenizers.Whitespace()
-    with pytest.raises(DatasetError, match="puts 0 markers around a text, 2 are needed: take it over with adopt_tokenizer"):
-        encode(rows(["unseen"]), PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="[UNK]"))
-    backend = Tokenizer(models.WordLevel({"[UNK]": 0, "unseen": 1}, unk_token="[UNK]"))
-    backend.pre_tokenizer = pre_tokenizers.Whitespace()
-    backend.add_tokens(["un"])  # which is cut out of every word
-    with pytest.raises(DatasetError, match="2 ids for row 0, 1 were expected"):
+    if isinstance(model, models.WordLevel):
+        backend.add_tokens(["un"])  # which is cut out of every word
+    with pytest.raises(DatasetError, match=message):
         encode(rows(["unseen"]), PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="[UNK]"))

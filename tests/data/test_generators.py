@@ -1,0 +1,327 @@
+"""What generators of known evidence promise: the evidence decides, all else is silent, a row stands on its own."""
+
+from collections import Counter
+
+import hypothesis
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from scipy import stats
+
+from attnfaith.data import babi, counting, planted_evidence
+from attnfaith.data.babi import LOCATIONS, OBJECTS, PEOPLE
+from attnfaith.data.generator_knobs import STREAMS
+from attnfaith.data.loading import load_splits
+from attnfaith.data.planted_evidence import AFFIRMERS, DISTRACTORS, NEGATORS
+from attnfaith.data.registry import SPLITS
+from attnfaith.errors import DatasetError
+
+
+PLANTED = {
+    "planted": {},
+    "planted, two together": {"n_evidence": 2},
+    "planted, three times over": {"redundancy": 3, "distractors": 2},
+    "planted, context": {"needs_context": True},
+    "planted, context, pairs, twice": {"needs_context": True, "n_evidence": 2, "redundancy": 2, "length": (14, 20)},
+    "planted, five classes": {"n_classes": 5, "n_evidence": 2},
+    "planted, few words": {"vocabulary_size": 12},
+}
+COUNTED = {
+    "counting": {},
+    "counting, short": {"length": (3, 3)},
+    "counting, few digits": {"vocabulary_size": 3},
+    "counting, all asked": {"asked_share": 1.0},
+    "counting, skewed": {"class_balance": [0.8, 0.2]},
+}
+CASES = PLANTED | COUNTED | {f"babi {task}": {"task": task} for task in babi.STATEMENTS}
+planted_cases = pytest.mark.parametrize("arguments", PLANTED.values(), ids=list(PLANTED))
+counted_cases = pytest.mark.parametrize("arguments", COUNTED.values(), ids=list(COUNTED))
+tasks = pytest.mark.parametrize("task", babi.STATEMENTS)
+
+
+def rows_of(case, n, seed=0, **more):
+    arguments = CASES[case] | more
+    if case.startswith("babi"):
+        return babi.generate(arguments.pop("task"), n, seed, **arguments)
+    return (counting if case in COUNTED else planted_evidence).generate(n, seed, **arguments)
+
+
+def marked(row, mark=1):
+    return [word for word, value in zip(row["text"].split(), row["rationale"], strict=True) if value == mark]
+
+
+# ------------------------------------------------------------------------------------------------ every generator
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_rows_have_one_form_and_differ_by_seed_and_stream(case):
+    rows = rows_of(case, 60)
+    for row in rows:
+        assert row["text"] == " ".join(row["text"].split())
+        assert len(row["rationale"]) == len(row["text"].split()) and 1 in row["rationale"]
+    assert rows_of(case, 60, 1) != rows != rows_of(case, 60, stream=1)
+
+
+@hypothesis.settings(max_examples=25)
+@hypothesis.given(st.integers(0, 2**40), st.integers(0, 3), st.integers(1, 8), st.sampled_from(sorted(CASES)))
+def test_a_row_does_not_depend_on_how_many_are_made(seed, stream, n, case):
+    assert rows_of(case, n, seed, stream=stream) == rows_of(case, n + 4, seed, stream=stream)[:n]
+
+
+@pytest.mark.parametrize("case", [*PLANTED, *COUNTED])
+def test_removed_evidence_leaves_all_else(case):
+    """Same labels and other words; nothing is marked, and only the places of the evidence differ."""
+    rows = rows_of(case, 100, 6, stream=1)
+    bare = rows_of(case, 100, 6, stream=1, evidence_removed=["train", "validation"])
+    for row, without in zip(rows, bare, strict=True):
+        before, after, marks = row["text"].split(), without["text"].split(), row["rationale"]
+        if case in COUNTED:
+            assert after[:2] == before[:2] and not {*after[:2]} & {*after[2:]}
+            before, after, marks = before[2:], after[2:], marks[2:]
+        assert row["label"] == without["label"] and not any(without["rationale"])
+        assert [old != new for old, new in zip(before, after, strict=True)] == [mark == 1 for mark in marks]
+
+
+def test_evidence_is_removed_from_the_named_splits_only():
+    sizes = {"train": 30, "test": 30}
+    loaded = load_splits("planted_evidence", sizes=sizes, evidence_removed=["train", "validation"])
+    marks = {split: any(map(sum, rows["rationale"])) for split, rows in loaded.splits.items()}
+    assert marks == {"train": False, "validation": False, "test": True}
+    assert loaded.revision == "generated-1(evidence_removed=['train', 'validation'],seed=0)"
+    assert loaded.splits["test"]["text"] == load_splits("planted_evidence", sizes=sizes).splits["test"]["text"]
+    assert list(STREAMS) == list(SPLITS) and list(STREAMS.values()) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("case", "arguments", "message"),
+    [
+        ("planted", {"evidence_removed": ["dev"]}, "evidence_removed"),
+        ("planted", {"evidence_removed": "train"}, "evidence_removed"),
+        ("planted", {"length": (1, 5), "n_evidence": 2}, "length"),
+        ("planted", {"length": (9, 5)}, "length"),
+        ("planted", {"n_classes": 1}, "n_classes"),
+        ("planted", {"n_classes": 3, "needs_context": True}, "needs_context"),
+        ("planted", {"n_evidence": 0}, "n_evidence"),
+        ("planted", {"redundancy": 0}, "redundancy"),
+        ("planted", {"distractors": -1}, "distractors"),
+        ("planted", {"class_balance": [0.5, 0.6]}, "class_balance"),
+        ("planted", {"class_balance": [1.0]}, "class_balance"),
+        ("planted", {"vocabulary_size": 10**6}, "vocabulary_size"),
+        ("planted", {"stream": -1}, "stream"),
+        ("counting", {"length": (2, 5)}, "length"),
+        ("counting", {"asked_share": 0}, "asked_share"),
+        ("counting", {"vocabulary_size": 11}, "vocabulary_size"),
+        ("babi 1", {"task": 4}, "tasks 1, 2 and 3"),
+        ("babi 3", {"statements": (2, 9)}, "statements"),
+        ("babi 1", {"statements": (5, 4)}, "statements"),
+        ("babi 1", {"stream": -1}, "stream"),
+    ],
+)
+def test_knobs_out_of_range_are_refused(case, arguments, message):
+    with pytest.raises(DatasetError, match=message):
+        rows_of(case, 3, **arguments)
+
+
+# ------------------------------------------------------------------------------------------------ planted evidence
+
+
+def value_of(word, n_classes):
+    return next(value for value, words in enumerate(planted_evidence.evidence_words(n_classes)) if word in words)
+
+
+def item_values(row, n_classes=2):
+    """The values of the evidence items of a text, a negator turning the value after it; worked without `decide`."""
+    values, turned = [], False
+    for word in marked(row):
+        if word in NEGATORS + AFFIRMERS:
+            turned = word in NEGATORS
+        else:
+            values.append((value_of(word, n_classes) + turned) % n_classes)
+            turned = False
+    return values
+
+
+@planted_cases
+def test_planted_words_are_as_asked_and_decide(arguments):
+    n_classes, redundancy = arguments.get("n_classes", 2), arguments.get("redundancy", 1)
+    low, high = arguments.get("length", (10, 30))
+    evidence = {word for words in planted_evidence.evidence_words(n_classes) for word in words} | {*NEGATORS, *AFFIRMERS}
+    lengths = set()
+    for row in planted_evidence.generate(200, 3, **arguments):
+        words = row["text"].split()
+        items = arguments.get("n_evidence", 1) * redundancy
+        assert sum(row["rationale"]) == items * (2 if arguments.get("needs_context") else 1)
+        assert not evidence & set(marked(row, 0))
+        assert sum(word in DISTRACTORS for word in words) == arguments.get("distractors", 0)
+        lengths.add(len(words))
+        values = item_values(row, n_classes)
+        if redundancy == 1:
+            assert row["label"] == sum(values) % n_classes == planted_evidence.decide(marked(row), n_classes=n_classes)
+        elif items == redundancy:
+            assert values == [row["label"]] * redundancy
+        else:  # the four items can be parted into two groups that each decide the label
+            a, b, c, d = values
+            sums = [(a + b, c + d), (a + c, b + d), (a + d, b + c)]
+            assert any(one % 2 == row["label"] == other % 2 for one, other in sums)
+    assert {low, high} <= lengths
+
+
+def test_planted_lists_do_not_overlap():
+    literal = {part for pattern in planted_evidence._PATTERNS for part in pattern} - set(planted_evidence._SLOTS)
+    lists = [*planted_evidence._SLOTS.values(), literal, DISTRACTORS, NEGATORS, AFFIRMERS]
+    lists += [*planted_evidence.EVIDENCE.values(), *planted_evidence.GENRES.values()]
+    every = [word for words in lists for word in set(words)]
+    assert len(every) == len(set(every)) and planted_evidence.VOCABULARY_SIZE >= 150
+    fillers = {word for row in planted_evidence.generate(300, 0, vocabulary_size=12) for word in marked(row, 0)}
+    assert len(fillers - literal) == 12
+
+
+def test_neutral_words_are_independent_of_the_label():
+    rows = planted_evidence.generate(3000, 11, distractors=1)
+    counts = {}
+    for row in rows:
+        for word in marked(row, 0):
+            counts.setdefault(word, [0, 0])[row["label"]] += 1
+    table = np.array([pair for pair in counts.values() if sum(pair) >= 20])
+    assert stats.chi2_contingency(table).pvalue > 1e-3
+    evidence = np.zeros((2, 2))  # and the test can fail
+    for row in rows:
+        evidence[value_of(marked(row)[0], 2), row["label"]] += 1
+    assert stats.chi2_contingency(evidence).pvalue < 1e-100
+
+
+@pytest.mark.parametrize("balance", [[1, 0], [0, 1]])
+@pytest.mark.parametrize("case", ["planted, context", "counting"])
+def test_all_but_the_evidence_is_drawn_without_the_label(case, balance):
+    """Forcing either label leaves every other word, the length and the places as they were."""
+    for row, forced in zip(rows_of(case, 60, 9), rows_of(case, 60, 9, class_balance=balance), strict=True):
+        assert forced["label"] == balance.index(1) and forced["rationale"] == row["rationale"]
+        assert marked(forced, 0) == marked(row, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arguments", [{"needs_context": True}, {"n_evidence": 2}, {"n_evidence": 3}])
+def test_no_part_of_the_evidence_is_predictive(arguments):
+    """Each gold word alone, and each pair of three items, is as frequent under one label as under the other."""
+    rows = planted_evidence.generate(4000, 7, **arguments)
+    labels = np.array([row["label"] for row in rows])
+    signs = [[w in NEGATORS if w in NEGATORS + AFFIRMERS else value_of(w, 2) for w in marked(row)] for row in rows]
+    signs = np.array(signs, int)
+    columns = list(signs.T)
+    if arguments.get("n_evidence") == 3:
+        columns += [(signs[:, i] + signs[:, j]) % 2 for i, j in ((0, 1), (0, 2), (1, 2))]
+    for column in columns:
+        table = np.array([[np.sum((column == value) & (labels == label)) for label in (0, 1)] for value in (0, 1)])
+        assert stats.chi2_contingency(table).pvalue > 1e-3
+
+
+@pytest.mark.slow
+def test_shares_are_kept():
+    labels = [row["label"] for row in planted_evidence.generate(4000, 0, class_balance=[0.7, 0.3])]
+    assert stats.binomtest(sum(labels), 4000, 0.3).pvalue > 1e-3
+    five = np.bincount([row["label"] for row in planted_evidence.generate(4000, 0, n_classes=5)], minlength=5)
+    assert stats.chisquare(five).pvalue > 1e-3
+    rows = counting.generate(4000, 0, asked_share=0.25, length=(42, 42))
+    held = sum(sum(row["rationale"]) - 2 for row in rows)
+    assert stats.binomtest(held, 4000 * 40, 0.25).pvalue > 1e-3
+    places = np.sum([row["rationale"] for row in planted_evidence.generate(3000, 0, length=(10, 10))], axis=0)
+    assert (places > 30).all()
+
+
+def test_decide_by_hand():
+    decide = planted_evidence.decide
+    assert [decide(words.split()) for words in ("superb", "not superb", "hardly awful", "truly awful")] == [1, 0, 1, 0]
+    assert decide(["superb", "superb"]) == 0 and decide(["orbital", "corrupt"], n_classes=6) == 3  # 4 + 5 modulo 6
+    with pytest.raises(DatasetError, match="'table' is no planted evidence"):
+        decide(["table"])
+    assert counting.decide([*"373173"]) == 1 and counting.decide([*"373737"]) == 0 == counting.decide([*"37"])
+    for words in ([*"3"], [*"331"], ["more", "3", "1"]):
+        with pytest.raises(DatasetError, match="two different digits"):
+            counting.decide(words)
+
+
+# ------------------------------------------------------------------------------------------------ counting
+
+
+@counted_cases
+def test_counted_anew_from_the_text(arguments):
+    low, high = arguments.get("length", (6, 14))
+    lengths = set()
+    for row in counting.generate(200, 3, **arguments):
+        first, second, *run = words = row["text"].split()
+        counts = Counter(run)
+        assert first != second and row["label"] == int(counts[first] > counts[second])
+        assert row["rationale"] == [1, 1, *(int(word in (first, second)) for word in run)] and sum(row["rationale"]) > 2
+        assert {*words} <= {*counting.DIGITS[: arguments.get("vocabulary_size", 10)]}
+        assert row["label"] == counting.decide(words) == counting.decide(marked(row))
+        lengths.add(len(words))
+    assert {low, high} <= lengths
+
+
+# ------------------------------------------------------------------------------------------------ stories
+
+
+def statements(text):
+    """[(kind, person, thing)] of the statements, from their words only."""
+    told = []
+    for sentence in text.removesuffix(" .").split(" . "):
+        words = sentence.split()
+        person, last = words[0], words[-1]
+        assert person in PEOPLE and last in LOCATIONS + OBJECTS
+        kind = "move" if last in LOCATIONS else "take" if words[1] in ("took", "picked", "grabbed") else "drop"
+        told.append((kind, person, last))
+    return told
+
+
+def facts(row):
+    """The statements that the rationale marks, each as a whole or not at all."""
+    marks, told = list(row["rationale"]), []
+    for sentence, statement in zip(row["text"].removesuffix(" .").split(" . "), statements(row["text"]), strict=True):
+        size = len(sentence.split()) + 1
+        part, marks = marks[:size], marks[size:]
+        assert len(set(part)) == 1
+        told += [statement] * part[0]
+    return told
+
+
+def places_of_object(told, thing):
+    """The places a thing has been in, without repeats in a row, by replaying the story."""
+    at, holder, trail = {}, None, []
+    for kind, person, what in told:
+        if kind == "move":
+            at[person] = what
+        elif what == thing:
+            holder = person if kind == "take" else None
+        place = at.get(holder) if holder else None
+        if place and trail[-1:] != [place]:
+            trail.append(place)
+    return trail
+
+
+def answers(told, question, task):
+    """The answer that statements give, None where they give none."""
+    asked = question.split()
+    if task == 1:
+        places = [what for kind, who, what in told if (kind, who) == ("move", asked[2])]
+        return places[-1] if places else None
+    trail = places_of_object(told, asked[3])
+    if task == 2:
+        return trail[-1] if trail else None
+    return trail[trail.index(asked[6]) - 1] if asked[6] in trail[1:] else None
+
+
+@tasks
+def test_stories_answer_their_questions_by_their_facts(task):
+    labels, low, high = [], *babi.STATEMENTS[task]
+    for row in babi.generate(task, 400, 4):
+        told, answer = statements(row["text"]), LOCATIONS[row["label"]]
+        assert answers(told, row["text_pair"], task) == answer and low <= len(told) <= high
+        assert len(facts(row)) == task
+        if task != 2:  # an object may be seen put down only, where its holder's place decides
+            assert answers(facts(row), row["text_pair"], task) == answer
+        for left_out in range(task):
+            rest = facts(row)[:left_out] + facts(row)[left_out + 1 :]
+            assert answers(rest, row["text_pair"], task) != answer
+        labels.append(row["label"])
+    assert np.bincount(labels, minlength=len(LOCATIONS)).min() > 30
+    assert all(len(statements(row["text"])) == 12 for row in babi.generate(task, 20, 0, statements=(12, 12)))
