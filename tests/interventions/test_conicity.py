@@ -98,7 +98,7 @@ def test_states_that_a_classifier_gives_out(kind):
         for row in range(len(TEXTS)):
             text = batch.alone(row)
             with subject.evaluating():
-                every = subject.model(**subject.given(text), output_hidden_states=True).hidden_states
+                every = subject.model(**subject.model_inputs(text), output_hidden_states=True).hidden_states
             states = every[-1 if layer == "last" else layer + 1][subject.attendable(text)].double().numpy()
             values = made["conicity_absolute"][row], made["conicity_signed"][row]
             np.testing.assert_allclose(values, loops(states) if len(states) > 1 else (np.nan, np.nan), atol=1e-5)

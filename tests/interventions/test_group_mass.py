@@ -50,7 +50,7 @@ def heads_of(subject, batch, row):
     """(H,L) of one text: the last layer's rows of [CLS], by the model's own account."""
     text = batch.alone(row)
     with subject.evaluating():
-        maps = subject.model(**subject.given(text), output_attentions=True).attentions
+        maps = subject.model(**subject.model_inputs(text), output_attentions=True).attentions
     return text, maps[-1][0, :, 0].double().numpy()
 
 

@@ -33,7 +33,7 @@ def values_of(subject, text, layer):
     """(H,L,D) of one text, by the layer's own linear module."""
     inner = subject.model.bert
     with subject.evaluating():
-        states = inner(**subject.given(text), output_hidden_states=True).hidden_states[layer]
+        states = inner(**subject.model_inputs(text), output_hidden_states=True).hidden_states[layer]
     attention = inner.encoder.layer[layer].attention.self
     return attention.value(states)[0].unflatten(1, (attention.num_attention_heads, -1)).transpose(0, 1).double().numpy()
 

@@ -11,7 +11,7 @@ from attnfaith.measurement.engine import measure
 from attnfaith.measurement.registry import MeasurementError
 from attnfaith.record.words import by_word
 from attnfaith.subjects import Batch, Pooled, SelfAttention, SubjectError
-from attnfaith.subjects.attention import Given
+from attnfaith.subjects.attention import RowWeights
 from attnfaith.subjects.checks import check_separation
 from tests import tolerances
 from tests.small_classifiers import classifier, texts, tokenizer
@@ -154,7 +154,7 @@ def test_logits_from_a_prefix_are_those_of_the_whole():
     assert prefix is not None
     weights = torch.rand(4, PLACES.shape[1], generator=torch.Generator().manual_seed(3))
     inside, matter = subject.attendable(whole)[rows], subject.matter(whole)[rows]
-    edit = Given(subject.sites.layers[1], 1, weights / (weights * inside).sum(1, keepdim=True), inside, matter)
+    edit = RowWeights(subject.sites.layers[1], 1, weights / (weights * inside).sum(1, keepdim=True), inside, matter)
     plain = subject.read(whole.take(rows), edit).logits
     torch.testing.assert_close(subject.read(whole.take(rows), edit, after=(prefix, rows)).logits, plain)
     torch.testing.assert_close(subject.edited(whole, rows, edit, prefix), plain)

@@ -309,7 +309,7 @@ def _maps_and_rows(subject, text: Batch) -> tuple[list[Map], list[np.ndarray]]:
     """The maps of a text, and of each layer the rows (L,) bool that logits depend on."""
     outputs = _Outputs(subject.sites.layers)
     read = subject.read(text, outputs, scores=True)
-    attended = subject.given(text)["attention_mask"]
+    attended = subject.model_inputs(text)["attention_mask"]
     rows = rows_that_matter(read.logits, [outputs.seen[number] for number in outputs.layers], attended)
     return read.maps, [of_layer[0].cpu().numpy() for of_layer in rows]
 

@@ -254,12 +254,16 @@ def nothing(number: int) -> bool:
     return False
 
 
-class Given(Edit):
-    """Other weights on the tokens of a text, in rows of one head."""
+class RowWeights(Edit):
+    """Other weights on the tokens of a text, in some rows of one head of one layer.
+
+    attention (N,L): the share of each token in what the head gives tokens. inside (N,L) bool: which positions are tokens;
+    others keep their weights. rows (N,L) bool: the rows that change.
+    """
 
     per_copy = {"attention": "S", "inside": "S", "rows": "S"}
 
-    def __init__(self, layer, head, attention, inside, rows):
+    def __init__(self, layer: int, head: int, attention: torch.Tensor, inside: torch.Tensor, rows: torch.Tensor):
         self.layer, self.head, self.attention, self.inside, self.rows = layer, head, attention, inside, rows
 
     def weights(self, number, weights):

@@ -302,7 +302,7 @@ def check_rules(subject, text: dict) -> None:
 
 def _shares(subject, batch, rows: torch.Tensor, explain: Callable, rules: str | None, inputs: str):
     """The numbers (n,K) of instances that are read together, and the shares (n,K,L) of their positions."""
-    model, arguments = subject.model, subject.given(batch)
+    model, arguments = subject.model, subject.model_inputs(batch)
     with ExitStack() as stack:
         stack.enter_context(subject.evaluating())
         stack.enter_context(torch.backends.cudnn.flags(enabled=False))  # it refuses backward passes in eval mode

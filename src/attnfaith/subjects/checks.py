@@ -438,7 +438,7 @@ class Pairs(_Probe):
         return row
 
     def call(self, pair: PairBatch, **options):
-        return self.model(**self.subject.given(pair), **self.subject.uncached, **options)
+        return self.model(**self.subject.model_inputs(pair), **self.subject.uncached, **options)
 
     def own_logits(self) -> torch.Tensor:
         logits, targets = super().own_logits(), PAIR_LENGTHS[0][1]

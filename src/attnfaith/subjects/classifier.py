@@ -19,10 +19,10 @@ from attnfaith.models import AttentionClassifierConfig, RationaleClassifierConfi
 from attnfaith.subjects.attention import (
     Edit,
     Embedded,
-    Given,
     Held,
     Hook,
     Read,
+    RowWeights,
     joined,
     lengths_of,
     map_products,
@@ -40,7 +40,7 @@ from attnfaith.subjects.base import (
     vocabulary_size,
 )
 from attnfaith.subjects.checks import Texts, checked, probe, tolerance_of
-from attnfaith.subjects.layers import Fed, Layer, LayerParts, Recorded, projected, result_of, rows_at_once, summands
+from attnfaith.subjects.layers import Fed, Layer, LayerParts, Recorded, Stack, projected, result_of, rows_at_once, summands
 from attnfaith.subjects.modes import configured, eager, unwrapped
 from attnfaith.subjects.prefix import Prefix, prefix_of
 from attnfaith.subjects.protocol import MAPS, OF_TOKENIZERS, TEXT, TEXTS, Batch, SubjectError
@@ -325,7 +325,7 @@ class SelfAttention(ModelSubject):
         return joined(parts, torch.cat([chosen for chosen, _ in groups]), width)
 
     def _read(self, batch, edit, embedded, keep, rows, scores, after=None) -> Read:
-        inputs = self.given(batch)
+        inputs = self.model_inputs(batch)
         count, length = inputs["input_ids"].shape
         returned = {number for number in self.sites.layers if keep(number)}
         hook = Hook(count, edit, returned.__contains__, self.sites.layers[-1] if rows else None, scores)
@@ -366,7 +366,7 @@ class SelfAttention(ModelSubject):
             groups = [(row, length) for group, length in groups for row in group.split(1)]
         return groups
 
-    def given(self, batch: Batch) -> dict[str, torch.Tensor]:
+    def model_inputs(self, batch: Batch) -> dict[str, torch.Tensor]:
         """The arguments of the model: behind texts its own padding, by which some find ends; of no text one such token.
 
         Raises SubjectError for padding on the left, which would shift positions, and for a batch that does not tell which
@@ -451,7 +451,7 @@ class SelfAttention(ModelSubject):
             batch["prefix"] = self.prefix(batch, layer)
         owner = torch.arange(count, device=self.device).repeat_interleave(draws)
         inside, rows = self.attendable(batch)[owner], self.matter(batch)[owner]
-        edit = Given(self.sites.layers[layer], self.reduction.head, attention.reshape(len(owner), -1), inside, rows)
+        edit = RowWeights(self.sites.layers[layer], self.reduction.head, attention.reshape(len(owner), -1), inside, rows)
         logits = self.edited(batch, owner, edit, batch.get("prefix"))
         return logits.unflatten(0, (count, draws)) if attention.dim() == 3 else logits
 
@@ -478,7 +478,7 @@ class SelfAttention(ModelSubject):
         if self.sites.together != "padded":
             return None
         with self.evaluating():
-            return prefix_of(self.model, self.given(batch), self.sites.layers[layer])
+            return prefix_of(self.model, self.model_inputs(batch), self.sites.layers[layer])
 
     def attention_products(self, batch: Batch, explain: Callable) -> torch.Tensor:
         """Summed over the rows that matter and over the layers and heads of the reduction."""
@@ -545,6 +545,11 @@ class SelfAttention(ModelSubject):
         with Recorded(self.model, self.sites.layers, self.sites.blocks) as recorded:
             read = self.read(batch, recorded, keep=nothing, rows=True)
         return recorded.layers, read.rows[0]
+
+    def stack(self, text: Batch) -> Stack:
+        """Its layers on a batch of one instance; rows that matter are read alike."""
+        layers, matter = self.layers(text)
+        return Stack(text, layers, matter.double(), self.attendable(text)[0], self, self.lacks)
 
     def each_layer(self, batch: Batch, states: Sequence[torch.Tensor], edit: Edit) -> list[torch.Tensor]:
         """The result (N,L,E) of each layer when it is given its state (L,E), in an edited pass of N copies of an instance

@@ -417,10 +417,11 @@ def decoder_parts(layers: list[Layer]) -> list[tuple[TargetParts, CrossParts]]:
 
 @dataclass(frozen=True)
 class Stack:
-    """text: a batch of one instance. layers: of the model on it, first layer first. reads (L,) in float64: what share of
-    what the logits take from the last layer's result is of each position; sums to 1. inside (L,) bool: the positions of the
-    text, markers left out. lacks: of "stacked maps", "layer states" and "layer parts" those that it has not, and why.
-    source: what answers `device`, `each_layer` and `parts`, as a subject does.
+    """The layers of a subject on one text, and how much of the answer is read from each position.
+
+    text: a batch of one instance. layers: first layer first. reads (L,) in float64: the share of each position in what the
+    logits read of the last layer's result; of `stack_of` they sum to 1. inside (L,) bool: positions of the text, without
+    markers. source: the subject, or what has its `device`, `each_layer` and `parts`. lacks: as of a subject.
     """
 
     text: Batch
@@ -432,31 +433,21 @@ class Stack:
 
 
 def stack_of(subject: Subject, text: Batch) -> Stack:
-    """The stack of a subject with "attention maps", where rows that matter are read alike; or of a classifier of this
-    package whose encoder is "transformer", where attention says what is read.
-
-    text: a batch of one instance without padding.
+    """The stack of a subject on a batch of one instance without padding.
 
     Raises SubjectError for a subject without self-attention, and where the logits depend on no position.
     """
-    if "attention maps" in subject.capabilities:
-        layers, matter = subject.layers(text)
-        reads, inside = matter.double(), subject.attendable(text)[0]
-        source, lacks = subject, {name: why for name, why in getattr(subject, "lacks", {}).items() if name in STACKED}
-    elif (source := subject.stack(text) if hasattr(subject, "stack") else None) is not None:
-        layers, reads, inside, lacks = source.layers, source.reads, source.inside, {}
-    else:
-        what = getattr(getattr(subject, "config", None), "encoder", None)
-        of = f"its encoder is {what!r}" if hasattr(subject, "stack") and what != "transformer" else f"{subject.kind}"
+    stack = subject.stack(text) if hasattr(subject, "stack") else None
+    if stack is None:
+        encoder = getattr(getattr(subject, "config", None), "encoder", None)
+        what = f"its encoder is {encoder!r}" if hasattr(subject, "stack") and encoder != "transformer" else subject.kind
         raise SubjectError(
-            f"this model has no self-attention to be seen ({of}): give a text classifier of transformers, or one of this "
+            f"this model has no self-attention to be seen ({what}): give a text classifier of transformers, or one of this "
             "package with --encoder transformer"
         )
-    if not float(reads.sum()) > 0:
+    total = stack.reads.sum()
+    if not float(total) > 0:
         raise SubjectError(
             "the logits of this text depend on nothing that the last layer says: there is no answer to follow"
         )
-    return Stack(text, layers, reads / reads.sum(), inside, source, lacks)
-
-
-STACKED = ("stacked maps", "layer states", "layer parts")
+    return replace(stack, reads=stack.reads / total)

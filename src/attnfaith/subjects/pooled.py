@@ -15,7 +15,7 @@ from attnfaith.data.tokenization import by_words, encode
 from attnfaith.models.modeling_attention_classifier import Encoded
 from attnfaith.subjects.attention import Edit, Hook, nothing, products_of_intervention
 from attnfaith.subjects.base import ModelSubject, check_finite
-from attnfaith.subjects.layers import Fed, Layer, LayerParts, Recorded
+from attnfaith.subjects.layers import Fed, Layer, LayerParts, Recorded, Stack
 from attnfaith.subjects.protocol import CAPABILITIES, MAPS, OF_TOKENIZERS, TEXT, Batch, SubjectError
 from attnfaith.subjects.words import WordLevel
 
@@ -187,9 +187,13 @@ class Pooled(PackageSubject):
         hidden, mask, _ = self.encoded(batch)
         return (hidden.double().norm(dim=2) * mask).unsqueeze(1)
 
-    def stack(self, text: Batch) -> "PooledStack | None":
-        """Its Transformer encoder on a batch of one instance; None where its encoder is another, or read word by word."""
-        return PooledStack(self, text) if self.config.encoder == "transformer" and self.level != "word" else None
+    def stack(self, text: Batch) -> Stack | None:
+        """Its Transformer encoder on a batch of one instance, read by attention; None for other encoders and words."""
+        if self.config.encoder != "transformer" or self.level == "word":
+            return None
+        encoder = TextEncoder(self.classifier.model, text)
+        reads, inside = self.attention(text)[0, : encoder.length].double(), self.attendable(text)[0, : encoder.length]
+        return Stack(text, encoder.layers, reads, inside, encoder)
 
     def encoded(self, batch: Batch, embedded: torch.Tensor | None = None) -> Encoded:
         """Stage 1: states (B,T,H), which places there are (B,T), and the decoder's query; kept in the batch.
@@ -221,16 +225,15 @@ def text_of(batch: Mapping) -> dict[str, torch.Tensor | None]:
     return {name: batch.get(name) for name in TEXT}
 
 
-class PooledStack:
-    """The Transformer encoder of a classifier of this package on one text: over its words, or over its sentences.
+class TextEncoder:
+    """The Transformer encoder of a classifier of this package with its inputs for one text: words, or sentences.
 
-    layers, reads and inside as `Stack` says; positions are all of the first text, markers too.
+    length: its positions, those of markers too. layers: of the encoder on the text, first layer first.
     """
 
     @torch.no_grad()
-    def __init__(self, subject: Pooled, text: Batch):
-        model = subject.classifier.model
-        self.encoder, self.device = model.encoder, subject.device
+    def __init__(self, model, text: Batch):
+        self.encoder, self.device = model.encoder, model.device
         self.blocks = [f"layers.{number}" for number in range(len(self.encoder.layers))]
         read = model.read(**text_of(text))
         self.length = int(read.present[0].sum())
@@ -238,8 +241,6 @@ class PooledStack:
         with Recorded(self.encoder, range(len(self.blocks)), self.blocks) as recorded:
             self._run(1, recorded)
         self.layers = recorded.layers
-        self.reads = subject.attention(text)[0, : self.length].double()
-        self.inside = subject.attendable(text)[0, : self.length]
 
     def each_layer(self, copies: Batch, states: Sequence[torch.Tensor], edit: Edit) -> list[torch.Tensor]:
         """Of as many copies of the text as there are in `copies` ("layer states")."""

@@ -99,7 +99,7 @@ class RecurrentAttention(SequenceSubject):
             for name, length in (("input_ids", sources), ("labels", targets))
         }
         pair = self.collate([row])
-        output = self.model(**self._inputs(pair), output_attentions=True)
+        output = self.model(**self.model_inputs(pair), output_attentions=True)
         with Attended(self.model.decoder) as attended:
             logits = self._decoded(pair, self._encoded(pair))
         sums = attended.weights.sum(-1)
@@ -113,17 +113,13 @@ class RecurrentAttention(SequenceSubject):
 
     # ---------------------------------------------------------------------------------------- reading
 
-    @staticmethod
-    def _inputs(batch: PairBatch) -> dict[str, torch.Tensor]:
-        return {name: batch[name] for name in ("input_ids", "attention_mask", "decoder_input_ids")}
-
     def _encoded(self, batch: PairBatch, embedded=None):
         ids = batch["input_ids"]
         with nullcontext() if embedded is None else Embedded(self.vocabulary(), ids, embedded):
             return self.model.get_encoder()(ids, batch["attention_mask"])
 
     def _decoded(self, batch: PairBatch, encoded) -> torch.Tensor:
-        inputs = self._inputs(batch)
+        inputs = self.model_inputs(batch)
         del inputs["input_ids"]
         return self.model(encoder_outputs=encoded, **inputs).logits
 
@@ -158,7 +154,7 @@ class RecurrentAttention(SequenceSubject):
 
     def _states(self, pair: PairBatch) -> tuple[torch.Tensor, torch.Tensor]:
         """Of one pair the decoder's states (N,H) after each step, and the words that enter (N,E)."""
-        hidden = self.model(**self._inputs(pair), output_hidden_states=True).decoder_hidden_states
+        hidden = self.model(**self.model_inputs(pair), output_hidden_states=True).decoder_hidden_states
         return hidden[1][0], hidden[0][0]
 
     def results_without(self, pair: PairBatch, gone: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:

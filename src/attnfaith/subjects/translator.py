@@ -140,6 +140,10 @@ class SequenceSubject(ModelSubject):
         with super().evaluating(), configured(self.model, return_dict=True):
             yield
 
+    def model_inputs(self, batch: PairBatch) -> dict[str, torch.Tensor]:
+        """The arguments of the model: the ids also where the encoder is done, since FSMT's decoder looks ahead."""
+        return {name: batch[name] for name in ("input_ids", "attention_mask", "decoder_input_ids")}
+
     def log_probs(self, batch: PairBatch, embedded: torch.Tensor | None = None) -> torch.Tensor:
         """(B,N) in float64: the log probability of each target token; 0 on padding. Gradients reach embedded (B,S,E)."""
         parts = []
@@ -296,10 +300,6 @@ class CrossAttention(SequenceSubject):
 
     # ---------------------------------------------------------------------------------------- reading
 
-    def given(self, batch: PairBatch) -> dict[str, torch.Tensor]:
-        """The arguments of the model: the ids also where the encoder is done, or FSMT's decoder looks ahead."""
-        return {name: batch[name] for name in ("input_ids", "attention_mask", "decoder_input_ids")}
-
     def _encoded(self, batch: PairBatch, embedded=None):
         with ExitStack() as stack:
             stack.enter_context(eager(self.model))
@@ -310,7 +310,7 @@ class CrossAttention(SequenceSubject):
     def _decoded(self, batch: PairBatch, encoded, edit: Edit | None = None, keep=nothing) -> tuple:
         """Logits, and the hook that read the decoder."""
         with eager(self.model), Hook(len(batch), edit, keep) as hook:
-            logits = widened(self.model(encoder_outputs=encoded, **self.given(batch), **self.uncached).logits)
+            logits = widened(self.model(encoder_outputs=encoded, **self.model_inputs(batch), **self.uncached).logits)
         if hook.number != self.sites.maps:
             raise SubjectError(
                 f"a target of {batch['labels'].shape[1]} positions is read by {hook.number} attentions, shorter ones by "
