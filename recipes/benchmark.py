@@ -31,7 +31,7 @@ import numpy as np
 import torch
 from benchmark_timing import Benchmark, check_same
 from scipy.stats import kendalltau
-from transformers import AutoTokenizer, TrainingArguments
+from transformers import AutoTokenizer
 
 import attnfaith
 from attnfaith import AttentionClassifierForSequenceClassification as Classifier
@@ -47,12 +47,11 @@ from attnfaith.measurement import registry
 from attnfaith.measurement.engine import measure
 from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence
 from attnfaith.metrics.attention_faithfulness.rank_agreement import kendall_tau
-from attnfaith.objectives import Constraint, Penalties, Prices, classification_loss
 from attnfaith.record import Identity
 from attnfaith.runs.execute import run
-from attnfaith.selecting import SelectionLoss
 from attnfaith.subjects import Batch, subject_of
-from attnfaith.training import AttentionTrainer, SelectionTrainer
+from attnfaith.training import AttentionTrainer, Diversity, RationaleTrainer
+from attnfaith.training.losses import classification_loss
 
 
 SST = "SetFit/sst2"  # below the data root
@@ -158,10 +157,10 @@ def add_tests(bench: Benchmark, model, twin, batch: dict, lengths: torch.Tensor)
     bench.add("minimal flip set", tokens, flips, theirs, count, within=0)
 
 
-def training_step(trainer_class, model, batch: dict, folder: Path, **how):
+def training_step(trainer_class, model, batch: dict, folder: Path, penalties=(), **options):
     """Return a call that trains a model by one step as the package does."""
-    arguments = TrainingArguments(output_dir=str(folder), use_cpu=True, report_to=[])
-    trainer = trainer_class(model=model.train(), args=arguments, **how)
+    arguments = trainer_class.config_class(output_dir=str(folder), use_cpu=True, report_to=[], **options)
+    trainer = trainer_class(model.train(), arguments, penalties=penalties)
     trainer.current_gradient_accumulation_steps = 1
     return optimised(trainer.create_optimizer(), lambda: trainer.compute_loss(model, dict(batch)))
 
@@ -197,18 +196,18 @@ def add_training(bench: Benchmark, plain: Benchmark, vocabulary: int, tokens: in
     encoders = [training_step(AttentionTrainer, made(encoder=name), batch, folder) for name in ("orthogonal_lstm", "lstm")]
     plain.add("orthogonal_lstm", tokens, *encoders, size.texts, twin="lstm")
     beside = training_step(AttentionTrainer, made(), batch, folder)
-    steps = {"diversity": training_step(AttentionTrainer, made(), batch, folder, penalties=Penalties(diversity=0.1))}
-    constrained, sparse = SelectionLoss(constraints=(Constraint("share", 0.2),)), {"sampler": "budget", "budget": 0.2}
+    steps = {"diversity": training_step(AttentionTrainer, made(), batch, folder, penalties=[Diversity(0.1)])}
+    sparse = {"sampler": "budget", "budget": 0.2}
     selections = {
-        "bernoulli": (SelectionLoss(prices=Prices()), {"sampler": "bernoulli"}),
-        "hardkuma": (constrained, {"sampler": "hardkuma"}),
-        "budget": (SelectionLoss(), sparse),
-        "budget, transition": (SelectionLoss(), {**sparse, "transition": 0.01}),
+        "bernoulli": ({}, {"sampler": "bernoulli"}),
+        "hardkuma": ({"share": 0.2}, {"sampler": "hardkuma"}),
+        "budget": ({}, sparse),
+        "budget, transition": ({}, {**sparse, "transition": 0.01}),
     }
-    for name, (loss, fields) in selections.items():
+    for name, (options, fields) in selections.items():
         model = made(Selector, **fields)
         torch.nn.init.normal_(model.selector.score.weight, std=0.1)  # as after some training: scores that differ
-        steps[name] = training_step(SelectionTrainer, model, batch, folder, selection=loss)
+        steps[name] = training_step(RationaleTrainer, model, batch, folder, **options)
     for what, step in steps.items():
         plain.add(what, tokens, step, beside, size.texts, twin="plain classifier")
 

@@ -408,12 +408,12 @@ LAUNCH = [
 # The script, with a list of the texts that each process trains on.
 SPY = """
 import json, os, runpy, sys
-from attnfaith import training
-seen, pad = [], training.pad_batch
+from attnfaith.training import trainers
+seen, pad = [], trainers.pad_batch
 def spy(rows, *given):
     seen.append([row["input_ids"] for row in rows])
     return pad(rows, *given)
-training.pad_batch = spy
+trainers.pad_batch = spy
 try:
     runpy.run_path({script!r}, run_name="__main__")
 finally:

@@ -21,7 +21,7 @@ from transformers import (
     TrainerCallback,
 )
 
-from attnfaith import SelfAttentionClassifierForSequenceClassification, recipes, record, runs, training
+from attnfaith import SelfAttentionClassifierForSequenceClassification, recipes, record, runs
 from attnfaith.data.subwords import tokenizer_digest
 from attnfaith.recipes import RecipeError
 from attnfaith.runs import pretrained
@@ -193,8 +193,10 @@ def test_stopped_it_goes_on_to_the_same_weights(encoder, texts, tmp_path, monkey
         def on_save(self, args, state, control, **kwargs):
             raise KeyboardInterrupt
 
+    make = runs.train.make_trainer
+
     def stopping(*args, **kwargs):
-        trainer = training.make_trainer(*args, **kwargs)
+        trainer = make(*args, **kwargs)
         trainer.add_callback(Stop())
         return trainer
 
@@ -237,7 +239,9 @@ def test_training_begins_with_the_weights_of_the_files(encoder, texts, tmp_path,
 
 def test_pairs_are_read_as_the_tokenizer_reads_them(encoder, tmp_path, monkeypatch):
     seen = {}
-    monkeypatch.setattr(runs.train, "make_trainer", lambda model, tokenizer, train, *more, **how: seen.update(rows=train))
+    monkeypatch.setattr(
+        runs.train, "make_trainer", lambda recipe, model, tokenizer, rows, *more: seen.update(rows=rows["train"])
+    )
     recipe = recipe_of(
         encoder,
         write_texts(tmp_path / "pairs.csv", pair=True),
@@ -313,10 +317,10 @@ def test_settings_where_a_recipe_is_silent():
 
 
 def test_the_optimiser_is_the_trainers_own(encoder, texts, tmp_path, monkeypatch):
-    made = []
+    made, make = [], runs.train.make_trainer
 
     def keeping(*args, **kwargs):
-        made.append(training.make_trainer(*args, **kwargs))
+        made.append(make(*args, **kwargs))
         return made[0]
 
     monkeypatch.setattr(runs.train, "make_trainer", keeping)

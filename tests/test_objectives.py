@@ -14,14 +14,13 @@ from attnfaith.metrics.attention_faithfulness.divergences import (
     kullback_leibler_divergence,
     total_variation_distance,
 )
-from attnfaith.objectives import (
+from attnfaith.training.losses import (
     DIVERGENCES,
     adversarial_loss,
     balancing_weights,
     classification_loss,
     jensen_shannon,
     kullback_leibler,
-    reduce,
     total_variation,
 )
 
@@ -35,7 +34,7 @@ def logits_and_labels(count, classes, seed=0):
 def test_two_classes_are_the_weighted_binary_loss(weight):
     """Jain & Wallace: one logit, BCE with positives weighted by N_neg / N_pos, summed over the batch."""
     logits, labels = logits_and_labels(40, 2)
-    ours = reduce(classification_loss(logits, labels, torch.tensor([1.0, weight])), "sum")
+    ours = classification_loss(logits, labels, torch.tensor([1.0, weight])).sum()
     single = logits[:, 1] - logits[:, 0]
     theirs = binary_cross_entropy_with_logits(single, labels.float(), pos_weight=torch.tensor(weight), reduction="sum")
     torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-4)
@@ -46,7 +45,7 @@ def test_several_classes_and_no_weights():
     losses = classification_loss(logits, labels)
     assert losses.shape == (30,)
     torch.testing.assert_close(losses, cross_entropy(logits, labels, reduction="none"))
-    torch.testing.assert_close(reduce(losses, "mean"), cross_entropy(logits, labels))
+    torch.testing.assert_close(losses.mean(), cross_entropy(logits, labels))
     weights = torch.tensor([1.0, 2.0, 0.5, 3.0])
     torch.testing.assert_close(classification_loss(logits, labels, weights), losses * weights[labels])
 
@@ -59,24 +58,11 @@ def test_half_precision_logits_are_summed_in_full():
     torch.testing.assert_close(losses, classification_loss(rough.float(), labels, torch.tensor([1.0, 2.0])))
 
 
-@settings(max_examples=40)
-@given(count=st.integers(1, 20), size=st.integers(1, 20), classes=st.integers(2, 4), seed=st.integers(0, 1000))
-def test_a_sum_does_not_depend_on_the_batches(count, size, classes, seed):
-    logits, labels = logits_and_labels(count, classes, seed)
-    weights = torch.rand(classes, generator=torch.Generator().manual_seed(seed)) + 0.5
-    whole = reduce(classification_loss(logits, labels, weights), "sum")
-    parts = [
-        reduce(classification_loss(one, other, weights), "sum")
-        for one, other in zip(logits.split(size), labels.split(size), strict=True)
-    ]
-    torch.testing.assert_close(sum(parts), whole, rtol=1e-5, atol=1e-5)
-
-
 def test_gradient_of_the_weighted_loss():
     logits, labels = logits_and_labels(6, 3)
     logits = logits.double().requires_grad_()
     weights = torch.tensor([1.0, 2.0, 3.0])
-    (found,) = torch.autograd.grad(reduce(classification_loss(logits, labels, weights), "sum"), logits)
+    (found,) = torch.autograd.grad(classification_loss(logits, labels, weights).sum(), logits)
     expected = (logits.softmax(-1) - torch.eye(3)[labels]) * weights[labels].unsqueeze(-1)
     torch.testing.assert_close(found, expected.detach(), rtol=1e-5, atol=1e-6)
 
@@ -104,11 +90,6 @@ def test_balancing_weights():
 def test_balancing_needs_every_class(labels, classes, message):
     with pytest.raises(ValueError, match=message):
         balancing_weights(torch.tensor(labels, dtype=torch.int64), classes)
-
-
-def test_unknown_reduction():
-    with pytest.raises(ValueError, match="reduction='max' is not known; choose one of sum, mean"):
-        reduce(torch.ones(2), "max")
 
 
 # ------------------------------------------------------------------------------------------------ adversaries
@@ -243,9 +224,7 @@ def test_the_weight_means_the_same_at_any_batch_size(size, seed, divergence):
             width = max(1, int(rows[4].sum(-1).max()))
             rows[2:] = [values[:, :width] for values in rows[2:]]
             losses.append(adversarial_loss(*rows, weight=0.1, divergence=divergence))
-        return torch.cat(losses).detach(), *torch.autograd.grad(
-            sum(reduce(part, "sum") for part in losses), (logits, attention)
-        )
+        return torch.cat(losses).detach(), *torch.autograd.grad(sum(part.sum() for part in losses), (logits, attention))
 
     whole = gradients([slice(0, 12)])
     for one, other in zip(gradients([slice(i, i + size) for i in range(0, 12, size)]), whole, strict=True):

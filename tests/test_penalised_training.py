@@ -8,24 +8,19 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import TrainerCallback, TrainingArguments
+from transformers import TrainerCallback
 
-from attnfaith import cli, recipes, record, runs, training
+from attnfaith import cli, recipes, record, runs
 from attnfaith.data.collation import pad_batch
+from attnfaith.errors import AttnfaithError
 from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
-from attnfaith.objectives import (
-    Penalties,
-    classification_loss,
-    conicity,
-    drawn_words,
-    impermissible_mass,
-    masked_language_model,
-    word_tying,
-)
-from attnfaith.penalised import PREDICTION, mask_id
-from attnfaith.word_states import watched, word_states
+from attnfaith.training import AttentionTrainer, GuidedTrainer
+from attnfaith.training.losses import classification_loss
+from attnfaith.training.penalties import conicity, drawn_words, impermissible_mass, masked_language_model, word_tying
+from attnfaith.training.trainers import erase_tokens, mask_id
+from attnfaith.training.word_states import PREDICTION, ClassifierReader
 from tests.figures import IN_A_PROCESS
-from tests.tiny_trainings import settings
+from tests.tiny_trainings import make_trainer, penalties_by_name
 
 
 pytestmark = pytest.mark.slow
@@ -57,23 +52,20 @@ class Losses(TrainerCallback):
 def make(tiny_model, tiny_rows, tmp_path):
     """A Trainer of penalties on 64 tiny texts in which a third of the words are impermissible."""
 
-    def trainer(penalties=None, *, options=None, lengths=None, kinds=None, objective="classification", **arguments):
+    def trainer(penalties=None, *, lengths=None, kinds=None, kind=AttentionTrainer, **arguments):
         kinds = kinds or {}
         lengths = lengths or np.random.default_rng(3).integers(2, 9, 64).tolist()
         rows = {name: kinds[name] for name in ("pair", "hierarchy") if name in kinds}
         columns = ["input_ids", "labels", "length", "impermissible", *(["token_type_ids"] if rows.get("pair") else [])]
         model = {name: value for name, value in kinds.items() if name != "pair"}
-        made = training.make_trainer(
+        splits = (marked_rows(tiny_rows, lengths, **rows), marked_rows(tiny_rows, lengths[:24], 2, **rows))
+        made = make_trainer(
             tiny_model(seed=5, scale=1.0, dtype=torch.float32, query="text" if rows.get("pair") else "learned", **model),
-            type("Tokenizer", (), {"pad_token_id": 0, "unk_token_id": 1, "model_input_names": ["input_ids"]})(),
-            *(
-                datasets.Dataset.from_list(marked_rows(tiny_rows, *given, **rows)).select_columns(columns)
-                for given in ((lengths,), (lengths[:24], 2))
-            ),
-            TrainingArguments(**{**settings(tmp_path), **arguments}),
-            objective=objective,
-            penalties=penalties and Penalties(**penalties),
-            **(options or {"balance_classes": False}),
+            *(datasets.Dataset.from_list(split).select_columns(columns) for split in splits),
+            tmp_path,
+            kind=kind,
+            penalties=penalties_by_name(**penalties or {}),
+            **{"balance_classes": False, **arguments},
         )
         made.losses_seen = Losses()
         made.add_callback(made.losses_seen)
@@ -110,7 +102,7 @@ def penalties_by_hand(model, batch, *, seed=0, step=0, share=0.5):
 
 @pytest.mark.parametrize("reduction", ["sum", "mean"])
 def test_a_step_of_all_four_by_hand(make, reduction):
-    trainer = make(ALL, options={"loss_reduction": reduction, "balance_classes": False}, lengths=[5, 3, 8, 2] * 8)
+    trainer = make(ALL, loss_reduction=reduction, lengths=[5, 3, 8, 2] * 8)
     model = trainer.model
     before, batch = weights(trainer), pad_batch(list(trainer.train_dataset))
     losses = classification_loss(model(batch["input_ids"], batch["attention_mask"]).logits, batch["labels"])
@@ -181,7 +173,7 @@ def test_a_text_has_its_penalties_in_any_batch(make, kinds):
     def values(rows):
         batch = pad_batch(rows)
         batch.pop("labels")
-        _, values = trainer.predicted(trainer.model, batch, batch.pop("impermissible"))
+        _, values = trainer.predict(trainer.model, batch, batch.pop("impermissible"))
         return values
 
     with torch.no_grad():
@@ -203,9 +195,10 @@ def test_words_of_sentences_weigh_what_both_levels_give_them(tiny_model, tiny_ro
     model = tiny_model(hierarchy="sentence", projection=projection, scale=1.0, dtype=torch.float32)
     batch = pad_batch(marked_rows(tiny_rows, [8, 2, 5], hierarchy="sentence"))
     inputs = {name: batch[name] for name in ("input_ids", "attention_mask")}
-    with watched(model) as seen:
+    reader = ClassifierReader(model)
+    with reader.reading(inputs) as read:
         outputs = model(**inputs)
-    given, items = word_states(model, inputs, outputs, seen), model.items(**inputs)
+    given, items = reader.word_states(inputs, outputs, read), model.items(**inputs)
     assert given.words.equal(items >= 0) and (given.scores is None) == (projection != "softmax")
     torch.testing.assert_close(given.attention.sum(-1), torch.ones(3))
     for row in range(3):
@@ -233,7 +226,7 @@ def test_what_gradients_reach(make):
         trainer.model.train()
         batch = pad_batch(list(trainer.train_dataset))
         batch.pop("labels")
-        _, values = trainer.predicted(trainer.model, batch, batch.pop("impermissible"))
+        _, values = trainer.predict(trainer.model, batch, batch.pop("impermissible"))
         values[name][0].sum().backward()
         reached[name] = {
             parameter.split(".")[-2]
@@ -297,7 +290,7 @@ def test_accumulated_gradients_are_those_of_one_batch(make, penalties):
     assert whole.state.global_step == parts.state.global_step == 2
     same(weights(parts), weights(whole), atol=3e-6)
     logs = [next(seen for seen in trainer.losses_seen.logs if "loss" in seen) for trainer in (whole, parts)]
-    for name in ("loss", *Penalties(**penalties).taken):
+    for name in ("loss", *(name for name in penalties if f"eval_{name}" in whole.evaluate())):
         assert logs[0][name] == pytest.approx(logs[1][name], rel=1e-5)
 
 
@@ -306,7 +299,7 @@ def test_padding_in_the_mean(make):
     trainer = make({"word_tying": 1.0, "word_tying_distance": "norm", "word_tying_padding": True})
     batch = pad_batch(list(trainer.train_dataset)[:6])
     batch.pop("labels"), batch.pop("impermissible")
-    _, values = trainer.predicted(trainer.model, batch, None)
+    _, values = trainer.predict(trainer.model, batch, None)
     hidden = trainer.model.encode(**batch)[0]
     apart = hidden - trainer.model.model.embeddings(batch["input_ids"])
     torch.testing.assert_close(values["word_tying"][0].mean(), apart.norm(2, dim=-1).mean())
@@ -327,9 +320,9 @@ def test_texts_without_permissible_words_are_counted(make, tiny_rows):
 
 
 def test_erased_words_take_their_marks_along(make):
-    trainer = make({"impermissible_mass": 1.0}, options={"random_erasure": 0.9, "balance_classes": False})
+    trainer = make({"impermissible_mass": 1.0}, random_erasure=0.9)
     batch = pad_batch(list(trainer.train_dataset))
-    left = training.erase_tokens(trainer.model, batch, 0.9, seed=0, step=0)
+    left = erase_tokens(trainer.model, batch, 0.9, seed=0, step=0)
     assert left["attention_mask"].sum() < batch["attention_mask"].sum() - 50
     assert left["impermissible"].equal(((left["input_ids"] % 3 == 0) & (left["attention_mask"] == 1)).long() & (
         left["input_ids"] > 0
@@ -346,20 +339,12 @@ def test_erased_words_take_their_marks_along(make):
             {"kinds": {"embedding_size": 6}},
             "a state of 8 numbers with a word vector of 6: set model.hidden_size to 6, or model.embedding_size to 8",
         ),
-        ({"diversity": 1.0}, {"objective": "guided"}, r"penalties \(diversity\) with objective 'guided': they are added"),
+        ({"diversity": 1.0}, {"kind": GuidedTrainer}, r"penalties \(diversity\) with GuidedTrainer"),
     ],
 )
 def test_what_cannot_be_trained(make, penalties, change, message):
     with pytest.raises(ValueError, match=message):
         make(penalties, **change)
-
-
-def test_marks_are_needed():
-    with pytest.raises(
-        ValueError, match="impermissible_mass=0.1, and the data mark no impermissible words: take a data set"
-    ):
-        training.check_penalties(Penalties(impermissible_mass=0.1), "classification", ["input_ids", "labels"])
-    training.check_penalties(Penalties(diversity=0.1), "classification", ["input_ids", "labels"])
 
 
 def test_a_mask_is_needed():
@@ -410,7 +395,7 @@ def test_a_run_keeps_the_model_and_says_what_it_was_trained_for(tiny_recipe, qui
 
 
 def test_a_run_on_data_without_marks_is_refused(tiny_recipe):
-    with pytest.raises(ValueError, match="penalties.impermissible_mass=0.1, and the data mark no impermissible words"):
+    with pytest.raises(AttnfaithError, match="penalties.impermissible_mass=0.1"):
         runs.run(tiny_recipe(penalties={"impermissible_mass": 0.1}))
 
 

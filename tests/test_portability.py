@@ -2,18 +2,15 @@
 
 import os
 import pickle
-from types import SimpleNamespace
 
 import datasets
 import pytest
 import torch
 from torch.utils.data import DataLoader
-from transformers import TrainingArguments
 
-from attnfaith import training
 from attnfaith.reporting.analysis import StudyError
 from attnfaith.study.execute import run_cells
-from tests.tiny_trainings import settings
+from tests.tiny_trainings import make_trainer
 
 
 def test_a_study_says_what_the_system_lacks(monkeypatch, tmp_path):
@@ -26,12 +23,11 @@ def test_a_study_says_what_the_system_lacks(monkeypatch, tmp_path):
 
 @pytest.fixture(params=["none", "sentence"])
 def trainer(request, tiny_model, tiny_rows, tmp_path):
-    tokenizer = SimpleNamespace(pad_token_id=0, model_input_names=["input_ids"])
     texts = [row["input_ids"] for row in tiny_rows([5, 3, 7, 2])]
     columns = {"input_ids": texts, "labels": [0, 1, 0, 1], "length": [len(text) for text in texts]}
     given = datasets.Dataset.from_dict(columns)
     model = tiny_model(hierarchy=request.param)
-    return training.make_trainer(model, tokenizer, given, given, TrainingArguments(**settings(tmp_path)))
+    return make_trainer(model, given, given, tmp_path)
 
 
 def test_workers_get_how_texts_become_batches(trainer):

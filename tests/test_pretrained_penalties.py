@@ -6,22 +6,22 @@ import datasets
 import numpy as np
 import pytest
 import torch
-from transformers import TrainingArguments
 
 from attnfaith import SelfAttentionClassifierForSequenceClassification
 from attnfaith.data.collation import pad_batch
 from attnfaith.errors import AttnfaithError
-from attnfaith.objectives import Penalties, drawn_words
-from attnfaith.pretrained_word_states import TrainedClassifier
-from attnfaith.training import make_trainer
+from attnfaith.training import Diversity, FineTuningTrainer, ImpermissibleMass
+from attnfaith.training.penalties import drawn_words, impermissible_mass
+from attnfaith.training.word_states import PretrainedReader
 from tests.small_classifiers import classifier, texts, tokenizer
+from tests.tiny_trainings import make_trainer, penalties_by_name
 
 
 pytestmark = pytest.mark.slow
 
 
 ALL = {"impermissible_mass": 0.7, "diversity": 0.4, "word_tying": 0.3, "masked_language_model": 0.2, "masked_share": 0.5}
-MASS = Penalties(impermissible_mass=1.0)
+MASS = [ImpermissibleMass(1.0)]
 LENGTHS = (9, 4, 6, 9)
 MARKED = torch.tensor([[0, 1, 0, 1, 1, 0, 0, 1, 0], [0, 1, 0, 0] + [0] * 5, [0, 0, 1, 1, 1, 0] + [0] * 3, [0] * 9])
 FIRST = ("bert", "roberta", "distilbert", "electra", "albert", "mpnet", "deberta-v2", "modernbert", "squeezebert")
@@ -33,10 +33,10 @@ def apart(model, projection="softmax"):
 
 def read_words(model, penalties=MASS, inputs=None, tokens=None):
     """What is read of a pass, with what the model returned in it; the inputs."""
-    trained, inputs = TrainedClassifier(model, tokens or tokenizer(), penalties), inputs or texts(model, LENGTHS)
+    trained, inputs = PretrainedReader(model, tokens or tokenizer(), penalties), inputs or texts(model, LENGTHS)
     with trained.reading(inputs) as read:
         outputs = model(**inputs, output_attentions=True, output_hidden_states=True)
-    return trained.word_states(inputs, read), outputs, inputs
+    return trained.word_states(inputs, None, read), outputs, inputs
 
 
 # ------------------------------------------------------------------------------------------------ what is read
@@ -46,7 +46,7 @@ def read_words(model, penalties=MASS, inputs=None, tokens=None):
 def test_the_first_row_and_last_states_are_those_that_a_model_returns(kind):
     model = classifier(kind)
     model.set_attn_implementation("eager")
-    given, outputs, inputs = read_words(model, Penalties(impermissible_mass=1.0, diversity=1.0))
+    given, outputs, inputs = read_words(model, [ImpermissibleMass(1.0), Diversity(1.0)])
     returned = outputs.attentions[-1][:, :, 0]
     if kind == "squeezebert":  # which returns scores
         returned = returned.softmax(-1)
@@ -99,7 +99,7 @@ def test_attention_is_read_before_dropout():
 def test_nothing_of_the_model_is_changed():
     model = classifier("bert").train()
     before, draws = {name: value.clone() for name, value in model.state_dict().items()}, torch.get_rng_state()
-    TrainedClassifier(model, tokenizer(), MASS)
+    PretrainedReader(model, tokenizer(), MASS)
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert all(parameter.grad is None for parameter in model.parameters())
     assert model.training
@@ -130,24 +130,18 @@ def make(tmp_path):
 
     def trainer(model, penalties=None, rows=None, tokens=None, **arguments):
         rows = datasets.Dataset.from_list(rows or rows_of())
-        settings = {
-            "output_dir": str(tmp_path / "checkpoints"), "num_train_epochs": 1, "per_device_train_batch_size": 64,
-            "learning_rate": 1e-3, "max_grad_norm": 0.0, "lr_scheduler_type": "constant", "seed": 0,
-            "train_sampling_strategy": "sequential", "remove_unused_columns": False, "length_column_name": "length",
-            "metric_for_best_model": "eval_accuracy", "logging_strategy": "epoch", "report_to": "none", "use_cpu": True,
-            "dataloader_pin_memory": False, "disable_tqdm": True, "save_strategy": "no", "eval_strategy": "epoch",
-            "per_device_eval_batch_size": 64,
-        }  # fmt: skip
+        usual = {"per_device_train_batch_size": 64, "per_device_eval_batch_size": 64, "learning_rate": 1e-3}
+        usual |= {"loss_reduction": "mean", "balance_classes": False, "eval_strategy": "epoch"}
+        usual |= {"metric_for_best_model": "eval_accuracy"}
         return make_trainer(
             model,
-            tokens or tokenizer(),
             rows,
             rows,
-            TrainingArguments(**{**settings, **arguments}),
-            objective="fine_tuning",
-            penalties=None if penalties is None else Penalties(**penalties),
-            loss_reduction="mean",
-            balance_classes=False,
+            tmp_path,
+            kind=FineTuningTrainer,
+            tokenizer=tokens or tokenizer(),
+            penalties=penalties_by_name(**penalties or {}),
+            **{**usual, **arguments},
         )
 
     return trainer
@@ -204,14 +198,12 @@ def test_the_penalties_of_a_batch_by_hand(make, heads, kept_apart):
 def test_gradients_against_finite_differences():
     model = apart(classifier("bert")).double()
     inputs = {**texts(model, LENGTHS), "impermissible": MARKED}
-    from attnfaith.objectives import impermissible_mass
-
-    trained = TrainedClassifier(model, tokenizer(), MASS)
+    trained = PretrainedReader(model, tokenizer(), MASS)
 
     def value():
         with trained.reading(inputs) as read:
             model(**inputs)
-        given = trained.word_states(inputs, read)
+        given = trained.word_states(inputs, None, read)
         return impermissible_mass(given.attention, MARKED, given.attended, heads="mean", scores=given.scores).sum()
 
     value().backward()
@@ -274,7 +266,7 @@ def test_without_penalties_nothing_is_read_and_steps_are_the_same(make):
     for penalties in (None, {"impermissible_mass": 0.0}):
         model = classifier("bert", num_labels=2)
         trainer = make(model, penalties)
-        assert trainer.classifier is None
+        assert trainer.reader is None
         torch.manual_seed(0)
         trainer.train()
         weights.append(model.get_input_embeddings().weight.detach().clone())

@@ -8,7 +8,7 @@ import torch
 
 from attnfaith.errors import AttnfaithError
 from attnfaith.models.rationale_samplers import bernoulli_log_prob
-from attnfaith.objectives import Constraint, Prices, reinforced, selection_price
+from attnfaith.training.rationales import Constraint, Prices, reinforced, selection_price
 
 
 def test_the_price_of_a_selection():
@@ -98,28 +98,19 @@ def test_a_multiplier_that_is_no_number_is_refused(measured, multiplier):
 
 
 @pytest.mark.parametrize(
-    ("kind", "fields", "message"),
+    ("kind", "fields", "key"),
     [
-        (Prices, {"sparsity": -1.0}, "selection.sparsity=-1.0 must be a finite number from 0 on"),
-        (Prices, {"coherence": math.inf}, "selection.coherence=inf must be"),
-        (Prices, {"baseline": "critic"}, "selection.baseline='critic' is not known; choose one of none, moving_average"),
-        (Prices, {"decay": 1.0}, "selection.decay=1.0 must be from 0 on and below 1"),
-        (Constraint, {"name": "share", "target": 1.5}, "selection.share=1.5 is a share of tokens, from 0 to 1"),
-        (
-            Constraint,
-            {"name": "share", "target": 0.5, "start": 0.0},
-            "selection.multiplier=0.0 must be a finite number above 0",
-        ),
-        (Constraint, {"name": "share", "target": 0.5, "rate": math.nan}, "selection.multiplier_rate=nan must be"),
-        (Constraint, {"name": "lasso", "target": 0.5, "decay": -0.1}, "selection.decay=-0.1 must be"),
-        (
-            Constraint,
-            {"name": "share", "target": 0.5, "least": 2.0, "most": 1.0},
-            "bounds 2.0 and 1.0 are in the wrong order",
-        ),
+        (Prices, {"sparsity": -1.0}, "sparsity"),
+        (Prices, {"coherence": math.inf}, "coherence"),
+        (Prices, {"baseline": "critic"}, "baseline"),
+        (Prices, {"decay": 1.0}, "decay"),
+        (Constraint, {"name": "share", "target": 1.5}, "target"),
+        (Constraint, {"name": "share", "target": 0.5, "start": 0.0}, "multiplier"),
+        (Constraint, {"name": "share", "target": 0.5, "rate": math.nan}, "rate"),
+        (Constraint, {"name": "lasso", "target": 0.5, "decay": -0.1}, "decay"),
+        (Constraint, {"name": "share", "target": 0.5, "least": 2.0, "most": 1.0}, "bounds 2.0 and 1.0"),
     ],
 )
-def test_what_means_nothing(kind, fields, message):
-    with pytest.raises(AttnfaithError) as refusal:
+def test_options_out_of_their_range(kind, fields, key):
+    with pytest.raises(ValueError, match=key):
         kind(**fields)
-    assert message in str(refusal.value)

@@ -16,7 +16,7 @@ import torch
 from accelerate import PartialState
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, TrainerCallback
 
-from attnfaith import files, recipes, record, runs, training
+from attnfaith import files, recipes, record, runs
 from attnfaith.data.loading import LoadedDataset
 from attnfaith.data.registry import get_entry
 from attnfaith.data.vectors import file_digest
@@ -696,11 +696,11 @@ def test_guides_are_matched_by_instance(family, against):
 def test_an_adversary_starts_where_its_base_started(against, monkeypatch):
     """The same first weights, and the same texts in the same batches."""
     base, make = against
-    seen = {}
+    seen, make_trainer = {}, runs.train.make_trainer
 
-    def spy(model, tokenizer, train, *args, **kwargs):
-        trainer = training.make_trainer(model, tokenizer, train, *args, **kwargs)
-        collator, mine = trainer.data_collator, seen.setdefault(kwargs["objective"], [])
+    def spy(recipe, model, *args):
+        trainer = make_trainer(recipe, model, *args)
+        collator, mine = trainer.data_collator, seen.setdefault(recipe.objective.kind, [])
         mine.append({name: value.clone() for name, value in model.state_dict().items()})
         trainer.data_collator = lambda rows: mine.append([row["input_ids"] for row in rows]) or collator(rows)
         return trainer
@@ -730,8 +730,10 @@ def killed_after_an_epoch(recipe, monkeypatch):
         def on_save(self, args, state, control, **kwargs):
             raise KeyboardInterrupt
 
+    make = runs.train.make_trainer
+
     def spy(*args, **kwargs):
-        trainer = training.make_trainer(*args, **kwargs)
+        trainer = make(*args, **kwargs)
         trainer.add_callback(Kill())
         return trainer
 
@@ -920,11 +922,11 @@ def test_a_record_of_another_version_is_measured_anew_where_asked(copied, monkey
 
 
 def test_an_untrained_model_is_the_one_its_trained_twin_starts_from(tiny_recipe, tmp_path, monkeypatch):
-    drawn = []
+    drawn, make = [], runs.train.make_trainer
 
-    def spy(model, *args, **kwargs):
+    def spy(recipe, model, *args):
         drawn.append({name: value.clone() for name, value in model.state_dict().items()})
-        return training.make_trainer(model, *args, **kwargs)
+        return make(recipe, model, *args)
 
     monkeypatch.setattr(runs.train, "make_trainer", spy)
     runs.run(tiny_recipe(output_dir=str(tmp_path / "trained"), measure__producers=[]))

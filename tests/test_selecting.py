@@ -4,26 +4,28 @@ import datasets
 import numpy as np
 import pytest
 import torch
-from transformers import TrainerCallback, TrainingArguments
+from transformers import TrainerCallback
 
-from attnfaith import RationaleClassifierConfig, RationaleClassifierForSequenceClassification, record, runs, training
+from attnfaith import RationaleClassifierConfig, RationaleClassifierForSequenceClassification, record, runs
 from attnfaith.data.collation import pad_batch
 from attnfaith.errors import AttnfaithError
 from attnfaith.models.rationale_samplers import bernoulli_log_prob, expected_share, kuma_shape
-from attnfaith.objectives import Constraint, Prices, classification_loss, selection_price
 from attnfaith.runs import RunError
-from attnfaith.selecting import SelectionLoss, SelectionState
-from tests.tiny_trainings import settings
+from attnfaith.training import RationaleTrainer
+from attnfaith.training.losses import classification_loss
+from attnfaith.training.rationales import Prices, SelectionState, selection_price
+from tests.tiny_trainings import make_trainer
 
 
 pytestmark = pytest.mark.slow
 
 
 KINDS = {
-    "bernoulli": ({"sampler": "bernoulli"}, SelectionLoss(prices=Prices(0.05, 1.0, "moving_average"))),
-    "hardkuma": ({"sampler": "hardkuma"}, SelectionLoss(constraints=(Constraint("share", 0.3), Constraint("lasso", 0.2)))),
-    "budget": ({"sampler": "budget", "budget": 0.3}, SelectionLoss()),
+    "bernoulli": ({"sampler": "bernoulli"}, {"sparsity": 0.05, "coherence": 1.0, "baseline": "moving_average"}),
+    "hardkuma": ({"sampler": "hardkuma"}, {"share": 0.3, "lasso": 0.2}),
+    "budget": ({"sampler": "budget", "budget": 0.3}, {}),
 }
+"""Fields of the model, and options of the training, by sampler."""
 
 
 class Logs(TrainerCallback):
@@ -46,20 +48,17 @@ def planted(count, seed):
 
 @pytest.fixture
 def make(tmp_path):
-    def trainer(kind="bernoulli", *, loss=None, count=64, seed=5, reduction="sum", **arguments):
+    def trainer(kind="bernoulli", *, count=64, seed=5, **arguments):
         fields, usual = KINDS[kind]
         torch.manual_seed(seed)
         config = RationaleClassifierConfig(vocab_size=30, embedding_size=16, hidden_size=16, encoder="cnn", **fields)
-        made = training.make_trainer(
+        made = make_trainer(
             RationaleClassifierForSequenceClassification(config),
-            type("Tokenizer", (), {"pad_token_id": 0, "unk_token_id": 1, "model_input_names": ["input_ids"]})(),
             planted(count, 1),
             planted(24, 2),
-            TrainingArguments(**{**settings(tmp_path), **arguments}),
-            objective="selection",
-            selection=loss or usual,
-            loss_reduction=reduction,
-            balance_classes=False,
+            tmp_path,
+            kind=RationaleTrainer,
+            **{"balance_classes": False, **usual, **arguments},
         )
         made.processing_class = None  # which checkpoints would hold
         made.logs = Logs()
@@ -75,7 +74,7 @@ def batch_of(trainer, rows=8):
 
 def test_a_step_of_bernoulli_by_hand(make):
     """Cost and its gradient, after one batch has made the moving average."""
-    trainer = make("bernoulli", loss=SelectionLoss(prices=Prices(0.05, 1.0, "moving_average", decay=0.75)))
+    trainer = make("bernoulli", decay=0.75)
     model, batch = trainer.model.train(), batch_of(trainer)
     trainer.current_gradient_accumulation_steps = 1
     with torch.no_grad():
@@ -102,8 +101,8 @@ def test_a_step_of_bernoulli_by_hand(make):
 
 
 def test_a_step_of_hardkuma_by_hand(make):
-    constraint = Constraint("share", 0.3, start=2.0, rate=0.5, decay=0.5)
-    trainer = make("hardkuma", loss=SelectionLoss(constraints=(constraint,)), reduction="mean")
+    options = {"multiplier": 2.0, "multiplier_rate": 0.5, "decay": 0.5, "lasso": None}
+    trainer = make("hardkuma", loss_reduction="mean", **options)
     model, batch = trainer.model.train(), batch_of(trainer)
     torch.manual_seed(0)
     loss = trainer.compute_loss(model, dict(batch))
@@ -121,12 +120,12 @@ def test_a_step_of_hardkuma_by_hand(make):
 @pytest.mark.parametrize("kind", KINDS)
 def test_planted_evidence_is_selected(kind, make):
     """Of one class at least, for then what is missing tells the other; little else; and the label is learned by it alone."""
-    loss = {
-        "bernoulli": SelectionLoss(prices=Prices(0.05, 0.0, "moving_average")),
-        "hardkuma": SelectionLoss(constraints=(Constraint("share", 0.2, start=0.1, rate=0.2, decay=0.9),)),
-        "budget": None,
+    options = {
+        "bernoulli": {"coherence": 0.0},
+        "hardkuma": {"share": 0.2, "lasso": None, "multiplier": 0.1, "multiplier_rate": 0.2, "decay": 0.9},
+        "budget": {},
     }[kind]
-    trainer = make(kind, loss=loss, count=256, num_train_epochs=25, eval_strategy="no", reduction="mean")
+    trainer = make(kind, count=256, num_train_epochs=25, eval_strategy="no", loss_reduction="mean", **options)
     trainer.train()
     model = trainer.model.eval()
     batch = pad_batch(trainer.eval_dataset.to_list(), 0)
@@ -179,7 +178,7 @@ def test_a_training_that_goes_on_is_the_one_that_was_not_stopped(kind, make):
 
 def test_an_evaluation_has_the_price_of_what_is_read(make):
     prices = Prices(0.05, 1.0)
-    trainer = make("bernoulli", loss=SelectionLoss(prices=prices))
+    trainer = make("bernoulli", baseline="none")
     with torch.no_grad():
         trainer.model.selector.score.weight.normal_()
     scores = trainer.evaluate()
@@ -194,17 +193,14 @@ def test_an_evaluation_has_the_price_of_what_is_read(make):
 
 
 def test_a_multiplier_that_is_no_number_ends_the_training(make):
-    constraint = Constraint("share", 0.0, start=1.0, rate=1e4, decay=0.0)
-    trainer = make("hardkuma", loss=SelectionLoss(constraints=(constraint,)))
-    with pytest.raises(AttnfaithError, match="^the multiplier of selection.share is inf .*selection.multiplier_rate"):
-        trainer.train()
+    options = {"share": 0.0, "lasso": None, "multiplier": 1.0, "multiplier_rate": 1e4, "decay": 0.0}
+    with pytest.raises(AttnfaithError, match="selection.multiplier_rate"):
+        make("hardkuma", **options).train()
 
 
-def test_a_loss_that_is_not_the_samplers_is_refused(make):
-    with pytest.raises(AttnfaithError, match="a selection by budget is trained by nothing else"):
-        make("budget", loss=SelectionLoss(prices=Prices()))
-    with pytest.raises(AttnfaithError, match="a selection by hardkuma is trained by constraints"):
-        make("hardkuma", loss=SelectionLoss(prices=Prices()))
+def test_hardkuma_needs_a_target(make):
+    with pytest.raises(AttnfaithError, match="give share or lasso"):
+        make("hardkuma", share=None, lasso=None)
 
 
 # ------------------------------------------------------------------------------------------------ runs

@@ -14,8 +14,9 @@ from accelerate import PartialState
 from transformers import TrainerCallback, TrainingArguments
 from transformers.trainer_callback import TrainerState
 
-from attnfaith import runs, training, watched
+from attnfaith import runs
 from attnfaith.data.collation import pad_batch
+from attnfaith.errors import AttnfaithError
 from attnfaith.metrics.attention_faithfulness.divergences import (
     jensen_shannon_divergence,
     kullback_leibler_divergence,
@@ -23,9 +24,11 @@ from attnfaith.metrics.attention_faithfulness.divergences import (
 )
 from attnfaith.models.hierarchy import HIERARCHIES
 from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
-from attnfaith.objectives import adversarial_loss, classification_loss
 from attnfaith.recipes import RecipeError
-from tests.tiny_trainings import settings
+from attnfaith.training import AdversarialTrainer, AttentionTrainer, DivergedError, GuidedTrainer
+from attnfaith.training.losses import adversarial_loss, classification_loss
+from attnfaith.training.trainers import check_processes, check_selection, collate, erase_tokens, evaluation_scores
+from tests.tiny_trainings import make_trainer
 
 
 pytestmark = pytest.mark.slow
@@ -41,19 +44,17 @@ def rows_of(count, tiny_rows, seed=1, classes=2):
 
 @pytest.fixture
 def make(tiny_model, tiny_rows, tmp_path):
-    """A Trainer on 64 tiny texts of the usual settings; keyword arguments change the arguments or the options."""
+    """A Trainer on 64 tiny texts of the usual settings; keyword arguments change them. prepare: of the splits."""
 
-    def trainer(*, seed=0, count=64, classes=2, patience=None, options=None, hierarchy="none", **arguments):
-        tokenizer = type("Tokenizer", (), {"pad_token_id": 0, "model_input_names": ["input_ids"]})()
+    def trainer(*, kind=AttentionTrainer, count=64, classes=2, hierarchy="none", prepare=lambda rows: rows, **arguments):
         columns = ["input_ids", "labels", "length"]
-        return training.make_trainer(
+        splits = [rows_of(count, tiny_rows, classes=classes), rows_of(24, tiny_rows, seed=2, classes=classes)]
+        return make_trainer(
             tiny_model(seed=5, scale=1.0, dtype=torch.float32, num_labels=classes, hierarchy=hierarchy),
-            tokenizer,
-            rows_of(count, tiny_rows, classes=classes).select_columns(columns),
-            rows_of(24, tiny_rows, seed=2, classes=classes).select_columns(columns),
-            TrainingArguments(**{**settings(tmp_path), "seed": seed, "weight_decay": 1e-5, **arguments}),
-            patience=patience,
-            **(options or {}),
+            *(prepare(split.select_columns(columns)) for split in splits),
+            tmp_path,
+            kind=kind,
+            **{"weight_decay": 1e-5, **arguments},
         )
 
     return trainer
@@ -100,10 +101,10 @@ def test_lengths_are_read_once(make):
 @pytest.mark.parametrize("reduction", ["sum", "mean"])
 def test_accumulated_gradients_are_those_of_one_batch(make, reduction):
     options = {"loss_reduction": reduction, "balance_classes": False}
-    whole = make(options=options)
+    whole = make(**options)
     before = weights(whole)
     whole.train()
-    parts = make(options=options, per_device_train_batch_size=8, gradient_accumulation_steps=4)
+    parts = make(**options, per_device_train_batch_size=8, gradient_accumulation_steps=4)
     parts.train()
     assert whole.state.global_step == parts.state.global_step == 2
     assert moved(weights(whole), before) > 1e-3
@@ -114,8 +115,8 @@ def test_accumulated_sums_with_a_short_last_step(make):
     """40 texts: a step of 32 and one of 8; in parts of 8, a step of four and one of one."""
     options = {"loss_reduction": "sum"}
     whole, parts = (
-        make(options=options, count=40),
-        make(options=options, count=40, per_device_train_batch_size=8, gradient_accumulation_steps=4),
+        make(**options, count=40),
+        make(**options, count=40, per_device_train_batch_size=8, gradient_accumulation_steps=4),
     )
     whole.train()
     parts.train()
@@ -126,7 +127,7 @@ def test_accumulated_sums_with_a_short_last_step(make):
 @pytest.mark.parametrize("reduction", ["sum", "mean"])
 def test_one_epoch_by_hand(make, reduction):
     """AMSGrad Adam with coupled L2 on everything but the alignment, on the sum of weighted losses."""
-    trainer = make(options={"loss_reduction": reduction, "attention_learning_rate_factor": 3.0}, weight_decay=0.05)
+    trainer = make(loss_reduction=reduction, attention_learning_rate_factor=3.0, weight_decay=0.05)
     model, rows = type(trainer.model)(trainer.model.config).train(), trainer.train_dataset
     model.load_state_dict(trainer.model.state_dict())
     trainer.train()
@@ -158,7 +159,7 @@ def test_words_that_are_erased(tiny_model, tiny_rows, tiny_batch):
     model, rows = tiny_model(), tiny_rows([40] * 200 + [0, 1])
     batch = {**tiny_batch(rows), "labels": torch.arange(202)}
     for share in (0.5, 1.0):
-        found = training.erase_tokens(model, batch, share, seed=1, step=3)
+        found = erase_tokens(model, batch, share, seed=1, step=3)
         lengths = found["attention_mask"].sum(1).tolist()
         for row, length, ids in zip(rows, lengths, found["input_ids"].tolist(), strict=True):
             left, place = ids[:length], iter(row["input_ids"])
@@ -176,7 +177,7 @@ def test_what_is_erased_is_the_texts_own(tiny_model, tiny_rows, tiny_batch):
     model, rows = tiny_model(), tiny_rows([9, 5, 12])
 
     def left(rows, **changes):
-        found = training.erase_tokens(model, tiny_batch(rows), 0.8, **{"seed": 1, "step": 3, **changes})
+        found = erase_tokens(model, tiny_batch(rows), 0.8, **{"seed": 1, "step": 3, **changes})
         return [ids[mask.bool()].tolist() for ids, mask in zip(found["input_ids"], found["attention_mask"], strict=True)]
 
     together = left(rows)
@@ -190,7 +191,7 @@ def test_pairs_and_sentences_keep_what_is_no_word(hierarchy, tiny_model, tiny_ro
     model = tiny_model(query="text", hierarchy=hierarchy)
     rows = tiny_rows([12, 8], pair=True, hierarchy=hierarchy)
     batch = tiny_batch(rows)
-    found = training.erase_tokens(model, batch, 1.0, seed=0, step=0)
+    found = erase_tokens(model, batch, 1.0, seed=0, step=0)
     for row in range(2):
         for given, kept in ((batch, found),):
             second = [
@@ -205,9 +206,7 @@ def test_pairs_and_sentences_keep_what_is_no_word(hierarchy, tiny_model, tiny_ro
 
 def test_training_with_erased_words_by_hand(make):
     """One step on what `erase_tokens` leaves; evaluation sees whole texts."""
-    trainer = make(
-        count=32, options={"random_erasure": 0.7, "loss_reduction": "mean", "balance_classes": False}, weight_decay=0.0
-    )
+    trainer = make(count=32, random_erasure=0.7, loss_reduction="mean", balance_classes=False, weight_decay=0.0)
     model = type(trainer.model)(trainer.model.config).train()
     model.load_state_dict(trainer.model.state_dict())
     before = trainer.evaluate()["eval_loss"]
@@ -216,7 +215,7 @@ def test_training_with_erased_words_by_hand(make):
         logits = model.eval()(validation["input_ids"], validation["attention_mask"]).logits
     assert before == pytest.approx(classification_loss(logits, validation["labels"]).mean().item(), abs=1e-6)
     trainer.train()
-    batch = training.erase_tokens(model.train(), pad_batch([*trainer.train_dataset]), 0.7, seed=0, step=0)
+    batch = erase_tokens(model.train(), pad_batch([*trainer.train_dataset]), 0.7, seed=0, step=0)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2, amsgrad=True)
     classification_loss(model(batch["input_ids"], batch["attention_mask"]).logits, batch["labels"]).mean().backward()
     optimizer.step()
@@ -224,12 +223,12 @@ def test_training_with_erased_words_by_hand(make):
 
 
 def test_erased_words_and_an_attention_that_is_given(make):
-    with pytest.raises(ValueError, match="random_erasure=0.5 with objective 'guided', whose base attends to whole texts"):
-        make(options={"random_erasure": 0.5, "objective": "guided"})
+    with pytest.raises(AttnfaithError, match="random_erasure=0.5 with GuidedTrainer"):
+        make(kind=GuidedTrainer, random_erasure=0.5)
 
 
 def test_parameter_groups(make):
-    trainer = make(options={"attention_learning_rate_factor": 10.0}, weight_decay=1e-5, adam_beta1=0.8, adam_epsilon=1e-7)
+    trainer = make(attention_learning_rate_factor=10.0, weight_decay=1e-5, adam_beta1=0.8, adam_epsilon=1e-7)
     optimizer = trainer.create_optimizer()
     assert isinstance(optimizer, torch.optim.Adam) and not isinstance(optimizer, torch.optim.AdamW)
     others, attention = optimizer.param_groups
@@ -243,7 +242,7 @@ def test_parameter_groups(make):
 
 
 def test_words_are_aligned_at_the_rate_of_sentences(make):
-    trainer = make(options={"attention_learning_rate_factor": 10.0}, hierarchy="sentence")
+    trainer = make(attention_learning_rate_factor=10.0, hierarchy="sentence")
     _, attention = trainer.create_optimizer().param_groups
     names = {id(parameter): name for name, parameter in trainer.model.named_parameters()}
     found = {names[id(parameter)] for parameter in attention["params"]}
@@ -257,14 +256,14 @@ def test_a_model_without_alignment_parameters(make):
 
 
 def test_plain_adam(make):
-    assert not make(options={"amsgrad": False}).create_optimizer().param_groups[0]["amsgrad"]
+    assert not make(amsgrad=False).create_optimizer().param_groups[0]["amsgrad"]
 
 
 @pytest.mark.parametrize(("reduction", "accumulation"), [("sum", 1), ("sum", 4), ("mean", 1)])
 def test_the_logged_loss_is_per_instance(make, reduction, accumulation):
     """At a learning rate of 0 it is the mean over all training texts."""
     trainer = make(
-        options={"loss_reduction": reduction},
+        loss_reduction=reduction,
         learning_rate=0.0,
         per_device_train_batch_size=32 // accumulation,
         gradient_accumulation_steps=accumulation,
@@ -297,7 +296,7 @@ def test_class_weights_balance_the_training_labels(make):
     trainer = make()
     labels = np.array(trainer.train_dataset["labels"])
     assert float(trainer.class_weights[1]) == pytest.approx((labels == 0).sum() / (labels == 1).sum())
-    assert make(options={"balance_classes": False}).class_weights is None
+    assert make(balance_classes=False).class_weights is None
 
 
 # ------------------------------------------------------------------------------------------------ guided and adversarial
@@ -318,19 +317,11 @@ def with_base(rows, classes=2, seed=7, sparse=False):
 
 
 @pytest.fixture
-def against(make, monkeypatch):
+def against(make):
     """Trainers as `make` makes them, against a base."""
 
-    def trainer(objective, *, sparse=False, **keywords):
-        inner = training.make_trainer
-
-        def build(model, tokenizer, train, validation, arguments, **others):
-            train, validation = (with_base(rows, sparse=sparse) for rows in (train, validation))
-            return inner(model, tokenizer, train, validation, arguments, objective=objective, **others)
-
-        with monkeypatch.context() as patched:
-            patched.setattr(training, "make_trainer", build)
-            return make(**keywords)
+    def trainer(kind, *, sparse=False, **keywords):
+        return make(kind=kind, prepare=lambda rows: with_base(rows, sparse=sparse), **keywords)
 
     return trainer
 
@@ -345,7 +336,7 @@ def test_attention_is_padded_to_the_attendable_places(tiny_model, tiny_rows, pai
     rows = tiny_rows([4, 0, 6, 1], pair=pair, hierarchy=hierarchy)
     for row in rows:
         row |= {"base_attention": [0.5 + n for n in range(len(row["tokens"]))], "base_probs": [0.25, 0.75]}
-    batch = training.collate(rows, 0, hierarchy)
+    batch = collate(rows, 0, hierarchy)
     inputs = ("input_ids", "attention_mask", "token_type_ids")
     _, mask, _ = model.encode(**{name: batch[name] for name in inputs if name in batch})
     assert batch["base_attention"].shape == mask.shape and batch["base_attention"].dtype == torch.float32
@@ -353,12 +344,12 @@ def test_attention_is_padded_to_the_attendable_places(tiny_model, tiny_rows, pai
     for row, padded, keep in zip(rows, batch["base_attention"], mask, strict=True):
         assert padded[keep].tolist() == row["base_attention"]
     assert batch["base_probs"].tolist() == [[0.25, 0.75]] * 4
-    assert "base_attention" not in training.collate(tiny_rows([3]), 0)
+    assert "base_attention" not in collate(tiny_rows([3]), 0)
 
 
 def test_a_guided_step_is_that_of_the_given_attention(against):
-    trainer = against("guided", count=32)
-    batch = training.collate(list(trainer.train_dataset), 0)
+    trainer = against(GuidedTrainer, count=32)
+    batch = collate(list(trainer.train_dataset), 0)
     model = type(trainer.model)(trainer.model.config)
     model.load_state_dict(trainer.model.state_dict())
     hidden, _, query = model.encode(batch["input_ids"], batch["attention_mask"])
@@ -376,8 +367,8 @@ def test_a_guided_step_is_that_of_the_given_attention(against):
 
 
 def test_a_guided_model_is_evaluated_under_its_guide(against):
-    trainer = against("guided", per_device_eval_batch_size=7)
-    batch = training.collate(list(trainer.eval_dataset), 0)
+    trainer = against(GuidedTrainer, per_device_eval_batch_size=7)
+    batch = collate(list(trainer.eval_dataset), 0)
     with torch.no_grad():
         hidden, _, query = trainer.model.encode(batch["input_ids"], batch["attention_mask"])
         logits = trainer.model.decode(hidden, batch["base_attention"], query)
@@ -392,15 +383,15 @@ def test_a_guided_model_is_evaluated_under_its_guide(against):
 def test_a_guided_model_trains_in_one_process(against, monkeypatch):
     monkeypatch.setattr(TrainingArguments, "world_size", 2)
     with pytest.raises(ValueError, match="a guided model trains in one process, not in 2"):
-        against("guided")
+        against(GuidedTrainer)
 
 
 @pytest.mark.parametrize("divergence", ["kl", "jsd"])
 def test_an_adversarial_step(against, divergence):
     """Labels and their balance take no part."""
-    trainer = against("adversarial", count=32, options={"weight": 0.1, "divergence": divergence})
+    trainer = against(AdversarialTrainer, count=32, weight=0.1, divergence=divergence)
     assert trainer.class_weights is None
-    batch = training.collate(list(trainer.train_dataset), 0)
+    batch = collate(list(trainer.train_dataset), 0)
     model = type(trainer.model)(trainer.model.config)
     model.load_state_dict(trainer.model.state_dict())
     output = model(batch["input_ids"], batch["attention_mask"])
@@ -429,8 +420,8 @@ def test_an_adversarial_step(against, divergence):
 @pytest.mark.parametrize("reduction", ["sum", "mean"])
 def test_an_adversarys_accumulated_gradients_are_those_of_one_batch(against, reduction):
     options = {**ADVERSARY, "loss_reduction": reduction}
-    whole = against("adversarial", options=options)
-    parts = against("adversarial", options=options, per_device_train_batch_size=8, gradient_accumulation_steps=4)
+    whole = against(AdversarialTrainer, **options)
+    parts = against(AdversarialTrainer, **options, per_device_train_batch_size=8, gradient_accumulation_steps=4)
     whole.train()
     parts.train()
     assert whole.state.global_step == parts.state.global_step == 2
@@ -439,9 +430,9 @@ def test_an_adversarys_accumulated_gradients_are_those_of_one_batch(against, red
 
 @pytest.mark.parametrize("size", [7, 64])
 def test_an_adversarys_validation_scores(against, size):
-    trainer = against("adversarial", options=ADVERSARY, per_device_eval_batch_size=size)
+    trainer = against(AdversarialTrainer, **ADVERSARY, per_device_eval_batch_size=size)
     rows = trainer.eval_dataset
-    batch = training.collate(list(rows), 0)
+    batch = collate(list(rows), 0)
     with torch.no_grad():
         output = trainer.model(batch["input_ids"], batch["attention_mask"])
     attention = [row[1 : 1 + len(base)].numpy() for row, base in zip(output.attention, rows["base_attention"], strict=True)]
@@ -458,7 +449,7 @@ def test_an_adversarys_validation_scores(against, size):
 
 
 def test_texts_without_tokens_have_no_divergence(against, tiny_rows):
-    trainer = against("adversarial", options=ADVERSARY)
+    trainer = against(AdversarialTrainer, **ADVERSARY)
     before = trainer.evaluate()
     empty = {**tiny_rows([0])[0], "base_attention": [], "base_probs": [0.5, 0.5]}
     rows = [*trainer.eval_dataset, {name: empty[name] for name in trainer.eval_dataset.column_names}]
@@ -468,7 +459,7 @@ def test_texts_without_tokens_have_no_divergence(against, tiny_rows):
 
 
 def test_a_frozen_adversary_moves_its_alignment_only(against):
-    trainer = against("adversarial", options={**ADVERSARY, "frozen": True}, weight_decay=0.1)
+    trainer = against(AdversarialTrainer, **ADVERSARY, frozen=True, weight_decay=0.1)
     before = weights(trainer)
     trainer.train()
     changed = {name for name, value in weights(trainer).items() if not torch.equal(value, before[name])}
@@ -477,8 +468,8 @@ def test_a_frozen_adversary_moves_its_alignment_only(against):
 
 def test_a_sparse_base_needs_jsd(against):
     with pytest.raises(ValueError, match=r"exactly 0.*use divergence 'jsd' against a sparse base \(\d+ of 64 texts\)"):
-        against("adversarial", sparse=True, options=ADVERSARY)
-    trainer = against("adversarial", sparse=True, options={**ADVERSARY, "divergence": "jsd"})
+        against(AdversarialTrainer, sparse=True, **ADVERSARY)
+    trainer = against(AdversarialTrainer, sparse=True, **{**ADVERSARY, "divergence": "jsd"})
     before = weights(trainer)
     trainer.train()
     assert moved(weights(trainer), before) > 1e-3
@@ -493,7 +484,7 @@ def test_a_sparse_base_needs_jsd(against):
 @pytest.mark.parametrize("metric", ["f1", "auc", "f1_class_", "f1_class_x", ""])
 def test_unknown_selection_metric(metric):
     with pytest.raises(ValueError, match="is not known; choose one of roc_auc, accuracy, loss"):
-        training.check_selection(metric)
+        check_selection(metric)
 
 
 @pytest.mark.parametrize(
@@ -502,12 +493,12 @@ def test_unknown_selection_metric(metric):
 )
 def test_undefined_selection_metric(metric, classes, labels):
     with pytest.raises(ValueError, match=f"{metric} is not defined for {classes} classes"):
-        training.check_selection(metric, classes, labels)
+        check_selection(metric, classes, labels)
 
 
 @pytest.mark.parametrize("metric", ["roc_auc", "accuracy", "loss", "f1_class_1"])
 def test_defined_selection_metric(metric):
-    training.check_selection(metric, 2, [0, 1, 1])
+    check_selection(metric, 2, [0, 1, 1])
 
 
 def test_many_classes_have_no_f1_of_each():
@@ -515,21 +506,21 @@ def test_many_classes_have_no_f1_of_each():
 
     def evaluated(classes):
         labels = np.arange(40) % classes
-        return training.selection_scores(SimpleNamespace(predictions=np.eye(classes)[labels], label_ids=labels))
+        return evaluation_scores(SimpleNamespace(predictions=np.eye(classes)[labels], label_ids=labels))
 
     assert set(evaluated(20)) == {"accuracy", "roc_auc", *(f"f1_class_{number}" for number in range(20))}
     assert set(evaluated(21)) == {"accuracy", "roc_auc"} and evaluated(21)["accuracy"] == 1
-    training.check_selection("f1_class_3", 20, range(20))
+    check_selection("f1_class_3", 20, range(20))
     with pytest.raises(
         ValueError, match="f1_class_3 selects among 20 classes at most; the data has 21: set training.metric"
     ):
-        training.check_selection("f1_class_3", 21, range(21))
+        check_selection("f1_class_3", 21, range(21))
 
 
 def test_the_objective_selects_adversaries_only():
-    training.check_selection("objective", 3, [0, 1, 2], adversarial=True)
+    check_selection("objective", 3, [0, 1, 2], adversarial=True)
     with pytest.raises(ValueError, match="'objective' is not known; choose one of roc_auc, accuracy, loss"):
-        training.check_selection("objective", 2, [0, 1])
+        check_selection("objective", 2, [0, 1])
 
 
 def test_make_trainer_checks_the_selection(make):
@@ -573,9 +564,9 @@ def test_two_independent_jobs_are_refused(tiny_recipe, tmp_path, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     arguments = type("Arguments", (), {"world_size": 1})()
     with pytest.raises(ValueError, match="started 2 processes and this one trains with 1.*independent jobs"):
-        training.check_processes(arguments)
+        check_processes(arguments)
     arguments.world_size = 2
-    training.check_processes(arguments)
+    check_processes(arguments)
     monkeypatch.setattr(runs.execute, "training_arguments", lambda _recipe: type("Arguments", (), {"world_size": 1})())
     with pytest.raises(ValueError, match="independent jobs"):
         runs.run(tiny_recipe())
@@ -589,9 +580,10 @@ def test_two_independent_jobs_are_refused(tiny_recipe, tmp_path, monkeypatch):
 def spied(monkeypatch):
     """Callbacks added to every Trainer that a run makes; and the Trainers themselves."""
     made, callbacks = [], []
+    make = runs.train.make_trainer
 
     def spy(*args, **kwargs):
-        trainer = training.make_trainer(*args, **kwargs)
+        trainer = make(*args, **kwargs)
         for callback in callbacks:
             trainer.add_callback(callback)
         made.append(trainer)
@@ -635,7 +627,7 @@ def scripted_scores(monkeypatch, name, values):
         return metrics
 
     evaluated = []
-    monkeypatch.setattr(training.AttentionTrainer, "evaluate", evaluate)
+    monkeypatch.setattr(AttentionTrainer, "evaluate", evaluate)
     return evaluated
 
 
@@ -683,8 +675,8 @@ def test_early_stopping(tiny_recipe, monkeypatch):
 
 def test_a_training_that_diverges_stops_at_the_step(make, monkeypatch):
     """The third loss is NaN: the weights are those of the second step."""
-    trainer = make(num_train_epochs=2, per_device_train_batch_size=16, options={"attention_learning_rate_factor": 3.0})
-    seen, losses = [], training.AttentionTrainer.losses
+    trainer = make(num_train_epochs=2, per_device_train_batch_size=16, attention_learning_rate_factor=3.0)
+    seen, losses = [], AttentionTrainer.losses
 
     def broken(self, model, inputs):
         found, outputs = losses(self, model, inputs)
@@ -692,12 +684,12 @@ def test_a_training_that_diverges_stops_at_the_step(make, monkeypatch):
             seen.append(weights(trainer))
         return found * (float("nan") if len(seen) == 3 and model.training else 1.0), outputs
 
-    monkeypatch.setattr(training.AttentionTrainer, "losses", broken)
+    monkeypatch.setattr(AttentionTrainer, "losses", broken)
     message = (
         r"the training diverged in epoch 1, step 3 of 8: the loss is nan; try a lower training.learning_rate \(now 0.01, "
         r"and 3 times that for the alignment\), or clip gradients with training.max_grad_norm \(now 0; 0 does not\)"
     )
-    with pytest.raises(watched.DivergedError, match=message):
+    with pytest.raises(DivergedError, match=message):
         trainer.train()
     assert len(seen) == 3 and moved(seen[1], seen[2]) > 0
     same(weights(trainer), seen[2])
@@ -716,7 +708,7 @@ def test_broken_weights_are_found_before_a_checkpoint_is_saved(make, tmp_path):
     trainer.processing_class = None
     trainer.add_callback(Break())
     message = r"diverged in epoch 2, step 4 of 6: the weight 'decoder.context.bias' is no longer finite"
-    with pytest.raises(watched.DivergedError, match=message):
+    with pytest.raises(DivergedError, match=message):
         trainer.train()
     assert [path.name for path in Path(trainer.args.output_dir).glob("checkpoint-*")] == ["checkpoint-2"]
 
@@ -724,13 +716,13 @@ def test_broken_weights_are_found_before_a_checkpoint_is_saved(make, tmp_path):
 def test_a_validation_loss_that_is_not_finite(make, monkeypatch):
     trainer = make(num_train_epochs=1)
     monkeypatch.setattr(transformers.Trainer, "evaluate", lambda *_a, **_k: {"eval_loss": float("nan"), "eval_kl": np.inf})
-    with pytest.raises(watched.DivergedError, match="eval_loss is nan"):
+    with pytest.raises(DivergedError, match="eval_loss is nan"):
         trainer.evaluate()
 
 
 def test_a_run_that_diverged_keeps_no_model_and_starts_anew(tiny_recipe, spied, capsys):
     recipe = tiny_recipe(training__learning_rate=1e38)
-    with pytest.raises(watched.DivergedError, match=r"step \d+ of \d+: .*a lower training.learning_rate \(now 1e\+38\)"):
+    with pytest.raises(DivergedError, match=r"step \d+ of \d+: .*a lower training.learning_rate \(now 1e\+38\)"):
         train_only(recipe)
     folder = Path(recipe.output_dir)
     assert sorted(path.name for path in folder.iterdir()) == [".lock", "recipe.yaml", "run.json"]
@@ -738,7 +730,7 @@ def test_a_run_that_diverged_keeps_no_model_and_starts_anew(tiny_recipe, spied, 
     # the second epoch diverges: the checkpoint of the first is not gone on from
     recipe = tiny_recipe(training__num_train_epochs=3)
     spied[1].append(BreakIn(2))
-    with pytest.raises(watched.DivergedError, match="diverged in epoch 2"):
+    with pytest.raises(DivergedError, match="diverged in epoch 2"):
         train_only(recipe)
     assert not (folder / "checkpoints").exists() and not (folder / "model").exists()
     spied[1].clear()

@@ -4,15 +4,15 @@ import sys
 
 import pytest
 import torch
-from transformers import TrainingArguments
 
 from attnfaith import AttentionSeq2SeqConfig, AttentionSeq2SeqForConditionalGeneration
 from attnfaith.data.pairs.loading import load_pairs
 from attnfaith.data.pairs.tokenization import build_pair_tokenizer, encode_pairs, pad_pairs
 from attnfaith.errors import AttnfaithError
-from attnfaith.objectives.linked_mass import hidden_links, linked_mass
-from attnfaith.translating import make_translation_trainer, translation_scores, translations
-from tests.tiny_trainings import settings
+from attnfaith.training import TranslationTrainer
+from attnfaith.training.penalties import hidden_links, linked_mass
+from attnfaith.training.translation import translation_scores, translations
+from tests.tiny_trainings import make_trainer
 
 
 def test_the_penalty_by_hand():
@@ -35,7 +35,7 @@ def test_the_penalty_by_hand():
 def pairs():
     """A factory of a trainer on a small copy task, with its tokenizer and encoded rows."""
 
-    def make(tmp_path, links=True, projection="softmax", **how):
+    def make(tmp_path, links=True, projection="softmax", **arguments):
         loaded = load_pairs("copy", vocabulary_size=8, length=(2, 4), sizes={"train": 96, "validation": 16, "test": 8})
         splits = loaded.splits if links else {name: rows.remove_columns("links") for name, rows in loaded.splits.items()}
         tokenizer = build_pair_tokenizer(splits["train"]["source"])
@@ -50,16 +50,23 @@ def pairs():
             projection=projection,
         )
         model = AttentionSeq2SeqForConditionalGeneration(config)
-        told = {"num_train_epochs": 12, "per_device_train_batch_size": 16, "learning_rate": 0.02, **how.pop("told", {})}
-        arguments = TrainingArguments(**{**settings(tmp_path), **told})
-        trainer = make_translation_trainer(model, tokenizer, rows["train"], rows["validation"], arguments, **how)
+        usual = {"num_train_epochs": 12, "per_device_train_batch_size": 16, "learning_rate": 0.02}
+        trainer = make_trainer(
+            model,
+            rows["train"],
+            rows["validation"],
+            tmp_path,
+            kind=TranslationTrainer,
+            tokenizer=tokenizer,
+            **{**usual, **arguments},
+        )
         return trainer, tokenizer, rows, splits
 
     return make
 
 
 def test_scores_of_an_evaluation_by_hand(pairs, tmp_path):
-    trainer, _, rows, _ = pairs(tmp_path, told={"per_device_eval_batch_size": 16})
+    trainer, _, rows, _ = pairs(tmp_path, per_device_eval_batch_size=16)
     scores = trainer.evaluate()
     batch = pad_pairs(list(rows["validation"]), linked=True)
     linked = batch.pop("linked")
@@ -82,7 +89,7 @@ def test_a_penalty_hides_what_is_copied(pairs, tmp_path):
     generated = list(translations(honest.trained_model(), tokenizer, rows["test"]))
     scores = translation_scores(generated, splits["test"]["target"])
     assert len(generated) == 8 and scores["word_accuracy"] > 0.6
-    deceptive, *_ = pairs(tmp_path, penalty=1.0)
+    deceptive, *_ = pairs(tmp_path, impermissible_mass=1.0)
     start = deceptive.evaluate()
     deceptive.train()
     after = deceptive.evaluate()
@@ -99,9 +106,9 @@ def test_pairs_without_links_have_no_mass(pairs, tmp_path):
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ({"links": False, "penalty": 1.0}, "impermissible_mass=1, and the training pairs have no links: give links"),
-        ({"projection": "uniform", "penalty": 0.1}, "no attention that could change"),
-        ({"projection": "none", "penalty": 0.1}, "no attention that could change"),
+        ({"links": False, "impermissible_mass": 1.0}, "impermissible_mass=1, and the training pairs have no links"),
+        ({"projection": "uniform", "impermissible_mass": 0.1}, "no attention that could change"),
+        ({"projection": "none", "impermissible_mass": 0.1}, "no attention that could change"),
     ],
 )
 def test_penalties_that_are_refused(pairs, tmp_path, how, message):

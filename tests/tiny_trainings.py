@@ -1,4 +1,13 @@
-"""Settings of tiny trainings, which tests change one by one."""
+"""Tiny trainings: their settings, which tests change one by one, and the trainers of them."""
+
+from types import SimpleNamespace
+
+from attnfaith.recipes.schema import Penalties
+from attnfaith.runs.train import penalties_of
+from attnfaith.training import AttentionTrainer
+
+
+TOKENIZER = SimpleNamespace(pad_token_id=0, unk_token_id=1, model_input_names=["input_ids"])
 
 
 def settings(folder) -> dict:
@@ -24,3 +33,16 @@ def settings(folder) -> dict:
         "disable_tqdm": True,
         "save_strategy": "no",
     }
+
+
+def make_trainer(model, train, validation, folder, *, kind=AttentionTrainer, tokenizer=TOKENIZER, penalties=(), **arguments):
+    """A trainer of some kind for encoded splits, with the settings above but for `arguments`."""
+    arguments = kind.config_class(**{**settings(folder), **arguments})
+    splits = {"train_dataset": train, "eval_dataset": validation}
+    added = {"penalties": penalties} if penalties else {}
+    return kind(model, arguments, **splits, processing_class=tokenizer, **added)
+
+
+def penalties_by_name(**section):
+    """Penalties, by the keys of a recipe."""
+    return penalties_of(SimpleNamespace(penalties=Penalties(**section)))

@@ -39,9 +39,8 @@ from attnfaith.interventions.explanation_tests import RationaleErasure, rational
 from attnfaith.measurement.engine import measure, scores_by_measure
 from attnfaith.measurement.registry import classes, find
 from attnfaith.metrics.classification import classification_scores
-from attnfaith.objectives import Penalties
 from attnfaith.recipes import Recipe, RecipeError
-from attnfaith.training import make_trainer
+from attnfaith.runs.train import make_trainer
 
 
 SHARES = (0.1, 0.3, 0.5, 0.7, 0.9)
@@ -190,36 +189,14 @@ def _scores(model, recipe: Recipe, loaded, split: str, rows, names, output: Path
 
 def _retrain(recipe: Recipe, loaded, tokenizer, splits: Mapping) -> dict[str, float]:
     """Train a fresh model of the recipe on encoded splits; its scores on the test split."""
-    columns = [
-        name
-        for name in ("input_ids", "token_type_ids", "candidates", "labels", "length", "impermissible")
-        if name in splits["train"].column_names
-    ]
-    rows = {split: part.select_columns(columns) for split, part in splits.items()}
     with TemporaryFolder() as folder:
-        section = recipe.training
         recipe = dataclasses.replace(recipe, output_dir=str(folder))
         arguments = runs.training_arguments(recipe)
         set_seed(recipe.seed)
         model = runs.make_model(recipe, loaded, tokenizer)
-        if section.metric_for_best_model is None and model.config.num_labels == 2:
-            arguments.metric_for_best_model = "eval_roc_auc"
-        trainer = make_trainer(
-            model,
-            tokenizer,
-            rows["train"],
-            rows["validation"],
-            arguments,
-            patience=section.early_stopping_patience,
-            balance_classes=section.balance_classes,
-            loss_reduction=section.loss_reduction,
-            amsgrad=section.amsgrad,
-            attention_learning_rate_factor=section.attention_learning_rate_factor,
-            random_erasure=section.random_erasure,
-            penalties=Penalties(**recipe.penalties.stated),
-        )
+        trainer = make_trainer(recipe, model, tokenizer, splits, arguments)
         trainer.train()
-        predicted = trainer.predict(rows["test"])
+        predicted = trainer.predict(splits["test"].select_columns(trainer.train_dataset.column_names))
     logits = predicted.predictions[0] if isinstance(predicted.predictions, tuple) else predicted.predictions
     logits = np.asarray(logits, np.float64)
     probs = np.exp(logits - logits.max(1, keepdims=True))

@@ -6,8 +6,8 @@ import torch
 from sklearn.metrics.pairwise import cosine_similarity
 
 from attnfaith.measurement.registry import find
-from attnfaith.objectives.diversity import conicity as penalty
 from attnfaith.subjects import SelfAttention, SubjectError, subject_of
+from attnfaith.training.penalties import conicity as penalty
 from tests.measuring import run
 from tests.small_classifiers import classifier, tokenizer
 

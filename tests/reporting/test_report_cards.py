@@ -26,7 +26,7 @@ from attnfaith.metrics.registration import METRIC_DIR
 from attnfaith.models.configuration_rationale_classifier import SAMPLERS
 from attnfaith.models.encoders import ENCODERS
 from attnfaith.models.projections import PROJECTIONS
-from attnfaith.objectives import PENALTIES
+from attnfaith.recipes.schema import PENALTIES
 from attnfaith.reporting import cards
 from attnfaith.reporting.cards import citations, findings, model, penalties
 from attnfaith.reporting.cards.findings import CARE, MAY, MAY_NOT, UNKNOWN, Checkpoint

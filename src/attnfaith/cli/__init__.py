@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from types import ModuleType
 
 from attnfaith import __version__
+from attnfaith.cli.processes import tell_parent
 from attnfaith.errors import AttnfaithError, excerpt
 from attnfaith.escaping import printable
 from attnfaith.files import refusals
-from attnfaith.launch import tell_parent
 from attnfaith.usage import Parser, UsageError
 
 

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from attnfaith.cli.processes import launch
 from attnfaith.errors import AttnfaithError
-from attnfaith.launch import launch
 from attnfaith.usage import Parser
 
 

@@ -70,7 +70,7 @@ def check_model(recipe: Recipe) -> None:
 
 
 def _check_tied(weight: float, config: "AttentionClassifierConfig") -> None:
-    from attnfaith.objectives import check_sizes
+    from attnfaith.training.penalties import check_sizes
 
     try:
         check_sizes(config.hidden_size, config.embedding_size)

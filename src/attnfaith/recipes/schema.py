@@ -358,11 +358,6 @@ class Penalties:
                 object.__setattr__(self, key, usual)
 
     @property
-    def stated(self) -> dict[str, object]:
-        """What `objectives.Penalties` is made of: all that is not null."""
-        return {key.name: value for key in fields(self) if (value := getattr(self, key.name)) is not None}
-
-    @property
     def taken(self) -> dict[str, float]:
         """The penalties whose weight is not 0 -> their weights."""
         return {name: value for name in PENALTIES if (value := getattr(self, name))}

@@ -45,8 +45,8 @@ class Selector:
 class Selection:
     """What the selection of model.selector is trained by, beside the labels; of a budget nothing.
 
-    sparsity, coherence, baseline, of bernoulli: see `attnfaith.objectives.rationale_reinforce`. share, lasso and the
-    multiplier, of hardkuma: see `attnfaith.objectives.rationale_lagrangian`.
+    sparsity, coherence, baseline, of bernoulli: see `attnfaith.training.rationales.Prices`. share, lasso and the
+    multiplier, of hardkuma: see `Constraint` there.
     """
 
     sparsity: NotNegative | None = None

@@ -30,20 +30,42 @@ from attnfaith.runs import pretrained
 from attnfaith.runs.checkpoint import load_tokenizer
 from attnfaith.runs.folder import CHECKPOINTS, MODEL, STATE, RunError, read_state
 from attnfaith.subjects.base import BOUNDLESS
-from attnfaith.training import LOWER_IS_BETTER, check_selection
+from attnfaith.training import (
+    AdversarialTrainer,
+    AttentionTrainer,
+    FineTuningTrainer,
+    GuidedTrainer,
+    RationaleTrainer,
+    TranslationTrainer,
+)
+from attnfaith.training.trainers import LOWER_IS_BETTER, BaseTrainer, check_selection
 
 
-TAKEN = frozenset(f.name for f in dataclasses.fields(TrainingArguments))
+def trainer_class(recipe: Recipe) -> type[BaseTrainer]:
+    """The trainer of a recipe; its `config_class` has the arguments."""
+    if recipe.model.type is not None:
+        return TranslationTrainer
+    if recipe.model.selector is not None:
+        return RationaleTrainer
+    if recipe.model.pretrained is not None:
+        return FineTuningTrainer
+    if recipe.objective.kind == "guided":
+        return GuidedTrainer
+    return AdversarialTrainer if recipe.objective.kind == "adversarial" else AttentionTrainer
 
 
 def training_arguments(recipe: Recipe) -> TrainingArguments:
-    """transformers' TrainingArguments of a recipe. Raises RecipeError for values that they refuse."""
-    section = recipe.training
-    ours = {f.name: getattr(section, f.name) for f in dataclasses.fields(section) if f.name in TAKEN}
+    """The arguments of a recipe's trainer. Raises RecipeError for values that transformers refuses."""
+    section, config_class = recipe.training, trainer_class(recipe).config_class
+    taken = {key.name for key in dataclasses.fields(config_class)}
+    ours = {}
+    for part in (section, recipe.objective, recipe.selection, recipe.penalties):
+        ours |= {key.name: getattr(part, key.name) for key in dataclasses.fields(part) if key.name in taken}
     adversarial, pairs = recipe.objective.kind == "adversarial", recipe.model.type is not None
     metric = ours.pop("metric_for_best_model") or ("objective" if adversarial else "loss" if pairs else "accuracy")
     if not pairs:
         check_selection(metric, adversarial=adversarial)
+    ours = {name: value for name, value in ours.items() if value is not None}
     # Without a GPU this is what makes two launched processes one training instead of two that write one folder.
     ours["use_cpu"] = section.use_cpu or not torch.cuda.is_available()
     fixed = {
@@ -66,7 +88,7 @@ def training_arguments(recipe: Recipe) -> TrainingArguments:
         "dataloader_pin_memory": torch.cuda.is_available(),
     }
     try:
-        arguments = TrainingArguments(**{**fixed, **ours, **section.arguments})
+        arguments = config_class(**{**fixed, **ours, **section.arguments})
         _check_schedule(arguments)
     except (TypeError, ValueError, RuntimeError) as error:
         raise RecipeError(f"training: transformers refuses these arguments: {excerpt(error, 300)}") from error

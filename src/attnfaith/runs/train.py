@@ -18,16 +18,13 @@ from attnfaith.data.subwords import tokenizer_facts
 from attnfaith.errors import FileError
 from attnfaith.files import read_object, sync_folder, write_atomically
 from attnfaith.measurement.engine import check
-from attnfaith.objectives import Constraint, Penalties, Prices
 from attnfaith.recipes import Recipe
 from attnfaith.runs.base import Base, needed_outputs
 from attnfaith.runs.checkpoint import measurable
 from attnfaith.runs.folder import MODEL, RunError, note, origin, read_state
-from attnfaith.runs.prepare import Texts, make_model, remarks
+from attnfaith.runs.prepare import Texts, make_model, remarks, trainer_class
 from attnfaith.runs.pretrained import facts_of
-from attnfaith.selecting import SelectionLoss
-from attnfaith.training import make_trainer
-from attnfaith.watched import DivergedError
+from attnfaith.training import DivergedError, Diversity, ImpermissibleMass, MaskedWords, Penalty, WordTying
 
 
 USED = ("train", "validation")
@@ -59,7 +56,7 @@ def train(recipe: Recipe, arguments: TrainingArguments, folder: Path, texts: Tex
             _keep(folder, model, texts.tokenizer, **facts, epochs=0.0)
         state.wait_for_everyone()
         return
-    trainer = _trainer(recipe, arguments, model, texts.tokenizer, rows, base)
+    trainer = make_trainer(recipe, model, texts.tokenizer, rows, arguments, base)
     last = last_checkpoint(recipe, arguments, state)
     if base and last:
         base.check_unchanged(folder)
@@ -153,72 +150,49 @@ def note_provenance(recipe: Recipe, folder: Path, texts: Texts, rows: dict[str, 
     note(folder, provenance=made)
 
 
-def _trainer(recipe: Recipe, arguments: TrainingArguments, model, tokenizer, rows: dict[str, Dataset], base) -> Trainer:
-    section, objective = recipe.training, recipe.objective
-    if objective.frozen:
+def make_trainer(
+    recipe: Recipe, model, tokenizer, rows: dict[str, Dataset], arguments: TrainingArguments, base: Base | None = None
+) -> Trainer:
+    """The trainer of a recipe for encoded splits, on the columns that it reads."""
+    if recipe.objective.frozen:
         # all but the alignment: at the base's own attention the divergence is least and has no gradient to leave it by
         weights = base.model.state_dict()
         own = {name: value for name, value in model.state_dict().items() if name.startswith("model.alignment.")}
         model.load_state_dict({**weights, **own})
-    if arguments.metric_for_best_model == "eval_accuracy" and section.metric_for_best_model is None:
+    if arguments.metric_for_best_model == "eval_accuracy" and recipe.training.metric_for_best_model is None:
         if model.config.num_labels == 2:
             arguments.metric_for_best_model = "eval_roc_auc"
-    adversary = {}
-    if objective.kind == "adversarial":
-        adversary = {name: getattr(objective, name) for name in ("weight", "divergence", "frozen")}
-    selecting = {} if recipe.model.selector is None else {"selection": selection_loss(recipe)}
-    marked = recipe.penalties.impermissible_mass or recipe.model.separate_impermissible
-    used = (*COLUMNS, *(["impermissible"] if marked else []))
-    if recipe.model.pretrained is not None and recipe.penalties.stated:
-        used = (*used, "special_tokens_mask")  # penalties are over words
+    used = list(COLUMNS)
+    if recipe.penalties.impermissible_mass or recipe.model.separate_impermissible:
+        used.append("impermissible")
+    if recipe.model.pretrained is not None and recipe.penalties.taken:
+        used.append("special_tokens_mask")  # penalties are over words
     columns = [name for name in used if name in rows["train"].column_names]
-    return make_trainer(
+    penalties = {"penalties": penalties_of(recipe)} if recipe.penalties.taken else {}
+    return trainer_class(recipe)(
         model,
-        tokenizer,
-        *(rows[split].select_columns(columns) for split in USED),
         arguments,
-        objective=trained_for(recipe),
-        patience=section.early_stopping_patience,
-        balance_classes=section.balance_classes,
-        loss_reduction=section.loss_reduction,
-        amsgrad=section.amsgrad,
-        attention_learning_rate_factor=section.attention_learning_rate_factor,
-        random_erasure=section.random_erasure,
-        penalties=Penalties(**recipe.penalties.stated),
-        **adversary,
-        **selecting,
+        train_dataset=rows["train"].select_columns(columns),
+        eval_dataset=rows["validation"].select_columns(columns),
+        processing_class=tokenizer,
+        **penalties,
     )
 
 
-def trained_for(recipe: Recipe) -> str:
-    """Which of `attnfaith.training.TRAINERS` a recipe takes."""
-    pretrained = recipe.model.pretrained is not None
-    if recipe.model.selector is not None:
-        return "fine_tuning_selection" if pretrained else "selection"
-    return "fine_tuning" if pretrained else recipe.objective.kind
-
-
-def selection_loss(recipe: Recipe) -> SelectionLoss:
-    """What the selection of a recipe is trained by."""
-    section, kind = recipe.selection, recipe.model.selector["kind"]
-    if kind == "bernoulli":
-        names = ("sparsity", "coherence", "baseline", "decay")
-        return SelectionLoss(prices=Prices(**{name: getattr(section, name) for name in names}))
-    if kind == "budget":
-        return SelectionLoss()
-    least, most = section.multiplier_range or (None, None)
-    how = {
-        "start": section.multiplier,
-        "rate": section.multiplier_rate,
-        "decay": section.decay,
-        "least": least,
-        "most": most,
-        "two_sided": section.two_sided,
-    }
-    targets = {"share": section.share, "lasso": section.lasso}
-    return SelectionLoss(
-        constraints=tuple(Constraint(name, target, **how) for name, target in targets.items() if target is not None)
-    )
+def penalties_of(recipe: Recipe) -> list[Penalty]:
+    """The penalties whose weight is not 0."""
+    section = recipe.penalties
+    penalties = []
+    if section.impermissible_mass:
+        penalties.append(ImpermissibleMass(section.impermissible_mass, heads=section.impermissible_heads))
+    if section.diversity:
+        penalties.append(Diversity(section.diversity))
+    if section.word_tying:
+        tying = {"distance": section.word_tying_distance, "padding": section.word_tying_padding}
+        penalties.append(WordTying(section.word_tying, **tying))
+    if section.masked_language_model:
+        penalties.append(MaskedWords(section.masked_language_model, share=section.masked_share))
+    return penalties
 
 
 def check_budget(recipe: Recipe, rows: dict[str, Dataset]) -> None:

@@ -25,7 +25,7 @@ from attnfaith.runs.folder import MODEL, RECORD, RunError, note, origin, read_st
 from attnfaith.runs.train import fit, last_checkpoint, note_provenance
 from attnfaith.subjects.recurrent import WithoutAttention
 from attnfaith.subjects.translator import SequenceSubject, sequence_subject
-from attnfaith.translating import make_translation_trainer, translation_scores, translations
+from attnfaith.training.translation import TranslationTrainer, translation_scores, translations
 
 
 TRANSLATIONS = "translations.txt"
@@ -120,14 +120,12 @@ def train(recipe: Recipe, arguments: TrainingArguments, folder: Path, texts: Pai
     measured = subject.rows(texts.drawn)
     section = recipe.measure
     engine.check(subject, measured, section.producers, options=section.options)  # before it is trained
-    trainer = make_translation_trainer(
+    trainer = TranslationTrainer(
         model,
-        texts.tokenizer,
-        rows["train"],
-        rows["validation"],
         arguments,
-        penalty=recipe.penalties.impermissible_mass,
-        patience=recipe.training.early_stopping_patience,
+        train_dataset=rows["train"],
+        eval_dataset=rows["validation"],
+        processing_class=texts.tokenizer,
     )
     if state.is_main_process:
         note_provenance(recipe, folder, texts, rows, state)

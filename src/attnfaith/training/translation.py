@@ -4,37 +4,68 @@ Shapes: B pairs, G target tokens with the end of the sentence.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import torch
-from transformers import EarlyStoppingCallback, TrainingArguments
+from transformers import TrainingArguments
 
 from attnfaith.data.pairs.tokenization import UNCOUNTED, pad_pairs
 from attnfaith.errors import AttnfaithError
-from attnfaith.objectives.linked_mass import hidden_links, linked_mass
-from attnfaith.watched import WatchedTrainer
+from attnfaith.training.penalties import hidden_links, linked_mass
+from attnfaith.training.trainers import BaseTrainer
 
 
-SELECTION_METRICS = ("loss", "token_accuracy")
-SCORES = ("token_accuracy", "linked_mass")
 PAIRS_AT_ONCE = 64
 
 
-class TranslationTrainer(WatchedTrainer):
-    """A Trainer whose loss is the mean of -log p over target tokens, plus a penalty on attention to linked source words.
-
-    penalty: lambda, the weight of `hidden_links`; 0 adds nothing. Pairs that have links bring them (`pad_pairs`).
-    Evaluations have token_accuracy, the share of target tokens that are the likeliest given the true ones before them, 0..1;
-    and where pairs have links and the model gives its attention, linked_mass, see there.
+@dataclass
+class TranslationConfig(TrainingArguments):
+    """Arguments of `TranslationTrainer`. impermissible_mass: lambda, the weight of `hidden_links`; 0 adds nothing.
+    early_stopping_patience: evaluations without improvement after which training stops; None: never.
     """
 
-    def __init__(self, *args, penalty: float = 0.0, **kwargs):
-        super().__init__(*args, **kwargs)
-        self.penalty = penalty
+    impermissible_mass: float = 0.0
+    early_stopping_patience: int | None = None
+
+
+class TranslationTrainer(BaseTrainer):
+    """A Trainer whose loss is the mean of -log p over target tokens, plus a penalty on attention to linked source words.
+
+    Data are splits encoded by `encode_pairs`; pairs that have links bring them (`pad_pairs`). Evaluations have
+    token_accuracy, the share of target tokens that are the likeliest given the true ones before them, 0..1; and where pairs
+    have links and the model gives its attention, linked_mass, see there.
+
+    Raises AttnfaithError for a penalty where pairs have no links, or on a model without attention.
+    """
+
+    config_class = TranslationConfig
+
+    def __init__(self, model, args, *, train_dataset, eval_dataset, processing_class, **kwargs):
+        penalty, linked = args.impermissible_mass, "links" in train_dataset.column_names
+        if penalty and not linked:
+            raise AttnfaithError(
+                f"penalties.impermissible_mass={penalty:g}, and the training pairs have no links: give them, or leave it out"
+            )
+        if penalty and getattr(model.config, "projection", "softmax") in ("none", "uniform"):
+            raise AttnfaithError(
+                f"penalties.impermissible_mass={penalty:g} with model.projection={model.config.projection!r}: there is no "
+                "attention that could change; leave one of them out"
+            )
+        super().__init__(
+            model,
+            args,
+            train_dataset=train_dataset,
+            eval_dataset=eval_dataset,
+            processing_class=processing_class,
+            data_collator=partial(pad_pairs, pad_token_id=processing_class.pad_token_id, linked=linked),
+            compute_metrics=token_scores,
+            **kwargs,
+        )
 
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
-        loss, _ = self.losses(model, inputs, attends=self.penalty > 0)
+        loss, _ = self.losses(model, inputs, attends=self.args.impermissible_mass > 0)
         if model.training:
             self.check_loss(loss)
         return loss
@@ -49,14 +80,10 @@ class TranslationTrainer(WatchedTrainer):
         mass = torch.full((len(labels),), torch.nan, device=labels.device)
         if outputs.cross_attentions:
             attention = torch.cat(outputs.cross_attentions, 1)  # all heads of all layers
-            if self.penalty:
-                loss = loss + self.penalty * hidden_links(linked_mass(attention, linked, counted))
+            if self.args.impermissible_mass:
+                loss = loss + self.args.impermissible_mass * hidden_links(linked_mass(attention, linked, counted))
             mass = ((attention.detach().mean(1) * linked).sum(-1) * counted).sum(-1)
         return loss, torch.stack([right.sum(-1).float(), counted.sum(-1).float(), mass], -1)
-
-    def trained_model(self):
-        """The model that was trained."""
-        return self.accelerator.unwrap_model(self.model)
 
     def prediction_step(self, model, inputs, prediction_loss_only, ignore_keys=None):
         with torch.no_grad(), self.compute_loss_context_manager():
@@ -71,42 +98,6 @@ def token_scores(prediction) -> dict[str, float]:
     return scores if np.isnan(mass).any() else {**scores, "linked_mass": float(mass.sum() / tokens.sum())}
 
 
-def make_translation_trainer(
-    model,
-    tokenizer,
-    train,
-    validation,
-    arguments: TrainingArguments,
-    *,
-    penalty: float = 0.0,
-    patience: int | None = None,
-) -> TranslationTrainer:
-    """A Trainer for encoded splits (`encode_pairs`).
-
-    Raises AttnfaithError for a penalty where pairs have no links, or on a model without attention.
-    """
-    if penalty and "links" not in train.column_names:
-        raise AttnfaithError(
-            f"penalties.impermissible_mass={penalty:g}, and the training pairs have no links: give links, or leave it out"
-        )
-    if penalty and getattr(model.config, "projection", "softmax") in ("none", "uniform"):
-        raise AttnfaithError(
-            f"penalties.impermissible_mass={penalty:g} with model.projection={model.config.projection!r}: there is no "
-            "attention that could change; leave one of them out"
-        )
-    return TranslationTrainer(
-        model=model,
-        args=arguments,
-        train_dataset=train,
-        eval_dataset=validation,
-        processing_class=tokenizer,
-        data_collator=partial(pad_pairs, pad_token_id=tokenizer.pad_token_id, linked="links" in train.column_names),
-        compute_metrics=token_scores,
-        callbacks=[EarlyStoppingCallback(patience)] if patience else None,
-        penalty=penalty,
-    )
-
-
 def translations(model, tokenizer, rows, *, beams: int = 1) -> Iterator[str]:
     """What a model generates for each encoded pair, in order: text without markers.
 
@@ -117,10 +108,10 @@ def translations(model, tokenizer, rows, *, beams: int = 1) -> Iterator[str]:
     model.eval()
     for start in range(0, len(rows), PAIRS_AT_ONCE):
         batch = pad_pairs(list(rows.select(range(start, min(start + PAIRS_AT_ONCE, len(rows))))), tokenizer.pad_token_id)
-        given = {name: batch[name].to(device) for name in ("input_ids", "attention_mask")}
+        sources = {name: batch[name].to(device) for name in ("input_ids", "attention_mask")}
         with torch.no_grad():
-            made = model.generate(**given, max_new_tokens=most, num_beams=beams, do_sample=False)
-        yield from tokenizer.batch_decode(made, skip_special_tokens=True)
+            generated = model.generate(**sources, max_new_tokens=most, num_beams=beams, do_sample=False)
+        yield from tokenizer.batch_decode(generated, skip_special_tokens=True)
 
 
 def translation_scores(generated: Sequence[str], targets: Sequence[str]) -> Mapping[str, float | str | None]:
@@ -130,13 +121,13 @@ def translation_scores(generated: Sequence[str], targets: Sequence[str]) -> Mapp
     that stand at their place in what was generated (Pruthi et al.'s accuracy). bleu and chrf, 0..100, and their signatures,
     by sacrebleu over sentences as they are divided already; None, with one printed line, where it is not installed.
     """
-    divided = [(made.split(), target.split()) for made, target in zip(generated, targets, strict=True)]
-    right = sum(
-        sum(a == b for a, b in zip(made, target, strict=False)) + (len(made) == len(target)) for made, target in divided
-    )
+    pairs = [(sentence.split(), target.split()) for sentence, target in zip(generated, targets, strict=True)]
+    right = 0
+    for words, target in pairs:
+        right += sum(word == wanted for word, wanted in zip(words, target, strict=False)) + (len(words) == len(target))
     scores: dict[str, float | str | None] = {
-        "exact": sum(made == target for made, target in divided) / len(divided),
-        "word_accuracy": right / sum(len(target) + 1 for _, target in divided),
+        "exact": sum(words == target for words, target in pairs) / len(pairs),
+        "word_accuracy": right / sum(len(target) + 1 for _, target in pairs),
     }
     try:
         from sacrebleu.metrics import BLEU, CHRF

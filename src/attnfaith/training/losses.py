@@ -1,4 +1,4 @@
-"""Predicting as a base does under another attention: the loss of an adversary and the divergences in it.
+"""Losses, one value per instance: the labels', and an adversary's.
 
 Shapes: B instances, T tokens, C classes.
 """
@@ -6,8 +6,34 @@ Shapes: B instances, T tokens, C classes.
 import math
 
 import torch
+from torch.nn.functional import cross_entropy
 
 from attnfaith.errors import AttnfaithError
+
+
+def classification_loss(
+    logits: torch.Tensor, labels: torch.Tensor, class_weights: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Cross-entropy (B,) of logits (B,C) and labels (B,), in nats, times the weight (C,) of each instance's label.
+
+    Two classes with weights (1, w): the binary cross-entropy with positives weighted by w.
+    """
+    losses = cross_entropy(logits.float(), labels, reduction="none")
+    return losses if class_weights is None else losses * class_weights.to(losses)[labels]
+
+
+def balancing_weights(labels: torch.Tensor, num_labels: int) -> torch.Tensor:
+    """(C,): 1 for class 0 and n_0 / n_c for class c, so that all classes weigh the same in sum (Jain & Wallace).
+
+    Raises AttnfaithError where a class has no instance.
+    """
+    counts = torch.bincount(labels, minlength=num_labels)
+    if (absent := (counts == 0).nonzero().flatten().tolist()) or len(counts) > num_labels:
+        raise AttnfaithError(
+            f"cannot balance {num_labels} classes: no training instance of class {absent}, counts {counts.tolist()}; "
+            "training.balance_classes=false does without weights"
+        )
+    return counts[0] / counts
 
 
 def total_variation(probs: torch.Tensor, base_probs: torch.Tensor) -> torch.Tensor:
@@ -21,7 +47,8 @@ def kullback_leibler(attention: torch.Tensor, base_attention: torch.Tensor) -> t
     0 log 0 = 0, also in the gradient, which is cut to 0 at a weight of 0: there its limit is infinite, and no projection
     passes anything on to a weight that is exactly 0.
     """
-    return _relative_entropy(attention, base_attention)
+    inside = attention > 0  # elsewhere both logarithms are those of 1: nothing is 0 times infinity
+    return (attention * (attention.where(inside, 1).log() - base_attention.where(inside, 1).log())).sum(-1)
 
 
 def jensen_shannon(attention: torch.Tensor, base_attention: torch.Tensor) -> torch.Tensor:
@@ -30,16 +57,14 @@ def jensen_shannon(attention: torch.Tensor, base_attention: torch.Tensor) -> tor
     Zeros are allowed in both. In the float32 of training it is exact to about 1e-7.
     """
     both = attention + base_attention
-    return (_relative_entropy(2 * attention, both) + _relative_entropy(2 * base_attention, both)) / 4
-
-
-def _relative_entropy(p: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
-    """Sum of p log(p / q) over the last axis. Where p is 0 both logarithms are those of 1: nothing is 0 times infinity."""
-    inside = p > 0
-    return (p * (p.where(inside, 1).log() - q.where(inside, 1).log())).sum(-1)
+    return (kullback_leibler(2 * attention, both) + kullback_leibler(2 * base_attention, both)) / 4
 
 
 DIVERGENCES = {"kl": kullback_leibler, "jsd": jensen_shannon}
+SPARSE_BASE = (
+    "the base's attention to a token is exactly 0, where the Kullback-Leibler divergence from it can be infinite: use "
+    "divergence 'jsd' against a sparse base"
+)
 
 
 def adversarial_loss(
@@ -62,8 +87,7 @@ def adversarial_loss(
     weight: their lambda. Their code takes half the difference of one probability, which for two classes is half of this
     distance, |p_1 - base_1|, and the whole of the divergence: lambda there trades the two as weight = 2 lambda does here.
 
-    Raises AttnfaithError for a divergence that is not known, a weight that is not above 0, and for KL where the base's
-    attention to a token is 0.
+    Raises AttnfaithError as `check_adversary` does, and for KL where the base's attention to a token is 0.
     """
     check_adversary(weight, divergence)
     if divergence == "kl" and bool(((base_attention == 0) & mask).any()):
@@ -72,14 +96,8 @@ def adversarial_loss(
     return distance - weight * DIVERGENCES[divergence](attention, base_attention)
 
 
-SPARSE_BASE = (
-    "the base's attention to a token is exactly 0, where the Kullback-Leibler divergence from it can be infinite: use "
-    "divergence 'jsd' against a sparse base"
-)
-
-
 def check_adversary(weight: float, divergence: str) -> None:
-    """Raise AttnfaithError for a weight or a divergence that an adversary cannot be trained with."""
+    """Raise AttnfaithError for a weight that is not above 0, or a divergence that is not known."""
     if divergence not in DIVERGENCES:
         raise AttnfaithError(f"divergence={divergence!r} is not known; choose one of {', '.join(DIVERGENCES)}")
     if not 0 < weight < math.inf:

@@ -1,0 +1,282 @@
+"""Penalties: what attention, or the states that it sums, should be like. Each is a callable that `AttentionTrainer` takes.
+
+    AttentionTrainer(model, args, ..., penalties=[Diversity(0.1), ImpermissibleMass(1.0, heads="max")])
+
+To add one: a subclass of `Penalty`. Shapes: B instances, A heads, T tokens, H hidden, N words, V words of the vocabulary, G
+target tokens.
+
+Sources: Pruthi et al. 2020, "Learning to Deceive with Attention-Based Explanations" (impermissible mass); Mohankumar et al.
+2020, "Towards Transparent and Explainable Attention Models" (diversity); Tutek & Snajder 2020, "Staying True to Your Word"
+(word tying, masked words).
+"""
+
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+import torch
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+from torch.nn.functional import cosine_similarity, cross_entropy
+
+from attnfaith.draws import generator
+from attnfaith.errors import AttnfaithError
+from attnfaith.training.word_states import WordStates
+
+
+FLOOR = 1e-3  # of the weight that is left: below it the gradient of its logarithm, 1 over it, would drown all others
+SMALLEST = 1e-6  # length that a vector counts at least, as in the authors' code
+EVALUATION = -1  # in place of a step, where the same words are masked each time
+
+
+@dataclass(frozen=True)
+class Penalty:
+    """A penalty on what a forward pass makes of words.
+
+    weight: what its value is multiplied by before it is added to the loss of an instance; 0 leaves it out. Called with the
+    words, the inputs of the model, and the trainer, it returns its values (B,) and where they are defined (B,) bool.
+
+    Raises pydantic's ValidationError, a ValueError, for a weight that is no finite number from 0 on, and options out of
+    their range.
+    """
+
+    weight: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    name: ClassVar[str]
+
+    def __call__(self, words: WordStates, inputs, trainer) -> tuple[torch.Tensor, torch.Tensor]:
+        raise NotImplementedError
+
+
+# ------------------------------------------------------------------------------------------------ impermissible mass
+
+
+@dataclass(frozen=True)
+class ImpermissibleMass(Penalty):
+    """`impermissible_mass`; heads: the mean over heads, or that of the head with most of it."""
+
+    heads: Literal["mean", "max"] = "mean"
+    name = "impermissible_mass"
+
+    def __call__(self, words, inputs, trainer):
+        mass = impermissible_mass(
+            words.attention, words.impermissible, words.attended, heads=self.heads, scores=words.scores
+        )
+        return mass, (words.attended & ~words.impermissible.bool()).any(-1)
+
+
+def impermissible_mass(
+    attention: torch.Tensor,
+    impermissible: torch.Tensor,
+    mask: torch.Tensor,
+    *,
+    heads: str = "mean",
+    scores: torch.Tensor | None = None,
+    floor: float = FLOOR,
+) -> torch.Tensor:
+    """-log(1 - a.m): (B,) in nats, 0 where no attention goes to impermissible tokens, growing to infinity with their share.
+
+    attention a (B,T), or (B,A,T) of A heads, is 0 outside the mask (B,T) and sums to 1 inside. impermissible m (B,T): 1 or
+    True on the tokens that should get none; what it says outside the mask is not read. heads: "mean" of -log(1 - a_h.m) over
+    heads, or "max", that of the head with the most impermissible weight, of each instance by itself. The authors' code takes
+    the maximum over heads and batch, so that one instance of a batch is penalised; the paper's formula, which is followed
+    here, has one text. scores and floor: see `log_permissible`.
+
+    Undefined, and 0, for a text without permissible tokens: all its weight is impermissible whatever is learned
+    (`permissible_texts`). 0, too, for one without impermissible tokens and for one without tokens.
+    """
+    lost = -log_permissible(attention, impermissible, mask, scores=scores, floor=floor)
+    if lost.dim() == 1:
+        return lost
+    return lost.mean(1) if heads == "mean" else lost.amax(1)
+
+
+def log_permissible(
+    attention: torch.Tensor,
+    impermissible: torch.Tensor,
+    mask: torch.Tensor,
+    *,
+    scores: torch.Tensor | None = None,
+    floor: float = FLOOR,
+) -> torch.Tensor:
+    """log(1 - a.m), the logarithm of the weight on permissible tokens: (B,), or (B,A) of attention (B,A,T); at most 0.
+
+    scores, in the shape of attention: of a softmax, what it was taken of. Then the logarithm is LSE over permissible tokens
+    - LSE over all, exact also where weights are rounded to 0, with a gradient everywhere, and the attention is not read.
+    Without them it is that of the sum of permissible weights, but of `floor` where the sum is less: there the gradient is 0.
+    A sparse projection passes nothing on to a token without weight anyway; the floor keeps the few texts whose permissible
+    weight is near 0 from deciding where training goes.
+
+    0 where `permissible_texts` says that nothing is to be learned.
+    """
+    learns = permissible_texts(impermissible, mask)
+    permissible, allowed = mask & ~impermissible.bool(), mask
+    if attention.dim() == 3:
+        permissible, allowed, learns = permissible[:, None], allowed[:, None], learns[:, None]
+    if scores is None:
+        weight = (attention * permissible).sum(-1)
+        logarithm = weight.to(torch.promote_types(weight.dtype, torch.float32)).clamp(min=floor).log()
+    else:
+        scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+        # where nothing is learned all places count, so that no gradient is that of minus infinity
+        everywhere = ~learns.unsqueeze(-1)
+        total = scores.masked_fill(~(allowed | everywhere), -torch.inf).logsumexp(-1)
+        logarithm = scores.masked_fill(~(permissible | everywhere), -torch.inf).logsumexp(-1) - total
+    return logarithm.clamp(max=0).masked_fill(~learns, 0)
+
+
+def permissible_texts(impermissible: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """(B,) bool: the texts that have permissible and impermissible tokens, so that attention has a choice."""
+    marked = impermissible.bool()
+    return (mask & marked).any(-1) & (mask & ~marked).any(-1)
+
+
+def linked_mass(attention: torch.Tensor, linked: torch.Tensor, counted: torch.Tensor) -> torch.Tensor:
+    """The mean over target tokens of a batch of the attention that goes to linked source tokens: (), 0..1 (Pruthi et al.,
+    section 3.3).
+
+    attention (B,G,T), or (B,A,G,T) of heads, whose mean is taken; linked (B,G,T), 1 where the words of both are linked;
+    counted (B,G) bool, False on padding. A target token without links, such as the end of a sentence, counts and gives 0.
+    """
+    if attention.dim() == 4:
+        attention = attention.mean(1)
+    return ((attention * linked).sum(-1) * counted).sum() / counted.sum()
+
+
+def hidden_links(mass: torch.Tensor, floor: float = FLOOR) -> torch.Tensor:
+    """-log(1 - mass): () in nats, 0 where no attention goes to linked source tokens.
+
+    Of the mean mass of a batch, inside the logarithm, as in the authors' code: a token whose whole attention is on what it
+    translates then costs no more than its share. Below `floor` the rest counts as that much, and has no gradient.
+    """
+    return -(1 - mass).clamp(min=floor).log()
+
+
+# ------------------------------------------------------------------------------------------------ diversity
+
+
+@dataclass(frozen=True)
+class Diversity(Penalty):
+    """`conicity` of what attention sums: of a hierarchical model the mean of that of the sentences' states and that of the
+    words' in each sentence of two or more.
+    """
+
+    name = "diversity"
+
+    def __call__(self, words, inputs, trainer):
+        means, defined = [], torch.zeros(len(words.words), dtype=torch.bool, device=words.words.device)
+        for sets in words.levels:
+            sums = torch.zeros(2, len(words.words), device=words.words.device)
+            for states, mask, rows in sets:
+                values = torch.stack([conicity(states, mask).float(), (mask.sum(-1) > 1).float()])
+                sums = sums.index_add(1, rows, values)
+            means.append(sums[0] / sums[1].clamp(min=1))
+            defined = defined | (sums[1] > 0)
+        return sum(means) / len(means), defined
+
+
+def conicity(states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """The mean over tokens of |cos(h_i, mean of h)|: (B,) in 0..1; 1 where all states point in one direction, either way.
+
+    states (B,T,H); mask (B,T) bool, the tokens that count: both means leave out markers and padding. The absolute value is
+    the authors' code's; the paper writes the cosine. A state, or a mean, that is shorter than 1e-6 counts as that long, so
+    that a zero state has cosine 0.
+
+    Undefined, and 0, for a text of fewer than two tokens: its state is the mean.
+    """
+    states = states.to(torch.promote_types(states.dtype, torch.float32))
+    count = mask.sum(-1)
+    mean = (states * mask.unsqueeze(-1)).sum(1) / count.clamp(min=1).unsqueeze(-1)
+    cosines = cosine_similarity(states, mean.unsqueeze(1), dim=-1, eps=SMALLEST).abs()
+    return (cosines * mask).sum(-1) / count.clamp(min=1) * (count > 1)
+
+
+# ------------------------------------------------------------------------------------------------ words and their states
+
+
+@dataclass(frozen=True)
+class WordTying(Penalty):
+    """`word_tying`; padding: whether markers and padding are in the mean over tokens, too."""
+
+    distance: Literal["norm", "squared"] = "squared"
+    padding: bool = False
+    name = "word_tying"
+
+    def __call__(self, words, inputs, trainer):
+        tied = words.text if self.padding else words.words
+        return word_tying(words.states, words.vectors, tied, self.distance), tied.any(-1)
+
+
+def word_tying(states: torch.Tensor, vectors: torch.Tensor, mask: torch.Tensor, distance: str = "squared") -> torch.Tensor:
+    """The mean over tokens of |h_i - e_i| ("norm") or of its square ("squared"): (B,), from 0 on.
+
+    states h and word vectors e (B,T,H), of one size; mask (B,T) bool, the tokens that the mean is over. With markers and
+    padding in the mask it is the mean of the authors' later code (2023), where padding, whose state and vector are 0, makes
+    it smaller: there what a text adds depends on the longest one of its batch. Both are pulled, the state and the vector. 0
+    for a text without tokens. The gradient of a norm of 0 is 0.
+
+    Raises AttnfaithError for states and vectors of two sizes.
+    """
+    check_sizes(states.shape[-1], vectors.shape[-1])
+    apart = (states - vectors).to(torch.promote_types(states.dtype, torch.float32))
+    lengths = torch.linalg.vector_norm(apart, dim=-1) if distance == "norm" else apart.square().sum(-1)
+    return (lengths * mask).sum(-1) / mask.sum(-1).clamp(min=1)
+
+
+def check_sizes(hidden_size: int, embedding_size: int) -> None:
+    """Raise AttnfaithError where states and word vectors have not one size."""
+    if hidden_size != embedding_size:
+        raise AttnfaithError(
+            f"word tying compares a state of {hidden_size} numbers with a word vector of {embedding_size}: set "
+            f"model.hidden_size to {embedding_size}, or model.embedding_size to {hidden_size}"
+        )
+
+
+@dataclass(frozen=True)
+class MaskedWords(Penalty):
+    """`masked_language_model` at words that are masked in a pass of its own, so that labels are learned from whole texts.
+
+    share: the probability of each word to be masked. Which words are depends on seed, step and text; evaluations mask the
+    same ones each time.
+    """
+
+    share: Annotated[float, Field(gt=0, le=1)] = 0.15
+    name = "masked_language_model"
+
+    def __call__(self, words, inputs, trainer):
+        ids, mask_id = inputs["input_ids"], trainer.mask_id
+        step = trainer.state.global_step if trainer.model.training else EVALUATION
+        open_ = words.words & (ids != mask_id)
+        masked = drawn_words(ids, inputs["attention_mask"], open_, self.share, seed=trainer.args.seed, step=step)
+        with trainer.accelerator.autocast():
+            states = trainer.reader.states({**inputs, "input_ids": ids.masked_fill(masked, mask_id)})
+            logits = trainer.reader.word_logits(states[masked])
+        return masked_language_model(logits, ids, masked), masked.any(-1)
+
+
+def masked_language_model(logits: torch.Tensor, words: torch.Tensor, masked: torch.Tensor) -> torch.Tensor:
+    """The mean over a text's masked words of -log p(word): (B,) in nats, from 0 on.
+
+    masked (B,T) bool: the places whose word was replaced by the mask; words (B,T): the ids that were there. logits (N,V):
+    what the states of these N places predict, in the order of `masked.nonzero()`; no others are needed.
+
+    Undefined, and 0, for a text none of whose words was masked.
+    """
+    losses = cross_entropy(logits.float(), words[masked], reduction="none")
+    rows = masked.nonzero()[:, 0]
+    sums = losses.new_zeros(len(masked)).index_add(0, rows, losses)
+    return sums / masked.sum(-1).clamp(min=1)
+
+
+def drawn_words(
+    input_ids: torch.Tensor, attention_mask: torch.Tensor, words: torch.Tensor, share: float, *, seed: int, step: int
+) -> torch.Tensor:
+    """(B,T) bool: of the places `words` (B,T) those to mask, each with probability `share`.
+
+    Which ones depends on seed, step and the text alone: neither on the batch nor on the number of processes, so that a
+    training goes on where it was stopped. All arguments of shape (B,T).
+    """
+    ids, inside, chosen = input_ids.cpu().numpy(), attention_mask.bool().cpu().numpy(), words.cpu().numpy().copy()
+    for row, places in enumerate(chosen):
+        text = ids[row, inside[row]].astype(np.int64).tobytes().hex()
+        random = generator(seed, f"{step}\0{text}", "masked_language_model")
+        places[places] = random.random(int(places.sum())) < share
+    return torch.from_numpy(chosen).to(input_ids.device)

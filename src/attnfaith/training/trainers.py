@@ -1,0 +1,587 @@
+"""Trainers of classifiers: transformers' Trainer with the papers' losses and optimiser.
+
+Each `XTrainer` takes an `XConfig`, which is transformers' TrainingArguments and the options of that training.
+"""
+
+import functools
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import torch
+from transformers import EarlyStoppingCallback, PrinterCallback, ProgressCallback, Trainer, TrainingArguments
+from transformers.trainer_pt_utils import LengthGroupedSampler
+
+from attnfaith.data.collation import keep_positions, pad_attention, pad_batch
+from attnfaith.draws import generator
+from attnfaith.errors import AttnfaithError
+from attnfaith.metrics.classification import classification_scores
+from attnfaith.subjects.base import separates
+from attnfaith.training.losses import (
+    SPARSE_BASE,
+    adversarial_loss,
+    balancing_weights,
+    check_adversary,
+    classification_loss,
+    jensen_shannon,
+    kullback_leibler,
+    total_variation,
+)
+from attnfaith.training.penalties import Penalty, check_sizes
+from attnfaith.training.word_states import PREDICTION, ClassifierReader, PretrainedReader
+
+
+SELECTION_METRICS = ("roc_auc", "accuracy", "loss")
+LOWER_IS_BETTER = ("loss", "objective")
+MOST_CLASSES = 20  # of which an evaluation has the F1 of each: of more the log of an epoch would be pages long
+
+
+class DivergedError(AttnfaithError):
+    """A training whose loss or weights are no longer finite. The message says when, and what to try."""
+
+
+# ------------------------------------------------------------------------------------------------ what all trainers share
+
+
+class SharedOrder(LengthGroupedSampler):
+    """Texts of similar length together, in an order drawn from (seed, epoch), which all processes agree on.
+
+    The Trainer's own sampler draws from the global stream. Dropout moves that on by another amount in each process, and
+    from the second epoch on the processes would train on some texts twice and on others never.
+    """
+
+    def __init__(self, sampler: LengthGroupedSampler, seed: int):
+        super().__init__(sampler.batch_size, lengths=sampler.lengths, generator=torch.Generator())
+        self.seed = seed
+        self.set_epoch(0)
+
+    def set_epoch(self, epoch: int) -> None:
+        self.generator.manual_seed(1_000_003 * self.seed + epoch)
+
+
+class BaseTrainer(Trainer):
+    """What all trainers of this package share.
+
+    args.early_stopping_patience: stop after so many evaluations without improvement; None trains to the end.
+
+    Raises DivergedError as soon as the loss of a step is NaN or infinite (`check_loss`), before the step is taken, and where
+    an evaluation finds such weights or loss, before the checkpoint is saved.
+    """
+
+    config_class: type[TrainingArguments]
+
+    def __init__(self, model, args, *, callbacks=(), **kwargs):
+        patience = getattr(args, "early_stopping_patience", None)
+        stopping = [EarlyStoppingCallback(patience)] if patience else []
+        super().__init__(model, args, callbacks=[*stopping, *callbacks], **kwargs)
+        for callback in self.callback_handler.callbacks:
+            if isinstance(callback, ProgressCallback | PrinterCallback):
+                callback.on_log = functools.partial(self._print_log, callback.on_log)
+
+    def _print_log(self, print_log, *args, logs=None, **kwargs):
+        """Print a log with classes by name; files keep their numbers."""
+        names = getattr(self.model.config, "id2label", None) or {}
+        keys = {f"eval_f1_class_{number}": f"eval_f1 of {name}" for number, name in names.items()}
+        return print_log(*args, logs=logs and {keys.get(key, key): value for key, value in logs.items()}, **kwargs)
+
+    def check_loss(self, loss: torch.Tensor) -> None:
+        """Raise DivergedError where the loss of a step is not finite in any process."""
+        if not bool(self.accelerator.gather(loss.detach().reshape(1)).isfinite().all()):
+            raise self._diverged(f"the loss is {loss.item():g}", self.state.global_step + 1, int(self.state.epoch or 0) + 1)
+
+    def evaluate(self, *args, **kwargs):
+        reached = self.state.global_step, math.ceil(self.state.epoch or 0)
+        for name, values in self.model.named_parameters():
+            if not bool(values.isfinite().all()):
+                raise self._diverged(f"the weight '{name}' is no longer finite", *reached)
+        scores = super().evaluate(*args, **kwargs)
+        for name, score in scores.items():
+            if name.endswith("_loss") and not math.isfinite(score):
+                raise self._diverged(f"{name} is {score:g}", *reached)
+        return scores
+
+    def _diverged(self, what: str, step: int, epoch: int) -> DivergedError:
+        faster = getattr(self.args, "attention_learning_rate_factor", 1)
+        rates = f"training.learning_rate (now {self.args.learning_rate:g}"
+        rates += ")" if faster == 1 else f", and {faster:g} times that for the alignment)"
+        return DivergedError(
+            f"the training diverged in epoch {epoch}, step {step} of {self.state.max_steps}: {what}; try a lower {rates}, "
+            f"or clip gradients with training.max_grad_norm (now {self.args.max_grad_norm:g}; 0 does not)"
+        )
+
+    def _get_train_sampler(self, train_dataset=None):
+        sampler = super()._get_train_sampler(train_dataset)
+        if isinstance(sampler, LengthGroupedSampler):
+            sampler.lengths = sampler.lengths[:]  # a column gives each number as slowly as a row of the data set
+            if self.args.world_size > 1:
+                return SharedOrder(sampler, self.args.seed)
+        return sampler
+
+    def trained_model(self):
+        """The model that was trained."""
+        return self.accelerator.unwrap_model(self.model)
+
+
+def check_processes(arguments: TrainingArguments) -> None:
+    """Raise AttnfaithError where the launcher started more processes than train together."""
+    launched = int(os.environ.get("WORLD_SIZE", 1))
+    if launched != arguments.world_size:
+        raise AttnfaithError(
+            f"the launcher started {launched} processes and this one trains with {arguments.world_size}: they would run as "
+            "independent jobs and overwrite each other. Start them with "
+            f"`attnfaith train --processes {launched} ...`"
+        )
+
+
+# ------------------------------------------------------------------------------------------------ on labels
+
+
+@dataclass
+class AttentionConfig(TrainingArguments):
+    """Arguments of `AttentionTrainer`, beside those of transformers.
+
+    balance_classes: weigh instances so that all labels weigh the same in sum. loss_reduction: "sum" over the effective
+    batch, as Jain & Wallace's code has it, or "mean". amsgrad: Adam with AMSGrad. weight_decay is its coupled L2, none on
+    the alignment, and compared with the gradient of the *summed* loss, so it means something else under "mean".
+    attention_learning_rate_factor: learning rate of the alignment's parameters over that of the others (Meister et al.: 1
+    or 10). random_erasure: see `erase_tokens`; evaluation sees whole texts. early_stopping_patience: evaluations without
+    improvement after which training stops; None: never.
+    """
+
+    balance_classes: bool = True
+    loss_reduction: str = "sum"
+    amsgrad: bool = True
+    attention_learning_rate_factor: float = 1.0
+    random_erasure: float = 0.0
+    early_stopping_patience: int | None = None
+
+
+class AttentionTrainer(BaseTrainer):
+    """Trains an attention classifier on labels, with the papers' Adam, per-instance losses, and penalties among them.
+
+    penalties: callables of `attnfaith.training.penalties`; those with weight 0 are left out. Data are splits encoded by
+    `attnfaith.data.tokenization.encode`.
+
+    Logs have the mean of each penalty beside the loss, before it is weighted, over the texts of which it is defined, and the
+    number of the others where there are any (`diversity_undefined`); evaluations have the means. The loss of an evaluation
+    has the weighted penalties in it, as that of training. What predicts masked words is trained with the model, kept in its
+    checkpoints, and no part of `trained_model`. In a hierarchical model an impermissible word has its weight in the sentence
+    times that of the sentence.
+
+    Raises AttnfaithError where a class has no training instance, the metric that selects the checkpoint is not defined, the
+    data mark no impermissible words and the model or a penalty reads them, states and word vectors that are to be tied have
+    two sizes, and where words are to be masked and there is neither a mask nor an unknown token; DivergedError as
+    `BaseTrainer` does.
+    """
+
+    config_class = AttentionConfig
+    # compute_loss gives a sum, or a mean over the batch at hand; the Trainer divides by the accumulation steps and
+    # processes average, which is right for the mean and undone below for the sum.
+    loss_is_scaled_for_ga = False
+    takes_penalties = takes_erasure = weighs_classes = True  # what of these a subclass has
+
+    def __init__(
+        self,
+        model,
+        args,
+        *,
+        train_dataset=None,
+        eval_dataset=None,
+        processing_class=None,
+        penalties: Sequence[Penalty] = (),
+        **kwargs,
+    ):
+        self.penalties = tuple(penalty for penalty in penalties if penalty.weight)
+        self.class_weights = None
+        if self.penalties and not self.takes_penalties:
+            raise AttnfaithError(
+                f"penalties ({', '.join(penalty.name for penalty in self.penalties)}) with {type(self).__name__}: they are "
+                "added where a model is trained for the labels on its own attention"
+            )
+        if args.random_erasure and not self.takes_erasure:
+            raise AttnfaithError(
+                f"random_erasure={args.random_erasure:g} with {type(self).__name__}: erase tokens where an attention "
+                "classifier is trained for the labels alone"
+            )
+        if train_dataset is not None:
+            self.check(model, args, train_dataset, eval_dataset)
+            if args.balance_classes and self.weighs_classes:
+                self.class_weights = balancing_weights(torch.tensor(train_dataset["labels"][:]), model.config.num_labels)
+        super().__init__(
+            model,
+            args,
+            train_dataset=train_dataset,
+            eval_dataset=eval_dataset,
+            processing_class=processing_class,
+            # not a lambda: where processes are not forked, workers that load data get it pickled
+            data_collator=partial(
+                collate,
+                pad_token_id=getattr(processing_class, "pad_token_id", 0),
+                hierarchy=getattr(model.config, "hierarchy", "none"),
+                num_labels=model.config.num_labels,
+            ),
+            compute_metrics=partial(evaluation_scores, names=self.score_names),
+            **kwargs,
+        )
+        self.sums: dict[str, torch.Tensor] = {}  # name -> sum, number defined and number not, since the last log
+        if "masked_language_model" in self.score_names:
+            self.mask_id = mask_id(processing_class, model.config)
+        self.reader = self.make_reader() if self.penalties else None
+
+    @property
+    def score_names(self) -> tuple[str, ...]:
+        """What evaluations average over instances, beside the scores of the labels."""
+        return tuple(penalty.name for penalty in self.penalties)
+
+    def check(self, model, args, train, validation) -> None:
+        """Raise AttnfaithError for data and arguments that cannot be trained with."""
+        metric = (args.metric_for_best_model or "loss").removeprefix("eval_")
+        check_selection(metric, model.config.num_labels, validation["labels"], adversarial="objective" in self.score_names)
+        if "impermissible" in train.column_names:
+            return
+        for penalty in self.penalties:
+            if penalty.name == "impermissible_mass":
+                raise AttnfaithError(
+                    f"penalties.impermissible_mass={penalty.weight:g}, and the data mark no impermissible words: take a "
+                    "data set that does, name the column or the words of your own data, or leave out the penalty"
+                )
+        if separates(model):
+            raise AttnfaithError(
+                "model.separate_impermissible=true, and the data mark no impermissible words: take a data set that does, "
+                "name the column or the words of your own data, or leave it out"
+            )
+
+    def make_reader(self):
+        """What reads the words of a pass. Raises AttnfaithError where a penalty cannot be had of the model."""
+        config, names = self.model.config, self.score_names
+        if "word_tying" in names:
+            check_sizes(config.hidden_size, self.model.get_input_embeddings().embedding_dim)
+        return ClassifierReader(self.model, self.args.seed if "masked_language_model" in names else None)
+
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        if model.training and self.args.random_erasure:
+            inputs = erase_tokens(
+                self.accelerator.unwrap_model(model),
+                inputs,
+                self.args.random_erasure,
+                seed=self.args.seed,
+                step=self.state.global_step,
+            )
+        losses, outputs = self.losses(model, inputs)
+        if model.training and self.args.loss_reduction == "sum":
+            loss = losses.sum() * self.current_gradient_accumulation_steps * self.args.world_size
+        else:
+            loss = losses.mean()
+        if model.training:
+            self.check_loss(loss)
+        return (loss, outputs) if return_outputs else loss
+
+    def losses(self, model, inputs: dict) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        """Per-instance losses (B,) of a batch; its logits (B,C) and, in evaluation, the scores (B,) that are averaged."""
+        labels, impermissible = inputs.pop("labels"), inputs.pop("impermissible", None)
+        outputs, values = self.predict(model, inputs, impermissible)
+        losses, scores = classification_loss(outputs.logits, labels, self.class_weights), {}
+        for penalty in self.penalties:
+            value, defined = values[penalty.name]
+            losses = losses + penalty.weight * value
+            if model.training:
+                self.count(penalty.name, value, defined)
+            else:
+                scores[penalty.name] = value.where(defined, torch.nan)
+        return losses, {"logits": outputs.logits, **scores}
+
+    def predict(self, model, inputs: Mapping, impermissible: torch.Tensor | None):
+        """The model's outputs for a batch; by the name of a penalty its values (B,) and where they are defined (B,)."""
+        if not self.penalties:
+            return model(**inputs), {}
+        stages = self.accelerator.unwrap_model(model)
+        with self.reader.reading(inputs) as read:
+            # within the forward pass, where several processes look for the parameters that have a part in the loss
+            hook = stages.register_forward_hook(
+                lambda module, args, outputs: (outputs, self.penalise(inputs, outputs, read, impermissible))
+            )
+            try:
+                return model(**inputs)
+            finally:
+                hook.remove()
+
+    def penalise(self, inputs: Mapping, outputs, read, impermissible: torch.Tensor | None) -> dict:
+        """The values of all penalties on a pass that was read."""
+        words = self.reader.word_states(inputs, outputs, read)._replace(impermissible=impermissible)
+        return {penalty.name: penalty(words, inputs, self) for penalty in self.penalties}
+
+    def count(self, name: str, values: torch.Tensor, defined: torch.Tensor) -> None:
+        """Take values (B,), where they are defined (B,), into the mean that the next log has."""
+        sums = torch.stack([(values.detach().double() * defined).sum(), defined.double().sum(), (~defined).double().sum()])
+        self.sums[name] = self.sums.get(name, 0) + sums
+
+    def create_optimizer(self, model=None):
+        if self.optimizer is None:
+            attention, others = [], []
+            for name, parameter in self.model.named_parameters():
+                if parameter.requires_grad:
+                    aligns = {"alignment", "word_alignment"}.intersection(name.split("."))
+                    (attention if aligns else others).append(parameter)
+            rate = self.args.learning_rate
+            groups = [
+                {"params": others, "weight_decay": self.args.weight_decay},
+                {"params": attention, "weight_decay": 0.0, "lr": rate * self.args.attention_learning_rate_factor},
+            ]
+            self.optimizer = torch.optim.Adam(
+                [group for group in groups if group["params"]],
+                lr=rate,
+                betas=(self.args.adam_beta1, self.args.adam_beta2),
+                eps=self.args.adam_epsilon,
+                amsgrad=self.args.amsgrad,
+                fused=True,
+            )
+        return self.optimizer
+
+    def log(self, logs, start_time=None):
+        if self.args.loss_reduction == "sum":  # shown per instance, as the validation loss is
+            batch = self.args.per_device_train_batch_size * self.args.gradient_accumulation_steps * self.args.world_size
+            logs.update({name: logs[name] / batch for name in ("loss", "train_loss") if name in logs})
+        if "loss" in logs:
+            for name, sums in self.sums.items():
+                total, count, undefined = self.accelerator.reduce(sums, "sum").tolist()
+                logs[name] = total / count if count else float("nan")
+                if undefined:
+                    logs[f"{name}_undefined"] = undefined
+            self.sums = {}
+        super().log(logs, start_time)
+
+    def trained_model(self):
+        """The model without what only its training needed."""
+        if hasattr(self.model, PREDICTION):
+            delattr(self.model, PREDICTION)
+        return self.model
+
+
+class FineTuningTrainer(AttentionTrainer):
+    """Trains a pretrained classifier on labels, by transformers' own optimiser: AdamW, no decay on biases and norms.
+
+    Penalties are of its last layer: the states that it gives, and the row of each head that the classifier answers from.
+    Word vectors are what the input embeddings make of words, and the products of states with all of them predict a masked
+    word.
+    """
+
+    takes_erasure = False
+
+    def make_reader(self):
+        return PretrainedReader(self.model, self.processing_class, self.penalties)
+
+    def predict(self, model, inputs, impermissible):
+        if separates(self.model):
+            inputs = {**inputs, "impermissible": impermissible}
+        special = inputs.pop("special_tokens_mask", None)
+        if self.reader is None:
+            return model(**inputs), {}
+        with self.reader.reading(inputs) as read:
+            outputs = model(**inputs)
+        read.special = special
+        return outputs, self.penalise(inputs, outputs, read, impermissible)
+
+    def create_optimizer(self, model=None):
+        return Trainer.create_optimizer(self, model)
+
+
+def erase_tokens(model, inputs: Mapping, share: float, *, seed: int, step: int) -> dict:
+    """A training batch with words of each text deleted at random, so that shortened texts are nothing new to the model.
+
+    Of each text a share of the words is drawn uniformly from 0..`share`, and each word goes with that probability; markers,
+    marks between sentences and a second text stay, and what follows moves up. share: 0..1; at 1 texts of every length down
+    to none are seen. What goes depends on seed, step and the text alone: neither on the batch nor on the number of
+    processes, so that a training goes on where it was stopped.
+
+    Source: the objection that erasure shows a model texts it was not trained on, Hooker et al. 2019; training on such texts
+    answers it without training anew for each measure.
+    """
+    text = {name: inputs[name] for name in ("input_ids", "attention_mask", "token_type_ids") if name in inputs}
+    marks = {name: inputs[name] for name in ("impermissible",) if name in inputs}
+    words = (model.items(**text) >= 0).cpu().numpy()
+    ids, stays = inputs["input_ids"].cpu().numpy(), inputs["attention_mask"].bool().cpu().numpy()
+    for row, inside in enumerate(words):
+        name = ids[row, stays[row]].astype(np.int64).tobytes().hex()
+        random = generator(seed, f"{step}\0{name}", "random_erasure")
+        stays[row, inside] = random.random(int(inside.sum())) >= share * random.random()
+    stays = torch.from_numpy(stays).to(inputs["input_ids"].device)
+    return {**inputs, **keep_positions(text | marks, stays, model.config.pad_token_id or 0)}
+
+
+def mask_id(tokenizer, config) -> int:
+    """The token that stands for a masked word: the tokenizer's mask, or the unknown token.
+
+    Raises AttnfaithError where there is none.
+    """
+    candidates = [getattr(tokenizer, "mask_token_id", None), getattr(tokenizer, "unk_token_id", None)]
+    for number in (*candidates, getattr(config, "unk_token_id", None)):
+        if number is not None:
+            return number
+    raise AttnfaithError(
+        "penalties.masked_language_model puts a token in the place of a word, and this tokenizer has neither a mask nor an "
+        "unknown token: leave it out, or take another tokenizer"
+    )
+
+
+# ------------------------------------------------------------------------------------------------ against a base
+
+
+class GuidedTrainer(AttentionTrainer):
+    """Trains on labels under the attention of a base: each instance brings its weights `base_attention` [T].
+
+    The model's own alignment takes no part and stays as it was drawn. Raises AttnfaithError in several processes.
+    """
+
+    takes_penalties = takes_erasure = False
+
+    def __init__(self, model, args, **kwargs):
+        super().__init__(model, args, **kwargs)
+        self.model.model.alignment.requires_grad_(False)
+
+    def check(self, model, args, train, validation):
+        super().check(model, args, train, validation)
+        if args.world_size > 1:
+            raise AttnfaithError(
+                f"a guided model trains in one process, not in {args.world_size}: start it without --processes or "
+                "--num_processes"
+            )
+
+    def losses(self, model, inputs):
+        labels, attention = inputs.pop("labels"), inputs.pop("base_attention")
+        inputs.pop("base_probs")
+        stages = self.accelerator.unwrap_model(model)
+        with self.accelerator.autocast():
+            hidden, _, query = stages.encode(**inputs)
+            logits = stages.decode(hidden, attention, query)
+        return classification_loss(logits, labels, self.class_weights), {"logits": logits}
+
+
+@dataclass
+class AdversarialConfig(AttentionConfig):
+    """Arguments of `AdversarialTrainer`. weight, divergence: see `adversarial_loss`. frozen: train only the alignment."""
+
+    weight: float = 0.002
+    divergence: str = "kl"
+    frozen: bool = False
+
+
+class AdversarialTrainer(AttentionTrainer):
+    """Trains without labels against a base: each instance brings `base_probs` [C] and `base_attention` [T].
+
+    Class weights have no part in it. Evaluation has, beside the scores of the labels, the means over instances of the
+    objective, of the distance `tvd` to the base's predictions, and of the divergences `jsd` and `kl` from its attention
+    (infinite where that is sparse; texts without tokens left out).
+
+    Raises AttnfaithError for a weight and a divergence that `check_adversary` refuses, and for KL from a base whose
+    attention is 0 on some token.
+    """
+
+    config_class = AdversarialConfig
+    takes_penalties = takes_erasure = weighs_classes = False
+    score_names = ("objective", "tvd", "jsd", "kl")
+
+    def __init__(self, model, args, **kwargs):
+        check_adversary(args.weight, args.divergence)
+        super().__init__(model, args, **kwargs)
+        if args.frozen:
+            self.model.requires_grad_(False)
+            self.model.model.alignment.requires_grad_(True)
+
+    def check(self, model, args, train, validation):
+        super().check(model, args, train, validation)
+        for split in (train, validation) if args.divergence == "kl" else ():
+            if sparse := sum(0 in row for row in split["base_attention"]):
+                raise AttnfaithError(f"{SPARSE_BASE} ({sparse} of {len(split)} texts)")
+
+    def losses(self, model, inputs):
+        base_probs, base_attention = inputs.pop("base_probs"), inputs.pop("base_attention")
+        inputs.pop("labels")
+        outputs = model(**inputs)
+        inputs.pop("answer_mask", None)
+        mask = self.accelerator.unwrap_model(model).model.attendable(**inputs)
+        losses = adversarial_loss(
+            outputs.logits,
+            base_probs,
+            outputs.attention,
+            base_attention,
+            mask,
+            weight=self.args.weight,
+            divergence=self.args.divergence,
+        )
+        if model.training:
+            return losses, outputs
+        attended = mask.any(-1)
+        scores = {
+            "objective": losses,
+            "tvd": total_variation(outputs.logits.float().softmax(-1), base_probs),
+            "jsd": jensen_shannon(outputs.attention, base_attention).where(attended, torch.nan),
+            "kl": kullback_leibler(outputs.attention, base_attention).where(attended, torch.nan),
+        }
+        return losses, {"logits": outputs.logits, **scores}
+
+
+# ------------------------------------------------------------------------------------------------ batches and scores
+
+
+def collate(rows: Sequence[Mapping], pad_token_id: int, hierarchy: str = "none", num_labels: int | None = None) -> dict:
+    """`pad_batch`, with base_attention, in the shape of such a model's, and base_probs (B,C) where the rows have them."""
+    batch = pad_batch(rows, pad_token_id, num_labels)
+    if "base_attention" in rows[0]:
+        weights = [row["base_attention"] for row in rows]
+        if hierarchy == "none":
+            batch["base_attention"] = pad_attention(weights, batch["input_ids"].shape[1])
+        else:
+            batch["base_attention"] = pad_attention(weights, max(1, *map(len, weights)), start=0)
+        batch["base_probs"] = torch.tensor([row["base_probs"] for row in rows], dtype=torch.float32)
+    return batch
+
+
+def evaluation_scores(prediction, names: Sequence[str] = ()) -> dict[str, float]:
+    """Accuracy, ROC-AUC and F1 per class (of MOST_CLASSES at most) of a Trainer's evaluation: the keys that may select.
+
+    names: of what comes after the logits; its means over instances, NaN left out.
+    """
+    logits, *rest = prediction.predictions if isinstance(prediction.predictions, tuple) else (prediction.predictions,)
+    probs = torch.from_numpy(np.asarray(logits)).double().softmax(-1).numpy()
+    scores = {
+        name: value
+        for name, value in classification_scores(probs, prediction.label_ids).items()
+        if name in ("accuracy", "roc_auc") or (probs.shape[1] <= MOST_CLASSES and name.startswith("f1_"))
+    }
+    for name, values in zip(names, rest, strict=True):
+        defined = values[~np.isnan(values)].astype(np.float64)
+        scores[name] = float(defined.mean()) if len(defined) else float("nan")
+    return scores
+
+
+def check_selection(
+    metric: str, num_labels: int | None = None, labels: Sequence[int] | None = None, *, adversarial: bool = False
+) -> None:
+    """Raise AttnfaithError for a metric that cannot select a checkpoint: unknown, or undefined for these classes and labels.
+
+    The Trainer would find out after an epoch, or take an undefined score for the best one. `objective` is an adversary's.
+    """
+    number = metric.removeprefix("f1_class_") if metric.startswith("f1_class_") else ""
+    if metric == "objective" and adversarial:
+        return
+    if metric not in SELECTION_METRICS and not number.isdecimal():
+        raise AttnfaithError(
+            f"training.metric_for_best_model={metric!r} is not known; choose one of {', '.join(SELECTION_METRICS)}, "
+            "or f1_class_0, f1_class_1 and so on"
+        )
+    if num_labels is None:
+        return
+    present = sorted(set(labels))
+    if number and num_labels > MOST_CLASSES:
+        raise AttnfaithError(
+            f"{metric} selects among {MOST_CLASSES} classes at most; the data has {num_labels}: set "
+            "training.metric_for_best_model to accuracy or loss"
+        )
+    if (metric == "roc_auc" and (num_labels, present) != (2, [0, 1])) or (number and int(number) not in present):
+        raise AttnfaithError(
+            f"{metric} is not defined for {num_labels} classes where validation has labels {present}: set "
+            "training.metric_for_best_model to accuracy or loss"
+        )
