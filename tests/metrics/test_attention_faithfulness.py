@@ -114,38 +114,18 @@ def test_batches_and_instances_equal_one_call(evaluate, metric, same):
     same(on_disk.compute(), metric.compute(attention=ATTENTION, importance=IMPORTANCE))
 
 
-ACCURACY = '''
-import datasets
-import evaluate
-
-
-class Accuracy(evaluate.Metric):
-    """As the module of that name on the Hub, which is not at hand: the share of predictions that are right."""
-
-    def _info(self):
-        number = datasets.Value("int32")
-        return evaluate.MetricInfo(
-            description="", citation="", features=datasets.Features({"predictions": number, "references": number})
-        )
-
-    def _compute(self, predictions, references):
-        return {"accuracy": sum(p == r for p, r in zip(predictions, references)) / len(references)}
-'''
-
-
-def test_combine_with_accuracy(evaluate, metric, same, tmp_path):
+def test_combine_with_another_metric(evaluate, load, metric):
     """As the card says: add_batch with every column, None for those there are not; then compute."""
-    (tmp_path / "accuracy.py").write_text(ACCURACY)
     columns = {"attention": ATTENTION, "importance": IMPORTANCE}
-    expected = metric.compute(**columns)
-    both = evaluate.combine([evaluate.load(str(tmp_path / "accuracy.py")), metric])
+    others = {"scores": IMPORTANCE, "rationale": [[1, 0, 0], [0, 0, 1], [1, 0], []]}
+    both = evaluate.combine({"faithful": metric, "plausible": load("plausibility")})
     for rows in (slice(0, 3), slice(3, 4)):
-        both.add_batch(
-            predictions=[0, 1, 1, 0][rows],
-            references=[0, 1, 0, 0][rows],
-            **{name: columns[name][rows] if name in columns else None for name in COLUMNS},
-        )
-    same(both.compute(), {"accuracy": 0.75, **expected})
+        absent = dict.fromkeys(COLUMNS)
+        both.add_batch(**absent | {name: values[rows] for name, values in (columns | others).items()})
+    results = both.compute()
+    assert results["faithful_n"] == results["plausible_n"] == 4
+    assert results["kendall_tau"] == metric.compute(**columns)["kendall_tau"]
+    assert results["token_f1"] == load("plausibility").compute(**others)["token_f1"]
 
 
 def draw_columns(n=40, seed=3):

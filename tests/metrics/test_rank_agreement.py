@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from attnfaith.metrics.attention_faithfulness import rank_agreement
-from attnfaith.metrics.attention_faithfulness.columns import InputError
 from attnfaith.metrics.attention_faithfulness.rank_agreement import agreement, kendall_tau, tie_ceiling
 
 
@@ -237,21 +236,3 @@ def test_bootstrap_is_deterministic_and_follows_the_seed():
     assert {type(value) for value in agreement(x, y)["overall"].values()} == {int, float}
     assert agreement(x, y, seed=1) == agreement(x, y, seed=1)
     assert agreement(x, y, seed=1)["overall"]["ci_low"] != agreement(x, y, seed=2)["overall"]["ci_low"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"alpha": 1.5}, "alpha is 1.5"),
-        ({"alpha": math.nan}, "alpha is nan"),
-        ({"n_bootstrap": 0}, "n_bootstrap is 0"),
-        ({"n_bootstrap": True}, "n_bootstrap is True"),
-        ({"seed": -1}, "seed is -1"),
-        ({"predicted_class": [0, 1]}, "predicted_class"),
-        ({"predicted_class": [0.5]}, "predicted_class holds 0.5"),
-        ({"predicted_class": [-1]}, "predicted_class holds -1"),
-    ],
-)
-def test_what_is_refused(arguments, message):
-    with pytest.raises(InputError, match=message):
-        agreement(**{"attention": [[1, 2]], "importance": [[1, 2]], **arguments})

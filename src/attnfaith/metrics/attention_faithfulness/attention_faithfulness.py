@@ -3,6 +3,8 @@
 This folder is closed: `evaluate.load` copies the files that this script imports from beside it, with one dot, and no
 others."""
 
+from numbers import Real
+
 import datasets
 import evaluate
 import numpy as np
@@ -39,7 +41,7 @@ from .divergences import (
 )
 from .erasure_curves import erasure_results
 from .plausibility import plausibility_results
-from .rank_agreement import agreement_by_text, check_settings, summaries
+from .rank_agreement import agreement_by_text, summaries
 from .support_agreement import support_auprc, top_k_overlap
 
 
@@ -176,7 +178,7 @@ class AttentionFaithfulness(evaluate.Metric):
 
     def compute(self, *, alpha=0.05, n_bootstrap=1000, seed=0, share=None, mask=None, per_text=False, **columns):
         """Results over the columns given here, or over all that were added before. Absent columns stay out."""
-        check_settings(alpha, n_bootstrap, seed)
+        _check_settings(alpha, n_bootstrap, seed)
         if not isinstance(per_text, bool):
             raise InputError(f"per_text is {short(per_text)}; give True for a number per instance, or False")
         if share is not None:
@@ -271,6 +273,15 @@ class AttentionFaithfulness(evaluate.Metric):
         if per_text:
             results["per_text"] = {name: values.astype(float).tolist() for name, values in by_text.items()}
         return results
+
+
+def _check_settings(alpha, n_bootstrap, seed):
+    if isinstance(alpha, bool) or not isinstance(alpha, Real) or not 0 <= alpha <= 1:
+        raise InputError(f"alpha is {short(alpha)}; a level of significance lies in 0..1")
+    if isinstance(n_bootstrap, bool) or not isinstance(n_bootstrap, int | np.integer) or not 1 <= n_bootstrap <= 1_000_000:
+        raise InputError(f"n_bootstrap is {short(n_bootstrap)}; give a whole number of resamples, from 1 to a million")
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**64:
+        raise InputError(f"seed is {short(seed)}; give a whole number, 0 or more, below 2^64")
 
 
 def _faithfulness(attention, importance, probs, counterfactual_attention, counterfactual_probs, alpha, n_bootstrap, seed):

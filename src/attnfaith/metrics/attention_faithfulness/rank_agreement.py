@@ -10,12 +10,11 @@ tied (zero) weights, and then no importance without those ties can reach 1: `tie
 
 from collections.abc import Iterator, Sequence
 from functools import cache
-from numbers import Real
 
 import numpy as np
 from scipy.special import gammaln, ndtr
 
-from .columns import InputError, Layout, flatten, flatten_pair, short
+from .columns import Layout, flatten, flatten_pair
 
 
 # up to this many tokens the exact null distribution of tau is used, as scipy.stats.kendalltau does
@@ -248,7 +247,6 @@ def agreement(
     deviation are those of Jain & Wallace (2019); they let one undefined instance make the mean undefined and counted
     it as not significant.
     """
-    check_settings(alpha, n_bootstrap, seed)
     return summaries(agreement_by_text(attention, importance, alpha), predicted_class, n_bootstrap, seed)
 
 
@@ -274,7 +272,7 @@ def summaries(
     tau = by_text["kendall_tau"]
     groups = {"overall": np.ones(len(tau), dtype=bool)}
     if predicted_class is not None:
-        predicted = _classes(predicted_class, len(tau))
+        predicted = np.asarray(predicted_class, dtype=np.float64)
         for label in np.unique(predicted[~np.isnan(predicted)]):
             groups[str(int(label))] = predicted == label
     results = {}
@@ -293,25 +291,6 @@ def summaries(
             "tau_over_ceiling": _mean(by_text["kendall_tau_over_ceiling"][defined]),
         }
     return results
-
-
-def check_settings(alpha: float, n_bootstrap: int, seed: int) -> None:
-    """Raise InputError where an argument of `agreement` is out of range."""
-    if isinstance(alpha, bool) or not isinstance(alpha, Real) or not 0 <= alpha <= 1:
-        raise InputError(f"alpha is {short(alpha)}; a level of significance lies in 0..1")
-    if isinstance(n_bootstrap, bool) or not isinstance(n_bootstrap, int | np.integer) or not 1 <= n_bootstrap <= 1_000_000:
-        raise InputError(f"n_bootstrap is {short(n_bootstrap)}; give a whole number of resamples, from 1 to a million")
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**64:
-        raise InputError(f"seed is {short(seed)}; give a whole number, 0 or more, below 2^64")
-
-
-def _classes(predicted_class: Sequence, n: int) -> np.ndarray:
-    predicted = np.asarray(predicted_class, dtype=np.float64)
-    if predicted.shape != (n,):
-        raise InputError(f"predicted_class has shape {predicted.shape} for {n} instances; give one class each")
-    for label in predicted[(predicted < 0) | (predicted % 1 > 0)]:
-        raise InputError(f"predicted_class holds {label:g}; a class is a whole number from 0, NaN where unknown")
-    return predicted
 
 
 def _mean(values: np.ndarray) -> float:
