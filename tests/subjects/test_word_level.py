@@ -7,7 +7,7 @@ import torch
 from attnfaith.measurement.registry import find
 from attnfaith.models.encoders import ENCODERS
 from attnfaith.models.projections import project
-from attnfaith.subjects import words
+from attnfaith.subjects import SubjectError, words
 from attnfaith.subjects.words import WordLevel
 from tests.gates import options_of
 from tests.impermissible import marked
@@ -58,14 +58,11 @@ def attention_by_loops(model, hidden, allowed, query, row):
         words = (numbers == sentence) & allowed
         if words.any():
             weights[numbers == sentence] = 0
-            weights[words] = project(
-                inner.sentence_reader.scores(hidden[row : row + 1])[0, words], words[words], model.config
-            )
+            scores = inner.sentence_reader.scores(hidden[row : row + 1])[0, words]
+            weights[words] = project(scores, words[words], model.config)
     vectors = torch.stack([weights[numbers == sentence] @ hidden[row, numbers == sentence] for sentence in range(count)])
-    states, mask = (
-        inner.encoder(vectors[None], torch.ones(1, count, dtype=torch.bool))[0],
-        torch.zeros(count, dtype=torch.bool),
-    )
+    states, _ = inner.encoder(vectors[None], torch.ones(1, count, dtype=torch.bool))
+    mask = torch.zeros(count, dtype=torch.bool)
     mask[numbers[allowed]] = True
     above = project(inner.scores(states)[0], mask, model.config)
     return torch.where(numbers >= 0, above[numbers] * weights, 0.0)
@@ -83,13 +80,10 @@ def test_own_attention_is_the_product_and_gives_the_prediction(encoder, projecti
     encoded = model.encode(**batch)
     attention = model.attend(*encoded)
     close(model.decode(encoded.hidden, attention, encoded.query), output.logits, 1e-5)  # of logits up to 20
-    items, words = (
-        model.sentences(batch["input_ids"], batch["attention_mask"], batch.get("token_type_ids")),
-        model.items(**batch),
-    )
+    sentences, words = model.sentences(**batch), model.items(**batch)
     for row in range(len(TEXTS)):
-        inside = items[row] >= 0
-        product = output.attention[row, items[row, inside]] * output.word_attention[row, inside]
+        inside = sentences[row] >= 0
+        product = output.attention[row, sentences[row, inside]] * output.word_attention[row, inside]
         assert words[row, inside].tolist() == list(range(int(inside.sum()))) and (words[row, ~inside] == -1).all()
         close(attention[row, : len(product)], product)
         assert (attention[row, len(product) :] == 0).all() and not encoded.mask[row, len(product) :].any()
@@ -104,39 +98,25 @@ def test_own_attention_is_the_product_and_gives_the_prediction(encoder, projecti
 def test_any_attention_by_loops_and_in_parts(encoder, setting, monkeypatch):
     model, batch = setting(encoder=encoder, projection="sparsemax", num_labels=3)
     hidden, mask, query = model.encode(**batch)
-    given = torch.rand(len(TEXTS), 9, mask.shape[1], generator=torch.Generator().manual_seed(0))
-    given[:, 1:4][given[:, 1:4] < 0.7] = 0  # sentences without any weight, and with one word
-    given[:, 4] = 0
-    given *= mask.unsqueeze(1)
-    found = model.decode(hidden, given, query)
+    attention = torch.rand(len(TEXTS), 9, mask.shape[1], generator=torch.Generator().manual_seed(0))
+    attention[:, 1:4][attention[:, 1:4] < 0.7] = 0  # sentences without any weight, and with one word
+    attention[:, 4] = 0
+    attention *= mask.unsqueeze(1)
+    logits = model.decode(hidden, attention, query)
     for row in (0, 2, 3, 4):
         for draw in range(9):
-            close(found[row, draw], by_loops(model, hidden, given[row, draw], query, row))
-    close(found[0, 4], model.classifier.decode(hidden[:1], torch.zeros_like(given[:1, 0]), query[:1])[0])  # the bias
+            close(logits[row, draw], by_loops(model, hidden, attention[row, draw], query, row))
+    close(logits[0, 4], model.classifier.decode(hidden[:1], torch.zeros_like(attention[:1, 0]), query[:1])[0])  # the bias
     monkeypatch.setattr(words, "NUMBERS_AT_ONCE", 1)
-    close(model.decode(hidden, given, query), found, 1e-6)
-    masks = (given > 0.4) & mask.unsqueeze(1)
+    close(model.decode(hidden, attention, query), logits, 1e-6)
+    masks = (attention > 0.4) & mask.unsqueeze(1)
     parts = model.attend(hidden, masks, query)
     for row in (0, 3):
         for draw in range(9):
             close(parts[row, draw], attention_by_loops(model, hidden, masks[row, draw], query, row))
     monkeypatch.undo()
     close(model.attend(hidden, masks, query), parts, 1e-6)
-    assert model.decode(hidden, given[:, :0], query).shape == (len(TEXTS), 0, 3)
-
-
-@pytest.mark.parametrize("encoder", ENCODERS)
-@torch.no_grad()
-def test_attention_over_sentences_is_a_special_case(encoder, setting):
-    """A'_s times the model's own word weights: what the sentence level gives under A', zeros included."""
-    model, batch = setting(encoder=encoder, num_labels=3)
-    sentences = model.classifier.encode(**batch)
-    given = torch.rand(*sentences.mask.shape, generator=torch.Generator().manual_seed(1)) * sentences.mask
-    given[:, 0] = 0
-    hidden, mask, query = model.encode(**batch)
-    spread = given.gather(1, query.sentences.clamp(min=0)) * query.weights
-    expected = model.classifier.decode(sentences.hidden, given, sentences.query)
-    close(model.decode(hidden, spread, query), expected)
+    assert model.decode(hidden, attention[:, :0], query).shape == (len(TEXTS), 0, 3)
 
 
 def test_by_hand(tiny_model):
@@ -169,9 +149,9 @@ def test_by_hand(tiny_model):
     left = torch.tensor([[[True, False, True, True], [False, False, True, True]]])
     above = np.exp(np.tanh(np.tanh([states[0], weights[1] @ states[2:]])))
     expected = np.array([1.0, 0.0, *weights[1]]) * np.repeat(above / above.sum(), 2)
-    found = model.attend(hidden, left, query)[0].detach()
-    np.testing.assert_allclose(found[0], expected, atol=1e-6)
-    np.testing.assert_allclose(found[1], [0, 0, *weights[1]], atol=1e-6)
+    without_one, without_both = model.attend(hidden, left, query)[0].detach()
+    np.testing.assert_allclose(without_one, expected, atol=1e-6)
+    np.testing.assert_allclose(without_both, [0, 0, *weights[1]], atol=1e-6)
 
 
 @pytest.mark.parametrize("encoder", ["bigru", "cnn"])
@@ -204,13 +184,10 @@ def test_attention_held_fixed_is_held_at_both_levels(setting):
     attention = model.attend(hidden, mask, query).detach()
     idle = query.sentences[0] == int((model.classifier(**batch).attention[0] == 0).nonzero()[0])
     assert idle.any() and (attention[0, idle] == 0).all()
-    (weights,) = torch.autograd.grad(
-        model.decode(hidden, attention, query).sum(), query.weights, allow_unused=True, retain_graph=True
-    )
+    held, free = model.decode(hidden, attention, query), model.decode(hidden, attention.clone().requires_grad_(), query)
+    (weights,) = torch.autograd.grad(held.sum(), query.weights, allow_unused=True, retain_graph=True)
     assert weights is None or not weights.any()
-    (weights,) = torch.autograd.grad(
-        model.decode(hidden, attention.requires_grad_(), query).sum(), query.weights, allow_unused=True
-    )
+    (weights,) = torch.autograd.grad(free.sum(), query.weights)
     assert weights[0, idle].abs().max() > 1e-6
 
 
@@ -221,30 +198,29 @@ EXACT = {"adversary_exact", "minimal_flip_set", "exact_contribution", "weight_ao
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(set(POOLED) - EXACT))
 def test_a_document_of_one_sentence_is_a_flat_text(name, tiny_model, tiny_rows, tiny_batch):
-    """Where sentence states are the vectors themselves, a flat model with the weights of the lower level says the same."""
+    """Where sentence states are the vectors themselves, a flat model with the weights of the lower level gives the same."""
     fields = {"encoder": "embedding", "projection": "sparsemax", "num_labels": 3}
     model, flat = tiny_model(hierarchy="word", **fields), tiny_model(**fields)
     weights = model.classifier.state_dict()
-    lower = {
-        name.replace("sentence_reader.word_", ""): value for name, value in weights.items() if "sentence_reader" in name
-    }
+    readers = [name for name in weights if "sentence_reader" in name]
+    lower = {name.replace("sentence_reader.word_", ""): weights[name] for name in readers}
     flat.load_state_dict({name: lower.get(name, weights[name]) for name in flat.state_dict()})
     rows = marked(tiny_rows([[20, 21, 30, 45, 7, 12], [9], [], [33, 8, 33]]))
     producer = find(name)
     # a further level is a further sum for the epsilon of relevance to take from
     options = {"adversary_search": {"steps": 5}, "lrp": {"epsilon": 0.0}}.get(name, {})
-    found, expected = (
-        run(producer, one, tiny_batch(rows), seed=3, **options, **options_of(name, one, tiny_batch(rows)))
-        for one in (model, flat)
+    columns, expected = (
+        run(producer, of, tiny_batch(rows), seed=3, **options, **options_of(name, of, tiny_batch(rows)))
+        for of in (model, flat)
     )
     for column, values in expected.items():
-        for one, other in zip(found[column], values, strict=True):
+        for row, other in zip(columns[column], values, strict=True):
             if np.asarray(other).dtype.kind == "U":
-                assert one == other, column
+                assert row == other, column
             else:
-                np.testing.assert_allclose(one, other, atol=1e-5, rtol=1e-4, err_msg=column)
+                np.testing.assert_allclose(row, other, atol=1e-5, rtol=1e-4, err_msg=column)
 
 
 def test_models_without_sentences(tiny_model):
-    with pytest.raises(ValueError, match="level='word' is of hierarchical models; this one has hierarchy='none'"):
+    with pytest.raises(SubjectError, match="hierarchy='none'"):
         WordLevel(tiny_model())
