@@ -41,8 +41,8 @@ from attnfaith.data.sources import ROOT_VARIABLE
 from attnfaith.importance.gradients import Gradient
 from attnfaith.importance.integrated import IntegratedGradients
 from attnfaith.importance.perturbation import LeaveOneOut
-from attnfaith.interventions import permutation
-from attnfaith.interventions.targets import read_out
+from attnfaith.interventions.permutation import read_permuted
+from attnfaith.interventions.targets import Pooled, read_out
 from attnfaith.measurement import registry
 from attnfaith.measurement.engine import measure
 from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence
@@ -148,7 +148,7 @@ def add_tests(bench: Benchmark, model, twin, batch: dict, lengths: torch.Tensor)
         if not np.max(distances, initial=0.0, where=keep) <= most[0] + 1e-6:
             raise ValueError("the naive search finds more than the exact adversary; nothing is timed")
     each = list(orders.numpy())
-    ours = lambda: permutation.permuted(subject, ready, each)  # noqa: E731
+    ours = lambda: read_permuted(Pooled(subject, ready), each)[0]  # noqa: E731
     theirs = lambda: naive.permutation(twin, hidden, attention, orders)  # noqa: E731
     bench.add("permutation, 100 orders", tokens, ours, theirs, count, within=1e-5)
     bench.add("adversary, search", tokens, lambda: registry.find("adversary_search")()(subject, ready), search, count)

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from attnfaith.interventions import permutation
+from attnfaith.interventions.permutation import read_permuted
+from attnfaith.interventions.targets import Pooled
+from attnfaith.subjects import opened
 from tests.measuring import run
 
 
@@ -62,7 +64,7 @@ def test_given_orders_are_what_the_decoder_says(query, readout, tiny_model, tiny
         np.array([random.permutation(length) for _ in range(count)])
         for length, count in zip((6, 0, 9, 1), (7, 2, 5, 3), strict=True)
     ]
-    found = permutation.permuted(model, batch, orders)
+    found = read_permuted(Pooled(*opened(model, batch)), orders)[0]
     for row, order in enumerate(orders):
         assert found[row].shape == (len(order), 4)
         expected = decoded(model, batch, row, attention_of(model, batch, row)[order.astype(int)])
@@ -73,7 +75,7 @@ def test_token_t_takes_the_weight_of_the_token_named(tiny_model, tiny_rows, tiny
     """A rotation is no order that is its own inverse: the direction shows."""
     model, batch = tiny_model(), tiny_batch(tiny_rows([4]))
     weights = attention_of(model, batch, 0)
-    found = permutation.permuted(model, batch, [np.array([[1, 2, 3, 0]])])[0]
+    found = read_permuted(Pooled(*opened(model, batch)), [np.array([[1, 2, 3, 0]])])[0][0]
     np.testing.assert_allclose(found, decoded(model, batch, 0, [np.roll(weights, -1)]), atol=1e-6)
     assert np.abs(found - decoded(model, batch, 0, [np.roll(weights, 1)])).max() > 1e-3
 
@@ -90,18 +92,3 @@ def test_uniform_attention_never_changes(readout, tiny_model, tiny_rows, tiny_ba
 def test_nothing_to_permute_is_no_draw(tiny_model, tiny_rows, tiny_batch):
     found = probabilities(tiny_model(num_labels=3), tiny_batch(tiny_rows([0, 1, 2])), draws=5)
     assert [probs.shape for probs in found] == [(0, 3), (0, 3), (5, 3)]
-
-
-@pytest.mark.parametrize(
-    ("orders", "message"),
-    [
-        ([[[0, 1, 2]]], "orders of 1 instances for a batch of 2"),
-        ([[[0, 1, 1]], [[0, 1]]], "orders of instance 0.*T=3 tokens"),
-        ([[[0, 1, 2]], [[0, 1, 2]]], "orders of instance 1.*T=2 tokens"),
-        ([[0, 1, 2], [[0, 1]]], "orders of instance 0"),
-        ([[[-1, 0, 1]], [[0, 1]]], "orders of instance 0"),
-    ],
-)
-def test_given_orders_that_are_none(orders, message, tiny_model, tiny_rows, tiny_batch):
-    with pytest.raises(ValueError, match=message):
-        permutation.permuted(tiny_model(), tiny_batch(tiny_rows([3, 2])), orders)

@@ -228,21 +228,6 @@ def test_within_epsilon(epsilon):
     assert told.gap < 1e-8
 
 
-def test_held_places_keep_their_weights():
-    values, attention = drawn(10, 2, seed=7)
-    free = np.arange(10) % 3 > 0
-    told = alternatives(values, attention, free=free, top=10, nodes=1000)
-    for same in (told.low, told.high, told.attention):
-        np.testing.assert_allclose(same[~free], attention[~free], rtol=1e-15)
-    mass = attention[free].sum()
-    alone = alternatives(values[free], attention[free] / mass, nodes=1000)
-    np.testing.assert_allclose(told.high[free], mass * alone.high, atol=1e-9)
-    assert told.tvd == pytest.approx(mass * alone.tvd) and told.top_mass == pytest.approx(1)
-    stays(values, attention, told.attention)
-    nothing = alternatives(values, np.eye(10)[0], free=np.arange(10) > 0)
-    assert nothing.tvd == 0 and np.array_equal(nothing.high, np.eye(10)[0])
-
-
 def test_groups_have_sums_of_their_own():
     """Two sums at once are what each is by itself, scaled by its weight."""
     values, attention = drawn(11, 2, seed=8)

@@ -8,8 +8,9 @@ import torch
 
 from attnfaith import AttentionClassifierConfig, AttentionClassifierForSequenceClassification
 from attnfaith.importance import removal
-from attnfaith.interventions.permutation import permuted
-from attnfaith.subjects import Batch, subject_of
+from attnfaith.interventions.permutation import read_permuted
+from attnfaith.interventions.targets import Pooled
+from attnfaith.subjects import Batch, opened, subject_of
 
 
 GOLDEN = dict(np.load(Path(__file__).parent / "golden" / "jain_wallace_tiny.npz"))
@@ -17,6 +18,10 @@ ENCODER = {"lstm": "bilstm", "cnn": "cnn", "average": "average"}
 ALIGNMENT = {"tanh": "additive", "dot": "dot"}
 LSTM_PARAMETERS = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")
 VOCABULARY = 40  # of each of the two embedding tables of the pair models
+
+
+def permuted(model, batch, orders):
+    return read_permuted(Pooled(*opened(model, batch)), orders)[0]
 
 
 def close(actual, expected):

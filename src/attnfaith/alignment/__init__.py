@@ -14,5 +14,4 @@ class PairMeasure(Measure):
 
     def __call__(self, subject, batch) -> dict[str, list]:
         """Return the columns, one value an instance."""
-        values = [self.of_pair(subject, batch.alone(row)) for row in range(len(batch))]
-        return dict(zip(self.columns_for(subject), map(list, zip(*values, strict=True)), strict=True))
+        return self.in_columns(subject, [self.of_pair(subject, batch.alone(row)) for row in range(len(batch))])

@@ -335,20 +335,18 @@ class AdversaryExact(Measure):
     @torch.no_grad()
     def __call__(self, subject, batch) -> dict[str, list]:
         """Return the columns, one value an instance."""
-        columns = {name: [] for name in self.columns}
+        values = []
         for row, text in enumerate(read_out(subject, batch)):
             certainty, rows = self._furthest(subject, batch, row, text)
             count = len(rows)
             probs = np.zeros((count, len(text.probs)), np.float32)  # of barred classes it stays 0
-            probs[:, text.answers] = np.reshape([one.probs for one in rows], (count, text.answers.sum()))
-            attention = np.array([one.attention for one in rows], np.float32).reshape(count, len(text.attention))
-            numbers = np.array([(one.jsd, one.bound) for one in rows], np.float64).reshape(count, 2)
-            one_token = np.array([one.one_token for one in rows], np.int32)
+            probs[:, text.answers] = np.reshape([furthest.probs for furthest in rows], (count, text.answers.sum()))
+            attention = np.array([furthest.attention for furthest in rows], np.float32).reshape(count, len(text.attention))
+            numbers = np.array([(furthest.jsd, furthest.bound) for furthest in rows], np.float64).reshape(count, 2)
+            one_token = np.array([furthest.one_token for furthest in rows], np.int32)
             epsilons = np.array(self.epsilons[:count], np.float64)
-            values = (epsilons, attention, probs, numbers[:, 0], numbers[:, 1], one_token, certainty)
-            for column, value in zip(columns.values(), values, strict=True):
-                column.append(value)
-        return columns
+            values.append((epsilons, attention, probs, numbers[:, 0], numbers[:, 1], one_token, certainty))
+        return self.in_columns(subject, values)
 
     def _furthest(self, subject, batch, row: int, text: Readout) -> tuple[str, list["Furthest"]]:
         """The certainty, and the furthest attention of each epsilon; none below two tokens."""

@@ -311,17 +311,15 @@ class MapAdversary(TargetMeasure):
     def __call__(self, subject, batch, *, seed: int = 0) -> dict[str, list]:
         """Return the columns, one value an instance."""
         self.check(subject, None)
-        columns: dict[str, list] = {name: [] for name in self.columns}
+        rows = []
         for row, name in enumerate(batch["instance_id"]):
             search = _MapSearch(self, Maps(subject, batch.alone(row), **self.where))
             if len(search.target.places[0]) < 2:
-                values = (search.own, search.probs, np.nan, np.nan, "undefined")
+                rows.append((search.own, search.probs, np.nan, np.nan, "undefined"))
             else:
                 search.run(generator(seed, name, "map_adversary"))
-                values = (*search.result(), "lower bound")
-            for column, value in zip(columns.values(), values, strict=True):
-                column.append(value)
-        return columns
+                rows.append((*search.result(), "lower bound"))
+        return self.in_columns(subject, rows)
 
 
 class _MapSearch:

@@ -64,7 +64,7 @@ class _Limits(Measure):
         """Return the columns, one value an instance."""
         self.check(subject, None)
         scores = scores_of(subject, batch, scores)
-        columns: dict[str, list] = {name: [] for name in self.columns}
+        rows = []
         for row, (read, bounds) in enumerate(self.readers(subject, batch)):
             values = [of_measure[row] for of_measure in scores.values()]
             aopc, ends, certainty = np.full(len(values), np.nan), [np.nan] * 4, "undefined"
@@ -74,9 +74,8 @@ class _Limits(Measure):
                 aopc = np.where(undefined(values), np.nan, limits.aopc)
                 ends = [limits.low, limits.high, limits.low_bound, limits.high_bound]
                 certainty = limits.certainty
-            for column, value in zip(columns.values(), (list(scores), aopc, *ends, certainty), strict=True):
-                column.append(value)
-        return columns
+            rows.append((list(scores), aopc, *ends, certainty))
+        return self.in_columns(subject, rows)
 
     def limits(self, orders: np.ndarray, read: Read, bounds: "_Bounds | None" = None) -> Limits:
         """The limits of a text, and the AOPC of orders (M,T), T at least 1.

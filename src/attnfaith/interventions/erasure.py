@@ -17,6 +17,7 @@ from attnfaith.interventions.targets import Cross, Maps, Pooled, TargetMeasure, 
 from attnfaith.measurement.options import DecoderLayer, Draws, Flag, Layers, Rows
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
+from attnfaith.subjects.attention import nothing
 from attnfaith.subjects.pairs import by_words, of_sources
 from attnfaith.subjects.protocol import log_odds
 
@@ -346,7 +347,7 @@ def _slopes(target: Maps) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     factor = torch.ones(shape, dtype=torch.float32, device=device, requires_grad=True)
     edit = target.edit(Scaled, owner, added=added, factor=factor)
     start = None if target.prefix is None else (target.prefix, owner)
-    logits = target.subject.read(target.batch, edit, keep=lambda number: False, after=start).logits.double()
+    logits = target.subject.read(target.batch, edit, keep=nothing, after=start).logits.double()
     odds = log_odds(logits)
     slopes = torch.autograd.grad(odds.sum(), [added, factor], materialize_grads=True)
     spread = (odds.sigmoid() * (-odds).sigmoid()).detach()

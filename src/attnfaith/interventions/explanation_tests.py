@@ -147,17 +147,15 @@ class RationaleErasure(ExplanationTest):
             chosen = rationales([values[row] for values in scores.values()], self.shares, generator(seed, name, self.name))
             flat = np.concatenate(chosen)
             parts.append(np.concatenate([flat, ~flat, np.zeros((1, chosen.shape[2]), bool)]))
-        columns: dict[str, list] = {name: [] for name in self.columns}
+        rows = []
         for row, probs in enumerate(read_parts(subject, batch, parts, self.absent)):
             predicted = int(own[row].argmax())
             both = probs[:-1, predicted].reshape(2, len(scores), len(self.shares))
             of_text = [values[row] for values in scores.values()]
             both[:, undefined(of_text) | (not len(of_text[0]))] = np.nan
             shares = np.array(self.shares, np.float64)
-            values = (list(scores), shares, *both, own[row, predicted], probs[-1, predicted])
-            for column, value in zip(columns.values(), values, strict=True):
-                column.append(value)
-        return columns
+            rows.append((list(scores), shares, *both, own[row, predicted], probs[-1, predicted]))
+        return self.in_columns(subject, rows)
 
 
 def rationales(scores: Sequence[np.ndarray], shares: Sequence[float], random: np.random.Generator) -> np.ndarray:
@@ -272,14 +270,12 @@ class Selection(ExplanationTest):
             probs = [self._read_selected(subject, batch, row, inside[row], part) for row, part in enumerate(parts)]
         else:
             probs = read_parts(subject, batch, parts, self.absent)
-        columns: dict[str, list] = {name: [] for name in self.columns_for(subject)}
+        rows = []
         for row, of_text in enumerate(probs):
             both = of_text[: 2 * len(names)].reshape(2, len(names), -1)
             both[:, np.repeat(undefined([values[row] for values in scores.values()]), len(sizes))] = np.nan
-            values = (names, all_sizes, chosen[row], *both, *(of_text[-2:] if selects else ()))
-            for column, value in zip(columns.values(), values, strict=True):
-                column.append(value)
-        return columns
+            rows.append((names, all_sizes, chosen[row], *both, *(of_text[-2:] if selects else ())))
+        return self.in_columns(subject, rows)
 
     @staticmethod
     def _read_selected(subject, batch, row: int, inside: torch.Tensor, parts: np.ndarray) -> np.ndarray:
@@ -398,7 +394,7 @@ class SoftErasure(Measure):
         """Return the columns, one value an instance."""
         scores, own = scores_of(subject, batch, scores), whole(subject, batch)
         items = removal.item_places(subject, batch).cpu().numpy()
-        columns: dict[str, list] = {name: [] for name in self.columns}
+        rows = []
         for row, name in enumerate(batch["instance_id"]):
             shares = np.stack([_between_0_and_1(values[row]) for values in scores.values()])
             predicted = int(own[row].argmax())
@@ -407,10 +403,8 @@ class SoftErasure(Measure):
             *both[:, defined], empty = self._read_thinned(
                 subject, batch.alone(row), items[row], shares[defined], generator(seed, name, self.name), predicted
             )
-            values = (list(scores), *both, own[row, predicted], empty)
-            for column, value in zip(columns.values(), values, strict=True):
-                column.append(value)
-        return columns
+            rows.append((list(scores), *both, own[row, predicted], empty))
+        return self.in_columns(subject, rows)
 
     def _read_thinned(self, subject, text, items, shares, random, predicted):
         """Probabilities (M,K) kept and (M,K) removed, and of zero embeddings (), of one text with shares (M,T)."""

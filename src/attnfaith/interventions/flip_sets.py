@@ -154,14 +154,14 @@ class FrozenFlipSet(Measure):
 
     How few tokens carry the decision, were attention, divisors and slopes to stay as they are, and whether they do.
 
-    In that frozen network (`importance.decompx`) a difference of two logits is a sum of parts, one for each token, and of a
+    In that frozen network (the measure `decompx`) a difference of two logits is a sum of parts, one for each token, and of a
     part of markers and biases, which stays. Taking a set away takes its parts away. So the smallest set is a sort for each
     rival class, as in `minimal_flip_set`. Of rivals that need equally many the set of the lower class is taken, and the
     lower class wins a tie, as in every decision. Logits that differ by less than 10^-5 of the largest part are a tie.
 
     The model itself does not stay frozen. So it reads the text without these tokens, and without as many at random, `draws`
     times: how often it agrees is what the exact answer is worth. absent: what becomes of the tokens, see `subjects.removal`.
-    inputs: see `importance.decompx`.
+    inputs: see `decompx`.
 
     Source: the decomposition, Modarressi et al. 2023; the question, Serrano & Smith 2019, section 5.
     """
@@ -196,7 +196,7 @@ class FrozenFlipSet(Measure):
     draws: Draws = 5
 
     def check(self, subject, dataset) -> None:
-        """Raise SubjectError for an absence that the subject cannot read, and as `importance.decompx` does."""
+        """Raise SubjectError for an absence that the subject cannot read, and as `decompx` does."""
         check_absent(subject, self.absent, self.name)
         subject.check_rules(self.inputs)
 
@@ -222,15 +222,14 @@ class FrozenFlipSet(Measure):
             sets.append(chosen)
             classes.append(float(rivals[row, rival]) if flips else np.nan)
             asked.append(~np.array(removed)[: len(removed) if flips else 0])
-        columns: dict[str, list] = {name: [] for name in self.columns}
+        rows = []
         for row, probs in enumerate(read_parts(subject, batch, asked, self.absent)):
-            flipped = probs.argmax(1) != predicted[row]
-            columns["frozen_flip_set"].append(sets[row].astype(np.float32))
-            columns["frozen_flip_size"].append(float(sets[row].sum()) if len(probs) else np.nan)
-            columns["frozen_flip_class"].append(classes[row])
-            columns["frozen_flip_probs"].append(probs[0] if len(probs) else np.full(subject.num_labels, np.nan))
-            columns["frozen_flip_random"].append(float(flipped[1:].mean()) if len(probs) else np.nan)
-        return columns
+            size, share, removed = np.nan, np.nan, np.full(subject.num_labels, np.nan)
+            if len(probs):
+                flipped = probs.argmax(1) != predicted[row]
+                size, share, removed = float(sets[row].sum()), float(flipped[1:].mean()), probs[0]
+            rows.append((sets[row].astype(np.float32), size, classes[row], removed, share))
+        return self.in_columns(subject, rows)
 
 
 def smallest_set(parts: np.ndarray, whole: np.ndarray, lower: np.ndarray) -> tuple[np.ndarray, int]:

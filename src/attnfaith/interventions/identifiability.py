@@ -27,14 +27,14 @@ NO_DOUBLE = (RuntimeError, TypeError, ValueError)  # what models raise that have
 FEW = "below two tokens"
 
 
-class Given(Edit):
+class Replaced(Edit):
     """Weights {number of a map, or of a decoder's layer: (H,Q,L)} in place of a model's own."""
 
-    def __init__(self, given: dict[int, torch.Tensor]):
-        self.given = given
+    def __init__(self, replacement: dict[int, torch.Tensor]):
+        self.replacement = replacement
 
     def weights(self, number, weights, rows=ALL):
-        return self.given[number][:, rows].to(weights).expand_as(weights) if number in self.given else weights
+        return self.replacement[number][:, rows].to(weights).expand_as(weights) if number in self.replacement else weights
 
 
 class Precise:
@@ -183,20 +183,17 @@ class Identifiability(Measure):
         mask = subject.attendable(batch)
         own = [row[inside].double().cpu().numpy() for row, inside in zip(subject.attention(batch), mask, strict=True)]
         rows = self._pooled(subject, batch, own) if "states" in subject.capabilities else self._maps(subject, batch, own)
-        columns = {name: [] for name in self.columns_for(subject)}
-        for values in rows:
-            for name, value in zip(columns, values, strict=True):
-                columns[name].append(np.float32(value) if self.columns[name].axes == ("T",) else value)
-        return columns
+        return self.in_columns(subject, rows)
 
     def _values(self, own: np.ndarray, found: Alternatives) -> tuple:
         """The columns of one text up to the changes, which are measured; own attention (T,)."""
         largest = min(float(np.sort(own / own.sum())[::-1][: self.top].sum()), 1.0)
-        limits = (found.low, found.high, found.attention, found.tvd, found.bound)
-        return *limits, found.certainty, found.support, largest, found.top_mass
+        limits = (values.astype(np.float32) for values in (found.low, found.high, found.attention))
+        return *limits, found.tvd, found.bound, found.certainty, found.support, largest, found.top_mass
 
     def _undefined(self, own: np.ndarray) -> tuple:
-        return own, own, own, np.nan, np.nan, "undefined", np.nan, np.nan, np.nan
+        only = own.astype(np.float32)
+        return only, only, only, np.nan, np.nan, "undefined", np.nan, np.nan, np.nan
 
     def _pooled(self, subject, batch, own: list[np.ndarray]) -> list[tuple]:
         asked = under(subject, batch)
@@ -297,10 +294,12 @@ class Heads(Precise):
     @staticmethod
     def change(subject, text: Batch, others: list[np.ndarray]) -> float:
         """The largest change of a logit under other weights (H,L,L) of each layer."""
-        given = {number: torch.from_numpy(one) for number, one in zip(subject.sites.layers, others, strict=True)}
+        replacement = {
+            number: torch.from_numpy(weights) for number, weights in zip(subject.sites.layers, others, strict=True)
+        }
         with torch.no_grad():
             own = subject.read(text, keep=lambda number: False).logits
-            new = subject.read(text, Given(given), keep=lambda number: False).logits
+            new = subject.read(text, Replaced(replacement), keep=lambda number: False).logits
         return float((new.double() - own.double()).abs().max())
 
 
@@ -392,7 +391,7 @@ class CrossIdentifiability(Measure):
     @torch.no_grad()
     def __call__(self, subject, batch) -> dict[str, list]:
         """Return the columns, one value an instance."""
-        columns, precise = {name: [] for name in self.columns}, Precise(subject)
+        pairs, precise = [], Precise(subject)
         for row in range(len(batch)):
             pair = batch.alone(row)
             layers = precise.read(lambda of: of.head_values(pair))  # noqa: B023
@@ -409,17 +408,16 @@ class CrossIdentifiability(Measure):
                 np.stack(values).reshape(*shape, *values[0].shape) for values in (low, high, own, others)
             )
             distances = np.abs(others - own).sum(3) / 2
-            given = {layer: torch.from_numpy(weights).to(subject.device) for layer, weights in enumerate(others)}
+            replacement = {layer: torch.from_numpy(weights).to(subject.device) for layer, weights in enumerate(others)}
             values = (
                 np.einsum("rgn,lant->largt", rows, low).astype(np.float32),
                 np.einsum("rgn,lant->largt", rows, high).astype(np.float32),
                 np.einsum("rgn,lan->larg", rows, distances).astype(np.float32),
-                _change(subject, pair, given),
-                _change(precise.twin, pair, given) if precise.twin else np.nan,
+                _change(subject, pair, replacement),
+                _change(precise.twin, pair, replacement) if precise.twin else np.nan,
             )
-            for column, value in zip(columns.values(), values, strict=True):
-                column.append(value)
-        return columns
+            pairs.append(values)
+        return self.in_columns(subject, pairs)
 
 
 def _word_limits(weights: np.ndarray, values: np.ndarray, words: np.ndarray, rounding: float) -> tuple[np.ndarray, ...]:
@@ -441,9 +439,9 @@ def _word_limits(weights: np.ndarray, values: np.ndarray, words: np.ndarray, rou
     return low, high, others
 
 
-def _change(subject, pair, given: dict[int, torch.Tensor]) -> float:
+def _change(subject, pair, replacement: dict[int, torch.Tensor]) -> float:
     """The largest change of the log probability of a target token under other weights (A,N,S) of each layer."""
     owner = torch.zeros(1, dtype=torch.long, device=subject.device)
     own = subject.log_probs(pair)
-    ((_, logits),) = subject.edited(pair, owner, Given(given))
+    ((_, logits),) = subject.edited(pair, owner, Replaced(replacement))
     return float((picked(logits, pair["labels"]) - own).abs().max())

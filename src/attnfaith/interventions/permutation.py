@@ -9,10 +9,8 @@ from attnfaith.interventions.targets import Cross, Maps, Pooled, Target, TargetM
 from attnfaith.measurement.options import CrossLayers, Draws, Layers, Rows
 from attnfaith.measurement.registry import register
 from attnfaith.record import Column
-from attnfaith.subjects import opened
 
 
-NEEDS = frozenset({"classes", "intervention"})
 NO_DRAWS = "below two tokens: no draws"
 
 
@@ -77,7 +75,7 @@ class Permutation(_Permutation):
     Source: Jain & Wallace 2019, section 4.2.1 and Algorithm 2.
     """
 
-    name, cost, needs, target = "permutation", "reading", NEEDS, Pooled
+    name, cost, needs, target = "permutation", "reading", frozenset({"classes", "intervention"}), Pooled
     columns = {
         "permuted_probs": Column(
             ("K", "C"),
@@ -157,23 +155,3 @@ class CrossPermutation(_Permutation):
 
     draws: Draws = 10
     layers: CrossLayers = "all"
-
-
-def permuted(subject, batch, orders: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Class probabilities (K,C) in float64 of each instance when its pooled attention is read in given orders.
-
-    orders: one array (K,T) of integers for each instance; under order o, token t has the weight that was token o[t]'s.
-    Raises ValueError where there is not one array per instance, or a row is not an order of the instance's tokens.
-    """
-    target = Pooled(*opened(subject, batch, NEEDS, "permutation"))
-    if len(orders) != len(target.places):
-        raise ValueError(
-            f"orders of {len(orders)} instances for a batch of {len(target.places)}: give one array (K,T) for each"
-        )
-    orders = [np.asarray(order) for order in orders]
-    for row, (places, order) in enumerate(zip(target.places, orders, strict=True)):
-        if order.ndim != 2 or order.shape[1] != len(places) or not (np.sort(order, axis=1) == places).all():
-            raise ValueError(
-                f"orders of instance {row}: give (K,T) with each of 0..T-1 once in a row; T={len(places)} tokens"
-            )
-    return read_permuted(target, orders)[0]

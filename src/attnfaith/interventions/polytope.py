@@ -180,7 +180,6 @@ def alternatives(
     attention: np.ndarray,
     *,
     epsilon: float = 0.0,
-    free: np.ndarray | None = None,
     groups: np.ndarray | None = None,
     top: int = 1,
     nodes: int = 0,
@@ -189,12 +188,11 @@ def alternatives(
     """The limits of every weight that a sum of values leaves open, and the attention furthest from the given one.
 
     values V (T,d), attention a (T,), T >= 1: non-negative, summing to 1 within 1e-4 (it is divided by its sum). epsilon: how
-    far each number of V'x may be from V'a, in units of the values. free (T,) bool: tokens whose weights may change; others
-    keep theirs. groups (T,) int: tokens that are summed together, where there are several sums; the weight of each group
-    stays too. top: of how many tokens, those with the largest weights, top_mass is the least. nodes: how many nodes a
-    branch-and-bound search may visit for a proof that the furthest is the furthest, 0 for none; beyond 500 tokens x
-    equations none is tried. rounding: relative precision to which the values are known, 1.2e-7 for those of a float32 model:
-    directions that they span by no more than that count as none.
+    far each number of V'x may be from V'a, in units of the values. groups (T,) int: tokens that are summed together, where
+    there are several sums; the weight of each group stays too. top: of how many tokens, those with the largest weights,
+    top_mass is the least. nodes: how many nodes a branch-and-bound search may visit for a proof that the furthest is the
+    furthest, 0 for none; beyond 500 tokens x equations none is tried. rounding: relative precision to which the values are
+    known, 1.2e-7 for those of a float32 model: directions that they span by no more than that count as none.
 
     Raises ValueError for other shapes or sums and values that are not finite.
 
@@ -209,15 +207,8 @@ def alternatives(
         raise ValueError("attention must be non-negative and sum to 1")
     if not np.isfinite(values).all():
         raise ValueError("values hold NaN or infinite numbers")
-    own = own / own.sum()
-    places = np.arange(len(own)) if free is None else np.flatnonzero(free)
-    mass, held = own[places].sum(), own.copy()
-    held[places] = 0.0
-    if not mass:
-        return of_parts([], held, top=top, nodes=nodes)
-    groups = None if groups is None else np.asarray(groups)[places]
-    part = Polytope.of(values[places], own[places] / mass, groups=groups, epsilon=epsilon / mass, rounding=rounding)
-    return of_parts([Part(part, places, float(mass))], held, top=top, nodes=nodes)
+    part = Polytope.of(values, own / own.sum(), groups=groups, epsilon=epsilon, rounding=rounding)
+    return of_parts([Part(part, np.arange(len(own)), 1.0)], np.zeros(len(own)), top=top, nodes=nodes)
 
 
 @dataclass(frozen=True)

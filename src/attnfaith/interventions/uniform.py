@@ -97,11 +97,11 @@ class CrossUniform(TargetMeasure):
 
     def __call__(self, subject, batch) -> dict[str, list]:
         """Return the columns, one value an instance."""
-        columns = {name: [] for name in self.columns}
+        pairs = []
         for target in Cross.each(subject, batch):
             alone = torch.arange(-1, target.depth, device=target.inside.device).unsqueeze(1)
             owner = torch.zeros(len(alone), dtype=torch.long, device=alone.device)
-            probs, distances = target.outcomes(owner, target.edit(UniformAlone, owner, alone=alone))
-            for name, values in zip(columns, (probs[0], distances[0], probs[1:], distances[1:]), strict=True):
-                columns[name].append(values.astype(np.float32))
-        return columns
+            outcomes = target.outcomes(owner, target.edit(UniformAlone, owner, alone=alone))
+            probs, distances = (values.astype(np.float32) for values in outcomes)
+            pairs.append((probs[0], distances[0], probs[1:], distances[1:]))
+        return self.in_columns(subject, pairs)

@@ -7,7 +7,7 @@ changes attention or the text and reads the model again. Names are checked witho
 import functools
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -95,6 +95,10 @@ class Measure:
     def columns_for(cls, subject) -> dict[str, Column]:
         """The columns that it has for a subject: those whose own needs the subject meets."""
         return {name: column for name, column in cls.columns.items() if column.needs <= subject.capabilities}
+
+    def in_columns(self, subject, rows: Iterable[Sequence]) -> dict[str, list]:
+        """{column: one value for each instance} from rows, the values of one instance each in the order of the columns."""
+        return dict(zip(self.columns_for(subject), map(list, zip(*rows, strict=True)), strict=True))
 
     @classmethod
     def options(cls) -> dict[str, object]:
