@@ -147,7 +147,7 @@ def draw_columns(n=40, seed=3):
 def test_each_text_has_its_own_value(metric):
     """By other routes, a text at a time: scipy, scikit-learn, and sums written out."""
     columns = draw_columns()
-    values = {name: np.array(of) for name, of in metric.compute(**columns, per_text=True)["per_text"].items()}
+    values = {name: np.array(numbers) for name, numbers in metric.compute(**columns, per_text=True)["per_text"].items()}
     for row in range(len(columns["attention"])):
         attention, importance, probs, other, other_probs = (rows[row] for rows in columns.values())
         assert values["tvd"][row] == pytest.approx(np.abs(probs - other_probs).sum() / 2)
