@@ -65,7 +65,7 @@ def closest(name: str, known: Iterable[str]) -> str:
 
 def nearest(name: object, known: Iterable[str]) -> str:
     """The end of a message about an unknown name: the closest one, or all that there are. Case, "-" and " " do not count."""
-    plain = {known_name.lower().replace("-", "_").replace(" ", "_"): known_name for known_name in known}
+    plain = {entry.lower().replace("-", "_").replace(" ", "_"): entry for entry in known}
     if near := closest(str(name).lower().replace("-", "_").replace(" ", "_"), plain):
         return f"; did you mean {plain[near]!r}?"
     return f"; there are {cut(', '.join(plain.values()), 400) or 'none'}"

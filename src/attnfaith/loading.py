@@ -104,9 +104,9 @@ def open_subject(model, *, device=None, level: str = "sentence", attention=None,
         return load_subject(model, device=device, level=level, attention=attention, **options)
     device = device_of(device)
     path, folder = model_folders(model)
-    beside = [place / name for place in {path, folder.parent} for name in (STATE, RECIPE)]
-    files = [file.stat() for file in (*sorted(folder.iterdir()), *sorted(beside)) if file.is_file()]
-    stamps = tuple((stat.st_ino, stat.st_mtime_ns, stat.st_size) for stat in files)
+    run_files = [place / name for place in {path, folder.parent} for name in (STATE, RECIPE)]
+    files = [file for file in (*sorted(folder.iterdir()), *sorted(run_files)) if file.is_file()]
+    stamps = tuple((str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in files)
     return _with_attention(_opened(path, folder, str(model), device, level, stamps, threading.get_ident()), attention)
 
 
@@ -352,14 +352,9 @@ def written_recipe(path: Path) -> SimpleNamespace:
 
     Raises OSError, ValueError, TypeError or yaml.YAMLError where it cannot be read, AttributeError where it lacks a section.
     """
-    sections = yaml.safe_load(path.read_text(encoding="utf-8"))
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast
+    sections = yaml.load(path.read_text(encoding="utf-8"), Loader=loader)
     return json.loads(json.dumps(sections), object_hook=lambda keys: SimpleNamespace(**keys))
-
-
-@lru_cache(maxsize=8)
-def _recipe(path: Path, changed: int) -> SimpleNamespace:
-    """The recipe of a run, read once until the file changes."""
-    return written_recipe(path)
 
 
 def _training(folder: Path) -> dict[str, object]:
@@ -371,9 +366,8 @@ def _training(folder: Path) -> dict[str, object]:
     run = next((place for place in places if (place / STATE).is_file() and (place / RECIPE).is_file()), None)
     if run is None:
         return {}
-    path = (run / RECIPE).resolve()
     try:
-        recipe, state = _recipe(path, path.stat().st_mtime_ns), read_object(run / STATE)
+        recipe, state = written_recipe(run / RECIPE), read_object(run / STATE)
         fields = objective_fields(recipe)
     except (*UNREADABLE, FileError):
         return {}  # made by another version, perhaps: the model itself is whole

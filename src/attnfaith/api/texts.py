@@ -82,8 +82,8 @@ def read_texts(texts, labels: Iterable | None, columns: Columns, name: str | Non
     pairs, a column is not there, instance ids are not unique, or there are as many labels as there are not texts.
     """
     table, listed = _table(texts)
-    known = table.column_names
-    chosen = (Columns() if listed else columns).chosen(known)
+    names = table.column_names
+    chosen = (Columns() if listed else columns).chosen(names)
     reading = labels if isinstance(labels, str) and labels in READINGS else None
     values, class_names, remark = None, None, ""
     if "label" in chosen:
@@ -96,7 +96,7 @@ def read_texts(texts, labels: Iterable | None, columns: Columns, name: str | Non
             raise DatasetError(f"labels are given twice: labels=… and the column label={columns.label!r}; leave one out")
         values, class_names = _list(labels, "labels", LISTED), None
     elif not listed and columns.label is None:
-        remark = _remark([label for label in LABELS if label in known])
+        remark = _remark([label for label in LABELS if label in names])
     if not len(table):
         raise DatasetError("there are no texts: give at least one")
     if values is not None and len(values) != len(table):
@@ -104,7 +104,7 @@ def read_texts(texts, labels: Iterable | None, columns: Columns, name: str | Non
     if name is None:
         name = Path(texts).name.partition(".")[0] if isinstance(texts, str | os.PathLike) else "texts"
     read = {keyword: _strings(table, chosen[keyword]) for keyword in ("text", "text_pair") if keyword in chosen}
-    if "instance_id" in known and table.schema.field("instance_id").type in (pa.string(), pa.large_string()):
+    if "instance_id" in names and table.schema.field("instance_id").type in (pa.string(), pa.large_string()):
         read["instance_id"] = _strings(table, "instance_id")
         (most_common, count), *_ = Counter(read["instance_id"]).most_common(1)
         if count > 1:
@@ -112,7 +112,7 @@ def read_texts(texts, labels: Iterable | None, columns: Columns, name: str | Non
     else:
         read["instance_id"] = [f"{name}/{row}" for row in range(len(table))]
     for column in CARRIED:
-        if column in known and pa.types.is_list(table.schema.field(column).type):
+        if column in names and pa.types.is_list(table.schema.field(column).type):
             read[column] = table.column(column).combine_chunks()
     return Texts(in_memory(pa.table(read)), values, name, reading, class_names, remark)
 
@@ -176,8 +176,8 @@ def _table(texts) -> tuple[pa.Table, bool]:
                 f"(text, second text){more}"
             )
     columns = list(zip(*parts, strict=True)) or [()]
-    names = ("text", "text_pair")[: len(columns)]
-    return pa.table({name: pa.array(column, pa.string()) for name, column in zip(names, columns, strict=True)}), True
+    keys = ("text", "text_pair")[: len(columns)]
+    return pa.table({key: pa.array(column, pa.string()) for key, column in zip(keys, columns, strict=True)}), True
 
 
 def _list(values, name: str, wanted: str) -> list:

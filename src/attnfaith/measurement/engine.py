@@ -257,14 +257,14 @@ def _measured(subject, batch, measures: Sequence[Measure], columns: Mapping, ext
     return added
 
 
-def _read_texts(subject, rows: Mapping[str, list], extra: Mapping, given: Mapping | None) -> tuple:
-    """A batch of texts, and what every record of texts has: prediction, attention and words."""
+def _read_texts(subject, rows: Mapping[str, list], extra: Mapping, attention: Mapping | None) -> tuple:
+    """A batch of texts, and the columns of every record of texts: prediction, attention and words."""
     count = len(rows["instance_id"])
     batch = subject.collate([{name: values[index] for name, values in rows.items()} for index in range(count)])
     batch |= {name: rows[name] for name in CALLED if name in rows}
     mask = subject.attendable(batch)
-    if given is not None:
-        weights = np.concatenate([np.asarray(given[name], np.float32) for name in rows["instance_id"]])
+    if attention is not None:
+        weights = np.concatenate([np.asarray(attention[name], np.float32) for name in rows["instance_id"]])
         batch["attention"] = torch.zeros(mask.shape, device=mask.device)
         batch["attention"][mask] = torch.from_numpy(weights).to(mask.device)
     probs = _finite(outputs(subject, whole_logits(subject, batch)), rows)
@@ -285,8 +285,8 @@ def _read_texts(subject, rows: Mapping[str, list], extra: Mapping, given: Mappin
     return batch, columns
 
 
-def _read_pairs(subject, rows: Mapping[str, list], extra: Mapping, given: None) -> tuple:
-    """A batch of pairs, and what every record of pairs has: the probabilities of target words."""
+def _read_pairs(subject, rows: Mapping[str, list], extra: Mapping, attention: None) -> tuple:
+    """A batch of pairs, and the columns of every record of pairs: the probabilities of target words."""
     count = len(rows["instance_id"])
     batch = subject.collate([{name: values[index] for name, values in rows.items()} for index in range(count)])
     probs = _finite(word_sums(batch, subject.log_probs(batch)).exp().float(), rows)

@@ -1,4 +1,4 @@
-"""What one column of a record holds, said in fields that code reads: axes, unit, range, sign, when it is undefined."""
+"""The description of one column of a record: axes, unit, range, sign, when it is undefined."""
 
 import json
 import re
@@ -61,10 +61,10 @@ class Column:
 
     @lru_cache(maxsize=1024)  # noqa: B019 (of few columns, and a measurement asks for all of them)
     def field(self, name: str) -> pa.Field:
-        """The Arrow field, which carries all that this column says. Raises RecordError as `check_name` does."""
+        """The Arrow field, with this description in its metadata. Raises RecordError as `check_name` does."""
         check_name(name)
-        stated = {key: value for key, value in vars(self).items() if key != "needs"}
-        return pa.field(name, self.arrow_type(), metadata={b"attnfaith": json.dumps(stated).encode()})
+        described = {key: value for key, value in vars(self).items() if key != "needs"}
+        return pa.field(name, self.arrow_type(), metadata={b"attnfaith": json.dumps(described).encode()})
 
 
 def check_name(name: str) -> None:
@@ -77,7 +77,7 @@ def check_name(name: str) -> None:
 
 
 def column_of(field: pa.Field) -> Column:
-    """What a field of a record says of its column; the plain Column for a field that says nothing.
+    """The description of a record's field; the plain Column for a field without one.
 
     Raises RecordError for metadata that no Column wrote.
     """
@@ -85,14 +85,14 @@ def column_of(field: pa.Field) -> Column:
     if stored is None:
         return Column()
     try:
-        return _stated(stored)
+        return _described(stored)
     except (ValueError, TypeError, AttributeError) as error:
         raise RecordError(f"column '{field.name}': its description in the file cannot be read: {error}") from error
 
 
 @lru_cache(maxsize=1024)  # a record is checked often, and its columns say the same each time
-def _stated(stored: bytes) -> Column:
+def _described(stored: bytes) -> Column:
     values = json.loads(stored)
-    known = {one.name for one in fields(Column)}
-    column = Column(**{name: value for name, value in values.items() if name in known})
+    names = {key.name for key in fields(Column)}
+    column = Column(**{name: value for name, value in values.items() if name in names})
     return replace(column, axes=tuple(column.axes), range=None if column.range is None else tuple(column.range))

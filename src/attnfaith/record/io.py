@@ -1,4 +1,4 @@
-"""Records as files and tables: read, written whole or not at all, joined, their columns as arrays."""
+"""Read, write, join and compare records; their columns as arrays."""
 
 import contextlib
 import json
@@ -154,10 +154,10 @@ def _alike(first: pa.ChunkedArray | pa.Array, second: pa.ChunkedArray | pa.Array
         return list_lengths(first).tolist() == list_lengths(second).tolist() and _alike(first.flatten(), second.flatten())
     if pa.types.is_floating(first.type):
         same_nulls = first.is_null().equals(second.is_null())
-        values = (one.to_numpy(zero_copy_only=False) for one in (first, second))
+        values = (array.to_numpy(zero_copy_only=False) for array in (first, second))
         return same_nulls and np.array_equal(*values, equal_nan=True)
     if pa.types.is_dictionary(first.type):
-        first, second = (one.cast(one.type.value_type) for one in (first, second))
+        first, second = (array.cast(array.type.value_type) for array in (first, second))
     return first.equals(second)
 
 

@@ -209,13 +209,13 @@ def validate(table: pa.Table) -> None:
     columns = {}
     for field in sorted(table.schema, key=lambda field: field.name not in common):  # the common ones give T, C and G
         check_name(field.name)
-        stated, known = column_of(field), common.get(field.name, OPTIONAL_COLUMNS.get(field.name))
-        if field.name == "probs" and stated in OUTPUTS.values():
-            known = stated
-        columns[field.name] = known or stated
-        if known:
-            _check_type(field, known)
-        elif not stated.axes and pa.types.is_nested(field.type):
+        column, required = column_of(field), common.get(field.name, OPTIONAL_COLUMNS.get(field.name))
+        if field.name == "probs" and column in OUTPUTS.values():
+            required = column
+        columns[field.name] = required or column
+        if required:
+            _check_type(field, required)
+        elif not column.axes and pa.types.is_nested(field.type):
             raise RecordError(f"column '{field.name}' is a list but its metadata names no axes")
     at_once = max(1, table.num_rows * BLOCK // max(table.nbytes, 1))
     for start in range(0, max(table.num_rows, 1), at_once):

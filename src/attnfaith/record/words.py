@@ -1,4 +1,4 @@
-"""A record over subwords as one over words: attention and importances of a word made of those of its subwords.
+"""From a record over subwords to one over words.
 
 Shapes: T tokens of a text, W words of it.
 """
@@ -16,9 +16,9 @@ from attnfaith.record.schema import COLUMNS, list_lengths, offsets, validate
 
 
 CONTINUES = "##"
-"""Stands before a token that goes on with the word of the token before it."""
+"""Prefix of a token that goes on with the word of the token before it."""
 REPEATS = f"{CONTINUES}⋯"
-"""Stands before a token that is a further part, such as a byte, of a character that the token before it has shown."""
+"""Prefix of a token that is a further part, such as a byte, of a character that the token before it has shown."""
 
 RULES: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "sum": np.add.reduceat,
@@ -41,7 +41,7 @@ def by_word(table: pa.Table) -> pa.Table:
     tokens: the tokens of a word put together. attention: summed, so that it is a distribution over words. rationale and
     impermissible: 1 where a token of the word has it. An importance: as `Column.words` of its column says (RULES); one that
     says nothing, such as leave-one-out, has no value for a word that follows from those of its tokens, and is left out, as
-    are the results of experiments, which were carried out on tokens. `settings` of each cell says under "words" by which
+    are the results of interventions, which were carried out on tokens. `settings` of each cell says under "words" by which
     rule each column was made, and what was left out.
 
     Raises RecordError where the record is not of subwords: it has no column word_of_token.
@@ -58,31 +58,30 @@ def by_word(table: pa.Table) -> pa.Table:
     starts = np.flatnonzero(new)
     bounds = offsets(np.bincount(text[starts], minlength=len(counts)))
     cells = table.column("cell").to_pylist()
-    of_words = {cell: as_columns(replace(from_row({"cell": cell}), level="word"), 1) for cell in set(cells)}
-    rules, kept, left_out = {}, {}, []
+    identities = {cell: as_columns(replace(from_row({"cell": cell}), level="word"), 1) for cell in set(cells)}
+    columns: dict[pa.Field, pa.Array] = {}
+    rules, left_out = {}, []
     for field in table.schema:
         column, values = column_of(field), table.column(field.name).combine_chunks()
-        common = field.name in COLUMNS or field.name == "query_tokens"
         rule = {"attention": "sum", "rationale": "largest", "impermissible": "largest"}.get(field.name, column.words)
         if field.name == "tokens":
-            kept[field] = pa.ListArray.from_arrays(
-                bounds, pa.array(_joined(values.flatten().to_pylist(), starts), pa.string())
-            )
+            strings = pa.array(_joined(values.flatten().to_pylist(), starts), pa.string())
+            columns[field] = pa.ListArray.from_arrays(bounds, strings)
         elif rule:
             flat = values.flatten().to_numpy(zero_copy_only=False).astype(np.float64)
-            made = RULES[rule](flat, starts) if len(starts) else flat
-            kept[field] = pa.ListArray.from_arrays(bounds, pa.array(made.astype(np.float32)))
+            numbers = RULES[rule](flat, starts) if len(starts) else flat
+            columns[field] = pa.ListArray.from_arrays(bounds, pa.array(numbers.astype(np.float32)))
             rules[field.name] = rule
         elif field.name in IDENTITY_COLUMNS:
-            kept[field] = pa.array([of_words[cell][field.name][0] for cell in cells])
-        elif common:
-            kept[field] = values
+            columns[field] = pa.array([identities[cell][field.name][0] for cell in cells])
+        elif field.name in COLUMNS or field.name == "query_tokens":
+            columns[field] = values
         elif field.name != "word_of_token":
             left_out.append(field.name)
-    arrays = [array.cast(field.type) for field, array in kept.items()]
-    record = pa.Table.from_arrays(arrays, schema=pa.schema(list(kept), table.schema.metadata))
-    said = {"rules": rules, "left_out": left_out}
-    parts = [{**part, "identity": {**part.get("identity", {}), "level": "word"}, "words": said} for part in settings(table)]
+    arrays = [array.cast(field.type) for field, array in columns.items()]
+    record = pa.Table.from_arrays(arrays, schema=pa.schema(list(columns), table.schema.metadata))
+    added = {"words": {"rules": rules, "left_out": left_out}}
+    parts = [{**part, "identity": {**part.get("identity", {}), "level": "word"}, **added} for part in settings(table)]
     record = with_settings(record, parts)
     validate(record)
     return record
