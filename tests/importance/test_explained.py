@@ -73,66 +73,57 @@ def test_answers_that_are_barred():
     assert odds[0] == pytest.approx(2.0) and odds[1].isnan()  # a class that has no rival is certain: no odds
     assert explained(logits, masked, "predicted", "probability")[1] == 1.0
     for target in (2, {"of": 0, "against": 1}):
-        with pytest.raises(ValueError, match=r"class . is no possible answer of instance '(one|two)', so it has no logit"):
+        with pytest.raises(ValueError, match="no possible answer"):
             explained(logits, masked, target)
 
 
 @pytest.mark.parametrize(
     ("target", "output", "message"),
     [
-        ("best", "logit", "target='best' is not known; give 'predicted', 'gold', the number of a class"),
-        (-1, "logit", "target=-1 is not known"),
-        (True, "logit", "target=True is not known"),
-        (1.0, "logit", "target=1.0 is not known"),
-        (None, "logit", "target=None is not known"),
-        ("gold", "loss", "output='loss' is not known; choose one of logit, probability, log_odds"),
-        ({"of": 1}, "logit", "a contrast is"),
-        ({"of": 1, "against": "gold"}, "logit", "a contrast is"),
+        *((target, "logit", "target=") for target in ("best", -1, True, 1.0, None, {"of": 1}, {"of": 1, "against": "gold"})),
         ({"of": 1, "against": 1}, "logit", "a class against itself"),
-        (CONTRAST, "probability", "output='probability' needs a single class"),
+        (CONTRAST, "probability", "output='probability'"),
+        ("gold", "loss", "output='loss'"),
     ],
 )
 def test_targets_that_do_not_exist(target, output, message):
-    with pytest.raises(ValueError, match=message):
-        check_target(target, output)
-    with pytest.raises(ValueError, match=message):
-        explained(torch.tensor(LOGITS), batch(), target, output)
+    for ask in (check_target, lambda *asked: explained(torch.tensor(LOGITS), batch(), *asked)):
+        with pytest.raises(ValueError, match=message):
+            ask(target, output)
 
 
 @pytest.mark.parametrize(
     ("target", "message"),
-    [
-        (3, "target=3: there is no class 3 for instance 'one'; classes are 0 to 2"),
-        ({"of": 0, "against": 7}, "there is no class 7"),
-        ("gold", "instance 'two' has no label; give another target"),
-    ],
+    [(3, "no class 3"), ({"of": 0, "against": 7}, "no class 7"), ("gold", "'two' has no label")],
 )
 def test_instances_that_do_not_have_the_target(target, message, tiny_model):
     """A measurement asks `check_data` before it starts; who measures without it is told the same."""
-    unlabelled = [1, None]
-    with pytest.raises(ValueError, match=message):
-        explained(torch.tensor(LOGITS), batch(label=unlabelled), target)
-    rows = Dataset.from_dict({"instance_id": ["one", "two"], "labels": unlabelled})
-    subject = tiny_model(num_labels=3)
-    with pytest.raises(ValueError, match=message):
-        check_data(subject, rows, target=target)
-    for measure in (GradientXInput, ExactContribution):
+    labels, subject = [1, None], tiny_model(num_labels=3)
+    rows = Dataset.from_dict({"instance_id": ["one", "two"], "labels": labels})
+    for ask in (
+        lambda: explained(torch.tensor(LOGITS), batch(label=labels), target),
+        lambda: check_data(subject, rows, target=target),
+        lambda: GradientXInput(target=target).check(subject, rows),
+        lambda: ExactContribution(target=target).check(subject, rows),
+    ):
         with pytest.raises(ValueError, match=message):
-            measure(target=target).check(subject, rows)
-    check_data(tiny_model(num_labels=3), rows, target="predicted")
-    check_data(tiny_model(num_labels=3), rows, target=2)
+            ask()
+    for possible in ("predicted", 2):
+        check_data(subject, rows, target=possible)
 
 
 def test_gold_without_any_labels(tiny_model):
-    with pytest.raises(ValueError, match="instance 'one' has no label"):
-        explained(torch.tensor(LOGITS), {"instance_id": ["one", "two"]}, "gold")
-    with pytest.raises(ValueError, match="instance 'one' has no label"):
-        check_data(tiny_model(), Dataset.from_dict({"instance_id": ["one"]}), target="gold")
+    for ask in (
+        lambda: explained(torch.tensor(LOGITS), {"instance_id": ["one", "two"]}, "gold"),
+        lambda: check_data(tiny_model(), Dataset.from_dict({"instance_id": ["one"]}), target="gold"),
+    ):
+        with pytest.raises(ValueError, match="'one' has no label"):
+            ask()
 
 
 def test_candidates_are_looked_at_beforehand(tiny_model):
     rows = Dataset.from_dict({"instance_id": ["one", "two"], "labels": [0, 1], "candidates": [[0, 1], [1, 2]]})
-    check_data(tiny_model(num_labels=3), rows, target="gold")
-    check_data(tiny_model(num_labels=3), rows, target=1)
-    with pytest.raises(ValueError, match="class 2 is no possible answer of instance 'one'"):
+    for possible in ("gold", 1):
+        check_data(tiny_model(num_labels=3), rows, target=possible)
+    with pytest.raises(ValueError, match="class 2 .*'one'"):
         check_data(tiny_model(num_labels=3), rows, target=CONTRAST)

@@ -1,15 +1,13 @@
 """The contract of every measure, importance and intervention, over every kind of subject."""
 
-import copy
 import functools
-import itertools
 import math
 from contextlib import contextmanager
 
 import numpy as np
 import pytest
 import torch
-from transformers import BatchEncoding, BertForSequenceClassification
+from transformers import BatchEncoding
 
 from attnfaith import SelfAttentionClassifierForSequenceClassification, record
 from attnfaith.data.collation import OF_POSITIONS
@@ -114,7 +112,7 @@ def cell(tiny_model, tiny_rows):
             subject, model, rows = transformers_cell(name, tiny_rows(FEW_TEXTS))
         else:
             model = Toy(num_labels=3) if name == "toy" else rationale_model(name, num_labels=3)
-            subject, rows = subject_of(model), marked(tiny_rows(TEXTS))
+            subject, rows = subject_of(model), marked(tiny_rows(TEXTS if name == "toy" else FEW_TEXTS))
         return subject, model, [{**row, "instance_id": str(number)} for number, row in enumerate(rows)]
 
     return make
@@ -255,38 +253,6 @@ def test_contract(measure, name, cell):
                     measured(measure, subject, batch),
                     {key: [values[place] for place in places] for key, values in whole.items()},
                 )
-
-
-class MaskedForSequenceClassification(BertForSequenceClassification):
-    """A BERT that keeps impermissible tokens apart by a mask (B,1,L,L) of its own, made pair by pair."""
-
-    def forward(self, input_ids, attention_mask, token_type_ids=None, impermissible=None, **more):
-        added = torch.full((*input_ids.shape, input_ids.shape[1]), torch.finfo(torch.float32).min)
-        for text, marks in enumerate(impermissible.bool().tolist()):
-            for query, key in itertools.product(range(len(marks)), repeat=2):
-                allowed = query == 0 or (key > 0 and marks[query] == marks[key])
-                if allowed and attention_mask[text, key]:
-                    added[text, query, key] = 0
-        return super().forward(input_ids, attention_mask=added.unsqueeze(1), token_type_ids=token_type_ids, **more)
-
-
-@pytest.mark.slow
-def test_kinds_that_are_kept_apart_are_measured_as_in_a_model_that_masks_them_itself(measure, cell):
-    """Which tokens are impermissible goes with every batch that a measure makes of texts, their parts and copies."""
-    subject, _, rows = cell("bert apart")
-    if refused(measure, subject, subject.collate(rows)):
-        return
-    config = copy.deepcopy(subject.model.model.config)
-    config.separate_impermissible = True
-    model = MaskedForSequenceClassification._from_config(config, attn_implementation="eager").eval()
-    model.load_state_dict(subject.model.model.state_dict())
-    naive = SelfAttention(model, subject.tokenizer, subject.reduction)
-    own = measured(measure, subject, subject.collate(rows))
-    same(measured(measure, naive, naive.collate(rows)), own)
-    unmarked = [{**row, "impermissible": [0] * len(row["input_ids"])} for row in rows]
-    if measure.name not in ("random_scores", "uniform_scores"):
-        other = measured(measure, subject, subject.collate(unmarked))
-        assert any(not np.array_equal(a, b) for name in own for a, b in zip(own[name], other[name], strict=True))
 
 
 def test_what_a_subject_lacks_is_named(tiny_model, cell):

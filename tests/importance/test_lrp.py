@@ -306,38 +306,6 @@ def test_average_model_by_hand(a_batch):
     torch.testing.assert_close(found.biases, biases, atol=1e-12, rtol=1e-11)
 
 
-def test_gates_get_nothing(a_batch):
-    """A token without attention has no relevance where no state sees it; what asks for attention has none either."""
-    model, batch = a_batch("sparsemax", "text", encoder="average")
-    found = relevance(model, batch, epsilon=0)
-    encoded = model.encode(**{name: batch[name] for name in ("input_ids", "attention_mask", "token_type_ids")})
-    idle = (model.attend(*encoded) == 0) & encoded.mask
-    assert idle.any() and not found.tokens[idle].any() and not found.hidden[idle].any()
-    predicted = logits_of(model, batch).argmax(1, keepdim=True)
-    torch.testing.assert_close(found.query, model.decoder.query(encoded.query).detach().gather(1, predicted).squeeze(1))
-
-
-def test_word_level_shares_out_what_its_sentences_have(a_batch):
-    by_words, batch = a_batch(hierarchy="word", encoder="bigru")
-    words, sentences = relevance(by_words, batch), relevance(by_words.classifier, batch)
-    torch.testing.assert_close(words.tokens.sum(1), sentences.tokens.sum(1))
-    numbers = by_words.sentences(batch["input_ids"], batch["attention_mask"])
-    for row in range(len(numbers)):
-        of_words = words.tokens[row][words.mask[row]]
-        owner = numbers[row][numbers[row] >= 0]
-        sums = torch.zeros_like(sentences.tokens[row]).index_add(0, owner, of_words)
-        torch.testing.assert_close(sums, sentences.tokens[row])
-    assert (words.hidden.sum(1) - sentences.hidden.sum(1)).abs().max() > 1e-3  # the sentence encoder's biases lie between
-
-
-def test_contrast_is_the_difference_of_two_classes(a_batch):
-    model, batch = a_batch(num_labels=3, encoder="transformer")
-    one, other, both = (relevance(model, batch, target=t, epsilon=0) for t in (2, 0, {"of": 2, "against": 0}))
-    torch.testing.assert_close(both.tokens, one.tokens - other.tokens, atol=1e-12, rtol=0)
-    torch.testing.assert_close(both.explained, one.explained - other.explained)
-    torch.testing.assert_close(both.unaccounted, torch.zeros(len(both.tokens)).double(), atol=1e-12, rtol=0)
-
-
 def test_outputs_that_are_no_logit(a_batch):
     """Log-odds of two classes are a contrast; a probability starts with p (1 - p) of it and says what that leaves out."""
     model, batch = a_batch(encoder="bilstm")

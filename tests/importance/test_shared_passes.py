@@ -14,15 +14,15 @@ from tests.measuring import run
 from tests.small_classifiers import classifier, texts
 
 
-def measured(subject, batch, name, options):
-    return run(name, subject, batch, **options)
-
-
-def alike(one, other):
-    assert one.keys() == other.keys()
-    for name in one:
-        for a, b in zip(one[name], other[name], strict=True):
-            np.testing.assert_array_equal(a, b, err_msg=name)
+MEASURES = [
+    *(("gradient", {}), ("gradient_norm", {}), ("gradient_x_input", {}), ("gradient_x_input", {"output": "log_odds"})),
+    *(("attention_x_gradient", {}), ("occlusion", {}), ("leave_one_out", {})),
+]
+OF_STACKS = [
+    *(("chefer", {}), ("chefer", {"target": 0}), ("attention_x_gradient", {"target": 0}), ("decompx", {})),
+    *(("leave_one_out", {"by": "hide"}), ("occlusion", {"by": "hide"}), ("occlusion", {"target": {"of": 1, "against": 0}})),
+    ("integrated_gradients", {"tolerance": 1e6}),
+]
 
 
 @pytest.fixture
@@ -34,94 +34,59 @@ def fresh(subject):
     return Batch.of(texts(subject.model), subject)
 
 
-class Readings:
-    """How often a model is read."""
-
-    def __init__(self, model):
-        self.count = 0
-        model.register_forward_pre_hook(self._read)
-
-    def _read(self, module, given):
-        self.count += 1
-
-
-ALL = [
-    *(("gradient", {}), ("gradient_norm", {}), ("gradient_x_input", {}), ("gradient_x_input", {"output": "log_odds"})),
-    *(("attention_x_gradient", {}), ("chefer", {}), ("chefer", {"target": 0}), ("attention_x_gradient", {"target": 0})),
-    *(("leave_one_out", {}), ("occlusion", {}), ("leave_one_out", {"by": "hide"}), ("occlusion", {"by": "hide"})),
-    *(("occlusion", {"target": {"of": 1, "against": 0}}), ("decompx", {}), ("integrated_gradients", {"tolerance": 1e6})),
-]
+@pytest.mark.parametrize("step", [1, -1], ids=["onward", "backward"])
+@pytest.mark.parametrize("hierarchy", ["bert", "none", "sentence"])
+def test_values_are_those_that_each_measure_has_alone(hierarchy, step, bert, tiny_model, tiny_rows):
+    if hierarchy == "bert":
+        subject, batches, measures = bert, lambda: fresh(bert), [*MEASURES, *OF_STACKS]
+    else:
+        subject, measures = subject_of(tiny_model(hierarchy=hierarchy)), MEASURES
+        batches = lambda: subject.collate(tiny_rows([6, 4, 5]))  # noqa: E731
+    together = batches()
+    for name, options in measures[::step]:
+        columns, alone = (run(name, subject, batch, **options) for batch in (together, batches()))
+        assert columns.keys() == alone.keys()
+        for column, values in columns.items():
+            for value, expected in zip(values, alone[column], strict=True):
+                np.testing.assert_array_equal(value, expected, err_msg=column)
 
 
-@pytest.mark.parametrize("order", [ALL, ALL[::-1]], ids=["onward", "backward"])
-def test_values_are_those_that_each_measure_has_alone(bert, order):
-    together = fresh(bert)
-    for name, options in order:
-        alike(measured(bert, together, name, options), measured(bert, fresh(bert), name, options))
-
-
-@pytest.mark.parametrize("hierarchy", ["none", "sentence"])
-def test_values_of_our_own_models_are_those_that_each_measure_has_alone(hierarchy, tiny_model, tiny_rows):
-    subject = subject_of(tiny_model(hierarchy=hierarchy))
-    rows = tiny_rows([6, 4, 5])
-    together = subject.collate(rows)
-    for name in ("gradient_norm", "gradient", "gradient_x_input", "occlusion", "leave_one_out", "attention_x_gradient"):
-        alike(measured(subject, together, name, {}), measured(subject, subject.collate(rows), name, {}))
-
-
-@pytest.mark.parametrize(
-    ("pairs", "alone"),
-    [
-        # the text as it is, and the texts without a token, which fit in one reading
-        ([("leave_one_out", {}), ("occlusion", {})], [2, 2]),
-        ([("occlusion", {"by": "mask_token"}), ("leave_one_out", {"by": "mask_token"})], [2, 2]),
-        # attention held fixed; and not
-        ([("gradient_norm", {}), ("gradient", {})], [2, 1]),
-        ([("gradient", {}), ("gradient_norm", {})], [1, 2]),
-        # all layers serve for the one that is shown
-        ([("chefer", {}), ("attention_x_gradient", {})], [1, 1]),
-    ],
-)
-def test_readings_are_counted(bert, pairs, alone, monkeypatch):
+def test_readings_are_counted(bert, monkeypatch):
+    """Each measure alone, and then together: another way, class or batch is read anew."""
     monkeypatch.setattr(SelfAttention, "mask_token_id", 4)
-    counted, together = Readings(bert.model), fresh(bert)
-    for (name, options), expected in zip(pairs, alone, strict=True):
-        counted.count = 0
-        measured(bert, fresh(bert), name, options)
-        assert counted.count == expected
-    counted.count = 0
-    for name, options in pairs:
-        measured(bert, together, name, options)
-    assert counted.count == max(alone)
+    readings = []
+    bert.model.register_forward_pre_hook(lambda *_: readings.append(1))
 
+    def count(batch, name, **options):
+        readings.clear()
+        run(name, bert, batch, **options)
+        return len(readings)
 
-def test_another_way_another_class_and_another_batch_are_read_anew(bert):
-    counted, batch = Readings(bert.model), fresh(bert)
-    for given, expected in [({}, 2), ({"by": "hide"}, 1), ({"by": "hide"}, 0)]:
-        counted.count = 0
-        measured(bert, batch, "occlusion", given)
-        assert counted.count == expected
-    for given, expected in [({}, 1), ({}, 0), ({"target": 0}, 1), ({"output": "probability"}, 1)]:
-        counted.count = 0
-        measured(bert, batch, "chefer", given)
-        assert counted.count == expected
-    taken = batch.take(torch.tensor([1]))
-    assert not set(SHARED) & set(taken) and set(SHARED) >= {"without", "logits", "map_products"} & set(batch)
+    for by in ({}, {"by": "mask_token"}):  # the text as it is, and the texts without a token, which fit in one reading
+        batch = fresh(bert)
+        assert [count(batch, name, **by) for name in ("leave_one_out", "occlusion")] == [2, 0]
+        assert [count(fresh(bert), name, **by) for name in ("leave_one_out", "occlusion")] == [2, 2]
+    batch = fresh(bert)  # attention held fixed, and not
+    assert [count(batch, name) for name in ("gradient", "gradient_norm", "gradient_attention_held")] == [1, 1, 0]
+    batch = fresh(bert)  # all layers serve for the one that is shown
+    assert [count(batch, name) for name in ("chefer", "attention_x_gradient")] == [1, 0]
+    assert [count(batch, "chefer", **options) for options in ({}, {"target": 0}, {"output": "probability"})] == [0, 1, 1]
+    assert not set(SHARED) & set(batch.take(torch.tensor([1])))
 
 
 def test_all_that_is_shared_goes_with_the_batch(bert):
     batch = fresh(bert)
-    for name, options in ALL:
-        measured(bert, batch, name, options)
+    for name, options in [*MEASURES, *OF_STACKS]:
+        run(name, bert, batch, **options)
     assert set(SHARED) <= set(batch)
-    kept = [weakref.ref(value) for value in batch["without"].values()]
-    kept += [weakref.ref(one) for slopes in batch["slopes"].values() for one in slopes.products]
-    kept += [weakref.ref(layer) for parts in batch["map_products"].values() for layer in parts[0].positive.values()]
-    assert len(kept) > 8
+    shared = [weakref.ref(values) for values in batch["without"].values()]
+    shared += [weakref.ref(values) for slopes in batch["slopes"].values() for values in slopes.products]
+    shared += [weakref.ref(layer) for parts in batch["map_products"].values() for layer in parts[0].positive.values()]
+    assert len(shared) > 8
     gc.disable()  # nothing waits for the collector of cycles
     try:
         del batch
-        assert not any(one() is not None for one in kept)
+        assert not any(reference() is not None for reference in shared)
     finally:
         gc.enable()
 
@@ -134,7 +99,5 @@ def test_questions_are_equal_that_ask_the_same():
     gold = Explain({**first, "answer_mask": None}, "gold")
     logits = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
     assert gold(logits, torch.tensor([1, 0])).tolist() == [2.0, 3.0]
-    answers = Explain({"answer_mask": torch.tensor([[True, True], [False, True]])}, "predicted", "log_odds")
-    assert (
-        torch.isnan(answers(logits[1:], torch.tensor([1]))).all() and answers(logits[:1], torch.tensor([0])).isfinite().all()
-    )
+    odds = Explain({"answer_mask": torch.tensor([[True, True], [False, True]])}, "predicted", "log_odds")
+    assert odds(logits[1:], torch.tensor([1])).isnan().all() and odds(logits[:1], torch.tensor([0])).isfinite().all()

@@ -25,7 +25,6 @@ from attnfaith.subjects.translator import CrossAttention
 
 
 UNDEFINED = "where the line leaves float range, or max_steps points do not give its integral to the tolerance"
-BASELINES = ("zero", "padding", "mean")
 RESIDUAL = {"undefined": "where the line leaves float range", "tolerance": 2}  # what rounding and the points leave
 
 
