@@ -173,7 +173,7 @@ def test_a_text_has_its_penalties_in_any_batch(make, kinds):
     def values(rows):
         batch = pad_batch(rows)
         batch.pop("labels")
-        _, values = trainer.predict(trainer.model, batch, batch.pop("impermissible"))
+        _, values = trainer.outputs_and_penalties(trainer.model, batch, batch.pop("impermissible"))
         return values
 
     with torch.no_grad():
@@ -226,7 +226,7 @@ def test_what_gradients_reach(make):
         trainer.model.train()
         batch = pad_batch(list(trainer.train_dataset))
         batch.pop("labels")
-        _, values = trainer.predict(trainer.model, batch, batch.pop("impermissible"))
+        _, values = trainer.outputs_and_penalties(trainer.model, batch, batch.pop("impermissible"))
         values[name][0].sum().backward()
         reached[name] = {
             parameter.split(".")[-2]
@@ -299,7 +299,7 @@ def test_padding_in_the_mean(make):
     trainer = make({"word_tying": 1.0, "word_tying_distance": "norm", "word_tying_padding": True})
     batch = pad_batch(list(trainer.train_dataset)[:6])
     batch.pop("labels"), batch.pop("impermissible")
-    _, values = trainer.predict(trainer.model, batch, None)
+    _, values = trainer.outputs_and_penalties(trainer.model, batch, None)
     hidden = trainer.model.encode(**batch)[0]
     apart = hidden - trainer.model.model.embeddings(batch["input_ids"])
     torch.testing.assert_close(values["word_tying"][0].mean(), apart.norm(2, dim=-1).mean())

@@ -131,25 +131,3 @@ def test_resized_embeddings_and_encoder_outputs():
 def test_refuses(given, message):
     with pytest.raises(ValueError, match=message):
         build()(**given)
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"encoder": "lstm"}, "encoder='lstm' is not known; choose one of bigru, gru, embedding"),
-        ({"recurrence": "rnn"}, "recurrence='rnn' is not known"),
-        ({"alignment": "cosine"}, "alignment='cosine' is not known; choose one of additive, dot, general"),
-        ({"projection": "nothing"}, "choose one of .*uniform, none"),
-        ({"hidden_size": 7}, "hidden_size=7 must be even"),
-        ({"encoder": "embedding", "hidden_size": 8}, "hidden_size=8 must be embedding_size=6"),
-        ({"score_scale": 1.0, "projection": "none"}, "reads no scores"),
-        ({"vocab_size": 0}, "vocab_size=0 must be at least 1"),
-        ({"dropout": 1.0}, r"outside \[0, 1\)"),
-        ({"embedding_std": -1.0}, "a standard deviation"),
-    ],
-)
-def test_configuration_refuses(fields, message):
-    from huggingface_hub.errors import StrictDataclassError
-
-    with pytest.raises((ValueError, StrictDataclassError), match=message):
-        AttentionSeq2SeqConfig(**{"embedding_size": 6, "hidden_size": 6, **fields})

@@ -2,14 +2,11 @@
 
 import copy
 import itertools
-import json
 import random
 
 import numpy as np
 import pytest
-import safetensors.torch
 import torch
-from huggingface_hub.errors import StrictDataclassError
 from transformers import Trainer, TrainingArguments
 from transformers.utils import logging
 
@@ -248,35 +245,6 @@ def test_base_model_loads_into_the_classifier_and_back(encoder, hierarchy, tmp_p
     assert torch.equal(again(**batch()).attention, expected.attention)
 
 
-@pytest.mark.slow
-@every_encoder
-@pytest.mark.parametrize(("query", "hierarchy"), [("learned", "none"), ("text", "none"), ("learned", "sentence")])
-def test_missing_weights_are_initialised(encoder, query, hierarchy, tmp_path):
-    """Weights missing from the file: drawn anew within bounds, and no other weight touched. For every two weights there is a
-    file that has the one and lacks the other.
-    """
-    model = build(encoder=encoder, query=query, readout="tanh", hierarchy=hierarchy)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.fill_(7.0)
-    model.save_pretrained(tmp_path)
-    weights = safetensors.torch.load_file(tmp_path / "model.safetensors")
-    numbers = {name: number for number, name in enumerate(weights)}
-    for bit, held in itertools.product(range(len(weights).bit_length()), (0, 1)):
-        missing = {name for name, number in numbers.items() if number >> bit & 1 == held}
-        kept = {name: value for name, value in weights.items() if name not in missing}
-        safetensors.torch.save_file(kept, tmp_path / "model.safetensors", metadata={"format": "pt"})
-        torch.manual_seed(0)
-        loaded, report = AttentionClassifierForSequenceClassification.from_pretrained(tmp_path, output_loading_info=True)
-        assert set(report["missing_keys"]) == missing
-        for name, value in loaded.state_dict().items():
-            if name not in missing:
-                assert (value == 7).all(), (missing, name)
-            else:
-                assert value.abs().max() < 6, name  # 1 at most for all but the normal embeddings
-                assert value.unique().numel() > 1 or "norm" in name, name
-
-
 @every_encoder
 def test_initialisation_is_torchs(encoder):
     """U(-k, k) with k = fan-in^-1/2 for layers, hidden^-1/2 for LSTM and GRU; N(0, embedding_std^2), padding 0."""
@@ -299,17 +267,6 @@ def test_initialisation_is_torchs(encoder):
     assert checked >= (1 if encoder == "embedding" else 2)
 
 
-@every_encoder
-@every_query
-def test_meta_device(encoder, query):
-    with torch.device("meta"):
-        model = AttentionClassifierForSequenceClassification(config(encoder=encoder, query=query))
-    assert all(tensor.device.type == "meta" for tensor in model.state_dict().values())
-    model.load_state_dict(build(encoder=encoder, query=query).state_dict(), assign=True)
-    expected = build(encoder=encoder, query=query)(**batch(query))
-    assert torch.equal(model.eval()(**batch(query)).logits, expected.logits)
-
-
 @pytest.mark.slow
 @every_encoder
 @pytest.mark.parametrize(
@@ -329,25 +286,6 @@ def test_half_precision(encoder, projection, hierarchy, dtype, tmp_path):
     close(output.logits.float(), full(**batch()).logits, 0.1)
 
 
-@every_query
-def test_resize_token_embeddings(query):
-    model = build(query=query)
-    expected = model(**batch(query)).logits
-    model.resize_token_embeddings(VOCABULARY + 4)
-    assert model.config.vocab_size == VOCABULARY + 4
-    assert model.get_input_embeddings().weight.shape == (VOCABULARY + 4, 8)
-    assert model.get_input_embeddings().padding_idx == 0
-    assert torch.equal(model(**batch(query)).logits, expected)
-
-
-def test_other_number_of_labels(tmp_path):
-    build().save_pretrained(tmp_path)
-    model = AttentionClassifierForSequenceClassification.from_pretrained(
-        tmp_path, num_labels=7, ignore_mismatched_sizes=True
-    )
-    assert model(**batch()).logits.shape == (5, 7)
-
-
 # Training
 
 
@@ -365,37 +303,6 @@ def test_dropout_only_in_training(encoder, query, hierarchy):
     first, second = model(**batch(query)), model(**batch(query))
     assert not torch.equal(first.logits, second.logits)
     close(first.attention.sum(-1), torch.tensor([1.0, 0.0, 1.0, 1.0, 1.0]), 1e-6)  # attention itself is never dropped
-
-
-def gradients(model, **inputs):
-    model.zero_grad()
-    model(**inputs, labels=torch.tensor([0, 1, 2, 0, 1])).loss.backward()
-    return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
-
-
-@every_encoder
-@every_query
-@every_hierarchy
-def test_activation_checkpointing_keeps_gradients(encoder, query, hierarchy):
-    model = build(encoder=encoder, query=query, hierarchy=hierarchy).train()
-    expected = gradients(model, **batch(query))
-    model.activation_checkpointing_enable()
-    assert model.is_activation_checkpointing
-    calls, checkpoint = [], model.model.encoder._gradient_checkpointing_func
-    model.model.encoder._gradient_checkpointing_func = lambda *arguments: calls.append(1) or checkpoint(*arguments)
-    for name, gradient in gradients(model, **batch(query)).items():
-        close(gradient, expected[name], 1e-6)
-    assert len(calls) == 1
-
-
-def test_padding_embedding_stays_zero(tmp_path):
-    model = build()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
-    for _ in range(3):
-        gradients(model, **batch())
-        optimizer.step()
-    assert (model.get_input_embeddings().weight[0] == 0).all()
-    assert (model.get_input_embeddings().weight[5] != 0).all()
 
 
 def instances(number=32):
@@ -475,12 +382,6 @@ def test_hidden_states_and_self_attention_of_sentences_only():
     assert torch.equal(output.hidden_states[0], model.model.read(**inputs).inputs)
     assert torch.equal(output.hidden_states[1], model.encode(**inputs).hidden)
     assert build()(**inputs).word_attention is None
-
-
-def test_tuple_output():
-    logits, attention = build()(**batch(), return_dict=False)
-    output = build()(**batch())
-    assert torch.equal(logits, output.logits) and torch.equal(attention, output.attention)
 
 
 # Input of other kinds
@@ -639,77 +540,6 @@ def test_ids_or_embeddings():
         build()(**batch(), inputs_embeds=torch.zeros(5, 8, 8))
     with pytest.raises(ValueError, match="exactly one of input_ids and inputs_embeds"):
         build()()
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"encoder": "rnn"}, "encoder='rnn' is not known; choose one of " + ", ".join(ENCODERS)),
-        ({"alignment": "tanh"}, "alignment='tanh' is not known; choose one of " + ", ".join(ALIGNMENTS)),
-        ({"projection": "hardmax"}, "projection='hardmax' is not known; choose one of " + ", ".join(PROJECTIONS)),
-        ({"query": "pair"}, "query='pair' is not known; choose one of learned, text"),
-        ({"readout": "mlp"}, "readout='mlp' is not known; choose one of " + ", ".join(DECODERS)),
-        ({"hierarchy": "word"}, "hierarchy='word' is not known; choose one of none, sentence"),
-        ({"sentence_token_id": 4}, "sentence_token_id=4 with hierarchy='none', which knows no sentences"),
-        ({"sparsegen_lambda": 1}, "sparsegen_lambda=1: sparsegen needs a finite lambda < 1"),
-        ({"sparsegen_lambda": float("nan")}, "sparsegen_lambda=nan"),
-        ({"sparsegen_lambda": float("-inf")}, "sparsegen_lambda=-inf"),
-        ({"entmax_alpha": 0.9}, "entmax_alpha=0.9: entmax needs a finite alpha >= 1"),
-        ({"entmax_alpha": float("nan")}, "entmax_alpha=nan"),
-        ({"entmax_alpha": float("inf")}, "entmax_alpha=inf"),
-        ({"score_scale": 0}, "score_scale=0: scores are held at a finite deviation above 0"),
-        ({"score_scale": -1.0}, "score_scale=-1.0"),
-        ({"score_scale": float("nan")}, "score_scale=nan"),
-        ({"score_scale": float("inf")}, "score_scale=inf"),
-        ({"score_scale": 1.0, "projection": "uniform"}, "score_scale=.* with projection='uniform'"),
-        ({"dropout": 1.0}, r"dropout=1.0 is outside \[0, 1\)"),
-        ({"embedding_std": -1.0}, "embedding_std=-1.0: a standard deviation"),
-        ({"encoder": "bilstm", "hidden_size": 7}, "hidden_size=7 must be even"),
-        ({"encoder": "embedding", "hidden_size": 6}, "hidden_size=6 must be embedding_size=8"),
-        ({"encoder": "cnn", "hidden_size": 6}, "hidden_size=6 must be a multiple of the 4 widths"),
-        ({"encoder": "cnn", "kernel_sizes": (2, 3)}, "widths must be odd"),
-        ({"encoder": "cnn", "kernel_sizes": ()}, "widths must be odd"),
-        ({"encoder": "transformer", "num_attention_heads": 3}, "multiple of num_attention_heads=3"),
-        ({"num_attention_heads": 0}, "num_attention_heads=0 must be at least 1"),
-        ({"hidden_size": 0}, "hidden_size=0 must be at least 1"),
-        ({"alignment_size": 0}, "alignment_size=0 must be at least 1"),
-        ({"hidden_size": "8"}, "hidden_size"),
-    ],
-)
-def test_bad_configuration(fields, message):
-    with pytest.raises(StrictDataclassError, match=message):
-        config(**fields)
-
-
-def test_configuration_is_checked_when_saved(tmp_path):
-    changed = config()
-    changed.sparsegen_lambda = 2.0
-    with pytest.raises(StrictDataclassError, match="lambda < 1"):
-        changed.save_pretrained(tmp_path)
-
-
-def test_parameter_of_the_projection_and_kind_of_vectors():
-    assert config(projection="sparsegen", sparsegen_lambda=0.5).projection_parameter == 0.5
-    assert config(projection="entmax", entmax_alpha=1.25).projection_parameter == 1.25
-    assert config(projection="entmax15").projection_parameter is None
-    assert config(vectors="pretrained", vectors_digest="0123456789ab").vectors_digest == "0123456789ab"
-    for fields in ({"vectors": "glove"}, {"vectors": "pretrained"}, {"vectors_digest": "0123456789ab"}):
-        with pytest.raises(StrictDataclassError, match="vectors"):
-            config(**fields)
-
-
-def test_configuration_file_names_every_factor(tmp_path):
-    config(projection="sparsegen", sparsegen_lambda=0.5).save_pretrained(tmp_path)
-    saved = json.loads((tmp_path / "config.json").read_text())
-    assert {name: saved[name] for name in (*FACTORS, "sparsegen_lambda")} == {
-        "encoder": "bilstm",
-        "alignment": "additive",
-        "projection": "sparsegen",
-        "query": "learned",
-        "readout": "affine",
-        "hierarchy": "none",
-        "sparsegen_lambda": 0.5,
-    }
 
 
 def test_contexts_by_hand():

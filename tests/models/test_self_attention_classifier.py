@@ -7,7 +7,6 @@ import torch
 from transformers import AutoConfig, AutoModelForSequenceClassification
 
 from attnfaith import SelfAttentionClassifierConfig, SelfAttentionClassifierForSequenceClassification
-from attnfaith.models.configuration_self_attention_classifier import SELF_ATTENTION_PROJECTIONS
 from attnfaith.models.modeling_self_attention_classifier import Projecting, attention_projection
 from attnfaith.subjects.attention import Edit, Hook
 from attnfaith.subjects.classifier import SelfAttention
@@ -222,30 +221,6 @@ def test_gradients_are_finite(kind, projection):
     assert not queries or any(bool((slope != 0).any()) for slope in queries)
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        (("sparsegen", {"sparsegen_lambda": 0.0}), ("sparsemax", {})),
-        (("entmax", {"entmax_alpha": 2.0}), ("sparsemax", {})),
-        (("entmax", {"entmax_alpha": 1.0}), ("softmax", {})),
-        (("entmax", {"entmax_alpha": 1.5}), ("entmax15", {})),
-    ],
-)
-def test_projections_that_are_one(one, other):
-    first, second = (sparse("bert", name, **parameters) for name, parameters in (one, other))
-    logits = [model(input_ids=IDS, attention_mask=MASK).logits for model in (first, second)]
-    assert torch.allclose(*logits, atol=1e-6)
-
-
-def test_sparsegen_is_sparser_the_larger_lambda():
-    shares = []
-    for size in (-1.0, 0.0, 0.5, 0.9):
-        maps = maps_of(sparse("bert", "sparsegen", sparsegen_lambda=size), input_ids=IDS[:1], attention_mask=MASK[:1])
-        shares.append(float((maps[0] == 0).float().mean()))
-    assert shares == sorted(shares)
-    assert shares[0] < shares[-1]
-
-
 def test_the_attentions_it_gives_are_those_it_used():
     model = sparse()
     given = model(input_ids=IDS, attention_mask=MASK, output_attentions=True).attentions
@@ -279,14 +254,6 @@ def test_it_is_a_subject(kind):
 @pytest.mark.parametrize("kind", ["bart", "t5"])
 def test_an_encoder_decoder_is_a_subject(kind):
     assert len(SelfAttention(sparse(kind, "entmax15")).sites.layers) == {"bart": 1, "t5": 2}[kind]
-
-
-@pytest.mark.parametrize("kind", ["bert", "gpt2"])
-def test_it_is_a_subject_where_rows_have_one_key(kind):
-    model = sparse(kind, "sparsegen", sparsegen_lambda=1 - 1e-6)
-    maps = maps_of(model, input_ids=IDS[:1], attention_mask=MASK[:1])
-    assert all((weights == 0).sum(-1).min() == 6 for weights in maps)
-    assert len(SelfAttention(model).sites.layers) == 2
 
 
 @pytest.mark.parametrize("reentrant", [True, False])
@@ -328,30 +295,6 @@ def test_another_implementation_of_attention_is_left():
     assert len(maps_of(made, input_ids=IDS, attention_mask=MASK)) == 2
 
 
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        (
-            {"projection": "uniform"},
-            "projection='uniform' is not known; choose one of softmax, sparsemax, sparsegen, entmax15",
-        ),
-        ({"projection": "sparsegen", "sparsegen_lambda": 1}, "sparsegen_lambda=1: sparsegen needs a finite lambda < 1"),
-        ({"projection": "entmax", "entmax_alpha": 0.5}, "entmax_alpha=0.5: entmax needs a finite alpha >= 1"),
-    ],
-)
-def test_what_the_configuration_refuses(fields, message):
-    with pytest.raises(Exception, match="StrictDataclass|projection|sparsegen|entmax") as caught:
-        SelfAttentionClassifierConfig(**fields)
-    assert message in str(caught.value.__cause__ or caught.value)
-
-
-def test_parameter_of_the_projection():
-    parameters = {
-        name: SelfAttentionClassifierConfig(projection=name).projection_parameter for name in SELF_ATTENTION_PROJECTIONS
-    }
-    assert parameters == {"softmax": None, "sparsemax": None, "sparsegen": 0.0, "entmax15": None, "entmax": 1.5}
-
-
 def test_labels_and_padding_are_one_in_both_configurations():
     model = inner(id2label={0: "bad", 1: "fair", 2: "good"})
     made = SelfAttentionClassifierForSequenceClassification.of(model, "sparsemax")
@@ -383,16 +326,6 @@ def test_loaded_with_other_classes(tmp_path):
     again = AutoModelForSequenceClassification.from_pretrained(tmp_path, num_labels=5, ignore_mismatched_sizes=True)
     assert again(IDS).logits.shape == (2, 5)
     assert again.config.text_config.num_labels == 5
-
-
-def test_resized(tmp_path):
-    model = sparse()
-    model.resize_token_embeddings(44, mean_resizing=False)
-    assert model.model.config.vocab_size == model.config.text_config.vocab_size == 44
-    model.save_pretrained(tmp_path)
-    again = AutoModelForSequenceClassification.from_pretrained(tmp_path)
-    assert again.get_input_embeddings().num_embeddings == 44
-    assert torch.allclose(again(IDS).logits, model(IDS).logits, atol=1e-6)
 
 
 def test_pipeline(tmp_path):

@@ -282,7 +282,7 @@ class AttentionTrainer(BaseTrainer):
     def losses(self, model, inputs: dict) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         """Per-instance losses (B,) of a batch; its logits (B,C) and, in evaluation, the scores (B,) that are averaged."""
         labels, impermissible = inputs.pop("labels"), inputs.pop("impermissible", None)
-        outputs, values = self.predict(model, inputs, impermissible)
+        outputs, values = self.outputs_and_penalties(model, inputs, impermissible)
         losses, scores = classification_loss(outputs.logits, labels, self.class_weights), {}
         for penalty in self.penalties:
             value, defined = values[penalty.name]
@@ -293,7 +293,7 @@ class AttentionTrainer(BaseTrainer):
                 scores[penalty.name] = value.where(defined, torch.nan)
         return losses, {"logits": outputs.logits, **scores}
 
-    def predict(self, model, inputs: Mapping, impermissible: torch.Tensor | None):
+    def outputs_and_penalties(self, model, inputs: Mapping, impermissible: torch.Tensor | None):
         """The model's outputs for a batch; by the name of a penalty its values (B,) and where they are defined (B,)."""
         if not self.penalties:
             return model(**inputs), {}
@@ -373,7 +373,7 @@ class FineTuningTrainer(AttentionTrainer):
     def make_reader(self):
         return PretrainedReader(self.model, self.processing_class, self.penalties)
 
-    def predict(self, model, inputs, impermissible):
+    def outputs_and_penalties(self, model, inputs, impermissible):
         if separates(self.model):
             inputs = {**inputs, "impermissible": impermissible}
         special = inputs.pop("special_tokens_mask", None)

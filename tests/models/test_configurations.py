@@ -1,0 +1,81 @@
+"""Every value that a configuration refuses, and what the fields of all families share."""
+
+import pytest
+from huggingface_hub.errors import StrictDataclassError
+from transformers import AutoConfig
+
+from attnfaith import (
+    AttentionClassifierConfig,
+    AttentionSeq2SeqConfig,
+    RationaleClassifierConfig,
+    SelfAttentionClassifierConfig,
+)
+
+
+NAN, INFINITY = float("nan"), float("inf")
+CLASSIFIER, TRANSLATOR, SPARSE, RATIONALE = (
+    AttentionClassifierConfig,
+    AttentionSeq2SeqConfig,
+    SelfAttentionClassifierConfig,
+    RationaleClassifierConfig,
+)
+SIZES = {"embedding_size": 8, "hidden_size": 8, "vocab_size": 20}
+BUDGET = {"sampler": "budget", "budget": 0.2}
+REFUSED = [
+    *((kind, {field: "nothing"}, field) for kind in (CLASSIFIER, TRANSLATOR, RATIONALE) for field in kind.choices),
+    *((CLASSIFIER, {"sparsegen_lambda": value}, "sparsegen_lambda") for value in (1, NAN, -INFINITY)),
+    *((CLASSIFIER, {"entmax_alpha": value}, "entmax_alpha") for value in (0.9, NAN, INFINITY)),
+    *((CLASSIFIER, {"score_scale": value}, "score_scale") for value in (0, -1.0, NAN, INFINITY)),
+    *((CLASSIFIER, {field: 0}, field) for field in CLASSIFIER.sizes),
+    (CLASSIFIER, {"score_scale": 1.0, "projection": "uniform"}, "score_scale"),
+    (CLASSIFIER, {"dropout": 1.0}, "dropout"),
+    (CLASSIFIER, {"embedding_std": -1.0}, "embedding_std"),
+    (CLASSIFIER, {"hidden_size": "8"}, "hidden_size"),
+    (CLASSIFIER, {"encoder": "bilstm", "hidden_size": 7}, "hidden_size=7 must be even"),
+    (CLASSIFIER, {"encoder": "embedding", "hidden_size": 6}, "must be embedding_size=8"),
+    (CLASSIFIER, {"encoder": "cnn", "hidden_size": 6}, "kernel_sizes"),
+    (CLASSIFIER, {"encoder": "cnn", "kernel_sizes": (2, 3)}, "kernel_sizes"),
+    (CLASSIFIER, {"encoder": "cnn", "kernel_sizes": ()}, "kernel_sizes"),
+    (CLASSIFIER, {"encoder": "transformer", "num_attention_heads": 3}, "num_attention_heads"),
+    (CLASSIFIER, {"sentence_token_id": 4}, "sentence_token_id"),
+    (CLASSIFIER, {"vectors": "pretrained"}, "vectors_digest"),
+    (CLASSIFIER, {"vectors_digest": "0123456789ab"}, "vectors_digest"),
+    (TRANSLATOR, {"hidden_size": 7}, "hidden_size=7 must be even"),
+    (TRANSLATOR, {"score_scale": 1.0, "projection": "none"}, "score_scale"),
+    (SPARSE, {"projection": "uniform"}, "projection"),
+    (SPARSE, {"projection": "sparsegen", "sparsegen_lambda": 1}, "sparsegen_lambda"),
+    (SPARSE, {"projection": "entmax", "entmax_alpha": 0.5}, "entmax_alpha"),
+    (RATIONALE, {"sampler": "budget"}, "budget"),
+    *((RATIONALE, {"budget": value}, "budget") for value in (1.2, 0.0, NAN)),
+    (RATIONALE, {**BUDGET, "transition": -1.0}, "transition"),
+    (RATIONALE, {**BUDGET, "temperature": 0.0}, "temperature"),
+    (RATIONALE, {"transition": 0.1}, "transition"),
+    (RATIONALE, {"sampler": "hardkuma", "test_temperature": 0.1}, "test_temperature"),
+    (RATIONALE, {"sampler": "hardkuma", "reads": "deleted"}, "reads"),
+    (RATIONALE, {"threshold": 1.0}, "threshold"),
+    (RATIONALE, {"hierarchy": "sentence"}, "hierarchy"),
+    (RATIONALE, {"query": "text"}, "query"),
+    (RATIONALE, {"selector_encoder": "pretrained"}, "selector_encoder"),
+    (RATIONALE, {"selector_encoder": "bilstm", "encoder": "lstm", "hidden_size": 7}, "selector_encoder"),
+]
+
+
+@pytest.mark.parametrize(("kind", "fields", "key"), REFUSED)
+def test_a_wrong_value_is_named(kind, fields, key):
+    sizes = {} if kind is SPARSE else SIZES
+    with pytest.raises(StrictDataclassError) as refusal:
+        kind(**{**sizes, **fields})
+    assert key in str(refusal.value.__cause__ or refusal.value)
+
+
+@pytest.mark.parametrize("kind", [CLASSIFIER, TRANSLATOR, SPARSE, RATIONALE])
+def test_parameter_of_the_projection(kind):
+    made = {name: kind(projection=name).projection_parameter for name in kind.choices["projection"]}
+    assert {name: value for name, value in made.items() if value is not None} == {"sparsegen": 0.0, "entmax": 1.5}
+
+
+@pytest.mark.parametrize("kind", [CLASSIFIER, TRANSLATOR, SPARSE, RATIONALE])
+def test_defaults_survive_a_round_trip(kind, tmp_path):
+    config = kind(dropout=0.25) if hasattr(kind(), "dropout") else kind(entmax_alpha=1.25)
+    config.save_pretrained(tmp_path)
+    assert AutoConfig.from_pretrained(tmp_path).to_diff_dict() == config.to_diff_dict()
