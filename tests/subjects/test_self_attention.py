@@ -208,14 +208,6 @@ def test_embeddings_of_the_ids_are_read_as_the_ids(kind):
     assert float(ahead - behind) == pytest.approx(float(2 * (step * slope).sum()), rel=0.1)
 
 
-def test_held_attention_lets_no_gradient_through_it():
-    of = subject()
-    some = batch(of, (6,))
-    embedded = of.embed(some).detach().requires_grad_()
-    slopes = [torch.autograd.grad(of.predict(some, embedded, hold=hold)[0, 0], [embedded])[0] for hold in (False, True)]
-    assert torch.equal(of.predict(some, hold=True), of.predict(some)) and not torch.equal(*slopes)
-
-
 # ---------------------------------------------------------------------------------------------- attention as it is shown
 
 
@@ -240,22 +232,9 @@ def test_the_attention_shown_is_the_named_reduction_on_tokens_of_the_text():
         assert not shown[2].any()
 
 
-@pytest.mark.parametrize("kind", ["bert", "gpt2", "t5", "xlnet"])
-def test_the_own_attention_of_a_head_gives_the_prediction_and_another_one_another(kind):
-    of = subject(kind, {"layers": "last", "head": 1})
-    some = batch(of)
-    own, inside = of.attention(some), of.attendable(some)
-    close(of.intervene(some, own), of.predict(some))
-    flat = inside / inside.sum(1, keepdim=True)
-    several = of.intervene(some, torch.stack([own, flat.double()], 1)).float()
-    close(several[:, 0], of.predict(some))
-    close(several[:, 1], of.intervene(some, flat))
-    assert float((several[:, 1] - several[:, 0]).detach().abs().max()) > 1e-5
-    assert "intervention" not in subject(kind).capabilities
-
-
-def test_the_digest_covers_weights_and_reduction():
+def test_digest_and_capabilities_follow_weights_and_reduction():
     of = subject()
+    assert "intervention" in of.shown_by({"head": 0}).capabilities and "intervention" not in of.capabilities
     first = of.digest()
     assert SelfAttention(classifier("bert")).digest() == first != of.shown_by("all").digest()
     with torch.no_grad():

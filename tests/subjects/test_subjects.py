@@ -187,26 +187,3 @@ def test_texts_are_encoded(pair, hierarchy, tiny_model):
     assert batch["instance_id"] == ["0", "1", "2", "3"] and bool(subject.predict(batch).isfinite().all())
     with pytest.raises(SubjectError, match="texts need the model's tokenizer"):
         Pooled(model).encode(texts)
-
-
-def test_the_protocol_of_pooled(tiny_model, tiny_rows):
-    """Embeddings that are given are read, gradients reach them, and held attention has none of them."""
-    subject = subject_of(tiny_model())
-    batch = subject.collate(tiny_rows([5, 3]))
-    whole = subject.predict(batch)
-    embedded = subject.embed(batch).detach().requires_grad_()
-    free, held = (subject.predict(batch, embedded, hold=hold) for hold in (False, True))
-    torch.testing.assert_close(free, whole)
-    torch.testing.assert_close(held, whole)
-    (slopes,), (others,) = (torch.autograd.grad(logits.sum(), embedded) for logits in (free, held))
-    assert others.abs().max() > 0 and (slopes - others).abs().max() > 1e-4
-    attention = subject.attention(batch)
-    torch.testing.assert_close(subject.intervene(batch, attention), whole)
-    torch.testing.assert_close(subject.intervene(batch, attention[:, None].expand(-1, 3, -1))[:, 2], whole)
-    with subject.evaluating():
-        assert not subject.classifier.training
-    subject.classifier.train()
-    with pytest.raises(KeyError), subject.evaluating():
-        assert not subject.classifier.training
-        raise KeyError
-    assert subject.classifier.training

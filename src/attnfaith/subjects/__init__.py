@@ -1,13 +1,13 @@
-"""Subjects: models as measures of importance and experiments see them, one file per kind of model.
+"""Subjects: models as measures see them, one file per kind of model.
 
-`protocol` says what may be asked. `pooled` has the attention classifiers of this package, `words` hierarchical ones over
-their words, `rationales` those that read a selection, `classifier` those of transformers, `translator` and `recurrent`
-models from sequences to sequences. `checks` has what a model is asked before its attention is believed; `attention`,
-`layers`, `prefix` and `backward_rules` watch and edit a model while it runs.
+`protocol` lists the methods and capabilities of a subject, and `base` has what all models share. `pooled` has the attention
+classifiers of this package, `words` hierarchical ones over their words, `rationales` those that read a selection,
+`classifier` those of transformers, `translator` and `recurrent` models from sequences to sequences. `checks` tests a model
+before its attention is believed; `attention`, `layers`, `prefix` and `backward_rules` watch and edit a model while it runs.
 
-To add a kind of model: one file with a class that answers `Subject` and has `kind`, a few words for people; `can`, the
-capabilities that it may have; and `of(model, level)`, which gives a subject for a model that is of its kind, and None for
-any other; and its name in KINDS. The contract of the tests runs every measure and experiment on it.
+To add a kind of model, write one file with a class that answers `Subject` and has `kind`, a few words for people; `can`, the
+capabilities that it may have; and `of(model, level)`, which returns a subject for a model of its kind and None for any
+other. Add the class to KINDS. The contracts of the tests run every measure on it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -35,7 +35,7 @@ KINDS = (Pooled, Rationales, SelfAttention)
 
 
 def subject_of(model, level: str | None = None) -> Subject:
-    """A subject as it is, and a model of a kind that is known as a subject.
+    """Return a model of a known kind as a subject, and a subject as it is.
 
     level: "word" for the words of a hierarchical model; None or "sentence" for what its attention is over.
 
@@ -63,7 +63,7 @@ def subject_of(model, level: str | None = None) -> Subject:
 
 
 def opened(model, batch: Mapping, needs: Iterable[str] = (), name: str = "", reads: str = "texts") -> tuple[Subject, Batch]:
-    """The subject of a model, and a batch of it, for the measure `name` of "texts" or "pairs"; both may be ready already.
+    """Return the subject of a model, and a batch of it, for the measure `name` of "texts" or "pairs".
 
     Raises SubjectError for a model that is no subject, or lacks one of the capabilities `needs`.
     """
