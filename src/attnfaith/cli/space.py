@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from attnfaith.errors import AttnfaithError
 from attnfaith.usage import Parser
 
 
@@ -14,36 +15,36 @@ EXAMPLES = (
 
 
 def parser() -> Parser:
-    made = Parser(
+    parser = Parser(
         "space",
         "Serve a page for one typed sentence: every measure as heat maps beside attention, how far attention is from being "
         "determined, what the model says when words or weights are changed, and the record to take away. It needs gradio: "
         "pip install 'attnfaith[space]'. It is stopped with Ctrl-C.",
         examples=EXAMPLES,
     )
-    made.add_argument("models", metavar="MODEL", nargs="*", help="models to choose from: folders, runs, or names on the Hub")
-    made.add_argument(
+    parser.add_argument(
+        "models", metavar="MODEL", nargs="*", help="models to choose from: folders, runs, or names on the Hub"
+    )
+    parser.add_argument(
         "--only", action="store_true", help="readers choose among these; without it they may name any on the Hub"
     )
-    made.add_argument("--host", default="127.0.0.1", help="address to serve at (default: 127.0.0.1, this machine alone)")
-    made.add_argument("--port", type=int, metavar="N", help="port to serve at (default: the first free one from 7860)")
-    return made
+    parser.add_argument("--host", default="127.0.0.1", help="address to serve at (default: 127.0.0.1, this machine alone)")
+    parser.add_argument("--port", type=int, metavar="N", help="port to serve at (default: the first free one from 7860)")
+    return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    known = parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     from attnfaith.loading import is_repository
     from attnfaith.locate import MODEL
-    from attnfaith.space.errors import SpaceError
 
-    if known.port is not None and not 0 < known.port < 65536:
-        raise SpaceError(f"--port {known.port}: give a number from 1 to 65535")
-    for name in known.models:
+    if options.port is not None and not 0 < options.port < 65536:
+        raise AttnfaithError(f"--port {options.port}: give a number from 1 to 65535")
+    for name in options.models:
         places = Path(name) / "config.json", Path(name) / MODEL / "config.json"
         if not any(place.is_file() for place in places) and not is_repository(name):
-            raise SpaceError(f"{name} is neither a run, nor the folder of a model, nor OWNER/NAME of one on the Hub")
-    from attnfaith.space.answers import Desk
-    from attnfaith.space.app import require_gradio, serve
+            raise AttnfaithError(f"{name} is neither a run, nor the folder of a model, nor OWNER/NAME of one on the Hub")
+    from attnfaith.space import Service, require_gradio, serve
 
     require_gradio()
-    serve(Desk(known.models, open=not known.only), host=known.host, port=known.port)
+    serve(Service(options.models, open=not options.only), host=options.host, port=options.port)
