@@ -1,6 +1,6 @@
 """Erased weights against attentions that are really erased and decoded, one at a time.
 
-The orders against exact arithmetic are in test_minimal_flip_set.py.
+The orders against exact arithmetic are in test_flip_sets.py.
 """
 
 import numpy as np
@@ -175,25 +175,6 @@ def test_uniform_attention_is_ranked_by_position(tiny_model, tiny_rows, tiny_bat
     expected = [np.nan if tokens < 2 else size for size, tokens in zip(expected, TEXTS, strict=True)]
     np.testing.assert_array_equal(found, expected)
     assert not np.isnan(found).all()
-
-
-@pytest.mark.parametrize("readout", ["affine", "tanh"])
-@pytest.mark.parametrize("projection", ["softmax", "sparsemax"])
-def test_texts_of_one_token_and_none(projection, readout, tiny_model, tiny_rows, tiny_batch):
-    """Nothing is compared; without its only token a text leaves the decoder its bias."""
-    fields = {"projection": projection, "readout": readout}
-    model, batch = setting(tiny_model, tiny_rows, tiny_batch, texts=[1, 0], **fields)
-    found = run("erasure", model, batch, draws=3)
-    for name in erasure.RANKINGS:
-        assert np.isnan(found[f"erasure_flip_size_{name}"]).all() and np.isnan(found[f"erasure_flip_mass_{name}"]).all()
-        assert np.isnan(found[f"erasure_reprojected_flip_size_{name}"]).all()
-        assert not any(found[f"erasure_flip_empty_{name}"])
-    for part in ("flip_size", "flip_mass", "flip_empty", "reprojected_flip_size"):
-        assert [len(row) for row in found[f"erasure_{part}_random"]] == [0, 0]
-    assert [row.shape for row in found["erasure_order"]] == [(0, 1), (0, 0)]
-    text = Text(model, batch, 0)
-    for name in ("erasure_probs", "erasure_reprojected_probs"):
-        np.testing.assert_allclose(found[name][0], text.probs(0 * text.attention)[None], atol=1e-6)
 
 
 def test_a_weight_of_zero_takes_nothing_with_it(tiny_model, tiny_rows, tiny_batch):

@@ -197,14 +197,6 @@ def test_a_programme_that_is_given_up_is_solved_otherwise(times, size):
             assert programmes.solver.getOptionValue(name)[1] == value
 
 
-def test_a_programme_without_a_solution_is_an_error(monkeypatch):
-    for name in ("simplex_iteration_limit", "ipm_iteration_limit"):
-        monkeypatch.setitem(SETTINGS, name, 0)
-    values, attention = drawn(12, 3)
-    with pytest.raises(AttnfaithError, match="attentions of 12 tokens has no solution.*finite"):
-        alternatives(values, attention)
-
-
 @pytest.mark.parametrize("epsilon", [0.01, 0.2])
 def test_within_epsilon(epsilon):
     """Against the same programmes with inequalities, one at a time; nothing may go nowhere is the limit of little."""
@@ -257,16 +249,6 @@ def test_equal_values_leave_everything_open(attention, value):
         np.testing.assert_allclose(told.high, 1, atol=1e-9)
         assert told.support == 1 and told.top_mass == pytest.approx(0)
         assert told.tvd == pytest.approx(1 - min(attention), abs=1e-6) and told.certainty == "exact"
-
-
-def test_two_equal_tokens_share_their_weight():
-    values, attention = drawn(5, 6, seed=9)
-    values[3] = values[1]
-    told = alternatives(values, attention)
-    both = attention[1] + attention[3]
-    np.testing.assert_allclose(told.high, np.where(np.isin(range(5), (1, 3)), both, attention), atol=1e-12)
-    np.testing.assert_allclose(told.low, np.where(np.isin(range(5), (1, 3)), 0, attention), atol=1e-12)
-    assert told.tvd == pytest.approx(max(attention[1], attention[3])) and told.support == 4
 
 
 def test_a_corner_cannot_be_left():

@@ -11,7 +11,7 @@ from scipy.special import rel_entr
 
 from attnfaith.interventions.adversary import maximise
 from attnfaith.interventions.targets import read_out, softmax
-from tests.interventions.test_minimal_flip_set import asked
+from tests.interventions.test_flip_sets import asked
 from tests.measuring import run
 from tests.nodes import NO_NODE, NODE, Node
 

@@ -234,22 +234,6 @@ def test_of_many_classes_the_most_probable_are_asked_about(monkeypatch):
         assert jsd <= all_asked + 1e-9 and all_asked <= bound + 1e-9
 
 
-def test_of_a_very_long_text_fewer_classes_are_asked_about(monkeypatch):
-    monkeypatch.setattr(climb, "MOST_NUMBERS", 12 * 50)
-    scores, probs = np.zeros((50, 6)), np.array([0.1, 0.3, 0.05, 0.25, 0.2, 0.1])
-    assert len(climb.implied_ranges(scores, probs, 0.01).scores) == 6  # of four classes
-    assert len(climb.implied_ranges(scores[:40], probs, 0.01).scores) == 6
-    assert len(climb.implied_ranges(scores[:30], probs, 0.01).scores) == 10
-    assert len(climb.implied_ranges(np.zeros((9000, 6)), probs, 0.01).scores) == 1
-
-
-def test_a_negligible_epsilon_still_has_an_answer():
-    own, scores, bias = drawn(np.random.default_rng(3), 9)
-    found = maximise(own, scores, bias, 1e-300)
-    assert change(found.attention, own, scores, bias) < 1e-12 and found.jsd > 0
-    assert maximise([0.7, 0.3], [1.0, 1.0], 0.0, 1e-300).attention.tolist() == [0, 1]
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -1,0 +1,486 @@
+"""Diagnostics by plain loops over states, maps and positions."""
+
+import sys
+
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+from sklearn.metrics.pairwise import cosine_similarity
+
+from attnfaith.data.in_memory import texts_in_memory
+from attnfaith.data.taggers import UNIVERSAL
+from attnfaith.interventions import adversary
+from attnfaith.interventions.targets import read_out, softmax
+from attnfaith.measurement.registry import MeasurementError, build, find
+from attnfaith.models.decoders import BARRED
+from attnfaith.subjects import SelfAttention, SubjectError, subject_of
+from attnfaith.training.penalties import conicity as penalty
+from tests import tolerances
+from tests.interventions.test_flip_sets import asked
+from tests.measuring import run
+from tests.small_classifiers import classifier, tokenizer
+from tests.taggers import BY_LETTER, offer
+from tests.toy_subject import Toy
+
+
+TEXTS = ["the old ships sailed slowly !", "a new ship sank", "", "! . !", "never bad ."]
+
+
+# --------------------------------------------------------------------------------------- conicity
+
+
+class Given:
+    """A subject of two layers, of which nothing but states (B,T,H) is known; a state of NaN is no token's."""
+
+    kind, num_labels, level, pad_token_id, device = "states of the tests", 2, "token", 0, torch.device("cpu")
+    can = capabilities = frozenset({"token states"})
+    depth = 2
+
+    def __init__(self, *layers):
+        self.layers = [torch.tensor(states) for states in layers]
+
+    def attendable(self, batch):
+        return ~self.layers[0].isnan().any(2)
+
+    def token_states(self, batch, layer):
+        return self.layers[layer]
+
+
+def of_states(*texts, **options):
+    """(absolute, signed) of each text, given by its states."""
+    longest, size = max(map(len, texts)), len(texts[0][0])
+    padded = [[*states, *[[np.nan] * size] * (longest - len(states))] for states in texts]
+    other = np.where(np.isnan(padded), np.nan, 1.0).tolist()
+    ids = {"input_ids": torch.ones(len(texts), longest, dtype=torch.long)}
+    return list(zip(*run("conicity", Given(other, padded), ids, **options).values(), strict=True))
+
+
+def test_closed_forms():
+    orthogonal = (3 * np.eye(4)).tolist()
+    values = of_states(
+        orthogonal,
+        [[1.0, 2.0, 0.0, 0.0], [2.0, 4.0, 0.0, 0.0]],  # one way
+        [[1.0, 0.0, 0.0, 0.0], [-1.0, 0.0, 0.0, 0.0]],  # no mean
+        [[1.0, 0.0, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0], [-1.0, 0.0, 0.0, 0.0]],
+        [[3.0, 4.0, 0.0, 0.0], [3.0, -4.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]],  # cos 3/5 twice, and a state of zeros
+    )
+    np.testing.assert_allclose(values, [(0.5, 0.5), (1, 1), (0, 0), (1, 1 / 3), (0.4, 0.4)], atol=1e-12)
+
+
+def test_too_few_tokens():
+    values = of_states([[1.0, 2.0]], [[1.0, 2.0], [1.0, 2.0]], [])
+    assert np.isnan(values[0]).all() and np.isnan(values[2]).all()
+    np.testing.assert_allclose(values[1], (1, 1))
+
+
+def loops(states):
+    """Of one text (T,H), as the paper writes it."""
+    mean = sum(states) / len(states)
+    cosines = [float(one @ mean) / (np.sqrt(one @ one) * np.sqrt(mean @ mean)) for one in states]
+    return sum(map(abs, cosines)) / len(states), sum(cosines) / len(states)
+
+
+@pytest.mark.parametrize("hierarchy", ["none", "sentence", "word"])
+@pytest.mark.parametrize("encoder", ["bilstm", "average", "embedding"])
+def test_pooled_states_by_plain_loops(encoder, hierarchy, tiny_model, tiny_rows):
+    subject = subject_of(tiny_model(encoder=encoder, hierarchy=hierarchy))
+    batch = subject.collate(tiny_rows((9, 0, 12, [9], 7), hierarchy=hierarchy))
+    hidden, mask, _ = subject.encoded(batch)
+    made = run("conicity", subject, batch)
+    for row, inside in enumerate(mask):
+        states = hidden[row, inside].double().numpy()
+        values = made["conicity_absolute"][row], made["conicity_signed"][row]
+        if len(states) < 2:
+            assert np.isnan(values).all()
+            continue
+        np.testing.assert_allclose(values, loops(states), atol=1e-9)
+        cosines = cosine_similarity(states, states.mean(0, keepdims=True))
+        np.testing.assert_allclose(values, (np.abs(cosines).mean(), cosines.mean()), atol=1e-9)
+    with pytest.raises(SubjectError, match=r"layer=1: there is none of that number; the model has 1, counted from 0"):
+        find("conicity")(layer=1).check(subject, None)
+
+
+@pytest.mark.parametrize("kind", ["bert", "albert", "distilbert"])  # an albert's layers are one module
+@torch.no_grad()
+def test_states_that_a_classifier_gives_out(kind):
+    """Those of the last layer, or of another, of tokens alone; texts are read alone, so without padding."""
+    subject = SelfAttention(classifier(kind), tokenizer())
+    batch = subject.encode(TEXTS)
+    assert subject.depth > 1
+    for layer in ("last", 0, subject.depth - 1):
+        made = run("conicity", subject, batch, layer=layer)
+        for row in range(len(TEXTS)):
+            text = batch.alone(row)
+            with subject.evaluating():
+                every = subject.model(**subject.model_inputs(text), output_hidden_states=True).hidden_states
+            states = every[-1 if layer == "last" else layer + 1][subject.attendable(text)].double().numpy()
+            values = made["conicity_absolute"][row], made["conicity_signed"][row]
+            np.testing.assert_allclose(values, loops(states) if len(states) > 1 else (np.nan, np.nan), atol=1e-5)
+    first, last = (run("conicity", subject, batch, layer=layer)["conicity_signed"][0] for layer in (0, "last"))
+    assert abs(first - last) > 1e-3
+
+
+def test_the_penalty_of_training_has_the_same_formula():
+    """But of too few tokens, where a penalty is 0 and a measure undefined."""
+    states = torch.randn(4, 7, 5, generator=torch.Generator().manual_seed(0))
+    mask = torch.arange(7) < torch.tensor([7, 4, 2, 1]).unsqueeze(1)
+    subject = Given(torch.where(mask.unsqueeze(2), states, torch.nan).tolist())
+    subject.depth = 1
+    made = run("conicity", subject, {"input_ids": torch.ones(4, 7, dtype=torch.long)})["conicity_absolute"]
+    np.testing.assert_allclose(made[:3], penalty(states, mask)[:3], atol=1e-6)
+    assert np.isnan(made[3]) and penalty(states, mask)[3] == 0
+
+
+def test_a_layer_that_there_is_not():
+    subject = SelfAttention(classifier("bert"), tokenizer())
+    message = f"layer=9: there is none of that number; the model has {subject.depth}, counted from 0"
+    with pytest.raises(SubjectError, match=message):
+        run("conicity", subject, subject.encode(TEXTS), layer=9)
+
+
+# --------------------------------------------------------------------------------------- groups
+
+
+MARKED = [["ships", "slowly"], [], [], ["!"], ["never", "bad", "."]]
+
+
+def of_texts(kind="bert", reduction="last"):
+    """A subject and its batch as a measurement has it: with what tokens are called, and marks."""
+    subject = SelfAttention(classifier(kind), tokenizer(kind == "bert"), reduction)
+    rows = [{**row, "instance_id": str(number)} for number, row in enumerate(subject.rows(texts_in_memory(TEXTS)).to_list())]
+    batch = subject.collate(rows)
+    batch |= {name: [row[name] for row in rows] for name in ("tokens", "word_of_token")}
+    batch["impermissible"] = torch.zeros_like(batch["input_ids"])
+    inside = subject.attendable(batch)
+    for row, words in enumerate(MARKED):
+        own = [part in words for part in words_of_tokens(batch, row)]
+        batch["impermissible"][row, inside[row]] = torch.tensor(own, dtype=torch.long)
+    return subject, batch
+
+
+def words_of_tokens(batch, row):
+    """The word that each token of a text is of."""
+    owners = batch["word_of_token"][row]
+    words = {}
+    for token, owner in zip(batch["tokens"][row], owners, strict=True):
+        words[owner] = words.get(owner, "") + token.removeprefix("##")
+    return [words[owner] for owner in owners]
+
+
+@torch.no_grad()
+def heads_of(subject, batch, row):
+    """(H,L) of one text: the last layer's rows of [CLS], by the model's own account."""
+    text = batch.alone(row)
+    with subject.evaluating():
+        maps = subject.model(**subject.model_inputs(text), output_attentions=True).attentions
+    return text, maps[-1][0, :, 0].double().numpy()
+
+
+def test_by_the_maps_that_a_model_gives_out(tmp_path, monkeypatch):
+    offer(tmp_path, monkeypatch, "by_letter", BY_LETTER)
+    subject, batch = of_texts()
+    made = run("group_mass", subject, batch, tagger="by_letter")
+    names = ["impermissible", "punctuation", *UNIVERSAL, "markers"]
+    assert made["group_mass_names"] == [names] * len(TEXTS)
+    for row in range(len(TEXTS)):
+        text, heads = heads_of(subject, batch, row)
+        inside, words = subject.attendable(text)[0].numpy(), words_of_tokens(batch, row)
+        groups = {
+            "impermissible": [word in MARKED[row] for word in words],
+            "punctuation": [word in ("!", ".") for word in words],
+            "DET": [word[0] == "t" for word in words],
+            "NOUN": [word[0] == "s" for word in words],
+            "PUNCT": [word in ("!", ".") for word in words],
+        }
+        groups["X"] = [not any(of_word) for of_word in zip(groups["DET"], groups["NOUN"], groups["PUNCT"], strict=True)]
+        for place, name in enumerate(names):
+            marks = np.zeros(len(inside), bool)
+            if name == "markers":
+                marks = ~inside
+            elif name in groups:
+                marks[inside] = groups[name]
+            assert made["group_mass_tokens"][row][place] == marks.sum()
+            values = made["group_mass"][row][place], made["group_mass_head_max"][row][place]
+            if not marks.any() or not (inside & ~marks).any():
+                assert np.isnan(values).all(), name
+                continue
+            of_heads = heads[:, marks].sum(1)
+            np.testing.assert_allclose(values, (of_heads.mean(), of_heads.max()), atol=1e-5, err_msg=name)
+
+
+def test_of_what_is_shown_it_is_a_part():
+    """A mass over 1 - that of markers is the sum of the attention that a record holds."""
+    subject, batch = of_texts()
+    made = run("group_mass", subject, batch)
+    shown = (subject.attention(batch)[0] * batch["impermissible"][0]).sum()
+    mass, _, markers = made["group_mass"][0]
+    assert 0 < markers < 1 and mass / (1 - markers) == pytest.approx(float(shown), abs=1e-6)
+
+
+def test_a_decoder_has_no_markers_and_rollout_has_heads():
+    subject, batch = of_texts("gpt2")
+    made = run("group_mass", subject, batch)
+    assert np.isnan(made["group_mass"][0][2]) and made["group_mass_tokens"][0][2] == 0
+    shown = (subject.attention(batch)[0] * batch["impermissible"][0]).sum()
+    assert made["group_mass"][0][0] == pytest.approx(float(shown), abs=1e-6)
+    subject, batch = of_texts(reduction="rollout")
+    made = run("group_mass", subject, batch)
+    assert 0 < made["group_mass"][0][0] < 1 and 0 < made["group_mass_head_max"][0][0] < 1
+
+
+@pytest.mark.parametrize("hierarchy", ["none", "sentence", "word"])
+def test_pooled_models(hierarchy, tiny_model, tiny_rows):
+    """At each level by a loop over positions; a sentence is impermissible where one of its words is."""
+    subject = subject_of(tiny_model(encoder="bigru", hierarchy=hierarchy))
+    rows = tiny_rows((9, 0, 12, [9], 7), hierarchy=hierarchy)
+    batch = subject.collate(rows)
+    batch["impermissible"] = (batch["input_ids"] % 4 == 1).long()
+    batch["tokens"] = [["..." if place == 1 else token for place, token in enumerate(row["tokens"])] for row in rows]
+    made = run("group_mass", subject, batch)
+    assert made["group_mass_names"] == [["impermissible", "punctuation"]] * 5 and "group_mass_head_max" not in made
+    mask, items = subject.attendable(batch), subject.items(batch)
+    some = 0
+    for row in range(5):
+        weights = subject.attention(batch)[row, mask[row]].double().numpy()
+        marks = np.zeros(len(weights), bool)
+        if items is None:
+            marks = batch["impermissible"][row, mask[row]].bool().numpy()
+        else:
+            for item, mark in zip(items[row].tolist(), batch["impermissible"][row].tolist(), strict=True):
+                if item >= 0 and mark:
+                    marks[item] = True
+        defined = marks.any() and not marks.all()
+        some += defined
+        np.testing.assert_allclose(made["group_mass"][row][0], weights[marks].sum() if defined else np.nan, atol=1e-6)
+        np.testing.assert_allclose(made["group_mass"][row][1], weights[1] if len(weights) > 1 else np.nan, atol=1e-6)
+        assert list(made["group_mass_tokens"][row]) == [marks.sum(), int(len(weights) > 1)]
+    assert some
+
+
+def test_a_batch_that_says_nothing_has_no_groups():
+    toy = Toy()
+    made = run("group_mass", toy, toy.encode(["7 12", "8"]))
+    assert made["group_mass_names"] == [[], []] and all(len(row) == 0 for row in made["group_mass"])
+
+
+def test_a_missing_tagger_is_said_before_any_work(monkeypatch):
+    monkeypatch.setitem(sys.modules, "denckring_en_pos", None)
+    message = r"^options of 'group_mass': the tagger 'denckring' is not installed: pip install 'attnfaith\[tagger\]'$"
+    with pytest.raises(MeasurementError, match=message):
+        build(["group_mass"], {"group_mass": {"tagger": "denckring"}})
+
+
+def test_what_is_refused(tiny_model, monkeypatch):
+    with pytest.raises(ValueError, match="no tagger is called 'flair'"):
+        find("group_mass")(tagger="flair")
+    subject = subject_of(tiny_model(hierarchy="sentence"))
+    monkeypatch.setattr("attnfaith.interventions.diagnostics.tagger_of", lambda name: None)  # as one that is installed
+    with pytest.raises(SubjectError, match="a sentence has no part of speech: measure the words .* with level='word'"):
+        find("group_mass")(tagger="denckring").check(subject, None)
+    find("group_mass")().check(subject, None)
+
+
+# --------------------------------------------------------------------------------------- impermissible
+
+
+TEXTS_IMPERMISSIBLE = ["the old ships sailed slowly !", "a new ship sank", "", "good", "! never bad"]
+MARKED_IMPERMISSIBLE = [(0, 2), (), (), (0,), (1, 2)]  # tokens of each text
+DEFINED = (0, 4)
+
+
+def of_texts_impermissible(kind="bert", reduction="last"):
+    subject = SelfAttention(classifier(kind), tokenizer(kind != "gpt2"), reduction)
+    batch = subject.encode(TEXTS_IMPERMISSIBLE)
+    places = [row.nonzero().squeeze(1) for row in subject.attendable(batch)]
+    batch["impermissible"] = torch.zeros_like(batch["input_ids"])
+    for row, tokens in enumerate(MARKED_IMPERMISSIBLE):
+        batch["impermissible"][row, places[row][list(tokens)]] = 1
+    return subject, batch
+
+
+@torch.no_grad()
+def values_of(subject, text, layer):
+    """(H,L,D) of one text, by the layer's own linear module."""
+    inner = subject.model.bert
+    with subject.evaluating():
+        states = inner(**subject.model_inputs(text), output_hidden_states=True).hidden_states[layer]
+    attention = inner.encoder.layer[layer].attention.self
+    return attention.value(states)[0].unflatten(1, (attention.num_attention_heads, -1)).transpose(0, 1).double().numpy()
+
+
+@pytest.mark.parametrize("reduction", ["last", {"layers": 0}, {"layers": "last", "head": 1}])
+def test_values_of_heads(reduction):
+    """As the authors' code has it: lengths of values by head, markers in the sum, the mean and the largest of heads."""
+    subject, batch = of_texts_impermissible(reduction=reduction)
+    made = run("value_norm_share", subject, batch)
+    for row in range(len(TEXTS_IMPERMISSIBLE)):
+        values = made["value_norm_share"][row], made["value_norm_share_head_max"][row]
+        if row not in DEFINED:
+            assert np.isnan(values).all()
+            continue
+        text = batch.alone(row)
+        layer = subject.reduction.chosen(subject.depth)[0]
+        lengths = np.linalg.norm(values_of(subject, text, layer), axis=2)
+        shares = [sum(one[place] for place in np.flatnonzero(batch["impermissible"][row])) / sum(one) for one in lengths]
+        shares = shares if subject.reduction.head is None else shares[subject.reduction.head :][:1]
+        np.testing.assert_allclose(values, (np.mean(shares), np.max(shares)), atol=1e-6)
+
+
+@pytest.mark.parametrize("hierarchy", ["none", "sentence", "word"])
+def test_states_of_pooled_models(hierarchy, tiny_model, tiny_rows):
+    subject = subject_of(tiny_model(encoder="bilstm", hierarchy=hierarchy))
+    batch = subject.collate(tiny_rows((9, 0, 12, [9], 7), hierarchy=hierarchy))
+    batch["impermissible"] = (batch["input_ids"] % 4 == 1).long()
+    made = run("value_norm_share", subject, batch)
+    assert list(made) == ["value_norm_share"]
+    (hidden, mask, _), items, some = subject.encoded(batch), subject.items(batch), 0
+    for row in range(5):
+        lengths = [np.linalg.norm(state.double().numpy()) for state in hidden[row, mask[row]]]
+        numbers = mask[row].nonzero().squeeze(1).tolist() if items is None else range(len(lengths))
+        places = range(batch["input_ids"].shape[1]) if items is None else items[row].tolist()
+        marked = {place for place, mark in zip(places, batch["impermissible"][row].tolist(), strict=True) if mark}
+        marks = [number in marked for number in numbers]
+        if not any(marks) or all(marks):
+            assert np.isnan(made["value_norm_share"][row])
+            continue
+        some += 1
+        share = sum(length for length, mark in zip(lengths, marks, strict=True) if mark) / sum(lengths)
+        assert made["value_norm_share"][row] == pytest.approx(share, abs=1e-6)
+    assert some
+
+
+def test_closed_form():
+    """Attention over one-hot embeddings of lengths 1, 2 and 5: the last, marked, has 5 of 8."""
+
+    class Given(Toy):
+        capabilities = can = Toy.can | {"weighed vectors"}
+
+        def value_norms(self, batch):
+            return torch.tensor([[[0.0, 1.0, 2.0, 5.0, 0.0]]], dtype=torch.float64)
+
+    subject = Given()
+    batch = subject.encode(["7 8 9"])
+    batch["impermissible"] = torch.tensor([[0, 0, 0, 1, 0]])
+    assert run("value_norm_share", subject, batch)["value_norm_share"] == [5 / 8]
+
+
+@pytest.mark.parametrize("kind", ["bert", "gpt2"])
+@torch.no_grad()
+def test_texts_without_them_are_read(kind):
+    """The same words written as a text of their own."""
+    subject, batch = of_texts_impermissible(kind)
+    made = run("permissible_only", subject, batch)["permissible_only_probs"]
+    for row, text in enumerate(TEXTS_IMPERMISSIBLE):
+        if row not in DEFINED:
+            assert np.isnan(made[row]).all() and len(made[row]) == subject.num_labels
+            continue
+        ids = batch["input_ids"][row][batch["attention_mask"][row].bool() & (batch["impermissible"][row] == 0)]
+        with subject.evaluating():
+            given = {"input_ids": ids[None], "token_type_ids": torch.zeros_like(ids)[None]}
+            probs = subject.model(**given).logits.double().softmax(-1)[0]
+        assert len(ids) < batch["attention_mask"][row].sum(), text
+        tolerances.close(made[row], probs, dtype=torch.float32, depth=4)
+
+
+def test_an_absence_of_ones_choice():
+    subject, batch = of_texts_impermissible()
+    deleted, masked = (run("permissible_only", subject, batch, absent=way) for way in ("deleted", "mask_token"))
+    probs = [one["permissible_only_probs"][0] for one in (deleted, masked)]
+    assert np.abs(probs[0] - probs[1]).max() > 1e-4
+    hidden = batch.alone(0)
+    marks = batch["impermissible"][:1, : hidden["input_ids"].shape[1]]
+    hidden["input_ids"] = torch.where(marks == 1, subject.mask_token_id, hidden["input_ids"])
+    np.testing.assert_allclose(probs[1], subject.predict(hidden).double().softmax(-1)[0].detach(), atol=1e-6)
+    with pytest.raises(SubjectError, match="'permissible_only with absent='hidden'' needs 'token hiding'"):
+        find("permissible_only")(absent="hidden").check(Toy(), Dataset.from_dict({"impermissible": [[1]]}))
+
+
+def test_sentences_go_whole(tiny_model, tiny_rows):
+    subject = subject_of(tiny_model(hierarchy="sentence"))
+    batch = subject.collate(tiny_rows((9, 6), hierarchy="sentence"))
+    batch["impermissible"] = torch.zeros_like(batch["input_ids"])
+    batch["impermissible"][0, 1] = 1  # a word of the first sentence of three
+    (probs, nothing) = run("permissible_only", subject, batch)["permissible_only_probs"]
+    assert np.isnan(nothing).all()
+    stays = batch["attention_mask"].bool() & (subject.items(batch) != 0)
+    own = subject.predict(subject.keep(batch, stays))[0].double().softmax(-1).detach()
+    np.testing.assert_allclose(probs, own, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["permissible_only", "value_norm_share"])
+def test_nothing_is_marked(name):
+    subject = SelfAttention(classifier("bert"), tokenizer())
+    with pytest.raises(SubjectError, match=f"^'{name}' is about impermissible tokens, and this batch does not mark them"):
+        run(name, subject, subject.encode(TEXTS_IMPERMISSIBLE))
+    with pytest.raises(SubjectError, match=f"^'{name}' is about .* nothing says which these are: name the column of marks"):
+        find(name)().check(subject, Dataset.from_dict({"tokens": [["a"]]}))
+    find(name)().check(subject, Dataset.from_dict({"impermissible": [[0, 1]]}))
+
+
+# --------------------------------------------------------------------------------------- logits
+
+
+CELLS = (
+    {"encoder": "bilstm", "projection": "softmax"},
+    {"encoder": "cnn", "projection": "sparsemax", "num_labels": 3},
+    {"encoder": "embedding", "projection": "uniform", "query": "text"},
+    {"encoder": "bigru", "projection": "softmax", "hierarchy": "sentence"},
+)
+LENGTHS = (7, 0, [9], 4, 12)
+
+
+def said(columns, row, attention):
+    """The prediction under an attention (T,), from the columns alone."""
+    logits = attention @ columns["token_logits"][row].astype(np.float64) + columns["token_logits_bias"][row]
+    return softmax(logits)
+
+
+def test_by_hand():
+    """Two tokens, two classes: values are what each token says alone, and the bias what is said of nothing."""
+    model, batch = asked([([3, 1], [[1.0, 0.0], [0.0, 2.0]]), ([], [])], [0.5, -0.5])
+    columns = run("token_logits", model, batch)
+    assert columns["token_logits"][0].tolist() == [[1.0, 0.0], [0.0, 2.0]] and columns["token_logits"][1].shape == (0, 2)
+    assert [values.tolist() for values in columns["token_logits_bias"]] == [[0.5, -0.5]] * 2
+    np.testing.assert_allclose(said(columns, 0, np.array([0.75, 0.25])), softmax(np.array([1.25, 0.0])))
+
+
+@pytest.mark.parametrize("fields", CELLS, ids=lambda fields: "-".join(map(str, fields.values())))
+def test_any_attention_gives_what_the_model_says(fields, tiny_model, tiny_rows, tiny_batch):
+    model = tiny_model(**fields)
+    rows = tiny_rows(LENGTHS, pair=fields.get("query") == "text", hierarchy=fields.get("hierarchy", "none"))
+    subject, batch = subject_of(model), tiny_batch(rows)
+    columns, generator = run("token_logits", model, batch), np.random.default_rng(0)
+    mask = subject.attendable(batch).numpy()
+    other = generator.dirichlet(np.ones(mask.shape[1]), len(mask)) * mask
+    other /= np.maximum(other.sum(1, keepdims=True), 1e-30)
+    logits = subject.intervene(batch, torch.from_numpy(other[:, None]).float())[:, 0].double().detach()
+    for row, keep in enumerate(mask):
+        np.testing.assert_allclose(said(columns, row, other[row][keep]), logits[row].softmax(-1).numpy(), atol=2e-6)
+
+
+def test_experiments_follow_from_it(tiny_model, tiny_rows, tiny_batch):
+    """What other producers say of the same batch, computed of the columns in the way their docstrings say."""
+    model, batch = tiny_model(dtype=torch.float32), tiny_batch(tiny_rows((7, 5, 12)))  # as columns keep what they are of
+    columns = run("token_logits", model, batch)
+    attention = [row.attention for row in read_out(subject_of(model), batch)]
+    furthest, smallest = run("adversary_exact", model, batch), run("minimal_flip_set", model, batch)
+    for row, own in enumerate(attention):
+        values, bias = columns["token_logits"][row].astype(np.float64), columns["token_logits_bias"][row].astype(np.float64)
+        for place, epsilon in enumerate(adversary.EPSILONS):
+            again = adversary.maximise(own, values[:, 1] - values[:, 0], bias[1] - bias[0], epsilon)
+            probs = furthest["adversary_exact_probs"][row][place]
+            np.testing.assert_allclose(said(columns, row, again.attention), probs, atol=1e-6)
+            assert again.jsd == pytest.approx(furthest["adversary_exact_jsd"][row][place], abs=1e-12)
+        if (chosen := smallest["minimal_flip_set"][row].astype(bool)).any() and not smallest["minimal_flip_empty"][row]:
+            left = np.where(chosen, 0.0, own)
+            assert said(columns, row, left / left.sum()).argmax() != said(columns, row, own).argmax()
+
+
+def test_barred_classes_have_no_numbers():
+    model, batch = asked([([1, 1], [[1.0, 0.0, 3.0]] * 2)], [0.0, 0.0, 0.0])
+    batch["answer_mask"] = torch.tensor([[True, False, True]])
+    model.bias = torch.tensor([0.0, BARRED, 0.0], dtype=torch.float64)
+    columns = run("token_logits", model, batch)
+    assert np.isnan(columns["token_logits_bias"][0]).tolist() == [False, True, False]
+    np.testing.assert_array_equal(columns["token_logits"][0], [[1.0, np.nan, 3.0]] * 2)
