@@ -23,7 +23,7 @@ from tests import tolerances
 from tests.measuring import run
 
 
-MEASURES = {one.name: one for one in (Alti, AttentionNorm, Flow, GlobEnc, Rollout, ValueZeroing)}
+MEASURES = {measure.name: measure for measure in (Alti, AttentionNorm, Flow, GlobEnc, Rollout, ValueZeroing)}
 SIZES = {"vocab_size": 40, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "cls_token_id": 1, "sep_token_id": 2}
 LONG = {
     **SIZES,
@@ -95,7 +95,7 @@ def layers_of(subject):
 
 def at_tokens(text, chained, top):
     """The row `top` of a product of matrices, at the tokens that are no markers."""
-    row = functools.reduce(lambda below, one: one @ below, chained)[top]
+    row = functools.reduce(lambda below, matrix: matrix @ below, chained)[top]
     return (row / row.sum())[[number not in (0, 1, 2) for number in text]].numpy()
 
 
@@ -115,14 +115,14 @@ def results(subject, text, edit=None):
     """What each layer gives in a full forward pass."""
     seen = []
     handles = [
-        layer.register_forward_hook(lambda module, args, made: seen.append(made if torch.is_tensor(made) else made[0]))
+        layer.register_forward_hook(lambda _, args, output: seen.append(output if torch.is_tensor(output) else output[0]))
         for layer in dict.fromkeys(layers_of(subject))
     ]
     with torch.no_grad():
         subject.read(batch_of(subject, [text]), edit)
     for handle in handles:
         handle.remove()
-    return [one[0] for one in seen]
+    return [states[0] for states in seen]
 
 
 @pytest.mark.parametrize(("kind", "top"), [("bert", 0), ("albert", 0), ("gpt2", -1), ("gptj", -1)])
@@ -227,14 +227,14 @@ class Dead(Edit):
         return output.detach()
 
 
-def frozen(norm, args, made):
-    """What a norm gives with its spread held."""
-    ((given,), epsilon) = args, getattr(norm, "eps", None) or norm.variance_epsilon
+def frozen(norm, args, output):
+    """A norm's output with its spread held."""
+    ((states,), epsilon) = args, getattr(norm, "eps", None) or norm.variance_epsilon
     if isinstance(norm, torch.nn.LayerNorm):
-        scale = (given.var(-1, unbiased=False, keepdim=True) + epsilon).sqrt().detach()
-        return norm.weight * (given - given.mean(-1, keepdim=True)) / scale + (0 if norm.bias is None else norm.bias)
-    scale = (given.square().mean(-1, keepdim=True) + epsilon).sqrt().detach()
-    return (norm.weight + ("Gemma" in type(norm).__name__)) * given / scale
+        scale = (states.var(-1, unbiased=False, keepdim=True) + epsilon).sqrt().detach()
+        return norm.weight * (states - states.mean(-1, keepdim=True)) / scale + (0 if norm.bias is None else norm.bias)
+    scale = (states.square().mean(-1, keepdim=True) + epsilon).sqrt().detach()
+    return (norm.weight + ("Gemma" in type(norm).__name__)) * states / scale
 
 
 FEED_FORWARD = {
@@ -255,11 +255,11 @@ def calls_of(subject, text):
     calls = []
 
     def called(module, args, kwargs):
-        args = [None if isinstance(one, transformers.Cache) else one for one in args]
-        kwargs = {name: None if isinstance(one, transformers.Cache) else one for name, one in kwargs.items()}
+        args = [None if isinstance(value, transformers.Cache) else value for value in args]
+        kwargs = {name: None if isinstance(value, transformers.Cache) else value for name, value in kwargs.items()}
         calls.append((module, args, kwargs))
 
-    handles = [one.register_forward_pre_hook(called, with_kwargs=True) for one in dict.fromkeys(layers_of(subject))]
+    handles = [layer.register_forward_pre_hook(called, with_kwargs=True) for layer in dict.fromkeys(layers_of(subject))]
     with torch.no_grad():
         subject.model(input_ids=torch.tensor([text]))
     for handle in handles:
@@ -280,12 +280,12 @@ def test_parts_are_slopes_of_a_frozen_layer(kind):
             own = args[0] if args else kwargs["hidden_states"]
             state = own * scales.unsqueeze(-1)
             with Hook(1, edit):
-                made = module(state, *args[1:], **kwargs) if args else module(**{**kwargs, "hidden_states": state})
-            return made[0] if torch.is_tensor(made) else made[0][0]
+                output = module(state, *args[1:], **kwargs) if args else module(**{**kwargs, "hidden_states": state})
+            return output[0] if torch.is_tensor(output) else output[0][0]
 
         held = module.get_submodule(FEED_FORWARD[kind])
-        handles = [held.register_forward_hook(lambda module, args, made: made.detach())]
-        norms = [one for one in module.modules() if subject_layers.is_norm(one) and one is not held]
+        handles = [held.register_forward_hook(lambda module, args, output: output.detach())]
+        norms = [norm for norm in module.modules() if subject_layers.is_norm(norm) and norm is not held]
         handles += [norm.register_forward_hook(frozen) for norm in norms]
         of_values = torch.autograd.functional.jacobian(lambda scales: result(ones, Held(scales)), ones)
         of_state = torch.autograd.functional.jacobian(lambda scales: result(scales, Dead()), ones)
@@ -300,14 +300,16 @@ def test_parts_are_slopes_of_a_frozen_layer(kind):
 
 def maps_of(subject, text):
     output = subject.model(input_ids=torch.tensor([text]), output_attentions=True)
-    return [one[0].mean(0) for one in output.attentions]
+    return [weights[0].mean(0) for weights in output.attentions]
 
 
 @pytest.mark.parametrize(("kind", "top"), [("bert", 0), ("xlm", 0), ("gpt2", -1)])
 @torch.no_grad()
 def test_rollout_by_hand(kind, top):
     subject, text = classifier(kind), TEXTS[0]
-    chained = [(one + torch.eye(7)) / (one + torch.eye(7)).sum(1, keepdim=True) for one in maps_of(subject, text)]
+    chained = [
+        (weights + torch.eye(7)) / (weights + torch.eye(7)).sum(1, keepdim=True) for weights in maps_of(subject, text)
+    ]
     (scores,) = measured("rollout", subject, batch_of(subject, [text]))
     np.testing.assert_allclose(scores, at_tokens(text, chained, top), rtol=1e-6)
     shown = classifier(kind, "rollout").attention(batch_of(classifier(kind, "rollout"), [text]))[0]
@@ -385,7 +387,7 @@ REFUSED = {
 def test_what_cannot_be_is_refused_and_says_why(kind):
     subject = classifier(kind)
     names, why = REFUSED[kind]
-    assert {name for name, one in MEASURES.items() if not subject.capabilities >= one.needs} == names
+    assert {name for name, measure in MEASURES.items() if not subject.capabilities >= measure.needs} == names
     dataset = subject_rows()
     for name in names:
         with pytest.raises(SubjectError, match=f"^'{name}' needs '.*, which this subject .* lacks; subjects.*; {why}"):
@@ -425,7 +427,7 @@ def test_a_layer_made_in_another_way_is_refused(monkeypatch):
         assert subject.lacks["layer parts"].startswith("a layer's result is no plain sum of its state")
         assert "weighed vectors" in subject.capabilities and "layer states" in subject.capabilities
     with monkeypatch.context() as patched:
-        patched.setattr(layer.attention.output.dense, "forward", lambda given: 0.9 * given)
+        patched.setattr(layer.attention.output.dense, "forward", lambda states: 0.9 * states)
         handle = layer.attention.output.dense.register_forward_pre_hook(lambda module, args: (0.5 * args[0],))
         subject = SelfAttention(model)
         handle.remove()

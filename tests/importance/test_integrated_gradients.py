@@ -98,15 +98,15 @@ def test_a_linear_model_needs_one_rule(target, tiny_model, tiny_rows, tiny_batch
     """w . x / T each, whatever the number of points."""
     model = tiny_model(encoder="embedding", projection="uniform")
     rows = tiny_rows([5, 2])
-    made = run(IntegratedGradients, model, tiny_batch(rows), target=target)
+    columns = run(IntegratedGradients, model, tiny_batch(rows), target=target)
     weight = model.decoder_weights()[0].detach()
     direction = weight[0] if target == 0 else weight[1] - weight[0]
-    for row, found, states in zip(rows, made[TOKENS], made[STATES], strict=True):
+    for row, integral, states in zip(rows, columns[TOKENS], columns[STATES], strict=True):
         vectors = classifier_of(model).get_input_embeddings()(torch.tensor(row["input_ids"][1:-1])).detach()
-        np.testing.assert_allclose(found, vectors @ direction / len(found), atol=1e-6)
-        np.testing.assert_allclose(states, found, atol=1e-6)
-    assert made[STEPS] == made[STEPS_HIDDEN] == [15, 15]
-    np.testing.assert_allclose(made[RESIDUAL], 0, atol=1e-6)
+        np.testing.assert_allclose(integral, vectors @ direction / len(integral), atol=1e-6)
+        np.testing.assert_allclose(states, integral, atol=1e-6)
+    assert columns[STEPS] == columns[STEPS_HIDDEN] == [15, 15]
+    np.testing.assert_allclose(columns[RESIDUAL], 0, atol=1e-6)
 
 
 def line_of(*functions, ends=(1.0, 2.0)):
@@ -123,9 +123,11 @@ def line_of(*functions, ends=(1.0, 2.0)):
 @pytest.mark.parametrize("power", [1, 2, 7, 23])
 def test_the_rule_is_exact_for_polynomials(power):
     """Of slopes of a degree up to 22: the part of x_t is x_t^power."""
-    found = integrate(line_of(lambda x: x**power), 15, 1.0)
-    assert found.steps.tolist() == [15]
-    torch.testing.assert_close(found.parts, torch.tensor([[1.0, 2.0**power]], dtype=torch.float64), rtol=1e-12, atol=1e-12)
+    integral = integrate(line_of(lambda x: x**power), 15, 1.0)
+    assert integral.steps.tolist() == [15]
+    torch.testing.assert_close(
+        integral.parts, torch.tensor([[1.0, 2.0**power]], dtype=torch.float64), rtol=1e-12, atol=1e-12
+    )
 
 
 def test_the_short_rule_is_that_of_gauss():
@@ -147,29 +149,31 @@ def test_the_short_rule_is_that_of_gauss():
 )
 def test_each_part_is_within_the_tolerance(function):
     """By scipy where it can; each part is g(x_t) - g(0), since no token's part depends on another."""
-    found = integrate(line_of(function), 3000, 1e-3)
+    integral = integrate(line_of(function), 3000, 1e-3)
     start, *ends = (float(function(torch.tensor(x, dtype=torch.float64))) for x in (0.0, 1.0, 2.0))
-    np.testing.assert_allclose(found.parts[0], [end - start for end in ends], rtol=0, atol=2e-3 * float(found.parts.max()))
-    assert found.error[0] <= 1e-3 * float(found.parts.max()) + 1e-5
+    np.testing.assert_allclose(
+        integral.parts[0], [end - start for end in ends], rtol=0, atol=2e-3 * float(integral.parts.max())
+    )
+    assert integral.error[0] <= 1e-3 * float(integral.parts.max()) + 1e-5
 
 
 def test_what_is_not_found_is_nan_and_alone():
     """A residual of 0 says nothing where errors of tokens cancel; numbers do not depend on what is taken together."""
     signs = torch.tensor([[1.0], [-1.0]], dtype=torch.float64)
-    found = integrate(line_of(lambda x: (x - 0.37).relu() * signs, lambda x: x**2, ends=(1.0, 1.0)), 15, 1e-3)
-    assert abs(found.residual[0]) < 1e-12 and found.parts[0].isnan().all() and found.error[0] > 1e-3
-    torch.testing.assert_close(found.parts[1], torch.ones(2, dtype=torch.float64))
-    assert found.steps.tolist() == [15, 15]
+    integral = integrate(line_of(lambda x: (x - 0.37).relu() * signs, lambda x: x**2, ends=(1.0, 1.0)), 15, 1e-3)
+    assert abs(integral.residual[0]) < 1e-12 and integral.parts[0].isnan().all() and integral.error[0] > 1e-3
+    torch.testing.assert_close(integral.parts[1], torch.ones(2, dtype=torch.float64))
+    assert integral.steps.tolist() == [15, 15]
 
 
 def test_each_text_takes_the_points_it_needs(monkeypatch):
     line = line_of(lambda x: x**3, lambda x: (x - 0.37).relu())
-    found = integrate(line, 500, 1e-3)
-    assert found.steps[0] == 15 < found.steps[1]
+    integral = integrate(line, 500, 1e-3)
+    assert integral.steps[0] == 15 < integral.steps[1]
     monkeypatch.setattr(quadrature, "PLACES_AT_ONCE", 7)
     again = integrate(line, 500, 1e-3)
-    torch.testing.assert_close(again.parts, found.parts, rtol=1e-12, atol=1e-12)
-    assert again.steps.tolist() == found.steps.tolist()
+    torch.testing.assert_close(again.parts, integral.parts, rtol=1e-12, atol=1e-12)
+    assert again.steps.tolist() == integral.steps.tolist()
 
 
 SMALL = {"vocab_size": 40, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2}
@@ -210,7 +214,7 @@ def test_a_classifier_whose_norms_turn_at_zero(kind, baseline):
                 parameter.mul_(4)
     subject, ids = subject_of(model), torch.tensor([[7, 12, 30, 7, 21]])
     options = {} if baseline is None else {"baseline": baseline}
-    made = run(IntegratedGradients, subject, {"input_ids": ids, "attention_mask": torch.ones_like(ids)}, **options)
+    columns = run(IntegratedGradients, subject, {"input_ids": ids, "attention_mask": torch.ones_like(ids)}, **options)
     table = model.get_input_embeddings()
     with torch.no_grad():
         end, vocabulary = table(ids), table(torch.arange(1, 40))
@@ -232,7 +236,7 @@ def test_a_classifier_whose_norms_turn_at_zero(kind, baseline):
     expected = along(start, end - start, f, shares, weights)
     with torch.no_grad():
         assert expected.sum() == pytest.approx(float(f(end) - f(start)), rel=2e-3)
-    np.testing.assert_allclose(made[TOKENS][0], expected, rtol=0, atol=0.01 * float(expected.abs().max()))
+    np.testing.assert_allclose(columns[TOKENS][0], expected, rtol=0, atol=0.01 * float(expected.abs().max()))
 
 
 def test_lines_that_leave_float_range_are_nan_and_alone(tiny_model, tiny_rows, tiny_batch):
@@ -242,10 +246,10 @@ def test_lines_that_leave_float_range_are_nan_and_alone(tiny_model, tiny_rows, t
     whole = run(IntegratedGradients, model, tiny_batch(rows))
     with torch.no_grad():
         classifier_of(model).get_input_embeddings().weight[22] = 3e38  # the way there is finite, products of it are not
-    made = run(IntegratedGradients, model, tiny_batch(rows))
-    assert np.isnan(made[TOKENS][0]).all() and np.isnan(made[RESIDUAL][0]) and np.isnan(made[STATES][0]).all()
-    np.testing.assert_allclose(made[TOKENS][1], whole[TOKENS][1], atol=1e-6)
-    assert np.isfinite(made[RESIDUAL][1]) and made[STEPS][0] == 15
+    columns = run(IntegratedGradients, model, tiny_batch(rows))
+    assert np.isnan(columns[TOKENS][0]).all() and np.isnan(columns[RESIDUAL][0]) and np.isnan(columns[STATES][0]).all()
+    np.testing.assert_allclose(columns[TOKENS][1], whole[TOKENS][1], atol=1e-6)
+    assert np.isfinite(columns[RESIDUAL][1]) and columns[STEPS][0] == 15
 
 
 def test_a_model_without_padding(tiny_model, tiny_rows, tiny_batch):

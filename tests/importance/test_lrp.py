@@ -1,16 +1,14 @@
 """Layer-wise relevance propagation: rules by hand and unit by unit, and that nothing is lost between layers."""
 
-import math
-
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from attnfaith.importance.attention_based import ExactContribution
-from attnfaith.importance.lrp_rules import BIAS, DECODERS, ENCODERS, KINDS, STABILISER, Rules, tanh
+from attnfaith.importance.lrp_rules import BIAS, KINDS, STABILISER, Rules, tanh
 from attnfaith.importance.relevance import Lrp, relevance
-from attnfaith.models import decoders, encoders
+from attnfaith.models import encoders
 from attnfaith.models.projections import project
 from attnfaith.subjects import subject_of
 from tests.measuring import run
@@ -40,9 +38,9 @@ def a_batch(tiny_model, tiny_rows, tiny_batch):
 
 
 def logits_of(model, batch):
-    given = {name: values for name, values in batch.items() if name != "instance_id"}
+    inputs = {name: values for name, values in batch.items() if name != "instance_id"}
     with torch.no_grad():
-        encoded = model.encode(**given)
+        encoded = model.encode(**inputs)
         return model.decode(encoded.hidden, model.attend(*encoded), encoded.query)
 
 
@@ -112,22 +110,6 @@ def test_a_rule_conserves(name, epsilon, tiny_model):
     assert out.abs().min() > 0.01
     if epsilon == 0:
         assert not entries[:, STABILISER].any()
-
-
-@pytest.mark.parametrize("epsilon", [0.0, 1e-3, 1.0])
-def test_epsilon_rule_unit_by_unit(epsilon):
-    layer = double(nn.Linear(3, 5))
-    x, slopes, y, top, entries = ran(lambda rules, x: rules.linear(x, layer), 2, 3, epsilon=epsilon)
-    weight, bias = layer.weight.detach(), layer.bias.detach()
-    for row in range(2):
-        expected, of_bias = np.zeros(3), 0.0
-        for j in range(5):
-            relevance = float(y[row, j] * top[row, j])
-            divisor = float(y[row, j]) + epsilon * math.copysign(1, y[row, j])
-            expected += np.array([float(x[row, i] * weight[j, i]) / divisor * relevance for i in range(3)])
-            of_bias += float(bias[j]) / divisor * relevance
-        np.testing.assert_allclose(x[row] * slopes[row], expected, rtol=1e-12)
-        np.testing.assert_allclose(entries[row, BIAS], of_bias, rtol=1e-12)
 
 
 def test_epsilon_rule_by_hand():
@@ -229,13 +211,13 @@ def test_dense_layers_as_captum_has_them(activation):
 
     own = inputs.detach().clone().requires_grad_()
     rules = Rules(1e-3, torch.zeros(4, len(KINDS), dtype=torch.float64, requires_grad=True))
-    found = own
+    outputs = own
     for layer in model:
         if isinstance(layer, nn.Linear):
-            found = rules.linear(found, layer)
+            outputs = rules.linear(outputs, layer)
         else:
-            found = tanh(found) if activation is nn.Tanh else found.relu()
-    (slopes,) = torch.autograd.grad(found[:, 1].sum(), own)
+            outputs = tanh(outputs) if activation is nn.Tanh else outputs.relu()
+    (slopes,) = torch.autograd.grad(outputs[:, 1].sum(), own)
     torch.testing.assert_close(own.detach() * slopes, expected, atol=1e-5, rtol=1e-5)
 
 
@@ -243,7 +225,7 @@ def test_dense_layers_as_captum_has_them(activation):
 def test_transformer_is_gradient_times_input_with_gates_held_fixed(hierarchy, a_batch, monkeypatch):
     """Ali et al.: without epsilon, two calls of detach in the model's own forward pass give the same relevance."""
     model, batch = a_batch(hierarchy=hierarchy, encoder="transformer")
-    found = relevance(model, batch, epsilon=0)
+    parts = relevance(model, batch, epsilon=0)
 
     def fixed(layer, values):
         scale = (values.var(-1, keepdim=True, correction=0) + layer.eps).sqrt().detach()
@@ -251,18 +233,18 @@ def test_transformer_is_gradient_times_input_with_gates_held_fixed(hierarchy, a_
 
     weigh = encoders.SelfAttention.weights
     monkeypatch.setattr(nn.LayerNorm, "forward", fixed)
-    monkeypatch.setattr(encoders.SelfAttention, "weights", lambda *given: weigh(*given).detach())
-    monkeypatch.setattr("attnfaith.models.hierarchy.project", lambda *given, own=project: own(*given).detach())
+    monkeypatch.setattr(encoders.SelfAttention, "weights", lambda *args: weigh(*args).detach())
+    monkeypatch.setattr("attnfaith.models.hierarchy.project", lambda *args, own=project: own(*args).detach())
     embedded = model.get_input_embeddings()(batch["input_ids"]).detach().requires_grad_()
     items = model.items(batch["input_ids"], batch["attention_mask"]) if hierarchy == "sentence" else None
     encoded = model.encode(inputs_embeds=embedded, attention_mask=batch["attention_mask"], items=items)
     logits = model.decode(encoded.hidden, model.attend(*encoded).detach(), encoded.query)
     slopes = torch.autograd.grad(logits.amax(1).sum(), [embedded, encoded.hidden])
     tokens, hidden = ((v.detach() * s).sum(-1) for v, s in zip([embedded, encoded.hidden], slopes, strict=True))
-    torch.testing.assert_close(found.hidden, hidden, atol=1e-12, rtol=1e-11)
+    torch.testing.assert_close(parts.hidden, hidden, atol=1e-12, rtol=1e-11)
     if hierarchy == "none":
-        torch.testing.assert_close(found.tokens, tokens.masked_fill(~found.mask, 0), atol=1e-12, rtol=1e-11)
-    torch.testing.assert_close(found.tokens.sum(1) + found.markers, tokens.sum(1), atol=1e-12, rtol=1e-11)
+        torch.testing.assert_close(parts.tokens, tokens.masked_fill(~parts.mask, 0), atol=1e-12, rtol=1e-11)
+    torch.testing.assert_close(parts.tokens.sum(1) + parts.markers, tokens.sum(1), atol=1e-12, rtol=1e-11)
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 1e-3, 1.0])
@@ -270,27 +252,26 @@ def test_transformer_is_gradient_times_input_with_gates_held_fixed(hierarchy, a_
 @pytest.mark.parametrize("encoder", EVERY_ENCODER)
 def test_nothing_is_lost(encoder, projection, query, readout, hierarchy, epsilon, a_batch):
     model, batch = a_batch(projection, query, readout, hierarchy, encoder=encoder, num_labels=3)
-    found = relevance(model, batch, epsilon=epsilon)
+    parts = relevance(model, batch, epsilon=epsilon)
     logits = logits_of(model, batch)
-    torch.testing.assert_close(found.explained, logits.amax(1), atol=1e-12, rtol=0)
-    torch.testing.assert_close(found.unaccounted, torch.zeros(len(logits)).double(), atol=1e-12, rtol=0)
-    assert found.tokens.sum(1).abs().max() > 1e-6
-    assert not found.tokens[~found.mask].any() and not found.hidden[~found.mask].any()
+    torch.testing.assert_close(parts.explained, logits.amax(1), atol=1e-12, rtol=0)
+    torch.testing.assert_close(parts.unaccounted, torch.zeros(len(logits)).double(), atol=1e-12, rtol=0)
+    assert parts.tokens.sum(1).abs().max() > 1e-6
+    assert not parts.tokens[~parts.mask].any() and not parts.hidden[~parts.mask].any()
 
 
 def test_states_of_an_affine_model_have_their_exact_contribution(a_batch):
     model, batch = a_batch(encoder="bilstm", projection="sparsemax")
-    found = run(Lrp, model, batch, epsilon=0)["importance_lrp_hidden"]
+    parts = run(Lrp, model, batch, epsilon=0)["importance_lrp_hidden"]
     exact = run(ExactContribution, model, batch)
-    (name,) = [name for name in exact if name.startswith("importance_")]
-    for one, other in zip(found, exact[name], strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-6)
+    for values, expected in zip(parts, exact["importance_exact_contribution"], strict=True):
+        np.testing.assert_allclose(values, expected, atol=1e-6)
 
 
 def test_average_model_by_hand(a_batch):
     """One affine read-out above tanh(W x + b): R of a token is sum_d a w_d h_d (share of W x in W x + b), epsilon 0."""
     model, batch = a_batch(encoder="average")
-    found = relevance(model, batch, epsilon=0)
+    parts = relevance(model, batch, epsilon=0)
     with torch.no_grad():
         x = model.get_input_embeddings()(batch["input_ids"])
         layer, decoder = model.model.encoder.projection, model.decoder.context
@@ -300,10 +281,10 @@ def test_average_model_by_hand(a_batch):
         predicted = logits_of(model, batch).argmax(1)
         hidden_relevance = attention.unsqueeze(-1) * hidden * decoder.weight[predicted].unsqueeze(1)
         expected = (hidden_relevance * product / inner).sum(-1)
-    torch.testing.assert_close(found.tokens, expected, atol=1e-12, rtol=1e-11)
-    torch.testing.assert_close(found.hidden, hidden_relevance.sum(-1), atol=1e-12, rtol=1e-11)
+    torch.testing.assert_close(parts.tokens, expected, atol=1e-12, rtol=1e-11)
+    torch.testing.assert_close(parts.hidden, hidden_relevance.sum(-1), atol=1e-12, rtol=1e-11)
     biases = (hidden_relevance.sum(-1) - expected).sum(1) + decoder.bias.detach()[predicted]
-    torch.testing.assert_close(found.biases, biases, atol=1e-12, rtol=1e-11)
+    torch.testing.assert_close(parts.biases, biases, atol=1e-12, rtol=1e-11)
 
 
 def test_outputs_that_are_no_logit(a_batch):
@@ -322,33 +303,12 @@ def test_outputs_that_are_no_logit(a_batch):
     torch.testing.assert_close(probability.unaccounted, probability.output)
 
 
-def test_answers_that_are_masked(a_batch):
-    model, batch = a_batch(num_labels=3)
-    logits = logits_of(model, batch)
-    batch["answer_mask"] = torch.ones_like(logits).scatter(1, logits.argmax(1, keepdim=True), 0)
-    found = relevance(model, batch, epsilon=0)
-    second = logits.topk(2).indices[:, 1]
-    for row, target in enumerate(second.tolist()):
-        expected = relevance(model, {**batch, "answer_mask": None}, target=target, epsilon=0)
-        torch.testing.assert_close(found.tokens[row], expected.tokens[row])
-    odds = relevance(model, batch, output="log_odds")
-    assert odds.tokens.isfinite().all()
-    with pytest.raises(ValueError, match="is no possible answer of instance 'tiny/test/0'"):
-        relevance(model, batch, target=int(logits[0].argmax()))
-
-
-def test_every_encoder_and_decoder_has_a_rule():
-    assert set(ENCODERS) == set(encoders.ENCODERS.values())
-    assert set(DECODERS) == set(decoders.DECODERS.values())
-
-
 def test_models_without_a_rule_are_refused(a_batch):
     class Other(encoders.Average):
         pass
 
     model, batch = a_batch(encoder="average")
     model.model.encoder.__class__ = Other
-    with pytest.raises(ValueError, match="no rule for Other; .* can measure this model"):
-        run(Lrp, model, batch)
-    with pytest.raises(ValueError, match="no rule for Other"):
-        Lrp().check(subject_of(model), None)
+    for ask in (lambda: run(Lrp, model, batch), lambda: Lrp().check(subject_of(model), None)):
+        with pytest.raises(ValueError, match="no rule for Other"):
+            ask()

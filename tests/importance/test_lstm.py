@@ -39,13 +39,13 @@ def check_changes(encoder, lengths, edge=(0, 0), replaces=False, alignment="addi
         mask[row, : edge[0]] = mask[row, length - edge[1] : length] = False
     module, config = scorer(alignment, query)
     generator = torch.Generator().manual_seed(3)
-    asked = torch.randn(len(lengths), SIZE, dtype=torch.float64, generator=generator) if query == "text" else None
+    queries = torch.randn(len(lengths), SIZE, dtype=torch.float64, generator=generator) if query == "text" else None
     values = None if classes is None else torch.randn(classes, SIZE, dtype=torch.float64, generator=generator)
     filling = embedded.flip(1) + 1 if replaces else None
     with torch.no_grad():
         states, _ = encoder(embedded, present)
         sums = removal.sums_of_changes(
-            encoder, module, config, embedded, states, present, mask, asked, values, filling=filling
+            encoder, module, config, embedded, states, present, mask, queries, values, filling=filling
         )
         assert (sums[~mask] == 0).all()
         for row, place in mask.nonzero().tolist():
@@ -59,7 +59,7 @@ def check_changes(encoder, lengths, edge=(0, 0), replaces=False, alignment="addi
                 close(sums[row, place], torch.zeros_like(sums[row, place]))
                 continue
             again, _ = encoder(alone[None], torch.ones(1, len(alone), dtype=torch.bool))
-            weights = project(module(again, None if asked is None else asked[[row]]), left[None], config)[0]
+            weights = project(module(again, None if queries is None else queries[[row]]), left[None], config)[0]
             close(sums[row, place], weights @ (again[0] if values is None else again[0] @ values.t()), 1e-9)
 
 
@@ -104,10 +104,10 @@ def test_changes_that_an_lstm_forgets(replaces, forgets, monkeypatch):
     for layer in encoder.directions:
         layer.weight_hh_l0.data *= 0.05
         layer.bias_ih_l0.data[SIZE // 2 : SIZE] = -4.0 if forgets else 40.0
-    inner, asked = lstm.forgotten, []
-    monkeypatch.setattr(lstm, "forgotten", lambda *rows: asked.append(inner(*rows)) or asked[-1])
+    inner, queries = lstm.forgotten, []
+    monkeypatch.setattr(lstm, "forgotten", lambda *rows: queries.append(inner(*rows)) or queries[-1])
     check_changes(encoder, (40, 25, 40), (1, 1), replaces)
-    assert sum(asked) > 40 if forgets else asked and not any(asked)
+    assert sum(queries) > 40 if forgets else queries and not any(queries)
 
 
 @every_encoder

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from captum import attr
 from torch.nn import functional
 
 from attnfaith.importance.attention_based import AttentionXGradient
@@ -20,9 +21,9 @@ def exact(kind="bert", **fields):
     model = classifier(kind, **fields).double()
     torch.manual_seed(1)
     with torch.no_grad():
-        for one in model.parameters():
-            if one.dim() == 1:
-                one.add_(0.3 * torch.randn_like(one))
+        for parameter in model.parameters():
+            if parameter.dim() == 1:
+                parameter.add_(0.3 * torch.randn_like(parameter))
     subject = SelfAttention(model)
     return model, subject, Batch.of(texts(model), subject)
 
@@ -82,13 +83,13 @@ def forward_decomposition(model, ids):
 def test_decompx_is_the_authors_forward_decomposition(bert):
     model, subject, batch = bert
     for number in range(model.num_labels):
-        made = run(DecompX, subject, batch, target=number)
+        columns = run(DecompX, subject, batch, target=number)
         for row in range(2):
             alone = batch.alone(row)
             expected = forward_decomposition(model, alone["input_ids"])[:, number]
-            np.testing.assert_allclose(made["importance_decompx"][row], expected, atol=1e-6)
+            np.testing.assert_allclose(columns["importance_decompx"][row], expected, atol=1e-6)
             whole = float(subject.predict(alone)[0, number])
-            total = float(expected.sum()) + made["decompx_markers"][row] + made["decompx_rest"][row]
+            total = float(expected.sum()) + columns["decompx_markers"][row] + columns["decompx_rest"][row]
             assert total == pytest.approx(whole, abs=1e-6)
 
 
@@ -100,7 +101,7 @@ def linear_back(weight, values, result, relevance):
 def relevance_by_rules(model, ids, number):
     """AttnLRP through a BERT by its rules, each as the paper has it: relevance (T,) of what the first layer reads."""
     text = Written(model, ids)
-    states, kept = text.start, []
+    states, layers = text.start, []
     for layer in model.bert.encoder.layer:
         own, out = layer.attention.self, layer.attention.output
         query, key, value = own.query(states), own.key(states), own.value(states)
@@ -111,7 +112,7 @@ def relevance_by_rules(model, ids, number):
         inner = layer.intermediate.dense(middle)
         outer = layer.output.dense(functional.gelu(inner))
         after = layer.output.LayerNorm(outer + middle)
-        kept.append((layer, states, query, key, value, scores, context, dense, middle, inner, outer, after))
+        layers.append((layer, states, query, key, value, scores, context, dense, middle, inner, outer, after))
         states = after
     pooled = model.bert.pooler.dense(states[0])
     logits = model.classifier(pooled.tanh())
@@ -127,7 +128,7 @@ def relevance_by_rules(model, ids, number):
         slope = relevance / result * norm.weight / spread
         return values * (slope - slope.mean(-1, keepdim=True))
 
-    for layer, states, query, key, value, scores, context, dense, middle, inner, outer, after in reversed(kept):
+    for layer, states, query, key, value, scores, context, dense, middle, inner, outer, after in reversed(layers):
         own, out = layer.attention.self, layer.attention.output
         summed = norm_back(layer.output.LayerNorm, outer + middle, after, relevance)
         to_outer, to_middle = summed * outer / (outer + middle), summed * middle / (outer + middle)
@@ -157,10 +158,10 @@ def relevance_by_rules(model, ids, number):
 @torch.no_grad()
 def test_attn_lrp_is_relevance_by_its_rules(bert):
     model, subject, batch = bert
-    made = run(AttnLrp, subject, batch, target=1)
+    columns = run(AttnLrp, subject, batch, target=1)
     for row in range(2):
         expected = relevance_by_rules(model, batch.alone(row)["input_ids"], 1)
-        np.testing.assert_allclose(made["importance_attn_lrp"][row], expected, atol=1e-6, rtol=1e-5)
+        np.testing.assert_allclose(columns["importance_attn_lrp"][row], expected, atol=1e-6, rtol=1e-5)
 
 
 def own_attentions(model, batch, row, number):
@@ -170,7 +171,7 @@ def own_attentions(model, batch, row, number):
     output = model(input_ids=alone["input_ids"], output_attentions=True)
     model.set_attn_implementation("sdpa")
     slopes = torch.autograd.grad(output.logits[0, number], output.attentions)
-    return [one[0].detach().numpy() for one in output.attentions], [one[0].numpy() for one in slopes]
+    return [weights[0].detach().numpy() for weights in output.attentions], [slope[0].numpy() for slope in slopes]
 
 
 @pytest.mark.parametrize(("kind", "row_of"), [("bert", 0), ("gpt2", -1)])
@@ -184,8 +185,8 @@ def test_chefer_and_attention_times_gradient_by_the_models_own_attentions(kind, 
         weights, slopes = own_attentions(model, batch, row, 2)
         length = weights[0].shape[1]
         whole = np.eye(length)
-        for one, slope in zip(weights, slopes, strict=True):
-            whole = whole + np.maximum(one * slope, 0).mean(0) @ whole
+        for layer_weights, slope in zip(weights, slopes, strict=True):
+            whole = whole + np.maximum(layer_weights * slope, 0).mean(0) @ whole
         np.testing.assert_allclose(rolled[row], (whole - np.eye(length))[row_of], atol=1e-7, rtol=1e-5)
         np.testing.assert_allclose(last[row], (weights[-1] * slopes[-1]).sum(0)[row_of], atol=1e-7, rtol=1e-5)
         np.testing.assert_allclose(head[row], (weights[0] * slopes[0])[1, row_of], atol=1e-7, rtol=1e-5)
@@ -201,7 +202,6 @@ def test_chefer_refuses_an_encoder_decoder():
 @pytest.mark.parametrize("kind", ["bert", "gpt2"])
 def test_measures_of_embeddings_are_captums(kind):
     """Through the model's own inputs_embeds, one text at a time, where our measures give embeddings by a hook."""
-    attr = pytest.importorskip("captum.attr")
     model, subject, batch = exact(kind)
     paths = run(IntegratedGradients, subject, batch, target=1, baseline="zero", tolerance=1e-5)
     products = run(GradientXInput, subject, batch, target=1)["importance_gradient_x_input"]
@@ -215,15 +215,15 @@ def test_measures_of_embeddings_are_captums(kind):
         def logit(points, mask=mask):
             return model(inputs_embeds=points, attention_mask=mask.expand(len(points), -1)).logits
 
-        made = attr.InputXGradient(logit).attribute(embedded.clone().requires_grad_(), target=1).sum(-1)[0]
-        np.testing.assert_allclose(products[row], made.detach(), atol=1e-5)
+        expected = attr.InputXGradient(logit).attribute(embedded.clone().requires_grad_(), target=1).sum(-1)[0]
+        np.testing.assert_allclose(products[row], expected.detach(), atol=1e-5)
         path = attr.IntegratedGradients(logit, multiply_by_inputs=True)
-        made = path.attribute(embedded, torch.zeros_like(embedded), target=1, n_steps=200, method="gausslegendre")
-        np.testing.assert_allclose(paths["importance_integrated_gradients"][row], made.sum(-1)[0], atol=1e-5)
+        expected = path.attribute(embedded, torch.zeros_like(embedded), target=1, n_steps=200, method="gausslegendre")
+        np.testing.assert_allclose(paths["importance_integrated_gradients"][row], expected.sum(-1)[0], atol=1e-5)
         assert paths["integrated_gradients_residual"][row] == pytest.approx(0, abs=1e-5)
         places = torch.arange(embedded.shape[1]).view(1, -1, 1).expand_as(embedded)
-        made = attr.FeatureAblation(logit).attribute(embedded, target=1, feature_mask=places)[0, :, 0]
-        np.testing.assert_allclose(zeroed[row], made.detach(), atol=1e-5)
+        expected = attr.FeatureAblation(logit).attribute(embedded, target=1, feature_mask=places)[0, :, 0]
+        np.testing.assert_allclose(zeroed[row], expected.detach(), atol=1e-5)
         leaf = embedded.clone().requires_grad_()
         logits = logit(leaf)[0]
         best = int(logits.argmax())

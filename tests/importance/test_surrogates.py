@@ -31,18 +31,18 @@ def a_batch(tiny_model, tiny_rows, tiny_batch):
 def additive(model, batch, target):
     """x . w_c / T of each token: what it adds to a class's logit under uniform attention to embeddings."""
     weight = model.decoder.context.weight[target].detach()
-    found = []
+    columns = []
     for ids, present in zip(batch["input_ids"], batch["attention_mask"], strict=True):
         inner = ids[present.bool()][1:-1]
-        found.append((model.get_input_embeddings()(inner).detach() @ weight / max(1, len(inner))).numpy())
-    return found
+        columns.append((model.get_input_embeddings()(inner).detach() @ weight / max(1, len(inner))).numpy())
+    return columns
 
 
 @pytest.mark.parametrize(("measure", "options"), [(KernelShap, {}), (Lime, {"penalty": 0})])
 def test_additive_models_by_hand(measure, options, a_batch):
     model, batch = a_batch(encoder="embedding", projection="uniform", num_labels=3)
-    found = run(measure, model, batch, target=2, absent="zero", samples=120, **options)
-    for one, other in zip(next(iter(found.values())), additive(model, batch, 2), strict=True):
+    columns = run(measure, model, batch, target=2, absent="zero", samples=120, **options)
+    for one, other in zip(next(iter(columns.values())), additive(model, batch, 2), strict=True):
         np.testing.assert_allclose(one, other, atol=2e-5)
 
 
@@ -62,12 +62,12 @@ def test_shapley_values_by_brute_force(length, a_batch):
             expected[token] += (value[tuple(here)] - before) / math.factorial(length)
     assert np.abs(expected).max() > 0.1
     for samples in {max(3, 2**length), 256}:
-        found = run(KernelShap, model, batch, target=1, samples=samples)
-        np.testing.assert_array_max_ulp(found["importance_kernel_shap"][0], expected.astype(np.float32))
-        assert abs(found["kernel_shap_residual"][0]) < 1e-14
+        columns = run(KernelShap, model, batch, target=1, samples=samples)
+        np.testing.assert_array_max_ulp(columns["importance_kernel_shap"][0], expected.astype(np.float32))
+        assert abs(columns["kernel_shap_residual"][0]) < 1e-14
     if length == 5:
         few = [run(KernelShap, model, batch, target=1, samples=31, seed=seed) for seed in range(4)]
-        values = np.array([one["importance_kernel_shap"][0] for one in few])
+        values = np.array([columns["importance_kernel_shap"][0] for columns in few])
         assert np.ptp(values, axis=0).max() > 0.02 and np.abs(values.mean(0) - expected).max() < 0.2  # samples matter
 
 
@@ -86,8 +86,8 @@ def test_as_captum_has_it_on_embeddings(name, make, a_batch):
     """The same samples, given to captum as embeddings with a feature for each token: 1e-5 apart or less."""
     model, batch = a_batch([6, 6], encoder="bilstm", scale=2.0)
     measure = {"kernel_shap": KernelShap, "lime": Lime}[name]
-    found = run(measure, model, batch, target=0, absent="zero", samples=40, seed=5)[f"importance_{name}"]
-    assert all(np.count_nonzero(scores) for scores in found)
+    columns = run(measure, model, batch, target=0, absent="zero", samples=40, seed=5)[f"importance_{name}"]
+    assert all(np.count_nonzero(scores) for scores in columns)
     embeddings = model.get_input_embeddings()
     for row, instance in enumerate(batch["instance_id"]):
         ids = batch["input_ids"][row, batch["attention_mask"][row].bool()]
@@ -104,21 +104,21 @@ def test_as_captum_has_it_on_embeddings(name, make, a_batch):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(generator(5, instance, name).integers(2**63)))
             expected = make(value).attribute(inner, feature_mask=features, n_samples=40, perturbations_per_eval=7)
-        np.testing.assert_allclose(found[row], expected[0, :, 0], atol=1e-5)
+        np.testing.assert_allclose(columns[row], expected[0, :, 0], atol=1e-5)
 
 
 @pytest.mark.parametrize("absent", ["deleted", "zero"])
 @pytest.mark.parametrize(("query", "hierarchy"), [("learned", "none"), ("text", "none"), ("learned", "word")])
 def test_scores_add_up(query, hierarchy, absent, a_batch):
     model, batch = a_batch(encoder="bigru", query=query, hierarchy=hierarchy)
-    found = run(KernelShap, model, batch, absent=absent, samples=50)
-    lengths = [len(values) for values in found["importance_kernel_shap"]]
+    columns = run(KernelShap, model, batch, absent=absent, samples=50)
+    lengths = [len(values) for values in columns["importance_kernel_shap"]]
     ends = read_parts(*opened(model, batch), [np.array([[False] * length, [True] * length]) for length in lengths], absent)
-    predicted = [one[1].argmax() for one in ends]
-    rise = [one[1, c] - one[0, c] if length else 0 for one, c, length in zip(ends, predicted, lengths, strict=True)]
-    sums = [values.sum(dtype=np.float64) for values in found["importance_kernel_shap"]]
-    np.testing.assert_allclose(np.subtract(sums, rise), found["kernel_shap_residual"], atol=1e-6)
-    np.testing.assert_allclose(found["kernel_shap_residual"], 0, atol=2e-4)
+    predicted = [logits[1].argmax() for logits in ends]
+    rise = [logits[1, c] - logits[0, c] if length else 0 for logits, c, length in zip(ends, predicted, lengths, strict=True)]
+    sums = [values.sum(dtype=np.float64) for values in columns["importance_kernel_shap"]]
+    np.testing.assert_allclose(np.subtract(sums, rise), columns["kernel_shap_residual"], atol=1e-6)
+    np.testing.assert_allclose(columns["kernel_shap_residual"], 0, atol=2e-4)
     single = [row for row, length in enumerate(lengths) if length == 1]
     assert single and all(sums[row] == pytest.approx(rise[row], abs=1e-6) for row in single)
 
@@ -146,5 +146,5 @@ def test_undefined_is_nan(measure, a_batch):
     """Log-odds of the only class that is allowed: there is nothing it could be held against."""
     model, batch = a_batch([5, 3], num_labels=3)
     batch["answer_mask"] = torch.tensor([[True, False, False], [True, True, False]])
-    found = run(measure, model, batch, output="log_odds", samples=20)
-    assert all(np.isnan(values[0]).all() and np.isfinite(values[1]).all() for values in found.values())
+    columns = run(measure, model, batch, output="log_odds", samples=20)
+    assert all(np.isnan(values[0]).all() and np.isfinite(values[1]).all() for values in columns.values())
