@@ -7,8 +7,8 @@ import torch
 from transformers import AutoModelForSeq2SeqLM
 
 from attnfaith import AttentionSeq2SeqConfig, AttentionSeq2SeqForConditionalGeneration
+from attnfaith.models.alignments import SEQUENCE_ALIGNMENTS as ALIGNMENTS
 from attnfaith.models.modeling_attention_seq2seq import ENCODERS
-from attnfaith.models.sequence_alignments import ALIGNMENTS
 
 
 IDS = torch.tensor([[5, 6, 7, 4, 3], [8, 9, 3, 0, 0]])

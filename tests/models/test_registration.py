@@ -46,7 +46,7 @@ CODE = {
     },
     "attention_seq2seq": {
         *SHARED,
-        *("configuration_attention_seq2seq", "modeling_attention_seq2seq", "alignments", "sequence_alignments"),
+        *("configuration_attention_seq2seq", "modeling_attention_seq2seq", "alignments"),
     },
 }
 """The modules that travel with a checkpoint of each type."""

@@ -1,7 +1,10 @@
-"""Alignments: encoder states, and a query where there is one, to one score per token.
+"""Alignments: states, and a query where there is one, to scores. Scores are not attention: a projection makes it of them.
 
-Shapes: B instances, T tokens, H hidden, A alignment size. Scores are not attention: a projection makes it of them.
-To add an alignment: one module `forward(hidden (B,T,H), query (B,H) or None) -> (B,T)` and one line in ALIGNMENTS.
+Shapes: B instances, T tokens, G decoder steps, H hidden, A alignment size.
+
+Of a text: `forward(hidden (B,T,H), query (B,H) or None) -> (B,T)`. Of a decoder, which asks at each step: `keys(hidden)`,
+made once for all steps, and `forward(keys, query)`, which takes one query (B,H) to (B,T), or many (B,G,H) to (B,G,T). To add
+an alignment: one module, and one line in ALIGNMENTS or SEQUENCE_ALIGNMENTS.
 """
 
 import math
@@ -52,3 +55,57 @@ class Dot(nn.Module):
 
 
 ALIGNMENTS = {"additive": Additive, "dot": Dot}
+
+
+# ------------------------------------------------------------------------------------------------ of a decoder
+
+
+class SequenceAdditive(nn.Module):
+    """v . tanh(W1 h + W2 q + b) (Bahdanau et al. 2015)."""
+
+    def __init__(self, config):
+        super().__init__()
+        size = config.alignment_size or config.hidden_size
+        self.key = nn.Linear(config.hidden_size, size)
+        self.query = nn.Linear(config.hidden_size, size, bias=False)
+        self.value = nn.Linear(size, 1, bias=False)
+
+    def keys(self, hidden: torch.Tensor) -> torch.Tensor:
+        """(B,T,H) to (B,T,A)."""
+        return self.key(hidden)
+
+    def forward(self, keys, query):
+        if query.dim() == 3:
+            keys = keys.unsqueeze(1)
+        return self.value(tanh(keys + self.query(query).unsqueeze(-2))).squeeze(-1)
+
+
+class SequenceDot(nn.Module):
+    """h . q (Luong et al. 2015)."""
+
+    def __init__(self, config):
+        super().__init__()
+
+    def keys(self, hidden: torch.Tensor) -> torch.Tensor:
+        """(B,T,H), as they are."""
+        return hidden
+
+    def forward(self, keys, query):
+        if query.dim() == 3:
+            return query @ keys.transpose(1, 2)
+        return (keys @ query.unsqueeze(-1)).squeeze(-1)
+
+
+class SequenceGeneral(SequenceDot):
+    """h . W q (Luong et al. 2015)."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.key = nn.Linear(config.hidden_size, config.hidden_size, bias=False)
+
+    def keys(self, hidden):
+        """(B,T,H) to (B,T,H)."""
+        return self.key(hidden)
+
+
+SEQUENCE_ALIGNMENTS = {"additive": SequenceAdditive, "dot": SequenceDot, "general": SequenceGeneral}

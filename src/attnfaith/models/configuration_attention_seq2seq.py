@@ -2,6 +2,7 @@
 
 from huggingface_hub.dataclasses import strict
 
+from .alignments import SEQUENCE_ALIGNMENTS
 from .configuration_common import EncoderConfig
 from .projections import PROJECTIONS
 
@@ -9,7 +10,6 @@ from .projections import PROJECTIONS
 SOURCE_ENCODERS = ("bigru", "gru", "embedding")
 RECURRENCES = {"bahdanau": "additive", "luong": "dot"}
 """How the decoder attends, and its alignment where none is named."""
-SEQUENCE_ALIGNMENTS = ("additive", "dot", "general")
 NO_ATTENTION = "none"
 
 
@@ -32,7 +32,7 @@ class AttentionSeq2SeqConfig(EncoderConfig):
     choices = {
         "encoder": SOURCE_ENCODERS,
         "recurrence": tuple(RECURRENCES),
-        "alignment": SEQUENCE_ALIGNMENTS,
+        "alignment": tuple(SEQUENCE_ALIGNMENTS),
         "projection": (*PROJECTIONS, NO_ATTENTION),
     }
 

@@ -13,11 +13,11 @@ from transformers import GenerationMixin
 from transformers.modeling_outputs import ModelOutput, Seq2SeqLMOutput
 from transformers.utils import can_return_tuple
 
+from .alignments import SEQUENCE_ALIGNMENTS
 from .configuration_attention_seq2seq import AttentionSeq2SeqConfig
 from .encoders import BiGRU, Embedding, OnwardGRU
 from .modeling_common import PaperPreTrainedModel, contexts, padded_right, present_mask, refuse
 from .projections import project
-from .sequence_alignments import ALIGNMENTS
 
 
 ENCODERS = {"bigru": BiGRU, "gru": OnwardGRU, "embedding": Embedding}
@@ -92,7 +92,7 @@ class Decoder(nn.Module):
         super().__init__()
         self.config = config
         self.first = nn.Linear(config.hidden_size, config.hidden_size)
-        self.alignment = ALIGNMENTS[config.alignment](config) if config.aligns else None
+        self.alignment = SEQUENCE_ALIGNMENTS[config.alignment](config) if config.aligns else None
 
     def start(self, last: torch.Tensor) -> torch.Tensor:
         """The first state (B,H), of the encoder's last."""

@@ -157,6 +157,7 @@ class AttentionConfig(TrainingArguments):
     attention_learning_rate_factor: float = 1.0
     random_erasure: float = 0.0
     early_stopping_patience: int | None = None
+    remove_unused_columns: bool = False  # the losses read columns that no model takes
 
 
 class AttentionTrainer(BaseTrainer):

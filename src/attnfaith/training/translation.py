@@ -28,6 +28,7 @@ class TranslationConfig(TrainingArguments):
 
     impermissible_mass: float = 0.0
     early_stopping_patience: int | None = None
+    remove_unused_columns: bool = False  # links are no input of the model
 
 
 class TranslationTrainer(BaseTrainer):
