@@ -249,7 +249,7 @@ def test_a_logit_that_a_saturated_tanh_hides_has_the_attention_of_its_row_and_on
         of.model.bert.pooler.dense.bias += 100  # tanh gives 1
         dead.model.pre_classifier.bias -= 100  # ReLU gives 0
     assert torch.equal(of.attention(batch(of)), plain)
-    with pytest.raises(SubjectError, match="the logits of 2 of 2 texts depend on nothing"):
+    with pytest.raises(SubjectError, match="the logits of 2 of 2 texts do not depend on the last layer"):
         dead.attention(batch(dead, (5, 4)))
 
 

@@ -20,7 +20,7 @@ from attnfaith.record import Column
 from attnfaith.subjects import Batch, require
 from attnfaith.subjects.attention import ALL, Edit, Map, rows_that_matter
 from attnfaith.subjects.pairs import of_sources, of_targets
-from attnfaith.subjects.translator import picked
+from attnfaith.subjects.translator import label_log_probs
 
 
 NO_DOUBLE = (RuntimeError, TypeError, ValueError)  # what models raise that have kernels of one precision alone
@@ -444,4 +444,4 @@ def _change(subject, pair, replacement: dict[int, torch.Tensor]) -> float:
     owner = torch.zeros(1, dtype=torch.long, device=subject.device)
     own = subject.log_probs(pair)
     ((_, logits),) = subject.edited(pair, owner, Replaced(replacement))
-    return float((picked(logits, pair["labels"]) - own).abs().max())
+    return float((label_log_probs(logits, pair["labels"]) - own).abs().max())

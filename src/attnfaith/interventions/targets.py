@@ -27,7 +27,7 @@ from attnfaith.subjects import Batch, Subject, whole_logits
 from attnfaith.subjects.attention import ALL, Edit
 from attnfaith.subjects.pairs import PairBatch, by_target_words, word_sums
 from attnfaith.subjects.prefix import Prefix
-from attnfaith.subjects.translator import picked
+from attnfaith.subjects.translator import label_log_probs
 
 
 AFFINE = "affine read-out"
@@ -372,7 +372,7 @@ class Cross(Target):
         log_probs = own.new_zeros(len(owner), own.shape[1], dtype=torch.float64)
         distances = torch.zeros_like(log_probs)
         for some, logits in self.subject.edited(self.pair, owner, edit):
-            log_probs[some] = picked(logits, self.pair["labels"].expand(len(some), -1))
+            log_probs[some] = label_log_probs(logits, self.pair["labels"].expand(len(some), -1))
             distances[some] = (logits.softmax(2) - own).abs().sum(2).double() / 2
         (by_word,) = by_target_words(self.pair, distances.unsqueeze(0))
         return word_sums(self.pair, log_probs).exp().cpu().numpy(), by_word

@@ -1,4 +1,4 @@
-"""What the subjects of this package share: a model with its tokenizer, and what a model's configuration and weights say."""
+"""The base of this package's subjects: a model with its tokenizer, and facts from its configuration and weights."""
 
 import copy
 import json
@@ -102,12 +102,12 @@ class ModelSubject:
         return other
 
     def digest(self) -> str:
-        """SHA-256 of the weights, and of what the configuration says about what the model computes."""
+        """SHA-256 of the weights and of the keys of the configuration that change what the model computes."""
         return hash_of_model(self.model).hexdigest()
 
 
 def hash_of_model(model):
-    """A SHA-256 object that has read a model's weights and what its configuration says about what it computes."""
+    """A SHA-256 object over a model's weights and the keys of its configuration that change what it computes."""
     digest = hash_of_weights(model)
     config = {key: value for key, value in model.config.to_dict().items() if key not in LEFT_OUT}
     digest.update(json.dumps(config, sort_keys=True, default=str).encode())
@@ -153,7 +153,7 @@ def is_encoder_decoder(model) -> bool:
 
 
 def separates(model) -> bool:
-    """Whether the model has to be told which tokens are impermissible, and keeps them apart from others."""
+    """Whether the model keeps impermissible tokens apart from others, and so needs to know which they are."""
     return bool(getattr(model.config, "separate_impermissible", False))
 
 

@@ -1,7 +1,7 @@
-"""What a model is asked before its attention is believed: each check has a name, and a model that fails one is refused.
+"""Checks of a model before its attention is believed: each has a name, and a model that fails one is refused.
 
-Random texts, or pairs of a source and a target of other lengths, are read a few times. Attention that a library returned
-without a word, and that was not what the model computed with, has misled whole comparisons: nothing is taken on trust here.
+Random texts, or pairs of a source and a target of other lengths, are read a few times. Libraries have returned attention
+that was not what the model computed with, and have misled whole comparisons: so nothing is taken on trust here.
 
 Shapes: B instances, L input positions, S source positions, N target positions, Q queries, K keys, V vocabulary.
 """
@@ -238,8 +238,8 @@ class _Probe:
             logits = self.call(self.inputs[0]).logits
         except Exception as error:  # models raise many kinds
             raise SubjectError(
-                f"{type(self.model).__name__} fails the check 'reading': given {self.asked} it says {type(error).__name__}: "
-                f"{excerpt(error, 200)}; {self.reads}"
+                f"{type(self.model).__name__} fails the check 'reading': given {self.asked} it raises "
+                f"{type(error).__name__}: {excerpt(error, 200)}; {self.reads}"
             ) from error
         if not logits.isfinite().all():
             check_finite(self.model)
@@ -306,7 +306,7 @@ class Texts(_Probe):
     def layers(self, hook: Hook, named: Named) -> list[int]:
         """The numbers of the maps over input positions: self-attention, or a decoder's attention over the encoder."""
         maps, names = hook.maps, named.names
-        fused = "it computes attention by scaled_dot_product_attention also under 'eager', which never says its weights"
+        fused = "it computes attention by scaled_dot_product_attention also under 'eager', which gives no weights"
         none = "no softmax of it weighs values, so it has no attention that could be read"
         self.check(bool(maps), "layers", fused if hook.fused else none)
         self.check(not hook.fused, "layers", f"in {hook.fused} layers {fused}")
@@ -518,7 +518,7 @@ class Pairs(_Probe):
         return _refusal(LayerParts, recorded.layers)
 
     def _together(self, layers: list[int]) -> str:
-        """Whether a pair that is padded, source and target, is read as alone, and nothing looks at the padding."""
+        """Whether a padded pair has the logits that it has alone, and no weight is on padding."""
         alone, both = self.call(self.inputs[1]).logits, self.subject.collate(self.rows)
         try:
             logits, hook = self.run(both)
@@ -544,15 +544,14 @@ ROUNDING = 1e-5
 
 
 def check_separation(model, text, other: torch.Tensor, last: int) -> str | None:
-    """What is wrong with how a model keeps tokens apart, seen on one text (1,L); None where nothing is.
+    """Why a model does not keep tokens of two kinds apart, seen on one text (1,L); None where it does.
 
-    What a mask is for is seen in the weights, and what it does in what they weigh: a model may have other ways from token to
-    token, such as a convolution, and may answer from other rows than the first.
+    It does where no weight is between the kinds, or on the first position but its own; where other tokens of one kind leave
+    values of the other kind as they are, in every map; and where the logits depend on the first row of the last map alone.
+    A model may have other ways from token to token than attention, such as a convolution: so values are compared too.
 
-    text: what the model is given, with tokens of both kinds. other (1,L): ids of another text. last: the number of the map
-    whose rows it answers from. Nothing is wrong where no weight is between the kinds, or on the first position but its own;
-    where other tokens of one kind leave values of the other kind as they are, in every map; and where the logits depend on
-    the first row of the last map alone.
+    text: inputs of the model, with tokens of both kinds. other (1,L): ids of another text. last: the number of the map whose
+    rows the model answers from.
     """
     marked, apart = text["impermissible"][0].bool(), ~kept_together(text["impermissible"])
     first = torch.arange(len(marked), device=marked.device) == 0

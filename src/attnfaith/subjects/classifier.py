@@ -224,7 +224,7 @@ class SelfAttention(ModelSubject):
         if self.max_length is not None and longest > self.max_length:
             raise SubjectError(
                 f"a text of {longest} tokens, and the model has {self.max_length} positions: encode the texts by `rows`, "
-                "which cuts them and says so"
+                "which cuts them and marks them as truncated"
             )
 
     def attendable(self, batch: Batch) -> torch.Tensor:
@@ -377,8 +377,8 @@ class SelfAttention(ModelSubject):
             names = (*names, "impermissible")
             if batch.get("impermissible") is None:
                 raise SubjectError(
-                    f"{type(self.model).__name__} keeps impermissible tokens apart, and this batch does not say which these "
-                    "are: give texts of a data set that marks them, or a tensor impermissible, 0 or 1 for each of input_ids"
+                    f"{type(self.model).__name__} keeps impermissible tokens apart, and this batch does not mark "
+                    "them: give texts of a data set that marks them, or a tensor impermissible, 0 or 1 for each of input_ids"
                 )
         inputs = {name: batch[name] for name in names if batch.get(name) is not None}
         ids, mask = inputs["input_ids"], inputs["attention_mask"]
@@ -422,7 +422,7 @@ class SelfAttention(ModelSubject):
         weights = self.reduction([widened(attention_map.weights) for attention_map in read.maps], read.rows).double()
         if bool((without := ~read.rows.any(1)).any()):
             raise SubjectError(
-                f"the logits of {int(without.sum())} of {len(without)} texts depend on nothing that the last layer says ("
+                f"the logits of {int(without.sum())} of {len(without)} texts do not depend on the last layer ("
                 "such as where a ReLU gives 0 alone): no row of its attention can be shown"
             )
         inside = self.attendable(batch)
@@ -547,7 +547,7 @@ class SelfAttention(ModelSubject):
         return recorded.layers, read.rows[0]
 
     def stack(self, text: Batch) -> Stack:
-        """Its layers on a batch of one instance; rows that matter are read alike."""
+        """The layers on a batch of one instance; rows that matter are read alike."""
         layers, matter = self.layers(text)
         return Stack(text, layers, matter.double(), self.attendable(text)[0], self, self.lacks)
 
@@ -564,7 +564,7 @@ class SelfAttention(ModelSubject):
         return LayerParts(layer)
 
     def summands(self, batch: Batch) -> Iterator[tuple[int, torch.Tensor]]:
-        """What the heads of the reduction add to each row that matters, projected, without bias."""
+        """The vectors that the heads of the reduction add to each row that matters, projected, without bias."""
         for row in range(len(batch["input_ids"])):
             text = batch.alone(row)
             (layers, matter), inside = self.layers(text), self.attendable(text)[0]

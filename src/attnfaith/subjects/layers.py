@@ -214,9 +214,9 @@ def chained(layers: list[Layer], shape) -> bool:
 
 
 NUMBERS_AT_ONCE = 2**20
-"""Of the vectors of rows that are made together."""
+"""The most numbers in the vectors of rows that are made together."""
 ROUNDING = 2e-6
-"""Of the largest of numbers, how far their sums may be off; besides one in 10,000 of the least part, so that none lacks."""
+"""How far sums may be off, over the largest number; besides 1e-4 of the smallest part, so that no part is missing."""
 
 
 def projected(layer: Layer, row: int = 0) -> torch.Tensor:
@@ -260,7 +260,7 @@ class Norm:
     @classmethod
     @torch.no_grad()
     def of(cls, call: Call) -> "Norm":
-        """Of what a module made of (1,L,E). Raises SubjectError for a module that computes something else."""
+        """The norm of a call on (1,L,E). Raises SubjectError for a module that computes something else."""
         coarse = call.output.dtype != widened(call.output).dtype
         module = copy.deepcopy(call.module).float() if coarse else call.module
         ones = widened(call.input.new_ones(1, 1, call.input.shape[-1]))
@@ -351,7 +351,7 @@ class LayerParts(BlockParts):
 
 
 def is_norm(module) -> bool:
-    """Whether a module is a norm by its name; whether it is one that can be held `Norm.of` says."""
+    """Whether a module is a norm by its name; `Norm.of` checks whether its scale can be held."""
     return isinstance(module, torch.nn.LayerNorm) or type(module).__name__.endswith("Norm")
 
 
@@ -447,7 +447,5 @@ def stack_of(subject: Subject, text: Batch) -> Stack:
         )
     total = stack.reads.sum()
     if not float(total) > 0:
-        raise SubjectError(
-            "the logits of this text depend on nothing that the last layer says: there is no answer to follow"
-        )
+        raise SubjectError("the logits of this text do not depend on the last layer: there is no answer to follow")
     return replace(stack, reads=stack.reads / total)

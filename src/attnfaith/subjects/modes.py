@@ -1,4 +1,4 @@
-"""How a model is run while it is measured: out of its wrappers, in eval mode, eagerly, without modes that change numbers."""
+"""A model while it is measured: out of its wrappers, with eager attention, without modes that change numbers."""
 
 import copy
 import sys

@@ -1,4 +1,4 @@
-"""Pairs of sentences as models from sequences to sequences read them, and what is said of positions as said of words.
+"""Batches of sentence pairs for models from sequences to sequences, and numbers of positions as numbers of words.
 
 Shapes: B pairs, S source positions, N target positions, T source words, G target words. Target position i reads what stands
 before the i-th of the target's tokens and predicts that token; so token i is read at position i + 1.

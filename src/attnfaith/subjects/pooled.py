@@ -106,7 +106,7 @@ class Pooled(PackageSubject):
         return self.collate(by_words(encoded).to_list() if self.level == "word" else encoded.to_list())
 
     def rows(self, texts):
-        """Of a hierarchical model divided into sentences, also where attention is over their words."""
+        """Texts of a hierarchical model are divided into sentences, also where attention is over their words."""
         self.check_tokenizer()
         pairs = "text_pair" in texts.column_names
         if pairs and self.config.query != "text":
@@ -183,7 +183,7 @@ class Pooled(PackageSubject):
         return self.decode(states, self.attend(states, mask, query), query)
 
     def value_norms(self, batch: Batch) -> torch.Tensor:
-        """Of states."""
+        """Lengths of states."""
         hidden, mask, _ = self.encoded(batch)
         return (hidden.double().norm(dim=2) * mask).unsqueeze(1)
 
@@ -243,7 +243,7 @@ class TextEncoder:
         self.layers = recorded.layers
 
     def each_layer(self, copies: Batch, states: Sequence[torch.Tensor], edit: Edit) -> list[torch.Tensor]:
-        """Of as many copies of the text as there are in `copies` ("layer states")."""
+        """For as many copies of the text as there are in `copies` ("layer states")."""
         with Fed(self.encoder, self.blocks, states) as fed:
             self._run(len(copies["input_ids"]), edit)
         return fed.results

@@ -40,7 +40,7 @@ class Prefix:
                     module.forward = forward
 
     def _instead(self, forward: Callable, left: deque, rows: torch.Tensor) -> Callable:
-        return lambda *args, **kwargs: taken(left.popleft(), rows, self.count) if left else forward(*args, **kwargs)
+        return lambda *args, **kwargs: instances(left.popleft(), rows, self.count) if left else forward(*args, **kwargs)
 
 
 def prefix_of(model, texts: dict[str, torch.Tensor], first: int) -> Prefix | None:
@@ -104,12 +104,12 @@ class _Watch(Watching):
             self._frames[-1][2].append((module, output, self.maps - maps))
 
 
-def taken(output, rows: torch.Tensor, count: int):
+def instances(output, rows: torch.Tensor, count: int):
     """The instances `rows` of an output for `count` ones: of its tensors whose first axis is that of instances."""
     if isinstance(output, torch.Tensor):
         return output[rows] if output.dim() and len(output) == count else output
     if isinstance(output, dict):
-        return type(output)(**{name: taken(value, rows, count) for name, value in output.items()})
+        return type(output)(**{name: instances(value, rows, count) for name, value in output.items()})
     if type(output) in (tuple, list):
-        return type(output)(taken(value, rows, count) for value in output)
+        return type(output)(instances(value, rows, count) for value in output)
     return output

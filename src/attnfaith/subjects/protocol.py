@@ -1,4 +1,4 @@
-"""What a measure of importance, or an experiment, may ask of a model.
+"""The protocol between measures and models: capabilities, batches, and the methods of a subject.
 
 Shapes: B instances, L input positions, T places of attention, C classes, K attentions per instance, E embedding, H hidden,
 V vocabulary.
@@ -115,10 +115,9 @@ class Batch(dict):
     """Instances as a subject reads them, by name.
 
     input_ids, attention_mask (B,L) and, of pairs, token_type_ids (B,L); special_tokens_mask (B,L), 1 on markers, where a
-    tokenizer of transformers read the texts; impermissible (B,L), 1 on what a deceptive model hides, where the data say so;
-    answer_mask (B,C) bool where instances name their possible classes; the lists instance_id and label (None where unknown)
-    and, of subjects with "texts", text and text_pair.
-    What is in COMPUTED is kept here once it is made:
+    tokenizer of transformers read the texts; impermissible (B,L), 1 on tokens that a deceptive model hides, where the data
+    mark them; answer_mask (B,C) bool where instances name their possible classes; the lists instance_id and label (None
+    where unknown) and, of subjects with "texts", text and text_pair. Results in COMPUTED are kept here once they are made:
     such a batch belongs to the subject that it was opened for, its `owner`.
     """
 
@@ -185,9 +184,8 @@ class Batch(dict):
 class Subject(Protocol):
     """A model that can be measured.
 
-    T are the places that attention is over. Of a model that attends to tokens they are the L input positions, of one that
-    attends to sentences or words there are fewer. `attendable` says which places there are, and `items` to which of them an
-    input position belongs.
+    T are the places that attention is over: the L input positions of a model that attends to tokens, fewer of one that
+    attends to sentences or words. `attendable` gives the places that there are, and `items` the place of an input position.
 
     Every subject has all that comes before `rows`. A record needs RECORDED as well: what lacks them can be asked by measures
     and experiments, and has no record. The rest, from `embed` on, goes with a capability, and a subject without that one may
@@ -243,14 +241,12 @@ class Subject(Protocol):
         """
 
     def identity(self) -> Mapping[str, object]:
-        """Those of FIELDS that are known of the model: "model", which kind it is, at least. A record says of the others that
-        they are unknown, or has none where they are optional.
+        """The known fields of FIELDS: "model", the kind of the model, at least. In a record the others are unknown, or
+        missing where they are optional.
         """
 
     def digest(self) -> str:
-        """A fingerprint of what the model computes: of its weights, and of what they do not tell. Other weights, another
-        digest.
-        """
+        """A fingerprint of what the model computes: of its weights and of settings that change its outputs."""
 
     def embed(self, batch: Batch) -> torch.Tensor:
         """(B,L,E): the embeddings of input positions ("embeddings")."""
@@ -259,15 +255,14 @@ class Subject(Protocol):
         """(V,E): the embeddings of all words ("embeddings")."""
 
     def parameters(self) -> Iterable[torch.Tensor]:
-        """What the model is made of, which measures hold fixed ("embeddings")."""
+        """The parameters of the model, which measures freeze ("embeddings")."""
 
     def keep(self, batch: Batch, stays: torch.Tensor) -> Batch:
         """The texts with the input positions `stays` (B,L) alone; what follows moves up ("token deletion")."""
 
     def summands(self, batch: Batch) -> Iterator[tuple[int, torch.Tensor]]:
-        """Of each instance, by number, the summands (S,T,H), T its attendable tokens, of S weighted sums that attention
-        makes: the vector that a token adds to each ("weighed vectors"). An instance may come several times, each time with
-        other sums.
+        """For each instance, by number, the vectors (S,T,H) that its T attendable tokens add to S weighted sums of attention
+        ("weighed vectors"). An instance may come several times, each time with other sums.
         """
 
     def value_norms(self, batch: Batch) -> torch.Tensor:
@@ -278,12 +273,12 @@ class Subject(Protocol):
     depth: int  # how many layers have states ("token states")
 
     def token_states(self, batch: Batch, layer: int) -> torch.Tensor:
-        """(B,T,H): the states of the places of attention that a layer gives, by its number from 0 on ("token states"); what
-        stands where nothing is attendable says nothing.
+        """(B,T,H): the states of the places of attention after a layer, by its number from 0 on ("token states"); undefined
+        where nothing is attendable.
         """
 
     def states_by_layer(self, batch: Batch) -> list[torch.Tensor]:
-        """What `token_states` gives of each layer, first layer first, from one reading ("token states")."""
+        """`token_states` of each layer, first layer first, from one forward pass ("token states")."""
 
     def predict_from(self, batch: Batch, layer: int, states: torch.Tensor) -> torch.Tensor:
         """Logits (B,C) where the places of attention have the states (B,T,H) after a layer, by its number from 0 on; what

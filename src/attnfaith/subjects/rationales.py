@@ -153,7 +153,7 @@ class Rationales(PackageSubject):
         return batch["attention"]
 
     def read_selected(self, batch: Batch, selected: torch.Tensor) -> torch.Tensor:
-        """Logits (B,C) where the classifier reads the tokens `selected` (B,T) and no other, whatever the selector says; with
+        """Logits (B,C) where the classifier reads the tokens `selected` (B,T) and no other, whatever it selects itself; with
         K selections (B,K,T) to (B,K,C) ("selection"). Gates between 0 and 1 are read as such.
         """
         gates = selected.to(self.vocabulary().dtype)

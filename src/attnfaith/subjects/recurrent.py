@@ -52,9 +52,9 @@ class Attended:
 
 
 class CrossSum:
-    """What the output layer reads of each step, before its tanh: a sum of one vector a source position, and of the rest.
+    """The input of the output layer's tanh at each step, as a sum of one vector a source position, and of the rest.
 
-    whole (N,H); of_source (N,S,H), biases aside; rest (N,H), what the state and the word that entered add, biases aside.
+    whole (N,H); of_source (N,S,H) and rest (N,H), of the state and the word that entered, both without biases.
     """
 
     def __init__(self, whole: torch.Tensor, of_source: torch.Tensor, rest: torch.Tensor):
@@ -140,12 +140,12 @@ class RecurrentAttention(SequenceSubject):
         return [(self.attention(pair)[0, 0], self._encoded(pair).last_hidden_state)]
 
     def vectors(self, pair: PairBatch) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """What the output layer makes of each of the encoder's states."""
+        """The vectors are the encoder's states, projected by the output layer."""
         ((weights, hidden),) = self.head_values(pair)
         return [(weights, hidden @ self.model.read_out.context.weight.T)]
 
     def cross_parts(self, pair: PairBatch) -> list[CrossSum]:
-        """Of one pair what the output layer reads, before its tanh."""
+        """The input of the output layer's tanh, of one pair."""
         read_out, ((weights, vectors),) = self.model.read_out, self.vectors(pair)
         states, embedded = self._states(pair)
         rest = states @ read_out.state.weight.T + read_out.word(embedded)
@@ -153,13 +153,13 @@ class RecurrentAttention(SequenceSubject):
         return [CrossSum(rest + of_source.sum(1) + read_out.state.bias, of_source, rest)]
 
     def _states(self, pair: PairBatch) -> tuple[torch.Tensor, torch.Tensor]:
-        """Of one pair the decoder's states (N,H) after each step, and the words that enter (N,E)."""
+        """The decoder's states (N,H) after each step, and the words that enter (N,E), of one pair."""
         hidden = self.model(**self.model_inputs(pair), output_hidden_states=True).decoder_hidden_states
         return hidden[1][0], hidden[0][0]
 
     def results_without(self, pair: PairBatch, gone: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """Of one pair: what the output layer reads of each step (N,H), and what it reads (K,N,H) where the states of source
-        positions gone (K,S) bool are zeros in the sum, the weights and what came before the step being as they were.
+        """The output layer's states at each step (N,H), and those (K,N,H) where the encoder's states at the source positions
+        gone (K,S) bool are zeros in the sum; the weights and the steps before are as they were. Of one pair.
         """
         model, encoded = self.model, self._encoded(pair)
         ((weights, hidden),) = self.head_values(pair)

@@ -1,4 +1,4 @@
-"""How the attention of many layers and heads becomes the one vector that a person is shown.
+"""Reductions of the attention of many layers and heads to the one vector that a person is shown.
 
 Shapes: B instances, H heads, L input positions.
 """
@@ -59,7 +59,7 @@ class Reduction:
 
     @property
     def one_head(self) -> bool:
-        """Whether it is the attention of one head of one layer, so that another one can take its place."""
+        """Whether it is the attention of one head of one layer, so that other weights can replace it."""
         return self.head is not None and self.layers != "all"
 
     def chosen(self, count: int) -> list[int]:
@@ -104,7 +104,7 @@ def _is_number(value) -> bool:
 def rollout(layers: Sequence[torch.Tensor], residual: float = 0.5) -> torch.Tensor:
     """The product over layers of residual I + (1 - residual) A, (B,L,L), of attentions A (B,L,L), the last one leftmost.
 
-    Row i says how much of each input reaches position i when attention and residual connections are all there is. Rows sum
+    Row i is the share of each input in position i when attention and residual connections are all there is. Rows sum
     to 1 where those of A do. residual 0: without the residual connections (Mrini et al. 2019).
 
     Source: Abnar & Zuidema 2020, section 3.

@@ -1,4 +1,4 @@
-"""What a subject says of parts of texts: items taken away, the rest read anew.
+"""Logits of parts of texts: items are taken away, and the rest is read anew.
 
 Shapes: B instances, L input positions, T items of attention (tokens; of hierarchical models sentences or words), V parts of
 a text, C classes.
@@ -19,7 +19,7 @@ ABSENT = {
     "hidden": "token hiding",
     "retokenised": "texts",
 }
-"""What may become of items that are taken away, and what a subject must be able to do for it."""
+"""{way of taking items away: the capability that a subject needs for it}"""
 TOKENS_AT_ONCE = 2**13  # padded tokens of parts that are read together
 MAPPED_AT_ONCE = 2**10  # the same on a CPU, of which each layer has maps of attention: more leave its cache
 

@@ -1,7 +1,7 @@
 """A model from sequences to sequences, whose decoder attends to its encoder, as a subject.
 
-It is read teacher-forced: the target is given, and at each of its tokens the model says how probable that token is. One of
-transformers is read, and edited, by one hook; `recurrent` has those of this package.
+It is read teacher-forced: the target is given, and the model predicts each of its tokens from those before. Models of
+transformers are read, and edited, by one hook; `recurrent` has those of this package.
 
 Shapes: B pairs, S source positions, N target positions, V vocabulary, L layers of the decoder, A heads, D the size of a
 head's values, E that of a state, n copies of pairs.
@@ -23,13 +23,13 @@ from attnfaith.subjects.checks import Pairs, Sites, checked
 from attnfaith.subjects.layers import CrossParts, Fed, Layer, LayerParts, Recorded, TargetParts, decoder_parts, projected
 from attnfaith.subjects.modes import configured, eager, unwrapped
 from attnfaith.subjects.pairs import UNCOUNTED, PairBatch, word_sums
-from attnfaith.subjects.prefix import taken
+from attnfaith.subjects.prefix import instances
 from attnfaith.subjects.protocol import PAIR_CAPABILITIES, SubjectError
 from attnfaith.subjects.removal import TOKENS_AT_ONCE
 
 
 NUMBERS_AT_ONCE = 2**24
-"""Of the logits of copies that are read together."""
+"""The most logits of copies that are read together."""
 
 
 class SequenceSubject(ModelSubject):
@@ -150,7 +150,7 @@ class SequenceSubject(ModelSubject):
         for some in torch.arange(len(batch), device=self.device).split(self._at_once(batch)):
             part = batch if len(some) == len(batch) else batch.take(some)
             part_embedded = None if embedded is None else embedded[some]
-            parts.append(picked(self.logits(part, embedded=part_embedded), part["labels"]))
+            parts.append(label_log_probs(self.logits(part, embedded=part_embedded), part["labels"]))
         return torch.cat(parts)
 
     def log_probs_of(self, batch: PairBatch, words: torch.Tensor, embedded: torch.Tensor) -> torch.Tensor:
@@ -179,12 +179,12 @@ class SequenceSubject(ModelSubject):
 
     @torch.no_grad()
     def edited(self, batch: PairBatch, owner: torch.Tensor, edit: Edit) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """Of copies `owner` (n,) of pairs, some at a time: their numbers, and their logits (m,N,V) under an edit of them."""
+        """For copies `owner` (n,) of pairs, some at a time: their numbers (m,), and their logits (m,N,V) under an edit."""
         for some in torch.arange(len(owner), device=self.device).split(self._at_once(batch)) if len(owner) else ():
             copies = batch.take(owner[some])
             if self.together == "padded":
                 encoded = batch.once("encoded", self, lambda: self._encoded(batch))
-                yield some, self._read(copies, edit.take(some), None, taken(encoded, owner[some], len(batch)))
+                yield some, self._read(copies, edit.take(some), None, instances(encoded, owner[some], len(batch)))
             else:
                 yield some, self.logits(copies, edit.take(some))
 
@@ -203,7 +203,7 @@ class SequenceSubject(ModelSubject):
         return torch.cat(parts)
 
     def _read(self, batch: PairBatch, edit=None, embedded=None, encoded=None) -> torch.Tensor:
-        """Logits of pairs that can be read together; encoded: what `_encoded` made of their sources."""
+        """Logits of pairs that can be read together; encoded: `_encoded` of their sources."""
         raise NotImplementedError
 
     def _weights(self, batch: PairBatch, edit=None, embedded=None) -> torch.Tensor:
@@ -211,7 +211,7 @@ class SequenceSubject(ModelSubject):
         raise NotImplementedError
 
     def _encoded(self, batch: PairBatch, embedded=None):
-        """What the encoder makes of the sources."""
+        """The output of the encoder for the sources."""
         raise NotImplementedError
 
     def without(self, batch: PairBatch, owner: torch.Tensor, gone: torch.Tensor) -> PairBatch:
@@ -363,7 +363,7 @@ class CrossAttention(SequenceSubject):
         for some in torch.arange(len(batch), device=self.device).split(step):
             with Headed(self.head, places[some]):
                 logits = self._read(batch.take(some), None, embedded[some])
-            parts.append(picked(logits, labels[some]).sum(1))
+            parts.append(label_log_probs(logits, labels[some]).sum(1))
         return torch.cat(parts)
 
     def word_slopes(self, batch):
@@ -375,7 +375,7 @@ class CrossAttention(SequenceSubject):
             part = batch.take(some)
             embedded = self.embed(part).detach().requires_grad_()
             with Headed(self.head) as headed:
-                log_probs = picked(self._read(part, None, embedded), part["labels"])
+                log_probs = label_log_probs(self._read(part, None, embedded), part["labels"])
             (inward,) = torch.autograd.grad(log_probs.sum(), headed.states, retain_graph=True)
             slopes = []
             for word in range(max(batch.words[1])):
@@ -387,7 +387,7 @@ class CrossAttention(SequenceSubject):
     # ---------------------------------------------------------------------------------------- one pair
 
     def head_values(self, pair: PairBatch) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """Of each layer, of one pair: weights (A,N,S) and the values (A,S,D) that they weigh."""
+        """For each layer, of one pair: weights (A,N,S) and the values (A,S,D) that they weigh."""
         return [(widened(attention_map.weights[0]), widened(attention_map.values[0])) for attention_map in self._maps(pair)]
 
     def decoder_layers(self, pair: PairBatch) -> list[Layer]:
@@ -398,26 +398,26 @@ class CrossAttention(SequenceSubject):
         return recorded.layers
 
     def vectors(self, pair: PairBatch) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """Of each layer, of one pair: weights (A,N,S), and what the output's projection makes of each head's values
-        (A,S,E), without its bias; weighed and summed over heads they are what the source adds to the decoder's states.
+        """For each layer, of one pair: weights (A,N,S), and the values of each head after the output projection (A,S,E),
+        without its bias; weighed and summed over heads they are the source's part in the decoder's states.
         """
         layers = self.decoder_layers(pair)
         return [(widened(layers[number].weights[0]), projected(layers[number])) for number in self.sites.layers]
 
     def cross_parts(self, pair: PairBatch) -> list[CrossParts]:
-        """Of each layer, of one pair: what a state after attention to the source adds up."""
+        """For each layer, of one pair: a state after attention to the source, as a sum."""
         return [cross for _, cross in decoder_parts(self.decoder_layers(pair))]
 
     def stacked_parts(self, pair: PairBatch) -> tuple[list[LayerParts], list[tuple[TargetParts, CrossParts]]]:
-        """The sums that the states of the encoder's layers, and of the decoder's two blocks, are, for one pair."""
+        """The states of the encoder's layers, and of the decoder's two blocks, as sums; of one pair."""
         blocks = self.sites.encoder_blocks
         with Recorded(self.model.get_encoder(), range(len(blocks)), blocks) as recorded, Hook(1, recorded, nothing):
             self._encoded(pair)
         return [LayerParts(layer) for layer in recorded.layers], decoder_parts(self.decoder_layers(pair))
 
     def results_without(self, pair: PairBatch, gone: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """Of each layer, of one pair: what it gives (N,E), and what it gives (K,N,E) where the values of source positions
-        gone (K,S) bool are zeros in all heads and everything that the layer is given is as it was.
+        """For each layer, of one pair: its result (N,E), and its results (K,N,E) where the values of the source positions
+        gone (K,S) bool are zeros in all heads; the inputs of the layer are as they were.
         """
         layers = self.decoder_layers(pair)
         crossed = [layers[number] for number in self.sites.layers]
@@ -425,7 +425,7 @@ class CrossAttention(SequenceSubject):
         with Fed(self.model, self.sites.blocks, states) as fed:
             for some in gone.split(max(1, TOKENS_AT_ONCE // pair["labels"].shape[1])):
                 copies = torch.zeros(len(some), dtype=torch.long, device=self.device)
-                self._decoded(pair.take(copies), taken(encoded, copies, 1), _OfLayers(self.layer_of, ValuesGone(some)))
+                self._decoded(pair.take(copies), instances(encoded, copies, 1), _OfLayers(self.layer_of, ValuesGone(some)))
         return [(layer.result[0], torch.cat(fed.results[number :: len(crossed)])) for number, layer in enumerate(crossed)]
 
 
@@ -450,7 +450,7 @@ class Headed(Watching):
         return (states,)
 
 
-def picked(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+def label_log_probs(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     """(B,N) in float64: the log probabilities of labels, 0 where there is none."""
     chosen = logits.gather(2, labels.clamp(min=0).unsqueeze(2)).squeeze(2).double()
     return torch.where(labels == UNCOUNTED, 0.0, chosen - logits.logsumexp(2).double())
