@@ -295,11 +295,11 @@ def test_stopped_it_goes_on_to_the_same_gates(kind, tmp_path):
     model, rows = decided_by_one_word()
     settings = {"kind": kind, "epochs": 9, "batch_size": 64, "warmup_steps": 12, "learning_rate": 0.01, "margin": 0.5}
     settings |= {"valid_constraint": 5.0, "valid_agreement": 0.0}  # so that there is a best epoch early
-    parts, said = (rows.select(range(150)), rows.select(range(150, 200))), []
+    parts, lines = (rows.select(range(150)), rows.select(range(150, 200))), []
 
     def stop_after(epochs):
         def say(line):
-            said.append(line)
+            lines.append(line)
             if line.startswith(f"diffmask epoch {epochs}/"):
                 raise Stopped
 
@@ -310,9 +310,9 @@ def test_stopped_it_goes_on_to_the_same_gates(kind, tmp_path):
     for epochs in (4, 7):
         with pytest.raises(Stopped):
             train(subject_of(model), *parts, path, say=stop_after(epochs), **settings)
-    assert part.is_file() and not path.exists() and "diffmask goes on after epoch 3 of 9" in said
-    train(subject_of(model), *parts, path, say=said.append, **settings)
-    assert "diffmask goes on after epoch 6 of 9" in said and not part.exists()
+    assert part.is_file() and not path.exists() and "diffmask goes on after epoch 3 of 9" in lines
+    train(subject_of(model), *parts, path, say=lines.append, **settings)
+    assert "diffmask goes on after epoch 6 of 9" in lines and not part.exists()
     one, other = (load_gates(file, torch.device("cpu")).state_dict() for file in (whole, path))
     assert all(torch.equal(one[name], other[name]) for name in one)
     assert whole.with_suffix(".csv").read_bytes() == path.with_suffix(".csv").read_bytes()
@@ -332,9 +332,9 @@ def test_what_another_training_left_is_not_taken(tmp_path):
                 train(subject_of(model), *parts, path, say=stop, epochs=3)
         else:
             path.with_suffix(".part").write_bytes(content)
-        said = []
-        train(subject_of(model), *parts, path, seed=seed, say=said.append, epochs=3)
-        assert sum(line.startswith("diffmask epoch") for line in said) == 3
+        lines = []
+        train(subject_of(model), *parts, path, seed=seed, say=lines.append, epochs=3)
+        assert sum(line.startswith("diffmask epoch") for line in lines) == 3
 
 
 def test_lookahead_by_hand():
@@ -352,10 +352,10 @@ def test_lookahead_by_hand():
 @pytest.mark.parametrize("bound", [{"valid_constraint": 1e-9}, {"valid_constraint": 1e9, "valid_agreement": 1.01}])
 def test_where_no_epoch_is_valid_the_last_is_kept(bound):
     model, rows = decided_by_one_word()
-    said = []
+    lines = []
     settings = Settings(epochs=3, batch_size=64, **bound)
-    trained = train_gates(subject_of(model), rows.select(range(64)), rows.select(range(64, 90)), settings, 0, said.append)
-    assert said[-1].startswith("no epoch met valid_constraint and valid_agreement")
+    trained = train_gates(subject_of(model), rows.select(range(64)), rows.select(range(64, 90)), settings, 0, lines.append)
+    assert lines[-1].startswith("no epoch met valid_constraint and valid_agreement")
     assert {row["epoch"] for row in trained.log if row["chosen"]} == {3}
 
 
@@ -369,7 +369,7 @@ def test_texts_without_tokens_are_left_out_and_none_at_all_is_refused():
 def test_a_training_that_diverges_is_refused(monkeypatch):
     model, rows = decided_by_one_word()
     monkeypatch.setattr(
-        Gates, "masked", lambda gates, subject, batch, *given: torch.full((len(batch["label"]), 3), torch.nan)
+        Gates, "masked", lambda gates, subject, batch, *args: torch.full((len(batch["label"]), 3), torch.nan)
     )
     with pytest.raises(ValueError, match=r"training of gates diverged in epoch 1, layer \d \(divergence nan, multiplier"):
         train_gates(subject_of(model), rows, rows, Settings(epochs=1), 0)
@@ -382,7 +382,7 @@ def test_the_file_holds_tensors_and_json_and_nothing_else(trained_gates):
     size = int.from_bytes(path.read_bytes()[:8], "little")
     header = json.loads(path.read_bytes()[8 : 8 + size])
     assert set(header["__metadata__"]) == {"attnfaith"}
-    assert {one["dtype"] for name, one in header.items() if name != "__metadata__"} == {"F32"}
+    assert {tensor["dtype"] for name, tensor in header.items() if name != "__metadata__"} == {"F32"}
     again = load_gates(path, torch.device("cpu"))
     save_gates(again, path.with_name("again.safetensors"), {k: about[k] for k in ("model", "settings", "seed", "texts")})
     assert path.with_name("again.safetensors").read_bytes() == path.read_bytes()

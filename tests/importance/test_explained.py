@@ -34,9 +34,9 @@ def test_by_hand(target, classes):
         "probability": [1 / (1 + math.exp(-value)) for value in odds],
     }
     for output in OUTPUTS:
-        found = explained(logits, batch(), target, output)
-        assert found.dtype == torch.float64
-        torch.testing.assert_close(found, torch.tensor(expected[output], dtype=torch.float64), rtol=1e-7, atol=1e-9)
+        values = explained(logits, batch(), target, output)
+        assert values.dtype == torch.float64
+        torch.testing.assert_close(values, torch.tensor(expected[output], dtype=torch.float64), rtol=1e-7, atol=1e-9)
 
 
 def test_a_contrast_is_a_difference_of_logits():
@@ -48,20 +48,20 @@ def test_further_logits_are_of_the_class_of_the_first(output):
     """Those of other texts, such as a shorter one, may have another winner; instances are taken by indexing."""
     f = explaining(torch.tensor(LOGITS), batch(), "predicted", output)
     others = torch.tensor([[[9.0, 0.0, 1.0], LOGITS[0]], [[0.0, 5.0, 1.0], LOGITS[1]]])
-    found = f(others)
-    assert found.shape == (2, 2)
-    assert torch.equal(found[:, 1], f(torch.tensor(LOGITS)))
-    assert torch.equal(found[:, 0], torch.stack([f[[row]](others[[row], 0])[0] for row in (0, 1)]))
-    assert (found[:, 0] < found[:, 1]).all()
+    values = f(others)
+    assert values.shape == (2, 2)
+    assert torch.equal(values[:, 1], f(torch.tensor(LOGITS)))
+    assert torch.equal(values[:, 0], torch.stack([f[[row]](others[[row], 0])[0] for row in (0, 1)]))
+    assert (values[:, 0] < values[:, 1]).all()
 
 
 @pytest.mark.parametrize("gap", [20.0, 100.0, 600.0])
 def test_slopes_of_saturated_probabilities(gap):
     """dp/dz = p (1 - p) = e^-gap / (1 + e^-gap)^2, also where p is 1 in float64."""
     logits = torch.tensor([[gap, 0.0]], dtype=torch.float64, requires_grad=True)
-    (found,) = torch.autograd.grad(explained(logits, {"instance_id": ["x"]}, 0, "probability").sum(), logits)
+    (slopes,) = torch.autograd.grad(explained(logits, {"instance_id": ["x"]}, 0, "probability").sum(), logits)
     expected = math.exp(-gap) / (1 + math.exp(-gap)) ** 2
-    assert found[0].tolist() == pytest.approx([expected, -expected], rel=1e-12, abs=0)
+    assert slopes[0].tolist() == pytest.approx([expected, -expected], rel=1e-12, abs=0)
 
 
 def test_answers_that_are_barred():

@@ -87,24 +87,12 @@ class Lookahead:
                     fast.copy_(slow)
 
 
-@dataclass(frozen=True)
-class Trained:
-    """Gates, and the log of their training: one row an epoch and layer, by LOG."""
-
-    gates: Gates
-    log: list[dict]
-
-    @property
-    def log_csv(self) -> str:
-        rows = [[f"{row[key]:.6g}" if isinstance(row[key], float) else row[key] for key in LOG] for row in self.log]
-        return csv_text([LOG, *rows])
-
-
 class Training:
     """What a training of gates changes, epoch by epoch, and the draws that it makes.
 
-    epoch: how many are done. best: the share of open gates in the best epoch, chosen: its number from 0 on, and
-    chosen_state: its gates; all None where no epoch was valid yet. multipliers (S,): one a layer.
+    epoch: how many are done. log: one row an epoch and layer, by LOG. best: the share of open gates in the best epoch,
+    chosen: its number from 0 on, and chosen_state: its gates; all None where no epoch was valid yet. multipliers (S,): one a
+    layer.
     """
 
     def __init__(self, subject: Subject, batch, settings: Settings, seed: int):
@@ -139,6 +127,11 @@ class Training:
         self.set_rate()
         self.multipliers[layer] *= math.exp(self.multiplier_rate * min(max(above, BELOW), ABOVE))
         self.multipliers.clamp_(LEAST_MULTIPLIER, MOST_MULTIPLIER)
+
+    @property
+    def log_csv(self) -> str:
+        rows = [[f"{row[key]:.6g}" if isinstance(row[key], float) else row[key] for key in LOG] for row in self.log]
+        return csv_text([LOG, *rows])
 
     def choose(self, open_share: float) -> None:
         """Take the gates as they are for the best so far."""
@@ -215,8 +208,8 @@ def _below(start: str, tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tens
 
 def train_gates(
     subject: Subject, rows, validation, settings: Settings, seed: int, say=lambda line: None, state: State | None = None
-) -> Trained:
-    """Train gates of a subject on encoded texts; the subject stays as it was.
+) -> Training:
+    """Train gates of a subject on encoded texts, and return them with the log; the subject stays as it was.
 
     Each step draws a layer l and reads a batch: with gates z drawn for each token, loss = m_l (KL(p || p masked) - margin) +
     penalty, in which m_l > 0, the layer's multiplier, goes up that loss while the gates go down it. rows, validation: data
@@ -259,8 +252,10 @@ def train_gates(
     else:
         training.gates.load_state_dict(training.chosen_state)
         last = training.chosen
-    log = [{**row, "chosen": int(row["epoch"] == last + 1)} for row in training.log]
-    return Trained(training.gates.eval(), log)
+    for row in training.log:
+        row["chosen"] = int(row["epoch"] == last + 1)
+    training.gates.eval()
+    return training
 
 
 def _epoch(subject: Subject, rows, training: Training, settings: Settings, logits: dict) -> tuple[np.ndarray, np.ndarray]:

@@ -98,9 +98,11 @@ class IntegratedGradients(Explains):
     needs = frozenset({"embeddings"})
     columns = {
         "importance_integrated_gradients": signed_score(
-            "sum_d (x - b)_d times the mean of df/dx_d over the line from b to x, x the embeddings of a token and b the "
-            f"baseline; {EXPLAINED}, always of the class of the text itself; through attention. Markers, marks between "
-            "sentences and a second text stay what they are, so that the parts sum to f - f at the baseline",
+            "sum_d (x - b)_d times the mean of df/dx_d over the line from b to x, x the embeddings of a token and b their "
+            "baseline: zeros in models of this package, the mean of the vocabulary's in others, unless the option baseline "
+            f"says else; {EXPLAINED}, always of the class of the text itself; through attention. Markers, marks between "
+            "sentences and a second text stay what they are, so that the parts sum to f - f at the baseline. An adaptive "
+            "rule of Gauss and Kronrod takes the integral, each part right to `tolerance` times the largest",
             undefined=UNDEFINED,
         ),
         "importance_integrated_gradients_hidden": signed_score(
@@ -229,8 +231,9 @@ class DeepLift(Explains):
     needs = frozenset({"embeddings"})
     columns = {
         "importance_deeplift": signed_score(
-            "sum_d (x - b)_d m_d, x the embeddings of a token, b the baseline, m DeepLIFT's multipliers by the rescale "
-            f"rule; {EXPLAINED}; markers and a second text stay what they are and have no part"
+            "sum_d (x - b)_d m_d, x the embeddings of a token, b the option baseline, zeros unless it says else, m the "
+            f"multipliers of the rescale rule; {EXPLAINED}; through attention, by its slope at the text; markers and a "
+            "second text stay what they are and have no part"
         ),
         "deeplift_residual": Column(
             dtype="float64",

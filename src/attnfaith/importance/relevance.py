@@ -17,6 +17,11 @@ from attnfaith.subjects import Pooled, SubjectError, WordLevel, opened
 from attnfaith.subjects.attention import map_products
 
 
+VECTORS = (
+    "x what the first layer reads of a token, position and type included, or with inputs='table' the token's embedding alone"
+)
+
+
 def _rest_columns(name: str) -> dict[str, Column]:
     """The columns of what no token has."""
     fields = {"dtype": "float64", "signed": True, "undefined": "where a part is"}
@@ -76,7 +81,9 @@ class AttnLrp(_GradientByRules):
     needs = frozenset({"embeddings", "backward rules"})
     rules = "halved"
     columns = {
-        "importance_attn_lrp": signed_score(f"input times gradient by the rules of AttnLRP, through attention; {EXPLAINED}"),
+        "importance_attn_lrp": signed_score(
+            f"x . df/dx, {VECTORS}, by the rules of AttnLRP, through attention; {EXPLAINED}"
+        ),
         **_rest_columns("attn_lrp"),
     }
 
@@ -103,8 +110,8 @@ class DecompX(_GradientByRules):
     rules = "frozen"
     columns = {
         "importance_decompx": signed_score(
-            "what a token's vector adds to f through all layers, with the attention, the divisors of normalisations and the "
-            f"slopes y / x of activations held as they are in the text (where x is 0, its derivative); {EXPLAINED}"
+            f"x . df/dx, {VECTORS}, with the attention, the divisors of normalisations and the slopes y / x of activations "
+            f"held as they are in the text (where x is 0, its derivative): what x adds to f through all layers; {EXPLAINED}"
         ),
         **_rest_columns("decompx"),
     }
@@ -259,8 +266,9 @@ class Lrp(Explains):
     needs = frozenset({"layers"})
     columns = {
         "importance_lrp": signed_score(
-            f"relevance of a token's embedding by the epsilon rule, attention and gates held fixed; {EXPLAINED}; biases, "
-            "markers, a second text and positions keep theirs",
+            "relevance of a token's embedding by the epsilon rule (option epsilon, 0.001 unless it says else), attention, "
+            f"gates and divisors of normalisations held fixed; {EXPLAINED}; biases, markers, a second text and positions "
+            "keep theirs",
             undefined="where what is explained is",
             unit="what is explained",
         ),

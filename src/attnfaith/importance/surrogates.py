@@ -198,8 +198,9 @@ class Lime(_Surrogate):
     needs = frozenset({"token deletion"})
     columns = {
         "importance_lime": signed_score(
-            "a token's weight in a sparse linear model fitted to parts of the text, drawn and weighted by their nearness to "
-            f"the whole; {EXPLAINED}; tokens outside a part are deleted unless the option absent says else; markers stay",
+            "a token's weight in a sparse linear model (penalty on absolute coefficients) fitted to parts of the text that "
+            "are drawn at random and weighted by their nearness to the whole (options samples, width, penalty); "
+            f"{EXPLAINED}; tokens outside a part are deleted unless the option absent says else; markers stay",
             undefined=UNDEFINED,
         ),
     }
