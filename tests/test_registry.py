@@ -64,20 +64,22 @@ def test_names_that_are():
         check_names(["lime", "lime"])
 
 
-def test_names_are_checked_and_listed_without_torch():
+def test_names_and_options_are_checked_and_listed_without_torch():
     script = (
         "import sys\nfrom attnfaith import cli\nfrom attnfaith.measurement import registry\nregistry.check_names(['lime'])\n"
-        "try:\n    registry.check_names(['lmie'])\nexcept registry.MeasurementError:\n    pass\n"
+        "for wrong in (['lmie'], {}), (['lime'], {'lime': {'smples': 3}}):\n    try:\n        registry.build(*wrong)\n"
+        "    except registry.MeasurementError as error:\n        print(error)\n"
         "cli.main(['list', 'measures'])\nprint('torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    *listed, loaded = done.stdout.splitlines()
-    assert loaded == "False", done.stderr
+    name, option, *listed, loaded = done.stdout.splitlines()
+    assert "'lime'" in name and "'samples'" in option and loaded == "False", done.stderr
     assert [line.split()[0] for line in listed] == [cls.name for cls in classes() if cls.name in registry.OWN["texts"]]
 
 
-def test_the_listing_says_what_the_measures_say():
-    assert listing.MEASURES.read_text(encoding="utf-8") == listing.measures(), "run python -m attnfaith.cli.listing"
+def test_the_catalogue_says_what_the_measures_say():
+    written = registry.CATALOGUE.read_text(encoding="utf-8")
+    assert written == listing.written_catalogue(), "run python -m attnfaith.cli.listing"
 
 
 def define():

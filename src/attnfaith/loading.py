@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from attnfaith import record
 from attnfaith.errors import AttnfaithError, FileError, counted, excerpt
 from attnfaith.files import read_object
 from attnfaith.locate import CHECKPOINT, MODEL, STATE, why_not
@@ -137,12 +136,6 @@ def device_of(device):
 def origin_of(subject: "Subject") -> Origin:
     """Where a subject comes from; of one that was not opened here the kind is its name."""
     return getattr(subject, "origin", None) or Origin(getattr(subject, "kind", type(subject).__name__))
-
-
-def identity_of(subject: "Subject", **texts) -> record.Identity:
-    """The identity of a record of this subject; what is not known of its training is said to be unknown."""
-    training = {"seed": record.UNKNOWN_SEED, "objective": record.UNKNOWN, **origin_of(subject).training}
-    return record.Identity(**{**training, **texts})
 
 
 def _with_attention(subject: "Subject", attention) -> "Subject":

@@ -13,7 +13,7 @@ from attnfaith.data.fingerprint import fingerprint
 from attnfaith.data.in_memory import pieces
 from attnfaith.data.pairs.links import read_links
 from attnfaith.errors import AttnfaithError, DatasetError, FileError, counted, excerpt
-from attnfaith.loading import device_of, identity_of, open_subject, origin_of
+from attnfaith.loading import device_of, open_subject, origin_of
 from attnfaith.measurement import engine, registry
 from attnfaith.record import list_lengths
 from attnfaith.reporting.cells import undefined
@@ -142,8 +142,11 @@ def measure(
         names = _defaults(subject, rows, reads, say)
     names = [*dict.fromkeys([*names, *registry.check_names(add, reads)])]
     fingerprinted = dataset if reads == "texts" else read.dataset
-    cell = identity_of(subject, dataset=read.name, texts=fingerprint(fingerprinted), split=split)
-    settings = {"source": origin_of(subject).name} | ({"label_names": [*subject.class_names]} if reads == "texts" else {})
+    texts_of = {"dataset": read.name, "texts": fingerprint(fingerprinted), "split": split}
+    origin = origin_of(subject)
+    unknown = {"seed": record.UNKNOWN_SEED, "objective": record.UNKNOWN}
+    cell = record.Identity(**{**unknown, **origin.training, **texts_of})
+    settings = {"source": origin.name} | ({"label_names": [*subject.class_names]} if reads == "texts" else {})
     table = engine.measure(
         subject,
         rows,

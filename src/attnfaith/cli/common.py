@@ -70,10 +70,11 @@ def with_producers(known: argparse.Namespace, path: Path | None, overrides: Sequ
 
 
 def check_producers(recipe) -> None:
-    """Raises AttnfaithError for a measure that there is not, before what takes long is imported."""
+    """Raises AttnfaithError for a measure or an option that there is not, before what takes long is imported."""
     from attnfaith.measurement import registry
 
-    registry.check_names(recipe.measure.producers, "texts" if recipe.model.type is None else "pairs")
+    reads = "texts" if recipe.model.type is None else "pairs"
+    registry.check_options(registry.check_names(recipe.measure.producers, reads), recipe.measure.options, reads)
 
 
 def in_processes(command: str, processes: int, arguments: Sequence[str] | None) -> None:

@@ -15,36 +15,37 @@ EXAMPLES = (
     "list recipes sst                           # those that speak of sst",
     "list datasets --names",
 )
-MEASURES = Path(__file__).with_name("measures.json")
-"""A line about each measure of this package, so that they are listed without importing torch."""
 Lines = Iterator[tuple[str, str]]
 
 
 def _measures(reads: str) -> Lines:
-    """The measures of this package from MEASURES, without torch, and those of others."""
+    """The measures of this package from their catalogue, without torch, and those of installed packages."""
     from attnfaith.measurement import registry
 
-    own = json.loads(MEASURES.read_text(encoding="utf-8"))[reads]
-    others = [registry.find(name, reads) for name in registry.names(reads) if name not in registry.OWN[reads]]
-    yield from own.items()
-    yield from map(_described, others)
+    own = registry.catalogue()[reads]
+    yield from ((name, facts["line"]) for name, facts in own.items())
+    yield from ((name, _line(registry.find(name, reads))) for name in registry.names(reads) if name not in own)
 
 
-def _described(measure) -> tuple[str, str]:
+def _line(measure) -> str:
     needs = f"; needs {', '.join(sorted(measure.needs))}" if measure.needs else ""
     facts = f"{measure.role()}, {measure.cost}{', signed' if measure.signed() else ''}{needs}"
-    return measure.name, f"{_sentence(measure.summary())} [{facts}]"
+    return f"{_sentence(measure.summary())} [{facts}]"
 
 
-def measures() -> str:
-    """The content of MEASURES: what this package has to say about its measures, as JSON."""
+def written_catalogue() -> str:
+    """The content of `registry.CATALOGUE`, as JSON: of each measure of this package a line and the names of its options."""
     from attnfaith.measurement import registry
 
-    lines = {
-        reads: dict(map(_described, (cls for cls in registry.classes(reads) if cls.name in registry.OWN[reads])))
+    measures = {
+        reads: {
+            cls.name: {"line": _line(cls), "options": [*cls.options()]}
+            for cls in registry.classes(reads)
+            if cls.name in registry.OWN[reads]
+        }
         for reads in registry.READS
     }
-    return json.dumps(lines, indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(measures, indent=1, ensure_ascii=False) + "\n"
 
 
 def _parts(module: str, registry: str) -> Lines:
@@ -126,4 +127,6 @@ def _sentence(text: str) -> str:
 
 
 if __name__ == "__main__":  # after a change of a measure: python -m attnfaith.cli.listing
-    MEASURES.write_text(measures(), encoding="utf-8")
+    from attnfaith.measurement.registry import CATALOGUE
+
+    CATALOGUE.write_text(written_catalogue(), encoding="utf-8")

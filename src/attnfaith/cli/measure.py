@@ -130,7 +130,9 @@ def _measure_model(known, overrides: Sequence[str]) -> Path:
     if known.links is not None and section.limit is not None:
         raise AttnfaithError("--links are of all pairs of the file: leave out --limit, or cut both files")
     names = [*dict.fromkeys([*(producers or []), *added])]
-    registry.check_names(names, "pairs" if of_sequences(known.run) else "texts")
+    reads = "pairs" if of_sequences(known.run) else "texts"
+    measured = registry.check_names(names, reads)
+    registry.check_options([*measured, *section.options] if producers is None else measured, section.options, reads)
     texts = read_texts(data, section.split, section.limit, section.seed)
     columns = {"text": data.text or "text", "text_pair": data.text_pair, "label": data.label}
     Columns(**columns).chosen(texts.column_names)

@@ -172,7 +172,8 @@ def check(
             dataset = by_words(dataset)
     except (SubjectError, DatasetError) as error:
         raise MeasurementError(str(error)) from error
-    _check_lengths(measures, dataset)
+    if any(measure.most_tokens is not None for measure in measures):
+        _check_lengths(measures, dataset)
     for measure in measures if trained else [measure for measure in measures if measure.is_trained]:
         try:
             measure.check(subject, dataset)
@@ -348,7 +349,7 @@ def _declared(measures: Sequence[Measure], subject, dataset, reads: str) -> dict
 def _check_lengths(measures: Sequence[Measure], dataset) -> None:
     """Raise MeasurementError where a text is longer than a measure takes, by its `most_tokens`."""
     limits = {measure.name: measure.most_tokens for measure in measures if measure.most_tokens is not None}
-    for row in np.flatnonzero(np.asarray(dataset["length"]) > min(limits.values(), default=np.inf)):
+    for row in np.flatnonzero(np.asarray(dataset["length"]) > min(limits.values())):
         text = dataset[int(row)]
         for name, most in limits.items():
             if (count := len(text["tokens"])) > most:

@@ -6,11 +6,13 @@ changes attention or the text and reads the model again. Names are checked witho
 
 import functools
 import inspect
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from importlib import import_module
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import ClassVar, Literal, TypeVar, dataclass_transform, get_args, get_origin
 
 from attnfaith.errors import AttnfaithError, excerpt, nearest
@@ -29,6 +31,8 @@ COSTS = {
     "draws": "as many readings as it takes steps or draws samples",
 }
 """What a measure's `cost` may be, cheapest first."""
+CATALOGUE = Path(__file__).with_name("measures.json")
+"""A line about each measure of this package and the names of its options, to be read without importing torch."""
 SCORES = ("importance_", "alignment_")
 """How the columns of measures of importance begin."""
 _SOURCE = re.compile(r"Source: (.*?)(?:\n\s*\n|\Z)", re.S)
@@ -184,11 +188,7 @@ def _checked(cls: Kind) -> Kind:
 
     @functools.wraps(check)
     def explained(self, **options):
-        if unknown := [name for name in options if name not in cls.options()]:
-            listed = ", ".join(cls.options()) or "none"
-            raise ValueError(
-                f"{cls.name} has no option {unknown[0]!r}{nearest(unknown[0], cls.options())}; options: {listed}"
-            )
+        _check_option_names(cls.name, options, cls.options())
         try:
             check(self, **options)
         except ValidationError as refusal:
@@ -196,6 +196,13 @@ def _checked(cls: Kind) -> Kind:
 
     cls.__init__ = explained
     return cls
+
+
+def _check_option_names(measure: str, options: Iterable[str], known: Iterable[str]) -> None:
+    for name in options:
+        if name not in known:
+            listed = ", ".join(known) or "none"
+            raise ValueError(f"{measure} has no option {name!r}{nearest(name, known)}; options: {listed}")
 
 
 def _explain(cls: type[Measure], refusal, options: Mapping) -> str:
@@ -303,25 +310,43 @@ def by_cost(cls: type[Measure]) -> tuple[bool, int]:
     return cls.role() != "importance", [*COSTS].index(cls.cost)
 
 
-def build(wanted: Iterable[str], options: Mapping[str, Mapping] | None = None, reads: str = "texts") -> list[Measure]:
-    """The measures of these names with their options, {name: {option: value}}, in this order.
-
-    Raises MeasurementError as `check_names` does, for options of a measure that is not asked for, for an option that a
-    measure does not have, and for a value that it refuses.
+def check_options(wanted: Sequence[str], options: Mapping[str, Mapping], reads: str = "texts") -> None:
+    """Raise MeasurementError for options, {name: {option: value}}, of a measure that is not among the wanted ones, and for a
+    name that is no option of its measure. Without torch for the measures of this package, whose values are not looked at.
     """
-    wanted, options = check_names(wanted, reads), {} if options is None else options
     for part in (options, *(options.values() if isinstance(options, Mapping) else ())):
         if not isinstance(part, Mapping):
             raise MeasurementError(f"options: {excerpt(part)} is no mapping; give {{measure: {{option: value}}}}")
     if idle := [name for name in options if name not in wanted]:
         raise MeasurementError(f"options for {excerpt(idle[0])}, which is not measured; measured: {sorted(wanted)}")
-    measures = []
+    for name in options:
+        if name not in _CLASSES[reads] and name in catalogue()[reads]:
+            try:
+                _check_option_names(name, options[name], catalogue()[reads][name]["options"])
+            except ValueError as error:
+                raise MeasurementError(f"options of '{name}': {error}") from error
+
+
+def build(wanted: Iterable[str], options: Mapping[str, Mapping] | None = None, reads: str = "texts") -> list[Measure]:
+    """The measures of these names with their options, {name: {option: value}}, in this order.
+
+    Raises MeasurementError as `check_names` and `check_options` do, and for a value that a measure refuses.
+    """
+    wanted, options, measures = check_names(wanted, reads), {} if options is None else options, []
+    if options != {}:
+        check_options(wanted, options, reads)
     for name in wanted:
         try:
             measures.append(find(name, reads)(**options.get(name, {})))
         except (TypeError, ValueError) as error:
             raise MeasurementError(f"options of '{name}': {error}") from error
     return measures
+
+
+@functools.cache
+def catalogue() -> dict[str, dict[str, dict]]:
+    """What CATALOGUE holds: {reads: {measure: {"line": what it is, "options": their names}}}."""
+    return json.loads(CATALOGUE.read_text(encoding="utf-8"))
 
 
 @functools.cache

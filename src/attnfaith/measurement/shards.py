@@ -76,6 +76,7 @@ def carry_out(
     """
     state = PartialState(cpu=not torch.cuda.is_available())
     settings = [{**plan, **(settings or {})}]
+    rows = pa.array(np.argsort(np.concatenate([batch for shard in shards for batch in shard]), kind="stable"))
     bar = tqdm(
         desc=f"measuring {plan['identity']['dataset']} {plan['identity']['split']}",
         unit=unit,
@@ -93,7 +94,7 @@ def carry_out(
         batches = [batch for shard in shards for batch in shard]
         bar.total = sum(map(len, batches))
         with bar:
-            return _in_order(table_of(batches), shards, settings)
+            return record.with_settings(table_of(batches).take(rows), settings)
     output, mine = Path(output), range(state.process_index, len(shards), state.num_processes)
     folder = _folder_of(output)
     paths = [folder / f"{number:05d}.parquet" for number in range(len(shards))]
@@ -111,16 +112,10 @@ def carry_out(
     state.wait_for_everyone()
     if state.is_main_process:
         table = pa.concat_tables(map(record.load, paths)).unify_dictionaries().combine_chunks()
-        record.save(_in_order(table, shards, settings), output)
+        record.save(record.with_settings(table.take(rows), settings), output)
         shutil.rmtree(folder)
     state.wait_for_everyone()
     return output
-
-
-def _in_order(table: pa.Table, shards: list[list[np.ndarray]], settings: list[dict]) -> pa.Table:
-    """The rows of all shards in the data set's order, with what made them."""
-    order = np.concatenate([batch for shard in shards for batch in shard])
-    return record.with_settings(table.take(pa.array(np.argsort(order, kind="stable"))), settings)
 
 
 def _prepare(folder: Path, plan: dict, discard: bool) -> None:

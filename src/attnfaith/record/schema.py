@@ -153,7 +153,8 @@ def _array(values: Sequence, field: pa.Field) -> pa.Array:
     try:
         if pa.types.is_dictionary(field.type):
             return pa.array(values, pa.string()).dictionary_encode()
-        if len(axes(field)) > 1 and len(values) and all(isinstance(value, np.ndarray) for value in values):
+        nested = pa.types.is_list(field.type) and pa.types.is_list(field.type.value_type)
+        if nested and len(values) and all(isinstance(value, np.ndarray) for value in values):
             return _nested(values, field.type)
         return pa.array(values, field.type)
     except (pa.ArrowException, TypeError) as error:
