@@ -22,8 +22,14 @@ from attnfaith.subjects.translator import SequenceSubject
 
 
 DEFAULTS = {
-    "pooled": ("gradient", "gradient_norm", "leave_one_out", "permutation", "minimal_flip_set", "adversary_exact"),
-    "maps": ("gradient", "gradient_norm", "leave_one_out", "marker_attention", "map_permutation"),
+    "pooled": (
+        *("gradient", "gradient_norm", "integrated_gradients", "leave_one_out"),
+        *("comprehensiveness", "permutation", "minimal_flip_set", "adversary_exact"),
+    ),
+    "maps": (
+        *("gradient", "gradient_norm", "integrated_gradients", "leave_one_out"),
+        *("comprehensiveness", "marker_attention", "map_permutation"),
+    ),
     "pairs": ("attention", "norm", "alti", "gradient", "gradient_x_input", "occlusion", "cross_uniform", "knock_out"),
 }
 """What is measured where nothing is named, by what attention a model has: one over a text, those of its layers and heads, or

@@ -47,11 +47,16 @@ def check_absent(subject: Subject, absent: str, name: str) -> None:
 def read_parts(subject: Subject, batch: Batch, parts: Sequence[np.ndarray], absent: str) -> list[np.ndarray]:
     """Class probabilities (V,C) in float64 of parts of each text: one array (V,T) bool an instance, true where items stay.
 
-    No part is read twice. absent: what becomes of the other items, see `subjects.removal`.
+    absent: what becomes of the other items, see `subjects.removal`.
     """
+    return [softmax(logits) for logits in read_logits(subject, batch, parts, absent)]
+
+
+def read_logits(subject: Subject, batch: Batch, parts: Sequence[np.ndarray], absent: str) -> list[np.ndarray]:
+    """Logits (V,C) in float64 of the same. No part is read twice."""
     different = [_distinct(part) for part in parts]
     logits = removal.read_parts(subject, batch, [part for part, _ in different], absent)
-    return [softmax(values)[number] for values, (_, number) in zip(logits, different, strict=True)]
+    return [values[number] for values, (_, number) in zip(logits, different, strict=True)]
 
 
 def _distinct(parts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

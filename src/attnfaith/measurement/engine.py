@@ -26,8 +26,8 @@ from attnfaith.subjects.translator import sequence_subject
 LEVELS = ("sentence", "word")
 COPIED = ("word_of_token", "text_of_token", "rationale", "query_tokens")
 """Columns of the data that a record holds as they are."""
-CALLED = ("tokens", "word_of_token")
-"""What a batch holds in a measurement besides: what its tokens are called, and which word each is of."""
+CALLED = ("tokens", "word_of_token", "rationale")
+"""What a batch holds in a measurement besides: its tokens, the word of each, and whether each is marked as deciding."""
 SELECTION = ("selection", "selected")
 """What a record holds of a subject that reads a selection."""
 PREFIX = "importance_"
@@ -191,7 +191,7 @@ def configured(names: Sequence[str], options: Mapping[str, Mapping] | None, read
     measures = build(names, options, reads)
     tests = sorted(measure.name for measure in measures if measure.takes_scores)
     for measure in measures:
-        target = getattr(measure, "target", "predicted")
+        target = asdict(measure).get("target", "predicted")
         if tests and target != "predicted":
             raise MeasurementError(
                 f"'{measure.name}' explains target={target!r}, and {tests} would judge it by the predicted class, whose "

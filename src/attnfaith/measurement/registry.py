@@ -241,6 +241,7 @@ OWN = {
         interventions__adversary="adversary_exact",
         interventions__adversary_search="adversary_search map_adversary",
         interventions__aopc_limits="aopc_limits weight_aopc_limits",
+        interventions__comprehensiveness="comprehensiveness",
         interventions__diagnostics="conicity group_mass marker_attention permissible_only token_logits value_norm_share",
         interventions__erasure="erasure map_erasure",
         interventions__explanation_tests="rationale_erasure selection sign_violations soft_erasure",

@@ -1,0 +1,57 @@
+"""What the rule of `attnfaith.verdict` reads from a record, and the verdict on each of its cells."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from attnfaith import record as records
+from attnfaith.metrics.attention_faithfulness.plausibility import plausibility_results
+from attnfaith.reporting.cells import Cell, measure_label
+from attnfaith.verdict import CANNOT_TELL, SCOPE, Losses, Verdict, judge
+
+
+NEEDS = ("comprehensiveness_orders", "comprehensiveness_losses", "comprehensiveness_random")
+UNMEASURED = Verdict(
+    CANNOT_TELL,
+    "Cannot be told: not measured",
+    "What the model loses without the words that attention ranks first was not measured.",
+    'Measure it: add=["integrated_gradients", "comprehensiveness"].',
+    remarks=(SCOPE,),
+)
+
+
+def verdict(cells: Sequence[Cell]) -> Verdict:
+    """Return the verdict on one model from its cells: the first in which comprehensiveness was measured decides."""
+    uniform = cells[0].heading["projection"] == "uniform"
+    measured = [cell for cell in cells if set(NEEDS) <= set(cell.table.column_names)]
+    if not measured and not uniform:
+        return UNMEASURED
+    return judge(losses(measured[0] if measured else cells[0]))
+
+
+def losses(cell: Cell) -> Losses:
+    """Return what the rule reads about the model of one cell; what was not measured is NaN."""
+    nothing = np.full(len(cell), np.nan)
+    table = cell.table
+    columns = {name: nothing for name in ("attention", "reference", "random", "evidence", "evidence_random")}
+    reference = f"{records.ABSOLUTE}integrated_gradients"
+    if set(NEEDS) <= set(table.column_names):
+        orders = table.column("comprehensiveness_orders").to_pylist()
+        lost = np.array([[*row, np.nan][:2] for row in table.column("comprehensiveness_losses").to_pylist()], np.float64)
+        reference = next((row[1] for row in orders if len(row) > 1), reference)
+        columns |= {"attention": lost[:, 0], "reference": lost[:, 1]}
+        for name in ("random", "evidence", "evidence_random"):
+            columns[name] = table.column(f"comprehensiveness_{name}").to_numpy().astype(np.float64)
+    precision = nothing
+    if "rationale" in table.column_names:
+        gold = records.rows(table, "rationale")
+        precision = plausibility_results(cell.scores("attention"), gold)["average_precision"]
+    return Losses(
+        predicted=cell.predicted,
+        labels=cell.labels,
+        class_names=cell.class_names or tuple(map(str, range(cell.probs.shape[1]))),
+        reference_name=measure_label(reference.removeprefix(records.ABSOLUTE)),
+        uniform=cell.heading["projection"] == "uniform",
+        precision=precision,
+        **columns,
+    )
