@@ -41,7 +41,15 @@ def losses(ratio=1.0, n=200, *, spread=0.0, seed=0, **changes) -> Losses:
 
 @pytest.mark.parametrize(
     ("ratio", "outcome"),
-    [(1.0, MAY_SHOW), (0.81, MAY_SHOW), (0.79, BESIDE), (0.51, BESIDE), (0.49, DO_NOT_SHOW), (-1.0, DO_NOT_SHOW), (3.0, MAY_SHOW)],
+    [
+        (1.0, MAY_SHOW),
+        (0.81, MAY_SHOW),
+        (0.79, BESIDE),
+        (0.51, BESIDE),
+        (0.49, DO_NOT_SHOW),
+        (-1.0, DO_NOT_SHOW),
+        (3.0, MAY_SHOW),
+    ],
 )
 def test_the_ratio_decides(ratio, outcome):
     verdict = judge(losses(ratio))

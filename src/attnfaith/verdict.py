@@ -2,9 +2,9 @@
 
 One rule. Page, card, notebook, terminal and Space all read it, so the same record gets the same verdict everywhere.
 
-The rule compares three orders of the words of a text: by attention, by one importance measure that is named beforehand (the
-reference: the size of integrated gradients, or leave-one-out where gradients cannot be had), and at random. For each order it
-asks how much the model loses when the words that come first are deleted. The ratio
+The rule compares three orders of the words of a text: by attention, by one importance measure that is named beforehand
+(the reference: the size of integrated gradients, or leave-one-out where gradients cannot be had), and at random. For each
+order it asks how much the model loses when the words that come first are deleted. The ratio
 
     (attention - random) / (reference - random)
 
@@ -46,8 +46,8 @@ RULE = (
     f"The 95 % interval of ρ lies below {POOR:g}: do not show attention. It lies at or above {GOOD:g}, and ρ is at least "
     f"{GOOD_CLASS:g} in every predicted class of {MIN_CLASS_TEXTS} texts or more: attention may be shown. "
     "Everything else: show it only beside the reference. "
-    f"Where the words that decide are known, an average precision below {POOR_PRECISION:g} forbids showing attention and one "
-    f"below {GOOD_PRECISION:g} allows it only beside the reference. "
+    f"Where the words that decide are known, an average precision below {POOR_PRECISION:g} forbids showing attention, and "
+    f"one below {GOOD_PRECISION:g} allows it only beside the reference. "
     "Permutation, adversary and τ never decide: they answer whether these weights are the only ones."
 )
 """The rule in words, as pages and cards print it."""

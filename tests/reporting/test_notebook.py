@@ -64,9 +64,9 @@ def test_the_words_are_those_of_the_report_and_the_cards():
     overview = Overview([cell])
     shown = page(overview.html()).text
     said = render.sentences(sections.known()["agreement"], cell)
-    uses = Checkpoint({}, cell.table).uses
-    assert said and uses and overview.lead == said
-    for words in [*said, *(use.what for use in uses)]:
+    verdict = Checkpoint({}, cell.table).verdict
+    assert said and overview.lead == said
+    for words in [*said, verdict.headline, verdict.reason, verdict.advice]:
         assert words in shown and words in str(overview)
     best, worst, _ = choose(cell, 2)
     for row in [*best, *worst]:
@@ -85,7 +85,7 @@ def test_few_texts(count):
 
 def test_a_record_without_measures():
     overview = Overview([one_cell(draw(9, measures=()))])
-    assert "First texts" in overview.html() and "Not known: to rank the words" in str(overview)
+    assert "First texts" in overview.html()
     assert "The record holds no importance measure" in str(overview)
 
 

@@ -7,7 +7,6 @@ import pytest
 from attnfaith.interventions.pooled_erasure import RANKINGS
 from attnfaith.measurement.registry import find
 from attnfaith.reporting import render, sections, write_report
-from attnfaith.reporting.cards.verdicts import verdicts
 from attnfaith.reporting.cells import one_cell
 from tests.sections import check_columns
 
@@ -180,40 +179,3 @@ def test_nothing_to_change(build_record):
     said = [render.sentences(sections.known()[name], one_cell(table)) for name in ("map_interventions", "map_adversary")]
     assert said[0] == ["No text has two tokens, so attention maps stay as they are (1 undefined)."] * 2
     assert said[1] == ["No text has two tokens, so there is no other attention (1 undefined)."]
-
-
-# ------------------------------------------------------------------------------------------------ verdicts
-
-
-def seeing(record):
-    return next(use for _, uses in verdicts([one_cell(record)]) for use in uses if use.name == "seeing")
-
-
-@pytest.mark.parametrize(
-    ("identity", "what"),
-    [
-        ({}, "to see how attention in the last layer weights the states at a text’s words"),
-        ({"reduction_layers": "all"}, "to see how attention in all layers weights the states at a text’s words"),
-        (
-            {"reduction_layers": "3", "reduction_head": 5},
-            "to see how attention in head 5 of layer 3 weights the states at a text’s words",
-        ),
-        ({"reduction": "rollout"}, "to see what rollout makes of the attention of all layers and heads at a text’s words"),
-    ],
-)
-def test_a_stack_of_layers_averages_no_states(identity, what, build_record):
-    use = seeing(bare(build_record, **identity))
-    assert use.what == what and "averages" not in use.what + use.reason
-    assert "residual connections act beside attention" in use.reason
-
-
-def test_what_a_record_of_maps_says_of_its_attention(record):
-    assert "On markers, which are not shown, lie 55.0 %" in seeing(record).reason
-    reason = next(use for _, uses in verdicts([one_cell(record)]) for use in uses if use.name == "reason")
-    assert "Shuffling the weights over the text moves the prediction by less than 0.05 in 50.0 %" in reason.reason
-    assert "An attention of other maps that keep the prediction can be 0.2" in reason.reason.replace("0.23", "0.2")
-
-
-def test_one_attention_is_still_what_averages_states(build_record):
-    table = build_record([{"attention": [0.5, 0.5], "probs": [0.9, 0.1]}])
-    assert seeing(table).what == "to see how the model weights the encoder states of a text’s words when it averages them"

@@ -6,13 +6,10 @@ from html.parser import HTMLParser
 import numpy as np
 import pyarrow as pa
 import pytest
-from markupsafe import escape
 
 from attnfaith import record as records
 from attnfaith.errors import AttnfaithError
 from attnfaith.reporting import agreement_table, sections, write_report
-from attnfaith.reporting.blocks import unbroken
-from attnfaith.reporting.cards.verdicts import verdicts
 from attnfaith.reporting.cells import one_cell
 from attnfaith.reporting.errors import ReportError
 from attnfaith.reporting.page import heatmap
@@ -495,10 +492,5 @@ def test_the_answer_comes_first(build_record, page_of):
     places = [html.index(head) for head in heads]
     assert places == sorted(places)
     listed = re.findall(r'<li><a href="#(\w+)">([^<]+)</a></li>', html)
-    assert [name for _, name in listed] == ["Answer", *CHAPTERS]
+    assert [name for _, name in listed] == ["Verdict", *CHAPTERS]
     assert all(len(re.findall(f'<section[^>]* id="{place}"', html)) == 1 for place, _ in listed)
-    cell = one_cell(record)
-    for words, uses in verdicts([cell]):
-        assert f"<dt>{words}</dt>" in html
-        assert all(f"<dd>{use.what}<small>{unbroken(escape(use.reason))}</small></dd>" in html for use in uses)
-    assert sum(len(uses) for _, uses in verdicts([cell])) > 4 and verdicts([cell, cell]) == []

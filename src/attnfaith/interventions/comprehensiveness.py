@@ -45,7 +45,9 @@ class Comprehensiveness(ExplanationTest):
     name, cost = "comprehensiveness", "tokens"
     needs = frozenset({"classes", "token deletion"})
     columns = {
-        "comprehensiveness_orders": Column(("M",), "string", doc="what orders the tokens: attention, then the measure beside it"),
+        "comprehensiveness_orders": Column(
+            ("M",), "string", doc="what orders the tokens: attention, then the measure beside it"
+        ),
         "comprehensiveness_losses": Column(
             ("M",),
             "float64",
@@ -85,7 +87,9 @@ class Comprehensiveness(ExplanationTest):
         orders = {name: scores[name] for name in ("attention", *reference)}
         marks = batch.get("rationale", [()] * len(batch["instance_id"]))
         removed = [
-            self._removed([values[row] for values in orders.values()], np.asarray(marks[row]), generator(seed, name, self.name))
+            self._removed(
+                [values[row] for values in orders.values()], np.asarray(marks[row]), generator(seed, name, self.name)
+            )
             for row, name in enumerate(batch["instance_id"])
         ]
         logits = read_logits(subject, batch, [~sets for sets in removed], self.absent)

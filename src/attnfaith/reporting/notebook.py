@@ -1,7 +1,7 @@
 """What a notebook, or a terminal, shows of a record: its verdict, and single texts as heat maps.
 
-Sentences are those of the report and verdicts those of the cards; nothing is worded here a second time. All styles are in
-the HTML itself, on a ground of their own, so that they can be read in light and dark notebooks alike.
+Sentences are those of the report, the verdict is that of `attnfaith.verdict`. All styles are in the HTML itself, on a
+ground of their own, so that they can be read in light and dark notebooks alike.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,6 @@ from attnfaith.errors import counted
 from attnfaith.escaping import printable
 from attnfaith.reporting import render, sections
 from attnfaith.reporting.blocks import template
-from attnfaith.reporting.cards.verdicts import verdicts
 from attnfaith.reporting.cells import Cell, describe, measure_label, undefined
 from attnfaith.reporting.explained import class_label, explained
 from attnfaith.reporting.page.heatmap import (
@@ -31,6 +30,7 @@ from attnfaith.reporting.page.heatmap import (
 from attnfaith.reporting.sections.agreement import main_measures
 from attnfaith.reporting.sections.performance import accuracy_in_words
 from attnfaith.reporting.shown import measures_of, show
+from attnfaith.reporting.verdicts import verdict
 
 
 EXAMPLES = 2  # texts of highest, and of lowest agreement
@@ -137,9 +137,12 @@ class Overview:
         return list(section.across(tables.get(section.tables[0].name)))
 
     @cached_property
-    def verdicts(self) -> list[tuple[str, list[str]]]:
-        """What the cards say attention may be used for, of one cell: (verdict, uses)."""
-        return [(words, [use.what for use in uses]) for words, uses in verdicts(self.cells)]
+    def verdict(self) -> list[str]:
+        """The verdict on one model of texts, a sentence each; [] for several models and for pairs."""
+        if len(self.cells) != 1 or self.cells[0].of_sequences:
+            return []
+        found = verdict([self.cells[0].of_inputs])
+        return [f"{found.headline}.", found.reason, found.advice, *found.remarks]
 
     @property
     def heads(self) -> list[str]:
@@ -182,7 +185,7 @@ class Overview:
         )
 
     def __str__(self) -> str:
-        parts = [*self.heads, *self.lead, *(f"{words}: {'; '.join(uses)}." for words, uses in self.verdicts), *self.remarks]
+        parts = [*self.heads, *self.verdict, *self.lead, *self.remarks]
         return "\n".join(map(printable, parts))
 
 

@@ -33,7 +33,7 @@ def losses(cell: Cell) -> Losses:
     """Return what the rule reads about the model of one cell; what was not measured is NaN."""
     nothing = np.full(len(cell), np.nan)
     table = cell.table
-    columns = {name: nothing for name in ("attention", "reference", "random", "evidence", "evidence_random")}
+    columns = dict.fromkeys(("attention", "reference", "random", "evidence", "evidence_random"), nothing)
     reference = f"{records.ABSOLUTE}integrated_gradients"
     if set(NEEDS) <= set(table.column_names):
         orders = table.column("comprehensiveness_orders").to_pylist()

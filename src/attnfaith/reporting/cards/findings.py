@@ -1,8 +1,4 @@
-"""What was measured of one checkpoint, each number with its interval, and what its attention may be used for.
-
-The verdicts follow from the numbers by the rules of `RULES`, a convention of the cards, which print it; the field has none.
-An interval is the 95 % percentile bootstrap over texts. A rule asks the end of the interval that speaks against the use.
-"""
+"""What was measured of one checkpoint, each number with its interval: the 95 % percentile bootstrap over texts."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
@@ -23,16 +19,13 @@ from attnfaith.reporting.sections import adversary, erasure, permutation
 from attnfaith.reporting.sections.agreement import agreement_table, reference_measure
 from attnfaith.reporting.sections.dispersion import INPUTS_OF_STATES, instance_dispersion
 from attnfaith.reporting.sections.plausibility import plausibility_table
+from attnfaith.reporting.verdicts import verdict
 from attnfaith.stats import estimate, mean
+from attnfaith.verdict import Verdict
 
 
-ALIKE, PARTLY = 0.5, 0.3  # as in `sections.agreement.DEGREES`: "a similar order", "a somewhat similar order"
-MOST_MISSED = 0.05
 SMALL = 0.05  # change of a prediction (TVD)
-HALFWAY = np.log(2) / 2  # nats
 NO_TIES = 0.9995
-CONTEXT_FREE = ("average", "embedding")  # encoders whose states hold their own token only
-MAY, CARE, MAY_NOT, UNKNOWN = "may", "with care", "may not", "not known"
 
 
 class Number(NamedTuple):
@@ -51,15 +44,6 @@ class Number(NamedTuple):
     n_undefined: int
     against: float = np.nan
     note: str = ""
-
-
-class Use(NamedTuple):
-    """Something attention could be used for: its verdict, and the numbers that give it. name: of the rule that decided."""
-
-    name: str
-    what: str
-    verdict: str
-    reason: str
 
 
 class Checkpoint:
@@ -118,12 +102,9 @@ class Checkpoint:
         return classification_scores(self.cell.probs, self.cell.labels)
 
     @cached_property
-    def uses(self) -> list[Use]:
-        """What attention may be used for, in the order of the card."""
-        if self.heading["projection"] == "uniform":
-            reason = f"every {self.unit} of a text has the same weight"
-            return [Use("anything", f"to say anything about a {self.unit}", MAY_NOT, reason)]
-        return [use for rule in USES if (use := rule(self)) is not None]
+    def verdict(self) -> Verdict:
+        """Whether its attention may be shown."""
+        return verdict(self.cells)
 
     def of_kind(self, kind: str) -> dict[str, Number]:
         """The numbers whose key is <kind>.<measure>, by that measure."""
@@ -322,172 +303,24 @@ def in_words(number: Number, show: Callable[[float], str] = "{:.2f}".format) -> 
     return f"{show(number.value)} [{show(number.low)}, {show(number.high)}]"
 
 
-def _verdict(least: float) -> str:
-    return MAY if least >= ALIKE else CARE if least >= PARTLY else MAY_NOT
-
-
-def _seeing(checkpoint: Checkpoint) -> Use:
-    unit = checkpoint.unit
-    if stacks.is_stack(checkpoint.cell.identity):
-        what, reason = stacks.seeing(checkpoint.cell.identity, unit)
-        markers = checkpoint.numbers.get("marker_attention")
-        if markers is not None and not np.isnan(markers.value):
-            reason += f" On markers, which are not shown, lie {in_words(markers, percent)} of it."
-        return Use("seeing", what, MAY, reason)
-    reason = "That is what attention is."
-    if _mixes(checkpoint):
-        reason += f" A state of this encoder holds more than its own {unit}"
-        own = checkpoint.numbers.get("own_share")
-        known = own is not None and not np.isnan(own.value)
-        reason += f": that one makes up {percent(own.value)} of what the state depends on." if known else "."
-    what = f"to see how the model weights the encoder states of a text’s {unit}s when it averages them"
-    return Use("seeing", what, MAY, reason)
-
-
-def _mixes(checkpoint: Checkpoint) -> bool:
-    """Whether a state holds more than its own token: by the encoder's `contextual`, which older records do not hold."""
-    return checkpoint.settings[0].get("contextual", checkpoint.cell.identity.encoder not in CONTEXT_FREE)
-
-
-def _ranking(checkpoint: Checkpoint) -> Use:
-    unit = checkpoint.unit
-    what = f"to rank the {unit}s of a text by their importance for the prediction"
-    defined = {name: number for name, number in checkpoint.of_kind("kendall_tau").items() if not np.isnan(number.low)}
-    if not defined:
-        return Use("ranking", what, UNKNOWN, "No correlation with an importance measure is known with an interval.")
-    verdict = _verdict(min(number.low for number in defined.values()))
-    parts = [f"with {measure_label(name)} {in_words(number)}" for name, number in defined.items()]
-    reason = f"Kendall’s τ of attention {'; '.join(parts)}; 1 is the same order, 0 no relation."
-    between = checkpoint.numbers.get("kendall_tau.gradient.leave_one_out")
-    if between is not None and not np.isnan(between.value):
-        reason += f" Gradient and leave-one-out reach {between.value:.2f} with each other."
-    if (lowest := min(number.against for number in defined.values())) < NO_TIES:
-        reason += (
-            f" {unit[0].upper()}{unit[1:]}s of equal weight are not ranked, which keeps the mean τ at {lowest:.2f} or below."
-        )
-    return Use("ranking", what, verdict, reason)
-
-
-def _picking(checkpoint: Checkpoint) -> Use:
-    unit = checkpoint.unit
-    what = f"to pick out a few {unit}s of a text as the most important ones"
-    defined = {name: number for name, number in checkpoint.of_kind("top_k_overlap").items() if not np.isnan(number.low)}
-    if not defined:
-        return Use("picking", what, UNKNOWN, "No overlap with an importance measure is known with an interval.")
-    above = all(number.low > number.against for number in defined.values())
-    verdict = _verdict(min(number.low for number in defined.values())) if above else MAY_NOT
-    parts = [f"{measure_label(name)} {in_words(number, percent)}" for name, number in defined.items()]
-    reason = (
-        f"Of the heaviest fifth of the {unit}s of a text (fewer where fewer have weight), so many are among as many that a "
-        f"measure puts first: {'; '.join(parts)}. By chance {percent(max(number.against for number in defined.values()))}."
-    )
-    return Use("picking", what, verdict, reason)
-
-
-def _naming(checkpoint: Checkpoint) -> Use:
-    unit = checkpoint.unit
-    what = f"to name the one {unit} that mattered most"
-    for measure, number in checkpoint.of_kind("heaviest_is_first").items():
-        if np.isnan(number.low):
-            continue
-        verdict = _verdict(number.low) if number.low > number.against else MAY_NOT
-        reason = (
-            f"The heaviest {unit} is {_most('one', measure)} in {in_words(number, percent)} of {counted(number.n)}; "
-            f"a {unit} drawn at random would be in {percent(number.against)}."
-        )
-        return Use("naming", what, verdict, reason)
-    return Use("naming", what, UNKNOWN, f"No measure that says which {unit} that is gives an interval.")
-
-
-def _most(unit: str, measure: str) -> str:
-    if measure == "leave_one_out":
-        return f"the {unit} whose deletion changes the prediction most"
-    return f"the {unit} of most {measure_label(measure)}"
-
-
-def _unused(checkpoint: Checkpoint) -> Use:
-    """Whether little weight means little importance: none at all where there are zeros, else less than an equal share."""
-    unit, zeros = checkpoint.unit, checkpoint.numbers["share_of_zeros"]
-    sparse = zeros.value > 0
-    having = "no weight" if sparse else "less than an equal share of the weight"
-    what = f"to say that a {unit} with {having} did not matter"
-    for measure, number in checkpoint.of_kind("first_is_weightless" if sparse else "first_is_light").items():
-        if np.isnan(number.high):
-            continue
-        verdict = MAY_NOT if number.high > MOST_MISSED else CARE if _mixes(checkpoint) else MAY
-        most = _most(unit, measure)
-        reason = f"{most[0].upper()}{most[1:]} has {having} in {in_words(number, percent)} of {counted(number.n)}."
-        if _mixes(checkpoint):
-            reason += f" A {unit} can also act through the states of others."
-        return Use("unused", what, verdict, reason)
-    return Use("unused", what, UNKNOWN, f"No measure that says which {unit}s mattered gives an interval.")
-
-
-def _reason(checkpoint: Checkpoint) -> Use:
-    what = "as the reason for a decision: these weights, and no others, lead to it"
-    numbers = checkpoint.numbers
+def only_reason(checkpoint: Checkpoint) -> list[str]:
+    """Sentences that answer whether these weights are the only reason for a decision; they never decide the verdict."""
+    numbers, unit = checkpoint.numbers, checkpoint.unit
+    sentences = []
     shift, distance = (numbers.get(key) for key in ("shuffled.tvd", "adversary.jsd"))
-    parts, against, known = [], False, False
-    if shift is None or np.isnan(shift.low):
-        parts.append("What shuffled weights do is not known.")
-    else:
-        small, flips, known = numbers["shuffled.small"], numbers["shuffled.flips"], True
-        against |= small.low > 0.5
-        parts.append(
-            f"Shuffling the weights over the text moves the prediction by less than {SMALL:g} in "
-            f"{in_words(small, percent)} of {counted(small.n)}, and changes {percent(flips.value)} of the decisions."
+    if shift is not None and not np.isnan(shift.low):
+        small, flips = numbers["shuffled.small"], numbers["shuffled.flips"]
+        sentences.append(
+            f"Shuffled weights move the prediction by less than {SMALL:g} in {in_words(small, percent)} of "
+            f"{counted(small.n)}, and change {percent(flips.value)} of the decisions."
         )
-    if distance is None or np.isnan(distance.low):
-        parts.append("What weights chosen by an adversary do is not known.")
-    else:
-        known = True
-        against |= distance.low > HALFWAY
-        kind = distance.label.partition(":")[0]
-        parts.append(f"An {kind} can be {in_words(distance)} nats from the model’s own; at 0.69 the two share no weight.")
-    return Use("reason", what, MAY_NOT if against else CARE if known else UNKNOWN, " ".join(parts))
-
-
-def _plausible(checkpoint: Checkpoint) -> Use | None:
-    number = checkpoint.numbers.get("rationale_auprc")
-    if number is None:
-        return None
-    what = f"to point at the {checkpoint.unit}s that people marked as evidence"
-    if np.isnan(number.low):
-        return Use("plausible", what, UNKNOWN, "No interval of the average precision is known.")
-    verdict = MAY_NOT if number.low <= number.against else MAY if number.low >= ALIKE else CARE
-    reason = f"Average precision {in_words(number)}; a random order reaches {number.against:.2f}. "
-    reason += "It says what looks convincing, not what the model used."
-    return Use("plausible", what, verdict, reason)
-
-
-def _audit(checkpoint: Checkpoint) -> Use:
-    what = f"to show that the model does not use {checkpoint.unit}s that it should not"
-    reason = (
-        "Whatever the numbers: a model can be trained to keep its decisions and move its attention away from such "
-        "words (Pruthi et al. 2020)."
-    )
-    reason += hiding.audit(checkpoint.numbers, percent, in_words)
-    return Use("audit", what, MAY_NOT, reason)
-
-
-USES: tuple[Callable[[Checkpoint], Use | None], ...] = (
-    _seeing,
-    _ranking,
-    _picking,
-    _naming,
-    _unused,
-    _reason,
-    _plausible,
-    _audit,
-)
-RULES = (
-    f"To rank: τ with each measure is at least {ALIKE:g} (may) or {PARTLY:g} (with care). To pick out: so is the share of "
-    "words, and it is above chance. To name: so is the share of texts. That it did not matter: the most important one has "
-    f"so little weight in at most {percent(MOST_MISSED)} of the texts (may; with care where the encoder mixes what it "
-    "reads). As the reason: may not where shuffled weights move the predictions of more than half of the texts by less than "
-    f"{SMALL:g}, or where an attention with nearly the same prediction can be {HALFWAY:.3f} nats (half of ln 2) away; "
-    f"otherwise with care, since no test proves it. Evidence: average precision is at least {ALIKE:g} (may), or above "
-    "chance (with care). Compared is the end of the 95 % interval that speaks against the use. The thresholds are a "
-    "convention of these cards."
-)
-"""The rules of `USES`, as the card prints them."""
+    if distance is not None and not np.isnan(distance.low):
+        sentences.append(
+            f"Another attention with nearly the same prediction lies {in_words(distance)} nats away; at 0.69 the two share "
+            "no weight. A large number says that other weights lead to the same prediction."
+        )
+    taus = {name: number for name, number in checkpoint.of_kind("kendall_tau").items() if not np.isnan(number.low)}
+    if taus:
+        listed = "; ".join(f"{measure_label(name)} {in_words(number)}" for name, number in taus.items())
+        sentences.append(f"Kendall’s τ of its {unit}s with other measures: {listed}. 1 is the same order, 0 no relation.")
+    return sentences

@@ -1,10 +1,5 @@
 """What cards say of words that a model should not need: how much attention shows of them, and what it says without them."""
 
-from collections.abc import Mapping
-
-import numpy as np
-
-from attnfaith.errors import counted
 from attnfaith.reporting.cells import Cell
 from attnfaith.reporting.sections import conicity, group_mass, permissible_only, value_norm_share
 
@@ -34,17 +29,3 @@ def numbers(cell: Cell) -> dict[str, tuple]:
         values = conicity.per_text(cell)["conicity_absolute"]
         given["conicity"] = ("concentration", "conicity of states (absolute cosine; 1: all point one way)", values)
     return given
-
-
-def audit(known: Mapping, percent, in_words) -> str:
-    """A sentence of the numbers on impermissible words, "" of none; they come as `Checkpoint.numbers` has them.
-
-    percent: of a share its words. in_words: of a number and such a function those with its interval.
-    """
-    mass, flips = (known.get(key) for key in ("mass.impermissible", "permissible.flips"))
-    parts = []
-    if mass is not None and not np.isnan(mass.value):
-        parts.append(f"of its attention {in_words(mass, percent)} lies on words that are marked so")
-    if flips is not None and not np.isnan(flips.value):
-        parts.append(f"without them it decides otherwise in {in_words(flips, percent)} of {counted(flips.n)}")
-    return f" Here {', and '.join(parts)}." if parts else ""

@@ -15,14 +15,13 @@ from attnfaith.escaping import Markdown, yaml_head
 from attnfaith.record import Identity
 from attnfaith.reporting.blocks import MOST_CLASSES
 from attnfaith.reporting.cards import citations, penalties
-from attnfaith.reporting.cards.findings import RULES, Checkpoint, Number
+from attnfaith.reporting.cards.findings import Checkpoint, Number, only_reason
 from attnfaith.reporting.cards.markdown import check_name, template
-from attnfaith.reporting.cards.verdicts import VERDICTS
 from attnfaith.reporting.own_data import in_words
-from attnfaith.reporting.page.answer import answer
 from attnfaith.reporting.sections import figure_words
 from attnfaith.reporting.sections.performance import selected_by
 from attnfaith.reporting.tables import format_number
+from attnfaith.verdict import RULE
 
 
 FIGURES = ("gradient_vs_leave_one_out", "permutation_by_max_attention", "attention_overview")  # of these, two at most
@@ -97,14 +96,11 @@ def card_of(
     records_repo: str | None = None,
     results_repo: str | None = None,
 ) -> str:
-    from attnfaith.reporting.page.answer_facts import facts_of  # it needs the findings of this folder
-
     name = check_name(repo_id).partition("/")[2]
     identity = public(checkpoint.heading)
     groups: dict[str, list[Number]] = {}
     for number in checkpoint.numbers.values():
         groups.setdefault(number.group, []).append(number)
-    uses = {words: [use for use in checkpoint.uses if use.verdict == verdict] for verdict, words in VERDICTS.items()}
     return template("model_card.md.j2").render(
         front_matter=yaml_head(_metadata(checkpoint, repo_id, dataset, records_repo)),
         name=name,
@@ -132,10 +128,10 @@ def card_of(
         scores=checkpoint.scores,
         class_scores=_class_scores(checkpoint),
         groups={group: rows for group, rows in groups.items() if group != "classification"},
-        answer=answer(facts_of(checkpoint)),
+        verdict=checkpoint.verdict,
+        only_reason=only_reason(checkpoint),
         answer_picture=_answer_picture(checkpoint, repo_id),
-        uses={words: of_verdict for words, of_verdict in uses.items() if of_verdict},
-        rules=RULES,
+        rule=RULE,
         figures=_pictures(checkpoint, repo_id, figures),
         provenance=_provenance(checkpoint),
         measurements=[_measured(settings) for settings in checkpoint.settings],

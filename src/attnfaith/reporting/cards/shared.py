@@ -7,10 +7,11 @@ import pyarrow as pa
 
 from attnfaith import record as records
 from attnfaith.escaping import Markdown, yaml_head
-from attnfaith.reporting.cards.findings import RULES, Checkpoint
+from attnfaith.reporting.cards.findings import Checkpoint
 from attnfaith.reporting.cards.markdown import check_name, template
 from attnfaith.reporting.cards.model import LICENCE, licence, public, shown
 from attnfaith.reporting.cells import CELL, one_cell
+from attnfaith.verdict import RULE
 
 
 def cell_facts(run: Mapping, record: pa.Table, *, model_repo: str | None) -> dict:
@@ -99,22 +100,12 @@ def results_card(tables: Mapping[str, Mapping], *, repo_id: str) -> str:
     )
 
 
-INDEX_USES = {
-    "ranking": "rank words",
-    "picking": "pick out a few",
-    "naming": "name the one",
-    "unused": "little weight, did not matter",
-    "reason": "the reason",
-}
-
-
 def cards_index(cards: Mapping[str, Checkpoint]) -> str:
     """model_cards/README.md: one row a checkpoint, from {repo id: checkpoint}; the card is <name>.md beside it."""
     rows = []
     for repo_id, checkpoint in cards.items():
         name = check_name(repo_id).partition("/")[2]
         identity, numbers = checkpoint.heading, checkpoint.numbers
-        verdicts = {use.name: use.verdict for use in checkpoint.uses}
         rows.append(
             (
                 Markdown(f"[{name}]({name}.md)"),
@@ -125,9 +116,10 @@ def cards_index(cards: Mapping[str, Checkpoint]) -> str:
                     shown(numbers[key]) if key in numbers else "not measured"
                     for key in ("accuracy", "kendall_tau.gradient", "kendall_tau.leave_one_out")
                 ),
-                *(verdicts.get(use, verdicts.get("anything", "")) for use in INDEX_USES),
+                checkpoint.verdict.outcome,
+                str(checkpoint.verdict.ratio) if checkpoint.verdict.n else "",
             )
         )
     columns = ("checkpoint", "data", "encoder", "alignment", "projection", "seed", "texts", "accuracy")
-    columns += ("τ attention–gradient", "τ attention–leave-one-out", *INDEX_USES.values())
-    return template("cards_index.md.j2").render(columns=columns, rows=rows, rules=RULES)
+    columns += ("τ attention–gradient", "τ attention–leave-one-out", "may it be shown?", "ρ")
+    return template("cards_index.md.j2").render(columns=columns, rows=rows, rules=RULE)

@@ -2,14 +2,8 @@
 
 import numpy as np
 
-from attnfaith.record import Identity
 from attnfaith.reporting.cells import Cell
 from attnfaith.reporting.sections import map_adversary, map_interventions, marker_attention
-
-
-def is_stack(identity: Identity) -> bool:
-    """Whether what is shown was made of the maps of layers and heads."""
-    return identity.model == "self_attention" and identity.reduction is not None
 
 
 def numbers(cell: Cell, small: float) -> dict[str, tuple]:
@@ -34,24 +28,3 @@ def numbers(cell: Cell, small: float) -> dict[str, tuple]:
         distance = map_adversary.per_text(cell)["map_adversary_jsd"]
         given["adversary.jsd"] = ("other attention maps", label, distance, np.log(2), "at most ln 2 = 0.693")
     return given
-
-
-def seeing(identity: Identity, unit: str) -> tuple[str, str]:
-    """What such attention may be looked at for, and why, in words."""
-    if identity.reduction != "mean":
-        what = f"to see what {identity.reduction} makes of the attention of all layers and heads at a text’s {unit}s"
-        reason = (
-            f"That is how the weights were made: {identity.reduction} takes heads as their mean and values as all alike."
-        )
-    else:
-        layers = {"last": "the last layer", "all": "all layers"}
-        place = layers.get(identity.reduction_layers, f"layer {identity.reduction_layers}")
-        if identity.reduction_head is not None:
-            place = f"head {identity.reduction_head} of {place}"
-        what = f"to see how attention in {place} weights the states at a text’s {unit}s"
-        mean = "" if identity.reduction_head is not None else "as the mean of its heads, "
-        reason = f"That is what attention there is, {mean}in the rows that the prediction depends on."
-    return what, (
-        f"{reason} A state behind the first layer holds more than its own {unit}, and values, feed-forward layers and "
-        "residual connections act beside attention."
-    )

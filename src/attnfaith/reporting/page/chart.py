@@ -12,7 +12,6 @@ from markupsafe import Markup
 
 from attnfaith.reporting.blocks import template
 from attnfaith.reporting.cells import Cell, measure_label
-from attnfaith.reporting.page.answer_facts import saliency_cell
 from attnfaith.reporting.render import frame
 from attnfaith.reporting.sections import plausibility, saliency
 from attnfaith.reporting.sections.agreement import agreement_table
@@ -60,6 +59,12 @@ class Chart:
         chance = f"{self.mark[0].upper()}{self.mark[1:]} {'is not known' if np.isnan(self.chance) else known}"
         more = f" {self.left_out} more are in the tables." if self.left_out else ""
         return f"{self.axis}. {'; '.join(said)}. {chance}.{more}"
+
+
+def saliency_cell(cells: Sequence[Cell]) -> Cell | None:
+    """The first cell in which attention was tested by erasure; None where it was not."""
+    tested = (cell for cell in cells if saliency.SECTION.applies(cell))
+    return next((cell for cell in tested if "attention" in saliency.measures(cell)), None)
 
 
 def measures_chart(cells: Sequence[Cell]) -> Chart | None:

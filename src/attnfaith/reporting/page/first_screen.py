@@ -1,4 +1,4 @@
-"""What a reader sees first: the answer, a chart of the measures, one text of the middle, and what to show instead."""
+"""What a reader sees first: the verdict, a chart of the measures and one text of the middle."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -7,15 +7,13 @@ import numpy as np
 from markupsafe import Markup
 
 from attnfaith import record as records
-from attnfaith.reporting.cards.findings import Checkpoint, Use
-from attnfaith.reporting.cards.verdicts import by_verdict
+from attnfaith.reporting.cards.findings import Checkpoint, only_reason
 from attnfaith.reporting.cells import Cell, describe, measure_label
-from attnfaith.reporting.page.answer import RULES, Answer, Finding, Rule, answer
-from attnfaith.reporting.page.answer_facts import facts_of, saliency_cell
-from attnfaith.reporting.page.chart import measures_chart, svg
+from attnfaith.reporting.page.chart import measures_chart, saliency_cell, svg
 from attnfaith.reporting.page.heatmap import HUES, SHORTEST_EXAMPLE, Example, example
 from attnfaith.reporting.sections import saliency
 from attnfaith.reporting.sections.agreement import reference_measure
+from attnfaith.verdict import Verdict
 
 
 MOST_SHOWN = 60  # tokens of the one text
@@ -23,27 +21,26 @@ MOST_SHOWN = 60  # tokens of the one text
 
 @dataclasses.dataclass(frozen=True)
 class FirstScreen:
-    """rules: each with what it says of this model. chart: SVG; None without a measure. why_chart: why it draws no more than
-    it does; "" where that needs no word. text: the one that is shown, with the hue and name of its measures, and why this
-    one. uses: what attention may be shown for, by verdict.
+    """chart: SVG; None without a measure. why_chart: why it draws no more than it does, or "". text: the one that is shown,
+    with the hue and name of its measures, and why this one. only_reason: sentences on whether these weights are the only
+    reason, which never decide. ratio: places of ρ on a scale of 0 to 100, by name; {} where it was not computed.
     """
 
     title: str
-    answer: Answer
-    rules: tuple[tuple[Rule, Finding], ...]
+    verdict: Verdict
+    ratio: dict[str, float]
     chart: Markup | None
     why_chart: str
     text: Example
     measures: tuple[tuple[int, str], ...]
     why: str
-    uses: list[tuple[str, list[Use]]]
+    only_reason: list[str]
     seed: str
 
 
 def first_screen(cell: Cell, key: str = "chart") -> FirstScreen:
     """The first screen of one cell of texts. key: names its chart among those of the page."""
     checkpoint = Checkpoint({}, cell)
-    given = answer(facts_of(checkpoint))
     drawn = measures_chart(checkpoint.cells)
     beside, hues = _beside(checkpoint.cell), [*HUES]
     names = ["attention", *([beside] if beside else [])]
@@ -51,16 +48,25 @@ def first_screen(cell: Cell, key: str = "chart") -> FirstScreen:
     text = example(checkpoint.cell, row, names)
     return FirstScreen(
         title=describe(cell.heading),
-        answer=given,
-        rules=tuple(zip(RULES, given.findings, strict=True)),
+        verdict=checkpoint.verdict,
+        ratio=_ratio(checkpoint.verdict),
         chart=None if drawn is None else svg(drawn, key),
         why_chart="" if drawn is None else drawn.why,
         text=dataclasses.replace(text, tokens=text.tokens[:MOST_SHOWN]),
         measures=tuple((hues.index(name) if name in hues else len(hues), measure_label(name)) for name in names),
         why=why,
-        uses=by_verdict(checkpoint.uses),
+        only_reason=only_reason(checkpoint),
         seed="" if cell.heading["seed"] == records.UNKNOWN_SEED else str(cell.heading["seed"]),
     )
+
+
+def _ratio(verdict: Verdict) -> dict[str, float]:
+    """Where ρ and the ends of its interval lie on the scale; beyond 0 and 1 they are drawn at its end."""
+    ratio = verdict.ratio
+    if np.isnan(ratio.low):
+        return {}
+    places = {"value": ratio.value, "low": ratio.low, "high": ratio.high}
+    return {name: 100 * min(max(place, 0.0), 1.0) for name, place in places.items()}
 
 
 def _beside(cell: Cell) -> str | None:

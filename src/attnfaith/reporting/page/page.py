@@ -18,7 +18,6 @@ from attnfaith import __version__
 from attnfaith.reporting import render, sections
 from attnfaith.reporting.blocks import CLASS_COLUMN, Grid, Picture, largest_classes, template
 from attnfaith.reporting.cells import CELL, Cell, describe, measure_label, name_class
-from attnfaith.reporting.page.answer import DECISION, RULES
 from attnfaith.reporting.page.first_screen import first_screen
 from attnfaith.reporting.page.heatmap import (
     HUES,
@@ -38,6 +37,7 @@ from attnfaith.reporting.page.instrument import MOST_BYTES, Instrument, instrume
 from attnfaith.reporting.pairs import Pair, choose_pairs, pair, reading_label, shown_reading
 from attnfaith.reporting.readings import has_gold
 from attnfaith.reporting.sections.agreement import main_measures
+from attnfaith.verdict import RULE
 
 
 CHAPTERS = {"measures": "Measures", "interventions": "Interventions"}
@@ -116,8 +116,7 @@ def render_page(
         if cells[0].of_sequences
         else tuple(first_screen(cell, f"chart{place}") for place, cell in enumerate(cells)),
         most_charts=MOST_CHARTS,
-        rules=RULES,
-        decision=DECISION,
+        rule=RULE,
         lead=_lead(parts[0]) if len(cells) == 1 else _across(tables, len(cells)),
         sections=parts,
         chapters=CHAPTERS,
@@ -134,7 +133,7 @@ def _contents(parts: Sequence[CellPart]) -> list[tuple[str, str]]:
     """(id, name) of each chapter that the page has."""
     held = [(chapter, name) for chapter, name in CHAPTERS.items() if any(part.chapters[chapter] for part in parts)]
     texts = "Texts" if parts[0].pairs is None else "Sentences"
-    return [("answer", "Answer"), ("texts", texts), *held, ("tables", "Tables"), ("made", "How it was made")]
+    return [("answer", "Verdict"), ("texts", texts), *held, ("tables", "Tables"), ("made", "How it was made")]
 
 
 def _script(code: str) -> Script:
