@@ -31,7 +31,7 @@ from attnfaith.reporting.cards.findings import Checkpoint
 from attnfaith.reporting.cells import one_cell
 from attnfaith.reporting.page.chart import measures_chart
 from attnfaith.reporting.sections.agreement import agreement_table
-from attnfaith.verdict import CANNOT_TELL, DO_NOT_SHOW
+from attnfaith.verdict import CANNOT_TELL, DO_NOT_SHOW, RULE
 from tests import deception
 from tests.records import of_cell
 

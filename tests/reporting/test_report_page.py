@@ -484,11 +484,11 @@ CHAPTERS = ("Texts", "Measures", "Tables", "How it was made")  # of a record of 
 
 
 def test_the_answer_comes_first(build_record, page_of):
-    """What attention may be shown for, with the numbers that say so, and the texts; then tables and figures."""
+    """The verdict, then texts, tables and figures."""
     instances = [{"attention": [0.7, 0.2, 0.1], "gradient": [3, 2, 1], "leave_one_out": [1, 2, 3]}] * 4
     record = build_record(instances, measures=("gradient", "leave_one_out"))
     html = page_of(record)
-    heads = ("What this attention may be shown for", *(f'-head">{name}</h2>' for name in CHAPTERS))
+    heads = ("Are these weights the only reason?", *(f'-head">{name}</h2>' for name in CHAPTERS))
     places = [html.index(head) for head in heads]
     assert places == sorted(places)
     listed = re.findall(r'<li><a href="#(\w+)">([^<]+)</a></li>', html)

@@ -322,5 +322,7 @@ def only_reason(checkpoint: Checkpoint) -> list[str]:
     taus = {name: number for name, number in checkpoint.of_kind("kendall_tau").items() if not np.isnan(number.low)}
     if taus:
         listed = "; ".join(f"{measure_label(name)} {in_words(number)}" for name, number in taus.items())
-        sentences.append(f"Kendall’s τ of its {unit}s with other measures: {listed}. 1 is the same order, 0 no relation.")
+        sentences.append(
+            f"Kendall’s τ of its {unit}s with importance measures: {listed}. 1 is the same order, 0 no relation."
+        )
     return sentences
