@@ -14,7 +14,7 @@ from functools import cache
 import numpy as np
 from scipy.special import gammaln, ndtr
 
-from .columns import Layout, flatten, flatten_pair
+from .columns import Layout, flatten_pair
 
 
 # up to this many tokens the exact null distribution of tau is used, as scipy.stats.kendalltau does
@@ -194,29 +194,23 @@ def _normal_p_value(n, difference, x_pairs, x0, x1, y_pairs, y0, y1) -> np.ndarr
     return 2 * ndtr(-np.abs(difference / np.sqrt(variance)))
 
 
-def tie_ceiling(x: Sequence, y: Sequence | None = None) -> np.ndarray:
+def tie_ceiling(x: Sequence, y: Sequence) -> np.ndarray:
     """The largest |tau-b| that the ties of x and y allow, [N] in 0..1: sqrt(min(n0-n1, n0-n2) / max(n0-n1, n0-n2)).
 
     Proof. Let a = n0 - n1 and b = n0 - n2 be the pairs not tied in x and in y. A concordant or discordant pair is tied
     in neither, so |P - Q| <= P + Q <= min(a, b). Hence |tau-b| = |P - Q| / sqrt(ab) <= min(a, b) / sqrt(ab), which is
     sqrt(min(a, b) / max(a, b)).
 
-    y=None stands for scores without ties (n2 = 0). An attention with s distinct weights above zero, out of n, against scores
-    without ties: sqrt(1 - (n-s)(n-s-1) / (n(n-1))).
+    An attention with s distinct weights above zero, out of n, against scores without ties:
+    sqrt(1 - (n-s)(n-s-1) / (n(n-1))).
     """
-    if y is None:
-        x, layout = flatten(x, "x")
-        columns = (x,)
-    else:
-        *columns, layout = flatten_pair(x, y, ("x", "y"))
+    x, y, layout = flatten_pair(x, y, ("x", "y"))
     ceiling = np.full(len(layout), np.nan)
-    for rows, n, blocks in _blocks(columns, layout):
+    for rows, n, blocks in _blocks((x, y), layout):
         total = n * (n - 1) / 2
         ordered = [np.sort(block, axis=1) for block in blocks]
-        untied = [total - _tie_counts(values[:, 1:] != values[:, :-1])[0] for values in ordered]
-        fewer, more = np.minimum(untied[0], untied[-1]), np.maximum(untied[0], untied[-1])
-        if y is None:
-            more = total
+        a, b = (total - _tie_counts(values[:, 1:] != values[:, :-1])[0] for values in ordered)
+        fewer, more = np.minimum(a, b), np.maximum(a, b)
         ceiling[rows] = np.where(fewer > 0, np.sqrt(fewer / np.maximum(more, 1)), np.nan)
     return ceiling
 
