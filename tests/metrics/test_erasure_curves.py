@@ -29,12 +29,6 @@ def test_the_bins_are_erasers():
     assert BINS == (0.01, 0.05, 0.1, 0.2, 0.5)
 
 
-def test_falls_by_hand():
-    """A rationale that alone gives .8 of .9, and without which .3 is left."""
-    assert sufficiency([0.9], [[0.8]]) == pytest.approx(0.1)
-    assert comprehensiveness([0.9], [[0.3]]) == pytest.approx(0.6)
-
-
 @settings(max_examples=50)
 @given(arrays(np.float64, st.tuples(st.integers(1, 4), st.integers(1, 7)), elements=st.floats(-1, 1)))
 def test_the_two_normalisations(falls):
@@ -42,11 +36,6 @@ def test_the_two_normalisations(falls):
     count = falls.shape[1]
     np.testing.assert_allclose(aopc(falls), [sum(row) / count for row in falls], atol=1e-12)
     np.testing.assert_allclose(aopc(falls, "eraser_paper"), [(0 + sum(row)) / (count + 1) for row in falls], atol=1e-12)
-
-
-def test_erasers_code_is_six_fifths_of_its_paper():
-    falls = [[0.1, 0.2, 0.3, 0.4, 0.6]]
-    assert aopc(falls)[0] == pytest.approx(6 / 5 * aopc(falls, "eraser_paper")[0])
 
 
 @settings(max_examples=100)
@@ -67,12 +56,6 @@ def test_normalised_forms_as_their_definitions_are_written(whole, changed, empty
     assert comprehensive == pytest.approx(max(0, whole - changed) / scale, rel=1e-6, abs=1e-9 / scale)
 
 
-def test_ends_of_the_normalised_forms():
-    whole, empty = [0.9, 0.9], [0.4, 0.4]
-    np.testing.assert_allclose(normalised_sufficiency(whole, [[0.95], [0.4]], empty), [[1], [0]])
-    np.testing.assert_allclose(normalised_comprehensiveness(whole, [[0.95], [0.4]], empty), [[0], [1]])
-
-
 @settings(max_examples=50)
 @given(st.lists(st.tuples(PROBS, PROBS), min_size=1, max_size=8), PROBS, PROBS)
 def test_area_as_scipys(points, first, last):
@@ -86,12 +69,6 @@ def test_area_of_a_line_and_of_own_shares():
     np.testing.assert_allclose(area_under_curve([0.25, 0.75], probs, [1, 0.5], [0, 0.5]), 0.5)
     # the same share twice: a hundredth and a twentieth of ten tokens are one token
     np.testing.assert_allclose(area_under_curve([[0.1, 0.1]], [[0.5, 0.5]], [1], [0]), 0.1 * 0.75 + 0.9 * 0.25)
-
-
-def test_an_order_that_removes_evidence_first_has_the_smaller_deletion_area():
-    evidence_first = area_under_curve([0.2, 0.5], [[0.1, 0.05]], [0.9], [0.05])
-    evidence_last = area_under_curve([0.2, 0.5], [[0.9, 0.85]], [0.9], [0.05])
-    assert evidence_first < evidence_last
 
 
 def test_results_hold_each_number(load):
