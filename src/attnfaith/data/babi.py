@@ -12,6 +12,7 @@ The stories are this module's own: they follow the description of the tasks and 
 A row depends on (seed, stream, its index) and the arguments only.
 """
 
+from attnfaith.data.generator_knobs import check_least
 from attnfaith.data.registry import DATASETS
 from attnfaith.errors import DatasetError
 
@@ -55,9 +56,7 @@ def generate(task: int, n: int, seed: int, *, stream: int = 0, statements: tuple
         raise DatasetError(
             f"statements must be (least, greatest) with at least {task}, the supporting facts; {statements} was given."
         )
-    for argument, value in (("n", n), ("seed", seed), ("stream", stream)):
-        if value < 0:
-            raise DatasetError(f"{argument} must not be negative; {value} was given.")
+    check_least(n=(n, 0), seed=(seed, 0), stream=(stream, 0))
     return [_row(task, np.random.default_rng([seed, stream, index, task]), low, high) for index in range(n)]
 
 
@@ -137,16 +136,16 @@ class _Story:
         self.moves[person].append((there, statement))
 
     def people_questions(self) -> list[tuple]:
-        return [(f"where is {person} ?", *told[-1][:1], {told[-1][1]}) for person, told in self.moves.items() if told]
+        return [(f"where is {person} ?", moves[-1][0], {moves[-1][1]}) for person, moves in self.moves.items() if moves]
 
     def object_questions(self) -> list[tuple]:
         """An object is where the person who handled it last was then or, still holding it, is now."""
         questions = []
         for name, (person, handled) in self.handled.items():
-            told = self.moves[person]
+            moves = self.moves[person]
             if name not in self.carrier:
-                told = [move for move in told if move[1] < handled]
-            questions.append((f"where is the {name} ?", told[-1][0], {handled, told[-1][1]}))
+                moves = [move for move in moves if move[1] < handled]
+            questions.append((f"where is the {name} ?", moves[-1][0], {handled, moves[-1][1]}))
         return questions
 
     def before_questions(self) -> list[tuple]:

@@ -87,14 +87,14 @@ def keep_positions(batch: Mapping, stays, pad_token_id: int = 0) -> dict:
     lengths = stays.sum(1)
     order = (~stays).to(torch.int8).argsort(dim=1, stable=True)[:, : max(1, int(lengths.max()))]
     present = torch.arange(order.shape[1], device=stays.device) < lengths.unsqueeze(1)
-    kept = {
+    moved = {
         "input_ids": batch["input_ids"].gather(1, order).masked_fill(~present, pad_token_id),
         "attention_mask": present.to(batch["attention_mask"].dtype),
     }
     for name in OF_POSITIONS:
         if batch.get(name) is not None:
-            kept[name] = batch[name].gather(1, order).masked_fill(~present, 0)
-    return kept
+            moved[name] = batch[name].gather(1, order).masked_fill(~present, 0)
+    return moved
 
 
 def pad_attention(weights: Sequence[Sequence[float]], length: int, start: int = 1):

@@ -27,7 +27,7 @@ def write_annotations(folder: str | os.PathLike, split: str, rows: Sequence[Mapp
     and 1, an id that comes twice, or a document of that id with another text.
     """
     folder = Path(folder)
-    documents, lines = _known(folder), []
+    documents, lines = _documents(folder), []
     for row in rows:
         name, words, text = row["instance_id"], _tokens(row["text"]), _plain(row["text"])
         place, marks = f"row {name!r}", list(row["rationale"])
@@ -84,8 +84,8 @@ def write_results(path: str | os.PathLike, rows: Sequence[Mapping]) -> Path:
                 {"start_token": start, "end_token": stop} for start, stop in _spans(chosen)
             ]
         more = ("classification", "classification_scores", "thresholded_scores")
-        known = {key: row[key] for key in more if row.get(key) is not None}
-        lines.append({"annotation_id": name, "rationales": [rationale], **known})
+        predictions = {key: row[key] for key in more if row.get(key) is not None}
+        lines.append({"annotation_id": name, "rationales": [rationale], **predictions})
     path = Path(path)
     _check_unique([line["annotation_id"] for line in lines], path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -104,12 +104,12 @@ def _plain(text: str) -> str:
     return "\n".join(line for line in lines if line)
 
 
-def _known(folder: Path) -> dict[str, str]:
+def _documents(folder: Path) -> dict[str, str]:
     """The documents that lie in a folder already, by id. Raises DatasetError where they cannot be read."""
     path = folder / DOCUMENTS
     try:
         lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-        return {given["docid"]: given["document"] for given in map(json.loads, lines)}
+        return {document["docid"]: document["document"] for document in map(json.loads, lines)}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DatasetError(f"{path} cannot be read: {excerpt(error)}") from error
 

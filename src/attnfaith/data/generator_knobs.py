@@ -20,15 +20,16 @@ def check_balance(balance: Sequence[float] | None, n_classes: int):
     """The probability of each label (n_classes,), uniform for None. DatasetError unless they are that many and sum to 1."""
     import numpy as np
 
-    given = np.full(n_classes, 1 / n_classes) if balance is None else np.asarray(balance, np.float64)
-    if given.shape != (n_classes,) or (given < 0).any() or not np.isclose(given.sum(), 1):
+    shares = np.full(n_classes, 1 / n_classes) if balance is None else np.asarray(balance, np.float64)
+    if shares.shape != (n_classes,) or (shares < 0).any() or not np.isclose(shares.sum(), 1):
         raise DatasetError(f"class_balance must be {n_classes} probabilities that sum to 1; {balance} was given.")
-    return given
+    return shares
 
 
 def is_removed(evidence_removed: Sequence[str], stream: int) -> bool:
     """Whether the evidence of this stream is left out. DatasetError for what is no list of splits."""
-    if isinstance(evidence_removed, str) or (strangers := [name for name in evidence_removed if name not in STREAMS]):
-        given = evidence_removed if isinstance(evidence_removed, str) else strangers
-        raise DatasetError(f"evidence_removed must be a list of splits ({', '.join(STREAMS)}); {given!r} was given.")
+    if isinstance(evidence_removed, str) or not set(evidence_removed) <= set(STREAMS):
+        raise DatasetError(
+            f"evidence_removed must be a list of splits ({', '.join(STREAMS)}); {evidence_removed!r} was given."
+        )
     return stream in [STREAMS[name] for name in evidence_removed]

@@ -25,9 +25,9 @@ def check_marks(marks: object, text: str, place: str) -> list[int]:
     count = len(text.split())
     listed = list(marks) if isinstance(marks, Collection) and not isinstance(marks, str | bytes | Mapping) else None
     if listed is None or len(listed) != count or not all(mark in (0, 1) for mark in listed):
-        given = excerpt(marks, 60) if listed is None else f"{counted(len(listed), 'value')}, {excerpt(listed, 60)}"
+        value = excerpt(marks, 60) if listed is None else f"{counted(len(listed), 'value')}, {excerpt(listed, 60)}"
         raise DatasetError(
-            f"{place}: impermissible must be one 0 or 1 for each of its {counted(count, 'word')}; {given} was given "
+            f"{place}: impermissible must be one 0 or 1 for each of its {counted(count, 'word')}; {value} was given "
             "(words are what stands between blanks, as text.split() has them)"
         )
     return [int(mark) for mark in listed]
@@ -71,20 +71,20 @@ def of_rows(rows: Mapping[str, Sequence], encodings: Iterable, marks_between: Co
     """
     from attnfaith.data.subwords import places_of
 
-    made = []
+    marked = []
     texts = zip(rows["instance_id"], rows["text"], rows[COLUMN], encodings, strict=True)
     for name, text, marks, encoding in texts:
-        places = frozenset(places_of(encoding, 0))
-        inside = [place in places and token not in marks_between for place, token in enumerate(encoding.ids)]
-        spans = [span for span, within in zip(encoding.offsets, inside, strict=True) if within]
-        values = iter(of_tokens(text, check_marks(marks, text, name), spans))
-        made.append([next(values) if within else 0 for within in inside])
-    return made
+        places = [place for place in places_of(encoding, 0) if encoding.ids[place] not in marks_between]
+        values = of_tokens(text, check_marks(marks, text, name), [encoding.offsets[place] for place in places])
+        marked.append([0] * len(encoding.ids))
+        for place, value in zip(places, values, strict=True):
+            marked[-1][place] = value
+    return marked
 
 
 def check_some(name: str, marks: Iterable[Sequence[int]]) -> None:
     """Raises DatasetError where no text has an impermissible word: nothing could be hidden."""
-    if not any(any(of_text) for of_text in marks):
+    if not any(map(any, marks)):
         raise DatasetError(
             f"{name!r}: no text of training has an impermissible word, so there is nothing to hide or to measure: are the "
             "column and the words the right ones?"
@@ -93,8 +93,6 @@ def check_some(name: str, marks: Iterable[Sequence[int]]) -> None:
 
 def counts(marks: Iterable[Sequence[int]]) -> dict[str, int]:
     """How many texts have no impermissible word, and how many with words have no other, in words for people."""
-    none = only = 0
-    for of_text in marks:
-        none += bool(len(of_text)) and not any(of_text)
-        only += bool(len(of_text)) and all(of_text)
-    return {"texts without impermissible words": none, "texts of impermissible words only": only}
+    texts = [list(values) for values in marks if len(values)]
+    none = sum(not any(values) for values in texts)
+    return {"texts without impermissible words": none, "texts of impermissible words only": sum(map(all, texts))}

@@ -16,49 +16,42 @@ from dataclasses import dataclass, field
 import datasets
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
+from attnfaith.data import babi, counting, planted_evidence, sources
 from attnfaith.data import rows as frames
-from attnfaith.data import sources
 from attnfaith.data.cutting import cut, draw, length_filter, number_answers
 from attnfaith.data.impermissible import check_some
 from attnfaith.data.registry import SPLITS, DatasetEntry, get_entry
 from attnfaith.errors import DatasetError
 
 
+GENERATED_SIZES = {"train": 2000, "validation": 500, "test": 500}
+
+
 @dataclass(frozen=True)
 class LoadedDataset:
     """A data set as read.
 
-    Attributes:
-        splits: a `datasets.DatasetDict` with train, validation and test, no instance in two of them.
-        entry: its registry entry.
-        revision: what was read: the Hub revision; "local-" and a digest of the files; or "generated-" with version
-            and arguments.
-        label_names: name of each label, C of them.
-        dropped: per split, rows left out by reason: too_short and too_long (strict bounds), shortest and longest
-            (extremes of the split), limit (not drawn). Rows left out before a split exists are under "source":
-            no_label, other_label, answer_not_candidate (the text does not hold its answer), answer_not_in_training,
-            repeated, not_drawn (the part of a published test split that the entry does not use).
-        empty: per split, the texts kept without a single word.
-        empty_pair: likewise, the questions without a single word; for pairs only.
-        vocabulary_texts: the training texts from which a vocabulary is counted: those before the length filter, as the
-            papers do (after it where `limits` draws from train); the questions too, for pairs.
-        extra_vocabulary: words to know whatever their frequency: the candidates of the training texts.
-        unknown_candidates: number of candidates, over all kept rows, that no training text has; they are no labels and
-            are left out of the rows' candidates.
+    dropped counts, by split, rows left out by reason: too_short and too_long (strict bounds), shortest and longest (of a
+    split), limit (not drawn); and under "source" those left out before a split exists: no_label, other_label,
+    answer_not_candidate (the text does not hold its answer), answer_not_in_training, repeated, not_drawn (the part of a
+    published test split that the entry does not use).
     """
 
-    splits: datasets.DatasetDict
+    splits: datasets.DatasetDict  # train, validation and test, no instance in two of them
     entry: DatasetEntry
-    revision: str
-    label_names: list[str]
+    revision: str  # the Hub's; "local-" and a digest of the files; or "generated-" with version and arguments
+    label_names: list[str]  # of each label, C of them
     dropped: dict[str, dict[str, int]]
-    empty: dict[str, int] = field(default_factory=dict)
+    empty: dict[str, int] = field(default_factory=dict)  # by split, texts without a single word
+    # training texts (and questions) from which a vocabulary is counted: those before the length filter, as the papers do;
+    # after it where limits draw from train
     vocabulary_texts: list[str] = field(default_factory=list, repr=False)
-    empty_pair: dict[str, int] = field(default_factory=dict)
-    extra_vocabulary: list[str] = field(default_factory=list, repr=False)
-    unknown_candidates: int = 0
-    about: dict = field(default_factory=dict)
+    empty_pair: dict[str, int] = field(default_factory=dict)  # by split, questions without a single word
+    extra_vocabulary: list[str] = field(default_factory=list, repr=False)  # known whatever their frequency: candidates
+    unknown_candidates: int = 0  # of all used rows, those that no training text has: they are no labels, and left out
+    about: dict = field(default_factory=dict)  # of own data, what was read and assumed
 
 
 @dataclass(frozen=True)
@@ -120,35 +113,19 @@ class Source:
         )
 
 
-def load_splits(
-    name: str,
-    *,
-    seed: int = 0,
-    root: str | os.PathLike | None = None,
-    limits: Mapping[str, int] | None = None,
-    impermissible_removed: bool = False,
-    **generator_args,
-) -> LoadedDataset:
+def load_splits(name: str, *, limits: Mapping[str, int] | None = None, **how) -> LoadedDataset:
     """Load a data set of the registry.
 
     Args:
         name: a name in `attnfaith.data.registry.DATASETS`.
-        seed: draws the subsets of `limits` and the rows of generated data. The published splits, and the cuts the
-            papers make from them, do not depend on it.
-        root: folder of local data; default the environment variable ATTNFAITH_DATA. If it holds the data set's folder
-            (a Hub data set: the Hub id), that is read, else the Hub.
         limits: greatest number of rows of a split, {"train": 1000}; a random subset in file order, never the head. A
             split that is not larger stays whole.
-        impermissible_removed: read texts without their impermissible words, as the data set `DatasetEntry.permissible`.
-        generator_args: for built-in data only: arguments of its `generate`, and sizes={"train": 2000, ...}.
+        how: seed, root, impermissible_removed and arguments of a generator, as `read_source` takes them.
 
-    Raises DatasetError for an unknown data set, split or argument, data that cannot be found, wrong column names, a
-    missing text or label and a label out of range (with the row), a broken story, marks that are not 0 or 1 per word or
-    mark nothing, impermissible words to be removed where none are named, and a split that the filter leaves empty.
+    Raises DatasetError for limits of splits that there are not, and as `read_source`.
     """
     sources.check_sizes("limits", limits or {})
-    how = {"seed": seed, "root": root, "impermissible_removed": impermissible_removed}
-    return read_source(name, **how, **generator_args).limited(limits)
+    return read_source(name, **how).limited(limits)
 
 
 def read_source(
@@ -159,16 +136,36 @@ def read_source(
     impermissible_removed: bool = False,
     **generator_args,
 ) -> Source:
-    """Read a data set of the registry, for `Source.limited` to draw from; arguments and errors of `load_splits`."""
+    """Read a data set of the registry, for `Source.limited` to draw from.
+
+    Args:
+        seed: draws the subsets of limits and the rows of generated data. The published splits, and the cuts the papers
+            make from them, do not depend on it.
+        root: folder of local data; default the environment variable ATTNFAITH_DATA. If it holds the data set's folder
+            (a Hub data set: the Hub id), that is read, else the Hub.
+        impermissible_removed: read texts without their impermissible words, as the data set `DatasetEntry.permissible`.
+        generator_args: for built-in data only: arguments of its `generate`, and sizes={"train": 2000, ...}.
+
+    Raises DatasetError for an unknown data set, split or argument, data that cannot be found, wrong column names, a
+    missing text or label and a label out of range (with the row), a broken story, marks that are not 0 or 1 per word or
+    mark nothing, impermissible words to be removed where none are named, and a split that the filter leaves empty.
+    """
     entry = get_entry(name)
     read = entry.permissible if impermissible_removed else entry
+    label_names = list(entry.label_names)
     if entry.built_in:
-        tables, revision, label_names = sources.generate(entry, seed, generator_args)
+        generator = {"planted_evidence": planted_evidence, "counting": counting}.get(name, babi)
+        task = (int(name.removeprefix("babi_")),) if generator is babi else ()
+        generated = sources.generate(name, generator, task, seed, generator_args, GENERATED_SIZES)
+        tables = {split: pa.Table.from_pylist(rows) for split, rows in generated.items()}
+        knobs = {key: value for key, value in generator_args.items() if key != "sizes"}
+        revision = sources.generated_revision(generator, seed, knobs)
+        if generator is planted_evidence:
+            label_names = list(planted_evidence.class_names(generator_args.get("n_classes", 2)))
+    elif generator_args:
+        raise DatasetError(f"{sorted(generator_args)} are arguments of generated data; {name!r} is read, not generated.")
     else:
-        if generator_args:
-            raise DatasetError(f"{sorted(generator_args)} are arguments of generated data; {name!r} is read, not generated.")
         tables, revision = sources.read(entry, root)
-        label_names = list(entry.label_names)
 
     splits = {split: frames.published_rows(entry, split, table, len(label_names)) for split, table in tables.items()}
     dropped: dict[str, dict[str, int]] = {"source": {}}

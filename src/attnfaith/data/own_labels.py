@@ -79,8 +79,8 @@ def names_of(labels: Sequence[str], column: str, published: Sequence[str] | None
     if len(names) > MANY:
         assumed.append(f"{column} has {len(names):,} classes; is it the column of the classes? --data.label names another")
     if odd := [name for name in names if name.lower() in MISSING]:
-        said = cut(", ".join(map(repr, odd)), 100)
-        assumed.append(f"{said} is taken for a class; where it means that there is no label, leave the field empty")
+        listed = cut(", ".join(map(repr, odd)), 100)
+        assumed.append(f"{listed} is taken for a class; where it means that there is no label, leave the field empty")
     return names
 
 
@@ -141,8 +141,9 @@ def _word(row: int, label: object, published: Sequence[str] | None) -> str | Non
             return None if value != value else class_of(value, "labels")
         return published[value] if value >= 0 else None
     except (TypeError, ValueError, RuntimeError, IndexError) as error:
-        said = f"label {row} is {excerpt(label, 60)}: give the number or the name of a class, or None"
-        raise DatasetError(said) from error
+        raise DatasetError(
+            f"label {row} is {excerpt(label, 60)}: give the number or the name of a class, or None"
+        ) from error
 
 
 def _is_whole(text: str) -> bool:

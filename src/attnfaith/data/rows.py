@@ -44,7 +44,7 @@ def published_rows(entry: DatasetEntry, split: str, table: pa.Table, n_classes: 
             parts = [_texts(place, name, table[name].to_pylist()) for name in names[column]]
             rows[column] = [" ".join(filter(None, row)) for row in zip(*parts, strict=True)]
     if entry.line_breaks:
-        rows["text"] = [_ESCAPED.sub(lambda found: "\n" if found[1] == "n" else found[1], text) for text in rows["text"]]
+        rows["text"] = [_ESCAPED.sub(lambda match: "\n" if match[1] == "n" else match[1], text) for text in rows["text"]]
     (label,) = names["label"]
     if entry.answers:
         rows["answer"] = _answers(place, label, table[label].to_pylist())

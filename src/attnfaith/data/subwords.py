@@ -44,20 +44,21 @@ def adopt_tokenizer(name: str, *, revision: str | None = None, max_length: int |
     room.
     """
     from tokenizers import Tokenizer, processors
-    from transformers import PreTrainedTokenizerFast
+
+    from attnfaith.data.tokenization import fast_tokenizer
 
     markers = 4 if pair else 2
     if max_length is not None and max_length <= markers:
         raise DatasetError(f"max_length={max_length} leaves no room for a token beside {markers} markers.")
-    given = _load(name, revision)
-    backend = Tokenizer.from_str(given.backend_tokenizer.to_str())
+    original = _load(name, revision)
+    backend = Tokenizer.from_str(original.backend_tokenizer.to_str())
     backend.no_truncation()
     backend.no_padding()
     special = {
-        "bos_token": given.bos_token or given.cls_token or "<s>",
-        "eos_token": given.eos_token or given.sep_token or "</s>",
-        "unk_token": getattr(backend.model, "unk_token", None) or given.unk_token or "<unk>",
-        "pad_token": given.pad_token or "<pad>",
+        "bos_token": original.bos_token or original.cls_token or "<s>",
+        "eos_token": original.eos_token or original.sep_token or "</s>",
+        "unk_token": getattr(backend.model, "unk_token", None) or original.unk_token or "<unk>",
+        "pad_token": original.pad_token or "<pad>",
     }
     for role, own in (("unk_token", "<unk>"), ("pad_token", "<pad>")):  # of GPT-2 all are <|endoftext|>
         if special[role] in [token for other, token in special.items() if other != role]:
@@ -70,16 +71,7 @@ def adopt_tokenizer(name: str, *, revision: str | None = None, max_length: int |
         pair=[f"{begin}:0", "$A:0", f"{end}:0", f"{begin}:1", "$B:1", f"{end}:1"],
         special_tokens=[(token, backend.token_to_id(token)) for token in dict.fromkeys((begin, end))],
     )
-    return PreTrainedTokenizerFast(
-        tokenizer_object=backend,
-        **special,
-        padding_side="right",
-        truncation_side="right",
-        split_special_tokens=True,  # a text that spells a marker is text
-        clean_up_tokenization_spaces=False,
-        model_input_names=["input_ids", *(["token_type_ids"] if pair else []), "attention_mask"],
-        **({} if max_length is None else {"model_max_length": max_length}),
-    )
+    return fast_tokenizer(backend, pair=pair, max_length=max_length, **special)
 
 
 def _load(name: str, revision: str | None):
@@ -216,13 +208,13 @@ def word_spans(texts: Sequence[str], preprocessing: str) -> list[list[tuple[int,
     reader.normalizer, reader.pre_tokenizer = _normalizer(preprocessing), pre_tokenizers.WhitespaceSplit()
     spans = []
     for text, encoding in zip(texts, reader.encode_batch(list(texts)), strict=True):
-        of_text, end = [], 0
+        spans.append([])
+        end = 0
         for start, stop in encoding.offsets:
             while start > end and not text[start - 1].isspace():
                 start -= 1
-            of_text.append((start, stop))
+            spans[-1].append((start, stop))
             end = stop
-        spans.append(of_text)
     return spans
 
 

@@ -54,10 +54,10 @@ def tagger_of(name: str) -> Tagger:
             raise DatasetError(
                 f"the tagger '{name}' has {counted(len(tags), 'tag')} for {counted(len(words), 'word')}; each needs one"
             )
-        for word, said in zip(words, tags, strict=True):
-            if said not in UNIVERSAL:
+        for word, label in zip(words, tags, strict=True):
+            if label not in UNIVERSAL:
                 raise DatasetError(
-                    f"the tagger '{name}' calls {excerpt(word)} {excerpt(said)}; tags are those of Universal Dependencies: "
+                    f"the tagger '{name}' calls {excerpt(word)} {excerpt(label)}; tags are those of Universal Dependencies: "
                     f"{', '.join(UNIVERSAL)}"
                 )
         return tags
@@ -75,8 +75,8 @@ def _denckring() -> Tagger:
 
     def tag(words: Sequence[str]) -> list[str]:
         # it was trained without punctuation; its labels are a tag and a form of the verb, as in AUX|Fin
-        said = iter(model.tag([word for word in words if not is_punctuation(word)]))
-        return ["PUNCT" if is_punctuation(word) else next(said).partition("|")[0] for word in words]
+        labels = iter(model.tag([word for word in words if not is_punctuation(word)]))
+        return ["PUNCT" if is_punctuation(word) else next(labels).partition("|")[0] for word in words]
 
     return tag
 

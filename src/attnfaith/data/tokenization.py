@@ -207,7 +207,6 @@ def build_tokenizer(
     there are none, a maximum that leaves no room for a word, or an extra word that the preparation would not leave as it is.
     """
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
-    from transformers import PreTrainedTokenizerFast
 
     if isinstance(texts, str):
         raise DatasetError("build_tokenizer needs a list of texts; one string was given.")
@@ -249,22 +248,27 @@ def build_tokenizer(
         pair="<s> $A </s> <s>:1 $B:1 </s>:1",
         special_tokens=[("<s>", 2), ("</s>", 3)],
     )
-    names = ["input_ids", "token_type_ids", "attention_mask"] if pair else ["input_ids", "attention_mask"]
-    arguments = {} if max_length is None else {"model_max_length": max_length}
-    if hierarchy == "sentence":
-        arguments["extra_special_tokens"] = {"sentence_token": MARK}
+    more = {"extra_special_tokens": {"sentence_token": MARK}} if hierarchy == "sentence" else {}
+    return fast_tokenizer(backend, pair=pair, max_length=max_length, **more)
+
+
+def fast_tokenizer(backend, *, pair: bool = False, max_length: int | None = None, **more):
+    """A `PreTrainedTokenizerFast` around a tokenizer of the `tokenizers` library. more: special tokens other than ours, and
+    other arguments.
+    """
+    from transformers import PreTrainedTokenizerFast
+
+    arguments = dict(zip(("pad_token", "unk_token", "bos_token", "eos_token"), SPECIAL_TOKENS, strict=True))
+    if max_length is not None:
+        arguments["model_max_length"] = max_length
     return PreTrainedTokenizerFast(
         tokenizer_object=backend,
-        pad_token="<pad>",
-        unk_token="<unk>",
-        bos_token="<s>",
-        eos_token="</s>",
         padding_side="right",
         truncation_side="right",
         split_special_tokens=True,  # without it the library cuts literal markers out of a text before preparing it
         clean_up_tokenization_spaces=False,
-        model_input_names=names,
-        **arguments,
+        model_input_names=["input_ids", *(["token_type_ids"] if pair else []), "attention_mask"],
+        **{**arguments, **more},
     )
 
 
@@ -289,30 +293,8 @@ def encode(dataset, tokenizer, *, max_length: int | None = None, preprocessing: 
         preprocessing: the preparation whose words a rationale is of; read with a tokenizer of subwords alone, the others'
             words are their own. Marks of impermissible words are of those between blanks, whatever the tokenizer.
 
-    Returns a `datasets.Dataset` with
-        instance_id     str
-        input_ids       list[int32], with markers; token_type_ids likewise for pairs
-        labels          int64, if the split has labels
-        tokens          list[str] [T]: the surface words of the (first) text that were kept
-        query_tokens    list[str]: the surface words of the second text, for pairs
-        length          int32, len(input_ids)
-        truncated       bool, whether words were cut off
-        n_unknown       int32, how many of the T words are not in the vocabulary
-        rationale       list[int8] [T], if the split has it, cut like the tokens
-        impermissible   list[int8], if the split has it: of each of input_ids 1 where it shares a character with an
-                        impermissible word, 0 on markers and second texts
-        candidates      list[int32], the labels the answer may be, if the split has them
-    of a tokenizer of subwords
-        tokens          list[str] [T]: the characters that a token is of, after ## where it goes on with a word
-        word_of_token   list[int32] [T]: the number of the word that each is of, from 0
-        rationale       list[int8] [T]: the largest value of the words that a token shares a character with
-    and of a tokenizer that marks sentences, of which `by_words` makes rows over words,
-        tokens          list[str] [T]: the sentences that were kept, their words joined by blanks
-        words           list[list[str]] [T][W]: the same as words
-        n_unknown       of all words
-        rationale       list[int8] [T]: the largest value of a sentence's words
-        word_rationale  list[list[int8]] [T][W]: their values
-    An empty text has T = 0 and only markers in input_ids.
+    Returns a `datasets.Dataset` with those of `encoded_types` that there are. An empty text has T = 0 and only markers in
+    input_ids.
 
     Raises DatasetError if a column is missing, a question fills max_length on its own, a tokenizer of words does not give
     one id per word, a rationale or impermissible is not one number per word, or a tokenizer of words reads texts without
@@ -333,7 +315,7 @@ def encode(dataset, tokenizer, *, max_length: int | None = None, preprocessing: 
         read = functools.partial(_word_columns, tokenizer=tokenizer, max_length=max_length, lacking=lacking)
     else:
         read = functools.partial(subword_columns, tokenizer=tokenizer, max_length=max_length, preprocessing=preprocessing)
-    encoded = encoded_in_memory(dataset, read, _types())
+    encoded = encoded_in_memory(dataset, read, encoded_types())
     count = lacking.count(True)
     if 2 * count > len(lacking) - lacking.count(None):
         raise DatasetError(
@@ -346,27 +328,29 @@ def encode(dataset, tokenizer, *, max_length: int | None = None, preprocessing: 
 
 
 @functools.cache
-def _types() -> dict:
+def encoded_types() -> dict:
     """Columns of encoded rows and their types."""
     import pyarrow as pa
 
     words, marks, ids = pa.list_(pa.string()), pa.list_(pa.int8()), pa.list_(pa.int32())
     return {
         "instance_id": pa.string(),
-        "input_ids": ids,
-        "token_type_ids": marks,
-        "query_tokens": words,
-        "words": pa.list_(words),
+        "input_ids": ids,  # with markers
+        "token_type_ids": marks,  # of pairs
+        "query_tokens": words,  # of pairs: the words of the second text
+        # [T] words of the (first) text that are read; of subwords the characters that a token is of, after ## where it goes
+        # on with a word; of a tokenizer that marks sentences these, their words joined by blanks
         "tokens": words,
-        "word_of_token": ids,
-        "length": pa.int32(),
-        "truncated": pa.bool_(),
-        "n_unknown": pa.int32(),
-        "word_rationale": pa.list_(marks),
-        "rationale": marks,
-        "impermissible": marks,
+        "words": pa.list_(words),  # [T][W] of a tokenizer that marks sentences: their words (`by_words` makes rows of them)
+        "word_of_token": ids,  # [T] of subwords: the number of the word that each is of, from 0
+        "length": pa.int32(),  # of input_ids
+        "truncated": pa.bool_(),  # whether words were cut off
+        "n_unknown": pa.int32(),  # how many of the T tokens (of all words of T sentences) are not in the vocabulary
+        "rationale": marks,  # [T] cut like the tokens: the largest value of the words that each has a part of
+        "word_rationale": pa.list_(marks),  # [T][W] the values of the words of sentences
+        "impermissible": marks,  # of input_ids: 1 on parts of impermissible words, 0 on markers and second texts
         "labels": pa.int64(),
-        "candidates": ids,
+        "candidates": ids,  # labels that the answer may be
     }
 
 

@@ -59,45 +59,39 @@ def read_pairs(files: PairFiles, root: Path, *, own: bool = True) -> tuple[list[
     Raises DatasetError, with file and line, for files of unequal numbers of lines, an empty sentence of a user's own, and
     what `read_links` refuses.
     """
-    paths = {"source": files.source, "target": files.target} | ({"links": files.links} if files.links else {})
-    lines = {kind: _lines(root / path) for kind, path in paths.items()}
-    if len({len(each) for each in lines.values()}) > 1:
-        said = ", ".join(f"{Path(paths[kind]).name} {len(each):,}" for kind, each in lines.items())
-        folder = (root / files.source).parent
-        raise DatasetError(f"{folder}: the files of a split have one line a pair, and these have {said}")
+    paths = {"source": root / files.source, "target": root / files.target}
+    if files.links:
+        paths["links"] = root / files.links
+    lines = {kind: _lines(path) for kind, path in paths.items()}
+    if len({len(listed) for listed in lines.values()}) > 1:
+        counts = ", ".join(f"{paths[kind].name} {len(listed):,}" for kind, listed in lines.items())
+        raise DatasetError(f"{paths['source'].parent}: the files of a split have one line a pair, and these have {counts}")
     rows, empty = [], 0
-    for number, (source, target) in enumerate(zip(lines["source"], lines["target"], strict=True), 1):
+    for number, (source, target) in enumerate(zip(lines["source"], lines["target"], strict=True)):
         words = {"source": source.split(), "target": target.split()}
         if bare := [side for side, sentence in words.items() if not sentence]:
             if own:
-                place = f"{root / paths[bare[0]]}, line {number}"
-                raise DatasetError(f"{place}: the sentence is empty; leave the pair out of all files")
+                raise DatasetError(
+                    f"{paths[bare[0]]}, line {number + 1}: the sentence is empty; leave the pair out of all files"
+                )
             empty += 1
             continue
         row = {side: " ".join(sentence) for side, sentence in words.items()}
         if files.links:
-            counted = len(words["source"]), len(words["target"])
-            place = f"{root / files.links}, line {number}"
-            made = read_links(lines["links"][number - 1], *counted, first=files.first, place=place)
-            row["links"] = [list(link) for link in made]
-        rows.append(_turned(row, files))
+            place = f"{paths['links']}, line {number + 1}"
+            links = read_links(
+                lines["links"][number], len(words["source"]), len(words["target"]), first=files.first, place=place
+            )
+            row["links"] = [list(link) for link in links]
+        if files.swapped:
+            row |= {"source": row["target"], "target": row["source"]}
+            row["links"] = sorted([target, source, strength] for source, target, strength in row.get("links", ()))
+        if files.lower:
+            row |= {side: row[side].lower() for side in words}
+        rows.append(row)
     if not rows:
-        raise DatasetError(f"{root / files.source} has no sentences")
+        raise DatasetError(f"{paths['source']} has no sentences")
     return rows, empty
-
-
-def _turned(row: dict, files: PairFiles) -> dict:
-    """A row as the set has it: its sides swapped, in lower case."""
-    if files.swapped:
-        row = {
-            "source": row["target"],
-            "target": row["source"],
-            "links": [[t, s, how] for s, t, how in row.get("links", ())],
-        }
-        row["links"].sort()
-    if files.lower:
-        row |= {side: row[side].lower() for side in ("source", "target")}
-    return row
 
 
 def _lines(path: Path) -> list[str]:

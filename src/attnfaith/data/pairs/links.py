@@ -37,23 +37,20 @@ def read_links(
             raise DatasetError(f"{place}: {excerpt(written)} is no link; write 3-4 (sure) or 3p4 (possible)")
         source, target = (int(match[part]) - first for part in ((3, 1) if swapped else (1, 3)))
         for number, words, side in ((source, sources, "source"), (target, targets, "target")):
-            if not 0 <= number < words:
-                raise DatasetError(_beyond(place, written, side, number, words, first))
+            if 0 <= number < words:
+                continue
+            reason = f"counted from {first}: the links are of other sentences, or of words that were divided otherwise"
+            if number < 0:
+                reason = "counted from 1: the links count from 0, so give links_from=0"
+            elif number == words and first == 0:
+                reason = "counted from 0: if the links count from 1, give links_from=1"
+            raise DatasetError(
+                f"{place}: the link {cut(written, 20)} names {side} word {number + first}, and the {side} sentence has "
+                f"{words} words, {reason}"
+            )
         strength = SURE if match[2] == "-" else POSSIBLE
         strengths[source, target] = max(strength, strengths.get((source, target), 0))
     return [(*pair, strength) for pair, strength in sorted(strengths.items())]
-
-
-def _beyond(place: str, written: str, side: str, number: int, words: int, first: int) -> str:
-    """What is wrong with a word that the sentence does not have."""
-    said = (
-        f"{place}: the link {cut(written, 20)} names {side} word {number + first}, and the {side} sentence has {words} words"
-    )
-    if number < 0:
-        return f"{said}, counted from 1: the links count from 0, so give links_from=0"
-    if number == words and first == 0:
-        return f"{said}, counted from 0: if the links count from 1, give links_from=1"
-    return f"{said}, counted from {first}: the links are of other sentences, or of words that were divided otherwise"
 
 
 def gold_matrix(links: Iterable[Sequence[int]], sources: int, targets: int):

@@ -7,7 +7,6 @@ A split is a `datasets.Dataset` with columns
 """
 
 import hashlib
-import inspect
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,8 +17,7 @@ from attnfaith.data.in_memory import in_memory
 from attnfaith.data.pairs import sequence_tasks, toy_language
 from attnfaith.data.pairs.entries import PairsEntry, pairs_entry
 from attnfaith.data.pairs.files import own_entry, read_pairs
-from attnfaith.data.registry import SPLITS
-from attnfaith.data.sources import ROOT_VARIABLE, check_sizes
+from attnfaith.data.sources import ROOT_VARIABLE, check_sizes, data_root, generate, generated_revision
 from attnfaith.errors import DatasetError
 
 
@@ -67,38 +65,24 @@ def load_pairs(
     Raises DatasetError for an unknown name or argument, files that are not there, and what they hold that cannot be used.
     """
     entry = pairs_entry(name) if path is None else own_entry(path, links_from)
+    left_out = {}
     if entry.built_in:
-        (tables, revision), left_out = _generate(entry, seed, arguments), {}
+        task = (entry.name,) if entry.name in sequence_tasks.TASKS else ()
+        generator = sequence_tasks if task else toy_language
+        tables = generate(entry.name, generator, task, seed, arguments, GENERATED_SIZES)
+        revision = generated_revision(generator, seed, arguments)
     elif arguments:
         raise DatasetError(f"{sorted(arguments)} are arguments of generated pairs; {entry.name!r} is read, not generated.")
     else:
-        tables, revision, left_out = _read(entry, root)
+        tables, revision, left_out = _read(entry, data_root(root))
     splits = {split: _dataset(f"{entry.name}/{split}", rows) for split, rows in tables.items()}
     return LoadedPairs(entry, revision, splits, left_out)
 
 
-def _generate(entry: PairsEntry, seed: int, arguments: dict) -> tuple[dict[str, list[dict]], str]:
-    given = dict(arguments)
-    sizes = dict(given.pop("sizes", {}))
-    check_sizes("sizes", sizes)
-    module, task = (sequence_tasks, (entry.name,)) if entry.name in sequence_tasks.TASKS else (toy_language, ())
-    parameters = inspect.signature(module.generate).parameters.values()
-    known = [one.name for one in parameters if one.kind is one.KEYWORD_ONLY and one.name != "stream"]
-    if wrong := sorted(set(given).difference(known)):
-        raise DatasetError(f"{entry.name!r} does not know {wrong}; its arguments are sizes, {', '.join(known)}.")
-    made = {
-        split: module.generate(*task, {**GENERATED_SIZES, **sizes}[split], seed, stream=stream, **given)
-        for stream, split in enumerate(SPLITS)
-    }
-    said = ",".join(f"{key}={value}" for key, value in sorted({**arguments, "seed": seed}.items()))
-    return made, f"generated-{module.VERSION}({said})"
-
-
-def _read(entry: PairsEntry, root: str | os.PathLike | None) -> tuple[dict[str, list[dict]], str, dict[str, int]]:
-    root = root if root is not None else os.environ.get(ROOT_VARIABLE) or None
+def _read(entry: PairsEntry, root: Path | None) -> tuple[dict[str, list[dict]], str, dict[str, int]]:
     if root is None and not entry.own:
         raise DatasetError(f"{entry.name!r} is read from files, and {ROOT_VARIABLE} is not set. {entry.notes}")
-    folder = Path("." if entry.own else root)
+    folder = Path(".") if entry.own else root
     digest = hashlib.sha256()
     for files in (part for parts in entry.files.values() for part in parts):
         for name in filter(None, (files.source, files.target, files.links)):

@@ -32,115 +32,104 @@ def encode_for_model(pairs, tokenizer, *, max_source: int | None, max_target: in
     """
     import pyarrow as pa
 
-    columns = {"instance_id": list(pairs["instance_id"])}
-    sentences, cut = {}, np.zeros(len(columns["instance_id"]), bool)
-    for side, names, limit in (
-        ("source", ("input_ids", "source_words", "tokens"), max_source),
-        ("target", ("labels", "target_words", "target_tokens"), max_target),
+    names = list(pairs["instance_id"])
+    columns, sentences, truncated = {"instance_id": names}, {}, np.zeros(len(names), bool)
+    for side, ids, words, tokens, limit in (
+        ("source", "input_ids", "source_words", "tokens", max_source),
+        ("target", "labels", "target_words", "target_tokens", max_target),
     ):
-        given = [sentence.split() for sentence in pairs[side]]
-        for name, words in zip(columns["instance_id"], given, strict=True):
-            if not words:
+        sentences[side] = [sentence.split() for sentence in pairs[side]]
+        for name, sentence in zip(names, sentences[side], strict=True):
+            if not sentence:
                 raise DatasetError(f"pair {name!r} has an empty {side} sentence: leave the pair out")
-        ids, owners, shorter = _positions(given, tokenizer, limit, side)
+        read = _by_characters if getattr(tokenizer, "is_fast", False) else _word_by_word
+        columns[ids], columns[words], cut = read(sentences[side], tokenizer, limit, side)
         if side == "target":
-            ids, owners = _ended(ids, owners, end)
-        for name, words, owner, was_cut in zip(columns["instance_id"], given, owners, shorter, strict=True):
-            _check_words(name, side, words, owner, was_cut)
-        kept = [words[: max(owner) + 1] for words, owner in zip(given, owners, strict=True)]
-        cut |= np.array(shorter, bool)
-        columns |= dict(zip(names, (ids, owners, kept), strict=True))
-        sentences[side] = given
-    columns["length"] = [len(one) + len(other) for one, other in zip(columns["input_ids"], columns["labels"], strict=True)]
-    columns["truncated"] = cut.tolist()
+            _end_targets(columns[ids], columns[words], end)
+        for name, sentence, owners, is_cut in zip(names, sentences[side], columns[words], cut, strict=True):
+            _check_words(name, side, sentence, owners, is_cut)
+        columns[tokens] = [
+            sentence[: max(owners) + 1] for sentence, owners in zip(sentences[side], columns[words], strict=True)
+        ]
+        truncated |= np.array(cut, bool)
+    columns["length"] = [len(ids) + len(labels) for ids, labels in zip(columns["input_ids"], columns["labels"], strict=True)]
+    columns["truncated"] = truncated.tolist()
     if "links" in pairs.column_names:
-        columns["gold_links"] = _links(pairs["links"], columns, sentences)
+        columns["gold_links"] = []
+        for row, links in enumerate(pairs["links"]):
+            gold = gold_matrix(links, len(sentences["source"][row]), len(sentences["target"][row]))
+            n_targets, n_sources = len(columns["target_tokens"][row]), len(columns["tokens"][row])
+            columns["gold_links"].append(gold[:n_targets, :n_sources].tolist())
     return in_memory(pa.table(columns))
 
 
-def _positions(sentences: list[list[str]], tokenizer, limit: int | None, side: str) -> tuple[list, list, list]:
+def _by_characters(sentences: list[list[str]], tokenizer, limit: int | None, side: str) -> tuple[list, list, list]:
     """The ids of each sentence, the words that they are of, and whether it was cut."""
-    if getattr(tokenizer, "is_fast", False):
-        return _by_characters(sentences, tokenizer, limit, side)
-    return _word_by_word(sentences, tokenizer, limit, side)
-
-
-def _by_characters(sentences, tokenizer, limit, side) -> tuple[list, list, list]:
     texts = [" ".join(words) for words in sentences]
-    asked = {"text" if side == "source" else "text_target": texts, "padding": False, "verbose": False}
-    made = tokenizer(**asked, truncation=False)
-    counts = list(map(len, made["input_ids"]))
+    how = {"text" if side == "source" else "text_target": texts, "padding": False, "verbose": False}
+    encoded = tokenizer(**how, truncation=False)
+    counts = list(map(len, encoded["input_ids"]))
     if limit is not None and max(counts, default=0) > limit:
-        made = tokenizer(**asked, truncation=True, max_length=limit)
+        encoded = tokenizer(**how, truncation=True, max_length=limit)
     owners = []
-    for words, text, encoding in zip(sentences, texts, made.encodings, strict=True):
+    for words, text, encoding in zip(sentences, texts, encoded.encodings, strict=True):
         starts = np.cumsum([0, *(len(word) + 1 for word in words[:-1])])
-        owner = []
+        owners.append([])
         for (start, stop), special in zip(encoding.offsets, encoding.special_tokens_mask, strict=True):
             start += len(text[start:stop]) - len(text[start:stop].lstrip())  # of a blank before a word: the word's
-            owner.append(MARKER if special else int(np.searchsorted(starts, start, "right")) - 1)
-        owners.append(owner)
-    all_ids = [list(ids) for ids in made["input_ids"]]
+            owners[-1].append(MARKER if special else int(np.searchsorted(starts, start, "right")) - 1)
+    all_ids = [list(ids) for ids in encoded["input_ids"]]
     return all_ids, owners, [len(ids) < count for ids, count in zip(all_ids, counts, strict=True)]
 
 
-def _word_by_word(sentences, tokenizer, limit, side) -> tuple[list, list, list]:
-    """Of a tokenizer that does not say which characters a token is of, which is therefore asked word by word."""
+def _word_by_word(sentences: list[list[str]], tokenizer, limit: int | None, side: str) -> tuple[list, list, list]:
+    """The same of a tokenizer that does not say which characters a token is of, which is therefore asked word by word."""
     target = side == "target" and hasattr(tokenizer, "_switch_to_target_mode")
     if target:
         tokenizer._switch_to_target_mode()
     try:
         room = None if limit is None else limit - len(tokenizer.build_inputs_with_special_tokens([]))
-        known: dict[str, list[int]] = {}
-        all_ids, owners, shorter = [], [], []
+        word_ids: dict[str, list[int]] = {}
+        all_ids, owners, cut = [], [], []
         for words in sentences:
             inner, owner = [], []
             for number, word in enumerate(words):
-                if word not in known:
-                    known[word] = tokenizer.convert_tokens_to_ids(tokenizer.tokenize(word))
-                if room is not None and len(inner) + len(known[word]) > room:
+                if word not in word_ids:
+                    word_ids[word] = tokenizer.convert_tokens_to_ids(tokenizer.tokenize(word))
+                if room is not None and len(inner) + len(word_ids[word]) > room:
                     break
-                inner += known[word]
-                owner += [number] * len(known[word])
+                inner += word_ids[word]
+                owner += [number] * len(word_ids[word])
             ids = tokenizer.build_inputs_with_special_tokens(inner)
-            shorter.append(bool(owner) and owner[-1] + 1 < len(words))
+            cut.append(bool(owner) and owner[-1] + 1 < len(words))
             before = next(place for place in range(len(ids) + 1) if ids[place : place + len(inner)] == inner)
             all_ids.append(ids)
             owners.append([MARKER] * before + owner + [MARKER] * (len(ids) - before - len(inner)))
     finally:
         if target:
             tokenizer._switch_to_input_mode()
-    return all_ids, owners, shorter
+    return all_ids, owners, cut
 
 
-def _ended(ids: list, owners: list, end: int | None) -> tuple[list, list]:
-    open_ones = [owner[-1] != MARKER if owner else True for owner in owners]
-    if any(open_ones) and end is None:
-        raise DatasetError(
-            "the tokenizer puts no marker behind a target, and the model names none (eos_token_id): set the model's"
-        )
-    more = [[end] if one else [] for one in open_ones]
-    return (
-        [one + last for one, last in zip(ids, more, strict=True)],
-        [one + [MARKER] * len(last) for one, last in zip(owners, more, strict=True)],
-    )
+def _end_targets(all_ids: list[list[int]], owners: list[list[int]], end: int | None) -> None:
+    """Put the end behind targets that have no marker there."""
+    for ids, words in zip(all_ids, owners, strict=True):
+        if words and words[-1] == MARKER:
+            continue
+        if end is None:
+            raise DatasetError(
+                "the tokenizer puts no marker behind a target, and the model names none (eos_token_id): set the model's"
+            )
+        ids.append(end)
+        words.append(MARKER)
 
 
-def _check_words(name: str, side: str, words: Sequence[str], owner: Sequence[int], was_cut: bool) -> None:
+def _check_words(name: str, side: str, words: Sequence[str], owner: Sequence[int], is_cut: bool) -> None:
     """Every word has a token, or, of a sentence that was cut, every word up to the last that is there."""
-    present = {word for word in owner if word != MARKER}
-    count = max(present, default=0) + 1 if was_cut else len(words)
-    for number in range(count):
+    present = set(owner) - {MARKER}
+    for number in range(max(present, default=0) + 1 if is_cut else len(words)):
         if number not in present:
             raise DatasetError(
                 f"pair {name!r}: the tokenizer makes nothing of word {number} of the {side} sentence, "
                 f"{excerpt(words[number])}: take it out, in the links too"
             )
-
-
-def _links(links, columns, sentences) -> list[list[list[int]]]:
-    kept = []
-    for row, some in enumerate(links):
-        gold = gold_matrix(some, len(sentences["source"][row]), len(sentences["target"][row]))
-        kept.append(gold[: len(columns["target_tokens"][row]), : len(columns["tokens"][row])].tolist())
-    return kept

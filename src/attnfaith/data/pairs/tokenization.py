@@ -9,8 +9,8 @@ Shapes: L input positions of a source, K labels of a target, each with its </s>.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from attnfaith.data.in_memory import in_memory
-from attnfaith.data.tokenization import SPECIAL_TOKENS
+from attnfaith.data.in_memory import encoded_in_memory, in_memory
+from attnfaith.data.tokenization import SPECIAL_TOKENS, fast_tokenizer
 from attnfaith.errors import DatasetError, excerpt
 
 
@@ -30,7 +30,6 @@ def build_pair_tokenizer(texts: Iterable[str], *, vocabulary: str = "words", siz
     Raises DatasetError for an unknown vocabulary, and a size that leaves no room beside the special tokens.
     """
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
-    from transformers import PreTrainedTokenizerFast
 
     if vocabulary not in VOCABULARIES:
         raise DatasetError(f"data.vocabulary={excerpt(vocabulary)} does not exist; choose one of {', '.join(VOCABULARIES)}")
@@ -59,18 +58,7 @@ def build_pair_tokenizer(texts: Iterable[str], *, vocabulary: str = "words", siz
         )
         backend.train_from_iterator(texts, trainer)
     backend.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 3)])
-    return PreTrainedTokenizerFast(
-        tokenizer_object=backend,
-        pad_token="<pad>",
-        unk_token="<unk>",
-        bos_token="<s>",
-        eos_token="</s>",
-        padding_side="right",
-        truncation_side="right",
-        split_special_tokens=True,  # a sentence that spells a special token holds none
-        clean_up_tokenization_spaces=False,
-        model_input_names=["input_ids", "attention_mask"],
-    )
+    return fast_tokenizer(backend)
 
 
 def encode_pairs(rows, tokenizer, *, max_length: int | None = None):
@@ -84,28 +72,30 @@ def encode_pairs(rows, tokenizer, *, max_length: int | None = None):
     """
     import pyarrow as pa
 
-    columns: dict[str, list] = {"input_ids": [], "source_words": [], "labels": [], "target_words": []}
-    for name, ids, words in (("source", "input_ids", "source_words"), ("target", "labels", "target_words")):
-        divided = [sentence.split() for sentence in rows[name]]
-        made = tokenizer(divided, is_split_into_words=True, padding=False, truncation=False, verbose=False)
-        columns[ids] = made["input_ids"]
-        for row, sentence in enumerate(divided):
-            numbers = [OUTSIDE if number is None else number for number in made.word_ids(row)]
-            if lost := set(range(len(sentence))).difference(numbers):
-                raise DatasetError(
-                    f"{rows['instance_id'][row]}: the tokenizer has nothing for {excerpt(sentence[min(lost)])}"
-                )
-            columns[words].append(numbers)
-    kind = pa.list_(pa.int32())
-    table = {"instance_id": pa.array(rows["instance_id"][:])} | {
-        name: pa.array(lists, kind) for name, lists in columns.items()
-    }
-    if "links" in rows.column_names:
-        table["links"] = pa.array(rows["links"][:], pa.list_(kind))
-    sizes = [(len(source), len(target)) for source, target in zip(columns["input_ids"], columns["labels"], strict=True)]
-    table["length"] = pa.array([sum(both) for both in sizes], pa.int32())
-    made = pa.table(table)
-    return in_memory(made if max_length is None else made.filter(pa.array([max(both) <= max_length for both in sizes])))
+    def read(rows, _: int) -> dict:
+        columns: dict[str, list] = {}
+        for name, ids, words in (("source", "input_ids", "source_words"), ("target", "labels", "target_words")):
+            divided = [sentence.split() for sentence in rows[name]]
+            encoded = tokenizer(divided, is_split_into_words=True, padding=False, truncation=False, verbose=False)
+            columns[ids], columns[words] = encoded["input_ids"], []
+            for row, sentence in enumerate(divided):
+                numbers = [OUTSIDE if number is None else number for number in encoded.word_ids(row)]
+                if lost := set(range(len(sentence))).difference(numbers):
+                    raise DatasetError(
+                        f"{rows['instance_id'][row]}: the tokenizer has nothing for {excerpt(sentence[min(lost)])}"
+                    )
+                columns[words].append(numbers)
+        both = zip(columns["input_ids"], columns["labels"], strict=True)
+        columns["length"] = [len(ids) + len(labels) for ids, labels in both]
+        return columns
+
+    numbers = pa.list_(pa.int32())
+    types = {"instance_id": pa.string()} | dict.fromkeys(("input_ids", "source_words", "labels", "target_words"), numbers)
+    encoded = encoded_in_memory(rows, read, types | {"links": pa.list_(numbers), "length": pa.int32()})
+    if max_length is None:
+        return encoded
+    fits = [max(map(len, row)) <= max_length for row in zip(encoded["input_ids"], encoded["labels"], strict=True)]
+    return in_memory(encoded.data.table.filter(pa.array(fits)))
 
 
 def pad_pairs(features: Sequence[Mapping], pad_token_id: int = 0, *, linked: bool = False) -> dict:

@@ -94,9 +94,11 @@ def generate(
             clause = [([conjunction[0]], [conjunction[1]]), *(entries[word] for word in words)]
             starts = np.cumsum([len(source), *(len(entry[0]) for entry in clause)])
             for place in [0, *(range(len(words), 0, -1) if turned else range(1, len(words) + 1))]:
-                said, translated = clause[place]
+                words_here, translated = clause[place]
                 links += [
-                    [int(starts[place]) + i, len(target) + j, SURE] for i in range(len(said)) for j in range(len(translated))
+                    [int(starts[place]) + i, len(target) + j, SURE]
+                    for i in range(len(words_here))
+                    for j in range(len(translated))
                 ]
                 target += translated
             source += [word for entry in clause for word in entry[0]]
