@@ -83,6 +83,7 @@ def test_page_card_and_notebook_say_the_same(ratio):
     notebook = Overview([cell])
     assert f">{expected.headline}</p>" in page and unbroken(escape(expected.reason)) in page
     assert f"{expected.headline}." in card and expected.advice in card
+    assert attnfaith.Record(cell.table).verdict == expected
     for words in (expected.headline, expected.reason, expected.advice):
         assert words in str(notebook) and str(escape(words)) in notebook.html()
 

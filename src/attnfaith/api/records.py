@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from attnfaith.reporting.compare import Comparison
     from attnfaith.reporting.notebook import Overview, Shown
     from attnfaith.reporting.shown_pairs import ShownPair
+    from attnfaith.verdict import Verdict
 
 
 ALIGNMENT = "alignment_"
@@ -123,6 +124,18 @@ class Record:
         from attnfaith.reporting.notebook import Overview
 
         return Overview(self.cells)
+
+    @property
+    def verdict(self) -> "Verdict":
+        """Whether the attention may be shown as which words mattered, by the rule of `attnfaith.verdict`.
+
+        Raises AttnfaithError for several models or data sets, and for a record of pairs of sentences.
+        """
+        from attnfaith.reporting.verdicts import verdict
+
+        if self.of_sequences or len(self.cells) != 1:
+            raise AttnfaithError("a verdict is about one model of texts with classes: take one of the record's cells")
+        return verdict([self.cells[0].of_inputs])
 
     def agreement(self) -> pd.DataFrame:
         """How far attention ranks the tokens of a text as each measure does: Kendall's tau-b, text by text.

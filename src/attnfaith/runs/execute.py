@@ -36,7 +36,7 @@ from attnfaith.runs.folder import (
 )
 from attnfaith.runs.measure import Measurement, is_measured, is_measured_by_this_version, other_measurement
 from attnfaith.runs.prepare import Texts, check_splits, training_arguments
-from attnfaith.runs.summary import faithfulness, print_accuracy, print_scores, report
+from attnfaith.runs.summary import faithfulness, print_results, report
 from attnfaith.training import check_processes
 
 
@@ -180,7 +180,7 @@ def measure_run(
         if output is None and (folder / REPORT).is_dir():
             (_finish_pairs if pairs else _finish)(recipe, folder, state, started)
         elif state.is_main_process and not pairs:
-            print_accuracy(path)
+            print_results(path)
         state.wait_for_everyone()
     return path
 
@@ -204,6 +204,5 @@ def _finish(recipe: Recipe, folder: Path, state: PartialState, started: float) -
         report(folder / RECORD, folder / REPORT, recipe)
         scores = faithfulness(folder / RECORD)
         note(folder, status="complete", seconds=round(time.perf_counter() - started, 1), attention_faithfulness=scores)
-        print_accuracy(folder / RECORD)
-        print_scores(scores)
+        print_results(folder / RECORD)
     state.wait_for_everyone()

@@ -4,7 +4,6 @@ import os
 from pathlib import Path
 
 from attnfaith import recipes, record
-from attnfaith.errors import counted
 from attnfaith.escaping import printable
 from attnfaith.measurement.registry import classes
 from attnfaith.metrics.attention_faithfulness.attention_faithfulness import AttentionFaithfulness
@@ -12,6 +11,7 @@ from attnfaith.recipes import Recipe
 from attnfaith.reporting import run_facts, write_report
 from attnfaith.reporting.cells import split_cells
 from attnfaith.reporting.sections.performance import accuracy_in_words
+from attnfaith.reporting.verdicts import verdict
 
 
 def report(path: str | os.PathLike, output: str | os.PathLike, recipe: Recipe | None = None) -> Path:
@@ -55,36 +55,10 @@ def faithfulness(path: str | os.PathLike) -> dict[str, dict]:
     }
 
 
-def print_accuracy(path: str | os.PathLike) -> None:
-    """One line for each cell of a record of texts: how often its model is right; none where no text has a label."""
+def print_results(path: str | os.PathLike) -> None:
+    """Two lines for each cell of a record of texts: how often its model is right, and the verdict on its attention."""
     for cell in split_cells(record.load(path)):
-        if said := accuracy_in_words(cell):
-            print(printable(f"{cell.heading['dataset']} {cell.heading['split']}: {said}"))
-
-
-def print_scores(scores: dict[str, dict]) -> None:
-    """One line for each measure and experiment."""
-
-    def shown(name: str) -> str:
-        return "undefined" if values[name] is None else f"{values[name]:.3f}"
-
-    for name, values in scores.items():
-        label = name.replace("_", " ")
-        if "kendall_tau" in values:
-            texts, interval = counted(values["n"]), f"[{shown('kendall_tau_ci_low')}, {shown('kendall_tau_ci_high')}]"
-            interval = "(one text, no interval)" if values["kendall_tau_ci_low"] is None else interval
-            said = f"{shown('kendall_tau')} {interval}, undefined for {values['kendall_tau_undefined']} of {texts}"
-            if values["kendall_tau"] is None:
-                said = f"is undefined for every text ({values['n']:,}): none has two tokens whose weights differ and two "
-                said += "whose scores do"
-            print(f"attention and {label}: Kendall's tau {said}")
-            continue
-        parts = []
-        if "tvd" in values:
-            parts.append(f"TVD {shown('tvd')}, decisions flipped {shown('flip_fraction')}")
-        if "jsd" in values:
-            parts.append(f"JSD {shown('jsd')} nats")
-        # without a draw of any text there is neither
-        undefined = max((values[key] for key in ("tvd_undefined", "jsd_undefined") if key in values), default=values["n"])
-        said = f"{', '.join(parts)} over {counted(values['n'] - undefined, 'draw')}" if parts else "no draws"
-        print(f"{label}: {said}, undefined for {counted(undefined)}")
+        if accuracy := accuracy_in_words(cell):
+            print(printable(f"{cell.heading['dataset']} {cell.heading['split']}: {accuracy}"))
+        found = verdict([cell.of_inputs])
+        print(printable(f"attention: {found.headline}. {found.reason}"))
