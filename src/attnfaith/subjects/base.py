@@ -70,6 +70,12 @@ class ModelSubject:
         if self.tokenizer is None:
             raise SubjectError(f"texts need the model's tokenizer: {type(self).__name__}(model, tokenizer)")
 
+    def tokenizer_digest(self) -> str | None:
+        """A fingerprint of how the tokenizer divides texts; None without a tokenizer."""
+        from attnfaith.data.subwords import tokenizer_digest
+
+        return None if self.tokenizer is None else tokenizer_digest(self.tokenizer)
+
     @contextmanager
     def evaluating(self) -> Iterator[None]:
         """Within, the model is in eval mode; after it, every module is in its own mode."""

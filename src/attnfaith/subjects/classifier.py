@@ -597,9 +597,7 @@ class SelfAttention(ModelSubject):
     # ---------------------------------------------------------------------------------------- records
 
     def identity(self) -> dict[str, object]:
-        from attnfaith.data.subwords import tokenizer_digest
-
-        config, reduction, tokenizer = self.config, self.reduction, self.tokenizer
+        config, reduction = self.config, self.reduction
         inner = config.text_config if config.model_type == SelfAttentionClassifierConfig.model_type else config
         return {
             "model": "self_attention",
@@ -612,7 +610,7 @@ class SelfAttention(ModelSubject):
             "reduction": reduction.way,
             "reduction_layers": str(reduction.layers),
             "reduction_head": reduction.head,
-            "tokenizer_digest": None if tokenizer is None else tokenizer_digest(tokenizer),
+            "tokenizer_digest": self.tokenizer_digest(),
         }
 
     def digest(self) -> str:

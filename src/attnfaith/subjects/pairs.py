@@ -4,18 +4,16 @@ Shapes: B pairs, S source positions, N target positions, T source words, G targe
 before the i-th of the target's tokens and predicts that token; so token i is read at position i + 1.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 
-from attnfaith.data.pairs.reading import MARKER
 from attnfaith.subjects.protocol import Batch
 
 
 UNCOUNTED = -100
 """A label that is no target token."""
-SOURCE, TARGET = ("input_ids", "attention_mask", "source_words"), ("labels", "target_words", "decoder_input_ids")
 
 
 class PairBatch(Batch):
@@ -25,27 +23,11 @@ class PairBatch(Batch):
     are -100.
     """
 
-    @classmethod
-    def of(cls, rows: Sequence[Mapping], padding: int) -> "PairBatch":
-        """From rows of `attnfaith.data.pairs.reading.encode_for_model`; without decoder_input_ids."""
-
-        def padded(name: str, filling: int) -> torch.Tensor:
-            values = [torch.tensor(row[name], dtype=torch.long) for row in rows]
-            return torch.nn.utils.rnn.pad_sequence(values, batch_first=True, padding_value=filling)
-
-        batch = cls(input_ids=padded("input_ids", padding), source_words=padded("source_words", MARKER))
-        lengths = torch.tensor([len(row["input_ids"]) for row in rows]).unsqueeze(1)
-        batch["attention_mask"] = (torch.arange(batch["input_ids"].shape[1]) < lengths).long()
-        batch |= {"labels": padded("labels", UNCOUNTED), "target_words": padded("target_words", MARKER)}
-        batch["instance_id"] = [row["instance_id"] for row in rows]
-        return batch
-
-    def take(self, rows: torch.Tensor, sources: int | None = None, targets: int | None = None) -> "PairBatch":
-        """The pairs `rows` (n,), cut to so many source and target positions; a pair may come more than once."""
-        batch = PairBatch({name: self[name][rows, :sources] for name in SOURCE})
-        batch |= {name: self[name][rows, :targets] for name in TARGET}
-        batch["instance_id"] = [self["instance_id"][row] for row in rows.tolist()]
-        return batch
+    axes = {
+        **dict.fromkeys(("input_ids", "attention_mask", "source_words"), "S"),
+        **dict.fromkeys(("labels", "target_words", "decoder_input_ids"), "N"),
+    }
+    lists = ("instance_id",)
 
     def alone(self, row: int) -> "PairBatch":
         """One pair, without padding."""

@@ -6,7 +6,7 @@ V vocabulary.
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, Self
 
 import torch
 
@@ -121,6 +121,9 @@ class Batch(dict):
     such a batch belongs to the subject that it was opened for, its `owner`.
     """
 
+    axes: Mapping[str, str] = {**dict.fromkeys(POSITIONS, "S"), "answer_mask": ""}
+    """The axes of tensors behind that of instances: S input positions, N target positions."""
+    lists: Sequence[str] = ("instance_id", "label", *TEXTS)
     owner: "Subject | None" = None
 
     @classmethod
@@ -164,14 +167,15 @@ class Batch(dict):
             results[key] = make()
         return results[key]
 
-    def take(self, rows: torch.Tensor, length: int | None = None) -> "Batch":
-        """The instances `rows` (n,), cut to the first `length` input positions; an instance may come more than once."""
-        length = self["input_ids"].shape[1] if length is None else length
-        batch = Batch({name: self[name][rows, :length] for name in POSITIONS if self.get(name) is not None})
-        if self.get("answer_mask") is not None:
-            batch["answer_mask"] = self["answer_mask"][rows]
-        names = ("instance_id", "label", *(name for name in TEXTS if self.get(name) is not None))
-        batch |= {name: [self[name][row] for row in rows.tolist()] for name in names}
+    def take(self, rows: torch.Tensor, length: int | None = None, targets: int | None = None) -> Self:
+        """The instances `rows` (n,), cut to so many input and target positions; an instance may come more than once."""
+        batch, ends = type(self)(), {"S": length, "N": targets}
+        for name, axes in self.axes.items():
+            if self.get(name) is not None:
+                batch[name] = self[name][(rows, *(slice(ends[axis]) for axis in axes))]
+        for name in self.lists:
+            if self.get(name) is not None:
+                batch[name] = [self[name][row] for row in rows.tolist()]
         batch.owner = self.owner
         return batch
 

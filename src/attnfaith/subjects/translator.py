@@ -15,7 +15,7 @@ from functools import cached_property
 import torch
 
 from attnfaith.data.in_memory import in_memory
-from attnfaith.data.pairs.reading import encode_for_model
+from attnfaith.data.pairs.reading import MARKER, encode_for_model
 from attnfaith.errors import excerpt
 from attnfaith.subjects.attention import ALL, Edit, Embedded, Hook, Map, Watching, nothing, widened
 from attnfaith.subjects.base import ModelSubject, check_ids, position_limit, vocabulary_size
@@ -65,10 +65,7 @@ class SequenceSubject(ModelSubject):
 
     def identity(self) -> dict[str, object]:
         """The fields of an identity that the model decides; subclasses add those of its parts."""
-        from attnfaith.data.subwords import tokenizer_digest
-
-        digest = None if self.tokenizer is None else tokenizer_digest(self.tokenizer)
-        return {"model": "sequence_to_sequence", "tokenizer_digest": digest}
+        return {"model": "sequence_to_sequence", "tokenizer_digest": self.tokenizer_digest()}
 
     # ---------------------------------------------------------------------------------------- pairs
 
@@ -99,10 +96,13 @@ class SequenceSubject(ModelSubject):
 
     def collate(self, rows: Sequence[Mapping]) -> PairBatch:
         """A batch from rows of `rows`, on the model's device."""
-        batch = PairBatch.of(rows, self.pad_token_id)
-        for name, values in batch.items():
-            if isinstance(values, torch.Tensor):
-                batch[name] = values.to(self.device)
+        fillings = {"input_ids": self.pad_token_id, "source_words": MARKER, "labels": UNCOUNTED, "target_words": MARKER}
+        batch = PairBatch(instance_id=[row["instance_id"] for row in rows])
+        for name, filling in fillings.items():
+            values = [torch.tensor(row[name], dtype=torch.long, device=self.device) for row in rows]
+            batch[name] = torch.nn.utils.rnn.pad_sequence(values, batch_first=True, padding_value=filling)
+        lengths = torch.tensor([len(row["input_ids"]) for row in rows], device=self.device).unsqueeze(1)
+        batch["attention_mask"] = (torch.arange(batch["input_ids"].shape[1], device=self.device) < lengths).long()
         batch["decoder_input_ids"] = self.shifted(batch["labels"])
         return batch
 
