@@ -300,24 +300,16 @@ class AdversaryExact(Measure):
 
     name, needs = "adversary_exact", frozenset({"classes", "intervention"})
     columns = {
-        "adversary_exact_epsilon": Column(
-            ("K",), "float64", range=(0.0, 1.0), doc="largest total variation distance allowed"
-        ),
+        "adversary_exact_epsilon": Column(("K",), "float64", range=(0.0, 1.0), doc="largest total variation distance"),
         "adversary_exact_attention": Column(
-            ("K", "T"),
-            distribution=True,
-            doc="the attention furthest from the model's own that keeps the prediction within epsilon",
+            ("K", "T"), distribution=True, doc="the furthest attention that keeps the prediction within epsilon"
         ),
         "adversary_exact_probs": Column(("K", "C"), distribution=True, doc="the prediction under that attention"),
         "adversary_exact_jsd": Column(
             ("K",), "float64", range=(0.0, math.log(2)), unit="nats", doc="its Jensen-Shannon divergence from the model's"
         ),
         "adversary_exact_bound": Column(
-            ("K",),
-            "float64",
-            range=(0.0, math.log(2)),
-            unit="nats",
-            doc="no attention that keeps the prediction has a larger divergence",
+            ("K",), "float64", range=(0.0, math.log(2)), unit="nats", doc="no attention within epsilon diverges by more"
         ),
         "adversary_exact_one_token": Column(
             ("K",), "int32", doc="tokens that keep the prediction within epsilon when they have all the weight"

@@ -48,10 +48,7 @@ class AdversarySearch(TargetMeasure):
     name, cost, needs, target = "adversary_search", "draws", frozenset({"classes", "intervention"}), Pooled
     columns = {
         "adversary_search_attention": Column(
-            ("K", "T"),
-            distribution=True,
-            undefined="below two tokens: no draws",
-            doc="the last step of each restart, feasible or not",
+            ("K", "T"), distribution=True, undefined="below two tokens", doc="the last step of each restart, feasible or not"
         ),
         "adversary_search_probs": Column(("K", "C"), distribution=True, doc="the prediction under each of these attentions"),
     }

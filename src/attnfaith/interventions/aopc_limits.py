@@ -92,8 +92,7 @@ class _Limits(Measure):
         aopc = p_whole - along.reshape(len(orders), length).mean(1)
         low, high = min(aopc), max(aopc)  # the sums below are the same ones in another order of addition
         if length <= self.exact_tokens:
-            every = (np.arange(2**length)[:, None] >> steps & 1).astype(bool)  # token t is in set m where bit t of m is 1
-            least, most = _chains(read(every), length)
+            least, most = _chains(read(_every_set(length)), length)
             low, high = min(p_whole - most / length, low), max(p_whole - least / length, high)
             return Limits(aopc, low, high, low, high)
         if length <= self.beam_tokens:
@@ -104,14 +103,25 @@ class _Limits(Measure):
         return Limits(aopc, low, high, min(low_bound, low), max(high_bound, high))
 
 
-class _Once:
-    """A `Read` that reads no set twice."""
+def _every_set(length: int) -> np.ndarray:
+    """(2^T,T) bool: token t is in set number m where bit t of m is 1."""
+    return (np.arange(2**length)[:, None] >> np.arange(length) & 1).astype(bool)
 
-    def __init__(self, read: Read):
+
+class _Once:
+    """A `Read` that reads no set twice. sets (V,T), probs (V,): what is read already."""
+
+    def __init__(self, read: Read, sets: np.ndarray | None = None, probs: np.ndarray | None = None):
         self.read, self.probs = read, {}
+        if sets is not None:
+            self.probs = dict(zip(self._keys(sets), probs, strict=True))
+
+    @staticmethod
+    def _keys(sets: np.ndarray) -> list[bytes]:
+        return [row.tobytes() for row in np.packbits(sets, axis=1)]
 
     def __call__(self, sets: np.ndarray) -> np.ndarray:
-        keys = [row.tobytes() for row in np.packbits(sets, axis=1)]
+        keys = self._keys(sets)
         new = {key: place for place, key in enumerate(keys) if key not in self.probs}
         if new:
             self.probs |= dict(zip(new, self.read(sets[list(new.values())]), strict=True))
@@ -234,10 +244,16 @@ class AOPCLimits(_Limits):
         check_absent(subject, self.absent, self.name)
 
     def readers(self, subject, batch):
-        return [
-            (self._reader(subject, batch.alone(row), int(probs.argmax())), None)
-            for row, probs in enumerate(whole(subject, batch))
-        ]
+        """All sets of the short texts of a batch are read together."""
+        sets = []
+        for length in subject.attendable(batch).sum(1).tolist():
+            sets.append(_every_set(length) if 0 < length <= self.exact_tokens else np.zeros((0, length), bool))
+        probs = read_parts(subject, batch, [~every for every in sets], self.absent)
+        readers = []
+        for row, predicted in enumerate(whole(subject, batch).argmax(1)):
+            read = self._reader(subject, batch.alone(row), predicted)
+            readers.append((_Once(read, sets[row], probs[row][:, predicted]), None))
+        return readers
 
     def _reader(self, subject, text, predicted: int) -> Read:
         return lambda sets: read_parts(subject, text, [~sets], self.absent)[0][:, predicted]

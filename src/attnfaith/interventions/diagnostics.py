@@ -338,15 +338,11 @@ class Conicity(Measure):
             (),
             "float64",
             range=(0.0, 1.0),
-            undefined="the text has fewer than two tokens",
+            undefined="below two tokens",
             doc="mean over the tokens of a text of |cos| between a token's state and the mean of all; markers left out",
         ),
         "conicity_signed": Column(
-            (),
-            "float64",
-            range=(-1.0, 1.0),
-            undefined="the text has fewer than two tokens",
-            doc="the same of cos, with its sign",
+            (), "float64", range=(-1.0, 1.0), undefined="below two tokens", doc="the same of cos, with its sign"
         ),
     }
 

@@ -375,9 +375,7 @@ class KnockOut(Measure):
 
     name, cost, reads, needs = "knock_out", "tokens", "pairs", frozenset({"cross-attention"})
     columns = {
-        "knock_out_best": Column(
-            ("G",), "int64", doc="the source word with the largest weight, from 0 on; of equals the first"
-        ),
+        "knock_out_best": Column(("G",), "int64", doc="source word with the largest weight, from 0 on; of equals the first"),
         "knock_out_other": Column(("G",), "int64", doc="another source word, drawn at random; -1 where there is none"),
         "knock_out_probs": Column(
             ("G",),
@@ -405,9 +403,7 @@ class KnockOut(Measure):
             undefined="where nothing is left to read",
             doc="probability of the target word where the best word is left out of the source, as `occlusion` does",
         ),
-        "knock_out_other_removed_probs": Column(
-            ("G",), range=(0.0, 1.0), undefined=ALONE, doc="the same for the other word"
-        ),
+        "knock_out_other_removed_probs": Column(("G",), range=(0.0, 1.0), undefined=ALONE, doc="same for the other word"),
     }
 
     layer: DecoderLayer = None

@@ -120,10 +120,7 @@ class RationaleErasure(ExplanationTest):
     columns = {
         "rationale_erasure_measures": Column(("M",), "string", doc="names of the measures whose tokens are erased"),
         "rationale_erasure_shares": Column(
-            ("S",),
-            "float64",
-            range=(0.0, 1.0),
-            doc="shares of the tokens, rounded up and at least one token, that a rationale holds",
+            ("S",), "float64", range=(0.0, 1.0), doc="shares of tokens, rounded up, at least one, that a rationale holds"
         ),
         "rationale_erasure_kept_probs": Column(
             ("M", "S"),
@@ -135,9 +132,7 @@ class RationaleErasure(ExplanationTest):
             ("M", "S"), "float64", undefined=UNDEFINED, doc="the same when the share ranked first is taken away"
         ),
         "rationale_erasure_whole_prob": Column((), "float64", range=(0.0, 1.0), doc="the same for the whole text"),
-        "rationale_erasure_empty_prob": Column(
-            (), "float64", range=(0.0, 1.0), doc="the same for the text without any token"
-        ),
+        "rationale_erasure_empty_prob": Column((), "float64", range=(0.0, 1.0), doc="the same without any token"),
     }
 
     shares: Shares = (0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)  # ERASER's five bins, and all tenths
@@ -224,7 +219,7 @@ class Selection(ExplanationTest):
             "float64",
             range=(0.0, 1.0),
             undefined="the measure is undefined here",
-            doc="probability of each class from the selected tokens alone",
+            doc="class probabilities from selected tokens alone",
         ),
         "selection_removed_probs": Column(
             ("K", "C"),
@@ -387,9 +382,7 @@ class SoftErasure(Measure):
             doc="the same when an element stays with 1 - the token's score",
         ),
         "soft_erasure_whole_prob": Column((), "float64", range=(0.0, 1.0), doc="the same for the whole text"),
-        "soft_erasure_empty_prob": Column(
-            (), "float64", range=(0.0, 1.0), doc="the same when every token's embedding is zero"
-        ),
+        "soft_erasure_empty_prob": Column((), "float64", range=(0.0, 1.0), doc="the same when each token's embedding is 0"),
     }
 
     draws: Draws = 10

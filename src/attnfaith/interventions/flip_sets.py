@@ -170,19 +170,14 @@ class FrozenFlipSet(Measure):
     needs = frozenset({"backward rules", "classes", "embeddings", "token deletion"})
     columns = {
         "frozen_flip_set": Column(
-            ("T",),
-            doc="1 on the fewest tokens without whose parts the frozen network decides otherwise; all 0 where none are",
+            ("T",), doc="1 on the fewest tokens without whose parts the frozen network decides otherwise, if any"
         ),
         "frozen_flip_size": Column(
-            undefined="where no removal changes the frozen decision, or the text is empty",
-            doc="tokens in that set, at least 1",
+            undefined="where nothing changes the frozen decision, or the text is empty", doc="tokens in that set, at least 1"
         ),
         "frozen_flip_class": Column(undefined="where the size is", doc="the class that the frozen network then decides for"),
         "frozen_flip_probs": Column(
-            ("C",),
-            "float64",
-            undefined="where the size is",
-            doc="what the model itself says when these tokens are taken away",
+            ("C",), "float64", undefined="where the size is", doc="the model's own prediction without these tokens"
         ),
         "frozen_flip_random": Column(
             range=(0.0, 1.0),

@@ -109,9 +109,7 @@ class Identifiability(Measure):
 
     name, needs = "identifiability", frozenset({"weighted sums"})
     columns = {
-        "identifiability_low": Column(
-            ("T",), range=(0.0, 1.0), doc="least weight of a token in an attention that changes nothing"
-        ),
+        "identifiability_low": Column(("T",), range=(0.0, 1.0), doc="least weight in an attention that changes nothing"),
         "identifiability_high": Column(("T",), range=(0.0, 1.0), doc="greatest weight of a token in such an attention"),
         "identifiability_attention": Column(("T",), distribution=True, doc="the furthest such attention that was reached"),
         "identifiability_tvd": Column(
@@ -157,11 +155,7 @@ class Identifiability(Measure):
             needs=frozenset({"attention maps"}),
         ),
         "identifiability_layer_rows": Column(
-            ("D",),
-            "int32",
-            undefined=FEW,
-            doc="rows that matter times heads of each layer",
-            needs=frozenset({"attention maps"}),
+            ("D",), "int32", undefined=FEW, doc="rows that matter times heads", needs=frozenset({"attention maps"})
         ),
     }
     most_tokens = 4000  # each two of them have a number

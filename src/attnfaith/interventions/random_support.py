@@ -50,9 +50,7 @@ class RandomSupport(Measure):
             needs=frozenset({"states"}),
         ),
         "random_support_leave_one_out_hidden": Column(
-            ("K", "T"),
-            range=(0.0, 1.0),
-            doc="total variation distance under it when a state is removed and the rest renormalised",
+            ("K", "T"), range=(0.0, 1.0), doc="total variation distance under it without a state, the rest renormalised"
         ),
     }
     metric = {"counterfactual_attention": "random_support_attention", "counterfactual_probs": "random_support_probs"}

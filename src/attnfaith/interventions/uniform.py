@@ -48,7 +48,7 @@ class MapUniform(TargetMeasure):
         "map_uniform_probs": Column(
             ("C",),
             distribution=True,
-            doc="class probabilities when every row of the chosen layers is uniform over what it attends to",
+            doc="class probabilities when rows of the chosen layers are uniform over what they attend to",
         ),
     }
 
@@ -81,9 +81,7 @@ class CrossUniform(TargetMeasure):
     name, cost, reads, needs, target = "cross_uniform", "reading", "pairs", frozenset({"cross-attention"}), Cross
     columns = {
         "cross_uniform_probs": Column(
-            ("G",),
-            range=(0.0, 1.0),
-            doc="probability of the target word where all heads and layers weigh the source words' tokens alike",
+            ("G",), range=(0.0, 1.0), doc="probability of the target word where all heads weigh the source's tokens alike"
         ),
         "cross_uniform_tvd": Column(
             ("G",),
