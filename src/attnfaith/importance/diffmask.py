@@ -111,13 +111,10 @@ class DiffMask(Settings, Measure):
     def prepare(self, subject, splits: Callable, folder: Path, *, seed: int) -> "DiffMask":
         """Return the measure with the gates in a run's folder, trained if they are not there.
 
-        The file is named by what made it: model, settings, seed, texts and the package's version; so other settings train
-        other gates, and the same settings use these.
+        The file is named by what made it (`_identity`): other settings train other gates, the same settings use these.
         """
         rows, validation = splits("train", self.train_texts), splits("validation", self.validation_texts)
-        identity = [subject.digest(), asdict(self.settings), seed, digest_data(rows), digest_data(validation)]
-        identity.append(attnfaith.__version__)
-        path = Path(folder) / FOLDER / f"{_short(json.dumps(identity).encode())}.safetensors"
+        path = Path(folder) / FOLDER / f"{_identity(subject, self.settings, seed, rows, validation)}.safetensors"
         if not path.is_file():
             train(subject, rows, validation, path, seed=seed, **asdict(self.settings))
         return DiffMask(gates=str(path))
@@ -163,13 +160,18 @@ def train(subject, rows, validation, path: str | Path, *, seed: int = 0, say: Ca
     require(subject, DiffMask.needs | ({"other states"} if settings.kind == "states" else frozenset()), "diffmask")
     path = Path(path)
     about = {"model": subject.digest(), "settings": asdict(settings), "seed": seed, "texts": [len(rows), len(validation)]}
-    identity = [*about.values(), digest_data(rows), digest_data(validation), attnfaith.__version__]
-    state = State(path.with_suffix(".part"), _short(json.dumps(identity).encode()))
+    state = State(path.with_suffix(".part"), _identity(subject, settings, seed, rows, validation))
     trained = train_gates(subject, rows, validation, settings, seed, say, state)
     write_atomically(path.with_suffix(".csv"), trained.log_csv)
     save_gates(trained.gates, path, about)
     state.remove()
     return path
+
+
+def _identity(subject, settings: Settings, seed: int, rows, validation) -> str:
+    """A digest of what makes gates: model, settings, seed, texts and the package's version."""
+    texts = digest_data(rows), digest_data(validation)
+    return _short(json.dumps([subject.digest(), asdict(settings), seed, *texts, attnfaith.__version__]).encode())
 
 
 def _short(content: bytes) -> str:

@@ -17,7 +17,7 @@ ADJOINTS_AT_ONCE = 2**10  # states whose gradients go back through an LSTM toget
 CHECKS = 4  # positions from one look for forgotten changes to the next
 
 
-class Reading(NamedTuple):
+class Readout(NamedTuple):
     """What is read of a state h (H,): finish(weight h + bias), R numbers.
 
     weight (O,H); bias (1,O), or (B,O) where it differs by text; finish (N,B,T,O) to (N,B,T,R), also for the first few of
@@ -89,7 +89,7 @@ class _Step:
         torch.sigmoid(memory, out=state).sub_(0.5).mul_(leave)
 
 
-def readings_of_changes(encoder, embedded, states, lengths, changes, wanted, reading: Reading, filling=None):
+def readings_of_changes(encoder, embedded, states, lengths, changes, wanted, readout: Readout, filling=None):
     """Read (N,B,T',R) texts of many lengths without each of their tokens, or with each replaced; nothing is padded.
 
     embedded (B,T,E); states (B,T,H) of the whole texts; lengths (B,), falling. changes: how many tokens at either end of a
@@ -105,16 +105,16 @@ def readings_of_changes(encoder, embedded, states, lengths, changes, wanted, rea
     onward = torch.arange(longest, device=lengths.device).expand(len(lengths), -1)
     backward = lengths.unsqueeze(1) - 1 - onward
     orders = onward, torch.where(backward < 0, onward, backward)
-    weights = reading.weight.split(size, 1)
+    weights = readout.weight.split(size, 1)
     halves = [half @ part.t() for half, part in zip(states[:, :longest].split(size, -1), weights, strict=True)]
     directions = []
     for lstm, order, weight, other, (start, end), unread in zip(
         encoder.directions, orders, weights, halves[::-1], (changes, changes[::-1]), wanted[::-1], strict=True
     ):
         tokens, instead = (None if of is None else of[texts, order].transpose(0, 1) for of in (embedded, filling))
-        other = (other + reading.bias.unsqueeze(1))[texts, order].transpose(0, 1)
+        other = (other + readout.bias.unsqueeze(1))[texts, order].transpose(0, 1)
         changed = longest - start - end
-        directions.append(_one_direction(lstm, tokens, instead, lengths - unread, start, changed, weight, other, reading))
+        directions.append(_one_direction(lstm, tokens, instead, lengths - unread, start, changed, weight, other, readout))
     # Behind a change the onward direction is new, before it the backward one, which holds all in reverse.
     (result, own), (before, other_own) = directions
     shift, first = int(filling is None), 0
@@ -126,13 +126,13 @@ def readings_of_changes(encoder, embedded, states, lengths, changes, wanted, rea
         first += count
     if filling is not None:  # in the replaced place itself both are new
         numbers = torch.arange(len(own), device=own.device)
-        own = reading.finish((own + reading.bias).unsqueeze(2)).squeeze(2)
+        own = readout.finish((own + readout.bias).unsqueeze(2)).squeeze(2)
         result[numbers, :, changes[0] + numbers] = own
     return result
 
 
-def _one_direction(lstm, tokens, filling, lengths, start, changed, weight, other, reading):
-    """Readings (N,B,T,R) of tokens behind the changed one in the order of reading, elsewhere 0; and, where tokens are
+def _one_direction(lstm, tokens, filling, lengths, start, changed, weight, other, readout):
+    """Read-outs (N,B,T,R) of tokens behind the changed one in the order of reading, elsewhere 0; and, where tokens are
     replaced, what is read (N,B,O) of this direction's state in the replaced place.
 
     tokens, filling (T,B,E) as this direction reads them; lengths (B,): how many are read; N = changed tokens from start on.
@@ -167,14 +167,14 @@ def _one_direction(lstm, tokens, filling, lengths, start, changed, weight, other
         oldest = max(whole, 1)
         if oldest < rows:
             seen = (state[oldest:rows].view(-1, size) @ weight).view(-1, texts, weight.shape[1])
-            read = reading.finish(seen.add_(other[position, :texts]).unsqueeze(2)).squeeze(2)
+            read = readout.finish(seen.add_(other[position, :texts]).unsqueeze(2)).squeeze(2)
             if result is None:
                 result = read.new_zeros(changed, len(lengths), length, read.shape[-1])
             result[oldest - 1 : rows - 1, :texts, position] = read
             result[: oldest - 1, :texts, position] = read[0]
         rows += met
     if result is None:  # no token stands behind a changed one
-        result = torch.zeros_like(reading.finish(other.new_zeros(changed, len(lengths), length, weight.shape[1])))
+        result = torch.zeros_like(readout.finish(other.new_zeros(changed, len(lengths), length, weight.shape[1])))
     return result, own
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from attnfaith.importance.lstm import Reading, readings_of_changes
+from attnfaith.importance.lstm import Readout, readings_of_changes
 from attnfaith.models.alignments import Additive, Dot
 from attnfaith.models.decoders import state_of
 from attnfaith.models.encoders import CNN, BiLSTM, take
@@ -217,7 +217,7 @@ def sums_of_changes(
         start = int(mask[rows[0]].int().argmax())
         stop = start + int(counts[rows[0]])
         wanted = start, length - stop
-        reading = score_and_value(alignment, None if query is None else query[rows], values, states)
+        readout = score_and_value(alignment, None if query is None else query[rows], values, states)
         positions = torch.arange(length - shift, device=mask.device)
         attendable = (positions >= start) & (positions < (lengths[rows] - shift - wanted[1]).unsqueeze(1))
         together = max(1, places // (length * len(rows)))
@@ -230,7 +230,7 @@ def sums_of_changes(
                 lengths[rows],
                 (begin, length - end),
                 wanted,
-                reading,
+                readout,
                 None if filling is None else filling[rows, :length],
             )
             attention = project(read[..., 0], attendable.expand(len(read), -1, -1), config).to(read.dtype)
@@ -238,7 +238,7 @@ def sums_of_changes(
     return sums.masked_fill(~mask.unsqueeze(-1), 0.0)
 
 
-def score_and_value(alignment, query, values, states) -> Reading:
+def score_and_value(alignment, query, values, states) -> Readout:
     """Read the score of states (B,T,H) and what `values` (V,H) make of them, themselves where it is None.
 
     An alignment whose score is a function of linear keys, as far as its type tells, is read by its keys; so engines need no
@@ -271,10 +271,10 @@ def score_and_value(alignment, query, values, states) -> Reading:
         scores = score(seen[..., : len(keys)])
         return torch.cat([scores.unsqueeze(-1), seen[..., len(keys) :]], -1)
 
-    return Reading(torch.cat([keys, values]), torch.cat([bias, bias.new_zeros(len(bias), len(values))], 1), finish)
+    return Readout(torch.cat([keys, values]), torch.cat([bias, bias.new_zeros(len(bias), len(values))], 1), finish)
 
 
-def read_again(encoder, embedded, states, lengths, changes, wanted, reading, filling=None) -> torch.Tensor:
+def read_again(encoder, embedded, states, lengths, changes, wanted, readout, filling=None) -> torch.Tensor:
     """Like `lstm.readings_of_changes`, of any encoder, for texts of one length: each changed text is encoded again."""
     batch, length, _ = embedded.shape
     changed, read = torch.arange(changes[0], length - changes[1], device=embedded.device), []
@@ -286,11 +286,11 @@ def read_again(encoder, embedded, states, lengths, changes, wanted, reading, fil
             variants[torch.arange(len(places), device=places.device), :, places] = filling[:, places].transpose(0, 1)
         flat = variants.flatten(0, 1)
         again, _ = encoder(flat, torch.ones(flat.shape[:2], dtype=torch.bool, device=flat.device))
-        read.append(reading.of(again.unflatten(0, (len(places), batch))))
+        read.append(readout.of(again.unflatten(0, (len(places), batch))))
     return torch.cat(read)
 
 
-def _read_windows(encoder, embedded, states, lengths, changes, wanted, reading, filling=None) -> torch.Tensor:
+def _read_windows(encoder, embedded, states, lengths, changes, wanted, readout, filling=None) -> torch.Tensor:
     """The same of a `CNN`: without a token only states whose window holds its place are convolved again.
 
     With a reach of r tokens to each side these are the r places left of it and the r that follow, and they depend on
@@ -298,7 +298,7 @@ def _read_windows(encoder, embedded, states, lengths, changes, wanted, reading, 
     """
     reach = max(convolution.padding[0] for convolution in encoder.convolutions)
     if filling is not None or not reach:
-        return read_again(encoder, embedded, states, lengths, changes, wanted, reading, filling)
+        return read_again(encoder, embedded, states, lengths, changes, wanted, readout, filling)
     batch, length, _ = embedded.shape
     changed, read = torch.arange(changes[0], length - changes[1], device=embedded.device), []
     middle = slice(reach, 3 * reach)
@@ -312,7 +312,7 @@ def _read_windows(encoder, embedded, states, lengths, changes, wanted, reading, 
         again = again[:, middle].unflatten(0, (len(deleted), batch))
         rows, columns = inside[:, middle].nonzero(as_tuple=True)
         without[rows, :, places[:, middle][rows, columns]] = again[rows, :, columns]
-        read.append(reading.of(without))
+        read.append(readout.of(without))
     return torch.cat(read)
 
 
