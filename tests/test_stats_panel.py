@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from attnfaith import stats
-from attnfaith.stats import DRAWS, Panel, _drawn, bootstrap_interval, percentile_interval
+from attnfaith.stats import DRAWS, Panel, _resample_counts, bootstrap_interval, percentile_interval
 
 
 def panel(values):
@@ -23,8 +23,8 @@ def test_means_and_draws_by_brute_force():
     assert both.means[0] == pytest.approx(np.mean([np.nanmean(values[0, seed]) for seed in range(3)]))
     assert both.means[1] == pytest.approx(np.mean([values[1, seed].mean() for seed in range(2)]))
     for draw in range(40):
-        texts = np.repeat(np.arange(7), np.concatenate(list(_drawn(7, DRAWS, 0)))[draw].astype(int))
-        seeds = np.repeat(np.arange(3), np.concatenate(list(_drawn(3, DRAWS, 1)))[draw].astype(int))
+        texts = np.repeat(np.arange(7), np.concatenate(list(_resample_counts(7, DRAWS, 0)))[draw].astype(int))
+        seeds = np.repeat(np.arange(3), np.concatenate(list(_resample_counts(3, DRAWS, 1)))[draw].astype(int))
         assert len(texts) == 7 and len(seeds) == 3
         for level in range(2):
             picked = [values[level, seed][texts] for seed in seeds]

@@ -11,9 +11,9 @@ from scipy.special import stdtrit
 
 
 EXACT_PAIRS = 13  # up to 2^13 patterns of signs are all tried
-BLOCK = 1 << 22  # signs or counts held at a time
-CACHED = 1 << 15  # counts that are made at a time, for the processor's cache
-MOST_KEPT = 1 << 26  # counts, of a byte each, that are kept for the next column
+BLOCK = 1 << 22  # signs or counts at a time
+PROCESSOR_CACHE = 1 << 15  # counts that are made at a time
+MOST_CACHED = 1 << 26  # counts, of a byte each, that are kept for the next column
 COEFFICIENTS = ("kendall", "spearman", "pearson")
 DRAWS = 1000
 FEWEST = 0.1
@@ -25,8 +25,9 @@ has not begun to leave tokens out, a handful of texts has a support to speak of,
 def bootstrap_interval(
     values: np.ndarray, *, seed: int = 0, draws: int = 1000, statistic: Callable[..., np.ndarray] = np.mean
 ) -> tuple[float, float]:
-    """The 95 % percentile interval of the mean over instances, or of another statistic of them, which as numpy's takes an
-    axis; values [N] without NaN. NaN below two values.
+    """The 95 % percentile interval of a statistic of values [N] without NaN over resamples; NaN below two values.
+
+    statistic: takes an axis, as numpy's do.
     """
     if len(values) < 2:
         return np.nan, np.nan
@@ -34,18 +35,18 @@ def bootstrap_interval(
         low, high = bootstrap_intervals(np.reshape(values, (-1, 1)), seed=seed, draws=draws)[0]
         return float(low), float(high)
     if statistic is np.median:
-        statistics = [_medians(np.asarray(values), part) for part in _drawn(len(values), draws, seed)]
+        statistics = [_medians(np.asarray(values), part) for part in _resample_counts(len(values), draws, seed)]
     else:
-        statistics = [statistic(values[part], axis=1) for part in _members(len(values), draws, seed)]
+        statistics = [statistic(values[part], axis=1) for part in _resamples(len(values), draws, seed)]
     low, high = np.quantile(np.concatenate(statistics), (0.025, 0.975))
     return float(low), float(high)
 
 
 def _medians(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """The median of each draw [D] of values [N], each value counted as often as counts [D, N] says, N in all."""
+    """The median of each resample [D] of values [N]; counts [D, N]: how often each value is in it, N in all."""
     order = values.argsort()
     middle = [(len(values) - 1) // 2, len(values) // 2]
-    places = np.array([of_draw[order].cumsum().searchsorted(middle, side="right") for of_draw in counts])
+    places = np.array([row[order].cumsum().searchsorted(middle, side="right") for row in counts])
     return values[order][places].mean(axis=1)
 
 
@@ -67,66 +68,71 @@ def bootstrap_intervals(columns: np.ndarray, *, seed: int = 0, draws: int = 1000
 
 def ratio_intervals(above: np.ndarray, below: np.ndarray, *, seed: int = 0, draws: int = 1000) -> np.ndarray:
     """The 95 % percentile intervals [S, 2] of quotients of two sums over N instances, of `above` and `below`, both [N, S]
-    without NaN. A draw whose sum below is 0 has no quotient and is left out. NaN below two instances, and without a draw.
+    without NaN.
+
+    A resample whose sum below is 0 has no quotient and is left out. NaN below two instances, and without a quotient.
     """
     intervals = np.full((above.shape[1], 2), np.nan)
     if len(above) < 2:
         return intervals
     both = np.concatenate([above, below], axis=1, dtype=np.float64)
-    sums = np.concatenate([part @ both for part in _drawn(len(above), draws, seed)])
+    sums = np.concatenate([part @ both for part in _resample_counts(len(above), draws, seed)])
     quotients = ratio(*np.split(sums, 2, axis=1))
-    known = ~np.isnan(quotients).all(axis=0)
-    if known.any():
-        intervals[known] = np.nanquantile(quotients[:, known], (0.025, 0.975), axis=0).T
+    defined = ~np.isnan(quotients).all(axis=0)
+    if defined.any():
+        intervals[defined] = np.nanquantile(quotients[:, defined], (0.025, 0.975), axis=0).T
     return intervals
 
 
-def _drawn(count: int, draws: int, seed: int) -> Iterable[np.ndarray]:
-    """How often each of `count` things is drawn, [draws, count] float64, in parts of at most BLOCK numbers.
+def _resample_counts(count: int, draws: int, seed: int) -> Iterable[np.ndarray]:
+    """How often each of `count` items is in each resample, [draws, count] float64, in parts of at most BLOCK numbers.
 
-    What is drawn is kept where it is small enough: the columns of a cell, and the cells of one data set, have equally many
+    Counts are cached where they are small enough: the columns of a cell, and the cells of one data set, have equally many
     texts.
     """
     if count * draws <= BLOCK:
-        return _kept_draws(count, draws, seed)
-    counted = _kept_counts(count, draws, seed) if count * draws <= MOST_KEPT else _counts(count, draws, seed)
-    return (part.astype(np.float64) for part in counted)
+        return _cached_floats(count, draws, seed)
+    small = count * draws <= MOST_CACHED
+    parts = _cached_counts(count, draws, seed) if small else _count_parts(count, draws, seed)
+    return (part.astype(np.float64) for part in parts)
 
 
 @lru_cache(maxsize=4)
-def _kept_draws(count: int, draws: int, seed: int) -> tuple[np.ndarray, ...]:
-    return tuple(part.astype(np.float64) for part in _counts(count, draws, seed))
+def _cached_floats(count: int, draws: int, seed: int) -> tuple[np.ndarray, ...]:
+    return tuple(part.astype(np.float64) for part in _count_parts(count, draws, seed))
 
 
 @lru_cache(maxsize=3)  # of all texts of a cell, and of those of two classes
-def _kept_counts(count: int, draws: int, seed: int) -> tuple[np.ndarray, ...]:
-    return tuple(_counts(count, draws, seed))
+def _cached_counts(count: int, draws: int, seed: int) -> tuple[np.ndarray, ...]:
+    return tuple(_count_parts(count, draws, seed))
 
 
-def _counts(count: int, draws: int, seed: int) -> Iterator[np.ndarray]:
-    """The same made anew, in the narrowest type that holds the numbers."""
-    return map(_how_often, _members(count, draws, seed))
+def _count_parts(count: int, draws: int, seed: int) -> Iterator[np.ndarray]:
+    """`_resample_counts` without a cache, in the narrowest type that holds the numbers."""
+    return map(_count_members, _resamples(count, draws, seed))
 
 
-def _members(count: int, draws: int, seed: int) -> Iterator[np.ndarray]:
-    """Which of `count` things are drawn, as many and with replacement, [draws, count], in parts of at most BLOCK numbers."""
+def _resamples(count: int, draws: int, seed: int) -> Iterator[np.ndarray]:
+    """The items of each resample of `count` items with replacement, [draws, count], in parts of at most BLOCK numbers."""
     generator = np.random.default_rng(seed)
     at_once = max(1, BLOCK // count)
-    for done in range(0, draws, at_once):
-        yield generator.integers(0, count, (min(at_once, draws - done), count))
+    for start in range(0, draws, at_once):
+        yield generator.integers(0, count, (min(at_once, draws - start), count))
 
 
-def _how_often(drawn: np.ndarray) -> np.ndarray:
-    """How often each of N things is among as many that were drawn, [draws, N] in the narrowest type. drawn: their numbers
-    [draws, N]; used up.
+def _count_members(resamples: np.ndarray) -> np.ndarray:
+    """How often each of N items is in each resample [draws, N] of item numbers, [draws, N] in the narrowest type.
+
+    The resamples are used up.
     """
-    draws, count = drawn.shape
+    draws, count = resamples.shape
+    at_once = max(1, PROCESSOR_CACHE // count)
     parts = []
-    for start in range(0, draws, at_once := max(1, CACHED // count)):
-        part = drawn[start : start + at_once]
+    for start in range(0, draws, at_once):
+        part = resamples[start : start + at_once]
         part += count * np.arange(len(part))[:, None]
-        counted = np.bincount(part.ravel(), minlength=part.size).reshape(part.shape)
-        parts.append(counted.astype(np.min_scalar_type(counted.max())))
+        counts = np.bincount(part.ravel(), minlength=part.size).reshape(part.shape)
+        parts.append(counts.astype(np.min_scalar_type(counts.max())))
     return np.concatenate(parts)
 
 
@@ -159,23 +165,23 @@ def correlations(
     """
     x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
     if not (x.ndim == y.ndim == 1 and len(x) == len(y) and (groups is None or len(groups) == len(x))):
-        given = f"x has shape {x.shape} and y {y.shape}" + ("" if groups is None else f", groups {len(groups)} values")
-        raise ValueError(f"{given}: give one of each per point")
+        shapes = f"x has shape {x.shape} and y {y.shape}" + ("" if groups is None else f", groups {len(groups)} values")
+        raise ValueError(f"{shapes}: give one of each per point")
     used = np.isfinite(x) & np.isfinite(y)
     n = int(used.sum())
     row = {"n": n, "n_undefined": len(x) - n}
-    empty = dict.fromkeys((name for of in COEFFICIENTS for name in with_interval(of)), np.nan)
+    empty = dict.fromkeys((name for coefficient in COEFFICIENTS for name in with_interval(coefficient)), np.nan)
     x, y = x[used], y[used]
     if n < 3 or np.ptp(x) == 0 or np.ptp(y) == 0:
         return row | empty | {"n_draws_undefined": 0}
-    number_of: dict[Hashable, int] = {}
+    numbers: dict[Hashable, int] = {}
     labels = np.arange(len(used)) if groups is None else groups
-    member_of = np.array([number_of.setdefault(labels[place], len(number_of)) for place in np.flatnonzero(used)])
+    group = np.array([numbers.setdefault(labels[place], len(numbers)) for place in np.flatnonzero(used)])
     whole = _coefficients(x, y, np.ones((1, n)))[:, 0]
-    if len(number_of) < 2:
+    if len(numbers) < 2:
         return row | empty | dict(zip(COEFFICIENTS, whole.tolist(), strict=True)) | {"n_draws_undefined": 0}
-    drawn = np.random.default_rng(seed).integers(0, len(number_of), (draws, len(number_of)))
-    counts = _how_often(drawn)[:, member_of].astype(np.float64)
+    resamples = np.random.default_rng(seed).integers(0, len(numbers), (draws, len(numbers)))
+    counts = _count_members(resamples)[:, group].astype(np.float64)
     resampled = _coefficients(x, y, counts)
     defined = ~np.isnan(resampled[0])
     bounds = np.full((2, len(COEFFICIENTS)), np.nan)
@@ -310,10 +316,10 @@ def holm(p_values: Sequence[float]) -> np.ndarray:
     [0.03, 0.06, 0.06]
     """
     p_values = np.asarray(p_values, dtype=np.float64)
-    known = np.flatnonzero(~np.isnan(p_values))
-    if (bad := (p_values[known] < 0) | (p_values[known] > 1)).any():
-        raise ValueError(f"a p-value lies in 0..1; given {p_values[known][bad][0]:g}")
-    order = known[np.argsort(p_values[known], kind="stable")]
+    for p_value in p_values[(p_values < 0) | (p_values > 1)]:
+        raise ValueError(f"a p-value lies in 0..1; given {p_value:g}")
+    defined = np.flatnonzero(~np.isnan(p_values))
+    order = defined[np.argsort(p_values[defined], kind="stable")]
     adjusted = np.full(len(p_values), np.nan)
     steps = np.arange(len(order), 0, -1)
     adjusted[order] = np.minimum(np.maximum.accumulate(p_values[order] * steps), 1)
@@ -329,8 +335,8 @@ def percentile_interval(draws: np.ndarray, *, defined: float = 0.0) -> tuple[np.
     enough = finite.any(axis=-1) & (finite.mean(axis=-1) >= defined)
     low, high = np.full(draws.shape[:-1], np.nan), np.full(draws.shape[:-1], np.nan)
     if enough.any():
-        kept = np.where(finite[enough], draws[enough], np.nan)
-        low[enough], high[enough] = np.nanquantile(kept, (0.025, 0.975), axis=-1)
+        values = np.where(finite[enough], draws[enough], np.nan)
+        low[enough], high[enough] = np.nanquantile(values, (0.025, 0.975), axis=-1)
     return low, high
 
 
@@ -342,9 +348,9 @@ def drawn_p_values(draws: np.ndarray) -> np.ndarray:
     >>> drawn_p_values(np.array([[0.5, 1.0, 2.0], [-1.0, 0.5, 1.0]])).tolist()
     [0.5, 1.0]
     """
-    known = np.isfinite(draws)
-    rarer = np.minimum((known & (draws <= 0)).sum(axis=-1), (known & (draws >= 0)).sum(axis=-1))
-    return np.minimum(1, 2 * (1 + rarer) / (1 + known.sum(axis=-1)))
+    finite = np.isfinite(draws)
+    rarer = np.minimum((finite & (draws <= 0)).sum(axis=-1), (finite & (draws >= 0)).sum(axis=-1))
+    return np.minimum(1, 2 * (1 + rarer) / (1 + finite.sum(axis=-1)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -385,8 +391,8 @@ class Panel:
         """Mean over seeds of the mean over texts, [X]; NaN without a value."""
         defined = ~np.isnan(self.values)
         by_seed = ratio(np.where(defined, self.values, 0).sum(axis=2), defined.sum(axis=2))
-        known = ~np.isnan(by_seed)
-        return ratio(np.where(known, by_seed, 0).sum(axis=1), known.sum(axis=1))
+        has_mean = ~np.isnan(by_seed)
+        return ratio(np.where(has_mean, by_seed, 0).sum(axis=1), has_mean.sum(axis=1))
 
     @cached_property
     def draws(self) -> np.ndarray:
@@ -395,17 +401,17 @@ class Panel:
         values = self.values.reshape(-1, count)
         defined = ~np.isnan(values)
         gaps = np.flatnonzero(~defined.all(axis=1))
-        known_values, known_gaps = np.where(defined, values, 0), defined[gaps].astype(np.float64)
+        filled, defined_in_gaps = np.where(defined, values, 0), defined[gaps].astype(np.float64)
         parts = []
-        for part in _drawn(count, self.n_draws, 0):
+        for part in _resample_counts(count, self.n_draws, 0):
             counts = np.full((len(values), len(part)), float(count))  # each draw has as many texts as there are
             if len(gaps):
-                counts[gaps] = known_gaps @ part.T
-            parts.append(ratio(known_values @ part.T, counts))
+                counts[gaps] = defined_in_gaps @ part.T
+            parts.append(ratio(filled @ part.T, counts))
         by_seed = np.concatenate(parts, axis=1).reshape(levels, seeds, self.n_draws)
-        chosen = np.concatenate(list(_drawn(seeds, self.n_draws, 1))).T
-        known = ~np.isnan(by_seed)
-        return ratio((np.where(known, by_seed, 0) * chosen).sum(axis=1), (known * chosen).sum(axis=1))
+        chosen = np.concatenate(list(_resample_counts(seeds, self.n_draws, 1))).T
+        has_mean = ~np.isnan(by_seed)
+        return ratio((np.where(has_mean, by_seed, 0) * chosen).sum(axis=1), (has_mean * chosen).sum(axis=1))
 
     @cached_property
     def filled(self) -> np.ndarray:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
 
-from attnfaith.stats import _how_often, bootstrap_interval, estimate, holm, sign_flip_test, with_interval
+from attnfaith.stats import _count_members, bootstrap_interval, estimate, holm, sign_flip_test, with_interval
 
 
 FEW = arrays(np.float64, st.integers(1, 8), elements=st.integers(-4, 4).map(float))
@@ -121,11 +121,11 @@ def test_bootstrap_interval_of_medians_is_that_of_one_draw_after_another(count, 
     assert interval == tuple(np.quantile(medians, (0.025, 0.975)))
 
 
-@pytest.mark.parametrize("most_kept", [0, 1 << 26])
+@pytest.mark.parametrize("most_cached", [0, 1 << 26])
 @pytest.mark.parametrize("statistic", [np.mean, np.median, np.max])
-def test_intervals_over_many_texts_are_those_of_one_draw_after_another(statistic, most_kept, monkeypatch):
+def test_intervals_over_many_texts_are_those_of_one_draw_after_another(statistic, most_cached, monkeypatch):
     monkeypatch.setattr("attnfaith.stats.BLOCK", 40_000)
-    monkeypatch.setattr("attnfaith.stats.MOST_KEPT", most_kept)
+    monkeypatch.setattr("attnfaith.stats.MOST_CACHED", most_cached)
     values, generator = np.random.default_rng(1).normal(size=3000), np.random.default_rng(2)
     drawn = [statistic(values[generator.integers(0, 3000, 3000)]) for _ in range(60)]
     for _ in range(2):  # drawn, and as it was kept
@@ -135,10 +135,10 @@ def test_intervals_over_many_texts_are_those_of_one_draw_after_another(statistic
 
 @pytest.mark.parametrize("cached", [1, 700, 1 << 15])
 def test_a_thing_can_be_drawn_more_often_than_a_byte_counts(cached, monkeypatch):
-    monkeypatch.setattr("attnfaith.stats.CACHED", cached)
+    monkeypatch.setattr("attnfaith.stats.PROCESSOR_CACHE", cached)
     drawn = np.array([[4] * 299 + [0], [0] * 150 + [1] * 150, [*range(300)]])
     expected = [np.bincount(row, minlength=300).tolist() for row in drawn]
-    assert _how_often(drawn.copy()).tolist() == expected
+    assert _count_members(drawn.copy()).tolist() == expected
 
 
 def test_an_estimate_has_the_interval_of_its_own_statistic():
