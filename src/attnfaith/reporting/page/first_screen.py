@@ -70,7 +70,9 @@ def _ratio(verdict: Verdict) -> dict[str, float]:
 
 
 def _beside(cell: Cell) -> str | None:
-    """The measure that stands beside attention: what is advised, else what attention is held against."""
+    """The measure that stands beside attention: the reference of the verdict, else what tests of explanations advise."""
+    if "integrated_gradients" in cell.measures:
+        return "integrated_gradients"
     tested = saliency_cell([cell])
     advised = None if tested is None else saliency.advise(tested).measure
     advised = advised and advised.removeprefix(records.ABSOLUTE)

@@ -3,7 +3,7 @@
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import pyarrow as pa
 
@@ -74,6 +74,13 @@ def write_report(
     return target / "index.html"
 
 
+def _subject(cell: Cell) -> str:
+    """The model's own name and its data set; what tells cells apart where the record names no model."""
+    settings = cell.settings
+    name = settings.get("recipe", {}).get("name") or PurePath(settings.get("source", "")).name
+    return f"{name} on {cell.heading['dataset']} ({cell.heading['split']})" if name else describe(cell.heading)
+
+
 def _fill(folder: Path, cells: Sequence[Cell], *, title: str | None, facts: Mapping[str, object], n_examples: int) -> None:
     tables = sections.frames(cells)
     for name, table in tables.items():
@@ -88,7 +95,7 @@ def _fill(folder: Path, cells: Sequence[Cell], *, title: str | None, facts: Mapp
         pictures.append(of_cell)
     if title is None:
         asked = "Does attention align?" if cells[0].of_sequences else "Does attention explain?"
-        title = f"{asked} {describe(cells[0].heading) if len(cells) == 1 else f'{len(cells)} cells'}"
+        title = f"{asked} {_subject(cells[0]) if len(cells) == 1 else f'{len(cells)} models'}"
     page = render_page(cells, tables, pictures, title=title, facts=facts, n_examples=n_examples)
     write_atomically(folder / "index.html", page.encode())
 
