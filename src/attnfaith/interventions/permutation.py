@@ -38,13 +38,12 @@ def read_permuted(target: Target, orders: Sequence[np.ndarray]) -> list[list[np.
     """The outcomes of a target, each as one array (K,...) an instance, under orders (K,T) of the places of each instance."""
     counts = [len(order) for order in orders]
     owner = torch.from_numpy(np.repeat(np.arange(len(counts)), counts))
-    edit = target.edit(Permuted, owner)
-    sources = np.tile(np.arange(edit.inside.shape[1]), (len(owner), 1))
+    sources = np.tile(np.arange(target.inside.shape[1]), (len(owner), 1))
     first = 0
     for places, order in zip(target.places, orders, strict=True):
         sources[first : first + len(order), places] = order
         first += len(order)
-    edit = target.edit(Permuted, owner, sources=torch.from_numpy(sources).to(edit.inside.device))
+    edit = target.edit(Permuted, owner, sources=torch.from_numpy(sources).to(target.inside.device))
     return [np.split(values, np.cumsum(counts)[:-1]) for values in target.outcomes(owner, edit)]
 
 

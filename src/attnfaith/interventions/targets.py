@@ -84,19 +84,31 @@ class TokenEdit(Edit):
 
 
 class Target:
-    """One kind of attention in a batch. names: of the instances. places: where the tokens of each are, (T,) integers."""
+    """One kind of attention in a batch.
+
+    names: of the instances. inside (B,S): where their tokens are; places: the same as integers (T,) of each. numbers: of the
+    maps, or of the decoder's layers, that change. changed (B,Q): the rows that change, None for all.
+    """
 
     names: list[str]
-    places: list[np.ndarray]
+    numbers: list[int]
+    inside: torch.Tensor
+    changed: torch.Tensor | None = None
+    queries = "S"
 
     @classmethod
     def each(cls, subject, batch, **where) -> Iterator["Target"]:
         """The targets of a batch. where: which layers and rows change."""
         yield cls(subject, batch, **where)
 
-    def edit(self, kind: type[TokenEdit], owner: torch.Tensor, **tensors: torch.Tensor) -> TokenEdit:
-        """An edit of the copies `owner` (N,)."""
-        raise NotImplementedError
+    @cached_property
+    def places(self) -> list[np.ndarray]:
+        return [np.flatnonzero(inside) for inside in self.inside.cpu().numpy()]
+
+    def edit(self, kind: type[TokenEdit], owner: torch.Tensor, rows=None, **tensors: torch.Tensor) -> TokenEdit:
+        """An edit of the copies `owner` (N,). rows (N,Q): those that change, by default all, or `changed`."""
+        rows = rows if self.changed is None else self.changed[owner]
+        return kind(self.numbers, self.inside[owner], rows, self.queries, **tensors)
 
     def outcomes(self, owner: torch.Tensor, edit: TokenEdit) -> tuple[np.ndarray, ...]:
         """What the model predicts of the copies `owner` (N,), those of an instance together: arrays with N first."""
@@ -257,13 +269,9 @@ class Pooled(Target):
 
     def __init__(self, subject: Subject, batch: Batch):
         self.subject, self.batch, self.texts = subject, batch, read_out(subject, batch)
-        self.names = batch["instance_id"]
-        self.places = [np.arange(len(text.attention)) for text in self.texts]
-
-    def edit(self, kind, owner, **tensors):
-        longest = max(1, *map(len, self.places))
-        lengths = torch.tensor([len(places) for places in self.places])
-        return kind([0], torch.arange(longest) < lengths[owner, None], **tensors)
+        self.names, self.numbers = batch["instance_id"], [0]
+        lengths = torch.tensor([len(text.attention) for text in self.texts])
+        self.inside = torch.arange(max(1, int(lengths.max()))) < lengths.unsqueeze(1)
 
     @torch.no_grad()
     def outcomes(self, owner, edit):
@@ -318,16 +326,11 @@ class Maps(Target):
         self.inside = subject.attendable(batch)
         self.changed = subject.matter(batch) if rows == "matter" else None
         self.names = batch["instance_id"]
-        self.places = [np.flatnonzero(inside) for inside in self.inside.cpu().numpy()]
 
     @cached_property
     def prefix(self) -> Prefix | None:
         """What comes before the first of the layers, see `SelfAttention.prefix`."""
         return self.subject.prefix(self.batch, self.first)
-
-    def edit(self, kind, owner, **tensors):
-        rows = None if self.changed is None else self.changed[owner]
-        return kind(self.numbers, self.inside[owner], rows, **tensors)
 
     @torch.no_grad()
     def logits(self, owner: torch.Tensor, edit: Edit) -> torch.Tensor:
@@ -350,20 +353,18 @@ class Cross(Target):
     from the model's own, mean over the word's tokens (N,G).
     """
 
+    queries = "N"
+
     def __init__(self, subject, pair: PairBatch, layers: str | Sequence[int] = "all"):
         self.subject, self.pair, self.names = subject, pair, pair["instance_id"]
         self.depth = subject.attention(pair).shape[1]
-        self.layers = list(range(self.depth)) if layers == "all" else _existing(layers, self.depth, "decoder")
+        self.numbers = list(range(self.depth)) if layers == "all" else _existing(layers, self.depth, "decoder")
         self.inside = pair["source_words"] >= 0
-        self.places = [np.flatnonzero(inside) for inside in self.inside.cpu().numpy()]
 
     @classmethod
     def each(cls, subject, batch, **where):
         for row in range(len(batch)):
             yield cls(subject, batch.alone(row), **where)
-
-    def edit(self, kind, owner, **tensors):
-        return kind(self.layers, self.inside[owner], queries="N", **tensors)
 
     @torch.no_grad()
     def outcomes(self, owner, edit):
