@@ -200,13 +200,13 @@ def test_what_is_no_attention_is_no_map():
 
 def test_given_embeddings_are_looked_up_in_any_order_and_scaled_as_the_tables_own():
     table = torch.nn.Embedding(9, 3)
-    ids, given = torch.tensor([[4, 5, 6]]), torch.randn(1, 3, 3)
+    ids, others = torch.tensor([[4, 5, 6]]), torch.randn(1, 3, 3)
     look = torch.nn.functional.embedding
-    with Embedded(table.weight, ids, given):
-        torch.testing.assert_close(2 * table(ids), 2 * given)
-        torch.testing.assert_close(look(ids.T, table.weight), given.transpose(0, 1))
+    with Embedded(table.weight, ids, others):
+        torch.testing.assert_close(2 * table(ids), 2 * others)
+        torch.testing.assert_close(look(ids.T, table.weight), others.transpose(0, 1))
         later = look(torch.tensor([[0, 4, 5]]), table.weight)  # as a decoder reads it
-        assert torch.equal(look(ids, torch.nn.Embedding(9, 3).weight), given) is False
+        assert torch.equal(look(ids, torch.nn.Embedding(9, 3).weight), others) is False
         strange = look(torch.tensor([[6, 5, 4]]), table.weight)
-    torch.testing.assert_close(later, torch.cat([table.weight[[0]].unsqueeze(0), given[:, :2]], 1))
+    torch.testing.assert_close(later, torch.cat([table.weight[[0]].unsqueeze(0), others[:, :2]], 1))
     assert torch.equal(strange, table.weight[[6, 5, 4]].unsqueeze(0))

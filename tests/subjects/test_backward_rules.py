@@ -128,9 +128,9 @@ def test_products_of_attention_by_the_uniform_rule():
     with Rules(head, "halved"), Hook(1, Halves()) as hook:
         output = head(query, key, value)
     relevance = torch.randn_like(output)
-    given = [query, key, value, hook.maps[0].weights]
-    slopes = torch.autograd.grad((output * relevance / output.detach()).sum(), given)
-    shares = [values.detach() * slope for values, slope in zip(given, slopes, strict=True)]
+    factors = [query, key, value, hook.maps[0].weights]
+    slopes = torch.autograd.grad((output * relevance / output.detach()).sum(), factors)
+    shares = [values.detach() * slope for values, slope in zip(factors, slopes, strict=True)]
     weights = hook.maps[0].weights.detach()
     half = relevance / (2 * output.detach())
     of_values = torch.einsum("bhqk,bhkd,bhqd->bhkd", weights, value.detach(), half)
@@ -164,7 +164,7 @@ def test_predictions_stay_and_parts_are_of_the_text(kind):
             size = float(alone.of_places.abs().max())
             torch.testing.assert_close(alone.of_places[0], shares.of_places[1, :, :length], atol=1e-4 * size, rtol=1e-3)
     assert all(torch.equal(value, weights[name]) for name, value in model.state_dict().items())
-    assert all(one.requires_grad and one.grad is None for one in model.parameters())
+    assert all(values.requires_grad and values.grad is None for values in model.parameters())
     assert hooks_of(model) == hooks
 
 

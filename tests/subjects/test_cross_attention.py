@@ -13,7 +13,8 @@ from attnfaith.subjects.pairs import by_words, word_sums
 from attnfaith.subjects.translator import CrossAttention, SequenceSubject, is_sequence_model, sequence_subject
 from tests import tolerances
 from tests.measuring import run
-from tests.small_translators import KINDS, PAIRS, STACKED, batch, subject, tokenizer, translator
+from tests.small_translators import KINDS, PAIRS, STACKED, batch, tokenizer, translator
+from tests.small_translators import subject as open_subject
 
 
 close = functools.partial(tolerances.close, dtype=torch.float32, depth=8)  # an encoder and a decoder of two layers
@@ -37,15 +38,15 @@ class Replaced(Edit):
 @pytest.mark.parametrize("kind", KINDS)
 @torch.no_grad()
 def test_attention_is_what_the_model_returns_and_log_probs_are_its_loss(kind):
-    of, some = subject(kind), batch(kind)
-    with of.evaluating():
-        output = of.model(
+    subject, some = open_subject(kind), batch(kind)
+    with subject.evaluating():
+        output = subject.model(
             input_ids=some["input_ids"], attention_mask=some["attention_mask"], labels=some["labels"], output_attentions=True
         )
-    weights = of.attention(some)
+    weights = subject.attention(some)
     close(weights, torch.stack(output.cross_attentions, 1))
     counted = some["labels"] != -100
-    close(of.log_probs(some)[counted].mean(), -output.loss.double())
+    close(subject.log_probs(some)[counted].mean(), -output.loss.double())
     close(weights.sum(-1), torch.ones_like(weights[..., 0]))
     hidden = some["attention_mask"] == 0
     assert hidden.any() and float((weights * hidden[:, None, None, None]).abs().max()) <= 1e-6
@@ -54,14 +55,14 @@ def test_attention_is_what_the_model_returns_and_log_probs_are_its_loss(kind):
 @pytest.mark.parametrize("kind", KINDS)
 @torch.no_grad()
 def test_a_pair_is_the_same_alone_and_in_any_batch(kind):
-    of, some = subject(kind), batch(kind)
+    subject, some = open_subject(kind), batch(kind)
     for row, pair in enumerate(PAIRS):
         alone = batch(kind, [pair])
         sources, targets = (int(length[0]) for length in alone.lengths)
-        close(of.attention(some)[row][..., :targets, :sources], of.attention(alone)[0])
-        close(of.log_probs(some)[row, :targets], of.log_probs(alone)[0])
+        close(subject.attention(some)[row][..., :targets, :sources], subject.attention(alone)[0])
+        close(subject.log_probs(some)[row, :targets], subject.log_probs(alone)[0])
     turned = batch(kind, PAIRS[::-1])
-    close(of.log_probs(turned).flip(0), of.log_probs(some))
+    close(subject.log_probs(turned).flip(0), subject.log_probs(some))
 
 
 def test_words_are_sums_over_the_source_and_means_over_the_target_in_both_rows():
@@ -82,13 +83,13 @@ def test_words_are_sums_over_the_source_and_means_over_the_target_in_both_rows()
 @pytest.mark.parametrize("kind", ["marian", "t5", "bahdanau", "luong"])
 @torch.no_grad()
 def test_an_edit_with_the_own_weights_changes_nothing_and_another_one_does(kind):
-    of, pair = subject(kind), batch(kind, PAIRS[:1])
-    own = of.attention(pair)
+    subject, pair = open_subject(kind), batch(kind, PAIRS[:1])
+    own = subject.attention(pair)
     flat = torch.full_like(own, 1 / own.shape[-1])
     owner = torch.zeros(2, dtype=torch.long)
-    ((_, logits),) = of.edited(pair, owner, Replaced(torch.cat([own, flat])))
-    close(logits[:1], of.logits(pair))
-    assert float((logits[1:] - of.logits(pair)).abs().max()) > 1e-3
+    ((_, logits),) = subject.edited(pair, owner, Replaced(torch.cat([own, flat])))
+    close(logits[:1], subject.logits(pair))
+    assert float((logits[1:] - subject.logits(pair)).abs().max()) > 1e-3
 
 
 def logits_of(model, some, weights):
@@ -109,67 +110,67 @@ def logits_of(model, some, weights):
 @pytest.mark.parametrize("recurrence", ["bahdanau", "luong"])
 @torch.no_grad()
 def test_recurrent_translators_read_edited_weights(recurrence, projection):
-    of = sequence_subject(translator(recurrence, projection=projection), tokenizer())
-    some = of.encode(PAIRS)
-    weights = of.attention(some).flip(-2) * (some["attention_mask"][:, None, None, None] == 1)
+    subject = sequence_subject(translator(recurrence, projection=projection), tokenizer())
+    some = subject.encode(PAIRS)
+    weights = subject.attention(some).flip(-2) * (some["attention_mask"][:, None, None, None] == 1)
     weights = weights / weights.sum(-1, keepdim=True)
-    ((_, logits),) = of.edited(some, torch.arange(3), Replaced(weights))
-    close(logits, logits_of(of.model, some, weights[:, 0, 0]))
-    assert "attend" not in vars(of.model.decoder)
+    ((_, logits),) = subject.edited(some, torch.arange(3), Replaced(weights))
+    close(logits, logits_of(subject.model, some, weights[:, 0, 0]))
+    assert "attend" not in vars(subject.model.decoder)
 
 
 @pytest.mark.parametrize("kind", ["marian", "bahdanau"])
 @torch.no_grad()
 def test_a_source_without_some_positions_is_the_shorter_source(kind):
-    of, pair = subject(kind), batch(kind, PAIRS[:1])
+    subject, pair = open_subject(kind), batch(kind, PAIRS[:1])
     gone = pair["source_words"] == 5
-    shorter = of.without(pair, torch.tensor([0]), gone)
+    shorter = subject.without(pair, torch.tensor([0]), gone)
     assert shorter["input_ids"][0, :7].tolist() == pair["input_ids"][0][~gone[0]].tolist()
     assert shorter["attention_mask"].sum() == 7 and (shorter["input_ids"][0, 7:] == 0).all()
-    expected = of.encode([("the old dog sees a !", PAIRS[0][1])])
-    close(of.log_probs(shorter), of.log_probs(expected))
+    expected = subject.encode([("the old dog sees a !", PAIRS[0][1])])
+    close(subject.log_probs(shorter), subject.log_probs(expected))
 
 
 @pytest.mark.parametrize("kind", ["mbart", "bahdanau"])
 @torch.no_grad()
 def test_pairs_that_padding_disturbs_are_read_one_at_a_time(kind, monkeypatch):
-    some, of = batch(kind), subject(kind)
-    expected = of.attention(some), of.log_probs(some)
-    monkeypatch.setattr(type(of), "together", "one at a time")
+    some, subject = batch(kind), open_subject(kind)
+    expected = subject.attention(some), subject.log_probs(some)
+    monkeypatch.setattr(type(subject), "together", "one at a time")
     again = batch(kind)
     counted = (some["labels"] != -100)[:, None, None, :, None]
-    close(of.attention(again) * counted, expected[0] * counted)
-    close(of.log_probs(again), expected[1])
-    ((_, first),) = of.edited(again, torch.tensor([0, 1]), Replaced(expected[0][:2]))
+    close(subject.attention(again) * counted, expected[0] * counted)
+    close(subject.log_probs(again), expected[1])
+    ((_, first),) = subject.edited(again, torch.tensor([0, 1]), Replaced(expected[0][:2]))
     length = int(some.lengths[1][0])
-    close(first[0, :length], of.logits(again)[0, :length])
+    close(first[0, :length], subject.logits(again)[0, :length])
 
 
 def test_the_mode_and_the_attention_of_a_model_stay_its_own():
     model = translator("bart").train()
     own = (True, "sdpa")
-    of = CrossAttention(model, tokenizer())
+    subject = CrossAttention(model, tokenizer())
     assert (model.training, model.config._attn_implementation) == own
-    with of.evaluating():
+    with subject.evaluating():
         assert (model.training, model.config._attn_implementation) == (False, "eager")
     assert (model.training, model.config._attn_implementation) == own
 
 
 def test_capabilities_and_identity():
-    assert all(subject(kind).capabilities == subject(kind).can for kind in STACKED)
-    assert subject("luong").can - subject("luong").capabilities == {"stacked parts"}
-    assert subject("luong").identity() | {"tokenizer_digest": ""} == {
+    assert all(open_subject(kind).capabilities == open_subject(kind).can for kind in STACKED)
+    assert open_subject("luong").can - open_subject("luong").capabilities == {"stacked parts"}
+    assert open_subject("luong").identity() | {"tokenizer_digest": ""} == {
         **{"model": "sequence_to_sequence", "tokenizer_digest": "", "encoder": "bigru", "alignment": "dot"},
         **{"score_scale": None, "projection": "softmax", "projection_parameter": None, "readout": "luong"},
     }
-    assert subject("marian").identity()["encoder"] == "marian"
-    assert subject("marian").digest() != CrossAttention(translator("marian", init_std=0.3)).digest()
+    assert open_subject("marian").identity()["encoder"] == "marian"
+    assert open_subject("marian").digest() != CrossAttention(translator("marian", init_std=0.3)).digest()
 
 
 @pytest.mark.parametrize("kind", STACKED)
 def test_the_head_at_some_places_gives_what_it_gives_at_all(kind):
     """Of words of one token and of two, and of each pair of a batch whatever its length."""
-    own = subject(kind)
+    own = open_subject(kind)
     assert own.head is own.model.get_output_embeddings()
     with own.evaluating():
         batch = own.encode(PAIRS)
@@ -211,7 +212,7 @@ def test_a_model_without_cross_attention_is_refused_in_one_line():
 
 def test_a_classifiers_measure_refuses_a_translator():
     with pytest.raises(SubjectError, match="'gradient' needs .*lacks"):
-        run(Gradient, subject("marian"), {"input_ids": torch.ones(1, 2, dtype=torch.long)})
+        run(Gradient, open_subject("marian"), {"input_ids": torch.ones(1, 2, dtype=torch.long)})
 
 
 def returning(model, change):

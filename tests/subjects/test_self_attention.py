@@ -25,12 +25,12 @@ LENGTHS = (9, 4, 6, 9)
 close = functools.partial(tolerances.close, dtype=torch.float32, depth=4)
 
 
-def subject(kind="bert", reduction="last", **fields):
+def open_subject(kind="bert", reduction="last", **fields):
     return SelfAttention(classifier(kind, **fields), tokenizer(kind != "gpt2"), reduction)
 
 
-def batch(of, lengths=LENGTHS, **more):
-    return Batch.of(texts(of.model, lengths) | more, of)
+def batch(subject, lengths=LENGTHS, **more):
+    return Batch.of(texts(subject.model, lengths) | more, subject)
 
 
 def dataset(words, others=None):
@@ -62,22 +62,22 @@ class Counting(TorchFunctionMode):
 @pytest.mark.parametrize("kind", ["bert", "gpt2", "t5", "deberta-v2"])
 def test_attention_in_one_piece_gives_the_same_where_no_map_is_read(kind):
     """A model whose own way is another, such as DeBERTa, is read step by step all along."""
-    of = subject(kind)
-    own, some = of.model.config._attn_implementation, batch(of)
-    with of.evaluating():
-        plain = of.predict(some, of.embed(some))
-        with of.fused(), Counting() as counting:
-            close(of.predict(some, of.embed(some)), plain)
+    subject = open_subject(kind)
+    own, some = subject.model.config._attn_implementation, batch(subject)
+    with subject.evaluating():
+        plain = subject.predict(some, subject.embed(some))
+        with subject.fused(), Counting() as counting:
+            close(subject.predict(some, subject.embed(some)), plain)
             assert bool(counting.calls) == (own == "sdpa")
-            assert len(of.read(some).maps) == len(of.sites.layers)  # a map that is asked for is there
+            assert len(subject.read(some).maps) == len(subject.sites.layers)  # a map that is asked for is there
         with Counting() as counting:
-            assert torch.equal(of.predict(some, of.embed(some)), plain) and not counting.calls
-    assert of.model.config._attn_implementation == own
+            assert torch.equal(subject.predict(some, subject.embed(some)), plain) and not counting.calls
+    assert subject.model.config._attn_implementation == own
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_length_that_was_watched_once_is_read_unwatched_with_the_same_logits(kind, monkeypatch):
-    of, entered = subject(kind), []
+    subject, entered = open_subject(kind), []
 
     class Counted(subjects_classifier.Hook):
         def __enter__(self):
@@ -85,13 +85,13 @@ def test_a_length_that_was_watched_once_is_read_unwatched_with_the_same_logits(k
             return super().__enter__()
 
     monkeypatch.setattr(subjects_classifier, "Hook", Counted)
-    some = batch(of, (9, 9))
+    some = batch(subject, (9, 9))
     with torch.no_grad():
-        watched = of.predict(some)
+        watched = subject.predict(some)
         passes = len(entered)
-        assert passes and torch.equal(of.predict(some), watched) and len(entered) == passes
-        assert torch.equal(of.read(some).logits, watched) and len(entered) == 2 * passes  # maps are asked for
-        of.predict(batch(of, (8, 8)))
+        assert passes and torch.equal(subject.predict(some), watched) and len(entered) == passes
+        assert torch.equal(subject.read(some).logits, watched) and len(entered) == 2 * passes  # maps are asked for
+        subject.predict(batch(subject, (8, 8)))
     assert len(entered) == 3 * passes
 
 
@@ -104,9 +104,9 @@ def test_a_length_that_was_watched_once_is_read_unwatched_with_the_same_logits(k
 )  # fmt: skip
 def test_rows_that_matter_are_those_that_logits_depend_on(kind, rows):
     """Found by paths, and by changing the outputs of one row alone: by more than rounding does."""
-    of = subject(kind)
-    some = batch(of)
-    matter = of.read(some, rows=True).rows
+    subject = open_subject(kind)
+    some = batch(subject)
+    matter = subject.read(some, rows=True).rows
     expected = torch.zeros_like(matter)
     for row, length in enumerate(LENGTHS):
         expected[row, {"first": slice(0, 1), "last": slice(length - 1, length), "all": slice(0, length)}[rows]] = True
@@ -117,13 +117,13 @@ def test_rows_that_matter_are_those_that_logits_depend_on(kind, rows):
             self.place = torch.tensor([place])
 
         def output(self, number, output):
-            return output.index_add(2, self.place, output[:, :, :1]) if number == of.sites.layers[-1] else output
+            return output.index_add(2, self.place, output[:, :, :1]) if number == subject.sites.layers[-1] else output
 
     text = some.alone(1)
     with torch.no_grad():
-        plain = of.predict(text)
-        changes = [float((of.read(text, Other(place)).logits - plain).abs().max()) for place in range(LENGTHS[1])]
-    rounding = tolerances.of(plain, depth=of.sites.maps)
+        plain = subject.predict(text)
+        changes = [float((subject.read(text, Other(place)).logits - plain).abs().max()) for place in range(LENGTHS[1])]
+    rounding = tolerances.of(plain, depth=subject.sites.maps)
     assert [change > rounding for change in changes] == expected[1, : LENGTHS[1]].tolist()
 
 
@@ -144,22 +144,22 @@ def test_rounding_is_no_path_and_does_not_hide_one():
 @pytest.mark.parametrize("kind", KINDS)
 @torch.no_grad()
 def test_a_text_is_the_same_alone_in_a_batch_in_any_order_and_with_more_padding(kind):
-    of = subject(kind)
-    whole, order = batch(of), torch.tensor([2, 0, 3, 1])
-    read, attention, edited = of.read(whole, rows=True), of.attention(whole), of.read(whole, Uniform()).logits
+    subject = open_subject(kind)
+    whole, order = batch(subject), torch.tensor([2, 0, 3, 1])
+    read, attention, edited = subject.read(whole, rows=True), subject.attention(whole), subject.read(whole, Uniform()).logits
     longer = {name: torch.nn.functional.pad(whole[name], (0, 3)) for name in ("input_ids", "attention_mask")}
-    padded, other = Batch.of(longer, of), whole.take(order)
-    close(of.predict(padded), read.logits)
-    close(of.attention(padded)[:, : max(LENGTHS)], attention)
-    close(of.predict(Batch.of({name: longer[name][1:2] for name in longer}, of))[0], read.logits[1])
-    close(of.predict(other), read.logits[order])
-    close(of.attention(other), attention[order])
+    padded, other = Batch.of(longer, subject), whole.take(order)
+    close(subject.predict(padded), read.logits)
+    close(subject.attention(padded)[:, : max(LENGTHS)], attention)
+    close(subject.predict(Batch.of({name: longer[name][1:2] for name in longer}, subject))[0], read.logits[1])
+    close(subject.predict(other), read.logits[order])
+    close(subject.attention(other), attention[order])
     for row, length in enumerate(LENGTHS):
         text = whole.alone(row)
-        alone = of.read(text, rows=True)
+        alone = subject.read(text, rows=True)
         close(alone.logits[0], read.logits[row])
-        close(of.attention(text)[0], attention[row, :length])
-        close(of.read(text, Uniform()).logits[0], edited[row])
+        close(subject.attention(text)[0], attention[row, :length])
+        close(subject.read(text, Uniform()).logits[0], edited[row])
         assert torch.equal(alone.rows[0], read.rows[row, :length])
         for here, there in zip(alone.maps, read.maps, strict=True):
             close(here.weights[0], there.weights[row, :, :length, :length])
@@ -169,42 +169,44 @@ def test_a_text_is_the_same_alone_in_a_batch_in_any_order_and_with_more_padding(
 
 @pytest.mark.parametrize("kind", ["bert", "gpt2", "xlnet"])
 def test_padding_is_on_the_right_and_has_any_id(kind):
-    of = subject(kind)
-    plain = texts(of.model, (9, 4))
+    subject = open_subject(kind)
+    plain = texts(subject.model, (9, 4))
     left = {name: torch.stack([values[0], values[1].roll(5)]) for name, values in plain.items()}
     with pytest.raises(SubjectError, match="1 of 2 texts are padded on the left"):
-        of.predict(Batch.of(left, of))
+        subject.predict(Batch.of(left, subject))
     other = {**plain, "input_ids": plain["input_ids"].masked_fill(plain["attention_mask"] == 0, 7)}
-    assert torch.equal(of.predict(Batch.of(other, of)), of.predict(Batch.of(plain, of)))  # GPT-2 finds the end by the id
+    assert torch.equal(
+        subject.predict(Batch.of(other, subject)), subject.predict(Batch.of(plain, subject))
+    )  # GPT-2 finds the end by the id
 
 
 @pytest.mark.parametrize("kind", ["bert", "gpt2", "xlnet"])
 def test_positions_whose_mask_is_0_stay_and_are_not_read(kind):
-    of = subject(kind)
-    whole = texts(of.model, (9, 6))
+    subject = open_subject(kind)
+    whole = texts(subject.model, (9, 6))
     whole["attention_mask"][:, 2] = 0
-    logits = of.predict(Batch.of(whole, of))
+    logits = subject.predict(Batch.of(whole, subject))
     if kind != "gpt2":
         changed = {**whole, "input_ids": whole["input_ids"].index_fill(1, torch.tensor([2]), 11)}
-        close(of.predict(Batch.of(changed, of)), logits)
-    close(of.predict(Batch.of({name: values[1:, :6] for name, values in whole.items()}, of))[0], logits[1])
+        close(subject.predict(Batch.of(changed, subject)), logits)
+    close(subject.predict(Batch.of({name: values[1:, :6] for name, values in whole.items()}, subject))[0], logits[1])
 
 
 @pytest.mark.parametrize("kind", ["bert", "gpt2", "t5", "bart", "mbart", "xlnet", "ctrl", "ibert", "gemma3", "roformer"])
 def test_embeddings_of_the_ids_are_read_as_the_ids(kind):
-    of = subject(kind)
-    some = batch(of)
-    embedded = of.embed(some).detach().requires_grad_()
-    logits = of.predict(some, embedded)
-    close(logits, of.predict(some))
-    close(of.vocabulary()[some["input_ids"]], embedded)
+    subject = open_subject(kind)
+    some = batch(subject)
+    embedded = subject.embed(some).detach().requires_grad_()
+    logits = subject.predict(some, embedded)
+    close(logits, subject.predict(some))
+    close(subject.vocabulary()[some["input_ids"]], embedded)
     (slope,) = torch.autograd.grad(logits[:, 0].sum(), [embedded])
     inside = slope.abs().sum(2) > 0
     assert inside[some["attention_mask"] == 0].sum() == 0 and bool(inside.any(1).all())
     step = torch.zeros_like(embedded)
     step[1, 2] = 1e-2 * slope[1, 2].sign()
     with torch.no_grad():
-        ahead, behind = (of.predict(some, embedded + sign * step)[1, 0] for sign in (1, -1))
+        ahead, behind = (subject.predict(some, embedded + sign * step)[1, 0] for sign in (1, -1))
     assert float(ahead - behind) == pytest.approx(float(2 * (step * slope).sum()), rel=0.1)
 
 
@@ -213,19 +215,19 @@ def test_embeddings_of_the_ids_are_read_as_the_ids(kind):
 
 def test_the_attention_shown_is_the_named_reduction_on_tokens_of_the_text():
     """By the maps that the model itself returns."""
-    of = subject()
-    some = of.encode(["the old ship sank slowly", "a film", ""])
-    with of.evaluating(), torch.no_grad():
+    subject = open_subject()
+    some = subject.encode(["the old ship sank slowly", "a film", ""])
+    with subject.evaluating(), torch.no_grad():
         inputs = {name: some[name] for name in ("input_ids", "attention_mask", "token_type_ids")}
-        returned = of.model(**inputs, output_attentions=True).attentions
-    inside = of.attendable(some)
+        returned = subject.model(**inputs, output_attentions=True).attentions
+    inside = subject.attendable(some)
     assert inside.sum(1).tolist() == [5, 2, 0]
     for reduction, row in (
         ("last", returned[1].mean(1)[:, 0]),
         ("all", (returned[0] + returned[1]).mean(1)[:, 0] / 2),
         ({"layers": 0, "head": 3}, returned[0][:, 3, 0]),
     ):
-        other = of.shown_by(reduction)
+        other = subject.shown_by(reduction)
         shown = other.attention(Batch.of(some, other))
         expected = (row * inside).double()
         close(shown[:2], expected[:2] / expected[:2].sum(1, keepdim=True))
@@ -233,22 +235,22 @@ def test_the_attention_shown_is_the_named_reduction_on_tokens_of_the_text():
 
 
 def test_digest_and_capabilities_follow_weights_and_reduction():
-    of = subject()
-    assert "intervention" in of.shown_by({"head": 0}).capabilities and "intervention" not in of.capabilities
-    first = of.digest()
-    assert SelfAttention(classifier("bert")).digest() == first != of.shown_by("all").digest()
+    subject = open_subject()
+    assert "intervention" in subject.shown_by({"head": 0}).capabilities and "intervention" not in subject.capabilities
+    first = subject.digest()
+    assert SelfAttention(classifier("bert")).digest() == first != subject.shown_by("all").digest()
     with torch.no_grad():
-        of.model.classifier.bias[0] += 1e-3
-    assert of.digest() != first
+        subject.model.classifier.bias[0] += 1e-3
+    assert subject.digest() != first
 
 
 def test_a_logit_that_a_saturated_tanh_hides_has_the_attention_of_its_row_and_one_of_a_dead_relu_has_none():
-    of, dead = subject(), subject("distilbert")
-    plain = of.attention(batch(of))
+    subject, dead = open_subject(), open_subject("distilbert")
+    plain = subject.attention(batch(subject))
     with torch.no_grad():
-        of.model.bert.pooler.dense.bias += 100  # tanh gives 1
+        subject.model.bert.pooler.dense.bias += 100  # tanh gives 1
         dead.model.pre_classifier.bias -= 100  # ReLU gives 0
-    assert torch.equal(of.attention(batch(of)), plain)
+    assert torch.equal(subject.attention(batch(subject)), plain)
     with pytest.raises(SubjectError, match="the logits of 2 of 2 texts do not depend on the last layer"):
         dead.attention(batch(dead, (5, 4)))
 
@@ -258,24 +260,24 @@ def test_a_logit_that_a_saturated_tanh_hides_has_the_attention_of_its_row_and_on
 
 def test_a_decoder_without_markers_reads_nothing_and_one_token():
     """GPT-2 without a padding token: texts are read one at a time; nothing becomes one padding token, which is no text."""
-    of = subject("gpt2", pad_token_id=None)
-    some = of.encode(["the old ship", "", "ship"])
-    assert of.sites.together == "one at a time"
-    assert some["attention_mask"].sum(1).tolist() == [3, 0, 1] and of.attendable(some).sum(1).tolist() == [3, 0, 1]
-    assert of.predict(some).isfinite().all()
-    assert of.attention(some)[2].tolist() == [1, 0, 0] and not of.attention(some)[1].any()
-    left = of.keep(some, torch.zeros_like(some["attention_mask"], dtype=torch.bool))
-    close(of.predict(left), of.predict(some)[[1, 1, 1]])
+    subject = open_subject("gpt2", pad_token_id=None)
+    some = subject.encode(["the old ship", "", "ship"])
+    assert subject.sites.together == "one at a time"
+    assert some["attention_mask"].sum(1).tolist() == [3, 0, 1] and subject.attendable(some).sum(1).tolist() == [3, 0, 1]
+    assert subject.predict(some).isfinite().all()
+    assert subject.attention(some)[2].tolist() == [1, 0, 0] and not subject.attention(some)[1].any()
+    left = subject.keep(some, torch.zeros_like(some["attention_mask"], dtype=torch.bool))
+    close(subject.predict(left), subject.predict(some)[[1, 1, 1]])
 
 
 def test_texts_beyond_the_positions_are_cut_and_marked_as_truncated():
-    of = subject(max_position_embeddings=12)
-    rows = of.rows(dataset(["the old ship " * 9, "a film"]))
+    subject = open_subject(max_position_embeddings=12)
+    rows = subject.rows(dataset(["the old ship " * 9, "a film"]))
     assert rows["truncated"][:] == [True, False] and rows["length"][:] == [12, 4] and len(rows["tokens"][0]) == 10
-    pairs = of.rows(dataset(["the old ship " * 9], ["a film"]))
+    pairs = subject.rows(dataset(["the old ship " * 9], ["a film"]))
     assert pairs["length"][:] == [12] and pairs["text_of_token"][0] == [0] * 7 + [1] * 2
     with pytest.raises(SubjectError, match="20 tokens, and the model has 12 positions"):
-        of.check({"length": [20, 1]})
+        subject.check({"length": [20, 1]})
 
 
 @pytest.mark.parametrize(
@@ -283,62 +285,65 @@ def test_texts_beyond_the_positions_are_cut_and_marked_as_truncated():
 )
 def test_the_limit_is_how_far_the_model_has_positions(kind, limit):
     """The longest text is read, and one token more is not, or has no place of its own."""
-    of = SelfAttention(classifier(kind))
-    assert of.max_length == limit
+    subject = SelfAttention(classifier(kind))
+    assert subject.max_length == limit
     if limit is not None:
-        of.predict(batch(of, (limit,)))
+        subject.predict(batch(subject, (limit,)))
         with pytest.raises((IndexError, RuntimeError)):
-            of.predict(batch(of, (limit + 1,)))
+            subject.predict(batch(subject, (limit + 1,)))
 
 
 def test_block_sparse_attention_is_read_where_it_is_full():
     model = classifier("big_bird", block_size=2, num_random_blocks=1, max_position_embeddings=64)
-    of = SelfAttention(model)
-    assert of.max_length == 14
-    of.predict(batch(of, (14,)))
+    subject = SelfAttention(model)
+    assert subject.max_length == 14
+    subject.predict(batch(subject, (14,)))
     model.bert.set_attention_type("block_sparse")
     with pytest.raises(SubjectError, match="texts of 40 positions .* in pieces"):
-        of.predict(batch(of, (40,)))
+        subject.predict(batch(subject, (40,)))
 
 
 def test_a_spelled_marker_is_a_token_of_the_text():
-    of = subject()
-    (row,) = of.rows(dataset(["the [SEP] ship"])).to_list()
+    subject = open_subject()
+    (row,) = subject.rows(dataset(["the [SEP] ship"])).to_list()
     assert row["tokens"] == ["the", "[SEP]", "ship"] and row["input_ids"].count(2) == 2
-    some = of.collate([row])
-    assert of.attendable(some).sum() == 3 and of.attention(some).count_nonzero() == 3
+    some = subject.collate([row])
+    assert subject.attendable(some).sum() == 3 and subject.attention(some).count_nonzero() == 3
 
 
 def test_an_encoder_and_decoder_answers_at_the_one_end_of_a_text():
-    of = subject("t5", {"layers": "last", "head": 0})
-    some = of.encode(["the old ship sank", "a film", ""])
-    assert of.read(some, rows=True).rows.nonzero().tolist() == [[0, 5], [1, 3], [2, 1]]
-    close(of.predict(of.encode(["a film"]))[0], of.predict(some)[1])
+    subject = open_subject("t5", {"layers": "last", "head": 0})
+    some = subject.encode(["the old ship sank", "a film", ""])
+    assert subject.read(some, rows=True).rows.nonzero().tolist() == [[0, 5], [1, 3], [2, 1]]
+    close(subject.predict(subject.encode(["a film"]))[0], subject.predict(some)[1])
     with pytest.raises(SubjectError, match="text '1' has 2 end markers"):
-        of.encode(["a film", "the [SEP] ship"])
+        subject.encode(["a film", "the [SEP] ship"])
     with pytest.raises(SubjectError, match="text '0' has 0 end markers"):
-        SelfAttention(of.model, tokenizer(markers=False)).encode(["a film"])
+        SelfAttention(subject.model, tokenizer(markers=False)).encode(["a film"])
 
 
 def test_pairs_have_the_tokens_of_both_texts():
-    of = subject()
-    some = of.encode([("the old ship", "a film"), ("ship", "")])
-    assert some["token_type_ids"][0].tolist() == [0, 0, 0, 0, 0, 1, 1, 1] and of.attendable(some).sum(1).tolist() == [5, 1]
+    subject = open_subject()
+    some = subject.encode([("the old ship", "a film"), ("ship", "")])
+    assert some["token_type_ids"][0].tolist() == [0, 0, 0, 0, 0, 1, 1, 1] and subject.attendable(some).sum(1).tolist() == [
+        5,
+        1,
+    ]
     swapped = {"input_ids": some["input_ids"], "token_type_ids": 1 - some["token_type_ids"]}
     swapped["attention_mask"] = some["attention_mask"]
-    assert not torch.equal(of.predict(Batch.of(swapped, of)), of.predict(some))
+    assert not torch.equal(subject.predict(Batch.of(swapped, subject)), subject.predict(some))
 
 
 @pytest.mark.parametrize("words", [["the old ship sank", "", "a film"], [("the old ship", "a film"), ("ship", "")]])
 def test_texts_are_encoded_as_a_data_set_of_them_and_none_is_made(words, monkeypatch):
     """Making one takes several times as long as all else of a text."""
-    of = subject()
-    expected = of.collate(of.rows(texts_in_memory(words)).to_list())
+    subject = open_subject()
+    expected = subject.collate(subject.rows(texts_in_memory(words)).to_list())
     monkeypatch.setattr("datasets.Dataset.__init__", lambda *args, **named: pytest.fail("a data set was made"))
-    some = of.encode(words)
+    some = subject.encode(words)
     assert {name: repr(values) for name, values in some.items()} == {name: repr(values) for name, values in expected.items()}
     with pytest.raises(AttnfaithError, match="no instances"):
-        of.encode([])
+        subject.encode([])
 
 
 @pytest.mark.slow
@@ -359,8 +364,8 @@ def test_tokenizers_that_are_not_the_models_or_not_fast_are_refused(words, error
 
 
 def test_weights_that_break_after_the_checks_are_found_before_anything_is_measured():
-    of = subject()
+    subject = open_subject()
     with torch.no_grad():
-        of.model.classifier.bias[0] = float("nan")
+        subject.model.classifier.bias[0] = float("nan")
     with pytest.raises(AttnfaithError, match="classifier.bias"):
-        attnfaith.measure(of, ["the ship"], measures=["gradient"])
+        attnfaith.measure(subject, ["the ship"], measures=["gradient"])

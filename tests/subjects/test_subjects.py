@@ -41,7 +41,7 @@ ENGINES = ("lrp_rules", "lstm", "removal", "state_lengths")
     ],
     ids=lambda path: f"{path.parent.name}/{path.stem}",
 )
-def test_no_measure_or_experiment_looks_into_a_model(path):
+def test_no_measure_looks_into_a_model(path):
     """Neither for its parts nor for its kind; only engines do."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     parts = {"model", "encoder", "config", "get_input_embeddings", "sentence_reader"}
@@ -53,14 +53,14 @@ def test_no_measure_or_experiment_looks_into_a_model(path):
 
 def test_a_batch_is_opened(tiny_model, tiny_rows, tiny_batch):
     model, rows = tiny_model(), tiny_rows([3, 2])
-    given = tiny_batch(rows)
-    plain = {"input_ids": given["input_ids"], "labels": torch.tensor([1, 0])}
+    collated = tiny_batch(rows)
+    plain = {"input_ids": collated["input_ids"], "labels": torch.tensor([1, 0])}
     subject, batch = opened(model, plain)
     assert set(plain) == {"input_ids", "labels"}
     assert batch["instance_id"] == ["0", "1"] and batch["label"] == [1, 0]
-    assert torch.equal(batch["attention_mask"], given["attention_mask"])  # by the padding token
+    assert torch.equal(batch["attention_mask"], collated["attention_mask"])  # by the padding token
     assert Batch.of(batch, subject) is batch
-    assert opened(model, {"input_ids": given["input_ids"]})[1]["label"] == [None, None]
+    assert opened(model, {"input_ids": collated["input_ids"]})[1]["label"] == [None, None]
     for wrong in ({"tokens": [["a"]]}, {"input_ids": [[2, 5, 3]]}):
         with pytest.raises(SubjectError, match="a batch needs input_ids"):
             opened(model, wrong)
@@ -111,9 +111,9 @@ def test_code_that_came_with_a_checkpoint_is_a_subject(tiny_model, tiny_rows, ti
     theirs = getattr(importlib.import_module("elsewhere.modeling_attention_classifier"), type(model).__name__)
     loaded = theirs.from_pretrained(tmp_path / "elsewhere").eval()
     assert type(loaded) is not type(model)
-    for producer in (GradientNorm, LeaveOneOut):
-        for name, values in run(producer, loaded, batch).items():
-            for row, expected in zip(values, run(producer, model, batch)[name], strict=True):
+    for measure in (GradientNorm, LeaveOneOut):
+        for name, values in run(measure, loaded, batch).items():
+            for row, expected in zip(values, run(measure, model, batch)[name], strict=True):
                 np.testing.assert_allclose(row, expected, atol=2e-6)
 
 

@@ -28,8 +28,8 @@ def setting(tiny_model, tiny_rows, tiny_batch):
     return make
 
 
-def close(one, other, atol=2e-6):
-    torch.testing.assert_close(torch.as_tensor(one).double(), torch.as_tensor(other).double(), atol=atol, rtol=0)
+def close(actual, expected, atol=2e-6):
+    torch.testing.assert_close(torch.as_tensor(actual).double(), torch.as_tensor(expected).double(), atol=atol, rtol=0)
 
 
 @torch.no_grad()
@@ -206,12 +206,12 @@ def test_a_document_of_one_sentence_is_a_flat_text(name, tiny_model, tiny_rows, 
     lower = {name.replace("sentence_reader.word_", ""): weights[name] for name in readers}
     flat.load_state_dict({name: lower.get(name, weights[name]) for name in flat.state_dict()})
     rows = marked(tiny_rows([[20, 21, 30, 45, 7, 12], [9], [], [33, 8, 33]]))
-    producer = find(name)
+    measure = find(name)
     # a further level is a further sum for the epsilon of relevance to take from
     options = {"adversary_search": {"steps": 5}, "lrp": {"epsilon": 0.0}}.get(name, {})
     columns, expected = (
-        run(producer, of, tiny_batch(rows), seed=3, **options, **options_of(name, of, tiny_batch(rows)))
-        for of in (model, flat)
+        run(measure, model_or_flat, tiny_batch(rows), seed=3, **options, **options_of(name, model_or_flat, tiny_batch(rows)))
+        for model_or_flat in (model, flat)
     )
     for column, values in expected.items():
         for row, other in zip(columns[column], values, strict=True):

@@ -191,9 +191,8 @@ class Subject(Protocol):
     T are the places that attention is over: the L input positions of a model that attends to tokens, fewer of one that
     attends to sentences or words. `attendable` gives the places that there are, and `items` the place of an input position.
 
-    Every subject has all that comes before `rows`. A record needs RECORDED as well: what lacks them can be asked by measures
-    and experiments, and has no record. The rest, from `embed` on, goes with a capability, and a subject without that one may
-    lack it.
+    Every subject has all that comes before `rows`. A record needs RECORDED as well; measures do not. The rest, from `embed`
+    on, belongs to capabilities, and a subject without that capability may lack it.
     """
 
     kind: str  # of this subject, for people
