@@ -111,7 +111,7 @@ class Comprehensiveness(ExplanationTest):
         length = len(orders[0])
         draws = list(random.random((self.draws, length)))
         ranked = rationales([*orders, *draws], self.shares, random)
-        sets = [np.zeros((1, length), bool), ranked.reshape(-1, length)]
+        sets = [np.zeros((1, length), bool), ranked.reshape(len(ranked) * len(self.shares), length)]
         marked = marks > 0
         if len(marks) == length and 0 < marked.sum() < length:
             sets += [marked[None], first_ranked(draws, [int(marked.sum())], random)[:, 0]]
