@@ -50,7 +50,7 @@ class Limits:
 
 
 class _Limits(Measure):
-    """What both measures of limits share: of a text a subclass gives a `Read`, and bounds by size if it knows them."""
+    """What both measures of limits share. A subclass gives a `Read` for each text, and bounds by size if there are any."""
 
     exact_tokens: int
     beam: int
@@ -240,7 +240,7 @@ class AOPCLimits(_Limits):
     whole_sizes: Natural = 1
 
     def check(self, subject, dataset) -> None:
-        """Raise SubjectError for a subject that cannot do to tokens what `absent` says."""
+        """Raise SubjectError for an absence that the subject cannot read."""
         check_absent(subject, self.absent, self.name)
 
     def readers(self, subject, batch):

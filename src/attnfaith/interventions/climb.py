@@ -234,7 +234,7 @@ def _mix(tokens, first, second, weight) -> np.ndarray:
 
 
 class Linear:
-    """What an affine read-out says of attentions within epsilon by linear programmes.
+    """Attentions within epsilon by linear programmes, of an affine read-out.
 
     scores (T,C): logits under each token alone. lines (L,T): changes of attention, summing to 0, that move the prediction by
     the most to the least, in both directions. Where there are no more tokens than classes, all that keeps the prediction

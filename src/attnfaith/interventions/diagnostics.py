@@ -63,7 +63,7 @@ def _has_both(marks: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
 
 @register
 class PermissibleOnly(_OfImpermissible):
-    """What the model says without the impermissible tokens: whether it needs them, whatever its attention shows.
+    """The prediction without the impermissible tokens: whether the model needs them, whatever its attention shows.
 
     They are taken away (of a model over sentences the sentences that hold one) and the rest is read anew; absent: what
     becomes of them, see `subjects.removal`. Where predictions get worse the model needs them, and attention that hides them
@@ -374,7 +374,7 @@ class Conicity(Measure):
 
 @register
 class TokenLogits(Measure):
-    """What each token would make a model say if it had all the attention: with this a page can try any other one itself.
+    """The logits of each token if it had all the attention: with these a page can try any other attention itself.
 
     The logits under any attention a over the text's tokens are sum_t a_t token_logits_t + bias. token_logits_t = W h_t,
     states h held fixed: what a token adds to each logit at full weight. They are the numbers that `adversary_exact` and
@@ -390,13 +390,13 @@ class TokenLogits(Measure):
         "token_logits": Column(
             ("T", "C"),
             unit="logits",
-            undefined="of a class that the text may not be given, as its answer mask says",
+            undefined="for a class that the answer mask of the text bars",
             doc="W h of each token: attention sums these, and with the bias they are the logits",
         ),
         "token_logits_bias": Column(
             ("C",),
             unit="logits",
-            undefined="of a class that the text may not be given, as its answer mask says",
+            undefined="for a class that the answer mask of the text bars",
             doc="the logits that are left without any attention",
         ),
     }

@@ -100,13 +100,13 @@ class RationaleErasure(ExplanationTest):
     """Erasing the tokens that a measure ranks first: sufficiency, comprehensiveness, insertion and deletion curves.
 
     The rationale of a share s are the ceil(s T) tokens of highest score, at least one: of signed measures those with most
-    evidence for the class. Tokens are deleted, not masked, unless `absent` says otherwise (`subjects.removal.read_parts`
-    lists the ways), and the rest is read anew.
+    evidence for the class. Tokens are deleted, not masked, unless `absent` is another way (`subjects.removal.read_parts`
+    lists them), and the rest is read anew.
 
     With p the probability of the class that is predicted for the whole text: p(whole) - p(kept) is sufficiency (small is
     good), p(whole) - p(removed) comprehensiveness (large is good); the same numbers in the order of the shares, between
-    p(empty) and p(whole), are the insertion and the deletion curve. What is made of them, see
-    `metrics.attention_faithfulness.erasure_curves`. A shortened text is not one of those that the model was trained on: see
+    p(empty) and p(whole), are the insertion and the deletion curve. `metrics.attention_faithfulness.erasure_curves`
+    computes with them. A shortened text is not one of those that the model was trained on: see
     `training.random_erasure`.
 
     The measures are those of `scores`; without it attention alone. Equal scores are put in a random order, drawn once for
@@ -176,15 +176,15 @@ def budget(share: float, length: int) -> int:
 
 @register
 class Selection(ExplanationTest):
-    """What a model says of selected tokens alone, and of all others: its own selection, and every measure's of the same
-    size.
+    """The prediction from selected tokens alone, and from all others: the model's own selection, and every measure's of the
+    same size.
 
     Every measure is cut to the same number of tokens, read alone and left out, with all classes. A selection of a share s
     are the s T tokens of highest score, rounded (halves to even numbers) and at least one, as many as a model of that budget
-    may select (`rationale_samplers.budget_tokens`). A model that selects ("selection") reads what it is told to and no other
-    token, whatever its selector would say: a selector that reads the rest anew could choose again. Its own selection is
+    may select (`rationale_samplers.budget_tokens`). A model that selects ("selection") reads the given tokens and no others,
+    whatever its selector would choose: a selector that reads the rest anew could choose again. Its own selection is
     among what is read, and each measure's selection of that very number of tokens. Other models read a text without the
-    other tokens, which are gone as `absent` says (`subjects.removal.read_parts`).
+    other tokens, which `absent` takes away (`subjects.removal.read_parts`).
 
     Keeping only the selected words gives the same prediction of a model that selects by construction, so its accuracy from
     the selection alone is its accuracy. The prediction from the complement shows whether what it left out would have done as
@@ -279,7 +279,7 @@ class Selection(ExplanationTest):
 
     @staticmethod
     def _read_selected(subject, batch, row: int, inside: torch.Tensor, parts: np.ndarray) -> np.ndarray:
-        """Class probabilities (V,C) of parts (V,T) of the instance `row`, by a subject that is told what to read."""
+        """Class probabilities (V,C) of parts (V,T) of the instance `row`, by a subject that reads a given selection."""
         different, number = _distinct(parts)
         selected = torch.zeros(1, len(different), len(inside), dtype=torch.bool, device=inside.device)
         selected[:, :, inside] = torch.from_numpy(different).to(inside.device)
@@ -289,13 +289,13 @@ class Selection(ExplanationTest):
 
 @register
 class SignViolations(ExplanationTest):
-    """Does a measure know for from against? The sign of its first token held against what taking it away does (Liu et al.
+    """Signs of scores against effects: the sign of a measure's first token beside what taking it away does (Liu et al.
     2022).
 
-    What the model says without the token that each measure gives the score of largest size, and that score's sign.
+    The prediction without the token that each measure gives the score of largest size, and that score's sign.
 
-    A sign is violated where a token is said to speak for the class, and the class is more probable without it, or the other
-    way round. Measures without a sign claim of every token that it speaks for the class: so does attention. A signed one is
+    A sign is violated where a token has a score for the class, and the class is more probable without it, or the other way
+    round. Measures without a sign, such as attention, give every token a score for the class. A signed one is
     there twice, with its sign and by its size, whose first token is the same: what its sign is worth is the difference.
 
     Of equal sizes one is drawn, for each text, the same for all measures. absent: what becomes of the token, see
@@ -347,9 +347,9 @@ class SignViolations(ExplanationTest):
 
 @register
 class SoftErasure(Measure):
-    """Soft erasure: parts of every token's embedding are erased, by chance and as a measure says (Zhao & Aletras 2023).
+    """Soft erasure: parts of every token's embedding are erased at random, by the scores of a measure (Zhao & Aletras 2023).
 
-    What the model says when embeddings are thinned out, most where a measure sees least (kept) or most (removed).
+    The prediction when embeddings are thinned out, most where scores are lowest (kept) or highest (removed).
 
     Scores are brought to 0..1 by their least and largest in the text, q = (x - min) / (max - min). Of token t each element
     of the embedding stays with probability q_t (kept) or 1 - q_t (removed) and is 0 otherwise, independently; markers and a

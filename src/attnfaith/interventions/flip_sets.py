@@ -150,7 +150,7 @@ def _greedy(texts: NotAffine, chosen: np.ndarray, best: np.ndarray, empty: np.nd
 
 @register
 class FrozenFlipSet(Measure):
-    """The fewest tokens whose parts decide, exactly, in the network that DecompX reads; and what the model itself says then.
+    """The fewest tokens whose parts decide, exactly, in the network that DecompX reads; and the model's own prediction then.
 
     How few tokens carry the decision, were attention, divisors and slopes to stay as they are, and whether they do.
 

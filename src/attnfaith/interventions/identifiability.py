@@ -1,7 +1,7 @@
 """Which other attentions a model could not tell from its own: exact limits of every weight, and one that is far.
 
-A head's output is a weighted sum of values, V'a, for each row; nothing after it knows more of its attention. So rows, heads
-and layers are independent of one another: where each keeps its output, the values of later layers stay as well.
+A head's output is a weighted sum of values, V'a, for each row; nothing after it depends on more of its attention. So rows,
+heads and layers are independent of one another: where each keeps its output, the values of later layers stay as well.
 
 Shapes: B instances, T tokens, L input positions, H heads, Q query rows, C classes, D layers.
 """

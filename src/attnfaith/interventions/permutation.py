@@ -92,7 +92,7 @@ class Permutation(_Permutation):
 class MapPermutation(_Permutation):
     """Permutation of the attention maps of a stack of layers: does it matter which token has which weight?
 
-    In each of `draws` draws one of the T! orders of the text's tokens, all equally likely, says which token gets which
+    In each of `draws` draws one of the T! orders of the text's tokens, all equally likely, gives each token another
     token's weight: the same order in all heads and rows of the chosen layers. Markers keep their weight, and everything
     behind a changed layer is computed anew, later attention too. A row that may not look at all tokens, as in a decoder,
     deals out what it has among those that it may look at, in the same order. The tokens of both texts of a pair count as one
@@ -126,7 +126,7 @@ class MapPermutation(_Permutation):
 class CrossPermutation(_Permutation):
     """Permutation of cross-attention: does it matter which source word has which weight?
 
-    In each of `draws` draws one of the orders of the source words' tokens, all equally likely, says which token gets which
+    In each of `draws` draws one of the orders of the source words' tokens, all equally likely, gives each token another
     one's weight, in all heads and rows of the chosen layers alike; markers keep theirs, and what follows is computed anew.
     layers: "all", or numbers from 0 on. A source of one token has one order only: K = 0.
 

@@ -20,8 +20,8 @@ SETTINGS = {
 }
 LOOSER = {"primal_feasibility_tolerance": 1e-7, "dual_feasibility_tolerance": 1e-7}  # what HiGHS takes by itself
 OTHERWISE = ({}, {"simplex_strategy": DUAL_SIMPLEX}, {"presolve": "on"}, LOOSER, {"solver": "ipm", **LOOSER})
-"""How a programme that the solver gave up is tried anew from the beginning, one after the other. What the last digits are
-worth is said by the gap to the bound, which is true however a vertex was come by.
+"""How a programme that the solver gave up is tried anew from the beginning, one way after the other. The gap to the bound
+shows what the last digits are worth: the bound holds however a vertex was found.
 """
 
 
@@ -32,7 +32,7 @@ class Programmes:
     that x sums to 1. slack (r,): how far each may go; None for nowhere, and then rows are orthonormal.
 
     Where nothing may go anywhere and there are more equations than directions that are left free, x = a + N z, N (T,T-r) an
-    orthonormal basis of these directions, is the smaller programme; both say the same.
+    orthonormal basis of these directions, is the smaller programme of the same set.
     """
 
     def __init__(self, attention: np.ndarray, rows: np.ndarray, slack: np.ndarray | None = None):

@@ -1,7 +1,7 @@
 """The three kinds of attention that interventions change, and what a model predicts under other weights.
 
 Pooled attention is one vector for each text; maps are layers x heads x rows; cross-attention is target x source. A target
-knows where the tokens of its texts are, and gives the outcomes of copies of the texts under a `TokenEdit`. Markers are no
+holds where the tokens of its texts are, and gives the outcomes of copies of the texts under a `TokenEdit`. Markers are no
 tokens: they keep their weight.
 
 Where logits are affine in pooled attention, those of any attention a are sum_t a_t v_t + b, with v_t = W h_t: T x C numbers
@@ -130,7 +130,7 @@ class TargetMeasure(Measure):
 
     @property
     def where(self) -> dict[str, object]:
-        """The options that say which layers and rows change."""
+        """The options for which layers and rows change."""
         return {name: getattr(self, name) for name in ("layers", "rows") if name in self.options()}
 
     def check(self, subject, dataset) -> None:
@@ -312,12 +312,7 @@ def _existing(layers: Sequence[int], count: int, owner: str) -> list[int]:
 
 
 class Maps(Target):
-    """The maps of some layers of a stack, of all heads; what comes behind them is computed anew. Outcomes: probabilities
-    (N,C).
-
-    numbers: of the maps of these layers. inside (B,L): the tokens of the texts. changed (B,L): the rows that change, None
-    for all.
-    """
+    """The maps of some layers, of all heads; what follows them is computed anew. Outcomes: probabilities (N,C)."""
 
     def __init__(self, subject: Subject, batch: Batch, layers: str | Sequence[int] = "shown", rows: str = "all"):
         chosen = chosen_layers(subject, layers)
