@@ -218,6 +218,15 @@ class _Normalised(torch.autograd.Function):
         return scaled - scaled.mean(-1, keepdim=True), None, _entries(ctx, {BIAS: _dots(slope, bias)})
 
 
+def _step_entries(ctx, slopes, values, entering, share, biases):
+    """The gradient (B,4) of the ledger of a recurrence: what epsilon absorbs of its sums and of its candidates, and biases.
+
+    slopes, values (T,B,D): of c or h; entering: what the candidate adds to them; share: what it keeps; biases: their parts.
+    """
+    absorbed = slopes * (values * (1 - _share(values, ctx.epsilon)) + entering * (1 - share))
+    return _entries(ctx, {BIAS: _sums(biases.transpose(0, 1)), STABILISER: _sums(absorbed.transpose(0, 1))})
+
+
 class _LSTM(torch.autograd.Function):
     """c = f c' + i tanh(y), y = W x + V h' + b, h = o tanh(c): relevance goes through c and y, none to i, f and o."""
 
@@ -254,10 +263,7 @@ class _LSTM(torch.autograd.Function):
                 earlier = keep[step] * of_memory[step]
                 state = torch.addmm(slope[step - 1], of_sum[step], recur)
         bias = (ctx.layer.bias_ih_l0 + ctx.layer.bias_hh_l0).detach()[rows]
-        absorbed = of_memory * memory * (1 - _share(memory, ctx.epsilon))
-        absorbed += of_memory * enter * candidate * (1 - share)
-        relevances = {BIAS: _dots(of_sum.transpose(0, 1), bias), STABILISER: _sums(absorbed.transpose(0, 1))}
-        return of_sum @ read, _entries(ctx, relevances), None, None
+        return of_sum @ read, _step_entries(ctx, of_memory, memory, enter * candidate, share, of_sum * bias), None, None
 
 
 class _GRU(torch.autograd.Function):
@@ -286,10 +292,7 @@ class _GRU(torch.autograd.Function):
                 torch.addmm(slope[step - 1], of_sum[step] * reset[step], recur, out=of_state[step - 1])
                 of_state[step - 1].addcmul_(keep[step], of_state[step])
         bias = ctx.layer.bias_ih_l0.detach()[rows] + reset * ctx.layer.bias_hh_l0.detach()[rows]
-        absorbed = of_state * states * (1 - _share(states, ctx.epsilon))
-        absorbed += of_state * enter * candidate * (1 - share)
-        relevances = {BIAS: _sums((of_sum * bias).transpose(0, 1)), STABILISER: _sums(absorbed.transpose(0, 1))}
-        return of_sum @ read, _entries(ctx, relevances), None, None
+        return of_sum @ read, _step_entries(ctx, of_state, states, enter * candidate, share, of_sum * bias), None, None
 
 
 def gru_steps(gru, tokens) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
