@@ -38,8 +38,9 @@ POOLED = {  # every encoder, projection, query, hierarchy, read-out and alignmen
     "embedding": {"query": "text", "hierarchy": "sentence"},
 }
 OF_CLASSIFIERS = {"bert": ([1], [2]), "gpt2": ([], []), "bert apart": ([1], [2])}  # the markers before and after a text
-CELLS = [*POOLED, "toy", "bert", "gpt2", "bernoulli"]
+CELLS = [*POOLED, "answers", "toy", "bert", "gpt2", "bernoulli"]
 CELLS += [pytest.param(name, marks=pytest.mark.slow) for name in ("bert apart", *RATIONALES) if name not in CELLS]
+ANSWERS = ([0, 2], [4], [0, 1, 2, 3, 4], [1, 3])
 UNKNOWN = 1
 TEXTS = (7, 0, [9], [UNKNOWN] * 4, 3, [12] * 5, 6)
 FEW_TEXTS = (7, 0, [9], [12] * 2)  # where one text takes long
@@ -100,13 +101,15 @@ def cell(tiny_model, tiny_rows):
 
     @functools.cache
     def make(name):
-        if name in POOLED:
-            fields = {"encoder": name, **POOLED[name]}
+        if name in POOLED or name == "answers":
+            fields = {"encoder": name, **POOLED[name]} if name in POOLED else {"num_labels": 5, "query": "text"}
             level = fields.get("hierarchy", "none")
             model = tiny_model(**fields, dropout=0.5)
             classifier_of(model).model.embeddings.weight.requires_grad_(False)
             texts = FEW_TEXTS if level == "word" else TEXTS
             rows = marked(tiny_rows(texts, pair=fields.get("query") == "text", hierarchy=level))
+            if name == "answers":  # each instance may be given these classes alone
+                rows = [{**row, "candidates": ANSWERS[number % 4]} for number, row in enumerate(rows)]
             subject = subject_of(model)
         elif name in OF_CLASSIFIERS:
             subject, model, rows = transformers_cell(name, tiny_rows(FEW_TEXTS))
@@ -237,7 +240,7 @@ def test_contract(measure, name, cell):
 
         # a model and the batch of a tokenizer, into which nothing is written
         if name not in OF_CLASSIFIERS:
-            tensors = ("input_ids", "attention_mask", *OF_POSITIONS)
+            tensors = ("input_ids", "attention_mask", "answer_mask", *OF_POSITIONS)
             plain = BatchEncoding({key: values for key, values in subject.collate(rows).items() if key in tensors})
             keys = set(plain)
             same(measured(measure, model, plain), whole, exact=True)
