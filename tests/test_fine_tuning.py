@@ -344,60 +344,31 @@ def test_the_optimiser_is_the_trainers_own(encoder, texts, tmp_path, monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("section", "key", "value"),
     [
-        ("model: {revision: v1}", r"model.revision='v1' is of model.pretrained, which is not given"),
-        (
-            "model: {pretrained: a/b, encoder: cnn}",
-            r"model.encoder='cnn' with model.pretrained='a/b', which is made as it was",
-        ),
-        ("model: {pretrained: a/b, kernel_sizes: [3]}", r"model.kernel_sizes=\[3\] with model.pretrained='a/b'"),
-        ("model: {pretrained: a/b, hierarchy: sentence}", r"model.hierarchy='sentence' with model.pretrained"),
-        (
-            "model: {pretrained: a/b}\ndata: {tokenizer: c/d}",
-            r"data.tokenizer='c/d' with model.pretrained='a/b', which has its",
-        ),
-        (
-            "model: {pretrained: a/b}\ndata: {vectors: v.vec}",
-            r"data.vectors='v.vec' with model.pretrained='a/b', which has its",
-        ),
-        (
-            "model: {pretrained: a/b}\ndata: {min_df: 2}",
-            r"data.min_df=2 with model.pretrained='a/b', which has its vocabulary",
-        ),
-        (
-            "model: {pretrained: a/b}\nobjective: {kind: guided, base: runs/c}\nmeasure: {producers: []}",
-            r"objective.kind='guided' with model.pretrained='a/b': .* choose classification or untrained",
-        ),
-        ("model: {pretrained: a/b}\ntraining: {amsgrad: true}", r"training.amsgrad=True with model.pretrained='a/b'"),
-        ("model: {pretrained: a/b}\ntraining: {random_erasure: 0.5}", r"training.random_erasure=0.5 with model.pretrained"),
-        (
-            "model: {pretrained: a/b}\ntraining: {attention_learning_rate_factor: 0.0}",
-            r"training.attention_learning_rate_factor=0.0 with model.pretrained",
-        ),
-        (
-            "model: {pretrained: a/b}\nmeasure: {outputs: [train]}",
-            r"measure.outputs=\['train'\] with model.pretrained='a/b'",
-        ),
-        ("model: {pretrained: 3}", r"recipe.model.pretrained=3 must be a text"),
+        *(("model", "encoder", "cnn"), ("model", "kernel_sizes", [3]), ("model", "hierarchy", "sentence")),
+        *(("data", "tokenizer", "c/d"), ("data", "vectors", "v.vec"), ("data", "min_df", 2)),
+        *(("training", "amsgrad", True), ("training", "random_erasure", 0.5)),
+        ("training", "attention_learning_rate_factor", 0.0),
+        ("measure", "outputs", ["train"]),
+        ("objective", "kind", "guided"),
     ],
 )
-def test_keys_that_a_pretrained_model_leaves_no_room_for(text, message):
-    with pytest.raises(RecipeError, match=message):
-        recipes.parse(f"name: a\noutput_dir: b\n{text}\n")
+def test_keys_that_a_pretrained_model_leaves_no_room_for(section, key, value):
+    tree = {"name": "a", "output_dir": "b", "model": {"pretrained": "a/b"}, "measure": {"producers": []}}
+    tree[section] = {**tree.get(section, {}), key: value, **({"base": "runs/c"} if value == "guided" else {})}
+    with pytest.raises(RecipeError, match=rf"{section}\.{key}="):
+        recipes.build(tree)
 
 
-@pytest.mark.parametrize(
-    ("model", "message"),
-    [
-        ({"projection": "uniform"}, r"projection='uniform' is not known; choose one of softmax, sparsemax, sparsegen"),
-        ({"projection": "sparsegen", "sparsegen_lambda": 1.0}, r"sparsegen_lambda=1.0: sparsegen needs a finite lambda < 1"),
-        ({"projection": "entmax", "entmax_alpha": 0.5}, r"entmax_alpha=0.5: entmax needs a finite alpha >= 1"),
-    ],
-)
-def test_a_projection_that_there_is_not(encoder, texts, tmp_path, model, message):
-    recipe = recipe_of(encoder, texts, tmp_path / "run", model={"pretrained": str(encoder), **model})
-    with pytest.raises(RecipeError, match=message):
+def test_a_revision_is_of_a_pretrained_model():
+    with pytest.raises(RecipeError, match="model.revision='v1'"):
+        recipes.build({"name": "a", "output_dir": "b", "model": {"revision": "v1"}})
+
+
+def test_a_projection_that_there_is_not(encoder, texts, tmp_path):
+    recipe = recipe_of(encoder, texts, tmp_path / "run", model={"pretrained": str(encoder), "projection": "uniform"})
+    with pytest.raises(RecipeError, match="projection='uniform'"):
         runs.run(recipe)
     assert not (tmp_path / "run").exists()
 
@@ -405,13 +376,11 @@ def test_a_projection_that_there_is_not(encoder, texts, tmp_path, model, message
 def pickled(folder):
     torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
     (folder / "model.safetensors").unlink()
-    return r"holds no model\*.safetensors: weights are read as safetensors alone, for to read pickled ones .* is to run code"
 
 
 def empty(folder):
     shutil.rmtree(folder)
     folder.mkdir()
-    return r"holds no config.json: give the folder of a model, or its name on the Hub"
 
 
 def another_model(folder):
@@ -419,12 +388,10 @@ def another_model(folder):
         {f"other.{name}": values for name, values in load_file(folder / "model.safetensors").items()},
         folder / "model.safetensors",
     )
-    return r"its files hold 0% of the numbers of a BertForSequenceClassification: they are of another model"
 
 
 def cut_off(folder):
     (folder / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes()[:900])
-    return r"model.pretrained='.*copied' cannot be loaded: "
 
 
 def with_code(folder):
@@ -432,41 +399,41 @@ def with_code(folder):
     config |= {"model_type": "unheard_of", "auto_map": {"AutoConfig": "code.Config", "AutoModel": "code.Model"}}
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "code.py").write_text("raise SystemExit('this code was run')")
-    return r"is of no kind that transformers knows: "
 
 
 def no_classifier(folder):
     config = AutoConfig.for_model("vit", hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8)
     config.save_pretrained(folder)
-    return r"is of the type vit, of which transformers makes no classifier of texts"
 
 
 def of_ours(folder):
     from attnfaith import AttentionClassifierConfig
 
     AttentionClassifierConfig().save_pretrained(folder)
-    return r"is a model of this package \(attention_classifier\): give one that transformers itself knows"
 
 
 def without_tokenizer(folder):
     for path in folder.glob("tokenizer*"):
         path.unlink()
-    return r"holds no tokenizer \(tokenizer.json, vocab.txt, vocab.json, \*.model\): give the folder of a model with its"
 
 
 def larger_tokenizer(folder):
     tokenizer = AutoTokenizer.from_pretrained(folder)
     tokenizer.add_tokens(["one", "more"])
     tokenizer.save_pretrained(folder)
-    return r"its tokenizer has tokens up to \d+, and the model knows \d+, from 0 on: the tokenizer is not the model's"
 
 
 @pytest.mark.parametrize(
-    "spoil", [pickled, empty, another_model, cut_off, with_code, no_classifier, of_ours, without_tokenizer, larger_tokenizer]
+    ("spoil", "reason"),
+    [
+        *((pickled, "safetensors"), (empty, "config.json"), (another_model, "another model"), (cut_off, "cannot be loaded")),
+        *((with_code, "no kind that transformers knows"), (no_classifier, "type vit"), (of_ours, "attention_classifier")),
+        *((without_tokenizer, "no tokenizer"), (larger_tokenizer, "not the model's")),
+    ],
 )
-def test_files_that_cannot_be_used(copied, texts, tmp_path, spoil):
-    message = spoil(copied)
-    with pytest.raises(RecipeError, match=message):
+def test_files_that_cannot_be_used(copied, texts, tmp_path, spoil, reason):
+    spoil(copied)
+    with pytest.raises(RecipeError, match=reason):
         runs.run(recipe_of(copied, texts, tmp_path / "run"))
 
 
@@ -517,10 +484,3 @@ def test_it_is_not_pushed_with_a_card(encoder, texts, tmp_path, capsys):
     assert cli.main([*words, "--push_to_hub"]) == 2
     assert "--push_to_hub: only classifiers of this package have a card and records" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
-
-
-def test_words_are_not_removed_in_training(finished, tmp_path):
-    from attnfaith.roar import roar
-
-    with pytest.raises(RecipeError, match=r"the run has model.pretrained"):
-        roar(finished[0], tmp_path, ["gradient"])

@@ -18,7 +18,6 @@ from attnfaith.training.penalties import (
     conicity,
     drawn_words,
     impermissible_mass,
-    log_permissible,
     masked_language_model,
     permissible_texts,
     word_tying,
@@ -315,12 +314,6 @@ def test_a_text_has_its_penalty_in_any_batch(name):
     torch.testing.assert_close(penalty(order, 3), whole[order])
     for row in range(5):
         torch.testing.assert_close(penalty(torch.tensor([row]), 2), whole[row : row + 1])
-
-
-def test_the_logarithm_has_the_shape_of_the_heads():
-    impermissible, mask = marked_batch()
-    attention = project(drawn(5, 3, 5), mask[:, None], Settings("sparsemax"))
-    assert log_permissible(attention, impermissible, mask).shape == (5, 3)
 
 
 @pytest.mark.parametrize(
