@@ -189,12 +189,10 @@ def test_defaults_are_what_the_model_is_capable_of(run, some, capsys):
     assert "embeddings" in said and "embedding length" in said
 
 
-def test_dear_defaults_are_left_out_and_that_is_said(run, some, capsys, monkeypatch):
+def test_dear_defaults_are_left_out(run, some, capsys, monkeypatch):
     monkeypatch.setattr("attnfaith.api.measuring.MOST_READINGS", 10)
     assert "leave_one_out" not in attnfaith.measure(run, some).measures
-    assert "add=['leave_one_out'] asks for it" in capsys.readouterr().err
-    assert attnfaith.measure(run, some, measures="leave_one_out", progress=False).measures[0] == "leave_one_out"
-    assert capsys.readouterr().err == ""
+    assert "leave_one_out" in capsys.readouterr().err
 
 
 def test_what_is_cut_is_said(run, some, capsys):
@@ -202,17 +200,8 @@ def test_what_is_cut_is_said(run, some, capsys):
 
     model = attnfaith.AttentionClassifierForSequenceClassification.from_pretrained(run / "model")
     tokenizer = AutoTokenizer.from_pretrained(run / "model", model_max_length=5)
-    cut = attnfaith.measure(model, [some[0], "the"], tokenizer=tokenizer, measures=[])
-    assert "1 of 2 texts: cut, being longer than the model reads" in capsys.readouterr().err
-    assert cut.per_text()["truncated"].tolist() == [True, False]
-    assert "1 of 2 texts: cut at the length limit" in repr(cut) and "cut at the length limit" in cut._repr_html_()
-
-
-def test_one_text(run, some):
-    one = attnfaith.measure(run, some[:1], progress=False)
-    agreement = one.agreement()
-    assert agreement[["ci_low", "ci_high"]].isna().all(axis=None) and (agreement["n"] == 1).all()
-    assert "(interval undefined)" in repr(one) and "Not known" in one._repr_html_()
+    table = attnfaith.measure(model, [some[0], "the"], tokenizer=tokenizer, measures=[]).per_text()
+    assert table["truncated"].tolist() == [True, False] and "1 of 2 texts: cut" in capsys.readouterr().err
 
 
 # ------------------------------------------------------------------------------------------------ a subject of one's own
@@ -284,17 +273,13 @@ def test_equality_and_length(made):
     ):
         assert made != attnfaith.Record(change(made.table))
     assert made != attnfaith.Record(replaced(made.table, "attention", [row[::-1] for row in values]))
+    undefined = [[float("nan")] * len(row) for row in values]
+    one, other = (attnfaith.Record(replaced(made.table, "importance_gradient", undefined)) for _ in range(2))
+    assert one == other != made
     with pytest.raises(TypeError, match="unhashable"):
         hash(made)
     with pytest.raises(record.RecordError, match="without rows"):
         attnfaith.Record(made.table.slice(0, 0))
-
-
-def test_nan_is_equal_to_nan():
-    table = draw(5)
-    rows = [[float("nan")] * len(row) for row in table.column("importance_gradient").to_pylist()]
-    one, two = (replaced(table, "importance_gradient", rows) for _ in range(2))
-    assert record.equal(one, two) and not record.equal(one, table)
 
 
 def test_kept_and_read_again(made, tmp_path):
@@ -312,28 +297,21 @@ def test_kept_and_read_again(made, tmp_path):
     )
 
 
-def test_a_report_says_where_it_comes_from(made, tmp_path, quick_report):
-    page = made.report(tmp_path / "report", title="Mine", examples=1).read_text()
-    assert "<h1>Mine</h1>" in page and "texts measured with a given model" in page and "0 negative, 1 positive" in page
-
-
 def test_records_side_by_side(made, run, tmp_path):
     path = made.save(tmp_path / "mine.parquet")
     compared = attnfaith.compare(made, path, names=["a", "b"])
-    assert compared.n_texts == 6 and compared.sides == ("a", "b") and "cannot be told" in str(compared)
-    assert attnfaith.compare([made, made.table and made]).sides == ("record 1", "record 2")
+    assert compared.n_texts == 6 and compared.sides == ("a", "b")
+    assert attnfaith.compare([made, made]).sides == ("record 1", "record 2")
     assert attnfaith.compare(str(path), made).sides == (str(path), "record 2")
-    for wrong, said in (
-        ((made,), "needs two models"),
-        ((made, 3), "record 2 is 3"),
-        ((made, tmp_path / "no.parquet"), "no run or record at"),
+    for sources, labels, message in (
+        ((made,), None, "two models"),
+        ((made, 3), None, "record 2 is 3"),
+        ((made, tmp_path / "no.parquet"), None, "no run or record at"),
+        ((made, made), "ab", "names='ab'"),
+        ((made, run), None, "no text in common"),
     ):
-        with pytest.raises(AttnfaithError, match=said):
-            attnfaith.compare(*wrong)
-    with pytest.raises(AttnfaithError, match="names='ab': give one for each of 2 records"):
-        attnfaith.compare(made, made, names="ab")
-    with pytest.raises(AttnfaithError, match="no text in common"):
-        attnfaith.compare(made, run)
+        with pytest.raises(AttnfaithError, match=message):
+            attnfaith.compare(*sources, names=labels)
 
 
 def test_the_listing_is_of_all_measures(run):

@@ -86,6 +86,11 @@ def test_half_precision_on_disk_is_read_as_float32(copy):
     assert all(torch.equal(one.half(), other) for one, other in zip(again.parameters(), model.parameters(), strict=True))
 
 
+def rewritten(path, change):
+    """The weights of a folder, changed."""
+    save_file(change(load_file(path / "model.safetensors")), path / "model.safetensors", {"format": "pt"})
+
+
 def without_safetensors(path):
     torch.save(load_file(path / "model.safetensors"), path / "pytorch_model.bin")
     (path / "model.safetensors").unlink()
@@ -103,17 +108,11 @@ def of_another_task(kind):
 
 
 def without_its_head(path):
-    whole = load_file(path / "model.safetensors")
-    save_file(
-        {name: values for name, values in whole.items() if "classifier" not in name},
-        path / "model.safetensors",
-        {"format": "pt"},
-    )
+    rewritten(path, lambda whole: {name: values for name, values in whole.items() if "classifier" not in name})
 
 
 def with_another_head(path):
-    whole = load_file(path / "model.safetensors")
-    save_file(whole | {"classifier.weight": torch.zeros(2, 32)}, path / "model.safetensors", {"format": "pt"})
+    rewritten(path, lambda whole: whole | {"classifier.weight": torch.zeros(2, 32)})
 
 
 def with_its_own_code(path):
@@ -121,29 +120,21 @@ def with_its_own_code(path):
     changed(path, auto_map={"AutoModelForSequenceClassification": "mine.Mine", "AutoConfig": "mine.Config"})
 
 
-def of_an_unknown_type(path):
-    changed(path, model_type="never_heard_of")
-
-
-def broken(path):
-    (path / "model.safetensors").write_bytes(b"\0" * 40)
-
-
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
-        (without_safetensors, "cannot be loaded .* it needs config.json and weights in safetensors"),
-        (of_another_task(AutoModel), r"holds 'BertModel', which is no text classifier .* its head would be drawn at random"),
-        (without_its_head, r"lacks 2 weights of BertForSequenceClassification \('classifier.bias, classifier.weight'\)"),
+        (without_safetensors, "safetensors"),
+        (of_another_task(AutoModel), "BertModel"),
+        (without_its_head, r"lacks 2 weights .*classifier.bias, classifier.weight"),
         (with_another_head, "cannot be loaded|lacks 1 weights"),
-        (with_its_own_code, r"brings its own code \(auto_map in config.json\), which is not run"),
-        (of_an_unknown_type, "cannot be loaded .*never_heard_of"),
-        (broken, "cannot be loaded"),
+        (with_its_own_code, "auto_map"),
+        (lambda path: changed(path, model_type="never_heard_of"), "never_heard_of"),
+        (lambda path: (path / "model.safetensors").write_bytes(b"\0" * 40), "cannot be loaded"),
     ],
 )
-def test_a_folder_that_cannot_be_trusted(change, said, copy):
+def test_a_folder_that_cannot_be_trusted(change, message, copy):
     change(copy)
-    with pytest.raises(ModelError, match=said) as refusal:
+    with pytest.raises(ModelError, match=message) as refusal:
         attnfaith.measure(copy, TEXTS, **HOW)
     assert "\n" not in str(refusal.value)
 

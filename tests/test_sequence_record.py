@@ -78,11 +78,6 @@ def test_missing_columns_are_those_of_pairs():
         record.validate(build(PAIRS).drop_columns("target_probs"))
 
 
-def test_the_order_of_columns_does_not_matter():
-    made = draw(3)
-    record.validate(made.select(made.column_names[::-1]))
-
-
 def test_texts_and_pairs_do_not_mix():
     with pytest.raises(RecordError, match="some of the records are of texts and some of sentence pairs"):
         record.concatenate([texts(3), draw(3)])
