@@ -188,7 +188,7 @@ def test_no_explanation_of_one_class_is_judged_by_another(target):
     alone = ["occlusion", "lrp"]
     assert [one.name for one in configured(alone, options)] == alone
     for test in ("rationale_erasure", "soft_erasure"):
-        assert configured([*alone, test], {"lrp": {"target": "predicted"}})
+        assert configured([*alone, "permutation", test], {"lrp": {"target": "predicted"}})
         message = rf"'occlusion' explains target={re.escape(repr(target))}, and \['{test}'\] would judge it by the predicted"
         with pytest.raises(MeasurementError, match=message):
             configured([*alone, test], options)
