@@ -20,7 +20,8 @@ LAYERS = (
     ("files",),
     ("_import_hooks", "draws", "provenance", "usage"),
     ("models", "metrics"),
-    ("record",),
+    ("record", "stats"),
+    ("verdict",),
     ("data",),
     ("subjects",),
     ("measurement",),
@@ -28,7 +29,6 @@ LAYERS = (
     ("alignment",),
     ("interventions",),
     ("training",),
-    ("stats",),
     ("reporting",),
     ("recipes",),
     ("locate",),
@@ -40,7 +40,7 @@ LAYERS = (
     ("__main__",),
 )
 LEVEL = {part: level for level, layer in enumerate(LAYERS) for part in layer}
-WITHOUT_TORCH = ("escaping", "errors", "files", "record", "metrics", "stats")
+WITHOUT_TORCH = ("escaping", "errors", "files", "record", "metrics", "stats", "verdict")
 WITHOUT_TORCH += ("reporting",)
 MODELS = {"torch", "transformers", "entmax", "huggingface_hub"}
 METRIC = {"numpy", "scipy", "datasets", "evaluate"}
