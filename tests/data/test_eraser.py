@@ -53,22 +53,21 @@ def test_splits_share_the_documents(tmp_path):
     assert not (tmp_path / "val.jsonl").exists()
 
 
-def test_broken_documents_are_named(tmp_path):
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([{**ROW, "rationale": [1]}], "row 'x': a rationale"),
+        ([{**ROW, "rationale": [0, 2]}], "row 'x': a rationale"),
+        ([ROW, ROW], "'x' comes twice"),
+    ],
+)
+def test_annotations_that_are_not_written(tmp_path, rows, message):
+    with pytest.raises(DatasetError, match=message):
+        write_annotations(tmp_path / "new", "val", rows)
+    assert not (tmp_path / "new").exists()
     (tmp_path / "docs.jsonl").write_text("{")
     with pytest.raises(DatasetError, match="docs.jsonl"):
         write_annotations(tmp_path, "val", [ROW])
-
-
-@pytest.mark.parametrize("marks", [[1], [1, 0, 0], [0, 2]])
-def test_rationales_that_do_not_fit_are_not_written(tmp_path, marks):
-    with pytest.raises(DatasetError, match="row 'x': a rationale"):
-        write_annotations(tmp_path / "new", "val", [{**ROW, "rationale": marks}])
-    assert not (tmp_path / "new").exists()
-
-
-def test_an_id_twice(tmp_path):
-    with pytest.raises(DatasetError, match="'x' comes twice"):
-        write_annotations(tmp_path / "new", "val", [ROW, ROW])
 
 
 def test_results(tmp_path):

@@ -84,15 +84,9 @@ def publish_ag_news(folder):
     return None
 
 
-def publish_mimic_diabetes(folder):
+def publish_mimic(folder, shortest):
     for split in SPLITS:
-        jsonl(folder, split, [{"text": text_of(n), "label": n % 2} for n in (6, 7, 3999, 4000)])
-    return {"train": 2, "validation": 2, "test": 2}
-
-
-def publish_mimic_anemia(folder):
-    for split in SPLITS:
-        parquet(folder, split, text=[text_of(n) for n in (3, 7, 3999, 4000, 3)], label=[0, 1, 0, 1, 0])
+        jsonl(folder, split, [{"text": text_of(n), "label": n % 2} for n in (shortest, 7, 3999, 4000, shortest)])
     return {"train": 2, "validation": 2, "test": 2}
 
 
@@ -195,8 +189,8 @@ PUBLISH = {
     "ade": publish_ade,
     "20news_sports": publish_20news,
     "ag_news": publish_ag_news,
-    "mimic_diabetes": publish_mimic_diabetes,
-    "mimic_anemia": publish_mimic_anemia,
+    "mimic_diabetes": partial(publish_mimic, shortest=6),
+    "mimic_anemia": partial(publish_mimic, shortest=3),
     "movie_reviews": publish_movie_reviews,
     "snli": publish_snli,
     "cnn_qa": publish_questions,
@@ -633,7 +627,7 @@ def test_folders_that_are_refused(root):
     (folder / "test.parquet").write_bytes(b"not parquet at all")
     with pytest.raises(DatasetError, match="Cannot read 'sst' from the folder"):
         load_splits("sst", root=root)
-    publish_mimic_diabetes(root / "mimic/diabetes")
+    publish_mimic(root / "mimic/diabetes", 6)
     for split, message in (("validation", "no validation split; it has train, test"), ("test", "no test split; it has")):
         (root / "mimic/diabetes" / f"{split}.jsonl").unlink()
         with pytest.raises(DatasetError, match=f"'mimic_diabetes' has {message}"):

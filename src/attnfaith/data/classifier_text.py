@@ -107,9 +107,9 @@ def without_tokens(
 def _places_without(text: str, spans) -> list[int]:
     """The places of the characters that stay."""
     gone = [False] * len(text)
-    for kept in (False, True):  # a character of two tokens stays with either
+    for wanted in (False, True):  # a character of two tokens stays with either
         for (start, end), stay in spans:
-            if stay == kept:
+            if stay == wanted:
                 gone[start:end] = [not stay] * (end - start)
     places, cut = [], False
     for place, character in enumerate(text):

@@ -129,7 +129,7 @@ def _continued(texts: Sequence[str]) -> np.ndarray:
 
 def length_filter(entry: DatasetEntry, lengths: np.ndarray) -> tuple[np.ndarray, dict[str, int]]:
     """Rows with min_length < n < max_length, without the extremes where the entry drops them, and the counts."""
-    kept = np.ones(len(lengths), bool)
+    inside = np.ones(len(lengths), bool)
     counts = {}
     for reason, drop in (
         ("too_short", lengths <= entry.min_length if entry.min_length is not None else None),
@@ -138,9 +138,9 @@ def length_filter(entry: DatasetEntry, lengths: np.ndarray) -> tuple[np.ndarray,
         ("longest", lengths == lengths.max(initial=-1) if entry.drop_longest else None),
     ):
         if drop is not None:
-            counts[reason] = int((kept & drop).sum())
-            kept &= ~drop
-    return np.flatnonzero(kept), counts
+            counts[reason] = int((inside & drop).sum())
+            inside &= ~drop
+    return np.flatnonzero(inside), counts
 
 
 def draw(rows: np.ndarray, limit: int, seed: int, split: str) -> np.ndarray:

@@ -30,27 +30,19 @@ def write_annotations(folder: str | os.PathLike, split: str, rows: Sequence[Mapp
     documents, lines = _documents(folder), []
     for row in rows:
         name, words, text = row["instance_id"], _tokens(row["text"]), _plain(row["text"])
-        place, marks = f"row {name!r}", list(row["rationale"])
+        marks = list(row["rationale"])
         if len(marks) != len(words) or not set(marks) <= {0, 1}:
             raise DatasetError(
-                f"{place}: a rationale is one 0 or 1 for each of its {counted(len(words), 'word')}; {marks} was given."
+                f"row {name!r}: a rationale is one 0 or 1 for each of its {counted(len(words), 'word')}; {marks} was given."
             )
         if documents.setdefault(name, text) != text:
-            raise DatasetError(f"{place}: {folder / DOCUMENTS} holds another text of that id: write to another folder.")
-        group = [
+            raise DatasetError(f"row {name!r}: {folder / DOCUMENTS} holds another text of that id: write to another folder.")
+        evidence = [
             {"docid": name, "start_token": start, "end_token": stop, "text": " ".join(words[start:stop])}
             for start, stop in _spans(marks)
         ]
-        lines.append(
-            {
-                "annotation_id": name,
-                "classification": row["label"],
-                "docids": [name],
-                "evidences": [group] if group else [],
-                "query": row.get("text_pair", ""),
-                "query_type": None,
-            }
-        )
+        line = {"annotation_id": name, "classification": row["label"], "docids": [name], "query_type": None}
+        lines.append(line | {"evidences": [evidence] if evidence else [], "query": row.get("text_pair", "")})
     path = folder / f"{split}.jsonl"
     _check_unique([line["annotation_id"] for line in lines], path)
     folder.mkdir(parents=True, exist_ok=True)

@@ -165,17 +165,14 @@ def _one_line(path: Path, encoding: str | None) -> Iterator[None]:
                 f"{path} is not in the encoding {encoding or 'UTF-8'} ({excerpt(cause, 100)}): name its own, such as "
                 "--data.encoding cp1252, or save it as UTF-8"
             ) from error
-        raise DatasetError(f"{path} cannot be read: {excerpt(cause, 200)}{_advice(cause)}") from error
+        advice = ""
+        if type(cause).__name__ == "ParserError":  # of pandas
+            advice = (
+                ". A text that holds the mark between fields stands in quotation marks, and a quotation mark in it is "
+                "written twice; where these are characters like others, set --data.quotes false"
+            )
+        raise DatasetError(f"{path} cannot be read: {excerpt(cause, 200)}{advice}") from error
     finally:
         datasets.logging.set_verbosity(verbosity)
         if bars:
             datasets.enable_progress_bars()
-
-
-def _advice(error: BaseException) -> str:
-    if type(error).__name__ != "ParserError":  # of pandas
-        return ""
-    return (
-        ". A text that holds the mark between fields stands in quotation marks, and a quotation mark in it is written "
-        "twice; where these are characters like others, set --data.quotes false"
-    )

@@ -226,10 +226,10 @@ def _vocabulary(size: int | None) -> dict[str, tuple[str, ...]]:
         return _SLOTS
     if not len(_SLOTS) <= size <= VOCABULARY_SIZE:
         raise DatasetError(f"vocabulary_size must be {len(_SLOTS)} to {VOCABULARY_SIZE}; {size} was given.")
-    kept = dict.fromkeys(_SLOTS, 1)
+    counts = dict.fromkeys(_SLOTS, 1)
     for _ in range(size - len(_SLOTS)):
-        kept[min(_SLOTS, key=lambda slot: (kept[slot] / len(_SLOTS[slot]), slot))] += 1
-    return {slot: words[: kept[slot]] for slot, words in _SLOTS.items()}
+        counts[min(_SLOTS, key=lambda slot: (counts[slot] / len(_SLOTS[slot]), slot))] += 1
+    return {slot: words[: counts[slot]] for slot, words in _SLOTS.items()}
 
 
 def _filler(rng, length: int, slots: dict) -> tuple:

@@ -229,16 +229,16 @@ def build_tokenizer(
     frequency: Counter = Counter()
     for split in _each_split(texts, normalizer):
         frequency.update(set(split))
-    kept = {word for word, count in frequency.items() if count >= min_df}
+    frequent = {word for word, count in frequency.items() if count >= min_df}
     for word in extra_vocabulary or ():
         if _split([word], normalizer, None)[0] != [word]:
             raise DatasetError(
                 f"The extra word {word!r} never occurs under preprocessing {preprocessing!r}, which turns it into "
                 f"{_split([word], normalizer, None)[0]}."
             )
-        kept.add(word)
+        frequent.add(word)
     special = SPECIAL_TOKENS if hierarchy == "none" else (*SPECIAL_TOKENS, MARK)
-    vocabulary = [*special, *sorted(kept.difference(special))]
+    vocabulary = [*special, *sorted(frequent.difference(special))]
 
     backend = Tokenizer(models.WordLevel({word: i for i, word in enumerate(vocabulary)}, unk_token="<unk>"))
     backend.normalizer = normalizer
@@ -362,10 +362,10 @@ def _word_columns(rows, first_row: int, *, tokenizer, max_length: int | None, la
     whole = words(tokenizer, rows["text"]) if hierarchical else split
     questions = _all_words(tokenizer, rows["text_pair"], cut=True) if pair else [[]] * len(split)
     n_markers = tokenizer.num_special_tokens_to_add(pair=pair)
-    kept = []
+    sizes = []
     for row, (text, question) in enumerate(zip(split, questions, strict=True)):
-        kept.append(len(text) if max_length is None else min(len(text), max_length - n_markers - len(question)))
-        if kept[-1] < min(1, len(text)):
+        sizes.append(len(text) if max_length is None else min(len(text), max_length - n_markers - len(question)))
+        if sizes[-1] < min(1, len(text)):
             raise no_room(max_length, first_row + row, n_markers + len(question))
     encoded = tokenizer(
         rows["text"],
@@ -374,14 +374,14 @@ def _word_columns(rows, first_row: int, *, tokenizer, max_length: int | None, la
         max_length=max_length,
         return_attention_mask=False,
     )
-    for row, (ids, n, question) in enumerate(zip(encoded["input_ids"], kept, questions, strict=True)):
+    for row, (ids, n, question) in enumerate(zip(encoded["input_ids"], sizes, questions, strict=True)):
         if len(ids) != n + n_markers + len(question):
             raise DatasetError(
                 f"The tokenizer gives {len(ids)} ids for row {first_row + row}, {n + n_markers + len(question)} were "
                 "expected from its words and markers: a word-level tokenizer of build_tokenizer is needed."
             )
     unknown = tokenizer.unk_token_id
-    read = [text[:n] for text, n in zip(split, kept, strict=True)]
+    read = [text[:n] for text, n in zip(split, sizes, strict=True)]
     if hierarchical:
         sentences = [divide(text) for text in read]
         read = [[word for word in text if word != MARK] for text in read]
@@ -389,7 +389,7 @@ def _word_columns(rows, first_row: int, *, tokenizer, max_length: int | None, la
         "input_ids": encoded["input_ids"],
         "length": list(map(len, encoded["input_ids"])),
         "truncated": [len(part) < len(text) for part, text in zip(read, whole, strict=True)],
-        "n_unknown": [ids[1 : 1 + n].count(unknown) for ids, n in zip(encoded["input_ids"], kept, strict=True)],
+        "n_unknown": [ids[1 : 1 + n].count(unknown) for ids, n in zip(encoded["input_ids"], sizes, strict=True)],
         "tokens": read,
     }
     if pair:

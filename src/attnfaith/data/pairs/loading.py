@@ -42,9 +42,9 @@ class LoadedPairs:
         check_sizes("limits", limits)
         splits, left_out = {}, dict(self.left_out)
         for split, rows in self.splits.items():
-            kept = draw(np.arange(len(rows)), limits.get(split, len(rows)), seed, split)
-            splits[split] = rows.select(kept) if len(kept) < len(rows) else rows
-            left_out[split] = left_out.get(split, 0) + len(rows) - len(kept)
+            drawn = draw(np.arange(len(rows)), limits.get(split, len(rows)), seed, split)
+            splits[split] = rows.select(drawn) if len(drawn) < len(rows) else rows
+            left_out[split] = left_out.get(split, 0) + len(rows) - len(drawn)
         return LoadedPairs(self.entry, self.revision, splits, left_out)
 
 

@@ -43,11 +43,10 @@ def build_pair_tokenizer(texts: Iterable[str], *, vocabulary: str = "words", siz
             words = text.split()
             count.update(words)
             frequency.update(set(words))
-        kept = sorted((word for word in count if frequency[word] >= min_df), key=lambda word: (-count[word], word))
-        kept = [word for word in kept if word not in SPECIAL_TOKENS][: None if size is None else size - len(SPECIAL_TOKENS)]
-        backend = Tokenizer(
-            models.WordLevel({word: i for i, word in enumerate((*SPECIAL_TOKENS, *kept))}, unk_token="<unk>")
-        )
+        frequent = [word for word in count if frequency[word] >= min_df and word not in SPECIAL_TOKENS]
+        frequent.sort(key=lambda word: (-count[word], word))
+        vocabulary_words = [*SPECIAL_TOKENS, *frequent[: None if size is None else size - len(SPECIAL_TOKENS)]]
+        backend = Tokenizer(models.WordLevel({word: i for i, word in enumerate(vocabulary_words)}, unk_token="<unk>"))
         backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     else:
         backend = Tokenizer(models.BPE(unk_token="<unk>"))
