@@ -110,27 +110,6 @@ def test_as_a_model_that_lacks_the_barred_classes(name, fields, tiny_model, tiny
                 np.testing.assert_allclose(value, wanted, atol=atol, rtol=1e-4, err_msg=column)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", POOLED)
-def test_each_instance_has_answers_of_its_own(name, fields, tiny_model, tiny_rows):
-    """In one batch as alone: also where a single answer, or every one, is left."""
-    producer = find(name)
-    model = tiny_model(num_labels=5, **fields)
-    rows = rows_of(tiny_rows, fields, (6, 9, 7, 5), [[0, 2], [4], [0, 1, 2, 3, 4], [2, 3]])
-    if not measurable(producer, model, rows):
-        return
-    options = OPTIONS.get(name, {}) | options_of(name, model, batch_of(rows))
-    together = run(producer, model, batch_of(rows), seed=1, **options)
-    for number, row in enumerate(rows):
-        alone = run(producer, model, batch_of([row]), seed=1, **options)
-        for column, values in alone.items():
-            if np.asarray(values[0]).dtype.kind == "U":
-                assert values[0] == together[column][number], column
-            else:
-                atol = 1e-2 if column in CHOICES else 2e-6
-                np.testing.assert_allclose(together[column][number], values[0], atol=atol, rtol=1e-4, err_msg=column)
-
-
 def test_with_one_answer_left_any_attention_keeps_it_and_the_furthest_is_known_exactly(tiny_model, tiny_rows):
     fields = {"query": "text", "readout": "affine"}
     model, rows = tiny_model(num_labels=5, **fields), rows_of(tiny_rows, fields, (6, 9), [[4], [2]])

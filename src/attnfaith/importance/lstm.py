@@ -89,17 +89,31 @@ class _Step:
         torch.sigmoid(memory, out=state).sub_(0.5).mul_(leave)
 
 
-def readings_of_changes(encoder, embedded, states, lengths, changes, wanted, readout: Readout, filling=None):
-    """Read (N,B,T',R) texts of many lengths without each of their tokens, or with each replaced; nothing is padded.
+class Changes(NamedTuple):
+    """Texts without each of their tokens, or with each replaced.
 
-    embedded (B,T,E); states (B,T,H) of the whole texts; lengths (B,), falling. changes: how many tokens at either end of a
-    text are not changed, and wanted: of how many at either end no state is wanted, no more than of changes. filling (B,T,E):
-    what replaces tokens; T' is then T, and T - 1 without. What lies outside a text's changes and tokens means nothing.
+    edges: how many tokens at either end of a text are not changed. wanted: of how many at either end no state is wanted, no
+    more than of edges.
+    """
+
+    embedded: torch.Tensor  # (B,T,E)
+    states: torch.Tensor  # (B,T,H) of the whole texts
+    lengths: torch.Tensor  # (B,), falling
+    edges: tuple[int, int]
+    wanted: tuple[int, int]
+    filling: torch.Tensor | None  # (B,T,E): what replaces tokens; None where they are taken away
+
+
+def readings_of_changes(encoder, changes: Changes, readout: Readout) -> torch.Tensor:
+    """Read (N,B,T',R) changed texts of many lengths; nothing is padded. T' is T, or T - 1 without a token.
+
+    What lies outside a text's changes and tokens means nothing.
 
     What lies before a change, as a direction reads, is not read again: the changed text branches off with the state of the
     whole one, and from then on all rows step together, until the row's state and memory are those of the whole text again,
     to rounding (`forgotten`). When a text ends it is dropped from all rows.
     """
+    embedded, states, lengths, edges, wanted, filling = changes
     size, longest = encoder.forward_lstm.hidden_size, int(lengths[0])
     texts = torch.arange(len(lengths), device=lengths.device).unsqueeze(1)
     onward = torch.arange(longest, device=lengths.device).expand(len(lengths), -1)
@@ -109,7 +123,7 @@ def readings_of_changes(encoder, embedded, states, lengths, changes, wanted, rea
     halves = [half @ part.t() for half, part in zip(states[:, :longest].split(size, -1), weights, strict=True)]
     directions = []
     for lstm, order, weight, other, (start, end), unread in zip(
-        encoder.directions, orders, weights, halves[::-1], (changes, changes[::-1]), wanted[::-1], strict=True
+        encoder.directions, orders, weights, halves[::-1], (edges, edges[::-1]), wanted[::-1], strict=True
     ):
         tokens, instead = (None if of is None else of[texts, order].transpose(0, 1) for of in (embedded, filling))
         other = (other + readout.bias.unsqueeze(1))[texts, order].transpose(0, 1)
@@ -120,14 +134,14 @@ def readings_of_changes(encoder, embedded, states, lengths, changes, wanted, rea
     shift, first = int(filling is None), 0
     result = result[:, :, shift:]
     for length, count in zip(*(part.tolist() for part in lengths.unique_consecutive(return_counts=True)), strict=True):
-        rows, changed = slice(first, first + count), length - sum(changes)
+        rows, changed = slice(first, first + count), length - sum(edges)
         result[:changed, rows, : length - shift] += before[:changed, rows, shift:length].flip(0, 2)
         own[:changed, rows] += other_own[:changed, rows].flip(0)
         first += count
     if filling is not None:  # in the replaced place itself both are new
         numbers = torch.arange(len(own), device=own.device)
         own = readout.finish((own + readout.bias).unsqueeze(2)).squeeze(2)
-        result[numbers, :, changes[0] + numbers] = own
+        result[numbers, :, edges[0] + numbers] = own
     return result
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from attnfaith.importance.lstm import Readout, readings_of_changes
+from attnfaith.importance.lstm import Changes, Readout, readings_of_changes
 from attnfaith.models.alignments import Additive, Dot
 from attnfaith.models.decoders import state_of
 from attnfaith.models.encoders import CNN, BiLSTM, take
@@ -223,16 +223,10 @@ def sums_of_changes(
         together = max(1, places // (length * len(rows)))
         for begin in range(start, stop, together):
             end = min(begin + together, stop)
-            read = READERS.get(type(encoder), read_again)(
-                encoder,
-                embedded[rows, :length],
-                states[rows, :length],
-                lengths[rows],
-                (begin, length - end),
-                wanted,
-                readout,
-                None if filling is None else filling[rows, :length],
-            )
+            instead = None if filling is None else filling[rows, :length]
+            edges = begin, length - end
+            changes = Changes(embedded[rows, :length], states[rows, :length], lengths[rows], edges, wanted, instead)
+            read = READERS.get(type(encoder), read_again)(encoder, changes, readout)
             attention = project(read[..., 0], attendable.expand(len(read), -1, -1), config).to(read.dtype)
             sums[rows, begin:end] = (attention.unsqueeze(-2) @ read[..., 1:]).squeeze(-2).transpose(0, 1)
     return sums.masked_fill(~mask.unsqueeze(-1), 0.0)
@@ -274,10 +268,10 @@ def score_and_value(alignment, query, values, states) -> Readout:
     return Readout(torch.cat([keys, values]), torch.cat([bias, bias.new_zeros(len(bias), len(values))], 1), finish)
 
 
-def read_again(encoder, embedded, states, lengths, changes, wanted, readout, filling=None) -> torch.Tensor:
+def read_again(encoder, changes: Changes, readout: Readout) -> torch.Tensor:
     """Like `lstm.readings_of_changes`, of any encoder, for texts of one length: each changed text is encoded again."""
-    batch, length, _ = embedded.shape
-    changed, read = torch.arange(changes[0], length - changes[1], device=embedded.device), []
+    embedded, filling, (batch, length, _) = changes.embedded, changes.filling, changes.embedded.shape
+    changed, read = torch.arange(changes.edges[0], length - changes.edges[1], device=embedded.device), []
     for places in changed.split(max(1, STATES_AT_ONCE // (batch * length))):
         if filling is None:
             variants = embedded[:, _remaining(length, places)].transpose(0, 1)
@@ -290,20 +284,20 @@ def read_again(encoder, embedded, states, lengths, changes, wanted, readout, fil
     return torch.cat(read)
 
 
-def _read_windows(encoder, embedded, states, lengths, changes, wanted, readout, filling=None) -> torch.Tensor:
+def _read_windows(encoder, changes: Changes, readout: Readout) -> torch.Tensor:
     """The same of a `CNN`: without a token only states whose window holds its place are convolved again.
 
     With a reach of r tokens to each side these are the r places left of it and the r that follow, and they depend on
     2 r tokens to each side.
     """
     reach = max(convolution.padding[0] for convolution in encoder.convolutions)
-    if filling is not None or not reach:
-        return read_again(encoder, embedded, states, lengths, changes, wanted, readout, filling)
-    batch, length, _ = embedded.shape
-    changed, read = torch.arange(changes[0], length - changes[1], device=embedded.device), []
+    if changes.filling is not None or not reach:
+        return read_again(encoder, changes, readout)
+    embedded, (batch, length, _) = changes.embedded, changes.embedded.shape
+    changed, read = torch.arange(changes.edges[0], length - changes.edges[1], device=embedded.device), []
     middle = slice(reach, 3 * reach)
     for deleted in changed.split(max(1, STATES_AT_ONCE // (batch * length))):
-        without = states[:, _remaining(length, deleted)].transpose(0, 1)
+        without = changes.states[:, _remaining(length, deleted)].transpose(0, 1)
         places = deleted.unsqueeze(1) + torch.arange(-2 * reach, 2 * reach, device=deleted.device)  # of the shorter text
         inside = (places >= 0) & (places < length - 1)
         tokens = (places + (places >= deleted.unsqueeze(1))).clamp(0, length - 1)
