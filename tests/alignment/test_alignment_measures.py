@@ -55,13 +55,13 @@ class Seen:
 
     def __enter__(self):
         self.handles = [
-            module.register_forward_hook(lambda module, args, made, name=name: self._keep(name, args, made))
+            module.register_forward_hook(lambda module, args, found, name=name: self._keep(name, args, found))
             for name, module in self.model.named_modules()
         ]
         return self
 
-    def _keep(self, name, args, made):
-        self.made[name] = made[0] if isinstance(made, tuple) else made
+    def _keep(self, name, args, found):
+        self.made[name] = found[0] if isinstance(found, tuple) else found
         if args and isinstance(args[0], torch.Tensor):
             self.given[name] = args[0]
 
@@ -76,10 +76,10 @@ class Seen:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_measure_gives_what_it_declares(name):
     cls = find(name, "pairs")
-    made = measured(name, "marian", batch("marian"))
-    assert set(made) == set(cls.columns_for(subject("marian")))
+    found = measured(name, "marian", batch("marian"))
+    assert set(found) == set(cls.columns_for(subject("marian")))
     sizes = {"L": 2, "A": 4, "R": 2, "K": 2}
-    for column, values in made.items():
+    for column, values in found.items():
         for (source, target), value in zip(PAIRS, values, strict=True):
             counts = sizes | {"T": len(source.split()), "G": len(target.split())}
             assert np.shape(value) == tuple(counts[axis] for axis in cls.columns[column].axes), column
@@ -114,12 +114,12 @@ def test_attention(kind):
     with of.evaluating():
         output = of.model(**{name: pair[name] for name in GIVEN}, output_attentions=True)
     tokens = torch.cat(output.cross_attentions).numpy()
-    made = measured("attention", kind, pair)
+    found = measured("attention", kind, pair)
     expected = to_words(pair, tokens)
-    close(made["alignment_attention"][0], expected)
-    close(made["alignment_attention_mean"][0], expected.mean(1))
-    close(made["alignment_marker_mass"][0] + expected.sum(-1), np.ones(expected.shape[:-1]))
-    assert (made["alignment_marker_mass"][0] > 0).all()
+    close(found["alignment_attention"][0], expected)
+    close(found["alignment_attention_mean"][0], expected.mean(1))
+    close(found["alignment_marker_mass"][0] + expected.sum(-1), np.ones(expected.shape[:-1]))
+    assert (found["alignment_marker_mass"][0] > 0).all()
 
 
 def cross_vectors(model, pair, output):
@@ -172,7 +172,7 @@ def test_value_zeroing_by_editing_what_the_value_projection_gives(kind):
             for word in range(len(PAIR[0].split())):
                 gone = pair["source_words"][0] == word
                 handle = of.model.get_submodule(f"{block}.{values}").register_forward_hook(
-                    lambda module, args, made, gone=gone: made * ~gone[None, :, None]
+                    lambda module, args, found, gone=gone: found * ~gone[None, :, None]
                 )
                 with Seen(of.model) as changed:
                     of.model(**given)
@@ -271,9 +271,9 @@ def test_alti_by_sums_over_every_vector():
         shares = nearness(vectors, layer.encoder_attn_layer_norm(given))
         crossed.append(shares[:, :-1])
         total = shares[:, :-1] @ whole + shares[:, -1:] * (of_target @ total)
-    made = measured("alti", "marian", pair)
-    close(made["alignment_alti"][0], to_words(pair, np.stack(crossed)), condition=10)
-    close(made["alignment_alti_total"][0], to_words(pair, total), condition=10)
+    found = measured("alti", "marian", pair)
+    close(found["alignment_alti"][0], to_words(pair, np.stack(crossed)), condition=10)
+    close(found["alignment_alti_total"][0], to_words(pair, total), condition=10)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -329,24 +329,26 @@ def test_the_length_of_a_gradient_is_that_in_all_tokens_of_a_word():
 @pytest.mark.parametrize("kind", ["marian", "bahdanau"])
 def test_integrated_gradients_are_complete(kind):
     of, pair = subject(kind), batch(kind, [PAIR])
-    made = measured("integrated_gradients", kind, pair, baseline="zero")
+    found = measured("integrated_gradients", kind, pair, baseline="zero")
     embedded = of.embed(pair)
     nothing = torch.where((pair["source_words"] >= 0)[..., None], 0.0, embedded)
     with of.evaluating():
         difference = (word_sums(pair, of.log_probs(pair)) - word_sums(pair, of.log_probs(pair, nothing)))[0]
-    parts, residual = made["alignment_integrated_gradients"][0], made["integrated_gradients_residual"][0]
+    parts, residual = found["alignment_integrated_gradients"][0], found["integrated_gradients_residual"][0]
     close(parts.sum(1) - residual, difference, condition=10)
     assert (np.abs(residual) <= 0.01 * np.maximum(np.abs(parts).max(1), difference.abs().numpy()) + 1e-4).all()
 
 
 def test_integrated_gradients_of_another_baseline():
     of, pair = subject("marian"), batch("marian", [PAIR])
-    made = measured("integrated_gradients", "marian", pair, baseline="padding")
+    found = measured("integrated_gradients", "marian", pair, baseline="padding")
     filled = torch.where((pair["source_words"] >= 0)[..., None], of.vocabulary()[0], of.embed(pair))
     with of.evaluating():
         difference = (word_sums(pair, of.log_probs(pair)) - word_sums(pair, of.log_probs(pair, filled)))[0]
     close(
-        made["alignment_integrated_gradients"][0].sum(1) - made["integrated_gradients_residual"][0], difference, condition=10
+        found["alignment_integrated_gradients"][0].sum(1) - found["integrated_gradients_residual"][0],
+        difference,
+        condition=10,
     )
     with pytest.raises(ValueError, match="baseline='mask'"):
         measured("integrated_gradients", "marian", pair, baseline="mask")
@@ -358,14 +360,14 @@ def test_integrated_gradients_of_another_baseline():
 @pytest.mark.parametrize("kind", KINDS)
 def test_occlusion_by_sentences_without_a_word(kind):
     of, pair = subject(kind), batch(kind, [PAIR])
-    made = measured("occlusion", kind, pair)["alignment_occlusion"][0]
+    found = measured("occlusion", kind, pair)["alignment_occlusion"][0]
     words = PAIR[0].split()
     with of.evaluating():
         whole = word_sums(pair, of.log_probs(pair))[0]
         for word in range(len(words)):
             shorter = of.encode([(" ".join(words[:word] + words[word + 1 :]), PAIR[1])])
             less = word_sums(shorter, of.log_probs(shorter))[0]
-            close(made[:, word], whole - less, of_size=float(whole.abs().max()))
+            close(found[:, word], whole - less, of_size=float(whole.abs().max()))
 
 
 def test_nothing_is_left_of_a_source_of_one_word_without_markers():
@@ -374,5 +376,5 @@ def test_nothing_is_left_of_a_source_of_one_word_without_markers():
         [{"instance_id": "a", "input_ids": [7], "source_words": [0], "labels": [8, 2], "target_words": [0, -1]}]
     )
     assert np.isnan(run_pairs("occlusion", of, pair)["alignment_occlusion"][0]).all()
-    (made,) = run_pairs("attention", of, pair)["alignment_attention"]
-    assert (made == 1).all()
+    (found,) = run_pairs("attention", of, pair)["alignment_attention"]
+    assert (found == 1).all()

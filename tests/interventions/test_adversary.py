@@ -194,13 +194,13 @@ def test_of_a_long_text_the_tokens_with_the_least_attention_are_tried(readout, m
     for number in range(3):
         own = generator.dirichlet(np.full(14, 0.5))
         text = multiclass(generator.normal(size=(14, 3)), generator.normal(size=3), own)
-        search, told = adversary.bounded, text.logits
+        search, logits_of = adversary.bounded, text.logits
         if readout == "tanh":
-            told = lambda points, text=text: np.tanh(points @ text.values) + text.bias  # noqa: E731
-            text = replace(text, values=None, bias=None, probs=softmax(told(own)))
+            logits_of = lambda points, text=text: np.tanh(points @ text.values) + text.bias  # noqa: E731
+            text = replace(text, values=None, bias=None, probs=softmax(logits_of(own)))
 
-            def search(text, epsilons, told=told):
-                return adversary.searched(text, lambda points: softmax(told(points)), epsilons)
+            def search(text, epsilons, logits_of=logits_of):
+                return adversary.searched(text, lambda points: softmax(logits_of(points)), epsilons)
 
         monkeypatch.setattr(climb, "MOST_TOKENS", 14)
         ((_, _, whole, bound, one_token),) = search(text, (0.05,))
@@ -208,7 +208,7 @@ def test_of_a_long_text_the_tokens_with_the_least_attention_are_tried(readout, m
         ((attention, probs, jsd, same_bound, same_one_token),) = search(text, (0.05,))
         assert (same_bound, same_one_token) == (bound, one_token)
         assert attention.sum() == pytest.approx(1) and (attention >= 0).all()
-        np.testing.assert_allclose(softmax(told(attention)), probs, atol=1e-12)
+        np.testing.assert_allclose(softmax(logits_of(attention)), probs, atol=1e-12)
         assert np.abs(probs - text.probs).sum() / 2 <= 0.05 + 1e-9
         assert divergence(attention, own)[0] == pytest.approx(jsd, abs=1e-9)
         heavy = np.argsort(own, kind="stable")[7:]  # they keep their proportions

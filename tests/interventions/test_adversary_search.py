@@ -133,7 +133,7 @@ def test_restarts_keep_the_prediction_and_go_far(readout, tiny_model, tiny_rows,
 QUICK = {"steps": 8, "restarts": 2}
 
 
-def made(subject, batch, **options):
+def columns(subject, batch, **options):
     batch["instance_id"] = [f"text {row}" for row in range(len(batch["input_ids"]))]
     return run("map_adversary", subject, batch, **{**QUICK, **options})
 
@@ -149,7 +149,7 @@ def test_nothing_beyond_epsilon_is_reported(kind, reduction):
     batch = batch_of(subject, [6, 4])
     own = subject.predict(batch).double().softmax(-1).detach().numpy()
     shown = subject.attention(batch).numpy()
-    small, large = (made(subject, batch, epsilon=epsilon) for epsilon in (0.002, 0.2))
+    small, large = (columns(subject, batch, epsilon=epsilon) for epsilon in (0.002, 0.2))
     for result, epsilon in ((small, 0.002), (large, 0.2)):
         for row, mask in enumerate(subject.attendable(batch).numpy()):
             change = np.abs(result["map_adversary_probs"][row] - own[row]).sum() / 2
@@ -169,11 +169,11 @@ def test_maps_that_decide_nothing_can_be_anything():
     batch = batch_of(subject, [6])
     weight = subject.model.classifier.weight
     kept = weight.detach().clone()
-    before = made(subject, batch, steps=40, epsilon=1e-4)
+    before = columns(subject, batch, steps=40, epsilon=1e-4)
     with torch.no_grad():
         weight.mul_(1e-6)
     try:
-        free = made(subject, batch, steps=40, epsilon=1e-4)
+        free = columns(subject, batch, steps=40, epsilon=1e-4)
     finally:
         with torch.no_grad():
             weight.copy_(kept)
@@ -203,7 +203,7 @@ def test_what_rounding_puts_beyond_epsilon_is_not_taken(monkeypatch):
         return (probs.flip(-1) if whole else probs), maps
 
     monkeypatch.setattr(_MapSearch, "_read", beyond)
-    result = made(subject, batch, epsilon=0.05)
+    result = columns(subject, batch, epsilon=0.05)
     assert (result["map_adversary_jsd"], result["map_adversary_change"]) == ([0.0], [0.0])
 
 

@@ -31,7 +31,7 @@ def drawn(length, seed):
     return lambda sets: values[(sets * 2 ** np.arange(length)).sum(1)]
 
 
-def told(p, orders, exact_tokens, beam, **options):
+def found(p, orders, exact_tokens, beam, **options):
     return AOPCLimits(exact_tokens=exact_tokens, beam=beam, **options).limits(np.asarray(orders), p)
 
 
@@ -39,7 +39,7 @@ def told(p, orders, exact_tokens, beam, **options):
 @pytest.mark.parametrize("length", [1, 2, 3, 4, 5])
 def test_exact_limits_are_those_of_all_orders(length, seed):
     p, order = drawn(length, seed), np.random.default_rng(seed).permutation(length)
-    ends, every = told(p, [order], length, 1), every_aopc(p, length)
+    ends, every = found(p, [order], length, 1), every_aopc(p, length)
     assert ends.low == pytest.approx(every.min(), abs=1e-12) and ends.high == pytest.approx(every.max(), abs=1e-12)
     assert (ends.low_bound, ends.high_bound, ends.certainty) == (ends.low, ends.high, "exact")
     removed = np.argsort(order)[None] <= np.arange(length)[:, None]
@@ -52,7 +52,7 @@ def test_what_a_beam_meets_lies_within_and_bounds_without(seed, whole_sizes):
     length = 6
     p, every = drawn(length, seed), every_aopc(drawn(length, seed), length)
     orders = np.random.default_rng(seed).permuted(np.tile(np.arange(length), (3, 1)), axis=1)
-    widths = [told(p, orders, 0, beam, whole_sizes=whole_sizes) for beam in (1, 3, 1000)]
+    widths = [found(p, orders, 0, beam, whole_sizes=whole_sizes) for beam in (1, 3, 1000)]
     for ends in widths:
         assert ends.low_bound <= every.min() + 1e-12 <= ends.low + 2e-12 <= ends.aopc.min() + 3e-12
         assert ends.high_bound >= every.max() - 1e-12 >= ends.high - 2e-12 >= ends.aopc.max() - 3e-12
@@ -64,24 +64,24 @@ def test_what_a_beam_meets_lies_within_and_bounds_without(seed, whole_sizes):
 def test_one_set_at_a_time_is_not_enough():
     missed = 0
     for seed in range(6):
-        one, many = (told(drawn(6, seed), [np.arange(6)], 0, beam) for beam in (1, 1000))
+        one, many = (found(drawn(6, seed), [np.arange(6)], 0, beam) for beam in (1, 1000))
         missed += one.high < many.high - 1e-9 or one.low > many.low + 1e-9
     assert missed > 2
 
 
 def test_bounds_are_as_wide_as_what_was_not_read():
     """p = 1 whatever is removed: sizes that were not read could have been anything."""
-    ends = told(lambda sets: np.ones(len(sets)), [np.arange(8)], 0, 2)
+    ends = found(lambda sets: np.ones(len(sets)), [np.arange(8)], 0, 2)
     assert (ends.low, ends.high) == (0, 0) and ends.low_bound == 0
     assert ends.high_bound == pytest.approx(5 / 8)  # sizes 2 to 6; those of 1, 7 and 8 tokens are known
-    closer = told(lambda sets: np.ones(len(sets)), [np.arange(8)], 0, 2, whole_sizes=3)
+    closer = found(lambda sets: np.ones(len(sets)), [np.arange(8)], 0, 2, whole_sizes=3)
     assert closer.high_bound == pytest.approx(1 / 8)
-    assert told(lambda sets: np.ones(len(sets)), [np.arange(8)], 0, 2, whole_sizes=4).certainty == "exact"
+    assert found(lambda sets: np.ones(len(sets)), [np.arange(8)], 0, 2, whole_sizes=4).certainty == "exact"
 
 
 def test_of_a_long_text_the_orders_given_are_met():
     orders = [[0, 1, 2, 3, 4, 5], [5, 4, 3, 2, 1, 0]]
-    ends, searched = (told(drawn(6, 0), orders, 0, 5, beam_tokens=most) for most in (5, 6))
+    ends, searched = (found(drawn(6, 0), orders, 0, 5, beam_tokens=most) for most in (5, 6))
     assert (ends.low, ends.high) == (ends.aopc.min(), ends.aopc.max())
     assert searched.low < ends.low or searched.high > ends.high
     assert (ends.low_bound, ends.high_bound) == (searched.low_bound, searched.high_bound)
@@ -94,7 +94,7 @@ def test_nothing_is_read_twice():
         seen.extend(row.tobytes() for row in sets)
         return np.full(len(sets), 0.5)
 
-    told(p, [np.arange(7), np.arange(7)[::-1]], 0, 3)
+    found(p, [np.arange(7), np.arange(7)[::-1]], 0, 3)
     assert len(seen) == len(set(seen))
 
 
@@ -106,7 +106,7 @@ def test_tokens_of_a_text(kind):
     batch = batch_of(subject, [4, 1, 5])
     scores = {"a": [np.arange(n, dtype=float) for n in (4, 1, 5)], "b": [np.r_[np.nan, np.zeros(n - 1)] for n in (4, 1, 5)]}
     batch["scores"] = scores
-    made = run("aopc_limits", subject, batch)
+    columns = run("aopc_limits", subject, batch)
     predicted = whole(subject, batch).argmax(1)
     for row, length in enumerate((4, 1, 5)):
 
@@ -115,13 +115,13 @@ def test_tokens_of_a_text(kind):
             return read_parts(subject, batch, parts, "deleted")[row][:, predicted[row]]
 
         every = every_aopc(p, length)
-        assert made["aopc_limits_low"][row] == pytest.approx(every.min(), abs=1e-6)
-        assert made["aopc_limits_high"][row] == pytest.approx(every.max(), abs=1e-6)
-        assert made["aopc_limits_certainty"][row] == "exact"
+        assert columns["aopc_limits_low"][row] == pytest.approx(every.min(), abs=1e-6)
+        assert columns["aopc_limits_high"][row] == pytest.approx(every.max(), abs=1e-6)
+        assert columns["aopc_limits_certainty"][row] == "exact"
         removed = np.tril(np.ones((length, length), bool))[:, ::-1]  # by decreasing number: the last token first
         expected = p(np.zeros((1, length), bool))[0] - p(removed).mean()
-        np.testing.assert_allclose(made["aopc_limits_aopc"][row], [expected, np.nan], atol=1e-6)
-        assert made["aopc_limits_measures"][row] == ["a", "b"]
+        np.testing.assert_allclose(columns["aopc_limits_aopc"][row], [expected, np.nan], atol=1e-6)
+        assert columns["aopc_limits_measures"][row] == ["a", "b"]
 
 
 @pytest.mark.parametrize("projection", ["softmax", "sparsemax"])

@@ -78,11 +78,11 @@ def uniform(pair):
 
 def test_uniform_weights_in_all_layers_and_in_each(changed):
     pair = batch("marian", [PAIR])
-    made = run_pairs("cross_uniform", subject("marian"), pair)
+    columns = run_pairs("cross_uniform", subject("marian"), pair)
     for layers, names in (((0, 1), ("probs", "tvd")), ((0,), None), ((1,), None)):
         both = expected(pair, changed(pair, uniform(pair), layers))
-        given = [made[f"cross_uniform_{name}"][0] for name in names or ()]
-        given = given or [made[f"cross_uniform_layer_{name}"][0][layers[0]] for name in ("probs", "tvd")]
+        given = [columns[f"cross_uniform_{name}"][0] for name in names or ()]
+        given = given or [columns[f"cross_uniform_layer_{name}"][0][layers[0]] for name in ("probs", "tvd")]
         for one, other in zip(given, both, strict=True):
             close(one, other, of_size=1)
 
@@ -90,7 +90,7 @@ def test_uniform_weights_in_all_layers_and_in_each(changed):
 @pytest.mark.parametrize("layers", ["all", [1]])
 def test_permuted_weights(changed, layers):
     pair = batch("marian", [PAIR])
-    made = run_pairs("cross_permutation", subject("marian"), pair, seed=3, draws=4, layers=layers)
+    columns = run_pairs("cross_permutation", subject("marian"), pair, seed=3, draws=4, layers=layers)
     places = np.flatnonzero((pair["source_words"][0] >= 0).numpy())
     orders = generator(3, "0", "cross_permutation").permuted(np.broadcast_to(places, (4, len(places))), axis=1)
     assert len({tuple(order) for order in orders}) > 1
@@ -99,7 +99,7 @@ def test_permuted_weights(changed, layers):
         sources[places] = order
         logits = changed(pair, lambda weights, sources=sources: weights[..., sources], (0, 1) if layers == "all" else (1,))
         for one, other in zip(
-            (made["cross_permuted_probs"], made["cross_permuted_tvd"]), expected(pair, logits), strict=True
+            (columns["cross_permuted_probs"], columns["cross_permuted_tvd"]), expected(pair, logits), strict=True
         ):
             close(one[0][draw], other, of_size=1)
 
@@ -121,8 +121,8 @@ def test_other_seeds_give_other_permutations_and_one_token_gives_none():
 
 def test_a_uniform_model_loses_nothing_by_a_uniform_intervention():
     of = sequence_subject(translator("bahdanau", projection="uniform"), tokenizer())
-    made = run_pairs("cross_uniform", of, of.encode(PAIRS))
-    assert max(values.max() for values in made["cross_uniform_tvd"]) <= 1e-6
+    columns = run_pairs("cross_uniform", of, of.encode(PAIRS))
+    assert max(values.max() for values in columns["cross_uniform_tvd"]) <= 1e-6
 
 
 @pytest.mark.parametrize(
@@ -143,15 +143,15 @@ def test_layers_that_there_are_not(name, options, says):
 @pytest.mark.parametrize("layer", [None, 1])
 def test_knock_out_of_one_word_for_one_target_word_at_a_time(changed, layer):
     pair = batch("marian", [PAIR])
-    made = run_pairs("knock_out", subject("marian"), pair, layer=layer)
+    columns = run_pairs("knock_out", subject("marian"), pair, layer=layer)
     weights = subject("marian").attention(pair)[0].mean(1)
     weights = weights.mean(0) if layer is None else weights[layer]
     source, target = pair["source_words"][0], pair["target_words"][0]
     for word in range(6):
         rows = target == word
         masses = [float(weights[rows][:, source == number].sum()) for number in range(7)]
-        best, other = int(np.argmax(masses)), int(made["knock_out_other"][0][word])
-        assert made["knock_out_best"][0][word] == best != other
+        best, other = int(np.argmax(masses)), int(columns["knock_out_other"][0][word])
+        assert columns["knock_out_best"][0][word] == best != other
         for chosen, ending in ((best, ""), (other, "other_")):
             gone = rows[:, None] & (source == chosen)
 
@@ -160,20 +160,22 @@ def test_knock_out_of_one_word_for_one_target_word_at_a_time(changed, layer):
                 return left / left.sum(-1, keepdim=True)
 
             probs, distances = expected(pair, changed(pair, change))
-            close(made[f"knock_out_{ending}probs"][0][word], probs[word])
-            close(made[f"knock_out_{ending}tvd"][0][word], distances[word], of_size=1)
+            close(columns[f"knock_out_{ending}probs"][0][word], probs[word])
+            close(columns[f"knock_out_{ending}tvd"][0][word], distances[word], of_size=1)
             words = PAIR[0].split()
             shorter = subject("marian").encode([(" ".join(words[:chosen] + words[chosen + 1 :]), PAIR[1])])
             left = float(word_sums(shorter, subject("marian").log_probs(shorter))[0, word].exp())
-            close(made[f"knock_out_{ending}removed_probs"][0][word], left)
+            close(columns[f"knock_out_{ending}removed_probs"][0][word], left)
 
 
 def test_knock_out_of_the_only_word_leaves_markers_and_there_is_no_other():
     of = subject("luong")
-    made = run_pairs("knock_out", of, of.encode([("a", "ein man")]))
-    assert made["knock_out_other"][0].tolist() == [-1, -1]
-    assert np.isnan(made["knock_out_other_probs"][0]).all() and np.isnan(made["knock_out_other_removed_probs"][0]).all()
-    assert (made["knock_out_probs"][0] > 0).all()
+    columns = run_pairs("knock_out", of, of.encode([("a", "ein man")]))
+    assert columns["knock_out_other"][0].tolist() == [-1, -1]
+    assert (
+        np.isnan(columns["knock_out_other_probs"][0]).all() and np.isnan(columns["knock_out_other_removed_probs"][0]).all()
+    )
+    assert (columns["knock_out_probs"][0] > 0).all()
 
 
 def test_knock_out_of_all_weight_is_undefined():
@@ -181,11 +183,11 @@ def test_knock_out_of_all_weight_is_undefined():
     pair = of.encode([PAIR])
     alone = (of.attention(pair)[0, 0, 0].max(1).values == 1)[:6]
     assert alone.any()  # a row with one weight of 1
-    made = run_pairs("knock_out", of, pair)
+    columns = run_pairs("knock_out", of, pair)
     rows = pair["target_words"][0]
     for word in range(6):
-        whole = of.attention(pair)[0, 0, 0][rows == word][:, pair["source_words"][0] == made["knock_out_best"][0][word]]
-        assert np.isnan(made["knock_out_probs"][0][word]) == bool((whole.sum(1) >= 1 - 1e-7).any())
+        whole = of.attention(pair)[0, 0, 0][rows == word][:, pair["source_words"][0] == columns["knock_out_best"][0][word]]
+        assert np.isnan(columns["knock_out_probs"][0][word]) == bool((whole.sum(1) >= 1 - 1e-7).any())
 
 
 # ---------------------------------------------------------------------------------------------- identifiability
@@ -199,8 +201,8 @@ def narrow():
 
 def test_limits_by_another_solver_and_alternatives_change_nothing(narrow):
     pair = narrow.encode([PAIR])
-    made = run_pairs("cross_identifiability", narrow, pair)
-    low, high = (made[f"cross_identifiability_{name}"][0] for name in ("low", "high"))
+    columns = run_pairs("cross_identifiability", narrow, pair)
+    low, high = (columns[f"cross_identifiability_{name}"][0] for name in ("low", "high"))
     source, target = pair["source_words"][0].numpy(), pair["target_words"][0].numpy()
     own = narrow.attention(pair)[0].numpy()
     layers = narrow.in_double().head_values(pair)
@@ -219,14 +221,14 @@ def test_limits_by_another_solver_and_alternatives_change_nothing(narrow):
             close([low[layer, head, later, word, column], high[layer, head, later, word, column]], limits)
             mean = np.mean([own[layer, head, row, source == column].sum() for row in rows])
             assert limits[0] - 1e-6 <= mean <= limits[1] + 1e-6
-    assert (high - low).max() > 0.1 and made["cross_identifiability_tvd"][0].max() > 0.1
-    assert made["cross_identifiability_change_double"][0] < 1e-9 and made["cross_identifiability_change"][0] < 1e-3
+    assert (high - low).max() > 0.1 and columns["cross_identifiability_tvd"][0].max() > 0.1
+    assert columns["cross_identifiability_change_double"][0] < 1e-9 and columns["cross_identifiability_change"][0] < 1e-3
 
 
 def test_few_tokens_have_one_attention():
     """Four numbers of a value and three tokens."""
     of = subject("marian")
-    made = run_pairs("cross_identifiability", of, of.encode([("a man old", "ein man")]))
-    attention = made["cross_identifiability_low"][0], made["cross_identifiability_high"][0]
+    columns = run_pairs("cross_identifiability", of, of.encode([("a man old", "ein man")]))
+    attention = columns["cross_identifiability_low"][0], columns["cross_identifiability_high"][0]
     close(*attention)
-    assert made["cross_identifiability_tvd"][0].max() < 1e-9 and attention[0].max() > 0.1
+    assert columns["cross_identifiability_tvd"][0].max() < 1e-9 and attention[0].max() > 0.1

@@ -87,10 +87,10 @@ def test_pooled_states_by_plain_loops(encoder, hierarchy, tiny_model, tiny_rows)
     subject = subject_of(tiny_model(encoder=encoder, hierarchy=hierarchy))
     batch = subject.collate(tiny_rows((9, 0, 12, [9], 7), hierarchy=hierarchy))
     hidden, mask, _ = subject.encoded(batch)
-    made = run("conicity", subject, batch)
+    measured = run("conicity", subject, batch)
     for row, inside in enumerate(mask):
         states = hidden[row, inside].double().numpy()
-        values = made["conicity_absolute"][row], made["conicity_signed"][row]
+        values = measured["conicity_absolute"][row], measured["conicity_signed"][row]
         if len(states) < 2:
             assert np.isnan(values).all()
             continue
@@ -109,13 +109,13 @@ def test_states_that_a_classifier_gives_out(kind):
     batch = subject.encode(TEXTS)
     assert subject.depth > 1
     for layer in ("last", 0, subject.depth - 1):
-        made = run("conicity", subject, batch, layer=layer)
+        measured = run("conicity", subject, batch, layer=layer)
         for row in range(len(TEXTS)):
             text = batch.alone(row)
             with subject.evaluating():
                 every = subject.model(**subject.model_inputs(text), output_hidden_states=True).hidden_states
             states = every[-1 if layer == "last" else layer + 1][subject.attendable(text)].double().numpy()
-            values = made["conicity_absolute"][row], made["conicity_signed"][row]
+            values = measured["conicity_absolute"][row], measured["conicity_signed"][row]
             np.testing.assert_allclose(values, loops(states) if len(states) > 1 else (np.nan, np.nan), atol=1e-5)
     first, last = (run("conicity", subject, batch, layer=layer)["conicity_signed"][0] for layer in (0, "last"))
     assert abs(first - last) > 1e-3
@@ -127,9 +127,9 @@ def test_the_penalty_of_training_has_the_same_formula():
     mask = torch.arange(7) < torch.tensor([7, 4, 2, 1]).unsqueeze(1)
     subject = Given(torch.where(mask.unsqueeze(2), states, torch.nan).tolist())
     subject.depth = 1
-    made = run("conicity", subject, {"input_ids": torch.ones(4, 7, dtype=torch.long)})["conicity_absolute"]
-    np.testing.assert_allclose(made[:3], penalty(states, mask)[:3], atol=1e-6)
-    assert np.isnan(made[3]) and penalty(states, mask)[3] == 0
+    measured = run("conicity", subject, {"input_ids": torch.ones(4, 7, dtype=torch.long)})["conicity_absolute"]
+    np.testing.assert_allclose(measured[:3], penalty(states, mask)[:3], atol=1e-6)
+    assert np.isnan(measured[3]) and penalty(states, mask)[3] == 0
 
 
 def test_a_layer_that_there_is_not():
@@ -180,9 +180,9 @@ def heads_of(subject, batch, row):
 def test_by_the_maps_that_a_model_gives_out(tmp_path, monkeypatch):
     offer(tmp_path, monkeypatch, "by_letter", BY_LETTER)
     subject, batch = of_texts()
-    made = run("group_mass", subject, batch, tagger="by_letter")
+    measured = run("group_mass", subject, batch, tagger="by_letter")
     names = ["impermissible", "punctuation", *UNIVERSAL, "markers"]
-    assert made["group_mass_names"] == [names] * len(TEXTS)
+    assert measured["group_mass_names"] == [names] * len(TEXTS)
     for row in range(len(TEXTS)):
         text, heads = heads_of(subject, batch, row)
         inside, words = subject.attendable(text)[0].numpy(), words_of_tokens(batch, row)
@@ -200,8 +200,8 @@ def test_by_the_maps_that_a_model_gives_out(tmp_path, monkeypatch):
                 marks = ~inside
             elif name in groups:
                 marks[inside] = groups[name]
-            assert made["group_mass_tokens"][row][place] == marks.sum()
-            values = made["group_mass"][row][place], made["group_mass_head_max"][row][place]
+            assert measured["group_mass_tokens"][row][place] == marks.sum()
+            values = measured["group_mass"][row][place], measured["group_mass_head_max"][row][place]
             if not marks.any() or not (inside & ~marks).any():
                 assert np.isnan(values).all(), name
                 continue
@@ -212,21 +212,21 @@ def test_by_the_maps_that_a_model_gives_out(tmp_path, monkeypatch):
 def test_of_what_is_shown_it_is_a_part():
     """A mass over 1 - that of markers is the sum of the attention that a record holds."""
     subject, batch = of_texts()
-    made = run("group_mass", subject, batch)
+    measured = run("group_mass", subject, batch)
     shown = (subject.attention(batch)[0] * batch["impermissible"][0]).sum()
-    mass, _, markers = made["group_mass"][0]
+    mass, _, markers = measured["group_mass"][0]
     assert 0 < markers < 1 and mass / (1 - markers) == pytest.approx(float(shown), abs=1e-6)
 
 
 def test_a_decoder_has_no_markers_and_rollout_has_heads():
     subject, batch = of_texts("gpt2")
-    made = run("group_mass", subject, batch)
-    assert np.isnan(made["group_mass"][0][2]) and made["group_mass_tokens"][0][2] == 0
+    measured = run("group_mass", subject, batch)
+    assert np.isnan(measured["group_mass"][0][2]) and measured["group_mass_tokens"][0][2] == 0
     shown = (subject.attention(batch)[0] * batch["impermissible"][0]).sum()
-    assert made["group_mass"][0][0] == pytest.approx(float(shown), abs=1e-6)
+    assert measured["group_mass"][0][0] == pytest.approx(float(shown), abs=1e-6)
     subject, batch = of_texts(reduction="rollout")
-    made = run("group_mass", subject, batch)
-    assert 0 < made["group_mass"][0][0] < 1 and 0 < made["group_mass_head_max"][0][0] < 1
+    measured = run("group_mass", subject, batch)
+    assert 0 < measured["group_mass"][0][0] < 1 and 0 < measured["group_mass_head_max"][0][0] < 1
 
 
 @pytest.mark.parametrize("hierarchy", ["none", "sentence", "word"])
@@ -237,8 +237,8 @@ def test_pooled_models(hierarchy, tiny_model, tiny_rows):
     batch = subject.collate(rows)
     batch["impermissible"] = (batch["input_ids"] % 4 == 1).long()
     batch["tokens"] = [["..." if place == 1 else token for place, token in enumerate(row["tokens"])] for row in rows]
-    made = run("group_mass", subject, batch)
-    assert made["group_mass_names"] == [["impermissible", "punctuation"]] * 5 and "group_mass_head_max" not in made
+    measured = run("group_mass", subject, batch)
+    assert measured["group_mass_names"] == [["impermissible", "punctuation"]] * 5 and "group_mass_head_max" not in measured
     mask, items = subject.attendable(batch), subject.items(batch)
     some = 0
     for row in range(5):
@@ -252,16 +252,16 @@ def test_pooled_models(hierarchy, tiny_model, tiny_rows):
                     marks[item] = True
         defined = marks.any() and not marks.all()
         some += defined
-        np.testing.assert_allclose(made["group_mass"][row][0], weights[marks].sum() if defined else np.nan, atol=1e-6)
-        np.testing.assert_allclose(made["group_mass"][row][1], weights[1] if len(weights) > 1 else np.nan, atol=1e-6)
-        assert list(made["group_mass_tokens"][row]) == [marks.sum(), int(len(weights) > 1)]
+        np.testing.assert_allclose(measured["group_mass"][row][0], weights[marks].sum() if defined else np.nan, atol=1e-6)
+        np.testing.assert_allclose(measured["group_mass"][row][1], weights[1] if len(weights) > 1 else np.nan, atol=1e-6)
+        assert list(measured["group_mass_tokens"][row]) == [marks.sum(), int(len(weights) > 1)]
     assert some
 
 
 def test_a_batch_that_says_nothing_has_no_groups():
     toy = Toy()
-    made = run("group_mass", toy, toy.encode(["7 12", "8"]))
-    assert made["group_mass_names"] == [[], []] and all(len(row) == 0 for row in made["group_mass"])
+    measured = run("group_mass", toy, toy.encode(["7 12", "8"]))
+    assert measured["group_mass_names"] == [[], []] and all(len(row) == 0 for row in measured["group_mass"])
 
 
 def test_a_missing_tagger_is_said_before_any_work(monkeypatch):
@@ -313,9 +313,9 @@ def values_of(subject, text, layer):
 def test_values_of_heads(reduction):
     """As the authors' code has it: lengths of values by head, markers in the sum, the mean and the largest of heads."""
     subject, batch = of_texts_impermissible(reduction=reduction)
-    made = run("value_norm_share", subject, batch)
+    measured = run("value_norm_share", subject, batch)
     for row in range(len(TEXTS_IMPERMISSIBLE)):
-        values = made["value_norm_share"][row], made["value_norm_share_head_max"][row]
+        values = measured["value_norm_share"][row], measured["value_norm_share_head_max"][row]
         if row not in DEFINED:
             assert np.isnan(values).all()
             continue
@@ -332,8 +332,8 @@ def test_states_of_pooled_models(hierarchy, tiny_model, tiny_rows):
     subject = subject_of(tiny_model(encoder="bilstm", hierarchy=hierarchy))
     batch = subject.collate(tiny_rows((9, 0, 12, [9], 7), hierarchy=hierarchy))
     batch["impermissible"] = (batch["input_ids"] % 4 == 1).long()
-    made = run("value_norm_share", subject, batch)
-    assert list(made) == ["value_norm_share"]
+    measured = run("value_norm_share", subject, batch)
+    assert list(measured) == ["value_norm_share"]
     (hidden, mask, _), items, some = subject.encoded(batch), subject.items(batch), 0
     for row in range(5):
         lengths = [np.linalg.norm(state.double().numpy()) for state in hidden[row, mask[row]]]
@@ -342,11 +342,11 @@ def test_states_of_pooled_models(hierarchy, tiny_model, tiny_rows):
         marked = {place for place, mark in zip(places, batch["impermissible"][row].tolist(), strict=True) if mark}
         marks = [number in marked for number in numbers]
         if not any(marks) or all(marks):
-            assert np.isnan(made["value_norm_share"][row])
+            assert np.isnan(measured["value_norm_share"][row])
             continue
         some += 1
         share = sum(length for length, mark in zip(lengths, marks, strict=True) if mark) / sum(lengths)
-        assert made["value_norm_share"][row] == pytest.approx(share, abs=1e-6)
+        assert measured["value_norm_share"][row] == pytest.approx(share, abs=1e-6)
     assert some
 
 
@@ -370,17 +370,17 @@ def test_closed_form():
 def test_texts_without_them_are_read(kind):
     """The same words written as a text of their own."""
     subject, batch = of_texts_impermissible(kind)
-    made = run("permissible_only", subject, batch)["permissible_only_probs"]
+    measured = run("permissible_only", subject, batch)["permissible_only_probs"]
     for row, text in enumerate(TEXTS_IMPERMISSIBLE):
         if row not in DEFINED:
-            assert np.isnan(made[row]).all() and len(made[row]) == subject.num_labels
+            assert np.isnan(measured[row]).all() and len(measured[row]) == subject.num_labels
             continue
         ids = batch["input_ids"][row][batch["attention_mask"][row].bool() & (batch["impermissible"][row] == 0)]
         with subject.evaluating():
             given = {"input_ids": ids[None], "token_type_ids": torch.zeros_like(ids)[None]}
             probs = subject.model(**given).logits.double().softmax(-1)[0]
         assert len(ids) < batch["attention_mask"][row].sum(), text
-        tolerances.close(made[row], probs, dtype=torch.float32, depth=4)
+        tolerances.close(measured[row], probs, dtype=torch.float32, depth=4)
 
 
 def test_an_absence_of_ones_choice():
@@ -430,7 +430,7 @@ CELLS = (
 LENGTHS = (7, 0, [9], 4, 12)
 
 
-def said(columns, row, attention):
+def prediction(columns, row, attention):
     """The prediction under an attention (T,), from the columns alone."""
     logits = attention @ columns["token_logits"][row].astype(np.float64) + columns["token_logits_bias"][row]
     return softmax(logits)
@@ -442,7 +442,7 @@ def test_by_hand():
     columns = run("token_logits", model, batch)
     assert columns["token_logits"][0].tolist() == [[1.0, 0.0], [0.0, 2.0]] and columns["token_logits"][1].shape == (0, 2)
     assert [values.tolist() for values in columns["token_logits_bias"]] == [[0.5, -0.5]] * 2
-    np.testing.assert_allclose(said(columns, 0, np.array([0.75, 0.25])), softmax(np.array([1.25, 0.0])))
+    np.testing.assert_allclose(prediction(columns, 0, np.array([0.75, 0.25])), softmax(np.array([1.25, 0.0])))
 
 
 @pytest.mark.parametrize("fields", CELLS, ids=lambda fields: "-".join(map(str, fields.values())))
@@ -456,7 +456,7 @@ def test_any_attention_gives_what_the_model_says(fields, tiny_model, tiny_rows, 
     other /= np.maximum(other.sum(1, keepdims=True), 1e-30)
     logits = subject.intervene(batch, torch.from_numpy(other[:, None]).float())[:, 0].double().detach()
     for row, keep in enumerate(mask):
-        np.testing.assert_allclose(said(columns, row, other[row][keep]), logits[row].softmax(-1).numpy(), atol=2e-6)
+        np.testing.assert_allclose(prediction(columns, row, other[row][keep]), logits[row].softmax(-1).numpy(), atol=2e-6)
 
 
 def test_experiments_follow_from_it(tiny_model, tiny_rows, tiny_batch):
@@ -470,11 +470,11 @@ def test_experiments_follow_from_it(tiny_model, tiny_rows, tiny_batch):
         for place, epsilon in enumerate(adversary.EPSILONS):
             again = adversary.maximise(own, values[:, 1] - values[:, 0], bias[1] - bias[0], epsilon)
             probs = furthest["adversary_exact_probs"][row][place]
-            np.testing.assert_allclose(said(columns, row, again.attention), probs, atol=1e-6)
+            np.testing.assert_allclose(prediction(columns, row, again.attention), probs, atol=1e-6)
             assert again.jsd == pytest.approx(furthest["adversary_exact_jsd"][row][place], abs=1e-12)
         if (chosen := smallest["minimal_flip_set"][row].astype(bool)).any() and not smallest["minimal_flip_empty"][row]:
             left = np.where(chosen, 0.0, own)
-            assert said(columns, row, left / left.sum()).argmax() != said(columns, row, own).argmax()
+            assert prediction(columns, row, left / left.sum()).argmax() != prediction(columns, row, own).argmax()
 
 
 def test_barred_classes_have_no_numbers():

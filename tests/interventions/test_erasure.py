@@ -99,16 +99,16 @@ def test_each_removal_decoded_anew(projection, score_scale, query, readout, tiny
                 order = order.tolist()
                 size = text.first_flip(order, text.without)
                 parts = ("flip_size", "flip_mass", "flip_empty", "reprojected_flip_size")
-                made = [np.atleast_1d(found[f"erasure_{part}_{name}"][row])[draw] for part in parts]
-                np.testing.assert_equal(float(made[0]), float(size))
-                np.testing.assert_equal(float(made[3]), float(text.first_flip(order, text.reprojected)))
+                columns = [np.atleast_1d(found[f"erasure_{part}_{name}"][row])[draw] for part in parts]
+                np.testing.assert_equal(float(columns[0]), float(size))
+                np.testing.assert_equal(float(columns[3]), float(text.first_flip(order, text.reprojected)))
                 if size > 0:
                     flips += 1
                     mass = weights[order[:size]].sum()
-                    np.testing.assert_allclose(made[1], mass, rtol=1e-5)
-                    assert made[2] == (text.without(order[:size]).sum() == 0)
+                    np.testing.assert_allclose(columns[1], mass, rtol=1e-5)
+                    assert columns[2] == (text.without(order[:size]).sum() == 0)
                 else:
-                    assert np.isnan(made[1]) and not made[2]
+                    assert np.isnan(columns[1]) and not columns[2]
     assert flips > 3
 
 

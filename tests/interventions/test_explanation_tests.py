@@ -193,23 +193,23 @@ def test_of_a_model_that_reads_the_whole_text(tiny_model, tiny_rows):
     model, rows = tiny_model(num_labels=3), tiny_rows((7, 4, 1, 0))
     subject = subject_of(model)
     scores = scored(rows)
-    made = run("selection", subject, {**subject.collate(rows), "scores": scores}, shares=(0.2, 0.5))
+    columns = run("selection", subject, {**subject.collate(rows), "scores": scores}, shares=(0.2, 0.5))
     sizes = {(7, 0.2): 1, (7, 0.5): 4, (4, 0.2): 1, (4, 0.5): 2, (1, 0.2): 1, (1, 0.5): 1, (0, 0.2): 0, (0, 0.5): 0}
-    assert list(made) == list(find("selection").columns_for(subject)) and "complement_probs" not in made
+    assert list(columns) == list(find("selection").columns_for(subject)) and "complement_probs" not in columns
     for number, row in enumerate(rows):
-        assert made["selection_measures"][number] == ["attention"] * 2 + ["other"] * 2
-        assert list(made["selection_shares"][number]) == [0.2, 0.5] * 2
+        assert columns["selection_measures"][number] == ["attention"] * 2 + ["other"] * 2
+        assert list(columns["selection_shares"][number]) == [0.2, 0.5] * 2
         for place, (name, share) in enumerate(
-            zip(made["selection_measures"][number], made["selection_shares"][number], strict=True)
+            zip(columns["selection_measures"][number], columns["selection_shares"][number], strict=True)
         ):
             values = scores[name][number]
             chosen = first(values, sizes[len(values), share])
-            assert (made["selection_chosen"][number][place] == chosen).all()
+            assert (columns["selection_chosen"][number][place] == chosen).all()
             for column, stays in (("kept", chosen), ("removed", ~chosen)):
                 left = [2, *np.array(row["input_ids"][1:-1], int)[stays].tolist(), 3]
                 batch = subject.collate([{**row, "input_ids": left}])
                 expected = subject.predict(batch).detach().double().softmax(-1)[0]
-                np.testing.assert_allclose(made[f"selection_{column}_probs"][number][place], expected, atol=1e-6)
+                np.testing.assert_allclose(columns[f"selection_{column}_probs"][number][place], expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["bernoulli", "deleted", "hardkuma", "transition"])
@@ -217,25 +217,25 @@ def test_of_a_model_that_selects(kind, tiny_rows):
     model, rows = rationale_model(kind), tiny_rows((9, 5, 1, 0))
     subject = subject_of(model)
     batch, scores = subject.collate(rows), scored(rows)
-    made = run("selection", subject, {**batch, "scores": scores}, shares=(0.3,))
+    columns = run("selection", subject, {**batch, "scores": scores}, shares=(0.3,))
     own = subject.predict(batch).detach().double().softmax(-1).numpy()
     selected, inside = subject.selected(batch), subject.attendable(batch)
     complement = subject.read_selected(batch, inside & ~selected).detach().double().softmax(-1).numpy()
     for number, row in enumerate(rows):
-        np.testing.assert_allclose(made["selection_probs"][number], own[number], atol=1e-6)
-        np.testing.assert_allclose(made["complement_probs"][number], complement[number], atol=1e-6)
+        np.testing.assert_allclose(columns["selection_probs"][number], own[number], atol=1e-6)
+        np.testing.assert_allclose(columns["complement_probs"][number], complement[number], atol=1e-6)
         mine = selected[number, inside[number]].numpy()
-        assert list(made["selection_shares"][number]) == [0.0, 0.3] * 2
-        assert (made["selection_chosen"][number][0] == mine).all()
-        np.testing.assert_allclose(made["selection_kept_probs"][number][0], own[number], atol=1e-6)
-        np.testing.assert_allclose(made["selection_removed_probs"][number][0], complement[number], atol=1e-6)
+        assert list(columns["selection_shares"][number]) == [0.0, 0.3] * 2
+        assert (columns["selection_chosen"][number][0] == mine).all()
+        np.testing.assert_allclose(columns["selection_kept_probs"][number][0], own[number], atol=1e-6)
+        np.testing.assert_allclose(columns["selection_removed_probs"][number][0], complement[number], atol=1e-6)
         chosen = first(scores["other"][number], mine.sum())  # of the same size, read in place of its own
-        assert (made["selection_chosen"][number][2] == chosen).all()
-        told = torch.zeros_like(inside[:1])
-        told[0, inside[number]] = torch.from_numpy(chosen)
-        alone = subject.read_selected(batch.take(torch.tensor([number])), told).detach().double().softmax(-1)[0]
-        np.testing.assert_allclose(made["selection_kept_probs"][number][2], alone, atol=1e-6)
-        assert made["selection_chosen"][number].shape == (4, len(row["tokens"]))
+        assert (columns["selection_chosen"][number][2] == chosen).all()
+        mask = torch.zeros_like(inside[:1])
+        mask[0, inside[number]] = torch.from_numpy(chosen)
+        alone = subject.read_selected(batch.take(torch.tensor([number])), mask).detach().double().softmax(-1)[0]
+        np.testing.assert_allclose(columns["selection_kept_probs"][number][2], alone, atol=1e-6)
+        assert columns["selection_chosen"][number].shape == (4, len(row["tokens"]))
 
 
 def test_a_share_holds_as_many_tokens_as_a_budget():
@@ -250,23 +250,23 @@ def test_nothing_selected_is_read_and_counted(tiny_rows):
     model.selector.score.bias.data.fill_(-50.0)
     subject = subject_of(model)
     batch = subject.collate(rows)
-    made = run("selection", subject, batch)
+    columns = run("selection", subject, batch)
     empty = subject.read_selected(batch, torch.zeros_like(subject.attendable(batch))).detach().double().softmax(-1)
     whole = subject.read_selected(batch, subject.attendable(batch)).detach().double().softmax(-1)
     for number in range(2):
-        assert not made["selection_chosen"][number][0].any()
-        np.testing.assert_allclose(made["selection_probs"][number], empty[number], atol=1e-6)
-        np.testing.assert_allclose(made["complement_probs"][number], whole[number], atol=1e-6)
+        assert not columns["selection_chosen"][number][0].any()
+        np.testing.assert_allclose(columns["selection_probs"][number], empty[number], atol=1e-6)
+        np.testing.assert_allclose(columns["complement_probs"][number], whole[number], atol=1e-6)
 
 
 def test_an_undefined_measure_is_undefined_and_equal_scores_are_cut_at_random(tiny_model, tiny_rows):
     subject, rows = subject_of(tiny_model()), tiny_rows([10] * 30)
     scores = {"attention": [np.ones(10)] * 30, "other": [np.full(10, np.nan)] * 30}
-    made = run("selection", subject, {**subject.collate(rows), "scores": scores}, shares=(0.2,))
-    chosen = np.stack(made["selection_chosen"])
+    columns = run("selection", subject, {**subject.collate(rows), "scores": scores}, shares=(0.2,))
+    chosen = np.stack(columns["selection_chosen"])
     assert (chosen[:, 0].sum(1) == 2).all() and not chosen[:, 1].any() and len(np.unique(chosen[:, 0], axis=0)) > 10
-    assert np.isnan(np.stack(made["selection_kept_probs"])[:, 1]).all()
-    assert np.isnan(np.stack(made["selection_removed_probs"])[:, 1]).all()
+    assert np.isnan(np.stack(columns["selection_kept_probs"])[:, 1]).all()
+    assert np.isnan(np.stack(columns["selection_removed_probs"])[:, 1]).all()
 
 
 # --------------------------------------------------------------------------------------- signs
@@ -292,10 +292,10 @@ def test_by_a_plain_loop():
     }
     whole = subject.predict(batch).double().softmax(-1).numpy()
     for absent in ("deleted", "mask_token"):
-        made = run("sign_violations", subject, batch, absent=absent)
-        assert made["sign_violations_measures"] == [list(batch["scores"])] * 4
+        columns = run("sign_violations", subject, batch, absent=absent)
+        assert columns["sign_violations_measures"] == [list(batch["scores"])] * 4
         for row, count in enumerate(counts):
-            signs, effects = made["sign_violations_signs"][row], made["sign_violations_effects"][row]
+            signs, effects = columns["sign_violations_signs"][row], columns["sign_violations_effects"][row]
             for place, values in enumerate(batch["scores"].values()):
                 if not count or np.isnan(values[row]).any():
                     assert np.isnan(signs[place]) and np.isnan(effects[place])
@@ -310,9 +310,11 @@ def test_by_a_plain_loop():
                 assert signs[place] == np.sign(values[row][first])
                 parts = [np.ones((0, other), bool) for other in counts]
                 parts[row] = (np.arange(count) != first)[None]
-                said = read_parts(subject, batch, parts, absent)[row][0]
+                prediction = read_parts(subject, batch, parts, absent)[row][0]
                 own = whole[row].argmax()
-                assert effects[place] == pytest.approx(whole[row, own] - np.exp(said[own]) / np.exp(said).sum(), abs=1e-6)
+                assert effects[place] == pytest.approx(
+                    whole[row, own] - np.exp(prediction[own]) / np.exp(prediction).sum(), abs=1e-6
+                )
 
 
 # --------------------------------------------------------------------------------------- soft

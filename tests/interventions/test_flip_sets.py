@@ -284,8 +284,8 @@ def test_sets_and_what_the_model_says(bert):
     mask = bert.attendable(batch).numpy()
     logits = bert.predict(batch).double().numpy()
     shares = bert.relevance(batch, lambda logits, rows: logits, "frozen").of_places.numpy()
-    made = run("frozen_flip_set", bert, batch, absent="mask_token", draws=3)
-    sizes = made["frozen_flip_size"]
+    columns = run("frozen_flip_set", bert, batch, absent="mask_token", draws=3)
+    sizes = columns["frozen_flip_size"]
     assert np.isfinite(sizes).any()
     for row in range(4):
         own = logits[row].argmax()
@@ -293,19 +293,21 @@ def test_sets_and_what_the_model_says(bert):
         of_tokens = shares[row][:, mask[row]]
         parts, whole = of_tokens[own] - of_tokens[rivals], logits[row, own] - logits[row, rivals]
         expected = smallest_of_all(parts, whole, np.array(rivals) < own)
-        chosen = made["frozen_flip_set"][row]
+        chosen = columns["frozen_flip_set"][row]
         if expected is None:
-            assert np.isnan(sizes[row]) and not chosen.any() and np.isnan(made["frozen_flip_probs"][row]).all()
-            assert np.isnan(made["frozen_flip_class"][row]) and np.isnan(made["frozen_flip_random"][row])
+            assert np.isnan(sizes[row]) and not chosen.any() and np.isnan(columns["frozen_flip_probs"][row]).all()
+            assert np.isnan(columns["frozen_flip_class"][row]) and np.isnan(columns["frozen_flip_random"][row])
             continue
         assert sizes[row] == expected == chosen.sum()
         frozen = logits[row] - of_tokens[:, chosen > 0].sum(1)
-        assert frozen.argmax() == made["frozen_flip_class"][row] != own
+        assert frozen.argmax() == columns["frozen_flip_class"][row] != own
         alone = [np.ones((0, count), bool) for count in mask.sum(1)]
         alone[row] = (chosen == 0)[None]
-        said = read_parts(bert, batch, alone, "mask_token")[row][0]
-        tolerances.close(made["frozen_flip_probs"][row], np.exp(said) / np.exp(said).sum(), dtype=torch.float32, depth=4)
-        assert made["frozen_flip_random"][row] * 3 == pytest.approx(round(made["frozen_flip_random"][row] * 3))
+        prediction = read_parts(bert, batch, alone, "mask_token")[row][0]
+        tolerances.close(
+            columns["frozen_flip_probs"][row], np.exp(prediction) / np.exp(prediction).sum(), dtype=torch.float32, depth=4
+        )
+        assert columns["frozen_flip_random"][row] * 3 == pytest.approx(round(columns["frozen_flip_random"][row] * 3))
 
 
 def test_what_is_refused(bert):

@@ -43,14 +43,14 @@ def interval(values, attention, token):
 @pytest.mark.parametrize("readout", ["affine", "tanh"])
 def test_up_to_as_many_tokens_as_numbers_there_is_one_attention(readout, tiny_model, tiny_rows, tiny_batch):
     model, batch = tiny_model(readout=readout), tiny_batch(tiny_rows([9, 4]))
-    made = run("identifiability", model, batch)
-    assert not set(OF_MAPS) & set(made)
+    found = run("identifiability", model, batch)
+    assert not set(OF_MAPS) & set(found)
     for row in range(2):
         _, attention = sums(model, batch, row)
         for name in (LOW, HIGH, ATTENTION):
-            np.testing.assert_allclose(made[name][row], attention, atol=1e-7)
-        assert (made[TVD][row], made[BOUND][row], made[CERTAINTY][row]) == (0, 0, "exact")
-        assert made[TOP][row] == pytest.approx(np.sort(attention)[-3:].sum()) == pytest.approx(made[TOP_LOW][row])
+            np.testing.assert_allclose(found[name][row], attention, atol=1e-7)
+        assert (found[TVD][row], found[BOUND][row], found[CERTAINTY][row]) == (0, 0, "exact")
+        assert found[TOP][row] == pytest.approx(np.sort(attention)[-3:].sum()) == pytest.approx(found[TOP_LOW][row])
 
 
 @pytest.mark.slow
@@ -59,24 +59,24 @@ def test_up_to_as_many_tokens_as_numbers_there_is_one_attention(readout, tiny_mo
 def test_more_tokens_leave_an_interval_that_the_model_cannot_see(encoder, readout, tiny_model, tiny_rows, tiny_batch):
     model = tiny_model(encoder=encoder, readout=readout, dtype=torch.float64)
     batch = tiny_batch(tiny_rows([25, 0, 14, 10]))
-    made = run("identifiability", model, batch)
+    found = run("identifiability", model, batch)
     subject, read = opened(model, batch)
     own = subject.predict(read).detach()
     for row in (0, 2, 3):
         states, attention = sums(model, batch, row)
         for token in (0, int(attention.argmax())):
             low, high = interval(states, attention, token)
-            assert made[LOW][row][token] == pytest.approx(low, abs=1e-6)
-            assert made[HIGH][row][token] == pytest.approx(high, abs=1e-6)
-        other = made[ATTENTION][row].astype(np.float64)
-        assert np.abs(other - attention).sum() / 2 == pytest.approx(made[TVD][row], abs=1e-5) and made[TVD][row] > 1e-3
-        assert made[CHANGE][row] < 1e-10
+            assert found[LOW][row][token] == pytest.approx(low, abs=1e-6)
+            assert found[HIGH][row][token] == pytest.approx(high, abs=1e-6)
+        other = found[ATTENTION][row].astype(np.float64)
+        assert np.abs(other - attention).sum() / 2 == pytest.approx(found[TVD][row], abs=1e-5) and found[TVD][row] > 1e-3
+        assert found[CHANGE][row] < 1e-10
         spread = torch.zeros(1, int(batch["input_ids"].shape[1]), dtype=torch.float64)
         spread[0, 1 : 1 + len(other)] = torch.from_numpy(other)
         again = subject.intervene(read.take(torch.tensor([row])), spread).detach()
         np.testing.assert_allclose(again[0], own[row], atol=1e-5)
-    assert made[TVD][3] == pytest.approx(made[BOUND][3], abs=1e-12)  # ten tokens, nine equations: a segment
-    assert made[ATTENTION][1].shape == (0,) and np.isnan(made[TVD][1]) and made[CERTAINTY][1] == "undefined"
+    assert found[TVD][3] == pytest.approx(found[BOUND][3], abs=1e-12)  # ten tokens, nine equations: a segment
+    assert found[ATTENTION][1].shape == (0,) and np.isnan(found[TVD][1]) and found[CERTAINTY][1] == "undefined"
 
 
 @pytest.mark.parametrize(("num_labels", "query"), [(2, "learned"), (3, "text")])
@@ -113,14 +113,14 @@ def test_within_epsilon_the_logits_change_by_no_more(tiny_model, tiny_rows, tiny
 def test_the_change_is_that_of_the_class_that_changes_most(tiny_model, tiny_rows, tiny_batch):
     model = tiny_model(num_labels=3, readout="tanh", dtype=torch.float64)
     batch = tiny_batch(tiny_rows([12, 9, 14]))
-    made = run("identifiability", model, batch, epsilon=0.05)
+    found = run("identifiability", model, batch, epsilon=0.05)
     largest = set()
     for row in range(3):
         states, attention = sums(model, batch, row)
-        both = torch.from_numpy(np.array([attention, made[ATTENTION][row].astype(np.float64)]))
+        both = torch.from_numpy(np.array([attention, found[ATTENTION][row].astype(np.float64)]))
         logits = model.decode(torch.from_numpy(states)[None], both[None]).detach()[0]
         changes = (logits[1] - logits[0]).abs().numpy()
-        assert made[CHANGE][row] == pytest.approx(changes.max(), abs=1e-5) and changes.max() > 1e-3
+        assert found[CHANGE][row] == pytest.approx(changes.max(), abs=1e-5) and changes.max() > 1e-3
         largest.add(int(changes.argmax()))
     assert largest != {0}
 
@@ -129,25 +129,25 @@ def test_words_of_sentences_are_summed_by_sentence(tiny_model, tiny_rows, tiny_b
     """Each sentence keeps its weight; the model says the same, though logits are not affine in the weights of words."""
     model = tiny_model(hierarchy="word", dtype=torch.float64)
     batch = tiny_batch(tiny_rows([[5, 6, 4, *[8] * 12, 4, 9, 10]], hierarchy="none"))
-    made = run("identifiability", model, batch)
+    found = run("identifiability", model, batch)
     subject, one = opened(model, batch)
     numbers = subject.encoded(one).query.sentences[0].numpy()
     own = subject.attention(one)[0].numpy()
     assert len(set(numbers.tolist())) == 3 and (numbers == 1).sum() == 12
-    other = made[ATTENTION][0].astype(np.float64)
+    other = found[ATTENTION][0].astype(np.float64)
     for sentence in range(3):
         members = numbers == sentence
         assert other[members].sum() == pytest.approx(own[members].sum(), abs=1e-6)
-    np.testing.assert_allclose(made[HIGH][0][numbers != 1], own[numbers != 1], atol=1e-7)
-    assert made[TVD][0] > 1e-3 and made[CHANGE][0] < 1e-10
+    np.testing.assert_allclose(found[HIGH][0][numbers != 1], own[numbers != 1], atol=1e-7)
+    assert found[TVD][0] > 1e-3 and found[CHANGE][0] < 1e-10
 
 
 def test_what_rounding_alone_tells_apart_is_the_same(tiny_model, tiny_rows, tiny_batch):
     """One word five times, without an encoder: any weights give the same sum."""
-    made = run("identifiability", tiny_model(encoder="average"), tiny_batch(tiny_rows([[12] * 5])))
-    np.testing.assert_allclose(made[LOW][0], 0, atol=1e-6)
-    np.testing.assert_allclose(made[HIGH][0], 1, atol=1e-6)
-    assert made[TVD][0] == pytest.approx(0.8, abs=0.1) and made[SUPPORT][0] == 1 and made[CHANGE][0] < 1e-5
+    found = run("identifiability", tiny_model(encoder="average"), tiny_batch(tiny_rows([[12] * 5])))
+    np.testing.assert_allclose(found[LOW][0], 0, atol=1e-6)
+    np.testing.assert_allclose(found[HIGH][0], 1, atol=1e-6)
+    assert found[TVD][0] == pytest.approx(0.8, abs=0.1) and found[SUPPORT][0] == 1 and found[CHANGE][0] < 1e-5
 
 
 def test_logits_that_are_not_affine_cannot_have_to_stay(tiny_model, tiny_rows, tiny_batch):
@@ -198,21 +198,21 @@ def test_all_rows_of_all_layers_at_once(make):
     """The logits stay, in float64 to its rounding; other weights of the same distance change them by far more."""
     subject = make()
     batch = texts(subject, 14, 3, 20)
-    made = run("identifiability", subject, batch)
+    found = run("identifiability", subject, batch)
     for row, length in enumerate((14, 3, 20)):
         own = shown(subject, batch, row)
         np.testing.assert_allclose(own.sum(), 1, atol=1e-6)
-        assert (made[LOW][row] <= own + 1e-6).all() and (own <= made[HIGH][row] + 1e-6).all()
-        assert made[LOW][row].shape == (length,) and made[LAYER_TVD][row].shape == (2,)
-        assert made[CHANGE][row] < 1e-5 and made[DOUBLE][row] < 1e-11
-        other = made[ATTENTION][row]
-        assert (other >= made[LOW][row] - 1e-6).all() and (other <= made[HIGH][row] + 1e-6).all()
+        assert (found[LOW][row] <= own + 1e-6).all() and (own <= found[HIGH][row] + 1e-6).all()
+        assert found[LOW][row].shape == (length,) and found[LAYER_TVD][row].shape == (2,)
+        assert found[CHANGE][row] < 1e-5 and found[DOUBLE][row] < 1e-11
+        other = found[ATTENTION][row]
+        assert (other >= found[LOW][row] - 1e-6).all() and (other <= found[HIGH][row] + 1e-6).all()
         assert other.sum() == pytest.approx(1, abs=1e-6)
-        assert np.abs(other - own).sum() / 2 == pytest.approx(made[TVD][row], abs=1e-5)
-        assert made[TVD][row] <= made[BOUND][row]
-    assert made[TVD][1] == pytest.approx(0, abs=1e-9)  # three tokens, five equations
-    assert made[CERTAINTY][1] == "exact"
-    assert made[TVD][2] > 0.2 and (made[LAYER_TVD][2] > 0.05).all()
+        assert np.abs(other - own).sum() / 2 == pytest.approx(found[TVD][row], abs=1e-5)
+        assert found[TVD][row] <= found[BOUND][row]
+    assert found[TVD][1] == pytest.approx(0, abs=1e-9)  # three tokens, five equations
+    assert found[CERTAINTY][1] == "exact"
+    assert found[TVD][2] > 0.2 and (found[LAYER_TVD][2] > 0.05).all()
 
 
 def test_rows_that_matter():
@@ -245,7 +245,7 @@ def test_intervals_are_means_of_intervals_of_heads(make, reduction):
     """By a linear programme for each head, row, token and end; markers keep their weights."""
     subject = make(reduction)
     batch = texts(subject, 12)
-    made = run("identifiability", subject, batch)
+    found = run("identifiability", subject, batch)
     read = subject.in_double().read(batch, rows=True)
     inside = subject.attendable(batch)[0].numpy()
     heads = range(3) if subject.reduction.head is None else [subject.reduction.head]
@@ -266,9 +266,9 @@ def test_intervals_are_means_of_intervals_of_heads(make, reduction):
                     for end, sign in ((0, 1), (1, -1)):
                         least = linprog(sign * costs, A_eq=matrix, b_eq=matrix @ own[free])
                         bounds[end, token] += sign * least.fun
-    np.testing.assert_allclose(made[LOW][0], bounds[0] / total, atol=1e-6)
-    np.testing.assert_allclose(made[HIGH][0], bounds[1] / total, atol=1e-6)
-    assert made[TVD][0] > 0.02
+    np.testing.assert_allclose(found[LOW][0], bounds[0] / total, atol=1e-6)
+    np.testing.assert_allclose(found[HIGH][0], bounds[1] / total, atol=1e-6)
+    assert found[TVD][0] > 0.02
 
 
 def test_a_causal_mask_holds():
@@ -315,10 +315,10 @@ def test_a_model_that_does_not_run_in_float64(where, monkeypatch):
         return read(self, *given, **options)
 
     monkeypatch.setattr(SelfAttention, where, refusing)
-    made = run("identifiability", subject, batch)
+    found = run("identifiability", subject, batch)
     for row in range(2):
-        np.testing.assert_allclose(made[HIGH][row], exact[HIGH][row], atol=1e-4)
-        assert made[CHANGE][row] < 1e-5 and np.isnan(made[DOUBLE][row]) and made[TVD][row] > 0.01
+        np.testing.assert_allclose(found[HIGH][row], exact[HIGH][row], atol=1e-4)
+        assert found[CHANGE][row] < 1e-5 and np.isnan(found[DOUBLE][row]) and found[TVD][row] > 0.01
 
 
 @pytest.mark.parametrize("reduction", ["rollout", "flow"])

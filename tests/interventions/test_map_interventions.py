@@ -24,7 +24,7 @@ EXPERIMENTS = {
 LAYERS = ("last", "all", [0])
 
 
-def said(subject, batch, edit=None):
+def prediction(subject, batch, edit=None):
     with torch.no_grad():
         return subject.read(batch, edit).logits
 
@@ -49,7 +49,7 @@ def test_an_edit_that_changes_nothing_leaves_the_logits_to_the_bit(kind, layers,
     subject = classifier(kind)
     batch = batch_of(subject, [5, 3, 1])
     target, owner = Maps(subject, batch, layers, rows), owners(batch)
-    own = said(subject, batch).double()
+    own = prediction(subject, batch).double()
     for edit in edits(target, owner):
         assert torch.equal(target.logits(owner, edit), own)
 
@@ -89,10 +89,10 @@ def test_a_permutation_by_hand(kind, layer):
             other[target] = weights[source]
         return other
 
-    expected = said(subject, batch, Reset(subject.sites.layers[layer], dealt)).double().softmax(-1)
+    expected = prediction(subject, batch, Reset(subject.sites.layers[layer], dealt)).double().softmax(-1)
     ((probs,),) = read_permuted(Maps(subject, batch, [layer]), [np.array([order])])
     np.testing.assert_allclose(probs, expected, atol=1e-6, rtol=1e-6)
-    assert np.abs(probs - said(subject, batch).softmax(-1).numpy()).max() > 1e-4
+    assert np.abs(probs - prediction(subject, batch).softmax(-1).numpy()).max() > 1e-4
 
 
 @pytest.mark.parametrize("over", ["text", "all"])
@@ -110,10 +110,10 @@ def test_uniform_rows_by_hand(kind, layer, over):
             other[place] = sum(weights[one] for one in seen) / len(seen)
         return other
 
-    expected = said(subject, batch, Reset(subject.sites.layers[layer], alike)).softmax(-1)
+    expected = prediction(subject, batch, Reset(subject.sites.layers[layer], alike)).softmax(-1)
     probs = run("map_uniform", subject, batch, layers=[layer], over=over)["map_uniform_probs"]
     np.testing.assert_allclose(probs[0], expected[0], atol=1e-6)
-    assert np.abs(probs[0] - said(subject, batch).softmax(-1)[0].numpy()).max() > 1e-4
+    assert np.abs(probs[0] - prediction(subject, batch).softmax(-1)[0].numpy()).max() > 1e-4
 
 
 @pytest.mark.parametrize("layers", LAYERS)
@@ -138,7 +138,7 @@ def test_zero_columns_are_zero_values(kind, layers):
 
     for row in range(2):
         for token, place in enumerate(target.places[row]):
-            expected = said(subject, batch, Silent(place))[row].softmax(-1)
+            expected = prediction(subject, batch, Silent(place))[row].softmax(-1)
             tolerances.close(probs[row][token], expected, dtype=torch.float32, depth=8)
 
 
@@ -152,7 +152,7 @@ def test_renormalised_columns_by_hand(kind):
         left = [0.0 if one == place else weight for one, weight in enumerate(weights)]
         return [weight / sum(left) for weight in left]
 
-    expected = said(subject, batch, Reset(subject.sites.layers[-1], rest))[0].softmax(-1)
+    expected = prediction(subject, batch, Reset(subject.sites.layers[-1], rest))[0].softmax(-1)
     probs = run("map_erasure", subject, batch, draws=1)["map_erasure_probs"][0]
     np.testing.assert_allclose(probs[0], expected, atol=1e-6)
     assert len(probs) == len(places)
@@ -190,16 +190,16 @@ def test_orders_and_flips(kind):
     """Each number of tokens is where the decision first changes, read anew one removal at a time."""
     subject = classifier(kind, scale=30.0 if kind == "bert" else 12.0)
     batch = named(batch_of(subject, [6, 4, 7, 8, 9, 5], seed=3))
-    made = run("map_erasure", subject, batch, layers="all", draws=3)
-    own, shown = said(subject, batch).argmax(1).tolist(), subject.attention(batch).double().numpy()
+    columns = run("map_erasure", subject, batch, layers="all", draws=3)
+    own, shown = prediction(subject, batch).argmax(1).tolist(), subject.attention(batch).double().numpy()
     target = Maps(subject, batch, "all")
     sizes = set()
     for row in range(6):
         places = target.places[row]
         rankings = {
             "attention": shown[row, places],
-            "gradient": made["map_erasure_gradient"][row],
-            "attention_gradient": made["map_erasure_attention_gradient"][row],
+            "gradient": columns["map_erasure_gradient"][row],
+            "attention_gradient": columns["map_erasure_attention_gradient"][row],
         }
         orders = {name: np.argsort(-values, kind="stable") for name, values in rankings.items()}
         for name, order in orders.items():
@@ -211,12 +211,12 @@ def test_orders_and_flips(kind):
                 if int(target.logits(torch.tensor([row]), edit).argmax()) != own[row]:
                     size = count
                     break
-            np.testing.assert_equal(made[f"map_erasure_flip_size_{name}"][row], np.float32(size))
+            np.testing.assert_equal(columns[f"map_erasure_flip_size_{name}"][row], np.float32(size))
             mass = shown[row, places[order[: int(size)]]].sum() if size == size else np.nan
-            np.testing.assert_allclose(made[f"map_erasure_flip_mass_{name}"][row], mass, atol=1e-6)
-            assert made[f"map_erasure_flip_empty_{name}"][row] == (size == len(places))
+            np.testing.assert_allclose(columns[f"map_erasure_flip_mass_{name}"][row], mass, atol=1e-6)
+            assert columns[f"map_erasure_flip_empty_{name}"][row] == (size == len(places))
             sizes.add(size)
-        assert all(sorted(order) == list(range(len(places))) for order in made["map_erasure_order"][row].tolist())
+        assert all(sorted(order) == list(range(len(places))) for order in columns["map_erasure_order"][row].tolist())
     assert any(size < 4 for size in sizes), sizes
 
 
@@ -226,11 +226,11 @@ def test_gradients_are_slopes(kind, layers):
     """A number added to the columns of a token, or a factor of them, in double precision, against differences."""
     subject = classifier(kind)
     batch = batch_of(subject, [4])
-    made = run("map_erasure", subject, batch, layers=layers, draws=1)
+    columns = run("map_erasure", subject, batch, layers=layers, draws=1)
     target = Maps(subject, batch, layers)
     subject.model.double()
     try:
-        own = said(subject, batch)[0].softmax(-1)
+        own = prediction(subject, batch)[0].softmax(-1)
         for token, place in enumerate(target.places[0]):
             for name, part in (("gradient", "added"), ("attention_gradient", "factor")):
                 differences = []
@@ -239,9 +239,9 @@ def test_gradients_are_slopes(kind, layers):
                     numbers = {"factor": torch.ones(shape).double(), "added": torch.zeros(shape).double()}
                     numbers[part][0, place] += step
                     edit = target.edit(Scaled, owners(batch), **numbers)
-                    differences.append(said(subject, batch, edit)[0].softmax(-1)[own.argmax()])
+                    differences.append(prediction(subject, batch, edit)[0].softmax(-1)[own.argmax()])
                 slope = float(differences[0] - differences[1]) / 2e-5
-                assert made[f"map_erasure_{name}"][0][token] == pytest.approx(slope, abs=1e-5, rel=1e-3)
+                assert columns[f"map_erasure_{name}"][0][token] == pytest.approx(slope, abs=1e-5, rel=1e-3)
     finally:
         subject.model.float()
 
@@ -286,7 +286,7 @@ def test_the_share_on_markers(kind, reduction):
 @pytest.mark.parametrize("reduction", ["last", {"layers": 0, "head": 1}])
 def test_a_stack_is_measured_by_what_is_cheap_there(reduction):
     """Where one head is shown other attentions of it can be target about, and a search among them takes long."""
-    subject, said = classifier("bert", reduction=reduction), []
-    names = measuring._defaults(subject, {"length": [5]}, "texts", said.append)
+    subject, prediction = classifier("bert", reduction=reduction), []
+    names = measuring._defaults(subject, {"length": [5]}, "texts", prediction.append)
     assert "adversary_exact" not in names and {"marker_attention", "map_permutation"} <= set(names)
-    assert not said
+    assert not prediction

@@ -47,22 +47,22 @@ def stays(values, attention, other, atol=1e-12):
 
 def test_three_tokens_by_hand():
     """0 x1 + 1 x2 + 2 x3 = 1: x = (s, 1 - 2 s, s), s in 0..1/2."""
-    told = alternatives([[0.0], [1.0], [2.0]], [0.2, 0.6, 0.2])
-    np.testing.assert_allclose(told.low, [0, 0, 0], atol=1e-12)
-    np.testing.assert_allclose(told.high, [0.5, 1, 0.5], atol=1e-12)
-    np.testing.assert_allclose(told.attention, [0.5, 0, 0.5], atol=1e-12)
-    assert (told.tvd, told.bound, told.top_mass) == pytest.approx((0.6, 0.6, 0))
-    assert (told.support, told.certainty) == (1, "exact")
+    found = alternatives([[0.0], [1.0], [2.0]], [0.2, 0.6, 0.2])
+    np.testing.assert_allclose(found.low, [0, 0, 0], atol=1e-12)
+    np.testing.assert_allclose(found.high, [0.5, 1, 0.5], atol=1e-12)
+    np.testing.assert_allclose(found.attention, [0.5, 0, 0.5], atol=1e-12)
+    assert (found.tvd, found.bound, found.top_mass) == pytest.approx((0.6, 0.6, 0))
+    assert (found.support, found.certainty) == (1, "exact")
 
 
 def test_four_tokens_on_a_line_by_hand():
     """Scores 0, 1, 3, 4 and a mean of 2: token 1 has all it can with token 4, 1/2; token 2 with token 4, 2/3."""
-    told = alternatives([[0.0], [1.0], [3.0], [4.0]], [0.25] * 4, top=2, nodes=100)
-    np.testing.assert_allclose(told.high, [1 / 2, 2 / 3, 2 / 3, 1 / 2], atol=1e-9)
-    np.testing.assert_allclose(told.low, 0, atol=1e-9)
-    assert told.tvd == pytest.approx(0.5) and told.certainty == "exact"  # all on two of the four
-    assert told.top_mass == pytest.approx(1 / 3)  # tokens 1 and 2: with token 4 alone token 2 would need 2/3
-    assert told.support == 2
+    found = alternatives([[0.0], [1.0], [3.0], [4.0]], [0.25] * 4, top=2, nodes=100)
+    np.testing.assert_allclose(found.high, [1 / 2, 2 / 3, 2 / 3, 1 / 2], atol=1e-9)
+    np.testing.assert_allclose(found.low, 0, atol=1e-9)
+    assert found.tvd == pytest.approx(0.5) and found.certainty == "exact"  # all on two of the four
+    assert found.top_mass == pytest.approx(1 / 3)  # tokens 1 and 2: with token 4 alone token 2 would need 2/3
+    assert found.support == 2
 
 
 @pytest.mark.parametrize(("length", "size"), [(1, 3), (2, 1), (4, 3), (9, 8), (5, 12)])
@@ -70,10 +70,10 @@ def test_no_more_tokens_than_equations_is_one_attention(length, size, monkeypatc
     """By rank: no linear programme is asked."""
     monkeypatch.delattr(polytope, "Programmes")
     values, attention = drawn(length, size)
-    told = alternatives(values, attention)
-    for same in (told.low, told.high, told.attention):
+    found = alternatives(values, attention)
+    for same in (found.low, found.high, found.attention):
         np.testing.assert_allclose(same, attention, atol=1e-15)
-    assert (told.tvd, told.bound, told.support, told.certainty) == (0, 0, length, "exact")
+    assert (found.tvd, found.bound, found.support, found.certainty) == (0, 0, length, "exact")
     assert len(equations(values)) == length
 
 
@@ -81,14 +81,14 @@ def test_no_more_tokens_than_equations_is_one_attention(length, size, monkeypatc
 def test_one_token_more_is_a_segment(length, size, monkeypatch):
     monkeypatch.delattr(polytope, "Programmes")
     values, attention = drawn(length, size, seed=3)
-    told = alternatives(values, attention)
+    found = alternatives(values, attention)
     ends = vertices(values, attention)
     assert len(ends) == 2
-    np.testing.assert_allclose(told.low, ends.min(0), atol=1e-10)
-    np.testing.assert_allclose(told.high, ends.max(0), atol=1e-10)
-    assert told.tvd == pytest.approx(np.abs(ends - attention).sum(1).max() / 2, abs=1e-10) and told.tvd > 1e-3
-    assert told.certainty == "exact" and told.support == size + 1
-    stays(values, attention, told.attention)
+    np.testing.assert_allclose(found.low, ends.min(0), atol=1e-10)
+    np.testing.assert_allclose(found.high, ends.max(0), atol=1e-10)
+    assert found.tvd == pytest.approx(np.abs(ends - attention).sum(1).max() / 2, abs=1e-10) and found.tvd > 1e-3
+    assert found.certainty == "exact" and found.support == size + 1
+    stays(values, attention, found.attention)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -97,40 +97,40 @@ def test_against_all_vertices(length, size, seed):
     """Intervals, the furthest with its proof, the least mass of the top tokens, the smallest support."""
     values, attention = drawn(length, size, seed)
     every = vertices(values, attention)
-    told = alternatives(values, attention, top=2, nodes=10_000)
-    np.testing.assert_allclose(told.low, every.min(0), atol=1e-8)
-    np.testing.assert_allclose(told.high, every.max(0), atol=1e-8)
+    found = alternatives(values, attention, top=2, nodes=10_000)
+    np.testing.assert_allclose(found.low, every.min(0), atol=1e-8)
+    np.testing.assert_allclose(found.high, every.max(0), atol=1e-8)
     distances = np.abs(every - attention).sum(1) / 2
-    assert told.certainty == "exact" and told.gap < 1e-9
-    assert told.tvd == pytest.approx(distances.max(), abs=2e-6)
-    assert told.bound >= distances.max() - 2e-6
-    assert told.top_mass == pytest.approx(every[:, np.argsort(-attention)[:2]].sum(1).min(), abs=1e-8)
-    assert size + 1 >= told.support >= (every > 1e-9).sum(1).min()
-    stays(values, attention, told.attention)
+    assert found.certainty == "exact" and found.gap < 1e-9
+    assert found.tvd == pytest.approx(distances.max(), abs=2e-6)
+    assert found.bound >= distances.max() - 2e-6
+    assert found.top_mass == pytest.approx(every[:, np.argsort(-attention)[:2]].sum(1).min(), abs=1e-8)
+    assert size + 1 >= found.support >= (every > 1e-9).sum(1).min()
+    stays(values, attention, found.attention)
 
 
 @pytest.mark.parametrize(("length", "size"), [(20, 3), (18, 12), (30, 25)])  # fewer equations than free directions, and more
 def test_against_programmes_one_at_a_time(length, size):
     values, attention = drawn(length, size, seed=1)
-    told = alternatives(values, attention)
+    found = alternatives(values, attention)
     matrix, kept = np.vstack([values.T, np.ones(length)]), np.append(values.T @ attention, 1)
     for token in range(length):
-        for sign, limit in ((1, told.low), (-1, told.high)):
+        for sign, limit in ((1, found.low), (-1, found.high)):
             costs = np.zeros(length)
             costs[token] = sign
             assert limit[token] == pytest.approx(sign * linprog(costs, A_eq=matrix, b_eq=kept).fun, abs=1e-8)
-    assert told.gap < 1e-9 and told.bound >= told.tvd > 0
-    stays(values, attention, told.attention)
+    assert found.gap < 1e-9 and found.bound >= found.tvd > 0
+    stays(values, attention, found.attention)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_the_search_ends_where_no_step_goes_further(seed):
     """x has the largest sum of sign(x - a) x of all; and what it is at least: the furthest vertex of an interval's end."""
     values, attention = drawn(40, 15, seed)
-    told = alternatives(values, attention)
+    found = alternatives(values, attention)
     matrix, kept = np.vstack([values.T, np.ones(40)]), np.append(values.T @ attention, 1)
-    signs = np.where(told.attention > attention, 1.0, -1.0)
-    assert signs @ told.attention == pytest.approx(-linprog(-signs, A_eq=matrix, b_eq=kept).fun, abs=1e-7)
+    signs = np.where(found.attention > attention, 1.0, -1.0)
+    assert signs @ found.attention == pytest.approx(-linprog(-signs, A_eq=matrix, b_eq=kept).fun, abs=1e-7)
 
 
 @pytest.mark.parametrize(("length", "size", "slack"), [(14, 3, None), (12, 9, None), (10, 3, 0.05)])
@@ -201,10 +201,10 @@ def test_a_programme_that_is_given_up_is_solved_otherwise(times, size):
 def test_within_epsilon(epsilon):
     """Against the same programmes with inequalities, one at a time; nothing may go nowhere is the limit of little."""
     values, attention = drawn(9, 3, seed=5)
-    told, exact = alternatives(values, attention, epsilon=epsilon), alternatives(values, attention)
+    found, exact = alternatives(values, attention, epsilon=epsilon), alternatives(values, attention)
     kept = values.T @ attention
     for token in range(9):
-        for sign, limit in ((1, told.low), (-1, told.high)):
+        for sign, limit in ((1, found.low), (-1, found.high)):
             costs = np.zeros(9)
             costs[token] = sign
             by_hand = linprog(
@@ -215,27 +215,29 @@ def test_within_epsilon(epsilon):
                 b_eq=[1],
             )
             assert limit[token] == pytest.approx(sign * by_hand.fun, abs=1e-8)
-    assert (told.low <= exact.low + 1e-9).all() and (told.high >= exact.high - 1e-9).all() and told.tvd >= exact.tvd - 1e-9
-    assert np.abs(values.T @ told.attention - kept).max() == pytest.approx(epsilon, abs=1e-9)
-    assert told.gap < 1e-8
+    assert (
+        (found.low <= exact.low + 1e-9).all() and (found.high >= exact.high - 1e-9).all() and found.tvd >= exact.tvd - 1e-9
+    )
+    assert np.abs(values.T @ found.attention - kept).max() == pytest.approx(epsilon, abs=1e-9)
+    assert found.gap < 1e-8
 
 
 def test_groups_have_sums_of_their_own():
     """Two sums at once are what each is by itself, scaled by its weight."""
     values, attention = drawn(11, 2, seed=8)
     groups = np.array([0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1])
-    told = alternatives(values, attention, groups=groups, nodes=5000)
+    found = alternatives(values, attention, groups=groups, nodes=5000)
     distance = 0.0
     for group in (0, 1):
         members = groups == group
         mass = attention[members].sum()
         alone = alternatives(values[members], attention[members] / mass, nodes=5000)
-        np.testing.assert_allclose(told.low[members], mass * alone.low, atol=1e-8)
-        np.testing.assert_allclose(told.high[members], mass * alone.high, atol=1e-8)
+        np.testing.assert_allclose(found.low[members], mass * alone.low, atol=1e-8)
+        np.testing.assert_allclose(found.high[members], mass * alone.high, atol=1e-8)
         distance += mass * alone.tvd
-    assert told.tvd == pytest.approx(distance, abs=1e-5)
+    assert found.tvd == pytest.approx(distance, abs=1e-5)
     near = alternatives(values, attention, groups=groups, epsilon=1e-9)
-    np.testing.assert_allclose(near.high, told.high, atol=1e-6)
+    np.testing.assert_allclose(near.high, found.high, atol=1e-6)
 
 
 @pytest.mark.parametrize("attention", [[0.25] * 4, [0.5, 0.5, 0, 0], [1.0, 0, 0, 0]])
@@ -244,20 +246,20 @@ def test_equal_values_leave_everything_open(attention, value):
     """Any weights at all; also where rounding made them a little different."""
     rounded = value + np.random.default_rng(0).normal(size=(4, 6)) * 1e-8 * value
     for values, rounding in ((np.full((4, 6), value), polytope.DOUBLE), (rounded, 1.2e-7)):
-        told = alternatives(values, attention, rounding=rounding, nodes=100)
-        np.testing.assert_allclose(told.low, 0, atol=1e-9)
-        np.testing.assert_allclose(told.high, 1, atol=1e-9)
-        assert told.support == 1 and told.top_mass == pytest.approx(0)
-        assert told.tvd == pytest.approx(1 - min(attention), abs=1e-6) and told.certainty == "exact"
+        found = alternatives(values, attention, rounding=rounding, nodes=100)
+        np.testing.assert_allclose(found.low, 0, atol=1e-9)
+        np.testing.assert_allclose(found.high, 1, atol=1e-9)
+        assert found.support == 1 and found.top_mass == pytest.approx(0)
+        assert found.tvd == pytest.approx(1 - min(attention), abs=1e-6) and found.certainty == "exact"
 
 
 def test_a_corner_cannot_be_left():
     """All weight on a value that is no mixture of others: there is one attention, though there are many tokens."""
     values = np.array([[0.0, 0.0], [1, 0], [0, 1], [1, 1], [0.5, 0.5], [0.3, 0.4]])
-    told = alternatives(values, np.eye(6)[0], nodes=100)
-    np.testing.assert_allclose(told.low, np.eye(6)[0], atol=1e-9)
-    np.testing.assert_allclose(told.high, np.eye(6)[0], atol=1e-9)
-    assert told.tvd == pytest.approx(0, abs=1e-9) and told.certainty == "exact"
+    found = alternatives(values, np.eye(6)[0], nodes=100)
+    np.testing.assert_allclose(found.low, np.eye(6)[0], atol=1e-9)
+    np.testing.assert_allclose(found.high, np.eye(6)[0], atol=1e-9)
+    assert found.tvd == pytest.approx(0, abs=1e-9) and found.certainty == "exact"
     np.testing.assert_allclose(far(values, np.eye(6)[:1])[0], np.eye(6)[0], atol=1e-9)
 
 
@@ -266,8 +268,8 @@ def test_a_sparse_attention_is_the_only_one():
     values, _ = drawn(40, 20, seed=0)
     sparse, dense = np.zeros(40), np.full(40, 1 / 40)
     sparse[[3, 17]] = 0.7, 0.3
-    told = alternatives(values, sparse)
-    assert told.tvd < 1e-9 and told.bound < 1e-7 and told.certainty == "exact"
+    found = alternatives(values, sparse)
+    assert found.tvd < 1e-9 and found.bound < 1e-7 and found.certainty == "exact"
     np.testing.assert_allclose(far(values, sparse[None])[0], sparse, atol=1e-9)
     assert alternatives(values, dense).tvd > 0.2
 
@@ -283,20 +285,20 @@ def test_properties(instance):
     values, attention = drawn(length, size, seed, sharpness)
     attention[1 : 1 + min(zeros, length - 1)] = 0
     attention /= attention.sum()
-    told = alternatives(values, attention, top=2)
-    assert (told.low >= 0).all() and (told.low <= attention + 1e-15).all() and (attention <= told.high + 1e-15).all()
-    assert told.gap < 1e-8 and 0 <= told.tvd <= told.bound <= 1 + 1e-9
-    assert (np.abs(told.attention - attention) <= np.maximum(told.high - attention, attention - told.low) + 1e-8).all()
-    stays(values, attention, told.attention, 1e-10)
-    assert 1 <= told.support <= max(len(equations(values)), (attention > 1e-9).sum())
-    assert told.top_mass <= np.sort(attention)[::-1][:2].sum() + 1e-12
+    found = alternatives(values, attention, top=2)
+    assert (found.low >= 0).all() and (found.low <= attention + 1e-15).all() and (attention <= found.high + 1e-15).all()
+    assert found.gap < 1e-8 and 0 <= found.tvd <= found.bound <= 1 + 1e-9
+    assert (np.abs(found.attention - attention) <= np.maximum(found.high - attention, attention - found.low) + 1e-8).all()
+    stays(values, attention, found.attention, 1e-10)
+    assert 1 <= found.support <= max(len(equations(values)), (attention > 1e-9).sum())
+    assert found.top_mass <= np.sort(attention)[::-1][:2].sum() + 1e-12
 
     generator = np.random.default_rng(seed)
     order, mixing = generator.permutation(length), np.eye(size) + 0.3 * generator.normal(size=(size, size))
     if np.linalg.cond(mixing) < 100:
         other = alternatives((values @ mixing)[order] - 5.0, attention[order], top=2)
-        np.testing.assert_allclose(other.low, told.low[order], atol=1e-7)
-        np.testing.assert_allclose(other.high, told.high[order], atol=1e-7)
+        np.testing.assert_allclose(other.low, found.low[order], atol=1e-7)
+        np.testing.assert_allclose(other.high, found.high[order], atol=1e-7)
 
 
 @settings(max_examples=60)

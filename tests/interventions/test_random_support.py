@@ -56,41 +56,41 @@ def test_against_the_decoder(query, readout, projection, num_labels, tiny_model,
     fields = {"query": query, "readout": readout, "projection": projection, "num_labels": num_labels}
     model = tiny_model(**fields, dtype=torch.float64)
     batch = tiny_batch(tiny_rows([6, 0, 9, 1, 2], pair=query == "text"))
-    made = run("random_support", model, batch, draws=3)
+    measured = run("random_support", model, batch, draws=3)
     for row, length in enumerate((6, 0, 9, 1, 2)):
         draws = 3 if length > 1 else 0
-        assert made[PROBS][row].shape == (draws, num_labels)
-        assert all(made[name][row].shape == (draws, length) for name in (ATTENTION, NORM, REMOVED))
+        assert measured[PROBS][row].shape == (draws, num_labels)
+        assert all(measured[name][row].shape == (draws, length) for name in (ATTENTION, NORM, REMOVED))
         own = attention_of(model, batch, row)
         for draw in range(draws):
-            weights = made[ATTENTION][row][draw].astype(np.float64)
+            weights = measured[ATTENTION][row][draw].astype(np.float64)
             close(np.sort(weights), np.sort(own), atol=1e-7)
-            found = [made[name][row][draw] for name in (PROBS, NORM, REMOVED)]
+            found = [measured[name][row][draw] for name in (PROBS, NORM, REMOVED)]
             for one, other in zip(found, by_hand(model, batch, row, weights / weights.sum()), strict=True):
                 close(one, other)
-    assert max(values.max() for values in made[REMOVED] if values.size) > 0.01
+    assert max(values.max() for values in measured[REMOVED] if values.size) > 0.01
 
 
 @pytest.mark.parametrize("readout", ["affine", "tanh"])
 def test_a_state_without_weight_is_worth_exactly_nothing(readout, tiny_model, tiny_rows, tiny_batch):
     model = tiny_model(projection="sparsemax", readout=readout, scale=6.0)
-    made = run("random_support", model, tiny_batch(tiny_rows([20])))
-    idle = made[ATTENTION][0] == 0
+    measured = run("random_support", model, tiny_batch(tiny_rows([20])))
+    idle = measured[ATTENTION][0] == 0
     assert 0 < idle.sum() < idle.size
     for name in (NORM, REMOVED):
-        assert (made[name][0][idle] == 0).all() and (made[name][0][~idle] > 0).all()
+        assert (measured[name][0][idle] == 0).all() and (measured[name][0][~idle] > 0).all()
 
 
 @pytest.mark.parametrize("readout", ["affine", "tanh"])
 def test_equal_weights_have_one_order(readout, tiny_model, tiny_rows, tiny_batch):
     """Every draw is the model's own attention: the measures of importance say the same of it."""
     model, batch = tiny_model(projection="uniform", readout=readout, num_labels=3), tiny_batch(tiny_rows([7, 2]))
-    made = run("random_support", model, batch)
+    measured = run("random_support", model, batch)
     removed = run(LeaveOneOut, model, batch)["importance_leave_one_out_hidden"]
     norms = run(GradientNorm, model, batch)["importance_gradient_norm_detached_hidden"]
     probs = model(**inputs(batch)).logits.detach().softmax(-1).numpy()
     for row, length in enumerate((7, 2)):
-        close(made[ATTENTION][row], np.full((5, length), 1 / length))
-        close(made[PROBS][row], np.broadcast_to(probs[row], (5, 3)))
-        close(made[REMOVED][row], np.broadcast_to(removed[row], (5, length)))
-        close(made[NORM][row], np.broadcast_to(norms[row], (5, length)))
+        close(measured[ATTENTION][row], np.full((5, length), 1 / length))
+        close(measured[PROBS][row], np.broadcast_to(probs[row], (5, 3)))
+        close(measured[REMOVED][row], np.broadcast_to(removed[row], (5, length)))
+        close(measured[NORM][row], np.broadcast_to(norms[row], (5, length)))
