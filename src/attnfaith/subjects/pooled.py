@@ -83,7 +83,7 @@ class Pooled(PackageSubject):
         self.stages, self.classifier = stages, self.model
         self.attend, self.decode = stages.attend, stages.decode
         self.decoder_weights = getattr(stages, "decoder_weights", None)
-        self.lacks = {} if stages.affine else {"affine read-out": "its logits bend in attention"}
+        self.lacks = {} if stages.affine else {"affine read-out": "its logits are no affine function of attention"}
         self.level = stages.level
         self.contextual = stages.contextual
         self.removal_renormalises = stages.removal_renormalises
