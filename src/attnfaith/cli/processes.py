@@ -1,7 +1,7 @@
 """Several processes on this machine that carry out one command together: `attnfaith train --processes 2`.
 
-`accelerate launch` starts them too, and shows its own traceback where one of them ends with an error. Here the error of a
-process is told once, by the process that started them.
+`accelerate launch` starts them too, and shows its own traceback where one of them ends with an error. Here the process that
+started them reports the error once.
 """
 
 import json
@@ -15,7 +15,7 @@ from attnfaith.errors import AttnfaithError
 from attnfaith.files import TemporaryFolder
 
 
-LAUNCHED = "ATTNFAITH_LAUNCHED"  # to the processes that are started: errors are told by the one that started them
+LAUNCHED = "ATTNFAITH_LAUNCHED"  # set in the processes that `launch` starts: it reports their errors
 
 
 def launch(command: str, arguments: Sequence[str], processes: int) -> int:
@@ -29,7 +29,7 @@ def launch(command: str, arguments: Sequence[str], processes: int) -> int:
 
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
     with TemporaryFolder() as logs:
-        # where one process ends, the others complain of that: what they say is kept, and told where it is the cause
+        # where one process ends, the others fail too: their output is kept, and shown only where it is the cause
         quiet = DefaultLogsSpecs(log_dir=str(logs), redirects=dict.fromkeys(range(1, processes), Std.ERR))
         where = {"rdzv_backend": "c10d", "rdzv_endpoint": "localhost:0", "run_id": "attnfaith"}  # on any free port
         config = LaunchConfig(1, 1, processes, max_restarts=0, logs_specs=quiet, **where)

@@ -1,6 +1,6 @@
 """The models: a closed, flat folder whose files travel with every checkpoint as remote code.
 
-Importing it makes them known to `AutoConfig`, `AutoModel`, `AutoModelForSequenceClassification` and `AutoModelForSeq2SeqLM`.
+Importing it registers them with `AutoConfig`, `AutoModel`, `AutoModelForSequenceClassification` and `AutoModelForSeq2SeqLM`.
 """
 
 from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM, AutoModelForSequenceClassification

@@ -54,7 +54,7 @@ BARRED = -1e4  # added to a logit: a probability of exactly 0 in any precision, 
 
 @dataclass(frozen=True)
 class Query:
-    """What a decoder is told of instances besides their states; None where there is nothing to tell.
+    """What a decoder reads besides states. Each field is None where an instance has nothing of the kind.
 
     state (B,H): the last state of the second text. answers (B,C) bool: the classes that may be predicted. Where attention is
     over the words of a hierarchical model, sentences (B,T): the number of each word's sentence, -1 behind the last word; and
@@ -90,7 +90,7 @@ def barring(query: torch.Tensor | Query | None, like: torch.Tensor) -> torch.Ten
 
 
 def allowing(query: torch.Tensor | Query | None, answer_mask: torch.Tensor | None, num_labels: int):
-    """The query, with an answer mask (B,C) where one is given: 1 or True for each class that may be predicted.
+    """Add an answer mask (B,C) to the query: 1 or True for each class that may be predicted. None leaves the query.
 
     Raises ValueError for a mask of another shape and for one that leaves an instance without an answer.
     """

@@ -32,7 +32,7 @@ from .projections import project
 
 
 class Read(NamedTuple):
-    """What the encoder reads of a batch, and what is known besides.
+    """The input of the encoder, and what does not go through it.
 
     inputs (B,T,E): embeddings of input positions; sentence vectors (B,T,H) of a hierarchical model.
     present (B,T) bool: the places it reads: the first text with its markers; the sentences.
@@ -49,7 +49,7 @@ class Read(NamedTuple):
 
 
 class Encoded(NamedTuple):
-    """What the encoder makes of a batch.
+    """The output of the encoder.
 
     hidden (B,T,H): one state per input position, zero on padding and on a second text; per sentence in a hierarchical model.
     mask (B,T) bool: what is attendable: the first text without its begin and end marker; the sentences.
@@ -202,7 +202,7 @@ class AttentionClassifierModel(AttentionClassifierPreTrainedModel):
         return embedded, first, inner, query
 
     def read(self, input_ids=None, attention_mask=None, token_type_ids=None, inputs_embeds=None, items=None) -> Read:
-        """All below the encoder: embeddings, the query, and a hierarchical model's sentence vectors. See `encode`."""
+        """Compute all below the encoder: embeddings, the query, sentence vectors of a hierarchical model. See `encode`."""
         embedded, first, inner, query = self.texts(input_ids, attention_mask, token_type_ids, inputs_embeds)
         if self.sentence_reader is None:
             return Read(embedded, first, inner, query, None)
@@ -312,7 +312,7 @@ class AttentionClassifierForSequenceClassification(AttentionClassifierPreTrained
         return self.allow(self.model.encode(input_ids, attention_mask, token_type_ids, inputs_embeds, items), answer_mask)
 
     def allow(self, encoded: Encoded, answer_mask: torch.Tensor | None) -> Encoded:
-        """The same instances with the classes that each may be given: answer_mask (B,C), None for all of them.
+        """Restrict the classes that each instance may be given to answer_mask (B,C); None allows all.
 
         Whatever is decoded of them later, the other classes have probability 0. Raises ValueError for a mask of another
         shape and for one that allows an instance no class.

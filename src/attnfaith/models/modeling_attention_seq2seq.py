@@ -252,7 +252,7 @@ class AttentionSeq2SeqForConditionalGeneration(PaperPreTrainedModel, GenerationM
 
         Raises ValueError for padding that is not on the right, an empty source, and encoder_outputs without pooler_output.
         """
-        asked = self.config.output_attentions if output_attentions is None else output_attentions
+        attentions = self.config.output_attentions if output_attentions is None else output_attentions
         layers = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
         if encoder_outputs is None:
             encoder_outputs = self.encoder(input_ids, attention_mask, inputs_embeds, output_hidden_states=layers)
@@ -289,7 +289,7 @@ class AttentionSeq2SeqForConditionalGeneration(PaperPreTrainedModel, GenerationM
             logits=logits,
             past_key_values=decoded.last if use_cache else None,
             decoder_hidden_states=(embedded, decoded.states) if layers else None,
-            cross_attentions=(decoded.attention.unsqueeze(1),) if asked and decoded.attention is not None else None,
+            cross_attentions=(decoded.attention.unsqueeze(1),) if attentions and decoded.attention is not None else None,
             encoder_last_hidden_state=hidden,
             encoder_hidden_states=encoder_outputs.hidden_states,
         )

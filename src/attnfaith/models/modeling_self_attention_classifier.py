@@ -57,12 +57,11 @@ def kept_together(impermissible: torch.Tensor) -> torch.Tensor:
 
 class Projecting(TorchFunctionMode):
     """Within, each softmax of 4-dimensional scores along their last dimension is `attention_projection`, or stays softmax
-    where that is the projection.
+    where that is the projection. `count` is their number.
 
-    together: which position may attend to which (B,1,L,L) bool; the scores of others are masked. None: all to all. They are
-    counted.
+    together: which position may attend to which (B,1,L,L) bool; other scores are masked. None: all to all.
 
-    Raises ValueError for scores that are of other instances or positions than `together` says.
+    Raises ValueError for scores of other instances or positions than those of `together`.
     """
 
     def __init__(self, config: SelfAttentionClassifierConfig, together: torch.Tensor | None = None):
@@ -95,15 +94,14 @@ def _softmax_arguments(input, dim=None, *rest, dtype=None, **_):
 
 
 class SelfAttentionClassifierForSequenceClassification(PreTrainedModel):
-    """A classifier with `config.projection` in each layer and head of its self-attention (and cross-attention, if any), and
-    with tokens of two kinds kept apart where `config.separate_impermissible` says so.
+    """A classifier of transformers with `config.projection` in each layer and head of its self-attention (and
+    cross-attention, if any). With `config.separate_impermissible`, tokens of two kinds do not attend to one another.
 
-    model: the classifier, where there is one already; else one is made of config.text_config. It answers as the classifier
-    does, with the same arguments and outputs; `attentions` are those that were projected. Its maps are computed by "eager"
-    attention.
+    model: the classifier; None builds one from config.text_config. It takes the arguments of that classifier and returns its
+    outputs; `attentions` are the projected ones. Attention is computed by the "eager" implementation.
 
-    Raises ValueError for a model that cannot change to "eager" attention, and for a decoder whose tokens are to be kept
-    apart; in `forward` for a classifier none of whose attention is such a softmax: nothing would be projected.
+    Raises ValueError for a model that cannot change to "eager" attention, and for a decoder with separate_impermissible; in
+    `forward`, for a classifier that makes no attention by a softmax of 4 dimensions, so that nothing would be projected.
     """
 
     config_class = SelfAttentionClassifierConfig
@@ -143,8 +141,8 @@ class SelfAttentionClassifierForSequenceClassification(PreTrainedModel):
 
     @classmethod
     def of(cls, model: PreTrainedModel, projection: str = "softmax", **parameters):
-        """A classifier with another projection: its own weights, not copied. parameters: sparsegen_lambda, entmax_alpha,
-        separate_impermissible.
+        """Give a classifier another projection. Its weights are shared, not copied. parameters: sparsegen_lambda,
+        entmax_alpha, separate_impermissible.
         """
         # a configuration decides how its parts attend, so that of the model itself is not taken before it is known
         config = SelfAttentionClassifierConfig(text_config=deepcopy(model.config), projection=projection, **parameters)
@@ -186,14 +184,14 @@ class SelfAttentionClassifierForSequenceClassification(PreTrainedModel):
         impermissible=None,
         **kwargs,
     ):
-        """As the classifier's own; what is None is left out, since not every type knows token_type_ids.
+        """Run the classifier. What is None is left out, since not every type knows token_type_ids.
 
-        impermissible (B,L): 1, or true, on impermissible tokens, 0 on others, markers and padding. It is for models of
-        `separate_impermissible`, which need it; zeros, where a text has none.
+        impermissible (B,L): 1, or true, on impermissible tokens, 0 on others, markers and padding. Models of
+        `separate_impermissible` need it, zeros where a text has none.
 
-        Raises ValueError where such a model is not given it, or in another shape, and where any other model is.
+        Raises ValueError where such a model does not get it in this shape, and where any other model gets it.
         """
-        given = {
+        inputs = {
             "input_ids": input_ids,
             "attention_mask": attention_mask,
             "token_type_ids": token_type_ids,
@@ -201,7 +199,7 @@ class SelfAttentionClassifierForSequenceClassification(PreTrainedModel):
             "labels": labels,
             **kwargs,
         }
-        run = partial(self.model, **{name: value for name, value in given.items() if value is not None})
+        run = partial(self.model, **{name: value for name, value in inputs.items() if value is not None})
         together = self._kept_together(input_ids if inputs_embeds is None else inputs_embeds, impermissible)
         if self.config.projection == "softmax" and together is None:
             return run()

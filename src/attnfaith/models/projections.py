@@ -23,8 +23,8 @@ def _static(function):
 
     class Static(torch.autograd.Function):
         @staticmethod
-        def forward(ctx, *given):
-            return forward(function, ctx, *given)
+        def forward(ctx, *arguments):
+            return forward(function, ctx, *arguments)
 
         @staticmethod
         def backward(ctx, slope):

@@ -46,7 +46,7 @@ def best_selections(scores: torch.Tensor, count: torch.Tensor, transition: float
     return chosen
 
 
-class _Average:
+class Average:
     """The best average of some selections of one text: `rows` (V,T) their tokens, `gains` (V,) what each is worth,
     `weights` (V,) how much of it is taken.
     """
@@ -108,13 +108,13 @@ class _Average:
         self.rows, self.gains, self.weights = self.rows[stays], self.gains[stays], self.weights[stays]
 
 
-def averages(scores: torch.Tensor, mask: torch.Tensor, count: torch.Tensor, transition: float) -> list[_Average]:
+def averages(scores: torch.Tensor, mask: torch.Tensor, count: torch.Tensor, transition: float) -> list[Average]:
     """The solution of each text; scores (B,T) in float64. All texts look for their next selection together."""
-    solutions = [_Average(row, transition) for row in scores]
+    solutions = [Average(row, transition) for row in scores]
     unsolved = torch.arange(len(scores))
-    given = scores
+    slopes = scores
     for _ in range(MOST_ROUNDS * max(1, scores.shape[1])):
-        chosen = best_selections(given.masked_fill(~mask[unsolved], -torch.inf), count[unsolved], transition).to(scores)
+        chosen = best_selections(slopes.masked_fill(~mask[unsolved], -torch.inf), count[unsolved], transition).to(scores)
         rising = []
         for number, row in zip(unsolved.tolist(), chosen, strict=True):
             solution = solutions[number]
@@ -125,7 +125,7 @@ def averages(scores: torch.Tensor, mask: torch.Tensor, count: torch.Tensor, tran
         if not rising:
             return solutions
         unsolved = torch.tensor(rising)
-        given = torch.stack([solutions[number].scores - solutions[number].values for number in rising])
+        slopes = torch.stack([solutions[number].scores - solutions[number].values for number in rising])
     raise ArithmeticError(f"no solution after {MOST_ROUNDS} rounds a token: the scores are not finite, or too large")
 
 
@@ -135,7 +135,7 @@ class SequenceBudget(torch.autograd.Function):
     @staticmethod
     def forward(ctx, scores, mask, count, transition):
         place = scores.device
-        scores, mask, count = (given.detach().cpu() for given in (scores, mask, count))
+        scores, mask, count = (values.detach().cpu() for values in (scores, mask, count))
         ctx.spans, gates = [], torch.zeros_like(scores)
         for row, solution in enumerate(averages(scores, mask, count, transition)):
             gates[row] = solution.values

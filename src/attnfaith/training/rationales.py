@@ -33,7 +33,7 @@ Decay = Annotated[float, Field(ge=0, lt=1)]
 
 @dataclass(frozen=True)
 class Prices:
-    """What a selection costs beside the loss of the label, and what costs are compared with.
+    """The price of a selection, added to the loss of the label, and the baseline that costs are compared with.
 
     sparsity: of each selected token. coherence: of each change from one token to the next, in units of sparsity. baseline:
     none, as in the authors' code; or moving_average, the mean cost of the batches before, which leaves the expected gradient
@@ -169,7 +169,7 @@ class RationaleConfig(AttentionConfig):
 
 
 class SelectionState(TrainerCallback, ExportableState):
-    """The numbers that a selection's training moves: kept in each checkpoint, and there again when training goes on."""
+    """The numbers that a selection's training moves, saved in and restored from checkpoints."""
 
     def __init__(self):
         self.numbers: dict[str, float] = {}
@@ -179,7 +179,7 @@ class SelectionState(TrainerCallback, ExportableState):
 
 
 class RationaleTrainer(AttentionTrainer):
-    """Trains a model that reads a selection on labels; one over a pretrained encoder by transformers' own optimiser.
+    """Train a model that reads a selection on labels; one over a pretrained encoder by transformers' own optimiser.
 
     Every training log has share_selected, of which texts without tokens are left out; of bernoulli selection_price, the mean
     price of a text, and baseline; of hardkuma, for each constraint, its multiplier and the moving average of what is
@@ -208,7 +208,7 @@ class RationaleTrainer(AttentionTrainer):
 
     @property
     def numbers(self) -> dict[str, float]:
-        """Those of the callback that is there now: from a checkpoint another one is made."""
+        """The numbers of the present callback: a checkpoint brings another one."""
         states = [callback for callback in self.callback_handler.callbacks if isinstance(callback, SelectionState)]
         return states[0].numbers
 

@@ -63,7 +63,7 @@ class SharedOrder(LengthGroupedSampler):
 
 
 class BaseTrainer(Trainer):
-    """What all trainers of this package share.
+    """The base of all trainers of this package.
 
     args.early_stopping_patience: stop after so many evaluations without improvement; None trains to the end.
 
@@ -161,7 +161,7 @@ class AttentionConfig(TrainingArguments):
 
 
 class AttentionTrainer(BaseTrainer):
-    """Trains an attention classifier on labels, with the papers' Adam, per-instance losses, and penalties among them.
+    """Train an attention classifier on labels, with the papers' Adam, per-instance losses, and penalties.
 
     penalties: callables of `attnfaith.training.penalties`; those with weight 0 are left out. Data are splits encoded by
     `attnfaith.data.tokenization.encode`.
@@ -234,7 +234,7 @@ class AttentionTrainer(BaseTrainer):
 
     @property
     def score_names(self) -> tuple[str, ...]:
-        """What evaluations average over instances, beside the scores of the labels."""
+        """The scores that evaluations average over instances, in addition to the scores of the labels."""
         return tuple(penalty.name for penalty in self.penalties)
 
     def check(self, model, args, train, validation) -> None:
@@ -256,7 +256,7 @@ class AttentionTrainer(BaseTrainer):
             )
 
     def make_reader(self):
-        """What reads the words of a pass. Raises AttnfaithError where a penalty cannot be had of the model."""
+        """The reader of words for penalties. Raises AttnfaithError where the model has not what a penalty needs."""
         config, names = self.model.config, self.score_names
         if "word_tying" in names:
             check_sizes(config.hidden_size, self.model.get_input_embeddings().embedding_dim)
@@ -310,12 +310,12 @@ class AttentionTrainer(BaseTrainer):
                 hook.remove()
 
     def penalise(self, inputs: Mapping, outputs, read, impermissible: torch.Tensor | None) -> dict:
-        """The values of all penalties on a pass that was read."""
+        """The values of all penalties, from a pass that was read."""
         words = self.reader.word_states(inputs, outputs, read)._replace(impermissible=impermissible)
         return {penalty.name: penalty(words, inputs, self) for penalty in self.penalties}
 
     def count(self, name: str, values: torch.Tensor, defined: torch.Tensor) -> None:
-        """Take values (B,), where they are defined (B,), into the mean that the next log has."""
+        """Add values (B,), where they are defined (B,), to the mean in the next log."""
         sums = torch.stack([(values.detach().double() * defined).sum(), defined.double().sum(), (~defined).double().sum()])
         self.sums[name] = self.sums.get(name, 0) + sums
 
@@ -362,7 +362,7 @@ class AttentionTrainer(BaseTrainer):
 
 
 class FineTuningTrainer(AttentionTrainer):
-    """Trains a pretrained classifier on labels, by transformers' own optimiser: AdamW, no decay on biases and norms.
+    """Train a pretrained classifier on labels, by transformers' own optimiser: AdamW, no decay on biases and norms.
 
     Penalties are of its last layer: the states that it gives, and the row of each head that the classifier answers from.
     Word vectors are what the input embeddings make of words, and the products of states with all of them predict a masked
@@ -390,7 +390,7 @@ class FineTuningTrainer(AttentionTrainer):
 
 
 def erase_tokens(model, inputs: Mapping, share: float, *, seed: int, step: int) -> dict:
-    """A training batch with words of each text deleted at random, so that shortened texts are nothing new to the model.
+    """Delete words of each text of a training batch at random, so that the model has seen shortened texts.
 
     Of each text a share of the words is drawn uniformly from 0..`share`, and each word goes with that probability; markers,
     marks between sentences and a second text stay, and what follows moves up. share: 0..1; at 1 texts of every length down
@@ -413,7 +413,7 @@ def erase_tokens(model, inputs: Mapping, share: float, *, seed: int, step: int) 
 
 
 def mask_id(tokenizer, config) -> int:
-    """The token that stands for a masked word: the tokenizer's mask, or the unknown token.
+    """The id that replaces a masked word: the tokenizer's mask, or the unknown token.
 
     Raises AttnfaithError where there is none.
     """
@@ -431,7 +431,7 @@ def mask_id(tokenizer, config) -> int:
 
 
 class GuidedTrainer(AttentionTrainer):
-    """Trains on labels under the attention of a base: each instance brings its weights `base_attention` [T].
+    """Train on labels under the attention of a base: each instance brings its weights `base_attention` [T].
 
     The model's own alignment takes no part and stays as it was drawn. Raises AttnfaithError in several processes.
     """
@@ -470,7 +470,7 @@ class AdversarialConfig(AttentionConfig):
 
 
 class AdversarialTrainer(AttentionTrainer):
-    """Trains without labels against a base: each instance brings `base_probs` [C] and `base_attention` [T].
+    """Train without labels against a base: each instance brings `base_probs` [C] and `base_attention` [T].
 
     Class weights have no part in it. Evaluation has, beside the scores of the labels, the means over instances of the
     objective, of the distance `tvd` to the base's predictions, and of the divergences `jsd` and `kl` from its attention

@@ -1,4 +1,4 @@
-"""Training of sequence-to-sequence models with transformers' Trainer, and what they then generate.
+"""Training of sequence-to-sequence models with transformers' Trainer, their translations, and scores of these.
 
 Shapes: B pairs, G target tokens with the end of the sentence.
 """
@@ -100,7 +100,7 @@ def token_scores(prediction) -> dict[str, float]:
 
 
 def translations(model, tokenizer, rows, *, beams: int = 1) -> Iterator[str]:
-    """What a model generates for each encoded pair, in order: text without markers.
+    """Generate the translation of each encoded pair, in order: text without markers.
 
     beams: 1 is greedy. A translation ends after twice the longest target of the rows and 10 tokens more, at the latest.
     """
@@ -116,7 +116,7 @@ def translations(model, tokenizer, rows, *, beams: int = 1) -> Iterator[str]:
 
 
 def translation_scores(generated: Sequence[str], targets: Sequence[str]) -> Mapping[str, float | str | None]:
-    """How generated sentences agree with the targets, words as between blanks.
+    """Compare generated sentences with the targets, by words between blanks.
 
     exact: the share of sentences that are the same. word_accuracy: the share of target words, and the end of the sentence,
     that stand at their place in what was generated (Pruthi et al.'s accuracy). bleu and chrf, 0..100, and their signatures,

@@ -89,7 +89,7 @@ class ClassifierReader:
                 hook.remove()
 
     def word_states(self, inputs: Mapping[str, torch.Tensor], outputs, seen: Mapping[str, list]) -> WordStates:
-        """The pass that was read while the model made outputs of inputs."""
+        """The words of the pass that was read."""
         model, text = self.model, texts_of(inputs)
         items, vectors = model.items(**text), seen["vectors"][0]
         (hidden, _), types = seen["encoded"][0], inputs.get("token_type_ids")
@@ -141,7 +141,7 @@ class ClassifierReader:
 
 
 def texts_of(inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor | None]:
-    """The inputs that tell where words are."""
+    """The inputs that say where words are."""
     return {name: inputs.get(name) for name in ("input_ids", "attention_mask", "token_type_ids")}
 
 
@@ -156,7 +156,7 @@ def prediction_layer(size: int, vectors: nn.Embedding, seed: int) -> nn.Linear:
 
 @dataclass
 class Reading:
-    """What one forward pass left.
+    """The parts of one forward pass that penalties read.
 
     states (B,L,H): of the last layer, as the classifier's head is given them; None where it has none for each position.
     scores (B,A,L,L): what the last layer's softmax, or what stands in its place, was given. special (B,L): 1 on markers;
@@ -225,7 +225,7 @@ class PretrainedReader:
 
     @contextmanager
     def reading(self, inputs: Mapping[str, torch.Tensor]) -> Iterator[Reading]:
-        """Within, one forward pass of `inputs` is read, under "eager" attention; after it the reading is whole."""
+        """Within, one forward pass of `inputs` is read, under "eager" attention. Afterwards the reading is complete."""
         read, model = Reading(), self.model
         if model.config.model_type == SelfAttentionClassifierConfig.model_type:
             model = model.base_model
@@ -258,7 +258,7 @@ class PretrainedReader:
         return read.states
 
     def word_states(self, inputs: Mapping[str, torch.Tensor], outputs, read: Reading) -> WordStates:
-        """The pass that was read. Words are those of both texts of a pair. `attention` (B,A,L) is the row of the
+        """The words of the pass that was read, those of both texts of a pair. `attention` (B,A,L) is the row of the
         last layer that the classifier answers from, head by head, markers included and before dropout; `scores` are what it
         is the softmax of. Where it answers from all rows, attention is their mean, without scores.
         """
