@@ -18,7 +18,7 @@ LAYERS = (
     ("escaping",),
     ("errors",),
     ("files",),
-    ("_import_hooks", "draws", "provenance", "usage"),
+    ("import_hook", "draws", "provenance", "usage"),
     ("models", "metrics"),
     ("record", "stats"),
     ("verdict",),
@@ -128,14 +128,14 @@ def test_never_torch(file):
     for module, dots in imports(file):
         name = absolute(file, module, dots)
         assert name.partition(".")[0] not in ("torch", "transformers", "accelerate", "entmax"), f"{file} imports {name}"
-        assert part(name) in (None, "_import_hooks", *WITHOUT_TORCH), f"{file} imports {name}"
+        assert part(name) in (None, "import_hook", *WITHOUT_TORCH), f"{file} imports {name}"
 
 
 def test_package_itself_is_light():
     """Importing attnfaith may only reach what registers names."""
     for module, dots in imports(Path("attnfaith/__init__.py")):
         name = absolute(Path("attnfaith/__init__.py"), module, dots)
-        own = name.startswith(("attnfaith._import_hooks", "attnfaith.metrics.registration"))
+        own = name.startswith(("attnfaith.import_hook", "attnfaith.metrics.registration"))
         assert own or name.partition(".")[0] in sys.stdlib_module_names, name
 
 

@@ -7,7 +7,7 @@ happen when those libraries are imported, so that `import attnfaith` itself load
 from functools import partial
 from importlib import import_module
 
-from attnfaith._import_hooks import when_imported
+from attnfaith.import_hook import when_imported
 from attnfaith.metrics.registration import register_metric
 
 

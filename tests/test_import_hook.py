@@ -1,21 +1,21 @@
+"""Code that runs after an import of somebody else."""
+
 import importlib
-import importlib.resources
 import importlib.util
 import sys
 
 import pytest
 
-from attnfaith._import_hooks import when_imported
+from attnfaith.import_hook import when_imported
 
 
 @pytest.fixture
 def package(tmp_path, monkeypatch):
-    """Writes modules of a fresh package; afterwards the import system must be as before."""
+    """Writes modules of a fresh package; afterwards no hook is left."""
     name = f"hooked_{tmp_path.name.replace('-', '_')}"
     folder = tmp_path / name
     folder.mkdir()
     (folder / "__init__.py").write_text("")
-    (folder / "data.txt").write_text("42")
     monkeypatch.syspath_prepend(tmp_path)
     before = list(sys.meta_path)
 
@@ -29,54 +29,23 @@ def package(tmp_path, monkeypatch):
     sys.meta_path[:] = before
     for module in [module for module in sys.modules if module.split(".")[0] == name]:
         del sys.modules[module]
-    assert left == [], "a hook stayed behind"
+    assert left == []
 
 
 def test_called_after_the_module_is_executed_and_once(package):
     name = package("late", "value = 1\n")
     calls = []
     when_imported(name, lambda: calls.append(sys.modules[name].value))
-    assert name not in sys.modules and calls == []
+    assert importlib.util.find_spec(name) is not None and calls == []
     module = importlib.import_module(name)
     assert calls == [1]
     importlib.reload(module)
-    importlib.import_module(package("another"))
     assert calls == [1]
+    when_imported(name, lambda: calls.append("at once"))
+    assert calls == [1, "at once"]
 
 
-def test_called_at_once_where_the_module_is_imported(package):
-    name = package("early")
-    importlib.import_module(name)
-    calls = []
-    when_imported(name, lambda: calls.append(name))
-    assert calls == [name]
-
-
-def test_several_hooks_on_one_and_on_different_modules(package):
-    a, b = package("a"), package("b")
-    calls = []
-    for label, name in (("first", a), ("second", a), ("other", b)):
-        when_imported(name, lambda label=label: calls.append(label))
-    importlib.import_module(a)
-    assert sorted(calls) == ["first", "second"]
-    importlib.import_module(b)
-    assert sorted(calls) == ["first", "other", "second"]
-
-
-def test_callback_may_import_and_hook_again(package):
-    a, b = package("a"), package("b", "value = 2\n")
-    calls = []
-
-    def callback():
-        when_imported(b, lambda: calls.append("b"))
-        calls.append(importlib.import_module(b).value)
-
-    when_imported(a, callback)
-    importlib.import_module(a)
-    assert calls == ["b", 2]
-
-
-def test_a_failed_import_keeps_the_hook(package):
+def test_a_failed_import_is_waited_out(package):
     name = package("broken", "raise RuntimeError('not yet')\n")
     calls = []
     when_imported(name, lambda: calls.append(name))
@@ -86,3 +55,11 @@ def test_a_failed_import_keeps_the_hook(package):
     package("broken", "value = 'repaired'\n")
     importlib.import_module(name)
     assert calls == [name]
+
+
+def test_two_hooks_on_one_module(package):
+    name, calls = package("shared"), []
+    for label in ("first", "second"):
+        when_imported(name, lambda label=label: calls.append(label))
+    importlib.import_module(name)
+    assert sorted(calls) == ["first", "second"]
