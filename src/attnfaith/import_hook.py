@@ -1,7 +1,7 @@
 """Run code right after a module has been imported, without importing it.
 
-transformers has no entry points for models, nor evaluate for metrics, and importing them takes seconds. So `import attnfaith`
-registers its models and its metric when somebody else imports these, in any order.
+transformers has no entry points for models, evaluate has none for metrics, and importing them takes seconds. So
+`import attnfaith` registers its models and its metric when somebody else imports these, in any order.
 """
 
 import sys
