@@ -17,7 +17,7 @@ from attnfaith.reporting import sections
 from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import Cell, measure_label
 from attnfaith.reporting.explanation_tests import column, measures, stacked
-from attnfaith.reporting.sections import identifiability, saliency, sign_violations
+from attnfaith.reporting.sections import identifiability, saliency, summaries
 from attnfaith.reporting.style import PALETTE, own_style, titled_figure
 from attnfaith.stats import LEVEL, Panel, drawn_p_values, holm, percentile_interval
 
@@ -124,8 +124,8 @@ def per_text(cell: Cell) -> dict[str, dict[str, np.ndarray]]:
         made[f"aopc_{end}"] = {name: aopc(falls(whole, values)) for name, values in named.items()}
         if cell.probs.shape[1] == 2:
             made[f"accuracy_{end}"] = {name: _accuracy(cell, values) for name, values in named.items()}
-    if sign_violations.SECTION.applies(cell):
-        made["sign_violated"] = {name: values["violated"] for name, values in sign_violations.violations(cell).items()}
+    if summaries.SIGN_VIOLATIONS.applies(cell):
+        made["sign_violated"] = {name: values["violated"] for name, values in summaries.sign_violations(cell).items()}
     return {test: made[test] for test in TESTS if test in made}
 
 

@@ -17,7 +17,7 @@ from attnfaith.reporting import explanation_tests
 from attnfaith.reporting.cells import PREFIX, Cell, measure_label
 from attnfaith.reporting.erased_weights import single_weight
 from attnfaith.reporting.explanation_tests import column
-from attnfaith.reporting.sections import adversary, group_mass, identifiability, map_interventions, permutation
+from attnfaith.reporting.sections import adversary, identifiability, maps, permutation, summaries
 from attnfaith.reporting.spec import per_cell
 
 from ..shared import Twins
@@ -103,7 +103,7 @@ def hidden_influence(cell: Cell) -> np.ndarray:
 
 def punctuation_mass(cell: Cell) -> np.ndarray:
     """Attention on punctuation, 0..1. Undefined where a text has none, or nothing else."""
-    groups = group_mass.by_group(cell)
+    groups = summaries.group_mass(cell)
     return groups["punctuation"]["mass"] if "punctuation" in groups else np.full(len(cell), np.nan)
 
 
@@ -139,9 +139,7 @@ HIDDEN = ("permissible_only_probs", "impermissible")
 IDENTIFIED = identifiability.SECTION.needs
 permuted = of_section(permutation.per_text, "permutation_tvd")
 width = of_section(identifiability.per_text, "identifiability_width")
-permuted_maps, uniform_maps = (
-    of_section(map_interventions.per_text, f"map_{way}_tvd") for way in ("permutation", "uniform")
-)
+permuted_maps, uniform_maps = (of_section(maps.map_interventions, f"map_{way}_tvd") for way in ("permutation", "uniform"))
 TESTS: Mapping[str, AttentionTest] = {
     "from_uniform": AttentionTest("attention: TVD from equal weights", -1, from_uniform),
     "permutation": AttentionTest("permuted weights: TVD", -1, permuted, ("permuted_probs",)),

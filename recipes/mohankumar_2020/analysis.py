@@ -10,8 +10,8 @@ import pandas as pd
 
 from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import Cell
-from attnfaith.reporting.sections.conicity import per_text
 from attnfaith.reporting.sections.performance import performance_table
+from attnfaith.reporting.sections.summaries import conicity
 from attnfaith.stats import holm
 
 from ..interventions import analysis as interventions
@@ -102,4 +102,4 @@ def _measured(cell: Cell) -> Iterator[dict]:
     row = {"dataset": cell.identity.dataset, "model": model_of(cell), "encoder": cell.identity.encoder}
     yield {**row, "statistic": "accuracy", "value": performance_table([cell])["accuracy"].item()}
     if CONICITY in cell.table.column_names:
-        yield {**row, "statistic": CONICITY, "value": pd.Series(per_text(cell)[CONICITY]).mean()}
+        yield {**row, "statistic": CONICITY, "value": pd.Series(conicity(cell)[CONICITY]).mean()}

@@ -9,8 +9,8 @@ import pandas as pd
 
 from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import Cell
-from attnfaith.reporting.sections.group_mass import IMPERMISSIBLE, by_group
 from attnfaith.reporting.sections.performance import performance_table
+from attnfaith.reporting.sections.summaries import IMPERMISSIBLE, group_mass
 
 from ..shared import over_seeds, read_published
 from . import uncovered
@@ -59,5 +59,5 @@ def _measured(cell: Cell) -> Iterator[dict]:
         row |= {"model": of.encoder}
         yield {**row, "statistic": "accuracy", "value": accuracy}
         if "group_mass" in cell.table.column_names and not removed:
-            mass = by_group(cell)[IMPERMISSIBLE]["head_max" if heads == "max" else "whole"]
+            mass = group_mass(cell)[IMPERMISSIBLE]["head_max" if heads == "max" else "whole"]
             yield {**row, "statistic": "impermissible_mass", "value": pd.Series(mass).mean()}

@@ -8,7 +8,7 @@ from attnfaith import record as records
 from attnfaith.measurement.registry import find
 from attnfaith.reporting import render, sections, write_report
 from attnfaith.reporting.cells import one_cell, split_cells
-from attnfaith.reporting.sections import frozen_flip_set, sign_violations
+from attnfaith.reporting.sections import summaries
 from tests.sections import check_columns
 
 
@@ -71,27 +71,27 @@ def test_flip_sets(flipped):
     np.testing.assert_allclose(numbers["frozen_flip_share"], [2 / 3, 0.5, NAN, NAN])
     np.testing.assert_array_equal(numbers["frozen_flip_agrees"], [1, 0, NAN, NAN])
     np.testing.assert_array_equal(numbers["frozen_flip_same_class"], [1, 0, NAN, NAN])
-    frame = render.frames(frozen_flip_set.SECTION, split_cells(flipped))["frozen_flip_set"]
+    frame = render.frames(summaries.FROZEN_FLIP_SET, split_cells(flipped))["frozen_flip_set"]
     row = frame.set_index("class").loc["overall"]
     assert (row["n"], row["n_undefined"]) == (2, 2)
     assert row["agreement"] == row["same_class"] == 0.5
     assert row["random_share"] == pytest.approx(0.1)
-    (sentence,) = render.sentences(frozen_flip_set.SECTION, one_cell(flipped))
-    check_columns(frozen_flip_set.SECTION, one_cell(with_other(flipped)))
+    (sentence,) = render.sentences(summaries.FROZEN_FLIP_SET, one_cell(flipped))
+    check_columns(summaries.FROZEN_FLIP_SET, one_cell(with_other(flipped)))
     assert "2 tokens carry the decision of a text (median over 2 texts, exact)" in sentence
     assert "the model itself decides otherwise in 50%" in sentence and "In 2 texts no tokens do." in sentence
 
 
 def test_signs(violated):
-    by_measure = sign_violations.violations(one_cell(violated))
+    by_measure = summaries.sign_violations(one_cell(violated))
     np.testing.assert_array_equal(by_measure["attention"]["violated"], [1, 0, 0, NAN])
     np.testing.assert_array_equal(by_measure["lime"]["violated"], [0, 0, NAN, NAN])  # no sign, no violation
-    frame = render.frames(sign_violations.SECTION, split_cells(violated))["sign_violations"].set_index("measure")
+    frame = render.frames(summaries.SIGN_VIOLATIONS, split_cells(violated))["sign_violations"].set_index("measure")
     assert list(frame["n"]) == [3, 2] and list(frame["n_undefined"]) == [1, 2]
     assert frame.loc["attention", "violated_share"] == pytest.approx(1 / 3)
     assert frame.loc["lime", "effect_mean"] == pytest.approx((-0.3 + 0.0 + 0.1) / 3)
-    check_columns(sign_violations.SECTION, one_cell(violated))
-    (sentence,) = render.sentences(sign_violations.SECTION, one_cell(violated))
+    check_columns(summaries.SIGN_VIOLATIONS, one_cell(violated))
+    (sentence,) = render.sentences(summaries.SIGN_VIOLATIONS, one_cell(violated))
     assert "in 0% of the texts, the least of all measures; attention, read as evidence for the class, in 33%." in sentence
 
 

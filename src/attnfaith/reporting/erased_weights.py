@@ -12,6 +12,7 @@ from attnfaith import record as records
 from attnfaith.metrics.attention_faithfulness.divergences import decision_flips, jensen_shannon_divergence
 from attnfaith.reporting.cells import Cell
 from attnfaith.reporting.errors import ReportError
+from attnfaith.reporting.explanation_tests import column
 from attnfaith.reporting.spec import per_cell
 
 
@@ -85,24 +86,24 @@ def removals(cell: Cell) -> dict[tuple[str, str], Removal]:
     """
     every = {}
     for ranking in ("random", *RANKINGS):
-        size, mass, empty = (_values(cell, f"erasure_flip_{part}_{ranking}") for part in ("size", "mass", "empty"))
+        size, mass, empty = (first_draws(cell, f"erasure_flip_{part}_{ranking}") for part in ("size", "mass", "empty"))
         every[ranking, "renormalised"] = Removal(size, mass, empty == 1)
     if "minimal_flip_size" in cell.table.column_names:
-        size, mass, empty = (_values(cell, f"minimal_flip_{part}") for part in ("size", "mass", "empty"))
+        size, mass, empty = (first_draws(cell, f"minimal_flip_{part}") for part in ("size", "mass", "empty"))
         every["minimum", "renormalised"] = Removal(size, mass, empty == 1)
     again = {ranking: f"erasure_reprojected_flip_size_{ranking}" for ranking in ("random", *RANKINGS)}
     if not cell.identity.removal_renormalises and set(again.values()) <= set(cell.table.column_names):
-        for ranking, column in again.items():
-            size = _values(cell, column)
+        for ranking, name in again.items():
+            size = first_draws(cell, name)
             every[ranking, "reprojected"] = Removal(size, np.full(len(cell), np.nan), size == cell.lengths)
     return every
 
 
-def _values(cell: Cell, column: str) -> np.ndarray:
+def first_draws(cell: Cell, name: str) -> np.ndarray:
     """A column as [N] float64: the first draw of those with draws, NaN without any."""
-    if column.endswith("_random"):
-        return np.array([row[0] if len(row) else np.nan for row in records.rows(cell.table, column)], dtype=np.float64)
-    return cell.table.column(column).to_numpy().astype(np.float64)
+    if name.endswith("_random"):
+        return np.array([row[0] if len(row) else np.nan for row in records.rows(cell.table, name)], dtype=np.float64)
+    return column(cell, name)
 
 
 def outcomes(test: SingleWeight) -> dict[str, np.ndarray]:

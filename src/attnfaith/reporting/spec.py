@@ -4,7 +4,7 @@ A section names the columns of a record that it uses, its numbers per text, its 
 its rows (`by`), the summaries in them (`columns`), and what of both people read: all that has a heading. N: texts of a cell.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import partial, wraps
@@ -293,7 +293,7 @@ class Section:
     compared: bool = False
     tables: tuple[Table, ...] = ()
     figures: "tuple[Kind, ...] | Callable[[Cell], Sequence[Kind]]" = ()
-    sentences: "Sentence | Callable[[Cell], Sequence[str]] | None" = None
+    sentences: "Sentence | Callable[[Cell], Iterable[str]] | None" = None
     across: Callable[[pd.DataFrame], Sequence[str]] | None = None
     conventions: str = ""
     part: Callable[[Cell, int], str] | None = None
@@ -307,3 +307,51 @@ class Section:
         """Those of a record's columns whose values the section depends on: their code must agree in cells side by side."""
         patterns = (*self.needs, *self.one_of, *self.uses)
         return [name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns)]
+
+    @property
+    def table(self) -> Table:
+        """The first table, which sentences are about."""
+        return self.tables[0]
+
+
+def summary_section(
+    name: str,
+    numbers: Callable[[Cell], dict[str, np.ndarray]],
+    columns: tuple[Column, ...],
+    *,
+    caption: str,
+    note: str,
+    by: tuple[Key, ...] = (Classes(),),
+    cases: Callable[[Cell], Iterable[Case]] | None = None,
+    page_rows: Callable[[pd.DataFrame], pd.DataFrame] | None = None,
+    sentences: "Mapping[str, str] | Callable[[Cell], Iterable[str]] | None" = None,
+    compared: bool = True,
+    **options: object,
+) -> Section:
+    """Declare a section of one table of the same name, which summarises numbers per text.
+
+    numbers: `Section.per_text`. cases: of the table, one case with these numbers unless given. sentences: fields of a
+    `Sentence` on the table, or a function. options: further fields of `Section`.
+    """
+
+    def one_case(cell: Cell) -> list[Case]:
+        return [Case(numbers(cell))]
+
+    table = Table(
+        name=name, cases=cases or one_case, by=by, columns=columns, caption=caption, note=note, page_rows=page_rows
+    )
+    if isinstance(sentences, Mapping):
+        sentences = Sentence(table, **sentences)
+    return Section(name=name, per_text=numbers, compared=compared, tables=(table,), sentences=sentences, **options)
+
+
+def summary_cases(
+    numbers: Callable[[Cell], Mapping[str, Mapping[str, np.ndarray]]], key: str
+) -> Callable[[Cell], Iterator[Case]]:
+    """A case for each entry of {name: {number: [N]}}; key: the column that holds its name."""
+
+    def cases(cell: Cell) -> Iterator[Case]:
+        for name, values in numbers(cell).items():
+            yield Case(values, {key: name})
+
+    return cases

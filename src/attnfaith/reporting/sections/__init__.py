@@ -1,4 +1,4 @@
-"""The sections of a report, one module each, known by their file names: a module here holds its declaration as SECTION."""
+"""The sections of a report: every `Section` that a module of this folder holds under a name of its own."""
 
 import functools
 import importlib
@@ -18,7 +18,8 @@ from attnfaith.reporting.spec import Section
 def known() -> dict[str, Section]:
     """Every section by its name, in the order of the page."""
     names = [module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_")]
-    declared = [importlib.import_module(f"{__name__}.{name}").SECTION for name in names]
+    modules = [importlib.import_module(f"{__name__}.{name}") for name in names]
+    declared = [value for module in modules for value in vars(module).values() if isinstance(value, Section)]
     return {section.name: section for section in sorted(declared, key=lambda section: (section.place, section.name))}
 
 
