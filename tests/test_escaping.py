@@ -116,9 +116,8 @@ def test_code_holds_whatever_it_is_given(text):
 
 
 def test_numbers_and_signs_need_no_mark_in_markdown():
-    assert [markdown(text) for text in ("-0.123", "+1", "−1", "1.5", "a-b", "0.1 ± 0.2")] == [
-        "-0.123", "+1", "−1", "1.5", "a-b", "0.1 ± 0.2",
-    ]  # fmt: skip
+    for text in ("-0.123", "+1", "−1", "1.5", "a-b", "0.1 ± 0.2"):
+        assert markdown(text) == text
 
 
 @given(st.lists(st.lists(ANY.filter(lambda text: "\x00" not in text), min_size=2, max_size=2), max_size=4))
@@ -150,11 +149,6 @@ def test_a_table_with_formulas_comes_back(lead):
     np.testing.assert_array_equal(again["number"], table["number"])
     assert list(again["kind"]) == list(table["kind"])
     assert list(again["mixed"]) == ["-3", f"{lead}z", "-4", "5.5"]
-
-
-def test_negative_numbers_stay_numbers_in_csv():
-    assert csv_text([[-1, -0.5, "-1", "-0.5e-3", "+2", "-x", "−1"]]) == "-1,-0.5,-1,-0.5e-3,+2,'-x,−1\n"
-    assert csv_frame(pd.DataFrame({"a": [-1.25, np.nan]})) == "a\n-1.25\nNaN\n"
 
 
 @given(ANY)
