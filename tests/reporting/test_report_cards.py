@@ -110,7 +110,7 @@ def tables():
 
 
 def rendered(drawn):
-    with_figures = ["attention_overview", "gradient_vs_leave_one_out", "tau_attention_gradient"]
+    with_figures = ["attention_overview", "gradient_vs_leave_one_out", "tau_by_measure"]
     repos = {"records_repo": "someone/attnfaith-records", "results_repo": "someone/attnfaith-results"}
     cell = cards.cell_facts(RUN, drawn, model_repo=REPO)
     return {

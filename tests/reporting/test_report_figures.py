@@ -10,6 +10,7 @@ from attnfaith import record as records
 from attnfaith.reporting import attention_overview, gradient_vs_leave_one_out, save_figure, tau_histograms
 from attnfaith.reporting.cells import one_cell
 from attnfaith.reporting.sections import drawings
+from attnfaith.reporting.sections.agreement import taus_of_measures
 
 
 KINDS = ("png", "svg", "pdf")
@@ -98,8 +99,18 @@ def test_many_classes_have_a_panel_each_and_share_the_last_colour(draw_record, c
 @pytest.mark.parametrize("classes", [1, 3])
 def test_every_kind_of_record_can_be_drawn(draw_record, measures, classes):
     figures = figures_of(draw_record(12, measures=measures, classes=classes))
-    expected = {f"tau_attention_{name}" for name in measures} | {"attention_overview", "dispersion_by_scores"}
+    expected = {"attention_overview", "dispersion_by_scores"} | ({"tau_by_measure"} if measures else set())
     assert set(figures) == expected | ({"gradient_vs_leave_one_out"} if len(measures) == 2 else set())
+
+
+@pytest.mark.slow
+def test_measures_that_order_as_attention_does_are_named_and_not_drawn(build_record):
+    weights = [0.1, 0.2, 0.3, 0.4]
+    scores = {"gradient": [1, 2, 3, 4], "leave_one_out": [1, 2, 4, 3]}
+    table = build_record([{"attention": weights, **scores}] * 3, measures=("gradient", "leave_one_out"))
+    taus, alike = taus_of_measures(one_cell(table))
+    assert alike == ["gradient"] and list(taus["leave-one-out"]) == pytest.approx([4 / 6] * 3)
+    assert [label.get_text() for label in figures_of(table)["tau_by_measure"].axes[0].get_yticklabels()] == ["leave-one-out"]
 
 
 @pytest.mark.slow

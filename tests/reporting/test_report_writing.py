@@ -26,8 +26,7 @@ def test_what_a_report_holds(draw_record, tmp_path):
     record = draw_record(20, rationale=True)
     index = write_report(record, tmp_path / "deep" / "report")
     assert index == tmp_path / "deep" / "report" / "index.html"
-    figures = ("attention_overview", "gradient_vs_leave_one_out", "tau_attention_gradient", "tau_attention_leave_one_out")
-    figures += ("dispersion_by_scores",)
+    figures = ("attention_overview", "gradient_vs_leave_one_out", "tau_by_measure", "dispersion_by_scores")
     tables = ("agreement", "performance", "plausibility", "dispersion")
     assert set(contents(index.parent)) == {
         "index.html",

@@ -12,7 +12,16 @@ import numpy as np
 
 from attnfaith.reporting.cells import Cell, name_class
 from attnfaith.reporting.spec import WEIGHT_BINS, WEIGHT_EDGES, bin_of, largest_weights
-from attnfaith.reporting.style import PALETTE, class_groups, histogram, mean_in_words, note, own_style, titled_figure
+from attnfaith.reporting.style import (
+    ATTENTION,
+    PALETTE,
+    class_groups,
+    histogram,
+    mean_in_words,
+    note,
+    own_style,
+    titled_figure,
+)
 
 
 if TYPE_CHECKING:
@@ -124,6 +133,39 @@ class Histograms(Kind):
         else:
             parts = [f"{way}: {self.in_words(numbers[name])}" for way, name in self.ways.items()]
         return f"{self.alt} {'; '.join(parts)}.", self.caption
+
+
+RANGES = "dot: mean; thick: the middle half of the texts; thin: 90 % of them"
+
+
+def draw_ranges(figure: "Figure", values: Mapping[str, np.ndarray], bounds: tuple[float, float], xlabel: str) -> "Axes":
+    """Draw numbers per text [N], NaN undefined, as one line for each label; attention in its own colour.
+
+    Undefined texts are not drawn and are counted. bounds: ends of the axis.
+    """
+    axes = figure.add_subplot()
+    for place, (label, of_texts) in enumerate(values.items()):
+        defined = of_texts[~np.isnan(of_texts)]
+        if not len(defined):
+            continue
+        colour = ATTENTION if label == "attention" else PALETTE[-1]
+        low, lower, upper, high = np.quantile(defined, (0.05, 0.25, 0.75, 0.95))
+        axes.plot([low, high], [place, place], color=colour, linewidth=1.6)
+        axes.plot([lower, upper], [place, place], color=colour, linewidth=8, alpha=0.35, solid_capstyle="butt")
+        axes.plot([defined.mean()], [place], color=colour, marker="o", markersize=6)
+    rows = range(len(values))
+    axes.set_ylim(len(values) - 0.4, -0.6)
+    axes.set_yticks(rows, [*values])
+    right = axes.secondary_yaxis("right")
+    right.set_yticks(rows, [mean_in_words(of_texts, 2) for of_texts in values.values()], fontsize=10)
+    for axis in (axes, right):
+        axis.tick_params(axis="y", length=0)
+    right.spines["right"].set_visible(False)
+    axes.set_xlim(*bounds)
+    axes.set_xlabel(f"{xlabel}\n{RANGES}")
+    axes.grid(axis="x", color="#e4e4e4", linewidth=0.8)
+    axes.set_axisbelow(True)
+    return axes
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

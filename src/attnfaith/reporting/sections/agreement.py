@@ -14,7 +14,7 @@ from attnfaith.errors import counted
 from attnfaith.metrics.attention_faithfulness.rank_agreement import agreement
 from attnfaith.reporting.blocks import number_with_interval
 from attnfaith.reporting.cells import CELL, Cell, measure_label, one_cell, pair_name
-from attnfaith.reporting.figures import Drawn, Histograms, Kind
+from attnfaith.reporting.figures import RANGES, Drawn, Histograms, Kind, draw_ranges
 from attnfaith.reporting.render import frame, rows
 from attnfaith.reporting.spec import Case, Classes, Column, Key, Row, Section, Table, cells_of, largest_weights, per_cell
 from attnfaith.reporting.style import (
@@ -46,6 +46,7 @@ DEGREES = (
 )
 NO_MEASURE = "The record holds no importance measure, so agreement with attention was not measured."
 TAU_LABEL = "Kendall's τ per text (1: same order, 0: no relation; dashed: mean)"
+ALIKE = 0.999  # tau of rankings that differ by rounding only
 TAU_BINS = np.linspace(-1, 1, 41)
 YARDSTICK = (("attention", "gradient"), ("attention", "leave_one_out"), ("gradient", "leave_one_out"))
 
@@ -260,16 +261,11 @@ def tau_histograms(record: "pa.Table | Cell", importance: str) -> "Figure":
 
     Raises ValueError where the record holds more than one cell or does not hold the measure.
     """
-    cell = one_cell(record)
-    return _of_measure(importance).draw(cell, {_tau_name(importance): cell.tau("attention", importance)})
-
-
-def _of_measure(measure: str) -> Histograms:
-    label = measure_label(measure)
-    return Histograms(
-        f"tau_attention_{measure}",
+    cell, label = one_cell(record), measure_label(importance)
+    histograms = Histograms(
+        f"tau_attention_{importance}",
         title=f"Attention and {label}",
-        ways={"": _tau_name(measure)},
+        ways={"": _tau_name(importance)},
         bins=TAU_BINS,
         finish=_tau_axis,
         xlabel=TAU_LABEL,
@@ -277,6 +273,35 @@ def _of_measure(measure: str) -> Histograms:
         alt=f"Histograms of τ per text, attention and {label}, by predicted class.",
         caption=f"Agreement of attention with {label} in single texts, by predicted class.",
     )
+    return histograms.draw(cell, {_tau_name(importance): cell.tau("attention", importance)})
+
+
+def taus_of_measures(cell: Cell) -> tuple[dict[str, np.ndarray], list[str]]:
+    """Tau [N] of attention with each measure, by label, and the labels of measures that attention orders alike always."""
+    taus = {measure_label(name): cell.tau("attention", name) for name in cell.measures}
+    alike = [label for label, tau in taus.items() if np.nanmin(tau, initial=1.0) > ALIKE and not np.isnan(tau).all()]
+    return {label: tau for label, tau in taus.items() if label not in alike}, alike
+
+
+@own_style
+def tau_by_measure(cell: Cell) -> "Figure":
+    """Per-instance tau of attention with every importance measure, a line each; those of tau 1 everywhere are left out."""
+    taus, _ = taus_of_measures(cell)
+    figure = titled_figure("Attention and each importance measure", cell, 9.0, 1.3 + 0.34 * max(len(taus), 1))
+    axes = draw_ranges(figure, taus, (-1, 1), "Kendall's τ per text (1: same order, 0: no relation)")
+    axes.axvline(0, color="#777777", linewidth=1)
+    if not taus:
+        note(axes, "every measure orders tokens as attention does")
+    return figure
+
+
+def _tau_words(cell: Cell) -> tuple[str, str]:
+    taus, alike = taus_of_measures(cell)
+    parts = "; ".join(f"{label}: {tau_in_words(tau)}" for label, tau in taus.items())
+    caption = f"Agreement of attention with importance in single texts ({RANGES})."
+    if alike:
+        caption += f" Not drawn, because they order every text as attention does: {', '.join(alike)}."
+    return f"Range of τ per text, one line for each measure. {parts}.", caption
 
 
 @own_style
@@ -387,7 +412,8 @@ def _yardstick_words(cell: Cell) -> tuple[str, str]:
 
 
 def _figures(cell: Cell) -> Iterator[Kind]:
-    yield from map(_of_measure, cell.measures)
+    if cell.measures:
+        yield Drawn("tau_by_measure", figure=tau_by_measure, describe=_tau_words)
     if {"gradient", "leave_one_out"} <= set(cell.measures):
         yield Drawn("gradient_vs_leave_one_out", figure=gradient_vs_leave_one_out, describe=_yardstick_words)
     yield Drawn("attention_overview", figure=attention_overview, describe=_overview_words)

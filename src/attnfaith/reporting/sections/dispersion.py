@@ -18,10 +18,10 @@ from attnfaith.metrics.attention_faithfulness.columns import flatten
 from attnfaith.metrics.attention_faithfulness.dispersion import normalised_entropy, share_of_zeros, support_size
 from attnfaith.reporting.blocks import number_with_interval
 from attnfaith.reporting.cells import Cell, measure_label, one_cell
-from attnfaith.reporting.figures import Drawn
+from attnfaith.reporting.figures import RANGES, Drawn, draw_ranges
 from attnfaith.reporting.render import frame
 from attnfaith.reporting.spec import Case, Column, Deviation, Key, Mean, Section, Table, cells_of, counts, per_cell
-from attnfaith.reporting.style import ATTENTION, PALETTE, mean_in_words, note, own_style, titled_figure
+from attnfaith.reporting.style import mean_in_words, note, own_style, titled_figure
 from attnfaith.stats import bootstrap_intervals
 
 
@@ -160,30 +160,10 @@ def dispersion_by_scores(record: "pa.Table | Cell") -> "Figure":
     cell = one_cell(record)
     of = entropies(cell)
     figure = titled_figure("How evenly attention and importance are spread", cell, 9.0, 1.3 + 0.34 * len(of))
-    axes = figure.add_subplot()
-    for place, (name, values) in enumerate(of.items()):
-        if not len(values := values[~np.isnan(values)]):
-            continue
-        colour = ATTENTION if name == "attention" else PALETTE[-1]
-        low, lower, upper, high = np.quantile(values, (0.05, 0.25, 0.75, 0.95))
-        axes.plot([low, high], [place, place], color=colour, linewidth=1.6)
-        axes.plot([lower, upper], [place, place], color=colour, linewidth=8, alpha=0.35, solid_capstyle="butt")
-        axes.plot([values.mean()], [place], color=colour, marker="o", markersize=6)
-    rows = range(len(of))
-    axes.set_ylim(len(of) - 0.4, -0.6)
-    axes.set_yticks(rows, [scores_label(name) for name in of])
-    right = axes.secondary_yaxis("right")
-    right.set_yticks(rows, [mean_in_words(values, 2) for values in of.values()], fontsize=10)
-    for axis in (axes, right):
-        axis.tick_params(axis="y", length=0)
-    right.spines["right"].set_visible(False)
-    axes.set_xlim(-0.02, 1.02)
-    axes.set_xlabel(
-        "entropy of a text over its maximum (0: one token has all, 1: all have the same)\n"
-        "dot: mean; thick: the middle half of the texts; thin: 90 % of them"
+    labelled = {scores_label(name): values for name, values in of.items()}
+    axes = draw_ranges(
+        figure, labelled, (-0.02, 1.02), "entropy of a text over its maximum (0: one token has all, 1: all have the same)"
     )
-    axes.grid(axis="x", color="#e4e4e4", linewidth=0.8)
-    axes.set_axisbelow(True)
     if all(np.isnan(values).all() for values in of.values()):
         note(axes, "no text has two tokens")
     return figure
@@ -192,10 +172,7 @@ def dispersion_by_scores(record: "pa.Table | Cell") -> "Figure":
 def _figure_words(cell: Cell) -> tuple[str, str]:
     parts = [f"{scores_label(scores)}: {mean_in_words(values, 2)}" for scores, values in entropies(cell).items()]
     alt = f"Range of the entropy over its maximum in single texts, one line each. {'; '.join(parts)}."
-    caption = (
-        "How evenly attention and importance are spread over the tokens of single texts. "
-        "Dot: mean; thick line: the middle half of the texts; thin line: 90 % of them."
-    )
+    caption = f"How evenly attention and importance are spread over the tokens of single texts ({RANGES})."
     return alt, caption
 
 
