@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from attnfaith.alignment import PairMeasure
+from attnfaith.importance.inputs import differentiable
 from attnfaith.importance.integrated import UNDEFINED, baseline_vector, check_baseline
 from attnfaith.importance.quadrature import Line, integrate
 from attnfaith.measurement.options import Baseline, Points, Tolerance
@@ -25,7 +26,7 @@ def word_gradients(subject, batch: PairBatch) -> torch.Tensor:
     """
 
     def slopes() -> torch.Tensor:
-        with frozen(subject), torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
+        with differentiable(subject):
             return subject.word_slopes(batch).double()
 
     return batch.once("word gradients", subject, slopes)

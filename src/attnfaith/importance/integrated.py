@@ -12,7 +12,7 @@ from torch.overrides import TorchFunctionMode
 
 from attnfaith.importance.columns import EXPLAINED, STATES, per_token, signed_score
 from attnfaith.importance.explained import Explained, Explains, explaining
-from attnfaith.importance.inputs import inside, item_sums
+from attnfaith.importance.inputs import differentiable, inside, item_sums
 from attnfaith.importance.quadrature import Line, integrate
 from attnfaith.importance.surrogates import captum
 from attnfaith.measurement.options import Baseline, Points, Tolerance
@@ -262,7 +262,7 @@ class DeepLift(Explains):
             f = explaining(whole_logits(subject, batch), batch, self.target, self.output)
             line = input_line(subject, batch, f, self.baseline)
         start, embedded = line.start, line.end
-        with frozen(subject), torch.backends.cudnn.flags(enabled=False):
+        with differentiable(subject):
             view = _Modules(lambda points: _explained_at(subject, batch, f, points))
             view.find(embedded.requires_grad_())
             with warnings.catch_warnings():

@@ -163,12 +163,13 @@ def _geometric(low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
 
 def _nodes(low: torch.Tensor, high: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Shares of the line (I,15) for intervals (I,), and their weights (I,15) in the long rule and in the short one."""
-    node, *weights = low.new_tensor([*NODES, *((-node, *both) for node, *both in NODES[:-1])]).unbind(1)
+    mirrored = [(-node, long, short) for node, long, short in NODES[:-1]]  # all but 0
+    nodes, long, short = low.new_tensor([*NODES, *mirrored]).unbind(1)
     geometric, low, high = _geometric(low, high).unsqueeze(1), low.unsqueeze(1), high.unsqueeze(1)
     ratio = torch.where(geometric, high / low, 1.0).log()
-    shares = torch.where(geometric, high * (ratio * (node - 1) / 2).exp(), (low + high + (high - low) * node) / 2)
+    shares = torch.where(geometric, high * (ratio * (nodes - 1) / 2).exp(), (low + high + (high - low) * nodes) / 2)
     stretch = torch.where(geometric, shares * ratio, high - low) / 2
-    return shares, *(weight * stretch for weight in weights)
+    return shares, long * stretch, short * stretch
 
 
 @torch.no_grad()
