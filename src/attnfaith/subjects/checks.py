@@ -53,7 +53,7 @@ class Sites:
     """What the checks learned about a model.
 
     layers: the numbers of the maps that a subject calls layers, first layer first: over input positions, or of a decoder's
-    attention to the source. names: the module of each; heads: how many heads each has. maps: how many maps there are in all.
+    attention to the source. heads: how many heads each has. maps: how many maps there are in all.
     together: one of TOGETHER, the best that changes nothing. difference: the largest of logits read by the hook and of the
     model's own, in its own implementation of attention. blocks: the name of each layer's module, () where there are none.
     lacks: the capabilities that the model does not have, each with the reason.
@@ -63,7 +63,6 @@ class Sites:
     """
 
     layers: tuple[int, ...]
-    names: tuple[str, ...]
     heads: tuple[int, ...]
     maps: int
     together: str
@@ -119,7 +118,7 @@ def checked(probe: "Texts | Pairs") -> Sites:
             learned = probe.learn(logits, layers, names, len(hook.maps))
         probe.check_own()
     heads = tuple(hook.maps[number].weights.shape[1] for number in layers)
-    return Sites(tuple(layers), names, heads, len(hook.maps), difference=difference, **learned)
+    return Sites(tuple(layers), heads, len(hook.maps), difference=difference, **learned)
 
 
 def _difference(logits: torch.Tensor, other: torch.Tensor) -> float:

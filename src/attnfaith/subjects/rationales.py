@@ -41,7 +41,6 @@ class Rationales(PackageSubject):
         {"classes", "embeddings", "embedding length", "held attention", "token deletion"}
         | {"intervention", "attention gradients", "selection"}
     )
-    attention_kind = "selection"
 
     @classmethod
     def of(cls, model, level: str | None = None) -> "Rationales | None":
@@ -72,7 +71,7 @@ class Rationales(PackageSubject):
             "alignment": "selector",
             "projection": config.sampler,
             "projection_parameter": config.budget,
-            "attention_kind": self.attention_kind,
+            "attention_kind": "selection",
             "selection_kind": config.sampler,
             "selection_encoder": config.selector_encoder if inner is None else inner.model_type,
             "selection_vectors_shared": config.share_embeddings,
