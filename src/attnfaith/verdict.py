@@ -26,7 +26,7 @@ SHARES = (0.01, 0.05, 0.1, 0.2, 0.5)
 MIN_TEXTS = 100
 MIN_CLASS_TEXTS = 50
 GOOD, POOR = 0.8, 0.5
-"""Bands of the ratio. Calibrated on 72 planted models of 10 to 30 words a text and two classes."""
+"""Bands of the ratio, calibrated on planted models with texts of 10 to 30 words and two classes."""
 GOOD_CLASS = 0.5
 GOOD_PRECISION, POOR_PRECISION = 0.8, 0.5
 DRAWS = 2000
