@@ -32,8 +32,7 @@ class Rationales(PackageSubject):
     token has any it is uniform. Under another attention the model reads as many tokens as it selects itself, or fewer where
     fewer have a weight: those with the most weight, of equal ones the first; of a contiguous selection the window of so many
     tokens with the most. So its own attention gives its own prediction. A gradient in attention is that in the gates of what
-    is read, each taken to change by the number of tokens read times its weight: what is read changes by whole tokens.
-
+    is read, each taken to change by the number of tokens read times its weight: the selection changes by whole tokens.
     """
 
     kind = "classifiers that read a selection"
@@ -44,7 +43,7 @@ class Rationales(PackageSubject):
 
     @classmethod
     def of(cls, model, level: str | None = None) -> "Rationales | None":
-        """A classifier of a selection as a subject; None for others. SubjectError for words of what has no sentences."""
+        """A classifier of a selection as a subject; None for others. Raises SubjectError for level "word"."""
         # by the name of its type: a checkpoint may have brought the code of the class itself
         kind = getattr(getattr(model, "config", None), "model_type", None)
         if kind != RationaleClassifierConfig.model_type or not hasattr(model, "selector"):
