@@ -13,7 +13,7 @@ from attnfaith.metrics.attention_faithfulness.plausibility import average_precis
 from attnfaith.record import Identity
 from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import Cell
-from attnfaith.reporting.sections import leakage, performance, selection, selection_budgets
+from attnfaith.reporting.sections import performance, selection
 from attnfaith.reporting.spec import Case, per_cell
 from attnfaith.stats import LEVEL, holm
 
@@ -52,9 +52,9 @@ def models(groups: Sequence[Models]) -> pd.DataFrame:
         first = _first(group)
         if "rationale" in first.table.column_names:
             numbers |= {f"auprc_{name}": precision_of(name) for name in (ATTENTION, *first.measures)}
-        if selection.SECTION.applies(first):
-            names = selection.per_text(first)
-            numbers |= {name: lambda cell, name=name: selection.per_text(cell)[name] for name in names}
+        if selection.SELECTION.applies(first):
+            names = selection.selection(first)
+            numbers |= {name: lambda cell, name=name: selection.selection(cell)[name] for name in names}
         for name, number in numbers.items():
             row = heading(group) | {"statistic": name}
             rows.append(row | summary(values(group, number), RANGES.get(name, SHARE)))
@@ -102,7 +102,7 @@ def places(groups: Sequence[Models]) -> pd.DataFrame:
     """
     rows, tests = [], []
     for group in filter(selects, groups):
-        for label in (leakage.LABEL, leakage.PREDICTION):
+        for label in (selection.LABEL, selection.PREDICTION):
             numbers = {
                 name: values(group, lambda cell, label=label, name=name: of_places(cell)[label].values[name])
                 for name in ("places", "lengths", "majority")
@@ -180,8 +180,8 @@ def precision_of(scores: str) -> Number:
 @per_cell
 def of_sizes(cell: Cell) -> dict[tuple[str, str], Mapping[str, np.ndarray]]:
     """The numbers of each size and each score, {(size, scores): {name: [N]}}."""
-    sizes = {selection_budgets.OWN: OWN}
-    cases = selection_budgets.TABLE.cases(cell)
+    sizes = {selection.OWN: OWN}
+    cases = selection.SELECTION_BUDGETS.table.cases(cell)
     return {(sizes.get(case.keys["size"], case.keys["size"]), case.keys["scores"]): case.values for case in cases}
 
 
@@ -192,7 +192,7 @@ def of_size(key: tuple[str, str], name: str) -> Number:
 @per_cell
 def of_places(cell: Cell) -> dict[str, Case]:
     """The cases of the section "leakage", by what is to be told."""
-    return {case.keys["of"]: case for case in leakage.TABLE.cases(cell)}
+    return {case.keys["of"]: case for case in selection.LEAKAGE.table.cases(cell)}
 
 
 def difference(group: Models, plain: Models, number: Number) -> dict[str, float]:

@@ -14,7 +14,7 @@ from attnfaith.reporting.cells import split_cells
 from attnfaith.reporting.pairs import MOST_WORDS, choose_pairs, middle_pair, pair, shown_reading
 from attnfaith.reporting.readings import FIXED, POSITIONS, Place, Reading, at, columns, reading_of, readings, weights
 from attnfaith.reporting.render import frame, numbers, sentences
-from attnfaith.reporting.sections import alignment, alignment_maps, alignment_markers, sentence_pairs
+from attnfaith.reporting.sections import alignment, alignment_maps, sentence_pairs
 from tests.sequence_records import aligned, build
 
 
@@ -155,16 +155,16 @@ def test_a_study_has_tables_whose_rows_do_not_depend_on_what_was_chosen(cell):
 
 def test_marker_mass(cell):
     masses = records.rows(cell.table, "alignment_marker_mass")
-    df = frame(alignment_markers.TABLE, [cell]).set_index(["layer", "row"])
+    df = frame(sentence_pairs.ALIGNMENT_MARKERS.table, [cell]).set_index(["layer", "row"])
     assert df.loc[("1", "input"), "mass_mean"] == pytest.approx(np.mean([one[1, :, 1].mean() for one in masses]))
     assert df.loc[("0", "predicting"), "mass_mean"] == pytest.approx(np.mean([one[0, :, 0].mean() for one in masses]))
-    values = numbers(alignment_markers.SECTION, cell)["marker_mass"]
+    values = numbers(sentence_pairs.ALIGNMENT_MARKERS, cell)["marker_mass"]
     assert values[4] == pytest.approx(masses[4][:, :, 0].mean())
-    assert re.search(r"\d+% of the attention lies on markers", " ".join(sentences(alignment_markers.SECTION, cell)))
+    assert re.search(r"\d+% of the attention lies on markers", " ".join(sentences(sentence_pairs.ALIGNMENT_MARKERS, cell)))
 
 
 def test_what_a_record_holds(cell):
-    row = frame(sentence_pairs.TABLE, [cell]).iloc[0]
+    row = frame(sentence_pairs.SENTENCE_PAIRS.table, [cell]).iloc[0]
     links = records.rows(cell.table, "gold_links")
     assert (row["n"], row["probability"], row["truncated"]) == (PAIRS, 0.5, 0)
     assert row["sure_links"] == pytest.approx(np.mean([(one == 2).sum() for one in links]))

@@ -8,8 +8,8 @@ from attnfaith import record as records
 from attnfaith.measurement.registry import find
 from attnfaith.reporting import sections
 from attnfaith.reporting.cells import split_cells
-from attnfaith.reporting.render import frames
-from attnfaith.reporting.sections import leakage, selection, selection_budgets
+from attnfaith.reporting.render import frames, sentences
+from attnfaith.reporting.sections import selection
 from tests import records as made
 
 
@@ -47,7 +47,7 @@ def table():
 
 def test_what_is_selected_by_hand(table):
     (cell,) = split_cells(table)
-    values = selection.per_text(cell)
+    values = selection.selection(cell)
     expected = {
         "share_selected": [0.5, 0, 1, 2 / 3, np.nan],
         "spans_selected": [2, 0, 1, 1, np.nan],
@@ -70,7 +70,7 @@ def test_what_is_selected_by_hand(table):
 
 
 def test_nothing_selected_stays_in_the_denominators_and_the_papers_rule_is_a_row_of_its_own(table):
-    whole, papers = frames(selection.SECTION, split_cells(table))["selection"].to_dict("records")
+    whole, papers = frames(selection.SELECTION, split_cells(table))["selection"].to_dict("records")
     assert (whole["over"], papers["over"]) == ("all", "with a selection (papers)")
     assert (whole["n"], whole["n_undefined"], papers["n"]) == (4, 1, 3)
     assert whole["nothing_selected_share"] == 0.25 and whole["everything_selected_share"] == 0.25
@@ -85,16 +85,16 @@ def test_nothing_selected_stays_in_the_denominators_and_the_papers_rule_is_a_row
     assert whole["marked_selected_share"] == pytest.approx(2 / 3) and whole["unmarked_accuracy"] == 0
     assert papers["marked_selected_share"] == 1 and np.isnan(papers["unmarked_accuracy"])
     (cell,) = split_cells(table)
-    said = " ".join(selection._sentences(cell))
+    said = " ".join(sentences(selection.SELECTION, cell))
     assert "54.2% of a text is selected" in said and "In 25.0% of the texts nothing is; they are in all means." in said
     assert "66.7% of the texts are classified rightly, from all other tokens 33.3%" in said
 
 
 def test_a_record_without_marks_or_complement_has_the_rest():
     built = with_selection(made.build(TEXTS), SELECTED)
-    (row, _) = frames(selection.SECTION, split_cells(built))["selection"].to_dict("records")
+    (row, _) = frames(selection.SELECTION, split_cells(built))["selection"].to_dict("records")
     assert row["spans_mean"] == 1 and np.isnan(row["token_f1_mean"]) and np.isnan(row["complement_accuracy"])
-    assert not selection.SECTION.applies(split_cells(made.build(TEXTS))[0])
+    assert not selection.SELECTION.applies(split_cells(made.build(TEXTS))[0])
 
 
 def budgets(names, shares, chosen, kept, removed, texts):
@@ -118,7 +118,7 @@ def test_selections_of_one_size_by_hand():
     kept = [[[0.3, 0.7], [0.8, 0.2]], [[0.7, 0.3], [np.nan, np.nan]]]
     removed = [[[0.6, 0.4], [0.2, 0.8]], [[0.1, 0.9], [np.nan, np.nan]]]
     table = budgets(["attention", "gradient"], [0.0, 0.2], chosen, kept, removed, texts)
-    own, other = frames(selection_budgets.SECTION, split_cells(table))["selection_budgets"].to_dict("records")
+    own, other = frames(selection.SELECTION_BUDGETS, split_cells(table))["selection_budgets"].to_dict("records")
     assert (own["size"], own["scores"], other["size"], other["scores"]) == (
         "as many as selected",
         "attention",
@@ -144,11 +144,11 @@ def test_what_places_tell_is_on_the_page():
         row[0 if label else -1] = True
         selected.append(row)
     (cell,) = split_cells(with_selection(made.build(texts), selected))
-    gold, predicted = frames(leakage.SECTION, [cell])["leakage"].to_dict("records")
+    gold, predicted = frames(selection.LEAKAGE, [cell])["leakage"].to_dict("records")
     assert (gold["of"], predicted["of"]) == ("gold label", "predicted class")
     assert gold["places_accuracy"] == 1 and gold["majority_accuracy"] <= 0.5 and gold["p_value"] == 0.001
-    (said,) = leakage._sentences(cell)
+    (said,) = sentences(selection.LEAKAGE, cell)
     assert "tells the label of 100.0% of 120 texts" in said and "they tell the label (p = 0.001)" in said
     assert {"selection", "leakage"} <= {section.name for section in sections.of_cell(cell)}
     few = split_cells(with_selection(made.build(texts[:10]), selected[:10]))[0]
-    assert leakage._sentences(few) == []
+    assert sentences(selection.LEAKAGE, few) == []

@@ -316,33 +316,40 @@ class Section:
 
 def summary_section(
     name: str,
-    numbers: Callable[[Cell], dict[str, np.ndarray]],
+    numbers: Callable[[Cell], dict[str, np.ndarray]] | None,
     columns: tuple[Column, ...],
     *,
     caption: str,
     note: str,
+    table: str = "",
     by: tuple[Key, ...] = (Classes(),),
     cases: Callable[[Cell], Iterable[Case]] | None = None,
     page_rows: Callable[[pd.DataFrame], pd.DataFrame] | None = None,
     sentences: "Mapping[str, str] | Callable[[Cell], Iterable[str]] | None" = None,
-    compared: bool = True,
     **options: object,
 ) -> Section:
-    """Declare a section of one table of the same name, which summarises numbers per text.
+    """Declare a section of one table, of the same name unless `table` gives one, which summarises numbers per text.
 
-    numbers: `Section.per_text`. cases: of the table, one case with these numbers unless given. sentences: fields of a
-    `Sentence` on the table, or a function. options: further fields of `Section`.
+    numbers: `Section.per_text`, by which cells are compared. cases: of the table; one case with these numbers unless given.
+    sentences: fields of a `Sentence` on the table, or a function. options: further fields of `Section`.
     """
 
     def one_case(cell: Cell) -> list[Case]:
         return [Case(numbers(cell))]
 
-    table = Table(
-        name=name, cases=cases or one_case, by=by, columns=columns, caption=caption, note=note, page_rows=page_rows
+    summary = Table(
+        name=table or name,
+        cases=cases or one_case,
+        by=by,
+        columns=columns,
+        caption=caption,
+        note=note,
+        page_rows=page_rows,
     )
     if isinstance(sentences, Mapping):
-        sentences = Sentence(table, **sentences)
-    return Section(name=name, per_text=numbers, compared=compared, tables=(table,), sentences=sentences, **options)
+        sentences = Sentence(summary, **sentences)
+    options.update(per_text=numbers, compared=numbers is not None, tables=(summary,), sentences=sentences)
+    return Section(name=name, **options)
 
 
 def summary_cases(
