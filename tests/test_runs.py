@@ -450,7 +450,7 @@ def test_more_outputs_leave_a_measurement_under_way_alone(copied, monkeypatch):
     folder, recipe = copied
     (folder / "record.parquet").unlink()
     with monkeypatch.context() as patch:
-        patch.setattr(shards, "_joined", killed)
+        patch.setattr(shards.record, "with_settings", killed)  # when all shards are whole
         with pytest.raises(Killed):
             runs.run(recipe, resume=True)
     measured, inner = [], engine._measured
