@@ -13,6 +13,7 @@ from unittest import mock
 import pytest
 import torch
 from transformers import AutoConfig
+from transformers.models.auto import modeling_auto
 
 from attnfaith import (
     AttentionClassifierConfig,
@@ -25,6 +26,7 @@ from attnfaith import (
     SelfAttentionClassifierConfig,
     SelfAttentionClassifierForSequenceClassification,
 )
+from attnfaith.models import REGISTERED
 from attnfaith.models.encoders import ENCODERS
 from attnfaith.models.hierarchy import HIERARCHIES
 
@@ -43,6 +45,15 @@ from hf_tests.test_configuration_common import ConfigTester  # noqa: E402
 from hf_tests.test_modeling_common import ModelTesterMixin, ids_tensor  # noqa: E402
 from hf_tests.test_training_mixin import TrainingTesterMixin  # noqa: E402
 
+
+# The suite looks classes up by name in transformers' own tables, in which no registered class is
+NAMES = {
+    "AutoModel": modeling_auto.MODEL_MAPPING_NAMES,
+    "AutoModelForSequenceClassification": modeling_auto.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES,
+    "AutoModelForSeq2SeqLM": modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
+}
+for _auto, _model in REGISTERED:
+    NAMES[_auto.__name__][_model.config_class.model_type] = _model.__name__
 
 # The suite is not written for warnings as errors
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
