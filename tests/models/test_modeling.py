@@ -506,20 +506,28 @@ def test_embeddings_do_not_tell_sentences():
 # Bad input
 
 
-def test_left_padding():
-    with pytest.raises(ValueError, match="padding must be on the right.*padding_side='right'"):
-        build()(input_ids=torch.tensor([[0, 2, 5, 3]]))
-    with pytest.raises(ValueError, match="padding must be on the right"):
-        build()(input_ids=torch.tensor([[2, 5, 3]]), attention_mask=torch.tensor([[1, 0, 1]]))
-
-
-def test_pair_model_needs_types():
-    inputs = batch("text")
-    del inputs["token_type_ids"]
-    with pytest.raises(ValueError, match="needs token_type_ids"):
-        build(query="text")(**inputs)
-    with pytest.raises(ValueError, match="must come before the query"):
-        build(query="text")(input_ids=torch.tensor([[2, 5, 3]]), token_type_ids=torch.tensor([[1, 0, 0]]))
+@pytest.mark.parametrize(
+    ("query", "inputs", "key"),
+    [
+        ("learned", {"input_ids": torch.tensor([[0, 2, 5, 3]])}, "padding must be on the right"),
+        (
+            "learned",
+            {"input_ids": torch.tensor([[2, 5, 3]]), "attention_mask": torch.tensor([[1, 0, 1]])},
+            "padding must be on the right",
+        ),
+        ("learned", {}, "exactly one of input_ids and inputs_embeds"),
+        ("learned", {**batch(), "inputs_embeds": torch.zeros(5, 8, 8)}, "exactly one of input_ids and inputs_embeds"),
+        ("text", {"input_ids": batch("text")["input_ids"]}, "needs token_type_ids"),
+        (
+            "text",
+            {"input_ids": torch.tensor([[2, 5, 3]]), "token_type_ids": torch.tensor([[1, 0, 0]])},
+            "must come before the query",
+        ),
+    ],
+)
+def test_inputs_that_are_refused(query, inputs, key):
+    with pytest.raises(ValueError, match=key):
+        build(query=query)(**inputs)
 
 
 @every_encoder
@@ -533,13 +541,6 @@ def test_a_row_without_a_second_text(encoder):
     alone = model(input_ids=ids[:1, :4], token_type_ids=types[:1, :4])
     close(alone.logits[0], model(input_ids=ids, attention_mask=ids != 0, token_type_ids=types).logits[0])
     assert alone.logits.isfinite().all()
-
-
-def test_ids_or_embeddings():
-    with pytest.raises(ValueError, match="exactly one of input_ids and inputs_embeds"):
-        build()(**batch(), inputs_embeds=torch.zeros(5, 8, 8))
-    with pytest.raises(ValueError, match="exactly one of input_ids and inputs_embeds"):
-        build()()
 
 
 def test_contexts_by_hand():

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoModelForSequenceClassification
 
 from attnfaith import SelfAttentionClassifierConfig, SelfAttentionClassifierForSequenceClassification
@@ -153,37 +154,29 @@ def test_after_a_failed_pass_nothing_is_kept():
     assert model._mode is None
 
 
-def test_a_model_that_is_not_told_is_no_guess():
-    model = separated()
-    plain = texts(model, LENGTHS)
-    with pytest.raises(ValueError, match=r"give impermissible of shape \(2, 11\), 0 or 1 a position .*; nothing was given"):
-        model(**plain)
-    with pytest.raises(ValueError, match=r"shape \(2, 7\) was given"):
-        model(**plain, impermissible=MARKED[:, :7])
-
-
-def test_a_model_that_keeps_none_apart_takes_no_marks():
-    model = SelfAttentionClassifierForSequenceClassification.of(classifier("bert"), "sparsemax")
-    with pytest.raises(ValueError, match="impermissible is for models of separate_impermissible=True"):
-        model(**given(model))
+@pytest.mark.parametrize(
+    ("apart", "marks", "key"),
+    [(True, None, "give impermissible of shape"), (True, MARKED[:, :7], "shape"), (False, MARKED, "separate_impermissible")],
+)
+def test_marks_are_read_by_models_of_them_alone(apart, marks, key):
+    model = separated() if apart else SelfAttentionClassifierForSequenceClassification.of(classifier("bert"), "sparsemax")
+    with pytest.raises(ValueError, match=key):
+        model(**texts(model, LENGTHS), impermissible=marks)
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "llama"])
 def test_decoders_are_refused(kind):
-    with pytest.raises(
-        ValueError, match=r"^separate_impermissible=True with .*, a decoder, which answers from its last token"
-    ):
+    with pytest.raises(ValueError, match="separate_impermissible=True with .*, a decoder"):
         separated(kind)
 
 
 @pytest.mark.parametrize("kind", ["bart", "t5"])
 def test_encoders_and_decoders_are_refused(kind):
-    with pytest.raises(Exception, match=f"separate_impermissible=True with {kind}, whose decoder answers") as raised:
+    with pytest.raises(StrictDataclassError, match=f"separate_impermissible=True with {kind}"):
         SelfAttentionClassifierConfig(text_config=classifier(kind).config, separate_impermissible=True)
-    assert isinstance(raised.value.__cause__ or raised.value, ValueError)
 
 
 def test_attention_of_other_positions_is_refused():
     model = separated("funnel")
-    with pytest.raises(ValueError, match="in this type of model no tokens can be kept apart"):
+    with pytest.raises(ValueError, match="no tokens can be kept apart"):
         model(**given(model))
