@@ -229,6 +229,9 @@ def test_folders_without_splits(tmp_path):
     write(tmp_path / "same" / "test.csv")
     with pytest.raises(DatasetError, match="every text of the train split is in test too"):
         read(tmp_path / "same")
+    write(tmp_path / "same" / "test.csv", head=("review", "label"))
+    with pytest.raises(DatasetError, match="its test split has no column 'text'"):
+        read(tmp_path / "same")
     write(tmp_path / "same" / "train-2.csv", head=("review", "label"))
     with pytest.raises(DatasetError, match="other columns than each other"):
         read(tmp_path / "same")

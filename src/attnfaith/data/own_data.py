@@ -140,10 +140,11 @@ def _opened(data: object) -> tuple[OwnSource, dict[str, str], list[str]]:
     """The source, our columns and those that they are read from, and what is assumed of these."""
     source, assumed = _read(data), []
     columns = _columns(data, source, assumed)
-    for own in source.splits.values():
+    for split, own in source.splits.items():
         for name in columns.values():
             if name not in own.rows.column_names:
-                raise DatasetError(f"{own.names[0]} has no column {excerpt(name)}{nearest(name, own.rows.column_names)}")
+                place = f"{data.hub_id or data.path}: its {split} split"
+                raise DatasetError(f"{place} has no column {excerpt(name)}{nearest(name, own.rows.column_names)}")
     return source, columns, assumed
 
 
@@ -231,7 +232,7 @@ def _columns(data: object, source: OwnSource, assumed: list[str]) -> dict[str, s
     for key in ("text", "label"):
         if key in columns:
             continue
-        columns[key] = _column(key, names, columns, own.names[0].rpartition("/")[0] if own.names else data.path)
+        columns[key] = _column(key, names, columns, data.hub_id or data.path)
         if columns[key] != key:
             assumed.append(f"{key} is read from the column {columns[key]!r}")
         others = [name for name in names if name.lower() in COLUMNS and name != columns[key]]
@@ -240,7 +241,7 @@ def _columns(data: object, source: OwnSource, assumed: list[str]) -> dict[str, s
     return {key: columns[key] for key in keys if key in columns}
 
 
-def _column(key: str, names: list[str], columns: Mapping[str, str], file: str) -> str:
+def _column(key: str, names: list[str], columns: Mapping[str, str], place: str) -> str:
     """The column of text or of label where the user names none: the one of that name, or the only one that is left."""
     free = [name for name in names if name not in columns.values()]
     for word in COLUMNS if key == "label" else (key,):
@@ -251,7 +252,7 @@ def _column(key: str, names: list[str], columns: Mapping[str, str], file: str) -
     if len(left) == 1:
         return left[0]
     listed = cut(", ".join(map(repr, names)), 300)
-    raise DatasetError(f"{file} has no column {key!r}; it has {listed}: name the one of the {key} with --data.{key}")
+    raise DatasetError(f"{place} has no column {key!r}; it has {listed}: name the one of the {key} with --data.{key}")
 
 
 def _classes(source: OwnSource, column: str, name: str, assumed: list[str]) -> tuple[dict[str, list[str | None]], list[str]]:
