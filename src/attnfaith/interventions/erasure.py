@@ -84,9 +84,6 @@ class Erasures(NamedTuple):
 class _Erasure(TargetMeasure):
     """name: what the names of its columns begin with."""
 
-    def erasures(self, subject, batch, seed: int) -> list[Erasures]:
-        raise NotImplementedError
-
     def filled(self, erasures: list[Erasures]) -> dict[str, list]:
         """The columns that both kinds of attention have."""
         columns: dict[str, list] = {}
