@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 import attnfaith
 from attnfaith import AttnfaithError, cli, record, runs
+from attnfaith.api.measuring import DEFAULTS
 from attnfaith.measurement import engine
-from attnfaith.measurement.registry import names
+from attnfaith.measurement.registry import by_cost, find, names
 from attnfaith.reporting import sections
 from attnfaith.subjects import Pooled
 from tests.records import draw
@@ -113,9 +114,12 @@ def test_all_ways_to_give_a_model(run, some, tmp_path):
         same = [name for name in first.table.column_names if name not in record.IDENTITY_COLUMNS]
         assert record.equal(first.table.select(same), other.table.select(same)), way
     assert [cell.identity.seed for cell in first.cells] == [3]
-    unknown = attnfaith.measure(alone, some, **CHEAP).cells[0]
+    without_run = attnfaith.measure(alone, some, **CHEAP)
+    unknown = without_run.cells[0]
     assert (unknown.identity.seed, unknown.identity.objective) == (-1, "unknown")
-    assert "seed" not in repr(attnfaith.measure(alone, some, **CHEAP)) and "unknown" not in repr(unknown.heading["vectors"])
+    assert "· seed" not in repr(attnfaith.measure(alone, some, **CHEAP)) and "unknown" not in repr(
+        unknown.heading["vectors"]
+    )
 
 
 def test_all_ways_to_give_texts(run, texts, tmp_path):
@@ -170,8 +174,8 @@ def test_a_measurement_goes_on_where_it_stopped(run, some, tmp_path, monkeypatch
 def test_defaults_are_what_the_model_is_capable_of(run, some, capsys):
     kept = attnfaith.measure(run, [*some[:3], ""])
     made = record.settings(kept.table)[0]["producers"]
-    cheap = ["gradient", "gradient_norm", "leave_one_out", "permutation", "minimal_flip_set", "adversary_exact"]
-    assert made == [*cheap, "token_logits"]
+    assert {*made} == {*DEFAULTS["pooled"], "token_logits"}
+    assert made == sorted(made, key=lambda name: by_cost(find(name))), "importance first, cheap measures before dear ones"
     bias, attention = record.rows(kept.table, "token_logits_bias"), record.rows(kept.table, "attention")
     for row, values in enumerate(record.rows(kept.table, "token_logits")):
         odds = np.exp(attention[row] @ values.reshape(-1, len(bias[row])) + bias[row])

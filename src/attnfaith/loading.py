@@ -322,7 +322,7 @@ def load_tokenizer(source, *, trust_remote_code: bool = False):
         return source
     from transformers import AutoTokenizer
 
-    refused = f"no tokenizer is loaded from {excerpt(str(source))}"
+    refused = f"no tokenizer is loaded from {str(source)!r}"
     with quiet():
         try:
             tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=trust_remote_code)

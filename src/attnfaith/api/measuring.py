@@ -167,7 +167,7 @@ def measure(
         progress=progress,
     )
     table = table if output is None else record.load(output)
-    for line in undefined(table):
+    for line in undefined(table) if progress else ():
         say(line)
     return Record(table, checked=True)
 
@@ -221,8 +221,7 @@ def _encoded(subject, dataset, reads: str) -> tuple:
     if empty == len(rows):
         raise DatasetError("no text has a word that the model's tokenizer knows of: there is nothing to attend to")
     remarks = {"cut, being longer than the model reads": cut, "without a word": empty}
-    total = counted(len(rows), reads[:-1])
-    return rows, [f"{count:,} of {total}: {remark}" for remark, count in remarks.items() if count]
+    return rows, [f"{n:,} of {counted(len(rows), reads[:-1])}: {remark}" for remark, n in remarks.items() if n]
 
 
 def _defaults(subject, rows, reads: str, say) -> list[str]:

@@ -111,7 +111,7 @@ class Identity:
         """What a table's rows begin with, by HEADING: labels for people. Nothing reads them back."""
         hierarchy = "" if self.hierarchy == "none" else self.hierarchy
         words = "words" if hierarchy and self.level == "word" else ""
-        attention = self.reduction_label or self.selection_label
+        attention = self.reduction_label if self.reduction else self.selection_label if self.selection_kind else ""
         apart = "impermissible apart" if self.separate_impermissible else ""
         spread = self.vectors_scale if self.vectors == "random" else self.vectors_digest
         return {

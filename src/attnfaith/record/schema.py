@@ -226,7 +226,7 @@ def validate(table: pa.Table) -> None:
 
 def _check_rows(table: pa.Table, start: int, columns: Mapping[str, Column]) -> None:
     """Check some rows of a record. start: the number of the first of them in the record."""
-    sequences = of_sequences(table)
+    sequences = SEQUENCE in columns
     one_a_row = ("T", "G", "L", "A", "R") if sequences else ("T", "C")  # axes whose lists have one length in a row
     lengths: dict[str, tuple[str, np.ndarray]] = {"R": ("the rule", np.full(table.num_rows, 2))}
     words = None
