@@ -2,30 +2,13 @@
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pytest
 
 from attnfaith import record as records
 from attnfaith.reporting import render, sections, write_report
 from attnfaith.reporting.cells import one_cell, split_cells
 from attnfaith.reporting.sections import permutation
-from tests.sections import check_columns
-
-
-COLUMN = records.Column(("K", "C"), distribution=True)
-
-
-def with_draws(record, draws):
-    """The record with permuted predictions: one list of K lists of C per instance."""
-    field = COLUMN.field("permuted_probs")
-    return record.append_column(field, pa.array([np.asarray(rows).tolist() for rows in draws], field.type))
-
-
-def random_draws(record, count=9, seed=0):
-    generator = np.random.default_rng(seed)
-    classes = len(records.rows(record, "probs")[0])
-    lengths = [len(row) for row in records.rows(record, "attention")]
-    return with_draws(record, [generator.dirichlet(np.ones(classes), count if n > 1 else 0) for n in lengths])
+from tests.sections import with_permutations
 
 
 @pytest.fixture
@@ -42,7 +25,7 @@ def by_hand(build_record):
         [],
     )
     instances = [{"attention": a, "probs": p} for a, p in zip(weights, probs, strict=True)]
-    return with_draws(build_record(instances), draws)
+    return with_permutations(build_record(instances), draws)
 
 
 def test_statistics_of_single_texts(by_hand):
@@ -56,7 +39,7 @@ def test_texts_are_compared_a_part_at_a_time(block, draw_record, monkeypatch):
     monkeypatch.setattr(permutation, "BLOCK", block)
     generator = np.random.default_rng(3)
     draws = [generator.dirichlet(np.ones(3), count) for count in generator.integers(0, 6, 40)]
-    cell = one_cell(with_draws(draw_record(40, classes=3), draws))
+    cell = one_cell(with_permutations(draw_record(40, classes=3), draws))
     distances = [np.abs(own - of_text).sum(1) / 2 for own, of_text in zip(cell.probs, draws, strict=True)]
     flips = [own.argmax() != of_text.argmax(1) for own, of_text in zip(cell.probs, draws, strict=True)]
     medians, shares = permutation.changes(cell, "permuted_probs")
@@ -81,7 +64,7 @@ def test_small_changes_end_at_the_bounds_of_their_columns(build_record):
     """One text on either side of .05 and of .01, each near it; the sentence has the first share."""
     changes = (0.009, 0.011, 0.049, 0.051)
     draws = [[[0.8 - change, 0.2 + change]] for change in changes]
-    record = with_draws(build_record([{"attention": [0.5, 0.5], "probs": [0.8, 0.2]}] * 4), draws)
+    record = with_permutations(build_record([{"attention": [0.5, 0.5], "probs": [0.8, 0.2]}] * 4), draws)
     row = render.frames(permutation.SECTION, split_cells(record))["permutation"].iloc[0]
     assert (row["share_below_0.05"], row["share_below_0.01"]) == (0.75, 0.25)
     (text,) = render.sentences(permutation.SECTION, one_cell(record))
@@ -99,7 +82,7 @@ def test_bins_hold_their_lower_bound(by_hand):
 
 def test_bins_divide_the_whole(draw_record):
     """Counts and means of the bins make up those of the table."""
-    found = render.frames(permutation.SECTION, split_cells(random_draws(draw_record(60, classes=3))))
+    found = render.frames(permutation.SECTION, split_cells(with_permutations(draw_record(60, classes=3))))
     whole, bins = found["permutation"], found["permutation_by_max_attention"]
     filled = bins.fillna({"tvd_mean": 0})
     sums = filled.assign(total=filled["n"] * filled["tvd_mean"]).groupby("class")[["n", "total"]].sum()
@@ -108,27 +91,9 @@ def test_bins_divide_the_whole(draw_record):
         assert sums.loc[row["class"], "total"] == pytest.approx(row["n"] * row["tvd_mean"])
 
 
-def test_only_cells_with_draws_count(draw_record, by_hand):
-    with_and_without = [*split_cells(by_hand), *split_cells(draw_record(6, seed=5))]
-    assert set(render.frames(permutation.SECTION, with_and_without)["permutation"]["seed"]) == {0}
-    assert render.frames(permutation.SECTION, with_and_without[1:]) == {}
-    without = with_and_without[1]
-    assert not list(render.drawings(permutation.SECTION, without)) and render.sentences(permutation.SECTION, without) == []
-    assert render.numbers(permutation.SECTION, without) == {} and render.grids(permutation.SECTION, {}, [without]) == []
-    assert not any("permut" in name for name in sections.numbers(without))
-
-
-def test_sentence(by_hand):
-    (text,) = render.sentences(permutation.SECTION, one_cell(by_hand))
-    assert "median total variation distance of 0.23" in text
-    assert " on average over 4 texts (95 % interval 0." in text
-    assert "in 50% of them by less than 0.05. 33.3% of the permutations change the decision." in text
-    assert text.endswith("Left out because there is nothing to permute: 2.")
-
-
 @pytest.mark.usefixtures("quick_figures")
 def test_nothing_to_permute(build_record, tmp_path):
-    record = with_draws(build_record([{"attention": [1.0]}, {"attention": []}]), [[], []])
+    record = with_permutations(build_record([{"attention": [1.0]}, {"attention": []}]), [[], []])
     cell = one_cell(record)
     assert render.sentences(permutation.SECTION, cell) == [
         "No text has two tokens, so attention could not be permuted (2 undefined)."
@@ -138,34 +103,6 @@ def test_nothing_to_permute(build_record, tmp_path):
     html = write_report(record, tmp_path / "report").read_text(encoding="utf-8")
     assert "could not be permuted" in html and ">nan<" not in html
     assert "[0.75, 1]</th>" in html and "[0, 0.25)</th>" not in html  # a bin without texts is in the saved table only
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("quick_figures")
-def test_a_report_with_permutations(draw_record, tmp_path):
-    """Tables, figure and sentence of the section stand in the folder and on the page, the same bytes every time."""
-    record = random_draws(draw_record(60))
-    settings = [{"label_names": ["bad", "<b>go$od</b>"], "identity": {"dataset": "sst"}}]
-    record = records.with_settings(record, settings)
-    index = write_report(record, tmp_path / "report", facts={})
-    again = write_report(record, tmp_path / "again", facts={})
-    name = "permutation_by_max_attention"
-    for path in ("index.html", "tables/permutation.csv", f"tables/{name}.csv", f"figures/{name}.png", f"figures/{name}.svg"):
-        assert (index.parent / path).read_bytes() == (again.parent / path).read_bytes()
-    saved = pd.read_parquet(index.parent / "tables" / "permutation.parquet")
-    pd.testing.assert_frame_equal(saved, render.frames(permutation.SECTION, split_cells(record))["permutation"])
-    html = index.read_text(encoding="utf-8")
-    assert "Permuting the attention weights of a text moves its prediction" in html
-    assert 'alt="Violins of the median change of the prediction per text' in html
-    for part in (
-        "0 bad",
-        "1 &lt;b&gt;go$od&lt;/b&gt;",
-        "F1, class 0 bad",
-        "predicted class 0 bad",
-        'href="tables/permutation.csv"',
-    ):
-        assert part in html
-    assert "<b>go" not in html
 
 
 @pytest.mark.usefixtures("quick_figures")
@@ -188,7 +125,7 @@ def test_class_names_of_another_data_set_are_not_used(draw_record, tmp_path):
 @pytest.mark.usefixtures("quick_figures")
 def test_models_trained_for_something_else(draw_record, tmp_path):
     objectives = ("classification", "adversarial(kl, 0.001)", "guided(bilstm+additive+softmax)")
-    parts = [random_draws(draw_record(30, objective=name), seed=number) for number, name in enumerate(objectives)]
+    parts = [with_permutations(draw_record(30, objective=name), seed=number) for number, name in enumerate(objectives)]
     index = write_report(records.concatenate(parts), tmp_path / "report", n_examples=1)
     html = index.read_text(encoding="utf-8")
     assert html.count("Permuting the attention weights of a text moves its prediction") == 3
@@ -199,7 +136,7 @@ def test_models_trained_for_something_else(draw_record, tmp_path):
 
 @pytest.mark.parametrize(("count", "classes"), [(9, 2), (200, 2), (300, 9)])
 def test_the_figure_counts_every_text(draw_record, count, classes):
-    cell = one_cell(random_draws(draw_record(count, classes=classes)))
+    cell = one_cell(with_permutations(draw_record(count, classes=classes)))
     ((_, figure, alt, caption),) = render.drawings(permutation.SECTION, cell)
     (axes,) = figure.axes
     shown = sum(int(text.get_text()) for text in axes.texts)
@@ -209,7 +146,3 @@ def test_the_figure_counts_every_text(draw_record, count, classes):
     figure.draw_without_rendering()
     box = axes.get_legend().get_window_extent()
     assert box.x1 <= figure.bbox.x1 and box.y0 >= 0
-
-
-def test_it_uses_no_more_than_it_says(draw_record):
-    check_columns(permutation.SECTION, one_cell(random_draws(draw_record(12))))

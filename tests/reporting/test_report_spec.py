@@ -32,7 +32,6 @@ from attnfaith.reporting.spec import (
 )
 from attnfaith.reporting.study import study_figures, study_tables
 from attnfaith.stats import bootstrap_interval
-from tests.sections import check_columns
 
 
 SIZES = np.array([0.0, 1.0, 2.0, 6.0, np.nan])
@@ -344,8 +343,3 @@ def test_columns_that_a_section_uses():
         "importance_x",
         "c",
     ]
-
-
-@pytest.mark.parametrize("name", ["agreement", "plausibility", "performance", "dispersion"])
-def test_a_section_uses_no_more_than_it_says(name, draw_record):
-    check_columns(sections.known()[name], one_cell(draw_record(12, rationale=True)))

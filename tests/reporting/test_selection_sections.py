@@ -1,30 +1,14 @@
 """What reports say of selections: by hand, with nothing selected in all denominators, and by the papers' rule."""
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
-from attnfaith import record as records
-from attnfaith.measurement.registry import find
 from attnfaith.reporting import sections
 from attnfaith.reporting.cells import split_cells
 from attnfaith.reporting.render import frames, sentences
 from attnfaith.reporting.sections import selection
 from tests import records as made
-
-
-def with_selection(table, selected, values=None, complement=None, own=None):
-    """A record with what a model selects; complement, own: class probabilities from the rest and from the selection."""
-    columns = {"selected": [list(row) for row in selected]}
-    columns["selection"] = [np.asarray(row, float).tolist() for row in (selected if values is None else values)]
-    declared = {name: records.OPTIONAL_COLUMNS[name] for name in columns}
-    if complement is not None:
-        columns |= {"complement_probs": complement, "selection_probs": own}
-        declared |= {name: find("selection").columns[name] for name in ("complement_probs", "selection_probs")}
-    for name, values in columns.items():
-        field = declared[name].field(name)
-        table = table.append_column(field, pa.array(values, field.type))
-    return table
+from tests.sections import appended, with_selection
 
 
 TEXTS = [
@@ -106,10 +90,7 @@ def budgets(names, shares, chosen, kept, removed, texts):
         "selection_kept_probs": kept,
         "selection_removed_probs": removed,
     }
-    for name, values in columns.items():
-        field = find("selection").columns[name].field(name)
-        table = table.append_column(field, pa.array(values, field.type))
-    return table
+    return appended(table, "selection", **columns)
 
 
 def test_selections_of_one_size_by_hand():

@@ -235,7 +235,7 @@ LEAKAGE = summary_section(
     cases=_leakage_cases,
     source="Jacovi and Goldberg (2021), section 5",
     place=37,
-    needs=("selected", "label"),
+    needs=("selected", "label", "probs"),
     caption="What the places tell",
     note="Accuracy of a linear classifier that sees how many tokens are selected, in how many runs and at which places, and "
     "how long the text is, but no word; each text is told by a fit on four fifths of the others. p: how often labels "
