@@ -16,7 +16,7 @@ import torch
 from accelerate import PartialState
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, TrainerCallback
 
-from attnfaith import files, recipes, record, runs
+from attnfaith import recipes, record, runs
 from attnfaith.data.loading import LoadedDataset
 from attnfaith.data.registry import get_entry
 from attnfaith.data.vectors import file_digest
@@ -1173,20 +1173,6 @@ def test_a_folder_in_use_is_left_alone(copied):
         name: text for name, text in before.items() if name != ".lock"
     }
     runs.measure_run(folder, again(recipe, "--limit=5"), overwrite=True)
-
-
-def test_who_holds_a_folder_is_waited_for(tmp_path, monkeypatch):
-    """The holder's name is written just after its lock is taken; who comes between still says who it is."""
-    with folder_lock(tmp_path, "a training"):
-        name = files._holder_file(tmp_path / files.LOCK)
-        said = name.read_text()
-        name.unlink()
-        monkeypatch.setattr(files.time, "sleep", lambda seconds: name.write_text(said))
-        with (
-            pytest.raises(FileError, match=f"is in use by a training, process {os.getpid()} on "),
-            folder_lock(tmp_path, "another"),
-        ):
-            pass
 
 
 # ------------------------------------------------------------------------------------------------ killed

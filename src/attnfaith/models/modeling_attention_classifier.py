@@ -96,12 +96,8 @@ class AttentionClassifierPreTrainedModel(PaperPreTrainedModel):
 
     config_class = AttentionClassifierConfig
     config: AttentionClassifierConfig
-    base_model_prefix = "model"
-    main_input_name = "input_ids"
     supports_gradient_checkpointing = True
     _no_split_modules = ["Encoder", "TransformerLayer"]
-    _supports_sdpa = False
-    _supports_attention_backend = False
     _can_record_outputs = {
         # layer_name: not those of query_encoder and word_encoder
         "hidden_states": [

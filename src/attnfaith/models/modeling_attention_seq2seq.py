@@ -186,12 +186,8 @@ class AttentionSeq2SeqForConditionalGeneration(PaperPreTrainedModel, GenerationM
     config_class = AttentionSeq2SeqConfig
     config: AttentionSeq2SeqConfig
     _auto_class = "AutoModelForSeq2SeqLM"  # as `register_for_auto_class` sets it: the code is saved too
-    base_model_prefix = "model"
-    main_input_name = "input_ids"
     supports_gradient_checkpointing = False
     accepts_loss_kwargs = False  # the loss is a mean over target tokens: let the Trainer divide it
-    _supports_sdpa = False
-    _supports_attention_backend = False
 
     def __init__(self, config: AttentionSeq2SeqConfig):
         super().__init__(config)

@@ -12,6 +12,11 @@ from transformers import initialization as init
 class PaperPreTrainedModel(PreTrainedModel):
     """Initialisation as in the papers' code: torch's own defaults for every layer, embeddings N(0, embedding_std^2)."""
 
+    base_model_prefix = "model"
+    main_input_name = "input_ids"
+    _supports_sdpa = False
+    _supports_attention_backend = False
+
     @torch.no_grad()
     def _init_weights(self, module):
         if isinstance(module, nn.Embedding):

@@ -124,12 +124,8 @@ class RationaleClassifierForSequenceClassification(PaperPreTrainedModel):
 
     config_class = RationaleClassifierConfig
     config: RationaleClassifierConfig
-    base_model_prefix = "model"
-    main_input_name = "input_ids"
     supports_gradient_checkpointing = True
     _no_split_modules = ["Encoder", "TransformerLayer"]
-    _supports_sdpa = False
-    _supports_attention_backend = False
     _auto_class = "AutoModelForSequenceClassification"  # as `register_for_auto_class` sets it: the code is saved too
     accepts_loss_kwargs = False  # the loss is a batch mean: let the Trainer divide it when it accumulates gradients
 
