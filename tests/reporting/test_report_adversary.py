@@ -12,7 +12,7 @@ from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_
 from attnfaith.reporting import render, sections
 from attnfaith.reporting.cells import CELL, one_cell
 from attnfaith.reporting.sections import adversary
-from tests.sections import check_columns
+from tests.sections import check_section
 
 
 def tables(cells):
@@ -288,5 +288,5 @@ def test_the_page_holds_it(drawn):
     assert said(cells[0])[0] in every
 
 
-def test_it_uses_no_more_than_it_says(build_record):
-    check_columns(adversary.SECTION, one_cell(two_texts(build_record)[0]))
+def test_the_contract_of_sections(build_record):
+    check_section(adversary.SECTION, one_cell(two_texts(build_record)[0]))

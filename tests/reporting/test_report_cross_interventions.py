@@ -7,6 +7,7 @@ from attnfaith import record as records
 from attnfaith.reporting.cells import split_cells
 from attnfaith.reporting.render import frame, frames, numbers, sentences
 from attnfaith.reporting.sections import cross_identifiability, cross_interventions, figure_words
+from tests.sections import check_section
 from tests.sequence_records import columns
 
 
@@ -66,6 +67,7 @@ def test_by_layer(cell):
 
 
 def test_numbers_of_each_pair(cell):
+    check_section(cross_interventions.SECTION, cell)
     values = numbers(cross_interventions.SECTION, cell)
     np.testing.assert_allclose(values["cross_uniform_probability_drop"], [0.05, 0.29], atol=1e-7)
     np.testing.assert_allclose(values["cross_other_weight_tvd"], [0.1, np.nan], atol=1e-7)

@@ -9,7 +9,7 @@ from attnfaith import record as records
 from attnfaith.reporting import render, sections
 from attnfaith.reporting.cells import split_cells
 from attnfaith.reporting.sections import erasure
-from tests.sections import check_columns
+from tests.sections import check_section
 
 
 def tables(cells, **definitions):
@@ -302,5 +302,5 @@ def test_nothing_to_show(texts, build_record):
     assert "nan" not in said and ("no decision changes" in said or "no weight could be removed" in said)
 
 
-def test_it_uses_no_more_than_it_says(cell):
-    check_columns(erasure.SECTION, cell)
+def test_the_contract_of_sections(cell):
+    check_section(erasure.SECTION, cell)

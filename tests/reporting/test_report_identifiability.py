@@ -9,7 +9,7 @@ from attnfaith.measurement.registry import find
 from attnfaith.reporting import render, sections, write_report
 from attnfaith.reporting.cells import one_cell, split_cells
 from attnfaith.reporting.sections import identifiability
-from tests.sections import check_columns
+from tests.sections import check_section
 
 
 def with_columns(record, **columns):
@@ -49,6 +49,7 @@ def by_hand(build_record):
 
 def test_numbers_of_single_texts(by_hand):
     numbers = sections.numbers(one_cell(by_hand))
+    check_section(identifiability.SECTION, one_cell(by_hand))
     np.testing.assert_allclose(numbers["identifiability_tvd"], [0.5, 0, 0.26, NAN, NAN])
     np.testing.assert_allclose(numbers["identifiability_weight"], [0.5, 0.6, 0.41, NAN, NAN], rtol=1e-6)
     np.testing.assert_allclose(numbers["identifiability_width"], [0.7, 0, 0.42, NAN, NAN], atol=1e-6)
@@ -98,9 +99,7 @@ def test_layers_by_hand(by_hand):
     np.testing.assert_allclose(layers["share_determined"], [1 / 3, 1 / 3])
     np.testing.assert_allclose(layers["rows_mean"], [30, 3])
     assert frames["identifiability"]["logit_change_double_max"][0] == 2e-12
-    check_columns(
-        identifiability.SECTION, one_cell(cell.table.append_column("importance_x", cell.table.column("attention")))
-    )
+    check_section(identifiability.SECTION, cell)
 
 
 def test_what_is_said(by_hand):
@@ -141,12 +140,6 @@ def test_the_figure_in_words_and_of_nothing(by_hand):
         assert drawing.name == "identifiability_by_length" and len(drawing.figure.axes) == 2
     alt, _ = sections.figure_words(one_cell(by_hand), "identifiability_by_length")
     assert "mean 0.253, n = 3 (2 undefined); interval of its largest weight: mean width 0.373, n = 3" in alt
-
-
-def test_the_section_says_what_it_uses(by_hand):
-    check_columns(
-        identifiability.SECTION, one_cell(by_hand.append_column("importance_x", pa.array([[]] * 5, pa.list_(pa.float32()))))
-    )
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ from attnfaith.reporting.sections import saliency
 from attnfaith.reporting.study import study_figures
 from attnfaith.stats import sign_flip_test, sign_flip_tests
 from tests.records import with_columns
-from tests.sections import check_columns
+from tests.sections import check_section
 
 
 def tables(cells):
@@ -409,8 +409,8 @@ def test_many_columns_at_once_are_tested_as_one_alone():
     assert np.isnan(sign_flip_tests(np.full((20, 1), np.nan))).all() and sign_flip_tests(np.zeros((20, 1))) == 1
 
 
-def test_it_uses_no_more_than_it_says(cell):
-    check_columns(saliency.SECTION, cell)
+def test_the_contract_of_sections(cell):
+    check_section(saliency.SECTION, cell)
 
 
 @pytest.mark.parametrize("name", ["../x", "a/b", "/x", "x" * 300, ".x", "-x", "x y"])

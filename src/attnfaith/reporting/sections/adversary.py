@@ -296,16 +296,8 @@ def _part(cell: Cell, n_examples: int) -> str:
     if not shown:
         return ""
     way, largest = shown[0], np.nan_to_num(largest_weights(cell))
-    candidates = np.flatnonzero(~np.isnan(way.jsd))
-    long_enough = candidates[cell.lengths[candidates] >= SHORTEST_EXAMPLE]
-    shortest = SHORTEST_EXAMPLE if len(long_enough) >= n_examples else 2
-    candidates = long_enough if len(long_enough) >= n_examples else candidates
-    score = np.round(largest * way.jsd, 4)
-    chosen = sorted(candidates, key=lambda row: (-score[row], cell.instance_ids[row]))[:n_examples]
-    rule = (
-        f"The {counted(len(chosen))} of at least {shortest} {'sentences' if cell.words else 'tokens'} with the largest "
-        "product of largest weight and divergence: the extremes, not a sample."
-    )
+    chosen, rule = extreme_texts(cell, ~np.isnan(way.jsd), largest * way.jsd, n_examples)
+    rule += " with the largest product of largest weight and divergence: the extremes, not a sample."
     return template("adversary.html.j2").render(
         rule=rule,
         epsilon=f"{way.epsilon:g}",
@@ -348,6 +340,20 @@ def _adversary(cell: Cell, way: Way, row: int) -> tuple[np.ndarray, np.ndarray]:
     if not jsd.max() > 0:
         return cell.attention[row], cell.probs[row]
     return attentions[jsd.argmax()], probs[jsd.argmax()]
+
+
+def extreme_texts(cell: Cell, shown: np.ndarray, score: np.ndarray, n_examples: int) -> tuple[list[int], str]:
+    """The rows of the texts of largest score [N] among those that are shown, [N] bool, and words on how long they are.
+
+    Short texts are passed over where there are enough others. Equal scores: by instance id.
+    """
+    candidates, score = np.flatnonzero(shown), np.round(score.astype(np.float64), 4)
+    long_enough = candidates[cell.lengths[candidates] >= SHORTEST_EXAMPLE]
+    shortest = 2
+    if len(long_enough) >= n_examples:
+        candidates, shortest = long_enough, SHORTEST_EXAMPLE
+    chosen = sorted(candidates, key=lambda row: (-score[row], cell.instance_ids[row]))[:n_examples]
+    return chosen, f"The {counted(len(chosen))} of at least {shortest} {'sentences' if cell.words else 'tokens'}"
 
 
 def weight_scores(values: np.ndarray, name: str) -> list[Score]:

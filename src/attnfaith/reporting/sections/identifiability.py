@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attnfaith import record as records
-from attnfaith.errors import counted
 from attnfaith.reporting.blocks import template
 from attnfaith.reporting.cells import Cell, one_cell
+from attnfaith.reporting.explanation_tests import column
 from attnfaith.reporting.figures import Drawn
-from attnfaith.reporting.page.heatmap import HUES, MOST_TOKENS, SHORTEST_EXAMPLE, Score, direction_of, visible
-from attnfaith.reporting.sections.adversary import weight_scores
+from attnfaith.reporting.page.heatmap import HUES, MOST_TOKENS, Score, direction_of, visible
+from attnfaith.reporting.sections.adversary import extreme_texts, weight_scores
 from attnfaith.reporting.spec import (
     MAIN,
     Bins,
@@ -55,20 +55,15 @@ def per_text(cell: Cell) -> dict[str, np.ndarray]:
     """identifiability_tvd and identifiability_bound of each text; identifiability_weight, _low, _high and _width: weight of
     its most attended token (the first of equal ones), the ends of the interval and its width.
     """
-    values = {f"{BEGIN}{name}": _numbers(cell, name) for name in NUMBERS}
-    low, high = (records.rows(cell.table, f"{BEGIN}{name}") for name in ("low", "high"))
-    of_top = np.full((len(cell), 3), np.nan)
-    for row, own in enumerate(cell.attention):
-        if len(own) > 1:
-            token = int(own.argmax())
-            of_top[row] = own[token], low[row][token], high[row][token]
-    names = ("weight", "low", "high")
-    values |= {f"{BEGIN}{name}": column for name, column in zip(names, of_top.T, strict=True)}
-    return values | {"identifiability_width": of_top[:, 2] - of_top[:, 1]}
-
-
-def _numbers(cell: Cell, name: str) -> np.ndarray:
-    return cell.table.column(f"{BEGIN}{name}").to_numpy(zero_copy_only=False).astype(np.float64)
+    values = {f"{BEGIN}{name}": column(cell, BEGIN + name) for name in NUMBERS}
+    ends = {name: records.rows(cell.table, f"{BEGIN}{name}") for name in ("low", "high")}
+    for name, rows in {"weight": cell.attention, **ends}.items():
+        values[f"{BEGIN}{name}"] = np.full(len(cell), np.nan)
+        for row, own in enumerate(cell.attention):
+            if len(own) > 1:
+                values[f"{BEGIN}{name}"][row] = rows[row][own.argmax()]
+    values[f"{BEGIN}width"] = values[f"{BEGIN}high"] - values[f"{BEGIN}low"]
+    return values
 
 
 def _cases(cell: Cell) -> Iterator[Case]:
@@ -76,7 +71,7 @@ def _cases(cell: Cell) -> Iterator[Case]:
     certainty = np.array(cell.table.column("identifiability_certainty").to_pylist(), dtype=object)
     defined = ~np.isnan(values["tvd"])
     if f"{BEGIN}logit_change_double" in cell.table.column_names:
-        values["logit_change_double"] = _numbers(cell, "logit_change_double")
+        values["logit_change_double"] = column(cell, f"{BEGIN}logit_change_double")
     values["exact"] = np.where(defined, certainty == "exact", np.nan)
     yield Case({**values, "length": cell.lengths.astype(np.float64)})
 
@@ -235,17 +230,10 @@ def _part(cell: Cell, n_examples: int) -> str:
     Shown are the texts with the widest intervals of the most attended token. Equal ones: by instance id.
     """
     width, tvd = (per_text(cell)[f"{BEGIN}{name}"] for name in ("width", "tvd"))
-    candidates = np.flatnonzero(tvd > DETERMINED)
-    long_enough = candidates[cell.lengths[candidates] >= SHORTEST_EXAMPLE]
-    shortest = SHORTEST_EXAMPLE if len(long_enough) >= n_examples else 2
-    candidates = long_enough if len(long_enough) >= n_examples else candidates
-    chosen = sorted(candidates, key=lambda row: (-round(float(width[row]), 4), cell.instance_ids[row]))[:n_examples]
+    chosen, rule = extreme_texts(cell, tvd > DETERMINED, width, n_examples)
     if not chosen:
         return ""
-    rule = (
-        f"The {counted(len(chosen))} of at least {shortest} {'sentences' if cell.words else 'tokens'} whose largest weight "
-        "has the widest interval: the extremes, not a sample."
-    )
+    rule += " whose largest weight has the widest interval: the extremes, not a sample."
     return template("identifiability.html.j2").render(
         rule=rule,
         texts=[_alternative(cell, row) for row in chosen],
@@ -263,8 +251,8 @@ def _alternative(cell: Cell, row: int) -> Alternative:
     return Alternative(
         instance_id=visible(cell.instance_ids[row]),
         sentences=tuple(Weight(tokens[place], *(f"{v[place]:.2f}" for v in (own, low, high))) for place in largest),
-        distance=f"{_numbers(cell, 'tvd')[row]:.3f}",
-        known=", the largest there is" if exact else f"; none is above {_numbers(cell, 'bound')[row]:.3f}",
+        distance=f"{per_text(cell)[f'{BEGIN}tvd'][row]:.3f}",
+        known=", the largest there is" if exact else f"; none is above {per_text(cell)[f'{BEGIN}bound'][row]:.3f}",
         tokens=tuple(
             zip(tokens, zip(weight_scores(own, "attention"), weight_scores(other, "alternative"), strict=True), strict=True)
         )[:MOST_TOKENS],
