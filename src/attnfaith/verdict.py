@@ -16,9 +16,8 @@ Shapes: N texts.
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.stats import binomtest
 
-from attnfaith.stats import bootstrap_interval, ratio_intervals
+from attnfaith.stats import bootstrap_interval, ratio_intervals, wilson_interval
 
 
 SHARES = (0.01, 0.05, 0.1, 0.2, 0.5)
@@ -119,8 +118,7 @@ def accuracy_interval(predicted: np.ndarray, labels: np.ndarray) -> Interval:
     if not n:
         return Interval()
     correct = int((predicted[labelled] == labels[labelled]).sum())
-    bounds = binomtest(correct, n).proportion_ci(0.95, method="wilson")
-    return Interval(correct / n, float(bounds.low), float(bounds.high))
+    return Interval(correct / n, *wilson_interval(correct, n))
 
 
 def commonest_share(labels: np.ndarray) -> float:

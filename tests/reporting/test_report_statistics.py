@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
 
-from attnfaith.stats import _count_members, bootstrap_interval, estimate, holm, sign_flip_test, with_interval
+from attnfaith.stats import _count_members, bootstrap_interval, estimate, holm, interval_of, sign_flip_test, with_interval
 
 
 FEW = arrays(np.float64, st.integers(1, 8), elements=st.integers(-4, 4).map(float))
@@ -151,3 +151,42 @@ def test_an_estimate_has_the_interval_of_its_own_statistic():
     assert estimate("share", np.array([True, False]))["share"] == 0.5
     assert estimate("x", np.array([3.0]))["x"] == 3.0 and np.isnan(estimate("x", np.array([3.0]))["x_ci_low"])
     assert np.isnan(list(estimate("x", np.array([])).values())).all()
+
+
+# ------------------------------------------------------------------------------------------------ intervals of one number
+
+
+def test_a_share_has_wilsons_interval():
+    bounds = stats.binomtest(3, 10).proportion_ci(method="wilson")
+    assert interval_of(np.repeat([1.0, 0.0], [3, 7])) == pytest.approx((bounds.low, bounds.high))
+    low, high = interval_of(np.ones(20))
+    assert 0.8 < low < high == 1
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_another_mean_has_the_bca_interval(seed):
+    """Against scipy's, whose resamples are others: within a tenth of the width."""
+    values = np.random.default_rng(seed).exponential(size=40)
+    found = stats.bootstrap((values,), np.mean, method="BCa", n_resamples=9999, rng=seed).confidence_interval
+    low, high = interval_of(values)
+    assert (low, high) == pytest.approx((found.low, found.high), abs=(found.high - found.low) / 10)
+    assert values.min() <= low < values.mean() < high <= values.max()
+
+
+def test_equal_numbers_and_single_ones():
+    assert interval_of(np.full(5, 0.3)) == pytest.approx((0.3, 0.3))
+    assert np.isnan(interval_of(np.array([0.3]))).all() and np.isnan(interval_of(np.zeros(0))).all()
+    assert interval_of(np.arange(30.0), np.median) == bootstrap_interval(np.arange(30.0), statistic=np.median)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("draw", ["share", "skewed"])
+def test_intervals_cover_as_often_as_they_say(draw):
+    """400 samples of 30 texts each; 89 % is more than five standard deviations below 95 %."""
+    generator = np.random.default_rng(0)
+    covered = 0
+    for _ in range(400):
+        values = generator.binomial(1, 0.1, 30).astype(float) if draw == "share" else generator.exponential(size=30)
+        low, high = interval_of(values)
+        covered += low <= (0.1 if draw == "share" else 1.0) <= high
+    assert covered / 400 > 0.89

@@ -178,7 +178,7 @@ def counts(of: str, what: str = "texts") -> tuple[Count, Count]:
 class Number(Column):
     """A summary of the defined values `of` some texts; NaN of none, and where the case does not hold them.
 
-    interval: what precedes ci_low and ci_high in the names of its 95 % bootstrap interval; None without one.
+    interval: what precedes ci_low and ci_high in the names of its 95 % interval (`stats.interval_of`); None without one.
     """
 
     of: str = ""

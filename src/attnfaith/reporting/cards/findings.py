@@ -1,4 +1,4 @@
-"""What was measured of one checkpoint, each number with its interval: the 95 % percentile bootstrap over texts."""
+"""What was measured of one checkpoint, each number with its 95 % interval over texts."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
