@@ -1,10 +1,12 @@
-"""What the model still says of target words when cross-attention is changed, or the source word it reads most is gone.
+"""Cross-attention of a translator: what it still says of target words when weights are changed, and what they could be.
 
-Permuted (`cross_permuted_...`), uniform (`cross_uniform_...`), and one word knocked out (`knock_out_...`): that of largest
-weight, and beside it another, drawn at random; its weight gone from attention, or the word gone from the source.
+Interventions: weights permuted (`cross_permuted_...`), uniform (`cross_uniform_...`), and one source word knocked out
+(`knock_out_...`), that of largest weight and another, drawn at random: its weight gone from attention, or the word gone from
+the source. Identifiability (`cross_identifiability_...`): per head and row, the least and the greatest weight of each source
+word over all attentions that leave the head's output as it is, and the distance to a far one of them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,13 +15,19 @@ import numpy as np
 from attnfaith import record as records
 from attnfaith.reporting import render
 from attnfaith.reporting.cells import Cell, one_cell
+from attnfaith.reporting.explanation_tests import column
 from attnfaith.reporting.figures import Drawn
-from attnfaith.reporting.spec import MAIN, Case, Key, Mean, Row, Section, Table, counts, per_cell
+from attnfaith.reporting.readings import ROW_WORDS, ROWS
+from attnfaith.reporting.spec import MAIN, Case, Key, Largest, Mean, Row, Section, Share, Table, counts, per_cell
 from attnfaith.reporting.style import PALETTE, mean_in_words, own_style, titled_figure
+from attnfaith.reporting.tables import short_number
 
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+# ------------------------------------------------------------------------------------------------- interventions
 
 
 @dataclass(frozen=True)
@@ -79,7 +87,7 @@ def by_way(cell: Cell) -> dict[str, dict[str, np.ndarray]]:
     return made
 
 
-def per_text(cell: Cell) -> dict[str, np.ndarray]:
+def cross_interventions(cell: Cell) -> dict[str, np.ndarray]:
     """Of each way its drop, <way>_probability_drop, and its distance, <way>_tvd, [N]."""
     numbers = {}
     for name, values in by_way(cell).items():
@@ -88,17 +96,17 @@ def per_text(cell: Cell) -> dict[str, np.ndarray]:
     return numbers
 
 
-def _cases(cell: Cell) -> Iterator[Case]:
+def _way_cases(cell: Cell) -> Iterator[Case]:
     known = by_way(cell)
     for way in ways(cell):
         yield Case(known[way.name], {"way": way.name})
 
 
-_LABELS = {way.name: way.label for way in WAYS}
-TABLE = Table(
+LABELS = {way.name: way.label for way in WAYS}
+INTERVENTIONS_TABLE = Table(
     name="cross_interventions",
-    cases=_cases,
-    by=(Key("way", "change", lambda row: _LABELS[row["way"]]),),
+    cases=_way_cases,
+    by=(Key("way", "change", lambda row: LABELS[row["way"]]),),
     columns=(
         *counts("probability", "pairs"),
         Mean("probability_mean", "probability of a target word", of="probability", interval=None),
@@ -130,7 +138,7 @@ def _layer_cases(cell: Cell) -> Iterator[Case]:
         yield Case(values, {"layer": str(layer)})
 
 
-BY_LAYER = Table(
+UNIFORM_BY_LAYER = Table(
     name="cross_uniform_by_layer",
     cases=_layer_cases,
     by=(Key("layer", "layer"),),
@@ -170,15 +178,15 @@ def drops(record) -> "Figure":
     return figure
 
 
-def _words(cell: Cell) -> tuple[str, str]:
+def _drop_words(cell: Cell) -> tuple[str, str]:
     known = by_way(cell)
     parts = "; ".join(f"{way.label}: {mean_in_words(known[way.name]['drop'])}" for way in ways(cell))
     caption = "A point for each pair of sentences, the line at their mean; to the right: target words become less probable."
     return f"Fall of the probability of target words. {parts}.", caption
 
 
-def _sentences(cell: Cell) -> list[str]:
-    rows = {row["way"]: row for row in render.rows(TABLE, cell)}
+def _intervention_sentences(cell: Cell) -> list[str]:
+    rows = {row["way"]: row for row in render.rows(INTERVENTIONS_TABLE, cell)}
     said = []
     for name, what in (("uniform", "uniform"), ("permutation", "permuted")):
         if name in rows and rows[name]["n"]:
@@ -202,7 +210,7 @@ def _fall(row: Row) -> str:
     return f"{round(row['drop_mean'], 2) + 0.0:.2f}"  # never -0.00
 
 
-SECTION = Section(
+CROSS_INTERVENTIONS = Section(
     name="cross_interventions",
     source="after Jain & Wallace (2019), sections 4.2.1 and 4.1",
     place=8,
@@ -210,9 +218,126 @@ SECTION = Section(
     needs=("target_tokens", "target_probs"),
     one_of=tuple(way.probs for way in WAYS),
     uses=("cross_permuted_*", "cross_uniform_*", "knock_out_*"),
-    per_text=per_text,
+    per_text=cross_interventions,
     compared=True,
-    tables=(TABLE, BY_LAYER),
-    figures=(Drawn("cross_interventions", figure=drops, describe=_words),),
-    sentences=_sentences,
+    tables=(INTERVENTIONS_TABLE, UNIFORM_BY_LAYER),
+    figures=(Drawn("cross_interventions", figure=drops, describe=_drop_words),),
+    sentences=_intervention_sentences,
+)
+
+
+# ----------------------------------------------------------------------------------------------- identifiability
+
+
+IDENTIFIABILITY = "cross_identifiability_"
+ATTENTION = "alignment_attention"
+DETERMINED = 1e-6  # TVD: attention is the only one, to what float32 keeps
+
+
+@per_cell
+def _identifiability(cell: Cell) -> list[dict[str, np.ndarray]]:
+    """Of each pair [L, 2] each: tvd and width (of the interval of a weight), means over heads, target words and source
+    words; top, low and high: the largest weight of each target word and the ends of its interval; zero: share of these that
+    could be 0. Those of the largest weight only with attention.
+    """
+    names = ["tvd", "low", "high"]
+    parts = [records.rows(cell.table, IDENTIFIABILITY + name) for name in names]
+    weights = records.rows(cell.table, ATTENTION) if ATTENTION in cell.table.column_names else [None] * len(cell)
+    made = []
+    for tvd, low, high, own in zip(*parts, weights, strict=True):
+        values = {"tvd": tvd.mean(axis=(1, 3)), "width": (high - low).mean(axis=(1, 3, 4))}
+        if own is not None:
+            place = own.argmax(axis=-1)[..., None]
+            top, least, most = (np.take_along_axis(one, place, -1)[..., 0] for one in (own, low, high))
+            values |= {"top": top, "low": least, "high": most, "zero": (least < DETERMINED).astype(float)}
+            values |= {name: values[name].mean(axis=(1, 3)) for name in ("top", "low", "high", "zero")}
+        made.append({name: value.astype(np.float64) for name, value in values.items()})
+    return made
+
+
+def cross_identifiability(cell: Cell) -> dict[str, np.ndarray]:
+    """cross_identifiability_tvd: of the rows that predict target words, the mean over layers, heads and target words,
+    [N].
+    """
+    return {f"{IDENTIFIABILITY}tvd": np.array([values["tvd"][:, 0].mean() for values in _identifiability(cell)])}
+
+
+def _identifiability_cases(cell: Cell) -> Iterator[Case]:
+    known = _identifiability(cell)
+    for layer in range(known[0]["tvd"].shape[0]):
+        for number, row in enumerate(ROWS):
+            values = {name: np.array([one[name][layer, number] for one in known]) for name in known[0]}
+            yield Case(values, {"layer": str(layer), "row": row})
+
+
+def _change_cases(cell: Cell) -> Iterator[Case]:
+    names = [name for name in ("change", "change_double") if IDENTIFIABILITY + name in cell.table.column_names]
+    yield Case({name: column(cell, IDENTIFIABILITY + name) for name in names})
+
+
+def _short(name: str) -> Callable[[Row], str]:
+    """What a page writes of a number that may be small; a dash where it is undefined."""
+    return lambda row: "–" if np.isnan(row[name]) else short_number(row[name])
+
+
+IDENTIFIABILITY_TABLE = Table(
+    name="cross_identifiability",
+    cases=_identifiability_cases,
+    by=(Key("layer", "layer"), Key("row", "row", lambda row: ROW_WORDS[row["row"]])),
+    columns=(
+        *counts("tvd", "pairs"),
+        Mean("tvd_mean", "mean TVD reached [95 % interval]", of="tvd", interval=MAIN),
+        Share("share_determined", "only one attention", of="tvd", interval=None, below=DETERMINED),
+        Mean("width_mean", "width of a weight’s interval", of="width", interval=None),
+        Mean("weight_mean", "largest weight", of="top", interval=None, optional=True),
+        Mean("low_mean", "could be from", of="low", interval=None, optional=True),
+        Mean("high_mean", "to", of="high", interval=None, optional=True),
+        Mean("share_low_zero", "could be 0", of="zero", interval=None, optional=True),
+    ),
+    caption="Identifiability of cross-attention",
+    note="Other attentions that leave the output of a head as it is, so that no prediction changes; tokens of source words "
+    "exchange weights, markers keep theirs. TVD reached: total variation distance between a row and a far one of these, 0 "
+    "the same; means over heads and target words of a pair, then over pairs. Only one attention: pairs whose rows are all "
+    "determined. Largest weight: of each target word’s heaviest source word, and the ends of its interval; could be 0: "
+    "share of these that need no weight at all. A head with values of d numbers determines attention over d + 1 tokens at "
+    "most.",
+)
+CHANGE_TABLE = Table(
+    name="cross_identifiability_change",
+    cases=_change_cases,
+    columns=(
+        *counts("change", "pairs"),
+        Largest("change_max", "largest change of a log probability", _short("change_max"), of="change"),
+        Largest("change_double_max", "in float64", _short("change_double_max"), of="change_double"),
+    ),
+    caption="All rows replaced at once",
+    note="When every row of all heads and layers has its far alternative: the largest change of the log probability of a "
+    "target token, in nats. It is rounding, not an effect.",
+)
+
+
+def _identifiability_sentences(cell: Cell) -> list[str]:
+    known = _identifiability(cell)
+    tvd = np.mean([values["tvd"][:, 0].mean() for values in known])
+    said = f"The rows that predict target words could be others, at a total variation distance of {tvd:.3f} on average, and "
+    said += "nothing in the model would notice"
+    if "top" in known[0]:
+        top, low, high = (np.mean([values[name][:, 0].mean() for values in known]) for name in ("top", "low", "high"))
+        said += (
+            f"; the largest weight of a target word, {top:.2f} on average, could be anything from {low:.2f} to {high:.2f}"
+        )
+    return [f"{said}."] if tvd > DETERMINED else ["In every row that predicts a target word attention is the only one."]
+
+
+CROSS_IDENTIFIABILITY = Section(
+    name="cross_identifiability",
+    source="after Brunner et al. (2020), section 3",
+    place=9,
+    chapter="interventions",
+    needs=("target_tokens", *(IDENTIFIABILITY + name for name in ("low", "high", "tvd", "change"))),
+    uses=(f"{IDENTIFIABILITY}*", ATTENTION),
+    per_text=cross_identifiability,
+    compared=True,
+    tables=(IDENTIFIABILITY_TABLE, CHANGE_TABLE),
+    sentences=_identifiability_sentences,
 )
