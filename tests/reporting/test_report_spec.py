@@ -31,7 +31,7 @@ from attnfaith.reporting.spec import (
     largest_weights,
 )
 from attnfaith.reporting.study import study_figures, study_tables
-from attnfaith.stats import bootstrap_interval
+from attnfaith.stats import interval_of
 
 
 SIZES = np.array([0.0, 1.0, 2.0, 6.0, np.nan])
@@ -135,11 +135,11 @@ def test_the_frame_by_hand(cell):
     assert (zero["n"], zero["n_undefined"], zero["size_mean"]) == (2, 0, 1)
     assert (one["n"], one["n_undefined"], one["size_mean"]) == (2, 1, 3.5)
     defined = SIZES[:4]
-    assert (overall["ci_low"], overall["ci_high"]) == bootstrap_interval(defined)
-    assert (overall["size_median_ci_low"], overall["size_median_ci_high"]) == bootstrap_interval(
+    assert (overall["ci_low"], overall["ci_high"]) == interval_of(defined)
+    assert (overall["size_median_ci_low"], overall["size_median_ci_high"]) == interval_of(
         defined, statistic=np.median
     )
-    assert (overall["share_above_1_ci_low"], overall["share_above_1_ci_high"]) == bootstrap_interval((defined > 1) * 1.0)
+    assert (overall["share_above_1_ci_low"], overall["share_above_1_ci_high"]) == interval_of((defined > 1) * 1.0)
     assert (overall["gap"], overall["gap_of_ci_low"]) == (2.25, overall["ci_low"])
     second = df[df["way"] == "second"]
     assert second[["n", "size_mean", "ci_low", "size_max", "other_mean"]].isna().all(axis=None)
@@ -171,7 +171,7 @@ def test_the_page_shows_what_has_a_heading(cell):
         *("the way", "predicted class", "texts", "undefined", "whole"),
         *("mean size [95 % interval]", "median", "above 1", "largest"),  # no row knows the other
     )
-    low, high = bootstrap_interval(SIZES[:4])
+    low, high = interval_of(SIZES[:4])
     assert first.rows[0] == ("FIRST", "overall", "4", "1", "7", f"2.250 [{low:.3f}, {high:.3f}]", "1.500", "0.500", "6.000")
     assert first.rows[1] == ("SECOND", "overall", "–", "–", "8", *["undefined"] * 4) and len(first.rows) == 2
     assert (first.caption, first.note, first.heads, first.stem) == ("Toys", "2 rows are shown.", 2, "tables/toy")
@@ -246,7 +246,7 @@ def test_figures_and_their_words(cell):
 
 def test_sentences(cell, build_record):
     (text,) = render.sentences(TOY, cell)
-    low, high = bootstrap_interval(SIZES[:4])
+    low, high = interval_of(SIZES[:4])
     assert text == f"The mean is 2.25 (95 % interval {low:.3f} to {high:.3f}). 1 left out."
     nothing = Table(name="n", cases=lambda _: [Case({"size": np.full(5, np.nan)})], columns=counts("size"))
     silent = Section(
