@@ -136,9 +136,7 @@ def test_the_frame_by_hand(cell):
     assert (one["n"], one["n_undefined"], one["size_mean"]) == (2, 1, 3.5)
     defined = SIZES[:4]
     assert (overall["ci_low"], overall["ci_high"]) == interval_of(defined)
-    assert (overall["size_median_ci_low"], overall["size_median_ci_high"]) == interval_of(
-        defined, statistic=np.median
-    )
+    assert (overall["size_median_ci_low"], overall["size_median_ci_high"]) == interval_of(defined, statistic=np.median)
     assert (overall["share_above_1_ci_low"], overall["share_above_1_ci_high"]) == interval_of((defined > 1) * 1.0)
     assert (overall["gap"], overall["gap_of_ci_low"]) == (2.25, overall["ci_low"])
     second = df[df["way"] == "second"]
