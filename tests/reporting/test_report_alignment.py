@@ -15,6 +15,7 @@ from attnfaith.reporting.pairs import MOST_WORDS, choose_pairs, middle_pair, pai
 from attnfaith.reporting.readings import FIXED, POSITIONS, Place, Reading, at, columns, reading_of, readings, weights
 from attnfaith.reporting.render import frame, numbers, sentences
 from attnfaith.reporting.sections import alignment, alignment_maps, sentence_pairs
+from tests.sections import check_section
 from tests.sequence_records import aligned, build
 
 
@@ -165,6 +166,8 @@ def test_marker_mass(cell):
 
 def test_what_a_record_holds(cell):
     row = frame(sentence_pairs.SENTENCE_PAIRS.table, [cell]).iloc[0]
+    for section in (sentence_pairs.SENTENCE_PAIRS, sentence_pairs.ALIGNMENT_MARKERS):
+        check_section(section, cell)
     links = records.rows(cell.table, "gold_links")
     assert (row["n"], row["probability"], row["truncated"]) == (PAIRS, 0.5, 0)
     assert row["sure_links"] == pytest.approx(np.mean([(one == 2).sum() for one in links]))

@@ -18,7 +18,20 @@ from attnfaith.reporting.cells import Cell, one_cell
 from attnfaith.reporting.explanation_tests import column
 from attnfaith.reporting.figures import Drawn
 from attnfaith.reporting.readings import ROW_WORDS, ROWS
-from attnfaith.reporting.spec import MAIN, Case, Key, Largest, Mean, Row, Section, Share, Table, counts, per_cell
+from attnfaith.reporting.spec import (
+    MAIN,
+    Case,
+    Key,
+    Largest,
+    Mean,
+    Row,
+    Section,
+    Share,
+    Table,
+    counts,
+    per_cell,
+    summary_cases,
+)
 from attnfaith.reporting.style import PALETTE, mean_in_words, own_style, titled_figure
 from attnfaith.reporting.tables import short_number
 
@@ -58,10 +71,19 @@ def ways(cell: Cell) -> tuple[Way, ...]:
     return tuple(way for way in WAYS if way.probs in cell.table.column_names)
 
 
-def _mean(row: np.ndarray) -> float:
+def _mean(values: np.ndarray) -> float:
     """The mean of what is defined, NaN of nothing."""
-    known = row[~np.isnan(row)]
-    return float(known.mean()) if known.size else np.nan
+    defined = values[~np.isnan(values)]
+    return float(defined.mean()) if defined.size else np.nan
+
+
+def _pair_numbers(own: np.ndarray, changed: np.ndarray) -> dict[str, float]:
+    """Means over draws and target words of one pair. own: probabilities [G]; changed: [G] or [K, G], NaN where undefined."""
+    changed = changed.astype(np.float64) if len(changed) else np.full(len(own), np.nan)  # without draws
+    before = np.where(np.isnan(changed), np.nan, own.astype(np.float64))
+    fallen = np.where(np.isnan(before), np.nan, changed <= FALLEN * before)
+    numbers = {"probability": changed, "before": before, "drop": before - changed, "fallen": fallen}
+    return {name: _mean(values) for name, values in numbers.items()}
 
 
 @per_cell
@@ -69,22 +91,14 @@ def by_way(cell: Cell) -> dict[str, dict[str, np.ndarray]]:
     """{way: {probability, before (of the same target words), drop, fallen, tvd}}, [N] each, means over draws and target
     words of a pair; NaN where none is defined. tvd only of a way that has it.
     """
-    own = [row.astype(np.float64) for row in records.rows(cell.table, "target_probs")]
-    made = {}
+    own = records.rows(cell.table, "target_probs")
+    numbers = {}
     for way in ways(cell):
-        drawn = records.rows(cell.table, way.probs)  # without draws they have no target words either
-        after = [row.astype(np.float64) if len(row) else np.full(len(b), np.nan) for row, b in zip(drawn, own, strict=True)]
-        before = [np.where(np.isnan(changed), np.nan, row) for row, changed in zip(own, after, strict=True)]
-        falls = [np.where(np.isnan(b), np.nan, a <= FALLEN * b) for a, b in zip(after, before, strict=True)]
-        made[way.name] = {
-            "probability": np.array([_mean(row) for row in after]),
-            "before": np.array([_mean(row) for row in before]),
-            "drop": np.array([_mean(b - a) for a, b in zip(after, before, strict=True)]),
-            "fallen": np.array([_mean(row) for row in falls]),
-        }
+        pairs = [_pair_numbers(*probs) for probs in zip(own, records.rows(cell.table, way.probs), strict=True)]
+        numbers[way.name] = {name: np.array([pair[name] for pair in pairs]) for name in pairs[0]}
         if way.tvd:
-            made[way.name]["tvd"] = np.array([_mean(row) for row in records.rows(cell.table, way.tvd)], np.float64)
-    return made
+            numbers[way.name]["tvd"] = np.array([_mean(row) for row in records.rows(cell.table, way.tvd)], np.float64)
+    return numbers
 
 
 def cross_interventions(cell: Cell) -> dict[str, np.ndarray]:
@@ -92,20 +106,15 @@ def cross_interventions(cell: Cell) -> dict[str, np.ndarray]:
     numbers = {}
     for name, values in by_way(cell).items():
         numbers[f"cross_{name}_probability_drop"] = values["drop"]
-        numbers |= {f"cross_{name}_tvd": values["tvd"]} if "tvd" in values else {}
+        if "tvd" in values:
+            numbers[f"cross_{name}_tvd"] = values["tvd"]
     return numbers
-
-
-def _way_cases(cell: Cell) -> Iterator[Case]:
-    known = by_way(cell)
-    for way in ways(cell):
-        yield Case(known[way.name], {"way": way.name})
 
 
 LABELS = {way.name: way.label for way in WAYS}
 INTERVENTIONS_TABLE = Table(
     name="cross_interventions",
-    cases=_way_cases,
+    cases=summary_cases(by_way, "way"),
     by=(Key("way", "change", lambda row: LABELS[row["way"]]),),
     columns=(
         *counts("probability", "pairs"),
@@ -243,16 +252,16 @@ def _identifiability(cell: Cell) -> list[dict[str, np.ndarray]]:
     names = ["tvd", "low", "high"]
     parts = [records.rows(cell.table, IDENTIFIABILITY + name) for name in names]
     weights = records.rows(cell.table, ATTENTION) if ATTENTION in cell.table.column_names else [None] * len(cell)
-    made = []
+    pairs = []
     for tvd, low, high, own in zip(*parts, weights, strict=True):
         values = {"tvd": tvd.mean(axis=(1, 3)), "width": (high - low).mean(axis=(1, 3, 4))}
         if own is not None:
             place = own.argmax(axis=-1)[..., None]
-            top, least, most = (np.take_along_axis(one, place, -1)[..., 0] for one in (own, low, high))
+            top, least, most = (np.take_along_axis(array, place, -1)[..., 0] for array in (own, low, high))
             values |= {"top": top, "low": least, "high": most, "zero": (least < DETERMINED).astype(float)}
             values |= {name: values[name].mean(axis=(1, 3)) for name in ("top", "low", "high", "zero")}
-        made.append({name: value.astype(np.float64) for name, value in values.items()})
-    return made
+        pairs.append({name: value.astype(np.float64) for name, value in values.items()})
+    return pairs
 
 
 def cross_identifiability(cell: Cell) -> dict[str, np.ndarray]:
@@ -263,10 +272,10 @@ def cross_identifiability(cell: Cell) -> dict[str, np.ndarray]:
 
 
 def _identifiability_cases(cell: Cell) -> Iterator[Case]:
-    known = _identifiability(cell)
-    for layer in range(known[0]["tvd"].shape[0]):
+    pairs = _identifiability(cell)
+    for layer in range(pairs[0]["tvd"].shape[0]):
         for number, row in enumerate(ROWS):
-            values = {name: np.array([one[name][layer, number] for one in known]) for name in known[0]}
+            values = {name: np.array([pair[name][layer, number] for pair in pairs]) for name in pairs[0]}
             yield Case(values, {"layer": str(layer), "row": row})
 
 
