@@ -57,10 +57,10 @@ def test_a_record_holds_the_outputs_and_no_distribution(model, kind, tmp_path):
 def test_the_defaults_leave_out_what_needs_classes(model, capsys):
     made = attnfaith.measure(model, TEXTS, tokenizer=tokenizer())
     said = capsys.readouterr().err
-    assert made.measures == ["gradient", "gradient_norm", "gradient_norm_detached"]
+    assert made.measures == ["gradient", "gradient_norm", "gradient_norm_detached", "integrated_gradients"]
     assert "leave_one_out is left out: it needs classes" in said
     assert "marker_attention" in made.table.column_names
-    assert len(made.agreement()) == 3 and len(made.per_text()) == 2 and str(made)
+    assert len(made.agreement()) == 4 and len(made.per_text()) == 2 and str(made)
 
 
 @pytest.mark.parametrize("name", ["leave_one_out", "permutation", "map_permutation", "adversary_search", "erasure"])

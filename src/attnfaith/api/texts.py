@@ -53,19 +53,25 @@ class Texts:
 
 @dataclass(frozen=True)
 class Columns:
-    """Names of the columns of a frame; None: "text_pair", and the first of LABELS, where it has them."""
+    """Names of the columns of a frame; None: "text_pair", and the first of LABELS, where it has them.
+
+    Raises DatasetError for a name that is no string.
+    """
 
     text: str = "text"
     text_pair: str | None = None
     label: str | None = None
 
-    def chosen(self, known: Sequence[str]) -> dict[str, str]:
-        """{keyword: column} of those that are there. Raises DatasetError for a name that is no string or not there."""
-        chosen, label = {}, next((name for name in LABELS if name in known), "label")
+    def __post_init__(self):
         for keyword, name in vars(self).items():
             if not isinstance(name, str) and (name is not None or keyword == "text"):
                 more = "; the classes themselves are labels=[…]" if keyword == "label" else ""
                 raise DatasetError(f"{keyword}={excerpt(name)}: give the name of a column{more}")
+
+    def chosen(self, known: Sequence[str]) -> dict[str, str]:
+        """{keyword: column} of those that are there. Raises DatasetError for a name that is not there."""
+        chosen, label = {}, next((name for name in LABELS if name in known), "label")
+        for keyword, name in vars(self).items():
             column = name or (label if keyword == "label" else keyword)
             if column in known:
                 chosen[keyword] = column

@@ -134,7 +134,9 @@ def _read_excel(path: Path) -> "datasets.Dataset":
     except ImportError as error:
         raise DatasetError(f"{path}: pip install openpyxl, which reads xlsx, or save the sheet as CSV (UTF-8)") from error
     except Exception as error:  # zipfile, openpyxl and pandas raise many kinds
-        raise DatasetError(f"{path} cannot be read: {excerpt(error, 200)}") from error
+        raise DatasetError(
+            f"{path} is no spreadsheet that can be read ({excerpt(error, 200)}): save the sheet as CSV (UTF-8)"
+        ) from error
     if not len(frame.columns):
         raise DatasetError(f"{path} has no rows")
     return Dataset.from_pandas(frame.rename(columns=str), preserve_index=False)
