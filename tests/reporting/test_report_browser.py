@@ -118,9 +118,9 @@ def test_by_keyboard(opened):
     assert page.url.endswith("#tables")
     rules = page.locator(".rules")
     rules.locator("summary").focus()
-    assert not rules.get_by_role("table").is_visible()
+    assert not rules.locator(".note").is_visible()
     page.keyboard.press("Enter")
-    assert rules.get_by_role("table").is_visible()
+    assert rules.locator(".note").is_visible()
     outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
     assert outline != "none"  # what has the focus is seen to have it
 
