@@ -631,7 +631,9 @@ def test_memory_does_not_grow_with_the_shards(go, texts, monkeypatch):
 
     monkeypatch.setattr(record, "save", spy)
     go(producers=NAMES, dataset=texts([6] * 18), shard_instances=3)
-    assert len(counts) == 7 and len(set(counts[1:-1])) == 1, counts  # the last one is the merged record
+    assert len(counts) == 7, counts
+    # the last is the merged record; what earlier tests left may go on the way
+    assert counts[1:-1] == sorted(counts[1:-1], reverse=True), counts
 
 
 # ------------------------------------------------------------------------------------------------ processes

@@ -147,11 +147,12 @@ def is_locked(folder: str | os.PathLike) -> bool:
 class TemporaryFolder:
     """A folder in the system's temporary folder. It goes at the end of its `with`, or with the last reference to it.
 
-    path: the folder.
+    That of a killed process goes when the next one is made. path: the folder.
     """
 
     def __init__(self):
-        self.path = Path(tempfile.mkdtemp(prefix="attnfaith-"))
+        _delete_folders_of_dead_processes()
+        self.path = Path(tempfile.mkdtemp(prefix=f"attnfaith-{os.getpid()}-"))
         self._delete = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
 
     def __enter__(self) -> Path:
@@ -159,6 +160,18 @@ class TemporaryFolder:
 
     def __exit__(self, *_raised) -> None:
         self._delete()
+
+
+def _delete_folders_of_dead_processes() -> None:
+    if os.name != "posix":  # elsewhere signal 0 ends a process
+        return
+    for folder in Path(tempfile.gettempdir()).glob("attnfaith-*-*"):
+        try:
+            os.kill(int(folder.name.split("-")[1]), 0)
+        except ProcessLookupError:
+            shutil.rmtree(folder, ignore_errors=True)
+        except (ValueError, OSError):  # another's folder
+            continue
 
 
 def _refusal(path: str | os.PathLike, done: str, error: OSError) -> FileError:
