@@ -33,7 +33,7 @@ def finished(tmp_path_factory):
 def test_what_its_card_says(finished):
     plan = hub.plan(finished, "somebody")
     (model,) = [repo for repo in plan.repos if repo.kind == "model"]
-    card = hub.repo.bytes_of(model.files["README.md"]).decode()
+    card = model.card
     assert "reads a part of each text and says which" in card and "at most 50% of them, in one window" in card
     assert "output.selection, output.gates" in card and "guerreiro-martins-2021-spectra" in card
     assert {"modeling_rationale_classifier.py", "rationale_samplers.py", "sequence_budget.py"} <= set(model.files)

@@ -83,7 +83,7 @@ def test_release(hub, checkout, tmp_path, stack, warm_python):
         return hub.history(kind, f"alice/{name}")[-1].files
 
     # an expired token at the second checkpoint: the first is there, whole
-    hub.fault("POST /api/models/alice/tiny-sparsemax/commit", expired=True)
+    hub.expires = "POST /api/models/alice/tiny-sparsemax/commit"
     first = release()
     assert first.returncode == 2 and "alice/tiny-sparsemax: the Hub does not know the access token" in first.stderr, first
     assert "model.safetensors" in held("model", "tiny-softmax") and set(held("model", "tiny-sparsemax")) == {

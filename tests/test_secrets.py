@@ -9,7 +9,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from attnfaith import cli, hub, provenance
-from attnfaith.hub.repo import bytes_of
 
 
 CANARY = b"c4n4ry"
@@ -41,8 +40,8 @@ def test_no_token_is_in_any_byte_that_a_run_writes_or_pushes(tmp_path, monkeypat
     run = tmp_path / "run"
     assert cli.main(["train", "--config", str(tmp_path / "recipe.yaml"), "--output_dir", str(run)]) == 0
 
-    plan = hub.plan(run, "a")  # holds the folder that the files lie in
-    pushed = {f"{repo.repo_id}/{path}": bytes_of(file) for repo in plan.repos for path, file in repo.files.items()}
+    plan = hub.plan(run, "a")
+    pushed = {f"{repo.repo_id}/{path}": file for repo in plan.repos for path, file in repo.files.items()}
     written = {str(path): path.read_bytes() for path in run.rglob("*") if path.is_file()}
     assert "a/tiny/README.md" in pushed and str(run / "record.parquet") in written
     assert [name for name, file in (pushed | written).items() if any(CANARY in part for part in unpacked(file))] == []

@@ -8,9 +8,7 @@ from attnfaith import record as records
 from attnfaith.api.records import Record
 from attnfaith.cli import main
 from attnfaith.errors import AttnfaithError
-from attnfaith.hub.one_record import plan_record
-from attnfaith.hub.planning import plan
-from attnfaith.hub.repo import HubError
+from attnfaith.hub import HubError, plan, plan_record
 from attnfaith.reporting.cells import split_cells
 from attnfaith.reporting.compare import compare
 from attnfaith.reporting.shown_pairs import ShownPair, readings_of, show_pair
