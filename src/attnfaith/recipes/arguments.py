@@ -86,7 +86,7 @@ class Arguments:
     logging_first_step: bool = False
     """log the first update too"""
     disable_tqdm: bool = False
-    """no progress bar"""
+    """no progress bar; there is none where standard error is a file"""
 
 
 ALLOWED = tuple(key.name for key in fields(Arguments))

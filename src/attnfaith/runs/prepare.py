@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import sys
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -85,6 +86,7 @@ def training_arguments(recipe: Recipe) -> TrainingArguments:
         # some pretrained ones have layers that no classifier uses, and a selector's may have no gradient in a batch
         "ddp_find_unused_parameters": recipe.model.pretrained is not None or recipe.model.selector is not None,
         "report_to": "none",
+        "disable_tqdm": not sys.stderr.isatty(),  # a bar would fill a log file
         "dataloader_pin_memory": torch.cuda.is_available(),
     }
     try:
