@@ -1,6 +1,7 @@
 """Recipes and studies from strangers: whatever a file says, it is read, or refused in one line that names the file."""
 
 import random
+import sys
 from pathlib import Path
 
 import pytest
@@ -165,7 +166,8 @@ def test_arguments_that_no_recipe_may_set(name):
     assert name[:59] in str(refused.value) and len(str(refused.value)) <= LONGEST
 
 
-def test_the_defaults_of_arguments_are_those_of_a_training(tmp_path):
+def test_the_defaults_of_arguments_are_those_of_a_training(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)  # else there is no progress bar
     recipe = recipes.build({"name": "a", "output_dir": str(tmp_path)})
     made, silent = runs.training_arguments(recipe), Arguments()
     for name in ALLOWED:

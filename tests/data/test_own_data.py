@@ -110,7 +110,7 @@ def test_values_of_several_kinds_in_json_are_texts(tmp_path):
         ("a.csv", b"\x89PNG\r\n\x1a\n\0\0", "UTF-8"),
         ("a.docx", "abcd", "only names that end in .csv"),
         ("a.xls", "abcd", "a .xls is to be saved as .xlsx"),
-        ("a.xlsx", "abcd", "cannot be read|openpyxl"),
+        ("a.xlsx", "abcd", "cannot be read|openpyxl|no spreadsheet"),
         ("a.parquet", "abc", "cannot be read"),
         ("a.csv.gz", gzip.compress(CSV.encode() * 500, mtime=0)[:-20], "cannot be read"),
         ("a.csv.gz", CSV, "cannot be read"),

@@ -53,29 +53,26 @@ class Texts:
 
 @dataclass(frozen=True)
 class Columns:
-    """Names of the columns of a frame; None: "text_pair", and the first of LABELS, where it has them.
-
-    Raises DatasetError for a name that is no string.
-    """
+    """Names of the columns of a frame; None: "text_pair", and the first of LABELS, where it has them."""
 
     text: str = "text"
     text_pair: str | None = None
     label: str | None = None
 
-    def __post_init__(self):
+    def chosen(self, known: Sequence[str], listed: bool) -> dict[str, str]:
+        """{keyword: column} of those that are there; listed: texts are a list, which has no names of columns.
+
+        Raises DatasetError for a name that is no string or not there.
+        """
+        chosen, label = {}, next((name for name in LABELS if name in known), "label")
         for keyword, name in vars(self).items():
             if not isinstance(name, str) and (name is not None or keyword == "text"):
                 more = "; the classes themselves are labels=[…]" if keyword == "label" else ""
                 raise DatasetError(f"{keyword}={excerpt(name)}: give the name of a column{more}")
-
-    def chosen(self, known: Sequence[str]) -> dict[str, str]:
-        """{keyword: column} of those that are there. Raises DatasetError for a name that is not there."""
-        chosen, label = {}, next((name for name in LABELS if name in known), "label")
-        for keyword, name in vars(self).items():
-            column = name or (label if keyword == "label" else keyword)
+            column = keyword if listed else name or (label if keyword == "label" else keyword)
             if column in known:
                 chosen[keyword] = column
-            elif name is not None:
+            elif name is not None and not listed:
                 raise DatasetError(f"there is no column {column!r} for {keyword}{nearest(column, known)} (say {keyword}=…)")
         return chosen
 
@@ -89,7 +86,7 @@ def read_texts(texts, labels: Iterable | None, columns: Columns, name: str | Non
     """
     table, listed = _table(texts)
     names = table.column_names
-    chosen = (Columns() if listed else columns).chosen(names)
+    chosen = columns.chosen(names, listed)
     reading = labels if isinstance(labels, str) and labels in READINGS else None
     values, class_names, remark = None, None, ""
     if "label" in chosen:

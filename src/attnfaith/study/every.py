@@ -41,6 +41,7 @@ STUDIES = (
     "diffmask/zeros.yaml",
     "alignment/study.yaml",
     "pruthi_2020/sequences_study.yaml",
+    "verdict/calibration.yaml",
 )
 """Files below the folder of recipes: the studies whose tables the documents show, in the order in which they are run."""
 
