@@ -43,6 +43,12 @@ def page_of_texts(table):
     return paged(table)
 
 
+def with_filters(page):
+    """The page with all filters in sight."""
+    page.locator(".more summary").click()
+    return page
+
+
 def read_out(cell, row):
     """own (T,), values (T,C), bias (C,) of a text in float64."""
     own = cell.attention[row].astype(np.float64)
@@ -210,7 +216,7 @@ def ordered(values, down=False):
 
 
 def test_sorted_by_each_quantity(opens, page_of_texts, table):
-    page, cell = opens(page_of_texts), one_cell(table)
+    page, cell = with_filters(opens(page_of_texts)), one_cell(table)
     largest = [max(one, default=np.nan) for one in cell.attention]
     gold = [np.nan if np.isnan(label) else cell.probs[row, int(label)] for row, label in enumerate(cell.labels)]
     tau = cell.tau("attention", "gradient").astype(np.float32)
@@ -227,7 +233,7 @@ def test_sorted_by_each_quantity(opens, page_of_texts, table):
 
 
 def test_filtered_by_each_quantity(opens, page_of_texts, table):
-    page, cell = opens(page_of_texts), one_cell(table)
+    page, cell = with_filters(opens(page_of_texts)), one_cell(table)
     tau = cell.tau("attention", "gradient").astype(np.float32)
     largest = np.array([max(one, default=np.nan) for one in cell.attention])
     known = ~np.isnan(cell.labels)
@@ -271,7 +277,7 @@ def smallest_size(own, values, bias):
 
 def test_sorted_and_filtered_by_the_smallest_set(opens):
     short = drawn_record(24, longest=6, seed=3)
-    page, cell = opens(paged(short)), one_cell(short)
+    page, cell = with_filters(opens(paged(short))), one_cell(short)
     sizes = np.array([smallest_size(*read_out(cell, row)) if cell.lengths[row] > 1 else np.nan for row in range(24)])
     page.locator("[name=by]").select_option("flips")
     assert order_of(page, cell, 24) == ordered(sizes)
@@ -289,7 +295,7 @@ COUNT_FLIPS = """() => {
 
 
 def test_a_column_is_computed_once_when_it_is_first_asked_for(opens, page_of_texts):
-    page = opens(page_of_texts)
+    page = with_filters(opens(page_of_texts))
     page.evaluate(COUNT_FLIPS)
     page.locator("[name=by]").select_option("largest")
     assert page.evaluate("window.flips") == 0
