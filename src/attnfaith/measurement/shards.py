@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import chain
 from numbers import Integral
 from pathlib import Path
@@ -77,13 +78,14 @@ def carry_out(
     state = PartialState(cpu=not torch.cuda.is_available())
     settings = [{**plan, **(settings or {})}]
     rows = pa.array(np.argsort(np.concatenate([batch for shard in shards for batch in shard]), kind="stable"))
-    bar = tqdm(
+    bar_of = partial(
+        tqdm,
         desc=f"measuring {plan['identity']['dataset']} {plan['identity']['split']}",
         unit=unit,
         disable=not (progress and state.is_main_process),
     )
 
-    def table_of(batches: list[np.ndarray]) -> pa.Table:
+    def table_of(batches: list[np.ndarray], bar: tqdm) -> pa.Table:
         parts = []
         for batch in batches:
             parts.append(measured(batch))
@@ -92,23 +94,21 @@ def carry_out(
 
     if output is None:
         batches = [batch for shard in shards for batch in shard]
-        bar.total = sum(map(len, batches))
-        with bar:
-            return record.with_settings(table_of(batches).take(rows), settings)
+        with bar_of(total=sum(map(len, batches))) as bar:
+            return record.with_settings(table_of(batches, bar).take(rows), settings)
     output, mine = Path(output), range(state.process_index, len(shards), state.num_processes)
     folder = _folder_of(output)
     paths = [folder / f"{number:05d}.parquet" for number in range(len(shards))]
     if state.is_main_process:
         _prepare(folder, plan, discard)
     state.wait_for_everyone()
-    bar.total = sum(len(batch) for number in mine for batch in shards[number])
-    with bar:
+    with bar_of(total=sum(len(batch) for number in mine for batch in shards[number])) as bar:
         for number in mine:
             count = sum(map(len, shards[number]))
             if _is_whole(paths[number], count):
                 bar.update(count)
             else:
-                record.save(table_of(shards[number]), paths[number])
+                record.save(table_of(shards[number], bar), paths[number])
     state.wait_for_everyone()
     if state.is_main_process:
         table = pa.concat_tables(map(record.load, paths)).unify_dictionaries().combine_chunks()
