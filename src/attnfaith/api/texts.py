@@ -59,7 +59,7 @@ class Columns:
     text_pair: str | None = None
     label: str | None = None
 
-    def chosen(self, known: Sequence[str], listed: bool) -> dict[str, str]:
+    def chosen(self, known: Sequence[str], listed: bool = False) -> dict[str, str]:
         """{keyword: column} of those that are there; listed: texts are a list, which has no names of columns.
 
         Raises DatasetError for a name that is no string or not there.
