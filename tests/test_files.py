@@ -1,26 +1,12 @@
-"""Files that are whole or not there, temporary folders, and refusals of the system in words."""
+"""Files that are whole or not there and refusals of the system in words."""
 
 import errno
 import os
-import subprocess
-import sys
-import tempfile
 
 import pytest
 
 from attnfaith import files
 from attnfaith.errors import FileError
-
-
-def test_a_temporary_folder_goes_at_the_end_or_with_its_last_reference():
-    with files.TemporaryFolder() as folder:
-        (folder / "part").write_text("x")
-    assert not folder.exists()
-    owner = files.TemporaryFolder()
-    path = owner.path
-    assert path.is_dir() and path.stat().st_mode & 0o777 == 0o700
-    del owner
-    assert not path.exists()
 
 
 def test_what_is_written_meanwhile_is_replaced(tmp_path):
@@ -60,14 +46,3 @@ def test_a_file_that_is_a_link_is_replaced_and_not_written_through(tmp_path):
     files.write_atomically(tmp_path / "file", "new")
     assert not (tmp_path / "file").is_symlink() and (tmp_path / "file").read_text() == "new"
     assert (tmp_path / "other").read_text() == "precious"
-
-
-def test_the_folder_of_a_killed_process_goes_when_the_next_is_made(tmp_path, monkeypatch):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    done = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True)
-    left, living, other = (tmp_path / f"attnfaith-{name}-x" for name in (int(done.stdout), os.getpid(), "notes"))
-    for folder in (left, living, other):
-        folder.mkdir()
-    with files.TemporaryFolder() as path:
-        assert sorted(tmp_path.iterdir()) == sorted([living, other, path])
-    assert not path.exists()

@@ -329,5 +329,5 @@ def test_records_to_be_fetched_are_the_newest_ones(monkeypatch):
     monkeypatch.setattr(space, "MOST_FILES", 2)
     exports, record = space.Exports(), attnfaith.Record(draw(3))
     paths = [exports.save(record) for _ in range(3)]
-    assert len(set(paths)) == 3 and len([path for path in exports.folder.path.iterdir() if path.is_dir()]) == 2
+    assert len(set(paths)) == 3 and len([path for path in exports.folder.iterdir() if path.is_dir()]) == 2
     assert attnfaith.Record.load(paths[-1]) == record and not space.Path(paths[0]).exists()

@@ -1,13 +1,11 @@
-"""The atomic writer, the lock of a folder, and temporary folders."""
+"""The atomic writer and the lock of a folder."""
 
 import contextlib
 import errno
 import json
 import os
 import platform
-import shutil
 import tempfile
-import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -142,36 +140,6 @@ def is_locked(folder: str | os.PathLike) -> bool:
             return False
     except (Timeout, OSError):
         return True
-
-
-class TemporaryFolder:
-    """A folder in the system's temporary folder. It goes at the end of its `with`, or with the last reference to it.
-
-    That of a killed process goes when the next one is made. path: the folder.
-    """
-
-    def __init__(self):
-        _delete_folders_of_dead_processes()
-        self.path = Path(tempfile.mkdtemp(prefix=f"attnfaith-{os.getpid()}-"))
-        self._delete = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
-
-    def __enter__(self) -> Path:
-        return self.path
-
-    def __exit__(self, *_raised) -> None:
-        self._delete()
-
-
-def _delete_folders_of_dead_processes() -> None:
-    if os.name != "posix":  # elsewhere signal 0 ends a process
-        return
-    for folder in Path(tempfile.gettempdir()).glob("attnfaith-*-*"):
-        try:
-            os.kill(int(folder.name.split("-")[1]), 0)
-        except ProcessLookupError:
-            shutil.rmtree(folder, ignore_errors=True)
-        except (ValueError, OSError):  # another's folder
-            continue
 
 
 def _refusal(path: str | os.PathLike, done: str, error: OSError) -> FileError:

@@ -21,6 +21,7 @@ Source: Hooker et al. 2019; on words and with a summary over shares, Madsen et a
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pandas as pd
@@ -34,7 +35,7 @@ from attnfaith.data.fingerprint import digest_data, digest_model, fingerprint
 from attnfaith.data.tokenization import encode
 from attnfaith.draws import generator
 from attnfaith.escaping import csv_frame, read_csv
-from attnfaith.files import TemporaryFolder, write_atomically
+from attnfaith.files import write_atomically
 from attnfaith.interventions.explanation_tests import RationaleErasure, rationales
 from attnfaith.measurement.engine import measure, scores_by_measure
 from attnfaith.measurement.registry import classes, find
@@ -189,8 +190,8 @@ def _scores(model, recipe: Recipe, loaded, split: str, rows, names, output: Path
 
 def _retrain(recipe: Recipe, loaded, tokenizer, splits: Mapping) -> dict[str, float]:
     """Train a fresh model of the recipe on encoded splits; its scores on the test split."""
-    with TemporaryFolder() as folder:
-        recipe = dataclasses.replace(recipe, output_dir=str(folder))
+    with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        recipe = dataclasses.replace(recipe, output_dir=folder)
         arguments = runs.training_arguments(recipe)
         set_seed(recipe.seed)
         model = runs.make_model(recipe, loaded, tokenizer)

@@ -11,7 +11,9 @@ import logging
 import re
 import secrets
 import shutil
+import tempfile
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,7 +29,6 @@ from attnfaith.api.records import Record
 from attnfaith.api.texts import Columns, read_texts
 from attnfaith.errors import AttnfaithError, counted, cut, excerpt
 from attnfaith.escaping import html
-from attnfaith.files import TemporaryFolder
 from attnfaith.interventions.targets import AFFINE, read_out, softmax, under
 from attnfaith.loading import open_subject
 from attnfaith.reporting import sections
@@ -297,12 +298,13 @@ class Exports:
     """Files of records to be fetched: the newest MOST_FILES, in a folder that goes with the process."""
 
     def __init__(self):
-        self.folder = TemporaryFolder()
+        self.folder = Path(tempfile.mkdtemp())
+        weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
         self.saved: deque[Path] = deque()
 
     def save(self, record: Record) -> str:
         """The path of a record's file."""
-        place = self.folder.path / secrets.token_hex(16)
+        place = self.folder / secrets.token_hex(16)
         place.mkdir()
         self.saved.append(place)
         while len(self.saved) > MOST_FILES:

@@ -10,9 +10,9 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from attnfaith.errors import AttnfaithError
-from attnfaith.files import TemporaryFolder
 
 
 LAUNCHED = "ATTNFAITH_LAUNCHED"  # set in the processes that `launch` starts: it reports their errors
@@ -28,9 +28,9 @@ def launch(command: str, arguments: Sequence[str], processes: int) -> int:
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
-    with TemporaryFolder() as logs:
+    with TemporaryDirectory(ignore_cleanup_errors=True) as logs:
         # where one process ends, the others fail too: their output is kept, and shown only where it is the cause
-        quiet = DefaultLogsSpecs(log_dir=str(logs), redirects=dict.fromkeys(range(1, processes), Std.ERR))
+        quiet = DefaultLogsSpecs(log_dir=logs, redirects=dict.fromkeys(range(1, processes), Std.ERR))
         where = {"rdzv_backend": "c10d", "rdzv_endpoint": "localhost:0", "run_id": "attnfaith"}  # on any free port
         config = LaunchConfig(1, 1, processes, max_restarts=0, logs_specs=quiet, **where)
         os.environ[LAUNCHED] = "1"

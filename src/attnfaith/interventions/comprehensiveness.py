@@ -4,7 +4,7 @@ Shapes: B instances, T tokens (of hierarchical models sentences or words), M ord
 """
 
 import numpy as np
-from scipy.special import logsumexp
+import torch
 
 from attnfaith.draws import generator
 from attnfaith.interventions.explanation_tests import (
@@ -18,6 +18,7 @@ from attnfaith.interventions.explanation_tests import (
 from attnfaith.measurement.options import Absent, Draws, Shares
 from attnfaith.measurement.registry import register
 from attnfaith.record import ABSOLUTE, Column
+from attnfaith.subjects.protocol import log_odds
 from attnfaith.verdict import SHARES
 
 
@@ -120,6 +121,6 @@ class Comprehensiveness(ExplanationTest):
 
 def _lost(logits: np.ndarray) -> np.ndarray:
     """Log-odds (V-1,) lost beside the first of the rows (V,C) by the others, of the class that it predicts."""
-    predicted = int(logits[0].argmax())
-    log_odds = logits[:, predicted] - logsumexp(np.delete(logits, predicted, axis=1), axis=1)
-    return log_odds[0] - log_odds[1:]
+    values = torch.from_numpy(logits)
+    odds = log_odds(values, values[:1].argmax(-1).expand(len(values))).numpy()
+    return odds[0] - odds[1:]
