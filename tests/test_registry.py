@@ -191,7 +191,7 @@ def test_wrong_values_are_there_for_every_option():
 
 def test_the_example_of_the_documents(tmp_path):
     """As somebody follows it, from an empty folder."""
-    text = (Path(__file__).parents[1] / "docs/adding/measure.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[1] / "docs/how_to/extend.md").read_text(encoding="utf-8")
     script = (
         re.search(r"```python\n(.*?)```", text, re.S)[1]
         + """

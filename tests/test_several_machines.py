@@ -10,7 +10,7 @@ from attnfaith import record, runs
 
 
 def machine(rank, port):
-    """The options of accelerate for one of two machines, as docs/how_to/several_machines.md has them."""
+    """The options of accelerate for one of two machines, as docs/how_to/studies.md has them."""
     return [
         "-m", "accelerate.commands.launch", "--multi_gpu", "--num_machines", "2", "--num_processes", "2",
         "--machine_rank", str(rank), "--main_process_ip", "127.0.0.1", "--main_process_port", str(port),
