@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnfaith.interventions import erasure
-from attnfaith.interventions.flip_sets import smallest_set
+from attnfaith.interventions.explanation_tests import smallest_set
 from attnfaith.measurement.registry import find
 from attnfaith.models.modeling_attention_classifier import Encoded
 from attnfaith.subjects import Batch, SelfAttention, SubjectError

@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import Field
 
 from attnfaith.draws import generator
-from attnfaith.interventions.explanation_tests import check_absent, rank, read_parts, scores_of, undefined, whole
+from attnfaith.interventions.explanation_tests import ExplanationTest, rank, read_parts, scores_of, undefined, whole
 from attnfaith.interventions.pooled_erasure import ratio
 from attnfaith.interventions.targets import Readout, read_out, softmax
 from attnfaith.measurement.options import Absent, Count, Natural
@@ -45,7 +45,7 @@ class Limits:
 
     @property
     def certainty(self) -> str:
-        """exact, where nothing lies between what was reached and what is certain."""
+        """Return "exact" where nothing lies between what was reached and what is certain, else "bounded"."""
         return "exact" if max(self.low - self.low_bound, self.high_bound - self.high) <= ROUNDING else "bounded"
 
 
@@ -56,6 +56,7 @@ class _Limits(Measure):
     beam: int
     beam_tokens: int
     whole_sizes = 0
+    most_tokens = 4000  # each two of them have a number
 
     def readers(self, subject, batch) -> list[tuple[Read, "_Bounds | None"]]:
         raise NotImplementedError
@@ -63,22 +64,19 @@ class _Limits(Measure):
     def __call__(self, subject, batch, *, seed: int = 0, scores=None) -> dict[str, list]:
         """Return the columns, one value an instance."""
         self.check(subject, None)
-        scores = scores_of(subject, batch, scores)
-        rows = []
+        scores, rows = scores_of(subject, batch, scores), []
         for row, (read, bounds) in enumerate(self.readers(subject, batch)):
             values = [of_measure[row] for of_measure in scores.values()]
-            aopc, ends, certainty = np.full(len(values), np.nan), [np.nan] * 4, "undefined"
+            found = np.full(len(values), np.nan), *[np.nan] * 4, "undefined"
             if len(values[0]):
-                orders = rank(values, generator(seed, batch["instance_id"][row], self.name))
-                limits = self.limits(orders, read, bounds)
-                aopc = np.where(undefined(values), np.nan, limits.aopc)
-                ends = [limits.low, limits.high, limits.low_bound, limits.high_bound]
-                certainty = limits.certainty
-            rows.append((list(scores), aopc, *ends, certainty))
+                limits = self.limits(rank(values, generator(seed, batch["instance_id"][row], self.name)), read, bounds)
+                found = (np.where(undefined(values), np.nan, limits.aopc), limits.low, limits.high)
+                found += (limits.low_bound, limits.high_bound, limits.certainty)
+            rows.append((list(scores), *found))
         return self.in_columns(subject, rows)
 
     def limits(self, orders: np.ndarray, read: Read, bounds: "_Bounds | None" = None) -> Limits:
-        """The limits of a text, and the AOPC of orders (M,T), T at least 1.
+        """Return the limits of a text, and the AOPC of orders (M,T), T at least 1.
 
         Up to exact_tokens tokens all sets are read, and the best and worst chain of them found. Beyond, a beam of `beam`
         sets goes on with what lowered p most so far, another with what kept it up; of texts of more than beam_tokens the
@@ -86,18 +84,17 @@ class _Limits(Measure):
         sets of up to whole_sizes tokens, and of all but so many, are read, and p of other sizes is anywhere in 0..1.
         """
         read, length = _Once(read), orders.shape[1]
-        steps = np.arange(length)
         p_whole = read(np.zeros((1, length), bool))[0]
-        along = read((np.argsort(orders, 1)[:, None] <= steps[:, None]).reshape(-1, length))
+        along = read((np.argsort(orders, 1)[:, None] <= np.arange(length)[:, None]).reshape(-1, length))
         aopc = p_whole - along.reshape(len(orders), length).mean(1)
         low, high = min(aopc), max(aopc)  # the sums below are the same ones in another order of addition
-        if length <= self.exact_tokens:
-            least, most = _chains(read(_every_set(length)), length)
+        exact = length <= self.exact_tokens
+        if exact or length <= self.beam_tokens:
+            every = read(_every_set(length)) if exact else None
+            least, most = _chains(every, length) if exact else (_beam(read, length, self.beam, sign) for sign in (1, -1))
             low, high = min(p_whole - most / length, low), max(p_whole - least / length, high)
+        if exact:
             return Limits(aopc, low, high, low, high)
-        if length <= self.beam_tokens:
-            least, most = (_beam(read, length, self.beam, sign) for sign in (1, -1))
-            low, high = min(p_whole - most / length, low), max(p_whole - least / length, high)
         lowest, highest = _by_size(read, length, self.whole_sizes) if bounds is None else bounds(length)
         low_bound, high_bound = p_whole - highest[1:].mean(), p_whole - lowest[1:].mean()
         return Limits(aopc, low, high, min(low_bound, low), max(high_bound, high))
@@ -112,9 +109,7 @@ class _Once:
     """A `Read` that reads no set twice. sets (V,T), probs (V,): what is read already."""
 
     def __init__(self, read: Read, sets: np.ndarray | None = None, probs: np.ndarray | None = None):
-        self.read, self.probs = read, {}
-        if sets is not None:
-            self.probs = dict(zip(self._keys(sets), probs, strict=True))
+        self.read, self.probs = read, {} if sets is None else dict(zip(self._keys(sets), probs, strict=True))
 
     @staticmethod
     def _keys(sets: np.ndarray) -> list[bytes]:
@@ -158,57 +153,43 @@ def _beam(read: Read, length: int, beam: int, sign: int) -> float:
         best_first = np.argsort(sign * before, kind="stable")
         _, first = np.unique(np.packbits(grown[best_first], axis=1), axis=0, return_index=True)
         different = best_first[np.sort(first)]
-        sets = grown[different]
-        sums = before[different] + read(sets)
+        sums = before[different] + read(grown[different])
         chosen = np.argsort(sign * sums, kind="stable")[:beam]
-        sets, sums = sets[chosen], sums[chosen]
+        sets, sums = grown[different][chosen], sums[chosen]
     return sums[0]
 
 
 def _by_size(read: Read, length: int, sizes: int) -> tuple[np.ndarray, np.ndarray]:
     """The least and the greatest p of all sets of each size 0..T, (T + 1,) each; 0 and 1 where they are not all read."""
     lowest, highest = np.zeros(length + 1), np.ones(length + 1)
-    for size in range(length + 1):
-        if min(size, length - size) <= sizes:
-            chosen = list(combinations(range(length), size))
-            sets = np.zeros((len(chosen), length), bool)
-            sets[np.repeat(np.arange(len(chosen)), size), np.array(chosen, np.int64).ravel()] = True
-            p = read(sets)
-            lowest[size], highest[size] = p.min(), p.max()
+    for size in (size for size in range(length + 1) if min(size, length - size) <= sizes):
+        chosen = list(combinations(range(length), size))
+        sets = np.zeros((len(chosen), length), bool)
+        sets[np.repeat(np.arange(len(chosen)), size), np.array(chosen, np.int64).ravel()] = True
+        p = read(sets)
+        lowest[size], highest[size] = p.min(), p.max()
     return lowest, highest
 
 
 def _columns(name: str, without: str) -> dict[str, Column]:
     """without: what becomes of tokens, in words."""
-    ends = {
-        "low": "least AOPC of any order that was met",
-        "high": "greatest AOPC of any order that was met",
-        "low_bound": "no order has a lower AOPC",
-        "high_bound": "no order has a higher AOPC",
-    }
-    few = "the text has no token"
-    limits = {
-        f"{name}_{end}": Column(dtype="float64", range=(-1.0, 1.0), undefined=few, doc=doc) for end, doc in ends.items()
-    }
+    few, certainties = (
+        "the text has no token",
+        "exact: the limits were reached; bounded: they lie between; undefined: no token",
+    )
+    aopc = f"mean fall of the predicted class's probability, over 1..T tokens {without} in the measure's order"
+    ends = {"low": "least AOPC of any order that was met", "high": "greatest AOPC of any order that was met"}
+    ends |= {"low_bound": "no order has a lower AOPC", "high_bound": "no order has a higher AOPC"}
     return {
         f"{name}_measures": Column(("M",), "string", doc="names of the measures whose orders are judged"),
-        f"{name}_aopc": Column(
-            ("M",),
-            "float64",
-            range=(-1.0, 1.0),
-            undefined=f"the measure is undefined here, or {few}",
-            doc="mean fall of the probability of the predicted class over all numbers of tokens, 1..T, that are "
-            f"{without} in the measure's order",
-        ),
-        **limits,
-        f"{name}_certainty": Column(
-            dtype="category", doc="exact: the limits were reached; bounded: they lie between; undefined: no token"
-        ),
+        f"{name}_aopc": Column(("M",), "float64", range=(-1.0, 1.0), undefined=f"a score is undefined, or {few}", doc=aopc),
+        **{f"{name}_{end}": Column((), "float64", range=(-1.0, 1.0), undefined=few, doc=doc) for end, doc in ends.items()},
+        f"{name}_certainty": Column(dtype="category", doc=certainties),
     }
 
 
 @register
-class AOPCLimits(_Limits):
+class AOPCLimits(_Limits, ExplanationTest):
     """How far removing a text's tokens can lower a prediction, in the best and in the worst order, and where measures lie.
 
     AOPC of an order of the T tokens is the mean, over k = 1..T, of p(whole) - p(without its first k tokens), p the
@@ -217,31 +198,22 @@ class AOPCLimits(_Limits):
 
     absent: what becomes of tokens that are taken away, see `subjects.removal.read_parts`. exact_tokens: up to so many tokens
     all 2^T subsets are read, and limits are exact, over all T! orders. Beyond, a beam of `beam` sets looks for the best and
-    the worst order. It meets orders; so its high is a lower bound of the upper limit, and its low an upper bound of the
-    lower one; the orders of the measures count too, and are all that is met of texts of more than beam_tokens. The other
-    side is certified, and wide: of sets of up to whole_sizes tokens, and of all but so many, all are read; of sets of other
-    sizes p is only known to lie in 0..1.
-
-    The measures are those of `scores`; without it attention alone. Equal scores are put in a random order, the same
-    for all measures. Undefined (NaN): a text without tokens; a measure with a NaN score. A text takes 2^T passes, or about
-    beam T^2 and one for each measure and token; no part is read twice.
+    the worst order, in texts of up to beam_tokens; the orders of the measures count too. What it meets bounds the limits
+    from within. The other side is certified, and wide: all sets of up to whole_sizes tokens, and of all but so many, are
+    read; of other sizes p is only known to lie in 0..1. Undefined (NaN): a text without tokens; a measure with a NaN score.
+    A text takes 2^T passes, or about beam T^2 and one for each measure and token; no part is read twice.
 
     Source: Edin et al. 2025, Normalized AOPC (ACL 2025); AOPC: Samek et al. 2017.
     """
 
     name, cost, needs = "aopc_limits", "draws", frozenset({"classes", "token deletion"})
     columns = _columns("aopc_limits", "taken away")
-    most_tokens = 4000  # each two of them have a number
 
     absent: Absent = "deleted"
     exact_tokens: ExactTokens = 12
     beam: Count = 5
     beam_tokens: Natural = 64
     whole_sizes: Natural = 1
-
-    def check(self, subject, dataset) -> None:
-        """Raise SubjectError for an absence that the subject cannot read."""
-        check_absent(subject, self.absent, self.name)
 
     def readers(self, subject, batch):
         """All sets of the short texts of a batch are read together."""
@@ -274,14 +246,11 @@ class WeightAOPCLimits(_Limits):
     most what the rival that does best leaves, and at least what all rivals at their best would. Best sets of different
     sizes need not contain one another; so the mean over sizes bounds what an order can reach, and need not be reached.
 
-    Undefined (NaN): a text without tokens; a measure with a NaN score.
-
     Source: Edin et al. 2025, Normalized AOPC (ACL 2025), for tokens; ratios: Dinkelbach 1967.
     """
 
     name, cost, needs = "weight_aopc_limits", "reading", frozenset({"affine read-out", "classes"})
     columns = _columns("weight_aopc_limits", "without weight")
-    most_tokens = 4000  # each two of them have a number
 
     exact_tokens: ExactTokens = 12
     beam: Count = 5
@@ -299,23 +268,22 @@ class _Bounds:
         self.text, self.predicted = text, int(text.probs.argmax())
 
     def read(self, removed: np.ndarray) -> np.ndarray:
-        """Probabilities (V,) without the weights of the tokens removed (V,T)."""
+        """Return probabilities (V,) without the weights of the tokens removed (V,T)."""
         weights = ~removed * self.text.attention
         return softmax(self.text.logits(ratio(weights, weights.sum(1, keepdims=True))))[:, self.predicted]
 
     def __call__(self, length: int) -> tuple[np.ndarray, np.ndarray]:
-        """The least and the greatest probability, (T + 1,) each, when 0..T tokens have lost their weight."""
+        """Return the least and the greatest probability, (T + 1,) each, when 0..T tokens have lost their weight."""
         text = self.text
         rivals = np.flatnonzero(text.answers & (np.arange(len(text.bias)) != self.predicted))
         if not len(rivals):
             return np.ones(length + 1), np.ones(length + 1)
         values = text.values + text.bias
-        margins = text.attention[:, None] * (values[:, [self.predicted]] - values[:, rivals])
-        greatest = np.stack([_ratios(margin, text.attention) for margin in margins.T])
-        least = np.stack([-_ratios(-margin, text.attention) for margin in margins.T])
+        margins = text.attention * (values[:, [self.predicted]] - values[:, rivals]).T
+        greatest = np.stack([_ratios(margin, text.attention) for margin in margins])
+        least = np.stack([-_ratios(-margin, text.attention) for margin in margins])
         with np.errstate(over="ignore"):
-            highest = 1 / (1 + np.exp(-greatest).max(0))
-            lowest = 1 / (1 + np.exp(-least).sum(0))
+            highest, lowest = 1 / (1 + np.exp(-greatest).max(0)), 1 / (1 + np.exp(-least).sum(0))
         empty = self.read(np.ones((1, length), bool))[0]
         # as many tokens as have no weight may be all that is left, and then the bias decides
         only_empty = np.arange(length + 1) <= (text.attention == 0).sum()
@@ -331,12 +299,10 @@ def _ratios(margins: np.ndarray, weights: np.ndarray) -> np.ndarray:
     margins (T,) are 0 where weights (T,) are. Sums over the tokens chosen are made anew in each round, so that none loses
     digits to one that is not chosen.
     """
-    sizes = np.arange(1, len(weights) + 1)
-    heaviest = np.argsort(-weights, kind="stable")
+    sizes, heaviest = np.arange(1, len(weights) + 1), np.argsort(-weights, kind="stable")
     ratios = margins[heaviest].cumsum() / weights[heaviest].cumsum()
     for _ in range(ROUNDS):
-        ranks = np.argsort(np.argsort(-(margins - ratios[:, None] * weights), 1, "stable"), 1)
-        chosen = ranks < sizes[:, None]
+        chosen = np.argsort(np.argsort(-(margins - ratios[:, None] * weights), 1, "stable"), 1) < sizes[:, None]
         total = (chosen * weights).sum(1)
         better = np.divide((chosen * margins).sum(1), total, out=ratios.copy(), where=total > 0)
         if not (better > ratios).any():

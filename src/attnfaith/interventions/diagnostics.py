@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from attnfaith.data.taggers import UNIVERSAL, Tagger, is_punctuation, tagger_of
-from attnfaith.interventions.explanation_tests import check_absent, read_parts
+from attnfaith.interventions.explanation_tests import ExplanationTest, read_parts
 from attnfaith.interventions.targets import read_out
 from attnfaith.measurement.options import Absent, StateLayer
 from attnfaith.measurement.registry import Measure, register
@@ -25,6 +25,7 @@ from attnfaith.subjects.removal import marked_places
 IMPERMISSIBLE = "impermissible"
 MAPS = "attention maps"
 EPSILON = 1e-6  # of the lengths in a cosine, as in the authors' code
+NONE_OR_ALL = "no token of the text is impermissible, or all are"
 
 
 # --------------------------------------------------------------------------------------- impermissible tokens
@@ -35,6 +36,7 @@ class _OfImpermissible(Measure):
 
     def check(self, subject, dataset) -> None:
         """Raise SubjectError for encoded instances that do not mark impermissible tokens."""
+        super().check(subject, dataset)
         if IMPERMISSIBLE not in dataset.column_names:
             raise SubjectError(
                 f"'{self.name}' is about impermissible tokens, and nothing says which these are: name the column of marks, "
@@ -44,7 +46,7 @@ class _OfImpermissible(Measure):
 
 
 def impermissible(subject: Subject, batch: Batch, name: str) -> torch.Tensor:
-    """(B,T) bool: the places of attention that hold an impermissible token; of sentences, those with such a word.
+    """Return (B,T) bool: the places of attention that hold an impermissible token; of sentences, those with such a word.
 
     Raises SubjectError for a batch without marks.
     """
@@ -56,22 +58,14 @@ def impermissible(subject: Subject, batch: Batch, name: str) -> torch.Tensor:
     return marked_places(subject, batch, batch[IMPERMISSIBLE])
 
 
-def _has_both(marks: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """(B,) bool: the texts, marks (B,T) and mask (B,T), that have impermissible tokens and others."""
-    return marks.any(1) & (mask & ~marks).any(1)
-
-
 @register
-class PermissibleOnly(_OfImpermissible):
+class PermissibleOnly(_OfImpermissible, ExplanationTest):
     """The prediction without the impermissible tokens: whether the model needs them, whatever its attention shows.
 
     They are taken away (of a model over sentences the sentences that hold one) and the rest is read anew; absent: what
     becomes of them, see `subjects.removal`. Where predictions get worse the model needs them, and attention that hides them
-    deceives. A shortened text is unlike those that the model was trained on, so some of the fall is due to that: a model
-    trained on texts without them shows how much the rest can tell.
-
-    Undefined (NaN): a text without impermissible tokens, where nothing would be taken away, and one with no other, of which
-    nothing would be left. Nothing is random.
+    deceives. Some of the fall is due to the shortened text: a model trained on texts without them shows how much the rest
+    can tell. Undefined (NaN): a text without impermissible tokens, and one with no other. Nothing is random.
 
     Source: Pruthi et al. 2020, table 3 ("I used: no"), where models are trained without them.
     """
@@ -79,27 +73,18 @@ class PermissibleOnly(_OfImpermissible):
     name, cost, needs = "permissible_only", "reading", frozenset({"classes", "token deletion"})
     columns = {
         "permissible_only_probs": Column(
-            ("C",),
-            "float64",
-            undefined="no token of the text is impermissible, or all are",
-            doc="class probabilities when the impermissible tokens are taken away",
+            ("C",), "float64", undefined=NONE_OR_ALL, doc="class probabilities when the impermissible tokens are taken away"
         ),
     }
 
     absent: Absent = "deleted"
 
-    def check(self, subject, dataset) -> None:
-        """Raise SubjectError for an absence that the subject cannot read, and for instances without marks."""
-        check_absent(subject, self.absent, self.name)
-        super().check(subject, dataset)
-
     def __call__(self, subject, batch) -> dict[str, list]:
         """Return the columns, one value an instance."""
-        check_absent(subject, self.absent, self.name)
+        ExplanationTest.check(self, subject, None)
         marks, mask = impermissible(subject, batch, self.name), subject.attendable(batch)
-        parts = []
-        for marked, inside, both in zip(marks, mask, _has_both(marks, mask).tolist(), strict=True):
-            parts.append(~marked[inside].cpu().numpy()[None][: int(both)])
+        parts = [~marked[inside].cpu().numpy()[None] for marked, inside in zip(marks, mask, strict=True)]
+        parts = [part[: int(part.any() and not part.all())] for part in parts]
         nothing = np.full(subject.num_labels, np.nan)
         probs = read_parts(subject, batch, parts, self.absent)
         return {"permissible_only_probs": [values[0] if len(values) else nothing for values in probs]}
@@ -109,48 +94,33 @@ class PermissibleOnly(_OfImpermissible):
 class ValueNormShare(_OfImpermissible):
     """Impermissible tokens by the length of their vectors: what is hidden from attention may be long where it is summed.
 
-    Whether tokens that get next to no weight have long vectors, so that little weight is enough.
-
-    sum over impermissible i of ||v_i||_2, over the sum of all ||v_i||_2. v_i is what attention weighs: the state of a token,
-    sentence or word; in a classifier of transformers the value of a head, before the projection, in the layers or the head
-    that are shown, markers included as in the authors' code. No weight enters: compare it with `group_mass`. An honest model
-    has no reason to make them differ much; that they do is a sign, no proof.
-
-    Undefined (NaN): a text without impermissible tokens, or with no other. Nothing is random.
+    sum over impermissible i of ||v_i||_2, over the sum of all ||v_i||_2: where tokens that get next to no weight have long
+    vectors, little weight is enough. v_i is what attention weighs: the state of a token, sentence or word; in a classifier
+    of transformers the value of a head, before the projection, in the layers or the head that are shown, markers included as
+    in the authors' code. No weight enters: compare it with `group_mass`. An honest model has no reason to make them differ
+    much; that they do is a sign, no proof. Undefined (NaN): a text without impermissible tokens, or with no other. Nothing
+    is random.
 
     Source: the code of Pruthi et al. 2020 (quantify_norms; value_norm_fraction).
     """
 
     name, needs = "value_norm_share", frozenset({"weighed vectors"})
     columns = {
-        "value_norm_share": Column(
-            (),
-            "float64",
-            range=(0.0, 1.0),
-            undefined="no token of the text is impermissible, or all are, or every vector is zero",
-            doc="sum of the lengths of impermissible tokens' vectors over that of all, weights aside; of layers with heads "
-            "the mean over these",
-        ),
-        "value_norm_share_head_max": Column(
-            (),
-            "float64",
-            range=(0.0, 1.0),
-            undefined="no token of the text is impermissible, or all are, or every vector is zero",
-            doc="the same in the head where it is largest",
-            needs=frozenset({MAPS}),
-        ),
+        column: Column((), "float64", range=(0.0, 1.0), undefined=NONE_OR_ALL, doc=doc, needs=needs)
+        for column, doc, needs in (
+            ("value_norm_share", "lengths of impermissible tokens' vectors over those of all; mean over heads", frozenset()),
+            ("value_norm_share_head_max", "the same in the head where it is largest", frozenset({MAPS})),
+        )
     }
 
     @torch.no_grad()
     def __call__(self, subject, batch) -> dict[str, list]:
         """Return the columns, one value an instance."""
-        marks = impermissible(subject, batch, self.name)
-        norms, defined = subject.value_norms(batch), _has_both(marks, subject.attendable(batch))
+        marks, norms = impermissible(subject, batch, self.name), subject.value_norms(batch)
+        defined = marks.any(1) & (subject.attendable(batch) & ~marks).any(1)
         shares = (norms * marks.unsqueeze(1)).sum(2) / norms.sum(2)  # (B,N); 0 / 0 is NaN
-        columns = {"value_norm_share": shares.mean(1)}
-        if MAPS in subject.capabilities:
-            columns["value_norm_share_head_max"] = shares.amax(1)
-        return {name: torch.where(defined, values, torch.nan).tolist() for name, values in columns.items()}
+        shares = torch.where(defined[:, None], shares, torch.nan)
+        return dict(zip(self.columns_for(subject), (shares.mean(1).tolist(), shares.amax(1).tolist()), strict=False))
 
 
 # --------------------------------------------------------------------------------------- attention
@@ -161,8 +131,7 @@ class MarkerAttention(Measure):
     """Attention on markers: the share of what is shown that lies on no word of the text.
 
     How much of the rows that a person is shown is left out when only the text's tokens are. Of rollout and flow markers take
-    part on the way; the share is that at the end. Where it is large, the weights that are shown are the shape of a small
-    part of what the rows attend to. A text without tokens has 1. Nothing is random.
+    part on the way; the share is that at the end. A text without tokens has 1. Nothing is random.
 
     Source: Clark et al. 2019, What Does BERT Look At?, section 3.2, who find most of it on separators.
     """
@@ -170,11 +139,8 @@ class MarkerAttention(Measure):
     name, needs = "marker_attention", frozenset({MAPS})
     columns = {
         "marker_attention": Column(
-            dtype="float64",
-            range=(0.0, 1.0),
-            doc="share of the reduced attention that lies on markers, such as [CLS] and [SEP], before that on the text is "
-            "divided by its sum; of a model with attention sinks, on these too",
-        ),
+            dtype="float64", range=(0.0, 1.0), doc="share of the reduced attention on markers and attention sinks"
+        )
     }
 
     def __call__(self, subject, batch) -> dict[str, list]:
@@ -186,23 +152,20 @@ class MarkerAttention(Measure):
 class GroupMass(Measure):
     """How much of attention lies on groups of tokens: impermissible ones, punctuation, markers, parts of speech.
 
-    The groups of a text's tokens, those that there are:
+    The groups of a text's tokens, those that there are; they overlap:
 
     * impermissible: what the data mark so (the paper's attention mass, a . m).
     * punctuation: tokens of words that are punctuation alone.
     * markers: of a stack of layers what is no token of the text, such as [CLS] and [SEP]; and with them attention sinks.
     * with a tagger, the universal part of speech of a token's word in its text: an estimate, as good as the tagger.
 
-    Groups overlap and are not all that there is. Of a stack of layers a mass is a share of the whole rows, of which markers
-    take a part; of what is shown of the text it is the mass over 1 - that of markers. Punctuation and parts of speech depend
-    on what a token is called, which only batches of a measurement hold; elsewhere these groups are not there. A sentence is
-    in a group where one of its words is impermissible, or all is punctuation.
+    Of a stack of layers a mass is a share of the whole rows, of which markers take a part; of what is shown of the text it
+    is the mass over 1 - that of markers. Punctuation and parts of speech need the tokens' text, which only batches of a
+    measurement hold. A sentence is in a group where one of its words is impermissible, or all is punctuation.
 
     tagger: the name of one that is installed (`attnfaith.data.taggers`). group_mass_head_max is the paper's "max": one head
-    may look at what the mean over heads hides.
-
-    Undefined (NaN): a group of which the text has no token, or of which all its tokens are, so that no weight could lie
-    elsewhere; all groups of a text without tokens. Nothing is random.
+    may look at what the mean over heads hides. Undefined (NaN): a group of which the text has no token, or of which all its
+    tokens are; all groups of a text without tokens. Nothing is random.
 
     Source: Pruthi et al. 2020, section 3 (attention mass); Mohankumar et al. 2020, section 5.4 (parts of speech).
     """
@@ -215,8 +178,7 @@ class GroupMass(Measure):
             "float64",
             range=(0.0, 1.0),
             undefined="no token of the text is in the group, or all are",
-            doc="sum of the weights on the group's tokens; of a stack of layers as a share of the whole rows that are "
-            "shown, markers included",
+            doc="sum of the weights on the group's tokens; of a stack of layers as a share of the whole rows",
         ),
         "group_mass_tokens": Column(("G",), "int64", doc="how many tokens of the text are in the group"),
         "group_mass_head_max": Column(
@@ -224,7 +186,7 @@ class GroupMass(Measure):
             "float64",
             range=(0.0, 1.0),
             undefined="no token of the text is in the group, or all are",
-            doc="the same in the head where it is largest, of the layers that are shown: the mean over the rows that matter",
+            doc="the same in the head where it is largest, mean over the rows that matter",
             needs=frozenset({MAPS}),
         ),
     }
@@ -247,26 +209,22 @@ class GroupMass(Measure):
     def __call__(self, subject, batch) -> dict[str, list]:
         """Return the columns, one value an instance."""
         self.check(subject, None)
-        mask = subject.attendable(batch)
-        groups = self._groups(subject, batch, mask)
-        weights = subject.attention(batch).double()
-        maps = MAPS in subject.capabilities
+        mask, maps = subject.attendable(batch), MAPS in subject.capabilities
+        groups, weights = self._groups(subject, batch, mask), subject.attention(batch).double()
         if maps:
             markers = subject.reduced(batch)[1]
             weights = weights * (1 - markers).unsqueeze(1)
             groups["markers"] = batch["attention_mask"].bool() & ~mask
         names = list(groups)
         inside = torch.stack(list(groups.values()), 1) if names else mask.new_zeros(len(mask), 0, mask.shape[1])
-        counts, lengths = inside.sum(2), mask.sum(1, keepdim=True)
-        of_text = (inside & mask.unsqueeze(1)).sum(2)
-        defined = (counts > 0) & (of_text < lengths)
+        counts = inside.sum(2)
+        defined = (counts > 0) & ((inside & mask.unsqueeze(1)).sum(2) < mask.sum(1, keepdim=True))
         masses = {"group_mass": torch.einsum("bt,bgt->bg", weights, inside.double())}
         if maps:
             heads = _heads(subject, batch)
             masses["group_mass_head_max"] = torch.einsum("bht,bgt->bhg", heads, inside.double()).amax(1)
-            place = names.index("markers")
-            masses["group_mass"][:, place] = markers
-            masses["group_mass_head_max"][:, place] = 1 - (heads * mask.unsqueeze(1)).sum(2).amin(1)
+            masses["group_mass"][:, -1] = markers
+            masses["group_mass_head_max"][:, -1] = 1 - (heads * mask.unsqueeze(1)).sum(2).amin(1)
         columns = {"group_mass_names": [names] * len(mask), "group_mass_tokens": list(counts.cpu().numpy())}
         for name, mass in masses.items():
             columns[name] = list(torch.where(defined, mass.clamp(0, 1), torch.nan).cpu().numpy())
@@ -280,10 +238,10 @@ class GroupMass(Measure):
         if batch.get("tokens") is None:
             return groups
         owners = batch.get("word_of_token") or [range(len(tokens)) for tokens in batch["tokens"]]
-        tags = [_tags(*text, tagger) for text in zip(batch["tokens"], owners, strict=True)]
+        tags = [tag for text in zip(batch["tokens"], owners, strict=True) for tag in _tags(*text, tagger)]
         for name in ("punctuation", *(UNIVERSAL if tagger else ())):
             marks = np.zeros(mask.shape, bool)
-            marks[mask.cpu().numpy()] = [name in of_token for of_text in tags for of_token in of_text]
+            marks[mask.cpu().numpy()] = [name in tag for tag in tags]
             groups[name] = torch.from_numpy(marks).to(mask.device)
         return groups
 
@@ -313,37 +271,26 @@ def _heads(subject: Subject, batch: Batch) -> torch.Tensor:
 class Conicity(Measure):
     """Conicity of states: how narrow the cone is that the states of a text's tokens lie in.
 
-    How alike the states of a text's tokens are: where all point one way, other weights give nearly the same sum.
-
     The alignment to the mean of a state h_i among h_1..h_n is ATM(h_i) = cos(h_i, (h_1 + .. + h_n) / n); conicity is its
-    mean over i. It is 1 where all states point one way and 0 where they sum to zero; n states of one length that are
-    orthogonal to one another have 1 / sqrt(n), so short texts have more of it. A state of zeros counts as 0.
-    Much of it shows that the weights matter little, not which are right.
+    mean over i. It is 1 where all states point one way, so that other weights give nearly the same sum, and 0 where they sum
+    to zero; n states of one length that are orthogonal to one another have 1 / sqrt(n), so short texts have more of it. A
+    state of zeros counts as 0. Much of it shows that the weights matter little, not which are right.
 
-    Two definitions are in use. `conicity_absolute` takes |cos|, as the code of Mohankumar et al. does, which leaves begin,
-    end and padding out. `conicity_signed` takes cos, as their formula is written and as the code of Tutek & Šnajder has it;
-    that code counts padding too, so that a text's number depends on the batch that it is in, which is not followed here.
-
-    States are those that attention is over; of sentences or words, theirs. Of a stack of layers they are what `layer` gives:
-    the last one, or a number from 0 on; markers are left out, and no norm behind the whole stack is applied.
-
-    Undefined (NaN): a text of fewer than two tokens, whose cosine with itself means nothing. Nothing is random.
+    `conicity_absolute` takes |cos|, as the code of Mohankumar et al. does, which leaves begin, end and padding out;
+    `conicity_signed` takes cos, as their formula is written and as the code of Tutek & Šnajder has it, padding left out.
+    States are those that attention is over; of a stack of layers those of `layer`: the last one, or a number from 0 on,
+    markers left out, without a norm behind the whole stack. Undefined (NaN) below two tokens. Nothing is random.
 
     Source: Mohankumar et al. 2020, section 3.1.
     """
 
     name, needs = "conicity", frozenset({"token states"})
     columns = {
-        "conicity_absolute": Column(
-            (),
-            "float64",
-            range=(0.0, 1.0),
-            undefined="below two tokens",
-            doc="mean over the tokens of a text of |cos| between a token's state and the mean of all; markers left out",
-        ),
-        "conicity_signed": Column(
-            (), "float64", range=(-1.0, 1.0), undefined="below two tokens", doc="the same of cos, with its sign"
-        ),
+        f"conicity_{kind}": Column((), "float64", range=(least, 1.0), undefined="below two tokens", doc=doc)
+        for kind, least, doc in (
+            ("absolute", 0.0, "mean over the tokens of |cos| between a token's state and the mean of all; markers left out"),
+            ("signed", -1.0, "the same of cos, with its sign"),
+        )
     }
 
     layer: StateLayer = "last"
@@ -361,15 +308,12 @@ class Conicity(Measure):
         self.check(subject, None)
         mask = subject.attendable(batch)
         states = subject.token_states(batch, subject.depth - 1 if self.layer == "last" else self.layer).double()
-        states = torch.where(mask.unsqueeze(2), states, 0.0)
-        counts = mask.sum(1)
+        states, counts = torch.where(mask.unsqueeze(2), states, 0.0), mask.sum(1)
         mean = states.sum(1, keepdim=True) / counts.clamp(min=1)[:, None, None]
         cosines = torch.cosine_similarity(states, mean, dim=2, eps=EPSILON).clamp(-1, 1) * mask
         counts = torch.where(counts > 1, counts, torch.nan)
-        return {
-            "conicity_absolute": (cosines.abs().sum(1) / counts).tolist(),
-            "conicity_signed": (cosines.sum(1) / counts).tolist(),
-        }
+        values = (cosines.abs().sum(1) / counts).tolist(), (cosines.sum(1) / counts).tolist()
+        return dict(zip(self.columns, values, strict=True))
 
 
 @register
@@ -377,28 +321,18 @@ class TokenLogits(Measure):
     """The logits of each token if it had all the attention: with these a page can try any other attention itself.
 
     The logits under any attention a over the text's tokens are sum_t a_t token_logits_t + bias. token_logits_t = W h_t,
-    states h held fixed: what a token adds to each logit at full weight. They are the numbers that `adversary_exact` and
-    `minimal_flip_set` compute with, so the prediction under any attention, the furthest one that keeps it and the fewest
-    weights that flip it come out equal again. Where a text has a second one that the decoder reads, such as a question, what
-    that adds is in the bias.
-
-    NaN of classes that an answer mask bars. Nothing is random.
+    states h held fixed: what a token adds to each logit at full weight. `adversary_exact` and `minimal_flip_set` compute
+    with them. What a second text that the decoder reads adds, such as a question, is in the bias. NaN of classes that an
+    answer mask bars. Nothing is random.
     """
 
     name, needs = "token_logits", frozenset({"affine read-out"})
     columns = {
-        "token_logits": Column(
-            ("T", "C"),
-            unit="logits",
-            undefined="for a class that the answer mask of the text bars",
-            doc="W h of each token: attention sums these, and with the bias they are the logits",
-        ),
-        "token_logits_bias": Column(
-            ("C",),
-            unit="logits",
-            undefined="for a class that the answer mask of the text bars",
-            doc="the logits that are left without any attention",
-        ),
+        column: Column(axes, unit="logits", undefined="for a class that the answer mask of the text bars", doc=doc)
+        for column, axes, doc in (
+            ("token_logits", ("T", "C"), "W h of each token: attention sums these, and with the bias they are the logits"),
+            ("token_logits_bias", ("C",), "the logits that are left without any attention"),
+        )
     }
 
     def __call__(self, subject, batch) -> dict[str, list]:

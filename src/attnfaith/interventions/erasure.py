@@ -1,19 +1,29 @@
-"""Erasing attention weights: one alone, and one after the other until the decision changes (Serrano & Smith 2019).
+"""Erasing attention weights: one alone, one after the other until the decision changes, and the fewest that change it.
 
 Shapes: B instances, N copies of instances, L input positions, T tokens, C classes, K random orders, R orders in all, G
 target words.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from attnfaith.alignment.perturbation import removed_log_probs
 from attnfaith.draws import generator
-from attnfaith.interventions.pooled_erasure import RANKINGS, Affine, NotAffine, erasing, erasure_orders
-from attnfaith.interventions.targets import Cross, Maps, Pooled, TargetMeasure, TokenEdit, softmax, under
+from attnfaith.interventions.pooled_erasure import (
+    RANKINGS,
+    Affine,
+    Erasing,
+    after,
+    erasing,
+    erasure_orders,
+    first_flips,
+    others,
+    ratio,
+    spread,
+)
+from attnfaith.interventions.targets import Cross, Maps, TargetMeasure, TokenEdit, softmax, under
 from attnfaith.measurement.options import DecoderLayer, Draws, Flag, Layers, Rows
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
@@ -54,111 +64,86 @@ class Scaled(TokenEdit):
         return weights * self.factor[:, None, None] + (self.added[:, None, None] * reach)
 
 
-def _columns(prefix: str, gradient: str, erased: str, removed: str, mass: str, empty: str) -> dict[str, Column]:
-    columns = {
-        f"{prefix}_gradient": Column(("T",), "float64", signed=True, doc=gradient),
-        f"{prefix}_probs": Column(("T", "C"), distribution=True, doc=erased),
-        f"{prefix}_order": Column(("K", "T"), "int32", doc="tokens in random orders, by their position in the text"),
+def _sizes(start: str, doc: str, **fields) -> dict[str, Column]:
+    """Columns of numbers of tokens, one for each ranking and one for random orders."""
+    orders = {name: f"decreasing {name.replace('_', ' x ')}" for name in RANKINGS} | {"random": "random order"}
+    return {
+        f"{start}_{name}": Column(("K",) if name == "random" else (), doc=doc.format(order), **fields)
+        for name, order in orders.items()
     }
-    for name in ("random", *RANKINGS):
-        axes, order = (("K",), "random order") if name == "random" else ((), f"decreasing {name.replace('_', ' x ')}")
-        size = f"{removed} by {order} until the decision first changes, 1..T"
-        columns[f"{prefix}_flip_size_{name}"] = Column(axes, undefined=NEVER, doc=size)
-        columns[f"{prefix}_flip_mass_{name}"] = Column(axes, range=(0.0, 1.0), undefined=NEVER, doc=mass)
-        columns[f"{prefix}_flip_empty_{name}"] = Column(axes, "bool", doc=empty)
-    return columns
 
 
-class Erasures(NamedTuple):
-    """Of one instance: scores (3,T), those of RANKINGS, the gradient that of the log-odds; spread, p(1 - p); orders (R,T);
-    alone (T,C), probabilities without each token; and of each order, (R,), the first flip: size, mass, empty.
-    """
+def _columns(name: str, gradient: str, erased: str, removed: str) -> dict[str, Column]:
+    empty = "the decision changed only when no token had weight left"
+    return {
+        f"{name}_gradient": Column(("T",), "float64", signed=True, doc=gradient),
+        f"{name}_probs": Column(("T", "C"), distribution=True, doc=erased),
+        f"{name}_order": Column(("K", "T"), "int32", doc="tokens in random orders, by their position in the text"),
+        **_sizes(f"{name}_flip_size", f"{removed} by {{}} until the decision first changes, 1..T", undefined=NEVER),
+        **_sizes(f"{name}_flip_mass", "attention on them", undefined=NEVER, range=(0.0, 1.0)),
+        **_sizes(f"{name}_flip_empty", empty, dtype="bool"),
+    }
 
-    scores: np.ndarray
-    spread: float
-    orders: np.ndarray
-    alone: np.ndarray
-    flips: tuple[np.ndarray, np.ndarray, np.ndarray]
+
+def _by_order(start: str, values: np.ndarray, undefined: object) -> dict[str, object]:
+    """Columns of one text from values (R,) of the rankings and of random orders; there are none below two tokens."""
+    values = values if values.dtype == bool else values.astype(np.float32)
+    rankings = values[: len(RANKINGS)] if len(values) else [undefined] * len(RANKINGS)
+    columns = {f"{start}_{name}": value for name, value in zip(RANKINGS, rankings, strict=True)}
+    return columns | {f"{start}_random": values[len(RANKINGS) :]}
 
 
-class _Erasure(TargetMeasure):
-    """name: what the names of its columns begin with."""
-
-    def filled(self, erasures: list[Erasures]) -> dict[str, list]:
-        """The columns that both kinds of attention have."""
-        columns: dict[str, list] = {}
-        for erased in erasures:
-            self._append(columns, "gradient", erased.spread * erased.scores[1])
-            self._append(columns, "probs", erased.alone.astype(np.float32))
-            self._append(columns, "order", erased.orders[len(RANKINGS) :].astype(np.int32))
-            for name, values in zip(("size", "mass", "empty"), erased.flips, strict=True):
-                self._append_flips(columns, f"flip_{name}", values, False if name == "empty" else np.nan)
-        return columns
-
-    def _append(self, columns: dict[str, list], name: str, value) -> None:
-        columns.setdefault(f"{self.name}_{name}", []).append(value)
-
-    def _append_flips(self, columns: dict[str, list], name: str, values: np.ndarray, none: object) -> None:
-        """values (R,): of the rankings, then of random orders; there are none below two tokens."""
-        values = values if values.dtype == bool else values.astype(np.float32)
-        self._append(columns, f"{name}_random", values[len(RANKINGS) :])
-        for ranking, value in zip(RANKINGS, values if len(values) else [none] * len(RANKINGS), strict=False):
-            self._append(columns, f"{name}_{ranking}", value)
+def _erased(name: str, gradient: np.ndarray, orders: np.ndarray, alone: np.ndarray, flips: tuple) -> dict[str, object]:
+    """Columns of one text: gradient (T,), orders (R,T), probabilities without each token (T,C), and its `first_flips`."""
+    row = {f"{name}_gradient": gradient, f"{name}_probs": alone.astype(np.float32)}
+    row[f"{name}_order"] = orders[len(RANKINGS) :].astype(np.int32)
+    for part, values in zip(("size", "mass", "empty"), flips, strict=True):
+        row |= _by_order(f"{name}_flip_{part}", values, False if part == "empty" else np.nan)
+    return row
 
 
 # --------------------------------------------------------------------------------------- pooled attention
 
 
 @register
-class Erasure(_Erasure):
+class Erasure(Measure):
     """Erasing attention weights: one alone, and one after the other until the decision changes (Serrano & Smith 2019).
 
-    Erased weights are never filled by a new softmax, and no rank is computed again after a removal. Orders: decreasing
-    attention, gradient, attention x gradient, and `draws` random ones. The gradient is the signed derivative of the
-    predicted class's probability with respect to a weight, at the model's attention and without the constraint that weights
-    sum to 1; it is p(1 - p) times that of the log-odds. Orders are made by the latter, so that they exist where p rounds to
-    1. Equal ranks go by position: for uniform attention the order by attention is the order of the text.
-
-    A removal counts whether the token had weight or not. Under sparse attention the tokens without weight come last by
-    attention, but not in the other orders, where removing them changes nothing. When no weight is left the decoder's bias
-    decides.
+    Erased weights are never filled by a new softmax, and nothing is ranked again after a removal. Orders: decreasing
+    attention, gradient, attention x gradient, and `draws` random ones; equal ranks go by position. The gradient is the
+    signed derivative of the predicted class's probability by a weight, the others fixed: p(1 - p) times that of the
+    log-odds. Orders are made by the latter, so that they exist where p rounds to 1. A removal counts whether the token had
+    weight or not. When no weight is left the decoder's bias decides.
 
     Re-projected: the scores of the tokens left out are dropped and the others projected again, so that tokens may gain
-    weight that had none; the bias decides when all tokens are gone. For softmax and uniform attention this is renormalising,
-    and the numbers are the same ones.
+    weight that had none. For softmax and uniform attention this is renormalising.
 
-    With an affine decoder one pass over cumulative sums in each order gives all removals; with another, or at the word level
-    of a hierarchical model (`WordLevel`), as many attentions are decoded as there are tokens.
-
-    Undefined for texts with fewer than two tokens: no orders, sizes and masses NaN; erasing the only weight leaves the bias.
+    With an affine decoder cumulative sums in each order give all removals; else as many attentions are decoded as there are
+    tokens. Undefined below two tokens: no orders, sizes and masses NaN.
 
     Source: Serrano & Smith 2019, sections 4 and 5, and their code; re-projection: Meister et al. 2021 remove states so.
     """
 
-    name, cost, needs, target = "erasure", "reading", frozenset({"classes", "intervention"}), Pooled
-    columns = _columns(
-        "erasure",
-        gradient="dp/da of each weight a, the others fixed; p: probability of the predicted class",
-        erased="prediction with one weight 0, the rest renormalised",
-        removed="weights set to 0",
-        mass="attention on them",
-        empty="the decision changed only when no weight was left: the bias decided",
-    ) | {
+    name, cost, needs = "erasure", "reading", frozenset({"classes", "intervention"})
+    columns = {
+        **_columns(
+            "erasure",
+            gradient="dp/da of each weight a, the others fixed; p: probability of the predicted class",
+            erased="prediction with one weight 0, the rest renormalised",
+            removed="weights set to 0",
+        ),
         "erasure_reprojected_probs": Column(
             ("T", "C"),
             distribution=True,
             doc="prediction with one token left out and the other scores projected again",
             needs=frozenset({"states"}),
         ),
-        **{
-            f"erasure_reprojected_flip_size_{name}": Column(
-                ("K",) if name == "random" else (),
-                undefined=NEVER,
-                doc=f"tokens left out by the {name} order, the other scores projected again, until the decision changes",
-                needs=frozenset({"states"}),
-            )
-            for name in ("random", *RANKINGS)
-        },
+        **_sizes(
+            "erasure_reprojected_flip_size",
+            "tokens left out by {}, the other scores projected again, until the decision changes",
+            undefined=NEVER,
+            needs=frozenset({"states"}),
+        ),
     }
     metric = {"counterfactual_probs": "erasure_probs"}
 
@@ -169,29 +154,28 @@ class Erasure(_Erasure):
         """Return the columns, one value an instance."""
         texts = erasing(subject, batch)
         orders = texts.orders(seed, batch["instance_id"], self.draws)
-        flips = [texts.first_flip(orders[:, place]) for place in range(orders.shape[1])]
-        sizes, masses, empties = (np.stack(part, 1) for part in zip(*flips, strict=True))
-        alone = softmax(texts.without_each())
-        scores, (_, spread) = texts.scores(), texts.gradient
-        counts = np.where(texts.lengths > 1, orders.shape[1], 0)
-        erasures = []
-        for row, (length, count) in enumerate(zip(texts.lengths, counts, strict=True)):
-            flips = sizes[row, :count], masses[row, :count].clip(max=1), empties[row, :count]
-            of_tokens = scores[row, :, :length], spread[row], orders[row, :count, :length], alone[row, :length]
-            erasures.append(Erasures(*of_tokens, flips))
-        columns = self.filled(erasures)
-        if "states" in subject.capabilities:
-            if not subject.removal_renormalises:
-                project, ignores = _projection(subject, batch), subject.ignores_weightless
-                alone = softmax(_reprojected_alone(texts, project, ignores))
-                sizes = _reprojected_sizes(texts, project, orders, ignores)
-            for row, (length, count) in enumerate(zip(texts.lengths, counts, strict=True)):
-                self._append(columns, "reprojected_probs", alone[row, :length].astype(np.float32))
-                self._append_flips(columns, "reprojected_flip_size", sizes[row, :count], np.nan)
-        return columns
+        changed, alone, (slope, odds) = texts.changed_along(orders), softmax(texts.without_each()), texts.gradient
+        projects = "states" in subject.capabilities and not subject.removal_renormalises
+        if projects:
+            project = _projection(subject, batch)
+            projected = softmax(_reprojected_alone(texts, project, subject.ignores_weightless))
+            sizes = _reprojected_sizes(texts, project, orders, subject.ignores_weightless)
+        rows = []
+        for row, length in enumerate(texts.lengths):
+            order = orders[row, : orders.shape[1] if length > 1 else 0, :length]
+            flips = first_flips(changed[row, : len(order), :length], texts.attention[row][order])
+            gradient = spread(odds[row]) * slope[row, :length]
+            columns = _erased(self.name, gradient, order, alone[row, :length], flips)
+            again = (projected[row, :length], sizes[row, : len(order)]) if projects else (alone[row, :length], flips[0])
+            columns["erasure_reprojected_probs"] = again[0].astype(np.float32)
+            rows.append(columns | _by_order("erasure_reprojected_flip_size", again[1], np.nan))
+        return {name: [row[name] for row in rows] for name in self.columns_for(subject)}
 
 
-def _projection(subject, batch) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+Projection = Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+
+def _projection(subject, batch) -> Projection:
     """A function of rows (N,) and tokens left (N,K,T) that gives the subject's attention (N,K,T) over these ("states")."""
     asked = under(subject, batch)
 
@@ -202,81 +186,178 @@ def _projection(subject, batch) -> Callable[[np.ndarray, np.ndarray], np.ndarray
     return attend
 
 
-def _reprojected_alone(texts: Affine | NotAffine, project: Callable, ignores_weightless: bool) -> np.ndarray:
+def _reprojected_alone(texts: Erasing, project: Projection, ignores_weightless: bool) -> np.ndarray:
     """Logits (B,T,C) with each token left out alone; where the model ignores tokens without weight, of the others alone."""
     width = texts.attention.shape[1]
     logits = np.repeat(texts.logits(texts.whole()), width, 1)
     for row, length in enumerate(texts.lengths):
         places = np.flatnonzero(texts.attention[row]) if ignores_weightless else np.arange(length)
-        step = max(1, PLACES_AT_ONCE // width)
-        for start in range(0, len(places), step):
-            part = places[start : start + step]
+        for part in np.array_split(places, max(1, -(-len(places) * width // PLACES_AT_ONCE))):
             left = (np.arange(width) != part[:, None]) & (np.arange(width) < length)
-            weights = project(np.array([row]), left[None])[0]
-            contents = texts.content[row] @ weights.T
+            contents = texts.content[row] @ project(np.array([row]), left[None])[0].T
             logits[row, part] = texts.logits(contents[None], slice(row, row + 1))[0]
     return logits
 
 
-def _reprojected_sizes(
-    texts: Affine | NotAffine, project: Callable, orders: np.ndarray, ignores_weightless: bool
-) -> np.ndarray:
+def _reprojected_sizes(texts: Erasing, project: Projection, orders: np.ndarray, ignores_weightless: bool) -> np.ndarray:
     """Tokens left out (B,R) until the decision changes, in each order (B,R,T); NaN: never.
 
     Where the model ignores tokens without weight, each round goes on to the next token with weight, for all orders together:
     as many projections as there are changes of attention, not as there are tokens.
     """
-    ranks = np.argsort(orders, 2)
+    ranks, sizes = np.argsort(orders, 2), np.full(orders.shape[:2], np.nan)
     weights = np.repeat(texts.attention[:, None], orders.shape[1], 1)
-    sizes = np.full(orders.shape[:2], np.nan)
-    open_orders = np.repeat((texts.lengths > 1)[:, None], orders.shape[1], 1)
+    unsettled = np.repeat((texts.lengths > 1)[:, None], orders.shape[1], 1)
     inside = np.broadcast_to((np.arange(weights.shape[2]) < texts.lengths[:, None])[:, None], weights.shape)
     counted = weights > 0 if ignores_weightless else inside.copy()
-    while open_orders.any():
-        rows = open_orders.any(1).nonzero()[0]
+    while unsettled.any():
+        rows = unsettled.any(1).nonzero()[0]
         last = np.where(counted[rows], ranks[rows], ranks.shape[2]).min(2)
         left = (ranks[rows] > last[..., None]) & inside[rows]
         weights = project(rows, left)
         counted[rows] = weights > 0 if ignores_weightless else left
         sums = texts.evidence[rows] @ weights.swapaxes(1, 2)
-        changed = texts.changed(sums, weights.sum(2), rows) & open_orders[rows]
+        changed = texts.changed(sums, weights.sum(2), rows) & unsettled[rows]
         sizes[rows] = np.where(changed, last + 1, sizes[rows])
-        open_orders[rows] &= ~changed & left.any(2)
+        unsettled[rows] &= ~changed & left.any(2)
     return sizes
+
+
+@register
+class MinimalFlipSet(Measure):
+    """The smallest set of attention weights whose removal changes the decision: exact where the decoder is affine.
+
+    The fewest weights to set to 0, the rest renormalised, so that the most probable class is another one. With an affine
+    decoder the answer is exact and costs a sort per class, O(C T log T). Proof. After removing R, with weight left, the
+    logit of the predicted class c exceeds that of a rival j by
+
+        sum_{t not in R} m_tj / sum_{t not in R} a_t,   m_tj = a_t ((w_c - w_j) . h_t + b_c - b_j).
+
+    The divisor is positive, so j beats c exactly when the sum is negative (or 0, for a lower class j: equal probability is
+    the lower class's). Of all R with k tokens the k largest m_tj leave the smallest sum; so j can win with k removals only
+    if it wins with these, and the smallest k over all rivals is the smallest there is. Tokens of weight 0 change nothing and
+    are never in the set. With no weight left the bias decides; that is looked at last, and flagged.
+
+    Equal margins are taken by position; of rivals that need equally many tokens the lower class is taken: a set of another
+    composition and the same size may exist. With two classes of equal bias the order by m is that by attention x gradient.
+
+    A decoder that is not affine gets an upper bound: the best of the orders of `erasure` (with `draws` random ones) and of a
+    greedy search that removes the token which lowers the log-odds most. A set of one token is exact all the same; NaN then
+    means that none was found. Undefined below two tokens.
+
+    Source: the question, Serrano & Smith 2019, section 5 (there too costly to answer).
+    """
+
+    name, cost, needs = "minimal_flip_set", "reading", frozenset({"classes", "intervention"})
+    columns = {
+        "minimal_flip_set": Column(("T",), doc="1 on the tokens whose removal changes the decision; all 0 where none does"),
+        "minimal_flip_size": Column(
+            undefined="where no removal changes the decision, and below two tokens", doc="tokens in that set, at least 1"
+        ),
+        "minimal_flip_mass": Column(range=(0.0, 1.0), undefined="where the size is", doc="attention on that set"),
+        "minimal_flip_empty": Column(dtype="bool", doc="only the removal of all weight changes the decision"),
+        "minimal_flip_certainty": Column(
+            dtype="category", doc="exact; upper bound: a smaller set may exist; undefined: fewer than two tokens"
+        ),
+    }
+
+    draws: Draws = 5
+
+    def __call__(self, subject, batch, *, seed: int = 0) -> dict[str, list]:
+        """Return the columns, one value an instance."""
+        texts, rows = erasing(subject, batch), []
+        if isinstance(texts, Affine):
+            sets = _smallest(texts)
+        else:
+            orders = texts.orders(seed, batch["instance_id"], self.draws)
+            changed = texts.changed_along(orders)
+            sets = [_searched(texts, row, *pair) for row, pair in enumerate(zip(orders, changed, strict=True))]
+        for row, (length, chosen) in enumerate(zip(texts.lengths, sets, strict=True)):
+            attention, chosen = texts.attention[row], chosen & (length > 1)
+            size, mass, empty, certainty = np.nan, np.nan, False, "exact" if isinstance(texts, Affine) else "upper bound"
+            if chosen.any():
+                size, mass = float(chosen.sum()), float(min(attention[chosen].sum(), 1))
+                empty, certainty = not attention[~chosen].any(), "exact" if size == 1 else certainty
+            rows.append((chosen[:length].astype(np.float32), size, mass, empty, certainty if length > 1 else "undefined"))
+        return self.in_columns(subject, rows)
+
+
+def _smallest(texts: Affine) -> np.ndarray:
+    """The sets (B,T) bool."""
+    attention = texts.attention[:, None]
+    margins = texts.evidence * attention
+    # a rival that wins has won before a margin of 0, as of a token without weight, is reached
+    order = np.argsort(-margins, 2, "stable")
+    remaining = after(np.take_along_axis(np.broadcast_to(attention, margins.shape), order, 2))
+    wins = texts.wins(after(np.take_along_axis(margins, order, 2)), remaining) & (remaining > 0)
+    never = margins.shape[2]
+    removed = np.where(wins.any(2), wins.argmax(2), never)  # one fewer than tokens removed
+    rows, rival = np.arange(len(removed)), removed.argmin(1)
+    last, rank = removed[rows, rival][:, None], np.argsort(order[rows, rival], 1)
+    return np.where(last < never, rank <= last, (texts.attention > 0) & texts.flips_empty[:, None])
+
+
+def _searched(texts: Erasing, row: int, orders: np.ndarray, changed: np.ndarray) -> np.ndarray:
+    """The smallest set (T,) bool found along orders (R,T), whose removals change the decision or not, and greedily."""
+    chosen = np.zeros(orders.shape[1], bool)
+    if texts.lengths[row] < 2:
+        return chosen
+    for order, flips in zip(orders, changed, strict=True):
+        gone = np.zeros_like(chosen)
+        gone[order[: flips.argmax() + 1]] = True
+        gone &= texts.attention[row] > 0  # removing a token without weight changes nothing
+        if flips.any() and not 0 < chosen.sum() <= gone.sum():
+            chosen = gone
+    return _greedy(texts, row, chosen)
+
+
+def _greedy(texts: Erasing, row: int, chosen: np.ndarray) -> np.ndarray:
+    """A smaller set that leaves some weight, found by a greedy search; the same set where there is none."""
+    weights, rows, predicted = texts.attention[row].copy(), slice(row, row + 1), texts.predicted[row]
+    for _ in range(1, int(chosen.sum()) or len(chosen)):
+        remaining = others(weights)
+        possible = (weights > 0) & (remaining > 0)
+        if not possible.any():
+            return chosen
+        contents = ratio(others(weights * texts.content[row]), np.where(possible, remaining, 0.0))
+        logits = texts.logits(contents[None], rows)[0]
+        changed = (logits.argmax(-1) != predicted) & possible
+        lead = logits[:, predicted] - np.logaddexp.reduce(np.delete(logits, predicted, 1), 1)
+        # of those that change the decision one is taken, whatever the log-odds of the rest
+        weights[np.where(changed if changed.any() else possible, lead, np.inf).argmin()] = 0.0
+        if changed.any():
+            return (texts.attention[row] > 0) & (weights == 0)
+    return chosen
 
 
 # --------------------------------------------------------------------------------------- maps of layers
 
 
 @register
-class MapErasure(_Erasure):
+class MapErasure(TargetMeasure):
     """Erasing tokens from attention maps: one alone, and one after the other until the decision changes.
 
     A token is erased where its column of a map is set to 0, in all heads and rows of the chosen layers. renormalise: the
     rest of a row, markers with it, is multiplied so that its sum stays; a row without rest puts out nothing. Without it a
-    row sums to less, as if the token's values were zeros. Layers that are not chosen see the token as before, and so does
-    its own residual path: erasing in the last layer takes away what attention brings from the token at the end, no more.
+    row sums to less, as if the token's values were zeros. Other layers see the token as before, and so does its residual
+    path: erasing in the last layer takes away what attention brings from the token at the end, no more.
 
     Orders: decreasing attention, as it is shown; the signed derivative of the predicted class's log-odds by a number added
-    to the token's columns (gradient), or by a factor of them (attention x gradient), summed over layers, heads and rows,
-    what later layers make of it included; and `draws` random orders. Nothing is ranked again after a removal, and equal
-    ranks go by position. The order of T tokens takes T passes from the first changed layer on.
-
-    layers and rows: as for `map_permutation`. Undefined for texts of fewer than two tokens: no orders, sizes and masses NaN.
+    to the token's columns (gradient), or by a factor of them (attention x gradient), summed over layers, heads and rows;
+    and `draws` random orders. Nothing is ranked again after a removal, and equal ranks go by position. The order of T tokens
+    takes T passes from the first changed layer on. layers and rows: as for `map_permutation`. Undefined below two tokens.
 
     Source: Serrano & Smith 2019, sections 4 and 5, for the one attention of their models.
     """
 
     name, cost, needs, target = "map_erasure", "draws", frozenset({"attention maps", "classes"}), Maps
-    columns = _columns(
-        "map_erasure",
-        gradient="derivative of the probability of the predicted class by a number added to all weights on a token, in all "
-        "rows and heads of the chosen layers",
-        erased="prediction with all weight on one token 0 in the chosen layers",
-        removed="tokens whose weight is set to 0",
-        mass="attention on them, as it is shown",
-        empty="the decision changed only when no token had weight: markers and the rest of the model decided",
-    ) | {
+    columns = {
+        **_columns(
+            "map_erasure",
+            gradient="derivative of the predicted class's probability by a number added to all weights on a token",
+            erased="prediction with all weight on one token 0 in the chosen layers",
+            removed="tokens whose weight is set to 0",
+        ),
         "map_erasure_attention_gradient": Column(
             ("T",), "float64", signed=True, doc="as the gradient, but by a factor of all weights on a token, at 1"
         ),
@@ -292,19 +373,18 @@ class MapErasure(_Erasure):
         """Return the columns, one value an instance."""
         target = Maps(subject, batch, **self.where)
         shown = subject.attention(batch).double().cpu().numpy()
-        predicted, slopes, spread = _slopes(target)
+        predicted, odds, slopes = _slopes(target)
         scores = [np.stack([shown[row], *slopes[:, row]])[:, places] for row, places in enumerate(target.places)]
         orders = [erasure_orders(*text, seed, self.draws) for text in zip(scores, target.names, strict=True)]
-        erasures = []
+        rows = []
         for row, probs in enumerate(self._read(target, orders)):
             length, order = len(target.places[row]), orders[row]
             along = probs[length:].reshape(len(order), length, subject.num_labels)
-            flips = _first_flips(along.argmax(-1) != predicted[row], scores[row][0][order])
-            erasures.append(Erasures(scores[row], spread[row], order, probs[:length], flips))
-        columns = self.filled(erasures)
-        for erased in erasures:
-            self._append(columns, "attention_gradient", erased.spread * erased.scores[2])
-        return columns
+            flips = first_flips(along.argmax(-1) != predicted[row], scores[row][0][order])
+            attention_slope, gradient = spread(odds[row]) * scores[row][2], spread(odds[row]) * scores[row][1]
+            columns = _erased(self.name, gradient, order, probs[:length], flips)
+            rows.append(columns | {"map_erasure_attention_gradient": attention_slope})
+        return {name: [row[name] for row in rows] for name in self.columns}
 
     def _read(self, target: Maps, orders: list[np.ndarray]) -> list[np.ndarray]:
         """Probabilities of each instance: without each token (T,C), then along each order after each removal (R T,C)."""
@@ -316,47 +396,28 @@ class MapErasure(_Erasure):
             gone[-1][:, places] = np.concatenate([np.eye(length, dtype=bool), *along])
         counts, device = list(map(len, gone)), target.inside.device
         owner = torch.from_numpy(np.repeat(np.arange(len(gone)), counts)).to(device)
-        edit = target.edit(
-            Erased if self.renormalise else Zeroed, owner, gone=torch.from_numpy(np.concatenate(gone)).to(device)
-        )
-        (probs,) = target.outcomes(owner, edit)
+        gone = torch.from_numpy(np.concatenate(gone)).to(device)
+        (probs,) = target.outcomes(owner, target.edit(Erased if self.renormalise else Zeroed, owner, gone=gone))
         return np.split(probs, np.cumsum(counts)[:-1])
-
-
-def _first_flips(changed: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of orders in which the decision is another one (R,T), and the weights in these orders (R,T): size, mass, empty."""
-    if not len(changed):
-        return np.empty(0), np.empty(0), np.empty(0, bool)
-    flips, first = changed.any(1), changed.argmax(1)
-    mass = np.take_along_axis(weights.cumsum(1), first[:, None], 1)[:, 0].clip(max=1)
-    size = np.where(flips, first + 1.0, np.nan)
-    return size, np.where(flips, mass, np.nan), size == changed.shape[1]
 
 
 @torch.enable_grad()
 def _slopes(target: Maps) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The predicted class (B,); derivatives (2,B,L) of its log-odds by a number added to each column and by a factor of it;
-    and p(1 - p) (B,), the factor that makes them derivatives of the probability.
+    """The predicted class (B,), its log-odds (B,), and their derivatives (2,B,L) by a number added to each column and by a
+    factor of it.
     """
-    shape, device = target.inside.shape, target.inside.device
-    owner = torch.arange(len(target.inside), device=device)
-    added = torch.zeros(shape, dtype=torch.float32, device=device, requires_grad=True)
-    factor = torch.ones(shape, dtype=torch.float32, device=device, requires_grad=True)
+    owner = torch.arange(len(target.inside), device=target.inside.device)
+    added = torch.zeros_like(target.inside, dtype=torch.float32, requires_grad=True)
+    factor = torch.ones_like(added, requires_grad=True)
     edit = target.edit(Scaled, owner, added=added, factor=factor)
     start = None if target.prefix is None else (target.prefix, owner)
     logits = target.subject.read(target.batch, edit, keep=nothing, after=start).logits.double()
     odds = log_odds(logits)
-    slopes = torch.autograd.grad(odds.sum(), [added, factor], materialize_grads=True)
-    spread = (odds.sigmoid() * (-odds).sigmoid()).detach()
-    slopes = torch.stack([slope.double() for slope in slopes])
-    return logits.detach().argmax(1).cpu().numpy(), slopes.cpu().numpy(), spread.cpu().numpy()
+    slopes = torch.stack(torch.autograd.grad(odds.sum(), [added, factor], materialize_grads=True)).double()
+    return tuple(values.detach().cpu().numpy() for values in (logits.argmax(1), odds, slopes))
 
 
 # --------------------------------------------------------------------------------------- cross-attention
-
-
-EMPTY = "where no weight is left in some row"
-ALONE = "where the source has one word"
 
 
 @register
@@ -364,8 +425,8 @@ class KnockOut(Measure):
     """Knock-out: what a target word loses without the source word that attention points to, and without another one.
 
     The best word has the largest weight in the rows that predict the target word, mean over heads and, where layer is None,
-    over layers. It is knocked out for one target word at a time, in all layers, whatever `layer` is. Beside it stands
-    another source word, drawn at random, since any word may be missed.
+    over layers. Its weight is set to 0 for one target word at a time, in all layers, and the rest divided by its sum. Beside
+    it stands another source word, drawn at random, since any word may be missed.
 
     Source: Serrano & Smith 2019, section 4, for single weights of a classifier.
     """
@@ -374,33 +435,20 @@ class KnockOut(Measure):
     columns = {
         "knock_out_best": Column(("G",), "int64", doc="source word with the largest weight, from 0 on; of equals the first"),
         "knock_out_other": Column(("G",), "int64", doc="another source word, drawn at random; -1 where there is none"),
-        "knock_out_probs": Column(
-            ("G",),
-            range=(0.0, 1.0),
-            undefined=EMPTY,
-            doc="probability of the target word where that best word's weight is 0 and the rest is divided by its sum, in "
-            "all heads and layers of the rows that predict the target word",
-        ),
-        "knock_out_tvd": Column(
-            ("G",),
-            range=(0.0, 1.0),
-            undefined=EMPTY,
-            doc="total variation distance of the next token's distribution from the model's own, mean over the word's "
-            "tokens",
-        ),
-        "knock_out_other_probs": Column(
-            ("G",), range=(0.0, 1.0), undefined=f"{EMPTY}; {ALONE}", doc="the same probability for the other word"
-        ),
-        "knock_out_other_tvd": Column(
-            ("G",), range=(0.0, 1.0), undefined=f"{EMPTY}; {ALONE}", doc="the same distance for the other word"
-        ),
-        "knock_out_removed_probs": Column(
-            ("G",),
-            range=(0.0, 1.0),
-            undefined="where nothing is left to read",
-            doc="probability of the target word where the best word is left out of the source, as `occlusion` does",
-        ),
-        "knock_out_other_removed_probs": Column(("G",), range=(0.0, 1.0), undefined=ALONE, doc="same for the other word"),
+    } | {
+        f"knock_out_{column}": Column(("G",), range=(0.0, 1.0), undefined=undefined, doc=doc)
+        for column, undefined, doc in (
+            (
+                "probs",
+                "where no weight is left in some row",
+                "probability of the target word without the best word's weight",
+            ),
+            ("tvd", "where no weight is left in some row", "total variation distance of the next token's distribution"),
+            ("other_probs", "as without the best, and where the source has one word", "the probability for the other word"),
+            ("other_tvd", "as without the best, and where the source has one word", "the distance for the other word"),
+            ("removed_probs", "where nothing is left to read", "probability without the best word, as `occlusion` reads it"),
+            ("other_removed_probs", "where the source has one word", "the same without the other word"),
+        )
     }
 
     layer: DecoderLayer = None
@@ -431,17 +479,14 @@ class KnockOut(Measure):
         return predicting.argmax(1)
 
 
-def _knocked_out(target: Cross, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _knocked_out(target: Cross, words: np.ndarray) -> list[np.ndarray]:
     """Probability and distance (G,), of each target word without the weight of the source word `words` (G,); NaN for -1."""
-    chosen = torch.from_numpy(words).to(target.inside.device)
-    count = len(chosen)
+    chosen, own = torch.from_numpy(words).to(target.inside.device), np.arange(len(words))
     gone = (of_sources(target.pair, 0).T > 0)[chosen] & (chosen >= 0).unsqueeze(1)
-    rows = target.pair["target_words"] == torch.arange(count, device=chosen.device).unsqueeze(1)
-    edit = target.edit(Erased, torch.zeros(count, dtype=torch.long, device=chosen.device), rows=rows, gone=gone)
-    probs, distances = target.outcomes(torch.zeros_like(chosen), edit)
+    rows = target.pair["target_words"] == torch.arange(len(chosen), device=chosen.device).unsqueeze(1)
+    owner = torch.zeros_like(chosen)
+    outcomes = target.outcomes(owner, target.edit(Erased, owner, rows=rows, gone=gone))
     weights = target.subject.attention(target.pair)[0]
     left = torch.einsum("lans,gs->glan", weights, (~gone).to(weights))
-    empty = ((left <= 0) & rows[:, None, None]).flatten(1).any(1) | (chosen < 0)
-    own = np.arange(count)
-    defined = ~empty.cpu().numpy()
-    return tuple(np.where(defined, values[own, own], np.nan).astype(np.float32) for values in (probs, distances))
+    empty = (((left <= 0) & rows[:, None, None]).flatten(1).any(1) | (chosen < 0)).cpu().numpy()
+    return [np.where(empty, np.nan, values[own, own]).astype(np.float32) for values in outcomes]

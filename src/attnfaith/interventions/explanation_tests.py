@@ -2,7 +2,7 @@
 
 The measures under test are those of `scores`, {measure: one array (T,) an instance}; without it attention alone. Equal
 scores are put in a random order, drawn once for each text and the same for all measures, so that neither the place of a
-token nor luck sets two measures apart.
+token nor luck sets two measures apart. A measure with a NaN score is undefined for that text.
 
 Shapes: B instances, L input positions, T items of attention (tokens; of hierarchical models sentences or words), V parts of
 a text, M measures, S shares or sizes, K draws, C classes, E embedding.
@@ -16,17 +16,19 @@ import torch
 
 from attnfaith.draws import generator
 from attnfaith.interventions.targets import softmax
-from attnfaith.measurement.options import Absent, Draws, Shares
+from attnfaith.measurement.options import Absent, Draws, Inputs, Shares
 from attnfaith.measurement.registry import Measure, register
-from attnfaith.record import Column
+from attnfaith.record import ABSOLUTE, Column
 from attnfaith.subjects import Batch, Subject, removal, require, whole_logits
+from attnfaith.subjects.protocol import log_odds
+from attnfaith.verdict import SHARES
 
 
 UNDEFINED = "the measure is undefined here, or the text is empty"
 
 
 def scores_of(subject: Subject, batch: Batch, scores: Mapping | None) -> Mapping[str, list[np.ndarray]]:
-    """The scores under test: those that are given, else attention alone."""
+    """Return the scores under test: those that are given, else attention alone."""
     if scores is not None:
         return scores
     weights, mask = subject.attention(batch).double().cpu().numpy(), subject.attendable(batch).cpu().numpy()
@@ -35,25 +37,19 @@ def scores_of(subject: Subject, batch: Batch, scores: Mapping | None) -> Mapping
 
 @torch.no_grad()
 def whole(subject: Subject, batch: Batch) -> np.ndarray:
-    """Class probabilities (B,C) in float64 of the texts as they are."""
+    """Return class probabilities (B,C) in float64 of the texts as they are."""
     return whole_logits(subject, batch).double().softmax(-1).cpu().numpy()
 
 
-def check_absent(subject: Subject, absent: str, name: str) -> None:
-    """Raise SubjectError for a subject that cannot read texts so."""
-    require(subject, {removal.ABSENT[absent]}, f"{name} with absent='{absent}'")
-
-
 def read_parts(subject: Subject, batch: Batch, parts: Sequence[np.ndarray], absent: str) -> list[np.ndarray]:
-    """Class probabilities (V,C) in float64 of parts of each text: one array (V,T) bool an instance, true where items stay.
-
-    absent: what becomes of the other items, see `subjects.removal`.
+    """Return class probabilities (V,C) in float64 of parts of each text: one array (V,T) bool an instance, true where items
+    stay. absent: what becomes of the other items, see `subjects.removal`.
     """
     return [softmax(logits) for logits in read_logits(subject, batch, parts, absent)]
 
 
 def read_logits(subject: Subject, batch: Batch, parts: Sequence[np.ndarray], absent: str) -> list[np.ndarray]:
-    """Logits (V,C) in float64 of the same. No part is read twice."""
+    """Return logits (V,C) in float64 of the same. No part is read twice."""
     different = [_distinct(part) for part in parts]
     logits = removal.read_parts(subject, batch, [part for part, _ in different], absent)
     return [values[number] for values, (_, number) in zip(logits, different, strict=True)]
@@ -69,30 +65,35 @@ def _distinct(parts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def rank(scores: Sequence[np.ndarray], random: np.random.Generator) -> np.ndarray:
-    """Orders (M,T) of decreasing scores, one array (T,) a measure; equal scores in one random order for all measures."""
+    """Return orders (M,T) of decreasing scores (T,); equal scores in one random order for all measures."""
     tie_breaker = random.permutation(len(scores[0]))
     return np.stack([np.lexsort((tie_breaker, -np.asarray(values, np.float64))) for values in scores])
 
 
 def first_ranked(scores: Sequence[np.ndarray], counts: Sequence[int], random: np.random.Generator) -> np.ndarray:
-    """Which tokens (M,S,T) bool are the `counts` (S,) first of each measure."""
-    ranks = np.argsort(rank(scores, random), 1)
-    return ranks[:, None] < np.array(counts)[None, :, None]
+    """Return which tokens (M,S,T) bool are the `counts` (S,) first of each measure."""
+    return np.argsort(rank(scores, random), 1)[:, None] < np.array(counts)[None, :, None]
+
+
+def rationales(scores: Sequence[np.ndarray], shares: Sequence[float], random: np.random.Generator) -> np.ndarray:
+    """Return which tokens (M,S,T) bool each measure's rationale of each share holds: the share rounded up, at least one."""
+    counts = [max(1, math.ceil(share * len(scores[0]) - 1e-9)) for share in shares]  # 0.07 x 100 is above 7 in floats
+    return first_ranked(scores, counts, random)
 
 
 def undefined(scores: Sequence[np.ndarray]) -> np.ndarray:
-    """(M,) bool: the measures that have a NaN score."""
+    """Return (M,) bool: the measures that have a NaN score."""
     return np.array([bool(np.isnan(values).any()) for values in scores])
 
 
 class ExplanationTest(Measure):
-    """A measure that takes tokens away and reads the rest anew; subclasses test one text at a time."""
+    """A measure that takes tokens away, in the way `absent`, and reads the rest anew."""
 
     absent: Absent
 
     def check(self, subject, dataset) -> None:
         """Raise SubjectError for an absence that the subject cannot read."""
-        check_absent(subject, self.absent, self.name)
+        require(subject, {removal.ABSENT[self.absent]}, f"{self.name} with absent='{self.absent}'")
 
 
 @register
@@ -100,18 +101,12 @@ class RationaleErasure(ExplanationTest):
     """Erasing the tokens that a measure ranks first: sufficiency, comprehensiveness, insertion and deletion curves.
 
     The rationale of a share s are the ceil(s T) tokens of highest score, at least one: of signed measures those with most
-    evidence for the class. Tokens are deleted, not masked, unless `absent` is another way (`subjects.removal.read_parts`
-    lists them), and the rest is read anew.
-
-    With p the probability of the class that is predicted for the whole text: p(whole) - p(kept) is sufficiency (small is
-    good), p(whole) - p(removed) comprehensiveness (large is good); the same numbers in the order of the shares, between
-    p(empty) and p(whole), are the insertion and the deletion curve. `metrics.attention_faithfulness.erasure_curves`
-    computes with them. A shortened text is not one of those that the model was trained on: see
-    `training.random_erasure`.
-
-    The measures are those of `scores`; without it attention alone. Equal scores are put in a random order, drawn once for
-    each text and the same for all measures. Undefined (NaN): a text without tokens; a measure with a NaN score. A text of
-    one token has one rationale whatever the measure.
+    evidence for the class. Tokens are deleted, unless `absent` is another way (`subjects.removal.read_parts` lists them),
+    and the rest is read anew. With p the probability of the class that is predicted for the whole text, p(whole) - p(kept)
+    is sufficiency (small is good) and p(whole) - p(removed) comprehensiveness (large is good); in the order of the shares,
+    between p(empty) and p(whole), they are the insertion and the deletion curve.
+    `metrics.attention_faithfulness.erasure_curves` computes with them. A shortened text is not one of those that the model
+    was trained on: see `training.random_erasure`. Undefined (NaN): a text without tokens; a measure with a NaN score.
 
     Source: DeYoung et al. 2020, section 4.2 (sufficiency, comprehensiveness); Petsiuk et al. 2018 (insertion, deletion).
     """
@@ -119,19 +114,14 @@ class RationaleErasure(ExplanationTest):
     name, cost, needs = "rationale_erasure", "tokens", frozenset({"classes", "token deletion"})
     columns = {
         "rationale_erasure_measures": Column(("M",), "string", doc="names of the measures whose tokens are erased"),
-        "rationale_erasure_shares": Column(
-            ("S",), "float64", range=(0.0, 1.0), doc="shares of tokens, rounded up, at least one, that a rationale holds"
-        ),
+        "rationale_erasure_shares": Column(("S",), "float64", range=(0.0, 1.0), doc="shares of tokens in a rationale"),
         "rationale_erasure_kept_probs": Column(
-            ("M", "S"),
-            "float64",
-            undefined=UNDEFINED,
-            doc="probability, 0..1, of the class predicted for the whole text when only the share ranked first is left",
+            ("M", "S"), "float64", undefined=UNDEFINED, doc="probability of the predicted class from the rationale alone"
         ),
         "rationale_erasure_removed_probs": Column(
-            ("M", "S"), "float64", undefined=UNDEFINED, doc="the same when the share ranked first is taken away"
+            ("M", "S"), "float64", undefined=UNDEFINED, doc="the same from the text without the rationale"
         ),
-        "rationale_erasure_whole_prob": Column((), "float64", range=(0.0, 1.0), doc="the same for the whole text"),
+        "rationale_erasure_whole_prob": Column((), "float64", range=(0.0, 1.0), doc="the same from the whole text"),
         "rationale_erasure_empty_prob": Column((), "float64", range=(0.0, 1.0), doc="the same without any token"),
     }
 
@@ -141,28 +131,91 @@ class RationaleErasure(ExplanationTest):
     def __call__(self, subject, batch, *, seed: int = 0, scores=None) -> dict[str, list]:
         """Return the columns, one value an instance."""
         self.check(subject, None)
-        scores, own = scores_of(subject, batch, scores), whole(subject, batch)
-        parts = []
-        for row, name in enumerate(batch["instance_id"]):
-            chosen = rationales([values[row] for values in scores.values()], self.shares, generator(seed, name, self.name))
-            flat = np.concatenate(chosen)
-            parts.append(np.concatenate([flat, ~flat, np.zeros((1, chosen.shape[2]), bool)]))
-        rows = []
-        for row, probs in enumerate(read_parts(subject, batch, parts, self.absent)):
-            predicted = int(own[row].argmax())
-            both = probs[:-1, predicted].reshape(2, len(scores), len(self.shares))
-            of_text = [values[row] for values in scores.values()]
-            both[:, undefined(of_text) | (not len(of_text[0]))] = np.nan
-            shares = np.array(self.shares, np.float64)
-            rows.append((list(scores), shares, *both, own[row, predicted], probs[-1, predicted]))
+        scores, own, parts = scores_of(subject, batch, scores), whole(subject, batch), []
+        texts = list(zip(*scores.values(), strict=True))
+        for name, values in zip(batch["instance_id"], texts, strict=True):
+            chosen = np.concatenate(rationales(values, self.shares, generator(seed, name, self.name)))
+            parts.append(np.concatenate([chosen, ~chosen, np.zeros((1, len(values[0])), bool)]))
+        rows, shares = [], np.array(self.shares, np.float64)
+        for values, probs, before in zip(texts, read_parts(subject, batch, parts, self.absent), own, strict=True):
+            predicted = int(before.argmax())
+            both = probs[:-1, predicted].reshape(2, len(scores), len(shares))
+            both[:, undefined(values) | (not len(values[0]))] = np.nan
+            rows.append((list(scores), shares, *both, before[predicted], probs[-1, predicted]))
         return self.in_columns(subject, rows)
 
 
-def rationales(scores: Sequence[np.ndarray], shares: Sequence[float], random: np.random.Generator) -> np.ndarray:
-    """Which tokens (M,S,T) bool each measure's rationale of each share holds: the share rounded up, at least one token."""
-    length = len(scores[0])
-    counts = [max(1, math.ceil(share * length - 1e-9)) for share in shares]  # 0.07 x 100 is above 7 in floats
-    return first_ranked(scores, counts, random)
+REFERENCES = (f"{ABSOLUTE}integrated_gradients", "leave_one_out")
+"""What attention is held against in `comprehensiveness`: the first of these that is measured beside it."""
+_MARKED = "the tokens that decide are not marked, or all are"
+
+
+@register
+class Comprehensiveness(ExplanationTest):
+    """Log-odds lost without the tokens that attention ranks first, beside one importance measure and random orders.
+
+    The loss of an order is log-odds(whole) - log-odds(rest), averaged over `shares`: the rest is the text without the
+    ceil(s T) tokens, at least one, that come first. Log-odds are those of the class that is predicted for the whole text
+    against all others, from logits. The importance measure is the size of integrated gradients, or leave-one-out where these
+    are not measured. The random loss is the mean over `draws` random orders. Where the dataset marks the tokens that decide
+    (`rationale`), all of them are deleted too, and as many at random. The verdict reads it. Undefined (NaN): a text without
+    tokens; an order with a NaN score; the evidence of a text where none, or every token, is marked.
+
+    Source: DeYoung et al. 2020, section 4.2 (comprehensiveness), with log-odds in place of probabilities, which saturate.
+    """
+
+    name, cost, needs = "comprehensiveness", "tokens", frozenset({"classes", "token deletion"})
+    columns = {
+        "comprehensiveness_orders": Column(
+            ("M",), "string", doc="what orders the tokens: attention, then the measure beside it"
+        ),
+        "comprehensiveness_losses": Column(
+            ("M",), "float64", undefined=UNDEFINED, unit="log-odds", doc="log-odds lost without the first tokens of an order"
+        ),
+    } | {
+        f"comprehensiveness_{column}": Column(dtype="float64", undefined=undefined, unit="log-odds", doc=doc)
+        for column, undefined, doc in (
+            ("random", "the text is empty", "the same in random orders, mean over draws and shares"),
+            ("evidence", _MARKED, "log-odds lost without the tokens that are marked as deciding"),
+            ("evidence_random", _MARKED, "the same without as many random tokens, mean over draws"),
+        )
+    }
+
+    shares: Shares = SHARES
+    draws: Draws = 5
+    absent: Absent = "deleted"
+
+    def __call__(self, subject, batch, *, seed: int = 0, scores=None) -> dict[str, list]:
+        """Return the columns, one value an instance."""
+        self.check(subject, None)
+        scores = scores_of(subject, batch, scores)
+        names = ["attention", *[name for name in REFERENCES if name in scores][:1]]
+        texts = list(zip(*(scores[name] for name in names), strict=True))
+        marks = batch.get("rationale", [()] * len(texts))
+        removed = [
+            self._removed(values, np.asarray(marked), generator(seed, name, self.name))
+            for name, values, marked in zip(batch["instance_id"], texts, marks, strict=True)
+        ]
+        rows = []
+        for values, logits in zip(texts, read_logits(subject, batch, [~sets for sets in removed], self.absent), strict=True):
+            logits = torch.from_numpy(logits)
+            odds = log_odds(logits, logits[:1].argmax(-1).expand(len(logits))).numpy()
+            ends = np.cumsum([len(names) * len(self.shares), self.draws * len(self.shares)])
+            ordered, random, marked = np.split(odds[0] - odds[1:], ends)
+            empty, losses = not len(values[0]), ordered.reshape(len(names), -1).mean(1)
+            losses[undefined(values) | empty] = np.nan
+            evidence = (marked[0], marked[1:].mean()) if len(marked) else (np.nan, np.nan)
+            rows.append((names, losses, np.nan if empty else random.mean(), *evidence))
+        return self.in_columns(subject, rows)
+
+    def _removed(self, orders: Sequence[np.ndarray], marks: np.ndarray, random: np.random.Generator) -> np.ndarray:
+        """Sets (V,T) bool of removed tokens: none; M x S of the orders; K x S at random; the marked ones, and K as many."""
+        length, marked = len(orders[0]), marks > 0
+        draws = list(random.random((self.draws, length)))
+        sets = [np.zeros((1, length), bool), *rationales([*orders, *draws], self.shares, random)]
+        if len(marks) == length and 0 < marked.sum() < length:
+            sets += [marked[None], first_ranked(draws, [int(marked.sum())], random)[:, 0]]
+        return np.concatenate(sets)
 
 
 OWN_SIZE = 0.0
@@ -170,7 +223,7 @@ OWN_SIZE = 0.0
 
 
 def budget(share: float, length: int) -> int:
-    """How many of so many tokens a model of this budget may select."""
+    """Return how many of so many tokens a model of this budget may select."""
     return max(1, round(share * length))
 
 
@@ -179,19 +232,14 @@ class Selection(ExplanationTest):
     """The prediction from selected tokens alone, and from all others: the model's own selection, and every measure's of the
     same size.
 
-    Every measure is cut to the same number of tokens, read alone and left out, with all classes. A selection of a share s
-    are the s T tokens of highest score, rounded (halves to even numbers) and at least one, as many as a model of that budget
-    may select (`rationale_samplers.budget_tokens`). A model that selects ("selection") reads the given tokens and no others,
-    whatever its selector would choose: a selector that reads the rest anew could choose again. Its own selection is
-    among what is read, and each measure's selection of that very number of tokens. Other models read a text without the
-    other tokens, which `absent` takes away (`subjects.removal.read_parts`).
+    A measure's selection of a share s are the s T tokens of highest score, rounded (halves to even numbers) and at least
+    one, as many as a model of that budget may select (`rationale_samplers.budget_tokens`). A model that selects
+    ("selection") reads the given tokens and no others, whatever its selector would choose; each measure is then also cut to
+    the size of its own selection. Other models read a text without the other tokens, which `absent` takes away.
 
-    Keeping only the selected words gives the same prediction of a model that selects by construction, so its accuracy from
-    the selection alone is its accuracy. The prediction from the complement shows whether what it left out would have done as
-    well. A text in which nothing is selected is read without any token, and counted.
-
-    The measures are those of `scores`, attention first; without it attention alone. Equal scores are put in a random order,
-    drawn once for each text and the same for all measures. Undefined (NaN): a measure with a NaN score.
+    Keeping only the selected words gives the same prediction of a model that selects by construction, so look at the
+    prediction from the complement: it shows whether what was left out would have done as well. A text in which nothing is
+    selected is read without any token, and counted. Undefined (NaN): a measure with a NaN score.
 
     Source: Lei et al. 2016 and Bastings et al. 2019 (selections); DeYoung et al. 2020, section 4.2 (cut to one size).
 
@@ -202,46 +250,21 @@ class Selection(ExplanationTest):
     columns = {
         "selection_measures": Column(("K",), "string", doc="whose selection each of K is: names of measures"),
         "selection_shares": Column(
-            ("K",),
-            "float64",
-            range=(0.0, 1.0),
-            doc="the share of the tokens that each holds, rounded and at least one token, as a budget is; 0, of a model "
-            "that selects: as many as it selects itself, maybe none",
+            ("K",), "float64", range=(0.0, 1.0), doc="the share of tokens in each; 0: as many as the model selects itself"
         ),
-        "selection_chosen": Column(
-            ("K", "T"),
-            "bool",
-            doc="which tokens each holds, none where the measure is undefined; attention's of the model's own size is what "
-            "the model itself selects",
-        ),
-        "selection_kept_probs": Column(
-            ("K", "C"),
-            "float64",
-            range=(0.0, 1.0),
-            undefined="the measure is undefined here",
-            doc="class probabilities from selected tokens alone",
-        ),
-        "selection_removed_probs": Column(
-            ("K", "C"),
-            "float64",
-            range=(0.0, 1.0),
-            undefined="the measure is undefined here",
-            doc="the same from all other tokens",
-        ),
-        "selection_probs": Column(
-            ("C",),
-            "float64",
-            distribution=True,
-            doc="class probabilities from the tokens that the model itself selects",
-            needs=frozenset({"selection"}),
-        ),
-        "complement_probs": Column(
-            ("C",),
-            "float64",
-            distribution=True,
-            doc="the same from all tokens that it does not select, read in their place",
-            needs=frozenset({"selection"}),
-        ),
+        "selection_chosen": Column(("K", "T"), "bool", doc="which tokens each holds, none where the measure is undefined"),
+    } | {
+        f"selection_{column}_probs": Column(
+            ("K", "C"), "float64", range=(0.0, 1.0), undefined="the measure is undefined here", doc=doc
+        )
+        for column, doc in (("kept", "class probabilities from selected tokens alone"), ("removed", "from all other tokens"))
+    }
+    columns |= {
+        column: Column(("C",), "float64", distribution=True, doc=doc, needs=frozenset({"selection"}))
+        for column, doc in (
+            ("selection_probs", "class probabilities from the tokens that the model itself selects"),
+            ("complement_probs", "the same from all tokens that it does not select, read in their place"),
+        )
     }
 
     shares: Shares = (0.1, 0.2, 0.3)
@@ -255,26 +278,27 @@ class Selection(ExplanationTest):
         selects = "selection" in subject.capabilities
         sizes = (OWN_SIZE, *self.shares) if selects else tuple(self.shares)
         names, all_sizes = np.repeat(list(scores), len(sizes)).tolist(), np.tile(np.array(sizes), len(scores))
-        chosen, parts = [], []
+        chosen, missing, parts = [], [], []
         for row, name in enumerate(batch["instance_id"]):
             values = [of_measure[row] for of_measure in scores.values()]
             own = subject.selected(batch)[row][inside[row]].cpu().numpy() if selects else None
             counts = [int(own.sum()) if size == OWN_SIZE else budget(size, len(values[0])) for size in sizes]
             selections = first_ranked(values, counts, generator(seed, name, self.name))
-            if own is not None and "attention" in scores:
+            if selects and "attention" in scores:
                 selections[list(scores).index("attention"), 0] = own
             flat = selections.reshape(len(names), -1)
-            chosen.append(flat & ~np.repeat(undefined(values), len(sizes))[:, None])
-            parts.append(np.concatenate([flat, ~flat, *([] if own is None else [own[None], ~own[None]])]))
+            missing.append(np.repeat(undefined(values), len(sizes)))
+            chosen.append(flat & ~missing[-1][:, None])
+            parts.append(np.concatenate([flat, ~flat, *([own[None], ~own[None]] if selects else [])]))
         if selects:
             probs = [self._read_selected(subject, batch, row, inside[row], part) for row, part in enumerate(parts)]
         else:
             probs = read_parts(subject, batch, parts, self.absent)
         rows = []
-        for row, of_text in enumerate(probs):
-            both = of_text[: 2 * len(names)].reshape(2, len(names), -1)
-            both[:, np.repeat(undefined([values[row] for values in scores.values()]), len(sizes))] = np.nan
-            rows.append((names, all_sizes, chosen[row], *both, *(of_text[-2:] if selects else ())))
+        for row, text in enumerate(probs):
+            both = text[: 2 * len(names)].reshape(2, len(names), -1)
+            both[:, missing[row]] = np.nan
+            rows.append((names, all_sizes, chosen[row], *both, *(text[-2:] if selects else ())))
         return self.in_columns(subject, rows)
 
     @staticmethod
@@ -292,36 +316,24 @@ class SignViolations(ExplanationTest):
     """Signs of scores against effects: the sign of a measure's first token beside what taking it away does (Liu et al.
     2022).
 
-    The prediction without the token that each measure gives the score of largest size, and that score's sign.
-
-    A sign is violated where a token has a score for the class, and the class is more probable without it, or the other way
-    round. Measures without a sign, such as attention, give every token a score for the class. A signed one is
-    there twice, with its sign and by its size, whose first token is the same: what its sign is worth is the difference.
-
-    Of equal sizes one is drawn, for each text, the same for all measures. absent: what becomes of the token, see
-    `subjects.removal`. The measures are those of `scores`; without it attention alone. Undefined: a text without
-    tokens; a measure with a NaN score.
+    The prediction without the token that each measure gives the score of largest size, and that score's sign. A sign is
+    violated where a token has a score for the class, and the class is more probable without it, or the other way round.
+    Measures without a sign, such as attention, give every token a score for the class. A signed one is there twice, with its
+    sign and by its size, whose first token is the same: what its sign is worth is the difference. Of equal sizes one is
+    drawn, the same for all measures. Undefined: a text without tokens; a measure with a NaN score.
 
     Source: Liu et al. 2022 (the faithfulness violation test).
     """
 
     name, cost, needs = "sign_violations", "reading", frozenset({"classes", "token deletion"})
     columns = {
-        "sign_violations_measures": Column(("M",), "string", doc="names of the measures whose first tokens are taken away"),
-        "sign_violations_signs": Column(
-            ("M",),
-            "float64",
-            range=(-1.0, 1.0),
-            undefined=UNDEFINED,
-            doc="sign of the score of largest size: 1 for the class, -1 against it, 0 where all scores are 0",
-        ),
-        "sign_violations_effects": Column(
-            ("M",),
-            "float64",
-            range=(-1.0, 1.0),
-            undefined=UNDEFINED,
-            doc="probability of the class predicted for the whole text, minus that without the token of this score",
-        ),
+        "sign_violations_measures": Column(("M",), "string", doc="names of the measures whose first tokens are taken away")
+    } | {
+        f"sign_violations_{column}": Column(("M",), "float64", range=(-1.0, 1.0), undefined=UNDEFINED, doc=doc)
+        for column, doc in (
+            ("signs", "sign of the score of largest size: 1 for the class, -1 against it, 0 where all scores are 0"),
+            ("effects", "probability of the class predicted for the whole text, minus that without this token"),
+        )
     }
 
     absent: Absent = "deleted"
@@ -330,18 +342,17 @@ class SignViolations(ExplanationTest):
         """Return the columns, one value an instance."""
         self.check(subject, None)
         scores, own = scores_of(subject, batch, scores), whole(subject, batch)
-        signs = np.full((len(own), len(scores)), np.nan)
-        effects, parts, defined = np.full_like(signs, np.nan), [], []
+        signs, parts, places = np.full((len(own), len(scores)), np.nan), [], []
         for row, name in enumerate(batch["instance_id"]):
             values = np.stack([np.asarray(of_measure[row], np.float64) for of_measure in scores.values()])
-            places = np.flatnonzero(~np.isnan(values).any(1) & (values.shape[1] > 0))
-            first = rank(np.abs(values), generator(seed, name, self.name))[places, :1].reshape(-1, 1)
-            signs[row, places] = np.sign(np.take_along_axis(values[places], first, 1)[:, 0])
+            places.append(np.flatnonzero(~np.isnan(values).any(1) & (values.shape[1] > 0)))
+            first = rank(np.abs(values), generator(seed, name, self.name))[places[-1], :1].reshape(-1, 1)
+            signs[row, places[-1]] = np.sign(np.take_along_axis(values[places[-1]], first, 1)[:, 0])
             parts.append(np.arange(values.shape[1]) != first)
-            defined.append(places)
+        effects = np.full_like(signs, np.nan)
         for row, probs in enumerate(read_parts(subject, batch, parts, self.absent)):
             predicted = int(own[row].argmax())
-            effects[row, defined[row]] = own[row, predicted] - probs[:, predicted]
+            effects[row, places[row]] = own[row, predicted] - probs[:, predicted]
         return dict(zip(self.columns, ([list(scores)] * len(own), list(signs), list(effects)), strict=True))
 
 
@@ -349,18 +360,15 @@ class SignViolations(ExplanationTest):
 class SoftErasure(Measure):
     """Soft erasure: parts of every token's embedding are erased at random, by the scores of a measure (Zhao & Aletras 2023).
 
-    The prediction when embeddings are thinned out, most where scores are lowest (kept) or highest (removed).
-
     Scores are brought to 0..1 by their least and largest in the text, q = (x - min) / (max - min). Of token t each element
     of the embedding stays with probability q_t (kept) or 1 - q_t (removed) and is 0 otherwise, independently; markers and a
-    second text stay. Nothing is cut at a share, and texts keep their length. Of a signed measure the token with least
-    evidence for the class, or most against it, has q = 0. All measures share the random numbers of a draw, and what is kept
-    in a draw is just what is not removed in it.
+    second text stay. Texts keep their length. Of a signed measure the token with least evidence for the class, or most
+    against it, has q = 0. All measures share the random numbers of a draw, and what is kept in a draw is what is not removed
+    in it.
 
     The numbers are for `normalised_sufficiency` and `normalised_comprehensiveness` of
-    `metrics.attention_faithfulness.erasure_curves`, with the text of zero embeddings as the empty one. The measures are
-    those of `scores`; without it attention alone. Undefined (NaN): constant scores, as of a text of one token; a NaN
-    score; a text without tokens.
+    `metrics.attention_faithfulness.erasure_curves`, with the text of zero embeddings as the empty one. Undefined (NaN):
+    constant scores, as of a text of one token; a NaN score; a text without tokens.
 
     Source: Zhao & Aletras 2023, section 3; of its ways to bring scores to 0..1, the one in the paper.
     """
@@ -372,8 +380,7 @@ class SoftErasure(Measure):
             ("M", "K"),
             "float64",
             undefined="the scores are constant or undefined, or the text is empty",
-            doc="probability, 0..1, of the class predicted for the whole text when an element of a token's embedding stays "
-            "with the token's score, of each draw",
+            doc="probability of the predicted class when an element of a token's embedding stays with the token's score",
         ),
         "soft_erasure_removed_probs": Column(
             ("M", "K"),
@@ -391,12 +398,12 @@ class SoftErasure(Measure):
     def __call__(self, subject, batch, *, seed: int = 0, scores=None) -> dict[str, list]:
         """Return the columns, one value an instance."""
         scores, own = scores_of(subject, batch, scores), whole(subject, batch)
-        items = removal.item_places(subject, batch).cpu().numpy()
-        rows = []
+        items, rows = removal.item_places(subject, batch).cpu().numpy(), []
         for row, name in enumerate(batch["instance_id"]):
-            shares = np.stack([_between_0_and_1(values[row]) for values in scores.values()])
-            predicted = int(own[row].argmax())
-            both = np.full((2, len(scores), self.draws), np.nan)
+            values = np.stack([np.asarray(of_measure[row], np.float64) for of_measure in scores.values()])
+            low, high = values.min(1, keepdims=True, initial=np.inf), values.max(1, keepdims=True, initial=-np.inf)
+            shares = np.divide(values - low, high - low, out=np.full(values.shape, np.nan), where=high > low)
+            both, predicted = np.full((2, len(scores), self.draws), np.nan), int(own[row].argmax())
             defined = np.flatnonzero(~np.isnan(shares).any(1) & (shares.shape[1] > 0))
             *both[:, defined], empty = self._read_thinned(
                 subject, batch.alone(row), items[row], shares[defined], generator(seed, name, self.name), predicted
@@ -407,8 +414,7 @@ class SoftErasure(Measure):
     def _read_thinned(self, subject, text, items, shares, random, predicted):
         """Probabilities (M,K) kept and (M,K) removed, and of zero embeddings (), of one text with shares (M,T)."""
         length = text["input_ids"].shape[1]
-        embedded = subject.embed(text)[0]
-        inside = items[:length] >= 0
+        embedded, inside = subject.embed(text)[0], items[:length] >= 0
         positions = torch.from_numpy(np.flatnonzero(inside)).to(embedded.device)
         numbers = random.random((self.draws, len(positions), embedded.shape[1]), np.float32)
         drawn = torch.from_numpy(numbers).to(embedded.device)
@@ -430,10 +436,96 @@ class SoftErasure(Measure):
         return *probs.reshape(2, len(shares), self.draws), empty
 
 
-def _between_0_and_1(values: np.ndarray) -> np.ndarray:
-    """Scores (T,) by their least and largest, NaN where they are one value."""
-    values = np.asarray(values, np.float64)
-    if not len(values):
-        return values
-    low, high = values.min(), values.max()
-    return np.divide(values - low, high - low, out=np.full(len(values), np.nan), where=high > low)
+TIE = 1e-5  # of the largest part: logits that are closer are equal, for float32 would decide between them by rounding
+
+
+@register
+class FrozenFlipSet(ExplanationTest):
+    """The fewest tokens whose parts decide, exactly, in the network that DecompX reads; and the model's own prediction then.
+
+    In that frozen network, where attention, divisors and slopes stay as they are (the measure `decompx`), a difference of
+    two logits is a sum of parts, one for each token, and of a part of markers and biases, which stays. So the smallest set
+    is a sort for each rival class, as in `minimal_flip_set`; of rivals that need equally many the lower class is taken, and
+    the lower class wins a tie. Logits that differ by less than 10^-5 of the largest part are a tie. The model itself does
+    not stay frozen: it reads the text without these tokens, and without as many at random, `draws` times. absent: what
+    becomes of the tokens, see `subjects.removal`. inputs: see `decompx`.
+
+    Source: the decomposition, Modarressi et al. 2023; the question, Serrano & Smith 2019, section 5.
+    """
+
+    name, cost = "frozen_flip_set", "gradient"
+    needs = frozenset({"backward rules", "classes", "embeddings", "token deletion"})
+    columns = {
+        "frozen_flip_set": Column(("T",), doc="1 on the fewest tokens without whose parts the network decides otherwise"),
+        "frozen_flip_size": Column(
+            undefined="where nothing changes the frozen decision, or the text is empty", doc="tokens in that set, at least 1"
+        ),
+        "frozen_flip_class": Column(undefined="where the size is", doc="the class that the frozen network then decides for"),
+        "frozen_flip_probs": Column(
+            ("C",), "float64", undefined="where the size is", doc="the model's own prediction without these tokens"
+        ),
+        "frozen_flip_random": Column(
+            range=(0.0, 1.0),
+            undefined="where the size is",
+            doc="share of random sets of as many tokens that change the model's own decision",
+        ),
+    }
+
+    absent: Absent = "deleted"
+    inputs: Inputs = "layer"
+    draws: Draws = 5
+
+    def check(self, subject, dataset) -> None:
+        """Raise SubjectError for an absence that the subject cannot read, and as `decompx` does."""
+        super().check(subject, dataset)
+        subject.check_rules(self.inputs)
+
+    def __call__(self, subject, batch, *, seed: int = 0) -> dict[str, list]:
+        """Return the columns, one value an instance."""
+        self.check(subject, None)
+        mask, predicted = subject.attendable(batch).cpu().numpy(), whole_logits(subject, batch).argmax(1)
+        rivals = torch.arange(subject.num_labels - 1, device=predicted.device).expand(len(predicted), -1)
+        rivals = rivals + (rivals >= predicted.unsqueeze(1))
+
+        def margins(logits, rows):
+            return logits.gather(1, predicted[rows].unsqueeze(1)) - logits.gather(1, rivals[rows])
+
+        shares = subject.relevance(batch, margins, "frozen", self.inputs)
+        parts, values = shares.of_places.cpu().numpy(), shares.values.cpu().numpy()
+        predicted, rivals = predicted.cpu().numpy(), rivals.cpu().numpy()
+        sets, classes, asked = [], [], []
+        for row, name in enumerate(batch["instance_id"]):
+            chosen, rival = smallest_set(parts[row][:, mask[row]], values[row], rivals[row] < predicted[row])
+            random = generator(seed, name, self.name)
+            removed = np.array([chosen, *(random.permutation(chosen) for _ in range(self.draws))])
+            sets.append(chosen)
+            classes.append(float(rivals[row, rival]))
+            asked.append(~removed if chosen.any() else ~removed[:0])
+        rows = []
+        for row, probs in enumerate(read_parts(subject, batch, asked, self.absent)):
+            found = np.nan, np.nan, np.full(subject.num_labels, np.nan), np.nan
+            if len(probs):
+                flipped = probs[1:].argmax(1) != predicted[row]
+                found = float(sets[row].sum()), classes[row], probs[0], float(flipped.mean())
+            rows.append((sets[row].astype(np.float32), *found))
+        return self.in_columns(subject, rows)
+
+
+def smallest_set(parts: np.ndarray, whole: np.ndarray, lower: np.ndarray) -> tuple[np.ndarray, int]:
+    """Return the fewest tokens (T,) bool to take away so that one of the margins `whole` (J,) is lost, none where there is
+    no such set; and the smallest margin then, the first of equal ones.
+
+    parts (J,T): of each margin, what the tokens add to it. lower (J,) bool: a margin of 0 is lost already.
+    """
+    order = np.argsort(-parts, 1, "stable")
+    left = whole[:, None] - np.take_along_axis(parts, order, 1).cumsum(1)
+    tie = TIE * np.abs(np.column_stack([parts, whole])).max(1, keepdims=True)
+    lost = (left < -tie) | (lower[:, None] & (left <= tie))
+    never = parts.shape[1]
+    sizes = np.where(lost.any(1), lost.argmax(1), never) if never else np.zeros(len(parts), np.int64)
+    rival = int(sizes.argmin())
+    chosen = np.zeros(never, bool)
+    if sizes[rival] < never:
+        chosen[order[rival, : sizes[rival] + 1]] = True
+    margins = whole - parts[:, chosen].sum(1)
+    return chosen, int((margins <= margins.min() + tie[:, 0]).argmax())

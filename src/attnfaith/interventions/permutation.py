@@ -1,17 +1,26 @@
-"""Permutation of attention (Jain & Wallace 2019, Algorithm 2): does it matter which token has which weight?"""
+"""Attention dealt out anew: permuted among the tokens, shared equally, or put on a random support."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import torch
 
-from attnfaith.interventions.targets import Cross, Maps, Pooled, Target, TargetMeasure, TokenEdit
+from attnfaith.draws import generator
+from attnfaith.interventions.pooled_erasure import Erasing, attention_for, erasing
+from attnfaith.interventions.targets import AFFINE, Cross, Maps, Pooled, Target, TargetMeasure, TokenEdit, softmax
 from attnfaith.measurement.options import CrossLayers, Draws, Layers, Rows
-from attnfaith.measurement.registry import register
+from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
+from attnfaith.subjects.attention import ALL
 
 
 NO_DRAWS = "below two tokens: no draws"
+DISTANCE = "total variation distance of the next token's distribution from the model's own, mean over the word's tokens"
+
+
+# --------------------------------------------------------------------------------------- permuted
 
 
 class Permuted(TokenEdit):
@@ -28,23 +37,20 @@ class Permuted(TokenEdit):
         # of the first that it sees in the order of `sources`, and so on.
         receivers = (~on_tokens).byte().argsort(dim=3, stable=True)
         givers = sources.gather(3, (~on_tokens.gather(3, sources)).byte().argsort(dim=3, stable=True))
-        dealt = torch.zeros_like(weights).scatter(
-            3, receivers.expand_as(weights), weights.gather(3, givers.expand_as(weights))
-        )
-        return torch.where(on_tokens, dealt, weights)
+        given = weights.gather(3, givers.expand_as(weights))
+        return torch.where(on_tokens, torch.zeros_like(weights).scatter(3, receivers.expand_as(weights), given), weights)
 
 
 def read_permuted(target: Target, orders: Sequence[np.ndarray]) -> list[list[np.ndarray]]:
-    """The outcomes of a target, each as one array (K,...) an instance, under orders (K,T) of the places of each instance."""
+    """Return the outcomes of a target, each as one array (K,...) an instance, under orders (K,T) of its places."""
     counts = [len(order) for order in orders]
     owner = torch.from_numpy(np.repeat(np.arange(len(counts)), counts))
     sources = np.tile(np.arange(target.inside.shape[1]), (len(owner), 1))
-    first = 0
-    for places, order in zip(target.places, orders, strict=True):
-        sources[first : first + len(order), places] = order
-        first += len(order)
+    ends = np.cumsum(counts)
+    for places, order, end in zip(target.places, orders, ends, strict=True):
+        sources[end - len(order) : end, places] = order
     edit = target.edit(Permuted, owner, sources=torch.from_numpy(sources).to(target.inside.device))
-    return [np.split(values, np.cumsum(counts)[:-1]) for values in target.outcomes(owner, edit)]
+    return [np.split(values, ends[:-1]) for values in target.outcomes(owner, edit)]
 
 
 class _Permutation(TargetMeasure):
@@ -65,11 +71,9 @@ class _Permutation(TargetMeasure):
 class Permutation(_Permutation):
     """Permutation of attention (Jain & Wallace 2019, Algorithm 2): does it matter which token has which weight?
 
-    The weights of a text are dealt out anew among its tokens, `draws` times. Each draw is one of the T! orders of the
-    attendable weights, all equally likely and independent; the weights and the encoder's states stay what they are. Every
-    draw is kept, [K][C]: a table takes the median of its total variation distances to the prediction. A text of fewer than
-    two tokens has one order only: K = 0. With an affine decoder a draw costs T C products; with another, a pass of the
-    decoder.
+    Each of `draws` draws deals the weights of a text out in another order, all T! orders equally likely; the encoder's
+    states stay. Every draw is kept; below two tokens there is one order only: K = 0. With an affine decoder a draw costs T C
+    products, with another a pass of the decoder.
 
     Source: Jain & Wallace 2019, section 4.2.1 and Algorithm 2.
     """
@@ -77,11 +81,8 @@ class Permutation(_Permutation):
     name, cost, needs, target = "permutation", "reading", frozenset({"classes", "intervention"}), Pooled
     columns = {
         "permuted_probs": Column(
-            ("K", "C"),
-            distribution=True,
-            undefined=NO_DRAWS,
-            doc="class probabilities after each random permutation of the attention weights, states fixed",
-        ),
+            ("K", "C"), distribution=True, undefined=NO_DRAWS, doc="class probabilities after each random permutation"
+        )
     }
     metric = {"counterfactual_probs": "permuted_probs"}
 
@@ -92,15 +93,12 @@ class Permutation(_Permutation):
 class MapPermutation(_Permutation):
     """Permutation of the attention maps of a stack of layers: does it matter which token has which weight?
 
-    In each of `draws` draws one of the T! orders of the text's tokens, all equally likely, gives each token another
-    token's weight: the same order in all heads and rows of the chosen layers. Markers keep their weight, and everything
-    behind a changed layer is computed anew, later attention too. A row that may not look at all tokens, as in a decoder,
-    deals out what it has among those that it may look at, in the same order. The tokens of both texts of a pair count as one
-    text.
+    Each of `draws` draws is one of the T! orders of the text's tokens, the same in all heads and rows of the chosen layers.
+    Markers keep their weight, and everything behind a changed layer is computed anew, later attention too. A row that may
+    not look at all tokens, as in a decoder, deals out in this order what it has on those that it sees.
 
     layers: "shown", those that the reduction takes; "last"; "all"; or numbers from 0 on. rows: "all", or "matter", the rows
-    of the last layer that the logits depend on; in the last layer that is the same. Every draw is kept, [K][C]. A text of
-    fewer than two tokens has one order only: K = 0. A draw costs what the model computes from the first changed layer on.
+    of the last layer that the logits depend on. Below two tokens K = 0. A draw costs a pass from the first changed layer on.
 
     Source: Jain & Wallace 2019, section 4.2.1 and Algorithm 2, for the one attention of their models.
     """
@@ -108,12 +106,8 @@ class MapPermutation(_Permutation):
     name, cost, needs, target = "map_permutation", "draws", frozenset({"attention maps", "classes"}), Maps
     columns = {
         "map_permuted_probs": Column(
-            ("K", "C"),
-            distribution=True,
-            undefined=NO_DRAWS,
-            doc="class probabilities after each random permutation of the weights on a text's tokens, the same one in "
-            "every row and head of the chosen layers",
-        ),
+            ("K", "C"), distribution=True, undefined=NO_DRAWS, doc="class probabilities after each random permutation"
+        )
     }
     metric = {"counterfactual_probs": "map_permuted_probs"}
 
@@ -126,9 +120,9 @@ class MapPermutation(_Permutation):
 class CrossPermutation(_Permutation):
     """Permutation of cross-attention: does it matter which source word has which weight?
 
-    In each of `draws` draws one of the orders of the source words' tokens, all equally likely, gives each token another
-    one's weight, in all heads and rows of the chosen layers alike; markers keep theirs, and what follows is computed anew.
-    layers: "all", or numbers from 0 on. A source of one token has one order only: K = 0.
+    Each of `draws` draws is one of the orders of the source words' tokens, the same in all heads and rows of the chosen
+    layers; markers keep their weight, and what follows is computed anew. layers: "all", or numbers from 0 on. A source of
+    one token has one order only: K = 0.
 
     Source: Jain & Wallace 2019, section 4.2.1 and Algorithm 2, for one attention over a text.
     """
@@ -136,21 +130,182 @@ class CrossPermutation(_Permutation):
     name, cost, reads, needs, target = "cross_permutation", "draws", "pairs", frozenset({"cross-attention"}), Cross
     purpose = "cross_permutation"
     columns = {
-        "cross_permuted_probs": Column(
-            ("K", "G"),
-            range=(0.0, 1.0),
-            undefined="below two source tokens: no draws",
-            doc="probability of each target word after each random permutation of the weights on the source words' tokens, "
-            "the same one in every row, head and chosen layer",
-        ),
-        "cross_permuted_tvd": Column(
-            ("K", "G"),
-            range=(0.0, 1.0),
-            undefined="below two source tokens: no draws",
-            doc="total variation distance of the next token's distribution from the model's own, mean over the word's "
-            "tokens",
-        ),
+        f"cross_permuted_{what}": Column(
+            ("K", "G"), range=(0.0, 1.0), undefined="below two source tokens: no draws", doc=doc
+        )
+        for what, doc in (("probs", "probability of each target word after each random permutation"), ("tvd", DISTANCE))
     }
 
     draws: Draws = 10
     layers: CrossLayers = "all"
+
+
+# --------------------------------------------------------------------------------------- uniform
+
+
+class Uniform(TokenEdit):
+    """The weight on tokens is divided equally among those that a row may look at."""
+
+    def other(self, weights, reach):
+        on_tokens = self.on_tokens(reach)
+        share = weights.masked_fill(~on_tokens, 0).sum(3, keepdim=True) / on_tokens.sum(3, keepdim=True).clamp(min=1)
+        return torch.where(on_tokens, share, weights)
+
+
+class UniformAlone(Uniform):
+    """The same in one layer of each copy: alone (N,1), the number of that layer, or -1 for all."""
+
+    alone: torch.Tensor
+
+    def weights(self, number, weights, rows=ALL):
+        edited = (self.alone < 0) | (self.alone == number)
+        return torch.where(edited[..., None, None], super().weights(number, weights, rows), weights)
+
+
+@register
+class MapUniform(TargetMeasure):
+    """Uniform attention maps: does it matter how a stack of layers weights what it attends to?
+
+    Each row divides equally what it gives: over "text" its weight on tokens, among those that it may look at, while markers
+    keep theirs; over "all" its whole weight, among all positions that it may look at. layers and rows: as for
+    `map_permutation`. Nothing is random.
+
+    Source: Wiegreffe & Pinter 2019, section 4.1, who train with such weights; here the trained model is read with them.
+    """
+
+    name, cost, needs, target = "map_uniform", "reading", frozenset({"attention maps", "classes"}), Maps
+    columns = {
+        "map_uniform_probs": Column(("C",), distribution=True, doc="class probabilities when rows of the layers are uniform")
+    }
+
+    layers: Layers = "shown"
+    rows: Rows = "all"
+    over: Literal["text", "all"] = "text"
+
+    def __call__(self, subject, batch) -> dict[str, list]:
+        """Return the columns, one value an instance."""
+        target = Maps(subject, batch, **self.where)
+        owner = torch.arange(len(target.inside), device=target.inside.device)
+        edit = target.edit(Uniform, owner)
+        if self.over == "all":
+            edit.inside = batch["attention_mask"].bool()
+        (probs,) = target.outcomes(owner, edit)
+        return {"map_uniform_probs": list(probs.astype(np.float32))}
+
+
+@register
+class CrossUniform(TargetMeasure):
+    """Uniform cross-attention: what is the weighting of source words worth to each target word?
+
+    In every row and head the weight that the source words' tokens have together is shared equally among them, in all layers
+    at once and in each alone; markers keep theirs, and what follows is computed anew.
+
+    Source: Wiegreffe & Pinter 2019, section 3.2, who train models so; of a model as it is, this is an intervention.
+    """
+
+    name, cost, reads, needs, target = "cross_uniform", "reading", "pairs", frozenset({"cross-attention"}), Cross
+    columns = {
+        "cross_uniform_probs": Column(("G",), range=(0.0, 1.0), doc="probability of the target word, all heads uniform"),
+        "cross_uniform_tvd": Column(("G",), range=(0.0, 1.0), doc=DISTANCE),
+        "cross_uniform_layer_probs": Column(("L", "G"), range=(0.0, 1.0), doc="the probability where one layer alone is"),
+        "cross_uniform_layer_tvd": Column(("L", "G"), range=(0.0, 1.0), doc="the distance where one layer alone is"),
+    }
+
+    def __call__(self, subject, batch) -> dict[str, list]:
+        """Return the columns, one value an instance."""
+        pairs = []
+        for target in Cross.each(subject, batch):
+            alone = torch.arange(-1, target.depth, device=target.inside.device).unsqueeze(1)
+            owner = torch.zeros(len(alone), dtype=torch.long, device=alone.device)
+            outcomes = target.outcomes(owner, target.edit(UniformAlone, owner, alone=alone))
+            probs, distances = (values.astype(np.float32) for values in outcomes)
+            pairs.append((probs[0], distances[0], probs[1:], distances[1:]))
+        return self.in_columns(subject, pairs)
+
+
+# --------------------------------------------------------------------------------------- random support
+
+
+@register
+class RandomSupport(Measure):
+    """Attention whose weights lie on random tokens: what a support of the same size explains that did not choose its places.
+
+    How the importance of states agrees with attention that nobody learned: a null for the agreement of sparse attention.
+    Each draw deals the weights of a text out anew among its tokens, all orders equally likely, so that the size of the
+    support, the entropy and the ties stay. Under that attention a', states fixed, the two measures of states are taken:
+
+    * ||df/dh_t||_2 = a'_t ||df/dc||_2, a' held fixed, c the context and f the log-odds of the class that is predicted under
+      a': its logit minus the log-sum-exp of the others;
+    * the total variation distance of the prediction under a' to that without state t, the other weights renormalised; where
+      none remains the context is the zero vector.
+
+    A state without weight has 0 in both, except at the word level of a hierarchical model, where other sentences' states see
+    it and the gradient has no such closed form. K = 0 below two tokens.
+
+    Source: the two measures, Meister et al. 2021, eq. 4 and 6; the null is not theirs.
+    """
+
+    name, cost, needs = "random_support", "reading", frozenset({"classes", "intervention"})
+    columns = {
+        "random_support_attention": Column(
+            ("K", "T"), distribution=True, undefined=NO_DRAWS, doc="the text's attention weights, shuffled over its tokens"
+        ),
+        "random_support_probs": Column(("K", "C"), distribution=True, doc="class probabilities under it, states fixed"),
+        "random_support_gradient_norm_hidden": Column(
+            ("K", "T"),
+            range=(0.0, None),
+            doc="||df/dh||_2 under it of each state h, f the log-odds of the class then predicted",
+            needs=frozenset({"states"}),
+        ),
+        "random_support_leave_one_out_hidden": Column(
+            ("K", "T"), range=(0.0, 1.0), doc="total variation distance under it without a state, the rest renormalised"
+        ),
+    }
+    metric = {"counterfactual_attention": "random_support_attention", "counterfactual_probs": "random_support_probs"}
+
+    draws: Draws = 5
+
+    def __call__(self, subject, batch, *, seed: int = 0) -> dict[str, list]:
+        """Return the columns, one value an instance."""
+        texts = erasing(subject, batch)
+        shuffled = np.zeros((self.draws, *texts.attention.shape))
+        for row, (name, length) in enumerate(zip(batch["instance_id"], texts.lengths, strict=True)):
+            weights = np.broadcast_to(texts.attention[row, :length], (self.draws, length))
+            shuffled[:, row, :length] = generator(seed, name, self.name).permuted(weights, axis=1)
+        draws = [_under(subject, replace(texts, attention=attention)) for attention in shuffled]
+        columns = {}
+        for name in draws[0]:
+            values = np.stack([draw[name] for draw in draws], 1).astype(np.float32)  # (B,K,T) or (B,K,C)
+            widths = texts.lengths if self.columns[name].axes[1] == "T" else [values.shape[2]] * len(values)
+            counts = np.where(texts.lengths > 1, self.draws, 0)
+            columns[name] = [value[:count, :width] for value, count, width in zip(values, counts, widths, strict=True)]
+        return columns
+
+
+def _under(subject, texts: Erasing) -> dict[str, np.ndarray]:
+    """Each column under the attention of `texts`: (B,T), and (B,C) for the probabilities."""
+    logits = texts.logits(texts.whole())[:, 0]
+    probs = softmax(logits)
+    values = {"random_support_attention": texts.attention, "random_support_probs": probs}
+    if "states" in subject.capabilities:
+        values["random_support_gradient_norm_hidden"] = _gradient_norms(subject, texts, logits)
+    without = softmax(texts.without_each())
+    return values | {"random_support_leave_one_out_hidden": np.abs(without - probs[:, None]).sum(2) / 2}
+
+
+def _gradient_norms(subject, texts: Erasing, logits: np.ndarray) -> np.ndarray:
+    """||df/dh||_2 (B,T) of each state h: f the log-odds of the class that logits (B,C) predict."""
+    predicted, rivals = logits.argmax(1)[:, None], logits.copy()
+    np.put_along_axis(rivals, predicted, -np.inf, 1)
+    slopes = -softmax(rivals)
+    np.put_along_axis(slopes, predicted, 1, 1)
+    if AFFINE in subject.capabilities:
+        weight, _ = subject.decoder_weights()
+        steepness = np.linalg.norm(slopes @ weight.detach().double().cpu().numpy(), axis=1)
+        return texts.attention * steepness[:, None]
+    with torch.enable_grad():
+        states = texts.under.states.detach().requires_grad_()
+        logits = replace(texts.under, states=states)(attention_for(texts.under, texts.attention))
+        slopes = torch.from_numpy(slopes).to(logits)
+        (gradient,) = torch.autograd.grad(logits, states, slopes, materialize_grads=True)  # 0 of texts without tokens
+    return gradient.double().norm(dim=2).cpu().numpy()

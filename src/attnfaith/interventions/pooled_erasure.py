@@ -8,12 +8,11 @@ Decisions: the most probable class, on equal probability the lower one. With an 
 than TIE of the largest difference that any single token makes are equal: the order of a sum decides nothing.
 
 Shapes: B instances, T tokens of the batch's longest text (at least 1; shorter texts are padded on the right with weight 0),
-C classes, H hidden, K removals, R orders. Everything is float64 on the CPU, except what a model is asked.
+C classes, K removals, R orders. Everything is float64 on the CPU, except what a model is asked.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -30,25 +29,26 @@ TIE = 1e-12
 ALL = slice(None)
 
 
-class Flip(NamedTuple):
-    """The first change of decision along an order, (B,) each: tokens removed and attention removed, NaN where the decision
-    never changes; and whether no weight was left, so that the bias decided.
-    """
-
-    size: np.ndarray
-    mass: np.ndarray
-    empty: np.ndarray
-
-
 def erasure_orders(scores: np.ndarray, name: str, seed: int, draws: int) -> np.ndarray:
-    """Orders (R,T) of an instance's tokens: by decreasing scores (3,T), those of RANKINGS, equal ones by position; then
-    `draws` random ones. None below two tokens.
+    """Return orders (R,T) of an instance's tokens: by decreasing scores (3,T), those of RANKINGS, equal ones by position;
+    then `draws` random ones. None below two tokens.
     """
     length = scores.shape[1]
     if length < 2:
         return np.empty((0, length), np.int64)
     random = generator(seed, name, "erasure").permuted(np.tile(np.arange(length), (draws, 1)), axis=1)
     return np.concatenate([np.argsort(-scores, 1, "stable"), random])
+
+
+def first_flips(changed: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return, of orders in which the decision is another one after each removal (R,T) and of the weights removed (R,T), the
+    first flip: tokens removed and weight removed, NaN without a flip, and whether no weight was left; (R,) each.
+    """
+    if not len(changed):
+        return np.empty(0), np.empty(0), np.empty(0, bool)
+    flips, first = changed.any(1), changed.argmax(1)[:, None]
+    mass, left = (np.take_along_axis(values, first, 1)[:, 0] for values in (weights.cumsum(1), after(weights)))
+    return np.where(flips, first[:, 0] + 1.0, np.nan), np.where(flips, mass.clip(max=1), np.nan), flips & (left == 0)
 
 
 @dataclass(frozen=True)
@@ -68,42 +68,39 @@ class Erasing:
     @property
     def gradient(self) -> tuple[np.ndarray, np.ndarray]:
         """Derivative (B,T) of the predicted class's log-odds with respect to each weight, the others fixed and nothing
-        renormalised; and p(1 - p) of that class (B,), the factor that makes it a derivative of the probability.
+        renormalised; and the log-odds (B,).
         """
         raise NotImplementedError
 
     def logits(self, contents: np.ndarray, rows: np.ndarray | slice = ALL) -> np.ndarray:
-        """Logits (B,K,C) of averaged contents (B,D,K) of the instances `rows`."""
+        """Return logits (B,K,C) of averaged contents (B,D,K) of the instances `rows`."""
         raise NotImplementedError
 
     def changed(self, sums: np.ndarray, remaining: np.ndarray, rows: np.ndarray | slice = ALL) -> np.ndarray:
-        """Whether the decision is another one, (B,K), from sums of weight x evidence (B,E,K) and of weight (B,K)."""
+        """Return whether the decision is another one, (B,K), from sums of weight x evidence (B,E,K) and of weight (B,K)."""
         raise NotImplementedError
 
-    def first_flip(self, order: np.ndarray) -> Flip:
-        """Where the decision first changes when tokens are removed in the order (B,T) of their positions."""
-        weights = np.take_along_axis(self.attention, order, 1)
-        evidence = np.take_along_axis(self.evidence, order[:, None], 2) * weights[:, None]
-        remaining = after(weights)
-        changed = self.changed(after(evidence), remaining)
-        step = changed.argmax(1)[:, None]
-        flips = changed.any(1) & (self.lengths > 1)
-        mass = np.take_along_axis(weights.cumsum(1), step, 1)[:, 0]
-        nothing = np.take_along_axis(remaining, step, 1)[:, 0] == 0
-        return Flip(np.where(flips, step[:, 0] + 1.0, np.nan), np.where(flips, mass, np.nan), flips & nothing)
+    def changed_along(self, orders: np.ndarray) -> np.ndarray:
+        """Return whether the decision is another one (B,R,T) after each removal in orders (B,R,T) of positions."""
+        changed = np.zeros(orders.shape, bool)
+        for place, order in enumerate(orders.swapaxes(0, 1)):
+            weights = np.take_along_axis(self.attention, order, 1)
+            evidence = np.take_along_axis(self.evidence, order[:, None], 2) * weights[:, None]
+            changed[:, place] = self.changed(after(evidence), after(weights))
+        return changed
 
     def without_each(self) -> np.ndarray:
-        """Logits (B,T,C) with each weight removed alone; where that weight is 0, exactly those with nothing removed."""
+        """Return logits (B,T,C) with each weight removed alone; where that weight is 0, exactly those of the whole."""
         remaining = others(self.attention)[:, None]
         removed = self.logits(ratio(others(self.attention[:, None] * self.content), remaining))
         return np.where((self.attention == 0)[..., None], self.logits(self.whole()), removed)
 
     def whole(self) -> np.ndarray:
-        """The averaged content (B,D,1) with nothing removed."""
+        """Return the averaged content (B,D,1) with nothing removed."""
         return self.content @ self.attention[..., None]
 
     def scores(self) -> np.ndarray:
-        """Attention, signed gradient and their product (B,3,T).
+        """Return attention, the slope of the log-odds and their product (B,3,T).
 
         The factor p(1 - p) > 0 of the gradient is left out: no order depends on it, and a saturated p would erase them.
         """
@@ -111,7 +108,7 @@ class Erasing:
         return np.stack([self.attention, slope, self.attention * slope], 1)
 
     def orders(self, seed: int, names: list[str], draws: int) -> np.ndarray:
-        """The `erasure_orders` of all instances (B,R,T); padding, and the token of a text of one, keep their place."""
+        """Return the `erasure_orders` of all instances (B,R,T); padding and the only token of a text keep their place."""
         count, width = self.attention.shape
         orders = np.tile(np.arange(width), (count, len(RANKINGS) + draws, 1))
         for row, (name, length, scores) in enumerate(zip(names, self.lengths, self.scores(), strict=True)):
@@ -141,13 +138,13 @@ class Affine(Erasing):
         total = logsumexp(rivals, 1)
         share = np.exp(rivals - total[:, None])
         slope = self.content[rows, self.predicted] - (share[:, None] @ self.content)[:, 0]
-        return slope, _spread(logits[rows, self.predicted] - total)
+        return slope, logits[rows, self.predicted] - total
 
     def logits(self, contents, rows=ALL):
         return contents.swapaxes(1, 2) + self.bias[rows, None]
 
     def wins(self, sums: np.ndarray, remaining: np.ndarray, rows: np.ndarray | slice = ALL) -> np.ndarray:
-        """Which rivals (B,C-1,K) beat the predicted class; sums (B,C-1,K), remaining weight (B,C-1,K) or (B,1,K), not 0."""
+        """Return which rivals (B,C-1,K) beat the predicted class; remaining weight (B,C-1,K) or (B,1,K) is not 0."""
         tie = TIE * self.largest[rows, :, None] * remaining
         return (sums < -tie) | (self.lower[rows, :, None] & (sums <= tie))
 
@@ -164,27 +161,15 @@ class NotAffine(Erasing):
 
     @cached_property
     def gradient(self):
-        weights = _weights(self.under, self.attention).requires_grad_()
-        predicted = torch.from_numpy(self.predicted).to(weights.device)
+        weights = attention_for(self.under, self.attention).requires_grad_()
         with torch.enable_grad():
-            odds = log_odds(self.under(weights), predicted)
+            odds = log_odds(self.under(weights), torch.from_numpy(self.predicted).to(weights.device))
             slope = torch.autograd.grad(odds.sum(), weights, materialize_grads=True)[0]
-        return slope.double().cpu().numpy(), _spread(odds.detach().cpu().numpy())
+        return slope.double().cpu().numpy(), odds.detach().cpu().numpy()
 
     @torch.no_grad()
     def logits(self, contents, rows=ALL):
-        return self.under[rows](_weights(self.under, contents.swapaxes(1, 2))).double().cpu().numpy()
-
-    def state_gradients(self, slopes: np.ndarray) -> np.ndarray:
-        """Lengths (B,T) of the gradient in each state, attention held fixed, of a scalar with slopes (B,C) by logits; of a
-        subject with "states".
-        """
-        with torch.enable_grad():
-            states = self.under.states.detach().requires_grad_()
-            logits = replace(self.under, states=states)(_weights(self.under, self.attention))
-            slopes = torch.from_numpy(slopes).to(logits)
-            (gradient,) = torch.autograd.grad(logits, states, slopes, materialize_grads=True)  # 0 of texts without tokens
-        return gradient.double().norm(dim=2).cpu().numpy()
+        return self.under[rows](attention_for(self.under, contents.swapaxes(1, 2))).double().cpu().numpy()
 
     def changed(self, sums, remaining, rows=ALL):
         return self.logits(ratio(sums, remaining[:, None]), rows).argmax(-1) != self.predicted[rows, None]
@@ -192,16 +177,15 @@ class NotAffine(Erasing):
 
 @torch.no_grad()
 def erasing(subject: Subject, batch: Batch) -> Affine | NotAffine:
-    """The batch ready for erasing."""
+    """Return the batch ready for erasing."""
     readouts = read_out(subject, batch)
-    attention = _pad([readout.attention for readout in readouts])
-    lengths = np.array([len(readout.attention) for readout in readouts])
+    attention, lengths = _pad([readout.attention for readout in readouts])
     if AFFINE in subject.capabilities:
-        values = np.ascontiguousarray(_pad([readout.values for readout in readouts]).swapaxes(1, 2))
+        values = np.ascontiguousarray(_pad([readout.values for readout in readouts])[0].swapaxes(1, 2))
         return _affine(attention, lengths, values, np.stack([readout.bias for readout in readouts]))
     each = np.broadcast_to(np.eye(attention.shape[1]), (len(lengths), *attention.shape[1:] * 2))
     asked = under(subject, batch)
-    predicted = asked(_weights(asked, attention)).argmax(1).cpu().numpy()
+    predicted = asked(attention_for(asked, attention)).argmax(1).cpu().numpy()
     return NotAffine(attention, lengths, each, each, predicted, asked)
 
 
@@ -212,8 +196,7 @@ def _affine(attention: np.ndarray, lengths: np.ndarray, values: np.ndarray, bias
     inside = (np.arange(values.shape[2]) < lengths[:, None])[:, None]
     predicted = logits.argmax(1)
     while True:  # until no lower class ties with the predicted one
-        rivals = (predicted[:, None] + 1 + classes[:-1]) % len(classes)
-        rivals.sort(1)
+        rivals = np.sort((predicted[:, None] + 1 + classes[:-1]) % len(classes), 1)
         margins = values[rows, predicted[:, None]] - values[rows, rivals]
         margins += (bias[rows, predicted[:, None]] - bias[rows, rivals])[..., None]
         margins *= inside
@@ -221,42 +204,42 @@ def _affine(attention: np.ndarray, lengths: np.ndarray, values: np.ndarray, bias
         lower = rivals < predicted[:, None]
         ties = lower & (logits[rows, predicted[:, None]] - logits[rows, rivals] <= TIE * largest)
         if not ties.any():
-            break
+            return Affine(attention, lengths, values, margins, predicted, bias, lower, largest, bias.argmax(1) != predicted)
         predicted = np.where(ties.any(1), rivals[rows[:, 0], ties.argmax(1)], predicted)
-    return Affine(attention, lengths, values, margins, predicted, bias, lower, largest, bias.argmax(1) != predicted)
 
 
-def _weights(asked: OfStates | OfTexts, attention: np.ndarray) -> torch.Tensor:
-    """Attention as a subject takes it, on its device."""
+def attention_for(asked: OfStates | OfTexts, attention: np.ndarray) -> torch.Tensor:
+    """Return attention as a subject takes it, on its device."""
     dtype = torch.promote_types(asked.dtype, torch.float32)
     return torch.from_numpy(np.ascontiguousarray(attention)).to(asked.subject.device, dtype)
 
 
-def _spread(odds: np.ndarray) -> np.ndarray:
-    """p(1 - p) from log-odds, exact where p rounds to 1."""
+def spread(odds: np.ndarray) -> np.ndarray:
+    """Return p(1 - p) from log-odds, exact where p rounds to 1: it makes a slope of log-odds one of the probability."""
     return expit(odds) * expit(-odds)
 
 
-def _pad(rows: list[np.ndarray]) -> np.ndarray:
-    """Rows (T_b,...) as one array (B,T,...), zeros behind the shorter ones; T is at least 1."""
-    padded = np.zeros((len(rows), max(1, *map(len, rows)), *rows[0].shape[1:]))
+def _pad(rows: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Rows (T_b,...) as one array (B,T,...), zeros behind the shorter ones, T at least 1; and their lengths (B,)."""
+    lengths = np.array([len(row) for row in rows])
+    padded = np.zeros((len(rows), max(1, lengths.max()), *rows[0].shape[1:]))
     for place, row in enumerate(rows):
         padded[place, : len(row)] = row
-    return padded
+    return padded, lengths
 
 
 def ratio(sums: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """sums / weights; 0 where a weight is 0."""
+    """Return sums / weights; 0 where a weight is 0."""
     return np.divide(sums, weights, out=np.zeros_like(sums), where=weights > 0)
 
 
 def after(values: np.ndarray) -> np.ndarray:
-    """At each place of the last axis the sum over all later places."""
+    """Return at each place of the last axis the sum over all later places."""
     sums = np.zeros_like(values)
     sums[..., :-1] = values[..., :0:-1].cumsum(-1)[..., ::-1]
     return sums
 
 
 def others(values: np.ndarray) -> np.ndarray:
-    """At each place of the last axis the sum over all other places."""
+    """Return at each place of the last axis the sum over all other places."""
     return after(values) + after(values[..., ::-1])[..., ::-1]

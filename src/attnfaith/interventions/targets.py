@@ -1,12 +1,11 @@
 """The three kinds of attention that interventions change, and what a model predicts under other weights.
 
 Pooled attention is one vector for each text; maps are layers x heads x rows; cross-attention is target x source. A target
-holds where the tokens of its texts are, and gives the outcomes of copies of the texts under a `TokenEdit`. Markers are no
+knows where the tokens of its texts are, and gives the outcomes of copies of the texts under a `TokenEdit`. Markers are no
 tokens: they keep their weight.
 
 Where logits are affine in pooled attention, those of any attention a are sum_t a_t v_t + b, with v_t = W h_t: T x C numbers
-hold everything about another attention, and no state is needed again. Elsewhere the subject is asked about each attention:
-`under`.
+are enough for any other attention. Elsewhere `under` asks the subject about each attention.
 
 Shapes: B instances, N copies of instances, L input positions (S of a source), T tokens, Q queries, H heads, C classes, G
 target words, K attentions of one instance.
@@ -52,11 +51,11 @@ class TokenEdit(Edit):
         self._scores: torch.Tensor | None = None
 
     def other(self, weights: torch.Tensor, reach: torch.Tensor) -> torch.Tensor:
-        """Other weights (N,H,Q,S) for all rows; reach (N,1,Q,S): what a row may look at."""
+        """Return other weights (N,H,Q,S) for all rows; reach (N,1,Q,S): what a row may look at."""
         raise NotImplementedError
 
     def on_tokens(self, reach: torch.Tensor) -> torch.Tensor:
-        """(N,1,Q,S) bool: the tokens that a row may look at."""
+        """Return (N,1,Q,S) bool: the tokens that a row may look at."""
         return reach & self.inside[:, None, None]
 
     def scores(self, number, scores):

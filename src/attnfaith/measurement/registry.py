@@ -241,15 +241,12 @@ OWN = {
         interventions__adversary="adversary_exact",
         interventions__adversary_search="adversary_search map_adversary",
         interventions__aopc_limits="aopc_limits weight_aopc_limits",
-        interventions__comprehensiveness="comprehensiveness",
         interventions__diagnostics="conicity group_mass marker_attention permissible_only token_logits value_norm_share",
-        interventions__erasure="erasure map_erasure",
-        interventions__explanation_tests="rationale_erasure selection sign_violations soft_erasure",
-        interventions__flip_sets="frozen_flip_set minimal_flip_set",
+        interventions__erasure="erasure map_erasure minimal_flip_set",
+        interventions__explanation_tests="comprehensiveness frozen_flip_set rationale_erasure selection sign_violations "
+        "soft_erasure",
         interventions__identifiability="identifiability",
-        interventions__permutation="permutation map_permutation",
-        interventions__random_support="random_support",
-        interventions__uniform="map_uniform",
+        interventions__permutation="map_permutation map_uniform permutation random_support",
     ),
     "pairs": _modules(
         alignment__attention_based="alti attention norm",
@@ -257,8 +254,7 @@ OWN = {
         alignment__perturbation="occlusion value_zeroing",
         interventions__erasure="knock_out",
         interventions__identifiability="cross_identifiability",
-        interventions__permutation="cross_permutation",
-        interventions__uniform="cross_uniform",
+        interventions__permutation="cross_permutation cross_uniform",
     ),
 }
 """Name -> module of each measure of this package: so that a name is checked without importing torch."""
