@@ -25,7 +25,7 @@ from attnfaith.reporting.compare import compare, comparison_page
 from attnfaith.reporting.notebook import Overview, Shown
 from attnfaith.reporting.page.instrument import instrument
 from attnfaith.reporting.wide import overview
-from attnfaith.study.page import Made, write_page
+from attnfaith.study.results import Made, write_page
 from tests.records import draw
 from tests.views import drawn_view
 

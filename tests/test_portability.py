@@ -1,6 +1,5 @@
-"""Systems without process groups or forks: a study refuses early, and workers that are spawned load the same batches."""
+"""Systems without forks: workers that are spawned load the same batches."""
 
-import os
 import pickle
 
 import datasets
@@ -8,17 +7,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from attnfaith.reporting.analysis import StudyError
-from attnfaith.study.execute import run_cells
 from tests.tiny_trainings import make_trainer
-
-
-def test_a_study_says_what_the_system_lacks(monkeypatch, tmp_path):
-    """Before anything is made: where no signal reaches a group of processes, a stopped study would leave its cells."""
-    monkeypatch.delattr(os, "killpg")
-    with pytest.raises(StudyError, match="attnfaith train"):
-        run_cells({"output_dir": str(tmp_path / "study")}, [], {})
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.fixture(params=["none", "sentence"])

@@ -1,31 +1,30 @@
 """Studies on the real engine: cells of a grid, what waits for what, resumable runs, tables beside published numbers."""
 
-import contextlib
-import importlib.util
 import io
 import json
-import math
 import os
 import runpy
 import signal
 import subprocess
 import sys
 import time
-from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from attnfaith import recipes, record
-from attnfaith.errors import FileError
-from attnfaith.files import folder_lock
+from attnfaith import provenance, recipes, record
+from attnfaith.cli import study as cli
+from attnfaith.errors import AttnfaithError, FileError
 from attnfaith.reporting.analysis import StudyError
 from attnfaith.reporting.study import DEFAULT
-from attnfaith.study import cell as work
-from attnfaith.study import command, execute, plan, status
+from attnfaith.study import cell as cell_process
+from attnfaith.study import command, execute, plan, results
 from tests.figures import IN_A_PROCESS
 
 
@@ -33,26 +32,9 @@ pytestmark = pytest.mark.slow
 
 
 ROOT = Path(__file__).resolve().parents[1]
-
-
-def script(name):
-    spec = importlib.util.spec_from_file_location(f"recipes_{name}", ROOT / "recipes" / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-JAIN_WALLACE, WIEGREFFE_PINTER, MEISTER, PLANTED, BASTINGS = (
-    str(ROOT / "recipes" / paper / "analysis.py")
-    for paper in (
-        "jain_wallace_2019",
-        "wiegreffe_pinter_2019",
-        "meister_2021",
-        "planted_evidence",
-        "bastings_filippova_2020",
-    )
-)
-TAUS_OF_THE_PAPER = str(ROOT / "recipes/jain_wallace_2019/published.csv")
+ANALYSES = {path.parent.name: str(path) for path in ROOT.glob("recipes/*/analysis.py")}
+JAIN_WALLACE, TAUS = ANALYSES["jain_wallace_2019"], str(ROOT / "recipes/jain_wallace_2019/published.csv")
+PYTHON, TRAIN = sys.executable, plan.TRAIN  # the real ones: a stand-in may be in their place
 TINY = """
 name: tiny
 output_dir: unused
@@ -71,6 +53,7 @@ import dataclasses, json, os, sys, time
 from pathlib import Path
 import attnfaith
 from attnfaith import recipes, record
+from attnfaith.files import folder_lock
 from attnfaith.record.identity import model_fields, training_fields
 
 again = "--remeasure" in sys.argv
@@ -82,6 +65,8 @@ folder.mkdir(parents=True, exist_ok=True)
 with open(folder / "starts", "a") as starts:
     starts.write("x")
 title = recipe.report.title or ""
+lock = folder_lock(folder, "a run")
+lock.__enter__()
 if "fail" in title:
     print("working\\nerror: it broke\\n(set ATTNFAITH_TRACEBACK=1 for the traceback)")
     sys.exit(2)
@@ -117,10 +102,6 @@ if base := recipe.objective.base:
     state["base"] = {"weights (SHA-256)": digest}
 (folder / "run.json").write_text(json.dumps(state))
 """
-
-
-TRAIN = plan.TRAIN  # the real one, as the stand-in may still be in its place when a real study runs
-PYTHON = sys.executable  # what studies, the engine and cells run in may be another
 
 
 @pytest.fixture(scope="module")
@@ -164,21 +145,33 @@ def planned(stand_in, tmp_path):
     return lambda *blocks, **keys: write_study(stand_in, tmp_path, *blocks, **keys)
 
 
-def run_cell(cell):
-    """A cell's command, without an engine, in this process."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", list(cell.command[1:]))
-        runpy.run_path(cell.command[1])
+def study(path, *options):
+    cli.main([str(path), *options])
+
+
+def run_alone(path):
+    """Every cell of a study, without an engine, in this process."""
+    for cell in plan.cells(plan.read_study(path)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "argv", list(cell.command[1:]))
+            runpy.run_path(cell.command[1])
+
+
+def starts(runs, *names):
+    """How often each cell was begun."""
+    return [len((runs / name / "starts").read_text()) for name in names]
+
+
+def statuses(path):
+    study = plan.read_study(path)
+    table = results.cells_table(study, *command.prepare(study))
+    return dict(zip(table["cell"], table["status"], strict=True))
 
 
 BASE = {"name": "base", "set": {"measure.outputs": ["train", "validation"]}, "grid": {"seed": [1, 2]}}
 GUIDED = {
     "name": "guided",
-    "set": {
-        "objective.kind": "guided",
-        "objective.base": "{output_dir}/base-{seed}",
-        "measure.producers": [],
-    },
+    "set": {"objective.kind": "guided", "objective.base": "{output_dir}/base-{seed}", "measure.producers": []},
     "grid": {"seed": [1, 2]},
     "after": ["base-{seed}"],
 }
@@ -188,18 +181,12 @@ GUIDED = {
 
 
 def test_cells_are_the_product_of_the_grid():
-    study = {
-        "output_dir": "runs/x",
-        "blocks": [{"recipe": "a/sst.yaml", "set": {"bf16": True}, "grid": {"encoder": ["cnn", "average"], "seed": [1, 2]}}],
-    }
-    planned = plan.cells(study)
-    assert [cell.name for cell in planned] == ["sst-cnn-1", "sst-cnn-2", "sst-average-1", "sst-average-2"]
+    block = {"recipe": "a/sst.yaml", "set": {"bf16": True}, "grid": {"encoder": ["cnn", "average"], "seed": [1, None]}}
+    planned = plan.cells({"output_dir": "runs/x", "blocks": [block]})
+    assert [cell.name for cell in planned] == ["sst-cnn-1", "sst-cnn-None", "sst-average-1", "sst-average-None"]
     assert planned[1].overrides == [
-        "--bf16=true",
-        '--encoder="cnn"',
-        "--seed=2",
-        '--output_dir="runs/x/sst-cnn-2"',
-        '--name="sst-cnn-2"',
+        *("--bf16=true", '--encoder="cnn"', "--seed=null"),
+        *('--output_dir="runs/x/sst-cnn-None"', '--name="sst-cnn-None"'),
     ]
 
 
@@ -220,207 +207,112 @@ def test_other_values_of_a_study_stay_what_they_are(value):
     assert it == value and type(it) is type(value)
 
 
-def test_two_cells_of_one_name_are_refused():
-    block = {"recipe": "a/sst.yaml", "grid": {"seed": [1]}}
-    with pytest.raises(ValueError, match="cells of one name: \\['sst-1'\\]"):
-        plan.cells({"output_dir": "x", "blocks": [block, block]})
-
-
-@pytest.mark.parametrize(
-    ("line", "named"),
-    [("blcks: []", r"study.blcks; did you mean study.blocks\?"), ("blocks: []", r"study lacks \['results'\]")],
-)
-def test_unknown_and_missing_keys_of_a_study(tmp_path, line, named):
-    (tmp_path / "study.yaml").write_text(f"output_dir: x\n{line}\n")
-    with pytest.raises(ValueError, match=named):
-        command.main([str(tmp_path / "study.yaml")])
-
-
-def test_null_in_a_grid_is_yaml_null():
-    study = {"output_dir": "x", "blocks": [{"recipe": "a/sst.yaml", "grid": {"early_stopping_patience": [None]}}]}
-    assert "--early_stopping_patience=null" in plan.cells(study)[0].overrides
-
-
 def test_a_value_may_name_a_key_of_the_grid():
     study = {"output_dir": "runs/x", "blocks": [{"recipe": "a.yaml", **BASE}, {"recipe": "a.yaml", **GUIDED}]}
     by_name = {cell.name: cell for cell in plan.cells(study)}
     assert list(by_name) == ["base-1", "base-2", "guided-1", "guided-2"]
     assert by_name["guided-2"].after == ["base-2"] and by_name["base-2"].after == []
     assert '--objective.base="runs/x/base-2"' in by_name["guided-2"].overrides
-    assert '--measure.outputs=["train", "validation"]' in by_name["base-1"].overrides
+    assert [cell.name for cell in plan.choose([*by_name.values()], "guided-2")] == ["base-2", "guided-2"]
+    with pytest.raises(recipes.RecipeError, match="--only"):
+        plan.choose([*by_name.values()], "cnn")
 
 
 @pytest.mark.parametrize(
-    ("blocks", "message"),
+    ("blocks", "keys", "message"),
     [
-        ([GUIDED], r"cell guided-1 is after \['base-1'\], which the study does not have"),
+        ([GUIDED], {}, r"after \['base-1'\], which the study does not have"),
+        ([{"grid": {"seed": [1]}, "after": ["base-{sed}"]}], {}, r"\{sed\} in .* known: seed, output_dir"),
+        ([{"name": "a", "after": ["b"]}, {"name": "b", "after": ["a"]}], {}, r"circle.*: \['a', 'b'\]"),
+        ([{"grid": {"seed": [1, 1]}}], {}, "cells of one name: .*tiny-1"),
+        ([{"grid": {"seed": []}}], {}, "grid.seed is empty"),
+        ([{"grid": {"seed": 1}}], {}, "block 1.grid.seed=1 must be a list"),
+        ([{"grid": {"seed": [*range(200)], "measure.seed": [*range(200)]}}], {}, "40,000 cells"),
+        ([{"name": "../a"}], {}, "'../a' is no name for a folder"),
+        ([{"grid": {"data.limits": [{"train": 9}]}}], {}, "is no name for a folder"),
+        ([{"grid": {"learning_rate": [0.1, 0.2]}}], {}, "cells 'tiny-0.1' and 'tiny-0.2' have the same data"),
+        ([{"grid": {"sparsegen_lambda": [0.9, 1]}, "set": {"projection": "sparsegen"}}], {}, "tiny-1: .*sparsegen_lambda=1"),
+        ([{"set": {"seed": "x"}}], {}, "cell tiny: .*recipe.seed='x'"),
+        (["tiny.yaml"], {}, "block 1 must hold keys and values"),
+        ([], {}, "blocks is empty"),
+        ([{}], {"blcks": []}, r"study.blcks; did you mean study.blocks\?"),
+        ([{}], {"output_dir": None}, "study.output_dir=None must be a text"),
+        ([{}], {"tables": ["agrement"]}, r"tables \['agrement'\] are not known; choose from .*agreement"),
+        ([{}], {"analysis": "nowhere.py"}, "analysis: no file at .*nowhere.py"),
+        ([{}], {"published": "nowhere.csv", "analysis": JAIN_WALLACE}, "published: no CSV table at nowhere.csv"),
+        ([{}], {"published": "nowhere.csv"}, "published without analysis"),
+        ([{}], {"stand_ins": {"a": "sst"}}, "stand_ins without published"),
         (
-            [{"grid": {"seed": [1]}, "after": ["base-{sed}"]}],
-            r"\{sed\} in 'base-\{sed\}' is no key .* known: seed, output_dir",
-        ),
-        ([{"set": {"note": "{x}"}}], r"block 1, set: \{x\} in '\{x\}' is no key"),
-        ([{"name": "a", "after": ["b"]}, {"name": "b", "after": ["a"]}], r"in a circle.*: \['a', 'b'\]"),
-        ([{"name": "a", "after": ["a"]}], r"in a circle.*: \['a'\]"),
-        ([{"grid": {"seed": [1, 1]}}], r"block 1: grid.seed is \[1, 1\]: 1 is there twice; give each value once"),
-        ([{"grid": {"sparsegen_lambda": [0.5, 0, -1, -0.0]}}], r"\[0.5, 0, -1, -0.0\]: -0.0 is there twice"),
-        (
-            [
-                {"set": {"projection": "sparsegen"}, "grid": {"sparsegen_lambda": [0.5, 0]}},
-                {"name": "b", "set": {"projection": "sparsemax"}},
-            ],
-            r"cells 'tiny-0' and 'b' are one model under two names: sparsegen\(0\) and sparsemax attend alike; leave one",
-        ),
-        (
-            [
-                {"name": "a", "set": {"projection": "softmax"}},
-                {"set": {"projection": "entmax"}, "grid": {"entmax_alpha": [2, 1.0]}},
-            ],
-            r"cells 'a' and 'tiny-1.0' are one model under two names: softmax and entmax\(1\)",
-        ),
-        (
-            [{"name": "a", "set": {"projection": "entmax", "entmax_alpha": 1.5}}, {"set": {"projection": "entmax15"}}],
-            r"entmax\(1.5\) and entmax15 attend alike",
-        ),
-        (
-            [{"set": {"projection": "sparsegen"}, "grid": {"sparsegen_lambda": [0.9, 1]}}],
-            "tiny-1: model: sparsegen_lambda=1.* finite.* < 1",
-        ),
-        (
-            [
-                {"set": {"attention_learning_rate_factor": 10}},
-                {"name": "b", "set": {"attention_learning_rate_factor": 10.0}},
-            ],
-            "cells 'tiny' and 'b' have the same data, split, model, objective and seed",
-        ),
-        ([{"grid": {"seed": []}}], r"block 1: grid.seed is \[\]; give a list of one or more values"),
-        ([{"grid": {"seed": 1}}], "block 1.grid.seed=1 must be a list"),
-        ([{"grid": ["seed"]}], r"block 1.grid=\['seed'\] must be keys and values"),
-        (
-            [{"name": "../a"}],
-            r"the cell '../a' is no name for a folder: keep '/', '\{', '\}' and long values out of the name",
-        ),
-        (
-            [{"grid": {"data.limits": [{"train": 9}]}}],
-            r"is no name for a folder: keep '/', '\{', '\}' and long values out of the name",
-        ),
-        ([{"grid": {"learning_rate": [0.1, 0.2]}}], "cells 'tiny-0.1' and 'tiny-0.2' have the same data, split, model"),
-        (
-            [{"set": {"seed": "x"}}],
-            "cell tiny: .*tiny.yaml with --seed, --output_dir, --name: recipe.seed='x' must be a whole",
+            [{}],
+            {"published": TAUS, "analysis": JAIN_WALLACE, "tables": ["performance", "agreement"], "stand_ins": {"a": "x"}},
+            "stand_ins: .* have published numbers",
         ),
     ],
 )
-def test_a_plan_that_cannot_work_starts_nothing(planned, blocks, message):
-    path, runs = planned(*blocks)
-    with pytest.raises(ValueError, match=message):
-        command.main([str(path)])
+def test_a_study_that_cannot_work_starts_nothing(planned, blocks, keys, message):
+    path, runs = planned()
+    tree = yaml.safe_load(path.read_text()) | keys
+    recipe = {"recipe": str(path.parent / "tiny.yaml")}
+    (path.parent / "tiny.yaml").write_text(TINY)
+    tree["blocks"] = [recipe | block if isinstance(block, dict) else block for block in blocks]
+    path.write_text(yaml.safe_dump(tree))
+    with pytest.raises(AttnfaithError, match=message):
+        study(path)
     assert not runs.exists()
 
 
-def test_a_model_trained_with_words_erased_is_another_cell():
-    plain, erased = (recipes.parse(TINY, ["--random_erasure", share]) for share in ("0", "0.5"))
-    plan.check_distinct({"plain": plain, "erased": erased})
-    with pytest.raises(recipes.RecipeError, match="tables cannot tell them apart"):
-        plan.check_distinct({"one": erased, "other": erased})
-
-
-def test_a_flat_and_a_hierarchical_model_are_two_cells():
-    flat, divided = (recipes.parse(TINY, ["--hierarchy", kind]) for kind in ("none", "sentence"))
-    words = recipes.parse(TINY, ["--hierarchy", "sentence", "--measure.level", "word"])
-    plan.check_distinct({"flat": flat, "divided": divided, "words": words})
-    with pytest.raises(recipes.RecipeError, match="tables cannot tell them apart"):
-        plan.check_distinct({"one": divided, "other": divided})
-
-
-@pytest.mark.parametrize(
-    ("keys", "message"),
-    [
-        (
-            {"tables": ["agrement"]},
-            r"tables \['agrement'\] are not known; choose from sentence_pairs, .*, agreement, plausibility, performance",
-        ),
-        ({"tables": "agreement"}, "study.tables='agreement' must be a list"),
-        ({"mix_versions": "yes"}, "study.mix_versions='yes' must be true or false"),
-        ({"output_dir": None}, "study.output_dir=None must be a text"),
-        ({"blocks": None}, "study.blocks=None must be a list"),
-        ({"blocks": []}, "blocks is empty, so there is nothing to run"),
-        ({"blocks": ["tiny.yaml"]}, "block 1 must hold keys and values, not 'tiny.yaml'"),
-        ({"published": "nowhere.csv", "analysis": JAIN_WALLACE}, "published: no CSV table at nowhere.csv"),
-        ({"published": "nowhere.csv"}, "published without analysis: name the analysis"),
-        ({"analysis": 3}, "study.analysis=3 must be a text"),
-        ({"analysis": "nowhere.py"}, "analysis: no file at .*nowhere.py; its path is read from the study file"),
-        ({"published": 3}, "study.published=3 must be a text"),
-        ({"stand_ins": ["sst"]}, r"study.stand_ins=\['sst'\] must be keys and values"),
-        ({"stand_ins": {"a": "sst"}}, "stand_ins without published: name the CSV"),
-    ],
-)
-def test_tables_that_cannot_be_made_are_refused_first(planned, keys, message):
-    path, runs = planned({"name": "a"}, **keys)
-    with pytest.raises(ValueError, match=message):
-        command.main([str(path)])
-    assert not runs.exists()
-
-
-TAUS = "dataset,encoder,alignment,pair,class,statistic,source,value\nsst,cnn,dot,a,0,tau_mean,x,"
-
-
-@pytest.mark.parametrize(
-    ("analysis", "content", "message"),
-    [
-        (JAIN_WALLACE, b"", "no CSV table at .*No columns"),
-        (JAIN_WALLACE, b"\xff\xfe\x00", "no CSV table at .*'utf-8' codec"),
-        (
-            JAIN_WALLACE,
-            b"a,b\n1,2\n",
-            r"lacks the columns \['dataset', 'encoder', .*\]; needed: dataset, encoder, alignment, pair",
-        ),
-        (JAIN_WALLACE, TAUS.encode() + b"high\n", "holds a value that is no number"),
-        (JAIN_WALLACE, TAUS.encode() + b".5\n", "published: no CSV table at .*/taus_performance.csv"),
-    ],
-)
-def test_published_numbers_that_cannot_be_used_are_refused_first(planned, tmp_path, analysis, content, message):
-    (tmp_path / "taus.csv").write_bytes(content)
-    keys = {"tables": ["performance", "agreement"], "analysis": analysis, "published": str(tmp_path / "taus.csv")}
-    path, runs = planned({"name": "a"}, **keys)
-    with pytest.raises(StudyError, match=message):
-        command.main([str(path)])
-    assert not runs.exists()
-
-
-@pytest.mark.parametrize("stand_ins", [{"sst": "imdb"}, {"mine": "nowhere"}])
-def test_stand_ins_of_what_is_not_published_are_refused_first(planned, stand_ins):
-    keys = {"published": TAUS_OF_THE_PAPER, "analysis": JAIN_WALLACE, "tables": ["performance", "agreement"]}
-    path, runs = planned({"name": "a"}, **keys, stand_ins=stand_ins)
-    with pytest.raises(StudyError, match="stand_ins: .* have published numbers"):
-        command.main([str(path)])
-    assert not runs.exists()
-
-
-@pytest.mark.parametrize("content", [b"\xff\xfe", b"blocks: [", b"results: a\nresults: b\n"])
-def test_a_study_that_is_no_yaml(tmp_path, content):
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"blocks: [", b"results: a\nresults: b\n", b"output_dir: x\nblocks: []\n"])
+def test_a_file_that_is_no_study(tmp_path, content):
     (tmp_path / "study.yaml").write_bytes(content)
-    with pytest.raises(recipes.RecipeError, match="study.yaml is not (YAML: |UTF-8 text: )"):
+    with pytest.raises(recipes.RecipeError, match="study.yaml"):
         plan.read_study(tmp_path / "study.yaml")
 
 
-def test_only_some_cells_and_what_they_wait_for():
-    planned = plan.cells({"output_dir": "x", "blocks": [{"recipe": "a.yaml", **BASE}, {"recipe": "a.yaml", **GUIDED}]})
-    assert [cell.name for cell in plan.choose(planned, "guided-2")] == ["base-2", "guided-2"]
-    assert [cell.name for cell in plan.choose(planned, "base-*")] == ["base-1", "base-2"]
-    assert plan.choose(planned, None) == planned
-    with pytest.raises(ValueError, match="--only cnn: no cell has such a name; the study has base-1, "):
-        plan.choose(planned, "cnn")
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"", "no CSV table"), (b"a,b\n1,2\n", r"lacks the columns \['dataset'")],
+)
+def test_published_numbers_that_cannot_be_used_are_refused_first(planned, tmp_path, content, message):
+    (tmp_path / "taus.csv").write_bytes(content)
+    path, runs = planned({}, analysis=JAIN_WALLACE, published=str(tmp_path / "taus.csv"))
+    with pytest.raises(StudyError, match=message):
+        study(path)
+    assert not runs.exists()
+
+
+def test_what_makes_another_cell():
+    """Words erased in training, the hierarchy of a model, the level that is measured: a record tells these apart."""
+    kinds = ([], ["--random_erasure=0.5"], ["--hierarchy=sentence"], ["--hierarchy=sentence", "--measure.level=word"])
+    wanted = {str(words): recipes.parse(TINY, words) for words in kinds}
+    plan.check_distinct(wanted)
+    for recipe in wanted.values():
+        with pytest.raises(recipes.RecipeError, match="tables cannot tell them apart"):
+            plan.check_distinct(wanted | {"again": recipe})
+
+
+def test_a_trial_has_folders_of_its_own(planned, capfd):
+    path, runs = planned({"set": {"measure.limit": 9}, "grid": {"seed": [1, 2]}})
+    study(path, "--limit", "3", "--set", "learning_rate=0.5", "num_train_epochs=2", "--only", "*-2")
+    (folder,) = runs.iterdir()
+    assert folder.name.startswith("trial-") and (folder / "results" / "performance.csv").is_file()
+    assert not (path.parent / "results").exists()
+    recipe = recipes.load(folder / "tiny-2" / "recipe.yaml")
+    assert (recipe.measure.limit, recipe.training.learning_rate, recipe.training.num_train_epochs) == (3, 0.5, 2)
+    study(path, "--set", "num_train_epochs=2", "learning_rate=0.5", "measure.limit=3", "--tables")
+    assert len([*runs.iterdir()]) == 1, "the same settings are the same trial"
+    with pytest.raises(AttnfaithError, match="--set seed: the grid"):
+        study(path, "--set", "seed=3")
+    with pytest.raises(recipes.RecipeError, match="nonsense"):
+        study(path, "--set", "nonsense=3")
 
 
 # ------------------------------------------------------------------------------------------------ the machine
 
 
 def test_gpus_are_those_that_may_be_used(monkeypatch, tmp_path):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,GPU-5a")
-    assert execute.available_gpus() == ["2", "GPU-5a"]
-    for none in ("", "-1"):
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", none)
-        assert execute.available_gpus() == []
+    for words, expected in {"2,GPU-5a": ["2", "GPU-5a"], "": [], "-1": []}.items():
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", words)
+        assert execute.available_gpus() == expected
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
     monkeypatch.setenv("PATH", str(tmp_path))
     assert execute.available_gpus() == []
@@ -430,64 +322,39 @@ def test_gpus_are_those_that_may_be_used(monkeypatch, tmp_path):
     assert execute.available_gpus() == ["0", "1"]
 
 
-def test_a_cell_does_not_see_the_launcher(monkeypatch):
-    for name in (
-        "WORLD_SIZE",
-        "RANK",
-        "LOCAL_RANK",
-        "MASTER_PORT",
-        "ACCELERATE_USE_CPU",
-        "PMI_SIZE",
-        "OMPI_COMM_WORLD_SIZE",
-    ):
-        monkeypatch.setenv(name, "1")
-    monkeypatch.setenv("OMP_NUM_THREADS", "8")
-    monkeypatch.setenv("ATTNFAITH_DATA", "data")
-    seen = work.environment("3")
-    assert (seen["OMP_NUM_THREADS"], seen["ATTNFAITH_DATA"], seen["CUDA_VISIBLE_DEVICES"]) == ("1", "data", "3")
-    launched = {name for name in seen if name.startswith(("ACCELERATE_", "PMI", "OMPI"))}
-    assert not launched | {"WORLD_SIZE", "RANK", "LOCAL_RANK", "MASTER_PORT"} & set(seen)
-
-
-def test_of_several_launched_processes_one_works(planned, monkeypatch):
-    path, runs = planned({"name": "a"})
-    monkeypatch.setenv("RANK", "1")
-    command.main([str(path)])
-    assert not runs.exists()
-
-
-def test_each_gpu_has_one_cell_at_a_time(planned, monkeypatch):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
+def test_each_gpu_has_one_cell_at_a_time_and_no_cell_sees_a_launcher(planned, monkeypatch):
+    launcher = {"WORLD_SIZE": "1", "RANK": "0", "MASTER_PORT": "1", "ACCELERATE_USE_CPU": "1", "OMPI_COMM_WORLD_SIZE": "1"}
+    for name, value in {**launcher, "CUDA_VISIBLE_DEVICES": "4,7", "OMP_NUM_THREADS": "8", "ATTNFAITH_DATA": "data"}.items():
+        monkeypatch.setenv(name, value)
     path, runs = planned({"name": "a", "set": {"report.title": "wait for a-1 and a-2"}, "grid": {"seed": [1, 2]}})
-    command.main([str(path)])
-    seen = {json.loads((runs / f"a-{seed}" / "environment.json").read_text())["CUDA_VISIBLE_DEVICES"] for seed in (1, 2)}
-    assert seen == {"4", "7"}
+    study(path)
+    seen = [json.loads((runs / f"a-{seed}" / "environment.json").read_text()) for seed in (1, 2)]
+    assert {one["CUDA_VISIBLE_DEVICES"] for one in seen} == {"4", "7"}
+    for one in seen:
+        assert (one["OMP_NUM_THREADS"], one["ATTNFAITH_DATA"]) == ("1", "data") and not launcher.keys() & one.keys()
 
 
 def test_a_cell_waits_for_a_gpu_that_is_free(tmp_path):
-    with ExitStack() as first, ExitStack() as second:
-        assert work._own_gpu(first, tmp_path, ["4", "7"], 3) == "4"
-        assert work._own_gpu(second, tmp_path, ["4", "7"], 3) == "7"
-        with ExitStack() as third:  # more cells than GPUs, because somebody said so
-            assert work._own_gpu(third, tmp_path, ["4", "7"], 3) == "4"
-        second.close()
-        assert work._own_gpu(second, tmp_path, ["4", "7"], 3) == "7"
-    assert work._own_gpu(ExitStack(), tmp_path, [], 2) is None
+    assert [cell_process.own_gpu(tmp_path, ["4", "7"], 3) for _ in range(3)] == ["4", "7", "4"]  # more cells than GPUs
 
 
-def test_without_the_engine_one_line_says_what_to_install(planned, monkeypatch):
+def test_what_keeps_a_study_from_beginning(planned, monkeypatch):
     path, runs = planned({"name": "a"})
-    monkeypatch.setattr(execute.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(StudyError, match=r"pip install 'attnfaith\[study\]'"):
-        command.main([str(path)])
-    assert not runs.exists()
-
-
-@pytest.mark.parametrize("cores", ["0", "-1"])
-def test_no_cores_are_refused(planned, cores):
-    path, runs = planned({"name": "a"})
-    with pytest.raises(StudyError, match=f"--cores {cores}: at least 1 cell at a time"):
-        command.main([str(path), "--cores", cores])
+    for options in (["--cores", "0"], ["--tables", "--remeasure"]):
+        with pytest.raises(AttnfaithError, match=options[0]):
+            study(path, *options)
+    with pytest.raises(StudyError, match="nothing of this study has been run"):
+        study(path, "--status")
+    with monkeypatch.context() as patch:
+        patch.setenv("RANK", "1")  # the second of several launched processes
+        study(path)
+    with monkeypatch.context() as patch:
+        patch.setattr(execute.importlib.util, "find_spec", lambda name: None)
+        with pytest.raises(StudyError, match=r"pip install 'attnfaith\[study\]'"):
+            study(path)
+    monkeypatch.delattr(os, "killpg")  # Windows: a stopped study would leave its cells
+    with pytest.raises(StudyError, match="attnfaith train"):
+        study(path)
     assert not runs.exists()
 
 
@@ -496,22 +363,17 @@ def test_no_cores_are_refused(planned, cores):
 
 @pytest.fixture(scope="module")
 def ran(stand_in, tmp_path_factory):
-    """A study of which a cell failed and another waits for it: (path, folder of runs, what it printed, its error)."""
+    """A study of which a cell failed and another waits for it: (path, folder of runs, its error)."""
     broken = {**BASE, "set": {**BASE["set"], "report.title": "fail"}, "grid": {"seed": [1]}}
-    folder = tmp_path_factory.mktemp("ran")
-    path, runs = write_study(stand_in, folder, broken, {**BASE, "grid": {"seed": [2]}}, GUIDED)
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed), pytest.raises(StudyError) as error:
-        command.main([str(path), "--cores", "2"])
-    return path, runs, printed.getvalue(), str(error.value)
+    path, runs = write_study(stand_in, tmp_path_factory.mktemp("ran"), broken, {**BASE, "grid": {"seed": [2]}}, GUIDED)
+    with pytest.raises(StudyError) as error:
+        study(path, "--cores", "2")
+    return path, runs, str(error.value)
 
 
-def test_a_failed_cell_is_told_and_stops_nothing_else(ran):
-    path, runs, printed, error = ran
+def test_a_failed_cell_stops_nothing_else(ran):
+    path, runs, error = ran
     assert error.startswith("1 cell failed: ['base-1']; 1 cell not run: ['guided-1']; logs lie beside the cells")
-    assert "base-1: FAILED: it broke;" in printed
-    assert "guided-1: not run: it needs base-1" in printed and "guided-2: complete in" in printed
-    assert "tables of 2 cells" in printed and "2 cells missing" in printed
     assert "error: it broke" in (runs / "base-1.log").read_text() and not (runs / "guided-1").exists()
     table = pd.read_csv(path.parent / "results" / "cells.csv", keep_default_na=False)
     assert table.to_dict("records") == [
@@ -520,292 +382,147 @@ def test_a_failed_cell_is_told_and_stops_nothing_else(ran):
         {"cell": "guided-1", "block": "guided", "status": "not run", "n": "NaN", "reason": "it needs base-1"},
         {"cell": "guided-2", "block": "guided", "status": "complete", "n": "2", "reason": ""},
     ]
+    made = json.loads((path.parent / "results" / "made.json").read_text())
+    assert made["cells"] == {"planned": 4, "complete": 2} and made["seconds"] == 15.0
     assert not list(runs.rglob("*.tmp"))
 
 
-def test_what_waits_runs_after_and_each_end_says_how_far_all_is(ran):
-    _, runs, printed, _ = ran
-    lines = printed.splitlines()
-    ends = [line for line in lines if ": complete in " in line]
-    assert [line.partition(":")[0] for line in ends] == ["base-2", "guided-2"]
-    assert "; 1 of 4 done, " in ends[0] and "left" in ends[0] and "; 2 of 4 done, 0 running, 1 failed" in ends[1]
-    assert len([line for line in lines if line.endswith(": started")]) == 3
-
-
 def test_status_reads_and_writes_nothing(ran, capsys):
-    path, runs, _, _ = ran
+    path, _, _ = ran
     before = {entry: entry.stat().st_mtime_ns for entry in path.parent.rglob("*")}
-    command.main([str(path), "--status"])
+    study(path, "--status")
     assert {entry: entry.stat().st_mtime_ns for entry in path.parent.rglob("*")} == before
-    assert capsys.readouterr().out.splitlines()[-3:] == [
-        "base-1: FAILED: it broke",
-        "2 of 4 done, 0 running, 1 failed, 1 not run",
-        "no study is at work there",
-    ]
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert lines[0] == "status complete failed not run all" and "all 2 1 1 4" in lines
+    assert lines[-3:] == ["base-1 failed: it broke", "guided-1 not run: it needs base-1", "no study is at work there"]
 
 
-def test_the_tables_alone_and_a_part_alone_know_what_failed_too(ran, capsys):
-    path, runs, _, _ = ran
-    table, engine = path.parent / "results" / "cells.csv", runs / ".study" / "engine.log"
-    before, last = table.read_text(), engine.stat().st_mtime_ns
+def test_the_tables_alone_and_a_part_alone_keep_what_is_there(ran):
+    path, runs, _ = ran
+    table = path.parent / "results" / "cells.csv"
+    before = table.read_text()
     for more in (["--tables"], ["--only", "base-2"], ["--only", "guided-2"]):
         table.unlink()
-        command.main([str(path), *more])
-        assert table.read_text() == before
-    printed = capsys.readouterr().out
-    assert printed.count("base-2: complete already") == 2 and "started" not in printed
-    assert (runs / "base-2" / "starts").read_text() == "x" and engine.stat().st_mtime_ns == last, "no engine was started"
+        study(path, *more)
+        assert table.read_text() == before and starts(runs, "base-2", "guided-2") == [1, 1]
 
 
-def test_complete_means_by_this_recipe(ran):
-    path, runs, _, _ = ran
-    cell = plan.cells(plan.read_study(path))[1]
-    mine = plan.load_recipe(cell)
-    assert plan.complete(mine)
-    for override, same in (
-        ("--measure.producers=[gradient]", False),
-        ("--measure.seed=1", False),
-        ("--seed=4", False),
-        ("--note=other words", True),
-    ):
-        assert plan.complete(recipes.load(cell.recipe, [*cell.overrides, override])) is same, override
-    state, made = runs / "base-2" / "run.json", runs / "base-2" / "record.parquet"
-    whole, measured = state.read_text(), made.read_bytes()
-    try:
-        for broken in (whole.replace("complete", "measured"), "{", ""):
-            state.write_text(broken)
-            assert not plan.complete(mine)
-        state.write_text(whole)
-        assert plan.complete(mine)
-        made.write_bytes(b"PAR1")
-        assert not plan.complete(mine)
-    finally:
-        state.write_text(whole)
-        made.write_bytes(measured)
+def test_any_command_of_the_engine_works_in_the_folder_of_the_study(ran):
+    _, runs, _ = ran
+    words = [PYTHON, "-m", "snakemake", "--summary", "--nolock"]
+    done = subprocess.run(words, cwd=runs / ".study", capture_output=True, text=True, check=True)
+    rows = pd.read_csv(io.StringIO(done.stdout), sep="\t").set_index("output_file")
+    assert rows.index[rows["status"] == "missing"].tolist() == ["done/base-1", "done/guided-1"] and len(rows) == 4
 
 
-def test_a_cell_whose_base_was_trained_anew_is_not_complete(ran):
-    path, runs, _, _ = ran
-    guided = plan.load_recipe(plan.cells(plan.read_study(path))[3])
-    assert plan.complete(guided)
+def test_complete_means_by_this_recipe_and_base(ran):
+    path, runs, _ = ran
+    _, cell, _, guided = plan.cells(plan.read_study(path))
+    recipe = plan.load_recipe(cell)
+    assert plan.complete(recipe)
+    for override, same in (("--measure.producers=[gradient]", 0), ("--measure.seed=1", 0), ("--seed=4", 0), ("--note=x", 1)):
+        assert plan.complete(recipes.load(cell.recipe, [*cell.overrides, override])) == same, override
+    for name, broken in (("run.json", "measured"), ("run.json", "{"), ("run.json", ""), ("record.parquet", "PAR1")):
+        whole = (runs / "base-2" / name).read_bytes()
+        (runs / "base-2" / name).write_text(broken)
+        assert not plan.complete(recipe)
+        (runs / "base-2" / name).write_bytes(whole)
+    assert plan.complete(plan.load_recipe(guided))
     state = runs / "guided-2" / "run.json"
     whole = state.read_text()
-    state.write_text(whole.replace("weights 2", "others"))
-    assert not plan.complete(guided)
+    state.write_text(whole.replace("weights 2", "others"))  # its base was trained anew
+    assert not plan.complete(plan.load_recipe(guided))
     state.write_text(whole)
 
 
-def test_status_of_a_study_that_never_ran(planned):
-    path, runs = planned({"name": "a"})
-    with pytest.raises(StudyError, match=r"no .study in .*runs: nothing of this study has been run there"):
-        command.main([str(path), "--status"])
-    assert not runs.exists()
-
-
-def test_records_of_another_version_are_told_and_measured_anew(planned, capsys):
+def test_records_of_another_version_are_told_and_measured_anew(planned):
     path, runs = planned({"name": "a"}, {"name": "b", "set": {"seed": 2, "report.title": "old"}})
-    for cell in plan.cells(plan.read_study(path)):
-        run_cell(cell)
-    with pytest.raises(record.RecordError, match=r"0\.0, .*--remeasure"):
-        command.main([str(path)])
-    assert not (path.parent / "results" / "performance.csv").exists()
-    assert len(pd.read_csv(path.parent / "results" / "cells.csv")) == 2
-    command.main([str(path), "--tables", "--mix-versions"])
+    run_alone(path)
     table = path.parent / "results" / "performance.csv"
+    with pytest.raises(record.RecordError, match=r"0\.0, .*--remeasure"):
+        study(path)
+    assert not table.exists()
+    study(path, "--tables", "--mix-versions")
     assert len(pd.read_csv(table)) == 2
     table.unlink()
     whole = path.read_text()
     path.write_text(whole + "mix_versions: true\n")
-    command.main([str(path), "--tables"])
+    study(path, "--tables")
     assert len(pd.read_csv(table)) == 2
     path.write_text(whole)
-    with pytest.raises(StudyError, match="--tables only reads records"):
-        command.main([str(path), "--tables", "--remeasure"])
-    capsys.readouterr()
-    command.main([str(path), "--remeasure"])
-    printed = capsys.readouterr().out
-    assert "a: complete already" in printed and "b: complete in" in printed
-    assert [(runs / name / "starts").read_text() for name in ("a", "b")] == ["x", "xx"]
-    command.main([str(path), "--remeasure"])
-    assert (runs / "b" / "starts").read_text() == "xx"
+    for _ in range(2):
+        study(path, "--remeasure")
+        assert starts(runs, "a", "b") == [1, 2]
 
 
-def test_a_cell_after_one_that_is_run_anew_is_looked_at_again(planned, capsys):
+def test_a_cell_after_one_that_is_run_anew_is_looked_at_again(planned):
     """After it, and by a command that goes on with a run: whether that is complete depends on what its base became."""
     blocks = ({**BASE, "grid": {"seed": [1]}}, {**GUIDED, "grid": {"seed": [1]}}, {"name": "other", "set": {"seed": 7}})
     path, runs = planned(*blocks)
-    for cell in plan.cells(plan.read_study(path)):
-        run_cell(cell)
+    run_alone(path)
     path, runs = planned({**blocks[0], "set": {**BASE["set"], "measure.seed": 1}}, *blocks[1:])
-    command.main([str(path)])
-    printed = capsys.readouterr().out
-    assert printed.index("base-1: complete in") < printed.index("guided-1: complete in")
-    assert "other: complete already" in printed
-    names = ("base-1", "guided-1", "other")
-    assert [(runs / name / "starts").read_text() for name in names] == ["xx", "xx", "x"]
+    study(path)
+    assert starts(runs, "base-1", "guided-1", "other") == [2, 2, 1]
 
 
 def test_nothing_complete_is_nothing_to_tabulate(planned):
     path, _ = planned({"name": "a", "set": {"report.title": "fail"}})
     with pytest.raises(StudyError, match=r"nothing to tabulate; 1 cell failed: \['a'\]"):
-        command.main([str(path)])
-
-
-def test_what_the_engine_refuses_is_told(planned):
-    path, runs = planned({"name": "a"})
-    with pytest.raises(StudyError, match=r"the engine ended before \['a'\] could start: .*no-such-option .*engine.log\)"):
-        command.main([str(path), "--", "--no-such-option"])
+        study(path)
+    with pytest.raises(StudyError, match=r"1 cell not run: \['a'\]"):
+        study(path, "--", "--no-such-option")
 
 
 def test_two_cells_of_one_identity_are_refused_by_name(planned):
     path, _ = planned({"name": "a"}, {"name": "b", "set": {"data.limits": {"train": 9}}})  # only the records tell
-    for cell in plan.cells(plan.read_study(path)):
-        run_cell(cell)
-    with pytest.raises(ValueError, match="cells 'a' and 'b' have one identity .*: tables cannot tell them apart"):
-        command.main([str(path)])
+    run_alone(path)
+    with pytest.raises(record.RecordError, match="cells 'a' and 'b' have one identity"):
+        study(path)
 
 
 @pytest.mark.parametrize(
-    ("log", "code", "why"),
+    ("log", "status", "reason"),
     [
-        ("epoch 1\rerror: no such file\n(set X)\n", 2, "no such file"),
-        (
-            "\r14%| 1/7 [00:00<00:01, 4.9it/s]error: the loss is nan\n(set X)\n\r14%| 1/7 [00:00<00:01]\n",
-            2,
-            "the loss is nan",
-        ),
-        ("Traceback\n  File x\ntorch.OutOfMemoryError: 3 GiB\n", 1, "torch.OutOfMemoryError: 3 GiB"),
-        ("KeyError: 'a'\nduring that\nValueError: b\nexit", 1, "ValueError: b"),
-        ("epoch 1\n", -9, "ended by signal SIGKILL"),
-        ("epoch 1\n", 3, "epoch 1"),
-        ("", 3, "exit code 3, and its log is empty"),
+        ("epoch 1\rerror: no such file\n(set X)\n", "failed", "no such file"),
+        ("\r14%| 1/7 [00:01, 4.9it/s]error: the loss is nan\n(set X)\n\r14%|\n", "failed", "the loss is nan"),
+        ("Traceback\n  File x\ntorch.OutOfMemoryError: 3 GiB\n", "failed", "torch.OutOfMemoryError: 3 GiB"),
+        ("KeyError: 'a'\nduring that\nValueError: b\nexit", "failed", "ValueError: b"),
+        ("epoch 1\n", "stopped", "epoch 1"),
+        ("", "stopped", ""),
     ],
 )
-def test_why_a_cell_failed(tmp_path, log, code, why):
-    (tmp_path / "log").write_text(log)
-    assert work.why_failed(tmp_path / "log", code) == why
-
-
-# ------------------------------------------------------------------------------------------------ how far it is
-
-
-def test_a_cell_at_work(tmp_path):
-    (cell,) = states(("a", "running", 100.0))
-    assert status.at_work(tmp_path, cell) == "a0: 2 min  "
-    (tmp_path / "a0.log").write_text("one\n10%\r20%\r")
-    assert status.at_work(tmp_path, cell) == "a0: 2 min  20%"
-
-
-def states(*rows):
-    return [status.State(f"{block}{number}", block, *rest) for number, (block, *rest) in enumerate(rows)]
-
-
-def test_time_left_is_that_of_the_block_first():
-    done = [("a", "complete", 10.0), ("a", "complete", 30.0), ("b", "complete", 100.0), ("a", "failed", 1.0)]
-    assert status.time_left(states(*done, ("a", "waiting")), 1) == 20
-    assert status.time_left(states(*done, ("c", "waiting")), 1) == pytest.approx(140 / 3)
-    running = ("b", "running", 30.0)
-    assert status.time_left(states(*done, ("a", "waiting"), ("a", "waiting"), running), 1) == 20 + 20 + 70
-    assert status.time_left(states(*done, ("a", "waiting"), ("a", "waiting"), running), 2) == 70  # no sooner than its last
-    assert status.time_left(states(*done, ("a", "running", 90.0)), 1) == 0  # longer than expected
-    assert status.time_left(states(*done), 3) == 0
-    assert math.isnan(status.time_left(states(("a", "waiting"), ("a", "complete")), 1))
-
-
-def test_the_lines_of_a_study(tmp_path):
-    rows = [("done", "complete", 5.0)] * 3
-    rows += [
-        ("sweep", "running", 2.0),
-        ("sweep", "failed", 1.0, "it broke"),
-        ("sweep", "waiting"),
-        ("last", "not run", math.nan, "x"),
-    ]
-    assert status.overview(states(*rows), tmp_path) == [
-        "block  cells     done  running   failed  not run  waiting",
-        "sweep      3                 1        1                 1",
-        "last       1                                   1         ",
-        "done       3        3                                    ",
-        "sweep3: 2 s  ",
-        "sweep4: FAILED: it broke",
-        "3 of 7 done, 1 running, 1 failed, 1 not run, about 8 s left",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("seconds", "shown"), [(0.4, "0 s"), (89, "89 s"), (91, "2 min"), (5399, "90 min"), (5400, "1.5 h")]
-)
-def test_duration(seconds, shown):
-    assert status.duration(seconds) == shown
-
-
-@pytest.mark.parametrize("content", [b"", b"[]", b"3", b'{"status": ', b'{"seconds": 1}', b"\xff"])
-def test_an_outcome_that_cannot_be_read_is_none(tmp_path, content):
-    (tmp_path / "outcome.json").write_bytes(content)
-    assert work.read_outcome(tmp_path) == {}
-
-
-def test_a_running_cell_that_nobody_holds_is_stopped(tmp_path):
-    work.note(tmp_path, status="running", started=time.time() - 5)
-    with folder_lock(tmp_path, "a cell"):
-        outcome = work.read_outcome(tmp_path)
-        assert outcome["status"] == "running" and 5 <= outcome["seconds"] < 60
-    assert work.read_outcome(tmp_path)["status"] == "stopped"
+def test_why_a_cell_is_not_complete(planned, log, status, reason):
+    path, runs = planned({"name": "a"})
+    runs.mkdir()
+    (runs / "a.log").write_text(log)
+    settings = plan.read_study(path)
+    row = results.cells_table(settings, *command.prepare(settings)).iloc[0]
+    assert (row["status"], row["reason"]) == (status, reason)
 
 
 # ------------------------------------------------------------------------------------- stopped, killed, started twice
 
 
-def study_script(stand_in, *arguments):
-    """Python that runs a study with the stand-in for its runs. The engine and the cells are new processes, each a child of
-    the one that started it, as they are for users.
-    """
-    return (
-        "import sys\nfrom attnfaith.cli import guarded\nfrom attnfaith.study import command, plan\n"
-        f"sys.executable = {PYTHON!r}\nplan.TRAIN = {(PYTHON, str(stand_in / 'train.py'))!r}\n"
-        f"sys.exit(guarded(command.main, {[str(word) for word in arguments]!r}))\n"
-    )
-
-
-class Launched:
-    """A study in a process of its own; interrupts reach it from the background too."""
-
-    def __init__(self, forks, folder, script):
-        self.held = ExitStack()
-        self.command = self.held.enter_context(forks.running([], folder, script=script))
-        self.pid = self.command.pid
-
-    def end(self):
-        """Wait for it; its exit code and what it printed."""
-        wait_for(lambda: gone(self.pid), 120)
-        self.held.close()
-        return self.command.returncode, self.command.stdout + self.command.stderr
-
-
-@pytest.fixture(scope="module")
-def forks(stand_in, tmp_path_factory, warm_engine):
-    """Has imported what a study does."""
-    from tests.forks import Forks
-
-    recipe = f"recipes.load({str(stand_in / 'tiny.yaml')!r})"
-    warm = f"from attnfaith import recipes\nfrom attnfaith.study import command\nrecipes.check_models({{'a': {recipe}}})"
-    with Forks(os.environ, tmp_path_factory.mktemp("forks"), warm, warm_engine) as started:
-        yield started
-
-
 @pytest.fixture
-def launched(forks, stand_in, tmp_path):
-    """Starts studies, one after another."""
+def launched(stand_in, tmp_path, warm_engine):
+    """Starts studies, whose engine and cells are new processes, each a child of the one that started it, as for users."""
     processes = []
 
     def launch(*arguments):
-        processes.append(Launched(forks, tmp_path, study_script(stand_in, *arguments)))
+        script = tmp_path / f"study-{len(processes)}.py"
+        script.write_text(
+            "import sys\nfrom attnfaith.cli import guarded, study\nfrom attnfaith.study import plan\n"
+            f"sys.executable = {PYTHON!r}\nplan.TRAIN = {(PYTHON, str(stand_in / 'train.py'))!r}\n"
+            f"sys.exit(guarded(study.main, {[str(word) for word in arguments]!r}))\n"
+        )
+        with open(script.with_suffix(".log"), "w") as log:
+            processes.append(subprocess.Popen([warm_engine, str(script)], stdout=log, stderr=subprocess.STDOUT))
         return processes[-1]
 
     yield launch
     for process in processes:
-        if not gone(process.pid):
-            os.kill(process.pid, signal.SIGKILL)
-        process.end()
+        process.kill()
+        process.wait()
 
 
 def wait_for(what, seconds=60):
@@ -816,15 +533,9 @@ def wait_for(what, seconds=60):
 
 
 def gone(pid):
-    """Whether a process has ended, read or unread by its parent.
-
-    A process whose first thread has ended and another not yet is unread ("Z") too and holds its files still, the lock of
-    the study among them.
-    """
     try:
-        first = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-        return first and len(os.listdir(f"/proc/{pid}/task")) == 1
-    except OSError:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
         return True
 
 
@@ -841,70 +552,46 @@ def hanging(planned, launched):
         os.kill(pid, signal.SIGKILL)
 
 
-def statuses(path):
-    study = plan.read_study(path)
-    return [status.state_of(Path(study["output_dir"]), cell).status for cell in plan.cells(study)]
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_stopped_study_leaves_no_process(hanging, number, capsys):
-    path, runs, process, pid = hanging
-    command.main([str(path), "--status"])
-    shown = capsys.readouterr().out.splitlines()
-    assert shown[-2].startswith("slow: ") and shown[-2].endswith(" s  epoch 1 of 8")
-    assert shown[-1].startswith("1 of 2 done, 1 running, 0 failed, about ")
-    children = psutil.Process(process.pid).children(recursive=True)
-    assert pid in [child.pid for child in children]
-    os.kill(process.pid, number)
-    code, printed = process.end()
-    assert code == 130 and all(gone(child.pid) for child in children)
-    assert "1 of 2 cells complete; the same command goes on from here" in printed
-    assert statuses(path) == ["complete", "stopped"]
+def test_a_stopped_study_leaves_no_process(hanging, number):
+    path, _, process, pid = hanging
+    engine = [parent.pid for parent in psutil.Process(pid).parents() if "snakemake" in parent.cmdline()]
+    process.send_signal(number)
+    process.wait(60)
+    assert process.returncode == 130 and engine and all(map(gone, [pid, *engine]))
+    assert statuses(path) == {"quick": "complete", "slow": "stopped"}
 
 
 def test_one_study_at_a_time_and_a_killed_one_goes_on(hanging, launched, capsys):
     path, runs, process, pid = hanging
-    with pytest.raises(FileError, match=rf"runs.* is in use by a study, process {process.pid} on "):
-        command.main([str(path)])
-    os.kill(process.pid, signal.SIGKILL)
-    assert process.end()[0] == -signal.SIGKILL
-    assert not gone(pid) and statuses(path) == ["complete", "running"]  # its cell is still there
-    changed = yaml.safe_load(path.read_text())
-    del changed["blocks"][1]["set"]["report.title"]
-    path.write_text(yaml.safe_dump(changed))
+    with pytest.raises(FileError, match="runs.* is in use by a study"):
+        study(path)
+    process.kill()
+    process.wait()
+    assert not gone(pid)  # its cell is still there
+    settings = yaml.safe_load(path.read_text())
+    del settings["blocks"][1]["set"]["report.title"]
+    path.write_text(yaml.safe_dump(settings))
     again = launched(path)  # the lock went with its holder, and the cell is waited for
-    wait_for(lambda: "cells/slow/" in (runs / ".study" / "engine.log").read_text().split("quick", 1)[-1])
+    wait_for(lambda: (runs / "slow.log").is_file() and not (runs / "slow.log").read_text())
     time.sleep(3)
-    assert (runs / "slow" / "starts").read_text() == "x" and not gone(pid)
+    assert starts(runs, "slow") == [1] and not gone(pid)
     os.kill(pid, signal.SIGKILL)
-    code, printed = again.end()
-    assert code == 0 and "slow: complete in" in printed, printed
-    assert (runs / "quick" / "starts").read_text() == "x" and (runs / "slow" / "starts").read_text() == "xx"
+    assert again.wait(120) == 0
+    assert starts(runs, "quick", "slow") == [1, 2]
     assert len(pd.read_csv(path.parent / "results" / "performance.csv")) == 2
-    command.main([str(path), "--status"])
-    assert capsys.readouterr().out.endswith("2 of 2 done, 0 running, 0 failed\nno study is at work there\n")
+    study(path, "--status")
+    assert capsys.readouterr().out.endswith("no study is at work there\n")
 
 
-@pytest.mark.parametrize("killed", ["cell", "its watcher"])
-def test_a_killed_cell_is_told_and_goes_on(hanging, killed):
+def test_a_killed_cell_is_told_and_goes_on(hanging):
     path, runs, process, pid = hanging
-    os.kill(pid if killed == "cell" else psutil.Process(pid).ppid(), signal.SIGKILL)
-    code, printed = process.end()
-    why = "ended by signal SIGKILL" if killed == "cell" else "killed or stopped from outside; the next call goes on with it"
-    assert code == 2 and f"slow: FAILED: {why}" in printed and gone(pid)
-    table = pd.read_csv(path.parent / "results" / "cells.csv", keep_default_na=False).set_index("cell")
-    assert table.loc["slow"].to_dict() == {"block": "slow", "status": "failed", "n": "NaN", "reason": why}
+    os.kill(pid, signal.SIGKILL)
+    assert process.wait(60) == 2
+    assert statuses(path) == {"quick": "complete", "slow": "stopped"}
 
 
-def test_launched_by_accelerate(planned, stand_in, tmp_path, warm_engine):
-    path, runs = planned({"name": "a"})
-    (tmp_path / "launch.py").write_text(study_script(stand_in, path))
-    command = [PYTHON, "-m", "accelerate.commands.launch", "--cpu", "--num_processes", "1", "--no_python"]
-    command += [warm_engine, str(tmp_path / "launch.py")]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=120)
-    assert done.returncode == 0, done.stdout
-    seen = json.loads((runs / "a" / "environment.json").read_text())
-    assert not [name for name in seen if name.startswith("ACCELERATE_")] and seen["OMP_NUM_THREADS"] == "1"
+# ------------------------------------------------------------------------------------------------ results
 
 
 def test_tables_are_rebuilt_without_torch(planned, tmp_path):
@@ -914,42 +601,105 @@ def test_tables_are_rebuilt_without_torch(planned, tmp_path):
         "6,x,bilstm,additive,softmax,,tau attention–gradient_norm,.25,.28,a table\n"
     )
     sweep = {"name": "s", "set": {"projection": "sparsegen"}, "grid": {"sparsegen_lambda": [-1, 0.5], "seed": [1, 2]}}
-    own = {"analysis": MEISTER, "published": str(numbers)}
-    path, runs = planned(
+    path, _ = planned(
         {"name": "a", "grid": {"projection": ["softmax", "sparsemax"], "seed": [1, 2]}}, sweep, tables=list(DEFAULT)
     )
-    for cell in plan.cells(plan.read_study(path)):
-        run_cell(cell)
-    command.main([str(path)])
+    run_alone(path)
+    study(path)
     keys = yaml.safe_load(path.read_text())
-    analyses = {
-        "meister": own,
-        "wiegreffe": {"analysis": WIEGREFFE_PINTER},
-        "jain": {"analysis": JAIN_WALLACE, "published": TAUS_OF_THE_PAPER},
-        "planted": {"analysis": PLANTED},
-        "bastings": {"analysis": BASTINGS},
+    made = {
+        "meister_2021": "projections.csv",
+        "wiegreffe_pinter_2019": "models_by_kind.csv",
+        "jain_wallace_2019": "side_by_side.csv",
     }
-    for name, more in analyses.items():
-        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(keys | more | {"results": str(tmp_path / name)}))
+    keys["tables"] = ["performance", "agreement"]
+    published = {"meister_2021": {"published": str(numbers)}, "jain_wallace_2019": {"published": TAUS}}
+    for name in made:
+        more = {"analysis": ANALYSES[name], **published.get(name, {}), "results": str(tmp_path / name)}
+        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(keys | more))
     code = (
-        "import sys; from pathlib import Path\nfrom attnfaith.study.command import main\n"
-        f"for name in {list(analyses)!r}: main([str(Path(sys.argv[1]) / f'{{name}}.yaml'), '--tables'])\n"
+        "import sys; from pathlib import Path\nfrom attnfaith.cli.study import main\n"
+        f"for name in {[*made]!r}: main([str(Path(sys.argv[1]) / f'{{name}}.yaml'), '--tables'])\n"
         "print('torch' in sys.modules, 'transformers' in sys.modules)"
     )
     done = subprocess.run([PYTHON, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
     assert done.stdout.splitlines()[-1:] == ["False False"], done.stdout + done.stderr
     table = (path.parent / "results" / "performance.csv").read_bytes()
-    assert all((tmp_path / name / "performance.csv").read_bytes() == table for name in analyses)
-    made = {"meister": "projections", "wiegreffe": "models_by_kind", "jain": "side_by_side"}
-    assert all((tmp_path / name / f"{table}.csv").is_file() for name, table in made.items())
-    assert (tmp_path / "meister" / "side_by_side.md").is_file()
+    assert all((tmp_path / name / "performance.csv").read_bytes() == table for name in made)
+    assert all((tmp_path / name / file).is_file() for name, file in made.items())
+
+
+def test_what_made_the_tables_is_kept_beside_them(tmp_path, monkeypatch):
+    """Two cells of one commit and one of another."""
+    monkeypatch.setattr(record.io, "_is_settings", lambda _: True)
+    folders = {}
+    for name, commit in {"a": "1" * 40, "b": "2" * 40, "c": "1" * 40}.items():
+        folders[name] = tmp_path / name
+        folders[name].mkdir()
+        part = {"provenance": {"version": "1", "commit": commit, "dirty": False, "seed": 3}}
+        pq.write_table(record.with_settings(pa.table({"x": [1]}), [part]), folders[name] / "record.parquet")
+        (folders[name] / "run.json").write_text('{"seconds": 2.5}')
+    path = results.write_made({"results": str(tmp_path / "results")}, 4, folders)
+    content = json.loads(path.read_text(encoding="utf-8"))
+    assert (content["cells"], content["seconds"]) == ({"planned": 4, "complete": 3}, 7.5)
+    assert [(maker["cells"], maker["commit"]) for maker in content["made_by"]] == [(2, "1" * 40), (1, "2" * 40)]
+
+
+@pytest.fixture
+def all_studies(tmp_path, monkeypatch):
+    """Three studies in place of those of the package, and what is carried out of them."""
+    for name in ("first", "second", "third", "release"):
+        (tmp_path / f"{name}.yaml").write_text(f"output_dir: {name}\nresults: {name}\nblocks: []\n")
+    carried = []
+
+    def carry_out(study, **how):
+        carried.append((study, how))
+        if study == "first.yaml":
+            raise StudyError("no cell of the study is complete")
+        return {}, "1 cell failed" if study == "second.yaml" else ""
+
+    monkeypatch.setattr(command.library, "folder", lambda: tmp_path)
+    monkeypatch.setattr(command, "read_study", lambda path: path.name)
+    monkeypatch.setattr(command, "prepare", lambda name: ([], {name: SimpleNamespace(output_dir=name)}))
+    monkeypatch.setattr(command, "complete", lambda recipe: recipe.output_dir == "third.yaml")
+    monkeypatch.setattr(command, "seconds", lambda folder: 5400.0)
+    monkeypatch.setattr(command, "carry_out", carry_out)
+    return carried
+
+
+def test_every_study_is_run_whatever_fails(all_studies, monkeypatch, capsys):
+    monkeypatch.setattr(provenance, "checkout", lambda: ("0" * 40, True))
+    with pytest.raises(StudyError, match="uncommitted changes"):
+        study("all")
+    monkeypatch.setattr(provenance, "checkout", lambda: ("0" * 40, False))
+    study("all", "--status")
+    assert all_studies == []
+    with pytest.raises(StudyError, match="^first.yaml: no cell of the study is complete; second.yaml: 1 cell failed$"):
+        study("all", "--cores", "2")
+    assert [name for name, _ in all_studies] == ["first.yaml", "second.yaml", "third.yaml"]
+    assert all(how["cores"] == 2 for _, how in all_studies)
+    assert capsys.readouterr().out.splitlines()[-1].split() == ["all", "1", "3", "1.5"]
+    for words in (["--only", "x"], ["--limit", "3"], ["--set", "seed=1"]):
+        with pytest.raises(AttnfaithError, match="one study"):
+            study("all", *words)
+
+
+def test_studies_of_the_package():
+    """Those whose tables no document shows are there, and no two share a folder of results."""
+    folder = command.library.folder()
+    files = {
+        path.relative_to(folder).as_posix() for path in folder.rglob("*.yaml") if "\nblocks:" in path.read_text("utf-8")
+    }
+    assert files > command.NOT_IN_ALL
+    places = [plan.read_study(folder / name)["results"] for name in files]
+    assert len(set(places)) == len(places)
 
 
 # ------------------------------------------------------------------------------------------------ real runs
 
 
 @pytest.mark.gate
-def test_a_study_runs_keeps_what_is_complete_and_says_what_failed(tmp_path, monkeypatch, capsys, warm_engine):
+def test_a_study_runs_keeps_what_is_complete_and_says_what_failed(tmp_path, monkeypatch, warm_engine):
     monkeypatch.chdir(ROOT)
     assert TRAIN == (PYTHON, "-m", "attnfaith", "train")
     (tmp_path / "train.py").write_text(
@@ -958,23 +708,13 @@ def test_a_study_runs_keeps_what_is_complete_and_says_what_failed(tmp_path, monk
     monkeypatch.setattr(plan, "TRAIN", (warm_engine, str(tmp_path / "train.py")))
     monkeypatch.setattr(sys, "executable", warm_engine)
     (tmp_path / "tiny.yaml").write_text(TINY)
-    published = pd.DataFrame(
-        {
-            "dataset": ["reviews"] * 2,
-            "encoder": ["average", "bilstm"],
-            "alignment": ["additive"] * 2,
-            "pair": ["attention–gradient"] * 2,
-            "class": ["overall"] * 2,
-            "statistic": ["tau_mean"] * 2,
-            "value": [0.5, 0.25],
-            "source": ["a table"] * 2,
-        }
+    of_all = "dataset,encoder,alignment,source"
+    (tmp_path / "published.csv").write_text(
+        f"{of_all},pair,class,statistic,value\nreviews,average,additive,a table,attention–gradient,overall,tau_mean,0.5\n"
     )
-    published.to_csv(tmp_path / "published.csv", index=False)
-    scores = published[["dataset", "encoder", "alignment", "source"]].assign(
-        published_accuracy=[0.9, 0.8], published_roc_auc=[0.95, 0.85]
+    (tmp_path / "published_performance.csv").write_text(
+        f"{of_all},published_accuracy,published_roc_auc\nreviews,average,additive,a table,0.9,0.95\n"
     )
-    scores.to_csv(tmp_path / "published_performance.csv", index=False)
     path = tmp_path / "study.yaml"
     path.write_text(
         f"output_dir: {tmp_path}/runs\nresults: {tmp_path}/results\n"
@@ -983,10 +723,8 @@ def test_a_study_runs_keeps_what_is_complete_and_says_what_failed(tmp_path, monk
         f"blocks:\n- recipe: {tmp_path}/tiny.yaml\n  grid: {{encoder: [average], seed: [1, 2]}}\n"
         f"- recipe: {tmp_path}/tiny.yaml\n  grid: {{data.vectors: [no_such]}}\n"
     )
-    with pytest.raises(ValueError, match="1 cell failed: \\['tiny-no_such'\\]"):
-        command.main([str(path)])
-    printed = capsys.readouterr().out
-    assert "tables of 2 cells" in printed and "1 cell missing" in printed
+    with pytest.raises(StudyError, match="1 cell failed: \\['tiny-no_such'\\]"):
+        study(path)
     assert "error: There is no vector file no_such." in (tmp_path / "runs" / "tiny-no_such.log").read_text()
 
     table = pd.read_csv(tmp_path / "results" / "side_by_side.csv")
@@ -999,10 +737,9 @@ def test_a_study_runs_keeps_what_is_complete_and_says_what_failed(tmp_path, monk
         mean = agreement.loc[same & (agreement["pair"] == "attention–gradient"), "tau_mean"].item()
         assert row["tau attention–gradient"] == mean
     assert (tmp_path / "results" / "agreement_over_seeds.csv").is_file()
-    assert (tmp_path / "results" / "plausibility.csv").is_file()
 
-    record = tmp_path / "runs" / "tiny-average-1" / "record.parquet"
-    before = record.stat().st_mtime_ns
-    with pytest.raises(ValueError, match="1 cell failed"):
-        command.main([str(path)])
-    assert record.stat().st_mtime_ns == before
+    files = tmp_path / "runs" / "tiny-average-1" / "record.parquet", tmp_path / "results" / "index.html"
+    before = files[0].stat().st_mtime_ns
+    with pytest.raises(StudyError, match="1 cell failed"):
+        study(path)
+    assert files[0].stat().st_mtime_ns == before and files[1].is_file()

@@ -10,8 +10,7 @@ import pandas as pd
 import pytest
 
 from attnfaith import record
-from attnfaith.study.page import Made, write_page
-from attnfaith.study.tables import write_tables
+from attnfaith.study.results import Made, write_page, write_tables
 from tests.records import draw
 
 

@@ -1,89 +1,24 @@
-"""The command `attnfaith study`: the cells of a study that are not complete, then its tables."""
+"""A study carried out: its cells that are not complete, then the tables of all that are."""
 
-import os
-from argparse import Namespace
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Mapping
 from pathlib import Path
 
-from attnfaith import recipes
+import pandas as pd
+
+from attnfaith import provenance, recipes
 from attnfaith.errors import counted
 from attnfaith.files import is_locked
-from attnfaith.recipes import Recipe
+from attnfaith.recipes import Recipe, library
 from attnfaith.reporting.analysis import StudyError
 from attnfaith.reporting.study import DEFAULT, analyse, check_names
-from attnfaith.study import status
-from attnfaith.study.arguments import read, study_parser
-from attnfaith.study.execute import run_cells
-from attnfaith.study.made import write_made
-from attnfaith.study.page import write_page
+from attnfaith.study.execute import CONTROL, run_cells
 from attnfaith.study.plan import Cell, cells, check_distinct, choose, complete, load_recipe, read_study
-from attnfaith.study.tables import write_cells, write_tables
-from attnfaith.usage import Parser
+from attnfaith.study.results import cells_table, seconds, write_cells, write_made, write_page, write_tables
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a study, show how far it is, or make its tables again."""
-    known, how = options(study_parser(), arguments)
-    if known is None:
-        return
-    if known.tables and known.remeasure:
-        raise StudyError("--tables only reads records: leave it out to measure them anew with --remeasure")
-    study = read_study(known.study)
-    if known.status:
-        return show_status(study)
-    _, missing = carry_out(study, run=not known.tables, only=known.only, mix_versions=known.mix_versions, **how)
-    if missing:
-        raise StudyError(f"{missing}; logs lie beside the cells in {study['output_dir']}")
-
-
-def options(parser: Parser, arguments: Sequence[str] | None) -> tuple[Namespace | None, dict]:
-    """The arguments of a command that runs cells, and how `run_cells` is to run them; (None, {}) in a process that has
-    nothing to do.
-
-    Raises StudyError for cores below 1.
-    """
-    known, rest = read(parser, arguments)
-    if int(os.environ.get("RANK", 0)) > 0:
-        return None, {}  # launched as several processes: the first one starts those that are needed
-    if known.cores is not None and known.cores < 1:
-        raise StudyError(f"--cores {known.cores}: at least 1 cell at a time")
-    return known, {"cores": known.cores, "executor": known.executor, "options": rest, "remeasure": known.remeasure}
-
-
-def carry_out(
-    study: Mapping, *, run: bool = True, only: str | None = None, mix_versions: bool = False, **how
-) -> tuple[dict[str, Path], str]:
-    """Run the cells of a study that are not complete, unless run is false, and make its tables from all that are.
-
-    how: the options of `run_cells`. Returns the folders of the complete cells by name, and in words which of those that were
-    to be run failed or were not, "" where there are none. Raises StudyError or RecipeError before any cell is run for a
-    study that cannot be, and where no cell is complete at the end.
-    """
-    planned, wanted = prepare(study)
-    states = {}
-    if run:
-        chosen = choose(planned, only)
-        recipes.check_models({cell.name: wanted[cell.name] for cell in chosen if not complete(wanted[cell.name])})
-        states = run_cells(study, chosen, wanted, **how)
-    ready = {name: Path(recipe.output_dir) for name, recipe in wanted.items() if complete(recipe)}
-    lines = write_cells(study, planned, ready)
-    missing = "; ".join(
-        f"{counted(len(names), 'cell')} {kind}: {names}"
-        for kind in ("failed", "not run")
-        if (names := [name for name, state in states.items() if state.status == kind])
-    )
-    if not ready:
-        raise StudyError(f"no cell of the study is complete: there is nothing to tabulate{missing and f'; {missing}'}")
-    made = write_tables(study, ready, mix_versions=mix_versions or study.get("mix_versions", False))
-    write_made(study, planned, ready)
-    page = write_page(study, lines, ready, made)
-    left = len(planned) - len(ready)
-    print(
-        f"tables of {counted(len(ready), 'cell')}: {study['results']}"
-        + (f"; {counted(left, 'cell')} missing" if left else "")
-    )
-    print(f"page: {page}")
-    return ready, missing
+NOT_IN_ALL = {"release.yaml", "any_classifier/aopc.yaml", "any_classifier/study.yaml"}
+"""Studies of the package whose tables no document shows."""
 
 
 def prepare(study: Mapping) -> tuple[list[Cell], dict[str, Recipe]]:
@@ -98,14 +33,80 @@ def prepare(study: Mapping) -> tuple[list[Cell], dict[str, Recipe]]:
     return planned, wanted
 
 
+def carry_out(
+    study: Mapping, *, run: bool = True, only: str | None = None, mix_versions: bool = False, **how
+) -> tuple[dict[str, Path], str]:
+    """Run the cells of a study that are not complete, unless run is false, and make its tables from all that are.
+
+    how: the options of `run_cells`. Returns the folders of the complete cells by name, and in words which of those that were
+    to be run are not complete, "" where all are. Raises StudyError or RecipeError before any cell is run for a study that
+    cannot be, and where no cell is complete at the end.
+    """
+    planned, wanted = prepare(study)
+    chosen = {cell.name: cell for cell in choose(planned, only)}
+    if run:
+        recipes.check_models({name: wanted[name] for name in chosen if not complete(wanted[name])})
+        run_cells(study, [*chosen.values()], wanted, **how)
+    table = cells_table(study, planned, wanted)
+    write_cells(study, table)
+    left = table[table["cell"].isin(chosen) & (table["status"] != "complete")] if run else table.head(0)
+    for row in left[left["reason"] != ""].itertuples():
+        print(f"{row.cell} {row.status}: {row.reason}")
+    missing = "; ".join(
+        f"{counted(len(part), 'cell')} {status}: {part['cell'].to_list()}" for status, part in left.groupby("status")
+    )
+    ready = {name: Path(wanted[name].output_dir) for name in table["cell"][table["status"] == "complete"]}
+    if not ready:
+        raise StudyError(f"no cell of the study is complete: there is nothing to tabulate{missing and f'; {missing}'}")
+    made = write_tables(study, ready, mix_versions=mix_versions or study.get("mix_versions", False))
+    write_made(study, len(planned), ready)
+    page = write_page(study, table, ready, made)
+    print(f"tables of {len(ready)} of {counted(len(planned), 'cell')}: {study['results']}\npage: {page}")
+    if missing:
+        missing += f"; logs lie beside the cells in {study['output_dir']}"
+    return ready, missing
+
+
 def show_status(study: Mapping) -> None:
     """Print how far a study is, at work or not; nothing is written. Raises StudyError where nothing of it was ever run."""
-    root = Path(study["output_dir"])
-    if not (root / status.CONTROL).is_dir():
-        raise StudyError(f"no {status.CONTROL} in {root}: nothing of this study has been run there")
+    control = Path(study["output_dir"]) / CONTROL
+    if not control.is_dir():
+        raise StudyError(f"no {CONTROL} in {study['output_dir']}: nothing of this study has been run there")
     planned = cells(study)
-    states = {cell.name: status.state_of(root, cell, ready=complete(load_recipe(cell))) for cell in planned}
-    status.mark_not_run(planned, states)
-    print("\n".join(status.overview(states.values(), root)))
-    if not is_locked(root / status.CONTROL):
+    table = cells_table(study, planned, {cell.name: load_recipe(cell) for cell in planned})
+    print(pd.crosstab(table["block"], table["status"], margins=True, margins_name="all").to_string())
+    for row in table[table["reason"] != ""].itertuples():
+        print(f"{row.cell} {row.status}: {row.reason}")
+    if not is_locked(control):
         print("no study is at work there")
+
+
+def carry_out_all(*, run: bool = True, only_status: bool = False, **how) -> str:
+    """Carry out every study of the package whose tables the documents show, one after another, then print what each took.
+
+    All are read and checked before the first begins, and none keeps another from running. Returns in words what is missing.
+    Raises StudyError where the code has changes that no commit holds while cells are missing.
+    """
+    folder = library.folder()
+    paths = [path for path in sorted(folder.rglob("*.yaml")) if re.search(r"^blocks:", path.read_text("utf-8"), re.M)]
+    names = [name for path in paths if (name := path.relative_to(folder).as_posix()) not in NOT_IN_ALL]
+    studies = {name: read_study(folder / name) for name in names}
+    wanted = {name: prepare(study)[1].values() for name, study in studies.items()}
+    failures, whole = [], all(complete(recipe) for of_study in wanted.values() for recipe in of_study)
+    if run and not only_status and not whole and provenance.checkout()[1]:
+        raise StudyError("the code has uncommitted changes, so no commit could be named for the tables: commit them first")
+    for number, (name, study) in enumerate({} if only_status else studies.items(), start=1):
+        print(f"{name} ({number} of {len(studies)})", flush=True)
+        try:
+            _, missing = carry_out(study, run=run, **how)
+        except StudyError as error:
+            missing = str(error)
+        failures += [f"{name}: {missing}"] if missing else []
+    rows = []
+    for name, of_study in wanted.items():
+        done = [Path(recipe.output_dir) for recipe in of_study if complete(recipe)]
+        rows.append({"study": name, "done": len(done), "cells": len(of_study), "hours": sum(map(seconds, done)) / 3600})
+    table = pd.DataFrame(rows).set_index("study")
+    table.loc["all"] = table.sum()
+    print(table.astype({"done": int, "cells": int}).round({"hours": 2}).to_string())
+    return "; ".join(failures)

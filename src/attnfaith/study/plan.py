@@ -2,6 +2,7 @@
 
 import dataclasses
 import fnmatch
+import hashlib
 import itertools
 import json
 import math
@@ -25,13 +26,6 @@ from attnfaith.record.identity import model_fields, objective_fields
 
 MOST_CELLS, LONGEST_NAME = 10_000, 200
 TRAIN = (sys.executable, "-m", "attnfaith", "train")
-# (projection, its parameter) that are an entmax, which is known by its alpha.
-ALIKE = {
-    ("softmax", None): ("entmax", 1.0),
-    ("entmax15", None): ("entmax", 1.5),
-    ("sparsemax", None): ("entmax", 2.0),
-    ("sparsegen", 0.0): ("entmax", 2.0),
-}
 
 
 @section
@@ -90,9 +84,9 @@ class Cell:
 
 
 def read_study(path: Path) -> dict:
-    """What the study of a YAML file says, checked by `Study`. path: a file, or a study that comes with the package.
+    """The content of a study file, checked by `Study`. path: a file, or a study that comes with the package.
 
-    Raises RecipeError for a file that is none, for keys it lacks or nobody knows, and values of another kind than theirs.
+    Raises RecipeError for a file that is none, for missing or unknown keys, and values of another kind than theirs.
     """
     path = recipes.find(path, "study")
     study = recipes.read_value(recipes.read_text(path, "study"), str(path))
@@ -108,31 +102,47 @@ def read_study(path: Path) -> dict:
     return study
 
 
+def trial(study: Mapping, settings: Sequence[str]) -> Mapping:
+    """The study with other settings ("KEY=VALUE") in the recipe of every cell, in folders of its own.
+
+    The runs go to <output_dir>/trial-<digest of the settings> and the tables to results/ in it, unless output_dir and
+    results are among the settings. Raises RecipeError for an unknown key and one that a grid varies.
+    """
+    values = dict(recipes.parse_overrides([f"--{word}" for word in settings]))
+    places = {key: str(values.pop(key)) for key in ("output_dir", "results") if key in values}
+    for block in study["blocks"]:
+        if varied := values.keys() & dict(recipes.parse_overrides([f"--{key}=" for key in block.get("grid", {})])).keys():
+            raise RecipeError(f"--set {min(varied)}: the grid of the study varies it; choose cells with --only")
+    if values:
+        digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:8]
+        folder = f"{study['output_dir']}/trial-{digest}"
+        blocks = [{**block, "set": {**block.get("set", {}), **values}} for block in study["blocks"]]
+        study = {**study, "blocks": blocks, "output_dir": folder, "results": f"{folder}/results"}
+    return {**study, **places}
+
+
 def cells(study: Mapping) -> list[Cell]:
     """The cells of a study, in its order.
 
-    Raises RecipeError for a block that is none, a key that no recipe has, more than MOST_CELLS cells, a grid that gives a
-    value twice, two cells of one name or a name that is no name of a folder, an `after` that names no cell or leads back to
-    its own, and a {key} that the block's grid does not have.
+    Raises RecipeError for a block that is none, a key that no recipe has, an empty or too large grid, two cells of one name
+    or a name that is no name of a folder, an `after` that names no cell or leads back to its own, and a {key} that the
+    block's grid does not have.
     """
-    planned = [
-        cell
-        for number, block in enumerate(study["blocks"], start=1)
-        for cell in _block_cells(study, block, f"block {number}")
-    ]
+    blocks = enumerate(study["blocks"], start=1)
+    planned = [cell for number, block in blocks for cell in _block_cells(study, block, f"block {number}")]
     names = [cell.name for cell in planned]
-    if wrong := [name for name in names if not _names_a_folder(name)]:
-        raise RecipeError(
-            f"the cell {excerpt(wrong[0])} is no name for a folder: keep '/', '{{', '}}' and long values out of the name "
-            "and the grid, use `set`"
-        )
+    for name in names:
+        if Path(name).name != name or set("{}\n") & set(name) or len(name) > LONGEST_NAME:
+            raise RecipeError(
+                f"the cell {excerpt(name)} is no name for a folder: keep '/', '{{', '}}' and long values out of the name "
+                "and the grid, use `set`"
+            )
     if twice := sorted(name for name, count in Counter(names).items() if count > 1):
         raise RecipeError(
             f"the study has cells of one name: {excerpt(twice)}; vary a key of the grid, or give the block a name"
         )
-    known = set(names)
     for cell in planned:
-        if strangers := [name for name in cell.after if name not in known]:
+        if strangers := [name for name in cell.after if name not in names]:
             raise RecipeError(
                 f"cell {cell.name} is after {excerpt(strangers)}, which the study does not have; it has "
                 f"{excerpt(names, 200)}"
@@ -141,73 +151,54 @@ def cells(study: Mapping) -> list[Cell]:
         TopologicalSorter({cell.name: cell.after for cell in planned}).prepare()
     except CycleError as error:
         circle = sorted(set(error.args[1]))
-        raise RecipeError(
-            f"cells wait for one another in a circle, so none of them can start: {excerpt(circle, 300)}"
-        ) from error
+        raise RecipeError(f"cells wait for one another in a circle, so none can start: {excerpt(circle, 300)}") from error
     return planned
 
 
-def _names_a_folder(name: str) -> bool:
-    return Path(name).name == name and not set("{}\n") & set(name) and len(name) <= LONGEST_NAME
-
-
 def _block_cells(study: Mapping, values, where: str) -> Iterator[Cell]:
-    """The cells of one block, the values of its grid checked."""
     block = recipes.make_section(Block, values, where)
     for key in (*block.set, *block.grid):
         if not re.fullmatch(r"[\w.]+", key):
             raise RecipeError(f"{where}: {excerpt(key)} is no key of a recipe, such as seed or model.encoder")
+    if empty := [key for key, options in block.grid.items() if not options]:
+        raise RecipeError(f"{where}: grid.{empty[0]} is empty; give a list of one or more values")
     if (count := math.prod(map(len, block.grid.values()))) > MOST_CELLS:
         raise RecipeError(f"{where}: the grid makes {count:,} cells; {MOST_CELLS:,} at most")
-    for key, given in block.grid.items():
-        if not given:
-            raise RecipeError(f"{where}: grid.{key} is {given!r}; give a list of one or more values")
-        if twice := [value for place, value in enumerate(given) if any(_equal(value, it) for it in given[:place])]:
-            raise RecipeError(
-                f"{where}: grid.{key} is {excerpt(given)}: {excerpt(twice[0])} is there twice; give each value once"
-            )
     prefix = block.name or Path(block.recipe).stem
     for combination in itertools.product(*block.grid.values()):
         chosen = dict(zip(block.grid, combination, strict=True))
         name = "-".join([prefix, *map(str, combination)])
-        known = {**chosen, "output_dir": study["output_dir"]}
-        settings = {**_fill(block.set, known, f"{where}, set"), **chosen}
+        words = {**chosen, "output_dir": study["output_dir"]}
+        settings = {**_fill(block.set, words, f"{where}, set"), **chosen}
         settings |= {"output_dir": str(Path(study["output_dir"]) / name), "name": name}
         # JSON is YAML that can be read in one way only: "yes" stays a text, and "a #1" keeps its end
         overrides = [f"--{key}={json.dumps(value, ensure_ascii=False)}" for key, value in settings.items()]
-        yield Cell(name, block.recipe, overrides, _fill(block.after, known, f"{where}, after"), prefix)
+        yield Cell(name, block.recipe, overrides, _fill(block.after, words, f"{where}, after"), prefix)
 
 
-def _equal(one, other) -> bool:
-    """Whether two values of a grid are the same, 0 and -0.0 too; false is no number."""
-    return one == other and isinstance(one, bool) == isinstance(other, bool)
-
-
-def _fill(value, known: Mapping[str, object], where: str):
+def _fill(value, words: Mapping[str, object], where: str):
     """A value with each {key} in it replaced; lists and dictionaries item by item."""
     if isinstance(value, Mapping):
-        return {key: _fill(item, known, where) for key, item in value.items()}
+        return {key: _fill(item, words, where) for key, item in value.items()}
     if isinstance(value, list):
-        return [_fill(item, known, where) for item in value]
+        return [_fill(item, words, where) for item in value]
     if not isinstance(value, str):
         return value
 
-    def replaced(match: re.Match) -> str:
-        if match[1] not in known:
+    def word(match: re.Match) -> str:
+        if match[1] not in words:
             raise RecipeError(
-                f"{where}: {cut(match[0])} in {excerpt(value)} is no key of the block's grid; known: {', '.join(known)}"
+                f"{where}: {cut(match[0])} in {excerpt(value)} is no key of the block's grid; known: {', '.join(words)}"
             )
-        return str(known[match[1]])
+        return str(words[match[1]])
 
-    return re.sub(r"\{([^{}]*)\}", replaced, value)
+    return re.sub(r"\{([^{}]*)\}", word, value)
 
 
 def choose(planned: Sequence[Cell], pattern: str | None) -> list[Cell]:
     """The cells whose names match a shell pattern, and those they wait for. Raises RecipeError where none does."""
-    if pattern is None:
-        return list(planned)
     by_name = {cell.name: cell for cell in planned}
-    wanted = fnmatch.filter(by_name, pattern)
+    wanted = fnmatch.filter(by_name, pattern or "*")
     if not wanted:
         raise RecipeError(f"--only {pattern}: no cell has such a name; the study has {', '.join(by_name)}")
     chosen = set()
@@ -221,27 +212,21 @@ def choose(planned: Sequence[Cell], pattern: str | None) -> list[Cell]:
 
 def load_recipe(cell: Cell) -> Recipe:
     """Raises RecipeError, naming the cell, for a recipe that is missing or wrong."""
-    try:
+    with recipes.named(f"cell {cell.name}"):
         return recipes.load(cell.recipe, cell.overrides)
-    except RecipeError as error:
-        raise RecipeError(f"cell {cell.name}: {error}") from error
 
 
 def check_distinct(wanted: Mapping[str, Recipe]) -> None:
-    """Raises RecipeError where two recipes differ in nothing that a record tells cells apart by, or only in the name of the
-    projection: sparsegen at lambda 0 is sparsemax.
+    """Raises RecipeError where two recipes differ in nothing that a record tells cells apart by.
 
     Sooner than `reporting.study.check_identities`, which sees the records.
     """
     owners: dict[str, str] = {}
     for name, recipe in wanted.items():
-        other = owners.setdefault(repr(_identity(recipe)), name)
-        named = [_projection_name(wanted[each].model) for each in (other, name)]
-        if named[0] != named[1]:
-            raise RecipeError(
-                f"cells {other!r} and {name!r} are one model under two names: {' and '.join(named)} attend alike; leave one "
-                "of them out"
-            )
+        vectors = None if recipe.data.vectors else recipe.model.embedding_std
+        identity = [model_fields(recipe.model), objective_fields(recipe), recipe.objective.base, recipe.data, vectors]
+        identity += [recipe.measure.split, recipe.measure.level, recipe.seed]
+        other = owners.setdefault(repr(identity), name)
         if other != name:
             raise RecipeError(
                 f"cells {other!r} and {name!r} have the same data, split, model, objective and seed: tables cannot "
@@ -249,57 +234,26 @@ def check_distinct(wanted: Mapping[str, Recipe]) -> None:
             )
 
 
-def _identity(recipe: Recipe) -> tuple:
-    """What decides the fields of a record's identity, with one projection for one mapping."""
-    fields, data = model_fields(recipe.model) | objective_fields(recipe), recipe.data
-    named = fields.pop("projection"), fields.pop("projection_parameter")
-    return (
-        ALIKE.get(named, named),
-        fields,
-        recipe.objective.base,
-        data,
-        None if data.vectors else recipe.model.embedding_std,
-        (recipe.measure.split, recipe.measure.level),
-        recipe.seed,
-    )
-
-
-def _projection_name(model: recipes.Model) -> str:
-    fields = model_fields(model)
-    name, parameter = fields["projection"], fields["projection_parameter"]
-    return name if parameter is None else f"{name}({parameter + 0.0:g})"  # -0.0 + 0.0 is 0.0
-
-
 def complete(recipe: Recipe) -> bool:
     """Whether the recipe's folder holds its whole run: a page, and a record made by this very recipe."""
     folder = Path(recipe.output_dir)
     try:
         state = read_object(folder / "run.json")
-        made = pq.read_schema(folder / "record.parquet")
-        parts = json.loads((made.metadata or {}).get(b"attnfaith", b"[]"))
+        schema = pq.read_schema(folder / "record.parquet")
+        parts = json.loads((schema.metadata or {}).get(b"attnfaith", b"[]"))
         same = [_deciding(recipes.build(part["recipe"])) for part in parts] == [_deciding(recipe)]
         if recipe.objective.base and same:
-            same = state["base"]["weights (SHA-256)"] == _weights(Path(recipe.objective.base))
+            base = pq.read_schema(Path(recipe.objective.base) / "record.parquet")
+            same = state["base"]["weights (SHA-256)"] == json.loads(base.metadata[b"attnfaith"])[0]["model"]
     except (OSError, ValueError, KeyError, TypeError):  # absent, half-written, or of another version: to be run
         return False
-    page = folder / "report" / "index.html"
-    whole = record.common_columns(made.names).keys() <= set(made.names)
-    return state.get("status") == "complete" and page.is_file() and same and whole
-
-
-def kept(recipe: Recipe, *, remeasure: bool = False) -> bool:
-    """Whether nothing is to be done; with remeasure, a record that another version measured is to be made anew."""
-    return complete(recipe) and not (remeasure and not of_this_version(recipe))
+    whole = record.common_columns(schema.names).keys() <= set(schema.names)
+    return same and whole and state.get("status") == "complete" and (folder / "report" / "index.html").is_file()
 
 
 def of_this_version(recipe: Recipe) -> bool:
     """Whether this version of the package, by major.minor, measured the record in the recipe's folder."""
     return record.is_current(pq.read_schema(Path(recipe.output_dir) / "record.parquet"))
-
-
-def _weights(folder: Path) -> str:
-    """The digest of the model that a run's record was measured with."""
-    return json.loads(pq.read_schema(folder / "record.parquet").metadata[b"attnfaith"])[0]["model"]
 
 
 def _deciding(recipe: Recipe) -> dict:

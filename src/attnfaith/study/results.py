@@ -1,0 +1,176 @@
+"""What comes of a study, made from the records of its complete cells alone: tables, figures, what became of every cell, what
+made them, and a page of all that.
+"""
+
+import json
+import math
+import os
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote
+
+import pandas as pd
+import pyarrow.parquet as pq
+
+from attnfaith import __version__, record
+from attnfaith.errors import counted
+from attnfaith.escaping import csv_frame
+from attnfaith.files import is_locked, read_object, write_atomically
+from attnfaith.recipes import Recipe
+from attnfaith.reporting import save_figure, save_table
+from attnfaith.reporting.blocks import template
+from attnfaith.reporting.cells import Cell as MeasuredCell
+from attnfaith.reporting.cells import split_cells
+from attnfaith.reporting.page.heatmap import PAPER
+from attnfaith.reporting.study import DEFAULT, analyse, check_identities, save_png, study_figures, study_tables
+from attnfaith.reporting.wide import FORMATS, overview
+from attnfaith.study.execute import log_of
+from attnfaith.study.plan import Cell, complete
+
+
+# in a log; a progress bar that was not at its end stands before the error on its line
+ERROR = re.compile(r"(?:(?:^|\])error: (.+)|^((?:[A-Za-z_][\w.]*)?(?:Error|Exception)\b.*))")
+MAKERS = ("version", "commit", "dirty", "libraries", "python", "device")
+"""What cells of one making have in common, of their records' provenance."""
+
+
+class Made(NamedTuple):
+    """What lies in the folder of results, by name: tables and figures without ending, texts with it; the measured cells."""
+
+    tables: Sequence[str]
+    texts: Sequence[str]
+    figures: Sequence[str]
+    measured: Sequence[MeasuredCell]
+
+
+def cells_table(study: Mapping, planned: Sequence[Cell], wanted: Mapping[str, Recipe]) -> pd.DataFrame:
+    """A row for each planned cell: cell, block, status, n (texts measured) and reason (why it is not complete).
+
+    status: complete, running, failed (its log holds an error), stopped, or not run.
+    """
+    rows = []
+    for cell in planned:
+        folder, log = Path(wanted[cell.name].output_dir), log_of(study, cell.name)
+        row = {"cell": cell.name, "block": cell.block, "status": "not run", "n": math.nan, "reason": ""}
+        if complete(wanted[cell.name]):
+            row |= {"status": "complete", "n": pq.read_metadata(folder / "record.parquet").num_rows}
+        elif log.is_file():
+            *_, last = ["", *last_lines(log)]
+            errors = [match[1] or match[2] for match in map(ERROR.search, last_lines(log)) if match]
+            row |= {"status": "failed" if errors else "stopped", "reason": errors[-1] if errors else last}
+            if is_locked(folder):
+                row |= {"status": "running", "reason": last}
+        elif needed := [name for name in cell.after if not complete(wanted[name])]:
+            row["reason"] = f"it needs {', '.join(needed)}"
+        rows.append(row)
+    return pd.DataFrame(rows).astype({"n": "Int64"})
+
+
+def last_lines(log: Path) -> list[str]:
+    """The last lines of a log, a progress bar's too."""
+    with open(log, "rb") as stream:
+        stream.seek(max(0, os.fstat(stream.fileno()).st_size - 8192))
+        text = stream.read().decode("utf-8", "replace")
+    return [line.strip() for line in re.split(r"[\r\n]+", text) if line.strip()]
+
+
+def write_tables(study: Mapping, folders: Mapping[str, Path], *, mix_versions: bool = False) -> Made:
+    """Tables, figures and texts from the records alone, by cell name; returns their names.
+
+    Raises RecordError where different versions of the package measured the records, unless mix_versions, and where two have
+    one identity.
+    """
+    records = {name: record.load(folder / "record.parquet") for name, folder in folders.items()}
+    if not mix_versions:
+        record.check_one_version(
+            records.values(),
+            remedy="--remeasure measures anew what another version measured, --mix-versions takes all as they are",
+        )
+    parts = {name: split_cells(table) for name, table in records.items()}
+    check_identities(parts)
+    measured = [cell for cells in parts.values() for cell in cells]
+    names, output = study.get("tables", DEFAULT), Path(study["results"])
+    tables = study_tables(measured, names)
+    analysis = analyse(study, measured, tables)
+    tables = {**tables, **analysis.tables}
+    figures = {**study_figures(measured, names), **analysis.figures}
+    for name, table in tables.items():
+        save_table(table, output / name)
+    for name, text in analysis.texts.items():
+        write_atomically(output / name, text)
+    for name, figure in figures.items():
+        save_png(figure, output / "figures" / f"{name}.png")
+        save_figure(figure, output / "figures" / name, ["pdf"])
+    return Made([*tables], [*analysis.texts], [*figures], measured)
+
+
+def write_made(study: Mapping, planned: int, folders: Mapping[str, Path]) -> Path:
+    """Write <results>/made.json and return its path.
+
+    cells: how many are planned, and complete. seconds: what the complete ones took, summed; a run that was stopped counts
+    from where it went on. made_by: for each distinct provenance (`MAKERS`), it and how many cells have it, the most common
+    first. One entry whose dirty is false says that everything beside this file comes from one commit.
+    """
+    makers = Counter()
+    for folder in folders.values():
+        for part in record.settings(pq.read_schema(folder / "record.parquet").empty_table()):
+            maker = {name: (part.get("provenance") or {}).get(name) for name in MAKERS}
+            makers[json.dumps(maker, sort_keys=True)] += 1
+    content = {
+        "cells": {"planned": planned, "complete": len(folders)},
+        "seconds": round(sum(map(seconds, folders.values())), 1),
+        "made_by": [{"cells": count, **json.loads(maker)} for maker, count in makers.most_common()],
+    }
+    return write_atomically(Path(study["results"]) / "made.json", json.dumps(content, indent=1) + "\n")
+
+
+def seconds(folder: Path) -> float:
+    """What a run took."""
+    return read_object(folder / "run.json").get("seconds", 0.0)
+
+
+def write_page(study: Mapping, cells: pd.DataFrame, folders: Mapping[str, Path], made: Made) -> Path:
+    """Write <results>/index.html, and the wide tables as Markdown, LaTeX and CSV into <results>/wide.
+
+    cells: `cells_table`. folders: those of complete cells, by name. Returns the path of the page.
+    """
+    output = Path(study["results"])
+    grids = []
+    for table in overview(made.measured):
+        for kind in ("markdown", "latex", "csv"):
+            write_atomically(output / "wide" / f"{table.name}{FORMATS[kind]}", table.formatted(kind))
+        grids.append(replace(table.grid, stem=f"wide/{table.name}"))
+    lines = []
+    for row in cells.to_dict("records"):
+        page = folders.get(row["cell"], Path()) / "report" / "index.html"
+        report = quote(os.path.relpath(page, output)) if row["cell"] in folders and page.is_file() else ""
+        texts = "" if pd.isna(row["n"]) else f"{row['n']:,}"
+        lines.append({**row, "name": row["cell"], "texts": texts, "report": report})
+    counts = Counter(cells["status"])
+    lead = [f"Complete: {counts['complete']} of {counted(len(lines), 'cell')}."]
+    lead += [f"{counts[status]} {status}." for status in ("failed", "stopped", "not run") if counts[status]]
+    datasets = dict.fromkeys(cell.identity.dataset for cell in made.measured)
+    seeds = sorted({cell.identity.seed for cell in made.measured})
+    lead.append(f"Data sets: {', '.join(datasets)}. Seeds: {', '.join(map(str, seeds))}.")
+    html = template("study.html.j2").render(
+        title=f"Study: {output.parent.name if output.name == 'results' else output.name}",
+        version=__version__,
+        lead=[" ".join(lead)],
+        grids=[grid for grid in grids if grid.rows],
+        cells=lines,
+        reasons=any(line["reason"] for line in lines),
+        tables=sorted(made.tables),
+        texts=sorted(made.texts),
+        figures=sorted(made.figures),
+        paper=PAPER,
+    )
+    return write_atomically(output / "index.html", html)
+
+
+def write_cells(study: Mapping, cells: pd.DataFrame) -> Path:
+    """Write `cells_table` to <results>/cells.csv."""
+    return write_atomically(Path(study["results"]) / "cells.csv", csv_frame(cells))
