@@ -261,59 +261,7 @@ def test_pairs_are_read_as_the_tokenizer_reads_them(encoder, tmp_path, monkeypat
     assert tokenizer.decode(ids, skip_special_tokens=True).endswith("the plot of a film")
 
 
-def test_longer_texts_are_cut_and_counted(encoder, texts, tmp_path):
-    recipe = recipe_of(
-        encoder, texts, tmp_path / "run", data={"path": str(texts), "max_length": 7}, training={"num_train_epochs": 1}
-    )
-    runs.run(recipe)
-    state = json.loads((tmp_path / "run" / "run.json").read_text())
-    assert state["truncated"]["train"] > 10
-    table = record.load(tmp_path / "run" / "record.parquet")
-    assert max(map(len, table.column("tokens").to_pylist())) == 5
-
-
-def test_a_model_without_padding_is_given_some(texts, tmp_path):
-    folder = tmp_path / "decoder"
-    train("byte_level", folder)
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    assert tokenizer.pad_token is None
-    fields = {"n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 40}
-    AutoModel.from_config(AutoConfig.for_model("gpt2", vocab_size=len(tokenizer), **fields)).save_pretrained(folder)
-    recipe = recipe_of(
-        folder, texts, tmp_path / "run", training={"num_train_epochs": 1}, measure={"producers": ["gradient"]}
-    )
-    runs.run(recipe)
-    model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "run" / "model")
-    assert model.config.pad_token_id == len(tokenizer)
-    assert model.get_input_embeddings().num_embeddings == len(tokenizer) + 1
-    assert AutoTokenizer.from_pretrained(tmp_path / "run" / "model").pad_token_id == len(tokenizer)
-
-
-def test_a_head_of_other_classes_is_drawn_anew(copied, texts, tmp_path):
-    config = AutoConfig.from_pretrained(copied, num_labels=5)
-    AutoModelForSequenceClassification.from_config(config).save_pretrained(copied)
-    recipe = recipe_of(copied, texts, tmp_path / "run", objective={"kind": "untrained"}, measure={"producers": []})
-    runs.run(recipe)
-    assert AutoModelForSequenceClassification.from_pretrained(tmp_path / "run" / "model").config.num_labels == 2
-
-
 # ------------------------------------------------------------------------------------------------ settings
-
-
-def test_settings_where_a_recipe_is_silent():
-    recipe = recipes.parse("name: a\noutput_dir: b\nmodel: {pretrained: some/model}\n")
-    section = recipe.training
-    assert (section.num_train_epochs, section.learning_rate, section.weight_decay) == (3, 5e-5, 0.01)
-    assert (section.max_grad_norm, section.amsgrad, section.loss_reduction) == (1.0, False, "mean")
-    assert section.arguments == {"lr_scheduler_type": "linear", "warmup_steps": 0.1}
-    assert recipes.parse(recipes.dump(recipe)) == recipe
-    arguments = runs.training_arguments(recipe)
-    assert (str(arguments.lr_scheduler_type.value), arguments.warmup_steps, arguments.learning_rate) == ("linear", 0.1, 5e-5)
-    other = recipes.parse(
-        "name: a\noutput_dir: b\nmodel: {pretrained: a/b}\ntraining: {learning_rate: 1e-3, arguments: {warmup_steps: 7}}"
-    )
-    assert other.training.learning_rate == 1e-3
-    assert other.training.arguments == {"lr_scheduler_type": "linear", "warmup_steps": 7}
 
 
 def test_the_optimiser_is_the_trainers_own(encoder, texts, tmp_path, monkeypatch):
@@ -359,18 +307,6 @@ def test_keys_that_a_pretrained_model_leaves_no_room_for(section, key, value):
     tree[section] = {**tree.get(section, {}), key: value, **({"base": "runs/c"} if value == "guided" else {})}
     with pytest.raises(RecipeError, match=rf"{section}\.{key}="):
         recipes.build(tree)
-
-
-def test_a_revision_is_of_a_pretrained_model():
-    with pytest.raises(RecipeError, match="model.revision='v1'"):
-        recipes.build({"name": "a", "output_dir": "b", "model": {"revision": "v1"}})
-
-
-def test_a_projection_that_there_is_not(encoder, texts, tmp_path):
-    recipe = recipe_of(encoder, texts, tmp_path / "run", model={"pretrained": str(encoder), "projection": "uniform"})
-    with pytest.raises(RecipeError, match="projection='uniform'"):
-        runs.run(recipe)
-    assert not (tmp_path / "run").exists()
 
 
 def pickled(folder):
@@ -456,31 +392,3 @@ def test_of_the_hub_neither_code_nor_pickles_are_fetched(encoder, texts, tmp_pat
     assert all(any(fnmatch(path.name, pattern) for pattern in asked["allow_patterns"]) for path in encoder.iterdir())
     state = json.loads((tmp_path / "run" / "run.json").read_text())
     assert [state["pretrained"][name] for name in ("name", "revision")] == ["owner/name", "0a1b2c"]
-
-
-def test_a_name_that_nobody_has(texts, tmp_path):
-    with pytest.raises(
-        RecipeError, match=r"model.pretrained='no/such-model': there is no such folder, and the Hub gives no"
-    ):
-        runs.run(recipe_of("no/such-model", texts, tmp_path / "run"))
-
-
-def test_no_base_for_others(finished, texts, tmp_path):
-    tree = {
-        "name": "adversary",
-        "output_dir": str(tmp_path / "run"),
-        "data": {"path": str(texts)},
-        "objective": {"kind": "adversarial", "base": str(finished[0]), "divergence": "jsd"},
-    }
-    with pytest.raises(runs.RunError, match="a model is trained against the attention that pools states"):
-        runs.run(recipes.build(tree))
-
-
-def test_it_is_not_pushed_with_a_card(encoder, texts, tmp_path, capsys):
-    """Said before hours of training."""
-    from attnfaith import cli
-
-    words = ["train", "--data.path", str(texts), "--model.pretrained", str(encoder), "--output_dir", str(tmp_path / "run")]
-    assert cli.main([*words, "--push_to_hub"]) == 2
-    assert "--push_to_hub: only classifiers of this package have a card and records" in capsys.readouterr().err
-    assert not (tmp_path / "run").exists()

@@ -4,8 +4,7 @@ import pytest
 import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from attnfaith import SelfAttentionClassifierForSequenceClassification, recipes, record, runs
-from attnfaith.errors import AttnfaithError
+from attnfaith import SelfAttentionClassifierForSequenceClassification, record, runs
 from attnfaith.recipes import RecipeError
 from tests.test_fine_tuning import BAD, GOOD, pretrain, recipe_of, write_texts
 
@@ -61,28 +60,9 @@ def test_a_run(encoder, texts, tmp_path, projection):
         assert row["probs"] == pytest.approx(probs[0].tolist(), abs=1e-5)
 
 
-def test_without_a_pretrained_model(texts, tmp_path):
-    with pytest.raises(
-        RecipeError, match=r"^model\.separate_impermissible=true is for model\.pretrained, which is not given"
-    ):
-        recipes.build(
-            {
-                "name": "a",
-                "output_dir": str(tmp_path),
-                "data": {"path": str(texts)},
-                "model": {"separate_impermissible": True},
-            }
-        )
-
-
 def test_a_type_in_which_kinds_would_meet(texts, tmp_path):
     folder = pretrain(tmp_path / "convolutions", "convbert", embedding_size=16, conv_kernel_size=3)
     with pytest.raises(
         RecipeError, match=r"^model\.pretrained='.*convolutions': the attention of .* check 'separation': what"
     ):
         runs.run(apart(folder, texts, tmp_path / "run"))
-
-
-def test_data_that_mark_nothing(encoder, texts, tmp_path):
-    with pytest.raises(AttnfaithError, match=r"impermissible"):
-        runs.run(apart(encoder, texts, tmp_path / "run", data={"path": str(texts)}, penalties={}))

@@ -12,12 +12,11 @@ from transformers import TrainerCallback
 
 from attnfaith import cli, recipes, record, runs
 from attnfaith.data.collation import pad_batch
-from attnfaith.errors import AttnfaithError
 from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
 from attnfaith.training import AttentionTrainer, GuidedTrainer
 from attnfaith.training.losses import classification_loss
 from attnfaith.training.penalties import conicity, drawn_words, impermissible_mass, masked_language_model, word_tying
-from attnfaith.training.trainers import erase_tokens, mask_id
+from attnfaith.training.trainers import erase_tokens
 from attnfaith.training.word_states import PREDICTION, ClassifierReader
 from tests.figures import IN_A_PROCESS
 from tests.tiny_trainings import make_trainer, penalties_by_name
@@ -92,7 +91,7 @@ def penalties_by_hand(model, batch, *, seed=0, step=0, share=0.5):
     states = model.encode(ids.masked_fill(masked, 1), present)[0]
     return {
         "impermissible_mass": impermissible_mass(
-            model.attend(hidden, mask), batch["impermissible"], mask, scores=model.model.scores(hidden)
+            model.attend(hidden, mask), batch["impermissible"], mask, scores=model.model.alignment(hidden)
         ),
         "diversity": conicity(hidden, mask),
         "word_tying": word_tying(hidden, model.model.embeddings(ids), mask),
@@ -218,40 +217,6 @@ def test_words_of_sentences_weigh_what_both_levels_give_them(tiny_model, tiny_ro
     np.testing.assert_allclose(sorted(cones), expected, atol=1e-6)
 
 
-def test_what_gradients_reach(make):
-    """Attention's penalty the alignment and what is below, the others nothing of the alignment or the decoder."""
-    reached = {}
-    for name in ("impermissible_mass", "diversity", "word_tying", "masked_language_model"):
-        trainer = make({name: 1.0})
-        trainer.model.train()
-        batch = pad_batch(list(trainer.train_dataset))
-        batch.pop("labels")
-        _, values = trainer.outputs_and_penalties(trainer.model, batch, batch.pop("impermissible"))
-        values[name][0].sum().backward()
-        reached[name] = {
-            parameter.split(".")[-2]
-            for parameter, value in trainer.model.named_parameters()
-            if value.grad is not None and value.grad.abs().max() > 0
-        }
-    below = {"embeddings", "forward_lstm", "backward_lstm"}
-    assert reached == {
-        "impermissible_mass": below | {"key", "value"},
-        "diversity": below,
-        "word_tying": below,
-        "masked_language_model": below | {PREDICTION},
-    }
-
-
-def test_without_penalties_nothing_is_watched(make):
-    """The same numbers as a trainer that knows of none, to the bit."""
-    plain, none = make(), make({})
-    for trainer in (plain, none):
-        trainer.train()
-    same(weights(plain), weights(none))
-    assert not hasattr(none.model, PREDICTION)
-    assert set(none.evaluate()) == set(plain.evaluate()) and "eval_diversity" not in plain.evaluate()
-
-
 def test_a_layer_for_masked_words_draws_nothing_from_others(make):
     torch.manual_seed(3)
     one = weights(make({"masked_language_model": 1.0}))
@@ -281,44 +246,6 @@ def test_an_evaluation_has_the_means(make, size):
     assert all(again[name] == scores[name] for name in scores if "runtime" not in name and "per_second" not in name)
 
 
-@pytest.mark.parametrize("penalties", [ALL, {"word_tying": 0.5, "word_tying_distance": "norm"}])
-def test_accumulated_gradients_are_those_of_one_batch(make, penalties):
-    whole = make(penalties)
-    parts = make(penalties, per_device_train_batch_size=8, gradient_accumulation_steps=4)
-    for trainer in (whole, parts):
-        trainer.train()
-    assert whole.state.global_step == parts.state.global_step == 2
-    same(weights(parts), weights(whole), atol=3e-6)
-    logs = [next(seen for seen in trainer.losses_seen.logs if "loss" in seen) for trainer in (whole, parts)]
-    for name in ("loss", *(name for name in penalties if f"eval_{name}" in whole.evaluate())):
-        assert logs[0][name] == pytest.approx(logs[1][name], rel=1e-5)
-
-
-def test_padding_in_the_mean(make):
-    """As the authors' later code has it: markers count, and padding, whose distance is 0, makes the mean smaller."""
-    trainer = make({"word_tying": 1.0, "word_tying_distance": "norm", "word_tying_padding": True})
-    batch = pad_batch(list(trainer.train_dataset)[:6])
-    batch.pop("labels"), batch.pop("impermissible")
-    _, values = trainer.outputs_and_penalties(trainer.model, batch, None)
-    hidden = trainer.model.encode(**batch)[0]
-    apart = hidden - trainer.model.model.embeddings(batch["input_ids"])
-    torch.testing.assert_close(values["word_tying"][0].mean(), apart.norm(2, dim=-1).mean())
-    assert (batch["attention_mask"] == 0).any()
-
-
-def test_texts_without_permissible_words_are_counted(make, tiny_rows):
-    trainer = make({"impermissible_mass": 1.0}, lengths=[4, 6] * 8)
-    rows = list(trainer.train_dataset)
-    for row in rows[:5]:
-        row["impermissible"] = [0] + [1] * (len(row["input_ids"]) - 2) + [0]
-    for row in rows[5:]:
-        row["impermissible"] = [0] * len(row["input_ids"])
-    trainer.train_dataset = datasets.Dataset.from_list(rows)
-    trainer.train()
-    (logs,) = [logs for logs in trainer.losses_seen.logs if "loss" in logs]
-    assert logs["impermissible_mass"] == 0 and logs["impermissible_mass_undefined"] == 5
-
-
 def test_erased_words_take_their_marks_along(make):
     trainer = make({"impermissible_mass": 1.0}, random_erasure=0.9)
     batch = pad_batch(list(trainer.train_dataset))
@@ -345,17 +272,6 @@ def test_erased_words_take_their_marks_along(make):
 def test_what_cannot_be_trained(make, penalties, change, message):
     with pytest.raises(ValueError, match=message):
         make(penalties, **change)
-
-
-def test_a_mask_is_needed():
-    tokenizer = type("Tokenizer", (), {"mask_token_id": None, "unk_token_id": None})
-    nothing = type("Config", (), {"unk_token_id": None})
-    with pytest.raises(ValueError, match="neither a mask nor an unknown token: leave it out"):
-        mask_id(tokenizer, nothing)
-    tokenizer.unk_token_id = 5
-    assert mask_id(tokenizer, nothing) == 5
-    tokenizer.mask_token_id = 0
-    assert mask_id(tokenizer, nothing) == 0
 
 
 def test_a_training_goes_on_where_it_was_stopped(make):
@@ -392,11 +308,6 @@ def test_a_run_keeps_the_model_and_says_what_it_was_trained_for(tiny_recipe, qui
         f"{recipe.output_dir}/model", output_loading_info=True
     )
     assert not report["unexpected_keys"] and not report["missing_keys"] and not hasattr(loaded, PREDICTION)
-
-
-def test_a_run_on_data_without_marks_is_refused(tiny_recipe):
-    with pytest.raises(AttnfaithError, match="penalties.impermissible_mass=0.1"):
-        runs.run(tiny_recipe(penalties={"impermissible_mass": 0.1}))
 
 
 TRAIN = f"""{IN_A_PROCESS}

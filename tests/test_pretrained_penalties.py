@@ -82,32 +82,6 @@ def test_a_decoder_answers_from_its_last_row_and_a_mean_from_all():
     assert given.scores is None
 
 
-def test_markers_and_padding_are_no_words():
-    tokens = tokenizer()
-    encoded = dict(tokens(["the old ship", "a film"], padding=True, return_tensors="pt"))
-    given, _, _ = read_words(classifier("bert"), inputs=encoded)
-    assert given.words.tolist() == [[False, True, True, True, False], [False, True, True, False, False]]
-
-
-def test_attention_is_read_before_dropout():
-    model = classifier("bert", attention_probs_dropout_prob=0.5).train()
-    given, _, _ = read_words(model)
-    torch.testing.assert_close(given.attention.sum(-1), torch.ones(len(LENGTHS), 4))
-    assert model.training
-
-
-def test_nothing_of_the_model_is_changed():
-    model = classifier("bert").train()
-    before, draws = {name: value.clone() for name, value in model.state_dict().items()}, torch.get_rng_state()
-    PretrainedReader(model, tokenizer(), MASS)
-    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
-    assert all(parameter.grad is None for parameter in model.parameters())
-    assert model.training
-    assert model.config._attn_implementation == "sdpa"
-    assert torch.equal(torch.get_rng_state(), draws)
-    assert not model.base_model._forward_hooks
-
-
 # ------------------------------------------------------------------------------------------------ trainings
 
 
@@ -261,18 +235,6 @@ def test_logs_and_evaluations_have_the_penalties(make):
     assert names == set(classifier("bert", num_labels=2).state_dict())
 
 
-def test_without_penalties_nothing_is_read_and_steps_are_the_same(make):
-    weights = []
-    for penalties in (None, {"impermissible_mass": 0.0}):
-        model = classifier("bert", num_labels=2)
-        trainer = make(model, penalties)
-        assert trainer.reader is None
-        torch.manual_seed(0)
-        trainer.train()
-        weights.append(model.get_input_embeddings().weight.detach().clone())
-    assert torch.equal(*weights)
-
-
 def test_checkpointed_layers_take_penalties(make):
     """Whose scores are made anew in the backward pass."""
     weights = []
@@ -286,21 +248,6 @@ def test_checkpointed_layers_take_penalties(make):
 # ------------------------------------------------------------------------------------------------ what is refused
 
 
-@pytest.mark.parametrize("name", ["word_tying", "masked_language_model"])
-def test_states_and_word_vectors_of_two_sizes(make, name):
-    model = classifier("electra", embedding_size=16)
-    with pytest.raises(AttnfaithError, match=rf"^penalties\.{name}=0\.5 .* have 32 numbers and whose word vectors 16: .*$"):
-        make(model, {name: 0.5})
-
-
-def test_the_head_with_most_of_one_head(make):
-    model = classifier("bert", num_attention_heads=1)
-    worst = {"impermissible_mass": 1.0, "impermissible_heads": "max"}
-    with pytest.raises(AttnfaithError, match=r"^penalties\.impermissible_heads='max' with BertFor.*: leave it out$"):
-        make(model, worst)
-    make(model, {**worst, "impermissible_heads": "mean"})
-
-
 def test_encoders_and_decoders(make):
     with pytest.raises(AttnfaithError, match=r"^penalties \(diversity\) with BartFor.*: it answers with a decoder"):
         make(classifier("bart"), {"diversity": 1.0})
@@ -310,13 +257,6 @@ def test_encoders_and_decoders(make):
 def test_attention_that_cannot_be_read_beside_padding(make, kind):
     with pytest.raises(AttnfaithError, match=r"^penalties\.impermissible_mass=0\.1 with .*leave it out$"):
         make(classifier(kind), {"impermissible_mass": 0.1})
-
-
-def test_a_tokenizer_without_a_mask(make):
-    tokens = tokenizer()
-    tokens.mask_token = tokens.unk_token = None
-    with pytest.raises(AttnfaithError, match="neither a mask nor an unknown token"):
-        make(classifier("bert"), {"masked_language_model": 0.1}, tokens=tokens)
 
 
 @pytest.mark.parametrize(("kept_apart", "penalties"), [(False, {"impermissible_mass": 0.1}), (True, None)])

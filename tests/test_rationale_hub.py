@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from transformers import AutoModelForSequenceClassification
 
 import attnfaith
@@ -104,12 +103,3 @@ def test_a_folder_and_an_object_are_measured_alike(finished, tmp_path):
     of_run = attnfaith.measure(finished, TEXTS, measures=[], progress=False).table
     identity = record.from_row(of_run.slice(0, 1).to_pylist()[0])
     assert identity.seed == 3 and identity.selection_contiguous and identity.objective == "classification"
-
-
-def test_one_token_and_none(tmp_path):
-    tokenizer = build_tokenizer(TEXTS, preprocessing="default")
-    model = rationale_model("budget", vocab_size=len(tokenizer), budget=0.1)
-    with torch.no_grad():
-        model.selector.score.bias.add_(1)
-    table = attnfaith.measure(model, ["ship", ""], tokenizer=tokenizer, progress=False).table
-    assert [row.tolist() for row in record.rows(table, "selected")] == [[True], []]

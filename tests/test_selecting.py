@@ -10,7 +10,6 @@ from attnfaith import RationaleClassifierConfig, RationaleClassifierForSequenceC
 from attnfaith.data.collation import pad_batch
 from attnfaith.errors import AttnfaithError
 from attnfaith.models.rationale_samplers import bernoulli_log_prob, expected_share, kuma_shape
-from attnfaith.runs import RunError
 from attnfaith.training import RationaleTrainer
 from attnfaith.training.losses import classification_loss
 from attnfaith.training.rationales import Prices, SelectionState, selection_price
@@ -140,29 +139,6 @@ def test_planted_evidence_is_selected(kind, make):
     assert max(of_class) > 0.9 and selected[inside & ~evidence].float().mean() < 0.25
 
 
-@pytest.mark.parametrize(
-    ("kind", "names"),
-    [
-        ("bernoulli", {"share_selected", "selection_price", "baseline"}),
-        (
-            "hardkuma",
-            {"share_selected", "share_multiplier", "share_constraint", "lasso_multiplier", "lasso_constraint"},
-        ),
-        ("budget", {"share_selected"}),
-    ],
-)
-def test_what_logs_say(kind, names, make):
-    trainer = make(kind, num_train_epochs=2, eval_strategy="epoch")
-    trainer.train()
-    trained = [logs for logs in trainer.logs.seen if "loss" in logs]
-    evaluated = [logs for logs in trainer.logs.seen if "eval_loss" in logs]
-    assert len(trained) == len(evaluated) == 2
-    for logs in trained:
-        assert names <= set(logs) and all(np.isfinite(logs[name]) for name in names)
-        assert 0 < logs["share_selected"] <= 1
-    assert all(0 <= logs["eval_share_selected"] <= 1 for logs in evaluated)
-
-
 @pytest.mark.parametrize("kind", ["bernoulli", "hardkuma"])
 def test_a_training_that_goes_on_is_the_one_that_was_not_stopped(kind, make):
     """To the last bit: multipliers, averages and draws are in the checkpoint."""
@@ -174,28 +150,6 @@ def test_a_training_that_goes_on_is_the_one_that_was_not_stopped(kind, make):
     assert sum(isinstance(one, SelectionState) for one in again.callback_handler.callbacks) == 1
     for name, values in whole.model.state_dict().items():
         torch.testing.assert_close(again.model.state_dict()[name], values, atol=0, rtol=0, msg=name)
-
-
-def test_an_evaluation_has_the_price_of_what_is_read(make):
-    prices = Prices(0.05, 1.0)
-    trainer = make("bernoulli", baseline="none")
-    with torch.no_grad():
-        trainer.model.selector.score.weight.normal_()
-    scores = trainer.evaluate()
-    batch, model = pad_batch(trainer.eval_dataset.to_list(), 0), trainer.model.eval()
-    with torch.no_grad():
-        outputs = model(batch["input_ids"], batch["attention_mask"])
-    inside = model.attendable(batch["input_ids"], batch["attention_mask"])
-    costs = classification_loss(outputs.logits, batch["labels"]) + selection_price(outputs.gates, inside, prices)
-    assert scores["eval_loss"] == pytest.approx(costs.mean().item(), rel=1e-5)
-    share = (outputs.gates.sum(1) / inside.sum(1)).mean().item()
-    assert 0 < share < 1 and scores["eval_share_selected"] == pytest.approx(share, rel=1e-5)
-
-
-def test_a_multiplier_that_is_no_number_ends_the_training(make):
-    options = {"share": 0.0, "lasso": None, "multiplier": 1.0, "multiplier_rate": 1e4, "decay": 0.0}
-    with pytest.raises(AttnfaithError, match="selection.multiplier_rate"):
-        make("hardkuma", **options).train()
 
 
 def test_hardkuma_needs_a_target(make):
@@ -235,17 +189,3 @@ def test_a_recipe_is_trained_and_measured(kind, tiny_recipe, quick_report):
     if kind == "budget":
         assert all(chosen.sum() <= max(1, round(0.4 * len(chosen))) for chosen in selected)
     assert runs.run(recipe, resume=True).is_file()  # complete: nothing is done again
-
-
-def test_a_budget_below_one_token_is_refused(tiny_recipe):
-    recipe = tiny_recipe(model__selector={"kind": "budget", "budget": 0.001})
-    with pytest.raises(RunError, match="budget=0.001 is below one token of the longest text, which has .*: give at least"):
-        runs.run(recipe)
-
-
-def test_a_run_of_a_selection_is_no_base(tiny_recipe, tmp_path):
-    recipe = tiny_recipe(model__selector={"kind": "bernoulli"}, measure__producers=[])
-    runs.run(recipe)
-    other = tiny_recipe(output_dir=str(tmp_path / "other"), objective__kind="adversarial", objective__base=recipe.output_dir)
-    with pytest.raises(RunError, match="reads a selection: a model is trained against the attention that pools states"):
-        runs.run(other)

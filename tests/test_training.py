@@ -1,16 +1,13 @@
 """The papers' training on tiny models: loss, optimiser, selection, and runs that are stopped and go on."""
 
-import shutil
 from pathlib import Path
-from types import SimpleNamespace
 
 import datasets
 import numpy as np
 import pytest
 import torch
-import transformers
 from accelerate import PartialState
-from transformers import TrainerCallback, TrainingArguments
+from transformers import TrainerCallback
 from transformers.trainer_callback import TrainerState
 
 from attnfaith import runs
@@ -22,10 +19,9 @@ from attnfaith.metrics.attention_faithfulness.divergences import (
     total_variation_distance,
 )
 from attnfaith.models.hierarchy import HIERARCHIES
-from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
 from attnfaith.training import AdversarialTrainer, AttentionTrainer, DivergedError, GuidedTrainer
 from attnfaith.training.losses import adversarial_loss, classification_loss
-from attnfaith.training.trainers import check_processes, check_selection, collate, erase_tokens, evaluation_scores
+from attnfaith.training.trainers import check_selection, collate, erase_tokens
 from tests.tiny_trainings import make_trainer
 
 
@@ -150,19 +146,6 @@ def test_words_that_are_erased(tiny_model, tiny_rows, tiny_batch):
     assert max(lengths) < 42 or min(lengths) == 2
 
 
-def test_what_is_erased_is_the_texts_own(tiny_model, tiny_rows, tiny_batch):
-    """Neither the batch nor padding has a say, the step and the seed have."""
-    model, rows = tiny_model(), tiny_rows([9, 5, 12])
-
-    def left(rows, **changes):
-        found = erase_tokens(model, tiny_batch(rows), 0.8, **{"seed": 1, "step": 3, **changes})
-        return [ids[mask.bool()].tolist() for ids, mask in zip(found["input_ids"], found["attention_mask"], strict=True)]
-
-    together = left(rows)
-    assert [left([row])[0] for row in rows] == together == left(rows[::-1])[::-1] == left(rows)
-    assert left(rows, step=4) != together != left(rows, seed=2)
-
-
 @pytest.mark.parametrize("hierarchy", ["none", "sentence"])
 def test_pairs_and_sentences_keep_what_is_no_word(hierarchy, tiny_model, tiny_rows, tiny_batch):
     """A second text stays whole; marks between sentences stay, and a sentence without words is gone."""
@@ -200,11 +183,6 @@ def test_training_with_erased_words_by_hand(make):
     same(weights(trainer), dict(model.state_dict()), atol=2e-6)
 
 
-def test_erased_words_and_an_attention_that_is_given(make):
-    with pytest.raises(AttnfaithError, match="random_erasure=0.5 with GuidedTrainer"):
-        make(kind=GuidedTrainer, random_erasure=0.5)
-
-
 def test_parameter_groups(make):
     trainer = make(attention_learning_rate_factor=10.0, weight_decay=1e-5, adam_beta1=0.8, adam_epsilon=1e-7)
     optimizer = trainer.create_optimizer()
@@ -217,20 +195,6 @@ def test_parameter_groups(make):
     assert all("model.alignment." in names[id(parameter)] for parameter in attention["params"])
     assert len(others["params"]) + len(attention["params"]) == len(names)
     assert trainer.create_optimizer() is optimizer
-
-
-def test_words_are_aligned_at_the_rate_of_sentences(make):
-    trainer = make(attention_learning_rate_factor=10.0, hierarchy="sentence")
-    _, attention = trainer.create_optimizer().param_groups
-    names = {id(parameter): name for name, parameter in trainer.model.named_parameters()}
-    found = {names[id(parameter)] for parameter in attention["params"]}
-    assert {name.rpartition("alignment.")[0] for name in found} == {"model.", "model.sentence_reader.word_"}
-
-
-def test_a_model_without_alignment_parameters(make):
-    trainer = make()
-    trainer.model.model.alignment.requires_grad_(False)
-    assert len(trainer.create_optimizer().param_groups) == 1
 
 
 @pytest.mark.parametrize(("reduction", "accumulation"), [("sum", 1), ("sum", 4), ("mean", 1)])
@@ -251,19 +215,6 @@ def test_the_logged_loss_is_per_instance(make, reduction, accumulation):
     assert logged == [pytest.approx(expected, abs=1e-4)]
     final = [entry["train_loss"] for entry in trainer.state.log_history if "train_loss" in entry]
     assert final == [pytest.approx(expected, abs=1e-4)]
-
-
-def test_the_validation_loss_is_the_weighted_mean(make):
-    trainer = make(per_device_eval_batch_size=7)
-    batch = pad_batch(list(trainer.eval_dataset))
-    with torch.no_grad():
-        logits = trainer.model(batch["input_ids"], batch["attention_mask"]).logits
-    found = trainer.evaluate()
-    expected = classification_loss(logits, batch["labels"], trainer.class_weights).mean()
-    assert found["eval_loss"] == pytest.approx(float(expected), abs=1e-5)
-    accuracy = (logits.argmax(-1) == batch["labels"]).float().mean()
-    assert found["eval_accuracy"] == pytest.approx(float(accuracy))
-    assert {"eval_roc_auc", "eval_f1_class_0", "eval_f1_class_1"} <= set(found)
 
 
 # ------------------------------------------------------------------------------------------------ guided and adversarial
@@ -333,26 +284,6 @@ def test_a_guided_step_is_that_of_the_given_attention(against):
     same(weights(trainer), dict(model.state_dict()), atol=2e-6)
 
 
-def test_a_guided_model_is_evaluated_under_its_guide(against):
-    trainer = against(GuidedTrainer, per_device_eval_batch_size=7)
-    batch = collate(list(trainer.eval_dataset), 0)
-    with torch.no_grad():
-        hidden, _, query = trainer.model.encode(batch["input_ids"], batch["attention_mask"])
-        logits = trainer.model.decode(hidden, batch["base_attention"], query)
-        own = trainer.model(batch["input_ids"], batch["attention_mask"]).logits
-    found = trainer.evaluate()
-    expected = classification_loss(logits, batch["labels"], trainer.class_weights).mean()
-    assert found["eval_loss"] == pytest.approx(float(expected), abs=1e-5)
-    assert found["eval_accuracy"] == pytest.approx(float((logits.argmax(-1) == batch["labels"]).float().mean()))
-    assert float((own - logits).abs().mean()) > 5e-3  # its own attention would give other numbers
-
-
-def test_a_guided_model_trains_in_one_process(against, monkeypatch):
-    monkeypatch.setattr(TrainingArguments, "world_size", 2)
-    with pytest.raises(ValueError, match="a guided model trains in one process, not in 2"):
-        against(GuidedTrainer)
-
-
 @pytest.mark.parametrize("divergence", ["kl", "jsd"])
 def test_an_adversarial_step(against, divergence):
     """Labels and their balance take no part."""
@@ -384,17 +315,6 @@ def test_an_adversarial_step(against, divergence):
     same(weights(trainer), dict(model.state_dict()), atol=2e-6)
 
 
-@pytest.mark.parametrize("reduction", ["sum", "mean"])
-def test_an_adversarys_accumulated_gradients_are_those_of_one_batch(against, reduction):
-    options = {**ADVERSARY, "loss_reduction": reduction}
-    whole = against(AdversarialTrainer, **options)
-    parts = against(AdversarialTrainer, **options, per_device_train_batch_size=8, gradient_accumulation_steps=4)
-    whole.train()
-    parts.train()
-    assert whole.state.global_step == parts.state.global_step == 2
-    same(weights(parts), weights(whole), atol=2e-6)
-
-
 @pytest.mark.parametrize("size", [7, 64])
 def test_an_adversarys_validation_scores(against, size):
     trainer = against(AdversarialTrainer, **ADVERSARY, per_device_eval_batch_size=size)
@@ -413,16 +333,6 @@ def test_an_adversarys_validation_scores(against, size):
     assert found["eval_loss"] == pytest.approx(found["eval_objective"], abs=1e-5)
     accuracy = (output.logits.argmax(-1) == batch["labels"]).float().mean()
     assert found["eval_accuracy"] == pytest.approx(float(accuracy))
-
-
-def test_texts_without_tokens_have_no_divergence(against, tiny_rows):
-    trainer = against(AdversarialTrainer, **ADVERSARY)
-    before = trainer.evaluate()
-    empty = {**tiny_rows([0])[0], "base_attention": [], "base_probs": [0.5, 0.5]}
-    rows = [*trainer.eval_dataset, {name: empty[name] for name in trainer.eval_dataset.column_names}]
-    after = trainer.evaluate(datasets.Dataset.from_list(rows))
-    assert (after["eval_jsd"], after["eval_kl"]) == pytest.approx((before["eval_jsd"], before["eval_kl"]), abs=1e-6)
-    assert after["eval_tvd"] != pytest.approx(before["eval_tvd"], abs=1e-6)
 
 
 def test_a_frozen_adversary_moves_its_alignment_only(against):
@@ -466,22 +376,6 @@ def test_metrics_that_select(metric, classes, labels, allowed):
     return check_selection("objective", 3, [0, 1, 2], adversarial=True)
 
 
-def test_many_classes_have_no_f1_of_each():
-    """The log of an epoch would be pages long."""
-
-    def evaluated(classes):
-        labels = np.arange(40) % classes
-        return evaluation_scores(SimpleNamespace(predictions=np.eye(classes)[labels], label_ids=labels))
-
-    assert set(evaluated(20)) == {"accuracy", "roc_auc", *(f"f1_class_{number}" for number in range(20))}
-    assert set(evaluated(21)) == {"accuracy", "roc_auc"} and evaluated(21)["accuracy"] == 1
-
-
-def test_a_trainer_checks_what_selects(make):
-    with pytest.raises(AttnfaithError, match="roc_auc"):
-        make(classes=3, metric_for_best_model="eval_roc_auc")
-
-
 @pytest.mark.parametrize(
     ("change", "key"),
     [
@@ -496,20 +390,6 @@ def test_a_trainer_checks_what_selects(make):
 def test_bad_arguments_stop_before_anything_is_written(tiny_recipe, tmp_path, change, key):
     with pytest.raises(AttnfaithError, match=key):
         runs.run(tiny_recipe(**change))
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_two_independent_jobs_are_refused(tiny_recipe, tmp_path, monkeypatch):
-    """A launcher that started two processes, of which each would train alone."""
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    arguments = type("Arguments", (), {"world_size": 1})()
-    with pytest.raises(ValueError, match="started 2 processes and this one trains with 1.*independent jobs"):
-        check_processes(arguments)
-    arguments.world_size = 2
-    check_processes(arguments)
-    monkeypatch.setattr(runs.execute, "training_arguments", lambda _recipe: type("Arguments", (), {"world_size": 1})())
-    with pytest.raises(ValueError, match="independent jobs"):
-        runs.run(tiny_recipe())
     assert list(tmp_path.iterdir()) == []
 
 
@@ -590,19 +470,6 @@ def test_the_best_checkpoint_by_validation_is_kept(tiny_recipe, spied, monkeypat
     assert not (folder / "checkpoints").exists()
 
 
-def test_two_classes_are_selected_by_roc_auc_and_more_by_accuracy(tiny_recipe, spied):
-    train_only(tiny_recipe(training__num_train_epochs=1))
-    arguments = {"length": [4, 8], "n_classes": 3, "sizes": {"train": 64, "validation": 24, "test": 8}}
-    train_only(
-        tiny_recipe(
-            training__num_train_epochs=1,
-            data__arguments=arguments,
-            output_dir=str(Path(spied[0][0].args.output_dir).parents[1] / "three"),
-        )
-    )
-    assert [trainer.args.metric_for_best_model for trainer in spied[0]] == ["eval_roc_auc", "eval_accuracy"]
-
-
 def test_early_stopping(tiny_recipe, monkeypatch):
     evaluated = scripted_scores(monkeypatch, "roc_auc", [0.5, 0.9, 0.7, 0.8, 0.99, 1.0])
     folder = train_only(tiny_recipe(training__num_train_epochs=6, training__early_stopping_patience=2))
@@ -633,31 +500,6 @@ def test_a_training_that_diverges_stops_at_the_step(make, monkeypatch):
         trainer.train()
     assert len(seen) == 3 and moved(seen[1], seen[2]) > 0
     same(weights(trainer), seen[2])
-
-
-def test_broken_weights_are_found_before_a_checkpoint_is_saved(make, tmp_path):
-    """Whatever the last step of an epoch leaves, no loss has seen it yet."""
-
-    class Break(TrainerCallback):
-        def on_epoch_end(self, args, state, control, model=None, **kwargs):
-            if state.epoch == 2:
-                with torch.no_grad():
-                    model.decoder.context.bias[0] = torch.inf
-
-    trainer = make(num_train_epochs=3, eval_strategy="epoch", save_strategy="epoch")
-    trainer.processing_class = None
-    trainer.add_callback(Break())
-    message = r"diverged in epoch 2, step 4 of 6: the weight 'decoder.context.bias' is no longer finite"
-    with pytest.raises(DivergedError, match=message):
-        trainer.train()
-    assert [path.name for path in Path(trainer.args.output_dir).glob("checkpoint-*")] == ["checkpoint-2"]
-
-
-def test_a_validation_loss_that_is_not_finite(make, monkeypatch):
-    trainer = make(num_train_epochs=1)
-    monkeypatch.setattr(transformers.Trainer, "evaluate", lambda *_a, **_k: {"eval_loss": float("nan"), "eval_kl": np.inf})
-    with pytest.raises(DivergedError, match="eval_loss is nan"):
-        trainer.evaluate()
 
 
 def test_a_run_that_diverged_keeps_no_model_and_starts_anew(tiny_recipe, spied, capsys):
@@ -737,62 +579,6 @@ def test_killed_while_a_checkpoint_is_written(tiny_recipe, spied, tmp_path, monk
     assert found == ["checkpoint-2", "checkpoint-4"]  # the second is half-written
     same(final_weights(train_only(recipe, resume=True)), final_weights(whole))
     assert spied[0][-1].state.log_history[0]["epoch"] == 1.0
-
-
-@pytest.mark.parametrize("gone", ["model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth"])
-def test_killed_while_a_checkpoint_is_deleted(tiny_recipe, spied, tmp_path, gone):
-    """The Trainer deletes its last one, where an earlier is the best, file by file; the state may be the last to go."""
-    settings = {"training__num_train_epochs": 2, "model__dropout": 0.1}
-    whole = train_only(tiny_recipe(**settings))
-    recipe = tiny_recipe(**settings, output_dir=str(tmp_path / "killed"))
-    spied[1].append(Kill(1))
-    with pytest.raises(KeyboardInterrupt):
-        train_only(recipe)
-    spied[1].clear()
-    checkpoints = tmp_path / "killed" / "checkpoints"
-    shutil.copytree(checkpoints / "checkpoint-2", checkpoints / "checkpoint-3")
-    (checkpoints / "checkpoint-3" / gone).unlink()
-    assert runs.train._last_checkpoint(checkpoints, PartialState(cpu=True)) == str(checkpoints / "checkpoint-2")
-    assert not (checkpoints / "checkpoint-3").exists()
-    same(final_weights(train_only(recipe, resume=True)), final_weights(whole))
-
-
-@pytest.mark.parametrize("epoch", [2, 3])
-def test_the_best_checkpoint_is_found_after_the_folder_moved(tiny_recipe, spied, tmp_path, monkeypatch, epoch):
-    scripted_scores(monkeypatch, "roc_auc", [0.9, 0.8, 0.7])
-    kept = Kept()
-    spied[1].extend([kept, Kill(epoch)])
-    with pytest.raises(KeyboardInterrupt):
-        train_only(tiny_recipe(training__num_train_epochs=3))
-    spied[1].clear()
-    shutil.move(tmp_path / "run", tmp_path / "moved")
-    folder = train_only(tiny_recipe(training__num_train_epochs=3, output_dir=str(tmp_path / "moved")), resume=True)
-    same(final_weights(folder), kept.weights[0])
-
-
-@pytest.mark.parametrize("epoch", [2, 3, 4])
-def test_early_stopping_remembers_how_long_it_waited(tiny_recipe, spied, monkeypatch, epoch):
-    """Killed after any epoch, and after the one in which it stopped, the run ends with the same epochs."""
-    evaluated = scripted_scores(monkeypatch, "roc_auc", [0.5, 0.9, 0.7, 0.8, 0.99, 1.0])
-    recipe = tiny_recipe(training__num_train_epochs=6, training__early_stopping_patience=2)
-    spied[1].append(Kill(epoch))
-    with pytest.raises(KeyboardInterrupt):
-        train_only(recipe)
-    spied[1].clear()
-    folder = train_only(recipe, resume=True)
-    assert evaluated == [1, 2, 3, 4]
-    state = runs.read_state(folder)
-    assert state["best"]["value"] == 0.9 and state["epochs"] == 4
-
-
-def test_killed_before_the_model_was_saved(tiny_recipe, spied, tmp_path, monkeypatch):
-    whole = train_only(tiny_recipe())
-    recipe = tiny_recipe(output_dir=str(tmp_path / "killed"))
-    with monkeypatch.context() as patched:
-        patched.setattr(AttentionClassifierForSequenceClassification, "save_pretrained", lambda *_a, **_k: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            train_only(recipe)
-    same(final_weights(train_only(recipe, resume=True)), final_weights(whole))
 
 
 @pytest.mark.parametrize("hierarchy", HIERARCHIES)

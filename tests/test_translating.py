@@ -97,12 +97,6 @@ def test_a_penalty_hides_what_is_copied(pairs, tmp_path):
     assert start["eval_loss"] > after["eval_loss"], "the penalty is in the loss of an evaluation too"
 
 
-def test_pairs_without_links_have_no_mass(pairs, tmp_path):
-    trainer, *_ = pairs(tmp_path, links=False)
-    scores = trainer.evaluate()
-    assert "eval_token_accuracy" in scores and "eval_linked_mass" not in scores
-
-
 @pytest.mark.parametrize(
     ("how", "message"),
     [

@@ -35,7 +35,7 @@ from attnfaith import AttnfaithError
 from attnfaith.errors import excerpt
 from attnfaith.subjects import Batch, SelfAttention
 from attnfaith.subjects.attention import Silence
-from attnfaith.subjects.modes import eager
+from attnfaith.subjects.base import eager
 from attnfaith.subjects.translator import sequence_subject
 
 

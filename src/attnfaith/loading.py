@@ -148,7 +148,7 @@ def _with_attention(subject: "Subject", attention) -> "Subject":
 
 def _from_object(model, tokenizer, device, level: str) -> "Subject":
     from attnfaith.subjects import Pooled, subject_of
-    from attnfaith.subjects.modes import unwrapped
+    from attnfaith.subjects.base import unwrapped
     from attnfaith.subjects.translator import SequenceSubject, is_sequence_model, sequence_subject
 
     if hasattr(model, "model") and hasattr(model, "tokenizer") and not hasattr(model, "capabilities"):  # a pipeline

@@ -17,6 +17,7 @@ from attnfaith.importance.perturbation import ValueZeroing
 from attnfaith.subjects import Batch, Edit, SelfAttention, SubjectError
 from attnfaith.subjects import layers as subject_layers
 from attnfaith.subjects.attention import Hook
+from attnfaith.subjects.layers import LayerParts
 from tests import tolerances
 from tests.measuring import run
 
@@ -289,7 +290,7 @@ def test_parts_are_slopes_of_a_frozen_layer(kind):
         of_state = torch.autograd.functional.jacobian(lambda scales: result(scales, Dead()), ones)
         for handle in handles:
             handle.remove()
-        parts = subject.parts(layer)
+        parts = LayerParts(layer)
         expected = (of_values + of_state).transpose(1, 2)
         assert expected.abs().max() > 0.1
         handed = parts.handed_on(parts.parts(rows), rows)

@@ -9,7 +9,6 @@ import torch
 
 from attnfaith.importance.explained import Explain
 from attnfaith.subjects import Batch, SelfAttention, subject_of
-from attnfaith.subjects.protocol import SHARED
 from tests.measuring import run
 from tests.small_classifiers import classifier, texts
 
@@ -71,17 +70,19 @@ def test_readings_are_counted(bert, monkeypatch):
     batch = fresh(bert)  # all layers serve for the one that is shown
     assert [count(batch, name) for name in ("chefer", "attention_x_gradient")] == [1, 0]
     assert [count(batch, "chefer", **options) for options in ({}, {"target": 0}, {"output": "probability"})] == [0, 1, 1]
-    assert not set(SHARED) & set(batch.take(torch.tensor([1])))
+    assert not batch.take(torch.tensor([1])).results
 
 
 def test_all_that_is_shared_goes_with_the_batch(bert):
     batch = fresh(bert)
     for name, options in [*MEASURES, *OF_STACKS]:
         run(name, bert, batch, **options)
-    assert set(SHARED) <= set(batch)
-    shared = [weakref.ref(values) for values in batch["without"].values()]
-    shared += [weakref.ref(values) for slopes in batch["slopes"].values() for values in slopes.products]
-    shared += [weakref.ref(layer) for parts in batch["map_products"].values() for layer in parts[0].positive.values()]
+    results = {name: [value for key, value in batch.results.items() if key[0] == name] for name in ("without", "slopes")}
+    shared = [weakref.ref(values) for values in results["without"]]
+    shared += [weakref.ref(values) for slopes in results["slopes"] for values in slopes.products]
+    products = batch.results["map_products"].values()
+    shared += [weakref.ref(layer) for parts in products for layer in parts[0].positive.values()]
+    del results, products
     assert len(shared) > 8
     gc.disable()  # nothing waits for the collector of cycles
     try:

@@ -2,7 +2,6 @@
 
 import math
 
-import pytest
 import torch
 
 from attnfaith.models.alignments import ALIGNMENTS
@@ -18,21 +17,6 @@ HIDDEN = torch.tensor(
     [[[1.0, 0.5, -1.0, 2.0], [0.0, 0.0, 0.0, 0.0]], [[-2.0, 0.1, 0.3, 0.0], [1.0, 1.0, 1.0, 1.0]]]
 ).double()
 QUERY = torch.tensor([[0.5, 1.0, 0.0, -1.0], [2.0, 0.0, 1.0, 3.0]]).double()
-
-
-@pytest.mark.parametrize("query", ["learned", "text"])
-@pytest.mark.parametrize("name", ALIGNMENTS)
-def test_one_score_per_token(name, query):
-    """(B,T,H) and (B,H) to (B,T); a score looks at its own state, and at the query of its own text, only."""
-    alignment, given = build(name, query), QUERY if query == "text" else None
-    scores = alignment(HIDDEN, given)
-    assert scores.shape == (2, 2)
-    for row in range(2):
-        for token in range(2):
-            own = None if given is None else given[row : row + 1]
-            torch.testing.assert_close(alignment(HIDDEN[row : row + 1, token : token + 1], own)[0, 0], scores[row, token])
-    if given is not None:
-        assert (alignment(HIDDEN, given + 1) - scores).abs().max() > 1e-3
 
 
 def test_additive_by_hand():

@@ -26,7 +26,7 @@ REFUSED = [
     *((CLASSIFIER, {"sparsegen_lambda": value}, "sparsegen_lambda") for value in (1, NAN, -INFINITY)),
     *((CLASSIFIER, {"entmax_alpha": value}, "entmax_alpha") for value in (0.9, NAN, INFINITY)),
     *((CLASSIFIER, {"score_scale": value}, "score_scale") for value in (0, -1.0, NAN, INFINITY)),
-    *((CLASSIFIER, {field: 0}, field) for field in CLASSIFIER.sizes),
+    *((CLASSIFIER, {field: 0}, field) for field, interval in CLASSIFIER.ranges.items() if interval == "[1, inf)"),
     (CLASSIFIER, {"score_scale": 1.0, "projection": "uniform"}, "score_scale"),
     (CLASSIFIER, {"dropout": 1.0}, "dropout"),
     (CLASSIFIER, {"embedding_std": -1.0}, "embedding_std"),

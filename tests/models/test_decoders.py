@@ -18,19 +18,6 @@ def vectors(*shape):
 
 @pytest.mark.parametrize("query", ["learned", "text"])
 @pytest.mark.parametrize("name", DECODERS)
-def test_leading_dimensions_are_free(name, query):
-    decoder, context = build(name, query), vectors(2, 5)
-    given = vectors(2, 1) if query == "text" else None
-    logits = decoder(context, given)
-    assert logits.shape == (2, 5, 3)
-    for row in range(2):
-        for draw in range(5):
-            own = None if given is None else given[row, 0]
-            torch.testing.assert_close(logits[row, draw], decoder(context[row, draw], own))
-
-
-@pytest.mark.parametrize("query", ["learned", "text"])
-@pytest.mark.parametrize("name", DECODERS)
 def test_affine_tells_the_truth(name, query):
     """An affine map takes a mean of contexts to the mean of their logits."""
     decoder, context = build(name, query), 3 * vectors(2)

@@ -138,11 +138,6 @@ def of_any_length():
     return stack
 
 
-def test_every_encoder_is_among_them():
-    assert {fields["encoder"] for fields in MODELS.values()} == set(ENCODERS)
-    assert {fields.get("projection", "softmax") for fields in MODELS.values()} == set(projections.PROJECTIONS)
-
-
 @pytest.fixture(scope="module")
 def exported(fields):
     """The model as a program, made once for all that is asked of it; torch.onnx.export would make it as its first step."""
@@ -171,15 +166,6 @@ def test_compiled_as_one_graph(fields):
         same(compiled(**inputs), model(**inputs))
     with pytest.raises(RuntimeError, match="padding must be on the right"):
         compiled(**padded_on_the_left(batch(fields, 3, extra=2)))
-
-
-def test_a_compiled_model_knows_its_answers():
-    model, inputs = build(MODELS["embedding"]), batch(MODELS["embedding"], 3)
-    compiled = torch.compile(model, backend="eager", fullgraph=True, dynamic=True)
-    allowed = torch.tensor([[1, 1, 0], [0, 1, 1], [1, 0, 0]])
-    same(compiled(**inputs, answer_mask=allowed), model(**inputs, answer_mask=allowed))
-    with pytest.raises(RuntimeError, match="answer_mask allows no class in a row"):
-        compiled(**inputs, answer_mask=torch.zeros(3, 3))
 
 
 @pytest.mark.filterwarnings("ignore:Dynamo does not know how to trace the builtin:UserWarning")  # where it goes on in parts

@@ -95,7 +95,7 @@ def test_forward(reference):
 
 def test_gradients_with_attention_held_fixed(reference):
     model, golden = reference
-    embedded = model.model.embed(TOKEN_IDS).detach().requires_grad_()
+    embedded = model.model.embeddings(TOKEN_IDS).detach().requires_grad_()
     hidden, mask, _ = model.encode(inputs_embeds=embedded, attention_mask=TOKEN_IDS != 0)
     hidden.retain_grad()
     positive(model.decode(hidden, model.attend(hidden, mask).detach())).sum().backward()

@@ -1,13 +1,9 @@
 """The whole model, over every cell of encoder, alignment, projection, query and read-out."""
 
-import copy
 import itertools
-import random
 
-import numpy as np
 import pytest
 import torch
-from transformers import Trainer, TrainingArguments
 from transformers.utils import logging
 
 from attnfaith.models.alignments import ALIGNMENTS
@@ -28,20 +24,16 @@ VOCABULARY, CLASSES = 20, 3
 PARAMETERS = {"sparsegen": {"sparsegen_lambda": 0.5}, "entmax": {"entmax_alpha": 1.25}}
 MARK = 6  # between sentences
 FACTORS = ("encoder", "alignment", "projection", "query", "readout", "hierarchy")
-CELLS = list(itertools.product(ENCODERS, ALIGNMENTS, PROJECTIONS, QUERIES, DECODERS, ["none"]))
-CELLS += [
+CELLS = [
     (encoder, alignment, projection, *rest, hierarchy)
-    for hierarchy in HIERARCHIES[1:]
+    for hierarchy in HIERARCHIES
     for (encoder, projection), (alignment, rest) in zip(
         itertools.product(ENCODERS, PROJECTIONS),
         itertools.cycle(itertools.product(ALIGNMENTS, itertools.product(QUERIES, DECODERS))),
         strict=False,
     )
 ]
-# every factor is in the fast fifth
-every_cell = pytest.mark.parametrize(
-    FACTORS, [cell if place % 5 == 0 else pytest.param(*cell, marks=pytest.mark.slow) for place, cell in enumerate(CELLS)]
-)
+every_cell = pytest.mark.parametrize(FACTORS, CELLS)
 every_encoder = pytest.mark.parametrize("encoder", ENCODERS)
 every_query = pytest.mark.parametrize("query", QUERIES)
 every_hierarchy = pytest.mark.parametrize("hierarchy", HIERARCHIES)
@@ -289,68 +281,6 @@ def test_half_precision(encoder, projection, hierarchy, dtype, tmp_path):
 # Training
 
 
-@every_encoder
-@every_query
-@every_hierarchy
-def test_dropout_only_in_training(encoder, query, hierarchy):
-    factors = {"encoder": encoder, "query": query, "hierarchy": hierarchy}
-    model, plain = build(**factors, dropout=0.5), build(**factors)
-    first, second = model(**batch(query)), model(**batch(query))
-    assert torch.equal(first.logits, second.logits) and torch.equal(first.attention, second.attention)
-    assert torch.equal(first.logits, plain(**batch(query)).logits)
-    model.train()
-    torch.manual_seed(0)
-    first, second = model(**batch(query)), model(**batch(query))
-    assert not torch.equal(first.logits, second.logits)
-    close(first.attention.sum(-1), torch.tensor([1.0, 0.0, 1.0, 1.0, 1.0]), 1e-6)  # attention itself is never dropped
-
-
-def instances(number=32):
-    generator = random.Random(0)
-    for _ in range(number):
-        words = [generator.randrange(4, VOCABULARY) for _ in range(6)]
-        yield {"input_ids": [2, *words, 3], "attention_mask": [1] * 8, "labels": generator.randrange(CLASSES)}
-
-
-@pytest.mark.parametrize("steps", [1, 4])
-def test_gradient_accumulation(steps, tmp_path):
-    """32 rows at once and 4 times 8 rows: the loss reported and the step taken are those of the mean over 32 rows."""
-    data = list(instances())
-    model = build()
-    reference = copy.deepcopy(model)
-    arguments = TrainingArguments(
-        tmp_path,
-        per_device_train_batch_size=32 // steps,
-        gradient_accumulation_steps=steps,
-        max_steps=1,
-        learning_rate=0.1,
-        lr_scheduler_type="constant",
-        optim="sgd",
-        max_grad_norm=0,
-        logging_steps=1,
-        report_to="none",
-        use_cpu=True,
-        disable_tqdm=True,
-        dataloader_pin_memory=False,
-        save_strategy="no",
-    )
-    trainer = Trainer(model, arguments, train_dataset=data)
-    trainer.train()
-    inputs = {name: torch.tensor([row[name] for row in data]) for name in data[0]}
-    loss = reference.train()(**inputs).loss
-    loss.backward()
-    assert trainer.state.log_history[0]["loss"] == pytest.approx(loss.item(), abs=1e-4)
-    for name, parameter in reference.named_parameters():
-        close(dict(model.named_parameters())[name], parameter - 0.1 * parameter.grad, 1e-6)
-
-
-def test_loss_is_the_mean_cross_entropy():
-    model, labels = build(), torch.tensor([0, 1, 2, 0, 1])
-    output = model(**batch(), labels=labels)
-    expected = -output.logits.log_softmax(-1)[torch.arange(5), labels].mean()
-    torch.testing.assert_close(output.loss, expected)
-
-
 # Outputs on request
 
 
@@ -370,18 +300,6 @@ def test_hidden_states_and_self_attention_of_the_first_text_only():
         assert torch.equal(output.hidden_states[1], model.encode(**inputs).hidden)
         assert len(output.hidden_states) == 2
     assert build()(**batch()).hidden_states is None
-
-
-def test_hidden_states_and_self_attention_of_sentences_only():
-    model, inputs = build(encoder="transformer", hierarchy="sentence"), batch()
-    output = model(**inputs, output_hidden_states=True, output_attentions=True)
-    assert [tuple(states.shape) for states in output.hidden_states] == [(5, 2, 8)] * 4
-    assert [tuple(weights.shape) for weights in output.attentions] == [(5, 1, 2, 2)] * 2
-    model = build(encoder="bilstm", hierarchy="sentence")
-    output = model(**inputs, output_hidden_states=True)
-    assert torch.equal(output.hidden_states[0], model.model.read(**inputs).inputs)
-    assert torch.equal(output.hidden_states[1], model.encode(**inputs).hidden)
-    assert build()(**inputs).word_attention is None
 
 
 # Input of other kinds
@@ -404,31 +322,7 @@ def test_mask_from_the_padding_token():
     assert (whole(input_ids=inputs["input_ids"]).attention[:, 1:-1] > 0).all()
 
 
-@every_encoder
-def test_the_question_changes_attention_and_answer(encoder):
-    """A pair model reads its second text by an encoder of its own, from its own positions."""
-    model, inputs = build(encoder=encoder, query="text"), batch("text")
-    other = copy.deepcopy(inputs)
-    other["input_ids"][3, 9] = 14  # the only word of that question
-    assert inputs["token_type_ids"][3, 9] == 1
-    first, second = model(**inputs), model(**other)
-    assert not torch.allclose(first.attention[3], second.attention[3])
-    assert not torch.allclose(first.logits[3], second.logits[3])
-    assert torch.equal(first.logits[:3], second.logits[:3])
-    question = torch.tensor([[2, *QUESTIONS[3], 3]])
-    _, alone = model.model.query_encoder(model.get_input_embeddings()(question), torch.ones(1, 3, dtype=torch.bool))
-    close(model.encode(**inputs).query[3], alone[0])
-
-
 # Sentences
-
-
-def document(*lengths, seed=0):
-    """Ids of one document with sentences of these many words between markers."""
-    generator, ids = random.Random(seed), [2]
-    for number, length in enumerate(lengths):
-        ids += [MARK] * (number > 0) + [generator.choice([5, *range(7, VOCABULARY)]) for _ in range(length)]
-    return torch.tensor([[*ids, 3]])
 
 
 @every_encoder
@@ -474,35 +368,6 @@ def test_items_of_words_and_of_sentences():
     assert torch.equal(model.items(ids, (ids != 0).long()), sentences)
 
 
-@pytest.mark.slow
-@every_encoder
-@torch.no_grad()
-def test_documents_of_any_size(encoder):
-    """One sentence and 500, a sentence of 2,000 words, together and alone; marks more than needed change nothing."""
-    model = build(encoder=encoder, hierarchy="sentence")
-    documents = [document(1), document(*(1 + number % 40 for number in range(500))), document(3, 2000, 8, 9, 16, 17)]
-    width = max(ids.shape[1] for ids in documents)
-    together = torch.cat([torch.nn.functional.pad(ids, (0, width - ids.shape[1])) for ids in documents])
-    output = model(together)
-    assert output.attention.shape == (3, 500)
-    for row, (ids, sentences) in enumerate(zip(documents, (1, 500, 6), strict=True)):
-        alone = model(ids)
-        assert alone.attention.shape == (1, sentences)
-        close(alone.logits[0], output.logits[row])
-        close(alone.attention[0], output.attention[row, :sentences])
-        close(output.word_attention[row].sum(), torch.tensor(float(sentences)), 1e-4)
-    ids = documents[2][0].tolist()
-    more = [word for place in ids for word in ([MARK, MARK] if place == MARK else [place])]
-    more = torch.tensor([[2, MARK, *more[1:-1], MARK, 3]])
-    close(model(more).logits[0], output.logits[2])
-
-
-def test_embeddings_do_not_tell_sentences():
-    model = build(hierarchy="sentence")
-    with pytest.raises(ValueError, match="give items=model.items"):
-        model(inputs_embeds=torch.zeros(1, 4, 8))
-
-
 # Bad input
 
 
@@ -528,24 +393,3 @@ def test_embeddings_do_not_tell_sentences():
 def test_inputs_that_are_refused(query, inputs, key):
     with pytest.raises(ValueError, match=key):
         build(query=query)(**inputs)
-
-
-@every_encoder
-@torch.no_grad()
-def test_a_row_without_a_second_text(encoder):
-    """No position of type 1, beside pairs and alone: its query is 0, whatever the padding."""
-    model = build(encoder=encoder, query="text", readout="tanh")
-    ids, types = torch.tensor([[2, 7, 8, 3, 0, 0], [2, 7, 3, 2, 9, 3]]), torch.tensor([[0] * 6, [0, 0, 0, 1, 1, 1]])
-    together = model.encode(ids, ids != 0, types)
-    assert not together.query[0].any() and together.query[1].any()
-    alone = model(input_ids=ids[:1, :4], token_type_ids=types[:1, :4])
-    close(alone.logits[0], model(input_ids=ids, attention_mask=ids != 0, token_type_ids=types).logits[0])
-    assert alone.logits.isfinite().all()
-
-
-def test_contexts_by_hand():
-    values = torch.tensor([[[1.0, 2.0], [3.0, 4.0]]])
-    attentions = torch.tensor([[[0.25, 0.75], [1.0, 0.0]]])
-    np.testing.assert_array_equal(contexts(values, attentions), [[[2.5, 3.5], [1.0, 2.0]]])
-    np.testing.assert_array_equal(contexts(values, attentions[:, 0]), [[2.5, 3.5]])
-    np.testing.assert_array_equal(contexts(values, attentions[:, 0].double()), [[2.5, 3.5]])

@@ -127,35 +127,6 @@ def test_entmax_solves_its_problem(name, alpha):
 # Limits
 
 
-def test_entmax_between_softmax_and_sparsemax():
-    scores = torch.randn(10, 12, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-
-    def distance(alpha, other):
-        return (apply(scores, "entmax", entmax_alpha=alpha) - apply(scores, other)).abs().max().item()
-
-    assert distance(1, "softmax") == distance(1.5, "entmax15") == distance(2, "sparsemax") == 0
-    towards_softmax = [distance(alpha, "softmax") for alpha in (1.1, 1.01, 1.001)]
-    assert towards_softmax == sorted(towards_softmax, reverse=True) and towards_softmax[-1] < 1e-3
-    assert distance(1.5 + 1e-6, "entmax15") < 1e-5 and distance(2 + 1e-6, "sparsemax") < 1e-5
-
-
-@pytest.mark.parametrize("lam", [-1e3, -1e5, -1e7])
-def test_sparsegen_tends_to_uniform(lam):
-    scores, mask = torch.tensor([[0.4, 1.0, -2.0, 5.0, 9.0]]), [[True, True, True, False, False]]
-    weights = apply(scores, "sparsegen", mask, sparsegen_lambda=lam)
-    torch.testing.assert_close(weights, torch.tensor([[1 / 3, 1 / 3, 1 / 3, 0, 0]]), atol=4 / abs(lam), rtol=0)
-    # scores as far apart as lambda is deep are told apart again
-    exact = sparsegen_by_enumeration(np.array([0.4, 1.0, -2.0]) * -lam / 9, lam)
-    np.testing.assert_allclose(
-        apply(scores.double() * -lam / 9, "sparsegen", mask, sparsegen_lambda=lam)[0, :3], exact, atol=1e-9
-    )
-
-
-def test_sparsegen_tends_to_the_largest_score():
-    weights = apply(torch.tensor([0.4, 0.9, 0.8]), "sparsegen", sparsegen_lambda=1 - 1e-9)
-    torch.testing.assert_close(weights, torch.tensor([0.0, 1.0, 0.0]))
-
-
 # What holds for every projection
 
 
@@ -194,30 +165,6 @@ def test_sums_to_one_in_float32(name, parameters, dtype, length):
     torch.testing.assert_close(weights.double().sum(-1), torch.ones(6).double(), atol=1e-6, rtol=0)
 
 
-@every
-def test_huge_scores(name, parameters):
-    scores = torch.tensor([[1e4, -1e4, 0.0, 9999.0], [-1e4, -1e4, -1e4, -1e4], [1e4, 1e4, -1e4, -1e4]])
-    weights = apply(scores, name, **parameters)
-    assert torch.isfinite(weights).all()
-    torch.testing.assert_close(weights.sum(-1), torch.ones(3))
-    torch.testing.assert_close(weights[1], torch.full((4,), 0.25))
-    if name != "uniform" and parameters.get("sparsegen_lambda", 0) > -100:
-        torch.testing.assert_close(weights[2], torch.tensor([0.5, 0.5, 0.0, 0.0]))
-    exact = apply(scores.double(), name, **parameters)
-    torch.testing.assert_close(weights.double(), exact, atol=1e-6, rtol=0)
-
-
-@every_that_reads_scores
-@pytest.mark.parametrize("least", [-3e38, float("-inf")])
-def test_bottomless_score_gets_nothing(name, parameters, least):
-    scores = torch.tensor([[0.3, least, 0.1, 0.3]], requires_grad=True)
-    weights = apply(scores, name, **parameters)
-    torch.testing.assert_close(weights[:, [0, 2, 3]], apply(scores[:, [0, 2, 3]], name, **parameters))
-    assert weights[0, 1] == 0
-    (weights * torch.tensor([1.0, 2.0, 3.0, 4.0])).sum().backward()
-    assert scores.grad.isfinite().all()
-
-
 @every_that_reads_scores
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_broken_scores_are_not_hidden(name, parameters, bad):
@@ -232,14 +179,6 @@ def test_gradient(name, parameters):
     scores = double([[0.31, 0.05, -0.22, 0.47, 5.0], [1.4, -0.6, 0.15, 0.83, 0.02]]).requires_grad_()
     mask = torch.tensor([[1, 1, 1, 1, 0], [1, 1, 0, 1, 1]]).bool()
     assert torch.autograd.gradcheck(lambda z: apply(z, name, mask, **parameters), scores, atol=1e-6)
-
-
-def test_sparsegen_gradient_in_closed_form():
-    """On the support S, (I - 11'/|S|) / (1 - lambda); 0 elsewhere."""
-    jacobian = torch.autograd.functional.jacobian(
-        lambda z: apply(z, "sparsegen", sparsegen_lambda=0.5), double([1.0, 0.8, 0.1])
-    )
-    torch.testing.assert_close(jacobian, double([[1, -1, 0], [-1, 1, 0], [0, 0, 0]]))
 
 
 numbers = st.floats(-50, 50, allow_nan=False, width=32)
@@ -330,23 +269,6 @@ def test_gradient_at_a_fixed_scale(name, parameters):
     assert torch.autograd.gradcheck(weigh, scores, atol=1e-6)
     weigh(scores)[0, 0].backward()
     assert abs((scores.grad[0] * scores.detach()[0])[:4].sum()) < 1e-9  # stretching all scores changes nothing
-
-
-@every_that_reads_scores
-@pytest.mark.parametrize("factor", [1e-30, 1e-6, 1e4, 1e30])
-def test_any_magnitude_of_scores_is_held(name, parameters, factor):
-    scores = torch.tensor([0.31, 0.05, -0.22, 0.47])
-    expected = apply(scores, name, score_scale=1.0, **parameters)
-    torch.testing.assert_close(apply(scores * factor, name, score_scale=1.0, **parameters), expected)
-
-
-@every_that_reads_scores
-@pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
-def test_broken_scores_are_not_hidden_at_a_fixed_scale(name, parameters, bad):
-    weights = apply(torch.tensor([[0.1, bad, 0.3], [0.1, 0.2, 0.3]]), name, score_scale=2.0, **parameters)
-    assert weights[0].isnan().all() and weights[1].isfinite().all()
-    blocked = apply(torch.tensor([0.1, bad, 0.3]), name, [1, 0, 1], score_scale=2.0, **parameters)
-    torch.testing.assert_close(blocked[[0, 2]], apply(torch.tensor([0.1, 0.3]), name, score_scale=2.0, **parameters))
 
 
 def test_a_removed_token_rescales_the_others():

@@ -5,7 +5,6 @@ import torch
 from transformers import AutoConfig, AutoModelForSequenceClassification
 
 from attnfaith import RationaleClassifierForSequenceClassification
-from attnfaith.models.encoders import ENCODERS
 from attnfaith.models.rationale_samplers import budget_tokens
 from tests import small_rationales
 
@@ -89,34 +88,6 @@ def test_gradients_in_training(kind):
     assert outputs.gates.min() >= 0 and outputs.gates.max() <= 1 and not outputs.gates[~INSIDE].any()
 
 
-@pytest.mark.parametrize("kind", ["bernoulli", "hardkuma"])
-def test_draws_are_drawn_anew(kind):
-    model = build(kind).train()
-    assert not torch.equal(model(IDS).gates, model(IDS).gates)
-    assert torch.equal(model(IDS).selection, model(IDS).selection)
-
-
-@pytest.mark.parametrize("encoder", ENCODERS)
-def test_any_encoder_in_either_place(encoder):
-    for fields in ({"encoder": encoder}, {"selector_encoder": encoder}):
-        outputs = build("budget", **fields)(IDS)
-        assert bool(outputs.logits.isfinite().all()) and int(outputs.gates.sum()) > 0
-
-
-def test_the_selector_has_weights_of_its_own():
-    names = {name for name, _ in build().named_parameters()}
-    assert {"selector.encoder.forward_lstm.weight_ih_l0", "encoder.forward_lstm.weight_ih_l0"} <= names
-    shared, apart = build(), build("apart")
-    assert shared.embeddings.weight.shape == (30, 8) and apart.embeddings.weight.shape == (30, 16)
-    for part, same in ((slice(0, 8), "logits"), (slice(8, 16), "selection")):
-        changed = build("apart")
-        with torch.no_grad():
-            changed.embeddings.weight[4:, part] *= -1
-        own, other = apart(IDS), changed(IDS)
-        assert torch.equal(own.selection, other.selection) == (same == "selection")
-        assert not torch.equal(own.logits, other.logits)
-
-
 def test_which_tokens_are_selected():
     """The rule, on values that are given."""
     values = torch.tensor([[0.0, 0.6, 0.2, 0.9, 0.55, 0.51, 0.0]])
@@ -133,17 +104,6 @@ def test_which_tokens_are_selected():
     assert chosen(contiguous=True, budget=0.4) == [3, 4]
     assert chosen(budget=1.0) == [1, 3, 4, 5]
     assert chosen(threshold=0.95) == chosen(threshold=0.95, contiguous=True, budget=0.4) == []
-
-
-def test_nothing_and_everything_selected():
-    model = build("bernoulli", threshold=0.0)
-    assert torch.equal(model(IDS).gates.bool(), INSIDE)
-    with torch.no_grad():
-        model.selector.score.bias.fill_(-1e4)
-    nothing = model(IDS)
-    assert not nothing.gates.any()
-    for row in nothing.logits:
-        torch.testing.assert_close(row, model.decoder.context.bias)
 
 
 @pytest.mark.parametrize("kind", ["budget", "transition", "apart", "pretrained"])
@@ -185,10 +145,3 @@ def test_deleted_tokens_leave_no_place():
             inside=INSIDE[row : row + 1, stays],
         )
         torch.testing.assert_close(model.read(short, short.inside.float())[0], outputs.logits[row], atol=1e-6, rtol=1e-5)
-
-
-def test_padding_on_the_left_is_refused():
-    with pytest.raises(ValueError, match="padding must be on the right"):
-        build()(IDS, attention_mask=(IDS != 0).flip(1))
-    with pytest.raises(ValueError, match="exactly one of input_ids and inputs_embeds"):
-        build()()

@@ -64,13 +64,6 @@ def test_kuma_against_integrals():
     np.testing.assert_allclose(expected, integrals, atol=1e-5)
 
 
-def test_kuma_samples_are_quantiles():
-    a, b = shapes()
-    for share in (0.001, 0.2, 0.5, 0.999):
-        values = samplers.kuma_sample(a, b, torch.full_like(a, share))
-        torch.testing.assert_close(samplers.kuma_cdf(values, a, b), torch.full_like(a, share), atol=1e-9, rtol=0)
-
-
 def test_hardkuma_against_draws():
     """Shares of zeros and ones, the number selected and the number of changes, of 200,000 texts."""
     torch.manual_seed(1)
@@ -187,27 +180,6 @@ def test_the_search_against_all_selections(transition):
         np.testing.assert_allclose(own, best, atol=1e-12)
 
 
-def test_budget_sums_are_exact():
-    torch.manual_seed(4)
-    scores, mask = 50 * torch.randn(200, 60), torch.arange(60) < torch.randint(1, 61, (200, 1))
-    count = samplers.budget_tokens(mask, 0.2)
-    gates = samplers.budget(scores, mask, count)
-    free = (scores.double().clamp(0, 1) * mask).sum(1)
-    torch.testing.assert_close(gates.sum(1), torch.minimum(free, count.double()), atol=1e-12, rtol=0)
-    assert bool(((gates >= 0) & (gates <= 1)).all()) and not gates[~mask].any()
-    fitting = free <= count
-    assert 0 < int(fitting.sum()) < 200
-    torch.testing.assert_close(gates[fitting], (scores.double().clamp(0, 1) * mask)[fitting], atol=0, rtol=0)
-
-
-def test_a_transition_of_nearly_nothing_changes_nearly_nothing():
-    """Two solvers, one answer."""
-    torch.manual_seed(5)
-    scores, count = torch.randn(6, 12, dtype=torch.float64), torch.tensor([1, 2, 3, 4, 6, 12])
-    plain, solved = (samplers.budget(scores, whole(6, 12), count, transition) for transition in (0.0, 1e-12))
-    torch.testing.assert_close(plain, solved, atol=1e-8, rtol=0)
-
-
 @pytest.mark.parametrize("transition", [0.0, 0.3])
 @pytest.mark.parametrize("count", [1, 2, 7])
 def test_budget_gradients(transition, count):
@@ -218,25 +190,9 @@ def test_budget_gradients(transition, count):
     assert torch.autograd.gradcheck(lambda scores: samplers.budget(scores, mask, counts, transition), scores, eps=1e-7)
 
 
-def test_a_budget_is_a_number_of_tokens():
-    mask = torch.arange(30) < torch.tensor([[0], [1], [4], [10], [30]])
-    assert samplers.budget_tokens(mask, 0.1).tolist() == [0, 1, 1, 1, 3]
-    assert samplers.budget_tokens(mask, 0.25).tolist() == [0, 1, 1, 2, 8]
-    assert samplers.budget_tokens(mask, 1.0).tolist() == [0, 1, 4, 10, 30]
-    python = [max(1, round(0.15 * length)) for length in range(1, 31)]
-    assert [int(samplers.budget_tokens(whole(1, length), 0.15)) for length in range(1, 31)] == python
-
-
 def test_scores_that_are_not_finite_are_refused():
     with pytest.raises(ValueError, match="scores are not finite: the training diverged"):
         samplers.budget(torch.tensor([[0.0, torch.nan]]), whole(1, 2), torch.tensor([1]), 0.1)
-
-
-def test_the_largest_are_selected():
-    values = torch.tensor([[0.2, 0.9, 0.9, 0.0, 0.5]])
-    mask = torch.tensor([[True, True, True, True, False]])
-    for count, chosen in ((0, []), (1, [1]), (2, [1, 2]), (3, [0, 1, 2]), (5, [0, 1, 2, 3])):
-        assert samplers.hardened(values, mask, torch.tensor([count]))[0].nonzero().flatten().tolist() == chosen
 
 
 def test_values_that_only_rounding_parts_are_equal():

@@ -15,11 +15,9 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoTokenizer, pipeline
 
-import attnfaith
 from attnfaith import (
     AttentionClassifierConfig,
     AttentionClassifierForSequenceClassification,
-    AttentionClassifierModel,
     AttentionSeq2SeqConfig,
     AttentionSeq2SeqForConditionalGeneration,
     RationaleClassifierConfig,
@@ -152,12 +150,6 @@ def test_checkpoint_holds_the_code_and_a_full_auto_map(kind, tmp_path):
     (model if kind == "classifier" else model.model).save_pretrained(tmp_path)
     assert code_in(tmp_path) == CODE["attention_classifier"]
     assert json.loads((tmp_path / "config.json").read_text())["auto_map"] == AUTO_MAP
-
-
-def test_config_alone_holds_the_code_it_needs(tmp_path):
-    build().config.save_pretrained(tmp_path)
-    assert json.loads((tmp_path / "config.json").read_text())["auto_map"] == {"AutoConfig": AUTO_MAP["AutoConfig"]}
-    assert {"configuration_attention_classifier", "configuration_common", "projections"} <= code_in(tmp_path)
 
 
 # In a process of its own
@@ -301,10 +293,3 @@ def test_pipeline(pair, hierarchy, tmp_path, logged):
         expected = output.logits.softmax(-1)[0]
         for entry in result:
             assert entry["score"] == pytest.approx(expected[model.config.label2id[entry["label"]]].item(), abs=1e-5)
-
-
-def test_unknown_name_of_the_package():
-    with pytest.raises(AttributeError, match="AttentionClassifer"):
-        attnfaith.AttentionClassifer  # noqa: B018
-    assert set(attnfaith.__all__) <= set(dir(attnfaith))
-    assert attnfaith.AttentionClassifierModel is AttentionClassifierModel

@@ -93,26 +93,6 @@ def test_padding_and_company_change_nothing(kind):
     assert torch.allclose(both[1:], alone, atol=1e-5)
 
 
-def test_texts_of_one_kind():
-    model = separated()
-    inputs = given(model, torch.zeros_like(MARKED))
-    with torch.no_grad(), Hook(2) as hook:
-        none = model(**inputs).logits
-    assert (hook.maps[0].weights[0, :, 1:, 1:] > 0).all()
-    assert (hook.maps[0].weights[0, :, 1:, 0] == 0).all()
-    every = torch.ones_like(MARKED)
-    every[:, 0] = 0
-    with torch.no_grad():  # all of the other kind: the same texts
-        assert torch.allclose(model(**{**inputs, "impermissible": every}).logits, none, atol=1e-6)
-
-
-def test_what_is_marked_is_a_number_or_a_truth():
-    model = separated()
-    with torch.no_grad():
-        numbers, truths = (model(**given(model, marked)).logits for marked in (MARKED, MARKED.bool()))
-    assert torch.equal(numbers, truths)
-
-
 @pytest.mark.parametrize("projection", ["softmax", "sparsemax"])
 def test_saved_and_loaded(tmp_path, projection):
     model = separated("bert", projection)
@@ -144,16 +124,6 @@ def test_checkpointed_layers_keep_them_apart_in_the_backward_pass(projection):
     assert slopes[0].abs().max() > 0
 
 
-def test_after_a_failed_pass_nothing_is_kept():
-    model = separated()
-    inputs = given(model)
-    with pytest.raises(IndexError):
-        model(**{**inputs, "input_ids": inputs["input_ids"] + 10_000})
-    with torch.no_grad():
-        assert model(**inputs).logits.isfinite().all()
-    assert model._mode is None
-
-
 @pytest.mark.parametrize(
     ("apart", "marks", "key"),
     [(True, None, "give impermissible of shape"), (True, MARKED[:, :7], "shape"), (False, MARKED, "separate_impermissible")],
@@ -174,9 +144,3 @@ def test_decoders_are_refused(kind):
 def test_encoders_and_decoders_are_refused(kind):
     with pytest.raises(StrictDataclassError, match=f"separate_impermissible=True with {kind}"):
         SelfAttentionClassifierConfig(text_config=classifier(kind).config, separate_impermissible=True)
-
-
-def test_attention_of_other_positions_is_refused():
-    model = separated("funnel")
-    with pytest.raises(ValueError, match="no tokens can be kept apart"):
-        model(**given(model))

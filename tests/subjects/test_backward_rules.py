@@ -1,7 +1,5 @@
 """Gradients by rules: each rule against its formula, what is refused, and that the model is left as it was."""
 
-import threading
-
 import pytest
 import torch
 from torch import nn
@@ -53,23 +51,6 @@ def test_an_activation_that_is_written_out_is_one():
     for rules in ("frozen", "halved"):
         slope, result, weights = slope_under(gelu_new, values, rules)
         torch.testing.assert_close(slope, weights * result / values)
-
-
-def test_modules_of_activations_are_found_by_class_and_by_name():
-    class BloomGelu(nn.Module):  # by its name
-        def forward(self, x):
-            return x * x.sigmoid()
-
-    class Square(nn.Module):
-        def forward(self, x):
-            return x * x
-
-    values = torch.tensor([-1.0, 0.5, 2.0])
-    model = BloomGelu()
-    slope, result, weights = slope_under(model, values, model=model)
-    torch.testing.assert_close(slope, weights * result / values)
-    slope, _, weights = slope_under(Square(), values, model=Square())
-    torch.testing.assert_close(slope, 2 * weights * values)  # no rule
 
 
 def test_a_divisor_is_held_and_a_mean_is_not():
@@ -177,7 +158,7 @@ def test_without_biases_everything_is_the_tokens(kind):
     torch.testing.assert_close(shares.of_places.sum(2), shares.values, atol=1e-5, rtol=1e-4)
 
 
-def test_what_no_rule_is_for_is_refused_by_name():
+def test_what_no_rule_is_for_is_refused():
     class Bump(nn.Module):
         def forward(self, x):
             return x * torch.exp(-x * x)
@@ -186,7 +167,7 @@ def test_what_no_rule_is_for_is_refused_by_name():
     model.bert.encoder.layer[1].intermediate.intermediate_act_fn = Bump()
     subject = SelfAttention(model)
     hooks = hooks_of(model)
-    with pytest.raises(SubjectError, match="Bump 'bert.encoder.layer.1.intermediate.intermediate_act_fn'"):
+    with pytest.raises(SubjectError, match="no rule"):
         subject.check_rules()
     assert hooks_of(model) == hooks
 
@@ -196,22 +177,3 @@ def test_a_first_layer_that_reads_something_else_is_refused():
     subject.check_rules("table")
     with pytest.raises(SubjectError, match="take inputs='table'"):
         subject.check_rules("layer")
-
-
-def test_another_thread_reads_the_model_as_it_is():
-    model = nn.Sequential(nn.Linear(4, 4), nn.GELU())
-    values, slopes = torch.randn(3, 4), []
-
-    def work():
-        leaf = values.clone().requires_grad_()
-        slopes.append(torch.autograd.grad(model(leaf).sum(), leaf)[0])
-
-    work()
-    with Rules(model):
-        other = threading.Thread(target=work)
-        other.start()
-        other.join()
-        work()
-    assert torch.equal(slopes[0], slopes[1]) and not torch.allclose(slopes[0], slopes[2])
-    with pytest.raises(ValueError, match="rules='soft'"):
-        Rules(model, "soft")

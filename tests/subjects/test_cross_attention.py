@@ -146,16 +146,6 @@ def test_pairs_that_padding_disturbs_are_read_one_at_a_time(kind, monkeypatch):
     close(first[0, :length], subject.logits(again)[0, :length])
 
 
-def test_the_mode_and_the_attention_of_a_model_stay_its_own():
-    model = translator("bart").train()
-    own = (True, "sdpa")
-    subject = CrossAttention(model, tokenizer())
-    assert (model.training, model.config._attn_implementation) == own
-    with subject.evaluating():
-        assert (model.training, model.config._attn_implementation) == (False, "eager")
-    assert (model.training, model.config._attn_implementation) == own
-
-
 def test_capabilities_and_identity():
     assert all(open_subject(kind).capabilities == open_subject(kind).can for kind in STACKED)
     assert open_subject("luong").can - open_subject("luong").capabilities == {"stacked parts"}
@@ -183,19 +173,6 @@ def test_the_head_at_some_places_gives_what_it_gives_at_all(kind):
         torch.testing.assert_close(slopes, plain, rtol=1e-4, atol=1e-6 * float(plain.abs().amax()))
 
 
-def test_a_head_whose_logits_depend_on_other_places_is_asked_at_all(monkeypatch):
-    model = translator("marian")
-    own = sequence_subject(model, tokenizer())
-    plain = model.lm_head.forward
-    monkeypatch.setattr(model.lm_head, "forward", lambda states: plain(states) + plain(states).mean(1, keepdim=True))
-    assert own.head is None
-    with own.evaluating():
-        batch = own.encode(PAIRS)
-        words, embedded = torch.tensor([4, 1, 2]), own.embed(batch).detach()
-        expected = word_sums(batch, own.log_probs(batch))[torch.arange(3), words]
-        assert torch.equal(own.log_probs_of(batch, words, embedded), expected)
-
-
 # ---------------------------------------------------------------------------------------------- refusals
 
 
@@ -213,28 +190,6 @@ def test_a_model_without_cross_attention_is_refused_in_one_line():
 def test_a_classifiers_measure_refuses_a_translator():
     with pytest.raises(SubjectError, match="'gradient' needs .*lacks"):
         run(Gradient, open_subject("marian"), {"input_ids": torch.ones(1, 2, dtype=torch.long)})
-
-
-def returning(model, change):
-    """The same model, which returns other cross-attention than it computes with."""
-    forward = model.forward
-
-    @functools.wraps(forward)
-    def other(*args, **kwargs):
-        output = forward(*args, **kwargs)
-        if output.cross_attentions is not None:
-            output.cross_attentions = tuple(map(change, output.cross_attentions))
-        return output
-
-    model.forward = other
-    return model
-
-
-def test_returned_attention_that_is_not_the_one_used_is_refused():
-    with pytest.raises(SubjectError, match="fails the check 'returned'"):
-        sequence_subject(returning(translator("marian"), lambda weights: torch.full_like(weights, 1 / weights.shape[-1])))
-    with pytest.raises(SubjectError, match="returns is not the one that it reads the source with"):
-        sequence_subject(returning(translator("luong"), lambda weights: weights.flip(-1)))
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Impermissible positions stay with a batch and reach the record; a model that keeps them apart is checked for it."""
 
-import numpy as np
 import pytest
 import torch
 from datasets import Dataset
@@ -8,11 +7,8 @@ from datasets import Dataset
 from attnfaith import SelfAttentionClassifierForSequenceClassification, record
 from attnfaith.data.tokenization import build_tokenizer
 from attnfaith.measurement.engine import measure
-from attnfaith.measurement.registry import MeasurementError
-from attnfaith.record.words import by_word
 from attnfaith.subjects import Batch, Pooled, SelfAttention, SubjectError
 from attnfaith.subjects.attention import RowWeights
-from attnfaith.subjects.checks import check_separation
 from tests import tolerances
 from tests.small_classifiers import classifier, texts, tokenizer
 
@@ -74,34 +70,6 @@ def test_the_record_names_the_tokens(pooled, tmp_path, hierarchy, level):
     sentences = hierarchy == level  # each text is one sentence, two hold such a word
     expected = [[True], [True], [False]] if sentences else [[bool(mark) for mark in marks] for marks in MARKS]
     assert table.column("impermissible").to_pylist() == expected
-
-
-def test_the_record_of_subwords_and_of_their_words(bert, tmp_path):
-    plain = bert.rows(MARKED_TEXTS.remove_columns("impermissible"))
-    with_marks, without = (
-        record.load(measure(bert, rows, CELL, ["gradient"], tmp_path / f"{name}.parquet"))
-        for name, rows in (("marked", bert.rows(MARKED_TEXTS)), ("plain", plain))
-    )
-    pairs = zip(*(with_marks.column(name).to_pylist() for name in ("tokens", "impermissible")), strict=True)
-    tokens = [[token for token, mark in zip(*pair, strict=True) if mark] for pair in pairs]
-    assert tokens == [["ship", "##s", "slowly"], ["ship", "sank"], []]
-    assert by_word(with_marks).column("impermissible").to_pylist() == [[bool(mark) for mark in marks] for marks in MARKS]
-    for name in ("probs", "attention", "importance_gradient"):
-        for values, others in zip(with_marks.column(name).to_pylist(), without.column(name).to_pylist(), strict=True):
-            np.testing.assert_array_equal(values, others)
-
-
-def test_a_subject_that_forgets_them_is_refused(bert, tmp_path):
-    class Forgets(SelfAttention):
-        def collate(self, rows):
-            batch = super().collate(rows)
-            del batch["impermissible"]
-            return batch
-
-    subject = object.__new__(Forgets)
-    subject.__dict__ |= bert.__dict__
-    with pytest.raises(MeasurementError, match="impermissible"):
-        measure(subject, bert.rows(MARKED_TEXTS), CELL, [], tmp_path / "a.parquet")
 
 
 # ---------------------------------------------------------------------------------------------- models that keep them apart
@@ -183,17 +151,3 @@ def test_a_model_in_which_kinds_would_meet_is_refused(kind, why):
     SelfAttention(classifier(kind), tokenizer())
     with pytest.raises(SubjectError, match=f"fails the check 'separation': .*{why}"):
         separating(kind)
-
-
-def test_a_model_that_takes_marks_and_ignores_them_is_found_out():
-    class Deaf(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.inner = classifier("bert", attn_implementation="eager")
-
-        def forward(self, impermissible=None, **inputs):
-            return self.inner(**inputs)
-
-    model = Deaf().eval()
-    text = {**texts(model.inner, (9,)), "impermissible": PLACES[:1]}
-    assert "lies between tokens that it is to keep apart" in check_separation(model, text, text["input_ids"].flip(1), 1)

@@ -6,7 +6,6 @@ import torch
 from datasets import Dataset
 
 from attnfaith import record
-from attnfaith.data.tokenization import build_tokenizer
 from attnfaith.measurement.engine import measure
 from attnfaith.measurement.registry import MeasurementError
 from attnfaith.subjects import Rationales, SubjectError, subject_of, whole_logits
@@ -126,18 +125,6 @@ def test_in_a_record(tiny_rows):
     assert [identity[name] for name in names] == ["rationale_classifier", "selection", "budget", 0.4, 0.3, True]
 
 
-def test_texts_are_encoded():
-    texts = ["the old ship sank", "ship", ""]
-    tokenizer = build_tokenizer(texts, preprocessing="default")
-    subject = Rationales(rationale_model(vocab_size=len(tokenizer)), tokenizer)
-    batch = subject.encode(texts)
-    assert subject.attendable(batch).sum(1).tolist() == [4, 1, 0] and bool(subject.predict(batch).isfinite().all())
-    with pytest.raises(SubjectError, match="the model reads single texts"):
-        subject.encode([("a", "b")])
-    with pytest.raises(SubjectError, match="texts need the model's tokenizer"):
-        Rationales(subject.model).encode(texts)
-
-
 def test_what_it_cannot_is_refused(tiny_rows):
     model, dataset = rationale_model(), Dataset.from_list(tiny_rows([3]))
     with pytest.raises(SubjectError, match="level='word'"):
@@ -150,10 +137,3 @@ def test_what_it_cannot_is_refused(tiny_rows):
         model.selector.score.bias.fill_(torch.nan)
     with pytest.raises(MeasurementError, match="selector.score.bias"):
         measure(model, dataset, CELL, [], None, progress=False)
-
-
-def test_other_options_are_other_models():
-    """Same weights, another digest."""
-    options = ({}, {"budget": 0.5}, {"contiguous": True}, {"threshold": 0.4}, {"pooling": "max"}, {"reads": "deleted"})
-    digests = [Rationales(rationale_model("bernoulli", **fields)).digest() for fields in options]
-    assert len({*digests}) == 6 and Rationales(rationale_model("bernoulli")).digest() == digests[0]

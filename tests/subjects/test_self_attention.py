@@ -8,9 +8,7 @@ from datasets import Dataset
 from torch.overrides import TorchFunctionMode
 from transformers import CanineTokenizer
 
-import attnfaith
-from attnfaith.data.in_memory import texts_in_memory
-from attnfaith.errors import AttnfaithError, DatasetError
+from attnfaith.errors import DatasetError
 from attnfaith.subjects import Batch, SelfAttention, SubjectError
 from attnfaith.subjects import classifier as subjects_classifier
 from attnfaith.subjects.attention import Edit, rows_that_matter
@@ -234,16 +232,6 @@ def test_the_attention_shown_is_the_named_reduction_on_tokens_of_the_text():
         assert not shown[2].any()
 
 
-def test_digest_and_capabilities_follow_weights_and_reduction():
-    subject = open_subject()
-    assert "intervention" in subject.shown_by({"head": 0}).capabilities and "intervention" not in subject.capabilities
-    first = subject.digest()
-    assert SelfAttention(classifier("bert")).digest() == first != subject.shown_by("all").digest()
-    with torch.no_grad():
-        subject.model.classifier.bias[0] += 1e-3
-    assert subject.digest() != first
-
-
 def test_a_logit_that_a_saturated_tanh_hides_has_the_attention_of_its_row_and_one_of_a_dead_relu_has_none():
     subject, dead = open_subject(), open_subject("distilbert")
     plain = subject.attention(batch(subject))
@@ -256,18 +244,6 @@ def test_a_logit_that_a_saturated_tanh_hides_has_the_attention_of_its_row_and_on
 
 
 # ---------------------------------------------------------------------------------------------- texts
-
-
-def test_a_decoder_without_markers_reads_nothing_and_one_token():
-    """GPT-2 without a padding token: texts are read one at a time; nothing becomes one padding token, which is no text."""
-    subject = open_subject("gpt2", pad_token_id=None)
-    some = subject.encode(["the old ship", "", "ship"])
-    assert subject.sites.together == "one at a time"
-    assert some["attention_mask"].sum(1).tolist() == [3, 0, 1] and subject.attendable(some).sum(1).tolist() == [3, 0, 1]
-    assert subject.predict(some).isfinite().all()
-    assert subject.attention(some)[2].tolist() == [1, 0, 0] and not subject.attention(some)[1].any()
-    left = subject.keep(some, torch.zeros_like(some["attention_mask"], dtype=torch.bool))
-    close(subject.predict(left), subject.predict(some)[[1, 1, 1]])
 
 
 def test_texts_beyond_the_positions_are_cut_and_marked_as_truncated():
@@ -293,24 +269,6 @@ def test_the_limit_is_how_far_the_model_has_positions(kind, limit):
             subject.predict(batch(subject, (limit + 1,)))
 
 
-def test_block_sparse_attention_is_read_where_it_is_full():
-    model = classifier("big_bird", block_size=2, num_random_blocks=1, max_position_embeddings=64)
-    subject = SelfAttention(model)
-    assert subject.max_length == 14
-    subject.predict(batch(subject, (14,)))
-    model.bert.set_attention_type("block_sparse")
-    with pytest.raises(SubjectError, match="texts of 40 positions .* in pieces"):
-        subject.predict(batch(subject, (40,)))
-
-
-def test_a_spelled_marker_is_a_token_of_the_text():
-    subject = open_subject()
-    (row,) = subject.rows(dataset(["the [SEP] ship"])).to_list()
-    assert row["tokens"] == ["the", "[SEP]", "ship"] and row["input_ids"].count(2) == 2
-    some = subject.collate([row])
-    assert subject.attendable(some).sum() == 3 and subject.attention(some).count_nonzero() == 3
-
-
 def test_an_encoder_and_decoder_answers_at_the_one_end_of_a_text():
     subject = open_subject("t5", {"layers": "last", "head": 0})
     some = subject.encode(["the old ship sank", "a film", ""])
@@ -334,18 +292,6 @@ def test_pairs_have_the_tokens_of_both_texts():
     assert not torch.equal(subject.predict(Batch.of(swapped, subject)), subject.predict(some))
 
 
-@pytest.mark.parametrize("words", [["the old ship sank", "", "a film"], [("the old ship", "a film"), ("ship", "")]])
-def test_texts_are_encoded_as_a_data_set_of_them_and_none_is_made(words, monkeypatch):
-    """Making one takes several times as long as all else of a text."""
-    subject = open_subject()
-    expected = subject.collate(subject.rows(texts_in_memory(words)).to_list())
-    monkeypatch.setattr("datasets.Dataset.__init__", lambda *args, **named: pytest.fail("a data set was made"))
-    some = subject.encode(words)
-    assert {name: repr(values) for name, values in some.items()} == {name: repr(values) for name, values in expected.items()}
-    with pytest.raises(AttnfaithError, match="no instances"):
-        subject.encode([])
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "error", "why"),
@@ -361,11 +307,3 @@ def test_tokenizers_that_are_not_the_models_or_not_fast_are_refused(words, error
 
 
 # ---------------------------------------------------------------------------------------------- through the front door
-
-
-def test_weights_that_break_after_the_checks_are_found_before_anything_is_measured():
-    subject = open_subject()
-    with torch.no_grad():
-        subject.model.classifier.bias[0] = float("nan")
-    with pytest.raises(AttnfaithError, match="classifier.bias"):
-        attnfaith.measure(subject, ["the ship"], measures=["gradient"])

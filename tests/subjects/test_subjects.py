@@ -16,7 +16,7 @@ from attnfaith.importance.perturbation import LeaveOneOut, Occlusion
 from attnfaith.measurement.engine import check, model_identity
 from attnfaith.measurement.registry import MeasurementError
 from attnfaith.subjects import KINDS, Batch, Pooled, SubjectError, opened, require, subject_of
-from attnfaith.subjects.protocol import CAPABILITIES, COMPUTED
+from attnfaith.subjects.protocol import CAPABILITIES
 from attnfaith.subjects.removal import read_parts
 from tests.measuring import run
 from tests.small_classifiers import classifier
@@ -71,9 +71,9 @@ def test_what_one_subject_kept_is_not_anothers(tiny_model, tiny_rows, tiny_batch
     subjects = [subject_of(tiny_model(seed=seed)) for seed in (0, 1)]
     first, second = (Batch.of(batch, subject) for subject in subjects)
     own, other = (subject.attention(batch) for subject, batch in zip(subjects, (first, second), strict=True))
-    assert "encoded" in first and first["attention"] is own
+    assert first.results["attention"] is own
     handed_on = Batch.of(first, subjects[1])
-    assert not set(handed_on) & set(COMPUTED)
+    assert not handed_on.results
     torch.testing.assert_close(subjects[1].attention(handed_on), other)
     assert not torch.allclose(own, other)
 
@@ -85,7 +85,7 @@ def test_instances_are_taken(tiny_model, tiny_rows):
     subject.attention(batch)
     taken = batch.take(torch.tensor([2, 0, 2]), 4)
     assert taken["instance_id"] == [rows[row]["instance_id"] for row in (2, 0, 2)] and taken["label"] == [0, 0, 0]
-    assert taken["input_ids"].shape == (3, 4) and not set(taken) & set(COMPUTED)
+    assert taken["input_ids"].shape == (3, 4) and not taken.results
     alone = batch.alone(1)
     assert alone["input_ids"].tolist() == [rows[1]["input_ids"]] and alone["answer_mask"].tolist() == [[True, False, True]]
     np.testing.assert_allclose(subject.predict(alone)[0].detach(), subject.predict(batch)[1].detach(), atol=1e-6)

@@ -7,8 +7,7 @@ import torch
 from attnfaith.measurement.registry import find
 from attnfaith.models.encoders import ENCODERS
 from attnfaith.models.projections import project
-from attnfaith.subjects import SubjectError, words
-from attnfaith.subjects.words import WordLevel
+from attnfaith.subjects import words
 from tests.gates import options_of
 from tests.impermissible import marked
 from tests.measuring import run
@@ -64,7 +63,7 @@ def attention_by_loops(model, hidden, allowed, query, row):
     states, _ = inner.encoder(vectors[None], torch.ones(1, count, dtype=torch.bool))
     mask = torch.zeros(count, dtype=torch.bool)
     mask[numbers[allowed]] = True
-    above = project(inner.scores(states)[0], mask, model.config)
+    above = project(inner.alignment(states)[0], mask, model.config)
     return torch.where(numbers >= 0, above[numbers] * weights, 0.0)
 
 
@@ -154,27 +153,6 @@ def test_by_hand(tiny_model):
     np.testing.assert_allclose(without_both, [0, 0, *weights[1]], atol=1e-6)
 
 
-@pytest.mark.parametrize("encoder", ["bigru", "cnn"])
-def test_gradients_are_those_of_the_model(encoder, setting):
-    """Through attention, of embeddings, also of words whose sentence has no weight."""
-    model, batch = setting((10,), encoder=encoder, projection="sparsemax", scale=6.0, dtype=torch.float64)
-    rest = {"attention_mask": batch["attention_mask"]}
-    slopes = []
-    for by_words in (True, False):
-        embedded = model.classifier.get_input_embeddings()(batch["input_ids"]).detach().requires_grad_()
-        if by_words:
-            encoded = model.encode(inputs_embeds=embedded, items=model.items(**batch), **rest)
-            attention = model.attend(*encoded)
-            logits = model.decode(encoded.hidden, attention, encoded.query)
-        else:
-            output = model.classifier(inputs_embeds=embedded, items=model.sentences(**batch), **rest)
-            logits = output.logits
-            assert (output.attention == 0).any()
-        slopes.append(torch.autograd.grad((logits[:, 1] - logits[:, 0]).sum(), embedded)[0])
-    assert slopes[1].abs().max() > 1e-3
-    torch.testing.assert_close(*slopes, atol=1e-10, rtol=1e-8)
-
-
 def test_attention_held_fixed_is_held_at_both_levels(setting):
     """Own weights of a sentence without attention are not differentiated where attention is not."""
     model, batch = setting((10,), encoder="bigru", projection="sparsemax", scale=6.0, dtype=torch.float64)
@@ -219,8 +197,3 @@ def test_a_document_of_one_sentence_is_a_flat_text(name, tiny_model, tiny_rows, 
                 assert row == other, column
             else:
                 np.testing.assert_allclose(row, other, atol=1e-5, rtol=1e-4, err_msg=column)
-
-
-def test_models_without_sentences(tiny_model):
-    with pytest.raises(SubjectError, match="hierarchy='none'"):
-        WordLevel(tiny_model())

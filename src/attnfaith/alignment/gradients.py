@@ -15,7 +15,7 @@ from attnfaith.importance.quadrature import Line, integrate
 from attnfaith.measurement.options import Baseline, Points, Tolerance
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
-from attnfaith.subjects.modes import frozen
+from attnfaith.subjects.base import frozen
 from attnfaith.subjects.pairs import PairBatch, of_sources, word_sums
 
 

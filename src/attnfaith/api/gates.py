@@ -12,7 +12,7 @@ from attnfaith.data.tokenization import by_words
 from attnfaith.errors import AttnfaithError
 from attnfaith.importance.diffmask import DiffMask, train
 from attnfaith.loading import open_subject
-from attnfaith.subjects.modes import plainly
+from attnfaith.subjects.base import plainly
 
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from attnfaith.loading import device_of, open_subject, origin_of
 from attnfaith.measurement import engine, registry
 from attnfaith.record import list_lengths
 from attnfaith.reporting.cells import undefined
-from attnfaith.subjects.modes import plainly
+from attnfaith.subjects.base import plainly
 from attnfaith.subjects.translator import SequenceSubject
 
 

@@ -20,8 +20,8 @@ from attnfaith.loading import open_subject, origin_of
 from attnfaith.locate import MODEL, RECORD
 from attnfaith.reporting.pair_views import PairView
 from attnfaith.reporting.views import TITLES, View
+from attnfaith.subjects.base import plainly
 from attnfaith.subjects.layers import Stack, stack_of
-from attnfaith.subjects.modes import plainly
 from attnfaith.subjects.protocol import Subject, SubjectError, outputs
 from attnfaith.subjects.translator import SequenceSubject
 

@@ -14,6 +14,7 @@ import torch
 from attnfaith.importance.columns import per_token, share
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.subjects import Batch, Subject
+from attnfaith.subjects.layers import LayerParts
 from attnfaith.subjects.reduction import Reduction
 
 
@@ -98,10 +99,8 @@ class Flow(Measure):
 
 def alti_matrices(subject, text, layers: Sequence) -> list[torch.Tensor]:
     """(L,L) in float64 of each layer of one text: row i says by what share each position makes state i; rows sum to 1.
-
-    subject: asked for `parts` alone.
     """
-    return [shares(nearness(subject.parts(layer))) for layer in layers]
+    return [shares(nearness(LayerParts(layer))) for layer in layers]
 
 
 def nearness(layer) -> torch.Tensor:

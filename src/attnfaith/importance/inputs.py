@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 
 from attnfaith.subjects import Batch, Subject
-from attnfaith.subjects.modes import frozen
+from attnfaith.subjects.base import frozen
 from attnfaith.subjects.protocol import log_odds
 
 
@@ -100,13 +100,13 @@ def odds_slopes(subject: Subject, batch: Batch, holds: Sequence[bool]) -> list[S
     logit is its log-odds.
     """
     explain = log_odds if "classes" in subject.capabilities else largest
-    missing = [hold for hold in holds if hold not in batch.get("slopes", ())]
+    missing = [hold for hold in holds if ("slopes", hold) not in batch.results]
     if missing:
         with differentiable(subject):
             reading = Reading(subject, batch)
             for hold in missing:
                 batch.once("slopes", hold, lambda hold=hold: _slopes(reading, explain, hold, last=hold is missing[-1]))
-    return [batch["slopes"][hold] for hold in holds]
+    return [batch.results["slopes", hold] for hold in holds]
 
 
 def products(

@@ -19,8 +19,8 @@ from attnfaith.measurement.options import Baseline, Points, Tolerance
 from attnfaith.measurement.registry import register
 from attnfaith.record import Column
 from attnfaith.subjects import Batch, Subject, whole_logits
+from attnfaith.subjects.base import frozen
 from attnfaith.subjects.classifier import SelfAttention
-from attnfaith.subjects.modes import frozen
 from attnfaith.subjects.translator import CrossAttention
 
 

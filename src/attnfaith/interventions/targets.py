@@ -26,6 +26,7 @@ from attnfaith.subjects import Batch, Subject, whole_logits
 from attnfaith.subjects.attention import ALL, Edit
 from attnfaith.subjects.pairs import PairBatch, by_target_words, word_sums
 from attnfaith.subjects.prefix import Prefix
+from attnfaith.subjects.protocol import kept
 from attnfaith.subjects.translator import label_log_probs
 
 
@@ -158,15 +159,9 @@ class Readout:
         return attention @ self.values + self.bias
 
 
-@torch.no_grad()
+@kept
 def read_out(subject: Subject, batch: Batch) -> list[Readout]:
     """The read-out of each instance of a batch, on the CPU; kept in the batch."""
-    if "read_out" not in batch:
-        batch["read_out"] = _read_out(subject, batch)
-    return batch["read_out"]
-
-
-def _read_out(subject: Subject, batch: Batch) -> list[Readout]:
     mask = subject.attendable(batch).cpu().numpy()
     weights = subject.attention(batch).double().cpu().numpy() * mask
     total = weights.sum(1, keepdims=True)

@@ -266,8 +266,8 @@ def _read_texts(subject, rows: Mapping[str, list], extra: Mapping, attention: Ma
     mask = subject.attendable(batch)
     if attention is not None:
         weights = np.concatenate([np.asarray(attention[name], np.float32) for name in rows["instance_id"]])
-        batch["attention"] = torch.zeros(mask.shape, device=mask.device)
-        batch["attention"][mask] = torch.from_numpy(weights).to(mask.device)
+        batch.results["attention"] = torch.zeros(mask.shape, device=mask.device)
+        batch.results["attention"][mask] = torch.from_numpy(weights).to(mask.device)
     probs = _finite(outputs(subject, whole_logits(subject, batch)), rows)
     columns = {
         "tokens": rows["tokens"],

@@ -169,7 +169,7 @@ def _opening(call: Callable) -> Callable:
     @functools.wraps(call)
     def measure(self, subject, batch, **keywords):
         from attnfaith.subjects import opened
-        from attnfaith.subjects.modes import plainly
+        from attnfaith.subjects.base import plainly
 
         with plainly():
             subject, batch = opened(subject, batch, self.needs, self.name, self.reads)

@@ -45,7 +45,10 @@ class AttentionClassifierConfig(EncoderConfig):
         "hierarchy": HIERARCHIES,
         "vectors": VECTORS,
     }
-    sizes = (*EncoderConfig.sizes, "num_hidden_layers", "num_attention_heads", "intermediate_size")
+    ranges = {
+        **EncoderConfig.ranges,
+        **dict.fromkeys(("num_hidden_layers", "num_attention_heads", "intermediate_size"), "[1, inf)"),
+    }
 
     alignment: str = "additive"
     query: str = "learned"

@@ -1,6 +1,4 @@
-"""What the configurations of this folder share: fields, and one check of choices, sizes and numbers."""
-
-import math
+"""What the configurations of this folder share: fields, and one check of choices and ranges."""
 
 from huggingface_hub.dataclasses import strict
 from transformers import PreTrainedConfig
@@ -8,33 +6,38 @@ from transformers import PreTrainedConfig
 from .projections import PROJECTIONS
 
 
+def is_inside(value: float, interval: str) -> bool:
+    """Whether a number lies in an interval such as "[0, 1)"."""
+    low, high = map(float, interval[1:-1].split(","))
+    return (low < value or (interval[0] == "[" and low == value)) and (
+        value < high or (interval[-1] == "]" and value == high)
+    )
+
+
 @strict
 class ProjectionConfig(PreTrainedConfig):
     """A configuration with a projection: softmax, sparsemax, sparsegen (sparsegen_lambda < 1), entmax15, entmax
     (entmax_alpha >= 1) or uniform.
 
-    A subclass says in `choices` which values its fields may have, by their names.
+    A subclass says in `choices` which values its fields may have, and in `ranges` which numbers, by their names.
     """
 
     _auto_class = "AutoConfig"  # as `register_for_auto_class` sets it: the code is saved with the configuration
     choices = {"projection": tuple(PROJECTIONS)}
+    ranges = {"sparsegen_lambda": "(-inf, 1)", "entmax_alpha": "[1, inf)"}
 
     projection: str = "softmax"
     sparsegen_lambda: float | int = 0.0
     entmax_alpha: float | int = 1.5
 
-    def validate_choices(self):
+    def validate_fields(self):
         for field, values in self.choices.items():
             if getattr(self, field) not in values:
                 raise ValueError(f"{field}={getattr(self, field)!r} is not known; choose one of {', '.join(values)}")
-
-    def validate_projection(self):
-        if not -math.inf < self.sparsegen_lambda < 1:
-            raise ValueError(
-                f"sparsegen_lambda={self.sparsegen_lambda}: sparsegen needs a finite lambda < 1 (0 is sparsemax)"
-            )
-        if not 1 <= self.entmax_alpha < math.inf:
-            raise ValueError(f"entmax_alpha={self.entmax_alpha}: entmax needs a finite alpha >= 1 (1 softmax, 2 sparsemax)")
+        for field, interval in self.ranges.items():
+            value = getattr(self, field)
+            if value is not None and not is_inside(value, interval):
+                raise ValueError(f"{field}={value} is outside {interval}")
 
     @property
     def projection_parameter(self) -> float | None:
@@ -51,7 +54,13 @@ class EncoderConfig(ProjectionConfig):
     embedding_std: standard deviation of random word vectors at the start.
     """
 
-    sizes = ("vocab_size", "embedding_size", "hidden_size", "alignment_size")
+    ranges = {
+        **ProjectionConfig.ranges,
+        **dict.fromkeys(("vocab_size", "embedding_size", "hidden_size", "alignment_size"), "[1, inf)"),
+        "score_scale": "(0, inf)",
+        "dropout": "[0, 1)",
+        "embedding_std": "[0, inf)",
+    }
 
     vocab_size: int = 100
     embedding_size: int = 300
@@ -66,21 +75,9 @@ class EncoderConfig(ProjectionConfig):
     eos_token_id: int | None = 3
     tie_word_embeddings: bool = False
 
-    def validate_numbers(self):
-        if self.score_scale is not None and not 0 < self.score_scale < math.inf:
-            raise ValueError(f"score_scale={self.score_scale}: scores are held at a finite deviation above 0, or none")
+    def validate_encoder(self):
         if self.score_scale is not None and self.projection in ("uniform", "none"):
             raise ValueError(f"score_scale={self.score_scale} with projection={self.projection!r}, which reads no scores")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout={self.dropout} is outside [0, 1)")
-        if not 0 <= self.embedding_std < math.inf:
-            raise ValueError(f"embedding_std={self.embedding_std}: a standard deviation is a number from 0 on")
-
-    def validate_sizes(self):
-        for field in self.sizes:
-            value = getattr(self, field)
-            if value is not None and value < 1:
-                raise ValueError(f"{field}={value} must be at least 1")
         self.check_encoder("encoder", self.encoder)
 
     def check_encoder(self, field: str, encoder: str):

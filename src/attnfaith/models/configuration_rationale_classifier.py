@@ -1,7 +1,5 @@
 """Configuration of a classifier that reads only what a selector lets it read."""
 
-import math
-
 from huggingface_hub.dataclasses import strict
 from transformers import AutoConfig, PreTrainedConfig
 from transformers.configuration_utils import SubConfigSpec
@@ -55,6 +53,13 @@ class RationaleClassifierConfig(AttentionClassifierConfig):
         "pooling": POOLINGS,
         "reads": READS,
     }
+    ranges = {
+        **AttentionClassifierConfig.ranges,
+        "budget": "(0, 1]",
+        "transition": "[0, inf)",
+        **dict.fromkeys(("temperature", "test_temperature"), "(0, inf)"),
+        "threshold": "[0, 1)",
+    }
 
     sampler: str = "bernoulli"
     selector_encoder: str | None = None
@@ -100,26 +105,13 @@ class RationaleClassifierConfig(AttentionClassifierConfig):
                 f"reads='deleted' with sampler={self.sampler!r}, whose gates are fractions in training: take 'zeroed', or "
                 "the sampler bernoulli"
             )
-
-        if self.budget is None and self.sampler == "budget":
+        if self.sampler == "budget" and self.budget is None:
             raise ValueError("sampler='budget' needs a budget, the share of its tokens that a text may keep, such as 0.2")
-        if self.budget is not None and not 0 < self.budget <= 1:
-            raise ValueError(f"budget={self.budget} is a share of a text's tokens: above 0, at most 1")
-        if not 0 <= self.transition < math.inf:
-            raise ValueError(f"transition={self.transition} must be a finite number from 0 on")
-        for field in ("temperature", "test_temperature"):
-            value = getattr(self, field)
-            if value is not None and not 0 < value < math.inf:
-                raise ValueError(f"{field}={value} must be a finite number above 0")
-        if not 0 <= self.threshold < 1:
-            raise ValueError(f"threshold={self.threshold} must be from 0 on and below 1, which no gate is above")
-        usual = {"transition": 0, "temperature": 0.1, "test_temperature": None}
-        if self.sampler != "budget":
-            for field, value in usual.items():
-                if getattr(self, field) != value:
-                    raise ValueError(
-                        f"{field}={getattr(self, field)} is of sampler='budget', not {self.sampler!r}: leave it out"
-                    )
+        for field, value in {"transition": 0, "temperature": 0.1, "test_temperature": None}.items():
+            if self.sampler != "budget" and getattr(self, field) != value:
+                raise ValueError(
+                    f"{field}={getattr(self, field)} is of sampler='budget', not {self.sampler!r}: leave it out"
+                )
 
 
 __all__ = ["RationaleClassifierConfig"]

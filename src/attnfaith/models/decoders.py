@@ -78,14 +78,9 @@ def state_of(query: torch.Tensor | Query | None) -> torch.Tensor | None:
     return query.state if isinstance(query, Query) else query
 
 
-def answers_of(query: torch.Tensor | Query | None) -> torch.Tensor | None:
-    """The classes that the query allows, (...,C) bool; None where it allows all of them."""
-    return query.answers if isinstance(query, Query) else None
-
-
 def barring(query: torch.Tensor | Query | None, like: torch.Tensor) -> torch.Tensor | float:
     """What to add to logits (...,C): BARRED for each class that the query does not allow, else 0."""
-    answers = answers_of(query)
+    answers = query.answers if isinstance(query, Query) else None
     return 0.0 if answers is None else (~answers).to(like) * BARRED
 
 

@@ -160,10 +160,6 @@ class AttentionClassifierModel(AttentionClassifierPreTrainedModel):
             return first, first, second
         return first, between_markers(first), second
 
-    def embed(self, input_ids=None, inputs_embeds=None) -> torch.Tensor:
-        """Token embeddings (B,T,E) from ids, or those given."""
-        return self.dropout(self.embeddings(input_ids) if inputs_embeds is None else inputs_embeds)
-
     def items(self, input_ids, attention_mask=None, token_type_ids=None) -> torch.Tensor:
         """(B,L): which of the T places of attention each input position belongs to, -1 for none (markers, padding, query).
 
@@ -188,7 +184,7 @@ class AttentionClassifierModel(AttentionClassifierPreTrainedModel):
     def texts(self, input_ids=None, attention_mask=None, token_type_ids=None, inputs_embeds=None):
         """Embeddings (B,L,E), masks (B,L) of the first text and of its attendable tokens, and the query (B,H) or None."""
         present = present_mask(input_ids, attention_mask, self.config.pad_token_id, inputs_embeds)
-        embedded = self.embed(input_ids, inputs_embeds)
+        embedded = self.dropout(self.embeddings(input_ids) if inputs_embeds is None else inputs_embeds)
         first, inner, second = self.text_masks(present, token_type_ids)
         if second is None:
             return embedded, first, inner, None
@@ -219,16 +215,12 @@ class AttentionClassifierModel(AttentionClassifierPreTrainedModel):
         """The rest of stage 1, from what the encoder reads."""
         return Encoded(self.encoder(read.inputs, read.present)[0], read.mask, read.query)
 
-    def scores(self, hidden: torch.Tensor, query: torch.Tensor | Query | None = None) -> torch.Tensor:
-        """Alignment scores (B,T) of states (B,T,H), not yet masked or projected."""
-        return self.alignment(hidden, state_of(query))
-
     def attend(self, hidden: torch.Tensor, mask: torch.Tensor, query: torch.Tensor | Query | None = None) -> torch.Tensor:
         """Stage 2: states (B,T,H) and attendable mask (B,T) to attention (B,T); with K masks (B,K,T) to (B,K,T).
 
         float32 whatever the dtype of the states; each row sums to 1, or is all 0 where the mask allows nothing.
         """
-        scores = self.scores(hidden, query)
+        scores = self.alignment(hidden, state_of(query))
         if mask.dim() == 3:
             scores = scores.unsqueeze(1).expand_as(mask)
         return project(scores, mask, self.config)
@@ -251,6 +243,11 @@ class AttentionClassifierForSequenceClassification(AttentionClassifierPreTrained
     """An attention classifier of one text, or of a text and a query.
 
     Its stages `encode`, `attend`, `decode` may be called one by one; `forward` composes them.
+
+    level: what attention is over: "token", or "sentence" in a hierarchical model. affine: whether logits are affine in
+    attention, states held fixed: then `decoder_weights` gives W and b. contextual: whether an item's state depends on other
+    items. removal_renormalises: whether attending to all items but one is dividing their weights by their sum.
+    ignores_weightless: whether leaving out an item without weight leaves the weights of the others as they are.
     """
 
     _auto_class = "AutoModelForSequenceClassification"
@@ -262,44 +259,14 @@ class AttentionClassifierForSequenceClassification(AttentionClassifierPreTrained
         self.model = AttentionClassifierModel(config)
         self.dropout = nn.Dropout(config.dropout)
         self.decoder = DECODERS[config.readout](config)
+        self.level = "token" if config.hierarchy == "none" else config.hierarchy
+        self.affine, self.contextual = self.decoder.affine, self.model.encoder.contextual
+        self.removal_renormalises, self.ignores_weightless = config.removal_renormalises, config.score_scale is None
         self.post_init()
 
-    @property
-    def attend(self):
-        return self.model.attend
-
-    @property
-    def items(self):
-        return self.model.items
-
-    @property
-    def attendable(self):
-        return self.model.attendable
-
-    @property
-    def level(self) -> str:
-        """What attention is over: "token", or "sentence" in a hierarchical model."""
-        return "token" if self.model.sentence_reader is None else self.config.hierarchy
-
-    @property
-    def affine(self) -> bool:
-        """Whether logits are affine in attention, states held fixed: then `decoder_weights` gives W and b."""
-        return self.decoder.affine
-
-    @property
-    def contextual(self) -> bool:
-        """Whether an item's state depends on other items."""
-        return self.model.encoder.contextual
-
-    @property
-    def removal_renormalises(self) -> bool:
-        """Whether attending to all items but one is dividing their weights by their sum."""
-        return self.config.removal_renormalises
-
-    @property
-    def ignores_weightless(self) -> bool:
-        """Whether leaving out an item without weight leaves the weights of the others as they are."""
-        return self.config.score_scale is None
+    attend = property(lambda self: self.model.attend)
+    items = property(lambda self: self.model.items)
+    attendable = property(lambda self: self.model.attendable)
 
     def encode(
         self, input_ids=None, attention_mask=None, token_type_ids=None, inputs_embeds=None, items=None, answer_mask=None

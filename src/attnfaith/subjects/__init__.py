@@ -14,8 +14,8 @@ other. Add the class to KINDS. The contracts of the tests run every measure on i
 from collections.abc import Iterable, Mapping
 
 from attnfaith.subjects.attention import Edit
+from attnfaith.subjects.base import unwrapped
 from attnfaith.subjects.classifier import SelfAttention
-from attnfaith.subjects.modes import unwrapped
 from attnfaith.subjects.pooled import Pooled
 from attnfaith.subjects.protocol import (
     CAPABILITIES,

@@ -2,14 +2,12 @@
 
 Gradient times input then shares out what is explained, layer by layer down to the embeddings, in one backward pass:
 `shares`. No architecture is named here: functions are watched as they are called, and activations as modules. A model in
-which something else is not linear is refused, naming the module.
+which something else is not linear is refused.
 
 Shapes: B instances, L input positions, E embedding, S the size of a state, C classes, K numbers that are explained.
 """
 
-import functools
 import re
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -21,9 +19,8 @@ from torch.overrides import TorchFunctionMode
 from transformers.activations import ACT2CLS
 
 from attnfaith.subjects.attention import SOFTMAX, Edit, Embedded, Hook, nothing, widened
-from attnfaith.subjects.base import precision
+from attnfaith.subjects.base import frozen, precision
 from attnfaith.subjects.layers import block_candidates
-from attnfaith.subjects.modes import frozen
 from attnfaith.subjects.protocol import SubjectError
 
 
@@ -62,7 +59,7 @@ class Rules(TorchFunctionMode):
     "frozen": the one that an activation made, the gate, is held fixed; "halved": each has half the gradient. In both,
     what is 1 + tanh or 1 + erf is the slope of an activation that is written out, and held fixed.
 
-    The model is as it was afterwards; other threads that use it meanwhile are not touched.
+    The model is as it was afterwards.
     """
 
     def __init__(self, model, rules: str = "frozen"):
@@ -76,10 +73,8 @@ class Rules(TorchFunctionMode):
         self._handles: list = []
 
     def __enter__(self):
-        thread = threading.get_ident()
-
         def acted(module, args, output):
-            if threading.get_ident() != thread or not args or not (_follows(args[0]) and _follows(output)):
+            if not args or not (_follows(args[0]) and _follows(output)):
                 return output
             return self._activated(module.forward, args[0], output)
 
@@ -171,55 +166,24 @@ def is_activation(module: nn.Module) -> bool:
 
 
 def check_affine(model, text: dict, embedded: torch.Tensor, reading: Callable) -> None:
-    """Raises SubjectError where a model under the rule "frozen" is not affine in embeddings (1,L,E), naming a module.
+    """Raise SubjectError where a model under the rule "frozen" is not affine in embeddings (1,L,E).
 
     text: what the model is given; reading(embedded): a context in which it reads these embeddings.
     """
-
-    same = max(SAME, 8 * precision(model))
-
-    def bends(leaf: torch.Tensor, result: torch.Tensor) -> bool:
-        """Whether the slope of a result depends on the leaf."""
-        weights = torch.linspace(1, 2, result.numel(), dtype=result.dtype, device=result.device).view_as(result)
-        (slope,) = torch.autograd.grad((result * weights).sum(), [leaf], create_graph=True, allow_unused=True)
+    leaf = embedded.detach().requires_grad_()
+    with torch.enable_grad(), Rules(model), reading(leaf):
+        logits = model(**text).logits
+        weights = torch.linspace(1, 2, logits.numel(), dtype=logits.dtype, device=logits.device).view_as(logits)
+        (slope,) = torch.autograd.grad((logits * weights).sum(), [leaf], create_graph=True, allow_unused=True)
         if slope is None or not slope.requires_grad:
-            return False
-        (second,) = torch.autograd.grad((slope * leaf.detach()).sum(), [leaf], allow_unused=True, retain_graph=True)
-        return second is not None and float(second.abs().max()) > same * float(slope.detach().abs().max())
-
-    with torch.enable_grad(), Rules(model):
-        leaf = embedded.detach().requires_grad_()
-        with reading(leaf):
-            whole = bends(leaf, model(**text).logits)
-        if not whole:
             return
-        name = _bending(model, text, bends)
+        (second,) = torch.autograd.grad((slope * leaf.detach()).sum(), [leaf], allow_unused=True)
+    if second is None or float(second.abs().max()) <= max(SAME, 8 * precision(model)) * float(slope.detach().abs().max()):
+        return
     raise SubjectError(
-        f"{type(model).__name__} is not linear with its attention, divisors and activations held fixed: {name} is something "
-        "else, for which there is no rule"
+        f"{type(model).__name__} is not linear with its attention, divisors and activations held fixed: a part of it is "
+        "something else, for which there is no rule"
     )
-
-
-def _bending(model, text, bends) -> str:
-    """The first module, inner ones first, that is not affine in its input."""
-    culprits, leaves = [], []
-
-    def enter(module, args, kwargs):
-        is_leaf = bool(args) and isinstance(args[0], torch.Tensor) and args[0].is_floating_point()
-        leaves.append(args[0].detach().requires_grad_() if is_leaf else None)
-        return ((leaves[-1], *args[1:]), kwargs) if is_leaf else None
-
-    def leave(name: str, module, args, output):
-        leaf, result = leaves.pop(), output[0] if isinstance(output, tuple) else output
-        if leaf is not None and _follows(result) and not culprits and bends(leaf, result):
-            culprits.append(f"{type(module).__name__} '{name}'")
-
-    with ExitStack() as stack:
-        for name, module in model.named_modules():
-            stack.enter_context(module.register_forward_pre_hook(enter, with_kwargs=True))
-            stack.enter_context(module.register_forward_hook(functools.partial(leave, name)))
-        model(**text)
-    return culprits[0] if culprits else "a part of it"
 
 
 def _follows(values) -> bool:
@@ -294,7 +258,7 @@ def shares(subject, batch, explain: Callable, rules: str | None = None, inputs: 
 
 
 def check_rules(subject, text: dict) -> None:
-    """Raise SubjectError for a model with something that no rule of `Rules` is for, naming it."""
+    """Raise SubjectError for a model with something that no rule of `Rules` is for."""
     with subject.evaluating(), torch.backends.cudnn.flags(enabled=False):
         embedded = subject.embed(text)
         check_affine(subject.model, text, embedded, lambda leaf: Embedded(subject.vocabulary(), text["input_ids"], leaf))

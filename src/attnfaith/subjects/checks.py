@@ -1,7 +1,6 @@
 """Checks of a model before its attention is believed: each has a name, and a model that fails one is refused.
 
-Random texts, or pairs of a source and a target of other lengths, are read a few times. Libraries have returned attention
-that was not what the model computed with, and have misled whole comparisons: so nothing is taken on trust here.
+Random texts, or pairs of a source and a target of other lengths, are read a few times.
 
 Shapes: B instances, L input positions, S source positions, N target positions, Q queries, K keys, V vocabulary.
 """
@@ -16,9 +15,18 @@ import torch
 from attnfaith.errors import excerpt
 from attnfaith.models.modeling_self_attention_classifier import kept_together
 from attnfaith.subjects.attention import Edit, Embedded, Hook, Leaves, Map, Named, Silence, nothing
-from attnfaith.subjects.base import ModelSubject, check_finite, is_encoder_decoder, precision, separates, vocabulary_size
+from attnfaith.subjects.base import (
+    ModelSubject,
+    check_finite,
+    configured,
+    eager,
+    is_encoder_decoder,
+    plainly,
+    precision,
+    separates,
+    vocabulary_size,
+)
 from attnfaith.subjects.layers import (
-    Layer,
     LayerParts,
     Recorded,
     block_candidates,
@@ -28,7 +36,6 @@ from attnfaith.subjects.layers import (
     is_chain,
     projected,
 )
-from attnfaith.subjects.modes import configured, eager, plainly, silent
 from attnfaith.subjects.pairs import UNCOUNTED, PairBatch
 from attnfaith.subjects.protocol import SubjectError
 
@@ -37,6 +44,8 @@ LENGTHS, PAIR_LENGTHS = (11, 7), ((11, 7), (8, 5))
 """Positions of random texts; source and target positions of random pairs."""
 TOLERANCE = 1e-4
 """Largest difference of logits, over their size or 1, that counts as rounding of float32 and float64."""
+ROUNDING = 1e-5
+"""Largest difference of values, over the largest of them or 1, that counts as none."""
 ORDINARY = 2000
 """The most tokens that random texts are drawn from."""
 GRADIENTS = (
@@ -93,7 +102,6 @@ def checked(probe: "Texts | Pairs") -> Sites:
         rows: every row is of weights from 0 on, and sums to 1; of a model with attention sinks, to less.
         use: other weights of a layer give other logits, so that these are what the model computed with.
         gradients: those of logits reach the last layer's output.
-        returned: what the model itself returns as its attention, if it does, is the same.
         separation: of a model that keeps impermissible tokens apart, they are, see `check_separation`.
     """
     model, first = probe.model, probe.inputs[0]
@@ -106,17 +114,16 @@ def checked(probe: "Texts | Pairs") -> Sites:
             names = tuple(named.names[number] for number in layers)
             difference = _difference(logits, own_logits)
             what = f"the hook's differ from the model's own by {difference:.2g}"
-            probe.check(difference <= probe.tolerance, "logits", what)
-            _check_rows(probe, [hook.maps[number] for number in layers])
+            probe.check(difference <= tolerance_of(model), "logits", what)
+            for number in layers:
+                _check_rows(probe, hook.maps[number])
             slopes = _slopes(probe, layers)
             for layer, name, slope in zip(layers, names, slopes, strict=True):
                 moved = slope is not None and bool((slope != 0).any())
                 used = moved or not torch.equal(probe.run(first, Silence(layer))[0], logits)
                 probe.check(used, "use", f"logits stay the same when all weights of '{name}' are 0")
-            _check_returned(probe, hook.maps, layers)
             probe.check(slopes[-1] is not None, "gradients", GRADIENTS)
             learned = probe.learn(logits, layers, names, len(hook.maps))
-        probe.check_own()
     heads = tuple(hook.maps[number].weights.shape[1] for number in layers)
     return Sites(tuple(layers), heads, len(hook.maps), difference=difference, **learned)
 
@@ -136,53 +143,14 @@ def _slopes(probe, layers: Sequence[int]) -> Sequence[torch.Tensor | None]:
     return torch.autograd.grad([logits], weights, [seed], allow_unused=True)
 
 
-def _check_rows(probe, maps: list[Map]) -> None:
-    slack = max(1e-4, precision(probe.model))
-    for attention_map in maps:
-        weights = attention_map.weights
-        sums = weights.sum(-1, dtype=torch.promote_types(weights.dtype, torch.float32))
-        low, high, least = float(sums.min()), float(sums.max()), float(weights.min())
-        has_sink = attention_map.scores.shape[-1] > weights.shape[-1]
-        sound = least >= 0 and high <= 1 + slack and low > 0 and (has_sink or low >= 1 - slack)
-        what = f"in layer {attention_map.number} rows sum to {low:.4g} to {high:.4g}, least weight {least:.4g}"
-        probe.check(sound, "rows", what)
-
-
-def _check_returned(probe, maps: list[Map] | None = None, layers: Sequence[int] = ()) -> None:
-    """Compare what the model returns as its attention, if it does, with the maps; None: look at the shapes alone.
-
-    Every layer's map has to be among what is returned, of a decoder that keeps those over the encoder to itself any map; and
-    what is returned and has rows of sum 1 has to be a map. Scores count as their map: so SqueezeBERT has it. Layers of
-    linear attention return other things.
-    """
-    model, first = probe.model, probe.inputs[0]
-    try:
-        with silent():  # some warn that they cannot return them, which is the question here
-            output = probe.call(first, output_attentions=True)
-    except Exception:  # a model that cannot return attention claims nothing about it
-        return
-    returned = [weights for name in probe.returned for weights in getattr(output, name, None) or ()]
-    returned = [weights for weights in returned if torch.is_tensor(weights)]
-    flat = next((tuple(weights.shape) for weights in returned if weights.dim() < 4), None)
-    name = model.config._attn_implementation
-    probe.check(flat is None, "returned", f"under {name!r} it returns numbers {flat} as attention, which are no weights")
-    if maps is None or not returned:
-        return
-    slack = max(1e-5, precision(model))
-
-    def same(own: torch.Tensor, other: torch.Tensor) -> bool:
-        return own.shape == other.shape and float((own - other).abs().max()) <= slack
-
-    def is_distribution(weights: torch.Tensor) -> bool:
-        sums = weights.sum(-1, dtype=torch.float64)
-        return same(sums, torch.ones_like(sums))
-
-    matched = {own.number for own in maps for weights in returned if same(own.weights, weights) or same(own.scores, weights)}
-    hides_cross = is_encoder_decoder(model) and not getattr(output, "cross_attentions", None)
-    complete = bool(matched) if hides_cross else matched >= set(layers)
-    distributions = [weights for weights in returned if is_distribution(weights)]
-    true = all(any(same(own.weights, weights) for own in maps) for weights in distributions)
-    probe.check(complete and true, "returned", "the attention that it returns is not the one that weighed its values")
+def _check_rows(probe, read: Map) -> None:
+    weights, slack = read.weights, max(1e-4, precision(probe.model))
+    sums = weights.sum(-1, dtype=torch.promote_types(weights.dtype, torch.float32))
+    low, high, least = float(sums.min()), float(sums.max()), float(weights.min())
+    has_sink = read.scores.shape[-1] > weights.shape[-1]
+    sound = least >= 0 and high <= 1 + slack and low > 0 and (has_sink or low >= 1 - slack)
+    what = f"in layer {read.number} rows sum to {low:.4g} to {high:.4g}, least weight {least:.4g}"
+    probe.check(sound, "rows", what)
 
 
 def _takes_embeddings(table: Callable, ids: torch.Tensor, read: Callable, plain: torch.Tensor, tolerance: float) -> bool:
@@ -211,17 +179,13 @@ def _refusal(make: Callable, layers: Iterable) -> str | None:
 
 
 class _Probe:
-    """A subject, its model, and random inputs, the first of which is read most.
-
-    returned: the names of what the model may return as its attention.
-    """
+    """A subject, its model, and random inputs, the first of which is read most."""
 
     what: str
-    returned: tuple[str, ...]
     inputs: list
 
     def __init__(self, subject):
-        self.subject, self.model, self.tolerance = subject, subject.model, tolerance_of(subject.model)
+        self.subject, self.model = subject, subject.model
         # for texts that one implementation reads in another way
         self.near = max(TOLERANCE, 2 * precision(self.model))
 
@@ -250,7 +214,7 @@ class _Probe:
         ordinary = torch.tensor([number for number in range(min(size, ORDINARY)) if number not in markers])
         return ordinary[torch.randint(0, len(ordinary), (length,), generator=generator)]
 
-    def record(self, numbers: Sequence[int], blocks: Sequence[str]) -> list[Layer]:
+    def record(self, numbers: Sequence[int], blocks: Sequence[str]) -> list:
         """The layers of the first input: the maps of these numbers, and what follows each."""
         with Recorded(self.model, numbers, blocks) as recorded:
             self.run(self.inputs[0], recorded)
@@ -260,9 +224,6 @@ class _Probe:
         """Check that no place (name of a module, ...) makes two maps."""
         twice = next((name for number, (name, *_) in enumerate(places) if places[number] in places[:number]), None)
         self.check(not twice, "layers", f"'{twice}' weighs values more than once, and its attention is not one of these")
-
-    def check_own(self) -> None:
-        """Check the model in its own implementation of attention, last."""
 
     def hides_padding(self, maps: list[Map], layers: Sequence[int], queries: torch.Tensor, keys: torch.Tensor) -> bool:
         """Whether no query (B,Q) that is a token has a weight on a key (B,K) that is none."""
@@ -274,7 +235,6 @@ class Texts(_Probe):
     """A classifier of transformers: one text or two, and attention over all input positions."""
 
     what, asked, reads = "attention", "token ids and a mask", "a classifier of texts reads these alone"
-    returned = ("encoder_attentions", "decoder_attentions", "cross_attentions", "attentions")
 
     def __init__(self, subject):
         super().__init__(subject)
@@ -294,8 +254,8 @@ class Texts(_Probe):
             text["impermissible"] = (torch.arange(length, device=ids.device) % 3 == 2).long().unsqueeze(0)
         return text
 
-    def call(self, text: dict, **options):
-        return self.model(**text, **options)
+    def call(self, text: dict):
+        return self.model(**text)
 
     def run(self, text: dict, edit: Edit | None = None) -> tuple[torch.Tensor, Hook]:
         with Hook(len(text["input_ids"]), edit) as hook:
@@ -322,9 +282,6 @@ class Texts(_Probe):
             self.check(len(square) == len(maps), "layers", what)
         self.check_once([(names[number], named.calls[number]) for number in square])
         return square
-
-    def check_own(self) -> None:
-        _check_returned(self)
 
     def learn(self, logits: torch.Tensor, layers: list[int], names: tuple[str, ...], maps: int) -> dict[str, object]:
         """The fields of `Sites` that texts decide."""
@@ -406,7 +363,7 @@ class Texts(_Probe):
         longer = 10 * torch.nn.functional.embedding(text["input_ids"], table)
         with Embedded(table, text["input_ids"], longer):
             moved = (self.model(**text).logits - logits).abs().max()
-        return bool(moved > max(10 * TOLERANCE, self.tolerance) * logits.abs().max())
+        return bool(moved > max(10 * TOLERANCE, tolerance_of(self.model)) * logits.abs().max())
 
 
 class Pairs(_Probe):
@@ -414,7 +371,6 @@ class Pairs(_Probe):
 
     what, asked = "cross-attention", "token ids of a source and of a target"
     reads = "a model from sentences to sentences reads these alone"
-    returned = ("cross_attentions",)
 
     def __init__(self, subject):
         super().__init__(subject)
@@ -536,10 +492,6 @@ def probe(subject) -> tuple[dict[str, torch.Tensor], list[str]]:
     with torch.no_grad(), Named(subject.model) as named:
         texts.run(texts.inputs[0], named)
     return texts.inputs[0], named.names
-
-
-ROUNDING = 1e-5
-"""Largest difference of values, over the largest of them or 1, that counts as none."""
 
 
 def check_separation(model, text, other: torch.Tensor, last: int) -> str | None:

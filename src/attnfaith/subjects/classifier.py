@@ -27,12 +27,11 @@ from attnfaith.subjects.attention import (
     widened,
 )
 from attnfaith.subjects.backward_rules import Entry, Shares, check_rules, find_entries, shares
-from attnfaith.subjects.base import hash_of_model, separates
+from attnfaith.subjects.base import configured, eager, hash_of_model, separates, unwrapped
 from attnfaith.subjects.checks import Texts, checked, probe, tolerance_of
-from attnfaith.subjects.layers import Fed, Layer, LayerParts, Recorded, Stack, projected, result_of, rows_at_once, summands
-from attnfaith.subjects.modes import configured, eager, unwrapped
+from attnfaith.subjects.layers import Fed, Layer, Recorded, Stack, projected, result_of, rows_at_once, summands
 from attnfaith.subjects.prefix import Prefix, prefix_of
-from attnfaith.subjects.protocol import MAPS, OF_TOKENIZERS, TEXT, Batch, SubjectError
+from attnfaith.subjects.protocol import MAPS, OF_TOKENIZERS, TEXT, Batch, SubjectError, kept
 from attnfaith.subjects.reduction import Reduction
 from attnfaith.subjects.removal import TOKENS_AT_ONCE
 from attnfaith.subjects.texts import ClassifierTexts
@@ -250,27 +249,23 @@ class SelfAttention(ClassifierTexts):
 
     # ---------------------------------------------------------------------------------------- attention
 
-    @torch.no_grad()
+    @kept
     def attention(self, batch: Batch) -> torch.Tensor:
         """(B,L): the reduction's weights on tokens of the text, divided by their sum; kept in the batch.
 
         The part of the reduced row on markers is left out. A text without a token has none.
         """
-        if batch.get("attention") is None:
-            batch["attention"] = self.reduced(batch)[0]
-        return batch["attention"]
+        return self.reduced(batch)[0]
 
-    @torch.no_grad()
+    @kept
     def reduced(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
         """The weights of `attention` (B,L), and the share (B,) of the reduced row on markers; kept in the batch.
 
         Raises SubjectError where the logits of a text depend on no row of the last layer.
         """
-        if "reduced" in batch:
-            return batch["reduced"]
         numbers = {self.sites.layers[layer] for layer in self.reduction.chosen(self.depth)}
         read = self.read(batch, keep=numbers.__contains__, rows=True)
-        batch["matter"] = read.rows
+        batch.results["matter"] = read.rows
         weights = self.reduction([widened(attention_map.weights) for attention_map in read.maps], read.rows).double()
         if bool((without := ~read.rows.any(1)).any()):
             raise SubjectError(
@@ -281,15 +276,12 @@ class SelfAttention(ClassifierTexts):
         on_text = torch.where(inside, weights, 0.0)
         total = on_text.sum(1, keepdim=True)
         uniform = inside / inside.sum(1, keepdim=True).clamp(min=1)
-        batch["reduced"] = torch.where(total > 0, on_text / total, uniform), 1 - total[:, 0]
-        return batch["reduced"]
+        return torch.where(total > 0, on_text / total, uniform), 1 - total[:, 0]
 
-    @torch.no_grad()
+    @kept
     def matter(self, batch: Batch) -> torch.Tensor:
         """(B,L) bool: the rows of the last layer whose output the logits depend on; kept in the batch."""
-        if "matter" not in batch:
-            batch["matter"] = self.read(batch, keep=nothing, rows=True).rows
-        return batch["matter"]
+        return self.read(batch, keep=nothing, rows=True).rows
 
     def intervene(self, batch: Batch, attention: torch.Tensor) -> torch.Tensor:
         """Logits (B,C) with the weights (B,L) in the rows that matter of the reduction's one head, or (B,K,C) with (B,K,L).
@@ -299,12 +291,13 @@ class SelfAttention(ClassifierTexts):
         """
         (layer,) = self.reduction.chosen(self.depth)
         count, draws = len(attention), attention.shape[1] if attention.dim() == 3 else 1
-        if draws > 1 and "prefix" not in batch:
-            batch["prefix"] = self.prefix(batch, layer)
+        prefix = batch.results.get(("prefix", layer))
+        if draws > 1:
+            prefix = batch.once("prefix", layer, lambda: self.prefix(batch, layer))
         owner = torch.arange(count, device=self.device).repeat_interleave(draws)
         inside, rows = self.attendable(batch)[owner], self.matter(batch)[owner]
         edit = RowWeights(self.sites.layers[layer], self.reduction.head, attention.reshape(len(owner), -1), inside, rows)
-        logits = self.edited(batch, owner, edit, batch.get("prefix"))
+        logits = self.edited(batch, owner, edit, prefix)
         return logits.unflatten(0, (count, draws)) if attention.dim() == 3 else logits
 
     def edited(self, batch: Batch, owner: torch.Tensor, edit: Edit, prefix: Prefix | None = None) -> torch.Tensor:
@@ -410,10 +403,6 @@ class SelfAttention(ClassifierTexts):
         with Fed(self.model, self.sites.blocks, states) as fed:
             self.read(batch, edit, keep=nothing)
         return [torch.cat(fed.results[layer :: len(states)]) for layer in range(len(states))]
-
-    def parts(self, layer: Layer) -> LayerParts:
-        """The sum that a layer of one instance is ("layer parts")."""
-        return LayerParts(layer)
 
     def summands(self, batch: Batch) -> Iterator[tuple[int, torch.Tensor]]:
         """The vectors that the heads of the reduction add to each row that matters, projected, without bias."""

@@ -421,7 +421,7 @@ class Stack:
 
     text: a batch of one instance. layers: first layer first. reads (L,) in float64: the share of each position in what the
     logits read of the last layer's result; of `stack_of` they sum to 1. inside (L,) bool: positions of the text, without
-    markers. source: the subject, or what has its `device`, `each_layer` and `parts`. lacks: as of a subject.
+    markers. source: the subject, or what has its `device` and `each_layer`. lacks: as of a subject.
     """
 
     text: Batch

@@ -15,8 +15,8 @@ from attnfaith.data.tokenization import by_words, encode
 from attnfaith.models.modeling_attention_classifier import Encoded
 from attnfaith.subjects.attention import Edit, Hook, nothing, products_of_intervention
 from attnfaith.subjects.base import ModelSubject, check_finite
-from attnfaith.subjects.layers import Fed, Layer, LayerParts, Recorded, Stack
-from attnfaith.subjects.protocol import CAPABILITIES, MAPS, OF_TOKENIZERS, TEXT, Batch, SubjectError
+from attnfaith.subjects.layers import Fed, Recorded, Stack
+from attnfaith.subjects.protocol import CAPABILITIES, MAPS, OF_TOKENIZERS, TEXT, Batch, SubjectError, kept
 from attnfaith.subjects.words import WordLevel
 
 
@@ -145,12 +145,9 @@ class Pooled(PackageSubject):
         attention = self.attention(batch) if embedded is None else self.attend(hidden, mask, query)
         return self.decode(hidden, attention.detach() if hold else attention, query)
 
-    @torch.no_grad()
+    @kept
     def attention(self, batch: Batch) -> torch.Tensor:
-        """Kept in the batch."""
-        if batch.get("attention") is None:
-            batch["attention"] = self.attend(*self.encoded(batch))
-        return batch["attention"]
+        return self.attend(*self.encoded(batch))
 
     def intervene(self, batch: Batch, attention: torch.Tensor) -> torch.Tensor:
         """States held fixed."""
@@ -200,24 +197,25 @@ class Pooled(PackageSubject):
 
         Where embeddings (B,L,E) are given they are read instead, with gradients, and nothing is kept.
         """
-        text, answers = text_of(batch), batch.get("answer_mask")
-        if embedded is not None:
-            text["input_ids"] = None
-            return self.stages.encode(inputs_embeds=embedded, items=self.items(batch), answer_mask=answers, **text)
-        if batch.get("encoded") is None:
-            with torch.no_grad():
-                if self.level == "sentence":
-                    read = self.classifier.model.read(**text)
-                    batch["word_attention"] = read.word_attention
-                    batch["encoded"] = self.classifier.allow(self.classifier.model.states(read), answers)
-                else:
-                    batch["encoded"] = self.stages.encode(**text, answer_mask=answers)
-        return batch["encoded"]
+        if embedded is None:
+            return self._encoded(batch)
+        text = {**text_of(batch), "input_ids": None, "inputs_embeds": embedded, "items": self.items(batch)}
+        return self.stages.encode(**text, answer_mask=batch.get("answer_mask"))
+
+    @kept
+    def _encoded(self, batch: Batch) -> Encoded:
+        answers = batch.get("answer_mask")
+        if self.level == "sentence":
+            return self.classifier.allow(self.classifier.model.states(self._sentences(batch)), answers)
+        return self.stages.encode(**text_of(batch), answer_mask=answers)
+
+    @kept
+    def _sentences(self, batch: Batch):
+        return self.classifier.model.read(**text_of(batch))
 
     def word_attention(self, batch: Batch) -> torch.Tensor | None:
         """(B,L): the weight of each word in its sentence, where attention is over sentences; else None."""
-        self.encoded(batch)
-        return batch.get("word_attention")
+        return self._sentences(batch).word_attention if self.level == "sentence" else None
 
 
 def text_of(batch: Mapping) -> dict[str, torch.Tensor | None]:
@@ -247,9 +245,6 @@ class TextEncoder:
         with Fed(self.encoder, self.blocks, states) as fed:
             self._run(len(copies["input_ids"]), edit)
         return fed.results
-
-    def parts(self, layer: Layer) -> LayerParts:
-        return LayerParts(layer)
 
     def _run(self, count: int, edit: Edit) -> None:
         inputs = self.inputs.expand(count, -1, -1)

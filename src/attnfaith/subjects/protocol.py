@@ -4,6 +4,7 @@ Shapes: B instances, L input positions, T places of attention, C classes, K atte
 V vocabulary.
 """
 
+import functools
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol, Self
@@ -39,7 +40,7 @@ CAPABILITIES = {
     "other states": "it predicts from other states of a layer than its own, and gradients reach them: predict_from",
     "layer states": "its layers are a chain of modules over one text, which can be read and be given other states: layers, "
     "each_layer",
-    "layer parts": "the states of its layers are sums of one vector a token, weights and norms held: layers, parts",
+    "layer parts": "the states of its layers are sums of one vector a token, weights and norms held: layers",
     "attention gradients": "gradients reach the attention that it shows: attention_products",
     "backward rules": "its gradients can follow rules that share out what is explained: relevance, check_rules",
     "mask token": "its tokenizer has a token that stands for a hidden one, mask_token_id; where there is none take the "
@@ -82,14 +83,6 @@ POSITIONS = (*TEXT, *MARKED, "special_tokens_mask")
 TEXTS = ("text", "text_pair")
 """Lists of a batch whose texts are known."""
 
-SHARED = ("logits", "without", "slopes", "map_products")
-"""Results that measures of one batch share, see `Batch.once`."""
-
-COMPUTED = (
-    *("encoded", "entered", "attention", "word_attention", "read_out", "scores", "matter", "prefix", "reduced", "selection"),
-    *SHARED,
-)
-"""Results that subjects and measures keep in a batch, so that they are computed once."""
 OUTPUTS = ("classes", "labels", "values")
 """The outputs of a model: probabilities of classes, which sum to 1; probabilities of labels, each by itself; or values."""
 
@@ -117,14 +110,20 @@ class Batch(dict):
     input_ids, attention_mask (B,L) and, of pairs, token_type_ids (B,L); special_tokens_mask (B,L), 1 on markers, where a
     tokenizer of transformers read the texts; impermissible (B,L), 1 on tokens that a deceptive model hides, where the data
     mark them; answer_mask (B,C) bool where instances name their possible classes; the lists instance_id and label (None
-    where unknown) and, of subjects with "texts", text and text_pair. Results in COMPUTED are kept here once they are made:
-    such a batch belongs to the subject that it was opened for, its `owner`.
+    where unknown) and, of subjects with "texts", text and text_pair.
+
+    owner: the subject that it was opened for. results: what that subject and measures computed of it, so that it is
+    computed once; see `once` and `kept`.
     """
 
     axes: Mapping[str, str] = {**dict.fromkeys(POSITIONS, "S"), "answer_mask": ""}
     """The axes of tensors behind that of instances: S input positions, N target positions."""
     lists: Sequence[str] = ("instance_id", "label", *TEXTS)
     owner: "Subject | None" = None
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.results: dict[Hashable, object] = {}
 
     @classmethod
     def of(cls, values: Mapping, subject: "Subject") -> "Batch":
@@ -135,10 +134,8 @@ class Batch(dict):
 
         Raises SubjectError where there are no input_ids, or they are no tensor (B,L).
         """
-        if isinstance(values, cls):
-            if values.owner is subject:
-                return values
-            values = {name: columns for name, columns in values.items() if name not in COMPUTED}
+        if isinstance(values, cls) and values.owner is subject:
+            return values
         batch, device = cls(values), subject.device
         ids = batch.get("input_ids")
         if not (isinstance(ids, torch.Tensor) and ids.dim() == 2):
@@ -161,11 +158,10 @@ class Batch(dict):
         return batch
 
     def once(self, name: str, key: Hashable, make: Callable):
-        """make(), or its earlier result for this name and key; kept as long as the batch. name is in COMPUTED."""
-        results = self.setdefault(name, {})
-        if key not in results:
-            results[key] = make()
-        return results[key]
+        """make(), or its earlier result for this name and key; kept as long as the batch."""
+        if (name, key) not in self.results:
+            self.results[name, key] = make()
+        return self.results[name, key]
 
     def take(self, rows: torch.Tensor, length: int | None = None, targets: int | None = None) -> Self:
         """The instances `rows` (n,), cut to so many input and target positions; an instance may come more than once."""
@@ -183,6 +179,19 @@ class Batch(dict):
         """One instance, without padding, but for one position of a text of none."""
         length = max(1, int(self["attention_mask"][row].sum()))
         return self.take(torch.tensor([row], device=self["input_ids"].device), length)
+
+
+def kept(method: Callable) -> Callable:
+    """A method of a batch alone, computed once a batch and without gradient: its result is `Batch.results[name]`."""
+
+    @functools.wraps(method)
+    def first_or_again(self, batch: Batch):
+        if method.__name__ not in batch.results:
+            with torch.no_grad():
+                batch.results[method.__name__] = method(self, batch)
+        return batch.results[method.__name__]
+
+    return first_or_again
 
 
 class Subject(Protocol):

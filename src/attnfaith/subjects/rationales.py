@@ -14,7 +14,7 @@ from attnfaith.models import RationaleClassifierConfig
 from attnfaith.models.rationale_samplers import hardened
 from attnfaith.subjects.base import BOUNDLESS
 from attnfaith.subjects.pooled import PackageSubject
-from attnfaith.subjects.protocol import Batch, SubjectError
+from attnfaith.subjects.protocol import Batch, SubjectError, kept
 
 
 READ_AT_ONCE = 2**15  # padded tokens that are read together under other selections
@@ -116,7 +116,6 @@ class Rationales(PackageSubject):
         gates = self.selected(batch) if hold else self.model.select(texts).selected
         return self.model.read(texts, gates.to(embedded.dtype), batch.get("answer_mask"))
 
-    @torch.no_grad()
     def selection(self, batch: Batch) -> torch.Tensor:
         """(B,T) in float64, 0..1: the gate of each token at test time before it is made hard; kept in the batch.
 
@@ -125,7 +124,6 @@ class Rationales(PackageSubject):
         """
         return self._selection(batch).values.double()
 
-    @torch.no_grad()
     def selected(self, batch: Batch) -> torch.Tensor:
         """(B,T) bool: the tokens that the model reads at test time. There may be none; kept in the batch.
 
@@ -134,21 +132,16 @@ class Rationales(PackageSubject):
         """
         return self._selection(batch).selected
 
+    @kept
     def _selection(self, batch: Batch):
-        if batch.get("selection") is None:
-            with torch.no_grad():
-                batch["selection"] = self.model.select(self._embedded(batch))
-        return batch["selection"]
+        return self.model.select(self._embedded(batch))
 
-    @torch.no_grad()
+    @kept
     def attention(self, batch: Batch) -> torch.Tensor:
-        """Kept in the batch."""
-        if batch.get("attention") is None:
-            values, inside = self._selection(batch).values, self.attendable(batch)
-            values = torch.where((values > 0).any(1, keepdim=True), values, inside.to(values.dtype))
-            sums = values.sum(1, keepdim=True)
-            batch["attention"] = values / sums.where(sums > 0, 1)
-        return batch["attention"]
+        values, inside = self._selection(batch).values, self.attendable(batch)
+        values = torch.where((values > 0).any(1, keepdim=True), values, inside.to(values.dtype))
+        sums = values.sum(1, keepdim=True)
+        return values / sums.where(sums > 0, 1)
 
     def read_selected(self, batch: Batch, selected: torch.Tensor) -> torch.Tensor:
         """Logits (B,C) where the classifier reads the tokens `selected` (B,T) and no other, whatever it selects itself; with

@@ -123,7 +123,7 @@ class WordLevel:
         left = words.totals(mask.to(weights)) > 0
         weights = torch.where(words.take(left), weights, words.weights)
         states, asked = self._read(hidden, weights, words, query)
-        scores = self.classifier.model.scores(states, asked).unflatten(0, left.shape[:2])
+        scores = self.classifier.model.alignment(states, asked.state).unflatten(0, left.shape[:2])
         return words.take(project(scores, left, self.config)) * weights
 
     def _decode(self, hidden, attention, query):

@@ -3,7 +3,6 @@
 Each `XTrainer` takes an `XConfig`, which is transformers' TrainingArguments and the options of that training.
 """
 
-import functools
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -12,7 +11,7 @@ from functools import partial
 
 import numpy as np
 import torch
-from transformers import EarlyStoppingCallback, PrinterCallback, ProgressCallback, Trainer, TrainingArguments
+from transformers import EarlyStoppingCallback, Trainer, TrainingArguments
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from attnfaith.data.collation import keep_positions, pad_attention, pad_batch
@@ -77,15 +76,6 @@ class BaseTrainer(Trainer):
         patience = getattr(args, "early_stopping_patience", None)
         stopping = [EarlyStoppingCallback(patience)] if patience else []
         super().__init__(model, args, callbacks=[*stopping, *callbacks], **kwargs)
-        for callback in self.callback_handler.callbacks:
-            if isinstance(callback, ProgressCallback | PrinterCallback):
-                callback.on_log = functools.partial(self._print_log, callback.on_log)
-
-    def _print_log(self, print_log, *args, logs=None, **kwargs):
-        """Print a log with classes by name; files keep their numbers."""
-        names = getattr(self.model.config, "id2label", None) or {}
-        keys = {f"eval_f1_class_{number}": f"eval_f1 of {name}" for number, name in names.items()}
-        return print_log(*args, logs=logs and {keys.get(key, key): value for key, value in logs.items()}, **kwargs)
 
     def check_loss(self, loss: torch.Tensor) -> None:
         """Raise DivergedError where the loss of a step is not finite in any process."""

@@ -17,10 +17,9 @@ from attnfaith.models.hierarchy import sentence_groups
 from attnfaith.models.modeling_self_attention_classifier import attention_projection
 from attnfaith.models.projections import BLOCKED
 from attnfaith.subjects.attention import Hook, lengths_of
-from attnfaith.subjects.base import is_encoder_decoder
+from attnfaith.subjects.base import eager, is_encoder_decoder
 from attnfaith.subjects.checks import probe
 from attnfaith.subjects.classifier import SelfAttention
-from attnfaith.subjects.modes import eager
 from attnfaith.subjects.protocol import Batch
 
 
