@@ -10,9 +10,8 @@ import torch
 from safetensors.torch import load_file
 from transformers import TrainerCallback
 
-from attnfaith import cli, recipes, record, runs
+from attnfaith import cli, recipes
 from attnfaith.data.collation import pad_batch
-from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
 from attnfaith.training import AttentionTrainer, GuidedTrainer
 from attnfaith.training.losses import classification_loss
 from attnfaith.training.penalties import conicity, drawn_words, impermissible_mass, masked_language_model, word_tying
@@ -217,19 +216,6 @@ def test_words_of_sentences_weigh_what_both_levels_give_them(tiny_model, tiny_ro
     np.testing.assert_allclose(sorted(cones), expected, atol=1e-6)
 
 
-def test_a_layer_for_masked_words_draws_nothing_from_others(make):
-    torch.manual_seed(3)
-    one = weights(make({"masked_language_model": 1.0}))
-    after = torch.rand(1)
-    torch.manual_seed(3)
-    other = weights(make())
-    assert torch.rand(1) == after
-    assert set(one) - set(other) == {f"{PREDICTION}.weight", f"{PREDICTION}.bias"}
-    trainer = make({"masked_language_model": 1.0})
-    same({name: weights(trainer)[name] for name in other}, other)
-    assert set(trainer.trained_model().state_dict()) == set(other)
-
-
 @pytest.mark.parametrize("size", [5, 24])
 def test_an_evaluation_has_the_means(make, size):
     trainer = make(ALL, per_device_eval_batch_size=size)
@@ -291,23 +277,6 @@ def test_a_training_goes_on_where_it_was_stopped(make):
     again.train(resume_from_checkpoint=f"{whole.args.output_dir}/checkpoint-4")
     assert whole.state.global_step == again.state.global_step == 12
     same(weights(again), weights(whole))
-
-
-def test_a_run_keeps_the_model_and_says_what_it_was_trained_for(tiny_recipe, quick_report, capsys):
-    """Its model has nothing of the layer for masked words, its record says the penalties, its log their means."""
-    penalties = {"diversity": 0.5, "word_tying": 0.1, "word_tying_distance": "norm", "masked_language_model": 0.2}
-    recipe = tiny_recipe(penalties=penalties, training__num_train_epochs=1, measure__producers=["gradient"])
-    runs.run(recipe)
-    shown = capsys.readouterr().out
-    assert all(f"'{name}'" in shown and f"'eval_{name}'" in shown for name in penalties if "distance" not in name)
-    table = record.load(f"{recipe.output_dir}/record.parquet")
-    identity = record.from_row(table.slice(0, 1).to_pylist()[0])
-    label = "classification(diversity 0.5, word tying 0.1 norm, masked language model 0.2 share 0.15)"
-    assert identity.objective_label == label and identity.masked_share == 0.15 and identity.word_tying_padding is False
-    loaded, report = AttentionClassifierForSequenceClassification.from_pretrained(
-        f"{recipe.output_dir}/model", output_loading_info=True
-    )
-    assert not report["unexpected_keys"] and not report["missing_keys"] and not hasattr(loaded, PREDICTION)
 
 
 TRAIN = f"""{IN_A_PROCESS}

@@ -8,7 +8,6 @@ import pytest
 import torch
 from accelerate import PartialState
 from transformers import TrainerCallback
-from transformers.trainer_callback import TrainerState
 
 from attnfaith import runs
 from attnfaith.data.collation import pad_batch
@@ -71,20 +70,6 @@ def moved(one, other):
 # ------------------------------------------------------------------------------------------------ loss and optimiser
 
 
-@pytest.mark.parametrize("strategy", ["group_by_length", "random", "sequential"])
-def test_a_seed_decides(make, strategy):
-    def trained(seed):
-        trainer = make(seed=seed, num_train_epochs=2, per_device_train_batch_size=8, train_sampling_strategy=strategy)
-        torch.manual_seed(seed)
-        trainer.train()
-        return weights(trainer)
-
-    first = trained(4)
-    same(trained(4), first)
-    if strategy != "sequential":
-        assert moved(trained(5), first) > 1e-4
-
-
 @pytest.mark.parametrize("reduction", ["sum", "mean"])
 def test_accumulated_gradients_are_those_of_one_batch(make, reduction):
     options = {"loss_reduction": reduction, "balance_classes": False}
@@ -144,25 +129,6 @@ def test_words_that_are_erased(tiny_model, tiny_rows, tiny_batch):
         assert gone.min() < 0.1 * share and gone.max() > 0.8 * share
         assert torch.equal(found["labels"], batch["labels"])
     assert max(lengths) < 42 or min(lengths) == 2
-
-
-@pytest.mark.parametrize("hierarchy", ["none", "sentence"])
-def test_pairs_and_sentences_keep_what_is_no_word(hierarchy, tiny_model, tiny_rows, tiny_batch):
-    """A second text stays whole; marks between sentences stay, and a sentence without words is gone."""
-    model = tiny_model(query="text", hierarchy=hierarchy)
-    rows = tiny_rows([12, 8], pair=True, hierarchy=hierarchy)
-    batch = tiny_batch(rows)
-    found = erase_tokens(model, batch, 1.0, seed=0, step=0)
-    for row in range(2):
-        for given, kept in ((batch, found),):
-            second = [
-                g["input_ids"][row][(g["token_type_ids"][row] == 1) & g["attention_mask"][row].bool()] for g in (given, kept)
-            ]
-            assert torch.equal(*second)
-        if hierarchy == "sentence":
-            assert (batch["input_ids"][row] == 4).sum() == (found["input_ids"][row] == 4).sum() > 0
-    given = {name: found[name] for name in ("input_ids", "attention_mask", "token_type_ids")}
-    assert model(**given).logits.isfinite().all() and found["input_ids"].shape[1] < batch["input_ids"].shape[1]
 
 
 def test_training_with_erased_words_by_hand(make):
@@ -245,24 +211,6 @@ def against(make):
 
 
 ADVERSARY = {"weight": 0.1, "divergence": "kl"}
-
-
-@pytest.mark.parametrize("hierarchy", HIERARCHIES)
-@pytest.mark.parametrize("pair", [False, True])
-def test_attention_is_padded_to_the_attendable_places(tiny_model, tiny_rows, pair, hierarchy):
-    model = tiny_model(query="text" if pair else "learned", hierarchy=hierarchy)
-    rows = tiny_rows([4, 0, 6, 1], pair=pair, hierarchy=hierarchy)
-    for row in rows:
-        row |= {"base_attention": [0.5 + n for n in range(len(row["tokens"]))], "base_probs": [0.25, 0.75]}
-    batch = collate(rows, 0, hierarchy)
-    inputs = ("input_ids", "attention_mask", "token_type_ids")
-    _, mask, _ = model.encode(**{name: batch[name] for name in inputs if name in batch})
-    assert batch["base_attention"].shape == mask.shape and batch["base_attention"].dtype == torch.float32
-    assert torch.equal(batch["base_attention"] > 0, mask)
-    for row, padded, keep in zip(rows, batch["base_attention"], mask, strict=True):
-        assert padded[keep].tolist() == row["base_attention"]
-    assert batch["base_probs"].tolist() == [[0.25, 0.75]] * 4
-    assert "base_attention" not in collate(tiny_rows([3]), 0)
 
 
 def test_a_guided_step_is_that_of_the_given_attention(against):
@@ -502,36 +450,6 @@ def test_a_training_that_diverges_stops_at_the_step(make, monkeypatch):
     same(weights(trainer), seen[2])
 
 
-def test_a_run_that_diverged_keeps_no_model_and_starts_anew(tiny_recipe, spied, capsys):
-    recipe = tiny_recipe(training__learning_rate=1e38)
-    with pytest.raises(DivergedError, match=r"step \d+ of \d+: .*a lower training.learning_rate \(now 1e\+38\)"):
-        train_only(recipe)
-    folder = Path(recipe.output_dir)
-    assert sorted(path.name for path in folder.iterdir()) == [".lock", "recipe.yaml", "run.json"]
-    assert runs.read_state(folder)["status"] == "started"
-    # the second epoch diverges: the checkpoint of the first is not gone on from
-    recipe = tiny_recipe(training__num_train_epochs=3)
-    spied[1].append(BreakIn(2))
-    with pytest.raises(DivergedError, match="diverged in epoch 2"):
-        train_only(recipe)
-    assert not (folder / "checkpoints").exists() and not (folder / "model").exists()
-    spied[1].clear()
-    train_only(recipe, resume=True)
-    assert runs.read_state(folder)["epochs"] == 3 and [t.state.global_step for t in spied[0]][-1] == 3 * 2
-
-
-class BreakIn(TrainerCallback):
-    """Makes a weight NaN at the start of an epoch."""
-
-    def __init__(self, epoch):
-        self.epoch = epoch
-
-    def on_epoch_begin(self, args, state, control, model=None, **kwargs):
-        if state.epoch == self.epoch - 1:
-            with torch.no_grad():
-                model.decoder.context.weight[0, 0] = torch.nan
-
-
 class Kill(TrainerCallback):
     """Stops the program after an epoch, once its checkpoint is written."""
 
@@ -558,27 +476,6 @@ def test_a_killed_training_goes_on_to_the_same_weights(tiny_recipe, spied, tmp_p
     one, other = runs.read_state(folder), runs.read_state(whole)
     assert one["best"] == other["best"] and one["epochs"] == other["epochs"] == 3
     assert spied[0][-1].state.global_step == 3 * 2
-
-
-def test_killed_while_a_checkpoint_is_written(tiny_recipe, spied, tmp_path, monkeypatch):
-    whole = train_only(tiny_recipe(training__num_train_epochs=3))
-    recipe = tiny_recipe(training__num_train_epochs=3, output_dir=str(tmp_path / "killed"))
-    save = TrainerState.save_to_json
-
-    def half(self, path):
-        if self.epoch > 1.5:
-            Path(path).write_text("{")
-            raise KeyboardInterrupt
-        save(self, path)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(TrainerState, "save_to_json", half)
-        with pytest.raises(KeyboardInterrupt):
-            train_only(recipe)
-    found = sorted(path.name for path in (tmp_path / "killed" / "checkpoints").iterdir())
-    assert found == ["checkpoint-2", "checkpoint-4"]  # the second is half-written
-    same(final_weights(train_only(recipe, resume=True)), final_weights(whole))
-    assert spied[0][-1].state.log_history[0]["epoch"] == 1.0
 
 
 @pytest.mark.parametrize("hierarchy", HIERARCHIES)

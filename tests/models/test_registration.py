@@ -255,21 +255,6 @@ def test_remote_code(blocked, python, tmp_path):
     assert python(given + textwrap.dedent(REMOTE), tmp_path, blocked) == expected
 
 
-@pytest.mark.slow
-def test_sparse_checkpoint_says_that_entmax_is_missing(python, tmp_path):
-    build(projection="sparsegen", sparsegen_lambda=0.5).save_pretrained(tmp_path / "checkpoint")
-    script = f"""
-        import torch
-        from transformers import AutoModelForSequenceClassification
-        model = AutoModelForSequenceClassification.from_pretrained("checkpoint", trust_remote_code=True)
-        try:
-            model(torch.tensor({IDS.tolist()}))
-        except ImportError as error:
-            print(json.dumps(str(error)))
-    """
-    assert "pip install entmax" in python(script, tmp_path, ("attnfaith", "entmax"))
-
-
 # Pipelines
 
 

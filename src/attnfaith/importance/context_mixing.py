@@ -141,7 +141,7 @@ class Alti(Measure):
 def _vector_lengths(subject, text, layers: Sequence) -> list[torch.Tensor]:
     """(L,L) in float64 of each layer: the lengths of the vectors that each place adds to each."""
     matrices = []
-    for layer in map(subject.parts, layers):
+    for layer in map(LayerParts, layers):
         lengths = [torch.linalg.vector_norm(layer.handed_on(parts, rows), dim=-1) for rows, parts in layer.all()]
         matrices.append(torch.cat(lengths).double())
     return matrices

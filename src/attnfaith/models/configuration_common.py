@@ -6,14 +6,6 @@ from transformers import PreTrainedConfig
 from .projections import PROJECTIONS
 
 
-def is_inside(value: float, interval: str) -> bool:
-    """Whether a number lies in an interval such as "[0, 1)"."""
-    low, high = map(float, interval[1:-1].split(","))
-    return (low < value or (interval[0] == "[" and low == value)) and (
-        value < high or (interval[-1] == "]" and value == high)
-    )
-
-
 @strict
 class ProjectionConfig(PreTrainedConfig):
     """A configuration with a projection: softmax, sparsemax, sparsegen (sparsegen_lambda < 1), entmax15, entmax
@@ -35,8 +27,9 @@ class ProjectionConfig(PreTrainedConfig):
             if getattr(self, field) not in values:
                 raise ValueError(f"{field}={getattr(self, field)!r} is not known; choose one of {', '.join(values)}")
         for field, interval in self.ranges.items():
-            value = getattr(self, field)
-            if value is not None and not is_inside(value, interval):
+            value, (low, high) = getattr(self, field), map(float, interval[1:-1].split(","))
+            closed = [end for end, bracket in ((low, interval[0]), (high, interval[-1])) if bracket in "[]"]
+            if value is not None and not (low < value < high or value in closed):
                 raise ValueError(f"{field}={value} is outside {interval}")
 
     @property

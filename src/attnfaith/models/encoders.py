@@ -38,11 +38,17 @@ def take(values: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
     return values.gather(1, positions.unsqueeze(-1).expand(-1, -1, values.shape[-1]))
 
 
-class LSTM(nn.RNNBase):
-    """One LSTM layer of one direction, positions first: `nn.LSTM`, which torch.compile refuses to enter, and no more."""
+class Layer(nn.RNNBase):
+    """One recurrent layer of one direction, positions first; torch.compile refuses to enter `nn.LSTM` and `nn.GRU`."""
+
+    kind = "LSTM"
 
     def __init__(self, input_size, hidden_size):
-        super().__init__("LSTM", input_size, hidden_size)
+        super().__init__(self.kind, input_size, hidden_size)
+
+
+class LSTM(Layer):
+    """`nn.LSTM`."""
 
     def forward(self, tokens):
         """Tokens (T,B,E) to states (T,B,H) and the last state and memory."""
@@ -54,11 +60,10 @@ class LSTM(nn.RNNBase):
         return states, tuple(last)
 
 
-class GRU(nn.RNNBase):
-    """One GRU layer of one direction, positions first: `nn.GRU` as `LSTM` is `nn.LSTM`."""
+class GRU(Layer):
+    """`nn.GRU`."""
 
-    def __init__(self, input_size, hidden_size):
-        super().__init__("GRU", input_size, hidden_size)
+    kind = "GRU"
 
     def forward(self, tokens):
         """Tokens (T,B,E) to states (T,B,H) and the last state."""
@@ -66,7 +71,7 @@ class GRU(nn.RNNBase):
         return torch.gru(tokens, start, self._flat_weights, True, 1, 0.0, self.training, False, False)
 
 
-class OrthogonalLSTM(nn.RNNBase):
+class OrthogonalLSTM(Layer):
     """An LSTM layer of one direction, positions first, whose states have no part along the mean of those before them.
 
     h_t <- h_t - (h_t . m) / (m . m + 1e-6) m with m the mean of h_1 .. h_(t-1), as they became; h_1 stays. What is left is
@@ -74,9 +79,6 @@ class OrthogonalLSTM(nn.RNNBase):
     falls and is not 0 (Mohankumar et al. 2020; their code divides the sum by t and not by t - 1, which changes nothing but
     the weight of 1e-6).
     """
-
-    def __init__(self, input_size, hidden_size):
-        super().__init__("LSTM", input_size, hidden_size)
 
     def forward(self, tokens):
         """Tokens (T,B,E) to states (T,B,H) and the last state."""

@@ -433,6 +433,7 @@ class SelfAttention(ClassifierTexts):
         _ = self._follows_rules and (inputs == "table" or self.entries)  # both raise SubjectError
 
     def relevance(self, batch: Batch, explain: Callable, rules: str | None = None, inputs: str = "layer") -> Shares:
+        """Gradient times input, by rules, of explain(logits (n,C), rows (n,)) → (n,) or (n,K) ("backward rules")."""
         return shares(self, batch, explain, rules, inputs)
 
     # ---------------------------------------------------------------------------------------- records

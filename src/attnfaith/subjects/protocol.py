@@ -201,7 +201,8 @@ class Subject(Protocol):
     attends to sentences or words. `attendable` gives the places that there are, and `items` the place of an input position.
 
     Every subject has all that comes before `rows`. A record needs RECORDED as well; measures do not. The rest, from `embed`
-    on, belongs to capabilities, and a subject without that capability may lack it.
+    on, belongs to capabilities, and a subject without that capability may lack it. What one kind of subject alone has, such
+    as a selection, is documented there.
     """
 
     kind: str  # of this subject, for people
@@ -297,39 +298,14 @@ class Subject(Protocol):
         else the layer gives, such as of markers, is its own ("other states").
         """
 
-    def retokenised(self, batch: Batch, stays: torch.Tensor) -> Batch:
-        """The texts without the characters of the input positions that do not stay (B,L), tokenised anew ("texts")."""
-
     def intervene(self, batch: Batch, attention: torch.Tensor) -> torch.Tensor:
         """Logits (B,C) under another attention (B,T), or (B,K,C) under K others (B,K,T) ("intervention").
 
         The subject's own attention gives its prediction.
         """
 
-    def selection(self, batch: Batch) -> torch.Tensor:
-        """(B,T) in float64, 0..1: what a selector gives each token at test time before that is made hard; 0 where nothing is
-        attendable ("selection").
-        """
-
-    def selected(self, batch: Batch) -> torch.Tensor:
-        """(B,T) bool: the tokens that the model reads at test time; there may be none ("selection")."""
-
-    def read_selected(self, batch: Batch, selected: torch.Tensor) -> torch.Tensor:
-        """Logits (B,C) where the model reads the tokens `selected` (B,T) bool, or (B,K,C) of K selections (B,K,T), and no
-        others, whatever it selects itself ("selection").
-        """
-
     def attention_products(self, batch: Batch, explain) -> torch.Tensor:
         """(B,T): each weight times the slope in it of explain(logits (n,C), rows (n,)) -> (n,) ("attention gradients")."""
-
-    def relevance(self, batch: Batch, explain, rules: str | None, inputs: str):
-        """`attnfaith.subjects.backward_rules.Shares`: gradient times input, by rules ("backward rules").
-
-        explain(logits (n,C), rows (n,)) -> (n,) or (n,K).
-        """
-
-    def check_rules(self, inputs: str) -> None:
-        """Raises SubjectError for a model that has a part which the rules are not for ("backward rules")."""
 
 
 def whole_logits(subject: Subject, batch: Batch) -> torch.Tensor:

@@ -123,7 +123,10 @@ class ClassifierTexts(ModelSubject):
         return Batch.of({**keep_positions(batch, stays, self.filling), **rest}, self)
 
     def retokenised(self, batch: Batch, stays: torch.Tensor) -> Batch:
-        """Raises SubjectError for a batch that does not hold its texts, DatasetError where its tokens are not theirs."""
+        """The texts without the characters of the input positions that do not stay (B,L), tokenised anew ("texts").
+
+        Raises SubjectError for a batch that does not hold its texts, DatasetError where its tokens are not theirs.
+        """
         names = [name for name in TEXTS if batch.get(name) is not None]
         if not names:
             raise SubjectError(

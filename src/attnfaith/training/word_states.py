@@ -207,11 +207,6 @@ class PretrainedReader:
                         f"{stated}, which padding disturbs, or whose logits do not depend on the first, the last or all "
                         "rows of its last layer: leave it out"
                     )
-                if penalty.heads == "max" and self.heads == 1:
-                    raise AttnfaithError(
-                        f"penalties.impermissible_heads='max' with {name}, whose last layer has one head, so that it is the "
-                        "same as 'mean': leave it out"
-                    )
                 continue
             if read.states is None or read.states.shape[:2] != ids.shape:
                 raise AttnfaithError(f"{stated}, which has no last state for each token: leave it out")
