@@ -12,8 +12,7 @@ from scipy.optimize import linprog
 
 from attnfaith.errors import AttnfaithError
 from attnfaith.interventions import polytope
-from attnfaith.interventions.polytope import alternatives, equations, far
-from attnfaith.interventions.programmes import OTHERWISE, SETTINGS, Programmes
+from attnfaith.interventions.polytope import OTHERWISE, SETTINGS, Programmes, alternatives, equations, far
 
 
 def drawn(length, size, seed=0, sharpness=1.5):

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 
 from attnfaith.draws import generator
-from attnfaith.interventions.targets import AFFINE, Maps, Pooled, Readout, TargetMeasure, TokenEdit, read_out, softmax, under
+from attnfaith.interventions.targets import AFFINE, Maps, Readout, TargetMeasure, TokenEdit, read_out, softmax, under
 from attnfaith.measurement.options import Count, Fraction, Layers, Positive, Rows
-from attnfaith.measurement.registry import register
+from attnfaith.measurement.registry import Measure, register
 from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence
 from attnfaith.record import Column
 
@@ -23,12 +23,13 @@ from attnfaith.record import Column
 
 SPREAD = 3.0  # of the noise that log-weights start from
 GUARD = np.float32(1e-10)  # added inside logarithms, as in the authors' code
+FEW = "below two tokens"
 PLACES_AT_ONCE = 8192  # tokens of the texts that are optimised together: fewer wait for Python, more leave the cache
 BETAS, TINY = (0.9, 0.999), 1e-8  # of Adam
 
 
 @register
-class AdversarySearch(TargetMeasure):
+class AdversarySearch(Measure):
     """Jain & Wallace's search for an adversarial attention: K restarts, pushed apart, by gradient steps on log-weights.
 
     The last iterate of each restart, hidden states held fixed. For a text of attention a and prediction p, minimised over
@@ -36,19 +37,18 @@ class AdversarySearch(TargetMeasure):
 
         sum_k [ penalty * max(0, TVD(p_k, p) - epsilon) - JSD(x_k, a) ] - mean_jk JSD(x_j, x_k)
 
-    TVD, the total variation distance, is |change of p| with two classes. The authors' code takes twice the TVD where there
-    are more than two; here epsilon means one thing for any number of classes. Which of the K rows count is decided where
-    they are read: a row is feasible when its prediction stays within a threshold of the model's, which need not be epsilon.
-    Texts do not interact, and the noise of each comes from its own stream, so a result depends on no batch, except for
-    float32 rounding that the steps carry along (some 1e-6). A text of fewer than two tokens has nothing to search: no rows.
+    TVD, the total variation distance, is |change of p| with two classes; the authors' code takes twice it with more. A row
+    is feasible when its prediction stays within a threshold of the model's, which need not be epsilon: that is decided where
+    rows are read. Texts do not interact, and the noise of each has its own stream, so a result depends on no batch, except
+    for float32 rounding (some 1e-6). No rows below two tokens.
 
     Source: Jain & Wallace 2019, algorithm 3 and their code.
     """
 
-    name, cost, needs, target = "adversary_search", "draws", frozenset({"classes", "intervention"}), Pooled
+    name, cost, needs = "adversary_search", "draws", frozenset({"classes", "intervention"})
     columns = {
         "adversary_search_attention": Column(
-            ("K", "T"), distribution=True, undefined="below two tokens", doc="the last step of each restart, feasible or not"
+            ("K", "T"), distribution=True, undefined=FEW, doc="the last step of each restart, feasible or not"
         ),
         "adversary_search_probs": Column(("K", "C"), distribution=True, doc="the prediction under each of these attentions"),
     }
@@ -65,75 +65,58 @@ class AdversarySearch(TargetMeasure):
         """Return the columns, one value an instance."""
         texts = read_out(subject, batch)
         lengths = np.array([len(text.attention) for text in texts])
-        attention = [np.zeros((0, length), np.float32) for length in lengths]
-        probs = [np.zeros((0, len(text.probs)), np.float32) for text in texts]
+        rows = [
+            (np.zeros((0, len(text.attention)), np.float32), np.zeros((0, len(text.probs)), np.float32)) for text in texts
+        ]
         left = [row for row in np.argsort(-lengths, kind="stable") if lengths[row] >= 2]
         while left:
             size = max(1, PLACES_AT_ONCE // lengths[left[0]])
-            rows, left = left[:size], left[size:]
-            starts = []
-            for row in rows:
-                noise = generator(seed, batch["instance_id"][row], "adversary_search")
-                starts.append(SPREAD * noise.standard_normal((self.restarts, lengths[row])))
-            group = [texts[row] for row in rows]
-            readout = (
-                _AffineGroup(group) if AFFINE in subject.capabilities else _DecodedGroup(under(subject, batch, rows), group)
-            )
+            some, left = left[:size], left[size:]
+            noise = [generator(seed, batch["instance_id"][row], self.name) for row in some]
+            starts = [
+                SPREAD * random.standard_normal((self.restarts, lengths[row]))
+                for row, random in zip(some, noise, strict=True)
+            ]
+            group, affine = [texts[row] for row in some], AFFINE in subject.capabilities
+            readout = _AffineGroup(group) if affine else _DecodedGroup(under(subject, batch, some), group)
             attentions = self.search(group, starts, readout)
-            for row, weights, prediction in zip(rows, attentions, readout.probs(attentions), strict=True):
-                attention[row], probs[row] = weights.astype(np.float32), prediction.astype(np.float32)
-        return {"adversary_search_attention": attention, "adversary_search_probs": probs}
+            for row, *pair in zip(some, attentions, readout.probs(attentions), strict=True):
+                rows[row] = tuple(values.astype(np.float32) for values in pair)
+        return self.in_columns(subject, rows)
 
     def search(self, texts: list[Readout], starts: list[np.ndarray], readout) -> list[np.ndarray]:
-        """Attentions (K,T) float64 of each text, from log-weights (K,T) to start from.
+        """Return attentions (K,T) float64 of each text, from log-weights (K,T) to start from.
 
         readout: an object with `slope(attention (K,T,B), epsilon)`, the derivative of max(0, TVD - epsilon) by attention.
-
         Texts are the last axis, so that sums over tokens are sums of whole rows and padding adds nothing but zeros. The
-        derivative of JSD(x, a) by x is log(2x / (x + a)) / 2. Its constants, and all that is the same for every token,
-        vanish on the way through the softmax: x * (slope - sum(x * slope)). Arrays are changed in place: a step makes no new
-        one of their size.
+        derivative of JSD(x, a) by x is log(2x / (x + a)) / 2; what is the same for every token vanishes on the way through
+        the softmax: x * (slope - sum(x * slope)).
         """
         lengths, restarts = [len(text.attention) for text in texts], len(starts[0])
-        shape = (restarts, max(lengths), len(texts))
-        own = np.zeros(shape[1:], np.float32)
-        position = np.full(shape, -np.inf, np.float32)
+        position = np.full((restarts, max(lengths), len(texts)), -np.inf, np.float32)
+        own = np.zeros(position.shape[1:], np.float32)
         for column, (text, start) in enumerate(zip(texts, starts, strict=True)):
             own[: lengths[column], column] = text.attention
             position[:, : lengths[column], column] = start
         own += 2 * GUARD
-        mean, square, largest, room = (np.zeros(shape, np.float32) for _ in range(4))
-        between = np.float32(1 / restarts**2)
+        mean, square, largest, between = *np.zeros((3, *position.shape), np.float32), np.float32(1 / restarts**2)
+        first_rate, second_rate = BETAS
         for step in range(1, self.steps + 1):
             attention = _over_tokens(position)
             guarded = attention + GUARD
-            slope = np.log(attention + own)
-            slope *= np.float32(0.5)
+            slope = np.log(attention + own) * np.float32(0.5)
             for first in range(restarts - 1):
-                mixed = np.log(guarded[first] + guarded[first + 1 :])
-                mixed *= between
+                mixed = np.log(guarded[first] + guarded[first + 1 :]) * between
                 slope[first] += mixed.sum(0)
                 slope[first + 1 :] += mixed
-            np.log(guarded, out=guarded)
-            guarded *= np.float32(0.5) + (restarts - 1) * between
-            slope -= guarded
+            slope -= np.log(guarded) * (np.float32(0.5) + (restarts - 1) * between)
             slope += np.float32(self.penalty) * readout.slope(attention, self.epsilon)
-            slope -= np.multiply(attention, slope, out=room).sum(1, keepdims=True)
-            slope *= attention
-            # Adam with AMSGrad
-            mean *= np.float32(BETAS[0])
-            mean += np.multiply(slope, np.float32(1 - BETAS[0]), out=room)
-            square *= np.float32(BETAS[1])
-            slope *= slope
-            slope *= np.float32(1 - BETAS[1])
-            square += slope
-            np.maximum(largest, square, out=largest)
-            np.sqrt(largest, out=room)
-            room *= np.float32((1 - BETAS[1] ** step) ** -0.5)
-            room += np.float32(TINY)
-            np.divide(mean, room, out=room)
-            room *= np.float32(self.learning_rate / (1 - BETAS[0] ** step))
-            position -= room
+            slope = (slope - (attention * slope).sum(1, keepdims=True)) * attention
+            mean = mean * first_rate + slope * (1 - first_rate)  # Adam with AMSGrad
+            square = square * second_rate + slope * slope * (1 - second_rate)
+            largest = np.maximum(largest, square)
+            size = np.sqrt(largest) * (1 - second_rate**step) ** -0.5 + TINY
+            position -= mean / size * (self.learning_rate / (1 - first_rate**step))
         attention = _over_tokens(position.astype(np.float64))
         return [attention[:, :length, column] for column, length in enumerate(lengths)]
 
@@ -155,17 +138,15 @@ class _AffineGroup:
         self.texts = texts
         classes, longest = len(texts[0].probs), max(len(text.attention) for text in texts)
         self.values = np.zeros((classes - 1, longest, len(texts)), np.float32)
-        biases, own = [], []
+        self.bias, self.own = (np.zeros((size, len(texts)), np.float32) for size in (classes - 1, classes))
         for column, text in enumerate(texts):
             order = np.argsort(~text.answers, kind="stable")
             values, bias = text.values[:, order], text.bias[order]
             self.values[:, : len(values), column] = (values[:, 1:] - values[:, :1]).T
-            biases.append(bias[1:] - bias[0])
-            own.append(text.probs[order])
-        self.bias, self.own = np.stack(biases, 1).astype(np.float32), np.stack(own, 1).astype(np.float32)
+            self.bias[:, column], self.own[:, column] = bias[1:] - bias[0], text.probs[order]
 
     def slope(self, attention: np.ndarray, epsilon: float) -> np.ndarray:
-        """The derivative (K,T,B) of max(0, TVD - epsilon) by attention (K,T,B), up to a constant for each text."""
+        """Return the derivative (K,T,B) of max(0, TVD - epsilon) by attention (K,T,B), up to a constant for each text."""
         logits = np.zeros((len(self.own), len(attention), attention.shape[2]), np.float32)
         for number, (values, bias) in enumerate(zip(self.values, self.bias, strict=True), start=1):
             logits[number] = (attention * values).sum(1) + bias
@@ -174,13 +155,10 @@ class _AffineGroup:
         changes = probs - self.own[:, None]
         steps = np.sign(changes) * (np.abs(changes).sum(0) / 2 > epsilon) / 2
         steps = (probs * (steps - (probs * steps).sum(0))).astype(np.float32)
-        slope = steps[1][:, None] * self.values[0]
-        for number in range(2, len(self.own)):
-            slope += steps[number][:, None] * self.values[number - 1]
-        return slope
+        return sum(step[:, None] * values for step, values in zip(steps[1:], self.values, strict=True))
 
     def probs(self, attentions: list[np.ndarray]) -> list[np.ndarray]:
-        """Predictions (K,C) of each text under its attentions (K,T)."""
+        """Return predictions (K,C) of each text under its attentions (K,T)."""
         return [softmax(text.logits(weights)) for text, weights in zip(self.texts, attentions, strict=True)]
 
 
@@ -195,7 +173,6 @@ class _DecodedGroup:
         return torch.as_tensor(values, dtype=torch.float32, device=self.asked.subject.device)
 
     def slope(self, attention: np.ndarray, epsilon: float) -> np.ndarray:
-        """The derivative (K,T,B) of max(0, TVD - epsilon) by attention (K,T,B)."""
         with torch.enable_grad():
             weights = self._tensor(attention.transpose(2, 0, 1)).requires_grad_()
             distances = (self.asked(weights).float().softmax(-1) - self.own).abs().sum(-1) / 2
@@ -203,18 +180,14 @@ class _DecodedGroup:
         return slope.cpu().numpy().transpose(1, 2, 0)
 
     def probs(self, attentions: list[np.ndarray]) -> list[np.ndarray]:
-        """Predictions (K,C) of each text under its attentions (K,T)."""
         longest = max(weights.shape[1] for weights in attentions)
-        padded = np.zeros((len(attentions), len(attentions[0]), longest), np.float32)
-        for row, weights in zip(padded, attentions, strict=True):
-            row[:, : weights.shape[1]] = weights
+        padded = np.stack([np.pad(weights, ((0, 0), (0, longest - weights.shape[1]))) for weights in attentions])
         return list(self.asked(self._tensor(padded)).float().softmax(-1).double().cpu().numpy())
 
 
 # --------------------------------------------------------------------------------------- maps of layers
 
 
-MAP_SPREAD = 1.0
 MAP_GUARD = 1e-12
 PENALTY = 500.0
 MIXTURES = 8
@@ -247,20 +220,18 @@ class MapAdversary(TargetMeasure):
     """Adversarial attention maps: other maps under which what is shown is far from the model's own, and the prediction
     stays.
 
-    How far what is shown can be moved by other maps, everything behind them computed anew, within epsilon.
-
     The log-weights on tokens in each head and row of the chosen layers are free, each row with the sum that the model's has
-    there; markers keep theirs. `steps` steps of Adam, from log-weights with noise N(0,1), lower
+    there; markers keep theirs, and everything behind is computed anew. `steps` steps of Adam, from log-weights with noise
+    N(0,1), lower
 
         500 max(0, TVD(p', p) - epsilon) - JSD(shown', shown)
 
     in each restart, TVD the total variation distance of predictions. Every step that keeps the prediction within epsilon
-    counts, and so do mixtures of the last one with the model's own maps, eighth by eighth; of all these the furthest is
-    taken, read once more by itself, and what it then gives is what is reported. One that is not within epsilon is never
-    taken. The result is a lower bound of what can be found.
+    counts, and so do mixtures of the last one with the model's own maps, eighth by eighth; the furthest of all these is read
+    once more by itself, and what it then gives is reported, never beyond epsilon. It is a lower bound of what can be found.
 
     layers, rows: as for `map_permutation`, but rows are those that matter unless all are asked for. A text is searched
-    alone, so that no other enters, its own noise by `seed`. Below two tokens there is nothing to search (NaN).
+    alone, with its own noise by `seed`. Undefined (NaN) below two tokens.
 
     Source: Jain & Wallace 2019, section 4.2.2, for the one attention of their models; here maps are free, not their sum.
     """
@@ -268,28 +239,23 @@ class MapAdversary(TargetMeasure):
     name, cost, needs, target = "map_adversary", "draws", frozenset({"attention maps", "classes"}), Maps
     columns = {
         "map_adversary_attention": Column(
-            ("T",),
-            distribution=True,
-            doc="what would be shown under the maps that were found: the furthest from the model's own that keeps the "
-            "prediction within epsilon; the model's own where none was found",
+            ("T",), distribution=True, doc="what would be shown under the maps that were found; the model's own without any"
         ),
         "map_adversary_probs": Column(("C",), distribution=True, doc="the prediction under these maps"),
         "map_adversary_jsd": Column(
             dtype="float64",
             range=(0.0, math.log(2)),
             unit="nats",
-            undefined="below two tokens",
+            undefined=FEW,
             doc="Jensen-Shannon divergence of that attention from the model's",
         ),
         "map_adversary_change": Column(
             dtype="float64",
             range=(0.0, 1.0),
-            undefined="below two tokens",
+            undefined=FEW,
             doc="total variation distance of that prediction from the model's, at most epsilon",
         ),
-        "map_adversary_certainty": Column(
-            dtype="category", doc="lower bound: a search met it, and others may be further; undefined: fewer than two tokens"
-        ),
+        "map_adversary_certainty": Column(dtype="category", doc="lower bound; undefined: fewer than two tokens"),
     }
 
     epsilon: Fraction = 0.01
@@ -323,8 +289,7 @@ class _MapSearch:
     """One text: its own maps, what is shown of them (T,), the prediction (C,), and the best that was met."""
 
     def __init__(self, options: MapAdversary, target: Maps):
-        self.options, self.target, self.subject = options, target, target.subject
-        self.inside = target.inside[0]
+        self.options, self.target, self.subject, self.inside = options, target, target.subject, target.inside[0]
         sites = self.subject.sites.layers
         self.shown_numbers = [sites[layer] for layer in self.subject.reduction.chosen(len(sites))]
         wanted = {*self.shown_numbers, *target.numbers}
@@ -338,12 +303,12 @@ class _MapSearch:
         self.distance, self.best = 0.0, None
 
     def run(self, random: np.random.Generator) -> None:
-        """The search that `MapAdversary` describes."""
+        """Search as `MapAdversary` describes."""
         start = {number: (self.maps[number] + MAP_GUARD).log() for number in self.target.numbers}
         free = {}
         for number, weights in start.items():
             noise = random.standard_normal((self.options.restarts, *weights.shape[1:]), np.float32)
-            free[number] = (weights + MAP_SPREAD * torch.from_numpy(noise).to(weights)).requires_grad_()
+            free[number] = (weights + torch.from_numpy(noise).to(weights)).requires_grad_()
         optimizer = torch.optim.Adam(list(free.values()), self.options.learning_rate)
         with torch.enable_grad():
             for _ in range(self.options.steps):
@@ -367,7 +332,10 @@ class _MapSearch:
         """JSD of what is shown and TVD of the prediction (K,) under free log-weights; the best that is allowed is kept."""
         probs, maps = self._read(free)
         changes = (probs - self.prediction).abs().sum(-1) / 2
-        distances = _divergence(self._shown(maps), self.shown)
+        shown = self._shown(maps)
+        middle = (shown + self.shown) / 2 + MAP_GUARD
+        parts = [(values * ((values + MAP_GUARD).log() - middle.log())).sum(-1) for values in (shown, self.shown)]
+        distances = (parts[0] + parts[1]) / 2
         allowed = torch.where(changes <= self.options.epsilon - MARGIN, distances, -1.0).detach()
         row = int(allowed.argmax())
         if float(allowed[row]) > self.distance:
@@ -394,7 +362,9 @@ class _MapSearch:
 
     @torch.no_grad()
     def result(self) -> tuple[np.ndarray, np.ndarray, float, float]:
-        """Attention (T,), prediction (C,), JSD and TVD of the best, read by itself; the model's own where it is too far."""
+        """Return attention (T,), prediction (C,), JSD and TVD of the best, read by itself; the model's own where it is too
+        far.
+        """
         shown, probs = self.own, self.probs
         if self.best is not None:
             prediction, maps = self._read(self.best, whole=True)
@@ -402,10 +372,3 @@ class _MapSearch:
                 shown, probs = self._shown(maps)[0].cpu().numpy(), prediction[0].cpu().numpy()
         distance = float(jensen_shannon_divergence([shown], [self.own])[0])
         return shown, probs, min(distance, math.log(2)), float(np.abs(probs - self.probs).sum() / 2)
-
-
-def _divergence(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
-    """Jensen-Shannon divergence (K,) in nats, of distributions (K,T) and (1,T)."""
-    middle = (first + second) / 2 + MAP_GUARD
-    parts = [(values * ((values + MAP_GUARD).log() - middle.log())).sum(-1) for values in (first, second)]
-    return (parts[0] + parts[1]) / 2

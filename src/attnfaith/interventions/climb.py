@@ -47,10 +47,10 @@ class Ranges(NamedTuple):
 
 
 def implied_ranges(scores: np.ndarray, probs: np.ndarray, epsilon: float) -> Ranges:
-    """Log-odds (T,C) of each two classes, and the intervals that a total variation distance of epsilon implies for them.
+    """Return log-odds (T,C) of each two classes, and the intervals that a total variation distance of epsilon implies.
 
-    Of more than MOST_CLASSES classes those of the most probable ones, for all would be millions. So it is with fewer classes
-    where a text is so long that they would be more than MOST_NUMBERS.
+    Of more than MOST_CLASSES classes those of the most probable ones, and of fewer where there would be more than
+    MOST_NUMBERS numbers.
     """
     most = next((count for count in range(MOST_CLASSES, 2, -1) if count * (count - 1) * len(scores) <= MOST_NUMBERS), 2)
     first, second = np.array(list(itertools.combinations(_most_probable(probs, most), 2))).T
@@ -66,10 +66,8 @@ def _most_probable(probs: np.ndarray, most: int = MOST_CLASSES) -> np.ndarray:
 
 
 class Gathered(NamedTuple):
-    """A text of few tokens in place of one of many, T: some stand for themselves, the last for all others together.
-
-    text: of n tokens. tokens (n - 1,): those that stand for themselves. shares (T,): the part that another token has of the
-    weight of them all, 0 of these.
+    """A text of few tokens in place of one of many, T: `tokens` (n - 1,) stand for themselves, the last for all others,
+    which have `shares` (T,) of their weight together. text: of n tokens.
     """
 
     text: Readout
@@ -77,7 +75,7 @@ class Gathered(NamedTuple):
     shares: np.ndarray
 
     def over_few(self, probs: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
-        """Predictions under attentions over these tokens (M,n), by those under attentions over all tokens (M,T)."""
+        """Return predictions under attentions over these tokens (M,n), by those under attentions over all tokens (M,T)."""
 
         def over_attentions(attentions: np.ndarray) -> np.ndarray:
             parts = np.array_split(attentions, max(1, -(-len(attentions) * len(self.shares) // AT_ONCE)))
@@ -86,31 +84,28 @@ class Gathered(NamedTuple):
         return over_attentions
 
     def spread(self, attentions: np.ndarray) -> np.ndarray:
-        """Attentions (M,n) over its tokens as those over all tokens (M,T)."""
+        """Return attentions (M,n) over its tokens as those over all tokens (M,T)."""
         whole = attentions[:, -1:] * self.shares
         whole[:, self.tokens] = attentions[:, :-1]
         return whole
 
 
 def gathered(text: Readout) -> Gathered | None:
-    """A text of more than MOST_TOKENS tokens: those with the least attention, and one for all others, whose weights keep
-    their proportions; None for any other text.
+    """Return a text of more than MOST_TOKENS tokens as those with the least attention and one for all others, whose weights
+    keep their proportions; None for any other text.
 
-    The furthest attention is on tokens that the model attends to little, so others hardly lead further; and what is left out
-    is no error: an attention over the tokens gathered is one over the text, of the same prediction and the same divergence,
-    for weights in one proportion add to a divergence as their sum does.
+    What is left out is no error: an attention over the tokens gathered is one over the text, of the same prediction and the
+    same divergence, for weights in one proportion add to a divergence as their sum does.
     """
-    length = len(text.attention)
-    if length <= MOST_TOKENS:
+    if len(text.attention) <= MOST_TOKENS:
         return None
     tokens = np.sort(np.argsort(text.attention, kind="stable")[: MOST_TOKENS - 1])
-    others = np.ones(length, bool)
-    others[tokens] = False
-    mass = text.attention[others].sum()
-    shares = np.where(others, text.attention / mass, 0.0)
-    attention = np.append(text.attention[tokens], mass)
+    shares = text.attention.copy()
+    shares[tokens] = 0
+    mass = shares.sum()
+    shares /= mass
     values = None if text.values is None else np.vstack([text.values[tokens], shares @ text.values])
-    return Gathered(replace(text, attention=attention, values=values), tokens, shares)
+    return Gathered(replace(text, attention=np.append(text.attention[tokens], mass), values=values), tokens, shares)
 
 
 class Climb:
@@ -127,16 +122,16 @@ class Climb:
         self.linear = None if text.values is None else Linear(text, decoder.states, epsilon)
 
     def distance(self, points: np.ndarray) -> np.ndarray:
-        """Total variation distance (M,) of the predictions at points (M,D) to the model's."""
+        """Return the total variation distance (M,) of the predictions at points (M,D) to the model's."""
         return np.abs(self.decoder.probs(points) - self.probs).sum(-1) / 2
 
     def divergence(self, attentions: np.ndarray) -> np.ndarray:
-        """JSD (M,) of attentions (M,T) from the model's, in nats."""
+        """Return the Jensen-Shannon divergence (M,) of attentions (M,T) from the model's, in nats."""
         mixed = attentions + self.own
         return math.log(2) - (xlogy(mixed, mixed) - xlogy(attentions, attentions) - self.entropy).sum(-1) / 2
 
     def push(self, anchors: np.ndarray, targets: np.ndarray) -> np.ndarray:
-        """From attentions (M,T) within epsilon towards others (M,T), as far as that holds: attentions (M,T)."""
+        """Go from attentions (M,T) within epsilon towards others (M,T), as far as that holds."""
         near, far = anchors @ self.decoder.states, targets @ self.decoder.states
         done = np.where(self.distance(far) <= self.epsilon, 1.0, 0.0)
         failed = np.ones(len(targets))
@@ -147,7 +142,7 @@ class Climb:
         return anchors + done[:, None] * (targets - anchors)
 
     def best(self, ranges: Ranges, starts: np.ndarray) -> np.ndarray:
-        """The best attention (T,). Predictions within epsilon lie in `ranges`, or do so at a guess where the read-out
+        """Return the best attention (T,). Predictions within epsilon lie in `ranges`, or are guessed to where the read-out
         is not affine. starts (M,T): attentions to go towards.
         """
         tokens = np.eye(len(self.own))
@@ -255,7 +250,7 @@ class Linear:
         self.sure = ranges._replace(low=middle - width, high=middle + width)
 
     def least(self, costs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Attentions (1,T) of least costs.x: one that is surely within epsilon, and one that is so to first order."""
+        """Return attentions (1,T) of least costs.x: one surely within epsilon, and one that is so to first order."""
         return cheapest(costs, self.sure)[0][None], self._first_order(costs)[None]
 
     def _principal(self, probs: np.ndarray) -> np.ndarray:
@@ -279,8 +274,8 @@ class Linear:
 
 
 def cheapest(costs: np.ndarray, ranges: Ranges) -> tuple[np.ndarray, float]:
-    """The attention of least costs.x in `ranges`, and a number that no such attention is below, whatever the solver rounds:
-    for multipliers y >= 0 of the constraints A x <= b, costs.x >= (costs + y A).x - y.b >= min(costs + y A) - y.b.
+    """Return the attention of least costs.x in `ranges`, and a number that no such attention is below, whatever the solver
+    rounds: for multipliers y >= 0 of the constraints A x <= b, costs.x >= (costs + y A).x - y.b >= min(costs + y A) - y.b.
     """
     rows, limits = np.concatenate([ranges.scores, -ranges.scores]), np.concatenate([ranges.high, -ranges.low])
     rows, limits = rows[np.isfinite(limits)], limits[np.isfinite(limits)]

@@ -18,7 +18,7 @@ from attnfaith.measurement.options import Count, Natural, number
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
 from attnfaith.subjects import Batch, require
-from attnfaith.subjects.attention import ALL, Edit, Map, rows_that_matter
+from attnfaith.subjects.attention import ALL, Edit, Map, nothing, rows_that_matter
 from attnfaith.subjects.pairs import of_sources, of_targets
 from attnfaith.subjects.translator import label_log_probs
 
@@ -48,7 +48,7 @@ class Precise:
             self.twin = None
 
     def read(self, read: Callable):
-        """What `read` gives of the twin, or of the subject where the twin cannot be read."""
+        """Return what `read` gives of the twin, or of the subject where the twin cannot be read."""
         try:
             return read(self.twin or self.subject)
         except NO_DOUBLE:
@@ -64,7 +64,7 @@ class Precise:
 
 
 def far_rows(weights: np.ndarray, values: np.ndarray, rounding: float, allowed: np.ndarray | None = None) -> np.ndarray:
-    """Other weights (Q,T) for the rows of a head, each with its mass and its sum of values (T,d); see `polytope.far`."""
+    """Return other weights (Q,T) for the rows of a head, each with its mass and its sum of values (T,d): `polytope.far`."""
     others, mass = weights.copy(), weights.sum(1)
     some = mass > 0
     if values.size and some.any():
@@ -81,8 +81,6 @@ def far_rows(weights: np.ndarray, values: np.ndarray, rounding: float, allowed: 
 class Identifiability(Measure):
     """Which other attentions a model could not tell from its own: exact limits of every weight, and the furthest of them.
 
-    The limits that the model's own sums leave to every weight: within them something else could be shown.
-
     Attention a acts through a sum of values alone, V'a. Every x >= 0 of the same sum, and sum 1, is followed by the same
     prediction, whatever comes after; so a token's weight is known only up to its interval. Up to one token more than a value
     has numbers, a is the only one if values are independent; with more tokens it never is.
@@ -93,15 +91,13 @@ class Identifiability(Measure):
     weights, markers keep theirs. All rows that the logits depend on, of all layers, are replaced at once for the measured
     change: those that are shown by the furthest, the others by a far one in closed form.
 
-    of: what has to stay: "context", which nothing behind it can tell apart; or "logits", C numbers where they are affine in
-    attention. epsilon: how far each of these numbers may be off, 0 for not at all; with attention maps each number of the
-    outputs of heads behind the attention shown. top: how many of the tokens with the largest weights identifiability_top_...
-    is about. nodes: how far a proof that the furthest is the furthest is looked for, see `polytope.of_parts`; beyond 500
-    tokens x equations it is of no use and not tried, nor of more than one row.
+    of: what has to stay: "context", or "logits", C numbers where they are affine in attention. epsilon: how far each of
+    these numbers may be off; with attention maps each number of the outputs of heads behind the attention shown. top: how
+    many of the tokens with the largest weights identifiability_top_... is about. nodes: how far a proof that the furthest is
+    the furthest is looked for, see `polytope.alternatives`; not of more than one row.
 
     Limits come from rank or linear programmes, each with a proof to 1e-7. States of a pooled model are known to its
-    rounding, and what only rounding tells apart is the same; maps are read in float64, if the model runs in it. Nothing is
-    random.
+    rounding; maps are read in float64, if the model runs in it. Nothing is random.
 
     Source: Brunner et al. 2020, On Identifiability in Transformers, section 3, who show that attention is not unique; the
     intervals are this package's.
@@ -119,13 +115,9 @@ class Identifiability(Measure):
             dtype="float64", range=(0.0, 1.0), undefined=FEW, doc="no attention that changes nothing is further than that"
         ),
         "identifiability_certainty": Column(
-            dtype="category",
-            doc="exact: it is the furthest, to 1e-6; bounded: the furthest reached, below a proved bound; undefined: fewer "
-            "than two tokens",
+            dtype="category", doc="exact: it is the furthest, to 1e-6; bounded: below a proved bound; undefined: too short"
         ),
-        "identifiability_support": Column(
-            undefined=FEW, doc="tokens with weight in the attention with the fewest that was met; no more than equations"
-        ),
+        "identifiability_support": Column(undefined=FEW, doc="fewest tokens with weight in an attention that was met"),
         "identifiability_top_attention": Column(
             range=(0.0, 1.0), undefined=FEW, doc="weight that the tokens with the largest weights have together"
         ),
@@ -135,8 +127,7 @@ class Identifiability(Measure):
             unit="logits",
             range=(0.0, None),
             undefined=FEW,
-            doc="largest change of a logit when the model is given that furthest attention, in its own arithmetic; of a "
-            "model with attention maps other attention in every row, head and layer at once",
+            doc="largest change of a logit under that attention, in the model's own arithmetic; of maps all at once",
         ),
         "identifiability_logit_change_double": Column(
             dtype="float64",
@@ -151,7 +142,7 @@ class Identifiability(Measure):
             "float64",
             range=(0.0, 1.0),
             undefined=FEW,
-            doc="total variation distance of the other attention from the model's own, mean over heads and rows that matter",
+            doc="total variation distance of the other attention, mean over heads and rows that matter",
             needs=frozenset({"attention maps"}),
         ),
         "identifiability_layer_rows": Column(
@@ -174,66 +165,60 @@ class Identifiability(Measure):
     def __call__(self, subject, batch) -> dict[str, list]:
         """Return the columns, one value an instance."""
         self.check(subject, None)
-        mask = subject.attendable(batch)
-        own = [row[inside].double().cpu().numpy() for row, inside in zip(subject.attention(batch), mask, strict=True)]
-        rows = self._pooled(subject, batch, own) if "states" in subject.capabilities else self._maps(subject, batch, own)
+        own = subject.attention(batch).double().cpu().numpy(), subject.attendable(batch).cpu().numpy()
+        own = [row[inside] for row, inside in zip(*own, strict=True)]
+        found = self._pooled(subject, batch, own) if "states" in subject.capabilities else self._maps(subject, batch, own)
+        rows = []
+        for weights, values in zip(own, found, strict=True):
+            if values is None:
+                changes = np.nan, np.nan, np.zeros(0), np.zeros(0, np.int32)
+                limits = *[weights.astype(np.float32)] * 3, np.nan, np.nan, "undefined", *[np.nan] * 3
+            else:
+                shown, other, changes = values
+                largest = min(float(np.sort(shown / shown.sum())[::-1][: self.top].sum()), 1.0)
+                limits = [limit.astype(np.float32) for limit in (other.low, other.high, other.attention)]
+                limits += [other.tvd, other.bound, other.certainty, other.support, largest, other.top_mass]
+            rows.append((*limits, *changes)[: len(self.columns_for(subject))])
         return self.in_columns(subject, rows)
 
-    def _values(self, own: np.ndarray, found: Alternatives) -> tuple:
-        """The columns of one text up to the changes, which are measured; own attention (T,)."""
-        largest = min(float(np.sort(own / own.sum())[::-1][: self.top].sum()), 1.0)
-        limits = (values.astype(np.float32) for values in (found.low, found.high, found.attention))
-        return *limits, found.tvd, found.bound, found.certainty, found.support, largest, found.top_mass
-
-    def _undefined(self, own: np.ndarray) -> tuple:
-        only = own.astype(np.float32)
-        return only, only, only, np.nan, np.nan, "undefined", np.nan, np.nan, np.nan
-
-    def _pooled(self, subject, batch, own: list[np.ndarray]) -> list[tuple]:
+    def _pooled(self, subject, batch, own: list[np.ndarray]) -> list[tuple[np.ndarray, Alternatives, tuple] | None]:
         asked = under(subject, batch)
         states, rounding = asked.states.double(), float(torch.finfo(asked.dtype).eps)
         if self.of == "logits":
             weight, _ = subject.decoder_weights(asked.query)
             states = states @ weight.double().t()
-        values, by_sentence = states.cpu().numpy(), subject.level == "word"
-        rows, both = [], np.zeros((len(own), 2, states.shape[1]))
+        values, found, both = states.cpu().numpy(), [], np.zeros((len(own), 2, states.shape[1]))
+        options = {"epsilon": self.epsilon, "top": self.top, "nodes": self.nodes, "rounding": rounding}
         for row, weights in enumerate(own):
-            length = len(weights)
+            length, groups = len(weights), None
             if length < 2:
-                rows.append(self._undefined(weights))
+                found.append(None)
                 continue
-            groups = asked.query.sentences[row].cpu().numpy()[:length] if by_sentence else None
-            options = {"epsilon": self.epsilon, "top": self.top, "nodes": self.nodes, "rounding": rounding}
-            found = alternatives(values[row][:length], weights, groups=groups, **options)
-            rows.append(self._values(weights, found))
-            both[row, :, :length] = weights / weights.sum(), found.attention
+            if subject.level == "word":
+                groups = asked.query.sentences[row].cpu().numpy()[:length]
+            found.append(alternatives(values[row][:length], weights, groups=groups, **options))
+            both[row, :, :length] = weights / weights.sum(), found[-1].attention
         logits = asked(torch.from_numpy(both).to(asked.states)).double()
-        # a class that is barred stays at -inf
-        changes = (logits[:, 1] - logits[:, 0]).abs().nan_to_num(0.0).amax(1).tolist()
-        changes = [change if len(weights) > 1 else np.nan for change, weights in zip(changes, own, strict=True)]
-        return [(*values, change) for values, change in zip(rows, changes, strict=True)]
+        changes = (logits[:, 1] - logits[:, 0]).abs().nan_to_num(0.0).amax(1).tolist()  # a barred class stays at -inf
+        rows = zip(own, found, changes, strict=True)
+        return [None if other is None else (weights, other, (change,)) for weights, other, change in rows]
 
-    def _maps(self, subject, batch, own: list[np.ndarray]) -> list[tuple]:
-        present, heads, rows = batch["attention_mask"].bool(), Heads(subject), []
+    def _maps(self, subject, batch, own: list[np.ndarray]) -> list[tuple[np.ndarray, Alternatives, tuple] | None]:
+        present, heads, found = batch["attention_mask"].bool(), Heads(subject), []
         for row, weights in enumerate(own):
-            if len(weights) < 2:
-                nothing = np.nan, np.nan, np.zeros(0), np.zeros(0, np.int32)
-                rows.append((*self._undefined(weights), *nothing))
-                continue
             chosen = torch.tensor([row], device=present.device)
             text = subject.keep(batch.take(chosen), present[chosen])
-            shown, found, changes = heads.alternatives(text, self.epsilon, self.top)
-            rows.append((*self._values(shown, found), *changes))
-        return rows
+            found.append(heads.alternatives(text, self.epsilon, self.top) if len(weights) > 1 else None)
+        return found
 
 
 class Heads(Precise):
     """All heads of a stack of layers. Tokens of a text exchange weights; markers keep theirs, in every row."""
 
     def alternatives(self, text: Batch, epsilon: float, top: int) -> tuple[np.ndarray, Alternatives, tuple]:
-        """Of one text, a batch without padding: the attention (T,) that is shown; what it could be; and, of the replacement
-        of all rows at once, the largest change of a logit in the model's own arithmetic and in float64, and of each layer
-        (D,) the mean distance and the number of the rows that matter, of all heads.
+        """Return, of one text, a batch without padding: the attention (T,) that is shown; what it could be; and, of the
+        replacement of all rows at once, the largest change of a logit in the model's own arithmetic and in float64, and of
+        each layer (D,) the mean distance and the number of the rows that matter, of all heads.
 
         The rows behind the attention that is shown get the furthest of it, by linear programmes, and its limits; all others
         that the logits depend on get one far alternative, by a walk.
@@ -243,18 +228,18 @@ class Heads(Precise):
         weights = [layer.weights[0].detach().double().cpu().numpy() for layer in maps]
         values = [layer.values[0].detach().double().cpu().numpy()[:, inside] for layer in maps]
         allowed = [_allowed(layer)[:, :, inside] for layer in maps]
-        others = []
-        for of_layer, of_values, may, rows in zip(weights, values, allowed, matter, strict=True):
-            others.append(of_layer.copy())
+        others = [layer.copy() for layer in weights]
+        for layer, rows in enumerate(matter):
             places = np.ix_(rows, inside)
-            for head, of_head in enumerate(of_layer):
-                others[-1][head][places] = far_rows(of_head[places], of_values[head], self.rounding, may[head, rows])
+            for head, own in enumerate(weights[layer]):
+                may = allowed[layer][head, rows]
+                others[layer][head][places] = far_rows(own[places], values[layer][head], self.rounding, may)
         shown, found, parts = self._shown(weights, values, allowed, matter[-1], inside, epsilon, top)
         for (layer, head, row, mass), part in zip(parts, found.of_parts, strict=True):
             others[layer][head, row, inside.nonzero()[0][allowed[layer][head, row]]] = mass * part
         distances = [np.abs(new - old).sum(2)[:, rows] / 2 for new, old, rows in zip(others, weights, matter, strict=True)]
-        tvd = np.array([of_layer.mean() if of_layer.size else 0.0 for of_layer in distances])
-        counts = np.array([of_layer.size for of_layer in distances], np.int32)
+        tvd = np.array([layer.mean() if layer.size else 0.0 for layer in distances])
+        counts = np.array([layer.size for layer in distances], np.int32)
         double = self.change(self.twin, text, others) if self.twin else np.nan
         return shown, found, (self.change(self.subject, text, others), double, tvd, counts)
 
@@ -287,14 +272,11 @@ class Heads(Precise):
 
     @staticmethod
     def change(subject, text: Batch, others: list[np.ndarray]) -> float:
-        """The largest change of a logit under other weights (H,L,L) of each layer."""
-        replacement = {
-            number: torch.from_numpy(weights) for number, weights in zip(subject.sites.layers, others, strict=True)
-        }
+        """Return the largest change of a logit under other weights (H,L,L) of each layer."""
+        others = dict(zip(subject.sites.layers, map(torch.from_numpy, others), strict=True))
         with torch.no_grad():
-            own = subject.read(text, keep=lambda number: False).logits
-            new = subject.read(text, Replaced(replacement), keep=lambda number: False).logits
-        return float((new.double() - own.double()).abs().max())
+            own, new = (subject.read(text, edit, keep=nothing).logits.double() for edit in (None, Replaced(others)))
+        return float((new - own).abs().max())
 
 
 @torch.enable_grad()
@@ -304,7 +286,7 @@ def _maps_and_rows(subject, text: Batch) -> tuple[list[Map], list[np.ndarray]]:
     read = subject.read(text, outputs, scores=True)
     attended = subject.model_inputs(text)["attention_mask"]
     rows = rows_that_matter(read.logits, [outputs.seen[number] for number in outputs.layers], attended)
-    return read.maps, [of_layer[0].cpu().numpy() for of_layer in rows]
+    return read.maps, [layer[0].cpu().numpy() for layer in rows]
 
 
 class _Outputs(Edit):
@@ -338,12 +320,9 @@ class CrossIdentifiability(Measure):
     alternative.
 
     As `identifiability`, of the weight of each source word in each row: the least and the greatest sum of its tokens'
-    weights over all x >= 0 of the same sum of values, and sum 1. Tokens of words exchange weights, markers keep theirs. With
-    no more tokens than a value has numbers, and one, a is the only such x if values are independent.
-
-    Limits are linear programmes, each with a proof to 1e-7, or in closed form where one direction at most is left. For the
-    measured change all rows, heads and layers are replaced at once by a far alternative, reached by a walk. Values are read
-    in float64 where the model runs in it. Nothing is random. Pairs are read alone.
+    weights over all x >= 0 of the same sum of values, and sum 1. Tokens of words exchange weights, markers keep theirs. For
+    the measured change all rows, heads and layers are replaced at once by a far alternative, reached by a walk. Values are
+    read in float64 where the model runs in it. Nothing is random. Pairs are read alone.
 
     Source: Brunner et al. 2020, On Identifiability in Transformers, section 3, who show that attention is not unique; the
     intervals are this package's.
@@ -352,26 +331,19 @@ class CrossIdentifiability(Measure):
     name, cost, reads, needs = "cross_identifiability", "draws", "pairs", frozenset({"head values"})
     columns = {
         "cross_identifiability_low": Column(
-            ("L", "A", "R", "G", "T"),
-            range=(0.0, 1.0),
-            doc="least weight of a source word in rows that leave the head's output as it is, mean over the target word's "
-            "tokens",
+            ("L", "A", "R", "G", "T"), range=(0.0, 1.0), doc="least weight of a source word, mean over the target's tokens"
         ),
         "cross_identifiability_high": Column(
             ("L", "A", "R", "G", "T"), range=(0.0, 1.0), doc="greatest weight of a source word in such rows"
         ),
         "cross_identifiability_tvd": Column(
-            ("L", "A", "R", "G"),
-            range=(0.0, 1.0),
-            doc="total variation distance of the far alternative, over tokens, from the model's own, mean over the target "
-            "word's",
+            ("L", "A", "R", "G"), range=(0.0, 1.0), doc="total variation distance of the far alternative, over tokens"
         ),
         "cross_identifiability_change": Column(
             dtype="float64",
             unit="nats",
             range=(0.0, None),
-            doc="largest change of the log probability of a target token when every row of all heads and layers has its far "
-            "alternative, in the model's own arithmetic",
+            doc="largest change of a target token's log probability when every row has its far alternative",
         ),
         "cross_identifiability_change_double": Column(
             dtype="float64",
@@ -386,27 +358,21 @@ class CrossIdentifiability(Measure):
     def __call__(self, subject, batch) -> dict[str, list]:
         """Return the columns, one value an instance."""
         pairs, precise = [], Precise(subject)
-        for row in range(len(batch)):
-            pair = batch.alone(row)
+        for pair in (batch.alone(row) for row in range(len(batch))):
             layers = precise.read(lambda of: of.head_values(pair))  # noqa: B023
             words, rows = of_sources(pair, 0).cpu().numpy(), of_targets(pair, 0).cpu().numpy()
-            low, high, own, others = [], [], [], []
-            for weights, values in layers:
-                for head, its_values in zip(weights.double().cpu().numpy(), values.double().cpu().numpy(), strict=True):
-                    limits = _word_limits(head, its_values, words, precise.rounding)
-                    for found, value in zip((low, high, others), limits, strict=True):
-                        found.append(value)
-                    own.append(head)
-            shape = len(layers), -1
-            low, high, own, others = (
-                np.stack(values).reshape(*shape, *values[0].shape) for values in (low, high, own, others)
+            heads = []
+            for layer in layers:
+                for weights, values in zip(*(part.double().cpu().numpy() for part in layer), strict=True):
+                    heads.append((weights, *_word_limits(weights, values, words, precise.rounding)))
+            own, low, high, others = (
+                np.stack(part).reshape(len(layers), -1, *part[0].shape) for part in zip(*heads, strict=True)
             )
-            distances = np.abs(others - own).sum(3) / 2
             replacement = {layer: torch.from_numpy(weights).to(subject.device) for layer, weights in enumerate(others)}
             values = (
                 np.einsum("rgn,lant->largt", rows, low).astype(np.float32),
                 np.einsum("rgn,lant->largt", rows, high).astype(np.float32),
-                np.einsum("rgn,lan->larg", rows, distances).astype(np.float32),
+                np.einsum("rgn,lan->larg", rows, np.abs(others - own).sum(3) / 2).astype(np.float32),
                 _change(subject, pair, replacement),
                 _change(precise.twin, pair, replacement) if precise.twin else np.nan,
             )
@@ -416,11 +382,10 @@ class CrossIdentifiability(Measure):
 
 def _word_limits(weights: np.ndarray, values: np.ndarray, words: np.ndarray, rounding: float) -> tuple[np.ndarray, ...]:
     """low, high (N,T) of the words, whose tokens words (S,T) marks, and a far alternative (N,S) of a head's rows (N,S)."""
-    inside = words.any(1)
-    values, words, others = values[inside], words[inside], weights.copy()
-    on_words = weights[:, inside]
+    inside, others = words.any(1), weights.copy()
+    values, words, on_words = values[inside], words[inside], weights[:, inside]
     others[:, inside] = far_rows(on_words, values, rounding)
-    low, high = np.zeros((len(weights), words.shape[1])), np.zeros((len(weights), words.shape[1]))
+    low, high = np.zeros((2, len(weights), words.shape[1]))
     equal = equations(values, rounding)
     for row, (mass, own) in enumerate(zip(on_words.sum(1), on_words, strict=True)):
         if mass > 0:

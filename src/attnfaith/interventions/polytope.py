@@ -17,10 +17,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import highspy
 import numpy as np
 from scipy.optimize import LinearConstraint, milp
 
-from attnfaith.interventions.programmes import Programmes
+from attnfaith.errors import AttnfaithError
 
 
 DOUBLE = float(np.finfo(np.float64).eps)
@@ -31,8 +32,107 @@ STARTS = 4  # of the search for the furthest
 PROVABLE = 500  # tokens x equations: beyond them branch and bound has not ended within minutes
 
 
+# --------------------------------------------------------------------------------------- linear programmes
+
+
+DUAL_SIMPLEX, PRIMAL_SIMPLEX = 1, 4  # with the primal one a vertex stays one when the costs change
+TOLERANCE = 1e-10  # of feasibility and of reduced costs: the least that HiGHS takes
+SETTINGS = {
+    "presolve": "off",
+    "simplex_strategy": PRIMAL_SIMPLEX,
+    "threads": 1,
+    "primal_feasibility_tolerance": TOLERANCE,
+    "dual_feasibility_tolerance": TOLERANCE,
+}
+LOOSER = {"primal_feasibility_tolerance": 1e-7, "dual_feasibility_tolerance": 1e-7}  # what HiGHS takes by itself
+OTHERWISE = ({}, {"simplex_strategy": DUAL_SIMPLEX}, {"presolve": "on"}, LOOSER, {"solver": "ipm", **LOOSER})
+"""How a programme that the solver gave up is tried anew from the beginning, one way after the other: the bound holds however
+a vertex was found.
+"""
+
+
+class Programmes:
+    """min c.x over {x >= 0, |rows x - rows a| <= slack}, a set of attentions x (T,) around a given one, a. One after the
+    other: each starts where the last one ended, and has a proof.
+
+    attention a (T,): non-negative, summing to 1. rows (r,T): what is to stay; 1 is a combination of those with slack 0, so
+    that x sums to 1. slack (r,): how far each may go; None for nowhere, and then rows are orthonormal. Where there are then
+    more equations than free directions, x = a + N z, N (T,T-r) an orthonormal basis of these, is the smaller programme.
+    """
+
+    def __init__(self, attention: np.ndarray, rows: np.ndarray, slack: np.ndarray | None = None):
+        length, equations = len(attention), len(rows)
+        self.attention, self.rows, self.slack, self.basis = attention, rows, slack, None
+        if slack is None and length - equations < equations:
+            self.basis = np.linalg.qr(rows.T, mode="complete")[0][:, equations:]
+            free = np.full(self.basis.shape[1], highspy.kHighsInf)
+            matrix, of_rows, of_columns = self.basis, (-attention, np.full(length, highspy.kHighsInf)), (-free, free)
+        else:
+            kept, room = rows @ attention, 0.0 if slack is None else slack
+            matrix, of_rows = rows, (kept - room, kept + room)
+            of_columns = np.zeros(length), np.full(length, highspy.kHighsInf)
+        programme = highspy.HighsLp()
+        programme.num_row_, programme.num_col_ = matrix.shape
+        programme.col_cost_ = np.zeros(matrix.shape[1])
+        programme.row_lower_, programme.row_upper_ = of_rows
+        programme.col_lower_, programme.col_upper_ = of_columns
+        entries = programme.a_matrix_
+        entries.format_ = highspy.MatrixFormat.kColwise
+        entries.start_ = np.arange(matrix.shape[1] + 1) * len(matrix)
+        entries.index_ = np.tile(np.arange(len(matrix)), matrix.shape[1])
+        entries.value_ = matrix.T.ravel()
+        self.places = np.arange(matrix.shape[1], dtype=np.int32)
+        self.solver = highspy.Highs()
+        self.solver.silent()
+        self._set(SETTINGS)
+        self.solver.passModel(programme)
+
+    def _set(self, settings: dict) -> None:
+        for name, value in settings.items():
+            self.solver.setOptionValue(name, value)
+
+    def minimise(self, costs: np.ndarray) -> tuple[np.ndarray, float]:
+        """Return a vertex x (T,) of least c.x for costs c (T,), and a bound that no attention of the set goes below.
+
+        The bound holds whatever the solver did: with g = c minus any combination y of the rows, c.x is y.(rows x) + g.x,
+        which is at least y.(rows a) - |y|.slack + min g, since x sums to 1. It equals c.x at an optimum.
+
+        Raises AttnfaithError where the solver ends without one.
+        """
+        self.solver.changeColsCost(len(self.places), self.places, costs if self.basis is None else costs @ self.basis)
+        self.solver.run()
+        if self.solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+            self._try_otherwise()
+        solution = self.solver.getSolution()
+        values, prices = np.array(solution.col_value), np.array(solution.row_dual)
+        if self.basis is None:
+            rest, lost = costs - prices @ self.rows, 0.0 if self.slack is None else np.abs(prices) @ self.slack
+        else:
+            values = self.attention + self.basis @ values
+            rest, lost = prices + self.basis @ (self.basis.T @ (costs - prices)), 0.0
+        return np.maximum(values, 0), float((costs - rest) @ self.attention - lost + rest.min())
+
+    def _try_otherwise(self) -> None:
+        """Solve the same programme from the beginning, not from where the last one ended, in another way each time."""
+        for settings in OTHERWISE:
+            self.solver.clearSolver()
+            self._set(settings)
+            self.solver.run()
+            status = self.solver.getModelStatus()
+            self._set({name: SETTINGS.get(name, "choose") for name in settings})
+            if status == highspy.HighsModelStatus.kOptimal:
+                return
+        raise AttnfaithError(
+            f"a linear programme over the attentions of {len(self.attention)} tokens has no solution "
+            f"({self.solver.modelStatusToString(status)}): are states and attention finite?"
+        )
+
+
+# --------------------------------------------------------------------------------------- the polytope
+
+
 def equations(values: np.ndarray, rounding: float = DOUBLE) -> np.ndarray:
-    """Orthonormal rows (r,T) of what a sum of values (T,d) and the sum of weights leave open: rows x = rows a.
+    """Return orthonormal rows (r,T) of what a sum of values (T,d) and the sum of weights leave open: rows x = rows a.
 
     r is the rank of [V, 1]: a direction of the values counts where it is longer than `rounding` x sqrt(max(T, d)) of V's
     Frobenius norm, so that what only rounding tells apart is the same.
@@ -61,9 +161,8 @@ class Polytope:
     """
 
     def __init__(self, own: np.ndarray, rows: np.ndarray, slack: np.ndarray | None = None):
-        self.own, self.rows, self.slack = own, rows, slack
-        self.seen = [own]
-        freedom = len(own) - len(rows) if slack is None else len(own)
+        self.own, self.rows, self.slack, self.seen = own, rows, slack, [own]
+        freedom = len(own) - len(rows)
         self.closed_form = freedom < 2 and slack is None
         if not self.closed_form:
             self.programmes = Programmes(own, rows, slack)
@@ -72,12 +171,12 @@ class Polytope:
 
     @classmethod
     def of(cls, values: np.ndarray, own: np.ndarray, *, groups=None, epsilon=0.0, rounding=DOUBLE) -> "Polytope":
-        """Of values (T,d), each number of whose sums may be off by epsilon; groups (T,) int: tokens that are summed."""
-        groups = np.zeros(len(own), int) if groups is None else groups
-        rows, slack = [], []
+        """Return that of values (T,d), each number of whose sums may be off by epsilon; groups (T,) int: tokens that are
+        summed together.
+        """
+        groups, rows, slack = np.zeros(len(own), int) if groups is None else groups, [], []
         for group in np.unique(groups):
-            members = groups == group
-            part = values[members]
+            part = values[groups == group]
             if epsilon:
                 sizes = np.linalg.norm(part, axis=0)
                 scale = 1 / np.where(sizes > 0, sizes, 1)
@@ -85,9 +184,8 @@ class Polytope:
                 slack += [0.0, *(epsilon * scale)]
             else:
                 equal = equations(part, rounding)
-            spread = np.zeros((len(equal), len(own)))
-            spread[:, members] = equal
-            rows.append(spread)
+            rows.append(np.zeros((len(equal), len(own))))
+            rows[-1][:, groups == group] = equal
         return cls(own, np.vstack(rows), np.array(slack) if epsilon else None)
 
     def _ends(self) -> list[np.ndarray]:
@@ -98,13 +196,12 @@ class Polytope:
         for way in (direction, -direction):
             falling = np.flatnonzero(way < 0)
             steps = self.own[falling] / -way[falling]
-            end = np.maximum(self.own + steps.min() * way, 0)
-            end[falling[steps.argmin()]] = 0
-            ends.append(end)
+            ends.append(np.maximum(self.own + steps.min() * way, 0))
+            ends[-1][falling[steps.argmin()]] = 0
         return ends
 
     def minimise(self, costs: np.ndarray) -> tuple[np.ndarray, float]:
-        """As `Programmes.minimise`."""
+        """Minimise as `Programmes.minimise` does."""
         if self.closed_form:
             best = min(self.seen, key=lambda seen: costs @ seen)
             return best, float(costs @ best)
@@ -113,32 +210,27 @@ class Polytope:
         return vertex, bound
 
     def limits(self) -> Limits:
-        """The least and the greatest weight of each token."""
+        """Return the least and the greatest weight of each token."""
         if self.closed_form:
             seen = np.array(self.seen)
             return Limits(seen.min(0), seen.max(0), 0.0, seen[seen.argmax(0)])
-        tokens = np.arange(len(self.own))
-        highest, most = self._extremes(tokens, -1.0)
-        low = self.own.copy()
-        left = np.flatnonzero(np.min(self.seen, axis=0) > ZERO)  # others are without weight at a vertex met on the way
-        lowest, least = self._extremes(left, 1.0)
-        low[left] = lowest[np.arange(len(left)), left]
+        tokens, gap = np.arange(len(self.own)), 0.0
+        highest, low = np.zeros((len(tokens), len(tokens))), self.own.copy()
+        for sign in (-1.0, 1.0):
+            # at the end a token without weight at a vertex met on the way has 0
+            least = np.min(self.seen, axis=0)
+            for token in tokens if sign < 0 else np.flatnonzero(least > ZERO):
+                vertex, bound = self.minimise(sign * np.eye(1, len(tokens), token)[0])
+                gap = max(gap, sign * vertex[token] - bound)
+                if sign < 0:
+                    highest[token] = vertex
+                else:
+                    low[token] = vertex[token]
         low[np.min(self.seen, axis=0) <= ZERO] = 0.0
-        high = highest[tokens, tokens]
-        return Limits(np.minimum(low, self.own), np.maximum(high, self.own), max(most, least), highest)
-
-    def _extremes(self, tokens: np.ndarray, sign: float) -> tuple[np.ndarray, float]:
-        """Vertices (n,T) where weights of n tokens are least, or with sign -1 greatest, and the largest gap to a proof."""
-        vertices, gap = np.zeros((len(tokens), len(self.own))), 0.0
-        for place, token in enumerate(tokens):
-            costs = np.zeros(len(self.own))
-            costs[token] = sign
-            vertices[place], bound = self.minimise(costs)
-            gap = max(gap, sign * vertices[place, token] - bound)
-        return vertices, gap
+        return Limits(np.minimum(low, self.own), np.maximum(np.diagonal(highest), self.own), gap, highest)
 
     def polished(self, other: np.ndarray) -> np.ndarray:
-        """The same attention with what rounding left of rows x - rows a taken out, in proportion to its weights."""
+        """Return the same attention with what rounding left of rows x - rows a taken out, in proportion to its weights."""
         if self.slack is not None:
             return other / other.sum()
         rows = self.rows * other
@@ -171,7 +263,7 @@ class Alternatives:
 
     @property
     def certainty(self) -> str:
-        """ "exact" where the furthest attention is known to be the furthest, and every limit is proved; else "bounded"."""
+        """Return "exact" where the furthest is known to be the furthest, and every limit is proved; else "bounded"."""
         return "exact" if self.gap <= EXACT and self.bound - self.tvd <= 10 * EXACT else "bounded"
 
 
@@ -185,7 +277,7 @@ def alternatives(
     nodes: int = 0,
     rounding: float = DOUBLE,
 ) -> Alternatives:
-    """The limits of every weight that a sum of values leaves open, and the attention furthest from the given one.
+    """Return the limits of every weight that a sum of values leaves open, and the attention furthest from the given one.
 
     values V (T,d), attention a (T,), T >= 1: non-negative, summing to 1 within 1e-4 (it is divided by its sum). epsilon: how
     far each number of V'x may be from V'a, in units of the values. groups (T,) int: tokens that are summed together, where
@@ -211,8 +303,7 @@ def alternatives(
     return of_parts([Part(part, np.arange(len(own)), 1.0)], np.zeros(len(own)), top=top, nodes=nodes)
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(NamedTuple):
     """One of the attentions that a mean is of: where its weights stand, places (n,) int, and its share of the mean."""
 
     polytope: Polytope
@@ -221,7 +312,7 @@ class Part:
 
 
 def of_parts(parts: Sequence[Part], held: np.ndarray, *, top: int = 1, nodes: int = 0) -> Alternatives:
-    """The same of an attention that is held (T,), which stays, plus the sum of parts by their shares.
+    """Return the same of an attention that is held (T,), which stays, plus the sum of parts by their shares.
 
     The furthest has the largest sum |x - a| / 2, a convex function of x: largest at a vertex, and there are many. From the
     attentions met that are furthest, each part goes to the largest sum of sign(x - a) x, again and again: each step goes
@@ -229,27 +320,26 @@ def of_parts(parts: Sequence[Part], held: np.ndarray, *, top: int = 1, nodes: in
     bound over which tokens gain gives a lower bound than that.
     """
     mean = _Mean(parts, held)
-    own = mean.of([part.polytope.own for part in parts])
+    own = mean.own
     limits = [part.polytope.limits() for part in parts]
     low, high = mean.of([limit.low for limit in limits]), mean.of([limit.high for limit in limits])
     chosen = np.zeros(len(own))
     chosen[np.argsort(-own, kind="stable")[:top]] = 1
     least = min(float(chosen @ own), float(chosen @ mean.of(mean.minimise(chosen))))
     bound = float(min((high - own).sum(), (own - low).sum()))
-    best = mean.furthest(own, limits)
+    best = mean.furthest(limits)
     if len(parts) == 1 and parts[0].polytope.closed_form:
-        bound = mean.distance(best, own)  # of a segment both ends were met
-    elif nodes and len(parts) == 1 and bound - mean.distance(best, own) > 10 * EXACT:
+        bound = mean.distance(best)  # of a segment both ends were met
+    elif len(parts) == 1 and nodes and bound - mean.distance(best) > 10 * EXACT and parts[0].polytope.rows.size <= PROVABLE:
         (part,) = parts
-        if part.polytope.rows.size <= PROVABLE:
-            gains, proved = _branch_and_bound(part.polytope, limits[0].low, limits[0].high, nodes)
-            bound = min(bound, part.share * proved)
-            if gains is not None:
-                signs = np.zeros(len(own))
-                signs[part.places] = np.where(gains, 1.0, -1.0)
-                best = max(best, mean.climb(signs, own), key=lambda other: mean.distance(other, own))
+        gains, proved = _branch_and_bound(part.polytope, limits[0].low, limits[0].high, nodes)
+        bound = min(bound, part.share * proved)
+        if gains is not None:
+            signs = np.zeros(len(own))
+            signs[part.places] = np.where(gains, 1.0, -1.0)
+            best = max(best, mean.climb(signs), key=mean.distance)
     best = [part.polytope.polished(weights) for part, weights in zip(parts, best, strict=True)]
-    distance = mean.distance(best, own)
+    distance = mean.distance(best)
     gap = sum(part.share * limit.gap for part, limit in zip(parts, limits, strict=True))
     return Alternatives(low, high, mean.of(best), distance, max(bound, distance), mean.support, least, gap, tuple(best))
 
@@ -261,6 +351,7 @@ class _Mean:
 
     def __init__(self, parts: Sequence[Part], held: np.ndarray):
         self.parts, self.held, self.support = parts, held, len(held)
+        self.own = self.of([part.polytope.own for part in parts])
 
     def of(self, choice: Sequence[np.ndarray]) -> np.ndarray:
         whole = self.held.copy()
@@ -271,30 +362,29 @@ class _Mean:
     def minimise(self, costs: np.ndarray) -> list[np.ndarray]:
         return [part.polytope.minimise(costs[part.places])[0] for part in self.parts]
 
-    def distance(self, choice: Sequence[np.ndarray], own: np.ndarray) -> float:
+    def distance(self, choice: Sequence[np.ndarray]) -> float:
         other = self.of(choice)
         self.support = min(self.support, int((other > NOTHING).sum()))
-        return float(np.abs(other - own).sum() / 2)
+        return float(np.abs(other - self.own).sum() / 2)
 
-    def furthest(self, own: np.ndarray, limits: Sequence[Limits]) -> list[np.ndarray]:
-        """From the attentions in which a token has its greatest weight, those that are furthest."""
-        met = np.tile(self.held, (len(own), 1))
+    def furthest(self, limits: Sequence[Limits]) -> list[np.ndarray]:
+        """Go on from the attentions in which a token has its greatest weight, those that are furthest."""
+        met = np.tile(self.held, (len(self.own), 1))
         for part, limit in zip(self.parts, limits, strict=True):
-            most = np.tile(part.polytope.own, (len(own), 1))
+            most = np.tile(part.polytope.own, (len(self.own), 1))
             most[part.places] = limit.highest
             met[:, part.places] += part.share * most
-        self.support = min(int((met > NOTHING).sum(1).min()), int((own > NOTHING).sum()))
-        starts = met[np.argsort(-np.abs(met - own).sum(1), kind="stable")[:STARTS]]
-        reached = [[part.polytope.own for part in self.parts]]
-        reached += [self.climb(np.where(start > own, 1.0, -1.0), own) for start in starts]
-        return max(reached, key=lambda choice: self.distance(choice, own))
+        self.support = min(int((met > NOTHING).sum(1).min()), int((self.own > NOTHING).sum()))
+        starts = met[np.argsort(-np.abs(met - self.own).sum(1), kind="stable")[:STARTS]]
+        reached = [self.climb(np.where(start > self.own, 1.0, -1.0)) for start in starts]
+        return max([[part.polytope.own for part in self.parts], *reached], key=self.distance)
 
-    def climb(self, signs: np.ndarray, own: np.ndarray) -> list[np.ndarray]:
-        """To where the largest sum of sign(x - a) x is that of x itself, from the signs (T,)."""
+    def climb(self, signs: np.ndarray) -> list[np.ndarray]:
+        """Go to where the largest sum of sign(x - a) x is that of x itself, from the signs (T,)."""
         best = self.minimise(-signs)
         while True:
-            following = self.minimise(np.where(self.of(best) > own, -1.0, 1.0))
-            if self.distance(following, own) <= self.distance(best, own) + NOTHING:
+            following = self.minimise(np.where(self.of(best) > self.own, -1.0, 1.0))
+            if self.distance(following) <= self.distance(best) + NOTHING:
                 return best
             best = following
 
@@ -333,7 +423,7 @@ NO_LENGTH = 1e-10  # an equation, of length 1 over all tokens, that is so short 
 def far(
     values: np.ndarray, attention: np.ndarray, *, allowed: np.ndarray | None = None, rounding: float = DOUBLE
 ) -> np.ndarray:
-    """Attentions (n,T), each far from its own and with the same sum of values, and of weights: a walk to a vertex.
+    """Return attentions (n,T), each far from its own and with the same sum of values, and of weights: a walk to a vertex.
 
     values (T,d), the same for all, as for the query rows of one head; attention (n,T): non-negative. From x = a each walk
     goes in the direction that takes weight from the tokens which have it: the projection of -sqrt(a) onto what the equations
@@ -348,17 +438,18 @@ def far(
     rows = equations(values, rounding)
     count, length = attention.shape
     width = min(length, 2 * len(rows) + PLACES)
-    if length <= len(rows):
-        return attention.copy()
+    others = attention.copy()
+    if length <= len(rows) or not count:
+        return others
     if allowed is not None and allowed.all():
         allowed = None
-    others = attention.copy()
-    at_once = max(1, NUMBERS_AT_ONCE // width**2)
-    for start in range(0, count, at_once):
-        part = slice(start, start + at_once)
-        own = attention[part]
-        places = np.broadcast_to(np.arange(length), own.shape)
-        own_rows, inside = rows[None], None
+    for part in np.array_split(np.arange(count), min(count, -(-count * width**2 // NUMBERS_AT_ONCE))):
+        own, places, own_rows, inside = (
+            attention[part],
+            np.broadcast_to(np.arange(length), (len(part), length)),
+            rows[None],
+            None,
+        )
         if width < length:
             places = np.sort(np.argpartition(-own, width - 1, axis=1)[:, :width], axis=1)
             own = np.take_along_axis(own, places, 1)
@@ -369,7 +460,7 @@ def far(
             own_rows = own_rows * (sizes > NO_LENGTH)[:, :, None]
         elif width < length:
             own_rows = np.linalg.qr(own_rows.transpose(0, 2, 1))[0].transpose(0, 2, 1)
-        np.put_along_axis(others[part], places, _walked(own_rows, own, inside), 1)
+        others[part[:, None], places] = _walked(own_rows, own, inside)
     return others
 
 
@@ -394,8 +485,7 @@ def _walked(rows: np.ndarray, own: np.ndarray, allowed: np.ndarray | None) -> np
         going = np.isfinite(ratios[each, place])
         if not going.any():
             break
-        other += np.where(going, ratios[each, place], 0.0)[:, None] * direction
-        np.maximum(other, 0, out=other)
+        other = np.maximum(other + np.where(going, ratios[each, place], 0.0)[:, None] * direction, 0)
         other[each[going], place[going]] = 0.0
         taken = -_combined(rows[row_of, :, place], rows)
         taken[each, place] += 1

@@ -9,10 +9,8 @@ A rule takes the weights (G, T) of every source word in every target word, of an
 * row_share: pairs of at least `threshold` of the heaviest weight of their target word, where that is positive
 * absolute: pairs of at least `threshold`
 
-Of equal weights the first is the heaviest. A pair of weight NaN is never linked.
-
-A rule, a layer or a head that is chosen on gold links looks too good on the sentences that it was chosen on; `halves` keeps
-choosing and judging apart.
+Of equal weights the first is the heaviest. A pair of weight NaN is never linked. A rule, a layer or a head that is chosen on
+gold links looks too good on the sentences that it was chosen on; `halves` keeps choosing and judging apart.
 
 Shapes: G target words, T source words, N sentences; leading axes of weights are kept.
 
@@ -57,22 +55,20 @@ OF_WEIGHTS = (*RULES, *(Rule("absolute", bound) for bound in ABSOLUTES))
 
 
 def extract_links(weights: np.ndarray, rules: Sequence[Rule] = RULES) -> np.ndarray:
-    """The links of each rule, [..., rules, G, T] bool, from weights [..., G, T]."""
+    """Return the links of each rule, [..., rules, G, T] bool, from weights [..., G, T]."""
     defined = ~np.isnan(weights)
     filled = np.where(defined, weights, -np.inf)
     by_target, by_source = _heaviest(filled, -1) & defined, _heaviest(filled, -2) & defined
-    intersection, union = by_target & by_source, by_target | by_source
-    largest = filled.max(axis=-1, keepdims=True, initial=-np.inf)
-    compute = {
-        "target_argmax": lambda _: by_target,
-        "source_argmax": lambda _: by_source,
-        "intersection": lambda _: intersection,
-        "union": lambda _: union,
-        "grow_diagonal": lambda _: grow_diagonal(intersection, union),
-        "row_share": lambda share: (filled > 0) & (filled >= share * largest),
-        "absolute": lambda bound: filled >= bound,
-    }
-    return np.stack([compute[rule.name](rule.threshold) for rule in rules], axis=-3)
+    both, either = by_target & by_source, by_target | by_source
+    links = {"target_argmax": by_target, "source_argmax": by_source, "intersection": both, "union": either}
+    if any(rule.name == "grow_diagonal" for rule in rules):
+        links["grow_diagonal"] = grow_diagonal(both, either)
+    largest = np.maximum(filled.max(axis=-1, keepdims=True, initial=-np.inf), 0)
+    for rule in rules:
+        if rule.threshold is not None:
+            bound = rule.threshold * largest if rule.name == "row_share" else rule.threshold
+            links[rule] = (filled >= bound) & ((filled > 0) | (rule.name == "absolute"))
+    return np.stack([links[rule.name if rule.threshold is None else rule] for rule in rules], axis=-3)
 
 
 def _heaviest(filled: np.ndarray, axis: int) -> np.ndarray:
@@ -84,7 +80,7 @@ def _heaviest(filled: np.ndarray, axis: int) -> np.ndarray:
 
 
 def grow_diagonal(intersection: np.ndarray, union: np.ndarray) -> np.ndarray:
-    """The intersection of two directions grown into their union, [..., G, T] bool: see the module."""
+    """Return the intersection of two directions grown into their union, [..., G, T] bool: see the module."""
     links = np.array(intersection, order="C")
     candidates = union & ~links.any(axis=-1, keepdims=True) & ~links.any(axis=-2, keepdims=True)
     for place in np.argwhere(candidates.any(axis=(-1, -2))).tolist():
@@ -114,18 +110,17 @@ def _grow(links: np.ndarray, candidates: np.ndarray) -> None:
 
 
 def count_links(links: np.ndarray, gold: np.ndarray) -> np.ndarray:
-    """|A & S|, |A & P|, |A| and |S|, [..., 4] float64, for `alignment_scores`.
+    """Return |A & S|, |A & P|, |A| and |S|, [..., 4] float64, for `alignment_scores`.
 
     links: [..., G, T] bool. gold: [G, T], 2 for a sure link, 1 for a possible one, 0 for none.
     """
-    sure = gold == SURE
     size = links.sum(axis=(-1, -2))
-    hits = [(links & marked).sum(axis=(-1, -2)) for marked in (sure, gold > 0)]
-    return np.stack([*hits, size, np.full(size.shape, sure.sum())], axis=-1).astype(np.float64)
+    hits = [(links & marked).sum(axis=(-1, -2)) for marked in (gold == SURE, gold > 0)]
+    return np.stack([*hits, size, np.full(size.shape, (gold == SURE).sum())], axis=-1).astype(np.float64)
 
 
 def diagonal(targets: int, sources: int) -> np.ndarray:
-    """Weights from positions alone, [G, T] in 0..1: 1 less the distance between relative places, of word middles.
+    """Return weights from positions alone, [G, T] in 0..1: 1 less the distance between relative places, of word middles.
 
     A measure has to beat them where two languages have much the same order.
     """
@@ -134,7 +129,7 @@ def diagonal(targets: int, sources: int) -> np.ndarray:
 
 
 def halves(names: Sequence[str], seed: int = 0) -> np.ndarray:
-    """Whether each of N sentences is in the half to choose on, [N] bool; it has one more of an odd number.
+    """Return whether each of N sentences is in the half to choose on, [N] bool; it has one more of an odd number.
 
     The halves are drawn by `seed` over the sorted names of the sentences, so that their order in a file does not matter.
     """

@@ -22,13 +22,11 @@ def register_metric() -> None:
 
 
 def install_metric() -> Path:
-    """Copy the metric into evaluate's cache of modules, unless this version of it is there.
+    """Copy the metric into evaluate's cache of modules, unless this version of it is there; return the path of its script.
 
     The cache, `HF_MODULES_CACHE` (by default modules/ under `HF_HOME`), is read by every program of this user. Where the Hub
-    can be reached evaluate asks it first and then reads the cache, as the Hub has no metric of this name; with
-    `HF_EVALUATE_OFFLINE=1` it reads the cache at once. Of several versions evaluate takes the one installed last.
-
-    Returns the path of the metric's script there. Raises OSError where the cache cannot be written.
+    can be reached evaluate asks it first; with `HF_EVALUATE_OFFLINE=1` it reads the cache at once. Of several versions
+    evaluate takes the one installed last. Raises OSError where the cache cannot be written.
     """
     import hashlib
 

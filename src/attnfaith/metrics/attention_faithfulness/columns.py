@@ -21,7 +21,7 @@ class InputError(ValueError):
 
 
 def short(value: object) -> str:
-    """A value as an error shows it: one line, cut to SHOWN letters."""
+    """Return a value as an error shows it: one line, cut to SHOWN letters."""
     try:
         text = " ".join(repr(value).split())
     except (RecursionError, ValueError):  # deeply nested lists, numbers of too many digits
@@ -36,7 +36,7 @@ def check_share(share: object, meaning: str) -> None:
 
 
 def items(column: object, name: str, what: str) -> list:
-    """The N items of a column; what: the kind of item, for the error."""
+    """Return the N items of a column; what: the kind of item, for the error."""
     if isinstance(column, Iterator):
         raise InputError(f"{name} is of type {type(column).__name__}, which can be read only once: give list({name})")
     values = None if isinstance(column, NO_NUMBERS) else _plain(column)
@@ -46,13 +46,13 @@ def items(column: object, name: str, what: str) -> list:
 
 
 def number_rows(column: object, name: str) -> list[np.ndarray | None]:
-    """N rows of numbers, each [T] float64; None where a row is None, NaN where a value is."""
+    """Return N rows of numbers, each [T] float64; None where a row is None, NaN where a value is."""
     rows = items(column, name, "row of numbers")
     return [None if row is None else _number_row(row, name, place) for place, row in enumerate(rows)]
 
 
 def numbers(column: object, name: str) -> np.ndarray:
-    """One number per instance, [N] float64; NaN where it is None."""
+    """Return one number per instance, [N] float64; NaN where it is None."""
     values = items(column, name, "number")
     return np.array([_number_row([value], name, place)[0] for place, value in enumerate(values)], np.float64)
 
@@ -64,12 +64,7 @@ def _number_row(row: object, name: str, place: int) -> np.ndarray:
             array = np.asarray(_plain(row))
             if array.dtype == object:
                 array = np.asarray([np.nan if value is None else _plain(value) for value in array.tolist()])
-        except (
-            ValueError,
-            TypeError,
-            OverflowError,
-            RuntimeError,
-        ):  # lists of different lengths; tensors that need gradients
+        except (ValueError, TypeError, OverflowError, RuntimeError):  # rows of different lengths; numbers that do not fit
             array = np.array(None)
     if array.ndim != 1 or array.dtype.kind not in "biuf":
         raise InputError(f"row {place}: {name} is {short(row)}; give a list of numbers, or None where there is none")
@@ -83,19 +78,16 @@ def _plain(values: object) -> object:
         return values.double().numpy() if values.is_floating_point() else values.numpy()
     if hasattr(values, "to_pylist"):  # Arrow
         return values.to_pylist()
-    if hasattr(values, "to_numpy"):  # pandas, polars
-        return values.to_numpy()
-    return values
+    return values.to_numpy() if hasattr(values, "to_numpy") else values  # pandas, polars
 
 
 def masked(columns: Mapping[str, list], mask: object) -> dict[str, list]:
-    """The columns cut to the tokens that a mask, N rows of 0 and 1, keeps."""
+    """Return the columns cut to the tokens that a mask, N rows of 0 and 1, keeps."""
     masks = number_rows(mask, "mask")
-    cut = {}
+    cut = {name: [] for name in columns}
     for name, rows in columns.items():
         if len(masks) != len(rows):
             raise InputError(f"mask has {len(masks)} rows and {name} {len(rows)}: give one per instance")
-        cut[name] = []
         for place, (row, keep) in enumerate(zip(rows, masks, strict=True)):
             if keep is None or not np.isin(keep, (0, 1)).all():
                 raise InputError(f"row {place}: mask holds something else than 0 and 1; 1 keeps a token, 0 leaves it out")
@@ -114,10 +106,8 @@ def check_padding(columns: Mapping[str, list]) -> None:
     if len({len(row) for row in columns[name] if row is not None and len(row)}) != 1:
         return
     for place, rows in enumerate(zip(*columns.values(), strict=True)):
-        if any(row is None or len(row) == 0 for row in rows):
-            continue
         for end, word in ((0, "begins"), (-1, "ends")):
-            if all(row[end] == 0 for row in rows):
+            if all(row is not None and len(row) and row[end] == 0 for row in rows):
                 raise InputError(
                     f"row {place}: {name} {word} in exact zeros and all rows have {len(rows[0])} values, so padding would "
                     "count as tokens. Give mask= with 1 on tokens and 0 on padding, or rows without padding; where zeros "
@@ -140,16 +130,23 @@ class Layout:
         return np.repeat(np.arange(len(self)), self.lengths)
 
     def sum(self, values: np.ndarray) -> np.ndarray:
-        """Sum over each row, [N] float64."""
+        """Return the sum over each row, [N] float64."""
         return np.bincount(self.owner, weights=values, minlength=len(self))
 
+    def max(self, values: np.ndarray) -> np.ndarray:
+        """Return the largest value of each row, [N] float64; NaN of an empty row."""
+        largest, filled = np.full(len(self), np.nan), np.flatnonzero(self.lengths)
+        if len(filled):
+            largest[filled] = np.maximum.reduceat(values, self.starts[filled])
+        return largest
+
     def split(self, values: np.ndarray) -> list[np.ndarray]:
-        """The rows of a flat array."""
+        """Return the rows of a flat array."""
         return np.split(values, self.starts[1:]) if len(self) else []
 
 
 def flatten(rows: Sequence, name: str) -> tuple[np.ndarray, Layout]:
-    """One ragged column as a flat float64 array [V] and its layout; None becomes one NaN."""
+    """Return one ragged column as a flat float64 array [V] and its layout; None becomes one NaN."""
     if isinstance(rows, np.ndarray) and rows.ndim == 2 and rows.dtype != object:
         return rows.astype(np.float64).ravel(), Layout(np.full(len(rows), rows.shape[1], dtype=np.int64))
     arrays = [
@@ -165,7 +162,7 @@ def flatten(rows: Sequence, name: str) -> tuple[np.ndarray, Layout]:
 
 
 def flatten_pair(x: Sequence, y: Sequence, names: tuple[str, str]) -> tuple[np.ndarray, np.ndarray, Layout]:
-    """Two ragged columns as flat float64 arrays [V] and their layout; where either row is None, both become one NaN.
+    """Return two ragged columns as flat float64 arrays [V] and their layout; where either row is None, both become one NaN.
 
     Raises InputError where the columns differ in their number of rows, or a pair of rows in length.
     """

@@ -14,33 +14,28 @@ from .columns import Layout, check_values, flatten
 
 
 def normalised_entropy(rows: Sequence) -> np.ndarray:
-    """Shannon entropy of each row over its maximum log T, [N] in 0..1: 0 where one token has all, 1 where all have the same.
+    """Return the Shannon entropy of each row, divided by its sum, over its maximum log T: [N] in 0..1.
 
-    Each row is divided by its sum. 0 log 0 = 0, and nothing is added inside the logarithm.
-
-    Source: Meister et al. (2021), section 4.
+    0 where one token has all, 1 where all have the same; 0 log 0 = 0. Source: Meister et al. (2021), section 4.
     """
     scores, layout = _scores(rows)
-    largest = np.full(len(layout), np.nan)
-    if (filled := layout.lengths > 0).any():
-        largest[filled] = np.maximum.reduceat(scores, layout.starts[filled])
     with np.errstate(invalid="ignore", divide="ignore"):
         # over the largest first: neither the sum nor a share of it can then leave the range of floats
-        shares = scores / largest[layout.owner]
+        shares = scores / layout.max(scores)[layout.owner]
         total = layout.sum(shares)
         # 0 / 0 below two tokens and for zeros
         return np.clip((np.log(total) + layout.sum(entr(shares)) / total) / np.log(layout.lengths), 0, 1)
 
 
 def support_size(rows: Sequence) -> np.ndarray:
-    """Tokens with a score above zero, per row: [N] float64 in 0..T."""
+    """Return the tokens with a score above zero, per row: [N] float64 in 0..T."""
     scores, layout = _scores(rows)
     size = layout.sum(np.where(np.isnan(scores), np.nan, scores > 0))
     return np.where(layout.lengths > 0, size, np.nan)
 
 
 def share_of_zeros(rows: Sequence) -> np.ndarray:
-    """Share of tokens with a score of zero, per row: [N] float64 in 0..1."""
+    """Return the share of tokens with a score of zero, per row: [N] float64 in 0..1."""
     return 1 - support_size(rows) / np.maximum(_scores(rows)[1].lengths, 1)
 
 

@@ -47,7 +47,7 @@ def _row_sums(terms: Callable, p: Sequence, q: Sequence) -> np.ndarray:
 
 
 def total_variation_distance(p: Sequence, q: Sequence) -> np.ndarray:
-    """Half the summed absolute difference, [N] in 0..1: the largest difference in probability of any event.
+    """Return half the summed absolute difference, [N] in 0..1: the largest difference in probability of any event.
 
     0 where equal, 1 where the supports are disjoint. A metric.
     """
@@ -55,7 +55,7 @@ def total_variation_distance(p: Sequence, q: Sequence) -> np.ndarray:
 
 
 def jensen_shannon_divergence(p: Sequence, q: Sequence) -> np.ndarray:
-    """Mean Kullback-Leibler divergence from p and from q to their average, [N] in 0..ln 2, in nats (Lin, 1991).
+    """Return the mean Kullback-Leibler divergence from p and from q to their average, [N] in 0..ln 2, in nats (Lin, 1991).
 
     0 where equal, ln 2 = 0.693 where the supports are disjoint. Symmetric.
     """
@@ -68,15 +68,12 @@ def jensen_shannon_divergence(p: Sequence, q: Sequence) -> np.ndarray:
 
 
 def kullback_leibler_divergence(p: Sequence, q: Sequence) -> np.ndarray:
-    """Sum of p log(p / q), [N] in 0..inf, in nats: 0 where equal, infinite where p has mass and q has none.
-
-    Between sparse attentions it is mostly infinite; use `jensen_shannon_divergence` there.
-    """
+    """Return the sum of p log(p / q), [N] in 0..inf, in nats: infinite where p has mass and q has none."""
     return np.maximum(_row_sums(rel_entr, p, q), 0)
 
 
 def decision_flips(p: Sequence, q: Sequence) -> np.ndarray:
-    """Whether the most probable class differs between p and q, [N] float64: 1 where it does, 0 where not.
+    """Return whether the most probable class differs between p and q, [N] float64: 1 where it does, 0 where not.
 
     On equal probability the lower class is the decision.
     """
@@ -86,12 +83,9 @@ def decision_flips(p: Sequence, q: Sequence) -> np.ndarray:
 
 
 def decisions(values: np.ndarray, layout: Layout) -> np.ndarray:
-    """Place of the first largest value of each row, [N] float64; NaN for rows that are empty or hold a NaN."""
+    """Return the place of the first largest value of each row, [N] float64; NaN for rows that are empty or hold a NaN."""
     places = np.full(len(layout), np.nan)
-    if len(filled := np.flatnonzero(layout.lengths)):
-        largest = np.full(len(layout), np.nan)
-        largest[filled] = np.maximum.reduceat(values, layout.starts[filled])
-        hits = np.flatnonzero(values == largest[layout.owner])
-        rows, first = np.unique(layout.owner[hits], return_index=True)
-        places[rows] = hits[first] - layout.starts[rows]
+    hits = np.flatnonzero(values == layout.max(values)[layout.owner])
+    rows, first = np.unique(layout.owner[hits], return_index=True)
+    places[rows] = hits[first] - layout.starts[rows]
     return places

@@ -20,7 +20,7 @@ NORMALISATIONS = ("eraser_code", "eraser_paper")
 
 
 def comprehensiveness(whole: Sequence, removed: Sequence) -> np.ndarray:
-    """p(whole) - p(removed) per share, [N, S] in -1..1: large where the model needed what was removed.
+    """Return p(whole) - p(removed) per share, [N, S] in -1..1: large where the model needed what was removed.
 
     Source: DeYoung et al. (2020), section 4.2.
     """
@@ -29,7 +29,7 @@ def comprehensiveness(whole: Sequence, removed: Sequence) -> np.ndarray:
 
 
 def sufficiency(whole: Sequence, kept: Sequence) -> np.ndarray:
-    """p(whole) - p(kept) per share, [N, S] in -1..1: small, or negative, where the rationale alone was enough.
+    """Return p(whole) - p(kept) per share, [N, S] in -1..1: small, or negative, where the rationale alone was enough.
 
     Source: DeYoung et al. (2020), section 4.2.
     """
@@ -38,7 +38,7 @@ def sufficiency(whole: Sequence, kept: Sequence) -> np.ndarray:
 
 
 def aopc(falls: Sequence, normalisation: str = "eraser_code") -> np.ndarray:
-    """Area over the perturbation curve: falls of p [N, S] averaged over shares to [N].
+    """Return the area over the perturbation curve: falls of p [N, S] averaged over shares to [N].
 
     normalisation: "eraser_code", the mean over the S shares, as ERASER's published code; "eraser_paper", their sum over
     S + 1, as its formula, which also counts the share 0 where nothing falls.
@@ -54,21 +54,18 @@ def aopc(falls: Sequence, normalisation: str = "eraser_code") -> np.ndarray:
 
 
 def normalised_sufficiency(whole: Sequence, kept: Sequence, empty: Sequence) -> np.ndarray:
-    """(S(kept) - S(empty)) / (1 - S(empty)) with S(r) = 1 - max(0, p(whole) - p(r)), per share, [N, S], at most 1.
+    """Return (S(kept) - S(empty)) / (1 - S(empty)) with S(r) = 1 - max(0, p(whole) - p(r)), per share, [N, S], at most 1.
 
     1: the rationale alone loses nothing; 0: no better than no text; below 0: worse than none. Undefined where the empty
-    text loses nothing (p(empty) >= p(whole)). Nothing is cut off at 0.
-
-    Source: Carton et al. (2020), section 3.
+    text loses nothing (p(empty) >= p(whole)). Source: Carton et al. (2020), section 3.
     """
     return 1 - _relative_falls(whole, sufficiency(whole, kept), empty)
 
 
 def normalised_comprehensiveness(whole: Sequence, removed: Sequence, empty: Sequence) -> np.ndarray:
-    """max(0, p(whole) - p(removed)) / (1 - S(empty)) per share, S as in `normalised_sufficiency`: [N, S], at least 0.
+    """Return max(0, p(whole) - p(removed)) / (1 - S(empty)) per share, S as in `normalised_sufficiency`: [N, S], at least 0.
 
     1: removing the rationale loses as much as removing all; above 1: more. Undefined where the empty text loses nothing.
-
     Source: Carton et al. (2020), section 3.
     """
     return _relative_falls(whole, comprehensiveness(whole, removed), empty)
@@ -82,7 +79,7 @@ def _relative_falls(whole: Sequence, falls: np.ndarray, empty: Sequence) -> np.n
 
 
 def area_under_curve(shares: Sequence, probs: Sequence, first: Sequence, last: Sequence) -> np.ndarray:
-    """Area under p drawn over the share of tokens from 0 to 1, by trapezoids, [N] in 0..1.
+    """Return the area under p drawn over the share of tokens from 0 to 1, by trapezoids, [N] in 0..1.
 
     shares: the increasing shares that probs [N, S] belong to: [S], or [N, S] where the tokens in fact erased make up other
     shares (a hundredth of ten tokens is a tenth). first, last [N]: p at the shares 0 and 1. Deletion: `removed` from `whole`
@@ -94,15 +91,13 @@ def area_under_curve(shares: Sequence, probs: Sequence, first: Sequence, last: S
     last, _ = _probabilities(last, probs, "probs")
     shares = np.broadcast_to(np.asarray(shares, np.float64), probs.shape)
     edges = np.concatenate([np.zeros((len(probs), 1)), shares, np.ones((len(probs), 1))], axis=1)
-    widths = np.diff(edges, axis=1)
-    for row in np.flatnonzero((widths < 0).any(1)):
+    for row in np.flatnonzero((np.diff(edges) < 0).any(1)):
         raise InputError(f"row {row}: shares are {shares[row].tolist()}; give increasing ones within 0..1")
-    heights = np.concatenate([first[:, None], probs, last[:, None]], axis=1)
-    return (widths * (heights[:, 1:] + heights[:, :-1])).sum(1) / 2
+    return np.trapezoid(np.concatenate([first[:, None], probs, last[:, None]], axis=1), edges)
 
 
 def erasure_results(whole: Sequence, kept: Sequence, removed: Sequence, empty: Sequence) -> dict[str, np.ndarray]:
-    """Sufficiency and comprehensiveness of each instance in three forms, [N] float64 each.
+    """Return sufficiency and comprehensiveness of each instance in three forms, [N] float64 each.
 
     <name>_aopc is the mean over the shares ("eraser_code"), <name>_aopc_paper the sum over S + 1, normalised_<name> the mean
     over the shares of the normalised form.

@@ -23,7 +23,7 @@ MATCH = 0.5
 
 
 def average_precision(scores: Sequence, rationale: Sequence) -> np.ndarray:
-    """Sum over thresholds of precision x gain in recall, [N] in 0..1; tokens of equal score pass a threshold together.
+    """Return the sum over thresholds of precision x gain in recall, [N] in 0..1; equal scores pass a threshold together.
 
     As `sklearn.metrics.average_precision_score`, for all rows at once. Compare `constant_precision` and `random_precision`.
     """
@@ -31,11 +31,11 @@ def average_precision(scores: Sequence, rationale: Sequence) -> np.ndarray:
 
 
 def trapezoid_auprc(scores: Sequence, rationale: Sequence) -> np.ndarray:
-    """Area by trapezoids under precision over recall, [N] in 0..1, as ERASER's published code takes it from scikit-learn.
+    """Return the area by trapezoids under precision over recall, [N] in 0..1, as ERASER's published code takes it.
 
     The curve starts at recall 0 with precision 1 and joins its points by lines. Precision does not run in lines between
-    thresholds, so the area is too large, most of all where many scores are equal: scores that all are reach
-    (1 + share marked) / 2. For comparison with others; otherwise take `average_precision`.
+    thresholds, so the area is too large: scores that all are equal reach (1 + share marked) / 2. Use it for comparison with
+    others; otherwise take `average_precision`.
     """
     return _area(scores, rationale, by_lines=True)
 
@@ -49,9 +49,8 @@ def _area(scores: Sequence, rationale: Sequence, by_lines: bool) -> np.ndarray:
     rank = np.arange(len(values)) - layout.starts[layout.owner] + 1
     running = np.append(0.0, np.cumsum(gold))
     hits = running[1:] - running[layout.starts[layout.owner]]  # marked tokens of this rank and before
-    first_of_row = rank == 1
     # a threshold is passed by the last of the tokens of equal score
-    threshold = np.append((values[1:] != values[:-1]) | first_of_row[1:], True)[: len(values)]
+    threshold = np.append((values[1:] != values[:-1]) | (rank[1:] == 1), True)[: len(values)]
     owner, precision, hits = layout.owner[threshold], (hits / rank)[threshold], hits[threshold]
     first = np.append(True, owner[1:] != owner[:-1])[: len(owner)]
     gain = np.where(first, hits, np.diff(hits, prepend=0.0))
@@ -63,22 +62,21 @@ def _area(scores: Sequence, rationale: Sequence, by_lines: bool) -> np.ndarray:
 
 
 def constant_precision(rationale: Sequence) -> np.ndarray:
-    """`average_precision` of scores that are all equal (uniform attention): the share of marked tokens, [N]."""
+    """Return `average_precision` of scores that are all equal (uniform attention): the share of marked tokens, [N]."""
     gold, layout = flatten(rationale, "rationale")
     marked = _marked(gold, layout, "rationale")
     return np.where(marked > 0, marked / np.maximum(layout.lengths, 1), np.nan)
 
 
 def random_precision(rationale: Sequence) -> np.ndarray:
-    """Mean of `average_precision` over all orders of the tokens, [N]: what untied scores without any relation reach.
+    """Return the mean of `average_precision` over all orders of the tokens, [N]: what scores without any relation reach.
 
     With P of n tokens marked, the marked token at rank k has on average 1 + (k-1)(P-1)/(n-1) marked ones up to it; the
     mean of that over k, with H = 1 + 1/2 + ... + 1/n, gives q + (1 - q) H/n with q = (P-1)/(n-1). More than
     `constant_precision`, and markedly so for short texts.
     """
     gold, layout = flatten(rationale, "rationale")
-    marked = _marked(gold, layout, "rationale")
-    n = np.maximum(layout.lengths, 1)
+    marked, n = _marked(gold, layout, "rationale"), np.maximum(layout.lengths, 1)
     mean_reciprocal = (digamma(n + 1.0) + np.euler_gamma) / n
     others = (marked - 1) / np.maximum(n - 1, 1)
     return np.where(marked > 0, others + (1 - others) * mean_reciprocal, np.nan)
@@ -91,7 +89,7 @@ def _marked(gold: np.ndarray, layout: Layout, name: str) -> np.ndarray:
 
 
 def top_tokens(scores: Sequence, share: float) -> list[np.ndarray | None]:
-    """The rationale that scores select: 1 on the ceil(share x T) tokens of largest score, at least one, 0 elsewhere.
+    """Return the rationale that scores select: 1 on the ceil(share x T) tokens of largest score, at least one, else 0.
 
     Of equal scores some are taken by an order drawn for texts of that many tokens: not the first of the text, and the
     same whatever the scores. share: above 0, at most 1; ERASER takes the mean share that people marked. Returns N rows;
@@ -100,19 +98,18 @@ def top_tokens(scores: Sequence, share: float) -> list[np.ndarray | None]:
     check_share(share, "the share of tokens that a rationale holds")
     rationales = []
     for row in scores:
-        if row is None:
-            rationales.append(None)
-            continue
-        values = np.asarray(row, np.float64)
-        order = np.lexsort((np.random.default_rng(len(values)).permutation(len(values)), -values))
-        chosen = np.zeros(len(values))
-        chosen[order[: max(1, int(np.ceil(share * len(values) - 1e-9)))]] = 1  # 0.07 x 100 is above 7 in floats
-        rationales.append(np.where(np.isnan(values).any(), np.nan, chosen))
+        if row is not None:
+            values = np.asarray(row, np.float64)
+            order = np.lexsort((np.random.default_rng(len(values)).permutation(len(values)), -values))
+            row = np.zeros(len(values))
+            row[order[: max(1, int(np.ceil(share * len(values) - 1e-9)))]] = 1  # 0.07 x 100 is above 7 in floats
+            row = np.where(np.isnan(values).any(), np.nan, row)
+        rationales.append(row)
     return rationales
 
 
 def token_f1(chosen: Sequence, rationale: Sequence) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Precision, recall and their harmonic mean over tokens, each [N] in 0..1.
+    """Return precision, recall and their harmonic mean over tokens, each [N] in 0..1.
 
     chosen: N rows of 0 and 1. Where no token is chosen precision is undefined and F1 is 0: 2 hits / (chosen + marked).
     """
@@ -125,13 +122,12 @@ def token_f1(chosen: Sequence, rationale: Sequence) -> tuple[np.ndarray, np.ndar
 
 
 def span_iou(chosen: Sequence, rationale: Sequence, threshold: float = MATCH) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Precision, recall and F1 over spans, each [N] in 0..1.
+    """Return precision, recall and F1 over spans, each [N] in 0..1.
 
     A span is a longest run of chosen, or of marked, tokens. It matches where its intersection with a span of the other side,
     over their union, is at least `threshold`, above 0 and at most 1. precision: share of chosen spans that match; undefined
     where none is chosen, and F1 is then 0. recall: share of marked spans that match. ERASER's code divides the matching
-    chosen spans by the marked ones instead: the same above a threshold of 1/2, where a span cannot match two; at exactly 1/2
-    two halves of one marked span match and its recall exceeds 1.
+    chosen spans by the marked ones instead: at exactly 1/2 two halves of one marked span match and its recall exceeds 1.
     """
     if not 0 < threshold <= 1:
         raise InputError(f"threshold is {threshold}; give the overlap at which spans match, above 0 and at most 1")
@@ -144,39 +140,33 @@ def span_iou(chosen: Sequence, rationale: Sequence, threshold: float = MATCH) ->
         ends = np.minimum(chosen_spans[:, None, 1], gold_spans[None, :, 1])
         shared = np.maximum(ends - np.maximum(chosen_spans[:, None, 0], gold_spans[None, :, 0]), 0)
         matches = shared >= threshold * (np.diff(chosen_spans) + np.diff(gold_spans).T - shared) - 1e-9
-        precision = matches.any(1).mean() if len(chosen_spans) else np.nan
-        recall = matches.any(0).mean()
+        precision, recall = matches.any(1).mean() if len(chosen_spans) else np.nan, matches.any(0).mean()
         total = precision + recall
         scores[:, row] = precision, recall, 2 * precision * recall / total if total > 0 else 0.0
     return tuple(scores)
 
 
 def spans(marks: Sequence) -> np.ndarray:
-    """The longest runs of 1 in a row of 0 and 1: [R, 2] of first token and token after the last, in order."""
+    """Return the longest runs of 1 in a row of 0 and 1: [R, 2] of first token and token after the last, in order."""
     steps = np.diff(np.concatenate([[0], np.asarray(marks, np.float64) != 0, [0]]).astype(np.int64))
     return np.stack([np.flatnonzero(steps == 1), np.flatnonzero(steps == -1)], axis=1)
 
 
 def mean_share(rationale: Sequence) -> float:
-    """Mean share of marked tokens over the rows that have any, in 0..1; NaN where none has."""
+    """Return the mean share of marked tokens over the rows that have any, in 0..1; NaN where none has."""
     shares = [np.mean(np.asarray(row, np.float64)) for row in rationale if row is not None and len(row)]
     marked = [share for share in shares if share > 0]
     return float(np.mean(marked)) if marked else float("nan")
 
 
 def plausibility_results(scores: Sequence, rationale: Sequence, share: float | None = None) -> dict[str, np.ndarray]:
-    """average_precision, trapezoid_auprc, token_f1 and span_iou_f1 of each instance, [N] float64 each.
+    """Return average_precision, trapezoid_auprc, token_f1 and span_iou_f1 of each instance, [N] float64 each.
 
     share: tokens of largest score that make up the rationale for the last two (`top_tokens`); by default `mean_share`.
     """
-    rankings = {
-        "average_precision": average_precision(scores, rationale),
-        "trapezoid_auprc": trapezoid_auprc(scores, rationale),
-    }
+    rankings = average_precision(scores, rationale), trapezoid_auprc(scores, rationale)
     share = mean_share(rationale) if share is None else share
     # where nothing is marked all is undefined, and nothing has to be chosen
     chosen = [None] * len(scores) if np.isnan(share) else top_tokens(scores, share)
-    return rankings | {
-        "token_f1": token_f1(chosen, rationale)[2],
-        "span_iou_f1": span_iou(chosen, rationale)[2],
-    }
+    values = *rankings, token_f1(chosen, rationale)[2], span_iou(chosen, rationale)[2]
+    return dict(zip(("average_precision", "trapezoid_auprc", "token_f1", "span_iou_f1"), values, strict=True))

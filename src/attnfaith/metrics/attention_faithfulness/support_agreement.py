@@ -18,16 +18,14 @@ from .plausibility import average_precision, random_precision
 
 
 def top_k_overlap(attention: Sequence, importance: Sequence, share: float = 0.2) -> tuple[np.ndarray, np.ndarray]:
-    """Share of the k tokens of largest attention that are among the k of largest importance, per row.
+    """Return the share of the k tokens of largest attention that are among the k of largest importance, per row.
 
-    k is the given share of the tokens, rounded up and at least 1, but no more than attention supports: a token without
-    weight is never one of the largest. Ties are broken at random, in either row on its own, and the share is the
-    expectation over all ways to break them, in closed form: of g tied tokens of which r are still within the k, each
-    counts r/g.
+    k is the given share of the tokens, above 0 and at most 1, rounded up, but no more than attention supports. Ties are
+    broken at random, in either row on its own, and the share is the expectation over all ways to break them, in closed form:
+    of g tied tokens of which r are still within the k, each counts r/g.
 
-    share: above 0, at most 1. Returns (overlap [N] in 0..1, chance [N] in 0..1), float64; chance = k/T is what an
-    importance without any relation reaches. Both are NaN for undefined rows, where attention is zero everywhere, and where
-    k = T, so that every importance would reach 1.
+    Returns (overlap [N] in 0..1, chance [N] in 0..1), float64; chance = k/T is what an importance without any relation
+    reaches. Both are NaN for undefined rows, where attention is zero everywhere, and where k = T.
     """
     check_share(share, "the share of tokens to compare")
     attention, importance, layout = flatten_pair(attention, importance, ("attention", "importance"))
@@ -43,7 +41,7 @@ def top_k_overlap(attention: Sequence, importance: Sequence, share: float = 0.2)
 
 
 def support_auprc(attention: Sequence, importance: Sequence) -> tuple[np.ndarray, np.ndarray]:
-    """Average precision of importance as a guess at the support of attention (weights above zero), per row.
+    """Return the average precision of importance as a guess at the support of attention (weights above zero), per row.
 
     Returns (precision [N] in 0..1, chance [N] in 0..1), float64: `average_precision`, 1 where every token of the support has
     more importance than every other, and `random_precision`, its mean over all orders of the tokens. Both are NaN for
@@ -65,8 +63,7 @@ def _undefined(values: np.ndarray, layout: Layout) -> np.ndarray:
 
 def _chances(scores: np.ndarray, layout: Layout, k: np.ndarray) -> np.ndarray:
     """Probability of each token to be among the k [N] of largest score in its row, ties broken at random; flat."""
-    order = np.lexsort((-scores, layout.owner))
-    chosen = k > 0
+    order, chosen = np.lexsort((-scores, layout.owner)), k > 0
     bound = np.full(len(layout), np.inf)
     bound[chosen] = scores[order][(layout.starts + k - 1)[chosen]]
     above = scores > bound[layout.owner]
