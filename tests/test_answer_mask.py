@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from attnfaith.data.collation import OF_POSITIONS, data_collator, pad_batch
-from attnfaith.errors import DatasetError
+from attnfaith.data.collation import OF_POSITIONS, pad_batch
 from attnfaith.measurement.engine import measure
 from attnfaith.measurement.registry import find
 from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence
@@ -143,44 +142,6 @@ def test_forward_is_its_stages_and_bars(fields, tiny_model, tiny_rows):
     torch.testing.assert_close(output.loss, expected)
     half = logits.to(torch.bfloat16) + torch.tensor(BARRED, dtype=torch.bfloat16)
     assert half.isfinite().all()
-
-
-def test_a_query_is_indexed_as_a_tensor_is():
-    query = Query(torch.arange(6.0).view(3, 2), torch.eye(3, dtype=torch.bool))
-    assert query[1, None].state.shape == (1, 2) and query[:, None].answers.shape == (3, 1, 3)
-    assert query[torch.tensor([2, 0])].answers.tolist() == [[False, False, True], [True, False, False]]
-    assert Query(None, query.answers)[:2].state is None
-
-
-@pytest.mark.parametrize(
-    ("mask", "message"),
-    [
-        (torch.ones(1, 3), r"answer_mask has shape \(1, 3\); give \(instances, 5 classes\)"),
-        (torch.zeros(1, 5), "answer_mask allows no class in row 0"),
-    ],
-)
-def test_masks_that_are_refused(mask, message, tiny_model):
-    with pytest.raises(ValueError, match=message):
-        tiny_model(num_labels=5)(input_ids=torch.tensor([[2, 7, 3]]), answer_mask=mask)
-
-
-def test_collation():
-    rows = [{"input_ids": [2, 3], "candidates": [0, 2]}, {"input_ids": [2, 5, 3], "candidates": [1]}]
-    batch = pad_batch(rows, 0, 3)
-    assert batch["answer_mask"].tolist() == [[True, False, True], [False, True, False]]
-    with pytest.raises(DatasetError, match="need num_labels"):
-        pad_batch(rows, 0)
-    with pytest.raises(DatasetError, match=r"Row 0: candidates \[0, 2\]; give at least one of the classes 0 to 1"):
-        pad_batch(rows, 0, 2)
-    with pytest.raises(DatasetError, match=r"Row 1: candidates \[\]"):
-        pad_batch([rows[0], {**rows[1], "candidates": []}], 0, 3)
-    with pytest.raises(DatasetError, match="Only 1 of 2 instances have 'candidates'"):
-        pad_batch([rows[0], {"input_ids": [2, 3]}], 0, 3)
-
-    class Tokenizer:
-        pad_token_id = 0
-
-    assert torch.equal(data_collator(Tokenizer, 3)(rows)["answer_mask"], batch["answer_mask"])
 
 
 def test_a_record_says_only_what_may_be_answered(tmp_path, tiny_model, tiny_rows):

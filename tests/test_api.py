@@ -9,17 +9,13 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 import attnfaith
 from attnfaith import AttnfaithError, cli, record, runs
 from attnfaith.api.measuring import DEFAULTS
-from attnfaith.measurement import engine
 from attnfaith.measurement.registry import by_cost, find, names
 from attnfaith.reporting import sections
 from attnfaith.subjects import Pooled
-from tests.records import draw
 from tests.toy_subject import Toy
 
 
@@ -142,30 +138,6 @@ def test_all_ways_to_give_texts(run, texts, tmp_path):
     assert attnfaith.measure(run, given[0], text="review", **CHEAP).cells[0].identity.dataset == "reviews"
 
 
-@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(order=st.permutations(range(6)))
-def test_the_order_of_texts_does_not_matter(order, run, some):
-    """Each text keeps its numbers, but for rounding where it stands elsewhere in its batch."""
-    first = attnfaith.measure(run, some, **CHEAP).table
-    other = attnfaith.measure(run, [some[place] for place in order], **CHEAP).table
-    back = other.take(np.argsort(order))
-    for name in ("tokens", "probs", "attention", "importance_gradient"):
-        for one, two in zip(first.column(name).to_pylist(), back.column(name).to_pylist(), strict=True):
-            assert one == (two if name == "tokens" else pytest.approx(two, rel=1e-4, abs=1e-6))
-
-
-def test_a_measurement_goes_on_where_it_stopped(run, some, tmp_path, monkeypatch):
-    first = attnfaith.measure(run, some, **CHEAP)
-    measured = engine._read_texts
-    monkeypatch.setattr(engine, "_read_texts", lambda *a, **k: (_ for _ in ()).throw(KeyboardInterrupt))
-    with pytest.raises(KeyboardInterrupt):
-        attnfaith.measure(run, some, output=tmp_path / "kept.parquet", **CHEAP)
-    assert (tmp_path / "kept.parquet.shards").is_dir()
-    monkeypatch.setattr(engine, "_read_texts", measured)
-    assert attnfaith.measure(run, some, output=tmp_path / "kept.parquet", **CHEAP) == first
-    assert attnfaith.load(tmp_path / "kept.parquet") == first and not (tmp_path / "kept.parquet.shards").exists()
-
-
 # ------------------------------------------------------------------------------------------------ what is chosen and said
 
 
@@ -189,21 +161,6 @@ def test_defaults_are_what_the_model_is_capable_of(run, some, capsys):
     assert attnfaith.measure(Blind(), ["7 12", "8 9 10"]).measures == ["leave_one_out"]
     (said,) = [line for line in capsys.readouterr().err.splitlines() if "gradient is left out" in line]
     assert "embeddings" in said and "embedding length" in said
-
-
-def test_dear_defaults_are_left_out(run, some, capsys, monkeypatch):
-    monkeypatch.setattr("attnfaith.api.measuring.MOST_READINGS", 10)
-    assert "leave_one_out" not in attnfaith.measure(run, some).measures
-    assert "leave_one_out" in capsys.readouterr().err
-
-
-def test_what_is_cut_is_said(run, some, capsys):
-    from transformers import AutoTokenizer
-
-    model = attnfaith.AttentionClassifierForSequenceClassification.from_pretrained(run / "model")
-    tokenizer = AutoTokenizer.from_pretrained(run / "model", model_max_length=5)
-    table = attnfaith.measure(model, [some[0], "the"], tokenizer=tokenizer, measures=[]).per_text()
-    assert table["truncated"].tolist() == [True, False] and "1 of 2 texts: cut" in capsys.readouterr().err
 
 
 # ------------------------------------------------------------------------------------------------ a subject of one's own
@@ -249,15 +206,6 @@ def test_frames_say_what_the_table_holds(made):
     for name, row in summary.iterrows():
         assert row["mean"] == pytest.approx(per_text[name].mean(), nan_ok=True)
         assert row["n"] == per_text[name].notna().sum() and row["n"] + row["n_undefined"] == len(made)
-
-
-def test_several_models_in_one_record(run, some):
-    table = record.concatenate([draw(12, seed=0), draw(12, seed=1)])
-    both = attnfaith.Record(table)
-    assert both.agreement()["seed"].tolist() == [0, 0, 1, 1] and set(both.scores()["seed"]) == {0, 1}
-    assert "lies between" in repr(both) and "12 texts" in repr(both).splitlines()[0]
-    assert both.show(13).title == attnfaith.Record(draw(12, seed=1)).show(1).title
-    assert "Highest" not in both._repr_html_()
 
 
 def replaced(table, name, rows):

@@ -1,7 +1,6 @@
 """Classifiers of transformers as people have them: an object, a pipeline, a folder, a name on the Hub; and refusals."""
 
 import json
-import math
 import shutil
 
 import pytest
@@ -66,26 +65,6 @@ def test_an_object_a_pipeline_and_a_subject_say_what_the_folder_says(folder, exp
         assert said["label"] == ["bad", "fair", "good"][probs.index(max(probs))]
 
 
-def test_weights_in_pieces(folder, copy, expected):
-    whole = load_file(copy / "model.safetensors")
-    names = sorted(whole)
-    parts = {"model-00001-of-00002.safetensors": names[::2], "model-00002-of-00002.safetensors": names[1::2]}
-    for file, some in parts.items():
-        save_file({name: whole[name] for name in some}, copy / file, {"format": "pt"})
-    index = {"metadata": {}, "weight_map": {name: file for file, some in parts.items() for name in some}}
-    (copy / "model.safetensors.index.json").write_text(json.dumps(index))
-    (copy / "model.safetensors").unlink()
-    same(attnfaith.measure(copy, TEXTS, **HOW), expected)
-
-
-def test_half_precision_on_disk_is_read_as_float32(copy):
-    model = load_subject(copy).model
-    model.half().save_pretrained(copy)
-    again = load_subject(copy).model
-    assert again.dtype == torch.float32
-    assert all(torch.equal(one.half(), other) for one, other in zip(again.parameters(), model.parameters(), strict=True))
-
-
 def rewritten(path, change):
     """The weights of a folder, changed."""
     save_file(change(load_file(path / "model.safetensors")), path / "model.safetensors", {"format": "pt"})
@@ -139,28 +118,6 @@ def test_a_folder_that_cannot_be_trusted(change, message, copy):
     assert "\n" not in str(refusal.value)
 
 
-def test_classes_that_are_not_numbered_from_0(copy):
-    config = json.loads((copy / "config.json").read_text())
-    names = {str(number + 1): f"class {number}" for number in range(len(config["id2label"]))}
-    (copy / "config.json").write_text(json.dumps(config | {"id2label": names}))
-    with pytest.raises(attnfaith.AttnfaithError, match="id2label of the model's configuration has no class 0; it has .1, 2"):
-        attnfaith.measure(copy, TEXTS, **HOW)
-
-
-def test_a_tokenizer_that_its_library_cannot_make_sense_of(copy):
-    """It raises whatever comes to pass: an Exception of no kind, a TypeError."""
-    for name, key, value in (
-        ("tokenizer.json", "post_processor", []),
-        ("tokenizer_config.json", "model_input_names", 0.5),
-        ("tokenizer_config.json", "model_max_length", "many"),
-    ):
-        whole = (copy / name).read_text()
-        (copy / name).write_text(json.dumps(json.loads(whole) | {key: value}))
-        with pytest.raises(ModelError, match="no tokenizer is loaded from"):
-            attnfaith.measure(copy, TEXTS, **HOW)
-        (copy / name).write_text(whole)
-
-
 @pytest.mark.filterwarnings("ignore:Use 'content=<...>' to upload:DeprecationWarning")  # huggingface_hub's own
 def test_a_name_on_the_hub(folder, expected, tmp_path, monkeypatch):
     """Nothing but safetensors, configuration and tokenizer is fetched."""
@@ -188,16 +145,6 @@ def test_a_name_on_the_hub(folder, expected, tmp_path, monkeypatch):
         same(attnfaith.measure(subject, TEXTS, **HOW), expected)
         with pytest.raises(ModelError, match="alice/plain"):
             load_subject("alice/plain", revision="never-made")
-
-
-def test_scores_that_were_not_found_are_named_on_the_terminal_and_in_the_record(folder, capsys):
-    how = {"measures": ["integrated_gradients"], "options": {"integrated_gradients": {"max_steps": 15}}}
-    how["options"]["integrated_gradients"]["tolerance"] = 0
-    said = attnfaith.measure(folder, TEXTS[:3], progress=True, **how)
-    number = sum(any(map(math.isnan, scores)) for scores in said.table.column("importance_integrated_gradients").to_pylist())
-    line = f"integrated gradients: undefined for {number} of 3 texts"
-    assert number > 0
-    assert line in capsys.readouterr().err and line in str(said)
 
 
 # ---------------------------------------------------------------------- words whose id is that of a marker

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from attnfaith import hub, record
+from attnfaith import record
 from tests.forks import Forks
 from tests.records import draw
 
@@ -64,27 +64,6 @@ def test_there_and_back(alice):
     assert b"/home/somebody" not in alice.server.read("dataset", "alice/mine", name)
 
 
-def test_several_in_one_repository(alice):
-    done = alice(
-        """
-        import attnfaith
-        first, second = (attnfaith.load(f"{seed}.parquet") for seed in (0, 1))
-        first.push_to_hub("alice/several", config="first")
-        second.push_to_hub("alice/several", config="second")
-        second.push_to_hub("alice/several", config="second")
-        assert attnfaith.load("alice/several:first") == first and attnfaith.load("alice/several:second") == second
-        try:
-            attnfaith.load("alice/several")
-        except attnfaith.AttnfaithError as error:
-            assert "holds 2 records: name one of alice/several:first, alice/several:second" in str(error), error
-        else:
-            raise SystemExit("several were read as one")
-        """
-    )
-    assert done.returncode == 0, done.stderr
-    assert len(alice.server.history("dataset", "alice/several")) == 3  # made, and two pushes: the third changed nothing
-
-
 def test_what_is_not_pushed(alice):
     done = alice(
         """
@@ -98,24 +77,6 @@ def test_what_is_not_pushed(alice):
         """
     )
     assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.parametrize(
-    ("repo_id", "how", "said"),
-    [
-        ("mine", {}, "'/mine' is no name of a repository"),
-        ("a/b/c", {}, "is no name of a repository"),
-        ("alice/mine", {"config": "../x"}, "config='../x': letters, digits"),
-    ],
-)
-def test_names(repo_id, how, said):
-    with pytest.raises(hub.HubError, match=said):
-        hub.plan_record(draw(3), repo_id, **how)
-
-
-def test_records_of_several_models():
-    with pytest.raises(hub.HubError, match="one record of one model is pushed at a time"):
-        hub.plan_record(record.concatenate([draw(3, seed=0), draw(3, seed=1)]), "alice/mine")
 
 
 def test_a_model_of_the_hub_is_measured(alice):

@@ -1,7 +1,6 @@
 """What people give by mistake to `attnfaith.measure`: one clear error, before any work."""
 
 import datasets
-import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
@@ -12,7 +11,6 @@ from attnfaith import AttnfaithError
 from attnfaith.api.texts import Columns, read_texts
 from attnfaith.data.tokenization import build_tokenizer
 from attnfaith.measurement import engine
-from tests.toy_subject import Toy
 
 
 @pytest.fixture
@@ -87,11 +85,6 @@ def test_texts_and_arguments(texts, more, said, idle, model):
     assert "\n" not in str(raised.value) and len(str(raised.value)) < 700
 
 
-def test_single_texts_for_a_model_of_pairs(idle, model):
-    with pytest.raises(AttnfaithError, match="these are single texts, and the model reads pairs"):
-        attnfaith.measure(**model(pair=True), texts=["the ship"], progress=False)
-
-
 @pytest.mark.slow
 def test_pairs_and_documents(model):
     pairs = attnfaith.measure(**model(pair=True), texts=[("the old ship", "a ship"), ("the", "")], progress=False)
@@ -141,35 +134,6 @@ def test_folders_that_hold_no_model(tmp_path, idle, model):
     refused("cannot be loaded")
     with pytest.raises(AttnfaithError, match="is a file; a model is a folder"):
         attnfaith.measure(tmp_path / "config.json", ["the"], progress=False)
-
-
-def test_a_measure_that_the_model_is_not_capable_of(idle):
-    with pytest.raises(
-        AttnfaithError, match="'attention_norm' needs 'weighed vectors'.*measures that this subject can have: .*gradient"
-    ):
-        attnfaith.measure(Toy(), ["7"], measures=["attention_norm"], progress=False)
-
-
-def test_rows_and_measures_that_are_not_there(model):
-    made = attnfaith.measure(**model(), texts=["the ship", "old ship"], measures=["gradient"], progress=False)
-    for text in (2, -3, 0.5, "texts/2", None, True):
-        with pytest.raises(AttnfaithError, match="give a row from 0 to 1|no text is called"):
-            made.show(text)
-    assert made.show(-1).title == made.show("texts/1").title == made.show(np.int64(1)).title
-    with pytest.raises(AttnfaithError, match="the record holds no measure 'lime'; there are gradient, gradient_hidden"):
-        made.show(0, measures="lime")
-
-
-def test_places_without_a_record(tmp_path):
-    (tmp_path / "empty").mkdir()
-    for place, said in (
-        (tmp_path / "no.parquet", "no run or record at"),
-        (tmp_path / "empty", "holds no record.parquet"),
-        ("nowhere", "no run or record at nowhere"),
-        (3, "from a path or a name on the Hub, not from 3"),
-    ):
-        with pytest.raises(AttnfaithError, match=said):
-            attnfaith.load(place)
 
 
 TEXT = st.text(max_size=20)

@@ -1,6 +1,5 @@
 """Records do not depend on batches, processes or interruptions; what cannot be measured is refused."""
 
-import gc
 import os
 import re
 import subprocess
@@ -12,18 +11,16 @@ import numpy as np
 import pytest
 import torch
 
-import attnfaith
 from attnfaith import record
 from attnfaith.data.collation import pad_batch
-from attnfaith.data.fingerprint import digest_data, digest_model
+from attnfaith.data.fingerprint import digest_model
 from attnfaith.importance.gradients import Gradient
 from attnfaith.measurement import engine, registry, shards
 from attnfaith.measurement.engine import configured, measure
 from attnfaith.measurement.registry import MeasurementError
 from attnfaith.record import Column, Identity
 from attnfaith.reporting.cells import split_cells
-from attnfaith.runs.base import OutputsError, read_outputs
-from attnfaith.subjects import Pooled
+from attnfaith.runs.base import read_outputs
 from tests.measuring import run
 
 
@@ -148,25 +145,6 @@ def test_documents_by_sentences_and_by_words(go, texts, tiny_model, tiny_batch):
     assert sorted(cell.identity.level for cell in split_cells(together)) == ["sentence", "word"]
 
 
-def test_pairs_and_unlabelled_texts(go, texts, tiny_model):
-    dataset = texts(pair=True).remove_columns("labels")
-    found = go(model=tiny_model(query="text", readout="tanh", num_labels=3), dataset=dataset, producers=NAMES)
-    assert found.column("label").null_count == 20
-    assert {len(row) for row in record.rows(found, "probs")} == {3}
-    assert [len(row) for row in record.rows(found, "attention")] == LENGTHS
-    assert "query_tokens" not in found.column_names
-
-
-def test_questions_come_through(go, texts, tiny_model):
-    """Words that are not in the vocabulary too: they tell data sets apart though the model reads the same."""
-    asked = [[f"q{word}" for word in range(number % 4)] for number in range(20)]
-    dataset = texts(pair=True).add_column("query_tokens", asked)
-    table = go(model=tiny_model(query="text", readout="tanh"), dataset=dataset)
-    assert table.column("query_tokens").to_pylist() == asked
-    other = dataset.remove_columns("query_tokens").add_column("query_tokens", [["x"], *asked[1:]])
-    assert digest_data(dataset) != digest_data(other)
-
-
 def test_labels_reach_producers(go, texts):
     """The gold class of an instance is explained whatever batch it is in, and says so in the settings."""
     options = {"gradient_x_input": {"target": "gold"}}
@@ -222,12 +200,6 @@ def test_what_cannot_be_measured_is_said_before_any_work(
     assert not counted.done and not list(tmp_path.iterdir())
 
 
-def test_settings_say_what_was_done(go):
-    (settings,) = record.settings(go(settings={"note": "x"}, seed=3, producers=NAMES))
-    assert settings["note"] == "x" and settings["seed"] == 3 and settings["producers"] == NAMES
-    assert settings["identity"]["dataset"] == "tiny" and len(settings["model"]) == len(settings["data"]) == 64
-
-
 def test_the_model_is_measured_in_eval_mode_and_given_back(go, tiny_model):
     model = tiny_model(dropout=0.5).train()
     found = go(model=model)
@@ -265,17 +237,6 @@ def test_given_attention_takes_the_place_of_the_models(go, texts, tiny_model, pa
     assert len(digests[0]) == 64 and digests[1] is None
 
 
-def test_word_attention_that_is_given(go, texts, tiny_model):
-    """All weight on the last word of each document: its sentence is that word, and all there is."""
-    model, dataset = tiny_model(encoder="embedding", hierarchy="sentence"), texts([5, 12, 1, 7], hierarchy="sentence")
-    given = {row["instance_id"]: np.eye(len(list(chain(*row["words"]))))[-1] for row in dataset}
-    table = go(model=model, dataset=dataset, producers=[], level="word", attention=given)
-    for row, probs in zip(dataset, record.rows(table, "probs"), strict=True):
-        last = [place for place in row["input_ids"] if place not in (2, 3, 4)][-1]
-        expected = model.decoder(model.get_input_embeddings().weight[last]).softmax(-1).detach()
-        np.testing.assert_allclose(probs, expected, atol=1e-6)
-
-
 @pytest.mark.parametrize(
     ("producers", "change", "message"),
     [
@@ -305,37 +266,6 @@ def test_outputs_are_read_back_by_instance(go, texts, tiny_model, tmp_path):
         for column in ("attention", "probs"):
             for mine, theirs in zip(record.rows(found, column), record.rows(made, column), strict=True):
                 np.testing.assert_array_equal(mine, theirs)
-
-
-def test_what_the_weights_do_not_tell_is_in_the_digest(tiny_model):
-    free, held, other = (tiny_model(score_scale=scale) for scale in (None, 1.0, 2.0))
-    assert len({digest_model(model) for model in (free, held, other, tiny_model(projection="sparsemax"))}) == 4
-    marked = (tiny_model(hierarchy="sentence", sentence_token_id=mark) for mark in (4, 5))
-    assert len({digest_model(model) for model in marked}) == 2
-    assert engine.model_identity(Pooled(held))["score_scale"] == 1.0
-
-
-@pytest.mark.parametrize("column", ["input_ids", "labels", "tokens"])
-def test_outputs_of_other_texts_are_refused(go, texts, tiny_model, tmp_path, column):
-    go(producers=[])
-    with pytest.raises(OutputsError, match="other texts, labels or another vocabulary"):
-        read_outputs(tmp_path / "r.parquet", texts().map(CHANGES[column]), digest_model(tiny_model()))
-
-
-def test_outputs_that_do_not_fit(go, texts, tiny_model, tmp_path):
-    path, digest = tmp_path / "r.parquet", digest_model(tiny_model())
-
-    def refused(message, dataset=None, model=digest):
-        with pytest.raises(OutputsError, match=message):
-            read_outputs(path, texts() if dataset is None else dataset, model)
-
-    refused("no record at")
-    table = go(producers=[])
-    refused("made by another model", model=digest_model(tiny_model(seed=1)))
-    refused("1 of 21 texts, such as 'tiny/test/20'", texts([*LENGTHS, 4]))
-    refused("'tiny/test/2' 9 weights and the text has 8 tokens", texts([5, 0, 8, *LENGTHS[3:]]))
-    record.save(record.with_settings(table, []), path)
-    refused("does not say which model")
 
 
 # ------------------------------------------------------------------------------------------------ independence
@@ -406,23 +336,6 @@ def test_stopped_in_the_middle(go, counted, tmp_path, stop_at):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["r.parquet", "whole.parquet"]
 
 
-@pytest.mark.parametrize("damage", ["truncated", "empty", "fewer rows"])
-def test_a_damaged_shard_is_measured_again(go, counted, tmp_path, damage):
-    whole = go("whole.parquet")
-    counted.stop(6)
-    with pytest.raises(KeyboardInterrupt):
-        go()
-    first, *_ = sorted((tmp_path / "r.parquet.shards").glob("*.parquet"))
-    rows, content = record.load(first), first.read_bytes()
-    if damage == "fewer rows":
-        record.save(rows.slice(0, rows.num_rows - 1), first)
-    else:
-        first.write_bytes(content[: len(content) // 2] if damage == "truncated" else b"")
-    counted.stop(None)
-    same(go(), whole)
-    assert set(rows.column("instance_id").to_pylist()) <= {name for batch in counted.done for name in batch}
-
-
 @pytest.mark.parametrize(
     ("first", "second", "different"),
     [
@@ -461,48 +374,7 @@ def test_shards_of_another_measurement_are_refused(go, texts, counted, tiny_mode
     assert [path.name for path in tmp_path.iterdir()] == ["r.parquet"]
 
 
-def test_shards_whose_plan_is_gone_or_of_another_version_are_measured_anew(go, counted, monkeypatch, tmp_path):
-    """Nobody can finish them, and what is measured anew says by which version."""
-    whole = go("whole.parquet")
-    counted.stop(5)
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(attnfaith, "__version__", "0")
-        go()
-    counted.stop(None)
-    table = go()
-    assert sum(map(len, counted.done)) == 20
-    (settings,) = record.settings(table)
-    assert settings["version"] == attnfaith.__version__ and record.is_current(table)
-    assert settings["columns"]["attention"] == "" and settings["columns"]["importance_gradient"] == "gradient"
-    same(table, whole)
-    counted.stop(5)
-    with pytest.raises(KeyboardInterrupt):
-        go("other.parquet")
-    counted.stop(None)
-    (tmp_path / "other.parquet.shards" / "plan.json").unlink()
-    same(go("other.parquet"), whole)
-
-
-def test_an_unreadable_plan(go, counted, tmp_path):
-    counted.stop(5)
-    with pytest.raises(KeyboardInterrupt):
-        go()
-    for text in ("{", "[]"):
-        (tmp_path / "r.parquet.shards" / "plan.json").write_text(text)
-        with pytest.raises(MeasurementError, match=r"plan\.json"):
-            go()
-
-
 # ------------------------------------------------------------------------------------------------ refused
-
-
-def test_weights_that_are_not_finite(go, tiny_model, tmp_path):
-    model = tiny_model()
-    with torch.no_grad():
-        model.model.alignment.key.bias[0] = float("nan")
-    with pytest.raises(MeasurementError, match="'model.alignment.key.bias' holds NaN"):
-        go(model=model)
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_predictions_that_are_not_finite(go, tiny_model):
@@ -536,13 +408,6 @@ def test_what_is_refused_before_any_work(go, texts, tiny_model, counted, tmp_pat
     with pytest.raises(MeasurementError, match=message):
         go(model=tiny_model(**model), dataset=(change or (lambda rows: rows))(texts()), **options)
     assert not counted.done and not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(("hierarchy", "message"), [("none", "divided into sentences"), ("sentence", "word_rationale")])
-def test_documents_that_are_refused(go, texts, tiny_model, hierarchy, message):
-    dataset = texts([5], hierarchy="sentence").add_column("rationale", [[1, 0]])
-    with pytest.raises(MeasurementError, match=message):
-        go(model=tiny_model(hierarchy=hierarchy), dataset=dataset, level="word" if hierarchy == "sentence" else "sentence")
 
 
 def fake(monkeypatch, columns, made, called="fake"):
@@ -617,23 +482,6 @@ def test_signed_measures_are_tested_by_their_size_too(go, monkeypatch):
     kept = [row for row in record.rows(table, "rationale_erasure_kept_probs") if not np.isnan(row).any()]
     assert all(np.array_equal(row[1], row[3]) for row in kept)
     assert any(not np.array_equal(row[1], row[2]) for row in kept)
-
-
-def test_memory_does_not_grow_with_the_shards(go, texts, monkeypatch):
-    """No graph and no tensor outlives its batch."""
-    counts = []
-    save = record.save
-
-    def spy(table, path):
-        gc.collect()
-        counts.append(sum(issubclass(type(thing), torch.Tensor) for thing in gc.get_objects()))
-        save(table, path)
-
-    monkeypatch.setattr(record, "save", spy)
-    go(producers=NAMES, dataset=texts([6] * 18), shard_instances=3)
-    assert len(counts) == 7, counts
-    # the last is the merged record; what earlier tests left may go on the way
-    assert counts[1:-1] == sorted(counts[1:-1], reverse=True), counts
 
 
 # ------------------------------------------------------------------------------------------------ processes

@@ -4,15 +4,12 @@ import re
 from dataclasses import asdict
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from attnfaith import cli, record
 from attnfaith.measurement.registry import find, names
 from attnfaith.record.words import RULES
-from attnfaith.reporting import eraser
 from attnfaith.reporting.cells import one_cell, split_cells
-from attnfaith.reporting.errors import ReportError
 from tests.records import draw, of_cell
 from tests.subword_tokenizers import train
 
@@ -84,28 +81,6 @@ def test_what_does_not_follow_is_left_out_and_said():
     assert one_cell(summed).settings["label_names"] == ["a", "b"]  # the settings are still found by the identity
 
 
-def test_a_record_of_words_is_refused():
-    for words in (draw(4), record.by_word(subwords())):
-        with pytest.raises(record.RecordError, match="'word_of_token'"):
-            record.by_word(words)
-
-
-def test_beside_subwords_other_tokens_are_words():
-    table = subwords(6).drop_columns(["rationale", "permuted_probs"])
-    other = draw(5, measures=(*SUMMED, "leave_one_out"))
-    other = other.set_column(other.column_names.index("seed"), other.schema.field("seed"), pa.array([77] * 5))
-    joined = record.concatenate([table, other], mix_versions=True)
-    alone = [list(range(len(row))) for row in record.rows(other, "attention")]
-    assert joined.column("word_of_token").to_pylist()[6:] == alone
-    words = record.by_word(joined)
-    np.testing.assert_array_equal(record.rows(words, "attention")[-1], record.rows(other, "attention")[-1])
-
-
-def test_no_files_of_words_are_made_of_subwords():
-    with pytest.raises(ReportError, match="the record is of subwords, ERASER's files are of words"):
-        eraser.annotations(one_cell(subwords(4)))
-
-
 def test_every_measure_says_how_it_is_of_words():
     """A measure that is signed adds up, but those that take tokens away; a rule is one of RULES."""
     said = {
@@ -155,19 +130,6 @@ def test_a_run_over_subwords(run):
     assert "subwords; ## stands before one" in (run / "report" / "index.html").read_text()
 
 
-def test_its_report_on_words(run, capsys):
-    page = cli.COMMANDS["report"]([str(run), "--words"])
-    assert page == run / "report_words" / "index.html"
-    html = page.read_text()
-    assert "words, each made of its subwords: " in html
-    assert re.search("Left out, for it does not follow from subwords: [^<]*leave_one_out", html)
-    table = record.by_word(record.load(run / "record.parquet"))
-    texts = [" ".join(tokens) for tokens in table.column("tokens").to_pylist()]
-    assert not any("##" in text for text in texts)
-    agreement = (run / "report_words" / "tables" / "agreement.csv").read_text()
-    assert "gradient_norm" in agreement and "leave_one_out" not in agreement
-
-
 def test_a_checkpoint_over_subwords_is_loaded_without_our_code(run):
     from transformers import AutoTokenizer
 
@@ -186,17 +148,3 @@ def test_a_checkpoint_over_subwords_is_loaded_without_our_code(run):
         expected = model(**plain).logits
         np.testing.assert_allclose(subject.predict(batch).detach(), expected.detach(), atol=1e-6)
     assert subject.attendable(batch).sum(1).tolist() == (plain["attention_mask"].sum(1) - 2).tolist()
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        (["--data.tokenizer", "x", "--data.min_df", "2"], "data.min_df=2 with data.tokenizer='x', which brings its own"),
-        (["--data.tokenizer", "x", "--model.hierarchy", "sentence"], "with model.hierarchy='sentence'"),
-        (["--data.tokenizer_revision", "x"], "data.tokenizer_revision='x' is of data.tokenizer, which is not given"),
-        (["--data.tokenizer", "/nowhere"], "data.tokenizer='/nowhere' cannot be loaded"),
-    ],
-)
-def test_what_does_not_go_together(given, message, tmp_path, capsys):
-    assert cli.main(["train", "--name", "t", "--output_dir", str(tmp_path / "run"), *given]) == 2
-    assert message in capsys.readouterr().err

@@ -7,7 +7,7 @@ from attnfaith import Record, record
 from attnfaith.errors import AttnfaithError
 from attnfaith.record import Column, RecordError
 from tests.records import draw as texts
-from tests.sequence_records import build, columns, draw
+from tests.sequence_records import columns, draw
 
 
 PAIRS = [(["ein", "Hund"], ["a", "dog", "!"]), (["ja"], ["yes"])]
@@ -36,13 +36,6 @@ def test_arrays_of_many_axes_come_back_as_they_were(axes, tmp_path):
         assert np.array_equal(record.rows(made.slice(1), "x")[0], values[1])
 
 
-def test_a_record_says_of_what_it_is():
-    pairs = build(PAIRS, links=LINKS)
-    assert record.of_sequences(pairs) and record.of_sequences(pairs.schema) and not record.of_sequences(texts(3))
-    assert set(record.common_columns(pairs.column_names)) == set(pairs.column_names) - {"gold_links"}
-    assert [links.tolist() for links in record.rows(pairs, "gold_links")] == [links.tolist() for links in LINKS]
-
-
 @pytest.mark.parametrize(
     ("change", "says"),
     [
@@ -69,13 +62,6 @@ def test_broken_rules_are_named(change, says):
     with pytest.raises(RecordError) as caught:
         record.build(columns(PAIRS, measures=given) | change, extra)
     assert says in str(caught.value)
-
-
-def test_missing_columns_are_those_of_pairs():
-    with pytest.raises(RecordError, match="columns missing: .'truncated', 'target_probs'."):
-        record.build({name: one for name, one in columns(PAIRS).items() if name not in ("truncated", "target_probs")})
-    with pytest.raises(RecordError, match="columns .'target_probs'. are missing"):
-        record.validate(build(PAIRS).drop_columns("target_probs"))
 
 
 def test_texts_and_pairs_do_not_mix():

@@ -54,15 +54,6 @@ def test_a_record_holds_the_outputs_and_no_distribution(model, kind, tmp_path):
         record.concatenate([made.table, go(classifier("bert")).table], mix_versions=True)
 
 
-def test_the_defaults_leave_out_what_needs_classes(model, capsys):
-    made = attnfaith.measure(model, TEXTS, tokenizer=tokenizer())
-    said = capsys.readouterr().err
-    assert made.measures == ["gradient", "gradient_norm", "gradient_norm_detached", "integrated_gradients"]
-    assert "leave_one_out is left out: it needs classes" in said
-    assert "marker_attention" in made.table.column_names
-    assert len(made.agreement()) == 4 and len(made.per_text()) == 2 and str(made)
-
-
 @pytest.mark.parametrize("name", ["leave_one_out", "permutation", "map_permutation", "adversary_search", "erasure"])
 def test_what_compares_distributions_refuses_with_the_reason(model, name):
     subject = SelfAttention(model, tokenizer(), {"layers": 0, "head": 0})
@@ -105,11 +96,6 @@ def test_gradient_is_that_of_the_value_or_of_the_label_s_probability(model, kind
     assert f.item() == pytest.approx(largest, abs=1e-5)
     held = go(model, ["gradient_attention_held"]).table.column("importance_gradient_attention_held").to_pylist()
     np.testing.assert_allclose(held[0], factor * fixed[0, 1:-1].abs().numpy(), rtol=1e-4)
-
-
-def test_labels_are_refused(model):
-    with pytest.raises(attnfaith.AttnfaithError, match="no classes"):
-        go(model, labels=[0, 0])
 
 
 @pytest.mark.slow

@@ -20,8 +20,7 @@ from benchmark_timing import machine, save, take_turns
 from datasets import Dataset
 
 from attnfaith import recipes
-from attnfaith.importance.diffmask import FOLDER, DiffMask
-from attnfaith.importance.gate_training import Settings, train_gates
+from attnfaith.importance.diffmask import FOLDER, DiffMask, train_gates
 from attnfaith.importance.gates import about_gates
 from attnfaith.importance.integrated import IntegratedGradients
 from attnfaith.importance.perturbation import Occlusion
@@ -38,7 +37,7 @@ def costs(subject, rows: Dataset, gates: str, seconds: float, by: str = "delete"
         with torch.no_grad():
             return measure(subject, subject.collate(instances))
 
-    settings = Settings(**{**about_gates(gates)["settings"], "epochs": 1, "batch_size": len(rows), "warmup_steps": 0})
+    settings = DiffMask(**{**about_gates(gates)["settings"], "epochs": 1, "batch_size": len(rows), "warmup_steps": 0})
     sides = {
         "reading": lambda: once(lambda model, batch: model.predict(batch)),
         "diffmask": lambda: once(DiffMask(gates=gates)),

@@ -3,20 +3,13 @@
 import numpy as np
 import pytest
 import torch
-from datasets import Dataset
-from scipy.stats import kstest
 
 from attnfaith.importance.attention_based import (
     AttentionNorm,
     AttentionXGradient,
     ExactContribution,
-    RandomScores,
-    UniformScores,
 )
-from attnfaith.measurement.engine import check
-from attnfaith.measurement.registry import MeasurementError
-from attnfaith.subjects import SubjectError
-from tests.measuring import classifier_of, run
+from tests.measuring import run
 
 
 MODELS = [  # encoder, projection, query, hierarchy
@@ -58,17 +51,6 @@ def test_contributions_sum_to_the_logit(encoder, projection, query, hierarchy, t
     np.testing.assert_allclose(np.concatenate(contrast), difference, atol=2e-5)
 
 
-@pytest.mark.parametrize("fields", [{"readout": "tanh"}, {"hierarchy": "word"}])
-def test_not_affine_is_refused_with_what_is_possible(fields, tiny_model, tiny_rows, tiny_batch):
-    model, rows = tiny_model(**fields), tiny_rows([3], hierarchy=fields.get("hierarchy", "none"))
-    with pytest.raises(SubjectError, match="'exact_contribution' needs 'affine read-out'"):
-        run(ExactContribution, model, tiny_batch(rows))
-    level = "word" if "hierarchy" in fields else "sentence"
-    dataset = Dataset.from_list([{**row, "words": [["a"]]} if level == "word" else row for row in rows])
-    with pytest.raises(MeasurementError, match=r"can have: .*integrated_gradients, .*lrp"):
-        check(classifier_of(model), dataset, ["exact_contribution"], level=level)
-
-
 @pytest.mark.parametrize("output", ["logit", "probability", "log_odds"])
 @pytest.mark.parametrize("fields", [{"readout": "tanh"}, {"hierarchy": "word"}])
 def test_attention_x_gradient_by_differences(fields, output, tiny_model, tiny_rows, tiny_batch):
@@ -101,19 +83,3 @@ def test_attention_norm_by_hand(projection, tiny_model, tiny_rows, tiny_batch):
         for place, norm in enumerate(values, 1):
             squares = sum(float(value) ** 2 for value in encoded.hidden[row, place])
             assert norm == pytest.approx(float(attention[row, place]) * squares**0.5, rel=1e-5)
-
-
-def test_random_scores_are_uniform_and_of_each_instance(tiny_model, tiny_rows, tiny_batch):
-    model, batch = tiny_model(), tiny_batch(tiny_rows([150, 0, 200, 200]))
-    scores = run(RandomScores, model, batch, seed=3)["importance_random"]
-    assert [len(values) for values in scores] == [150, 0, 200, 200]
-    assert kstest(np.concatenate(scores), "uniform").pvalue > 0.01
-    assert not np.isin(scores[2], scores[3]).any()
-    other = run(RandomScores, model, batch, seed=4)["importance_random"]
-    assert not np.isin(scores[0], other[0]).any()
-
-
-def test_uniform_scores(tiny_model, tiny_rows, tiny_batch):
-    model, batch = tiny_model(hierarchy="sentence"), tiny_batch(tiny_rows([8, 1, 0], hierarchy="sentence"))
-    scores = run(UniformScores, model, batch)["importance_uniform"]
-    assert [values.tolist() for values in scores] == [[np.float32(1 / 3)] * 3, [1.0], []]

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from attnfaith.importance.attention_based import AttentionNorm
 from attnfaith.importance.context_mixing import Alti, Flow, GlobEnc, Rollout
 from attnfaith.importance.perturbation import ValueZeroing
-from attnfaith.subjects import Batch, Edit, SelfAttention, SubjectError
+from attnfaith.subjects import Batch, Edit, SelfAttention
 from attnfaith.subjects import layers as subject_layers
 from attnfaith.subjects.attention import Hook
 from attnfaith.subjects.layers import LayerParts
@@ -330,29 +330,6 @@ def test_flow_by_networkx(kind, top):
     np.testing.assert_allclose(scores, (flows / flows.sum())[1:-1], rtol=1e-5)
 
 
-@pytest.mark.parametrize("reduction", ["last", "all", {"layers": 0}, {"layers": 1, "head": 2}])
-@torch.no_grad()
-def test_attention_norm_of_heads(reduction):
-    """|| sum_h a_h W_h v_h || of the first row, which alone matters; values with their bias, the output without its own."""
-    subject, text = classifier("bert").shown_by(reduction), TEXTS[0]
-    output = subject.model(input_ids=torch.tensor([text]), output_hidden_states=True, output_attentions=True)
-    heads = range(4) if subject.reduction.head is None else [subject.reduction.head]
-    layers = {"all": [0, 1], "last": [1]}.get(subject.reduction.layers, [subject.reduction.layers])
-    lengths = np.zeros(7)
-    for number in layers:
-        own = layers_of(subject)[number].attention
-        values = own.self.value(output.hidden_states[number][0])
-        for place in range(7):
-            vector = torch.zeros(32, dtype=torch.float64)
-            for head in heads:
-                part = slice(head * 8, head * 8 + 8)
-                weight = output.attentions[number][0, head, 0, place]
-                vector += weight * (own.output.dense.weight[:, part] @ values[place, part])
-            lengths[place] += float(vector.norm()) / len(layers)
-    (scores,) = measured("attention_norm", subject, batch_of(subject, [text]))
-    np.testing.assert_allclose(scores, lengths[1:-1], rtol=1e-6)
-
-
 def test_attention_norm_is_the_mean_of_rows_that_matter(monkeypatch):
     """Of a model that reads the mean of all states the mean of all rows, however many are made at once."""
     subject = classifier("modernbert")
@@ -382,19 +359,6 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("kind", REFUSED)
-def test_what_cannot_be_is_refused_and_says_why(kind):
-    subject = classifier(kind)
-    names, why = REFUSED[kind]
-    assert {name for name, measure in MEASURES.items() if not subject.capabilities >= measure.needs} == names
-    for name in names:
-        with pytest.raises(SubjectError, match=f"^'{name}' needs '.*{why}"):
-            run(name, subject, batch_of(subject))
-    for name in MEASURES.keys() - names:
-        for text, values in zip(TEXTS, measured(name, subject, batch_of(subject)), strict=True):
-            assert values.shape == (len(text) - 2,) and np.isfinite(values).all()
-
-
 def test_a_layer_made_in_another_way_is_refused(monkeypatch):
     """A residual connection that is scaled, a projection of something else, and a norm that is none are seen."""
     model = classifier("bert").model
@@ -418,8 +382,3 @@ def test_a_layer_made_in_another_way_is_refused(monkeypatch):
         patched.setattr(layer.output.LayerNorm, "forward", torch.tanh)
         assert SelfAttention(model).lacks["layer parts"] == "its LayerNorm is no norm whose scale can be held"
     assert "layer parts" in SelfAttention(model).capabilities
-
-
-def test_rollout_weighs_no_vectors():
-    with pytest.raises(SubjectError, match="of this one what rollout gives weighs no vectors"):
-        measured("attention_norm", classifier("bert", "rollout"), batch_of(classifier("bert")))

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from attnfaith.importance import integrated
 from attnfaith.importance.integrated import DeepLift
 from attnfaith.measurement.registry import find
 from tests.measuring import run
@@ -56,38 +55,6 @@ def test_average_model_by_hand(scale, baseline, a_batch):
 
 
 @pytest.mark.parametrize(
-    ("encoder", "kinds"),
-    [
-        ("transformer", ["ReLU", "ReLU", "Tanh"]),  # two layers, the scores of attention
-        ("cnn", ["ReLU", "Tanh"]),
-        ("average", ["Tanh", "Tanh"]),
-        ("bilstm", ["Tanh"]),
-    ],
-)
-def test_nonlinearities_that_captum_is_shown(encoder, kinds, a_batch):
-    model, batch = a_batch(encoder=encoder)
-
-    def logits(points):
-        encoded = model.encode(inputs_embeds=points, attention_mask=batch["attention_mask"])
-        return model.decode(encoded.hidden, model.attend(*encoded)).sum(1)
-
-    view = integrated._Modules(logits)
-    view.find(model.get_input_embeddings()(batch["input_ids"]))
-    assert [type(module).__name__ for module in view.nonlinearities] == kinds
-
-
-def test_scores_in_float32_are_shown_as_in_float64(a_batch):
-    """There a tanh is made of a sigmoid."""
-    model, batch = a_batch(encoder="embedding", dtype=torch.float32)
-    with torch.no_grad():
-        model.model.alignment.key.weight.mul_(30)  # so that a tanh is far from straight
-        model.model.alignment.value.weight.mul_(30)
-    rough, exact = (run(DeepLift, model.to(dtype), batch) for dtype in (torch.float32, torch.float64))
-    for values, expected in zip(rough["importance_deeplift"], exact["importance_deeplift"], strict=True):
-        np.testing.assert_allclose(values, expected, atol=1e-4 * np.abs(expected).max(initial=0.01))
-
-
-@pytest.mark.parametrize(
     ("encoder", "fields"),
     [
         ("bilstm", {"query": "text"}),
@@ -105,12 +72,6 @@ def test_residual_is_what_the_parts_miss(encoder, fields, a_batch):
     sums = [values.sum(dtype=np.float64) for values in columns["importance_deeplift"]]
     np.testing.assert_allclose(sums - rise[:, 1].numpy(), columns["deeplift_residual"], atol=1e-5)
     assert (np.abs(columns["deeplift_residual"]).max() < 1e-12) == (encoder == "cnn")
-
-
-def test_a_model_without_padding_is_refused(a_batch):
-    model, batch = a_batch(pad_token_id=None)
-    with pytest.raises(ValueError, match="pad_token_id"):
-        run(DeepLift, model, batch, baseline="padding")
 
 
 @pytest.mark.parametrize("package", ["captum", "sklearn"])

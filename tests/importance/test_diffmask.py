@@ -15,9 +15,8 @@ import attnfaith
 from attnfaith import AttentionClassifierConfig, AttentionClassifierForSequenceClassification, AttnfaithError
 from attnfaith.draws import default_dtype
 from attnfaith.errors import FileError
-from attnfaith.importance.diffmask import DiffMask, train
-from attnfaith.importance.gate_training import FIRST_MULTIPLIER, LOG, Lookahead, Settings, divergence, train_gates
-from attnfaith.importance.gates import Gates, about_gates, load_gates, log_open, of_positions, sampled, save_gates, states_of
+from attnfaith.importance.diffmask import FIRST_MULTIPLIER, DiffMask, Lookahead, divergence_of, train, train_gates
+from attnfaith.importance.gates import Gates, about_gates, load_gates, log_open, of_positions, sampled, states_of
 from attnfaith.measurement.registry import MeasurementError, build
 from attnfaith.subjects import SelfAttention, SubjectError, subject_of
 from tests import tolerances
@@ -42,23 +41,14 @@ def test_probability_of_an_open_gate_in_closed_form(logit):
     assert drawn.min() >= 0 and drawn.max() <= 1 and (drawn.diff() >= 0).all()
 
 
-def test_gradients_of_samples_and_of_their_probability():
-    logits = torch.linspace(-0.2, 0.3, 7, dtype=torch.float64, requires_grad=True)
-    uniform = torch.linspace(0.4, 0.6, 7, dtype=torch.float64)
-    assert torch.autograd.gradcheck(lambda a: sampled(a, uniform), [logits])
-    assert torch.autograd.gradcheck(log_open, [logits])
-    (slope,) = torch.autograd.grad(sampled(logits - 3, uniform).sum(), [logits])
-    assert not slope.any()  # a gate that is shut
-
-
 def test_divergence_against_scipy_and_of_barred_classes():
     one, other = (torch.randn(5, 3, generator=torch.Generator().manual_seed(seed)) for seed in (0, 1))
     expected = [stats.entropy(p, q) for p, q in zip(one.softmax(1), other.softmax(1), strict=True)]
-    tolerances.close(divergence(one, other), expected, dtype=torch.float32)
+    tolerances.close(divergence_of(one, other), expected, dtype=torch.float32)
     barred = torch.full((5, 1), -torch.inf)
     more = [torch.cat([part, barred], 1).requires_grad_() for part in (one, other)]
-    with_barred = divergence(*more)
-    torch.testing.assert_close(with_barred.detach(), divergence(one, other))
+    with_barred = divergence_of(*more)
+    torch.testing.assert_close(with_barred.detach(), divergence_of(one, other))
     (slope,) = torch.autograd.grad(with_barred.sum(), [more[1]])
     assert torch.isfinite(slope).all()
 
@@ -121,21 +111,6 @@ def test_open_gates_change_nothing_and_shut_ones_leave_the_placeholder(tiny_mode
             torch.testing.assert_close(
                 inputs.masked(subject, batch, 0, states, torch.zeros(mask.shape)), subject.predict(batch, embedded)
             )
-
-
-def test_states_of_all_layers_are_those_of_each(tiny_model, tiny_rows):
-    for subject, batch in subjects(tiny_model, tiny_rows):
-        mask = subject.attendable(batch)
-        for layer, states in enumerate(subject.states_by_layer(batch)):
-            torch.testing.assert_close(states[mask], subject.token_states(batch, layer)[mask])
-            with torch.no_grad(), subject.evaluating():
-                torch.testing.assert_close(
-                    subject.predict_from(batch, layer, states), subject.predict(batch), atol=2e-5, rtol=1e-4
-                )
-                other = torch.where(mask.unsqueeze(2), states, 1e6)  # of what is no place of attention nothing is taken
-                torch.testing.assert_close(
-                    subject.predict_from(batch, layer, other), subject.predict_from(batch, layer, states)
-                )
 
 
 def decided_by_one_word(words=(7, 9), seed=0):
@@ -217,25 +192,11 @@ def test_gates_of_more_layers_are_multiplied(trained_gates):
         np.testing.assert_array_equal(layers[-1], scores)
 
 
-def test_the_log_shows_constraint_and_multiplier(trained_gates):
-    log = log_of(trained_gates[2])
-    assert list(log[0]) == list(LOG) and len(log) == 2 * SHORT["epochs"]
-    multipliers = np.array([float(row["multiplier"]) for row in log])
-    assert (multipliers > 0).all() and (multipliers <= 200).all() and len(set(multipliers)) > 4
-    assert sum(int(row["chosen"]) for row in log) == 2
-    (chosen,) = {row["epoch"] for row in log if row["chosen"] == "1"}
-    valid = [row for row in log if float(row["validation_constraint"]) <= 0.8 and float(row["validation_agreement"]) >= 0.75]
-    opened = {row["epoch"]: float(row["validation_open"]) for row in valid}
-    assert opened[chosen] == min(opened.values())
-    by_layer = [sum(int(row["steps"]) for row in log if row["layer"] == layer) for layer in "01"]
-    assert sum(by_layer) == SHORT["epochs"] * 13 and min(by_layer) > 9
-
-
 @pytest.mark.parametrize(("margin", "up"), [(1e-6, True), (50.0, False)])
 def test_the_multiplier_rises_above_the_margin_and_falls_below_it(margin, up):
     """By exp(rate (KL - margin)), no more than 1 nat down at a step."""
     model, rows = decided_by_one_word()
-    settings = Settings(epochs=4, batch_size=32, warmup_steps=0, learning_rate=0.01, margin=margin)
+    settings = DiffMask(epochs=4, batch_size=32, warmup_steps=0, learning_rate=0.01, margin=margin)
     trained = train_gates(subject_of(model), rows, rows.select(range(20)), settings, 0)
     for layer in (0, 1):
         of_layer = [row for row in trained.log if row["layer"] == layer]
@@ -245,7 +206,7 @@ def test_the_multiplier_rises_above_the_margin_and_falls_below_it(margin, up):
 
 def test_the_same_seed_gives_the_same_gates_and_another_others():
     model, rows = decided_by_one_word()
-    settings = Settings(kind="states", epochs=1, batch_size=64, penalty="l0", placeholder="zeros")
+    settings = DiffMask(kind="states", epochs=1, batch_size=64, penalty="l0", placeholder="zeros")
     trainings = [train_gates(subject_of(model), rows, rows.select(range(9)), settings, seed) for seed in (1, 1, 2)]
     with default_dtype(torch.float64):
         trainings.append(train_gates(subject_of(model), rows, rows.select(range(9)), settings, 1))
@@ -255,58 +216,6 @@ def test_the_same_seed_gives_the_same_gates_and_another_others():
     assert not all(torch.equal(one[name], other[name]) for name in one)
     assert all(not part.any() for name, part in one.items() if name.startswith("placeholders"))
     assert str(trainings[0].log) == str(trainings[1].log)  # a layer that no step drew has NaN there
-
-
-class Stopped(Exception):
-    """As a kill after a whole epoch."""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["inputs", "states"])
-def test_stopped_it_goes_on_to_the_same_gates(kind, tmp_path):
-    model, rows = decided_by_one_word()
-    settings = {"kind": kind, "epochs": 9, "batch_size": 64, "warmup_steps": 12, "learning_rate": 0.01, "margin": 0.5}
-    settings |= {"valid_constraint": 5.0, "valid_agreement": 0.0}  # so that there is a best epoch early
-    parts, lines = (rows.select(range(150)), rows.select(range(150, 200))), []
-
-    def stop_after(epochs):
-        def say(line):
-            lines.append(line)
-            if line.startswith(f"diffmask epoch {epochs}/"):
-                raise Stopped
-
-        return say
-
-    whole = train(subject_of(model), *parts, tmp_path / "whole.safetensors", say=quiet, **settings)
-    path, part = tmp_path / "cut.safetensors", tmp_path / "cut.part"
-    for epochs in (4, 7):
-        with pytest.raises(Stopped):
-            train(subject_of(model), *parts, path, say=stop_after(epochs), **settings)
-    assert part.is_file() and not path.exists() and "diffmask goes on after epoch 3 of 9" in lines
-    train(subject_of(model), *parts, path, say=lines.append, **settings)
-    assert "diffmask goes on after epoch 6 of 9" in lines and not part.exists()
-    one, other = (load_gates(file, torch.device("cpu")).state_dict() for file in (whole, path))
-    assert all(torch.equal(one[name], other[name]) for name in one)
-    assert whole.with_suffix(".csv").read_bytes() == path.with_suffix(".csv").read_bytes()
-
-
-def test_what_another_training_left_is_not_taken(tmp_path):
-    model, rows = decided_by_one_word()
-    parts, path = (rows.select(range(60)), rows.select(range(60, 80))), tmp_path / "gates.safetensors"
-
-    def stop(line):
-        if line.startswith("diffmask epoch 2/"):
-            raise Stopped
-
-    for content, seed in ((None, 1), (b"cut off", 0)):
-        if content is None:
-            with pytest.raises(Stopped):
-                train(subject_of(model), *parts, path, say=stop, epochs=3)
-        else:
-            path.with_suffix(".part").write_bytes(content)
-        lines = []
-        train(subject_of(model), *parts, path, seed=seed, say=lines.append, epochs=3)
-        assert sum(line.startswith("diffmask epoch") for line in lines) == 3
 
 
 def test_lookahead_by_hand():
@@ -319,45 +228,6 @@ def test_lookahead_by_hand():
         optimizer.step()
         seen.append(weight.item())
     assert seen == [9, 8, 7, 6, 5, 7, 6, 5, 4, 3, 2, 4]
-
-
-@pytest.mark.parametrize("bound", [{"valid_constraint": 1e-9}, {"valid_constraint": 1e9, "valid_agreement": 1.01}])
-def test_where_no_epoch_is_valid_the_last_is_kept(bound):
-    model, rows = decided_by_one_word()
-    lines = []
-    settings = Settings(epochs=3, batch_size=64, **bound)
-    trained = train_gates(subject_of(model), rows.select(range(64)), rows.select(range(64, 90)), settings, 0, lines.append)
-    assert lines[-1].startswith("no epoch met valid_constraint and valid_agreement")
-    assert {row["epoch"] for row in trained.log if row["chosen"]} == {3}
-
-
-def test_texts_without_tokens_are_left_out_and_none_at_all_is_refused():
-    model, rows = decided_by_one_word()
-    empty = Dataset.from_list([{**rows[0], "instance_id": "e", "input_ids": [2, 3], "tokens": [], "length": 2}])
-    with pytest.raises(ValueError, match="no text of a split has a token"):
-        train_gates(subject_of(model), empty, rows, Settings(epochs=1), 0)
-
-
-def test_a_training_that_diverges_is_refused(monkeypatch):
-    model, rows = decided_by_one_word()
-    monkeypatch.setattr(
-        Gates, "masked", lambda gates, subject, batch, *args: torch.full((len(batch["label"]), 3), torch.nan)
-    )
-    with pytest.raises(ValueError, match=r"training of gates diverged in epoch 1, layer \d \(divergence nan, multiplier"):
-        train_gates(subject_of(model), rows, rows, Settings(epochs=1), 0)
-
-
-def test_the_file_holds_tensors_and_json_and_nothing_else(trained_gates):
-    subject, _, path = trained_gates
-    about = about_gates(path)
-    assert about["model"] == subject.digest() and about["settings"]["margin"] == 0.5 and about["texts"] == [200, 40]
-    size = int.from_bytes(path.read_bytes()[:8], "little")
-    header = json.loads(path.read_bytes()[8 : 8 + size])
-    assert set(header["__metadata__"]) == {"attnfaith"}
-    assert {tensor["dtype"] for name, tensor in header.items() if name != "__metadata__"} == {"F32"}
-    again = load_gates(path, torch.device("cpu"))
-    save_gates(again, path.with_name("again.safetensors"), {k: about[k] for k in ("model", "settings", "seed", "texts")})
-    assert path.with_name("again.safetensors").read_bytes() == path.read_bytes()
 
 
 def test_foreign_and_broken_files_are_refused(trained_gates, tiny_model, tmp_path):

@@ -39,10 +39,6 @@ def test_by_hand(target, classes):
         torch.testing.assert_close(values, torch.tensor(expected[output], dtype=torch.float64), rtol=1e-7, atol=1e-9)
 
 
-def test_a_contrast_is_a_difference_of_logits():
-    assert explained(torch.tensor(LOGITS), batch(), CONTRAST).tolist() == [0.5, 2.0]
-
-
 @pytest.mark.parametrize("output", OUTPUTS)
 def test_further_logits_are_of_the_class_of_the_first(output):
     """Those of other texts, such as a shorter one, may have another winner; instances are taken by indexing."""
@@ -110,20 +106,3 @@ def test_instances_that_do_not_have_the_target(target, message, tiny_model):
             ask()
     for possible in ("predicted", 2):
         check_data(subject, rows, target=possible)
-
-
-def test_gold_without_any_labels(tiny_model):
-    for ask in (
-        lambda: explained(torch.tensor(LOGITS), {"instance_id": ["one", "two"]}, "gold"),
-        lambda: check_data(tiny_model(), Dataset.from_dict({"instance_id": ["one"]}), target="gold"),
-    ):
-        with pytest.raises(ValueError, match="'one' has no label"):
-            ask()
-
-
-def test_candidates_are_looked_at_beforehand(tiny_model):
-    rows = Dataset.from_dict({"instance_id": ["one", "two"], "labels": [0, 1], "candidates": [[0, 1], [1, 2]]})
-    for possible in ("gold", 1):
-        check_data(tiny_model(num_labels=3), rows, target=possible)
-    with pytest.raises(ValueError, match="class 2 .*'one'"):
-        check_data(tiny_model(num_labels=3), rows, target=CONTRAST)

@@ -7,7 +7,6 @@ import pytest
 import torch
 from scipy.stats import entropy
 
-from attnfaith import record
 from attnfaith.importance import state_lengths
 from attnfaith.importance.gradients import GradientHiddenToInput
 from attnfaith.models.encoders import ENCODERS
@@ -77,23 +76,6 @@ def test_one_backward_pass_a_state(encoder, query, hierarchy, tiny_model, tiny_r
             close(columns[ENTROPY][row], entropy(expected, axis=1) / math.log(length))
 
 
-def test_embeddings_reach_their_own_state_only(tiny_model, tiny_rows, tiny_batch):
-    """||x|| grows by 1 along x; a vector of zeros has no length that could grow."""
-    model, batch = tiny_model(encoder="embedding"), tiny_batch(tiny_rows([[9, 8, 9]]))
-    close(sensitivities(model, batch)[0], np.eye(3))
-    with torch.no_grad():
-        model.get_input_embeddings().weight[8] = 0
-    columns = run(GradientHiddenToInput, model, batch, keep_rows=True)
-    assert columns[OWN][0].tolist() == pytest.approx([1, math.nan, 1], nan_ok=True)
-    assert columns[ENTROPY][0].tolist() == pytest.approx([0, math.nan, 0], nan_ok=True)
-
-
-def test_a_window_is_all_that_a_convolution_sees(tiny_model, tiny_rows, tiny_batch):
-    (norms,) = sensitivities(tiny_model(encoder="cnn", kernel_sizes=(1, 5)), tiny_batch(tiny_rows([9])))
-    near = abs(np.subtract.outer(np.arange(9), np.arange(9))) <= 2
-    assert (norms[~near] == 0).all() and (norms[near] > 0).all()
-
-
 @every_encoder
 def test_what_is_undefined(encoder, tiny_model, tiny_rows, tiny_batch):
     """The entropy of one share over log 1; a row where states are the same whatever the text, or of length 0."""
@@ -106,19 +88,3 @@ def test_what_is_undefined(encoder, tiny_model, tiny_rows, tiny_batch):
             parameter.zero_()
     for values in run(GradientHiddenToInput, model, batch, keep_rows=True).values():
         assert np.isnan(values[2]).all()
-
-
-def test_rows_are_read_back_from_a_record(tiny_model, tiny_rows, tiny_batch):
-    rows = tiny_rows([3, 0, 5])
-    columns = run(GradientHiddenToInput, tiny_model(), tiny_batch(rows), keep_rows=True)
-    fields = record.as_columns(record.Identity("x", "x", "x", 0), 3) | {
-        "instance_id": [row["instance_id"] for row in rows],
-        "tokens": [row["tokens"] for row in rows],
-        "label": [None] * 3,
-        "truncated": [False] * 3,
-        "probs": [[0.5, 0.5]] * 3,
-        "attention": [np.full(length, 1 / max(1, length)) for length in (3, 0, 5)],
-    }
-    table = record.build(fields | columns, GradientHiddenToInput.columns)
-    for values, expected in zip(record.rows(table, ROWS), columns[ROWS], strict=True):
-        np.testing.assert_array_equal(values, expected)

@@ -16,7 +16,6 @@ from attnfaith.importance import state_lengths
 from attnfaith.interventions import climb
 from attnfaith.measurement.registry import classes, find, names
 from attnfaith.models import projections
-from attnfaith.models.encoders import ENCODERS
 from attnfaith.subjects import Rationales, SelfAttention, SubjectError, subject_of
 from tests.gates import untrained
 from tests.impermissible import marked
@@ -267,16 +266,6 @@ def test_what_a_subject_lacks_is_named(tiny_model, cell):
         assert {cls.name for cls in classes() if not subject.capabilities >= cls.needs} == refusing(subject)
 
 
-def test_what_the_metric_compares(measure):
-    assert set(measure.metric) <= {"counterfactual_attention", "counterfactual_probs"}
-    assert set(measure.metric.values()) <= set(measure.columns)
-
-
-def test_cells_have_every_part():
-    assert set(POOLED) == set(ENCODERS)
-    assert {fields.get("projection", "softmax") for fields in POOLED.values()} == set(projections.PROJECTIONS)
-
-
 def test_an_exception_leaves_the_model_as_it_was(measure, tiny_model, tiny_rows, tiny_batch, monkeypatch):
     model, batch = tiny_model(), tiny_batch(marked(tiny_rows([4, 2])))
     if refused(measure, model, batch):
@@ -297,16 +286,6 @@ def test_the_default_dtype_changes_no_draw(measure, cell):
     expected = measured(measure, subject, subject.collate(rows[:1]), seed=3)
     with default_dtype(torch.float64):
         same(measured(measure, subject, subject.collate(rows[:1]), seed=3), expected)
-
-
-@pytest.mark.parametrize(
-    ("encoder", "projection"), [("bilstm", "softmax"), ("transformer", "sparsemax"), ("average", "entmax")]
-)
-def test_constant_vectors(measure, encoder, projection, tiny_model, tiny_rows, tiny_batch):
-    model = tiny_model(encoder=encoder, projection=projection, embedding_std=0.0)
-    rows = marked(tiny_rows([6, 3]))
-    if not refused(measure, model, tiny_batch(rows)):
-        check(measured(measure, model, tiny_batch(rows)), measure, subject_of(model), rows)
 
 
 @pytest.mark.parametrize("hierarchy", ["none", "word"])

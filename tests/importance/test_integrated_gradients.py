@@ -93,22 +93,6 @@ def test_completeness(encoder, projection, output, hierarchy, tiny_model, tiny_r
         assert 15 <= columns[steps][0] <= 6000
 
 
-@pytest.mark.parametrize("target", [0, {"of": 1, "against": 0}])
-def test_a_linear_model_needs_one_rule(target, tiny_model, tiny_rows, tiny_batch):
-    """w . x / T each, whatever the number of points."""
-    model = tiny_model(encoder="embedding", projection="uniform")
-    rows = tiny_rows([5, 2])
-    columns = run(IntegratedGradients, model, tiny_batch(rows), target=target)
-    weight = model.decoder_weights()[0].detach()
-    direction = weight[0] if target == 0 else weight[1] - weight[0]
-    for row, integral, states in zip(rows, columns[TOKENS], columns[STATES], strict=True):
-        vectors = classifier_of(model).get_input_embeddings()(torch.tensor(row["input_ids"][1:-1])).detach()
-        np.testing.assert_allclose(integral, vectors @ direction / len(integral), atol=1e-6)
-        np.testing.assert_allclose(states, integral, atol=1e-6)
-    assert columns[STEPS] == columns[STEPS_HIDDEN] == [15, 15]
-    np.testing.assert_allclose(columns[RESIDUAL], 0, atol=1e-6)
-
-
 def line_of(*functions, ends=(1.0, 2.0)):
     """f(x) = sum_t g(x_t) of one instance for each g, with g one-dimensional, along lines from 0."""
 
@@ -128,14 +112,6 @@ def test_the_rule_is_exact_for_polynomials(power):
     torch.testing.assert_close(
         integral.parts, torch.tensor([[1.0, 2.0**power]], dtype=torch.float64), rtol=1e-12, atol=1e-12
     )
-
-
-def test_the_short_rule_is_that_of_gauss():
-    """And both are symmetric and sum to the length of an interval."""
-    nodes, weights = np.polynomial.legendre.leggauss(7)
-    own = sorted((sign * node, short) for node, _, short in quadrature.NODES if short for sign in {-1, 1 if node else -1})
-    np.testing.assert_allclose(own, np.stack([nodes, weights], 1), atol=1e-15)
-    assert 2 * sum(long for _, long, _ in quadrature.NODES[:-1]) + quadrature.NODES[-1][1] == pytest.approx(2, abs=1e-15)
 
 
 @pytest.mark.parametrize(
@@ -250,11 +226,3 @@ def test_lines_that_leave_float_range_are_nan_and_alone(tiny_model, tiny_rows, t
     assert np.isnan(columns[TOKENS][0]).all() and np.isnan(columns[RESIDUAL][0]) and np.isnan(columns[STATES][0]).all()
     np.testing.assert_allclose(columns[TOKENS][1], whole[TOKENS][1], atol=1e-6)
     assert np.isfinite(columns[RESIDUAL][1]) and columns[STEPS][0] == 15
-
-
-def test_a_model_without_padding(tiny_model, tiny_rows, tiny_batch):
-    model = tiny_model(pad_token_id=None)
-    with pytest.raises(ValueError, match="pad_token_id"):
-        run(IntegratedGradients, model, tiny_batch(tiny_rows([3])), baseline="padding")
-    mean = run(IntegratedGradients, model, tiny_batch(tiny_rows([3])), baseline="mean")
-    assert np.isfinite(mean[TOKENS][0]).all()

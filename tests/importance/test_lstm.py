@@ -1,6 +1,5 @@
 """Shorter ways through an encoder against the definition: changed texts read again alone, one backward pass per state."""
 
-import copy
 import math
 
 import pytest
@@ -14,7 +13,6 @@ from attnfaith.models.alignments import ALIGNMENTS
 from attnfaith.models.configuration_attention_classifier import AttentionClassifierConfig
 from attnfaith.models.encoders import ENCODERS
 from attnfaith.models.projections import project
-from tests import tolerances
 from tests.small_encoders import SIZE, build, build_subclass, close, texts
 
 
@@ -110,14 +108,6 @@ def test_changes_that_an_lstm_forgets(replaces, forgets, monkeypatch):
     assert sum(queries) > 40 if forgets else queries and not any(queries)
 
 
-@every_encoder
-@pytest.mark.parametrize("replaces", [True, False])
-def test_changed_texts_in_parts(name, replaces, monkeypatch):
-    for bound in ("PLACES_AT_ONCE", "STATES_AT_ONCE"):
-        monkeypatch.setattr(removal, bound, 20)
-    check_changes(build(name), (9, 4, 9, 2), (1, 1), replaces)
-
-
 def all_norms(encoder, embedded, start, stop, method=state_lengths.norm_gradients):
     """All parts (B,p,i) of the encoder's engine or of another; each place must come once."""
     lengths = torch.full((len(embedded), stop - start, stop - start), math.nan, dtype=embedded.dtype)
@@ -147,54 +137,4 @@ def test_norm_gradients_are_those_of_one_pass_a_state(name, start, stop, batch):
     close(all_norms(encoder, embedded, start, stop, state_lengths.one_pass_a_state), expected)
 
 
-@every_encoder
-@pytest.mark.parametrize("limit", [1, 10])
-def test_norm_gradients_in_parts(name, limit, monkeypatch):
-    encoder, (embedded, _) = build(name), texts((9, 9))
-    whole = all_norms(encoder, embedded, 1, 8)
-    for module, bound in (
-        (state_lengths, "NORMS_AT_ONCE"),
-        (state_lengths, "GRADIENTS_AT_ONCE"),
-        (lstm, "ADJOINTS_AT_ONCE"),
-    ):
-        monkeypatch.setattr(module, bound, limit)
-    assert sum(1 for _ in state_lengths.norm_gradients(encoder, embedded, 1, 8)) > 1
-    close(all_norms(encoder, embedded, 1, 8), whole)
-
-
 BY_TORCH = ("transformer", "lstm")  # whose own backward pass has fewer digits there, which no engine replaces
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "spread"), [*((name, 0.1) for name in ENCODERS), *((name, 3.0) for name in ENCODERS if name not in BY_TORCH)]
-)
-def test_norm_gradients_in_float32(name, spread):
-    """Also where gates are saturated: relative to the state's largest gradient, a few of the last digits."""
-    encoder, (embedded, _) = build(name), texts((40, 40))
-    for parameter in encoder.parameters():
-        nn.init.normal_(parameter, std=spread)
-    # weights first: rounded alike, so that only the arithmetic differs
-    rough = encoder.float()
-    expected = one_pass_a_state(copy.deepcopy(rough).double(), embedded.float().double(), 0, 40)
-    rows = all_norms(rough, embedded.float(), 0, 40).double()
-    scale = expected.amax(-1, keepdim=True)
-    assert (scale > 0).all()
-    condition = 100 if spread > 1 else 5  # of gates that are saturated
-    tolerances.close(rows / scale, expected / scale, dtype=torch.float32, condition=condition)
-
-
-def test_norm_gradients_of_an_untrained_transformer():
-    """Gain 1 and bias 0 make all states equally long but for an epsilon: the rest is no rounding noise."""
-    encoder, (embedded, _) = build("transformer"), texts((12, 12))
-    for layer in encoder.layers:
-        for norm in (layer.attention_norm, layer.feed_forward_norm):
-            norm.reset_parameters()
-    rough = encoder.float()
-    expected = one_pass_a_state(copy.deepcopy(rough).double(), embedded.float().double(), 0, 12)
-    scale = expected.amax(-1, keepdim=True)
-    assert scale.max() < 1e-2
-    rows = all_norms(rough, embedded.float(), 0, 12).double()
-    close(rows / scale, expected / scale, 1e-4)
-    naive = one_pass_a_state(rough, embedded.float(), 0, 12).double()
-    assert (naive - expected).abs().max() > 10 * (rows - expected).abs().max()  # what this is for

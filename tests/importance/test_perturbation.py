@@ -75,17 +75,6 @@ def test_deleting_each_token(encoder, query, projection, score_scale, hierarchy,
     assert max(value.max() for value in distances if len(value)) > 0.02
 
 
-@pytest.mark.parametrize("encoder", ["bilstm", "cnn"])
-def test_texts_without_markers(encoder, tiny_model):
-    model, ids = tiny_model(encoder=encoder, markers=False), torch.tensor([[7, 8, 9, 10], [5, 6, 0, 0]])
-    batch = {"input_ids": ids, "attention_mask": (ids != 0).long(), "instance_id": ["a", "b"]}
-    distances = run(LeaveOneOut, model, batch)[TOKENS]
-    for text, values in zip(([7, 8, 9, 10], [5, 6]), distances, strict=True):
-        whole = probabilities(model, {"input_ids": torch.tensor([text])})
-        left = [{"input_ids": torch.tensor([text[:token] + text[token + 1 :]])} for token in range(len(text))]
-        close(values, [distance(probabilities(model, texts), whole) for texts in left])
-
-
 STATES = [  # projection, score_scale, query, readout, hierarchy
     *((projection, None, "learned", "affine", "none") for projection in PROJECTIONS),
     *((projection, 1.0, "text", "tanh", "none") for projection in ("softmax", "sparsemax", "entmax15")),
@@ -122,22 +111,6 @@ def test_removing_each_state(projection, score_scale, query, readout, hierarchy,
 
 
 @pytest.mark.parametrize("readout", ["affine", "tanh"])
-def test_all_weight_on_one_token(readout, tiny_model, tiny_rows, tiny_batch):
-    """Renormalising leaves nothing: the context is the zero vector. Projecting again gives the others weight."""
-    model, batch = tiny_model(projection="sparsemax", scale=40.0, readout=readout), tiny_batch(tiny_rows([6]))
-    with torch.no_grad():
-        for parameter in model.decoder.parameters():
-            parameter.div_(40)
-        attention = model.attend(*model.encode(**inputs(batch)))[0, 1:7]
-        zero = model.decoder(torch.zeros(1, 8, dtype=torch.float64)).softmax(-1)[0]
-    place, columns = int(attention.argmax()), run(LeaveOneOut, model, batch)
-    assert attention[place] == 1
-    close(columns[HIDDEN][0][place], distance(zero, probabilities(model, batch)))
-    assert (columns[HIDDEN][0][[token for token in range(6) if token != place]] == 0).all()  # they had no weight
-    assert abs(columns[REPROJECTED][0][place] - columns[HIDDEN][0][place]) > 1e-3
-
-
-@pytest.mark.parametrize("readout", ["affine", "tanh"])
 @torch.no_grad()
 def test_one_token_holding_nearly_all_weight(readout, tiny_model):
     """1 - 1e-9 of the weight: subtracting the token from the total would leave noise."""
@@ -168,19 +141,6 @@ def test_states_without_weight_are_worth_exactly_nothing(projection, readout, ti
         assert idle.sum() > 5
         for values in columns.values():  # deleting such a token is the same where there is no context
             assert (values[row][idle] == 0).all() and (values[row][~idle] != 0).all()
-
-
-@pytest.mark.parametrize("hierarchy", LEVELS)
-def test_texts_are_taken_in_parts(hierarchy, tiny_model, tiny_rows, tiny_batch, monkeypatch):
-    model = tiny_model(query="text", readout="tanh", projection="sparsemax", hierarchy=hierarchy)
-    batch = tiny_batch(tiny_rows([13, 13, 2, 5, 13, 0], pair=True, hierarchy=hierarchy))
-    whole = run(LeaveOneOut, model, batch)
-    for limit in (1, 7, 40):
-        monkeypatch.setattr(removal, "PLACES_AT_ONCE", limit)
-        monkeypatch.setattr(removal, "NUMBERS_AT_ONCE", 8 * limit)
-        monkeypatch.setattr(removal, "TEXTS_AT_ONCE", 2)
-        for name, values in run(LeaveOneOut, model, batch).items():
-            close(np.concatenate(values), np.concatenate(whole[name]), atol=1e-6)
 
 
 def value(logits, predicted, output):

@@ -38,14 +38,6 @@ def additive(model, batch, target):
     return columns
 
 
-@pytest.mark.parametrize(("measure", "options"), [(KernelShap, {}), (Lime, {"penalty": 0})])
-def test_additive_models_by_hand(measure, options, a_batch):
-    model, batch = a_batch(encoder="embedding", projection="uniform", num_labels=3)
-    columns = run(measure, model, batch, target=2, absent="zero", samples=120, **options)
-    for one, other in zip(next(iter(columns.values())), additive(model, batch, 2), strict=True):
-        np.testing.assert_allclose(one, other, atol=2e-5)
-
-
 @pytest.mark.parametrize("length", range(1, 7))
 def test_shapley_values_by_brute_force(length, a_batch):
     """Of few tokens, to the digits of float32, the average over all orders in which they can join; else near it."""
@@ -121,24 +113,6 @@ def test_scores_add_up(query, hierarchy, absent, a_batch):
     np.testing.assert_allclose(columns["kernel_shap_residual"], 0, atol=2e-4)
     single = [row for row, length in enumerate(lengths) if length == 1]
     assert single and all(sums[row] == pytest.approx(rise[row], abs=1e-6) for row in single)
-
-
-def test_penalty_leaves_out_what_has_little_effect(a_batch):
-    model, batch = a_batch([8], encoder="average", scale=2.0)
-    counts = [
-        np.count_nonzero(run(Lime, model, batch, penalty=penalty)["importance_lime"][0]) for penalty in (0, 0.01, 0.05, 100)
-    ]
-    assert counts[0] == 8 > counts[2] > counts[3] == 0 and counts[0] >= counts[1] >= counts[2]
-
-
-def test_width_says_what_is_near(a_batch):
-    """Wide: all parts count alike, and the fit is that of plain least squares."""
-    model, batch = a_batch([6], encoder="bilstm")
-    narrow, wide, wider = (
-        run(Lime, model, batch, width=width, penalty=0)["importance_lime"][0] for width in (0.1, 50, 5000)
-    )
-    np.testing.assert_allclose(wide, wider, atol=1e-4)
-    assert np.abs(narrow - wide).max() > 1e-3
 
 
 @pytest.mark.parametrize("measure", [KernelShap, Lime])

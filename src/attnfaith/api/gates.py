@@ -53,7 +53,7 @@ def train_gates(
     Raises AttnfaithError for what is not as said here, before any work.
     """
     try:
-        training = DiffMask(**settings).settings
+        training = DiffMask(**settings)
     except (TypeError, ValueError) as error:
         raise AttnfaithError(f"settings of diffmask: {error}") from error
     subject = open_subject(model, tokenizer=tokenizer, device=device, level=level)

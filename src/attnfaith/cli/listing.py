@@ -4,7 +4,9 @@ import ast
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 
 from attnfaith.errors import AttnfaithError
 from attnfaith.usage import Parser
@@ -34,14 +36,19 @@ def _line(measure) -> str:
 
 
 def written_catalogue() -> str:
-    """The content of `registry.CATALOGUE`, as JSON: of each measure of this package a line and the names of its options."""
+    """The content of `registry.CATALOGUE`, as JSON: a line, the module and the names of the options of each measure of this
+    package.
+    """
     from attnfaith.measurement import registry
 
+    for package in ("importance", "interventions", "alignment"):
+        for module in iter_modules([str(Path(__file__).parents[1] / package)], f"attnfaith.{package}."):
+            import_module(module.name)
     measures = {
         reads: {
-            cls.name: {"line": _line(cls), "options": [*cls.options()]}
+            cls.name: {"line": _line(cls), "module": cls.__module__, "options": [*cls.options()]}
             for cls in registry.classes(reads)
-            if cls.name in registry.OWN[reads]
+            if cls.__module__.startswith("attnfaith.")
         }
         for reads in registry.READS
     }

@@ -1,25 +1,32 @@
-"""DiffMask (De Cao et al. 2020): which tokens a trained gate lets through while the model says nearly the same."""
+"""DiffMask (De Cao et al. 2020): which tokens a trained gate lets through while the model predicts nearly the same.
+
+Shapes: B instances, T places of attention, C classes, S layers.
+"""
 
 import functools
 import hashlib
 import json
-from collections.abc import Callable
-from dataclasses import asdict, fields
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal, NamedTuple
 
+import numpy as np
 import torch
 from pydantic import Field
 
 import attnfaith
 from attnfaith.data.fingerprint import digest_data
+from attnfaith.escaping import csv_text
 from attnfaith.files import write_atomically
 from attnfaith.importance.columns import per_token, score
-from attnfaith.importance.gate_training import Settings, State, train_gates
-from attnfaith.importance.gates import about_gates, load_gates, log_open, save_gates, states_of
+from attnfaith.importance.gates import Gates, about_gates, load_gates, log_open, sampled, save_gates, states_of
+from attnfaith.importance.inputs import differentiable
+from attnfaith.measurement.options import Count, Natural, Positive, number
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column, ragged
-from attnfaith.subjects import SubjectError, require
+from attnfaith.subjects import Subject, SubjectError, require
 
 
 FOLDER = "gates"
@@ -28,10 +35,19 @@ GatesFile = Annotated[
     Annotated[str, Field(min_length=1)] | None,
     Field(description="the path of a file of gates, or None for those of a run"),
 ]
+Share = number("a number from 0 to 1", ge=0, le=1)
+EVERY, STEP = 6, 0.5
+"""Lookahead: after so many updates, this far from where the last such look ended to where they led."""
+FIRST_MULTIPLIER, LEAST_MULTIPLIER, MOST_MULTIPLIER = 0.3, 1e-4, 200.0
+BELOW, ABOVE = -1.0, 4.0
+"""How far, in nats, a divergence below or above the margin moves a multiplier at most."""
+NUMBERS = ("constraint", "multiplier", "open", "agreement")
+VALIDATION = ("validation_constraint", "validation_open", "validation_agreement")
+LOG = ("epoch", "layer", "steps", *NUMBERS, *VALIDATION, "chosen")
 
 
 @register
-class DiffMask(Settings, Measure):
+class DiffMask(Measure):
     """DiffMask (De Cao et al. 2020): which tokens a trained gate lets through while the model says nearly the same.
 
     A gate z in 0..1 of each token is made of the model's own states by a small network that was trained once for all texts:
@@ -44,9 +60,15 @@ class DiffMask(Settings, Measure):
     "states": the states of layer l are masked by gates of these states alone ("other states").
 
     gates: the file of trained gates. All other options are of the training that a run does for itself, where `gates` is not
-    given: see `gate_training.Settings`. Batches, margin and bounds are the authors'; what differs, so that the outcome does
-    not hang on rounding, `gate_training.train_gates` says. The gates' learning rate is ten times theirs, for far fewer
-    steps. The run's seed draws the training. Raises FileError for a file that holds no gates.
+    given. margin: the divergence KL(p || p masked), in nats, up to which a mask is free. penalty: what is made small, "l0":
+    the mean over tokens of P(gate open), as in the authors' paper; "log": of log P(gate open), as in their code, whose slope
+    grows without bound as a gate shuts. placeholder: of what is masked, "learned" or "zeros"; a learned one may come to
+    stand for a class, whose texts then need no token. multiplier_learning_rate: by how much the logarithm of a multiplier
+    rises for each nat above the margin. valid_constraint, valid_agreement: the best epoch has the fewest open gates among
+    those that, on the validation texts, diverge by no more than this and keep the predicted class of this share; it is the
+    last where none does. Batches, margin and bounds are the authors'; what differs `train_gates` says. The gates' learning
+    rate is ten times theirs, for far fewer steps. The run's seed draws the training. Raises FileError for a file that holds
+    no gates.
 
     Source: De Cao et al. 2020, section 2.
     """
@@ -71,19 +93,33 @@ class DiffMask(Settings, Measure):
         ),
     }
 
+    kind: Literal["inputs", "states"] = "inputs"
+    train_texts: Count = 2000
+    validation_texts: Count = 500
+    epochs: Count = 30
+    batch_size: Count = 64
+    margin: Positive = 0.1
+    penalty: Literal["l0", "log"] = "l0"
+    placeholder: Literal["learned", "zeros"] = "learned"
+    learning_rate: Positive = 3e-3
+    placeholder_learning_rate: Positive = 1e-3
+    multiplier_learning_rate: Positive = 0.1
+    warmup_steps: Natural = 100
+    valid_constraint: Positive = 0.8
+    valid_agreement: Share = 0.75
     gates: GatesFile = None
 
     def __post_init__(self):
-        changed = [field.name for field in fields(Settings) if getattr(self, field.name) != field.default]
+        changed = [name for name, value in self.settings.items() if value != self.options()[name]]
         if self.gates is not None and changed:
             raise ValueError(
                 f"gates={self.gates!r} are trained, and {', '.join(changed)} of their training given: leave out either"
             )
 
     @property
-    def settings(self) -> Settings:
-        """How gates are trained."""
-        return Settings(**{field.name: getattr(self, field.name) for field in fields(Settings)})
+    def settings(self) -> dict[str, object]:
+        """How gates are trained: the options but for `gates`."""
+        return {name: value for name, value in asdict(self).items() if name != "gates"}
 
     def check(self, subject, dataset) -> None:
         """Raise ValueError without gates and for a file that holds none; SubjectError for gates of another model, and for
@@ -111,18 +147,20 @@ class DiffMask(Settings, Measure):
     def prepare(self, subject, splits: Callable, folder: Path, *, seed: int) -> "DiffMask":
         """Return the measure with the gates in a run's folder, trained if they are not there.
 
-        The file is named by what made it (`_identity`): other settings train other gates, the same settings use these.
+        What made them names the file, so that other settings train other gates.
         """
         rows, validation = splits("train", self.train_texts), splits("validation", self.validation_texts)
-        path = Path(folder) / FOLDER / f"{_identity(subject, self.settings, seed, rows, validation)}.safetensors"
+        texts = digest_data(rows), digest_data(validation)
+        made_of = [subject.digest(), self.settings, seed, *texts, attnfaith.__version__]
+        path = Path(folder) / FOLDER / f"{_short(json.dumps(made_of).encode())}.safetensors"
         if not path.is_file():
-            train(subject, rows, validation, path, seed=seed, **asdict(self.settings))
+            train(subject, rows, validation, path, seed=seed, **self.settings)
         return DiffMask(gates=str(path))
 
     def stated(self) -> dict:
         """The options as a record keeps them: the digest of the gates, and how they were trained."""
         if self.gates is None:
-            return asdict(self.settings)
+            return self.settings
         return {"gates": _short(Path(self.gates).read_bytes()), **about_gates(self.gates)["settings"]}
 
     @torch.no_grad()
@@ -147,32 +185,193 @@ def _loaded(path: str, changed: int, device: str):
     return load_gates(path, torch.device(device))
 
 
+def _short(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:12]
+
+
 def train(subject, rows, validation, path: str | Path, *, seed: int = 0, say: Callable = print, **settings) -> Path:
     """Train gates of a subject on encoded texts (`Subject.rows`) and write them to a safetensors file; returns its path.
 
     The log, one row an epoch and layer with divergence, multiplier, open gates and kept classes, is written beside it, its
-    name ending in .csv. Killed, the same call goes on after the last whole epoch, from a file that ends in .part. settings:
-    fields of `gate_training.Settings`; the texts are all used. The file holds the digest of the model, the settings, and
-    the number of texts. Raises SubjectError for a subject that lacks what gates need, ValueError for a setting that is wrong
-    and as `gate_training.train_gates` does.
+    name ending in .csv. settings: options of `DiffMask`; the texts are all used. The file holds the digest of the model, the
+    settings, and the number of texts. Raises SubjectError for a subject that lacks what gates need, ValueError for a setting
+    that is wrong and as `train_gates` does.
     """
-    settings = DiffMask(**settings).settings
-    require(subject, DiffMask.needs | ({"other states"} if settings.kind == "states" else frozenset()), "diffmask")
-    path = Path(path)
-    about = {"model": subject.digest(), "settings": asdict(settings), "seed": seed, "texts": [len(rows), len(validation)]}
-    state = State(path.with_suffix(".part"), _identity(subject, settings, seed, rows, validation))
-    trained = train_gates(subject, rows, validation, settings, seed, say, state)
-    write_atomically(path.with_suffix(".csv"), trained.log_csv)
+    measure = DiffMask(**settings)
+    require(subject, DiffMask.needs | ({"other states"} if measure.kind == "states" else frozenset()), "diffmask")
+    path, trained = Path(path), train_gates(subject, rows, validation, measure, seed, say)
+    about = {"model": subject.digest(), "settings": measure.settings, "seed": seed, "texts": [len(rows), len(validation)]}
+    lines = [[f"{row[key]:.6g}" if isinstance(row[key], float) else row[key] for key in LOG] for row in trained.log]
+    write_atomically(path.with_suffix(".csv"), csv_text([LOG, *lines]))
     save_gates(trained.gates, path, about)
-    state.remove()
     return path
 
 
-def _identity(subject, settings: Settings, seed: int, rows, validation) -> str:
-    """A digest of what makes gates: model, settings, seed, texts and the package's version."""
-    texts = digest_data(rows), digest_data(validation)
-    return _short(json.dumps([subject.digest(), asdict(settings), seed, *texts, attnfaith.__version__]).encode())
+# ------------------------------------------------------------------------------------------------ the training
 
 
-def _short(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()[:12]
+class Lookahead:
+    """An optimizer whose parameters go, every EVERY steps, only STEP of the way back to where they went.
+
+    Source: Zhang et al. 2019.
+    """
+
+    def __init__(self, optimizer: torch.optim.Optimizer):
+        self.optimizer, self.steps = optimizer, 0
+        self.parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        self.slow = [parameter.detach().clone() for parameter in self.parameters]
+
+    def step(self) -> None:
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        self.steps += 1
+        if self.steps % EVERY == 0:
+            with torch.no_grad():
+                for slow, fast in zip(self.slow, self.parameters, strict=True):
+                    slow.lerp_(fast, STEP)
+                    fast.copy_(slow)
+
+
+class Trained(NamedTuple):
+    """Trained gates, and the log of the training: one row an epoch and layer, by LOG."""
+
+    gates: Gates
+    log: list[dict]
+
+
+class Masked(NamedTuple):
+    """What a mask does to each instance (B,)."""
+
+    divergence: torch.Tensor  # KL(p || p masked) in nats
+    log_open: torch.Tensor  # the mean over its tokens of log P(open)
+    open: torch.Tensor  # the mean of P(open)
+    same: torch.Tensor  # 1 where the predicted class stays, else 0
+
+
+def train_gates(subject: Subject, rows, validation, measure: DiffMask, seed: int, say=lambda line: None) -> Trained:
+    """Train gates of a subject on encoded texts, and return them with the log; the subject stays as it was.
+
+    Each step draws a layer l and reads a batch: with gates z drawn for each token, loss = m_l (KL(p || p masked) - margin) +
+    penalty, in which m_l > 0, the layer's multiplier, goes up that loss while the gates go down it. rows, validation: data
+    sets as the subject's `rows` makes them; texts without tokens are left out. measure: its options are those of the
+    training. say: called with a line about every epoch.
+
+    Three things differ from the authors' code, without which the outcome hung on the seed and on the rounding of the
+    processor: gates stayed open, or all shut for good. The penalty is that of their paper ("l0"). Gates go down by Adam, not
+    by centred RMSprop, which divides by the spread of slopes: a difference of nearly equal numbers while gates hardly move.
+    A multiplier goes up as exp(rate (KL - margin)) (Rezende & Viola 2018, algorithm 1), in proportion to how far the
+    divergence is off, and falls slowly below the margin; steps of one size overshoot.
+
+    The same arguments on the same machine give the same gates. Raises ValueError where no text has a token, and where gates
+    or multiplier stop being numbers.
+
+    Source: De Cao et al. 2020, sections 2.2, 2.3 and appendix; bounds and Lookahead as in their code.
+    """
+    rows, validation = (_with_tokens(part) for part in (rows, validation))
+    random, noise = np.random.default_rng([seed, 0]), torch.Generator().manual_seed(seed)
+    whole, log, best, chosen = {}, [], None, None  # whole: logits of whole texts, which no epoch changes
+    with differentiable(subject), subject.evaluating():
+        gates = Gates.of(subject, subject.collate(rows.select([0]).to_list()), measure.kind, seed)
+        optimizer, multipliers = _optimizer(gates, measure), torch.full((len(gates.sizes),), FIRST_MULTIPLIER)
+        rates = [group["lr"] for group in optimizer.optimizer.param_groups]
+        for epoch in range(1, measure.epochs + 1):
+            sums, steps = np.zeros((len(gates.sizes), len(NUMBERS))), np.zeros(len(gates.sizes), int)
+            for batch in _batches(subject, rows, random.permutation(len(rows)), measure.batch_size):
+                layer = int(random.integers(len(gates.sizes)))
+                share = min(1.0, (optimizer.steps + 1) / max(1, measure.warmup_steps))  # rates rise over the first updates
+                for group, rate in zip(optimizer.optimizer.param_groups, rates, strict=True):
+                    group["lr"] = rate * share
+                masked = _mask(subject, gates, batch, layer, noise, whole)
+                penalty = (masked.log_open if measure.penalty == "log" else masked.open).mean()
+                divergence = masked.divergence.mean()
+                (multipliers[layer].item() * (divergence - measure.margin) + penalty).backward()
+                optimizer.step()
+                above = min(max(divergence.item() - measure.margin, BELOW), ABOVE)
+                multipliers[layer] *= math.exp(measure.multiplier_learning_rate * above)
+                multipliers.clamp_(LEAST_MULTIPLIER, MOST_MULTIPLIER)
+                numbers = [part.mean().item() for part in (masked.divergence, multipliers[layer], masked.open, masked.same)]
+                if not all(map(math.isfinite, numbers)):
+                    raise ValueError(
+                        f"the training of gates diverged in epoch {epoch}, layer {layer} (divergence {numbers[0]:g}, "
+                        f"multiplier {numbers[1]:g}): lower learning_rate or multiplier_learning_rate"
+                    )
+                sums[layer] += numbers
+                steps[layer] += 1
+            means = _validate(subject, gates, validation, measure.batch_size, seed, whole)
+            valid = means[0] <= measure.valid_constraint and means[2] >= measure.valid_agreement
+            if valid and (best is None or means[1] < best):
+                best, chosen = means[1], (epoch, {name: value.clone() for name, value in gates.state_dict().items()})
+            for layer, (count, total) in enumerate(zip(steps.tolist(), sums, strict=True)):
+                averages = total / count if count else np.full(len(NUMBERS), np.nan)
+                row = {"epoch": epoch, "layer": layer, "steps": count, **dict(zip(NUMBERS, averages.tolist(), strict=True))}
+                row |= {"multiplier": multipliers[layer].item(), **dict(zip(VALIDATION, means, strict=True))}
+                log.append(row)
+            kl, _, opened, same = sums.sum(0) / max(1, steps.sum())
+            say(
+                f"diffmask epoch {epoch}/{measure.epochs}: divergence {kl:.3f} (margin {measure.margin:g}), multiplier "
+                f"{multipliers.min():.3g} to {multipliers.max():.3g}, gates open {opened:.1%}, same class {same:.1%}; "
+                f"validation, last layer: {means[0]:.3f}, {means[1]:.1%}, {means[2]:.1%}"
+            )
+    last = measure.epochs
+    if chosen is None:
+        say("no epoch met valid_constraint and valid_agreement on the validation texts: the last one is kept")
+    else:
+        last, state = chosen
+        gates.load_state_dict(state)
+    return Trained(gates.eval(), [{**row, "chosen": int(row["epoch"] == last)} for row in log])
+
+
+def _optimizer(gates: Gates, measure: DiffMask) -> Lookahead:
+    groups = [{"params": list(gates.gates.parameters()), "lr": measure.learning_rate}]
+    if measure.placeholder == "learned":
+        groups.append({"params": list(gates.placeholders.parameters()), "lr": measure.placeholder_learning_rate})
+    else:
+        for placeholder in gates.placeholders:
+            placeholder.data.zero_()
+    return Lookahead(torch.optim.Adam(groups))
+
+
+def _with_tokens(rows):
+    chosen = [number for number, tokens in enumerate(rows["tokens"]) if len(tokens)]
+    if not chosen:
+        raise ValueError("no text of a split has a token that gates could be trained on")
+    return rows.select(chosen)
+
+
+def _batches(subject: Subject, rows, order: np.ndarray, size: int) -> Iterator:
+    for start in range(0, len(order), size):
+        yield subject.collate(rows.select(order[start : start + size].tolist()).to_list())
+
+
+def _mask(subject: Subject, gates: Gates, batch, layer: int, noise: torch.Generator, logits: dict) -> Masked:
+    """Mask a batch at a layer by gates that are drawn. logits: of whole texts by instance, filled as they are read."""
+    states, mask, names = states_of(subject, batch), subject.attendable(batch), batch["instance_id"]
+    if any(name not in logits for name in names):
+        with torch.no_grad():
+            logits.update(zip(names, subject.predict(batch).float(), strict=True))
+    whole = torch.stack([logits[name] for name in names])
+    gate_logits = gates.logits(states, gates.layers_of(layer))
+    uniform = torch.rand(gate_logits.shape, generator=noise, dtype=torch.float32).clamp(1e-6, 1 - 1e-6)
+    drawn = sampled(gate_logits, uniform.to(gate_logits.device)).prod(2)
+    opened = log_open(gate_logits).sum(2)
+    masked = gates.masked(subject, batch, layer, states, drawn).float()
+    tokens = mask.sum(1)
+    means = [torch.where(mask, values, 0.0).sum(1) / tokens for values in (opened, opened.exp())]
+    return Masked(divergence_of(whole, masked), *means, (whole.argmax(1) == masked.argmax(1)).float())
+
+
+def divergence_of(whole: torch.Tensor, masked: torch.Tensor) -> torch.Tensor:
+    """KL(p || q) in nats (B,), 0 or more, of logits (B,C); classes that both bar, by -inf, count nothing."""
+    barred = torch.isneginf(whole) & torch.isneginf(masked)
+    log_p, log_q = (logits.log_softmax(1).masked_fill(barred, 0.0) for logits in (whole, masked))
+    return (log_p.exp().masked_fill(barred, 0.0) * (log_p - log_q)).sum(1)
+
+
+@torch.no_grad()
+def _validate(subject: Subject, gates: Gates, rows, size: int, seed: int, logits: dict) -> list[float]:
+    """Means of divergence, open gates and kept classes at the last layer, with gates drawn the same each time."""
+    noise, last = torch.Generator().manual_seed(seed), len(gates.sizes) - 1
+    masked = [
+        _mask(subject, gates, batch, last, noise, logits) for batch in _batches(subject, rows, np.arange(len(rows)), size)
+    ]
+    return [float(torch.cat([getattr(part, name) for part in masked]).mean()) for name in ("divergence", "open", "same")]

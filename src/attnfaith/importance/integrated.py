@@ -13,12 +13,14 @@ from torch.overrides import TorchFunctionMode
 from attnfaith.importance.columns import EXPLAINED, STATES, per_token, signed_score
 from attnfaith.importance.explained import Explained, Explains, explaining
 from attnfaith.importance.inputs import differentiable, inside, item_sums
+from attnfaith.importance.lstm import LstmLine
 from attnfaith.importance.quadrature import Line, integrate
 from attnfaith.importance.surrogates import captum
 from attnfaith.measurement.options import Baseline, Points, Tolerance
 from attnfaith.measurement.registry import register
+from attnfaith.models.encoders import BiLSTM
 from attnfaith.record import Column
-from attnfaith.subjects import Batch, Subject, whole_logits
+from attnfaith.subjects import Batch, Pooled, Subject, whole_logits
 from attnfaith.subjects.base import frozen
 from attnfaith.subjects.classifier import SelfAttention
 from attnfaith.subjects.translator import CrossAttention
@@ -44,7 +46,14 @@ def input_line(subject: Subject, batch: Batch, f: Explained, baseline: str | Non
     def value(points, rows):
         return f[rows](subject.predict(batch.take(rows, points.shape[1]), points))
 
-    return Line(start, embedded, lengths, value, f(whole_logits(subject, batch)))
+    reached = f(whole_logits(subject, batch))
+    if isinstance(subject, Pooled) and subject.level == "token" and type(subject.classifier.model.encoder) is BiLSTM:
+        model = subject.classifier.model
+        mask, _, _ = model.text_masks(batch["attention_mask"].bool(), batch.get("token_type_ids"))
+        if embedded.dtype in (torch.float32, torch.float64):
+            value = state_line(subject, batch, f).value
+            return LstmLine(start, embedded, mask.sum(1), value, reached, model.encoder, mask)
+    return Line(start, embedded, lengths, value, reached)
 
 
 @torch.no_grad()

@@ -24,7 +24,6 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from attnfaith.importance.lstm import steps
 from attnfaith.models import decoders, encoders
 from attnfaith.models.decoders import barring
 from attnfaith.models.encoders import NEARLY_ZERO, sinusoidal_positions
@@ -87,38 +86,51 @@ class Rules:
         return _Normalised.apply(values, layer, self.ledger)
 
     def lstm(self, tokens, layer):
-        """States (T,B,D) of tokens (T,B,E), read by a one-directional `nn.LSTM`."""
-        return _LSTM.apply(tokens, self.ledger, layer, self.epsilon)
+        """States (T,B,D) of tokens (T,B,E), read by a one-directional LSTM: c = f c' + i tanh(y), y = W x + V h' + b,
+        h = o tanh(c). Relevance goes through c and y, none to i, f and o.
 
-    def gru(self, tokens, layer):
-        """States (T,B,D) of tokens (T,B,E), read by a one-directional `nn.GRU`."""
-        return _GRU.apply(tokens, self.ledger, layer, self.epsilon)
-
-    def orthogonal_lstm(self, tokens, layer):
-        """States (T,B,D) of tokens (T,B,E), read by an `OrthogonalLSTM`: an LSTM with h = s - k m.
-
-        k, how much of the mean m of earlier states the state s has, is a gate: s and m share the relevance of h.
+        An `OrthogonalLSTM` has h = s - k m: k, how much of the mean m of earlier states the state s has, is a gate.
         """
-        start = tokens.new_zeros(tokens.shape[1], layer.hidden_size)
-        state, memory, total, states = start, start, start, []
+        size = layer.hidden_size
+        state = memory = total = tokens.new_zeros(tokens.shape[1], size)
+        states, orthogonal = [], isinstance(layer, encoders.OrthogonalLSTM)
         read, recur = layer.weight_ih_l0.detach(), layer.weight_hh_l0.detach()
         bias = (layer.bias_ih_l0 + layer.bias_hh_l0).detach()
-        candidate = slice(2 * layer.hidden_size, 3 * layer.hidden_size)  # in torch's order i, f, g, o
+        own = slice(2 * size, 3 * size)  # the candidate, in torch's order i, f, g, o
         with torch.no_grad():
             entering = nn.functional.linear(tokens, read, bias)
-        for count, token in enumerate(tokens):
-            gates = torch.addmm(entering[count], state.detach(), recur.t()).sigmoid()
-            enter, keep, _, leave = gates.chunk(4, -1)
-            sums = token @ read[candidate].t() + state @ recur[candidate].t() + bias[candidate]
-            memory = self.stable(keep * memory + enter * tanh(self.stable(sums, bias[candidate])))
+        entered = tokens @ read[own].t() + bias[own]
+        for count, (gates, sums) in enumerate(zip(entering, entered, strict=True)):
+            enter, keep, _, leave = torch.addmm(gates, state.detach(), recur.t()).sigmoid().chunk(4, -1)
+            sums = self.stable(sums + state @ recur[own].t(), bias[own])
+            memory = self.stable(keep * memory + enter * tanh(sums))
             state = leave * tanh(memory)
-            if count:
-                mean, own = total / count, state.detach()
-                share = (own * mean).sum(-1, keepdim=True) / (mean.square().sum(-1, keepdim=True) + NEARLY_ZERO)
+            if orthogonal and count:
+                mean, now = total / count, state.detach()
+                share = (now * mean).sum(-1, keepdim=True) / (mean.square().sum(-1, keepdim=True) + NEARLY_ZERO)
                 state = self.stable(state - share.detach() * mean)
             total = total + state
             states.append(state)
-        return torch.stack(states) if states else tokens.new_zeros(*tokens.shape[:2], layer.hidden_size)
+        return torch.stack(states) if states else tokens.new_zeros(0, *state.shape)
+
+    def gru(self, tokens, layer):
+        """States (T,B,D) of tokens (T,B,E), read by a one-directional GRU: h = (1 - z) tanh(y) + z h', y = W x + b +
+        r (V h' + d). Relevance goes through h' and y, none to z and r.
+        """
+        state = tokens.new_zeros(tokens.shape[1], layer.hidden_size)
+        read, recur, bias, recur_bias = (part.detach().chunk(3) for part in layer._flat_weights)  # in torch's order r, z, n
+        states = []
+        for token in tokens:
+            with torch.no_grad():
+                reset, update = (
+                    (token @ read[gate].t() + bias[gate] + state @ recur[gate].t() + recur_bias[gate]).sigmoid()
+                    for gate in (0, 1)
+                )
+                constant = bias[2] + reset * recur_bias[2]
+            sums = self.stable(token @ read[2].t() + reset * (state @ recur[2].t()) + constant, constant)
+            state = self.stable(update * state + (1 - update) * tanh(sums))
+            states.append(state)
+        return torch.stack(states) if states else tokens.new_zeros(0, *state.shape)
 
     def encoded(self, encoder, embedded, mask):
         """States (B,T,H) of embeddings (B,T,E) with a prefix mask (B,T), from an encoder of a kind in ENCODERS."""
@@ -218,96 +230,6 @@ class _Normalised(torch.autograd.Function):
         return scaled - scaled.mean(-1, keepdim=True), None, _entries(ctx, {BIAS: _dots(slope, bias)})
 
 
-def _step_entries(ctx, slopes, values, entering, share, biases):
-    """The gradient (B,4) of the ledger of a recurrence: what epsilon absorbs of its sums and of its candidates, and biases.
-
-    slopes, values (T,B,D): of c or h; entering: what the candidate adds to them; share: what it keeps; biases: their parts.
-    """
-    absorbed = slopes * (values * (1 - _share(values, ctx.epsilon)) + entering * (1 - share))
-    return _entries(ctx, {BIAS: _sums(biases.transpose(0, 1)), STABILISER: _sums(absorbed.transpose(0, 1))})
-
-
-class _LSTM(torch.autograd.Function):
-    """c = f c' + i tanh(y), y = W x + V h' + b, h = o tanh(c): relevance goes through c and y, none to i, f and o."""
-
-    @staticmethod
-    def forward(ctx, tokens, ledger, layer, epsilon):
-        states, gates, memory = steps(layer, tokens, tokens.dtype)
-        enter, keep, _, leave = gates.sigmoid().unbind(2)
-        candidate, memory = gates[:, :, 2], memory[1:]
-        sums = _share(memory, epsilon)
-        ctx.save_for_backward(
-            leave * _ratio(memory),  # from h to c
-            keep * sums,  # from c to c'
-            enter * sums * _ratio(candidate),  # from c to y
-            candidate,
-            memory,
-        )
-        ctx.layer, ctx.epsilon, ctx.entries = layer, epsilon, ledger.shape
-        return states
-
-    @staticmethod
-    def backward(ctx, slope):
-        into, keep, enter, candidate, memory = ctx.saved_tensors
-        rows = slice(2 * memory.shape[2], 3 * memory.shape[2])  # of the candidate, in torch's order i, f, g, o
-        read, recur = ctx.layer.weight_ih_l0.detach()[rows], ctx.layer.weight_hh_l0.detach()[rows]
-        share = _share(candidate, ctx.epsilon)
-        into_sum = enter * share
-        of_memory, of_sum = torch.empty_like(slope), torch.empty_like(slope)
-        earlier = torch.zeros_like(slope[0])  # g of c' that comes from the step after
-        state = slope[-1]
-        for step in range(len(slope) - 1, -1, -1):
-            torch.addcmul(earlier, into[step], state, out=of_memory[step])
-            torch.mul(into_sum[step], of_memory[step], out=of_sum[step])
-            if step:
-                earlier = keep[step] * of_memory[step]
-                state = torch.addmm(slope[step - 1], of_sum[step], recur)
-        bias = (ctx.layer.bias_ih_l0 + ctx.layer.bias_hh_l0).detach()[rows]
-        return of_sum @ read, _step_entries(ctx, of_memory, memory, enter * candidate, share, of_sum * bias), None, None
-
-
-class _GRU(torch.autograd.Function):
-    """h = (1 - z) tanh(y) + z h', y = W x + b + r (V h' + d): relevance goes through h' and y, none to z and r."""
-
-    @staticmethod
-    def forward(ctx, tokens, ledger, layer, epsilon):
-        states, reset, update, candidate = gru_steps(layer, tokens)
-        sums = _share(states, epsilon)
-        ctx.save_for_backward(update * sums, (1 - update) * sums * _ratio(candidate), reset, candidate, states)
-        ctx.layer, ctx.epsilon, ctx.entries = layer, epsilon, ledger.shape
-        return states
-
-    @staticmethod
-    def backward(ctx, slope):
-        keep, enter, reset, candidate, states = ctx.saved_tensors
-        rows = slice(2 * states.shape[2], None)  # of the candidate, in torch's order r, z, n
-        read, recur = ctx.layer.weight_ih_l0.detach()[rows], ctx.layer.weight_hh_l0.detach()[rows]
-        share = _share(candidate, ctx.epsilon)
-        into_sum = enter * share
-        of_state, of_sum = torch.empty_like(slope), torch.empty_like(slope)
-        of_state[-1:] = slope[-1:]
-        for step in range(len(slope) - 1, -1, -1):
-            torch.mul(into_sum[step], of_state[step], out=of_sum[step])
-            if step:
-                torch.addmm(slope[step - 1], of_sum[step] * reset[step], recur, out=of_state[step - 1])
-                of_state[step - 1].addcmul_(keep[step], of_state[step])
-        bias = ctx.layer.bias_ih_l0.detach()[rows] + reset * ctx.layer.bias_hh_l0.detach()[rows]
-        return of_sum @ read, _step_entries(ctx, of_state, states, enter * candidate, share, of_sum * bias), None, None
-
-
-def gru_steps(gru, tokens) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """What a GRU computes of tokens (T,B,E), step by step, from states that the layer itself gives.
-
-    Returns these states, the gates r and z, and the candidate state before its tanh, each (T,B,D).
-    """
-    states = gru(tokens)[0]
-    before = torch.cat([torch.zeros_like(states[:1]), states[:-1]])
-    read = nn.functional.linear(tokens, gru.weight_ih_l0, gru.bias_ih_l0).chunk(3, -1)
-    recur = nn.functional.linear(before, gru.weight_hh_l0, gru.bias_hh_l0).chunk(3, -1)
-    reset, update = (read[0] + recur[0]).sigmoid(), (read[1] + recur[1]).sigmoid()
-    return states, reset, update, read[2] + reset * recur[2]
-
-
 def _recurrent(read):
     def encoded(rules, encoder, embedded, mask):
         readers = [lambda tokens, layer=layer: (read(rules, tokens, layer),) for layer in encoder.directions]
@@ -357,7 +279,7 @@ ENCODERS = {
     encoders.BiLSTM: _recurrent(Rules.lstm),
     encoders.BiGRU: _recurrent(Rules.gru),
     encoders.OnwardLSTM: _recurrent(Rules.lstm),
-    encoders.OnwardOrthogonalLSTM: _recurrent(Rules.orthogonal_lstm),
+    encoders.OnwardOrthogonalLSTM: _recurrent(Rules.lstm),
     encoders.Transformer: _transformer,
     encoders.CNN: _cnn,
     encoders.Average: _average,

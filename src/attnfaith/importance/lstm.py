@@ -7,13 +7,18 @@ Shapes: B texts, T tokens, E embedding, D units of one direction, N changed text
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import nn
 
+from attnfaith.importance.quadrature import Line
+from attnfaith.models.encoders import reverse_by_length, take
+
 
 ADJOINTS_AT_ONCE = 2**10  # states whose gradients go back through an LSTM together: 1 MiB for D = 128 and T numbers each
+LINE_PLACES_AT_ONCE = 2**12  # positions of points on a line read together: more leave a CPU's cache
 CHECKS = 4  # positions from one look for forgotten changes to the next
 
 
@@ -31,26 +36,6 @@ class Readout(NamedTuple):
     def of(self, states: torch.Tensor) -> torch.Tensor:
         """States (N,B,T,H) to (N,B,T,R)."""
         return self.finish(states @ self.weight.t() + self.bias.unsqueeze(1))
-
-
-def steps(lstm, tokens, dtype) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Run a one-directional LSTM over tokens (T,B,E), from the states that the layer itself gives.
-
-    Returns these states (T,B,D); the gates i, f, g, o before their sigmoid or tanh, (T,B,4,D); and the memory (T+1,B,D),
-    where the first is the zero that it starts with.
-    """
-    length, batch, _ = tokens.shape
-    states = lstm(tokens)[0]
-    before = torch.cat([torch.zeros_like(states[:1]), states[:-1]])
-    gates = nn.functional.linear(tokens, lstm.weight_ih_l0, lstm.bias_ih_l0)
-    gates = (gates + nn.functional.linear(before, lstm.weight_hh_l0, lstm.bias_hh_l0)).to(dtype)
-    gates = gates.view(length, batch, 4, -1)
-    enter, keep, _, _ = gates.sigmoid().unbind(2)
-    candidate = gates[:, :, 2].tanh()
-    memory = torch.zeros_like(keep[:1]).repeat(length + 1, 1, 1)
-    for position in range(length):
-        torch.addcmul(enter[position] * candidate[position], keep[position], memory[position], out=memory[position + 1])
-    return states, gates, memory
 
 
 class _Step:
@@ -200,6 +185,117 @@ def forgotten(state, memory, whole: int, other: int) -> bool:
     return not bool(((memory[other] - memory[whole]).abs() > near * (2 + memory[whole].abs())).any())
 
 
+@dataclass
+class LstmLine(Line):
+    """A line of embeddings that a BiLSTM reads; what is explained is `value` of its states (n,l,H).
+
+    What a point brings to the gates moves along a line too, so it is made once for all points of a text, and the gradient is
+    followed back to the gates alone. mask (B,L): what the encoder reads.
+    """
+
+    encoder: nn.Module
+    mask: torch.Tensor
+
+    at_once = LINE_PLACES_AT_ONCE
+
+    def __post_init__(self):
+        onward = torch.arange(self.mask.shape[1], device=self.mask.device).expand_as(self.mask)
+        self.directions = []
+        for lstm, order in zip(self.encoder.directions, (onward, reverse_by_length(self.mask)), strict=True):
+            step = _Step(lstm)
+            start, end = (take(values, order).transpose(0, 1) for values in (self.start, self.end))
+            change = nn.functional.linear(end - start, step.weight)
+            self.directions.append((order, step, step.enter(start), change))
+
+    def values(self, rows, shares, length):
+        paths = self._paths(rows, length)
+        states = [self._read(path, shares)[0] for path in paths]
+        return self._explain(states, rows, shares, paths).double()
+
+    def slopes(self, rows, shares, length):
+        with torch.no_grad():
+            paths = self._paths(rows, length)
+            read = [self._read(path, shares, keep=True) for path in paths]
+        with torch.enable_grad():
+            states = [part[0].requires_grad_() for part in read]
+            seeds = torch.autograd.grad(self._explain(states, rows, shares, paths).sum(), states)
+        with torch.no_grad():
+            slopes = [self._back(path, shares, seed, *part[1:]) for path, seed, part in zip(paths, seeds, read, strict=True)]
+            onward, backward = slopes
+            return (onward + backward.gather(0, paths[1].order.unsqueeze(2).expand_as(backward))).permute(1, 2, 0).double()
+
+    def _paths(self, rows, length):
+        """What each direction reads of some texts: what their start and the way to their end bring to the gates."""
+        return [
+            Path(order[rows, :length].t(), step, *(part[:length].index_select(1, rows) for part in entering))
+            for order, step, *entering in self.directions
+        ]
+
+    def _explain(self, states, rows, shares, paths):
+        """What is explained (R,S) by halved states (l,n,D) of both directions, each as it reads."""
+        length, count, size = states[0].shape
+        where = paths[1].order.repeat_interleave(shares.shape[1], 1) * count + torch.arange(count, device=rows.device)
+        backward = states[1].flatten(0, 1).index_select(0, where.flatten()).view(length, count, size)
+        states = torch.cat([states[0], backward], -1).mul(2).transpose(0, 1)
+        return self.value(states, rows.repeat_interleave(shares.shape[1])).view(shares.shape)
+
+    @staticmethod
+    def _read(path, shares, keep=False):
+        """Halved states (l,n,D); with keep the gates (l,n,4D), doubled memories (l+1,n,D) and their sigmoid (l,n,D) too."""
+        _, step, start, change = path
+        length, count, size = len(start), shares.numel(), step.recurrent.shape[0]
+        weights = shares.unsqueeze(-1).to(start.dtype)
+        states = start.new_empty(length, count, size)
+        gates = start.new_empty(length if keep else 1, count, 4 * size)
+        memories = start.new_zeros(length + 1 if keep else 1, count, size)
+        opened = start.new_empty(length if keep else 1, count, size)
+        state = start.new_zeros(count, size)
+        for place in range(length):
+            at = place if keep else 0
+            torch.mm(state, step.recurrent, out=gates[at])
+            gates[at].view(*shares.shape, -1).add_(start[place, :, None]).addcmul_(change[place, :, None], weights)
+            enter, hold, candidate, leave = gates[at].sigmoid_().split(size, -1)
+            memory = memories[at + keep]
+            torch.mul(memories[at], hold, out=memory).addcmul_(enter, candidate, value=4).sub_(enter, alpha=2)
+            torch.sigmoid(memory, out=opened[at])
+            state = torch.sub(opened[at], 0.5, out=states[place]).mul_(leave)
+        return states, gates, memories, opened
+
+    @staticmethod
+    def _back(path, shares, seeds, gates, memories, opened):
+        """Slopes (l,R,S) in the order of reading, of seeds (l,n,D): what is explained by the halved states."""
+        _, step, _, change = path
+        length, count, size = seeds.shape
+        slopes = change.new_empty(length, *shares.shape)
+        to_state, to_memory = change.new_zeros(count, size), change.new_zeros(count, size)
+        to_gates = torch.empty_like(gates[0])
+        by_enter, by_hold, by_candidate, by_leave = to_gates.split(size, -1)
+        recurrent = step.recurrent.t().contiguous()
+        for place in range(length - 1, -1, -1):
+            enter, hold, candidate, leave = gates[place].split(size, -1)
+            share = opened[place]
+            to_state.add_(seeds[place])
+            torch.sub(share, 0.5, out=by_leave).mul_(to_state)
+            to_memory.addcmul_(to_state.mul_(leave), torch.addcmul(share, share, share, value=-1))
+            torch.mul(to_memory, candidate, out=by_enter).mul_(4).sub_(to_memory, alpha=2)
+            torch.mul(to_memory, memories[place], out=by_hold)
+            torch.mul(to_memory, enter, out=by_candidate).mul_(4)
+            to_memory.mul_(hold)
+            to_gates.mul_(gates[place].addcmul_(gates[place], gates[place], value=-1))
+            torch.bmm(to_gates.view(*shares.shape, -1), change[place].unsqueeze(-1), out=slopes[place].unsqueeze(-1))
+            torch.mm(to_gates, recurrent, out=to_state)
+        return slopes
+
+
+class Path(NamedTuple):
+    """Some texts R on their way, as one direction reads them: the place of each token (l,R), and gates (l,R,4D)."""
+
+    order: torch.Tensor
+    step: _Step
+    start: torch.Tensor
+    change: torch.Tensor
+
+
 def norm_gradients(encoder, embedded, start, stop) -> Iterator[tuple[slice, torch.Tensor]]:
     """||d ||h_p||_2 / d x_i||_2 for p and i in start..stop-1, in parts: states p counted from start, and norms (B,p,i).
 
@@ -238,10 +334,15 @@ def _slopes(lstm, tokens, dtype) -> tuple[torch.Tensor, torch.Tensor, torch.Tens
     These are dh/dc (T,B,D) at a position; dc/dc' (T,B,D), c' the memory before; and (T,B,4,D) dc/d(i, f, g) and dh/do,
     with i, f, g, o the gates before their sigmoid or tanh, in torch's order.
     """
-    states, gates, memory = steps(lstm, tokens, dtype)
+    states = lstm(tokens)[0]
+    before = torch.cat([torch.zeros_like(states[:1]), states[:-1]])
+    gates = nn.functional.linear(tokens, lstm.weight_ih_l0, lstm.bias_ih_l0)
+    gates = (gates + nn.functional.linear(before, lstm.weight_hh_l0, lstm.bias_hh_l0)).to(dtype).unflatten(2, (4, -1))
     enter, keep, _, leave = gates.sigmoid().unbind(2)
-    candidate = gates[:, :, 2].tanh()
-    memory, seen = memory[1:], memory[:-1]
+    candidate, memories = gates[:, :, 2].tanh(), [torch.zeros_like(keep[0])]
+    for place in range(len(keep)):
+        memories.append(torch.addcmul(enter[place] * candidate[place], keep[place], memories[-1]))
+    memory, seen = torch.stack(memories[1:]), torch.stack(memories[:-1])
     to_gates = gates.neg().sigmoid()  # 1 - sigmoid, exact where sigmoid rounds to 1
     to_gates[:, :, 0] *= candidate * enter
     to_gates[:, :, 1] *= seen * keep

@@ -32,11 +32,12 @@ NEAR_START = tuple(10.0 ** -(4 * power) for power in range(1, 10))
 """Shares of the line at which f is read where it turns close to the start."""
 
 
-class Line(NamedTuple):
+@dataclass
+class Line:
     """A line for each instance, from `start` to `end` (B,L,D), of which `lengths` (B,) positions matter.
 
     value(points (n,l,D), rows (n,)) -> (n,): what is explained of the instances `rows`, each at its point; with gradients.
-    reached (B,): what is explained at `end`.
+    reached (B,): what is explained at `end`. at_once: how many positions are dealt with together.
     """
 
     start: torch.Tensor
@@ -44,6 +45,29 @@ class Line(NamedTuple):
     lengths: torch.Tensor
     value: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
     reached: torch.Tensor
+
+    @property
+    def at_once(self) -> int:
+        return PLACES_AT_ONCE
+
+    def values(self, rows: torch.Tensor, shares: torch.Tensor, length: int) -> torch.Tensor:
+        """What is explained (R,S) of instances (R,) at shares (R,S) of their lines, of the first `length` positions."""
+        points, _ = self._points(rows, shares, length)
+        return self.value(points, rows.repeat_interleave(shares.shape[1])).view(shares.shape).double()
+
+    def slopes(self, rows: torch.Tensor, shares: torch.Tensor, length: int) -> torch.Tensor:
+        """Its slope in the share (R,S,length) as the sum of those of each position's own way there; float64."""
+        points, change = self._points(rows, shares, length)
+        with differentiable():
+            value = self.value(points.requires_grad_(), rows.repeat_interleave(shares.shape[1]))
+            (slopes,) = gradients(value, [points])
+        slopes = slopes.double().unflatten(0, shares.shape)
+        return (slopes * change.double().unsqueeze(1)).sum(-1)
+
+    def _points(self, rows, shares, length):
+        start, end = self.start[rows, :length], self.end[rows, :length]
+        points = start.unsqueeze(1) + shares[:, :, None, None].to(start.dtype) * (end - start).unsqueeze(1)
+        return points.flatten(0, 1), end - start
 
 
 class Parts(NamedTuple):
@@ -73,13 +97,9 @@ class Intervals:
     def integrated(cls, line: Line, rows: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> "Intervals":
         """These intervals with the parts that gradients at their nodes give, and the difference of two rules as error."""
         shares, long, short = _nodes(low, high)
-        slopes = shares.new_zeros(shares.numel(), line.end.shape[1])
-        for chosen, points, texts in _pieces(line, rows.repeat_interleave(shares.shape[1]), shares.flatten()):
-            with differentiable():
-                (slope,) = gradients(line.value(points.requires_grad_(), texts), [points])
-            change = (line.end[texts] - line.start[texts])[:, : points.shape[1]]
-            slopes[chosen, : points.shape[1]] = (slope.double() * change.double()).sum(-1)
-        slopes = slopes.view(*shares.shape, -1)
+        slopes = shares.new_zeros(*shares.shape, line.end.shape[1])
+        for chosen, nodes, length in _pieces(line, rows, shares.shape[1]):
+            slopes[chosen, nodes, :length] = line.slopes(rows[chosen], shares[chosen, nodes], length)
         parts, less = (torch.einsum("in,inl->il", weights, slopes) for weights in (long, short))
         return cls(rows, low, high, parts, (parts - less).abs())
 
@@ -175,19 +195,26 @@ def _nodes(low: torch.Tensor, high: torch.Tensor) -> tuple[torch.Tensor, torch.T
 @torch.no_grad()
 def _values(line: Line, rows: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
     """(R,S) float64: what is explained of each of the rows (R,) at each of the shares (S,); 0 where there is no text."""
-    values = shares.new_zeros(len(rows) * len(shares))
-    for chosen, points, texts in _pieces(line, rows.repeat_interleave(len(shares)), shares.repeat(len(rows))):
-        values[chosen] = line.value(points, texts).double()
-    return values.view(len(rows), len(shares))
+    values = shares.new_zeros(len(rows), len(shares))
+    for chosen, some, length in _pieces(line, rows, len(shares)):
+        values[chosen, some] = line.values(rows[chosen], shares[some].expand(len(chosen), -1), length)
+    return values
 
 
-def _pieces(line: Line, rows: torch.Tensor, shares: torch.Tensor) -> Iterator[tuple[torch.Tensor, ...]]:
-    """(which of the points (n,), the points (n,l,D), their instances (n,)), until all are taken that belong to a text."""
+def _pieces(line: Line, rows: torch.Tensor, count: int) -> Iterator[tuple[torch.Tensor, slice, int]]:
+    """(which of the rows (R,), which of the `count` points of each, positions of the longest), until all are taken that
+    belong to a text. Texts of one length meet.
+    """
     waiting = (line.lengths[rows] > 0).nonzero().squeeze(1)
-    waiting = waiting[line.lengths[rows[waiting]].argsort(stable=True)]  # texts of one length meet
-    while len(waiting):
-        longest = int(line.lengths[rows[waiting[:PLACES_AT_ONCE]]].max())
-        chosen, waiting = waiting.tensor_split([max(1, PLACES_AT_ONCE // longest)])
-        texts, length = rows[chosen], int(line.lengths[rows[chosen]].max())
-        start, end = line.start[texts, :length], line.end[texts, :length]
-        yield chosen, start + shares[chosen, None, None].to(start.dtype) * (end - start), texts
+    waiting = waiting[line.lengths[rows[waiting]].argsort(stable=True)]
+    lengths = line.lengths[rows[waiting]].tolist()
+    start = 0
+    while start < len(waiting):
+        stop = start + 1
+        while stop < len(waiting) and (stop + 1 - start) * count * lengths[stop] <= line.at_once:
+            stop += 1
+        length = lengths[stop - 1]
+        step = max(1, line.at_once // length)
+        for first in range(0, count, step):
+            yield waiting[start:stop], slice(first, first + step), length
+        start = stop

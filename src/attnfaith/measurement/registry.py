@@ -32,7 +32,7 @@ COSTS = {
 }
 """What a measure's `cost` may be, cheapest first."""
 CATALOGUE = Path(__file__).with_name("measures.json")
-"""A line about each measure of this package and the names of its options, to be read without importing torch."""
+"""A line about each measure of this package, its module and the names of its options, to be read without importing torch."""
 SCORES = ("importance_", "alignment_")
 """How the columns of measures of importance begin."""
 _SOURCE = re.compile(r"Source: (.*?)(?:\n\s*\n|\Z)", re.S)
@@ -224,42 +224,6 @@ def _choices(annotation) -> Iterable:
     return [choice for part in get_args(annotation) for choice in _choices(part)]
 
 
-def _modules(**names: str) -> dict[str, str]:
-    return {name: module.replace("__", ".") for module, listed in names.items() for name in listed.split()}
-
-
-OWN = {
-    "texts": _modules(
-        importance__attention_based="attention_norm attention_x_gradient exact_contribution random_scores uniform_scores",
-        importance__context_mixing="alti flow globenc rollout",
-        importance__diffmask="diffmask",
-        importance__gradients="gradient gradient_attention_held gradient_hidden_to_input gradient_norm gradient_x_input",
-        importance__integrated="deeplift integrated_gradients",
-        importance__perturbation="leave_one_out occlusion value_zeroing",
-        importance__relevance="attn_lrp chefer decompx lrp",
-        importance__surrogates="kernel_shap lime",
-        interventions__adversary="adversary_exact",
-        interventions__adversary_search="adversary_search map_adversary",
-        interventions__aopc_limits="aopc_limits weight_aopc_limits",
-        interventions__diagnostics="conicity group_mass marker_attention permissible_only token_logits value_norm_share",
-        interventions__erasure="erasure map_erasure minimal_flip_set",
-        interventions__explanation_tests="comprehensiveness frozen_flip_set rationale_erasure selection sign_violations "
-        "soft_erasure",
-        interventions__identifiability="identifiability",
-        interventions__permutation="map_permutation map_uniform permutation random_support",
-    ),
-    "pairs": _modules(
-        alignment__attention_based="alti attention norm",
-        alignment__gradients="gradient gradient_x_input integrated_gradients",
-        alignment__perturbation="occlusion value_zeroing",
-        interventions__erasure="knock_out",
-        interventions__identifiability="cross_identifiability",
-        interventions__permutation="cross_permutation cross_uniform",
-    ),
-}
-"""Name -> module of each measure of this package: so that a name is checked without importing torch."""
-
-
 def names(reads: str = "texts") -> list[str]:
     """The names of all measures of texts, or of pairs; those of installed packages too.
 
@@ -268,15 +232,15 @@ def names(reads: str = "texts") -> list[str]:
     if reads not in READS:
         raise AttnfaithError(f"there are no measures of {excerpt(reads)}: there are those of 'texts' and of 'pairs'")
     _load_entry_points()
-    return sorted({*OWN[reads], *_CLASSES[reads]})
+    return sorted({*catalogue()[reads], *_CLASSES[reads]})
 
 
 def find(name: str, reads: str = "texts") -> type[Measure]:
     """The class of a measure. Raises MeasurementError for a name that no measure has, with the nearest."""
     if name not in _CLASSES[reads]:
         check_names([name], reads)
-        if name in OWN[reads]:
-            import_module(f"attnfaith.{OWN[reads][name]}")
+        if name in catalogue()[reads]:
+            import_module(catalogue()[reads][name]["module"])
     return _CLASSES[reads][name]
 
 
@@ -288,7 +252,7 @@ def check_names(wanted: str | Iterable[str], reads: str = "texts") -> list[str]:
     if not isinstance(wanted, Iterable):
         raise MeasurementError(f"measures={excerpt(wanted)}: give a list of names of measures")
     wanted = [wanted] if isinstance(wanted, str) else list(wanted)
-    known = {*OWN[reads], *_CLASSES[reads]}
+    known = {*catalogue()[reads], *_CLASSES[reads]}
     for place, name in enumerate(wanted):
         if not isinstance(name, str) or (name not in known and name not in names(reads)):
             raise MeasurementError(f"no measure is called {excerpt(name)}{nearest(str(name), names(reads))}")
@@ -342,7 +306,7 @@ def build(wanted: Iterable[str], options: Mapping[str, Mapping] | None = None, r
 
 @functools.cache
 def catalogue() -> dict[str, dict[str, dict]]:
-    """What CATALOGUE holds: {reads: {measure: {"line": what it is, "options": their names}}}."""
+    """What CATALOGUE holds: {reads: {measure: {"line": what it is, "module": where, "options": their names}}}."""
     return json.loads(CATALOGUE.read_text(encoding="utf-8"))
 
 
