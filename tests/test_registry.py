@@ -40,7 +40,7 @@ def own_registry(monkeypatch):
 @pytest.mark.parametrize("reads", READS)
 def test_every_measure_declares_itself(reads):
     capabilities = CAPABILITIES if reads == "texts" else PAIR_CAPABILITIES
-    assert names(reads) == sorted(cls.name for cls in classes(reads)) and set(registry.catalogue()[reads]) <= set(names(reads))
+    assert names(reads) == sorted(cls.name for cls in classes(reads))
     for cls in classes(reads):
         assert cls.needs <= set(capabilities) and cls.cost in COSTS and cls.reads == reads
         assert all(isinstance(column, Column) and column.doc for column in cls.columns.values())
@@ -68,7 +68,8 @@ def test_names_and_options_are_checked_and_listed_without_torch():
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     name, option, *listed, loaded = done.stdout.splitlines()
     assert "'lime'" in name and "'samples'" in option and loaded == "False", done.stderr
-    assert [line.split()[0] for line in listed] == [cls.name for cls in classes() if cls.name in registry.catalogue()["texts"]]
+    own = registry.catalogue()["texts"]
+    assert [line.split()[0] for line in listed] == [cls.name for cls in classes() if cls.name in own]
 
 
 def test_the_catalogue_says_what_the_measures_say():
