@@ -42,7 +42,7 @@ def read_links(
     reverse: bool = False,
     lengths: Mapping[str, Sequence] | None = None,
 ) -> list[np.ndarray | None]:
-    """The links of N sentences, [K, 3] each; None where a row is None.
+    """Return the links of N sentences, [K, 3] each; None where a row is None.
 
     rows: N texts such as "0-0 1p2". name: the column's name in errors. start: 0 or 1, the number of a sentence's first word.
     reverse: whether a link names the target word first. lengths: words of each sentence, "source" and "target", N each, NaN
@@ -57,13 +57,12 @@ def read_links(
     lengths = {side: column for side, column in (lengths or {}).items() if column is not None}
     for side, column in lengths.items():
         _check_lengths(links, name, start, side, column)
-    if start == 0 and not lengths:
-        filled = [row for row in links if row is not None and len(row)]
-        if len(filled) >= WITHOUT_FIRST and all((row[:, :2] > 0).all() for row in filled):
-            raise InputError(
-                f"none of the {len(filled)} sentences of {name} links a first word, so they seem to count from 1: say so, "
-                "or give the number of words of each sentence, which tells"
-            )
+    filled = [row for row in links if row is not None and len(row)]
+    if start == 0 and not lengths and len(filled) >= WITHOUT_FIRST and all((row[:, :2] > 0).all() for row in filled):
+        raise InputError(
+            f"none of the {len(filled)} sentences of {name} links a first word, so they seem to count from 1: say so, "
+            "or give the number of words of each sentence, which tells"
+        )
     return links
 
 
@@ -149,7 +148,7 @@ def alignment_scores(counts: np.ndarray) -> np.ndarray:
 
 
 def alignment_results(links: Sequence, gold: Sequence, n_bootstrap: int = 1000, seed: int = 0) -> dict[str, float | int]:
-    """NAMES over all sentences, each with the ends of its interval (_ci_low, _ci_high); and counts.
+    """Return NAMES over all sentences, each with the ends of its interval (_ci_low, _ci_high); and counts.
 
     Intervals: 95 %, percentiles over `n_bootstrap` resamples of the sentences; NaN below two that are defined. Counts:
     links, links_sure and links_possible (predicted links that are sure, or sure or possible), gold_sure; and undefined,
@@ -157,16 +156,12 @@ def alignment_results(links: Sequence, gold: Sequence, n_bootstrap: int = 1000, 
     """
     counts = link_counts(links, gold)
     defined = counts[~np.isnan(counts[:, 0])]
-    sums = defined.sum(axis=0)
-    results: dict[str, float | int] = {}
-    draws = np.full((1, 3), np.nan)
+    sums, draws, results = defined.sum(axis=0), np.full((1, 3), np.nan), {}
     if len(defined) > 1:
         draws = alignment_scores(resampled_sums(defined, n_bootstrap, seed))
     for name, value, drawn in zip(NAMES, alignment_scores(sums), draws.T, strict=True):
         drawn = drawn[~np.isnan(drawn)]
         low, high = np.quantile(drawn, (0.025, 0.975)) if len(drawn) else (np.nan, np.nan)
         results |= {name: float(value), f"{name}_ci_low": float(low), f"{name}_ci_high": float(high)}
-    for name, value in zip(("links_sure", "links_possible", "links", "gold_sure"), sums, strict=True):
-        results[name] = int(value)
-    results["undefined"] = len(counts) - len(defined)
-    return results
+    results |= dict(zip(("links_sure", "links_possible", "links", "gold_sure"), map(int, sums), strict=True))
+    return results | {"undefined": len(counts) - len(defined)}

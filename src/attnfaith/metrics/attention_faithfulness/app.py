@@ -24,7 +24,9 @@ READERS = {
 
 
 def columns_of_table(path, importance=""):
-    """The columns of a record, or of another table with a list of numbers per cell; importance: which, else the first."""
+    """Return the columns of a record, or of another table with a list of numbers per cell; importance: which, else the
+    first.
+    """
     if path is None or Path(path).suffix.lower() not in READERS:
         raise ValueError(f"choose a table, a file that ends in {', '.join(READERS)}")
     table = READERS[Path(path).suffix.lower()](path)
@@ -34,15 +36,14 @@ def columns_of_table(path, importance=""):
     names = {name: name for name in COLUMNS if name in table}
     if measures:
         names["importance"] = importance or measures[0]
-    return {name: [_cell(cell) for cell in table[column]] for name, column in names.items()}
-
-
-def _cell(cell):
-    return json.loads(cell) if isinstance(cell, str) else cell
+    return {
+        name: [json.loads(cell) if isinstance(cell, str) else cell for cell in table[column]]
+        for name, column in names.items()
+    }
 
 
 def columns_of_texts(*texts):
-    """The columns that were typed, each a JSON list of lists, in the order of COLUMNS."""
+    """Return the columns that were typed, each a JSON list of lists, in the order of COLUMNS."""
     return {name: json.loads(text) for name, text in zip(COLUMNS, texts, strict=True) if (text or "").strip()}
 
 

@@ -278,10 +278,9 @@ class AttentionFaithfulness(evaluate.Metric):
 def _check_settings(alpha, n_bootstrap, seed):
     if isinstance(alpha, bool) or not isinstance(alpha, Real) or not 0 <= alpha <= 1:
         raise InputError(f"alpha is {short(alpha)}; a level of significance lies in 0..1")
-    if isinstance(n_bootstrap, bool) or not isinstance(n_bootstrap, int | np.integer) or not 1 <= n_bootstrap <= 1_000_000:
-        raise InputError(f"n_bootstrap is {short(n_bootstrap)}; give a whole number of resamples, from 1 to a million")
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**64:
-        raise InputError(f"seed is {short(seed)}; give a whole number, 0 or more, below 2^64")
+    for name, value, least, most in (("n_bootstrap", n_bootstrap, 1, 1_000_000), ("seed", seed, 0, 2**64 - 1)):
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value <= most:
+            raise InputError(f"{name} is {short(value)}; give a whole number from {least} to {most}")
 
 
 def _faithfulness(attention, importance, probs, counterfactual_attention, counterfactual_probs, alpha, n_bootstrap, seed):
@@ -304,10 +303,10 @@ def _faithfulness(attention, importance, probs, counterfactual_attention, counte
     if _present_in(probs, counterfactual_probs):
         by_text["tvd"] = total_variation_distance(probs, counterfactual_probs)
         by_text["flip_fraction"] = decision_flips(probs, counterfactual_probs)
-        results |= _summary("tvd", by_text["tvd"]) | _mean("flip_fraction", by_text["flip_fraction"])
+        results |= _mean("tvd", by_text["tvd"], whole=True) | _mean("flip_fraction", by_text["flip_fraction"])
     if _present_in(attention, counterfactual_attention):
         by_text["jsd"] = jensen_shannon_divergence(attention, counterfactual_attention)
-        results |= _summary("jsd", by_text["jsd"])
+        results |= _mean("jsd", by_text["jsd"], whole=True)
     return results, by_text
 
 
@@ -326,9 +325,7 @@ def _agreement_results(groups):
 def _erasure(whole_prob, kept_probs, removed_probs, empty_prob):
     """`erasure_results` of columns in which a row may be None."""
     columns = {"kept_probs": kept_probs, "removed_probs": removed_probs}
-    sizes = [len(row) for rows in columns.values() for row in rows if row is not None]
-    shares = sizes[0] if sizes else 1
-    filled = []
+    shares, filled = next((len(row) for rows in columns.values() for row in rows if row is not None), 1), []
     for name, rows in columns.items():
         rows = [[np.nan] * shares if row is None else row for row in rows]
         for place, row in enumerate(rows):
@@ -375,10 +372,8 @@ def _statistic(function, values):
     return float(function(defined)) if len(defined) else float("nan")
 
 
-def _mean(name, values):
-    return {name: _statistic(np.mean, values), f"{name}_undefined": int(np.isnan(values).sum())}
-
-
-def _summary(name, values):
+def _mean(name, values, whole=False):
+    """The mean, and how many are undefined; whole: the median and the largest too."""
+    results = {name: _statistic(np.mean, values), f"{name}_undefined": int(np.isnan(values).sum())}
     others = {f"{name}_median": _statistic(np.median, values), f"{name}_max": _statistic(np.max, values)}
-    return _mean(name, values) | others
+    return results | (others if whole else {})

@@ -26,19 +26,19 @@ PAIRWISE_LENGTH = 256
 
 
 def kendall_tau(x: Sequence, y: Sequence) -> tuple[np.ndarray, np.ndarray]:
-    """Kendall's tau-b and its two-sided p-value for every row: (tau [N] in -1..1, p_value [N] in 0..1), float64.
+    """Return Kendall's tau-b and its two-sided p-value for every row: (tau [N] in -1..1, p_value [N] in 0..1), float64.
 
     tau-b = (P - Q) / sqrt((n0 - n1)(n0 - n2)): P concordant and Q discordant pairs of tokens, n0 = n(n - 1)/2 pairs in
     all, n1 and n2 pairs tied in x and in y (Kendall, 1945).
 
-    Equal to `scipy.stats.kendalltau` with its defaults row by row: the p-value is exact without ties where n <= 33 or at
-    most one pair is discordant (or concordant), otherwise from the normal approximation with the variance corrected for
-    ties. No correction for testing many instances. Time n log^2 n and memory n per row, in blocks of rows of similar length.
+    Equal to `scipy.stats.kendalltau` row by row: the p-value is exact without ties where n <= 33 or at most one pair is
+    discordant (or concordant), else from the normal approximation with the variance corrected for ties. No correction for
+    testing many instances. Time n log^2 n and memory n per row, in blocks of rows of similar length.
     """
     x, y, layout = flatten_pair(x, y, ("x", "y"))
     tau, p_value = np.full((2, len(layout)), np.nan)
-    for rows, n, (x_block, y_block) in _blocks((x, y), layout):
-        tau[rows], p_value[rows] = _kendall_block(n, x_block, y_block)
+    for rows, n, blocks in _blocks((x, y), layout):
+        tau[rows], p_value[rows] = _kendall_block(n, *blocks)
     return tau, p_value
 
 
@@ -52,14 +52,12 @@ def _blocks(columns: Sequence[np.ndarray], layout: Layout) -> Iterator[tuple[np.
         usable[layout.owner[np.isnan(column)]] = False
     order = np.flatnonzero(usable)
     order = order[np.argsort(layout.lengths[order], kind="stable")]
-    ordered = layout.lengths[order]
-    begin = 0
+    ordered, begin = layout.lengths[order], 0
     while begin < len(order):
         # little padding: no row of a block is much longer than its shortest
         similar = np.searchsorted(ordered, ordered[begin] * 5 // 4 + 4, side="right")
         end = min(similar, begin + max(1, BLOCK_SIZE // ordered[similar - 1]))
-        rows, n = order[begin:end], ordered[begin:end]
-        begin = end
+        rows, n, begin = order[begin:end], ordered[begin:end], end
         within = np.arange(n.max())
         filled = within < n[:, None]
         source = np.where(filled, layout.starts[rows][:, None] + within, 0)
@@ -195,14 +193,11 @@ def _normal_p_value(n, difference, x_pairs, x0, x1, y_pairs, y0, y1) -> np.ndarr
 
 
 def tie_ceiling(x: Sequence, y: Sequence) -> np.ndarray:
-    """The largest |tau-b| that the ties of x and y allow, [N] in 0..1: sqrt(min(n0-n1, n0-n2) / max(n0-n1, n0-n2)).
+    """Return the largest |tau-b| that the ties of x and y allow, [N] in 0..1: sqrt(min(n0-n1, n0-n2) / max(n0-n1, n0-n2)).
 
     Proof. Let a = n0 - n1 and b = n0 - n2 be the pairs not tied in x and in y. A concordant or discordant pair is tied
-    in neither, so |P - Q| <= P + Q <= min(a, b). Hence |tau-b| = |P - Q| / sqrt(ab) <= min(a, b) / sqrt(ab), which is
-    sqrt(min(a, b) / max(a, b)).
-
-    An attention with s distinct weights above zero, out of n, against scores without ties:
-    sqrt(1 - (n-s)(n-s-1) / (n(n-1))).
+    in neither, so |P - Q| <= P + Q <= min(a, b). Hence |tau-b| = |P - Q| / sqrt(ab) <= min(a, b) / sqrt(ab). An attention
+    with s distinct weights above zero, out of n, against scores without ties: sqrt(1 - (n-s)(n-s-1) / (n(n-1))).
     """
     x, y, layout = flatten_pair(x, y, ("x", "y"))
     ceiling = np.full(len(layout), np.nan)
@@ -223,32 +218,23 @@ def agreement(
     n_bootstrap: int = 1000,
     seed: int = 0,
 ) -> dict[str, dict[str, float | int]]:
-    """Kendall's tau-b between attention and importance, summarised over instances and per predicted class.
+    """Return Kendall's tau-b between attention and importance, summarised over instances and per predicted class.
 
     predicted_class: [N] whole numbers >= 0; NaN where there is no prediction (such an instance counts in "overall" only).
     alpha: level of significance, in 0..1. n_bootstrap: resamples for the confidence interval, at least 1. seed: fixes them.
 
-    Returns {"overall": ..., "0": ..., "1": ...}, one entry per class that was predicted, each with
-
-    * n: instances with a defined tau, over which everything below is taken; n_undefined: the others
-    * tau_mean, tau_std: mean and population standard deviation, in -1..1
-    * share_significant: share with p <= alpha, in 0..1; not corrected for testing n instances
-    * ci_low, ci_high: 95 % percentile interval of tau_mean over resampled instances; NaN below two instances
-    * tie_ceiling: mean of `tie_ceiling`, in 0..1
-    * tau_over_ceiling: mean of tau / ceiling of the same instance, in -1..1
-
-    as plain floats and integers, NaN where n is 0. The split by predicted (not gold) class and the population
-    deviation are those of Jain & Wallace (2019); they let one undefined instance make the mean undefined and counted
-    it as not significant.
+    Returns {"overall": ..., "0": ..., "1": ...}, one entry per class that was predicted: n, instances with a defined tau,
+    over which everything else is taken, and n_undefined; tau_mean and tau_std, the population deviation; share_significant,
+    with p <= alpha, not corrected for testing n instances; ci_low and ci_high, the 95 % percentile interval of tau_mean over
+    resampled instances, NaN below two; tie_ceiling and tau_over_ceiling, means of `tie_ceiling` and of tau over it. Plain
+    floats and integers, NaN where n is 0. The split by predicted (not gold) class is that of Jain & Wallace (2019), who let
+    one undefined instance make the mean undefined and counted it as not significant.
     """
     return summaries(agreement_by_text(attention, importance, alpha), predicted_class, n_bootstrap, seed)
 
 
 def agreement_by_text(attention: Sequence, importance: Sequence, alpha: float = 0.05) -> dict[str, np.ndarray]:
-    """The numbers that `agreement` averages, for each instance: name in the metric's results -> [N] float64.
-
-    kendall_tau, kendall_tau_significant (1 where p <= alpha, else 0), tie_ceiling, kendall_tau_over_ceiling.
-    """
+    """Return the numbers that `agreement` averages, for each instance: name in the metric's results -> [N] float64."""
     tau, p_value = kendall_tau(attention, importance)
     ceiling = tie_ceiling(attention, importance)
     return {
@@ -262,14 +248,12 @@ def agreement_by_text(attention: Sequence, importance: Sequence, alpha: float = 
 def summaries(
     by_text: dict[str, np.ndarray], predicted_class: Sequence | None = None, n_bootstrap: int = 1000, seed: int = 0
 ) -> dict[str, dict[str, float | int]]:
-    """The result of `agreement`, made from that of `agreement_by_text`."""
+    """Return the result of `agreement`, made from that of `agreement_by_text`."""
     tau = by_text["kendall_tau"]
-    groups = {"overall": np.ones(len(tau), dtype=bool)}
+    groups, results = {"overall": np.ones(len(tau), dtype=bool)}, {}
     if predicted_class is not None:
         predicted = np.asarray(predicted_class, dtype=np.float64)
-        for label in np.unique(predicted[~np.isnan(predicted)]):
-            groups[str(int(label))] = predicted == label
-    results = {}
+        groups |= {str(int(label)): predicted == label for label in np.unique(predicted[~np.isnan(predicted)])}
     for name, members in groups.items():
         defined = members & ~np.isnan(tau)
         low, high = _interval_of_mean(tau[defined], n_bootstrap, seed)
@@ -301,10 +285,9 @@ def _interval_of_mean(values: np.ndarray, n_bootstrap: int, seed: int) -> tuple[
 
 
 def resampled_sums(values: np.ndarray, n_bootstrap: int, seed: int) -> np.ndarray:
-    """Sums of values [N, ...] over N instances drawn with replacement, [n_bootstrap, ...]."""
-    generator = np.random.default_rng(seed)
+    """Return sums of values [N, ...] over N instances drawn with replacement, [n_bootstrap, ...]."""
+    generator, sums = np.random.default_rng(seed), []
     at_once = max(1, (1 << 20) // len(values))  # bounds the memory of the draws
-    sums = []
     for start in range(0, n_bootstrap, at_once):
         draws = generator.integers(0, len(values), size=(min(at_once, n_bootstrap - start), len(values)))
         sums.append(values[draws].sum(axis=1))
