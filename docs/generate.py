@@ -13,7 +13,7 @@ from nbconvert import MarkdownExporter
 
 import attnfaith
 from attnfaith import cli, record
-from attnfaith.data.pairs.entries import PAIRS
+from attnfaith.data.pairs import PAIRS
 from attnfaith.data.registry import DATASETS
 from attnfaith.measurement import registry
 from attnfaith.subjects import CAPABILITIES

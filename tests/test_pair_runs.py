@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from attnfaith import recipes, record, runs
-from attnfaith.data.pairs.loading import load_pairs
+from attnfaith.data.pairs import load_pairs
 from attnfaith.errors import AttnfaithError
 from attnfaith.measurement.registry import MeasurementError
 from attnfaith.runs import RunError

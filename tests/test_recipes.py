@@ -18,7 +18,7 @@ from attnfaith import (
     recipes,
     runs,
 )
-from attnfaith.data.pairs.entries import PAIRS
+from attnfaith.data.pairs import PAIRS
 from attnfaith.data.registry import SPLITS, entry_of
 from attnfaith.measurement import registry
 from attnfaith.models.configuration_attention_classifier import AttentionClassifierConfig

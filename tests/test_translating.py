@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from attnfaith import AttentionSeq2SeqConfig, AttentionSeq2SeqForConditionalGeneration
-from attnfaith.data.pairs.loading import load_pairs
-from attnfaith.data.pairs.tokenization import build_pair_tokenizer, encode_pairs, pad_pairs
+from attnfaith.data.pair_encoding import build_pair_tokenizer, encode_pairs, pad_pairs
+from attnfaith.data.pairs import load_pairs
 from attnfaith.errors import AttnfaithError
 from attnfaith.training import TranslationTrainer
 from attnfaith.training.penalties import hidden_links, linked_mass

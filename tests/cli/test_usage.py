@@ -139,7 +139,7 @@ def test_lists_have_a_line_each(kind, capsys):
 
 
 def test_lists_are_what_the_package_has(capsys):
-    from attnfaith.data.pairs.entries import PAIRS
+    from attnfaith.data.pairs import PAIRS
     from attnfaith.data.registry import DATASETS
     from attnfaith.measurement.registry import names as all_measures
     from attnfaith.models.encoders import ENCODERS

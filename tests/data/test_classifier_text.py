@@ -3,7 +3,7 @@
 import pytest
 from datasets import Dataset
 
-from attnfaith.data.classifier_text import encode_for_classifier
+from attnfaith.data.subwords import encode_for_classifier
 from attnfaith.errors import DatasetError
 from tests.small_classifiers import tokenizer
 from tests.subword_tokenizers import KINDS, TEXTS, train

@@ -111,7 +111,7 @@ def test_evidence_is_removed_from_the_named_splits_only():
         ("counting", {"length": (2, 5)}, "length"),
         ("counting", {"asked_share": 0}, "asked_share"),
         ("counting", {"vocabulary_size": 11}, "vocabulary_size"),
-        ("babi 1", {"task": 4}, "tasks 1, 2 and 3"),
+        ("babi 1", {"task": 4}, "task=4"),
         ("babi 3", {"statements": (2, 9)}, "statements"),
         ("babi 1", {"statements": (5, 4)}, "statements"),
         ("babi 1", {"stream": -1}, "stream"),

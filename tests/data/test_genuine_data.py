@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from attnfaith.data.loading import load_splits
-from attnfaith.data.pairs.loading import load_pairs
+from attnfaith.data.pairs import load_pairs
 from attnfaith.data.sources import ROOT_VARIABLE
 from attnfaith.data.tokenization import build_tokenizer, encode
 from attnfaith.data.vectors import load_vectors

@@ -3,10 +3,9 @@
 import pytest
 import torch
 
-from attnfaith.data.classifier_text import encode_for_classifier
 from attnfaith.data.collation import keep_positions, pad_batch
 from attnfaith.data.impermissible import check_marks, counts, marks_of_words, without
-from attnfaith.data.subwords import adopt_tokenizer
+from attnfaith.data.subwords import adopt_tokenizer, encode_for_classifier
 from attnfaith.data.tokenization import build_tokenizer, by_words, encode
 from attnfaith.errors import DatasetError
 from tests import subword_tokenizers

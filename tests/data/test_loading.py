@@ -448,8 +448,8 @@ def test_questions_that_cannot_be_answered_are_left_out_and_counted(root):
     [
         ({"test": WRONG}, "No row of the test split of 'cnn_qa' has an answer of the training split"),
         ({"train": PASSAGES["train"][1:]}, "1 answers to choose from"),
-        ({"validation": [("@entity3", "q", None)]}, "validation split, row 0: column 'answer' has no answer in words"),
-        ({"validation": [("@entity3", "q", " ")]}, "has no answer in words"),
+        ({"validation": [("@entity3", "q", None)]}, "validation split, row 0: column 'answer' has no text"),
+        ({"validation": [("@entity3", "q", " ")]}, "has no text"),
     ],
 )
 def test_answers_that_are_none(root, splits, message):
@@ -579,22 +579,22 @@ PREMISE = {"premise": ["a", "b"], "hypothesis": ["c", None], "label": [0, 1]}
 @pytest.mark.parametrize(
     ("name", "columns", "message"),
     [
-        ("sst", {"text": ["a"], "label": [None]}, "row 0: column 'label' has no label"),
-        ("sst", {**GOOD, "label": [0.0, float("nan")]}, "row 1: column 'label' has no label"),
-        ("sst", {**GOOD, "label": [0, 2]}, r"'sst', .* split, row 1: label 2 is outside 0\.\.1"),
-        ("sst", {**GOOD, "label": [-1, 0]}, r"row 0: label -1 is outside 0\.\.1"),
+        ("sst", {"text": ["a"], "label": [None]}, "row 0: the label None is not"),
+        ("sst", {**GOOD, "label": [0.0, float("nan")]}, "row 1: the label nan is not"),
+        ("sst", {**GOOD, "label": [0, 2]}, r"'sst', .* split, row 1: the label 2 is not a whole number 0\.\.1"),
+        ("sst", {**GOOD, "label": [-1, 0]}, "row 0: the label -1 is not"),
         ("sst", {**GOOD, "label": [0.0, 0.5]}, r"row 1: the label 0\.5 is not a whole number 0\.\.1"),
         ("sst", {**GOOD, "label": ["0", "1"]}, "row 0: the label '0' is not a whole number"),
         ("sst", {**GOOD, "text": [text_of(6), None]}, "row 1: column 'text' has no text"),
         ("sst", {"text": [text_of(3)], "label": [0]}, "length filter of 'sst' leaves no row"),
-        ("sst", {"sentence": ["a"], "label": [0]}, r"needs a column 'text' \(text\); its .* split has \['sentence', 'la"),
+        ("sst", {"sentence": ["a"], "label": [0]}, r"needs a column 'text' \(text\); it has \['sentence', 'la"),
         ("movie_reviews", {"review": ["a"], "gold": [0]}, r"needs a column 'label' \(label\)"),
-        ("movie_reviews", {**MARKED, "rationale": [[0, 1, 1], [0, 1]]}, "0: a rationale is one 0 or 1 .* given: 3 values"),
+        ("movie_reviews", {**MARKED, "rationale": [[0, 1, 1], [0, 1]]}, "0: a rationale is one 0 or 1"),
         ("movie_reviews", {**MARKED, "rationale": [[0, 2], [0, 1]]}, "/0: a rationale is one 0 or 1"),
         ("movie_reviews", {**MARKED, "rationale_spans": [[], [[1, 3]]]}, r"/1: the evidence \[1, 3\) lies outside its 2"),
         ("snli", PREMISE, "row 1: column 'hypothesis' has no text"),
-        ("imdb_10", {"rating": [5, 0], "review": ["a", "b"]}, r"row 1: label 0 is outside 1\.\.10"),
-        ("ag_news", {"text": ["a"], "label": [4]}, r"label 4 is outside 0\.\.3"),
+        ("imdb_10", {"rating": [5, 0], "review": ["a", "b"]}, "row 1: the label 0 is not"),
+        ("ag_news", {"text": ["a"], "label": [4]}, "the label 4 is not"),
         ("pronoun", MARKED, "needs a column 'impermissible'"),
         (
             "pronoun",
@@ -607,7 +607,7 @@ PREMISE = {"premise": ["a", "b"], "hypothesis": ["c", None], "label": [0, 1]}
         (
             "yahoo_answers",
             {"topic": [1], "question_title": ["a"], "best_answer": ["b"]},
-            "'question_title' with 'question_content' with 'best_answer' .text.; its",
+            "'question_title' with 'question_content' with 'best_answer' .text.; it",
         ),
     ],
 )
@@ -628,7 +628,7 @@ def test_folders_that_are_refused(root):
     with pytest.raises(DatasetError, match="Cannot read 'sst' from the folder"):
         load_splits("sst", root=root)
     publish_mimic(root / "mimic/diabetes", 6)
-    for split, message in (("validation", "no validation split; it has train, test"), ("test", "no test split; it has")):
+    for split, message in (("validation", "no validation split"), ("test", "no validation split")):
         (root / "mimic/diabetes" / f"{split}.jsonl").unlink()
         with pytest.raises(DatasetError, match=f"'mimic_diabetes' has {message}"):
             load_splits("mimic_diabetes", root=root)

@@ -89,7 +89,7 @@ def test_fields_and_notes_of_the_file(tmp_path):
 
 def test_importing_the_data_layer_is_light():
     """The heavy libraries are imported on use, so that a reader of records never pays for them."""
-    names = "registry, sources, stories, tokenization, collation, vectors, babi, planted_evidence, counting"
+    names = "registry, sources, tokenization, collation, vectors, babi, planted_evidence, counting"
     code = (
         f"import sys; from attnfaith.data import {names}; "
         "print([m for m in ('torch', 'transformers', 'datasets', 'tokenizers') if m in sys.modules])"

@@ -151,7 +151,7 @@ def test_words_takes_one_text_or_many():
     [
         (TEXTS, {"preprocessing": "spacy"}, "'spacy'. Known: characters, default, imdb, sst, whitespace"),
         (TEXTS, {"min_df": 0}, "min_df"),
-        (TEXTS, {"max_length": 2}, "max_length=2 leaves no room"),
+        (TEXTS, {"max_length": 2}, "max_length=2 must be at least 3"),
         ("the cat", {}, "one string"),
         (["a", None], {}, "Text 1 is NoneType"),
         (TEXTS, {"extra_vocabulary": ["Zebra"]}, "'Zebra' never occurs"),

@@ -5,7 +5,7 @@ import pytest
 import torch
 from transformers import AutoTokenizer
 
-from attnfaith.data.classifier_text import without_tokens
+from attnfaith.data.subwords import without_tokens
 from attnfaith.errors import DatasetError
 from attnfaith.importance.perturbation import LeaveOneOut, Occlusion
 from attnfaith.measurement.registry import find

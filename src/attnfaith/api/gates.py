@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attnfaith.api.texts import Columns, read_texts
-from attnfaith.data.cutting import draw
+from attnfaith.data.sources import draw
 from attnfaith.data.tokenization import by_words
 from attnfaith.errors import AttnfaithError
 from attnfaith.importance.diffmask import DiffMask, train

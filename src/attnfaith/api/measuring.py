@@ -11,7 +11,7 @@ from attnfaith.api.records import Record
 from attnfaith.api.texts import Columns, is_unicode, read_texts
 from attnfaith.data.fingerprint import fingerprint
 from attnfaith.data.in_memory import pieces
-from attnfaith.data.pairs.links import read_links
+from attnfaith.data.pairs import read_links
 from attnfaith.errors import AttnfaithError, DatasetError, FileError, counted, excerpt
 from attnfaith.loading import device_of, open_subject, origin_of
 from attnfaith.measurement import engine, registry

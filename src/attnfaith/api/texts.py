@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from attnfaith.data.in_memory import in_memory
-from attnfaith.data.own_labels import COLUMNS as LABELS
-from attnfaith.data.own_labels import READINGS, numbers_of
+from attnfaith.data.labels import COLUMNS as LABELS
+from attnfaith.data.labels import READINGS, numbers_of
 from attnfaith.errors import DatasetError, counted, excerpt, nearest
 
 

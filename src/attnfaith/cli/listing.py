@@ -68,7 +68,7 @@ def _parts(module: str, registry: str) -> Lines:
 
 
 def _data_sets() -> Lines:
-    from attnfaith.data.pairs.entries import PAIRS
+    from attnfaith.data.pairs import PAIRS
     from attnfaith.data.registry import DATASETS
 
     for name, entry in DATASETS.items():

@@ -12,7 +12,11 @@ The stories are this module's own: they follow the description of the tasks and 
 A row depends on (seed, stream, its index) and the arguments only.
 """
 
-from attnfaith.data.generator_knobs import check_least
+from typing import Annotated
+
+from pydantic import Field
+
+from attnfaith.data.generator_knobs import Bounds, Number, knobs
 from attnfaith.data.registry import DATASETS
 from attnfaith.errors import DatasetError
 
@@ -33,30 +37,31 @@ _DROPS = ("dropped", "put down", "left")
 _TRIES = 10_000
 
 
-def generate(task: int, n: int, seed: int, *, stream: int = 0, statements: tuple[int, int] | None = None) -> list[dict]:
-    """n rows with text (the story), text_pair (the question), label and rationale; words lie between blanks.
+@knobs
+def generate(
+    task: Annotated[int, Field(ge=1, le=3)],
+    n: Number,
+    seed: Number,
+    *,
+    stream: Number = 0,
+    statements: Bounds | None = None,
+) -> list[dict]:
+    """n rows {"text": the story, "text_pair": the question, "label": index of the answer in `LOCATIONS`, "rationale": 0/1
+    per word of the story}, words between blanks; 1 marks the words and the full stop of the supporting statements.
 
     Args:
         task: 1, 2 or 3, which is also the number of supporting statements.
         n: number of rows.
         seed, stream: the random stream; `stream` tells splits of one seed apart.
-        statements: least and greatest number of statements of a story, both included; default `STATEMENTS[task]`.
-
-    Returns rows {"text": str, "text_pair": str, "label": index of the answer in `LOCATIONS`, "rationale": 0/1 per word
-    of the story}; 1 marks the words and the full stop of the supporting statements.
+        statements: least and greatest number of statements of a story; default `STATEMENTS[task]`.
 
     Raises DatasetError for an unknown task or fewer statements than supporting facts.
     """
     import numpy as np
 
-    if task not in STATEMENTS:
-        raise DatasetError(f"There are tasks 1, 2 and 3; {task!r} was given.")
     low, high = STATEMENTS[task] if statements is None else statements
-    if not task <= low <= high:
-        raise DatasetError(
-            f"statements must be (least, greatest) with at least {task}, the supporting facts; {statements} was given."
-        )
-    check_least(n=(n, 0), seed=(seed, 0), stream=(stream, 0))
+    if low < task:
+        raise DatasetError(f"statements={statements} must be at least {task}, the number of supporting facts")
     return [_row(task, np.random.default_rng([seed, stream, index, task]), low, high) for index in range(n)]
 
 

@@ -1,16 +1,9 @@
 """Generated texts that ask: does the first of two digits come more often than the second?
 
-A text is the two digits that are asked about, then a run of digits. The label is 1 ("more") where the first of the two
-comes more often in that run than the second, else 0. What decides is known exactly: all places of the two digits, those of
-the question among them. Any other digit may be exchanged for any other.
-
-How many places of the run hold one of the two digits, which places these are, which digits are asked about and all other
-digits are drawn without looking at the label: only which of the two stands at each of these places tells it.
-
-Knobs:
-    asked_share       the expected share of the run that holds one of the two digits; one place at least does.
-    vocabulary_size   how many different digits there are.
-    evidence_removed  splits in whose runs other digits stand in place of the two; the label stays, and nothing tells it.
+A text is the two digits that are asked about, then a run of digits. The label is 1 ("more") where the first of the two comes
+more often in that run than the second, else 0. The evidence is known exactly: all places of the two digits, those of the
+question among them. How many places hold one of the two, which places, which digits are asked about and all other digits are
+drawn without the label: only which of the two stands at each of these places tells it.
 
 A row depends on (seed, stream, its index) and the knobs only: more rows never change the earlier ones.
 
@@ -19,8 +12,11 @@ as unequal as chance makes them.
 """
 
 from collections.abc import Sequence
+from typing import Annotated
 
-from attnfaith.data.generator_knobs import check_balance, check_least, is_removed
+from pydantic import Field
+
+from attnfaith.data.generator_knobs import Bounds, Number, Removed, class_shares, is_removed, knobs
 from attnfaith.errors import DatasetError
 
 
@@ -44,47 +40,39 @@ def decide(words: Sequence[str]) -> int:
     return int(run.count(words[0]) > run.count(words[1]))
 
 
+@knobs
 def generate(
-    n: int,
-    seed: int,
+    n: Number,
+    seed: Number,
     *,
-    stream: int = 0,
-    length: tuple[int, int] = (6, 14),
-    asked_share: float = 0.5,
-    vocabulary_size: int = len(DIGITS),
+    stream: Number = 0,
+    length: Bounds = (6, 14),
+    asked_share: Annotated[float, Field(gt=0, le=1)] = 0.5,
+    vocabulary_size: Annotated[int, Field(ge=3, le=10)] = len(DIGITS),
     class_balance: Sequence[float] | None = None,
-    evidence_removed: Sequence[str] = (),
+    evidence_removed: Removed = (),
 ) -> list[dict]:
-    """n rows with text, label and rationale, the words of a text being those between its blanks.
+    """n rows {"text": str, "label": int, "rationale": list of 0/1 per word between blanks}; 1 marks the two words that ask
+    and every place of the run with either digit.
 
     Args:
         n: number of rows.
         seed, stream: the random stream; `stream` tells splits of one seed apart.
-        length: least and greatest number of words, the two that ask and both bounds included, drawn uniformly.
-        asked_share, vocabulary_size: see the head of this module; above 0 and at most 1, and 3 to 10.
+        length: least and greatest number of words, the two that ask included, drawn uniformly.
+        asked_share: expected share of the run that holds one of the two digits; one place at least does.
+        vocabulary_size: number of different digits.
         class_balance: probability of each label; None is uniform.
-        evidence_removed: names of splits (keys of `generator_knobs.STREAMS`) without evidence. Their rows keep label,
-            length, question and every other digit, and mark nothing in their rationale.
-
-    Returns rows {"text": str, "label": int, "rationale": list of 0/1 per word}; 1 marks the two words that ask and every
-    place of the run with either digit.
+        evidence_removed: splits in whose runs other digits stand in place of the two. Their rows keep label, length,
+            question and every other digit, and mark nothing.
 
     Raises DatasetError for a knob out of range.
     """
     import numpy as np
 
-    check_least(n=(n, 0), seed=(seed, 0), stream=(stream, 0))
-    if not 0 < asked_share <= 1:
-        raise DatasetError(f"asked_share must be above 0 and at most 1; {asked_share} was given.")
-    if not ASKED < vocabulary_size <= len(DIGITS):
-        raise DatasetError(f"vocabulary_size must be {ASKED + 1} to {len(DIGITS)}; {vocabulary_size} was given.")
-    threshold = check_balance(class_balance, 2)[0]
+    threshold = class_shares(class_balance, 2)[0]
     low, high = length
-    if not ASKED + 1 <= low <= high:
-        raise DatasetError(
-            f"length must be (least, greatest) with at least {ASKED + 1} words, the two that ask and one digit; {length} "
-            "was given."
-        )
+    if low <= ASKED:
+        raise DatasetError(f"length={length} must be at least {ASKED + 1} words, the two that ask and one digit")
     removed = is_removed(evidence_removed, stream)
 
     rows = []

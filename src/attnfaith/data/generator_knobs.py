@@ -1,6 +1,11 @@
-"""What the generators of texts with known evidence share: their splits, and checks of their knobs."""
+"""What the generators of data with known evidence share: their splits, and the checks of their knobs by annotations."""
 
-from collections.abc import Sequence
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Annotated
+
+from pydantic import AfterValidator, ConfigDict, Field, ValidationError, validate_call
 
 from attnfaith.errors import DatasetError
 
@@ -9,14 +14,46 @@ STREAMS = {"train": 0, "validation": 1, "test": 2}
 """The random stream of each split."""
 
 
-def check_least(**knobs: tuple[int, int]) -> None:
-    """Raises DatasetError for a knob below its least value; knobs: (value, least) by name."""
-    for knob, (value, least) in knobs.items():
-        if value < least:
-            raise DatasetError(f"{knob} must be at least {least}; {value} was given.")
+def _ordered(bounds: tuple[int, int]) -> tuple[int, int]:
+    if bounds[0] > bounds[1]:
+        raise ValueError("give the least number first")
+    return bounds
 
 
-def check_balance(balance: Sequence[float] | None, n_classes: int):
+def _splits(names: list[str]) -> list[str]:
+    if not set(names) <= set(STREAMS):
+        raise ValueError(f"splits are {', '.join(STREAMS)}")
+    return names
+
+
+Number = Annotated[int, Field(ge=0)]
+Positive = Annotated[int, Field(ge=1)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Bounds = Annotated[tuple[Positive, Positive], AfterValidator(_ordered)]
+"""Least and greatest number of something, both included."""
+Removed = Annotated[list[str] | tuple[str, ...], AfterValidator(_splits)]
+"""Names of splits whose evidence is left out."""
+
+
+def knobs(generate: Callable) -> Callable:
+    """Check the arguments of a generator by its annotations; DatasetError names the first that is out of range."""
+    names = list(inspect.signature(generate).parameters)
+    checked = validate_call(generate, config=ConfigDict(allow_inf_nan=False))
+
+    @functools.wraps(generate)
+    def call(*arguments, **more):
+        try:
+            return checked(*arguments, **more)
+        except ValidationError as refusal:
+            error = refusal.errors(include_url=False)[0]
+            place, *within = error["loc"]
+            name = ".".join(map(str, [names[place] if isinstance(place, int) else place, *within]))
+            raise DatasetError(f"{name}={error['input']!r}: {error['msg']}") from refusal
+
+    return call
+
+
+def class_shares(balance: Sequence[float] | None, n_classes: int):
     """The probability of each label (n_classes,), uniform for None. DatasetError unless they are that many and sum to 1."""
     import numpy as np
 
@@ -26,10 +63,6 @@ def check_balance(balance: Sequence[float] | None, n_classes: int):
     return shares
 
 
-def is_removed(evidence_removed: Sequence[str], stream: int) -> bool:
-    """Whether the evidence of this stream is left out. DatasetError for what is no list of splits."""
-    if isinstance(evidence_removed, str) or not set(evidence_removed) <= set(STREAMS):
-        raise DatasetError(
-            f"evidence_removed must be a list of splits ({', '.join(STREAMS)}); {evidence_removed!r} was given."
-        )
-    return stream in [STREAMS[name] for name in evidence_removed]
+def is_removed(removed: Sequence[str], stream: int) -> bool:
+    """Whether the evidence of this stream is left out."""
+    return stream in [STREAMS[name] for name in removed]

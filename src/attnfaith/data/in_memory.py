@@ -55,11 +55,9 @@ def encoded_in_memory(
 
 def columns_of_texts(texts: "Sequence") -> dict[str, list[str]]:
     """Texts, or pairs (text, second text), as columns instance_id, text and, of pairs, text_pair."""
-    columns = {"instance_id": [str(row) for row in range(len(texts))]}
+    columns = {"instance_id": [str(row) for row in range(len(texts))], "text": list(texts)}
     if texts and not isinstance(texts[0], str):
         columns["text"], columns["text_pair"] = (list(part) for part in zip(*texts, strict=True))
-    else:
-        columns["text"] = list(texts)
     return columns
 
 

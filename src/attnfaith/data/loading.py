@@ -10,7 +10,8 @@ A split is a `datasets.Dataset` with columns
 """
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import datasets
@@ -19,14 +20,23 @@ import pandas as pd
 import pyarrow as pa
 
 from attnfaith.data import babi, counting, planted_evidence, sources
-from attnfaith.data import rows as frames
-from attnfaith.data.cutting import cut, draw, length_filter, number_answers
-from attnfaith.data.impermissible import check_some
+from attnfaith.data.impermissible import check_marks, check_some, without
+from attnfaith.data.in_memory import in_memory
 from attnfaith.data.registry import SPLITS, DatasetEntry, get_entry
-from attnfaith.errors import DatasetError
+from attnfaith.data.tokenization import split_words
+from attnfaith.errors import DatasetError, counted
 
 
-GENERATED_SIZES = {"train": 2000, "validation": 500, "test": 500}
+TYPES = {
+    "instance_id": pa.string(),
+    "text": pa.large_string(),
+    "text_pair": pa.large_string(),
+    "label": pa.int64(),
+    "rationale": pa.list_(pa.int8()),
+    "impermissible": pa.list_(pa.int8()),
+    "candidates": pa.list_(pa.int32()),
+}
+"""Columns of a split of a data set and their types, those that there are."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +91,7 @@ class Source:
         for split in SPLITS:
             kept = self.kept[split]
             if split in limits:
-                kept = draw(kept, limits[split], self.seed, split)
+                kept = sources.draw(kept, limits[split], self.seed, split)
                 dropped[split]["limit"] = len(self.splits[split]) - sum(dropped[split].values()) - len(kept)
             used[split], lengths[split] = self.splits[split].iloc[kept], self.lengths[split][kept]
         about = dict(self.about)
@@ -94,18 +104,18 @@ class Source:
         empty_pair, unknown_candidates = {}, 0
         if self.entry.pair:
             how = self.entry.preprocessing
-            for split, rows in used.items():
-                empty_pair[split] = int((frames.word_counts(rows["text_pair"], how) == 0).sum())
+            empty_pair = {split: int((word_counts(rows["text_pair"], how) == 0).sum()) for split, rows in used.items()}
         if self.entry.candidates:
             unknown_candidates = int(sum(rows["unknown_candidates"].sum() for rows in used.values()))
+        counted_from = used["train"] if "train" in limits else self.splits["train"]
         return LoadedDataset(
-            splits=datasets.DatasetDict({split: frames.dataset_of(rows) for split, rows in used.items()}),
+            splits=datasets.DatasetDict({split: _dataset(rows) for split, rows in used.items()}),
             entry=self.entry,
             revision=self.revision,
             label_names=self.label_names,
             dropped=dropped,
             empty={split: int((n == 0).sum()) for split, n in lengths.items()},
-            vocabulary_texts=frames.vocabulary_texts((used if "train" in limits else self.splits)["train"]),
+            vocabulary_texts=[text for name in ("text", "text_pair") if name in counted_from for text in counted_from[name]],
             empty_pair=empty_pair,
             extra_vocabulary=list(self.label_names) if self.entry.candidates else [],
             unknown_candidates=unknown_candidates,
@@ -156,10 +166,11 @@ def read_source(
     if entry.built_in:
         generator = {"planted_evidence": planted_evidence, "counting": counting}.get(name, babi)
         task = (int(name.removeprefix("babi_")),) if generator is babi else ()
-        generated = sources.generate(name, generator, task, seed, generator_args, GENERATED_SIZES)
-        tables = {split: pa.Table.from_pylist(rows) for split, rows in generated.items()}
+        sizes = {"train": 2000, "validation": 500, "test": 500}
+        rows = sources.generate(name, generator.generate, task, seed, generator_args, sizes)
+        tables = {split: pa.Table.from_pylist(listed) for split, listed in rows.items()}
         knobs = {key: value for key, value in generator_args.items() if key != "sizes"}
-        revision = sources.generated_revision(generator, seed, knobs)
+        revision = sources.generated_revision(generator.VERSION, seed, knobs)
         if generator is planted_evidence:
             label_names = list(planted_evidence.class_names(generator_args.get("n_classes", 2)))
     elif generator_args:
@@ -167,19 +178,237 @@ def read_source(
     else:
         tables, revision = sources.read(entry, root)
 
-    splits = {split: frames.published_rows(entry, split, table, len(label_names)) for split, table in tables.items()}
+    published = max(entry.published_labels, len(label_names)) if entry.built_in else entry.published_labels
+    splits = {split: _published_rows(entry, split, table, published) for split, table in tables.items()}
     dropped: dict[str, dict[str, int]] = {"source": {}}
     if entry.answers:
-        label_names = number_answers(entry, splits, dropped["source"])
-    splits = cut(entry, splits, dropped["source"])
+        label_names = _number_answers(entry, splits, dropped["source"])
+    splits = _cut(entry, splits, dropped["source"])
     if entry.impermissible:
         check_some(entry.name, splits["train"]["impermissible"])
     if impermissible_removed:
-        splits = {split: frames.without_impermissible(rows) for split, rows in splits.items()}
+        splits = {split: without_impermissible(rows) for split, rows in splits.items()}
     lengths, kept = {}, {}
     for split in SPLITS:
-        lengths[split] = frames.word_counts(splits[split]["text"], entry.preprocessing)
-        kept[split], dropped[split] = length_filter(entry, lengths[split])
+        lengths[split] = word_counts(splits[split]["text"], entry.preprocessing)
+        kept[split], dropped[split] = _length_filter(entry, lengths[split])
         if not len(kept[split]) and len(lengths[split]):
             raise DatasetError(f"The length filter of {name!r} leaves no row of its {split} split ({dropped[split]}).")
     return Source(read, seed, revision, label_names, dropped, splits, lengths, kept)
+
+
+def _dataset(rows: pd.DataFrame) -> datasets.Dataset:
+    """A data set of the columns that TYPES names."""
+    return in_memory(pa.table({name: pa.array(rows[name].tolist(), kind) for name, kind in TYPES.items() if name in rows}))
+
+
+def word_counts(texts: Sequence[str], preprocessing: str) -> np.ndarray:
+    """Words of each text, markers not counted."""
+    return np.fromiter((len(split_words([text], preprocessing)[0]) for text in texts), np.int64, len(texts))
+
+
+def without_impermissible(rows: pd.DataFrame) -> pd.DataFrame:
+    """The same rows, their texts without the impermissible words."""
+    texts = [without(*row) for row in zip(rows["text"], rows["impermissible"], strict=True)]
+    return rows.drop(columns="impermissible").assign(text=texts)
+
+
+# ------------------------------------------------------------------------------------------------ rows as published
+
+
+def _published_rows(entry: DatasetEntry, split: str, table: pa.Table, n_labels: int) -> pd.DataFrame:
+    """The rows of a published split: instance_id, text, label and, where there are such, text_pair, rationale (0 and 1 for
+    each word), impermissible (0 and 1 for each word of text.split()), and answer in place of a label.
+    """
+    place = f"{entry.name!r}, {split} split"
+    names = {column: _accepted(place, column, choices, table.column_names) for column, choices in entry.columns.items()}
+    rows = {"instance_id": [f"{entry.name}/{split}/{row}" for row in range(len(table))]}
+    for column in ("text", "text_pair"):
+        if column in names:
+            parts = [_strings(place, name, table[name].to_pylist()) for name in names[column]]
+            rows[column] = [" ".join(filter(None, row)) for row in zip(*parts, strict=True)]
+    if entry.line_breaks:
+        rows["text"] = [re.sub(r'\\(n|")', lambda m: "\n" if m[1] == "n" else m[1], text) for text in rows["text"]]
+    (label,) = names["label"]
+    values = table[label].to_pylist()
+    if entry.answers:
+        rows["answer"] = [text.strip() for text in _strings(place, label, values, empty=False)]
+    else:
+        rows["label"] = _labels(place, values, entry, n_labels)
+    if "impermissible" in names:
+        marks = zip(table[names["impermissible"][0]].to_pylist(), rows["text"], rows["instance_id"], strict=True)
+        rows["impermissible"] = [check_marks(*row) for row in marks]
+    if gold := [name for name in entry.rationale if name in table.column_names]:
+        values = zip(table[gold[0]].to_pylist(), rows["text"], rows["instance_id"], strict=True)
+        rows["rationale"] = [
+            _rationale(gold[0], value, split_words([text], entry.preprocessing)[0], name) for value, text, name in values
+        ]
+    return pd.DataFrame(rows)
+
+
+def _accepted(place: str, column: str, choices: tuple, names: list[str]) -> tuple[str, ...]:
+    """The first accepted name, or the first names to be joined, that the split has."""
+    choices = [name if isinstance(name, tuple) else (name,) for name in choices]
+    for choice in choices:
+        if set(choice) <= set(names):
+            return choice
+    allowed = " or ".join(" with ".join(map(repr, choice)) for choice in choices)
+    raise DatasetError(f"{place} needs a column {allowed} ({column}); it has {names}.")
+
+
+def _strings(place: str, column: str, values: list, empty: bool = True) -> list[str]:
+    for row, value in enumerate(values):
+        if not isinstance(value, str) or not (empty or value.strip()):
+            raise DatasetError(f"{place}, row {row}: column {column!r} has no text ({value!r}).")
+    return values
+
+
+def _labels(place: str, values: list, entry: DatasetEntry, n_labels: int) -> np.ndarray:
+    first, last = entry.first_label, entry.first_label + n_labels - 1
+    allowed = [*range(first, last + 1), *([] if entry.no_label is None else [entry.no_label])]
+    for row, value in enumerate(values):
+        if value not in allowed:
+            raise DatasetError(f"{place}, row {row}: the label {value!r} is not a whole number {first}..{last}.")
+    return np.array(values, np.int64).reshape(len(values)) - first
+
+
+def _rationale(column: str, gold: list, words: list[str], instance_id: str) -> list[int]:
+    """Gold evidence as 0/1 per word: from marks, from spans [start, end) of words, or from quotes at their first place."""
+    size, marks = len(words), [0] * len(words)
+    if column == "rationale":
+        if len(gold) != size or not set(gold) <= {0, 1}:
+            raise DatasetError(f"{instance_id}: a rationale is one 0 or 1 for each of its {counted(size, 'word')}; {gold}.")
+        return list(gold)
+    spans = gold
+    if column == "evidences":
+        quotes = [quote for quote in (text.lower().split() for text in gold) if quote]
+        places = [([at for at in range(size) if words[at : at + len(quote)] == quote], len(quote)) for quote in quotes]
+        spans = [(starts[0], starts[0] + length) for starts, length in places if starts]
+    for start, end in spans:
+        if not 0 <= start <= end <= size:
+            raise DatasetError(f"{instance_id}: the evidence [{start}, {end}) lies outside its {counted(size, 'word')}.")
+        marks[start:end] = [1] * (end - start)
+    return marks
+
+
+# ------------------------------------------------------------------------------------------------ labels and cuts
+
+
+def _number_answers(entry: DatasetEntry, splits: dict[str, pd.DataFrame], dropped: dict[str, int]) -> list[str]:
+    """Number the answers over the training split and leave out the rows that cannot be answered so.
+
+    Sets the labels, and candidates where the entry has them; returns the names of the labels.
+    """
+    if "train" not in splits:
+        return []  # `_cut` says what is missing
+    if entry.candidates:
+        pattern, dropped["answer_not_candidate"] = re.compile(entry.candidates), 0
+        for split, rows in splits.items():
+            candidates = [{word for word in text.split() if pattern.fullmatch(word)} for text in rows["text"]]
+            usable = np.array([answer in words for answer, words in zip(rows["answer"], candidates, strict=True)], bool)
+            dropped["answer_not_candidate"] += int((~usable).sum())
+            splits[split] = rows.assign(candidates=candidates)[usable]
+        words = set().union(*splits["train"]["candidates"])
+        names = sorted(words, key=lambda word: (len(word), word))  # @entity2 before @entity10
+    else:
+        names = sorted(set(splits["train"]["answer"]))
+    if len(names) < 2:
+        raise DatasetError(
+            f"The train split of {entry.name!r} has {len(names)} answers to choose from ({names}); two at least."
+        )
+    number = {name: label for label, name in enumerate(names)}
+    dropped["answer_not_in_training"] = 0
+    for split, rows in splits.items():
+        usable = rows["answer"].isin(names)
+        dropped["answer_not_in_training"] += int((~usable).sum())
+        if not usable.any():
+            raise DatasetError(
+                f"No row of the {split} split of {entry.name!r} has an answer of the training split, such as "
+                f"{', '.join(names[:3])} ({dropped})."
+            )
+        rows = rows[usable]
+        rows = rows.assign(label=[number[answer] for answer in rows["answer"]])
+        if entry.candidates:
+            rows["unknown_candidates"] = [len(words - number.keys()) for words in rows["candidates"]]
+            rows["candidates"] = [sorted(number[word] for word in words & number.keys()) for words in rows["candidates"]]
+        splits[split] = rows
+    return names
+
+
+def _cut(entry: DatasetEntry, splits: dict[str, pd.DataFrame], dropped: dict[str, int]) -> dict[str, pd.DataFrame]:
+    """Train, validation and test by the entry's rule: the labels it uses, then pooling, then the random cuts."""
+    sizes = sum(map(len, splits.values()))
+    if entry.no_label is not None:
+        splits = {split: rows[rows["label"] != entry.no_label - entry.first_label] for split, rows in splits.items()}
+        dropped["no_label"] = sizes - sum(map(len, splits.values()))
+    if entry.label_subset is not None:
+        splits = {split: rows[rows["label"].isin(list(entry.label_subset))] for split, rows in splits.items()}
+        splits = {split: rows.assign(label=rows["label"].map(entry.label_subset)) for split, rows in splits.items()}
+        dropped["other_label"] = sizes - sum(map(len, splits.values()))
+    rng = np.random.default_rng(entry.split_seed)
+    if entry.pooled and splits:
+        return _cut_anew(entry, pd.concat(splits.values(), ignore_index=True), rng, dropped)
+
+    if entry.train_from_validation and "train" not in splits and "validation" in splits:
+        splits["train"] = splits.pop("validation")
+    required = SPLITS if entry.validation_fraction is None else ("train", "test")
+    for split in required:
+        if split not in splits:
+            raise DatasetError(f"{entry.name!r} has no {split} split; it has {', '.join(splits) or 'none'}.")
+    if "validation" not in splits:
+        train = splits["train"]
+        group = _continued(train["text"]) if entry.pair else np.arange(len(train))
+        n_groups = len(np.unique(group))
+        held_out = (rng.permutation(n_groups).argsort() < round(entry.validation_fraction * n_groups))[group]
+        splits["validation"], splits["train"] = train[held_out], train[~held_out]
+    if entry.test_fraction is not None:
+        test = splits["test"]
+        drawn = np.sort(rng.permutation(len(test))[: round(entry.test_fraction * len(test))])
+        dropped["not_drawn"] = len(test) - len(drawn)
+        splits["test"] = test.iloc[drawn]
+    return splits
+
+
+def _cut_anew(
+    entry: DatasetEntry, rows: pd.DataFrame, rng: np.random.Generator, dropped: dict[str, int]
+) -> dict[str, pd.DataFrame]:
+    """Train, validation and test of pooled rows; of distinct ones, all rows of one text are in one split."""
+    group = np.arange(len(rows))
+    if entry.distinct:
+        distinct = rows.drop_duplicates(["text", "label"])
+        dropped["repeated"] = len(rows) - len(distinct)
+        rows, group = distinct, distinct["text"].factorize()[0]
+    n_groups = int(group.max(initial=-1)) + 1
+    place = rng.permutation(n_groups)[group]
+    n_test = round(entry.test_fraction * n_groups)
+    n_held_out = n_test + round(entry.validation_fraction * (n_groups - n_test))
+    test, held_out = place < n_test, place < n_held_out
+    return {"train": rows[~held_out], "validation": rows[held_out & ~test], "test": rows[test]}
+
+
+def _continued(texts: Sequence[str]) -> np.ndarray:
+    """The number of each text's group: the same texts are of one group, and a text is of that of the text before it which it
+    starts with. The questions of a story follow one another, each with the story up to it; hypotheses share a premise.
+    """
+    groups, numbers, before = {}, [], None
+    for text in texts:
+        if before and text.startswith(before):
+            groups.setdefault(text, numbers[-1])
+        numbers.append(groups.setdefault(text, len(numbers)))
+        before = text
+    return np.unique(np.array(numbers, np.int64), return_inverse=True)[1]
+
+
+def _length_filter(entry: DatasetEntry, lengths: np.ndarray) -> tuple[np.ndarray, dict[str, int]]:
+    """Rows with min_length < n < max_length, without the extremes where the entry drops them, and the counts."""
+    inside, counts = np.ones(len(lengths), bool), {}
+    for reason, asked, outside in (
+        ("too_short", entry.min_length is not None, lengths <= (entry.min_length or 0)),
+        ("too_long", entry.max_length is not None, lengths >= (entry.max_length or 0)),
+        ("shortest", entry.drop_shortest, lengths == lengths.min(initial=np.iinfo(np.int64).max)),
+        ("longest", entry.drop_longest, lengths == lengths.max(initial=-1)),
+    ):
+        if asked:
+            counts[reason] = int((inside & outside).sum())
+            inside &= ~outside
+    return np.flatnonzero(inside), counts

@@ -1,4 +1,10 @@
-"""A user's own data: from a file, a folder or the Hub to checked and cut splits, with what was read, dropped and assumed."""
+"""A user's own data: from a file, a folder or the Hub to checked and cut splits, with what was read, dropped and assumed.
+
+Where a split is missing, of the different texts of each class a share is drawn at random for it. Texts that differ in case
+and blanks only are one text; of pairs, all rows with one first text stay together. Published splits are not cut anew: a text
+(of pairs, both texts) of training that is also in validation or test is left out of training, one of validation that is also
+in test out of validation.
+"""
 
 import hashlib
 import math
@@ -12,14 +18,12 @@ import datasets
 import numpy as np
 import pandas as pd
 
-from attnfaith.data import rows as frames
 from attnfaith.data.impermissible import check_marks, check_some, marks_of_words, read_marks, without
-from attnfaith.data.loading import Source
+from attnfaith.data.labels import COLUMNS, WHOLE, class_of
+from attnfaith.data.loading import Source, without_impermissible, word_counts
 from attnfaith.data.own_files import as_text, kind_of, read_file
-from attnfaith.data.own_labels import COLUMNS, alike, class_of, names_of
-from attnfaith.data.own_splits import cut_own, repeated
 from attnfaith.data.registry import SPLITS, DatasetEntry, entry_of
-from attnfaith.errors import DatasetError, cut, excerpt, nearest
+from attnfaith.errors import DatasetError, counted, cut, excerpt, nearest
 
 
 ALL = "all rows"
@@ -29,23 +33,20 @@ SPLIT_NAMES |= {"test": "test"}
 """Names of published splits, and ours."""
 SPARE = 1.1
 """Rows drawn of those that the limits need: sizes are rounded, and texts come twice."""
-
-
-@dataclass(frozen=True)
-class OwnSplit:
-    """rows: of one source split. names: of each row, "<file or split>/<row>"."""
-
-    rows: datasets.Dataset
-    names: list[str]
+MANY = 100
+"""Classes above which it is asked whether the column is one of classes."""
+MISSING = ("na", "n/a", "nan", "null", "none", "unknown", "?", "-")
+"""Names that a class may have and that often stand for a missing label."""
 
 
 @dataclass(frozen=True)
 class OwnSource:
-    """splits: by source split, ALL of a single file. revision: "local-" and a digest of the files, or a commit of the Hub.
-    files: SHA-256 of each file.
+    """Rows as they lie there, and their names "<file or split>/<row>", by source split, ALL of a single file. revision:
+    "local-" and a digest of the files, or a commit of the Hub. files: SHA-256 of each file.
     """
 
-    splits: dict[str, OwnSplit]
+    splits: dict[str, datasets.Dataset]
+    names: dict[str, list[str]]
     revision: str
     files: dict[str, str]
 
@@ -71,20 +72,23 @@ def read_own(data: object) -> Source:
     if not len(splits[first]):
         raise DatasetError(f"{entry.name!r}: no row of {first} has text in {columns['text']!r}: name it with --data.text")
     shares = {"test": data.test_share, "validation": data.validation_share}
-    splits, rule = cut_own(splits, names, shares, data.split_seed, dropped, assumed)
+    splits, rule = _cut(splits, names, shares, data.split_seed, dropped, assumed)
+    every = pd.concat(splits.values(), ignore_index=True)
+    labels_of_texts = every["label"].groupby(_text_keys(every)).nunique()
     about = {
-        "rows": sum(len(split.rows) for split in source.splits.values()),
+        "rows": sum(map(len, source.splits.values())),
         "columns": columns,
         "splits": rule,
-        **repeated(splits),
+        "repeated": len(every) - len(labels_of_texts),
+        "two_labels": int((labels_of_texts > 1).sum()),
         "assumed": assumed,
         "files": source.files,
     }
     if "impermissible" in splits["train"]:
         check_some(entry.name, splits["train"]["impermissible"])
     if data.impermissible_removed:
-        splits = {split: frames.without_impermissible(rows) for split, rows in splits.items()}
-    lengths = {split: frames.word_counts(rows["text"], entry.preprocessing) for split, rows in splits.items()}
+        splits = {split: without_impermissible(rows) for split, rows in splits.items()}
+    lengths = {split: word_counts(rows["text"], entry.preprocessing) for split, rows in splits.items()}
     kept = {split: np.arange(len(rows)) for split, rows in splits.items()}
     counts = {"source": {reason: count for reason, count in dropped.items() if count}, **{split: {} for split in SPLITS}}
     return Source(entry, data.seed, source.revision, names, counts, splits, lengths, kept, about)
@@ -105,20 +109,17 @@ def read_texts(data: object, split: str, limit: int | None = None, seed: int = 0
     Raises DatasetError for what cannot be read, and for a split that is not there.
     """
     source = _read(data)
-    own = source.splits.get(ALL) or source.splits.get(split)
-    if own is None:
+    rows = source.splits.get(ALL) or source.splits.get(split)
+    if rows is None:
         raise DatasetError(
             f"{data.hub_id or data.path} has no split {excerpt(split)}: --split takes one of {', '.join(source.splits)}"
         )
-    rows = own.rows
     if limit is not None and limit < len(rows):
         rows = rows.select(_drawn(np.arange(len(rows)), limit, seed))
     if data.impermissible is None and data.impermissible_words is None:
         return rows
     column = data.text or "text"
-    for name in (column, *([data.impermissible] if data.impermissible else [])):
-        if name not in rows.column_names:
-            raise DatasetError(f"there is no column {excerpt(name)}; there are {cut(', '.join(rows.column_names), 300)}")
+    _check_columns(data, rows, [column, *filter(None, [data.impermissible])])
     texts = rows[column][:]
     for row, text in enumerate(texts):
         if not isinstance(text, str):
@@ -128,62 +129,46 @@ def read_texts(data: object, split: str, limit: int | None = None, seed: int = 0
     name, values = "impermissible", marks
     if data.impermissible_removed:
         name, values = column, [without(*row) for row in zip(texts, marks, strict=True)]
-    if name in rows.column_names:
-        rows = rows.remove_columns(name)
-    return rows.add_column(name, values)
+    return rows.remove_columns([name] if name in rows.column_names else []).add_column(name, values)
 
 
 # ------------------------------------------------------------------------------------------------ where rows are
-
-
-def _opened(data: object) -> tuple[OwnSource, dict[str, str], list[str]]:
-    """The source, our columns and those that they are read from, and what is assumed of these."""
-    source, assumed = _read(data), []
-    columns = _columns(data, source, assumed)
-    for split, own in source.splits.items():
-        for name in columns.values():
-            if name not in own.rows.column_names:
-                place = f"{data.hub_id or data.path}: its {split} split"
-                raise DatasetError(f"{place} has no column {excerpt(name)}{nearest(name, own.rows.column_names)}")
-    return source, columns, assumed
 
 
 def _read(data: object) -> OwnSource:
     if data.hub_id is not None:
         return _read_hub(data)
     path = Path(data.path).expanduser()
-    paths = _files_of(path) if path.is_dir() else {ALL: [path]}
-    splits, digests, files = {}, [], {}
-    for split, listed in paths.items():
-        tables = [read_file(file, encoding=data.encoding, delimiter=data.delimiter, quotes=data.quotes) for file in listed]
-        for file in listed:
+    splits, names, digests, files = {}, {}, [], {}
+    for split, paths in (_files_of(path) if path.is_dir() else {ALL: [path]}).items():
+        tables = [read_file(file, encoding=data.encoding, delimiter=data.delimiter, quotes=data.quotes) for file in paths]
+        for file in paths:
             with file.open("rb") as stream:
                 files[file.name] = hashlib.file_digest(stream, "sha256").hexdigest()
             digests.append(f"{split} {files[file.name]}")
         if len({tuple(table.column_names) for table in tables}) > 1:
             raise DatasetError(f"the {split} files of {path} have other columns than each other")
-        rows = datasets.concatenate_datasets(tables)
-        names = [f"{file.name}/{row}" for file, table in zip(listed, tables, strict=True) for row in range(len(table))]
-        splits[split] = OwnSplit(rows, names)
-    return OwnSource(splits, f"local-{hashlib.sha256(' '.join(digests).encode()).hexdigest()[:12]}", files)
+        splits[split] = datasets.concatenate_datasets(tables)
+        names[split] = [f"{f.name}/{row}" for f, table in zip(paths, tables, strict=True) for row in range(len(table))]
+    return OwnSource(splits, names, f"local-{hashlib.sha256(' '.join(digests).encode()).hexdigest()[:12]}", files)
 
 
 def _files_of(folder: Path) -> dict[str, list[Path]]:
-    """{split: its files} of a folder with train.csv and the like. Raises DatasetError where it has no training file."""
+    """{split: its files} of a folder with train.csv and the like."""
     try:
-        listed = sorted(path for path in folder.iterdir() if path.is_file() and path.name[0] != ".")
+        paths = sorted(path for path in folder.iterdir() if path.is_file() and path.name[0] != ".")
     except OSError as error:
         raise DatasetError(f"{folder} cannot be read: {error.strerror or error}") from error
     splits: dict[str, list[Path]] = {}
-    for path in listed:
+    for path in paths:
         name = re.split(r"[-_.]", path.name.lower())[0]
         if name in SPLIT_NAMES and kind_of(path):
             splits.setdefault(SPLIT_NAMES[name], []).append(path)
     if "train" not in splits:
-        names = cut(", ".join(path.name for path in listed) or "no file", 200)
         raise DatasetError(
             f"{folder} has no train split, which is a file such as train.csv, with validation.csv and test.csv beside it "
-            f"where there are such. It holds {names}. Of one file give the path itself"
+            f"where there are such. It holds {cut(', '.join(path.name for path in paths) or 'no file', 200)}. Of one file "
+            "give the path itself"
         )
     return {split: splits[split] for split in SPLITS if split in splits}
 
@@ -196,49 +181,54 @@ def _read_hub(data: object) -> OwnSource:
         builder.download_and_prepare()
         loaded = builder.as_dataset()
     except Exception as error:  # datasets, Arrow and huggingface_hub raise many kinds
-        check = "Check name, revision and connection"
-        if datasets.config.HF_HUB_OFFLINE:
-            check = "HF_HUB_OFFLINE is set: unset it"
+        check = "HF_HUB_OFFLINE is set: unset it" if datasets.config.HF_HUB_OFFLINE else "Check name, revision, connection"
         raise DatasetError(
             f"the data set {place} cannot be read from the Hub: {type(error).__name__}: {excerpt(error, 300)}. {check} (a "
             "data set that was read before is read again without a connection)"
         ) from error
-    splits: dict[str, OwnSplit] = {}
-    for name, rows in loaded.items():
-        if name.lower() in SPLIT_NAMES:
-            splits.setdefault(SPLIT_NAMES[name.lower()], OwnSplit(rows, [f"{name}/{row}" for row in range(len(rows))]))
-    if "train" not in splits:
+    parts = {SPLIT_NAMES[name.lower()]: name for name in reversed(loaded) if name.lower() in SPLIT_NAMES}
+    if "train" not in parts:
         raise DatasetError(f"the data set {place} has no train split; it has {', '.join(map(str, loaded))}")
-    return OwnSource({split: splits[split] for split in SPLITS if split in splits}, str(builder.hash), {})
+    splits = {split: loaded[parts[split]] for split in SPLITS if split in parts}
+    names = {split: [f"{parts[split]}/{row}" for row in range(len(rows))] for split, rows in splits.items()}
+    return OwnSource(splits, names, str(builder.hash), {})
 
 
-# ------------------------------------------------------------------------------------------------ which columns
+# ------------------------------------------------------------------------------------------------ columns and classes
 
 
-def _columns(data: object, source: OwnSource, assumed: list[str]) -> dict[str, str]:
-    """The columns of text, text_pair and impermissible (where the section names them) and label."""
-    own = next(iter(source.splits.values()))
-    names = own.rows.column_names
+def _opened(data: object) -> tuple[OwnSource, dict[str, str], list[str]]:
+    """The source; the columns of text, text_pair and impermissible (where the section names them) and label; and what is
+    assumed of these.
+    """
+    source, assumed = _read(data), []
+    rows = next(iter(source.splits.values()))
     keys = ("text", "text_pair", "label", "impermissible")
     columns = {key: getattr(data, key) for key in keys if getattr(data, key) is not None}
-    if twice := {name for name in columns.values() if list(columns.values()).count(name) > 1}:
+    if twice := [name for name, count in Counter(columns.values()).items() if count > 1]:
         raise DatasetError(
-            f"the column {excerpt(twice.pop())} is named for two of text, text_pair, label and impermissible: name each its "
-            "own"
+            f"the column {excerpt(twice[0])} is named for two of text, text_pair, label and impermissible: name each its own"
         )
-    for name in columns.values():
-        if name not in names:
-            raise DatasetError(f"{data.hub_id or data.path} has no column {excerpt(name)}{nearest(name, names)}")
+    _check_columns(data, rows, columns.values())
     for key in ("text", "label"):
         if key in columns:
             continue
-        columns[key] = _column(key, names, columns, data.hub_id or data.path)
+        columns[key] = _column(key, rows.column_names, columns, data.hub_id or data.path)
         if columns[key] != key:
             assumed.append(f"{key} is read from the column {columns[key]!r}")
-        others = [name for name in names if name.lower() in COLUMNS and name != columns[key]]
+        others = [name for name in rows.column_names if name.lower() in COLUMNS and name != columns[key]]
         if key == "label" and others:
             assumed.append(f"label is not read from the column {', '.join(map(repr, others))}: --data.label names another")
-    return {key: columns[key] for key in keys if key in columns}
+    for split, others in source.splits.items():
+        _check_columns(data, others, columns.values(), f": its {split} split")
+    return source, {key: columns[key] for key in keys if key in columns}, assumed
+
+
+def _check_columns(data: object, rows: datasets.Dataset, names: Sequence[str], part: str = "") -> None:
+    for name in names:
+        if name not in rows.column_names:
+            near = nearest(name, rows.column_names)
+            raise DatasetError(f"{data.hub_id or data.path}{part} has no column {excerpt(name)}{near}")
 
 
 def _column(key: str, names: list[str], columns: Mapping[str, str], place: str) -> str:
@@ -256,29 +246,54 @@ def _column(key: str, names: list[str], columns: Mapping[str, str], place: str) 
 
 
 def _classes(source: OwnSource, column: str, name: str, assumed: list[str]) -> tuple[dict[str, list[str | None]], list[str]]:
-    """The class of each row by source split, None where it has none, and the names of the classes of training.
+    """The class of each row by source split, None where it has none, and the names of the classes of training: as published
+    where the publisher names them, whole numbers (1.0 is 1) by their size, others in alphabetical order.
 
-    Raises DatasetError where no row of training has a class, and as `class_of`, `alike` and `names_of`.
+    Raises DatasetError where no row of training has a class, for fractions, one class, and a column of free text.
     """
     labels, published = {}, None
-    for split, own in source.splits.items():
-        feature, values = own.rows.features[column], own.rows[column][:]
+    for split, rows in source.splits.items():
+        feature, values = rows.features[column], rows[column][:]
         if isinstance(feature, datasets.ClassLabel):
             published = published or feature.names
             values = [None if value is None or value < 0 else feature.names[value] for value in values]
         labels[split] = [class_of(value, column) for value in values]
-    labels = dict(zip(labels, alike(list(labels.values()), column), strict=True))
+    values = {label for listed in labels.values() for label in listed if label is not None}
+    if numbers := all(map(re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?").fullmatch, values)):
+        if fractions := sorted(value for value in values if not WHOLE.fullmatch(value)):
+            raise DatasetError(
+                f"column {column!r} holds numbers such as {fractions[0]}, which are no classes: make words or whole "
+                "numbers of them"
+            )
+        labels = {split: [label and WHOLE.fullmatch(label)[1] for label in listed] for split, listed in labels.items()}
     first, rows = next(iter(labels.items()))
     classes = [label for label in rows if label is not None]
     if not rows:
         raise DatasetError(f"{name!r} has columns and no rows")
     if not classes:
-        where = "" if first == ALL else f" of its {first} split"
         raise DatasetError(
-            f"{name!r}: none of {len(rows):,} rows{where} has a label in column {column!r}: name the column of the classes "
-            "with --data.label"
+            f"{name!r}: none of {len(rows):,} rows{'' if first == ALL else f' of its {first} split'} has a label in column "
+            f"{column!r}: name the column of the classes with --data.label"
         )
-    return labels, names_of(classes, column, published, assumed)
+    values = set(classes)
+    if len(values) < 2:
+        raise DatasetError(
+            f"column {column!r}: {counted(len(classes), 'label')}, all {excerpt(classes[0])}; a classifier needs two classes"
+        )
+    if len(values) > max(20, len(classes) / 3):
+        raise DatasetError(
+            f"column {column!r} has {len(values):,} different values in {len(classes):,} rows, so it holds no classes: name "
+            "the one that does with --data.label"
+        )
+    names = sorted(values, key=lambda value: (int(value), value)) if numbers else sorted(values)
+    if published:
+        names = [name for name in published if name in values]
+    if len(names) > MANY:
+        assumed.append(f"{column} has {len(names):,} classes; is it the column of the classes? --data.label names another")
+    if odd := [name for name in names if name.lower() in MISSING]:
+        listed = cut(", ".join(map(repr, odd)), 100)
+        assumed.append(f"{listed} is taken for a class; where it means that there is no label, leave the field empty")
+    return labels, names
 
 
 # ------------------------------------------------------------------------------------------------ the rows
@@ -295,7 +310,7 @@ def _usable(
     dropped: Counter,
 ) -> pd.DataFrame:
     """The rows of a source split that have a text and a class of training; dropped takes the counts of the others."""
-    own, number = source.splits[split], {name: label for label, name in enumerate(names)}
+    number = {name: label for label, name in enumerate(names)}
     usable = np.flatnonzero([label in number for label in labels])
     dropped["no_label"] += labels.count(None)
     dropped["label_not_in_training"] += len(labels) - len(usable) - labels.count(None)
@@ -303,25 +318,24 @@ def _usable(
     if needed is not None and needed < len(usable):
         dropped["limit"] += len(usable) - needed
         usable = _drawn(usable, needed, data.seed)
-    chosen = own.rows.select_columns(list(dict.fromkeys(columns.values()))).select(usable)
-    rows = {"instance_id": [f"{entry.name}/{own.names[row]}" for row in usable]}
-    for key in ("text", "text_pair"):
-        if key in columns:
-            rows[key] = [None if text is None else as_text(text) for text in chosen[columns[key]][:]]
+    chosen = source.splits[split].select_columns(list(dict.fromkeys(columns.values()))).select(usable)
+    rows = {"instance_id": [f"{entry.name}/{source.names[split][row]}" for row in usable]}
+    texts = [key for key in ("text", "text_pair") if key in columns]
+    rows |= {key: [None if text is None else as_text(text) for text in chosen[columns[key]][:]] for key in texts}
     rows["label"] = [number[labels[row]] for row in usable]
     if "impermissible" in columns:
         rows["impermissible"] = chosen[columns["impermissible"]][:]
-    frame = pd.DataFrame(rows)
-    filled = np.ones(len(frame), bool)
-    for key in ("text", "text_pair"):
-        if key in columns:
-            filled &= np.array([bool(text and not text.isspace()) for text in rows[key]], bool)
+    filled = np.array([all(map(_has_words, row)) for row in zip(*map(rows.get, texts), strict=True)], bool)
     dropped["no_text"] += int((~filled).sum())
-    frame = frame[filled]
+    frame = pd.DataFrame(rows)[filled]
     if entry.impermissible or data.impermissible_removed:
         values = frame["impermissible"] if "impermissible" in columns else None
         frame = frame.assign(impermissible=_marks(data, frame["text"], values, frame["instance_id"]))
     return frame
+
+
+def _has_words(text: str | None) -> bool:
+    return bool(text) and not text.isspace()
 
 
 def _marks(data: object, texts: Sequence[str], values: Sequence | None, places: Sequence[str]) -> list[list[int]]:
@@ -346,3 +360,100 @@ def _needed(data: object, source: OwnSource, split: str) -> int | None:
 
 def _drawn(rows: np.ndarray, limit: int, seed: int) -> np.ndarray:
     return np.sort(np.random.default_rng(seed).choice(rows, limit, replace=False))
+
+
+# ------------------------------------------------------------------------------------------------ splits
+
+
+def _cut(
+    source: Mapping[str, pd.DataFrame],
+    names: Sequence[str],
+    shares: Mapping[str, float],
+    seed: int,
+    dropped: Counter,
+    assumed: list[str],
+) -> tuple[dict[str, pd.DataFrame], str]:
+    """{split: its rows} and the rule in a sentence.
+
+    Raises DatasetError where a class has too few texts to be in every split that is cut, and where nothing is left of one.
+    """
+    published = [split for split in SPLITS if split in source]
+    missing = [split for split in ("test", "validation") if split not in published]
+    splits: dict[str, pd.DataFrame] = {}
+    for split in ("test", "validation", "train"):  # each without the texts of those that are measured after it
+        if split not in source:
+            continue
+        splits[split] = source[split]
+        for other in [name for name in splits if name != split]:
+            repeats = _text_keys(splits[split]).isin(set(_text_keys(splits[other])))
+            dropped[f"also_in_{other}"] += int(repeats.sum())
+            splits[split] = splits[split][~repeats]
+            if not len(splits[split]):
+                raise DatasetError(f"every text of the {split} split is in {other} too, so nothing is left of it")
+    rest = splits["train"] if published else next(iter(source.values()))
+    pairs = "text_pair" in rest
+    _check_texts(rest, names, missing)
+    sizes = {split: round(shares[split] * _text_keys(rest, first=True).nunique()) for split in missing}
+    for split in missing:
+        splits[split], rest = _draw(rest, sizes[split], names, seed)
+    splits["train"] = rest
+    for split in ("train", *missing):
+        present = set(splits[split]["label"])
+        lacking = cut(", ".join(repr(name) for label, name in enumerate(names) if label not in present), 200)
+        if lacking and split == "train":
+            raise DatasetError(f"no train text is left of {lacking}: give more, leave it out, or try another split_seed")
+        if lacking:
+            assumed.append(f"{split} has no text of {lacking}: there are few; --data.{split}_share gives it more")
+    rule = []
+    if published:
+        rule.append(
+            f"{', '.join(published)} as published, less {'pairs' if pairs else 'texts'} of training that another split has "
+            "too"
+        )
+    if missing:
+        rule.append(
+            f"drawn at random{' of train' if published else ''} (seed {seed}) from the different "
+            f"{'first texts' if pairs else 'texts of each class'}: "
+            f"{', '.join(f'{shares[split]:.0%} {split}' for split in missing)}, the rest train; all rows of one "
+            f"{'first ' if pairs else ''}text, case and blanks aside, are in one of them"
+        )
+    return {split: splits[split] for split in SPLITS}, "; ".join(rule)
+
+
+def _text_keys(rows: pd.DataFrame, *, first: bool = False) -> pd.Series:
+    """Of each row its text, case and blanks aside; of pairs both texts, or the first only."""
+    columns = [rows[name] for name in ("text", "text_pair") if name in rows][: 1 if first else 2]
+    keys = ["\0".join(" ".join(text.split()).casefold() for text in texts) for texts in zip(*columns, strict=True)]
+    return pd.Series(keys, index=rows.index, dtype=object)
+
+
+def _distinct(rows: pd.DataFrame) -> pd.DataFrame:
+    """The different (first) texts and the label of the first row of each."""
+    return pd.DataFrame({"text": _text_keys(rows, first=True), "label": rows["label"]}).drop_duplicates("text")
+
+
+def _check_texts(rows: pd.DataFrame, names: Sequence[str], missing: Sequence[str]) -> None:
+    least, texts = 1 + len(missing), _distinct(rows)
+    counts = {f"the class {name!r} has": int((texts["label"] == label).sum()) for label, name in enumerate(names)}
+    if "text_pair" in rows:  # a first text may have second texts of several classes
+        counts = {"there are": len(texts)}
+    if missing and (few := [f"{what} {count}" for what, count in counts.items() if count < least]):
+        raise DatasetError(
+            f"too few texts to cut {' and '.join(missing)} from: {cut(', '.join(few), 200)}, and at least {least} "
+            "different texts are needed, one for each split: give more, or leave the class out"
+        )
+
+
+def _draw(rows: pd.DataFrame, size: int, names: Sequence[str], seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Rows of `size` different texts drawn at random, alike from each class, and the other rows."""
+    texts, pairs = _distinct(rows), "text_pair" in rows
+    features = datasets.Features(text=datasets.Value("string"), label=datasets.ClassLabel(names=list(names)))
+    size = max(size, 1 if pairs else len(names))
+    try:
+        parts = datasets.Dataset.from_dict(texts.to_dict("list"), features).train_test_split(
+            test_size=size, stratify_by_column=None if pairs else "label", seed=seed
+        )
+    except ValueError as error:
+        raise DatasetError(f"too few texts to draw {size} for a split from {len(texts)}: {error}") from error
+    drawn = _text_keys(rows, first=True).isin(set(parts["test"]["text"]))
+    return rows[drawn], rows[~drawn]

@@ -1,22 +1,21 @@
 """Files of a user's own (CSV, TSV, JSON, JSON lines, parquet, xlsx) as a `datasets.Dataset`, each value as it stands there.
 
-"NA", "null" and "007" in a CSV are those texts. `datasets` reads a file once, into its cache, and maps that into memory.
+"NA", "null" and "007" in a CSV are those texts.
 """
 
-import contextlib
 import csv
-import difflib
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attnfaith.errors import DatasetError, cut, excerpt
+from attnfaith.data.in_memory import in_memory
+from attnfaith.errors import DatasetError, closest, cut, excerpt
 
 
 if TYPE_CHECKING:
     import datasets
+    import pyarrow as pa
 
 
 KINDS = {".csv": "csv", ".tsv": "csv", ".tab": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
@@ -27,9 +26,10 @@ DELIMITERS = ",;\t|"
 
 def kind_of(path: Path) -> str | None:
     """The kind of a file by the end of its name: one of KINDS' values, None for any other."""
-    name = path.stem if path.suffix.lower() in COMPRESSED else path.name
-    kind = KINDS.get(Path(name).suffix.lower())
-    return kind if name == path.name or kind in ("csv", "json") else None
+    if path.suffix.lower() not in COMPRESSED:
+        return KINDS.get(path.suffix.lower())
+    kind = KINDS.get(Path(path.stem).suffix.lower())
+    return kind if kind in ("csv", "json") else None
 
 
 def read_file(
@@ -44,26 +44,30 @@ def read_file(
 
     Raises DatasetError for a file that is not there (with the nearest name), empty, of another kind or encoding, or broken.
     """
-    import datasets
-
     path = Path(path)
-    kind = _check_file(path)
-    if kind == "excel":
-        return _read_excel(path)
-    with _one_line(path, encoding):
-        how = {}
+    kind = kind_of(path)
+    if not os.path.isfile(path):
+        if os.path.isdir(path):
+            raise DatasetError(f"{path} is a folder; give a file")
+        folder = os.path.isdir(path.parent)
+        near = closest(path.name, os.listdir(path.parent)) if folder else ""
+        more = f"; did you mean {path.parent / near}?" if near else "" if folder else f": there is no folder {path.parent}"
+        raise DatasetError(f"no file at {cut(str(path), 300)}{cut(more, 300)}")
+    if kind is None:
+        more = "; a .xls is to be saved as .xlsx" if path.suffix.lower() == ".xls" else ""
+        raise DatasetError(f"{path}: only names that end in {', '.join(KINDS)} are read, CSV and JSON also with .gz{more}")
+    try:
         if kind == "csv":
-            how = _csv_options(path, encoding, delimiter, quotes)
-        elif kind == "json":
-            how = {"encoding": encoding or "utf-8-sig"}
-        rows = datasets.load_dataset(kind, data_files=[str(path)], split="train", **how)
-    if not rows.column_names:
+            table = _read_csv(path, encoding or "utf-8-sig", {"tab": "\t", "\\t": "\t"}.get(delimiter, delimiter), quotes)
+        else:
+            table = {"json": _read_json, "parquet": _read_parquet, "excel": _read_excel}[kind](path, encoding)
+    except DatasetError:
+        raise
+    except Exception as error:  # pandas, Arrow, openpyxl and the modules that decompress raise many kinds
+        raise DatasetError(f"{path} cannot be read: {_advice(error, encoding)}") from error
+    if not table.num_rows:
         raise DatasetError(f"{path} has no rows")
-    for name, feature in rows.features.items():
-        if isinstance(feature, datasets.Json):
-            values = [None if value is None else as_text(value) for value in rows[name]]
-            rows = rows.remove_columns(name).add_column(name, values, feature=datasets.Value("string"))
-    return rows
+    return in_memory(table)
 
 
 def as_text(value: object) -> str:
@@ -71,110 +75,73 @@ def as_text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
-def _check_file(path: Path) -> str:
-    """The kind of a file that can be read. Raises DatasetError for any other."""
-    try:
-        if path.is_dir():
-            raise DatasetError(f"{path} is a folder; give a file")
-        if not path.is_file():
-            raise DatasetError(f"no file at {path}{_nearest_file(path)}")
-        size = path.stat().st_size
-    except (OSError, ValueError) as error:
-        if isinstance(error, DatasetError):
-            raise
-        raise DatasetError(f"{cut(str(path), 300)!r} cannot be read: {error.args[-1]}") from error
-    kind = kind_of(path)
-    if kind is None:
-        more = "; a .xls is to be saved as .xlsx" if path.suffix.lower() == ".xls" else ""
-        raise DatasetError(f"{path}: only names that end in {', '.join(KINDS)} are read, CSV and JSON also with .gz{more}")
-    if not size:
-        raise DatasetError(f"{path} is empty")
-    return kind
+def _advice(error: Exception, encoding: str | None) -> str:
+    """What is wrong with a file, and what to do."""
+    fault = excerpt(error, 200)
+    if isinstance(error, UnicodeError):
+        return (
+            f"it is not in the encoding {encoding or 'UTF-8'} ({fault}): name its own, such as --data.encoding cp1252, or "
+            "save it as UTF-8"
+        )
+    if isinstance(error, ImportError):
+        return "pip install openpyxl, which reads xlsx, or save the sheet as CSV (UTF-8)"
+    if "encoding" in fault:
+        return f"encoding={excerpt(encoding)} is none that Python knows, such as utf-8 or cp1252"
+    if type(error).__name__ == "ParserError":  # of pandas
+        return (
+            f"{fault}. A text that holds the mark between fields stands in quotation marks, and a quotation mark in it is "
+            "written twice; where these are characters like others, set --data.quotes false"
+        )
+    return fault
 
 
-def _nearest_file(path: Path) -> str:
-    try:
-        names = [neighbour.name for neighbour in path.parent.iterdir()]
-    except OSError:
-        return f": there is no folder {path.parent}"
-    near = difflib.get_close_matches(path.name, names, 1)
-    return f"; did you mean {path.parent / near[0]}?" if near else ""
-
-
-def _csv_options(path: Path, encoding: str | None, delimiter: str | None, quotes: bool) -> dict:
-    """Options of `load_dataset("csv")` that keep every value as the text that it is."""
+def _read_csv(path: Path, encoding: str, delimiter: str | None, quotes: bool) -> "pa.Table":
     import pandas as pd
-    from datasets import Features, Value
+    import pyarrow as pa
 
-    if delimiter in ("tab", "\\t"):
-        delimiter = "\t"
     if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
         raise DatasetError(f"delimiter={excerpt(delimiter)} must be one character, such as ; or a tab")
-    how = {"encoding": encoding or "utf-8", "na_filter": False, "header": 0}
-    how["quoting"] = csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE
+    how = {"encoding": encoding, "quoting": csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE}
     if delimiter is None:
         delimiter = max(DELIMITERS, key=lambda mark: len(pd.read_csv(path, sep=mark, nrows=0, **how).columns))
-    first = pd.read_csv(path, sep=delimiter, nrows=1, **how)
-    names = [str(name).strip() for name in first.columns]
-    if not isinstance(first.index, pd.RangeIndex):
+    frame = pd.read_csv(path, sep=delimiter, dtype=str, na_filter=False, **how)
+    names = [str(name).strip() for name in frame.columns]
+    if not isinstance(frame.index, pd.RangeIndex):
         raise DatasetError(
             f"{path}: the first line names {len(names)} columns ({cut(', '.join(names), 100)}), and line 2 has more fields: "
             "a text that holds the mark between fields must stand in quotation marks; --data.delimiter names another mark"
         )
-    return {**how, "sep": delimiter, "column_names": names, "features": Features(dict.fromkeys(names, Value("string")))}
+    return pa.table({name: pa.array(frame.iloc[:, place], pa.large_string()) for place, name in enumerate(names)})
 
 
-def _read_excel(path: Path) -> "datasets.Dataset":
+def _read_json(path: Path, encoding: str | None) -> "pa.Table":
+    """A list of objects, or an object a line."""
+    import fsspec
+    import pyarrow as pa
+
+    with fsspec.open(str(path), "rt", encoding=encoding or "utf-8-sig", compression="infer") as stream:
+        text = stream.read()
+    rows = json.loads(text) if text.lstrip()[:1] == "[" else [json.loads(line) for line in text.split("\n") if line.strip()]
+    columns = {}
+    for name in dict.fromkeys(name for row in rows for name in dict.keys(row)):
+        values = [row.get(name) for row in rows]
+        try:
+            columns[name] = pa.array(values)
+        except (pa.ArrowException, OverflowError):
+            columns[name] = pa.array([None if value is None else as_text(value) for value in values])
+    return pa.table(columns)
+
+
+def _read_parquet(path: Path, _: str | None) -> "pa.Table":
+    import pyarrow.parquet as pq
+
+    return pq.read_table(path, partitioning=None)
+
+
+def _read_excel(path: Path, _: str | None) -> "pa.Table":
     """The first sheet of a spreadsheet, as strings."""
     import pandas as pd
-    from datasets import Dataset
+    import pyarrow as pa
 
-    try:
-        frame = pd.read_excel(path, dtype=str, na_filter=False)
-    except ImportError as error:
-        raise DatasetError(f"{path}: pip install openpyxl, which reads xlsx, or save the sheet as CSV (UTF-8)") from error
-    except Exception as error:  # zipfile, openpyxl and pandas raise many kinds
-        raise DatasetError(
-            f"{path} is no spreadsheet that can be read ({excerpt(error, 200)}): save the sheet as CSV (UTF-8)"
-        ) from error
-    if not len(frame.columns):
-        raise DatasetError(f"{path} has no rows")
-    return Dataset.from_pandas(frame.rename(columns=str), preserve_index=False)
-
-
-@contextlib.contextmanager
-def _one_line(path: Path, encoding: str | None) -> Iterator[None]:
-    """What datasets, pandas and Arrow say of a broken file, as one DatasetError and nothing else."""
-    import datasets
-
-    verbosity, bars = datasets.logging.get_verbosity(), datasets.is_progress_bar_enabled()
-    datasets.logging.set_verbosity(datasets.logging.CRITICAL)
-    datasets.disable_progress_bars()
-    try:
-        yield
-    except DatasetError:
-        raise
-    except LookupError as error:
-        raise DatasetError(f"encoding={excerpt(encoding)} is none that Python knows, such as utf-8 or cp1252") from error
-    except Exception as error:  # datasets, pandas, Arrow and the modules that decompress raise many kinds
-        cause = error
-        while cause.__cause__ is not None:
-            cause = cause.__cause__
-        if "corresponds to no data" in str(cause):
-            raise DatasetError(f"{path} has no rows") from error
-        if isinstance(cause, UnicodeError):
-            raise DatasetError(
-                f"{path} is not in the encoding {encoding or 'UTF-8'} ({excerpt(cause, 100)}): name its own, such as "
-                "--data.encoding cp1252, or save it as UTF-8"
-            ) from error
-        advice = ""
-        if type(cause).__name__ == "ParserError":  # of pandas
-            advice = (
-                ". A text that holds the mark between fields stands in quotation marks, and a quotation mark in it is "
-                "written twice; where these are characters like others, set --data.quotes false"
-            )
-        raise DatasetError(f"{path} cannot be read: {excerpt(cause, 200)}{advice}") from error
-    finally:
-        datasets.logging.set_verbosity(verbosity)
-        if bars:
-            datasets.enable_progress_bars()
+    frame = pd.read_excel(path, dtype=str, na_filter=False)
+    return pa.Table.from_pandas(frame.rename(columns=str), preserve_index=False)

@@ -1,27 +1,18 @@
 """Generated texts whose label is decided by known planted words and by nothing else.
 
-Each row is a run of neutral film-review sentences in which some adjectives are replaced by evidence. The neutral
-words, the length, the positions of the evidence and the distractors are drawn without looking at the label, so they
-carry no information about it; the label is a function of the planted words alone (`decide`). The gold
-rationale is therefore exact, which no human annotation is.
-
-Knobs:
-    n_evidence     how many evidence items decide the label together. Each item has a value in 0..C-1 and the label is
-                   their sum modulo C, so with n_evidence = 1 the item names the class, and with more of them any
-                   n_evidence - 1 say nothing at all (for two classes: exclusive or).
-    redundancy     how many such groups the text holds; all decide alike, each is sufficient alone.
-    needs_context  an item is two neighbouring words, a modifier and a polarity word ("hardly superb"); a negator turns
-                   the value round. Modifier and polarity are each independent of the label, so no single word decides.
-    distractors    words that sound like a judgement but are drawn independently of the label.
-    evidence_removed  splits whose evidence is left out: neutral words stand in its place, the label stays, and nothing in
-                   the text tells it. A model trained on such texts cannot use the evidence of the others.
+Each row is a run of neutral film-review sentences in which some adjectives are replaced by evidence. The neutral words, the
+length, the places of the evidence and the distractors are drawn without the label, so they carry no information about it;
+the label is a function of the planted words alone (`decide`). So the gold rationale is exact, as no human annotation is.
 
 A row depends on (seed, stream, its index) and the knobs only: more rows never change the earlier ones.
 """
 
 from collections.abc import Sequence
+from typing import Annotated
 
-from attnfaith.data.generator_knobs import check_balance, check_least, is_removed
+from pydantic import Field
+
+from attnfaith.data.generator_knobs import Bounds, Number, Positive, Removed, class_shares, is_removed, knobs
 from attnfaith.errors import DatasetError
 
 
@@ -126,57 +117,54 @@ def decide(words: Sequence[str], *, n_classes: int = 2) -> int:
     return total % n_classes
 
 
+@knobs
 def generate(
-    n: int,
-    seed: int,
+    n: Number,
+    seed: Number,
     *,
-    stream: int = 0,
-    length: tuple[int, int] = (10, 30),
-    n_evidence: int = 1,
-    redundancy: int = 1,
+    stream: Number = 0,
+    length: Bounds = (10, 30),
+    n_evidence: Positive = 1,
+    redundancy: Positive = 1,
     needs_context: bool = False,
-    n_classes: int = 2,
+    n_classes: Annotated[int, Field(ge=2, le=len(GENRES))] = 2,
     class_balance: Sequence[float] | None = None,
-    vocabulary_size: int | None = None,
-    distractors: int = 0,
-    evidence_removed: Sequence[str] = (),
+    vocabulary_size: Annotated[int, Field(ge=len(_SLOTS), le=VOCABULARY_SIZE)] = VOCABULARY_SIZE,
+    distractors: Number = 0,
+    evidence_removed: Removed = (),
 ) -> list[dict]:
-    """n rows with text, label and rationale, the words of a text being those between its blanks.
+    """n rows {"text": str, "label": int, "rationale": list of 0/1 per word between blanks}; 1 marks the redundancy *
+    n_evidence evidence words and, with needs_context, the modifier before each.
 
     Args:
         n: number of rows.
         seed, stream: the random stream; `stream` tells splits of one seed apart.
-        length: least and greatest number of words, both included, drawn uniformly.
-        n_evidence, redundancy, needs_context, distractors: see the head of this module.
+        length: least and greatest number of words, drawn uniformly.
+        n_evidence: evidence items that decide the label together. Each has a value in 0..C-1 and the label is their sum
+            modulo C: one item names the class, and of several any n_evidence - 1 say nothing (of two classes: exclusive or).
+        redundancy: groups of such items in a text; all decide alike, each is sufficient alone.
+        needs_context: an item is two neighbouring words, a modifier and a polarity word ("hardly superb"), of two classes; a
+            negator turns the value round. Both are independent of the label, so no single word decides.
         n_classes: 2 (negative, positive) up to 6 (film genres).
         class_balance: probability of each label; None is uniform.
-        vocabulary_size: number of neutral words used, at most `VOCABULARY_SIZE` (the default).
-        evidence_removed: names of splits (keys of `generator_knobs.STREAMS`) without evidence. Their rows keep label,
-            length and every other word, and mark nothing in their rationale.
-
-    Returns rows {"text": str, "label": int, "rationale": list of 0/1 per word}; 1 marks the
-    redundancy * n_evidence evidence words and, with needs_context, the modifier before each.
+        vocabulary_size: number of neutral words used.
+        distractors: words that sound like a judgement and are drawn independently of the label.
+        evidence_removed: splits whose evidence is left out: neutral words stand in its place. Rows keep label, length and
+            every other word and mark nothing, so a model trained on them cannot use the evidence of the others.
 
     Raises DatasetError for a knob out of range or a length without room for the planted words.
     """
     import numpy as np
 
     slots = _vocabulary(vocabulary_size)
-    if not 2 <= n_classes <= len(GENRES):
-        raise DatasetError(f"n_classes must be 2 to {len(GENRES)}; {n_classes} was given.")
-    check_least(n=(n, 0), seed=(seed, 0), stream=(stream, 0))
-    check_least(n_evidence=(n_evidence, 1), redundancy=(redundancy, 1), distractors=(distractors, 0))
     if needs_context and n_classes != 2:
         raise DatasetError(f"needs_context turns a value round, which needs 2 classes; {n_classes} were asked for.")
-    balance = check_balance(class_balance, n_classes)
+    balance = class_shares(class_balance, n_classes)
     items = n_evidence * redundancy
     planted = items * (2 if needs_context else 1) + distractors
     low, high = length
-    if not planted <= low <= high:
-        raise DatasetError(
-            f"length must be (least, greatest) with at least {planted} words, the number planted; {length} was given."
-        )
-
+    if low < planted:
+        raise DatasetError(f"length={length} must be at least {planted} words, the number planted")
     removed = is_removed(evidence_removed, stream)
     evidence = evidence_words(n_classes)
     thresholds = np.cumsum(balance)[:-1]
@@ -220,12 +208,10 @@ def generate(
     return rows
 
 
-def _vocabulary(size: int | None) -> dict[str, tuple[str, ...]]:
+def _vocabulary(size: int) -> dict[str, tuple[str, ...]]:
     """The slot words, cut to `size` in all, in proportion to the size of each list and at least one each."""
-    if size is None:
+    if size == VOCABULARY_SIZE:
         return _SLOTS
-    if not len(_SLOTS) <= size <= VOCABULARY_SIZE:
-        raise DatasetError(f"vocabulary_size must be {len(_SLOTS)} to {VOCABULARY_SIZE}; {size} was given.")
     counts = dict.fromkeys(_SLOTS, 1)
     for _ in range(size - len(_SLOTS)):
         counts[min(_SLOTS, key=lambda slot: (counts[slot] / len(_SLOTS[slot]), slot))] += 1

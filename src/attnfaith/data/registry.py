@@ -16,7 +16,6 @@ from typing import ClassVar
 import yaml
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from attnfaith.data.pairs.entries import PAIRS
 from attnfaith.errors import DatasetError, excerpt, nearest
 from attnfaith.files import real_path
 
@@ -106,6 +105,8 @@ def get_entry(name: str) -> DatasetEntry:
     """The entry of a data set. DatasetError, with the known names and the nearest, for an unknown one."""
     if name in DATASETS:
         return DATASETS[name]
+    from attnfaith.data.pairs import PAIRS
+
     if name in PAIRS:
         raise DatasetError(f"{name!r} is a set of sentence pairs, which has no classes: set model.type to gru or marian.")
     raise DatasetError(f"Unknown data set {excerpt(name)}{nearest(name, sorted(DATASETS))}")

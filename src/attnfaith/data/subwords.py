@@ -1,9 +1,9 @@
-"""Hugging Face tokenizers as tokenizers of our models: taken over with our markers, and their encoding of a split.
+"""Hugging Face tokenizers: taken over with our models' markers, or as they are, for any classifier; and what they read.
 
-A tokenizer keeps its normalizer, pre-tokenizer and vocabulary; begin, end and padding are put as our models expect them.
-What is saved needs no code of ours: `AutoTokenizer.from_pretrained` and `pipeline` read texts in the same way.
+A tokenizer that is taken over keeps its normalizer, pre-tokenizer and vocabulary; begin, end and padding are put as our
+models expect them. What is saved needs no code of ours: `AutoTokenizer.from_pretrained` and `pipeline` read texts alike.
 
-Shapes: T tokens of a text after truncation, without markers.
+Shapes: T tokens of a text after truncation, without markers; L input positions, with them.
 """
 
 import hashlib
@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from attnfaith.data.impermissible import of_rows
+from attnfaith.data.in_memory import encoded_in_memory
 from attnfaith.data.scripts import begins_unspaced
 from attnfaith.errors import DatasetError, excerpt
 from attnfaith.record.words import CONTINUES, REPEATS
@@ -43,7 +44,7 @@ def adopt_tokenizer(name: str, *, revision: str | None = None, max_length: int |
     Raises DatasetError where there is no such tokenizer, it is not of the `tokenizers` library, or max_length leaves no
     room.
     """
-    from tokenizers import Tokenizer, processors
+    from tokenizers import Regex, Tokenizer, models, normalizers, processors
 
     from attnfaith.data.tokenization import fast_tokenizer
 
@@ -65,7 +66,12 @@ def adopt_tokenizer(name: str, *, revision: str | None = None, max_length: int |
             special[role] = own
     backend.add_special_tokens([token for token in special.values() if backend.token_to_id(token) is None])
     begin, end = special["bos_token"], special["eos_token"]
-    _guard(backend, [begin, end, special["pad_token"]])
+    if not isinstance(backend.model, models.BPE):
+        # a blank into what a text spells like a marker, which would be looked up whole; pairs of bytes never are
+        spelled = [token for token in (begin, end, special["pad_token"]) if len(token) > 1]
+        within = "|".join(f"(?<={re.escape(token[:1])})(?={re.escape(token[1:])})" for token in spelled)
+        guard = normalizers.Replace(Regex(within), " ")
+        backend.normalizer = guard if backend.normalizer is None else normalizers.Sequence([backend.normalizer, guard])
     backend.post_processor = processors.TemplateProcessing(
         single=[f"{begin}:0", "$A:0", f"{end}:0"],
         pair=[f"{begin}:0", "$A:0", f"{end}:0", f"{begin}:1", "$B:1", f"{end}:1"],
@@ -95,17 +101,6 @@ def _load(name: str, revision: str | None):
     return tokenizer
 
 
-def _guard(backend, markers: Sequence[str]) -> None:
-    """A blank into what a text spells like a marker, where the model would look it up whole; pairs of bytes never do."""
-    from tokenizers import Regex, models, normalizers
-
-    if isinstance(backend.model, models.BPE):
-        return
-    within = [f"(?<={re.escape(token[:1])})(?={re.escape(token[1:])})" for token in markers if len(token) > 1]
-    guard = normalizers.Replace(Regex("|".join(within)), " ")
-    backend.normalizer = guard if backend.normalizer is None else normalizers.Sequence([backend.normalizer, guard])
-
-
 def tokenizer_digest(tokenizer) -> str:
     """A digest of all that decides how a tokenizer reads a text, 12 hexadecimal digits."""
     settings = json.loads(tokenizer.backend_tokenizer.to_str())
@@ -130,7 +125,7 @@ def tokenizer_facts(tokenizer, name: str, revision: str | None = None) -> dict[s
     return {"name": name, "revision": commit, "digest": tokenizer_digest(tokenizer)}
 
 
-# ------------------------------------------------------------------------------------------------ encoding
+# ------------------------------------------------------------------------------------------------ reading
 
 
 def places_of(encoding, number: int) -> list[int]:
@@ -195,6 +190,14 @@ def _combines(character: str) -> bool:
     return unicodedata.category(character).startswith("M")
 
 
+def read_encoding(text: str, encoding, number: int) -> tuple[list[str], list[int], list[tuple[int, int]]]:
+    """The tokens of text `number` of an encoding as `read_tokens` gives them, their words and their characters."""
+    places = places_of(encoding, number)
+    spans = [encoding.offsets[place] for place in places]
+    words = [encoding.word_ids[place] for place in places]
+    return *read_tokens(text, [encoding.tokens[place] for place in places], spans, words), spans
+
+
 def word_spans(texts: Sequence[str], preprocessing: str) -> list[list[tuple[int, int]]]:
     """Of each text, the characters [start, stop) that each word of a preparation is of.
 
@@ -202,10 +205,10 @@ def word_spans(texts: Sequence[str], preprocessing: str) -> list[list[tuple[int,
     """
     from tokenizers import Tokenizer, models, pre_tokenizers
 
-    from attnfaith.data.tokenization import _normalizer
+    from attnfaith.data.tokenization import normalizer_of
 
     reader = Tokenizer(models.WordLevel({"<unk>": 0}, "<unk>"))
-    reader.normalizer, reader.pre_tokenizer = _normalizer(preprocessing), pre_tokenizers.WhitespaceSplit()
+    reader.normalizer, reader.pre_tokenizer = normalizer_of(preprocessing), pre_tokenizers.WhitespaceSplit()
     spans = []
     for text, encoding in zip(texts, reader.encode_batch(list(texts)), strict=True):
         spans.append([])
@@ -223,55 +226,54 @@ def spread(marks: Sequence[int], words: Sequence[tuple[int, int]], spans: Sequen
 
     words, spans: the characters [start, stop) that each word and each token is of.
     """
-    marked, place, of_tokens = list(zip(words, marks, strict=True)), 0, []
-    for start, stop in spans:
-        while place < len(marked) and marked[place][0][1] <= start:
-            place += 1
-        largest = 0
-        for (first, last), mark in marked[place:]:
-            if first >= stop:
-                break
-            if last > start:
-                largest = max(largest, mark)
-        of_tokens.append(largest)
-    return of_tokens
+    size = max((stop for _, stop in (*words, *spans)), default=0)
+    of_characters = [0] * size
+    for (start, stop), mark in zip(words, marks, strict=True):
+        of_characters[start:stop] = [mark] * (stop - start)
+    return [max(of_characters[start:stop], default=0) for start, stop in spans]
 
 
-def read_encoding(text: str, encoding, number: int) -> tuple[list[str], list[int], list[tuple[int, int]]]:
-    """The tokens of text `number` of an encoding as `read_tokens` gives them, their words and their characters."""
-    places = places_of(encoding, number)
-    spans = [encoding.offsets[place] for place in places]
-    words = [encoding.word_ids[place] for place in places]
-    return *read_tokens(text, [encoding.tokens[place] for place in places], spans, words), spans
+# ------------------------------------------------------------------------------------------------ encoding
+
+
+def _encoded(parts: Sequence[Sequence[str]], tokenizer, max_length: int | None, truncation: bool | str, check=None):
+    """The encoding of texts or pairs, cut at max_length, and how many positions each had before. check: takes what is not
+    cut where something will be.
+    """
+    encoded = tokenizer(*parts, truncation=False, padding=False, verbose=False)
+    lengths = list(map(len, encoded["input_ids"]))
+    if max_length is not None and max(lengths, default=0) > max_length:
+        if check is not None:
+            check(encoded)
+        encoded = tokenizer(*parts, truncation=truncation, max_length=max_length, padding=False, verbose=False)
+    return encoded, lengths
 
 
 def subword_columns(rows, first_row: int, *, tokenizer, max_length: int | None, preprocessing: str) -> dict:
     """Columns of `attnfaith.data.tokenization.encode` of some rows that a tokenizer of subwords reads."""
-    from attnfaith.data.tokenization import no_room
+    from attnfaith.data.tokenization import check_rationales, check_room
 
     pair = "text_pair" in rows
-    parts = [rows["text"], *([rows["text_pair"]] if pair else [])]
     if (n_markers := tokenizer.num_special_tokens_to_add(pair=pair)) != (4 if pair else 2):
         raise DatasetError(
             f"The tokenizer puts {n_markers} markers around a text, {4 if pair else 2} are needed: take it over with "
             "adopt_tokenizer, or give one of build_tokenizer."
         )
-    whole = encoded = tokenizer(*parts, truncation=False, padding=False, verbose=False)
-    if max_length is not None and max(map(len, whole["input_ids"])) > max_length:
-        for row, encoding in enumerate(whole.encodings):
-            n_tokens = len(places_of(encoding, 0))
-            taken = len(encoding.ids) - n_tokens
-            if taken + min(1, n_tokens) > max_length:
-                raise no_room(max_length, first_row + row, taken)
-        how = {"truncation": "only_first" if pair else True, "max_length": max_length}
-        encoded = tokenizer(*parts, **how, padding=False, verbose=False)
-    read = [read_encoding(*row, 0) for row in zip(rows["text"], encoded.encodings, strict=True)]
+
+    def check(whole) -> None:
+        texts = [places_of(encoding, 0) for encoding in whole.encodings]
+        taken = [len(ids) - len(text) for ids, text in zip(whole["input_ids"], texts, strict=True)]
+        check_room(texts, taken, max_length, first_row)
+
+    parts = [rows[name] for name in ("text", "text_pair") if name in rows]
+    encoded, lengths = _encoded(parts, tokenizer, max_length, "only_first" if pair else True, check)
+    tokens, words, spans = zip(*map(read_encoding, rows["text"], encoded.encodings, [0] * len(lengths)), strict=True)
     columns = {
         "input_ids": encoded["input_ids"],
-        "tokens": [tokens for tokens, _, _ in read],
-        "word_of_token": [words for _, words, _ in read],
+        "tokens": list(tokens),
+        "word_of_token": list(words),
         "length": list(map(len, encoded["input_ids"])),
-        "truncated": [len(ids) < len(every) for ids, every in zip(encoded["input_ids"], whole["input_ids"], strict=True)],
+        "truncated": [len(ids) < length for ids, length in zip(encoded["input_ids"], lengths, strict=True)],
         "n_unknown": [
             [encoding.ids[place] for place in places_of(encoding, 0)].count(tokenizer.unk_token_id)
             for encoding in encoded.encodings
@@ -282,19 +284,122 @@ def subword_columns(rows, first_row: int, *, tokenizer, max_length: int | None, 
         questions = zip(rows["text_pair"], encoded.encodings, strict=True)
         columns["query_tokens"] = [read_encoding(*row, 1)[0] for row in questions]
     if "rationale" in rows:
-        words = word_spans(rows["text"], preprocessing)
-        for row, (marks, spans) in enumerate(zip(rows["rationale"], words, strict=True)):
-            if len(marks) != len(spans):
-                raise DatasetError(
-                    f"Row {first_row + row} has {len(marks)} rationale values for {len(spans)} words under preprocessing "
-                    f"{preprocessing!r}: give the preprocessing whose words they are of."
-                )
-        columns["rationale"] = [
-            spread(marks, spans, read[row][2])
-            for row, (marks, spans) in enumerate(zip(rows["rationale"], words, strict=True))
-        ]
+        spans_of_words = word_spans(rows["text"], preprocessing)
+        check_rationales(rows["rationale"], spans_of_words, first_row, f"words under preprocessing {preprocessing!r}")
+        columns["rationale"] = list(map(spread, rows["rationale"], spans_of_words, spans))
     if "impermissible" in rows:
         columns["impermissible"] = of_rows(rows, encoded.encodings)
     if "label" in rows:
         columns["labels"] = rows["label"]
     return columns
+
+
+def encode_for_classifier(dataset, tokenizer, *, max_length: int | None):
+    """Encode texts as a Hugging Face classifier reads them: by its own tokenizer, with its markers, cut at its limit.
+
+    dataset: a `datasets.Dataset` with instance_id, text and perhaps text_pair, label, impermissible. max_length: the most
+    input positions that the model reads; longer texts are cut (of a pair the longer one first) and `truncated`.
+
+    Columns: instance_id, text and, of pairs, text_pair; input_ids, special_tokens_mask (1 on markers) and token_type_ids
+    (where the tokenizer makes them) [L]; tokens and word_of_token [T], of a pair those of the second text behind those of
+    the first; text_of_token [T] (of pairs), 0 and 1; impermissible [L], 1 where a position shares a character with an
+    impermissible word of the first text, 0 on markers; labels, where there are any; length; truncated.
+
+    Raises DatasetError for a tokenizer that is not of the tokenizers library, and marks that are not one 0 or 1 per word.
+    """
+    import pyarrow as pa
+
+    numbers, words = pa.list_(pa.int64()), pa.list_(pa.string())
+    types = dict.fromkeys(("instance_id", "text", "text_pair"), pa.string())
+    types |= {"input_ids": numbers, "special_tokens_mask": numbers, "tokens": words, "word_of_token": numbers}
+    types |= dict.fromkeys(("text_of_token", "token_type_ids", "impermissible"), numbers)
+    types |= {"labels": pa.int64(), "length": pa.int64(), "truncated": pa.bool_()}
+    return encoded_in_memory(dataset, lambda rows, _: encode_columns(rows, tokenizer, max_length=max_length), types)
+
+
+def encode_columns(rows, tokenizer, *, max_length: int | None) -> dict[str, list]:
+    """The same from columns to columns, in any order: of a few texts to make data sets takes longer than all else."""
+    if not getattr(tokenizer, "is_fast", False):
+        raise DatasetError(
+            f"the tokenizer is a {type(tokenizer).__name__}, which does not say which characters a token is of: give the "
+            "fast one of the same model (AutoTokenizer.from_pretrained makes it where there is a tokenizer.json)"
+        )
+    parts = [rows[name] for name in ("text", "text_pair") if name in rows]
+    encoded, lengths = _encoded(parts, tokenizer, max_length, True)
+    columns: dict[str, list] = {name: rows[name] for name in ("instance_id", "text", "text_pair") if name in rows}
+    columns |= {"input_ids": encoded["input_ids"], "length": list(map(len, encoded["input_ids"]))}
+    columns["truncated"] = [before > length for before, length in zip(lengths, columns["length"], strict=True)]
+    if "token_type_ids" in tokenizer.model_input_names:
+        columns["token_type_ids"] = [encoding.type_ids for encoding in encoded.encodings]
+    columns |= {name: [] for name in ("special_tokens_mask", "tokens", "word_of_token")}
+    for *texts, encoding in zip(*parts, encoded.encodings, strict=True):
+        tokens, words, of_texts = [], [], []
+        for number, text in enumerate(texts):
+            read, owner, _ = read_encoding(text, encoding, number)
+            words += [word + 1 + max(words, default=-1) for word in owner] if number else owner
+            tokens += read
+            of_texts += [number] * len(read)
+        inside = {place for number in range(len(texts)) for place in places_of(encoding, number)}
+        columns["special_tokens_mask"].append([int(place not in inside) for place in range(len(encoding.ids))])
+        columns["tokens"].append(tokens)
+        columns["word_of_token"].append(words)
+        if len(texts) > 1:
+            columns.setdefault("text_of_token", []).append(of_texts)
+    if "impermissible" in rows:
+        columns["impermissible"] = of_rows(rows, encoded.encodings)
+    if "label" in rows:
+        columns["labels"] = rows["label"]
+    return columns
+
+
+def without_tokens(
+    parts: Sequence[str], ids: Sequence[int], stays: Sequence[bool], tokenizer, marks: Sequence[int] | None = None
+) -> list[tuple[str, list[int]]]:
+    """A text, or a pair, without the characters of the tokens that do not stay; markers always do. With each text come the
+    marks of its characters: the largest one of the tokens that a character is of.
+
+    ids, stays, marks (None: all 0): those of all input positions [L]. Of a text that was cut only what was read is there.
+    White space on both sides of what is gone becomes that of one side.
+
+    Raises DatasetError where these are not the tokens of this text, so that it cannot be rebuilt.
+    """
+    encoding = tokenizer(*parts, truncation=False, padding=False, verbose=False).encodings[0]
+    if list(encoding.ids) != list(ids):
+        encoding = tokenizer(*parts, truncation=True, max_length=len(ids), padding=False, verbose=False).encodings[0]
+    if list(encoding.ids) != list(ids):
+        raise DatasetError(
+            "a text cannot be rebuilt without some of its tokens: the tokenizer does not make these tokens of "
+            f"{excerpt(parts[0])}"
+        )
+    left, marks = [], [0] * len(ids) if marks is None else marks
+    for number, part in enumerate(parts):
+        spans = [
+            (span, stay, mark)
+            for span, stay, mark, sequence in zip(encoding.offsets, stays, marks, encoding.sequence_ids, strict=True)
+            if sequence == number and span[0] < span[1]
+        ]
+        text, of_characters = part[: max((end for (_, end), _, _ in spans), default=0)], [0] * len(part)
+        for (start, end), _, mark in spans:
+            of_characters[start:end] = [max(mark, other) for other in of_characters[start:end]]
+        places = _places_without(text, [(span, stay) for span, stay, _ in spans])
+        left.append(("".join(text[place] for place in places), [of_characters[place] for place in places]))
+    return left
+
+
+def _places_without(text: str, spans) -> list[int]:
+    """The places of the characters that stay."""
+    gone = [False] * len(text)
+    for wanted in (False, True):  # a character of two tokens stays with either
+        for (start, end), stay in spans:
+            if stay == wanted:
+                gone[start:end] = [not stay] * (end - start)
+    places, cut = [], False
+    for place, character in enumerate(text):
+        if gone[place]:
+            cut = True
+        elif not (cut and character.isspace() and (not places or text[places[-1]].isspace())):
+            places.append(place)
+            cut = False
+    while cut and places and text[places[-1]].isspace():
+        places.pop()
+    return places

@@ -24,83 +24,46 @@ from attnfaith.errors import DatasetError, excerpt
 SPECIAL_TOKENS = ("<pad>", "<unk>", "<s>", "</s>")
 """Padding, unknown word, begin and end of a text: ids 0, 1, 2, 3. The mark between sentences, where there is one: 4."""
 
-_NO_LIMIT = int(1e9)  # transformers marks "no maximum" with a number far above this
+NO_LIMIT = int(1e9)  # transformers marks "no maximum" with a number far above this
 # The characters at which WhitespaceSplit cuts (Unicode White_Space); str.split() also cuts at U+001C..U+001F.
 _WORD = re.compile("[^\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+")
 
 _LETTER = r"[^\W_]"
 _SUFFIX = r"(?:s|m|d|re|ve|ll)"
+_NUMBER = rf"{_LETTER}*\d{_LETTER}*(?:[.,:/]{_LETTER}*\d{_LETTER}*)*"
+# a mark that combines, and a letter that hangs below another, stay with the letter before
+_APART_LETTERS = "|".join(
+    (
+        rf"(?<=\S)(?<![{STACKING}])(?={LETTERS})(?!\p{{M}})",
+        rf"(?<={LETTERS})(?<![{STACKING}])(?=\S)(?!\p{{M}})",
+    )
+)
 
 
-def _sst() -> list:
-    from tokenizers import Regex, normalizers
-
-    return [
-        normalizers.Replace(Regex("-[LRlr][Rr][Bb]-"), ""),
-        normalizers.Replace(Regex(r"\W"), " "),
-        normalizers.Lowercase(),
-    ]
-
-
-def _imdb() -> list:
-    from tokenizers import Regex, normalizers
-
-    return [normalizers.Lowercase(), normalizers.Replace(Regex(r"[!-&(-/:-@\[-`{-~]"), " ")]
-
-
-def _default() -> list:
-    from tokenizers import Regex, normalizers
-
-    numbers = rf"{_LETTER}*\d{_LETTER}*(?:[.,:/]{_LETTER}*\d{_LETTER}*)*"
-    return [normalizers.NFC(), normalizers.Lowercase(), normalizers.Replace(Regex(numbers), "qqq"), *_apart()]
-
-
-def _words() -> list:
-    from tokenizers import normalizers
-
-    inside = r"(?!(?<=\d)[.,:/]\d)", r"(?!(?<=\d[.,:/])\d)"
-    return [normalizers.NFC(), normalizers.Lowercase(), *_apart(*inside)]
-
-
-def _characters() -> list:
-    from tokenizers import Regex, normalizers
-
-    # a mark that combines, and a letter that hangs below another, stay with the letter before
-    before = rf"(?<=\S)(?<![{STACKING}])(?={LETTERS})(?!\p{{M}})"
-    after = rf"(?<={LETTERS})(?<![{STACKING}])(?=\S)(?!\p{{M}})"
-    nfc, lowercase, *apart = _words()
-    return [nfc, lowercase, normalizers.Replace(Regex(f"{before}|{after}"), " "), *apart]
-
-
-def _apart(unless_before: str = "", unless_after: str = "") -> list:
+def _apart(unless_before: str = "", unless_after: str = "") -> list[tuple[str, str]]:
     """Blanks between words and marks; the arguments are assertions that keep the blank before and after a mark away."""
-    from tokenizers import Regex, normalizers
-
-    return [
+    patterns = (
         # do|n't and it|'s, the split of the Penn Treebank, on which most pretrained vectors were trained
-        normalizers.Replace(Regex(rf"(?<={_LETTER})(?=n't(?!{_LETTER}))"), " "),
-        normalizers.Replace(Regex(rf"(?<={_LETTER})(?='{_SUFFIX}(?!{_LETTER}))"), " "),
+        rf"(?<={_LETTER})(?=n't(?!{_LETTER}))",
+        rf"(?<={_LETTER})(?='{_SUFFIX}(?!{_LETTER}))",
         # before and after every other mark
-        normalizers.Replace(Regex(rf"(?<=\S)(?=[\W_])(?!\s){unless_before}(?!(?<=n)'t(?!{_LETTER}))"), " "),
-        normalizers.Replace(Regex(rf"(?<=[\W_])(?<!\s)(?=\S){unless_after}(?!(?<=')(?:{_SUFFIX}|t)(?!{_LETTER}))"), " "),
-    ]
+        rf"(?<=\S)(?=[\W_])(?!\s){unless_before}(?!(?<=n)'t(?!{_LETTER}))",
+        rf"(?<=[\W_])(?<!\s)(?=\S){unless_after}(?!(?<=')(?:{_SUFFIX}|t)(?!{_LETTER}))",
+    )
+    return [(pattern, " ") for pattern in patterns]
 
 
-def _whitespace() -> list:
-    from tokenizers import normalizers
-
-    return [normalizers.Lowercase()]
-
-
+_APART_BUT_NUMBERS = _apart(r"(?!(?<=\d)[.,:/]\d)", r"(?!(?<=\d[.,:/])\d)")
 PREPROCESSING = {
-    "characters": _characters,
-    "default": _default,
-    "imdb": _imdb,
-    "sst": _sst,
-    "whitespace": _whitespace,
-    "words": _words,
+    "characters": ["nfc", "lower", (_APART_LETTERS, " "), *_APART_BUT_NUMBERS],
+    "default": ["nfc", "lower", (_NUMBER, "qqq"), *_apart()],
+    "imdb": ["lower", (r"[!-&(-/:-@\[-`{-~]", " ")],
+    "sst": [("-[LRlr][Rr][Bb]-", ""), (r"\W", " "), "lower"],
+    "whitespace": ["lower"],
+    "words": ["nfc", "lower", *_APART_BUT_NUMBERS],
 }
-"""The preparations, by name. Every one lower-cases and ends in words between blanks.
+"""The preparations, by name: their steps, a pattern with what replaces it among them. Every one lower-cases and ends in
+words between blanks.
 
 characters  as words, and in scripts without blanks between words (Han, kana, Bopomofo, Thai, Lao, Khmer, Myanmar) every
             letter is a word, with the marks that combine with it.
@@ -113,33 +76,31 @@ words       as default, but numbers stay as they are, 3.50 or 8/10 as one word.
 """
 
 
-def _normalizer(preprocessing: str, hierarchy: str = "none", **limits):
+@functools.cache
+def normalizer_of(
+    preprocessing: str, hierarchy: str = "none", max_sentence_length: int | None = None, max_sentences: int | None = None
+):
+    """The normalizer of a preparation; a text that spells a marker spells <unk> then. DatasetError for an unknown one."""
     from tokenizers import Regex, normalizers
 
     if preprocessing not in PREPROCESSING:
         raise DatasetError(f"Unknown preprocessing {preprocessing!r}. Known: {', '.join(sorted(PREPROCESSING))}.")
-    # A text that spells a marker must not become one.
     special = SPECIAL_TOKENS if hierarchy == "none" else (*SPECIAL_TOKENS, MARK)
     markers = "|".join(re.escape(token) for token in special if token != "<unk>")
-    guard = normalizers.Replace(Regex(rf"(?<!\S)(?:{markers})(?!\S)"), "<unk>")
-    steps = [*PREPROCESSING[preprocessing](), guard]
+    named = {"nfc": normalizers.NFC, "lower": normalizers.Lowercase}
+    steps = [
+        named[step]() if isinstance(step, str) else normalizers.Replace(Regex(step[0]), step[1])
+        for step in (*PREPROCESSING[preprocessing], (rf"(?<!\S)(?:{markers})(?!\S)", "<unk>"))
+    ]
     if hierarchy == "sentence":
-        steps = [*mark_places(), *steps, *set_marks(**limits)]
+        steps = [*mark_places(), *steps, *set_marks(max_sentence_length, max_sentences)]
     return normalizers.Sequence(steps)
-
-
-def _split(texts: Iterable[str], normalizer, pre_tokenizer) -> list[list[str]]:
-    from tokenizers import pre_tokenizers
-
-    normalize = normalizer.normalize_str if normalizer is not None else str
-    if pre_tokenizer is None or isinstance(pre_tokenizer, pre_tokenizers.WhitespaceSplit):
-        return [_WORD.findall(normalize(text)) for text in texts]
-    return [[word for word, _ in pre_tokenizer.pre_tokenize_str(normalize(text))] for text in texts]
 
 
 def split_words(texts: Iterable[str], preprocessing: str) -> list[list[str]]:
     """The words of each text under a named preparation, as `words` gives them, before any tokenizer exists."""
-    return _split(texts, _normalizer(preprocessing), None)
+    normalizer = normalizer_of(preprocessing)
+    return [_WORD.findall(normalizer.normalize_str(text)) for text in texts]
 
 
 def marks_sentences(tokenizer) -> bool:
@@ -154,25 +115,29 @@ def words(tokenizer, text: str | Sequence[str]) -> list:
     them: lower-cased, numbers as `qqq` under "default". Not truncated, no markers and no marks between sentences; an empty
     text gives [].
     """
-    single = isinstance(text, str)
-    split = _all_words(tokenizer, [text] if single else text)
+    if isinstance(text, str):
+        return words(tokenizer, [text])[0]
+    split = _all_words(tokenizer, text)
     if marks_sentences(tokenizer):
         split = [[word for word in words if word != MARK] for words in split]
-    return split[0] if single else split
+    return split
 
 
 def _all_words(tokenizer, texts: Sequence[str], *, cut: bool = False) -> list[list[str]]:
     """The words of each text with the marks between sentences; beyond a limit of sentences too, unless cut."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
     backend = tokenizer.backend_tokenizer
     normalizer = backend.normalizer
     if marks_sentences(tokenizer) and not cut:
-        from tokenizers import Tokenizer, models
-
         settings, bare = json.loads(backend.to_str()), json.loads(Tokenizer(models.WordLevel({}, "<unk>")).to_str())
         steps = [step for step in settings["normalizer"]["normalizers"] if not is_cut(step)]
         bare["normalizer"] = {**settings["normalizer"], "normalizers": steps}
         normalizer = Tokenizer.from_str(json.dumps(bare)).normalizer
-    return _split(texts, normalizer, backend.pre_tokenizer)
+    prepared = [text if normalizer is None else normalizer.normalize_str(text) for text in texts]
+    if backend.pre_tokenizer is None or isinstance(backend.pre_tokenizer, pre_tokenizers.WhitespaceSplit):
+        return [_WORD.findall(text) for text in prepared]
+    return [[word for word, _ in backend.pre_tokenizer.pre_tokenize_str(text)] for text in prepared]
 
 
 def build_tokenizer(
@@ -210,35 +175,32 @@ def build_tokenizer(
 
     if isinstance(texts, str):
         raise DatasetError("build_tokenizer needs a list of texts; one string was given.")
-    if min_df < 1:
-        raise DatasetError(f"min_df is the least number of texts a word must occur in, at least 1; {min_df} was given.")
-    markers = 4 if pair else 2
-    if max_length is not None and max_length <= markers:
-        raise DatasetError(f"max_length={max_length} leaves no room for a word beside {markers} markers.")
-
-    limits = {"max_sentence_length": max_sentence_length, "max_sentences": max_sentences}
     if hierarchy not in ("none", "sentence"):
         raise DatasetError(f"Unknown hierarchy {hierarchy!r}. Known: none, sentence.")
-    for name, limit in limits.items():
-        if limit is not None and hierarchy == "none":
-            raise DatasetError(f'{name}={limit} needs hierarchy="sentence": other tokenizers know no sentences.')
-        if limit is not None and limit < 1:
-            raise DatasetError(f"{name}={limit} must be at least 1.")
+    limits = {"max_sentence_length": max_sentence_length, "max_sentences": max_sentences}
+    least = {"min_df": (min_df, 1), "max_length": (max_length, 5 if pair else 3)}
+    for name, (value, at_least) in {**least, **{name: (limit, 1) for name, limit in limits.items()}}.items():
+        if value is not None and value < at_least:
+            raise DatasetError(f"{name}={value} must be at least {at_least}.")
+        if value is not None and name in limits and hierarchy == "none":
+            raise DatasetError(f'{name}={value} needs hierarchy="sentence": other tokenizers know no sentences.')
 
-    normalizer = _normalizer(preprocessing, hierarchy, **limits)
+    normalizer = normalizer_of(preprocessing, hierarchy, **limits)
     frequency: Counter = Counter()
-    for split in _each_split(texts, normalizer):
-        frequency.update(set(split))
-    frequent = {word for word, count in frequency.items() if count >= min_df}
+    for row, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise DatasetError(f"Text {row} is {type(text).__name__}, not a string.")
+        frequency.update(set(_WORD.findall(normalizer.normalize_str(text))))
+    vocabulary = {word for word, count in frequency.items() if count >= min_df}
     for word in extra_vocabulary or ():
-        if _split([word], normalizer, None)[0] != [word]:
+        prepared = _WORD.findall(normalizer.normalize_str(word))
+        if prepared != [word]:
             raise DatasetError(
-                f"The extra word {word!r} never occurs under preprocessing {preprocessing!r}, which turns it into "
-                f"{_split([word], normalizer, None)[0]}."
+                f"The extra word {word!r} never occurs under preprocessing {preprocessing!r}, which makes {prepared} of it."
             )
-        frequent.add(word)
+        vocabulary.add(word)
     special = SPECIAL_TOKENS if hierarchy == "none" else (*SPECIAL_TOKENS, MARK)
-    vocabulary = [*special, *sorted(frequent.difference(special))]
+    vocabulary = [*special, *sorted(vocabulary.difference(special))]
 
     backend = Tokenizer(models.WordLevel({word: i for i, word in enumerate(vocabulary)}, unk_token="<unk>"))
     backend.normalizer = normalizer
@@ -272,14 +234,6 @@ def fast_tokenizer(backend, *, pair: bool = False, max_length: int | None = None
     )
 
 
-def _each_split(texts: Iterable[str], normalizer):
-    """The words of one text after another, so that a corpus is never held as words."""
-    for row, text in enumerate(texts):
-        if not isinstance(text, str):
-            raise DatasetError(f"Text {row} is {type(text).__name__}, not a string.")
-        yield _WORD.findall(normalizer.normalize_str(text))
-
-
 def encode(dataset, tokenizer, *, max_length: int | None = None, preprocessing: str = "default"):
     """Encode a split with a tokenizer of `build_tokenizer` or `adopt_tokenizer`: one row per instance, Arrow backed.
 
@@ -308,7 +262,7 @@ def encode(dataset, tokenizer, *, max_length: int | None = None, preprocessing: 
         raise DatasetError("The split has no rows to encode.")
     if "text_pair" in dataset.column_names and "token_type_ids" not in tokenizer.model_input_names:
         raise DatasetError("The split has pairs, the tokenizer was built for single texts: build it with pair=True.")
-    if max_length is None and tokenizer.model_max_length < _NO_LIMIT:
+    if max_length is None and tokenizer.model_max_length < NO_LIMIT:
         max_length = tokenizer.model_max_length
     lacking: list[bool | None] = []
     if is_word_level(tokenizer):
@@ -362,49 +316,36 @@ def _word_columns(rows, first_row: int, *, tokenizer, max_length: int | None, la
     whole = words(tokenizer, rows["text"]) if hierarchical else split
     questions = _all_words(tokenizer, rows["text_pair"], cut=True) if pair else [[]] * len(split)
     n_markers = tokenizer.num_special_tokens_to_add(pair=pair)
-    sizes = []
-    for row, (text, question) in enumerate(zip(split, questions, strict=True)):
-        sizes.append(len(text) if max_length is None else min(len(text), max_length - n_markers - len(question)))
-        if sizes[-1] < min(1, len(text)):
-            raise no_room(max_length, first_row + row, n_markers + len(question))
-    encoded = tokenizer(
-        rows["text"],
-        rows["text_pair"] if pair else None,
-        truncation=("only_first" if pair else True) if max_length is not None else False,
-        max_length=max_length,
-        return_attention_mask=False,
-    )
-    for row, (ids, n, question) in enumerate(zip(encoded["input_ids"], sizes, questions, strict=True)):
-        if len(ids) != n + n_markers + len(question):
+    check_room(split, [n_markers + len(question) for question in questions], max_length, first_row)
+    how = {} if max_length is None else {"truncation": "only_first" if pair else True, "max_length": max_length}
+    parts = [rows["text"], *([rows["text_pair"]] if pair else [])]
+    encoded = tokenizer(*parts, return_attention_mask=False, **how)
+    read = []
+    for row, (ids, text, question) in enumerate(zip(encoded["input_ids"], split, questions, strict=True)):
+        taken = n_markers + len(question)
+        read.append(text if max_length is None else text[: max_length - taken])
+        if len(ids) != len(read[-1]) + taken:
             raise DatasetError(
-                f"The tokenizer gives {len(ids)} ids for row {first_row + row}, {n + n_markers + len(question)} were "
-                "expected from its words and markers: a word-level tokenizer of build_tokenizer is needed."
+                f"The tokenizer gives {len(ids)} ids for row {first_row + row}, {len(read[-1]) + taken} were expected from "
+                "its words and markers: a word-level tokenizer of build_tokenizer is needed."
             )
     unknown = tokenizer.unk_token_id
-    read = [text[:n] for text, n in zip(split, sizes, strict=True)]
-    if hierarchical:
-        sentences = [divide(text) for text in read]
-        read = [[word for word in text if word != MARK] for text in read]
     columns = {
         "input_ids": encoded["input_ids"],
         "length": list(map(len, encoded["input_ids"])),
-        "truncated": [len(part) < len(text) for part, text in zip(read, whole, strict=True)],
-        "n_unknown": [ids[1 : 1 + n].count(unknown) for ids, n in zip(encoded["input_ids"], sizes, strict=True)],
-        "tokens": read,
+        "n_unknown": [ids[1 : 1 + len(text)].count(unknown) for ids, text in zip(encoded["input_ids"], read, strict=True)],
     }
     if pair:
         columns["token_type_ids"] = encoded["token_type_ids"]
         columns["query_tokens"] = [[word for word in text if not hierarchical or word != MARK] for text in questions]
+    sentences = [divide(text) for text in read] if hierarchical else []
     if hierarchical:
+        read = [[word for word in text if word != MARK] for text in read]
         columns["words"] = sentences
-        columns["tokens"] = [list(map(" ".join, text)) for text in sentences]
+    columns["tokens"] = [list(map(" ".join, text)) for text in sentences] if hierarchical else read
+    columns["truncated"] = [len(part) < len(text) for part, text in zip(read, whole, strict=True)]
     if "rationale" in rows:
-        for row, (marks, text) in enumerate(zip(rows["rationale"], whole, strict=True)):
-            if len(marks) != len(text):
-                raise DatasetError(
-                    f"Row {first_row + row} has {len(marks)} rationale values for {len(text)} words of the tokenizer: use "
-                    "the preprocessing of the data set's entry."
-                )
+        check_rationales(rows["rationale"], whole, first_row, "words of the tokenizer")
         columns["rationale"] = [marks[: len(text)] for marks, text in zip(rows["rationale"], read, strict=True)]
         if hierarchical:
             marks = [_of_sentences(*text) for text in zip(columns["rationale"], sentences, strict=True)]
@@ -417,12 +358,24 @@ def _word_columns(rows, first_row: int, *, tokenizer, max_length: int | None, la
     return columns
 
 
-def no_room(max_length: int, row: int, taken: int) -> DatasetError:
-    """The error for a row whose markers and question fill max_length. taken: how many positions they take."""
-    return DatasetError(
-        f"max_length={max_length} leaves no room for the text of row {row}: markers and question alone take {taken}; give "
-        f"{taken + 1} or more."
-    )
+def check_room(texts: Sequence[Sequence], taken: Sequence[int], max_length: int | None, first_row: int) -> None:
+    """Raise DatasetError for a row whose markers and question, which take so many positions, leave no room for its text."""
+    for row, (text, positions) in enumerate(zip(texts, taken, strict=True)):
+        if max_length is not None and positions + min(1, len(text)) > max_length:
+            raise DatasetError(
+                f"max_length={max_length} leaves no room for the text of row {first_row + row}: markers and question alone "
+                f"take {positions}; give {positions + 1} or more."
+            )
+
+
+def check_rationales(rationales: Sequence[Sequence], words: Sequence[Sequence], first_row: int, what: str) -> None:
+    """Raise DatasetError for a rationale that is not one value per word."""
+    for row, (marks, text) in enumerate(zip(rationales, words, strict=True)):
+        if len(marks) != len(text):
+            raise DatasetError(
+                f"Row {first_row + row} has {len(marks)} rationale values for {len(text)} {what}: use the preprocessing of "
+                "the data set's entry."
+            )
 
 
 def _of_sentences(marks: list, sentences: list[list[str]]) -> list[list]:

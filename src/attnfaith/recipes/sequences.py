@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
-from attnfaith.data.pairs.entries import PAIRS, pairs_entry
+from attnfaith.data.pairs import PAIRS, pairs_entry
 from attnfaith.errors import DatasetError, excerpt
 from attnfaith.recipes.sections import RecipeError
 

@@ -10,8 +10,8 @@ from datasets import Dataset
 from transformers import PreTrainedModel
 
 from attnfaith import recipes, record
-from attnfaith.data.cutting import draw
 from attnfaith.data.fingerprint import digest_data, digest_model, fingerprint
+from attnfaith.data.sources import draw
 from attnfaith.data.tokenization import by_words
 from attnfaith.errors import excerpt
 from attnfaith.measurement.engine import measure

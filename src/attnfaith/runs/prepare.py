@@ -12,14 +12,13 @@ from accelerate import PartialState
 from datasets import Dataset
 from transformers import PreTrainedModel, TrainingArguments, get_scheduler
 
-from attnfaith.data.classifier_text import encode_for_classifier
 from attnfaith.data.fingerprint import fingerprint
 from attnfaith.data.impermissible import counts as counts_of
 from attnfaith.data.loading import LoadedDataset, Source, read_source
 from attnfaith.data.own_data import read_own
 from attnfaith.data.registry import SPLITS, entry_of
 from attnfaith.data.sources import ROOT_VARIABLE
-from attnfaith.data.subwords import adopt_tokenizer, tokenizer_digest
+from attnfaith.data.subwords import adopt_tokenizer, encode_for_classifier, tokenizer_digest
 from attnfaith.data.tokenization import build_tokenizer, encode
 from attnfaith.data.vectors import file_digest, load_vectors
 from attnfaith.errors import DatasetError, cut, excerpt

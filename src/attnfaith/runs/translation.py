@@ -11,10 +11,10 @@ from datasets import Dataset
 from transformers import AutoModelForSeq2SeqLM, PreTrainedModel, TrainingArguments, set_seed
 
 from attnfaith import recipes, record
+from attnfaith.data import pairs
 from attnfaith.data.fingerprint import digest_data, fingerprint
-from attnfaith.data.pairs import loading
-from attnfaith.data.pairs.loading import LoadedPairs
-from attnfaith.data.pairs.tokenization import build_pair_tokenizer, encode_pairs
+from attnfaith.data.pair_encoding import build_pair_tokenizer, encode_pairs
+from attnfaith.data.pairs import LoadedPairs
 from attnfaith.errors import AttnfaithError, counted, excerpt
 from attnfaith.files import write_atomically
 from attnfaith.measurement import engine
@@ -36,7 +36,7 @@ def _read(recipe: Recipe) -> LoadedPairs:
     data = recipe.data
     own = {"path": data.path, "links_from": data.links_from or 0} if data.path is not None else {"name": data.name}
     try:
-        return loading.load_pairs(**own, seed=data.seed, **data.arguments)
+        return pairs.load_pairs(**own, seed=data.seed, **data.arguments)
     except AttnfaithError:
         raise
     except (TypeError, ValueError) as error:

@@ -7,8 +7,8 @@ import json
 
 import torch
 
-from attnfaith.data.classifier_text import encode_for_classifier
 from attnfaith.data.fingerprint import hash_of_weights
+from attnfaith.data.subwords import encode_for_classifier
 from attnfaith.data.tokenization import encode
 from attnfaith.models import RationaleClassifierConfig
 from attnfaith.models.rationale_samplers import hardened

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
-from attnfaith.data.classifier_text import encode_columns, encode_for_classifier, without_tokens
 from attnfaith.data.collation import OF_POSITIONS, keep_positions, pad_batch
 from attnfaith.data.in_memory import columns_of_texts
+from attnfaith.data.subwords import encode_columns, encode_for_classifier, without_tokens
 from attnfaith.subjects.base import ModelSubject, check_finite, check_ids, position_limit, vocabulary_size
 from attnfaith.subjects.protocol import TEXTS, Batch, SubjectError
 

@@ -15,7 +15,7 @@ from functools import cached_property
 import torch
 
 from attnfaith.data.in_memory import in_memory
-from attnfaith.data.pairs.reading import MARKER, encode_for_model
+from attnfaith.data.pair_encoding import MARKER, encode_for_model
 from attnfaith.errors import excerpt
 from attnfaith.subjects.attention import ALL, Edit, Embedded, Hook, Map, Watching, nothing, widened
 from attnfaith.subjects.base import ModelSubject, check_ids, configured, eager, position_limit, unwrapped, vocabulary_size

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from transformers import TrainingArguments
 
-from attnfaith.data.pairs.tokenization import UNCOUNTED, pad_pairs
+from attnfaith.data.pair_encoding import UNCOUNTED, pad_pairs
 from attnfaith.errors import AttnfaithError
 from attnfaith.training.penalties import hidden_links, linked_mass
 from attnfaith.training.trainers import BaseTrainer

@@ -1,0 +1,214 @@
+"""Sentence pairs as models from sequences to sequences read them: their tokenizers, encoding and batches.
+
+Words are what stands between blanks. T source words, G target words; L input positions of a source and K labels of a target,
+markers included.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from attnfaith.data.in_memory import in_memory
+from attnfaith.data.pairs import gold_matrix
+from attnfaith.data.tokenization import SPECIAL_TOKENS, fast_tokenizer
+from attnfaith.errors import DatasetError, excerpt
+
+
+MARKER = -1
+"""The word of a position that is of none."""
+UNCOUNTED = -100  # a label that is no target token
+
+
+def build_pair_tokenizer(texts: Iterable[str], *, vocabulary: str = "words", size: int | None = None, min_df: int = 1):
+    """A tokenizer of sentences, sources and targets together. A saved one needs no code of ours.
+
+    Ids: 0 <pad>, 1 <unk>, 2 <s>, with which a decoder starts, 3 </s>, which ends source and target.
+
+    vocabulary: words: those that at least min_df sentences hold, the `size` most frequent of them (None: all), others are
+    <unk>; bpe: byte-pair encoding within words (Sennrich et al. 2016), `size` entries in all (None: 8,000), which spells any
+    word whose letters are known.
+
+    Raises DatasetError for an unknown vocabulary, and a size that leaves no room beside the special tokens.
+    """
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+
+    if vocabulary not in ("words", "bpe"):
+        raise DatasetError(f"data.vocabulary={excerpt(vocabulary)} does not exist; choose one of words, bpe")
+    if size is not None and size <= len(SPECIAL_TOKENS):
+        raise DatasetError(f"data.vocabulary_size={size} leaves no room beside {len(SPECIAL_TOKENS)} special tokens")
+    if vocabulary == "words":
+        frequency, count = Counter(), Counter()
+        for text in texts:
+            words = text.split()
+            count.update(words)
+            frequency.update(set(words))
+        frequent = [word for word in count if frequency[word] >= min_df and word not in SPECIAL_TOKENS]
+        frequent.sort(key=lambda word: (-count[word], word))
+        entries = [*SPECIAL_TOKENS, *frequent[: None if size is None else size - len(SPECIAL_TOKENS)]]
+        backend = Tokenizer(models.WordLevel({word: i for i, word in enumerate(entries)}, unk_token="<unk>"))
+        backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    else:
+        backend = Tokenizer(models.BPE(unk_token="<unk>"))
+        backend.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
+        backend.decoder = decoders.Metaspace(prepend_scheme="always")
+        trainer = trainers.BpeTrainer(
+            vocab_size=size or 8000, min_frequency=2, special_tokens=list(SPECIAL_TOKENS), show_progress=False
+        )
+        backend.train_from_iterator(texts, trainer)
+    backend.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 3)])
+    return fast_tokenizer(backend)
+
+
+def encode_pairs(rows, tokenizer, *, max_length: int | None = None):
+    """Encoded pairs for training, a `datasets.Dataset`, of a split of `attnfaith.data.pairs`: columns instance_id,
+    input_ids, source_words, labels, target_words and length of `encode_for_model`, and links, where the split has them.
+
+    max_length: pairs of which a side is longer are left out. Raises DatasetError where the tokenizer has nothing for a word.
+    """
+    import pyarrow as pa
+
+    names = ["instance_id", "input_ids", "source_words", "labels", "target_words"]
+    encoded = encode_for_model(rows, tokenizer, max_source=None, max_target=None, end=tokenizer.eos_token_id)
+    table = encoded.data.table.select([*names, "length"])
+    if "links" in rows.column_names:
+        table = table.add_column(len(names), "links", rows.with_format("arrow")[:]["links"])
+    if max_length is not None:
+        sides = zip(encoded["input_ids"], encoded["labels"], strict=True)
+        table = table.filter(pa.array([max(map(len, row)) <= max_length for row in sides]))
+    return in_memory(table)
+
+
+def encode_for_model(pairs, tokenizer, *, max_source: int | None, max_target: int | None, end: int | None):
+    """Encoded pairs, a `datasets.Dataset`, from one with instance_id, source, target and perhaps links, as lists of (source
+    word, target word, 2 sure or 1 possible) counted from 0.
+
+    max_source, max_target: the most positions that the model reads; longer sentences are cut, and `truncated`. end: the
+    marker that ends a target, put there where the tokenizer puts none behind it, so that the last word is read as well.
+
+    Columns: instance_id; input_ids and source_words [L], labels and target_words [K], the word that each position is of, -1
+    for none; tokens [T] and target_tokens [G], the words; length (L + K); truncated; gold_links [G][T], where there are
+    links, without those to words that were cut.
+
+    Raises DatasetError for a sentence without words, a word of which the tokenizer makes nothing, and a tokenizer that ends
+    no target where no end is known.
+    """
+    import pyarrow as pa
+
+    names = list(pairs["instance_id"])
+    columns, sizes, truncated = {"instance_id": names}, {}, np.zeros(len(names), bool)
+    for side, ids, words, tokens, limit in (
+        ("source", "input_ids", "source_words", "tokens", max_source),
+        ("target", "labels", "target_words", "target_tokens", max_target),
+    ):
+        sentences = [sentence.split() for sentence in pairs[side]]
+        sizes[side] = list(map(len, sentences))
+        read = _by_characters if getattr(tokenizer, "is_fast", False) else _word_by_word
+        columns[ids], columns[words], cut = read(sentences, tokenizer, limit, side)
+        columns[tokens] = []
+        for name, sentence, numbers, owners, is_cut in zip(names, sentences, columns[ids], columns[words], cut, strict=True):
+            if not sentence:
+                raise DatasetError(f"pair {name!r} has an empty {side} sentence: leave the pair out")
+            last = max(owners, default=MARKER) + 1
+            if lost := set(range(last if is_cut else len(sentence))).difference(owners):
+                raise DatasetError(
+                    f"pair {name!r}: the tokenizer makes nothing of word {min(lost)} of the {side} sentence, "
+                    f"{excerpt(sentence[min(lost)])}: take it out, in the links too"
+                )
+            columns[tokens].append(sentence[:last])
+            if side == "target" and owners[-1:] != [MARKER]:
+                if end is None:
+                    raise DatasetError(
+                        "the tokenizer puts no marker behind a target, and the model names none (eos_token_id): set it"
+                    )
+                numbers.append(end)
+                owners.append(MARKER)
+        truncated |= np.array(cut, bool)
+    columns["length"] = [len(ids) + len(labels) for ids, labels in zip(columns["input_ids"], columns["labels"], strict=True)]
+    columns["truncated"] = truncated.tolist()
+    if "links" in pairs.column_names:
+        columns["gold_links"] = [
+            gold_matrix(links, n_sources, n_targets)[: len(target), : len(source)].tolist()
+            for links, n_sources, n_targets, source, target in zip(
+                pairs["links"], sizes["source"], sizes["target"], columns["tokens"], columns["target_tokens"], strict=True
+            )
+        ]
+    return in_memory(pa.table(columns))
+
+
+def _by_characters(sentences: list[list[str]], tokenizer, limit: int | None, side: str) -> tuple[list, list, list]:
+    """The ids of each sentence, the words that they are of, and whether it was cut."""
+    texts = [" ".join(words) for words in sentences]
+    how = {"text" if side == "source" else "text_target": texts, "padding": False, "verbose": False}
+    encoded = tokenizer(**how, truncation=False)
+    counts = list(map(len, encoded["input_ids"]))
+    if limit is not None and max(counts, default=0) > limit:
+        encoded = tokenizer(**how, truncation=True, max_length=limit)
+    owners = []
+    for words, text, encoding in zip(sentences, texts, encoded.encodings, strict=True):
+        starts = np.cumsum([0, *(len(word) + 1 for word in words[:-1])])
+        owners.append([])
+        for (start, stop), special in zip(encoding.offsets, encoding.special_tokens_mask, strict=True):
+            start += len(text[start:stop]) - len(text[start:stop].lstrip())  # of a blank before a word: the word's
+            owners[-1].append(MARKER if special else int(np.searchsorted(starts, start, "right")) - 1)
+    all_ids = [list(ids) for ids in encoded["input_ids"]]
+    return all_ids, owners, [len(ids) < count for ids, count in zip(all_ids, counts, strict=True)]
+
+
+def _word_by_word(sentences: list[list[str]], tokenizer, limit: int | None, side: str) -> tuple[list, list, list]:
+    """The same of a tokenizer that does not say which characters a token is of, which is therefore asked word by word."""
+    target = side == "target" and hasattr(tokenizer, "_switch_to_target_mode")
+    if target:
+        tokenizer._switch_to_target_mode()
+    try:
+        room = None if limit is None else limit - len(tokenizer.build_inputs_with_special_tokens([]))
+        word_ids: dict[str, list[int]] = {}
+        all_ids, owners, cut = [], [], []
+        for words in sentences:
+            inner, owner = [], []
+            for number, word in enumerate(words):
+                if word not in word_ids:
+                    word_ids[word] = tokenizer.convert_tokens_to_ids(tokenizer.tokenize(word))
+                if room is not None and len(inner) + len(word_ids[word]) > room:
+                    break
+                inner += word_ids[word]
+                owner += [number] * len(word_ids[word])
+            ids = tokenizer.build_inputs_with_special_tokens(inner)
+            cut.append(bool(owner) and owner[-1] + 1 < len(words))
+            before = next(place for place in range(len(ids) + 1) if ids[place : place + len(inner)] == inner)
+            all_ids.append(ids)
+            owners.append([MARKER] * before + owner + [MARKER] * (len(ids) - before - len(inner)))
+    finally:
+        if target:
+            tokenizer._switch_to_input_mode()
+    return all_ids, owners, cut
+
+
+def pad_pairs(features: Sequence[Mapping], pad_token_id: int = 0, *, linked: bool = False) -> dict:
+    """A batch of encoded pairs: int64 input_ids, attention_mask (B,L), labels (B,K) with -100 behind each target.
+
+    linked: with `linked` (B,K,L) float32 too: 1 where the words of a label and of a source position are linked, else 0.
+    """
+    import torch
+    from torch.nn.utils.rnn import pad_sequence
+
+    def padded(name: str, value: int) -> torch.Tensor:
+        return pad_sequence([torch.tensor(row[name]) for row in features], batch_first=True, padding_value=value)
+
+    batch = {"input_ids": padded("input_ids", pad_token_id), "labels": padded("labels", UNCOUNTED)}
+    lengths = torch.tensor([len(row["input_ids"]) for row in features])
+    batch["attention_mask"] = (torch.arange(batch["input_ids"].shape[1]) < lengths[:, None]).long()
+    if linked:
+        batch["linked"] = torch.zeros(*batch["labels"].shape, batch["input_ids"].shape[1])
+        for matrix, row in zip(batch["linked"], features, strict=True):
+            matrix[: len(row["labels"]), : len(row["input_ids"])] = torch.from_numpy(linked_positions(row))
+    return batch
+
+
+def linked_positions(row: Mapping) -> np.ndarray:
+    """(K,L) float32: 1 where the words of a label and of a source position are linked, surely or possibly."""
+    source, target = np.asarray(row["source_words"]), np.asarray(row["target_words"])
+    words = np.zeros((target.max(initial=0) + 2, source.max(initial=0) + 2), np.float32)  # the last of each is of no word
+    for source_word, target_word, _ in row["links"]:
+        words[target_word, source_word] = 1
+    return words[target][:, source]

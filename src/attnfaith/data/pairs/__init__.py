@@ -1,1 +1,0 @@
-"""Pairs of sentences with links between their words: generated, of the registry, and of the user's own files."""

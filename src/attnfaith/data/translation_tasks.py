@@ -1,0 +1,122 @@
+"""Generated sentence pairs whose word alignment is known exactly: a toy language, and sequences to be rearranged.
+
+A row is {"source": str, "target": str, "links": [[source word, target word, 2]]}, words counted from 0, 2 for a sure link.
+It depends on (seed, stream, its index) and the knobs only: more rows never change the earlier ones.
+"""
+
+from attnfaith.data.generator_knobs import Bounds, Number, Positive, Share, knobs
+from attnfaith.errors import DatasetError
+
+
+VERSION = 1
+"""Raised whenever the same arguments give other rows."""
+SURE = 2
+IN_ORDER, REVERSED = ("and", "AND"), ("because", "BECAUSE")
+
+SEQUENCES = {
+    "copy": lambda length: range(length),
+    "reverse": lambda length: range(length - 1, -1, -1),
+    "bigram_flip": lambda length: [place ^ 1 if place ^ 1 < length else place for place in range(length)],
+}
+"""Task -> the source word of each target word: the same words, in the reverse order, or flipped two by two (a last one
+without a neighbour stays). Source: Pruthi et al. 2020, section 3.3: 1,000 words, sequences of 32, 100,000 of each split."""
+
+
+@knobs
+def sequences(
+    task: str, n: Number, seed: Number, *, stream: Number = 0, vocabulary_size: Positive = 1000, length: Bounds = (32, 32)
+) -> list[dict]:
+    """n rows of a task of SEQUENCES.
+
+    Words are drawn uniformly and say nothing of one another, so a model has to look at the linked word, or to remember it.
+    vocabulary_size: number of different words. length: least and greatest number of words of a sequence, drawn uniformly.
+    Raises DatasetError for a knob out of range.
+    """
+    import numpy as np
+
+    rows = []
+    for index in range(n):
+        random = np.random.default_rng([seed, stream, index])
+        words = [f"w{word}" for word in random.integers(vocabulary_size, size=random.integers(*length, endpoint=True))]
+        places = list(SEQUENCES[task](len(words)))
+        links = sorted([place, target, SURE] for target, place in enumerate(places))
+        rows.append({"source": " ".join(words), "target": " ".join(words[place] for place in places), "links": links})
+    return rows
+
+
+def lexicon(
+    seed: int, vocabulary_size: int, two_word_share: float, joined_share: float
+) -> list[tuple[list[str], list[str]]]:
+    """[(source words, target words)]: (["s3"], ["t3"]), (["s3"], ["t3a", "t3b"]) or (["s3", "s3+"], ["t3"])."""
+    import numpy as np
+
+    order = np.random.default_rng([seed, vocabulary_size]).permutation(vocabulary_size)
+    two, joined = round(two_word_share * vocabulary_size), round(joined_share * vocabulary_size)
+    entries: list[tuple[list[str], list[str]]] = [([f"s{word}"], [f"t{word}"]) for word in range(vocabulary_size)]
+    for word in order[:two]:
+        entries[word] = ([f"s{word}"], [f"t{word}a", f"t{word}b"])
+    for word in order[two : two + joined]:
+        entries[word] = ([f"s{word}", f"s{word}+"], [f"t{word}"])
+    return entries
+
+
+@knobs
+def toy_language(
+    n: Number,
+    seed: Number,
+    *,
+    stream: Number = 0,
+    vocabulary_size: Positive = 40,
+    two_word_share: Share = 0.2,
+    joined_share: Share = 0.0,
+    clauses: Bounds = (1, 3),
+    clause_length: Bounds = (2, 5),
+    reversed_share: Share = 0.5,
+) -> list[dict]:
+    """n rows of a toy language and its translation.
+
+    A clause begins with a conjunction that says whether its words stand in the same order in the translation ("and", AND) or
+    in the reverse ("because", BECAUSE); the conjunction stays at its beginning. A word is translated by one word or by two
+    that stay together, and some are joined: two source words, always together, are one target word. Which word is which is
+    drawn from the seed, so a source word says its translation and its links; the order says the rest.
+
+    Args:
+        n: number of rows.
+        seed, stream: the random stream; `stream` tells splits of one seed apart, which have one lexicon.
+        vocabulary_size: source words, conjunctions and the second parts of joined ones not counted.
+        two_word_share: the share of them that two target words translate.
+        joined_share: the share of them that two source words stand for.
+        clauses, clause_length: least and greatest number of clauses of a sentence, and of words of a clause without its
+            conjunction, drawn uniformly.
+        reversed_share: probability that a clause is reversed.
+
+    Raises DatasetError for a knob out of range.
+    """
+    import numpy as np
+
+    if two_word_share + joined_share > 1:
+        raise DatasetError(
+            f"two_word_share={two_word_share} and joined_share={joined_share} are of different words: at most 1 together"
+        )
+    entries = lexicon(seed, vocabulary_size, two_word_share, joined_share)
+    rows = []
+    for index in range(n):
+        random = np.random.default_rng([seed, stream, index])
+        source, target, links = [], [], []
+        for _ in range(random.integers(*clauses, endpoint=True)):
+            turned = bool(random.random() < reversed_share)
+            words = random.integers(vocabulary_size, size=random.integers(*clause_length, endpoint=True))
+            conjunction = REVERSED if turned else IN_ORDER
+            clause = [([conjunction[0]], [conjunction[1]]), *(entries[word] for word in words)]
+            starts = np.cumsum([len(source), *(len(entry[0]) for entry in clause)])
+            for place in [0, *(range(len(words), 0, -1) if turned else range(1, len(words) + 1))]:
+                sources, translated = clause[place]
+                links += [
+                    [int(starts[place]) + i, len(target) + j, SURE]
+                    for i in range(len(sources))
+                    for j in range(len(translated))
+                ]
+                target += translated
+            source += [word for entry in clause for word in entry[0]]
+        rows.append({"source": " ".join(source), "target": " ".join(target), "links": sorted(links)})
+    return rows
