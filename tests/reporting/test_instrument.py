@@ -61,9 +61,9 @@ def test_numbers_are_those_of_the_record():
 
 def test_what_a_record_lacks_is_said_and_not_offered():
     full = str(instrument(drawn_cell(6), 0).html)
-    assert 'data-do="furthest"' in full and "Exact, and computed in this page" in full
+    assert 'data-do="furthest"' in full and "The answer is exact" in full
     bare = str(instrument(drawn_cell(6, without=("token_logits", "token_logits_bias")), 0).html)
-    assert "data-do" not in bare.replace('data-do="own"', "") and "Nothing was measured beforehand." in bare
+    assert "data-do" not in bare and "fieldset" not in bare, "an empty panel is not shown"
     assert 'name="flips"' not in bare and 'name="flips"' in full
     three = str(instrument(drawn_cell(6, classes=3), 0).html)
     assert 'data-do="furthest"' not in three and 'data-do="flip"' in three and "closed form for two classes alone" in three

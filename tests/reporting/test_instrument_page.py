@@ -58,7 +58,7 @@ def read_out(cell, row):
 
 def said_of(page):
     """What the page says now: the attention that is tried and the prediction under it, to full precision."""
-    weights = page.locator(".bar > span").evaluate_all("all => all.map((one) => Number(one.dataset.weight))")
+    weights = page.locator(".bar").evaluate_all("all => all.map((one) => Number(one.dataset.weight))")
     probs = page.locator(".classes li").evaluate_all("all => all.map((one) => Number(one.dataset.probability))")
     return np.array(weights), np.array(probs)
 
@@ -79,7 +79,7 @@ def agrees(page, cell, row, attention):
 
 
 def chosen(page, cell):
-    return cell.instance_ids.index(page.locator(".chosen .name").inner_text())
+    return cell.instance_ids.index(page.locator(".chosen > .name").inner_text())
 
 
 def go_to(page, cell, row):
@@ -169,35 +169,37 @@ def test_a_weight_is_dragged_and_set_by_keys(opens, page_of_texts, table):
         assert float(bar.get_attribute("aria-valuenow")) == pytest.approx(100 * value, abs=0.01)
     page.keyboard.press("ArrowRight")
     assert page.get_by_role("slider").nth(2).evaluate("one => one === document.activeElement")
-    stops = page.locator(".bar > span").evaluate_all("all => all.filter((one) => one.tabIndex === 0).length")
+    stops = page.locator(".bar").evaluate_all("all => all.filter((one) => one.tabIndex === 0).length")
     assert stops == 1
 
 
-def test_every_measure_is_a_row_of_its_scores(opens, page_of_texts, table):
+def test_every_measure_is_a_line_of_its_scores(opens, page_of_texts, table):
     page, cell = opens(page_of_texts), one_cell(table)
     go_to(page, cell, LONG)
-    heads = page.locator(".chosen thead th").all_inner_texts()
-    assert heads == ["token", "attention tried", "attention", "gradient", "exact contribution", "gold evidence"]
-    lines = page.locator(".chosen tbody tr").evaluate_all(
-        "all => all.map((line) => Array.from(line.cells, (one) => [one.textContent, one.className, one.title]))"
+    page.locator(".heat summary").click()
+    tau = cell.tau("attention", "gradient")[LONG]
+    names = page.locator(".chosen .line .name").all_inner_texts()
+    assert [name.split("\n")[0] for name in names] == ["attention", "gradient", "exact contribution"]
+    assert names[1].split("\n")[1] == f"τ {tau:.2f}".replace("-", "−")
+    lines = page.locator(".chosen .line .words").evaluate_all(
+        "all => all.map((line) => Array.from(line.children, (one) => [one.textContent, one.className, one.title]))"
     )
-    assert [line[0][0] for line in lines] == cell.table.column("tokens")[LONG].as_py()
-    hues = (0, 1, 3)
-    for column, name in enumerate(["attention", "gradient", "exact_contribution"]):
-        for line, score in zip(lines, scores_of(cell.scores(name)[LONG], name), strict=True):
-            text, shade, title = line[2 + column]
-            assert abs(int(text.replace("−", "-")) - int(score.percent.replace("−", "-"))) <= 1  # halves round otherwise
-            assert shade.startswith(f"m{4 if score.negative else hues[column]}s") and "of the largest" in title
-    assert any(line[4][1].startswith("m4s") for line in lines), "some evidence is against the class"
-    gold = records.rows(cell.table, "rationale")[LONG]
-    assert [line[5][0] == "●" for line in lines] == (gold > 0).tolist() == ["gold" in line[0][1] for line in lines]
+    gold, hues = records.rows(cell.table, "rationale")[LONG], (0, 1, 3)
+    for line, name, hue in zip(lines, ["attention", "gradient", "exact_contribution"], hues, strict=True):
+        assert [word for word, *_ in line] == cell.table.column("tokens")[LONG].as_py()
+        assert [shade.endswith(" gold") for _, shade, _ in line] == (gold > 0).tolist()
+        for (_, shade, title), score in zip(line, scores_of(cell.scores(name)[LONG], name), strict=True):
+            assert shade.startswith(f"m{4 if score.negative else hue}s") and "of the largest" in title
+            percent = int(title.split(", ")[1].split(" ")[0].replace("−", "-"))
+            assert abs(percent - int(score.percent.replace("−", "-"))) <= 1  # halves round otherwise
+    assert any(shade.startswith("m4s") for _, shade, _ in lines[2]), "some evidence is against the class"
 
 
 GO_THROUGH = """([from, key, most]) => {
   const list = document.querySelector(".list"), names = [];
   const press = (key) => list.dispatchEvent(new KeyboardEvent("keydown", {key, bubbles: true, cancelable: true}));
   press(from);
-  for (let place = 0; place < most; place++, press(key)) names.push(document.querySelector(".chosen .name").textContent);
+  for (let place = 0; place < most; place++, press(key)) names.push(document.querySelector(".chosen > .name").textContent);
   return names;
 }"""
 
@@ -361,7 +363,7 @@ def test_hostile_texts_and_names_stay_text(opens):
     go_to(page, cell, 2)
     for name in ("uniform", "smallest set that flips it", "remove token", "furthest that keeps the answer"):
         press(page, name)
-    assert page.locator(".chosen tbody th").all_text_contents() == [visible(token) for token in tokens]
+    assert page.locator(".chosen .line").first.locator("bdi").all_text_contents() == [visible(token) for token in tokens]
     assert names[0] in page.locator(".classes").inner_text()
     assert page.evaluate("window.hit") is None and page.locator("img").count() == 0
 

@@ -21,7 +21,7 @@ from attnfaith.reporting.cells import Cell, describe, split_cells
 if TYPE_CHECKING:
     from attnfaith.reporting.compare import Comparison
     from attnfaith.reporting.notebook import Overview, Shown
-    from attnfaith.reporting.shown_pairs import ShownPair
+    from attnfaith.reporting.pairs import ShownPair
     from attnfaith.verdict import Verdict
 
 
@@ -182,7 +182,7 @@ class Record:
         Raises AttnfaithError for a text or a measure that the record does not hold.
         """
         from attnfaith.reporting.notebook import Shown
-        from attnfaith.reporting.shown_pairs import ShownPair
+        from attnfaith.reporting.pairs import ShownPair
 
         cell, row = self._place(text)
         names = [measures] if isinstance(measures, str) else None if measures is None else list(measures)
@@ -191,7 +191,7 @@ class Record:
     def _place(self, text: int | str) -> tuple[Cell, int]:
         """The cell of a text, and its row there."""
         if isinstance(text, str) and len(self.cells) == 1:
-            from attnfaith.reporting.shown import row_of
+            from attnfaith.reporting.notebook import row_of
 
             return self.cells[0], row_of(self.cells[0], text)
         if isinstance(text, str):

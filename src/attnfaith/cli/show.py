@@ -33,21 +33,17 @@ def main(arguments: Sequence[str] | None = None) -> str:
     from attnfaith.reporting.cells import one_cell
 
     cell = one_cell(locate(known.run).load())
+    from attnfaith.reporting.notebook import Shown, row_of
     from attnfaith.reporting.page.heatmap import choose
-    from attnfaith.reporting.pairs import choose_pairs
-    from attnfaith.reporting.shown import row_of, show
-    from attnfaith.reporting.shown_pairs import readings_of, show_pair
+    from attnfaith.reporting.pairs import ShownPair, choose_pairs
 
     rows = [row_of(cell, word) for word in known.text]
     if cell.of_sequences:
-        ways = readings_of(cell, known.measures)
         rows = rows or [row for _, group in choose_pairs(cell, 1) for row in group]
-        parts = [show_pair(cell, row, ways) for row in rows]
+        parts = [str(ShownPair(cell, row, known.measures)) for row in rows]
     else:
-        if not rows:
-            best, worst, _ = choose(cell, 1)
-            rows = [*best, *worst]
-        parts = [show(cell, row, known.measures) for row in rows]
-    shown = "\n".join(parts)
-    print(shown, end="")
+        best, worst, _ = choose(cell, 1)
+        parts = [str(Shown(cell, row, known.measures or None)) for row in rows or [*best, *worst]]
+    shown = "\n\n".join(parts)
+    print(shown)
     return shown

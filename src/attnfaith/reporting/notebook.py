@@ -1,50 +1,51 @@
 """What a notebook, or a terminal, shows of a record: its verdict, and single texts as heat maps.
 
-Sentences are those of the report, the verdict is that of `attnfaith.verdict`. All styles are in the HTML itself, on a
-ground of their own, so that they can be read in light and dark notebooks alike.
+All styles are in the HTML itself, on a ground of their own, so that it can be read in light and dark notebooks alike.
 """
 
+import difflib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import pandas as pd
 
-from attnfaith.errors import counted
+from attnfaith.errors import AttnfaithError, counted, cut, excerpt, nearest
 from attnfaith.escaping import printable
 from attnfaith.reporting import render, sections
 from attnfaith.reporting.blocks import template
 from attnfaith.reporting.cells import Cell, describe, measure_label, undefined
 from attnfaith.reporting.explained import class_label, explained
-from attnfaith.reporting.page.heatmap import (
-    HUES,
-    NEGATIVE_HUE,
-    OTHER_HUE,
-    PAPER,
-    Example,
-    choose,
-    example,
-    shades,
-    shown_measures,
-)
+from attnfaith.reporting.page.heatmap import NEGATIVE, Example, choose, example, hue_of, palette, shown_measures, signed
 from attnfaith.reporting.sections.agreement import main_measures
 from attnfaith.reporting.sections.performance import accuracy_in_words
-from attnfaith.reporting.shown import measures_of, show
+from attnfaith.reporting.tables import as_text
 from attnfaith.reporting.verdicts import verdict
 
 
 EXAMPLES = 2  # texts of highest, and of lowest agreement
 MOST_CELLS = 6  # that are described one by one
+LONGEST_TOKEN, LONGEST_SENTENCE = 24, 60  # characters of a token in a terminal
 
 
-@dataclass(frozen=True)
-class Line:
-    """One measure's scores of a text: `place` names its hue, explains what its scores are of; signed: one is below 0."""
+def row_of(cell: Cell, word: str) -> int:
+    """The row of a text: its instance id, or the end of it after a slash where that is one text's, or its number from 0.
 
-    label: str
-    place: int
-    explains: str
-    signed: bool
+    Raises AttnfaithError for another word, with the nearest id.
+    """
+    ids = cell.instance_ids
+    if word in ids:
+        return ids.index(word)
+    if word.isdecimal():
+        if int(word) < len(ids):
+            return int(word)
+        raise AttnfaithError(f"there is no text {cut(word, 20)}: the record holds {len(ids):,}, numbered from 0")
+    ends = [row for row, name in enumerate(ids) if name.endswith(f"/{word}")]
+    if len(ends) == 1:
+        return ends[0]
+    near = difflib.get_close_matches(word, ids, 1)
+    hint = f"did you mean {near[0]}?" if near else f"give a number from 0 to {len(ids) - 1:,}, or an id such as {ids[0]}"
+    raise AttnfaithError(f"no text is called {excerpt(word)}; {hint}")
 
 
 class Shown:
@@ -54,27 +55,21 @@ class Shown:
     """
 
     def __init__(self, cell: Cell, row: int, measures: Sequence[str] | None = None):
-        if measures is None:
-            names = list(shown_measures(cell))
-        else:
-            names = measures_of(cell, ["attention", *(name for name in measures if name != "attention")])
-        self.cell, self.row, self.names = cell, row, names
+        for name in measures or ():
+            if name != "attention" and name not in cell.measures:
+                raise AttnfaithError(f"the record holds no measure {excerpt(name)}{nearest(name, cell.measures)}")
+        names = shown_measures(cell) if measures is None else dict.fromkeys(("attention", *measures))
+        self.cell, self.row, self.names = cell, row, list(names)
 
     @cached_property
     def example(self) -> Example:
         return example(self.cell, self.row, self.names)
 
-    @property
-    def lines(self) -> list[Line]:
-        return [
-            Line(
-                measure_label(name),
-                _place(name),
-                "" if name == "attention" else explained(self.cell, self.row, name),
-                bool(np.nanmin(self.cell.scores(name)[self.row], initial=0.0) < 0),
-            )
-            for name in self.names
-        ]
+    @cached_property
+    def explains(self) -> dict[str, str]:
+        """Which class the scores of each measure are of, by its label; without those that have none."""
+        targets = {measure_label(name): explained(self.cell, self.row, name) for name in self.names[1:]}
+        return {label: target for label, target in targets.items() if target}
 
     @property
     def prediction(self) -> str:
@@ -85,29 +80,19 @@ class Shown:
     def gold(self) -> str:
         """What is right; "" where it is not known."""
         label = self.example.label
-        if label is None:
-            return ""
-        return f"gold {class_label(self.cell, label)}{'' if label == self.example.predicted else ' (wrong)'}"
+        wrong = "" if label == self.example.predicted else " (wrong)"
+        return "" if label is None else f"gold {class_label(self.cell, label)}{wrong}"
 
     @property
     def size(self) -> str:
         """How long the text is."""
-        shown, unit = self.example, "sentence" if self.example.of_sentences else "token"
-        said = f"{shown.length} {unit}{'' if shown.length == 1 else 's'}"
-        return said + (", cut at the length limit" if shown.truncated else "")
-
-    @property
-    def title(self) -> str:
-        """All three in a line."""
-        return " · ".join([", ".join(filter(None, (self.prediction, self.gold))), self.size])
+        length = counted(self.example.length, "sentence" if self.example.of_sentences else "token")
+        return length + (", cut at the length limit" if self.example.truncated else "")
 
     @property
     def taus(self) -> list[tuple[str, str]]:
         """Kendall's tau of attention with each measure that is shown."""
-        tau = {name: self.cell.tau("attention", name)[self.row] for name in self.names[1:]}
-        return [
-            (measure_label(name), "undefined" if np.isnan(v) else f"{v:.2f}".replace("-", "−")) for name, v in tau.items()
-        ]
+        return [(measure_label(name), signed(self.cell.tau("attention", name)[self.row])) for name in self.names[1:]]
 
     def html(self) -> str:
         """A heat map that needs nothing beside it; all text in it is escaped."""
@@ -116,9 +101,32 @@ class Shown:
     _repr_html_ = html
 
     def __str__(self) -> str:
-        return show(self.cell, self.row, self.names[1:] or ["attention"]).rstrip()
+        text, cell = self.example, self.cell
+        label = "unknown" if text.label is None else class_label(cell, text.label)
+        lines = [
+            f"{text.instance_id}  (text {self.row} of {len(cell):,})",
+            describe(cell.heading),
+            f"predicted: {class_label(cell, text.predicted)} ({text.probability:.2f})   label: {label}",
+            *(f"{label}: {target}" for label, target in self.explains.items()),
+        ]
+        if text.query is not None:
+            lines.append(f"second text, which nothing attends to: {' '.join(text.query)}")
+        lines += [f"τ {pair}: {value}" for pair, value in text.taus]
+        if text.truncated:
+            lines.append("The text was longer than the model reads, and was cut.")
+        if len(text.tokens) < text.length:
+            lines.append(f"The first {len(text.tokens)} of {text.length} {'sentences' if text.of_sentences else 'tokens'}.")
+        return "\n".join([*map(printable, lines), "", self._table()])
 
     __repr__ = __str__
+
+    def _table(self) -> str:
+        tokens, most = self.example.tokens, LONGEST_SENTENCE if self.example.of_sentences else LONGEST_TOKEN
+        scores = {measure_label(name): self.cell.scores(name)[self.row][: len(tokens)] for name in self.names}
+        columns = {name: ["–" if np.isnan(value) else f"{value:.3g}" for value in row] for name, row in scores.items()}
+        if self.example.has_rationale:
+            columns["gold"] = ["*" if token.gold else "" for token in tokens]
+        return as_text(pd.DataFrame(columns, index=[cut(token.text, most) for token in tokens])) if tokens else "(no token)"
 
 
 class Overview:
@@ -132,9 +140,8 @@ class Overview:
         """The report's sentences on agreement; of several cells what they say side by side."""
         section = sections.known()["agreement"]
         if len(self.cells) == 1:
-            return render.sentences(section, self.cells[0])
-        tables = render.frames(section, self.cells)
-        return list(section.across(tables.get(section.tables[0].name)))
+            return list(render.sentences(section, self.cells[0]))
+        return list(section.across(render.frames(section, self.cells).get(section.tables[0].name)))
 
     @cached_property
     def verdict(self) -> list[str]:
@@ -158,10 +165,10 @@ class Overview:
     def remarks(self) -> list[str]:
         """What of the texts was cut or cannot say anything."""
         count = sum(map(len, self.cells))
-        cut = sum(int(np.sum(cell.table.column("truncated").to_numpy())) for cell in self.cells)
+        truncated = sum(int(np.sum(cell.table.column("truncated").to_numpy())) for cell in self.cells)
         empty = sum(int((cell.lengths == 0).sum()) for cell in self.cells)
-        said = ((cut, "cut at the length limit"), (empty, "without a token"))
-        texts = [f"{number:,} of {counted(count)}: {what}" for number, what in said if number]
+        both = ((truncated, "cut at the length limit"), (empty, "without a token"))
+        texts = [f"{number:,} of {counted(count)}: {what}" for number, what in both if number]
         return texts + [line for cell in self.cells[:MOST_CELLS] for line in undefined(cell.table)]
 
     @property
@@ -173,32 +180,21 @@ class Overview:
         best, worst, _ = choose(cell, EXAMPLES)
         main = main_measures(cell)
         heads = [f"{word} agreement with {measure_label(main[-1])}" for word in ("Highest", "Lowest")]
-        heads = ["First texts", ""] if len(main) == 1 else heads
-        both = zip(heads, (best, worst), strict=True)
+        both = zip(heads if len(main) > 1 else ["First texts", ""], (best, worst), strict=True)
         return [(head, [Shown(cell, row, main) for row in rows]) for head, rows in both if rows]
 
     def html(self) -> str:
         """The record in a notebook; all text in it is escaped."""
         groups = self.groups
-        return template("notebook.html.j2").render(
-            **_style([shown for _, texts in groups for shown in texts]), overview=self, groups=groups
-        )
+        style = _style([shown for _, texts in groups for shown in texts])
+        return template("notebook.html.j2").render(**style, overview=self, groups=groups)
 
     def __str__(self) -> str:
-        parts = [*self.heads, *self.verdict, *self.lead, *self.remarks]
-        return "\n".join(map(printable, parts))
-
-
-def _place(measure: str) -> int:
-    """Which hue a measure has."""
-    hues = [*HUES]
-    return hues.index(measure) if measure in hues else len(hues)
+        return "\n".join(map(printable, [*self.heads, *self.verdict, *self.lead, *self.remarks]))
 
 
 def _style(texts: Sequence[Shown]) -> dict[str, object]:
     """The colours that these texts use, for light and dark ground."""
-    hues = [*HUES.values(), OTHER_HUE, NEGATIVE_HUE]
-    lines = [line for text in texts for line in text.lines]
-    used = {line.place for line in lines} | ({len(hues) - 1} if any(line.signed for line in lines) else set())
-    themes = {theme: [(place, shades(hues[place], theme)) for place in sorted(used)] for theme in PAPER}
-    return {"themes": themes, "paper": PAPER, "negative": len(hues) - 1}
+    hues = {hue_of(name) for text in texts for name in text.names}
+    below = any(score.negative for text in texts for token in text.example.tokens for score in token.scores)
+    return {**palette(sorted(hues | ({NEGATIVE} if below else set()))), "negative": NEGATIVE}

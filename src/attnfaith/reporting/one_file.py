@@ -6,6 +6,7 @@ import os
 import zlib
 from importlib.resources import files
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from markupsafe import Markup
@@ -19,6 +20,18 @@ from attnfaith.reporting.page.heatmap import PAPER
 
 SIZE = f"size-{hashlib.sha256(__version__.encode()).hexdigest()[:16]}"
 """In place of a page's size until it is known; no text that a page shows is this."""
+
+
+class Script(NamedTuple):
+    """Code that runs in a page, and its SHA-256 in base64, by which the page's policy lets it run."""
+
+    code: Markup
+    digest: str
+
+
+def script_of(code: str) -> Script:
+    """The code with its digest."""
+    return Script(Markup(code), base64.b64encode(hashlib.sha256(code.encode()).digest()).decode())
 
 
 class OneFile:
@@ -46,8 +59,7 @@ def one_file(name: str, data: dict, **fields: object) -> str:
         version=__version__,
         paper=PAPER,
         data=script_data(data),
-        script=Markup(script),
-        digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        script=script_of(script),
         size=SIZE,
         **fields,
     )

@@ -17,9 +17,9 @@ from attnfaith.errors import AttnfaithError, counted
 from attnfaith.escaping import printable
 from attnfaith.record import column_of
 from attnfaith.reporting.cells import describe, measure_label, one_cell
+from attnfaith.reporting.notebook import row_of
 from attnfaith.reporting.one_file import OneFile, one_file, packed
 from attnfaith.reporting.page.heatmap import direction_of, visible
-from attnfaith.reporting.shown import row_of
 
 
 PREFIX, MARKERS = "alignment_", "alignment_marker_mass"

@@ -1,20 +1,26 @@
 """One pair of sentences as it is shown: what each target word reads of each source word, the links read off it, and gold."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
 from attnfaith import record as records
+from attnfaith.errors import AttnfaithError, counted, excerpt, nearest
+from attnfaith.escaping import html, printable
 from attnfaith.metrics.attention_faithfulness.alignment_error_rate import POSSIBLE, SURE, alignment_scores
 from attnfaith.metrics.extraction import extract_links
-from attnfaith.reporting.cells import Cell, measure_label
+from attnfaith.reporting.cells import Cell, describe, measure_label
 from attnfaith.reporting.page.heatmap import Score, direction_of, scores_of, visible
 from attnfaith.reporting.readings import Reading, at, columns, has_gold, reading_of, readings
 from attnfaith.reporting.spec import per_cell
+from attnfaith.reporting.tables import as_text, short_number
 
 
 MOST_WORDS = 60  # of either sentence on the page; more cannot be looked over
 FITTING = 20  # words of the longer sentence where a matrix with its words fits into a figure
+HEAVIEST = 3  # source words that a terminal names of each target word
 LINKS = {SURE: "sure", POSSIBLE: "possible", 0: ""}
 
 
@@ -115,25 +121,81 @@ def pair(cell: Cell, row: int, reading: Reading) -> Pair:
     links = extract_links(values, (reading.rule,))[0]
     kinds = records.rows(part, "gold_links")[0] if has_gold(cell) else np.zeros(values.shape, int)
     rates = errors(cell, reading)
-    shown, name = [visible(word) for word in source[:MOST_WORDS]], measure_label(reading.place.measure)
-    scores = np.reshape(np.array(scores_of(values.ravel(), name), dtype=object), values.shape)
-    made = []
-    for g, word in enumerate(map(visible, targets[:MOST_WORDS])):
-        marks = tuple(_mark(word, *one) for one in zip(shown, values[g], scores[g], kinds[g], links[g], strict=False))
-        made.append(Target(word, f"{part.column('target_probs')[0][g].as_py():.2f}", marks))
-    error = "" if rates is None else "undefined" if np.isnan(rates[row]) else f"{rates[row]:.2f}"
+    words, name = [visible(word) for word in source[:MOST_WORDS]], measure_label(reading.place.measure)
+    scores = scores_of(values.ravel(), name)
+    lines = []
+    for g, target in enumerate(map(visible, targets[:MOST_WORDS])):
+        marks = []
+        for t, word in enumerate(words):
+            score, link = scores[g * values.shape[1] + t], LINKS[int(kinds[g, t])]
+            facts = [f"{target} – {word}", score.value, link and f"{link} link in gold", links[g, t] and "read as a link"]
+            marks.append(Mark(float(values[g, t]), score, link, bool(links[g, t]), "; ".join(filter(None, facts))))
+        lines.append(Target(target, f"{part.column('target_probs')[0][g].as_py():.2f}", tuple(marks)))
     return Pair(
-        visible(cell.instance_ids[row]),
-        tuple(shown),
-        tuple(made),
-        error,
-        (len(source), len(targets)),
-        bool(part.column("truncated")[0].as_py()),
-        (direction_of(source), direction_of(targets)),
+        instance_id=visible(cell.instance_ids[row]),
+        source=tuple(words),
+        targets=tuple(lines),
+        error="" if rates is None else "undefined" if np.isnan(rates[row]) else f"{rates[row]:.2f}",
+        sizes=(len(source), len(targets)),
+        truncated=bool(part.column("truncated")[0].as_py()),
+        directions=(direction_of(source), direction_of(targets)),
     )
 
 
-def _mark(target: str, source: str, value: float, score: Score, kind: int, read: bool) -> Mark:
-    said = [f"{target} – {source}", score.value]
-    said += [f"{LINKS[int(kind)]} link in gold"] if kind else []
-    return Mark(float(value), score, LINKS[int(kind)], bool(read), "; ".join([*said, *(["read as a link"] if read else [])]))
+class ShownPair:
+    """One pair of sentences of a record as lines of text: the HEAVIEST source words of each target word, with their weights.
+
+    measures: those to show; without any the one whose links had the lowest error rate where they were chosen. Raises
+    AttnfaithError for one that the cell does not hold.
+    """
+
+    def __init__(self, cell: Cell, row: int, measures: Sequence[str] | None = None):
+        known = columns(cell)
+        for name in measures or ():
+            if name not in known:
+                raise AttnfaithError(f"the record holds no measure {excerpt(name)}{nearest(name, known)}")
+        chosen = shown_reading(cell)
+        self.cell, self.row = cell, row
+        self.readings = [reading_of(cell, name) for name in measures or ()] or ([] if chosen is None else [chosen])
+
+    def __str__(self) -> str:
+        cell, row = self.cell, self.row
+        source, target = (" ".join(cell.table.column(name)[row].as_py()) for name in ("tokens", "target_tokens"))
+        lines = [f"{cell.instance_ids[row]}  (pair {row} of {len(cell):,})", describe(cell.heading)]
+        lines += [f"source: {source}", f"target: {target}"]
+        if cell.table.column("truncated")[row].as_py():
+            lines.append("A sentence was longer than the model reads, and was cut.")
+        for reading in self.readings:
+            found = pair(cell, row, reading)
+            lines += ["", reading_label(reading), *([f"error rate of this pair: {found.error}"] if found.error else [])]
+            lines += _table(found, has_gold(cell)).split("\n")
+            if len(found.targets) < found.sizes[1] or len(found.source) < found.sizes[0]:
+                lines.append(f"The first {len(found.source)} source and {counted(len(found.targets), 'target word')}.")
+        if self.readings:
+            lines += ["", "*: read as a link. p: probability of the target word. (…): a possible link."]
+        else:
+            lines.append("Nothing was measured that links their words.")
+        return "\n".join(map(printable, lines))
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html(str(self))}</pre>"
+
+
+def _table(found: Pair, gold: bool) -> str:
+    """A row for each target word."""
+    rows = []
+    for target in found.targets:
+        order = sorted(range(len(found.source)), key=lambda place: -target.marks[place].value)
+        kept = [place for number, place in enumerate(order) if number < HEAVIEST or target.marks[place].read]
+        reads = [
+            f"{'*' if target.marks[place].read else ''}{found.source[place]} {short_number(target.marks[place].value)}"
+            for place in kept
+        ]
+        row = {"p": target.probability, "reads most of": " · ".join(reads)}
+        if gold:
+            linked = [(word, mark.link) for word, mark in zip(found.source, target.marks, strict=True) if mark.link]
+            row["gold"] = " ".join(f"({word})" if link == "possible" else word for word, link in linked) or "–"
+        rows.append(row)
+    return as_text(pd.DataFrame(rows, index=[target.word for target in found.targets]))

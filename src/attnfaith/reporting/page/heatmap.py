@@ -1,13 +1,14 @@
-"""Texts as heat maps: which texts are shown, and every token's scores as one of eleven shades.
+"""Texts as heat maps: which texts are shown, and the scores of their tokens as one of eleven shades.
 
-A shade is a share of the row's largest absolute value in tenths. Colours are computed here for a light and a dark
-page, each with the text colour of the larger contrast, so that every number on a shade can be read (WCAG >= 4.5).
+A shade is a share of the line's largest absolute value in tenths. Colours are computed for a light and a dark page, each with
+the text colour of the larger contrast, so that every word on a shade can be read (WCAG >= 4.5).
 """
 
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,41 +19,45 @@ from attnfaith.reporting.style import ATTENTION, GRADIENT, LEAVE_ONE_OUT, PALETT
 
 
 SHADES = 11
-MOST_TOKENS = 400  # per text on the page, words where tokens are sentences; more makes it slow to open, and is not read
-# On two or three tokens a single swap takes tau from one end to the other: the extremes would all be such texts.
+MOST_TOKENS = 400
+"""Of a text on a page; words, where tokens are sentences."""
 SHORTEST_EXAMPLE = 8
+"""Tokens: on two or three a single swap takes tau from one end to the other, so extremes would all be such texts."""
 HUES = {"attention": ATTENTION, "gradient": GRADIENT, "leave_one_out": LEAVE_ONE_OUT}
 OTHER_HUE = PALETTE[3]
 NEGATIVE_HUE = PALETTE[6]  # of evidence against the class, whatever the measure
+COLOURS = (*HUES.values(), OTHER_HUE, NEGATIVE_HUE)
+NEGATIVE = len(COLOURS) - 1
 PAPER = {"light": "#ffffff", "dark": "#1d2126"}
 INK = ("#000000", "#ffffff")
 
 
-@dataclass(frozen=True)
-class Score:
-    """One coloured cell: signed `percent` of the row's largest absolute value, its shade 0..10, the value in words."""
+class Score(NamedTuple):
+    """One shaded word: signed `percent` of the line's largest absolute value, its shade 0..10, the value in words."""
 
     percent: str
     shade: int
     value: str
     negative: bool = False
 
+    def css(self, hue: int) -> str:
+        """The name of its colour on a page."""
+        return f"m{NEGATIVE if self.negative else hue}s{self.shade}"
 
-@dataclass(frozen=True)
-class Token:
-    """words: where the token is a sentence, its words with their attention within it; () where it is not."""
+
+class Token(NamedTuple):
+    """scores: of each line. words: where the token is a sentence, its words with their attention within it."""
 
     text: str
-    gold: bool
     scores: tuple[Score, ...]
-    words: tuple[tuple[str, Score], ...]
+    gold: bool = False
+    words: tuple[tuple[str, Score], ...] = ()
 
 
 @dataclass(frozen=True)
 class Example:
-    """One text as shown: scores are in the order of `measures`, taus hold (pair, value) for reading; query: the words of the
-    second text, None where the cell has none; has_rationale: whether gold evidence is known of its tokens; direction: "ltr",
-    or "rtl" of a text that is read from right to left.
+    """One text as shown. measures: the lines, (label, hue). taus: (pair, value) for reading. query: the words of the second
+    text, None where the cell has none. has_rationale: whether gold evidence is known. direction: "ltr" or "rtl".
     """
 
     instance_id: str
@@ -60,7 +65,7 @@ class Example:
     probability: float
     label: int | None
     taus: tuple[tuple[str, str], ...]
-    measures: tuple[str, ...]
+    measures: tuple[tuple[str, int], ...]
     tokens: tuple[Token, ...]
     length: int
     truncated: bool
@@ -95,22 +100,27 @@ def shades(hue: str, theme: str) -> list[tuple[str, str]]:
     return colours
 
 
+def palette(hues: Iterable[int] = range(len(COLOURS))) -> dict[str, object]:
+    """The fields of a template that shades words: {theme: [(hue, shades)]} of these hues, and the ground."""
+    hues = list(hues)
+    return {"themes": {theme: [(hue, shades(COLOURS[hue], theme)) for hue in hues] for theme in PAPER}, "paper": PAPER}
+
+
+def hue_of(measure: str) -> int:
+    """The place in COLOURS of a measure's hue."""
+    return [*HUES].index(measure) if measure in HUES else len(HUES)
+
+
 def visible(token: str) -> str:
     """A token with nothing unseen in it: spaces, control characters and text-direction marks are written out.
 
-    An unseen direction mark would turn round the text beside it, and an empty cell would look like a missing token.
+    An unseen direction mark would turn round the text beside it, and an empty word would look like a missing token.
     """
     if not token:
         return "(empty)"
     if token.isspace():
         return "␣" * len(token)
-    return "".join(_visible(character) for character in token)
-
-
-def direction_of(tokens: Iterable[str]) -> str:
-    """ "rtl" where most letters are of scripts that run from right to left, such as Arabic and Hebrew; else "ltr"."""
-    kinds = Counter(unicodedata.bidirectional(character) for token in tokens for character in token)
-    return "rtl" if kinds["R"] + kinds["AL"] > kinds["L"] else "ltr"
+    return "".join(map(_visible, token))
 
 
 def _visible(character: str) -> str:
@@ -123,8 +133,14 @@ def _visible(character: str) -> str:
     return character
 
 
+def direction_of(tokens: Iterable[str]) -> str:
+    """ "rtl" where most letters are of scripts that run from right to left, such as Arabic and Hebrew; else "ltr"."""
+    kinds = Counter(unicodedata.bidirectional(character) for token in tokens for character in token)
+    return "rtl" if kinds["R"] + kinds["AL"] > kinds["L"] else "ltr"
+
+
 def shown_measures(cell: Cell) -> tuple[str, ...]:
-    """Rows of a heat map: the main measures, then every other one of inputs, in the record's order."""
+    """Lines of a heat map: the main measures, then every other one of inputs, in the record's order."""
     first = main_measures(cell)
     return (*first, *(name for name in cell.measures if name not in first and not name.endswith("_hidden")))
 
@@ -141,13 +157,12 @@ def choose(cell: Cell, count: int) -> tuple[list[int], list[int], int]:
     if measure is None:
         return sorted(range(len(cell)), key=lambda row: ids[row])[:count], [], 0
     tau = cell.tau("attention", measure)
-    candidates = np.flatnonzero(~np.isnan(tau))
+    candidates, shortest = np.flatnonzero(~np.isnan(tau)), 2
     long_enough = candidates[cell.lengths[candidates] >= SHORTEST_EXAMPLE]
-    shortest = SHORTEST_EXAMPLE if len(long_enough) >= 2 * count else 2
-    candidates = long_enough if len(long_enough) >= 2 * count else candidates
+    if len(long_enough) >= 2 * count:
+        candidates, shortest = long_enough, SHORTEST_EXAMPLE
     best = sorted(candidates, key=lambda row: (-tau[row], ids[row]))[: min(count, (len(candidates) + 1) // 2)]
-    rest = np.setdiff1d(candidates, best)
-    worst = sorted(rest, key=lambda row: (tau[row], ids[row]))[:count]
+    worst = sorted(np.setdiff1d(candidates, best), key=lambda row: (tau[row], ids[row]))[:count]
     return [int(row) for row in best], [int(row) for row in worst], shortest
 
 
@@ -156,39 +171,44 @@ def query_of(cell: Cell, row: int) -> tuple[str, ...] | None:
     return None if cell.queries is None else tuple(map(visible, cell.queries[row]))
 
 
+def signed(value: float) -> str:
+    """ "−0.12"; "undefined" of NaN."""
+    return "undefined" if np.isnan(value) else f"{value:.2f}".replace("-", "−")
+
+
 def example(cell: Cell, row: int, measures: Sequence[str] | None = None) -> Example:
-    """What the page shows of one instance. measures: those to show; None is `shown_measures`."""
+    """What is shown of one instance. measures: those to show; None is `shown_measures`."""
     measures = shown_measures(cell) if measures is None else measures
-    scored = [scores_of(cell.scores(name)[row], measure_label(name)) for name in measures]
-    gold = np.zeros(cell.lengths[row])
-    if "rationale" in cell.table.column_names:
-        gold = records.rows(cell.table.slice(row, 1), "rationale")[0]
-    tokens = cell.table.column("tokens")[row].as_py()
-    words = _words(cell, row) if cell.words else [()] * len(tokens)
-    predicted = int(cell.predicted[row])
-    label = cell.labels[row]
-    pairs = [pair for pair in cell.pairs if set(pair) <= set(main_measures(cell))]
-    columns = zip(tokens, gold, zip(*scored, strict=True), words, strict=True)
-    shown = _shown(words) if cell.words else MOST_TOKENS
+    part, main = cell.table.slice(row, 1), main_measures(cell)
+    texts = part.column("tokens")[0].as_py()
+    lines = [scores_of(cell.scores(name)[row], measure_label(name)) for name in measures]
+    has_rationale = "rationale" in cell.table.column_names
+    gold = records.rows(part, "rationale")[0] > 0 if has_rationale else np.zeros(len(texts), bool)
+    words, shown = [()] * len(texts), MOST_TOKENS
+    if cell.words:
+        words = _words(cell, row)
+        ends = np.cumsum([len(sentence) for sentence in words])
+        shown = max(1, int(np.searchsorted(ends, MOST_TOKENS, side="right")))
+    columns = zip(map(visible, texts), zip(*lines, strict=True), map(bool, gold), words, strict=True)
+    predicted, label = int(cell.predicted[row]), cell.labels[row]
     return Example(
         instance_id=visible(cell.instance_ids[row]),
         predicted=predicted,
         probability=float(cell.probs[row, predicted]),
         label=None if np.isnan(label) else int(label),
         taus=tuple(
-            (f"{measure_label(first)} and {measure_label(second)}", _tau(cell.tau(first, second)[row]))
-            for first, second in pairs
+            (f"{measure_label(first)} and {measure_label(second)}", signed(cell.tau(first, second)[row]))
+            for first, second in cell.pairs
+            if {first, second} <= set(main)
         ),
-        measures=tuple(measure_label(name) for name in measures),
-        tokens=tuple(
-            Token(visible(text), bool(mark > 0), values, inner) for text, mark, values, inner in list(columns)[:shown]
-        ),
-        length=len(tokens),
-        truncated=bool(cell.table.column("truncated")[row].as_py()),
+        measures=tuple((measure_label(name), hue_of(name)) for name in measures),
+        tokens=tuple(Token(*column) for column in columns)[:shown],
+        length=len(texts),
+        truncated=bool(part.column("truncated")[0].as_py()),
         query=query_of(cell, row),
         of_sentences=cell.words is not None,
-        has_rationale="rationale" in cell.table.column_names,
-        direction=direction_of(tokens),
+        has_rationale=has_rationale,
+        direction=direction_of(texts),
     )
 
 
@@ -201,19 +221,9 @@ def _words(cell: Cell, row: int) -> list[tuple[tuple[str, Score], ...]]:
     ]
 
 
-def _shown(words: list[tuple[tuple[str, Score], ...]]) -> int:
-    """How many sentences have no more than MOST_TOKENS words together; the first is always one of them."""
-    ends = np.cumsum([len(sentence) for sentence in words])
-    return max(1, int(np.searchsorted(ends, MOST_TOKENS, side="right")))
-
-
-def _tau(value: float) -> str:
-    return "undefined" if np.isnan(value) else f"{value:.2f}".replace("-", "−")
-
-
 def scores_of(values: np.ndarray, name: str) -> list[Score]:
-    """Each value against the largest finite absolute value of its row; all at 0 % where the row is zero. What is not finite
-    has no share: it is undefined, or said to be infinite.
+    """Each value against the largest finite absolute value of its line; all at 0 % where the line is zero. What is not
+    finite has no share: it is undefined, or said to be infinite.
     """
     largest = np.abs(values[np.isfinite(values)]).max(initial=0.0)
     scores = []
@@ -223,6 +233,6 @@ def scores_of(values: np.ndarray, name: str) -> list[Score]:
             continue
         share = float(value / largest) if largest > 0 else 0.0
         percent = f"{round(100 * share):d}".replace("-", "−")
-        said = f"{name}: {value:.4g}, {percent} % of the largest"
-        scores.append(Score(percent, round(abs(share) * (SHADES - 1)), said, negative=share < 0))
+        words = f"{name}: {value:.4g}, {percent} % of the largest"
+        scores.append(Score(percent, round(abs(share) * (SHADES - 1)), words, negative=share < 0))
     return scores

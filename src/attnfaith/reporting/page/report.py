@@ -94,8 +94,7 @@ def _fill(folder: Path, cells: Sequence[Cell], *, title: str | None, facts: Mapp
             of_cell.append(picture(png.read_bytes(), drawing.alt, drawing.caption, stem, section_of[drawing.name]))
         pictures.append(of_cell)
     if title is None:
-        asked = "Does attention align?" if cells[0].of_sequences else "Does attention explain?"
-        title = f"{asked} {_subject(cells[0]) if len(cells) == 1 else f'{len(cells)} models'}"
+        title = _subject(cells[0]) if len(cells) == 1 else f"{len(cells)} models"
     page = render_page(cells, tables, pictures, title=title, facts=facts, n_examples=n_examples)
     write_atomically(folder / "index.html", page.encode())
 

@@ -106,7 +106,7 @@ const largestOf = (values) => values.reduce((most, value) => (Math.abs(value) > 
 function open(root, texts) {
   const {data, numbers} = texts, find = (selector) => root.querySelector(selector);
   const form = find("form"), list = find(".list"), spacer = list.firstElementChild;
-  const state = {rows: [], active: 0, row: null, place: 0, attention: null, own: null, seed: 0, pressed: null};
+  const state = {rows: [], active: 0, row: null, place: 0, attention: null, own: null, seed: 0, pressed: null, more: false};
   const rowHeight = ROW * parseFloat(getComputedStyle(document.documentElement).fontSize);
   const named = (number) => made("bdi", {textContent: data.classes[number]});
 
@@ -170,14 +170,12 @@ function open(root, texts) {
   function show(row) {
     const label = numbers.labels[row], predicted = texts.of("predicted", row), length = numbers.lengths[row];
     state.row = row;
-    find(".name").replaceChildren(made("bdi", {textContent: data.ids[row]}));
+    find(".chosen > .name").replaceChildren(made("bdi", {textContent: data.ids[row]}));
     const facts = find(".said-of");
     facts.replaceChildren("predicted class ", named(predicted), ` (probability ${fixed(texts.probs(row)[predicted], 2)}), gold class `);
     if (label < 0) facts.append("unknown");
     else facts.append(label === predicted ? named(label) : made("span", {className: "wrong"}, named(label), " (wrong)"));
     facts.append(` · ${length} ${data.unit}${length === 1 ? "" : "s"}${numbers.truncated[row] ? ", cut at the length limit" : ""}`);
-    data.compared.forEach((name, number) =>
-      facts.append(` · τ ${name} `, made("b", {textContent: fixed(texts.column("tau", number)[row], 2)})));
     if (data.queries) find(".asked").replaceChildren("query: ", made("bdi", {textContent: data.queries[row], dir: "auto"}));
     heat(row);
     state.own = texts.own(row);
@@ -185,47 +183,42 @@ function open(root, texts) {
     state.place = argmax(state.own);
     put("own");
   }
+  function tauOf(name, row) {
+    const number = data.compared.indexOf(name);
+    return number < 0 ? [] : [made("small", {textContent: `τ ${fixed(texts.column("tau", number)[row], 2)}`})];
+  }
   function heat(row) {
-    const start = texts.starts[row], length = numbers.lengths[row], box = find(".text"), gold = "gold" in numbers;
-    const tried = texts.affine || data.recorded.some((one) => one.kind === "attention" || one.kind === "set");
-    const cell = (name, role, fields, ...inside) => {
-      const one = made(name, fields, ...inside);
-      one.setAttribute("role", role);
-      return one;
-    };
-    const measures = data.measures.map(([name]) => name);
-    const head = [data.unit, ...(tried ? ["attention tried"] : []), ...measures, ...(gold ? ["gold evidence"] : [])];
-    const names = head.map((name, place) => cell("th", "columnheader",
-      {scope: "col", textContent: name, className: tried && place === 1 ? "bar" : ""}));
-    const rows = Array.from({length}, (_, place) => {
-      const token = texts.token(start + place), marked = gold && numbers.gold[start + place];
-      const line = cell("tr", "row", {}, cell("th", "rowheader",
-        {scope: "row", className: marked ? "gold" : "", title: token.length > 24 ? token : ""}, made("bdi", {textContent: token})));
-      if (tried) line.append(cell("td", "cell", {className: "bar"}, bar(place, token)));
-      return line;
-    });
-    data.measures.forEach(([name, hue], number) => {
-      const values = texts.scores(number, row), largest = largestOf(values);
+    const start = texts.starts[row], length = numbers.lengths[row], box = find(".heat"), tried = find(".tried");
+    const gold = (place) => "gold" in numbers && numbers.gold[start + place];
+    const lines = data.measures.map(([name, hue], number) => {
+      const values = texts.scores(number, row), largest = largestOf(values), words = made("div", {className: "words"});
       values.forEach((value, place) => {
-        const percent = largest > 0 ? signed(String(Math.round((100 * value) / largest))) : "0", none = Number.isNaN(value);
-        rows[place].append(cell("td", "cell", {
-          className: shaded(value, largest, hue, data.negative), textContent: none ? "–" : percent,
-          title: none ? `${name}: undefined` : `${name}: ${signed(String(Number(value.toPrecision(4))))}, ${percent} % of the largest`}));
+        const percent = largest > 0 ? signed(String(Math.round((100 * value) / largest))) : "0";
+        words.append(made("span", {
+          tabIndex: -1, className: `${shaded(value, largest, hue, data.negative)}${gold(place) ? " gold" : ""}`,
+          title: Number.isNaN(value) ? `${name}: undefined` : `${name}: ${signed(String(Number(value.toPrecision(4))))}, ${percent} % of the largest`,
+        }, made("bdi", {textContent: texts.token(start + place)})), " ");
       });
+      return made("div", {className: "line"}, made("div", {className: "name"}, name, ...tauOf(name, row)), words);
     });
-    const evidence = (place) => cell("td", "cell", {textContent: numbers.gold[start + place] ? "●" : ""});
-    if (gold) rows.forEach((line, place) => line.append(evidence(place)));
-    const table = cell("table", "table", {className: "heat"},
-      cell("thead", "rowgroup", {}, cell("tr", "row", {}, ...names)), cell("tbody", "rowgroup", {}, ...rows));
-    table.setAttribute("aria-label", `${data.unit}s and their scores in percent of the largest`);
-    box.className = `text${data.unit === "sentence" ? " sentences" : ""}${head.length > 4 ? " many" : ""}`;
-    box.dir = numbers.backward[row] ? "rtl" : "ltr";
-    box.replaceChildren(...(length ? [table] : [made("p", {className: "note", textContent: `A text without ${data.unit}s.`})]));
+    const first = lines.slice(0, data.main), more = lines.slice(data.main), shown = made("div", {className: data.unit === "sentence" ? "sentences" : ""}, ...first);
+    if (more.length) {
+      const fold = made("details", {open: state.more}, made("summary", {textContent: `${more.length} more measure${more.length === 1 ? "" : "s"}`}), ...more);
+      fold.addEventListener("toggle", () => { state.more = fold.open; });
+      shown.append(fold);
+    }
+    [box, tried].filter(Boolean).forEach((one) => { one.dir = numbers.backward[row] ? "rtl" : "ltr"; });
+    box.replaceChildren(length ? shown : made("p", {className: "note", textContent: `A text without ${data.unit}s.`}));
+    const changes = texts.affine || data.recorded.some((one) => one.kind === "attention" || one.kind === "set");
+    tried?.replaceChildren(...Array.from({length: changes ? length : 0}, (_, place) => {
+      const token = texts.token(start + place);
+      return made("span", {className: "token"}, bar(place, token), made("bdi", {textContent: token}));
+    }));
   }
 
   // other attentions
   function bar(place, token) {
-    const element = made("span", {}, made("i"), made("b"));
+    const element = made("span", {className: "bar"}, made("i"), made("b"));
     if (!texts.affine) return element;
     element.setAttribute("role", "slider");
     element.setAttribute("aria-label", `weight of ${token}`);
@@ -246,7 +239,7 @@ function open(root, texts) {
     element.addEventListener("keydown", (event) => keys(event, place));
     return element;
   }
-  const bars = () => Array.from(root.querySelectorAll(".bar > span"));
+  const bars = () => Array.from(root.querySelectorAll(".bar"));
   function keys(event, place) {
     const weight = state.attention[place], forward = numbers.backward[state.row] ? "ArrowLeft" : "ArrowRight";
     const steps = {ArrowUp: weight + STEP, ArrowDown: weight - STEP, PageUp: weight + 10 * STEP, PageDown: weight - 10 * STEP};
@@ -280,6 +273,7 @@ function open(root, texts) {
 
   // name: of the button that was pressed. attention: what is tried. what: it in words; probs: of it, where they were measured
   function put(name, attention = state.own, what = "The model’s own attention", probs = null) {
+    if (!find(".try")) return;
     state.attention = attention;
     state.pressed = name;
     root.querySelectorAll("[data-do],[data-recorded]").forEach((button) =>

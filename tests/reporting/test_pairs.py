@@ -11,7 +11,7 @@ from attnfaith.errors import AttnfaithError
 from attnfaith.hub import HubError, plan, plan_record
 from attnfaith.reporting.cells import split_cells
 from attnfaith.reporting.compare import compare
-from attnfaith.reporting.shown_pairs import ShownPair, readings_of, show_pair
+from attnfaith.reporting.pairs import ShownPair
 from attnfaith.reporting.wide import overview, wide_table
 from tests.records import draw as draw_texts
 from tests.sequence_records import SENTENCES, aligned, build
@@ -28,7 +28,7 @@ def cell(table):
 
 
 def test_a_pair_in_the_terminal(cell):
-    shown = show_pair(cell, 1, readings_of(cell, []))
+    shown = str(ShownPair(cell, 1))
     source, target = SENTENCES[1]
     assert f"source: {source}\ntarget: {target}\n" in shown and "pairs/1  (pair 1 of 12)" in shown
     assert "attention, layer 1, head 0, the row in which the word is the input, target argmax" in shown
@@ -41,23 +41,18 @@ def test_a_pair_in_the_terminal(cell):
 
 
 def test_measures_are_named(cell):
-    shown = show_pair(cell, 0, readings_of(cell, ["norm", "absolute_occlusion"]))
+    shown = str(ShownPair(cell, 0, ["norm", "absolute_occlusion"]))
     assert "\nnorm, layer 1, the row in which the word is the input, " in shown and "\nabsolute occlusion, " in shown
     with pytest.raises(AttnfaithError, match="the record holds no measure 'norms'; did you mean 'norm'"):
-        readings_of(cell, ["norms"])
+        ShownPair(cell, 0, ["norms"])
 
 
 def test_without_gold_and_without_measures():
     (cell,) = split_cells(aligned(2).drop_columns(["gold_links"]))
-    shown = show_pair(cell, 0, readings_of(cell, []))
+    shown = str(ShownPair(cell, 0))
     assert "attention mean, layer 2, the row that predicts the word" in shown and "gold" not in shown
     (bare,) = split_cells(build([(["a"], ["b"])]))
-    assert "Nothing was measured that links their words." in show_pair(bare, 0, readings_of(bare, []))
-
-
-def test_nothing_moves_the_cursor():
-    (bad,) = split_cells(build([(["\x1b[31mred"], ["b"])]))
-    assert "\x1b" not in show_pair(bad, 0, [])
+    assert "Nothing was measured that links their words." in str(ShownPair(bare, 0))
 
 
 def test_a_record_shows_its_pairs(table):
@@ -72,8 +67,8 @@ def test_a_record_shows_its_pairs(table):
 def test_a_pair_in_a_notebook(cell):
     shown = ShownPair(cell, 1)
     assert str(shown).startswith("pairs/1") and shown._repr_html_().startswith("<pre>pairs/1")
-    (bad,) = split_cells(build([(["<b>"], ["c"])]))
-    assert "&lt;b&gt;" in ShownPair(bad, 0)._repr_html_()
+    (bad,) = split_cells(build([(["<b>\x1b[31m"], ["c"])]))
+    assert "&lt;b&gt;" in ShownPair(bad, 0)._repr_html_() and "\x1b" not in str(ShownPair(bad, 0))
 
 
 def test_the_command_shows_the_pairs_of_lowest_and_of_highest_error(tmp_path, table, capsys):
