@@ -21,8 +21,9 @@ from attnfaith import escaping, record
 from attnfaith.escaping import csv_frame, csv_text, csv_value, file_name, html, markdown, printable, read_csv, script_data
 from attnfaith.reporting import cards, write_report
 from attnfaith.reporting.cells import split_cells
-from attnfaith.reporting.compare import compare, comparison_page
+from attnfaith.reporting.compare import compare
 from attnfaith.reporting.notebook import Overview, Shown
+from attnfaith.reporting.page.comparison import comparison_page
 from attnfaith.reporting.page.instrument import instrument
 from attnfaith.reporting.wide import overview
 from attnfaith.study.results import Made, write_page
@@ -232,7 +233,7 @@ def outputs(kind, folder):
     compared = compare(sides, [text(), text()])
     rows = {"cell": [text()], "block": [text()], "status": ["failed"], "n": [np.nan], "reason": [text()]}
     study = {"results": str(folder / "study"), "output_dir": str(folder)}
-    write_page(study, pd.DataFrame(rows), {}, Made([text()], [text()], [text()], [cell, other]))
+    write_page(study, pd.DataFrame(rows), {}, Made({text(): pd.DataFrame()}, [text()], [text()], [cell, other]))
     cells = {"one": cards.cell_facts({}, first, model_repo=None)}
     wide = [(one, form) for one in overview([cell, other]) for form in ("markdown", "csv", "text")]
     view = drawn_view(4, tokens=[text() for _ in range(4)], model=text())

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from attnfaith import record as records
-from attnfaith.reporting.compare import compare, comparison_page
+from attnfaith.reporting.compare import compare
 from attnfaith.reporting.errors import ReportError
+from attnfaith.reporting.page.comparison import comparison_page, sentences
 from attnfaith.stats import holm
 from tests.records import build, draw
 
@@ -137,11 +138,26 @@ def test_it_shows_itself_and_escapes_names():
     assert re.search(r"1\.000 +0\.000 +-1\.000", str(comparison))
 
 
-def test_the_page_holds_one_table_and_one_chart():
-    comparison = compare(
-        [draw(40), draw(40, projection="sparsemax"), draw(40, projection="uniform")], ["<b>a</b>", "b", "c"]
-    )
+def test_the_page_tells_accuracy_first_then_two_taus():
+    measures = ("gradient", "leave_one_out", "integrated_gradients", "lime")
+    sides = [draw(40, measures=measures), draw(40, measures=measures, projection="sparsemax")]
+    comparison = compare(sides, ["<b>a</b>", "b"])
+    told = list(sentences(comparison, {"<b>a</b>": "A", "b": "B"}))
+    assert [words for words, _ in told] == [
+        "Which is right more often cannot be told.",
+        "Whose attention orders words more as integrated gradients does cannot be told.",
+        "Whose attention orders words more as leave-one-out does cannot be told.",
+    ]
     html = comparison_page(comparison)
     assert html.count("<table") == html.count("<svg") == 1 and "<b>a</b>" not in html and "<script" not in html
-    assert html.count("<circle") == comparison.frame["quantity"].str.startswith("tau ").sum()
+    assert html.count("<circle") == 2 * len(measures), "a mark for each side"
     assert all(f"<td>{value}</td>" in html for line in comparison.grid.rows for value in line[2:])
+
+
+def test_a_difference_is_told_in_a_sentence():
+    comparison = compare([one([0] * 30 + [1] * 10), one([1] * 30 + [0] * 10, projection="sparsemax")], ["w", "b"])
+    told = next(sentences(comparison, {"w": "A", "b": "B"}))
+    assert told[0] == "B is right more often than A." and told[1].startswith("A 0.25, B 0.75; difference 0.50 [")
+    three = compare([draw(40), draw(40, projection="sparsemax"), draw(40, projection="uniform")], ["a", "b", "c"])
+    html = comparison_page(three)
+    assert ">gradient, B<" in html and ">gradient, C<" in html and html.count("right more often") == 2

@@ -36,7 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> object:
     from attnfaith.locate import locate_each
 
     sources = locate_each(known.run)
-    from attnfaith.reporting.compare import compare, comparison_page
+    from attnfaith.reporting.compare import compare
+    from attnfaith.reporting.page.comparison import comparison_page
 
     made = compare(
         [source.load() for source in sources], [source.name for source in sources], mix_versions=known.mix_versions

@@ -6,9 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from markupsafe import Markup
 
-from attnfaith import __version__
 from attnfaith import record as records
 from attnfaith.errors import counted
 from attnfaith.escaping import html, printable
@@ -16,8 +14,6 @@ from attnfaith.reporting import sections
 from attnfaith.reporting.blocks import Grid, template
 from attnfaith.reporting.cells import CELL, Cell, describe, quantity_label, split_cells
 from attnfaith.reporting.errors import ReportError
-from attnfaith.reporting.page.chart import OTHER, Bar, Chart, svg
-from attnfaith.reporting.page.heatmap import PAPER
 from attnfaith.reporting.tables import as_text, format_number, short_number
 from attnfaith.stats import Panel, holm, sign_flip_tests
 
@@ -236,30 +232,3 @@ def _notes(sides: Mapping[str, Seeds], cells: Sequence[tuple[str, Cell]], texts:
 def _named(values) -> str:
     values = list(map(str, values))
     return ", ".join(values[:MOST_NAMED]) + (f" and {len(values) - MOST_NAMED} more" if len(values) > MOST_NAMED else "")
-
-
-def comparison_page(comparison: Comparison) -> str:
-    """The HTML of one page: a chart of how far the orders of tokens differ, and the table."""
-    name = " and ".join(comparison.sides) if len(comparison.sides) == 2 else f"{len(comparison.sides)} models"
-    return template("compare.html.j2").render(
-        title=f"{name}: what differs?",
-        version=__version__,
-        contents=[("answer", "Answer"), ("tables", "Table"), ("made", "How it was made")],
-        chart=_chart(comparison),
-        grid=comparison.grid,
-        notes=comparison.notes,
-        scripts=(),
-        themes={"light": [], "dark": []},
-        paper=PAPER,
-        negative=0,
-    )
-
-
-def _chart(comparison: Comparison) -> Markup | None:
-    rows = comparison.frame[comparison.frame["quantity"].str.startswith("tau ") & comparison.frame["difference"].notna()]
-    measures = rows["quantity"].str.removeprefix("tau ").map(quantity_label)
-    labels = measures + (", " + rows["second"] if len(comparison.sides) > 2 else "")
-    numbers = zip(labels, rows["difference"], rows["ci_low"], rows["ci_high"], strict=True)
-    bars = tuple(Bar(*row, OTHER) for row in numbers)
-    axis = f"Difference of τ from {comparison.sides[0]}"
-    return svg(Chart("Which orders are more alike?", axis, bars, 0.0, 0, mark="no difference"), "chart") if bars else None

@@ -90,6 +90,7 @@ class PairView(OneFile):
         return one_file(
             "view_pair",
             self._data(),
+            title=f"Which words align: {visible(self.instance_id)}",
             view=self,
             shown_id=visible(self.instance_id),
             titles={name: measure_label(name) for name in self.measures},

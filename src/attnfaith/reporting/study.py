@@ -6,14 +6,18 @@ from pathlib import Path
 
 import pandas as pd
 
+from attnfaith.errors import counted
 from attnfaith.record import Identity, RecordError
 from attnfaith.reporting import render, sections
 from attnfaith.reporting.analysis import Analysis, Settings, StudyError, load_analysis
+from attnfaith.reporting.blocks import Grid
 from attnfaith.reporting.cells import Cell, describe
 from attnfaith.reporting.style import save_figure
-from attnfaith.reporting.tables import over_seeds
+from attnfaith.reporting.tables import over_seeds, short_number
 
 
+MOST_ROWS, MOST_PAIRS, MOST_KEYS, LONGEST_KEY = 12, 3, 4, 40
+"""Of the table of published numbers on the first screen: rows, pairs of columns, columns that name a row, letters there."""
 DEFAULT = tuple(sections.known())
 """Names of the sections that a study has unless it says otherwise."""
 
@@ -100,3 +104,35 @@ def save_png(figure: "Figure", path: str | os.PathLike) -> Path:  # noqa: F821
     """Write a figure whole or not at all, as PNG of 90 dpi: small enough for a repository to keep."""
     (written,) = save_figure(figure, Path(path).with_suffix(""), ["png"], dpi=90)
     return written
+
+
+def beside_published(named: tuple[str, pd.DataFrame]) -> Grid | None:
+    """A table's measured numbers, each beside the published one; None of a table without published numbers.
+
+    named: (name, table). A column with "published" in its name belongs to the one of the same name without it; a column
+    that is called just so to the first number of the table that is no count.
+    """
+    name, table = named
+    numeric = [column for column in table.columns if pd.api.types.is_numeric_dtype(table[column])]
+    pairs = []
+    for column in numeric:
+        rest = column.replace("published", "").strip("_ ")
+        if rest == column:
+            continue
+        own = rest if rest in numeric else next((one for one in ("measured", "mean") if one in numeric), None)
+        if own and not rest.endswith("_bound"):
+            pairs.append((own, column))
+    rows = table.dropna(subset=[column for _, column in pairs], how="all") if pairs else table.iloc[:0]
+    if rows.empty:
+        return None
+    keys = [column for column in table.columns if column not in numeric and table[column].nunique(dropna=False) > 1]
+    keys = [column for column in keys if table[column].astype(str).str.len().max() <= LONGEST_KEY][:MOST_KEYS]
+    seen = [column for pair in pairs[:MOST_PAIRS] for column in pair]
+    shown = rows.head(MOST_ROWS)
+    lines = tuple(
+        (*(str(row[key]) for key in keys), *("–" if pd.isna(row[column]) else short_number(row[column]) for column in seen))
+        for row in shown.to_dict("records")
+    )
+    note = f"{len(shown)} of {counted(len(rows), 'row')} of {name}." if len(shown) < len(rows) else ""
+    headings = (*(key.replace("_", " ") for key in keys), *(column.replace("_", " ") for column in seen))
+    return Grid("Measured beside published", headings, lines, len(keys), note)

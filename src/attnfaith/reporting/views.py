@@ -117,6 +117,7 @@ class View(OneFile):
         return one_file(
             "view",
             self._data(),
+            title=f"{self.classes[self.predicted]}: what reads what in {self.model}",
             view=self,
             titles={name: title for name, title in TITLES.items() if name in self.matrices or name in self.lacks},
             about=self._about,

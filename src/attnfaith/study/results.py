@@ -26,7 +26,15 @@ from attnfaith.reporting.blocks import template
 from attnfaith.reporting.cells import Cell as MeasuredCell
 from attnfaith.reporting.cells import split_cells
 from attnfaith.reporting.page.heatmap import PAPER
-from attnfaith.reporting.study import DEFAULT, analyse, check_identities, save_png, study_figures, study_tables
+from attnfaith.reporting.study import (
+    DEFAULT,
+    analyse,
+    beside_published,
+    check_identities,
+    save_png,
+    study_figures,
+    study_tables,
+)
 from attnfaith.reporting.wide import FORMATS, overview
 from attnfaith.study.execute import log_of
 from attnfaith.study.plan import Cell, complete
@@ -39,9 +47,9 @@ MAKERS = ("version", "commit", "dirty", "libraries", "python", "device")
 
 
 class Made(NamedTuple):
-    """What lies in the folder of results, by name: tables and figures without ending, texts with it; the measured cells."""
+    """What lies in the folder of results, by name: tables, figures without ending, texts with it; the measured cells."""
 
-    tables: Sequence[str]
+    tables: Mapping[str, pd.DataFrame]
     texts: Sequence[str]
     figures: Sequence[str]
     measured: Sequence[MeasuredCell]
@@ -105,7 +113,7 @@ def write_tables(study: Mapping, folders: Mapping[str, Path], *, mix_versions: b
     for name, figure in figures.items():
         save_png(figure, output / "figures" / f"{name}.png")
         save_figure(figure, output / "figures" / name, ["pdf"])
-    return Made([*tables], [*analysis.texts], [*figures], measured)
+    return Made(tables, [*analysis.texts], [*figures], measured)
 
 
 def write_made(study: Mapping, planned: int, folders: Mapping[str, Path]) -> Path:
@@ -160,6 +168,7 @@ def write_page(study: Mapping, cells: pd.DataFrame, folders: Mapping[str, Path],
         title=f"Study: {output.parent.name if output.name == 'results' else output.name}",
         version=__version__,
         lead=[" ".join(lead)],
+        published=next(filter(None, map(beside_published, made.tables.items())), None),
         grids=[grid for grid in grids if grid.rows],
         cells=lines,
         reasons=any(line["reason"] for line in lines),

@@ -1,7 +1,7 @@
 """Charts of the measures of a model, drawn as SVG in the page's own font.
 
-The chart beside the verdict shows which measure finds the words that decide, where these are known; else what the model loses
-without the words that a measure ranks first; else agreement with attention.
+The chart beside the verdict shows which measure finds the words that decide, where these are known; else what the model
+loses without the words that a measure ranks first; else agreement with attention.
 """
 
 from collections.abc import Iterable, Sequence
@@ -177,7 +177,7 @@ def svg(chart: Chart, key: str = "chart", *, alone: bool = False) -> Markup:
     """The chart as SVG. key: what the ids in it begin with. alone: as a file, which has a ground and a namespace."""
     above = any(len(bar.label) > LONGEST for bar in chart.bars)
     ticks = chart.ticks or _ticks(chart)
-    left, line = (4, LINE + 15) if above else (LABELS, LINE)
+    left, line = (16, LINE + 15) if above else (LABELS, LINE)
     room = WIDTH - left - NUMBERS
 
     def x(value: float) -> str:

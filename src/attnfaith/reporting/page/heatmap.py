@@ -1,7 +1,7 @@
 """Texts as heat maps: which texts are shown, and the scores of their tokens as one of eleven shades.
 
-A shade is a share of the line's largest absolute value in tenths. Colours are computed for a light and a dark page, each with
-the text colour of the larger contrast, so that every word on a shade can be read (WCAG >= 4.5).
+A shade is a share of the line's largest absolute value in tenths. Colours are computed for a light and a dark page, each
+with the text colour of the larger contrast, so that every word on a shade can be read (WCAG >= 4.5).
 """
 
 import unicodedata

@@ -1,7 +1,7 @@
 """All texts of a cell on the page: what its script reads to sort, filter and show them, and to try other attentions.
 
-Numbers are those of the record, to the bit, so that what the page computes is what the library computes. What the page cannot
-compute is shown as it was measured. Shapes: N texts, T tokens of one, C classes, K draws or epsilons.
+Numbers are those of the record, to the bit, so that what the page computes is what the library computes. What the page
+cannot compute is shown as it was measured. Shapes: N texts, T tokens of one, C classes, K draws or epsilons.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
