@@ -53,17 +53,11 @@ def encoded_in_memory(
     return in_memory(pa.concat_tables(tables))
 
 
-def columns_of_texts(texts: "Sequence") -> dict[str, list[str]]:
-    """Texts, or pairs (text, second text), as columns instance_id, text and, of pairs, text_pair."""
+def texts_in_memory(texts: "Sequence") -> "datasets.Dataset":
+    """Texts, or pairs (text, second text), as a data set with instance_id, text and, of pairs, text_pair."""
+    import pyarrow as pa
+
     columns = {"instance_id": [str(row) for row in range(len(texts))], "text": list(texts)}
     if texts and not isinstance(texts[0], str):
         columns["text"], columns["text_pair"] = (list(part) for part in zip(*texts, strict=True))
-    return columns
-
-
-def texts_in_memory(texts: "Sequence") -> "datasets.Dataset":
-    """The same as a data set."""
-    import pyarrow as pa
-
-    columns = columns_of_texts(texts)
     return in_memory(pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()}))

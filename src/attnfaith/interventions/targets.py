@@ -24,9 +24,9 @@ from attnfaith.measurement.registry import Measure
 from attnfaith.models.decoders import Query
 from attnfaith.subjects import Batch, Subject, whole_logits
 from attnfaith.subjects.attention import ALL, Edit
+from attnfaith.subjects.layers import Prefix
 from attnfaith.subjects.pairs import PairBatch, by_target_words, word_sums
-from attnfaith.subjects.prefix import Prefix
-from attnfaith.subjects.protocol import kept
+from attnfaith.subjects.protocol import cached
 from attnfaith.subjects.translator import label_log_probs
 
 
@@ -159,7 +159,7 @@ class Readout:
         return attention @ self.values + self.bias
 
 
-@kept
+@cached
 def read_out(subject: Subject, batch: Batch) -> list[Readout]:
     """The read-out of each instance of a batch, on the CPU; kept in the batch."""
     mask = subject.attendable(batch).cpu().numpy()

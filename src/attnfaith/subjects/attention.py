@@ -399,12 +399,12 @@ def map_products(subject, batch, explain: Explain, layers: Sequence[int]) -> lis
     Kept in the batch, for an equal `explain`; the products of more layers serve for fewer. No more numbers than those of one
     head's map are kept of a layer.
     """
-    kept = batch.results.setdefault("map_products", {})
-    for (explained, of_layers), products in kept.items():
+    products_by_question = batch.results.setdefault("map_products", {})
+    for (explained, of_layers), products in products_by_question.items():
         if explained == explain and of_layers.issuperset(layers):
             return products
-    kept[explain, frozenset(layers)] = list(_map_products(subject, batch, explain, sorted(layers)))
-    return kept[explain, frozenset(layers)]
+    products_by_question[explain, frozenset(layers)] = list(_map_products(subject, batch, explain, sorted(layers)))
+    return products_by_question[explain, frozenset(layers)]
 
 
 def _map_products(subject, batch, explain: Explain, layers: list[int]) -> Iterator[Products]:

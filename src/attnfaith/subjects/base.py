@@ -6,12 +6,13 @@ Out of its wrappers, with eager attention, and without modes that change numbers
 import copy
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 
 import torch
 
 from attnfaith.data.fingerprint import hash_of_weights
+from attnfaith.data.in_memory import texts_in_memory
 from attnfaith.subjects.attention import widened
 from attnfaith.subjects.protocol import SubjectError
 
@@ -20,6 +21,8 @@ PARALLEL = (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)
 DEVICES = ("cpu", "cuda", "mps", "xpu")
 BOUNDLESS = 10**9
 """A tokenizer's limit from here on means that it has none."""
+TOLERANCE = 1e-4
+"""Largest difference of logits, over their size or 1, that counts as rounding of float32 and float64."""
 LEFT_OUT = ("_name_or_path", "transformers_version", "architectures", "dtype", "torch_dtype", "auto_map")
 """Keys of a configuration that do not change what the model computes."""
 
@@ -61,6 +64,10 @@ class ModelSubject:
         numbers = range(self.config.num_labels)
         names = tuple(str(self.config.id2label.get(number, number)) for number in numbers)
         return () if names == tuple(f"LABEL_{number}" for number in numbers) else names
+
+    def encode(self, texts: Sequence):
+        """A batch from texts, or from pairs (text, second text)."""
+        return self.collate(self.rows(texts_in_memory(texts)).to_list())
 
     def check_tokenizer(self) -> None:
         """Raise SubjectError where the subject has no tokenizer."""
@@ -120,6 +127,13 @@ def hash_of_model(model):
 def precision(model) -> float:
     """One unit in the last place of 1, in the coarsest of a model's weights."""
     return max(torch.finfo(kind).eps for kind in {v.dtype for v in model.parameters()} if kind.is_floating_point)
+
+
+def tolerance_of(model) -> float:
+    """The largest difference of logits, over their size or 1, that counts as rounding: 8 units in the last place of the
+    coarsest weights, and TOLERANCE at least.
+    """
+    return max(TOLERANCE, 8 * precision(model))
 
 
 def check_finite(model) -> None:

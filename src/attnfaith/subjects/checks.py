@@ -16,6 +16,7 @@ from attnfaith.errors import excerpt
 from attnfaith.models.modeling_self_attention_classifier import kept_together
 from attnfaith.subjects.attention import Edit, Embedded, Hook, Leaves, Map, Named, Silence, nothing
 from attnfaith.subjects.base import (
+    TOLERANCE,
     ModelSubject,
     check_finite,
     configured,
@@ -24,6 +25,7 @@ from attnfaith.subjects.base import (
     plainly,
     precision,
     separates,
+    tolerance_of,
     vocabulary_size,
 )
 from attnfaith.subjects.layers import (
@@ -42,8 +44,6 @@ from attnfaith.subjects.protocol import SubjectError
 
 LENGTHS, PAIR_LENGTHS = (11, 7), ((11, 7), (8, 5))
 """Positions of random texts; source and target positions of random pairs."""
-TOLERANCE = 1e-4
-"""Largest difference of logits, over their size or 1, that counts as rounding of float32 and float64."""
 ROUNDING = 1e-5
 """Largest difference of values, over the largest of them or 1, that counts as none."""
 ORDINARY = 2000
@@ -81,13 +81,6 @@ class Sites:
     token_types: bool = False
     vocabulary: int = 0
     encoder_blocks: tuple[str, ...] = ()
-
-
-def tolerance_of(model) -> float:
-    """The largest difference of logits, over their size or 1, that counts as rounding: 8 units in the last place of the
-    coarsest weights, and TOLERANCE at least.
-    """
-    return max(TOLERANCE, 8 * precision(model))
 
 
 def checked(probe: "Texts | Pairs") -> Sites:

@@ -27,11 +27,21 @@ from attnfaith.subjects.attention import (
     widened,
 )
 from attnfaith.subjects.backward_rules import Entry, Shares, check_rules, find_entries, shares
-from attnfaith.subjects.base import configured, eager, hash_of_model, separates, unwrapped
-from attnfaith.subjects.checks import Texts, checked, probe, tolerance_of
-from attnfaith.subjects.layers import Fed, Layer, Recorded, Stack, projected, result_of, rows_at_once, summands
-from attnfaith.subjects.prefix import Prefix, prefix_of
-from attnfaith.subjects.protocol import MAPS, OF_TOKENIZERS, TEXT, Batch, SubjectError, kept
+from attnfaith.subjects.base import configured, eager, hash_of_model, separates, tolerance_of, unwrapped
+from attnfaith.subjects.checks import Texts, checked, probe
+from attnfaith.subjects.layers import (
+    Fed,
+    Layer,
+    Prefix,
+    Recorded,
+    Stack,
+    prefix_of,
+    projected,
+    result_of,
+    rows_at_once,
+    summands,
+)
+from attnfaith.subjects.protocol import MAPS, OF_TOKENIZERS, TEXT, Batch, SubjectError, cached
 from attnfaith.subjects.reduction import Reduction
 from attnfaith.subjects.removal import TOKENS_AT_ONCE
 from attnfaith.subjects.texts import ClassifierTexts
@@ -249,7 +259,7 @@ class SelfAttention(ClassifierTexts):
 
     # ---------------------------------------------------------------------------------------- attention
 
-    @kept
+    @cached
     def attention(self, batch: Batch) -> torch.Tensor:
         """(B,L): the reduction's weights on tokens of the text, divided by their sum; kept in the batch.
 
@@ -257,7 +267,7 @@ class SelfAttention(ClassifierTexts):
         """
         return self.reduced(batch)[0]
 
-    @kept
+    @cached
     def reduced(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
         """The weights of `attention` (B,L), and the share (B,) of the reduced row on markers; kept in the batch.
 
@@ -278,7 +288,7 @@ class SelfAttention(ClassifierTexts):
         uniform = inside / inside.sum(1, keepdim=True).clamp(min=1)
         return torch.where(total > 0, on_text / total, uniform), 1 - total[:, 0]
 
-    @kept
+    @cached
     def matter(self, batch: Batch) -> torch.Tensor:
         """(B,L) bool: the rows of the last layer whose output the logits depend on; kept in the batch."""
         return self.read(batch, keep=nothing, rows=True).rows

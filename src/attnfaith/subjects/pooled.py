@@ -16,7 +16,7 @@ from attnfaith.models.modeling_attention_classifier import Encoded
 from attnfaith.subjects.attention import Edit, Hook, nothing, products_of_intervention
 from attnfaith.subjects.base import ModelSubject, check_finite
 from attnfaith.subjects.layers import Fed, Recorded, Stack
-from attnfaith.subjects.protocol import CAPABILITIES, MAPS, OF_TOKENIZERS, TEXT, Batch, SubjectError, kept
+from attnfaith.subjects.protocol import CAPABILITIES, MAPS, OF_TOKENIZERS, TEXT, Batch, SubjectError, cached
 from attnfaith.subjects.words import WordLevel
 
 
@@ -29,9 +29,6 @@ class PackageSubject(ModelSubject):
         super().__init__(model, tokenizer)
         self.num_labels, self.pad_token_id = self.config.num_labels, self.config.pad_token_id
         self.unknown_token_id = self.config.unk_token_id
-
-    def encode(self, texts: Sequence) -> Batch:
-        return self.collate(self.rows(texts_in_memory(texts)).to_list())
 
     def collate(self, rows: Sequence[Mapping]) -> Batch:
         names = ("input_ids", *OF_POSITIONS, "candidates")
@@ -145,7 +142,7 @@ class Pooled(PackageSubject):
         attention = self.attention(batch) if embedded is None else self.attend(hidden, mask, query)
         return self.decode(hidden, attention.detach() if hold else attention, query)
 
-    @kept
+    @cached
     def attention(self, batch: Batch) -> torch.Tensor:
         return self.attend(*self.encoded(batch))
 
@@ -202,14 +199,14 @@ class Pooled(PackageSubject):
         text = {**text_of(batch), "input_ids": None, "inputs_embeds": embedded, "items": self.items(batch)}
         return self.stages.encode(**text, answer_mask=batch.get("answer_mask"))
 
-    @kept
+    @cached
     def _encoded(self, batch: Batch) -> Encoded:
         answers = batch.get("answer_mask")
         if self.level == "sentence":
             return self.classifier.allow(self.classifier.model.states(self._sentences(batch)), answers)
         return self.stages.encode(**text_of(batch), answer_mask=answers)
 
-    @kept
+    @cached
     def _sentences(self, batch: Batch):
         return self.classifier.model.read(**text_of(batch))
 

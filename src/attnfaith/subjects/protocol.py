@@ -113,7 +113,7 @@ class Batch(dict):
     where unknown) and, of subjects with "texts", text and text_pair.
 
     owner: the subject that it was opened for. results: what that subject and measures computed of it, so that it is
-    computed once; see `once` and `kept`.
+    computed once; see `once` and `cached`.
     """
 
     axes: Mapping[str, str] = {**dict.fromkeys(POSITIONS, "S"), "answer_mask": ""}
@@ -181,7 +181,7 @@ class Batch(dict):
         return self.take(torch.tensor([row], device=self["input_ids"].device), length)
 
 
-def kept(method: Callable) -> Callable:
+def cached(method: Callable) -> Callable:
     """A method of a batch alone, computed once a batch and without gradient: its result is `Batch.results[name]`."""
 
     @functools.wraps(method)

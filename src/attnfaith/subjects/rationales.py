@@ -14,7 +14,7 @@ from attnfaith.models import RationaleClassifierConfig
 from attnfaith.models.rationale_samplers import hardened
 from attnfaith.subjects.base import BOUNDLESS
 from attnfaith.subjects.pooled import PackageSubject
-from attnfaith.subjects.protocol import Batch, SubjectError, kept
+from attnfaith.subjects.protocol import Batch, SubjectError, cached
 
 
 READ_AT_ONCE = 2**15  # padded tokens that are read together under other selections
@@ -132,11 +132,11 @@ class Rationales(PackageSubject):
         """
         return self._selection(batch).selected
 
-    @kept
+    @cached
     def _selection(self, batch: Batch):
         return self.model.select(self._embedded(batch))
 
-    @kept
+    @cached
     def attention(self, batch: Batch) -> torch.Tensor:
         values, inside = self._selection(batch).values, self.attendable(batch)
         values = torch.where((values > 0).any(1, keepdim=True), values, inside.to(values.dtype))

@@ -101,17 +101,17 @@ def _is_number(value) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def rollout(layers: Sequence[torch.Tensor], residual: float = 0.5) -> torch.Tensor:
-    """The product over layers of residual I + (1 - residual) A, (B,L,L), of attentions A (B,L,L), the last one leftmost.
+def rollout(layers: Sequence[torch.Tensor]) -> torch.Tensor:
+    """The product over layers of (I + A) / 2, (B,L,L), of attentions A (B,L,L), the last one leftmost.
 
     Row i is the share of each input in position i when attention and residual connections are all there is. Rows sum
-    to 1 where those of A do. residual 0: without the residual connections (Mrini et al. 2019).
+    to 1 where those of A do.
 
     Source: Abnar & Zuidema 2020, section 3.
     """
     whole = None
     for layer in layers:
-        mixed = residual * torch.eye(layer.shape[1], dtype=layer.dtype, device=layer.device) + (1 - residual) * layer
+        mixed = (torch.eye(layer.shape[1], dtype=layer.dtype, device=layer.device) + layer) / 2
         whole = mixed if whole is None else mixed @ whole
     return whole
 

@@ -3,13 +3,12 @@
 Shapes: B instances, L input positions.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 
 from attnfaith.data.collation import OF_POSITIONS, keep_positions, pad_batch
-from attnfaith.data.in_memory import columns_of_texts
-from attnfaith.data.subwords import encode_columns, encode_for_classifier, without_tokens
+from attnfaith.data.subwords import encode_for_classifier, without_tokens
 from attnfaith.subjects.base import ModelSubject, check_finite, check_ids, position_limit, vocabulary_size
 from attnfaith.subjects.protocol import TEXTS, Batch, SubjectError
 
@@ -64,16 +63,8 @@ class ClassifierTexts(ModelSubject):
 
     def rows(self, texts):
         """The tokens of a pair are those of both texts."""
-        return self._encoded(encode_for_classifier, texts)
-
-    def encode(self, texts: Sequence) -> Batch:
-        """A batch from texts, or from pairs (text, second text)."""
-        columns = self._encoded(encode_columns, columns_of_texts(texts)) if len(texts) else {}
-        return self.collate([dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)])
-
-    def _encoded(self, encode: Callable, texts):
         self.check_tokenizer()
-        rows = encode(texts, self.tokenizer, max_length=self.max_length)
+        rows = encode_for_classifier(texts, self.tokenizer, max_length=self.max_length)
         check_ids(rows["input_ids"], vocabulary_size(self.model))
         if (end := self.end_token_id) is not None:
             for name, ids in zip(rows["instance_id"], rows["input_ids"], strict=True):

@@ -20,9 +20,18 @@ from attnfaith.errors import excerpt
 from attnfaith.subjects.attention import ALL, Edit, Embedded, Hook, Map, Watching, nothing, widened
 from attnfaith.subjects.base import ModelSubject, check_ids, configured, eager, position_limit, unwrapped, vocabulary_size
 from attnfaith.subjects.checks import Pairs, Sites, checked
-from attnfaith.subjects.layers import CrossParts, Fed, Layer, LayerParts, Recorded, TargetParts, decoder_parts, projected
+from attnfaith.subjects.layers import (
+    CrossParts,
+    Fed,
+    Layer,
+    LayerParts,
+    Recorded,
+    TargetParts,
+    decoder_parts,
+    instances,
+    projected,
+)
 from attnfaith.subjects.pairs import UNCOUNTED, PairBatch, word_sums
-from attnfaith.subjects.prefix import instances
 from attnfaith.subjects.protocol import PAIR_CAPABILITIES, SubjectError
 from attnfaith.subjects.removal import TOKENS_AT_ONCE
 

@@ -231,18 +231,12 @@ class AttentionTrainer(BaseTrainer):
         """Raise AttnfaithError for data and arguments that cannot be trained with."""
         metric = (args.metric_for_best_model or "loss").removeprefix("eval_")
         check_selection(metric, model.config.num_labels, validation["labels"], adversarial="objective" in self.score_names)
-        if "impermissible" in train.column_names:
-            return
-        for penalty in self.penalties:
-            if penalty.name == "impermissible_mass":
-                raise AttnfaithError(
-                    f"penalties.impermissible_mass={penalty.weight:g}, and the data mark no impermissible words: take a "
-                    "data set that does, name the column or the words of your own data, or leave out the penalty"
-                )
-        if separates(model):
+        keys = [f"penalties.{penalty.name}" for penalty in self.penalties if penalty.name == "impermissible_mass"]
+        keys += ["model.separate_impermissible"] if separates(model) else []
+        if keys and "impermissible" not in train.column_names:
             raise AttnfaithError(
-                "model.separate_impermissible=true, and the data mark no impermissible words: take a data set that does, "
-                "name the column or the words of your own data, or leave it out"
+                f"{' and '.join(keys)}: the data mark no impermissible words; take a data set that does, name the column or "
+                "the words of your own data, or leave it out"
             )
 
     def make_reader(self):

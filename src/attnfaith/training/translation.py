@@ -99,10 +99,10 @@ def token_scores(prediction) -> dict[str, float]:
     return scores if np.isnan(mass).any() else {**scores, "linked_mass": float(mass.sum() / tokens.sum())}
 
 
-def translations(model, tokenizer, rows, *, beams: int = 1) -> Iterator[str]:
-    """Generate the translation of each encoded pair, in order: text without markers.
+def translations(model, tokenizer, rows) -> Iterator[str]:
+    """Generate the likeliest translation of each encoded pair, word by word and in order: text without markers.
 
-    beams: 1 is greedy. A translation ends after twice the longest target of the rows and 10 tokens more, at the latest.
+    A translation ends after twice the longest target of the rows and 10 tokens more, at the latest.
     """
     most = 2 * max(map(len, rows["labels"])) + 10
     device = next(model.parameters()).device
@@ -111,7 +111,7 @@ def translations(model, tokenizer, rows, *, beams: int = 1) -> Iterator[str]:
         batch = pad_pairs(list(rows.select(range(start, min(start + PAIRS_AT_ONCE, len(rows))))), tokenizer.pad_token_id)
         sources = {name: batch[name].to(device) for name in ("input_ids", "attention_mask")}
         with torch.no_grad():
-            generated = model.generate(**sources, max_new_tokens=most, num_beams=beams, do_sample=False)
+            generated = model.generate(**sources, max_new_tokens=most, num_beams=1, do_sample=False)
         yield from tokenizer.batch_decode(generated, skip_special_tokens=True)
 
 
