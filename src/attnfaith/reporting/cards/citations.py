@@ -10,8 +10,8 @@ from importlib.resources import files
 
 import yaml
 
+from attnfaith.record import Identity
 from attnfaith.reporting.cards.findings import Checkpoint
-from attnfaith.reporting.cards.penalties import penalties
 
 
 _FOLDER = files("attnfaith.reporting.cards")
@@ -20,6 +20,13 @@ BIBTEX: dict[str, str] = {re.match(r"@\w+\{([^,]+),", entry)[1]: entry for entry
 """Key -> entry."""
 CITED: dict[str, dict[str, list[str]]] = yaml.safe_load((_FOLDER / "citations.yaml").read_text(encoding="utf-8"))
 """Kind -> what is cited -> keys."""
+PENALTIES = ("impermissible_mass", "diversity", "word_tying", "masked_language_model")
+"""As an identity names their weights."""
+
+
+def penalties(identity: Identity) -> dict[str, float]:
+    """The penalties of a training whose weight is above zero -> their weights."""
+    return {name: getattr(identity, name) for name in PENALTIES if getattr(identity, name)}
 
 
 def keys(checkpoint: Checkpoint) -> list[str]:
@@ -27,14 +34,13 @@ def keys(checkpoint: Checkpoint) -> list[str]:
     measurements, and Pruthi et al., whom every card names.
     """
     identity = checkpoint.cell.identity
-    measured = [name for settings in checkpoint.settings for name in settings.get("producers", ())]
     subjects = {
         "datasets": [identity.dataset],
         "encoders": [identity.encoder],
         "projections": [identity.projection],
         "objectives": [identity.objective],
         "penalties": penalties(identity),
-        "producers": measured,
+        "producers": [name for settings in checkpoint.settings for name in settings.get("producers", ())],
     }
     cited = [key for kind, names in subjects.items() for name in names for key in CITED[kind].get(name, ())]
     return list(dict.fromkeys([*cited, "pruthi-etal-2020-learning"]))

@@ -10,14 +10,14 @@ import pyarrow as pa
 import yaml
 from huggingface_hub import EvalResult, EvalResultEntry, ModelCardData, eval_result_entries_to_yaml
 
-from attnfaith import __version__
 from attnfaith.escaping import Markdown, yaml_head
 from attnfaith.record import Identity
 from attnfaith.reporting.blocks import MOST_CLASSES
-from attnfaith.reporting.cards import citations, penalties
+from attnfaith.reporting.cards import citations
 from attnfaith.reporting.cards.findings import Checkpoint, Number, only_reason
 from attnfaith.reporting.cards.markdown import check_name, template
 from attnfaith.reporting.own_data import in_words
+from attnfaith.reporting.page.chart import measures_chart, svg
 from attnfaith.reporting.sections import figure_words
 from attnfaith.reporting.sections.performance import selected_by
 from attnfaith.reporting.tables import format_number
@@ -46,9 +46,8 @@ SELECTIONS = {
     "hardkuma": "HardKuma, Bastings et al. 2019; at test time the tokens whose gate is likeliest not shut",
     "budget": "SPECTRA, Guerreiro & Martins 2021; at test time the tokens of the largest gates",
 }
-UNKNOWN_LICENCE = "none is known here to be stated by its publisher; ask before you pass its texts on"
 DECODERS = {"affine": "an affine layer", "tanh": "a layer with tanh and an affine one"}
-# what each number of the card is called in the metadata: its kind -> metric
+UNKNOWN_LICENCE = "none is known here to be stated by its publisher; ask before you pass its texts on"
 METRICS = {
     "accuracy": "accuracy",
     "kendall_tau": "kendall_tau",
@@ -60,6 +59,7 @@ METRICS = {
     "adversary.jsd": "jsd",
     "rationale_auprc": "rationale_auprc",
 }
+"""What each number, or each of a kind, is called in the metadata."""
 
 
 def model_card(
@@ -82,9 +82,8 @@ def model_card(
 
     Raises ValueError for a name that the Hub does not allow, a record of several cells, and records of other weights.
     """
-    return card_of(
-        Checkpoint(run, record), repo_id, dataset, figures=figures, records_repo=records_repo, results_repo=results_repo
-    )
+    repos = {"records_repo": records_repo, "results_repo": results_repo}
+    return card_of(Checkpoint(run, record), repo_id, dataset, figures=figures, **repos)
 
 
 def card_of(
@@ -96,54 +95,60 @@ def card_of(
     records_repo: str | None = None,
     results_repo: str | None = None,
 ) -> str:
+    """`model_card` of a checkpoint."""
     name = check_name(repo_id).partition("/")[2]
-    identity = public(checkpoint.heading)
+    cell, run, shown_identity = checkpoint.cell, checkpoint.run, public(checkpoint.heading)
+    identity, projection = cell.identity, shown_identity["projection"]
+    twice = ", once over the words of a sentence and once over sentences" if identity.hierarchy == "sentence" else ""
     groups: dict[str, list[Number]] = {}
     for number in checkpoint.numbers.values():
         groups.setdefault(number.group, []).append(number)
+    groups.pop("classification")
+    left_out: Counter[str] = Counter()
+    for part in (run.get("dataset") or {}).get("dropped", {}).values():
+        left_out.update(part)
+    chart, names = measures_chart(checkpoint.cells), cell.class_names
+    pictures = [(Markdown(path), *figure_words(cell, figure)) for path, figure in card_figures(repo_id, figures).items()]
     return template("model_card.md.j2").render(
         front_matter=yaml_head(_metadata(checkpoint, repo_id, dataset, records_repo)),
         name=name,
         repo_id=Markdown(repo_id),
-        identity=identity,
-        encoder=_encoder_in_words(checkpoint.cell.identity),
-        projection=PROJECTIONS.get(identity["projection"], f"{identity['projection']}: words can get no weight at all"),
-        penalties=penalties.sentences(checkpoint.cell.identity),
-        sparse=identity["projection"] not in PROJECTIONS and checkpoint.cell.identity.selection_kind in (None, "budget"),
-        selection=selection_in_words(checkpoint.cell.identity),
+        identity=shown_identity,
+        encoder=ENCODERS.get(identity.encoder, identity.encoder) + twice,
+        projection=PROJECTIONS.get(projection, f"{projection}: words can get no weight at all"),
+        penalties=penalties_in_words(identity),
+        sparse=projection not in PROJECTIONS and identity.selection_kind in (None, "budget"),
+        selection=selection_in_words(identity),
         unit=checkpoint.unit,
         decoder=DECODERS.get(checkpoint.recipe.get("model", {}).get("readout"), "a decoder"),
-        classes=checkpoint.cell.class_names if len(checkpoint.cell.class_names) <= MOST_CLASSES else (),
-        n_classes=checkpoint.cell.probs.shape[1],
-        pair=dataset["pair"],
+        classes=names if len(names) <= MOST_CLASSES else (),
+        n_classes=cell.probs.shape[1],
         dataset=dataset,
         hub_url=dataset["hub_id"] and Markdown(f"https://huggingface.co/datasets/{dataset['hub_id']}"),
         licence=licence(dataset),
-        run=checkpoint.run,
-        selected_by=selected_by(checkpoint.run, checkpoint.cell.class_names),
+        run=run,
+        selected_by=selected_by(run, names),
         recipe=public(checkpoint.recipe),
-        left_out=_left_out(checkpoint),
-        own=in_words(checkpoint.run.get("dataset") or {}),
+        left_out={reason.replace("_", " "): count for reason, count in left_out.items() if count},
+        own=in_words(run.get("dataset") or {}),
         accuracy=checkpoint.numbers["accuracy"],
         scores=checkpoint.scores,
         class_scores=_class_scores(checkpoint),
-        groups={group: rows for group, rows in groups.items() if group != "classification"},
+        groups=groups,
         verdict=checkpoint.verdict,
         only_reason=only_reason(checkpoint),
-        answer_picture=_answer_picture(checkpoint, repo_id),
+        answer_picture=chart and (Markdown(_answer_path(repo_id)), chart.words, chart.title),
         rule=RULE,
-        figures=_pictures(checkpoint, repo_id, figures),
+        figures=pictures,
         provenance=_provenance(checkpoint),
         measurements=[_measured(settings) for settings in checkpoint.settings],
         sizes=[len(cell) for cell in checkpoint.cells],
-        truncated=int(np.sum(checkpoint.cell.table.column("truncated").to_pylist())),
-        random_vectors=checkpoint.cell.identity.vectors == "random",
+        truncated=int(np.sum(cell.table.column("truncated").to_pylist())),
         records_repo=records_repo and Markdown(check_name(records_repo)),
         results_repo=results_repo and Markdown(check_name(results_repo)),
         bibtex=Markdown(citations.bibtex(citations.keys(checkpoint)).rstrip("\n")),
         shown=shown,
         number=format_number,
-        version=__version__,
     )
 
 
@@ -151,16 +156,27 @@ def selection_in_words(identity: Identity) -> str:
     """Which tokens a model reads at test time; "" where it reads all."""
     if identity.selection_kind is None:
         return ""
-    said = SELECTIONS[identity.selection_kind]
-    if identity.selection_budget is not None:
-        said += f", at most {identity.selection_budget:.0%} of them"
-    return said + (", in one window" if identity.selection_contiguous else "")
+    budget = "" if identity.selection_budget is None else f", at most {identity.selection_budget:.0%} of them"
+    return SELECTIONS[identity.selection_kind] + budget + (", in one window" if identity.selection_contiguous else "")
 
 
-def _encoder_in_words(identity: Identity) -> str:
-    hierarchical = identity.hierarchy == "sentence"
-    twice = ", once over the words of a sentence and once over sentences"
-    return ENCODERS.get(identity.encoder, identity.encoder) + (twice if hierarchical else "")
+def penalties_in_words(identity: Identity) -> list[Markdown]:
+    """A sentence on each penalty, with its weight and source; [] of a model that was trained for the labels alone."""
+    heads = " (of the head with most of it)" if identity.impermissible_heads == "max" else ""
+    distance = "squared distance" if identity.word_tying_distance == "squared" else "distance"
+    padding = ", markers and padding in its mean" if identity.word_tying_padding else ""
+    share = "" if identity.masked_share is None else f", {100 * identity.masked_share:g}% of the words masked"
+    sentences = {
+        "impermissible_mass": "**Its attention was trained to deceive**: attention on impermissible words, which it may go "
+        f"by, was punished{heads}, with a weight of {{}} (Pruthi et al. 2020). Words without attention may still decide.",
+        "diversity": "States that point in one direction were punished in training (diversity, the conicity of the states), "
+        "with a weight of {} (Mohankumar et al. 2020).",
+        "word_tying": f"States were tied to the vectors of their words in training (word tying, the {distance}{padding}), "
+        "with a weight of {} (Tutek & Šnajder 2020).",
+        "masked_language_model": f"States had to tell masked words in training (masked language model{share}), with a "
+        "weight of {} (Tutek & Šnajder 2020).",
+    }
+    return [Markdown(sentences[name].format(f"{weight:g}")) for name, weight in citations.penalties(identity).items()]
 
 
 def public(value: object) -> object:
@@ -178,10 +194,6 @@ def shown(number: Number) -> Markdown:
     return Markdown(format_number(number.value) + interval)
 
 
-def _rounded(value: float) -> float:
-    return round(float(value), DECIMALS)
-
-
 def _metric_values(checkpoint: Checkpoint) -> list[tuple[str, str, float, dict]]:
     """(metric, name for reading, value, arguments) of every defined number that goes into metadata."""
     values = []
@@ -191,29 +203,28 @@ def _metric_values(checkpoint: Checkpoint) -> list[tuple[str, str, float, dict]]
         if metric is None or np.isnan(number.value):
             continue
         arguments = {"compared_with": about} if kind in METRICS and about else {}
-        bounds = {"ci_low": number.low, "ci_high": number.high}
-        arguments |= {name: _rounded(bound) for name, bound in bounds.items() if not np.isnan(bound)}
-        values.append(
-            (metric, number.label, _rounded(number.value), arguments | {"n": number.n, "undefined": number.n_undefined})
-        )
-    roc_auc = checkpoint.scores["roc_auc"]
+        if not np.isnan(number.low):
+            arguments |= {"ci_low": round(float(number.low), DECIMALS), "ci_high": round(float(number.high), DECIMALS)}
+        arguments |= {"n": number.n, "undefined": number.n_undefined}
+        values.append((metric, number.label, round(float(number.value), DECIMALS), arguments))
+    roc_auc, n = checkpoint.scores["roc_auc"], {"n": checkpoint.scores["n_scored"]}
     if not np.isnan(roc_auc):
-        values.insert(1, ("roc_auc", "area under the ROC curve", _rounded(roc_auc), {"n": checkpoint.scores["n_scored"]}))
+        values.insert(1, ("roc_auc", "area under the ROC curve", round(float(roc_auc), DECIMALS), n))
     return values
 
 
 def _metadata(checkpoint: Checkpoint, repo_id: str, dataset: Mapping, records_repo: str | None) -> dict:
     """The YAML front matter: what the Hub reads."""
-    identity = checkpoint.heading
+    name = repo_id.partition("/")[2]
     on = {
         "task_type": "text-classification",
         "dataset_type": dataset["hub_id"] or dataset["name"],
         "dataset_name": dataset["name"],
-        "dataset_split": identity["split"],
+        "dataset_split": checkpoint.heading["split"],
     }
     results = [
-        EvalResult(**on, metric_type=metric, metric_name=name, metric_value=value, metric_args=arguments)
-        for metric, name, value, arguments in _metric_values(checkpoint)
+        EvalResult(**on, metric_type=metric, metric_name=label, metric_value=value, metric_args=arguments)
+        for metric, label, value, arguments in _metric_values(checkpoint)
     ]
     data = ModelCardData(
         language="en" if dataset["hub_id"] and not dataset["own"] else None,
@@ -223,11 +234,11 @@ def _metadata(checkpoint: Checkpoint, repo_id: str, dataset: Mapping, records_re
         tags=["attention", "interpretability", "faithfulness", "custom_code", "attnfaith"],
         datasets=[dataset["hub_id"]] if dataset["hub_id"] else None,
         metrics=list(dict.fromkeys(result.metric_type for result in results)),
-        model_name=repo_id.partition("/")[2],
+        model_name=name,
         eval_results=results,
     ).to_dict()
     if records_repo:
-        data["attnfaith"] = {"records": records_repo, "configuration": repo_id.partition("/")[2]}
+        data["attnfaith"] = {"records": records_repo, "configuration": name}
     return json.loads(json.dumps(data))  # plain values only
 
 
@@ -257,28 +268,16 @@ def eval_results(
                 notes=f"{name}, {checkpoint.heading['split']}, n = {arguments['n']}{interval}",
             )
         )
-    return {f".eval_results/{dataset['name'].replace('/', '--')}.yaml": _yaml_list(eval_result_entries_to_yaml(entries))}
-
-
-def _yaml_list(entries: list) -> str:
-    return yaml.safe_dump(entries, sort_keys=False, allow_unicode=True, width=120)
-
-
-def _left_out(checkpoint: Checkpoint) -> dict[str, int]:
-    """Texts that the training left out, by reason."""
-    reasons: Counter[str] = Counter()
-    for part in (checkpoint.run.get("dataset") or {}).get("dropped", {}).values():
-        reasons.update(part)
-    return {reason.replace("_", " "): count for reason, count in reasons.items() if count}
+    text = yaml.safe_dump(eval_result_entries_to_yaml(entries), sort_keys=False, allow_unicode=True, width=120)
+    return {f".eval_results/{dataset['name'].replace('/', '--')}.yaml": text}
 
 
 def _class_scores(checkpoint: Checkpoint) -> list[tuple[str, float, int]]:
     """Name, F1 and texts of each class; [] of very many classes."""
     scores, names, count = checkpoint.scores, checkpoint.cell.class_names, checkpoint.cell.probs.shape[1]
-    named = [
-        names[number] if number < len(names) else str(number) for number in range(count if count <= MOST_CLASSES else 0)
-    ]
-    return [(name, scores[f"f1_class_{n}"], scores[f"support_class_{n}"]) for n, name in enumerate(named)]
+    names = [*names, *map(str, range(len(names), count))]
+    shown_classes = range(count if count <= MOST_CLASSES else 0)
+    return [(names[n], scores[f"f1_class_{n}"], scores[f"support_class_{n}"]) for n in shown_classes]
 
 
 def card_figures(repo_id: str, names: Sequence[str]) -> dict[str, str]:
@@ -292,70 +291,43 @@ def card_figures(repo_id: str, names: Sequence[str]) -> dict[str, str]:
 
 def answer_files(checkpoint: Checkpoint, repo_id: str) -> dict[str, bytes]:
     """{path in the model repository: content} of the chart beside the answer; {} where no measure was taken."""
-    from attnfaith.reporting.page.chart import measures_chart, svg
-
-    drawn = measures_chart(checkpoint.cells)
-    return {} if drawn is None else {_answer_path(repo_id): str(svg(drawn, alone=True)).encode()}
+    chart = measures_chart(checkpoint.cells)
+    return {} if chart is None else {_answer_path(repo_id): str(svg(chart, alone=True)).encode()}
 
 
 def _answer_path(repo_id: str) -> str:
     return f"figures/{check_name(repo_id).partition('/')[2]}-answer.svg"
 
 
-def _answer_picture(checkpoint: Checkpoint, repo_id: str) -> tuple[Markdown, str, str] | None:
-    """Path, alternative text and title of the chart beside the answer."""
-    from attnfaith.reporting.page.chart import measures_chart
-
-    drawn = measures_chart(checkpoint.cells)
-    return None if drawn is None else (Markdown(_answer_path(repo_id)), drawn.words, drawn.title)
-
-
-def _pictures(checkpoint: Checkpoint, repo_id: str, names: Sequence[str]) -> list[tuple[Markdown, str, str]]:
-    """Path, alternative text and caption."""
-    chosen = card_figures(repo_id, names)
-    return [(Markdown(path), *figure_words(checkpoint.cell, figure)) for path, figure in chosen.items()]
-
-
 def _provenance(checkpoint: Checkpoint) -> list[tuple[str, str]]:
     """What is known of how the model came to be; what is not known is said."""
     run = checkpoint.run
-    known = run.get("provenance") or {}
-    dataset = known.get("data") or {}
-    commit = known.get("commit")
-    if commit and known.get("dirty"):
-        commit += ", with uncommitted changes"
-    libraries = known.get("libraries") or {k: v for k, v in run.get("versions", {}).items() if k != "attnfaith"}
+    found, versions = run.get("provenance") or {}, run.get("versions", {})
+    dataset, commit = found.get("data") or {}, found.get("commit")
+    libraries = found.get("libraries") or {name: version for name, version in versions.items() if name != "attnfaith"}
+    digests = dataset.get("fingerprint") or {}
     rows = {
-        "attnfaith": known.get("version") or run.get("versions", {}).get("attnfaith"),
-        "commit": commit,
+        "attnfaith": found.get("version") or versions.get("attnfaith"),
+        "commit": f"{commit}, with uncommitted changes" if commit and found.get("dirty") else commit,
         "libraries": ", ".join(f"{name} {version}" for name, version in libraries.items()),
-        "Python": known.get("python"),
-        "platform": known.get("platform"),
+        "Python": found.get("python"),
+        "platform": found.get("platform"),
         "data": dataset.get("revision") or checkpoint.heading["texts"],
-        "fingerprint of the data": _fingerprint(dataset.get("fingerprint")),
+        "fingerprint of the data": ", ".join(f"{split} {str(digest)[:16]}" for split, digest in digests.items()),
         "weights (SHA-256)": checkpoint.settings[0].get("model"),
     }
-    if known.get("of") == "measurement":
+    if found.get("of") == "measurement":
         rows["covers"] = "the measurement; of the training it was not recorded"
     return [(name, str(value) if value else "not recorded") for name, value in rows.items()]
 
 
-def _fingerprint(value: object) -> str:
-    if isinstance(value, Mapping):
-        return ", ".join(f"{split} {str(digest)[:16]}" for split, digest in value.items())
-    return str(value or "")
-
-
 def _measured(settings: Mapping) -> str:
     """One line about a record: what was measured, and by which version."""
-    known, said = settings.get("provenance") or {}, ", ".join(settings.get("producers", [])) or "attention and prediction"
-    for name, value in {
-        "seed": settings.get("seed"),
-        "attnfaith": settings.get("version"),
-        "commit": known.get("commit"),
-    }.items():
-        said += f"; {name} {'not recorded' if value is None else value}"
-    return said + (" with uncommitted changes" if known.get("dirty") else "")
+    found = settings.get("provenance") or {}
+    parts = [", ".join(settings.get("producers", [])) or "attention and prediction"]
+    values = {"seed": settings.get("seed"), "attnfaith": settings.get("version"), "commit": found.get("commit")}
+    parts += [f"{name} {'not recorded' if value is None else value}" for name, value in values.items()]
+    return "; ".join(parts) + (" with uncommitted changes" if found.get("dirty") else "")
 
 
 def licence(dataset: Mapping | None) -> str:
