@@ -316,16 +316,6 @@ def test_gradients_by_finite_differences_in_double(kind, step, within):
     assert (lengths > 0).all()
 
 
-def test_the_length_of_a_gradient_is_that_in_all_tokens_of_a_word():
-    of, pair = subject("marian"), batch("marian", [PAIR])
-    with torch.enable_grad():
-        embedded = of.embed(pair).detach().requires_grad_()
-        probs = word_sums(pair, of.log_probs(pair, embedded))[0]
-        slopes = torch.stack([torch.autograd.grad(one, embedded, retain_graph=True)[0][0] for one in probs])
-    expected = torch.stack([slopes[:, pair["source_words"][0] == word].flatten(1).norm(dim=1) for word in range(7)], 1)
-    close(measured("gradient", "marian", pair)["alignment_gradient"][0], expected)
-
-
 @pytest.mark.parametrize("kind", ["marian", "bahdanau"])
 def test_integrated_gradients_are_complete(kind):
     of, pair = subject(kind), batch(kind, [PAIR])
@@ -337,21 +327,6 @@ def test_integrated_gradients_are_complete(kind):
     parts, residual = found["alignment_integrated_gradients"][0], found["integrated_gradients_residual"][0]
     close(parts.sum(1) - residual, difference, condition=10)
     assert (np.abs(residual) <= 0.01 * np.maximum(np.abs(parts).max(1), difference.abs().numpy()) + 1e-4).all()
-
-
-def test_integrated_gradients_of_another_baseline():
-    of, pair = subject("marian"), batch("marian", [PAIR])
-    found = measured("integrated_gradients", "marian", pair, baseline="padding")
-    filled = torch.where((pair["source_words"] >= 0)[..., None], of.vocabulary()[0], of.embed(pair))
-    with of.evaluating():
-        difference = (word_sums(pair, of.log_probs(pair)) - word_sums(pair, of.log_probs(pair, filled)))[0]
-    close(
-        found["alignment_integrated_gradients"][0].sum(1) - found["integrated_gradients_residual"][0],
-        difference,
-        condition=10,
-    )
-    with pytest.raises(ValueError, match="baseline='mask'"):
-        measured("integrated_gradients", "marian", pair, baseline="mask")
 
 
 # ---------------------------------------------------------------------------------------------- occlusion
@@ -368,13 +343,3 @@ def test_occlusion_by_sentences_without_a_word(kind):
             shorter = of.encode([(" ".join(words[:word] + words[word + 1 :]), PAIR[1])])
             less = word_sums(shorter, of.log_probs(shorter))[0]
             close(found[:, word], whole - less, of_size=float(whole.abs().max()))
-
-
-def test_nothing_is_left_of_a_source_of_one_word_without_markers():
-    of = subject("luong")
-    pair = of.collate(
-        [{"instance_id": "a", "input_ids": [7], "source_words": [0], "labels": [8, 2], "target_words": [0, -1]}]
-    )
-    assert np.isnan(run_pairs("occlusion", of, pair)["alignment_occlusion"][0]).all()
-    (found,) = run_pairs("attention", of, pair)["alignment_attention"]
-    assert (found == 1).all()

@@ -8,7 +8,7 @@ import torch
 from scipy.optimize import linprog
 from transformers.models.marian import modeling_marian
 
-from attnfaith.draws import default_dtype, generator
+from attnfaith.draws import generator
 from attnfaith.subjects.pairs import word_sums
 from attnfaith.subjects.translator import sequence_subject
 from tests import tolerances
@@ -104,37 +104,10 @@ def test_permuted_weights(changed, layers):
             close(one[0][draw], other, of_size=1)
 
 
-def test_other_seeds_give_other_permutations_and_one_token_gives_none():
-    of = subject("luong")
-
-    def drawn(seed):
-        permuted = run_pairs("cross_permutation", of, batch("luong"), seed=seed, draws=3)["cross_permuted_probs"][0]
-        return np.append(permuted, run_pairs("knock_out", of, batch("luong"), seed=seed)["knock_out_other_tvd"][0])
-
-    first, other = drawn(0), drawn(1)
-    with default_dtype(torch.float64):
-        close(drawn(0), first, of_size=1)
-    assert np.array_equal(first, drawn(0), equal_nan=True) and not np.array_equal(first, other, equal_nan=True)
-    alone = of.encode([("a", "ein man")])
-    assert run_pairs("cross_permutation", of, alone)["cross_permuted_tvd"][0].shape == (0, 2)
-
-
 def test_a_uniform_model_loses_nothing_by_a_uniform_intervention():
     of = sequence_subject(translator("bahdanau", projection="uniform"), tokenizer())
     columns = run_pairs("cross_uniform", of, of.encode(PAIRS))
     assert max(values.max() for values in columns["cross_uniform_tvd"]) <= 1e-6
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "says"),
-    [
-        ("cross_permutation", {"layers": [0, 7]}, "there is no layer 7; the decoder has 2, counted from 0"),
-        ("knock_out", {"layer": 2}, "layer=2: the decoder has 2 layers"),
-    ],
-)
-def test_layers_that_there_are_not(name, options, says):
-    with pytest.raises(ValueError, match=says):
-        run_pairs(name, subject("marian"), batch("marian"), **options)
 
 
 # ---------------------------------------------------------------------------------------------- knock-out
@@ -166,16 +139,6 @@ def test_knock_out_of_one_word_for_one_target_word_at_a_time(changed, layer):
             shorter = subject("marian").encode([(" ".join(words[:chosen] + words[chosen + 1 :]), PAIR[1])])
             left = float(word_sums(shorter, subject("marian").log_probs(shorter))[0, word].exp())
             close(columns[f"knock_out_{ending}removed_probs"][0][word], left)
-
-
-def test_knock_out_of_the_only_word_leaves_markers_and_there_is_no_other():
-    of = subject("luong")
-    columns = run_pairs("knock_out", of, of.encode([("a", "ein man")]))
-    assert columns["knock_out_other"][0].tolist() == [-1, -1]
-    assert (
-        np.isnan(columns["knock_out_other_probs"][0]).all() and np.isnan(columns["knock_out_other_removed_probs"][0]).all()
-    )
-    assert (columns["knock_out_probs"][0] > 0).all()
 
 
 def test_knock_out_of_all_weight_is_undefined():

@@ -1,7 +1,5 @@
 """Diagnostics by plain loops over states, maps and positions."""
 
-import sys
-
 import numpy as np
 import pytest
 import torch
@@ -10,18 +8,15 @@ from sklearn.metrics.pairwise import cosine_similarity
 
 from attnfaith.data.in_memory import texts_in_memory
 from attnfaith.data.taggers import UNIVERSAL
-from attnfaith.interventions import adversary
-from attnfaith.interventions.targets import read_out, softmax
-from attnfaith.measurement.registry import MeasurementError, build, find
+from attnfaith.interventions.targets import softmax
+from attnfaith.measurement.registry import find
 from attnfaith.models.decoders import BARRED
-from attnfaith.subjects import SelfAttention, SubjectError, subject_of
-from attnfaith.training.penalties import conicity as penalty
+from attnfaith.subjects import SelfAttention, SubjectError, opened, subject_of
 from tests import tolerances
 from tests.interventions.test_flip_sets import asked
 from tests.measuring import run
 from tests.small_classifiers import classifier, tokenizer
 from tests.taggers import BY_LETTER, offer
-from tests.toy_subject import Toy
 
 
 TEXTS = ["the old ships sailed slowly !", "a new ship sank", "", "! . !", "never bad ."]
@@ -66,12 +61,6 @@ def test_closed_forms():
         [[3.0, 4.0, 0.0, 0.0], [3.0, -4.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]],  # cos 3/5 twice, and a state of zeros
     )
     np.testing.assert_allclose(values, [(0.5, 0.5), (1, 1), (0, 0), (1, 1 / 3), (0.4, 0.4)], atol=1e-12)
-
-
-def test_too_few_tokens():
-    values = of_states([[1.0, 2.0]], [[1.0, 2.0], [1.0, 2.0]], [])
-    assert np.isnan(values[0]).all() and np.isnan(values[2]).all()
-    np.testing.assert_allclose(values[1], (1, 1))
 
 
 def loops(states):
@@ -119,24 +108,6 @@ def test_states_that_a_classifier_gives_out(kind):
             np.testing.assert_allclose(values, loops(states) if len(states) > 1 else (np.nan, np.nan), atol=1e-5)
     first, last = (run("conicity", subject, batch, layer=layer)["conicity_signed"][0] for layer in (0, "last"))
     assert abs(first - last) > 1e-3
-
-
-def test_the_penalty_of_training_has_the_same_formula():
-    """But of too few tokens, where a penalty is 0 and a measure undefined."""
-    states = torch.randn(4, 7, 5, generator=torch.Generator().manual_seed(0))
-    mask = torch.arange(7) < torch.tensor([7, 4, 2, 1]).unsqueeze(1)
-    subject = Given(torch.where(mask.unsqueeze(2), states, torch.nan).tolist())
-    subject.depth = 1
-    measured = run("conicity", subject, {"input_ids": torch.ones(4, 7, dtype=torch.long)})["conicity_absolute"]
-    np.testing.assert_allclose(measured[:3], penalty(states, mask)[:3], atol=1e-6)
-    assert np.isnan(measured[3]) and penalty(states, mask)[3] == 0
-
-
-def test_a_layer_that_there_is_not():
-    subject = SelfAttention(classifier("bert"), tokenizer())
-    message = f"layer=9: there is none of that number; the model has {subject.depth}, counted from 0"
-    with pytest.raises(SubjectError, match=message):
-        run("conicity", subject, subject.encode(TEXTS), layer=9)
 
 
 # --------------------------------------------------------------------------------------- groups
@@ -209,26 +180,6 @@ def test_by_the_maps_that_a_model_gives_out(tmp_path, monkeypatch):
             np.testing.assert_allclose(values, (of_heads.mean(), of_heads.max()), atol=1e-5, err_msg=name)
 
 
-def test_of_what_is_shown_it_is_a_part():
-    """A mass over 1 - that of markers is the sum of the attention that a record holds."""
-    subject, batch = of_texts()
-    measured = run("group_mass", subject, batch)
-    shown = (subject.attention(batch)[0] * batch["impermissible"][0]).sum()
-    mass, _, markers = measured["group_mass"][0]
-    assert 0 < markers < 1 and mass / (1 - markers) == pytest.approx(float(shown), abs=1e-6)
-
-
-def test_a_decoder_has_no_markers_and_rollout_has_heads():
-    subject, batch = of_texts("gpt2")
-    measured = run("group_mass", subject, batch)
-    assert np.isnan(measured["group_mass"][0][2]) and measured["group_mass_tokens"][0][2] == 0
-    shown = (subject.attention(batch)[0] * batch["impermissible"][0]).sum()
-    assert measured["group_mass"][0][0] == pytest.approx(float(shown), abs=1e-6)
-    subject, batch = of_texts(reduction="rollout")
-    measured = run("group_mass", subject, batch)
-    assert 0 < measured["group_mass"][0][0] < 1 and 0 < measured["group_mass_head_max"][0][0] < 1
-
-
 @pytest.mark.parametrize("hierarchy", ["none", "sentence", "word"])
 def test_pooled_models(hierarchy, tiny_model, tiny_rows):
     """At each level by a loop over positions; a sentence is impermissible where one of its words is."""
@@ -256,19 +207,6 @@ def test_pooled_models(hierarchy, tiny_model, tiny_rows):
         np.testing.assert_allclose(measured["group_mass"][row][1], weights[1] if len(weights) > 1 else np.nan, atol=1e-6)
         assert list(measured["group_mass_tokens"][row]) == [marks.sum(), int(len(weights) > 1)]
     assert some
-
-
-def test_a_batch_that_says_nothing_has_no_groups():
-    toy = Toy()
-    measured = run("group_mass", toy, toy.encode(["7 12", "8"]))
-    assert measured["group_mass_names"] == [[], []] and all(len(row) == 0 for row in measured["group_mass"])
-
-
-def test_a_missing_tagger_is_said_before_any_work(monkeypatch):
-    monkeypatch.setitem(sys.modules, "denckring_en_pos", None)
-    message = r"^options of 'group_mass': the tagger 'denckring' is not installed: pip install 'attnfaith\[tagger\]'$"
-    with pytest.raises(MeasurementError, match=message):
-        build(["group_mass"], {"group_mass": {"tagger": "denckring"}})
 
 
 def test_what_is_refused(tiny_model, monkeypatch):
@@ -327,44 +265,6 @@ def test_values_of_heads(reduction):
         np.testing.assert_allclose(values, (np.mean(shares), np.max(shares)), atol=1e-6)
 
 
-@pytest.mark.parametrize("hierarchy", ["none", "sentence", "word"])
-def test_states_of_pooled_models(hierarchy, tiny_model, tiny_rows):
-    subject = subject_of(tiny_model(encoder="bilstm", hierarchy=hierarchy))
-    batch = subject.collate(tiny_rows((9, 0, 12, [9], 7), hierarchy=hierarchy))
-    batch["impermissible"] = (batch["input_ids"] % 4 == 1).long()
-    measured = run("value_norm_share", subject, batch)
-    assert list(measured) == ["value_norm_share"]
-    (hidden, mask, _), items, some = subject.encoded(batch), subject.items(batch), 0
-    for row in range(5):
-        lengths = [np.linalg.norm(state.double().numpy()) for state in hidden[row, mask[row]]]
-        numbers = mask[row].nonzero().squeeze(1).tolist() if items is None else range(len(lengths))
-        places = range(batch["input_ids"].shape[1]) if items is None else items[row].tolist()
-        marked = {place for place, mark in zip(places, batch["impermissible"][row].tolist(), strict=True) if mark}
-        marks = [number in marked for number in numbers]
-        if not any(marks) or all(marks):
-            assert np.isnan(measured["value_norm_share"][row])
-            continue
-        some += 1
-        share = sum(length for length, mark in zip(lengths, marks, strict=True) if mark) / sum(lengths)
-        assert measured["value_norm_share"][row] == pytest.approx(share, abs=1e-6)
-    assert some
-
-
-def test_closed_form():
-    """Attention over one-hot embeddings of lengths 1, 2 and 5: the last, marked, has 5 of 8."""
-
-    class Given(Toy):
-        capabilities = can = Toy.can | {"weighed vectors"}
-
-        def value_norms(self, batch):
-            return torch.tensor([[[0.0, 1.0, 2.0, 5.0, 0.0]]], dtype=torch.float64)
-
-    subject = Given()
-    batch = subject.encode(["7 8 9"])
-    batch["impermissible"] = torch.tensor([[0, 0, 0, 1, 0]])
-    assert run("value_norm_share", subject, batch)["value_norm_share"] == [5 / 8]
-
-
 @pytest.mark.parametrize("kind", ["bert", "gpt2"])
 @torch.no_grad()
 def test_texts_without_them_are_read(kind):
@@ -381,31 +281,6 @@ def test_texts_without_them_are_read(kind):
             probs = subject.model(**given).logits.double().softmax(-1)[0]
         assert len(ids) < batch["attention_mask"][row].sum(), text
         tolerances.close(measured[row], probs, dtype=torch.float32, depth=4)
-
-
-def test_an_absence_of_ones_choice():
-    subject, batch = of_texts_impermissible()
-    deleted, masked = (run("permissible_only", subject, batch, absent=way) for way in ("deleted", "mask_token"))
-    probs = [one["permissible_only_probs"][0] for one in (deleted, masked)]
-    assert np.abs(probs[0] - probs[1]).max() > 1e-4
-    hidden = batch.alone(0)
-    marks = batch["impermissible"][:1, : hidden["input_ids"].shape[1]]
-    hidden["input_ids"] = torch.where(marks == 1, subject.mask_token_id, hidden["input_ids"])
-    np.testing.assert_allclose(probs[1], subject.predict(hidden).double().softmax(-1)[0].detach(), atol=1e-6)
-    with pytest.raises(SubjectError, match="'permissible_only with absent='hidden'' needs 'token hiding'"):
-        find("permissible_only")(absent="hidden").check(Toy(), Dataset.from_dict({"impermissible": [[1]]}))
-
-
-def test_sentences_go_whole(tiny_model, tiny_rows):
-    subject = subject_of(tiny_model(hierarchy="sentence"))
-    batch = subject.collate(tiny_rows((9, 6), hierarchy="sentence"))
-    batch["impermissible"] = torch.zeros_like(batch["input_ids"])
-    batch["impermissible"][0, 1] = 1  # a word of the first sentence of three
-    (probs, nothing) = run("permissible_only", subject, batch)["permissible_only_probs"]
-    assert np.isnan(nothing).all()
-    stays = batch["attention_mask"].bool() & (subject.items(batch) != 0)
-    own = subject.predict(subject.keep(batch, stays))[0].double().softmax(-1).detach()
-    np.testing.assert_allclose(probs, own, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["permissible_only", "value_norm_share"])
@@ -449,7 +324,7 @@ def test_by_hand():
 def test_any_attention_gives_what_the_model_says(fields, tiny_model, tiny_rows, tiny_batch):
     model = tiny_model(**fields)
     rows = tiny_rows(LENGTHS, pair=fields.get("query") == "text", hierarchy=fields.get("hierarchy", "none"))
-    subject, batch = subject_of(model), tiny_batch(rows)
+    subject, batch = opened(model, tiny_batch(rows))
     columns, generator = run("token_logits", model, batch), np.random.default_rng(0)
     mask = subject.attendable(batch).numpy()
     other = generator.dirichlet(np.ones(mask.shape[1]), len(mask)) * mask
@@ -457,24 +332,6 @@ def test_any_attention_gives_what_the_model_says(fields, tiny_model, tiny_rows, 
     logits = subject.intervene(batch, torch.from_numpy(other[:, None]).float())[:, 0].double().detach()
     for row, keep in enumerate(mask):
         np.testing.assert_allclose(prediction(columns, row, other[row][keep]), logits[row].softmax(-1).numpy(), atol=2e-6)
-
-
-def test_experiments_follow_from_it(tiny_model, tiny_rows, tiny_batch):
-    """What other producers say of the same batch, computed of the columns in the way their docstrings say."""
-    model, batch = tiny_model(dtype=torch.float32), tiny_batch(tiny_rows((7, 5, 12)))  # as columns keep what they are of
-    columns = run("token_logits", model, batch)
-    attention = [row.attention for row in read_out(subject_of(model), batch)]
-    furthest, smallest = run("adversary_exact", model, batch), run("minimal_flip_set", model, batch)
-    for row, own in enumerate(attention):
-        values, bias = columns["token_logits"][row].astype(np.float64), columns["token_logits_bias"][row].astype(np.float64)
-        for place, epsilon in enumerate(adversary.EPSILONS):
-            again = adversary.maximise(own, values[:, 1] - values[:, 0], bias[1] - bias[0], epsilon)
-            probs = furthest["adversary_exact_probs"][row][place]
-            np.testing.assert_allclose(prediction(columns, row, again.attention), probs, atol=1e-6)
-            assert again.jsd == pytest.approx(furthest["adversary_exact_jsd"][row][place], abs=1e-12)
-        if (chosen := smallest["minimal_flip_set"][row].astype(bool)).any() and not smallest["minimal_flip_empty"][row]:
-            left = np.where(chosen, 0.0, own)
-            assert prediction(columns, row, left / left.sum()).argmax() != prediction(columns, row, own).argmax()
 
 
 def test_barred_classes_have_no_numbers():

@@ -9,9 +9,7 @@ import torch
 
 from attnfaith.interventions import erasure
 from attnfaith.interventions.pooled_erasure import erasing
-from attnfaith.measurement.engine import model_identity
-from attnfaith.record import Identity
-from attnfaith.subjects import opened, subject_of
+from attnfaith.subjects import opened
 from tests.measuring import run
 
 
@@ -168,15 +166,6 @@ def test_reprojecting_is_renormalising(projection, tiny_model, tiny_rows, tiny_b
             np.testing.assert_array_equal(one, other)
 
 
-def test_uniform_attention_is_ranked_by_position(tiny_model, tiny_rows, tiny_batch):
-    model, batch = setting(tiny_model, tiny_rows, tiny_batch, projection="uniform", seed=1)
-    found = run("erasure", model, batch)["erasure_flip_size_attention"]
-    expected = [Text(model, batch, row).first_flip(range(n), Text(model, batch, row).without) for row, n in enumerate(TEXTS)]
-    expected = [np.nan if tokens < 2 else size for size, tokens in zip(expected, TEXTS, strict=True)]
-    np.testing.assert_array_equal(found, expected)
-    assert not np.isnan(found).all()
-
-
 def test_a_weight_of_zero_takes_nothing_with_it(tiny_model, tiny_rows, tiny_batch):
     """Under sparse attention: exactly the same prediction for every token without weight."""
     model, batch = setting(tiny_model, tiny_rows, tiny_batch, projection="sparsemax", texts=[30, 30, 30], scale=1.5)
@@ -191,13 +180,3 @@ def test_a_weight_of_zero_takes_nothing_with_it(tiny_model, tiny_rows, tiny_batc
             assert (kept == kept[:1]).all()
             np.testing.assert_allclose(kept, np.tile(text.probs(text.attention), (len(kept), 1)), atol=1e-6)
     assert idle > 5
-
-
-@pytest.mark.parametrize("hierarchy", ["none", "sentence", "word"])
-@pytest.mark.parametrize("projection", PROJECTIONS)
-def test_a_record_knows_what_its_model_said(projection, hierarchy, tiny_model):
-    """Whether leaving a token out renormalises: reports, which have no model, need not guess it from names."""
-    for score_scale in (None,) if projection == "uniform" else (None, 1.0):  # uniform attention reads no scores
-        subject = subject_of(tiny_model(projection=projection, score_scale=score_scale, hierarchy=hierarchy))
-        identity = Identity("sst", "abc", "test", 0, **model_identity(subject))
-        assert identity.removal_renormalises == subject.removal_renormalises

@@ -85,34 +85,6 @@ def without(row, left):
     return {**row, **cut}
 
 
-@pytest.mark.parametrize("hierarchy", ["sentence", "word"])
-def test_sentences_and_words_of_sentences(hierarchy, tiny_model, tiny_rows, tiny_batch):
-    """A sentence goes with its words; a word goes from its sentence, and the only word takes its sentence with it."""
-    model = tiny_model(hierarchy=hierarchy, encoder="bilstm")
-    (row,) = tiny_rows([8], hierarchy=hierarchy)  # ids 2 a b MARK c d MARK e f 3
-    ids = row["input_ids"]
-    scores = {"one": [np.arange(len(row["tokens"]), dtype=float)]}  # the last first
-    found = measured(model, tiny_batch([row]), scores, shares=(0.5,))
-    whole = [of_class(model, [row], tiny_batch, number) for number in range(2)]
-    predicted = int(np.argmax(whole))
-    left = {"sentence": ids[:3], "word": [*ids[:3], 4, ids[4]]}[hierarchy]  # 2 of 3 sentences, or 3 of 6 words, removed
-    expected = of_class(model, [{**row, "input_ids": [*left, 3]}], tiny_batch, predicted)
-    assert found["rationale_erasure_removed_probs"][0][0, 0] == pytest.approx(expected, abs=1e-6)
-    assert abs(expected - max(whole)) > 1e-3
-
-
-def test_only_the_order_of_scores_counts(tiny_model, tiny_rows, tiny_batch):
-    model, rows = tiny_model(), tiny_rows([7, 12])
-    values = random_scores(rows)["one"]
-    same = {"a": values, "b": [np.exp(v) for v in values], "c": [-v for v in values]}
-    found = measured(model, tiny_batch(rows), same)
-    for row in range(2):
-        kept, removed = (found[f"rationale_erasure_{name}_probs"][row] for name in ("kept", "removed"))
-        np.testing.assert_array_equal(kept[0], kept[1])
-        np.testing.assert_array_equal(removed[0], removed[1])
-        assert not np.allclose(kept[0], kept[2])
-
-
 def test_each_part_is_read_once(tiny_model, tiny_rows, tiny_batch, monkeypatch):
     """Ten tokens, four measures of which three rank alike, two shares: 4 + 4 parts and the empty text."""
     rows, read = tiny_rows([10]), []
@@ -168,10 +140,6 @@ def test_a_share_is_rounded_up_and_holds_a_token(length, share):
     count = int(kept.sum())
     assert count >= 1 and count / length >= share - 1e-9
     assert count == 1 or (count - 1) / length < share
-
-
-def test_shares_that_floats_miss():
-    assert rationales([np.zeros(100)], (0.07,), np.random.default_rng(0)).sum() == 7
 
 
 # --------------------------------------------------------------------------------------- selection
@@ -243,20 +211,6 @@ def test_a_share_holds_as_many_tokens_as_a_budget():
         lengths = torch.arange(1, 41)
         mask = torch.arange(40) < lengths.unsqueeze(1)
         assert [budget(share, int(length)) for length in lengths] == budget_tokens(mask, share).tolist()
-
-
-def test_nothing_selected_is_read_and_counted(tiny_rows):
-    model, rows = rationale_model("bernoulli"), tiny_rows((6, 3))
-    model.selector.score.bias.data.fill_(-50.0)
-    subject = subject_of(model)
-    batch = subject.collate(rows)
-    columns = run("selection", subject, batch)
-    empty = subject.read_selected(batch, torch.zeros_like(subject.attendable(batch))).detach().double().softmax(-1)
-    whole = subject.read_selected(batch, subject.attendable(batch)).detach().double().softmax(-1)
-    for number in range(2):
-        assert not columns["selection_chosen"][number][0].any()
-        np.testing.assert_allclose(columns["selection_probs"][number], empty[number], atol=1e-6)
-        np.testing.assert_allclose(columns["complement_probs"][number], whole[number], atol=1e-6)
 
 
 def test_an_undefined_measure_is_undefined_and_equal_scores_are_cut_at_random(tiny_model, tiny_rows):
@@ -361,28 +315,6 @@ def test_elements_stay_by_the_scores(query, projection, readout, encoder, tiny_m
                     expected = probability(model, batch, row, factors, predicted)
                     assert found[f"{name}_probs"][row][number, draw] == pytest.approx(expected, abs=1e-6)
     assert np.ptp(found["kept_probs"][1]) > 1e-3
-
-
-@pytest.mark.parametrize("hierarchy", ["sentence", "word"])
-def test_hierarchies(hierarchy, tiny_model, tiny_rows, tiny_batch):
-    """What is erased of a sentence is erased of its words, and no mark between sentences is touched."""
-    model = tiny_model(hierarchy=hierarchy)
-    rows = tiny_rows([8], hierarchy=hierarchy)  # a b MARK c d MARK e f
-    batch, count = tiny_batch(rows), len(rows[0]["tokens"])
-    scores = np.zeros(count)
-    scores[-1] = 1
-    found = measured_soft(model, batch, {"x": [scores]}, draws=2)
-    given = {name: value for name, value in batch.items() if name != "instance_id"}
-    ids = given.pop("input_ids")
-    with torch.no_grad():
-        embedded = classifier_of(model).get_input_embeddings()(ids)
-        first_erased = {"sentence": [1, 2, 4, 5], "word": [1, 2, 4, 5, 7]}[hierarchy]
-        embedded[0, first_erased] = 0
-        encoded = model.encode(inputs_embeds=embedded, items=model.items(ids), **given)
-        probs = model.decode(encoded.hidden, model.attend(*encoded), encoded.query).double().softmax(-1)[0]
-        whole = model.encode(ids, **given)
-        predicted = int(model.decode(whole.hidden, model.attend(*whole), whole.query)[0].argmax())
-    np.testing.assert_allclose(found["kept_probs"][0], probs[predicted].item(), atol=1e-6)
 
 
 def test_undefined_soft(tiny_model, tiny_rows, tiny_batch):

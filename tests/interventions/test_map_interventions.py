@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from attnfaith.api import measuring
 from attnfaith.interventions.erasure import Erased, Scaled, Zeroed
 from attnfaith.interventions.permutation import Permuted, read_permuted
 from attnfaith.interventions.targets import Maps
@@ -142,33 +141,6 @@ def test_zero_columns_are_zero_values(kind, layers):
             tolerances.close(probs[row][token], expected, dtype=torch.float32, depth=8)
 
 
-@pytest.mark.parametrize("kind", ["bert", "bart"])
-def test_renormalised_columns_by_hand(kind):
-    subject = classifier(kind)
-    batch = batch_of(subject, [4])
-    (place, *_) = places = subject.attendable(batch)[0].nonzero().squeeze(1).tolist()
-
-    def rest(text, row, weights):
-        left = [0.0 if one == place else weight for one, weight in enumerate(weights)]
-        return [weight / sum(left) for weight in left]
-
-    expected = prediction(subject, batch, Reset(subject.sites.layers[-1], rest))[0].softmax(-1)
-    probs = run("map_erasure", subject, batch, draws=1)["map_erasure_probs"][0]
-    np.testing.assert_allclose(probs[0], expected, atol=1e-6)
-    assert len(probs) == len(places)
-
-
-def test_what_may_not_be_seen_stays_unseen():
-    """A decoder's row is dealt its own weights: none comes from behind it."""
-    subject = classifier("gpt2")
-    batch = batch_of(subject, [6])
-    target = Maps(subject, batch, "all")
-    edit = target.edit(Permuted, owners(batch), sources=torch.tensor([[5, 4, 3, 2, 1, 0]]))
-    for one in subject.read(batch, edit).maps:
-        assert torch.equal(one.weights.triu(1), torch.zeros_like(one.weights))
-        torch.testing.assert_close(one.weights.sum(-1), torch.ones_like(one.weights.sum(-1)))
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_of_the_last_layer_other_rows_do_not_matter(kind):
     subject = classifier(kind)
@@ -246,17 +218,6 @@ def test_gradients_are_slopes(kind, layers):
         subject.model.float()
 
 
-def test_the_layers_that_are_shown():
-    subject = classifier("bert", layers=2)
-    batch = named(batch_of(subject, [5]))
-    one, both = (run("map_permutation", subject, batch, layers=layers, draws=5) for layers in ("last", "all"))
-    as_shown = run("map_permutation", subject, batch, draws=5)
-    rolled = run("map_permutation", classifier("bert", reduction="rollout"), named(batch_of(subject, [5])), draws=5)
-    np.testing.assert_array_equal(as_shown["map_permuted_probs"][0], one["map_permuted_probs"][0])
-    np.testing.assert_allclose(rolled["map_permuted_probs"][0], both["map_permuted_probs"][0], atol=1e-6)
-    assert np.abs(one["map_permuted_probs"][0] - both["map_permuted_probs"][0]).max() > 1e-3
-
-
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_a_layer_that_there_is_not(name):
     with pytest.raises(ValueError, match=r"layers=\[0, 2\]: there is no layer 2; the model has 2, counted from 0"):
@@ -281,12 +242,3 @@ def test_the_share_on_markers(kind, reduction):
     assert (np.array(shares) > 0.01).all() or kind == "gpt2"
     if kind == "gpt2":
         np.testing.assert_allclose(shares, 0, atol=1e-6)
-
-
-@pytest.mark.parametrize("reduction", ["last", {"layers": 0, "head": 1}])
-def test_a_stack_is_measured_by_what_is_cheap_there(reduction):
-    """Where one head is shown other attentions of it can be target about, and a search among them takes long."""
-    subject, prediction = classifier("bert", reduction=reduction), []
-    names = measuring._defaults(subject, {"length": [5]}, "texts", prediction.append)
-    assert "adversary_exact" not in names and {"marker_attention", "map_permutation"} <= set(names)
-    assert not prediction

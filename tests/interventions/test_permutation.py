@@ -1,4 +1,4 @@
-"""Permuted attention, against every order there is and against the decoder itself.
+"""Permuted and shuffled attention, against every order there is and against the decoder itself.
 
 The numbers of the reference implementation are in tests/models/test_golden.py.
 """
@@ -10,28 +10,18 @@ import numpy as np
 import pytest
 import torch
 
+from attnfaith.importance.gradients import GradientNorm
+from attnfaith.importance.perturbation import LeaveOneOut
 from attnfaith.interventions.permutation import read_permuted
 from attnfaith.interventions.targets import Pooled
+from attnfaith.measurement.registry import find
 from attnfaith.subjects import opened
+from tests.interventions.pooled import attention_of, decoded, encoded
 from tests.measuring import run
 
 
 def probabilities(model, batch, **options):
     return run("permutation", model, batch, **options)["permuted_probs"]
-
-
-def decoded(model, batch, row, weights):
-    """Class probabilities (K,C) by the decoder itself, of attentions (K,T) over the tokens of one instance."""
-    hidden, mask, query = model.encode(**{name: v for name, v in batch.items() if name != "instance_id"})
-    attention = torch.zeros(1, len(weights), mask.shape[1])
-    attention[0][:, mask[row]] = torch.from_numpy(np.asarray(weights, np.float32))
-    logits = model.decode(hidden[row, None], attention, None if query is None else query[row, None])
-    return logits[0].detach().double().softmax(-1).numpy()
-
-
-def attention_of(model, batch, row):
-    encoded = model.encode(**{name: v for name, v in batch.items() if name != "instance_id"})
-    return model.attend(*encoded)[row, encoded.mask[row]].detach().numpy()
 
 
 @pytest.mark.parametrize("readout", ["affine", "tanh"])
@@ -71,24 +61,79 @@ def test_given_orders_are_what_the_decoder_says(query, readout, tiny_model, tiny
         np.testing.assert_allclose(found[row], expected, atol=1e-6)
 
 
-def test_token_t_takes_the_weight_of_the_token_named(tiny_model, tiny_rows, tiny_batch):
-    """A rotation is no order that is its own inverse: the direction shows."""
-    model, batch = tiny_model(), tiny_batch(tiny_rows([4]))
-    weights = attention_of(model, batch, 0)
-    found = read_permuted(Pooled(*opened(model, batch)), [np.array([[1, 2, 3, 0]])])[0][0]
-    np.testing.assert_allclose(found, decoded(model, batch, 0, [np.roll(weights, -1)]), atol=1e-6)
-    assert np.abs(found - decoded(model, batch, 0, [np.roll(weights, 1)])).max() > 1e-3
+# --------------------------------------------------------------------------------------- random support
+
+
+ATTENTION, PROBS, NORM, REMOVED = find("random_support").columns
+
+
+def close(found, expected, atol=2e-6, rtol=1e-5):
+    np.testing.assert_allclose(np.asarray(found), np.asarray(expected), atol=atol, rtol=rtol)
+
+
+def by_hand(model, batch, row, weights):
+    """Probabilities, gradient norms and distances of one text under one attention, by the decoder in float64."""
+    hidden, mask, query = encoded(model, batch)
+    states = hidden[row : row + 1, mask[row]].detach().requires_grad_()
+    query = None if query is None else query[row : row + 1]
+
+    def probabilities(attention):
+        return model.decode(states, torch.as_tensor(attention)[None], query).softmax(-1)[0]
+
+    probs = probabilities(weights)
+    best = probs.argmax()
+    (slope,) = torch.autograd.grad(probs[best].log() - torch.log1p(-probs[best]), states)
+    moved = []
+    for token in range(len(weights)):
+        left = weights.copy()
+        left[token] = 0
+        left = left / left.sum() if left.sum() else left
+        moved.append(float((probabilities(left) - probs).abs().sum().detach() / 2))
+    return probs.detach().numpy(), slope[0].norm(dim=-1).numpy(), moved
+
+
+@pytest.mark.parametrize("num_labels", [2, 4])
+@pytest.mark.parametrize(("query", "readout"), list(itertools.product(["learned", "text"], ["affine", "tanh"])))
+@pytest.mark.parametrize("projection", ["softmax", "sparsemax"])
+def test_against_the_decoder(query, readout, projection, num_labels, tiny_model, tiny_rows, tiny_batch):
+    fields = {"query": query, "readout": readout, "projection": projection, "num_labels": num_labels}
+    model = tiny_model(**fields, dtype=torch.float64)
+    batch = tiny_batch(tiny_rows([6, 0, 9, 1, 2], pair=query == "text"))
+    measured = run("random_support", model, batch, draws=3)
+    for row, length in enumerate((6, 0, 9, 1, 2)):
+        draws = 3 if length > 1 else 0
+        assert measured[PROBS][row].shape == (draws, num_labels)
+        assert all(measured[name][row].shape == (draws, length) for name in (ATTENTION, NORM, REMOVED))
+        own = attention_of(model, batch, row)
+        for draw in range(draws):
+            weights = measured[ATTENTION][row][draw].astype(np.float64)
+            close(np.sort(weights), np.sort(own), atol=1e-7)
+            found = [measured[name][row][draw] for name in (PROBS, NORM, REMOVED)]
+            for one, other in zip(found, by_hand(model, batch, row, weights / weights.sum()), strict=True):
+                close(one, other)
+    assert max(values.max() for values in measured[REMOVED] if values.size) > 0.01
 
 
 @pytest.mark.parametrize("readout", ["affine", "tanh"])
-def test_uniform_attention_never_changes(readout, tiny_model, tiny_rows, tiny_batch):
-    model, batch = tiny_model(projection="uniform", readout=readout), tiny_batch(tiny_rows([7, 2, 30]))
-    own = model(**{name: v for name, v in batch.items() if name != "instance_id"}).logits.detach().softmax(-1).numpy()
-    for probs, expected in zip(probabilities(model, batch), own, strict=True):
-        assert (probs == probs[0]).all()
-        np.testing.assert_allclose(probs[0], expected, atol=1e-6)
+def test_a_state_without_weight_is_worth_exactly_nothing(readout, tiny_model, tiny_rows, tiny_batch):
+    model = tiny_model(projection="sparsemax", readout=readout, scale=6.0)
+    measured = run("random_support", model, tiny_batch(tiny_rows([20])))
+    idle = measured[ATTENTION][0] == 0
+    assert 0 < idle.sum() < idle.size
+    for name in (NORM, REMOVED):
+        assert (measured[name][0][idle] == 0).all() and (measured[name][0][~idle] > 0).all()
 
 
-def test_nothing_to_permute_is_no_draw(tiny_model, tiny_rows, tiny_batch):
-    found = probabilities(tiny_model(num_labels=3), tiny_batch(tiny_rows([0, 1, 2])), draws=5)
-    assert [probs.shape for probs in found] == [(0, 3), (0, 3), (5, 3)]
+@pytest.mark.parametrize("readout", ["affine", "tanh"])
+def test_equal_weights_have_one_order(readout, tiny_model, tiny_rows, tiny_batch):
+    """Every draw is the model's own attention: the measures of importance say the same of it."""
+    model, batch = tiny_model(projection="uniform", readout=readout, num_labels=3), tiny_batch(tiny_rows([7, 2]))
+    measured = run("random_support", model, batch)
+    removed = run(LeaveOneOut, model, batch)["importance_leave_one_out_hidden"]
+    norms = run(GradientNorm, model, batch)["importance_gradient_norm_detached_hidden"]
+    probs = [decoded(model, batch, row, attention_of(model, batch, row)[None])[0] for row in (0, 1)]
+    for row, length in enumerate((7, 2)):
+        close(measured[ATTENTION][row], np.full((5, length), 1 / length))
+        close(measured[PROBS][row], np.broadcast_to(probs[row], (5, 3)))
+        close(measured[REMOVED][row], np.broadcast_to(removed[row], (5, length)))
+        close(measured[NORM][row], np.broadcast_to(norms[row], (5, length)))

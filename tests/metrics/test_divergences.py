@@ -46,10 +46,6 @@ def test_by_hand():
     assert decision_flips(p, q).tolist() == [1, 1, 0]
 
 
-def test_decision_on_equal_probability_is_the_lower_class():
-    assert decision_flips([[0.5, 0.5], [0.2, 0.4, 0.4]], [[0.6, 0.4], [0.2, 0.3, 0.5]]).tolist() == [0, 1]
-
-
 @given(distributions(2))
 @settings(max_examples=100)
 def test_equal_scipy(pair):
@@ -75,14 +71,6 @@ def test_properties(divergence, three):
         assert value > 0 or np.abs(p - q).max() <= 1e-3
 
 
-@given(distributions(2))
-@settings(max_examples=50)
-def test_pinsker(pair):
-    p, q = pair[:1], pair[1:]
-    assert 2 * total_variation_distance(p, q)[0] ** 2 <= kullback_leibler_divergence(p, q)[0] + 1e-12
-    assert jensen_shannon_divergence(p, q)[0] <= math.log(2) * total_variation_distance(p, q)[0] + 1e-12
-
-
 def test_single_precision_stays_in_range():
     disjoint = np.eye(2) * 1.00005
     assert total_variation_distance(disjoint, disjoint[::-1]).tolist() == [1, 1]
@@ -96,17 +84,3 @@ def test_a_distribution_sums_to_1_within_a_ten_thousandth(divergence):
     assert np.isfinite(divergence(near, near)).all()
     with pytest.raises(InputError, match="row 0: p sums to 1.0002"):
         divergence([[0.5, 0.5002]], [[0.5, 0.5]])
-
-
-@pytest.mark.parametrize("divergence", ALL)
-@pytest.mark.parametrize(
-    ("p", "q", "message"),
-    [
-        ([[0.5, 0.5], [1.5, -0.5]], [[0.5, 0.5]] * 2, "row 1: p.*-0.5"),
-        ([[0.5, 0.5]] * 2, [[0.5, 0.5], [0.5, 0.4]], "row 1: q sums to 0.9"),
-        ([[0.5, 0.5], [np.inf, 0]], [[0.5, 0.5]] * 2, "row 1: p sums to inf"),
-    ],
-)
-def test_refuses(divergence, p, q, message):
-    with pytest.raises(InputError, match=message):
-        divergence(p, q)

@@ -8,9 +8,7 @@ from hypothesis.extra.numpy import arrays
 
 from attnfaith.metrics.attention_faithfulness.alignment_error_rate import link_counts
 from attnfaith.metrics.extraction import (
-    ARGMAX,
     OF_WEIGHTS,
-    RULES,
     Rule,
     count_links,
     diagonal,
@@ -95,11 +93,6 @@ def test_leading_axes_are_kept():
             np.testing.assert_array_equal(together[layer, head], extract_links(weights[layer, head], OF_WEIGHTS))
 
 
-def test_of_equal_weights_the_first():
-    assert links_of("target_argmax", np.full((2, 3), 0.25)) == {(0, 0), (1, 0)}
-    assert links_of("source_argmax", np.full((2, 3), 0.25)) == {(0, 0), (0, 1), (0, 2)}
-
-
 def test_what_links_nothing():
     """NaN, a sentence without words, and for a share of the largest, no positive weight."""
     nothing = np.full((2, 3), np.nan)
@@ -133,14 +126,6 @@ def test_halves():
     np.testing.assert_array_equal(chosen, turned)
     assert (halves(names, seed=1) != chosen).any()
     assert halves([]).shape == (0,) and halves(["one"]).tolist() == [True]
-
-
-def test_labels_of_rules():
-    assert [rule.label for rule in (*ARGMAX[:1], RULES[-1], OF_WEIGHTS[-1])] == [
-        "target argmax",
-        "at least 0.9 of the row’s largest",
-        "at least 0.5",
-    ]
 
 
 @pytest.mark.skipif(not (GENUINE / "gold.talp").is_file(), reason="ATTNFAITH_DATA names no folder with alignment/de-en")

@@ -32,20 +32,6 @@ def padded_batches(draw):
     return ragged, {"attention": attention, "importance": importance}, mask
 
 
-def test_eight_rows_of_which_one_is_padded_on_the_left(metric, same):
-    """The padding changed tau from that of the texts, in silence."""
-    generator = np.random.default_rng(0)
-    attention, importance = generator.dirichlet(np.ones(6), 8), generator.normal(size=(8, 6))
-    attention[3] = [0, 0, 0.2, 0.5, 0.2, 0.1]
-    mask = np.ones((8, 6))
-    mask[3, :2] = 0
-    with pytest.raises(ValueError, match="mask"):
-        metric.compute(attention=attention, importance=importance)
-    ragged = {"attention": list(attention), "importance": list(importance)}
-    ragged = {name: [*rows[:3], rows[3][2:], *rows[4:]] for name, rows in ragged.items()}
-    same(metric.compute(attention=attention, importance=importance, mask=mask), metric.compute(**ragged))
-
-
 @settings(max_examples=60)
 @given(padded_batches())
 def test_a_masked_batch_is_its_ragged_rows_and_an_unmasked_one_is_refused(metric, same, batch):

@@ -82,23 +82,6 @@ def test_equals_scipy_where_one_pair_decides_the_exact_rule():
     assert_as_scipy(xs, ys)
 
 
-def test_p_value_of_almost_perfect_agreement_is_exact_for_long_rows_too():
-    for n in (34, 100):
-        ordered = np.arange(n, dtype=float)
-        swapped = ordered[[0, 2, 1, *range(3, n)]]
-        p_value = kendall_tau([ordered, swapped, -swapped], [ordered] * 3)[1]
-        # of n! orders 1 has no inversion and n - 1 have one; tails doubled
-        exact = [2 / math.factorial(n), 2 / math.factorial(n - 1), 2 / math.factorial(n - 1)]
-        np.testing.assert_allclose(p_value, exact, rtol=1e-10, atol=0)
-
-
-def test_equals_scipy_on_thousands_of_tokens():
-    generator = np.random.default_rng(2)
-    xs = [generator.random(3000), np.where(generator.random(5000) < 0.95, 0, generator.random(5000))]
-    ys = [xs[0] + generator.random(3000), generator.integers(0, 50, 5000)]
-    assert_as_scipy(xs, ys)
-
-
 def test_memory_stays_linear_in_the_length_of_a_row():
     x, y = np.random.default_rng(3).random((2, 1, 20_000))
     tracemalloc.start()
@@ -108,20 +91,6 @@ def test_memory_stays_linear_in_the_length_of_a_row():
     finally:
         tracemalloc.stop()
     assert peak < 10e6  # a matrix of all pairs, one byte each, is 400e6
-
-
-def test_what_is_undefined():
-    xs = [[], [1.0], [2, 2, 2], [1, 2, 3], [1, np.nan, 3], None, [1, 2], [1, 2, 3]]
-    ys = [[], [1.0], [1, 2, 3], [2, 2, 2], [1, 2, 3], [1, 2], None, [1, 2, 3]]
-    tau, p_value = kendall_tau(xs, ys)
-    assert np.isnan(tau[:-1]).all() and np.isnan(p_value[:-1]).all() and np.isnan(tie_ceiling(xs, ys)[:-1]).all()
-    assert tau[-1] == 1 and p_value[-1] == pytest.approx(1 / 3) and tie_ceiling(xs, ys)[-1] == 1
-
-
-def test_infinite_scores_are_ordered_and_padding_is_not_one_of_them():
-    xs = [[-np.inf, 0.0, np.inf], np.arange(5.0)]
-    ys = [[1.0, np.inf, np.inf], [0.0, 1.0, np.inf, -np.inf, np.inf]]
-    assert_as_scipy(xs, ys)
 
 
 def test_how_rows_are_cut_into_blocks_changes_nothing(monkeypatch):
@@ -178,13 +147,6 @@ def test_ceiling_of_a_sparse_attention(n, s, expected):
     assert kendall_tau([sparse], [np.arange(n)])[0][0] == pytest.approx(closed_form, abs=1e-12)
 
 
-def test_no_order_exceeds_the_ceiling():
-    x, y = [0, 0, 0, 1, 2, 2], [0, 0, 1, 1, 1, 3]
-    orders = list(itertools.permutations(y))
-    best = np.abs(kendall_tau([x] * len(orders), orders)[0]).max()
-    assert 0.5 < best <= tie_ceiling([x], [y])[0] + 1e-12
-
-
 def test_agreement_by_hand():
     attention = [[0.1, 0.2, 0.7], [0.5, 0.5], [0.1, 0.3, 0.6], [0.0, 0.0, 1.0], []]
     importance = [[1, 2, 3], [1, 2], [1, 3, 2], [1, 2, 3], []]
@@ -206,21 +168,6 @@ def test_agreement_by_hand():
     assert (results["1"]["ci_low"], results["1"]["ci_high"]) == pytest.approx((1 / 3, sparse))
 
 
-def test_agreement_of_nothing_defined():
-    for results in (agreement([], []), agreement([[1.0]], [[2.0]], [3])):
-        for values in results.values():
-            assert values.pop("n") == 0
-            values.pop("n_undefined")
-            assert all(math.isnan(value) for value in values.values())
-
-
-def test_share_significant_counts_the_level_itself_and_only_the_defined():
-    ordered = np.arange(3.0)
-    p_value = kendall_tau([ordered], [ordered])[1][0]
-    results = [agreement([ordered, [1.0]], [ordered, [1.0]], alpha=alpha)["overall"] for alpha in (p_value, 0.33)]
-    assert [values["share_significant"] for values in results] == [1, 0]
-
-
 def test_bootstrap_interval_is_that_of_the_mean():
     generator = np.random.default_rng(7)
     attention = generator.random((400, 8))
@@ -229,10 +176,3 @@ def test_bootstrap_interval_is_that_of_the_mean():
     half_width = 1.96 * results["tau_std"] / math.sqrt(400)
     assert results["ci_low"] == pytest.approx(results["tau_mean"] - half_width, abs=0.05 * half_width)
     assert results["ci_high"] == pytest.approx(results["tau_mean"] + half_width, abs=0.05 * half_width)
-
-
-def test_bootstrap_is_deterministic_and_follows_the_seed():
-    x, y = np.random.default_rng(8).random((2, 50, 9)).astype(np.float32)
-    assert {type(value) for value in agreement(x, y)["overall"].values()} == {int, float}
-    assert agreement(x, y, seed=1) == agreement(x, y, seed=1)
-    assert agreement(x, y, seed=1)["overall"]["ci_low"] != agreement(x, y, seed=2)["overall"]["ci_low"]

@@ -66,19 +66,6 @@ def test_typed_columns():
         app.answer(app.columns_of_texts('[["half"]]', "", "", "", ""))
 
 
-@pytest.mark.parametrize(("name", "text"), [("a.pkl", "x"), ("a.csv", "a,b\n1,2"), ("a.json", "[1"), ("a.parquet", "PAR1")])
-def test_files_that_cannot_be_used(name, text, tmp_path):
-    (tmp_path / name).write_text(text)
-    with pytest.raises((ValueError, OSError)):
-        app.answer(app.columns_of_table(tmp_path / name))
-
-
-def test_too_many_values_are_refused(monkeypatch):
-    monkeypatch.setattr(app, "MOST_VALUES", 3)
-    with pytest.raises(ValueError, match="more than 3 values"):
-        app.answer({"attention": ATTENTION})
-
-
 def front_matter():
     return yaml.safe_load((METRIC_DIR / "README.md").read_text(encoding="utf-8").split("---", 2)[1])
 

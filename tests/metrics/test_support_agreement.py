@@ -8,7 +8,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score
 
-from attnfaith.metrics.attention_faithfulness.columns import InputError
 from attnfaith.metrics.attention_faithfulness.support_agreement import support_auprc, top_k_overlap
 
 
@@ -42,21 +41,6 @@ def test_overlap_by_hand():
     # fourth: k = 2 of tokens 0 and one of (1, 2, 3) against 3 and 4; only token 3 is common, drawn with 1/3: 1/3 of 2
     np.testing.assert_allclose(overlap, [1, 0, 1 / 3, 1 / 6], rtol=0, atol=1e-15)
     np.testing.assert_allclose(chance, [0.4, 0.4, 0.2, 0.4], rtol=0, atol=1e-15)
-
-
-def test_how_many_tokens_are_compared():
-    """A share of the tokens rounded up, at least one, never more than the support."""
-    length = 30
-    spread = np.arange(1.0, length + 1)
-    sparse = np.where(spread > length - 2, spread, 0)
-    for attention, share, k in [
-        (spread, 0.1, 3),  # not 4, though 0.1 x 30 is a little above 3 in floats
-        (spread, 0.11, 4),
-        (spread, 0.001, 1),
-        (sparse, 0.1, 2),
-        (sparse, 0.9, 2),
-    ]:
-        assert top_k_overlap([attention], [-spread], share)[1].tolist() == [k / length]
 
 
 @pytest.mark.parametrize("share", [0.2, 0.4, 0.7])
@@ -93,34 +77,11 @@ def test_auprc_by_hand_and_against_sklearn():
     np.testing.assert_allclose(support_auprc(attention, importance)[0], expected, rtol=0, atol=1e-12)
 
 
-def test_what_is_undefined():
-    attention = [[], [1.0], [0.5, 0.5, 0], [0.5, 0.5], [0, 0, 0], None, [0.5, np.nan, 0], [0.6, 0.4, 0], [0.6, 0.4, 0]]
-    importance = [[], [1.0], [2, 2, 2], [1, 2], [1, 2, 3], [1, 2], [1, 2, 3], [1, np.nan, 2], [3, 2, 1]]
-    for function in (top_k_overlap, support_auprc):
-        for values in function(attention, importance):
-            assert np.isnan(values[:-1]).all() and not np.isnan(values[-1])
-
-
 def test_where_every_token_is_taken_nothing_can_be_said():
     """k = T for the overlap; for the support, dense attention."""
     dense, importance = [[0.5, 0.3, 0.2]], [[1.0, 2.0, 3.0]]
     assert np.isnan(top_k_overlap(dense, importance, 0.7)[0]).all() and top_k_overlap(dense, importance, 0.6)[1] == 2 / 3
     assert np.isnan(support_auprc(dense, importance)).all()
-
-
-def test_what_is_refused():
-    for share in (0, -0.1, 1.5, math.nan):
-        with pytest.raises(InputError, match=f"share is {share}"):
-            top_k_overlap([[0.5, 0.5]], [[1.0, 2.0]], share)
-
-
-@given(row_pairs, shares)
-@settings(max_examples=60)
-def test_only_order_counts(pair, share):
-    attention, importance = pair
-    for function in (lambda *rows: top_k_overlap(*rows, share), support_auprc):
-        expected = function([attention], [importance])
-        np.testing.assert_allclose(function([attention * 3], [np.exp(importance)]), expected, rtol=0, atol=1e-12)
 
 
 @given(row_pairs, shares)

@@ -15,8 +15,7 @@ class Attention(Measure):
     """Cross-attention itself, by layer and head, in the row that predicts a target word and in that in which it is the
     input.
 
-    The weights as the model uses them, read where they weigh its values. Models differ in which row shows what a target word
-    was made of: the decoder reads a word in the row after the one that predicts it, so both are there.
+    The weights as the model uses them. Models differ in which row shows what a target word was made of, so both are there.
 
     Source: Bahdanau et al. 2015, section 3.1; Garg et al. 2019, section 4, for the two rows.
     """
@@ -26,14 +25,10 @@ class Attention(Measure):
         "alignment_attention": Column(
             ("L", "A", "R", "G", "T"),
             range=(0.0, 1.0),
-            doc="weight of a source word: the sum over its tokens, the mean over those of the target word",
+            doc="weight of a source word: sum over its tokens, mean over the target's",
         ),
         "alignment_attention_mean": Column(("L", "R", "G", "T"), range=(0.0, 1.0), doc="its mean over the heads of a layer"),
-        "alignment_marker_mass": Column(
-            ("L", "A", "R", "G"),
-            range=(0.0, 1.0),
-            doc="weight of the source's markers, such as its end: with those of words it makes 1",
-        ),
+        "alignment_marker_mass": Column(("L", "A", "R", "G"), range=(0.0, 1.0), doc="weight of the source's markers"),
     }
 
     @torch.no_grad()
@@ -54,8 +49,10 @@ class Attention(Measure):
 class Norm(PairMeasure):
     """The length of what each source word adds to a decoder's state (Kobayashi et al. 2020).
 
-    How long the vector is that cross-attention adds for each source token: a small weight on a long vector may be more than
-    a large one on a short. Of a recurrent translator f is what the output layer makes of a context.
+    ||sum over heads of a f(h)||_2 of a source token's weight a and its state h, f the values' projection to the decoder's
+    states without its bias; summed over a source word's tokens, the mean over those of the target word. A small weight on a
+    long vector may be more than a large one on a short. Of a recurrent translator f is what the output layer makes of a
+    context.
 
     Source: Kobayashi et al. 2020, section 2.2 and, for alignment, section 5.
     """
@@ -65,9 +62,7 @@ class Norm(PairMeasure):
         "alignment_norm": Column(
             ("L", "R", "G", "T"),
             range=(0.0, None),
-            doc="||sum over heads of a f(h)||_2 of a source token's weight a and its state h, f the values' projection to "
-            "the decoder's states without its bias; summed over a source word's tokens, the mean over those of the target "
-            "word",
+            doc="length of the vector that a source word adds to the decoder's state",
         ),
     }
 
@@ -89,8 +84,6 @@ def _lengths(weights: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
 class ALTI(PairMeasure):
     """ALTI of translators (Ferrando et al. 2022): how near each source word brings a decoder's state, in a block and in all.
 
-    How much of a source word a decoder's states take, by distances to the vectors that are summed; shares, 0..1.
-
     y_i is the decoder's state after cross-attention, its residual connection and, where it follows these, the norm; T_i(j)
     what source token j adds, through that norm with its scale held, and T_i(0) what the state before adds. c_ij = max(0,
     |y_i| - |y_i - T_i(j)|) in L1, divided by the row's sum over all j, 0 too. What lies on markers and on the state before
@@ -109,14 +102,12 @@ class ALTI(PairMeasure):
         "alignment_alti": Column(
             ("L", "R", "G", "T"),
             range=(0.0, 1.0),
-            doc="share of a source word in a state after cross-attention: how much of it, in L1, the vectors of its tokens "
-            "account for, over what all source tokens and the state before account for",
+            doc="share of a source word in a state after cross-attention, in L1; the rest is the state before",
         ),
         "alignment_alti_total": Column(
             ("R", "G", "T"),
             range=(0.0, 1.0),
-            doc="share of a source word in the decoder's last layer: the shares of all blocks, multiplied through encoder "
-            "and decoder",
+            doc="share of a source word in the decoder's last layer: the shares of all blocks, multiplied",
             needs=frozenset({"stacked parts"}),
         ),
     }

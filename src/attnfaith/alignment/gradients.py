@@ -49,8 +49,8 @@ def _numbers(values: torch.Tensor) -> np.ndarray:
 class Gradient(Measure):
     """The length of the gradient of a target word's log probability in a source word's embeddings.
 
-    How steep log p of a target word is in each source word; it has no sign. Of a source word with several tokens it is the
-    length of the gradient in all of them at once. One backward pass for each target word.
+    It has no sign. Of a source word with several tokens it is the length of the gradient in all of them at once. One
+    backward pass for each target word.
 
     Source: Li et al. 2016, Visualizing and Understanding Neural Models in NLP, section 5; Ding et al. 2019 for translation.
     """
@@ -61,7 +61,7 @@ class Gradient(Measure):
             ("G", "T"),
             range=(0.0, None),
             unit="nats per unit of the embeddings",
-            doc="||d log p / d x||_2 of a target word's log probability and the embeddings x of all tokens of a source word",
+            doc="||d log p / d x||_2, x the embeddings of all tokens of a source word",
         ),
     }
 
@@ -75,8 +75,8 @@ class Gradient(Measure):
 class GradientXInput(Measure):
     """The gradient of a target word's log probability times a source word's embeddings.
 
-    What log p of a target word would change with a source word's embeddings, to first order; signed. Positive: the word
-    speaks for the target word. One backward pass for each target word, shared with `gradient`.
+    What log p would change with a source word's embeddings, to first order; positive where the word speaks for the target
+    word. One backward pass for each target word, shared with `gradient`.
 
     Source: Shrikumar et al. 2016; Ding et al. 2019 for translation.
     """
@@ -84,10 +84,7 @@ class GradientXInput(Measure):
     name, cost, reads, needs = "gradient_x_input", "tokens", "pairs", frozenset({"source embeddings"})
     columns = {
         "alignment_gradient_x_input": Column(
-            ("G", "T"),
-            signed=True,
-            unit="nats",
-            doc="x . d log p / d x of a target word's log probability, summed over the tokens of a source word",
+            ("G", "T"), signed=True, unit="nats", doc="x . d log p / d x, summed over the tokens of a source word"
         ),
     }
 
@@ -101,11 +98,10 @@ class GradientXInput(Measure):
 class IntegratedGradients(PairMeasure):
     """Integrated gradients (Sundararajan et al. 2017): a target word's log probability, handed out to source words.
 
-    (x - b) . the mean of d log p / dx over the line from b to x, summed over the tokens of a source word.
-
-    x are the embeddings of the source's words, b their baseline, and the integral is taken as in
-    `attnfaith.importance.integrated`. Markers stay what they are along the line, so that the words' parts sum to log p at x
-    less log p at b. Each target word has its own points, residual and error. Signed.
+    (x - b) . the mean of d log p / dx over the line from b to x, summed over the tokens of a source word. x are the
+    embeddings of the source's words, b their baseline, and the integral is taken as in `attnfaith.importance.integrated`.
+    Markers stay what they are along the line, so that the words' parts sum to log p at x less log p at b. Each target word
+    has its own points, residual and error. Signed.
 
     Source: Sundararajan et al. 2017, eq. 1 and 3 and proposition 1.
     """
@@ -119,20 +115,15 @@ class IntegratedGradients(PairMeasure):
             undefined=UNDEFINED,
             doc="the source word's part of log p of the target word less log p where all source words are the baseline",
         ),
-        "integrated_gradients_residual": Column(
-            ("G",),
-            unit="nats",
-            undefined="where the line leaves float range",
-            tolerance=2,
-            doc="sum of the parts less that difference; 0 is complete",
-        ),
-        "integrated_gradients_error": Column(
-            ("G",),
-            unit="nats",
-            undefined="where the line leaves float range",
-            tolerance=2,
-            doc="the estimated error of the part that is least certain",
-        ),
+        **{
+            f"integrated_gradients_{column}": Column(
+                ("G",), unit="nats", undefined="where the line leaves float range", tolerance=2, doc=doc
+            )
+            for column, doc in (
+                ("residual", "sum of the parts less that difference; 0 is complete"),
+                ("error", "the estimated error of the part that is least certain"),
+            )
+        },
         "integrated_gradients_steps": Column(("G",), "int64", doc="points of the line at which a gradient was taken"),
     }
 

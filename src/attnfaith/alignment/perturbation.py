@@ -37,9 +37,8 @@ def _without_each(subject, pair: PairBatch) -> torch.Tensor:
 class Occlusion(Measure):
     """Occlusion: what a target word's log probability loses when a source word is left out.
 
-    How much less probable a target word is without a source word; in nats, signed. The word's tokens are taken out of the
-    source, what follows them moves up, and the encoder reads what is left; the target stays as it was. The other words'
-    tokens stay as they are: the sentence is not divided anew. Once for each source word.
+    The word's tokens are taken out of the source, what follows them moves up, and the encoder reads what is left; the target
+    and the other words' tokens stay as they are. In nats, signed; a reading for each source word.
 
     Source: Zeiler & Fergus 2014 for pictures; Alvarez-Melis & Jaakkola 2017 for translation.
     """
@@ -51,7 +50,7 @@ class Occlusion(Measure):
             signed=True,
             unit="nats",
             undefined="where the source has this word alone and no marker",
-            doc="log p of the target word less the same without the tokens of the source word, the others moved up",
+            doc="log p of the target word less the same without the tokens of the source word",
         ),
     }
 
@@ -68,10 +67,9 @@ class Occlusion(Measure):
 class ValueZeroing(PairMeasure):
     """Value zeroing (Mohebbi et al. 2023): how far a decoder's layer turns a state when a source word's values are zeros.
 
-    What each layer of the decoder would miss without a source word: 1 - cos of its results. A layer is given the states that
-    the pair gives it, and the weights are as they were: the values of the word's tokens are zeros in all heads of
-    cross-attention. Rows are not divided by their sums. Of a recurrent translator the result is what the output layer reads.
-    A pair is read once more for each source word.
+    1 - cos of the results of each layer of the decoder with and without the word's values, zeros in all heads of
+    cross-attention. A layer is given the states that the pair gives it, and weights are as they were; rows are not divided
+    by their sums. Of a recurrent translator the result is what the output layer reads. A reading for each source word.
 
     Source: Mohebbi et al. 2023, section 3, for attention of a text over itself.
     """
@@ -79,10 +77,7 @@ class ValueZeroing(PairMeasure):
     name, cost, needs = "value_zeroing", "tokens", frozenset({"layer results"})
     columns = {
         "alignment_value_zeroing": Column(
-            ("L", "R", "G", "T"),
-            range=(0.0, 2.0),
-            doc="cosine distance of a layer's results with and without the values of a source word, all its tokens' at "
-            "once; the mean over the tokens of the target word",
+            ("L", "R", "G", "T"), range=(0.0, 2.0), doc="cosine distance of a layer's results without a source word's values"
         ),
     }
 

@@ -44,12 +44,9 @@ class TokenEdit(Edit):
     """
 
     def __init__(self, layers: Sequence[int], inside: torch.Tensor, rows=None, queries: str = "S", **tensors: torch.Tensor):
-        self.layers, self.inside, self.rows = frozenset(layers), inside, rows
-        self.per_copy = dict.fromkeys(("inside", *tensors), "S")
-        if rows is not None:
-            self.per_copy["rows"] = queries
+        self.layers, self.inside, self.rows, self._scores = frozenset(layers), inside, rows, None
+        self.per_copy = dict.fromkeys(("inside", *tensors), "S") | ({} if rows is None else {"rows": queries})
         vars(self).update(tensors)
-        self._scores: torch.Tensor | None = None
 
     def other(self, weights: torch.Tensor, reach: torch.Tensor) -> torch.Tensor:
         """Return other weights (N,H,Q,S) for all rows; reach (N,1,Q,S): what a row may look at."""
@@ -98,7 +95,7 @@ class Target:
 
     @classmethod
     def each(cls, subject, batch, **where) -> Iterator["Target"]:
-        """The targets of a batch. where: which layers and rows change."""
+        """Yield the targets of a batch. where: which layers and rows change."""
         yield cls(subject, batch, **where)
 
     @cached_property
@@ -106,20 +103,20 @@ class Target:
         return [np.flatnonzero(inside) for inside in self.inside.cpu().numpy()]
 
     def edit(self, kind: type[TokenEdit], owner: torch.Tensor, rows=None, **tensors: torch.Tensor) -> TokenEdit:
-        """An edit of the copies `owner` (N,). rows (N,Q): those that change, by default all, or `changed`."""
+        """Return an edit of the copies `owner` (N,). rows (N,Q): those that change, by default all, or `changed`."""
         rows = rows if self.changed is None else self.changed[owner]
         return kind(self.numbers, self.inside[owner], rows, self.queries, **tensors)
 
     def outcomes(self, owner: torch.Tensor, edit: TokenEdit) -> tuple[np.ndarray, ...]:
-        """What the model predicts of the copies `owner` (N,), those of an instance together: arrays with N first."""
+        """Return what the model predicts of the copies `owner` (N,), those of an instance together: arrays with N first."""
         raise NotImplementedError
 
     def random_orders(self, draws: int, seed: int, purpose: str) -> list[np.ndarray]:
-        """Random orders (K,T) of the places of each instance; K is `draws`, or 0 below two tokens."""
+        """Return random orders (K,T) of the places of each instance; K is `draws`, or 0 below two tokens."""
         orders = []
         for places, name in zip(self.places, self.names, strict=True):
-            count = draws if len(places) > 1 else 0
-            orders.append(generator(seed, name, purpose).permuted(np.broadcast_to(places, (count, len(places))), axis=1))
+            same = np.broadcast_to(places, (draws if len(places) > 1 else 0, len(places)))
+            orders.append(generator(seed, name, purpose).permuted(same, axis=1))
         return orders
 
 
@@ -155,13 +152,13 @@ class Readout:
     answers: np.ndarray
 
     def logits(self, attention: np.ndarray) -> np.ndarray:
-        """Logits (...,C) of attentions (...,T); one that is all 0 leaves the bias. Only where affine."""
+        """Return logits (...,C) of attentions (...,T); one that is all 0 leaves the bias. Only where affine."""
         return attention @ self.values + self.bias
 
 
 @cached
 def read_out(subject: Subject, batch: Batch) -> list[Readout]:
-    """The read-out of each instance of a batch, on the CPU; kept in the batch."""
+    """Return the read-out of each instance of a batch, on the CPU; kept in the batch."""
     mask = subject.attendable(batch).cpu().numpy()
     weights = subject.attention(batch).double().cpu().numpy() * mask
     total = weights.sum(1, keepdims=True)
@@ -231,7 +228,7 @@ class OfTexts:
 
 
 def under(subject: Subject, batch: Batch, rows: np.ndarray | list[int] | None = None) -> OfStates | OfTexts:
-    """The logits of the instances `rows`, by default all, under any attention over their tokens ("intervention").
+    """Return the logits of the instances `rows`, by default all, under any attention over their tokens ("intervention").
 
     T is the number of tokens of the longest of them, at least 1.
     """
@@ -239,8 +236,7 @@ def under(subject: Subject, batch: Batch, rows: np.ndarray | list[int] | None = 
     rows = rows.to(subject.device)
     if "states" in subject.capabilities:
         hidden, mask, query = subject.encoded(batch)
-        states = [states[inside] for states, inside in zip(hidden[rows], mask[rows], strict=True)]
-        states = _padded(states, 0)
+        states = _padded([states[inside] for states, inside in zip(hidden[rows], mask[rows], strict=True)], 0)
         return OfStates(subject, states, None if query is None else query[rows])
     places = [inside.nonzero().squeeze(1) for inside in subject.attendable(batch)[rows]]
     return OfTexts(subject, batch.take(rows), _padded(places, -1))
@@ -253,7 +249,7 @@ def _padded(rows: list[torch.Tensor], value: int) -> torch.Tensor:
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:
-    """Probabilities along the last axis."""
+    """Return probabilities along the last axis."""
     shifted = np.exp(logits - logits.max(-1, keepdims=True))
     return shifted / shifted.sum(-1, keepdims=True)
 
@@ -287,7 +283,7 @@ class Pooled(Target):
 
 
 def chosen_layers(subject: Subject, layers: str | Sequence[int]) -> list[int]:
-    """The layers that change, first to last, by their numbers from 0 on; "shown": those that the reduction takes.
+    """Return the layers that change, first to last, by their numbers from 0 on; "shown": those that the reduction takes.
 
     Raises ValueError for one that the model does not have.
     """
@@ -312,9 +308,8 @@ class Maps(Target):
         chosen = chosen_layers(subject, layers)
         self.subject, self.batch, self.first = subject, batch, chosen[0]
         self.numbers = [subject.sites.layers[layer] for layer in chosen]
-        self.inside = subject.attendable(batch)
+        self.inside, self.names = subject.attendable(batch), batch["instance_id"]
         self.changed = subject.matter(batch) if rows == "matter" else None
-        self.names = batch["instance_id"]
 
     @cached_property
     def prefix(self) -> Prefix | None:
@@ -323,7 +318,7 @@ class Maps(Target):
 
     @torch.no_grad()
     def logits(self, owner: torch.Tensor, edit: Edit) -> torch.Tensor:
-        """Logits (N,C) in float64 of the copies `owner` (N,) under an edit of these."""
+        """Return logits (N,C) in float64 of the copies `owner` (N,) under an edit of these."""
         owner = owner.to(self.inside.device)
         several = len(owner) > PREFIX_PAYS * len(self.inside)
         return self.subject.edited(self.batch, owner, edit, self.prefix if several else None).double()
@@ -359,8 +354,7 @@ class Cross(Target):
     def outcomes(self, owner, edit):
         own = self.subject.logits(self.pair).softmax(2)
         owner = owner.to(own.device)
-        log_probs = own.new_zeros(len(owner), own.shape[1], dtype=torch.float64)
-        distances = torch.zeros_like(log_probs)
+        log_probs, distances = own.new_zeros(2, len(owner), own.shape[1], dtype=torch.float64)
         for some, logits in self.subject.edited(self.pair, owner, edit):
             log_probs[some] = label_log_probs(logits, self.pair["labels"].expand(len(some), -1))
             distances[some] = (logits.softmax(2) - own).abs().sum(2).double() / 2
