@@ -2,19 +2,20 @@
 
 import itertools
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from attnfaith.errors import AttnfaithError
 from attnfaith.models.rationale_samplers import bernoulli_log_prob
-from attnfaith.training.rationales import Constraint, Prices, reinforced, selection_price
+from attnfaith.training.rationales import Constraint, RationaleConfig, reinforced, selection_price
 
 
 def test_the_price_of_a_selection():
     gates = torch.tensor([[0.0, 1.0, 1.0, 0.0, 1.0, 0.0], [0.0, 1.0, 1.0, 1.0, 0.0, 0.0], [0.0] * 6])
     mask = torch.tensor([[False] + [True] * 4 + [False], [False] + [True] * 3 + [False] * 2, [False] * 6])
-    price = selection_price(gates, mask, Prices(sparsity=0.1, coherence=2.0))
+    price = selection_price(gates, mask, sparsity=0.1, coherence=2.0)
     torch.testing.assert_close(price, torch.tensor([0.1 * (3 + 2 * 2), 0.1 * 3, 0.0]))
 
 
@@ -26,7 +27,7 @@ def test_the_gradient_is_that_of_the_expected_cost(baseline):
     every = torch.tensor(list(itertools.product((0.0, 1.0), repeat=3)), dtype=torch.float64)
     mask = torch.ones(8, 3, dtype=torch.bool)
     logs = bernoulli_log_prob(scores.expand(8, -1), every, mask)
-    costs = (every @ weight).square() + selection_price(every, mask, Prices(0.1))
+    costs = (every @ weight).square() + selection_price(every, mask, 0.1, 2.0)
     losses = reinforced(costs, logs, baseline)
     torch.testing.assert_close(losses, costs)
     own = torch.autograd.grad((logs.exp().detach() * losses).sum(), (scores, weight), retain_graph=True)
@@ -35,10 +36,14 @@ def test_the_gradient_is_that_of_the_expected_cost(baseline):
         torch.testing.assert_close(one, other)
 
 
+def to_share(target, multiplier_range=None, two_sided=False, **args):
+    return Constraint("share", target, SimpleNamespace(multiplier_range=multiplier_range, two_sided=two_sided, **args))
+
+
 def test_the_multiplier_as_in_the_authors_code():
     """c_ma <- a c_ma + (1 - a) c; lambda <- lambda exp(rate c_ma); lambda times the constraint, with the value of c_ma."""
-    constraint = Constraint("share", target=0.3, start=1e-4, rate=0.5, decay=0.9)
-    multiplier, average = constraint.start, 0.0
+    constraint = to_share(0.3, multiplier_rate=0.5, decay=0.9)
+    multiplier, average = 1e-4, 0.0
     expected_multiplier, expected_average = 1e-4, 0.0
     for measured in (0.9, 0.8, 0.1, 0.0, 0.0):
         multiplier, average = constraint.after(multiplier, average, measured)
@@ -55,39 +60,26 @@ def test_the_multiplier_as_in_the_authors_code():
 
 def test_one_side_fades_and_two_sides_pull():
     """Nothing is selected: the authors' multiplier falls towards 0, the other one becomes negative."""
-    one, two = (Constraint("share", target=0.3, start=1e-3, rate=0.5, decay=0.5, two_sided=side) for side in (False, True))
     reached = {}
-    for constraint in (one, two):
-        multiplier, average = constraint.start, 0.0
+    for two_sided in (False, True):
+        constraint = to_share(0.3, multiplier_rate=0.5, decay=0.5, two_sided=two_sided)
+        multiplier, average = 1e-3, 0.0
         for _ in range(50):
             multiplier, average = constraint.after(multiplier, average, 0.0)
-        reached[constraint.two_sided] = multiplier
+        reached[two_sided] = multiplier
     assert 0 < reached[False] < 1e-3 and reached[True] < -1
 
 
 @pytest.mark.parametrize(("measured", "multiplier"), [(float("nan"), 1.0), (1.0, float("nan")), (1.0, 1e308)])
 def test_a_multiplier_that_is_no_number_is_refused(measured, multiplier):
-    constraint = Constraint("share", target=0.1, rate=1e3, decay=0.0)
+    constraint = to_share(0.1, multiplier_rate=1e3, decay=0.0)
     with pytest.raises(
         AttnfaithError, match="^the multiplier of selection.share is (nan|inf) .*lower selection.multiplier_rate"
     ):
         constraint.after(multiplier, 0.0, measured)
 
 
-@pytest.mark.parametrize(
-    ("kind", "fields", "key"),
-    [
-        (Prices, {"sparsity": -1.0}, "sparsity"),
-        (Prices, {"coherence": math.inf}, "coherence"),
-        (Prices, {"baseline": "critic"}, "baseline"),
-        (Prices, {"decay": 1.0}, "decay"),
-        (Constraint, {"name": "share", "target": 1.5}, "target"),
-        (Constraint, {"name": "share", "target": 0.5, "start": 0.0}, "multiplier"),
-        (Constraint, {"name": "share", "target": 0.5, "rate": math.nan}, "rate"),
-        (Constraint, {"name": "lasso", "target": 0.5, "decay": -0.1}, "decay"),
-        (Constraint, {"name": "share", "target": 0.5, "least": 2.0, "most": 1.0}, "bounds 2.0 and 1.0"),
-    ],
-)
-def test_options_out_of_their_range(kind, fields, key):
+@pytest.mark.parametrize(("key", "value"), [("multiplier", 0.0), ("multiplier_range", [2.0, 1.0])])
+def test_options_out_of_their_range(key, value, tmp_path):
     with pytest.raises(ValueError, match=key):
-        kind(**fields)
+        RationaleConfig(str(tmp_path), **{key: value})

@@ -12,7 +12,7 @@ from attnfaith.errors import AttnfaithError
 from attnfaith.models.rationale_samplers import bernoulli_log_prob, expected_share, kuma_shape
 from attnfaith.training import RationaleTrainer
 from attnfaith.training.losses import classification_loss
-from attnfaith.training.rationales import Prices, SelectionState, selection_price
+from attnfaith.training.rationales import SelectionState, selection_price
 from tests.tiny_trainings import make_trainer
 
 
@@ -87,7 +87,7 @@ def test_a_step_of_bernoulli_by_hand(make):
         outputs = model(batch["input_ids"], batch["attention_mask"])
         inside = model.attendable(batch["input_ids"], batch["attention_mask"])
         costs = classification_loss(outputs.logits, batch["labels"])
-        costs = costs + selection_price(outputs.gates, inside, Prices(0.05, 1.0))
+        costs = costs + selection_price(outputs.gates, inside, 0.05, 1.0)
         assert loss.item() == pytest.approx(costs.sum().item(), rel=1e-5)
         logs = bernoulli_log_prob(outputs.selection_scores.squeeze(-1), outputs.gates, inside)
         surrogate = (costs + (costs.detach() - baseline) * logs).sum()

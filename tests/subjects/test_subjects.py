@@ -27,7 +27,7 @@ PACKAGE = Path(__file__).parents[2] / "src" / "attnfaith"
 TEXTS = ["the old ship sank", "a new ship", "", "ship"]
 
 
-ENGINES = ("lrp_rules", "lstm", "removal", "state_lengths")
+ENGINES = ("integrated", "lrp_rules", "lstm", "removal", "state_lengths")
 """What is written for the classifiers of this package alone."""
 
 

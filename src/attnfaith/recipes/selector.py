@@ -45,8 +45,8 @@ class Selector:
 class Selection:
     """What the selection of model.selector is trained by, beside the labels; of a budget nothing.
 
-    sparsity, coherence, baseline, of bernoulli: see `attnfaith.training.rationales.Prices`. share, lasso and the
-    multiplier, of hardkuma: see `Constraint` there.
+    See `attnfaith.training.RationaleConfig`: sparsity, coherence and baseline are of bernoulli, share, lasso and the
+    multiplier of hardkuma.
     """
 
     sparsity: NotNegative | None = None

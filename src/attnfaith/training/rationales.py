@@ -9,12 +9,9 @@ Shapes: B instances, T tokens.
 """
 
 import math
-from dataclasses import dataclass as plain_dataclass
-from typing import Annotated, Literal
+from dataclasses import dataclass
 
 import torch
-from pydantic import Field
-from pydantic.dataclasses import dataclass
 from transformers import Trainer, TrainerCallback
 from transformers.trainer_callback import ExportableState
 
@@ -26,30 +23,13 @@ from attnfaith.training.trainers import AttentionConfig, AttentionTrainer
 
 SHARE = "share_selected"
 """In logs and evaluations: the mean over texts of the share of their tokens that was read."""
-NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Decay = Annotated[float, Field(ge=0, lt=1)]
+DECAY = {"bernoulli": 0.9, "hardkuma": 0.99}
 
 
-@dataclass(frozen=True)
-class Prices:
-    """The price of a selection, added to the loss of the label, and the baseline that costs are compared with.
-
-    sparsity: of each selected token. coherence: of each change from one token to the next, in units of sparsity. baseline:
-    none, as in the authors' code; or moving_average, the mean cost of the batches before, which leaves the expected gradient
-    as it is and makes it vary less. decay: how much of that average is kept at each batch.
-    """
-
-    sparsity: NotNegative = 3e-4
-    coherence: NotNegative = 2.0
-    baseline: Literal["none", "moving_average"] = "none"
-    decay: Decay = 0.9
-
-
-def selection_price(gates: torch.Tensor, mask: torch.Tensor, prices: Prices) -> torch.Tensor:
+def selection_price(gates: torch.Tensor, mask: torch.Tensor, sparsity: float, coherence: float) -> torch.Tensor:
     """sparsity * (sum_t z_t + coherence * sum_t |z_t - z_(t-1)|) of gates z (B,T) at the tokens of mask (B,T): (B,)."""
     changes = (gates[:, 1:] - gates[:, :-1]).abs() * (mask[:, 1:] & mask[:, :-1])
-    return prices.sparsity * ((gates * mask).sum(-1) + prices.coherence * changes.sum(-1))
+    return sparsity * ((gates * mask).sum(-1) + coherence * changes.sum(-1))
 
 
 def reinforced(costs: torch.Tensor, log_probs: torch.Tensor, baseline: float = 0.0) -> torch.Tensor:
@@ -60,70 +40,26 @@ def reinforced(costs: torch.Tensor, log_probs: torch.Tensor, baseline: float = 0
     return costs + surrogate - surrogate.detach()
 
 
-@dataclass(frozen=True)
-class Constraint:
-    """A target, and how the multiplier follows what is measured.
-
-    name: share, of tokens whose gate is not 0, or lasso, the changes a token. start: the multiplier at first, above 0 unless
-    two-sided. rate: how fast it moves. decay: how much of the moving average of (measured - target) is kept at each batch.
-    least, most: bounds of the multiplier; None: none.
-
-    two_sided False: lambda <- lambda * exp(rate * average), as in the authors' code: it is never negative, so that it pushes
-    what is measured down to the target and, below it, fades and does not pull it up. True: lambda <- lambda + rate *
-    average, the ascent of the dual problem of an equality, which below the target becomes negative and pulls up.
-    """
-
-    name: Literal["share", "lasso"]
-    target: Annotated[float, Field(ge=0, le=1)]
-    start: NotNegative = 1e-4
-    rate: Positive = 0.01
-    decay: Decay = 0.99
-    least: float | None = None
-    most: float | None = None
-    two_sided: bool = False
-
-    def __post_init__(self):
-        if not self.start and not self.two_sided:
-            raise ValueError("selection.multiplier=0 would stay 0: it is multiplied by what moves it; give one above 0")
-        if self.least is not None and self.most is not None and not self.least < self.most:
-            raise ValueError(f"selection: the multiplier's bounds {self.least} and {self.most} are in the wrong order")
-
-    def after(self, multiplier: float, average: float, measured: float) -> tuple[float, float]:
-        """Multiplier and moving average after a batch in which `measured` is the mean over its texts.
-
-        Raises AttnfaithError where the multiplier stops being a finite number.
-        """
-        average = self.decay * average + (1 - self.decay) * (measured - self.target)
-        try:
-            moved = multiplier + self.rate * average if self.two_sided else multiplier * math.exp(self.rate * average)
-        except OverflowError:
-            moved = math.inf
-        if not math.isnan(moved):
-            moved = max(moved, -math.inf if self.least is None else self.least)
-            moved = min(moved, math.inf if self.most is None else self.most)
-        if not math.isfinite(moved):
-            raise AttnfaithError(
-                f"the multiplier of selection.{self.name} is {moved:g} (before {multiplier:g}, moving average of the "
-                f"constraint {average:g}): try a lower selection.multiplier_rate (now {self.rate:g}), or bound it by "
-                "selection.multiplier_range"
-            )
-        return moved, average
-
-    def loss(self, measured: torch.Tensor, multiplier: float, average: float) -> torch.Tensor:
-        """multiplier * (measured - target) of each text (B,), shifted so that the mean over texts has the value of the
-        moving average; the gradient is that of what is measured in this batch.
-        """
-        differences = measured - self.target
-        return multiplier * (differences + (average - differences.mean()).detach())
-
-
-@plain_dataclass
+@dataclass
 class RationaleConfig(AttentionConfig):
     """Arguments of `RationaleTrainer`: those that the model's sampler has are read.
 
-    Of bernoulli: sparsity, coherence, baseline and decay, see `Prices`. Of hardkuma: the targets share and lasso (None
-    leaves one free); multiplier, multiplier_rate, multiplier_range ([least, greatest]), decay and two_sided, see
-    `Constraint`. decay None: 0.9 of bernoulli, 0.99 of hardkuma.
+    Of bernoulli, the price of a selection, which is added to the loss of the label. sparsity: of each selected token.
+    coherence: of each change from one token to the next, in units of sparsity. baseline: what costs are compared with: none,
+    as in the authors' code; or moving_average, the mean cost of the batches before, which leaves the expected gradient as it
+    is and makes it vary less.
+
+    Of hardkuma, targets that multipliers follow. share, of tokens whose gate is not 0, and lasso, the changes a token; None
+    leaves one free. multiplier: at first, above 0 unless two_sided. multiplier_rate: how fast it moves. multiplier_range:
+    [least, greatest], None: no bounds. two_sided False: lambda <- lambda * exp(rate * average), as in the authors' code: it
+    is never negative, so that it pushes what is measured down to the target and, below it, fades and does not pull it up.
+    True: lambda <- lambda + rate * average, the ascent of the dual problem of an equality, which below the target becomes
+    negative and pulls up.
+
+    decay: how much of a moving average, of costs or of (measured - target), is kept at each batch; None: 0.9 of bernoulli,
+    0.99 of hardkuma.
+
+    Raises AttnfaithError for a multiplier of 0 that is not two-sided, and bounds in the wrong order.
     """
 
     sparsity: float = 3e-4
@@ -137,35 +73,51 @@ class RationaleConfig(AttentionConfig):
     two_sided: bool = False
     decay: float | None = None
 
-    def prices(self, sampler: str) -> Prices | None:
-        """What a selection costs; None but of bernoulli."""
-        if sampler != "bernoulli":
-            return None
-        return Prices(self.sparsity, self.coherence, self.baseline, 0.9 if self.decay is None else self.decay)
+    def __post_init__(self):
+        super().__post_init__()
+        if not self.multiplier and not self.two_sided:
+            raise AttnfaithError("multiplier=0 would stay 0: it is multiplied by what moves it; give one above 0")
+        if self.multiplier_range and not self.multiplier_range[0] < self.multiplier_range[1]:
+            raise AttnfaithError(f"multiplier_range={self.multiplier_range}: give [least, greatest]")
 
-    def constraints(self, sampler: str) -> list[Constraint]:
-        """The targets that are stated; none but of hardkuma. Raises AttnfaithError where hardkuma has none."""
-        if sampler != "hardkuma":
-            return []
-        least, most = self.multiplier_range or (None, None)
-        targets = {"share": self.share, "lasso": self.lasso}
-        constraints = [
-            Constraint(
-                name,
-                target,
-                start=self.multiplier,
-                rate=self.multiplier_rate,
-                decay=0.99 if self.decay is None else self.decay,
-                least=least,
-                most=most,
-                two_sided=self.two_sided,
+
+@dataclass(frozen=True)
+class Constraint:
+    """One target of hardkuma: share or lasso. args: the `RationaleConfig` that says how its multiplier moves."""
+
+    name: str
+    target: float
+    args: RationaleConfig
+
+    def after(self, multiplier: float, average: float, measured: float) -> tuple[float, float]:
+        """Multiplier and moving average after a batch in which `measured` is the mean over its texts.
+
+        Raises AttnfaithError where the multiplier stops being a finite number.
+        """
+        args, decay = self.args, DECAY["hardkuma"] if self.args.decay is None else self.args.decay
+        average = decay * average + (1 - decay) * (measured - self.target)
+        step = args.multiplier_rate * average
+        try:
+            moved = multiplier + step if args.two_sided else multiplier * math.exp(step)
+        except OverflowError:
+            moved = math.inf
+        if args.multiplier_range and not math.isnan(moved):
+            least, greatest = args.multiplier_range
+            moved = min(max(moved, least), greatest)
+        if not math.isfinite(moved):
+            raise AttnfaithError(
+                f"the multiplier of selection.{self.name} is {moved:g} (before {multiplier:g}, moving average of the "
+                f"constraint {average:g}): try a lower selection.multiplier_rate (now {args.multiplier_rate:g}), or bound "
+                "it by selection.multiplier_range"
             )
-            for name, target in targets.items()
-            if target is not None
-        ]
-        if not constraints:
-            raise AttnfaithError("a selection by hardkuma is trained to a target: give share or lasso")
-        return constraints
+        return moved, average
+
+    def loss(self, measured: torch.Tensor, multiplier: float, average: float) -> torch.Tensor:
+        """multiplier * (measured - target) of each text (B,), shifted so that the mean over texts has the value of the
+        moving average; the gradient is that of what is measured in this batch.
+        """
+        differences = measured - self.target
+        return multiplier * (differences + (average - differences.mean()).detach())
 
 
 class SelectionState(TrainerCallback, ExportableState):
@@ -195,15 +147,18 @@ class RationaleTrainer(AttentionTrainer):
     score_names = (SHARE,)
 
     def __init__(self, model, args, **kwargs):
-        sampler = model.config.sampler
-        self.prices, self.constraints = args.prices(sampler), args.constraints(sampler)
+        self.sampler, targets = model.config.sampler, {"share": args.share, "lasso": args.lasso}
+        targets = {name: target for name, target in targets.items() if target is not None}
+        self.constraints = [Constraint(*target, args) for target in targets.items()] if self.sampler == "hardkuma" else []
+        if self.sampler == "hardkuma" and not targets:
+            raise AttnfaithError("a selection by hardkuma is trained to a target: give share or lasso")
         args.restore_callback_states_from_checkpoint = True  # else a training that goes on would begin anew with them
         super().__init__(model, args, **kwargs)
         state = SelectionState()
-        if self.prices is not None:
+        if self.sampler == "bernoulli":
             state.numbers = {"batches": 0.0, "baseline": 0.0}
         for constraint in self.constraints:
-            state.numbers |= {f"{constraint.name}_multiplier": constraint.start, f"{constraint.name}_constraint": 0.0}
+            state.numbers |= {f"{constraint.name}_multiplier": args.multiplier, f"{constraint.name}_constraint": 0.0}
         self.add_callback(state)
 
     @property
@@ -221,27 +176,27 @@ class RationaleTrainer(AttentionTrainer):
         counts = inside.sum(1)
         share = (outputs.gates > 0).sum(1) / counts.clamp(min=1)
         if not model.training:
-            if self.prices is not None:
-                losses = losses + selection_price(outputs.gates, inside, self.prices)
+            if self.sampler == "bernoulli":
+                losses = losses + selection_price(outputs.gates, inside, self.args.sparsity, self.args.coherence)
             return losses, {"logits": outputs.logits, SHARE: share.where(counts > 0, torch.nan)}
         self.count(SHARE, share, counts > 0)
-        if self.prices is not None:
+        if self.sampler == "bernoulli":
             losses = self._priced(losses, outputs, inside)
         for constraint in self.constraints:
             losses = losses + self._constrained(constraint, outputs, inside)
         return losses, {"logits": outputs.logits}
 
     def _priced(self, losses, outputs, inside):
-        numbers, prices = self.numbers, self.prices
-        price = selection_price(outputs.gates, inside, prices)
+        numbers, args = self.numbers, self.args
+        price = selection_price(outputs.gates, inside, args.sparsity, args.coherence)
         self.count("selection_price", price, torch.ones_like(price, dtype=torch.bool))
         costs = losses + price
         logs = bernoulli_log_prob(outputs.selection_scores.squeeze(-1).float(), outputs.gates, inside)
         reinforcing = reinforced(costs, logs, numbers["baseline"])
-        if prices.baseline == "moving_average":
-            mean = self._mean(costs)
+        if args.baseline == "moving_average":
+            mean, decay = self._mean(costs), DECAY["bernoulli"] if args.decay is None else args.decay
             first = numbers["batches"] == 0
-            numbers["baseline"] = mean if first else prices.decay * numbers["baseline"] + (1 - prices.decay) * mean
+            numbers["baseline"] = mean if first else decay * numbers["baseline"] + (1 - decay) * mean
             numbers["batches"] += 1
         return reinforcing
 
