@@ -190,7 +190,7 @@ def pushed(hub: HubServer, owner: str) -> dict[str, tuple[int, frozenset[str]]]:
     return {
         f"{kind} {name.removeprefix(owner)}": (len(log), frozenset(log[-1].files) - {".gitattributes"})
         for kind in KINDS
-        for name, _ in hub.storage.repos(kind)
+        for name in hub.repos(kind)
         if name.startswith(f"{owner}/")
         for log in [hub.history(kind, name)]
     }

@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from attnfaith import cli, provenance, recipes, record, reproduction, runs
+from attnfaith.errors import AttnfaithError
 from attnfaith.reproduction import EXACTLY, NOT, TOLD, WITHIN, ReproductionError
 
 
@@ -243,7 +244,7 @@ def test_records_of_other_texts(finished):
 
 
 def compared(one, other, tolerance=0.05):
-    return reproduction._compare_column("x", one, other, tolerance)
+    return reproduction.compare_column("x", one, other, tolerance)
 
 
 def test_undefined_agrees_with_undefined_only():
@@ -406,13 +407,13 @@ def broken(folder, kind):
 )
 def test_folders_that_cannot_be_reproduced(copied, tmp_path, kind, says):
     broken(copied, kind)
-    with pytest.raises(ReproductionError, match=says):
+    with pytest.raises(AttnfaithError, match=says):
         reproduction.reproduce(copied, tmp_path / "again")
     assert not (tmp_path / "again").exists()
 
 
 def test_no_folder_and_no_name_of_a_repository():
-    with pytest.raises(ReproductionError, match="no folder, and no name"):
+    with pytest.raises(ReproductionError, match="no folder here and cannot be read from the Hub"):
         reproduction.reproduce("no/such/folder")
 
 

@@ -107,16 +107,16 @@ def test_a_signed_measure_is_there_by_its_size_as_well(tiny_recipe, tmp_path, qu
 @pytest.mark.parametrize(
     ("change", "names", "message"),
     [
-        ({"model__hierarchy": "sentence"}, ["attention"], "the run attends to sentences"),
-        ({"objective__kind": "untrained"}, ["attention"], "objective.kind='untrained': take one that was trained on labels"),
-        ({}, ["permutation"], r"no measure is called \['permutation'\]; choose from attention, .*gradient"),
+        ({"model__hierarchy": "sentence"}, ["attention"], "model.hierarchy='sentence'"),
+        ({"objective__kind": "untrained"}, ["attention"], "objective.kind='untrained'"),
+        ({}, ["permutation"], r"no measure of inputs is called \['permutation'\]; choose from attention, .*gradient"),
     ],
 )
 def test_runs_and_measures_that_do_not_do(tiny_recipe, change, names, message):
     with pytest.raises(recipes.RecipeError, match=message):
-        roar._check(tiny_recipe(**change), names)
+        roar.check(tiny_recipe(**change), names)
 
 
 def test_a_folder_without_a_model(tmp_path):
     with pytest.raises(recipes.RecipeError, match="holds no trained model"):
-        roar.command(tmp_path, tmp_path / "out", ["attention"])
+        roar.roar(tmp_path, tmp_path / "out", ["attention"])

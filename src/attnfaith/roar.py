@@ -27,7 +27,7 @@ import numpy as np
 import pandas as pd
 import torch
 from accelerate import PartialState
-from datasets import disable_progress_bars
+from scipy.special import softmax
 from transformers import set_seed
 
 from attnfaith import recipes, record, runs
@@ -57,48 +57,42 @@ def roar(
 ) -> pd.DataFrame:
     """Train all models that are missing in `output` and return its rows: one per measure x share x seed.
 
-    names: "attention", or measures of inputs by their file names. seeds: of the fresh models, by default the run's own.
-    Columns: dataset, encoder, alignment, projection, measure ("none" with share 0: texts as they are), share, seed, n (test
-    texts with a label), accuracy, macro F1.
+    names: "attention", or measures of inputs. seeds: of the fresh models, by default the run's own. Columns: dataset,
+    encoder, alignment, projection, measure ("none" with share 0: texts as they are), share, seed, n (test texts with a
+    label), accuracy, macro F1.
 
-    Raises RecipeError for a run that is hierarchical or was not trained on labels, a measure that nobody has or that is not
-    of inputs, and where `output` holds the scores of another model.
+    Raises RecipeError for a run that has no model, is hierarchical or was not trained on labels, a measure that is not of
+    inputs, and where `output` holds the scores of another model.
     """
+    if not (run / runs.MODEL).is_dir():
+        raise RecipeError(f"{run} holds no trained model ({runs.MODEL}/); train first")
     recipe = recipes.load(run / runs.RECIPE)
     seeds = [recipe.seed] if seeds is None else list(seeds)
     RationaleErasure(shares=tuple(shares))
     names = [name for name in dict.fromkeys(names) if name != RANDOM]
-    _check(recipe, names)
-    state = PartialState(cpu=not torch.cuda.is_available())
-    if state.num_processes > 1:
-        raise RecipeError(f"{state.num_processes} processes would train the same models: start one, with python")
-    model, tokenizer = runs.load_model(run).to(state.device), runs.load_tokenizer(run)
+    check(recipe, names)
+    model, tokenizer = runs.load_model(run), runs.load_tokenizer(run)
+    model.to(PartialState(cpu=not torch.cuda.is_available()).device)
     loaded = runs.load_data(recipe)
     encoded = {split: encode(loaded.splits[split], tokenizer) for split in SPLITS}
     scores = {split: _scores(model, recipe, loaded, split, rows, names, output) for split, rows in encoded.items()}
-    done = _read(output / ROWS)
-    known = set(zip(*(done[key] for key in KEYS), strict=True))
+    path = output / ROWS
+    done = read_csv(path, dtype={"measure": str}, keep_default_na=False) if path.exists() else pd.DataFrame(columns=KEYS)
     wanted = [(NOTHING, 0.0, seed) for seed in seeds]
     wanted += [(name, share, seed) for seed in seeds for share in shares for name in (RANDOM, *scores["train"])]
-    start = 1 if model.config.markers else 0
-    cell = {
-        "dataset": loaded.entry.name,
-        **{name: getattr(recipe.model, name) for name in ("encoder", "alignment", "projection")},
-    }
-    for key in wanted:
-        if key in known:
-            continue
-        measure_name, share, seed = key
+    cell = {"dataset": loaded.entry.name}
+    cell |= {name: getattr(recipe.model, name) for name in ("encoder", "alignment", "projection")}
+    missing = set(wanted) - set(zip(*(done[key] for key in KEYS), strict=True))
+    for name, share, seed in (key for key in wanted if key in missing):
         splits = encoded
-        if measure_name != NOTHING:
-            splits = {
-                split: without(rows, scores[split].get(measure_name), share, tokenizer.unk_token_id, start, seed)
-                for split, rows in encoded.items()
-            }
+        if name != NOTHING:
+            where = {"share": share, "unknown": tokenizer.unk_token_id, "start": int(model.config.markers), "seed": seed}
+            splits = {split: without(rows, scores[split].get(name), **where) for split, rows in encoded.items()}
         result = _retrain(dataclasses.replace(recipe, seed=seed), loaded, tokenizer, splits)
-        print(f"{measure_name} {share:.0%} seed {seed}: accuracy {result['accuracy']:.3f}")
-        done = pd.concat([done, pd.DataFrame([{**cell, **dict(zip(KEYS, key, strict=True)), **result}])], ignore_index=True)
-        write_atomically(output / ROWS, csv_frame(done, undefined="").encode())
+        print(f"{name} {share:.0%} seed {seed}: accuracy {result['accuracy']:.3f}", flush=True)
+        row = {**cell, "measure": name, "share": share, "seed": seed, **result}
+        done = pd.concat([done, pd.DataFrame([row])], ignore_index=True)
+        write_atomically(path, csv_frame(done, undefined="").encode())
     write_atomically(output / SUMMARY, csv_frame(summary(done)).encode())
     return done
 
@@ -111,14 +105,12 @@ def without(dataset, scores: Mapping[str, np.ndarray] | None, share: float, unkn
     """
 
     def changed(row):
-        length = len(row["tokens"])
-        if not length:
+        if not (length := len(row["tokens"])):
             return {"input_ids": row["input_ids"]}
         random = generator(seed, row["instance_id"], "roar")
         values = random.random(length) if scores is None else scores[row["instance_id"]]
-        first = rationales([values], (share,), random)[0, 0]
         ids = np.array(row["input_ids"])
-        ids[start : start + length][first] = unknown
+        ids[start : start + length][rationales([values], (share,), random)[0, 0]] = unknown
         return {"input_ids": ids.tolist()}
 
     return dataset.map(changed)
@@ -132,94 +124,56 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
     there.
     """
     wide = rows[rows["measure"] != NOTHING].pivot_table(index=["seed", "share"], columns="measure", values="accuracy")
-    rows = []
-    for name in (name for name in wide.columns if name != RANDOM):
-        losses = (wide[RANDOM] - wide[name]).groupby("seed").agg(lambda part: part.mean(skipna=False)).dropna()
-        rows.append(
-            {
-                "measure": name,
-                "n_seeds": len(losses),
-                "loss": losses.mean(),
-                "loss_min": losses.min(),
-                "loss_max": losses.max(),
-            }
+    losses = wide.drop(columns=RANDOM).rsub(wide[RANDOM], axis=0).groupby("seed").agg(lambda part: part.mean(skipna=False))
+    names = {"count": "n_seeds", "mean": "loss", "min": "loss_min", "max": "loss_max"}
+    return losses.agg([*names]).T.rename(columns=names).astype({"n_seeds": int}).rename_axis("measure").reset_index()
+
+
+def check(recipe: Recipe, names: Sequence[str]) -> None:
+    """Raise RecipeError for a run whose words cannot be removed, and for what is no measure of inputs."""
+    given = {
+        **{f"model.{key}": (getattr(recipe.model, key), None) for key in ("type", "pretrained", "selector")},
+        "model.hierarchy": (recipe.model.hierarchy, "none"),
+        "objective.kind": (recipe.objective.kind, "classification"),
+    }
+    if other := [f"{key}={value!r}" for key, (value, needed) in given.items() if value != needed]:
+        raise RecipeError(
+            f"the run has {', '.join(other)}: words are removed where a model of this package that reads whole texts was "
+            "trained on labels"
         )
-    return pd.DataFrame(rows, columns=["measure", "n_seeds", "loss", "loss_min", "loss_max"])
-
-
-def _check(recipe: Recipe, names: Sequence[str]) -> None:
-    if recipe.model.type is not None:
-        raise RecipeError(f"the run has model.type={recipe.model.type!r}: take one of texts with classes")
-    if recipe.model.pretrained is not None:
-        raise RecipeError("the run has model.pretrained: words are removed where a model of this package is trained anew")
-    if recipe.model.selector is not None:
-        raise RecipeError("the run has model.selector, which leaves words out itself: take one that reads whole texts")
-    if recipe.model.hierarchy != "none":
-        raise RecipeError("the run attends to sentences and words are removed: take one with model.hierarchy='none'")
-    if recipe.objective.kind != "classification":
-        raise RecipeError(f"the run has objective.kind={recipe.objective.kind!r}: take one that was trained on labels")
     of_inputs = sorted(measure.name for measure in classes() if measure.role() == "importance")
     if unknown := [name for name in names if name not in ("attention", *of_inputs)]:
-        raise RecipeError(f"no measure is called {unknown}; choose from attention, {', '.join(of_inputs)}")
+        raise RecipeError(f"no measure of inputs is called {unknown}; choose from attention, {', '.join(of_inputs)}")
 
 
 def _scores(model, recipe: Recipe, loaded, split: str, rows, names, output: Path) -> dict[str, dict[str, np.ndarray]]:
     """Measure -> instance id -> [T], of one split: from the record in `output`, which is made where it is not there."""
-    path = output / f"scores-{split}.parquet"
-    wanted = [name for name in names if name != "attention"]
+    path, wanted = output / f"scores-{split}.parquet", [name for name in names if name != "attention"]
     if not path.exists():
         cell = record.Identity(loaded.entry.name, fingerprint(loaded.splits[split]), split, recipe.seed)
         options = {name: given for name, given in recipe.measure.options.items() if name in wanted}
         measure(model, rows, cell, wanted, path, options=options, seed=recipe.measure.seed)
     table = record.load(path)
-    (made,) = record.settings(table)
-    if (made["model"], made["data"]) != (digest_model(model), digest_data(rows)) or made["producers"] != wanted:
+    (settings,) = record.settings(table)
+    if [settings[key] for key in ("model", "data", "producers")] != [digest_model(model), digest_data(rows), wanted]:
         raise RecipeError(f"{path} holds scores of another model, other texts or other measures: give another --output")
     ids = table.column("instance_id").to_pylist()
     declared = {name: column for measure in wanted for name, column in find(measure).columns.items()}
-    columns = {
-        name: record.rows(table, name)
-        for name in ("attention", *declared)
-        if record.axes(table.schema.field(name)) == ("T",)
-    }
-    scores = scores_by_measure(columns, declared)
-    return {
-        name: dict(zip(ids, values, strict=True)) for name, values in scores.items() if name not in {"attention"} - {*names}
-    }
+    by_word = [name for name in ("attention", *declared) if record.axes(table.schema.field(name)) == ("T",)]
+    scores = scores_by_measure({name: record.rows(table, name) for name in by_word}, declared)
+    return {name: dict(zip(ids, rows, strict=True)) for name, rows in scores.items() if name != "attention" or name in names}
 
 
 def _retrain(recipe: Recipe, loaded, tokenizer, splits: Mapping) -> dict[str, float]:
     """Train a fresh model of the recipe on encoded splits; its scores on the test split."""
     with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         recipe = dataclasses.replace(recipe, output_dir=folder)
-        arguments = runs.training_arguments(recipe)
         set_seed(recipe.seed)
         model = runs.make_model(recipe, loaded, tokenizer)
-        trainer = make_trainer(recipe, model, tokenizer, splits, arguments)
+        trainer = make_trainer(recipe, model, tokenizer, splits, runs.training_arguments(recipe))
         trainer.train()
         predicted = trainer.predict(splits["test"].select_columns(trainer.train_dataset.column_names))
     logits = predicted.predictions[0] if isinstance(predicted.predictions, tuple) else predicted.predictions
-    logits = np.asarray(logits, np.float64)
-    probs = np.exp(logits - logits.max(1, keepdims=True))
-    scored = classification_scores(probs / probs.sum(1, keepdims=True), predicted.label_ids)
+    scored = classification_scores(softmax(np.asarray(logits, np.float64), 1), predicted.label_ids)
     f1 = [value for name, value in scored.items() if name.startswith("f1_class_")]
     return {"n": scored["n_scored"], "accuracy": scored["accuracy"], "macro_f1": float(np.mean(f1))}
-
-
-def _read(path: Path) -> pd.DataFrame:
-    return read_csv(path, dtype={"measure": str}, keep_default_na=False) if path.exists() else pd.DataFrame(columns=KEYS)
-
-
-def command(
-    run: Path,
-    output: Path,
-    measures: Sequence[str],
-    shares: Sequence[float] | None = None,
-    seeds: Sequence[int] | None = None,
-) -> None:
-    """`roar`, and its summary printed. Raises RecipeError for a folder without a trained model."""
-    if not (run / runs.MODEL).is_dir():
-        raise RecipeError(f"{run} holds no trained model ({runs.MODEL}/); train first")
-    disable_progress_bars()
-    rows = roar(run, output, measures, SHARES if shares is None else shares, seeds)
-    print(summary(rows).to_string(index=False))

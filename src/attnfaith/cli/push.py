@@ -37,9 +37,14 @@ def main(arguments: Sequence[str] | None = None) -> list[str]:
 
     if not known.dry_run:
         hub.check(known.to, create_pr=known.create_pr)  # before the runs are read, which takes longer
+    if known.name is not None and len(runs) > 1:
+        raise hub.HubError(f"--name {known.name} for {len(runs)} runs: a name is for one of them; leave it out")
     how = {"private": known.private, "revision": known.revision, "create_pr": known.create_pr}
-    planned = hub.plan(runs, known.to, name=known.name, **how)
+    plans = [hub.plan(run, known.to, name=known.name, **how) for run in runs]
+    names = [plan.repos[-1].repo_id for plan in plans]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise hub.HubError(f"two runs would be {twice[0]}: push them one by one, with --name")
     if known.dry_run:
-        print(planned.describe())
+        print("\n\n".join(plan.describe() for plan in plans))
         return []
-    return hub.push(planned)
+    return [address for plan in plans for address in hub.push(plan)]

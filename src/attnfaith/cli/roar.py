@@ -31,6 +31,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     folder = locate_folder(known.run, "retraining")
     registry.check_names([name for name in known.measures if name != "attention"])
-    from attnfaith.roar import command
+    from datasets import disable_progress_bars
 
-    command(folder, known.output, known.measures, known.shares, known.seeds)
+    from attnfaith.roar import SHARES, roar, summary
+
+    disable_progress_bars()
+    rows = roar(folder, known.output, known.measures, known.shares or SHARES, known.seeds)
+    print(summary(rows).to_string(index=False))

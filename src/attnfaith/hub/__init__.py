@@ -5,12 +5,20 @@ tables (one configuration per table) and the model with its card. Each changes b
 are there already are not sent again, so a push that was interrupted is run again. huggingface_hub decides where the Hub is
 and who asks: HF_ENDPOINT, HF_TOKEN, `hf auth login`.
 
-`repo`: a repository and a plan. `checks`: what is refused. `tables`: results of several checkpoints. `planning`: what would
-be sent. `sending`: the push, the only file that uses the network.
+`contents`: what would be sent, read without asking the network. `sending`: the push.
 """
 
-from attnfaith.hub.planning import plan, plan_record, plan_results
-from attnfaith.hub.repo import RECORDS, RESULTS, HubError, repo_id_of, shared_repos, size
+from attnfaith.hub.contents import (
+    RECORDS,
+    RESULTS,
+    HubError,
+    plan,
+    plan_record,
+    plan_results,
+    repo_id_of,
+    shared_repos,
+    size,
+)
 from attnfaith.hub.sending import check, push
 
 
