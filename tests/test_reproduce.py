@@ -74,13 +74,6 @@ def test_a_run_says_where_it_comes_from(finished):
         assert str(finished.parent) not in text and os.getcwd() not in text
 
 
-def test_a_model_that_older_code_trained(copied, quick_report):
-    changed(copied, lambda run: run.pop("provenance"))
-    recipe = recipes.load(copied / "recipe.yaml", ["--output_dir", str(copied), "--measure.producers", "[gradient_norm]"])
-    runs.run(recipe, resume=True)
-    assert runs.read_state(copied)["provenance"]["of"] == "measurement"
-
-
 def test_a_training_that_goes_on_with_other_code_says_so(tmp_path, quick_report, monkeypatch):
     recipe = recipes.build({**TREE, "output_dir": str(tmp_path / "run")})
 
@@ -97,7 +90,7 @@ def test_a_training_that_goes_on_with_other_code_says_so(tmp_path, quick_report,
     assert made["begun"] == {"commit": "another"} and made["commit"] == provenance.checkout()[0]
 
 
-def test_the_card_of_a_run(finished, copied, tmp_path, capsys):
+def test_the_card_of_a_run(finished, tmp_path):
     """As it is pushed: no folder of this machine, and its provenance."""
     assert cli.main(["cards", str(finished), "--to", "someone", "--output", str(tmp_path / "cards")]) == 0
     text = (tmp_path / "cards" / "tiny.md").read_text()
@@ -106,14 +99,6 @@ def test_the_card_of_a_run(finished, copied, tmp_path, capsys):
     commit = provenance.checkout()[0]
     assert f"`{commit}" in text if commit else "| commit | not recorded |" in text
     assert (tmp_path / "cards" / "README.md").read_text().count("](tiny.md)") == 1
-    assert cli.main(["cards", str(finished), str(copied), "--to", "someone", "--output", str(tmp_path / "two")]) == 2
-    changed(copied, lambda run: run.update(status="trained"))
-    assert cli.main(["cards", str(copied), "--to", "someone", "--output", str(tmp_path / "two")]) == 2
-    assert cli.main(["cards", str(finished), "--to", "some one", "--output", str(tmp_path / "two")]) == 2
-    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
-    for line, words in zip(said, ("two of the runs are called tiny", "not complete", "some one/tiny"), strict=True):
-        assert words in line
-    assert not (tmp_path / "two").exists()
 
 
 # ------------------------------------------------------------------------------------------------ comparing
@@ -166,14 +151,6 @@ def test_one_number(name, recorded, now, difference, agreement):
     assert row.difference == pytest.approx(difference, nan_ok=True)
 
 
-def test_what_selected_the_checkpoint_decides_its_tolerance():
-    """A loss has no scale of its own, an accuracy has."""
-    for metric, tolerance in (("eval_loss", 0.05 * 0.4), ("eval_accuracy", 0.01), ("eval_roc_auc", 0.01)):
-        one = {"best": {"metric": metric, "value": 0.4}}
-        rows = {row.name: row for row in reproduction.compare_numbers(one, one)}
-        assert rows["best.value"].tolerance == pytest.approx(tolerance)
-
-
 def test_numbers_that_do_not_depend_on_the_recipe_are_left_out():
     run = {"sizes": {"train": 3}, "seconds": 1.0, "versions": {"torch": "2"}, "provenance": {"seed": 1}, "processes": 1}
     run["dataset"] = {"name": "sst", "revision": "main"}  # what the data are called
@@ -204,19 +181,6 @@ def test_a_column_by_its_own_spread(finished, share, agreement, scale):
     assert {"record: attention", "record: permuted_probs", "record: tokens", "record: texts"} < set(rows)
     if share == 0:
         assert rows["record: importance_gradient"].identical == 1 and rows["record: importance_gradient"].largest == 0
-
-
-def test_one_text_that_comes_out_otherwise_is_told_and_not_refused(finished):
-    """A search that ends elsewhere for one text of many; of half of them it is another result."""
-    table = record.load(finished / "record.parquet")
-    probs = [row.tolist() for row in record.rows(table, "probs")]
-    spread = np.abs(np.array(probs) - np.mean(probs)).mean()
-    for count, agreement in ((1, WITHIN), (12, NOT)):
-        moved = [[p + spread, q - spread] if row < count else [p, q] for row, (p, q) in enumerate(probs)]
-        rows = {row.name: row for row in reproduction.compare_records(table, with_column(table, "probs", moved))}
-        row = rows["record: probs"]
-        assert row.agreement == agreement and row.largest == pytest.approx(spread, rel=1e-3)
-        assert row.identical == pytest.approx(1 - count / table.num_rows)
 
 
 def test_classes_that_are_swapped_do_not_agree(finished):
@@ -286,10 +250,9 @@ def test_weights_are_told_and_decide_nothing(finished):
     assert done.agrees and "the weights are not the same bit for bit" in reproduction.describe(done)
 
 
-@pytest.mark.parametrize("override", ["--seed=4", "--training.learning_rate=0.02", "--model.encoder=cnn"])
-def test_another_training_does_not_agree(finished, tmp_path, quick_report, override):
+def test_another_training_does_not_agree(finished, tmp_path, quick_report):
     """A real difference is seen, in the record and in the numbers of run.json."""
-    recipe = recipes.load(finished / "recipe.yaml", ["--output_dir", str(tmp_path / "other"), override])
+    recipe = recipes.load(finished / "recipe.yaml", ["--output_dir", str(tmp_path / "other"), "--seed=4"])
     runs.run(recipe)
     table, other = (record.load(folder / "record.parquet") for folder in (finished, tmp_path / "other"))
     apart = {row.name for row in reproduction.compare_records(table, other) if row.agreement == NOT}
@@ -351,12 +314,6 @@ def test_what_does_not_agree_is_said(copied, tmp_path, quick_report, capsys):
     assert "torch 1.0, now 2." in shown
 
 
-def test_a_run_without_a_record_is_compared_by_its_numbers(copied, tmp_path, quick_report):
-    (copied / "record.parquet").unlink()
-    done = reproduction.reproduce(copied, tmp_path / "again")
-    assert done.agrees and not [row for row in done.rows if row.name.startswith("record")]
-
-
 def test_other_texts_are_said_first(copied, tmp_path, quick_report, monkeypatch, capsys):
     """Before a model is trained on them; what the data set is called here decides nothing."""
     changed(copied, lambda run: run["texts"].update(test="0" * 12))
@@ -376,7 +333,7 @@ def test_another_name_of_the_same_texts_is_no_matter(copied, tmp_path, quick_rep
     assert done.agrees and done.differing["data"][0] == "main"
 
 
-@pytest.mark.parametrize("name", ["report_to", "run_name", "push_to_hub", "hub_model_id"])
+@pytest.mark.parametrize("name", ["report_to", "push_to_hub"])
 def test_a_recipe_may_not_send_anything(copied, name):
     text = yaml.safe_load((copied / "recipe.yaml").read_text())
     text["training"]["arguments"][name] = "all"
@@ -415,13 +372,6 @@ def test_folders_that_cannot_be_reproduced(copied, tmp_path, kind, says):
 def test_no_folder_and_no_name_of_a_repository():
     with pytest.raises(ReproductionError, match="no folder here and cannot be read from the Hub"):
         reproduction.reproduce("no/such/folder")
-
-
-def test_a_folder_of_another_run_is_not_touched(finished, copied, tmp_path):
-    recipe = recipes.load(copied / "recipe.yaml", ["--seed", "4"])
-    (copied / "recipe.yaml").write_text(recipes.dump(recipe))
-    with pytest.raises(runs.RunError, match="another recipe"):
-        reproduction.reproduce(finished, copied)
 
 
 # ------------------------------------------------------------------------------------------------ from a Hub

@@ -187,7 +187,7 @@ def _with_data(source: Source, path: str | None, *, local: bool) -> Source:
             "with --data.path"
         )
     if Path(path).name != name:  # instance ids hold it
-        raise ReproductionError(f"--data.path {excerpt(path)}: the file must be called {excerpt(name)}")
+        raise ReproductionError(f"--data.path {excerpt(path)}: it must be called {excerpt(name)}")
     return source._replace(recipe=dataclasses.replace(source.recipe, data=dataclasses.replace(data, path=path)))
 
 
