@@ -22,7 +22,6 @@ from attnfaith import provenance, recipes, record
 from attnfaith.cli import study as cli
 from attnfaith.errors import AttnfaithError, FileError
 from attnfaith.reporting.analysis import StudyError
-from attnfaith.reporting.study import DEFAULT
 from attnfaith.study import cell as cell_process
 from attnfaith.study import command, execute, plan, results
 from tests.figures import IN_A_PROCESS
@@ -266,18 +265,6 @@ def test_a_file_that_is_no_study(tmp_path, content):
     (tmp_path / "study.yaml").write_bytes(content)
     with pytest.raises(recipes.RecipeError, match="study.yaml"):
         plan.read_study(tmp_path / "study.yaml")
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [(b"", "no CSV table"), (b"a,b\n1,2\n", r"lacks the columns \['dataset'")],
-)
-def test_published_numbers_that_cannot_be_used_are_refused_first(planned, tmp_path, content, message):
-    (tmp_path / "taus.csv").write_bytes(content)
-    path, runs = planned({}, analysis=JAIN_WALLACE, published=str(tmp_path / "taus.csv"))
-    with pytest.raises(StudyError, match=message):
-        study(path)
-    assert not runs.exists()
 
 
 def test_what_makes_another_cell():
@@ -595,38 +582,21 @@ def test_a_killed_cell_is_told_and_goes_on(hanging):
 
 
 def test_tables_are_rebuilt_without_torch(planned, tmp_path):
-    """By the analysis of every paper, and with published numbers."""
-    (numbers := tmp_path / "published.csv").write_text(
-        "table,dataset,encoder,alignment,projection,training,statistic,mean,std,source\n"
-        "6,x,bilstm,additive,softmax,,tau attention–gradient_norm,.25,.28,a table\n"
-    )
-    sweep = {"name": "s", "set": {"projection": "sparsegen"}, "grid": {"sparsegen_lambda": [-1, 0.5], "seed": [1, 2]}}
-    path, _ = planned(
-        {"name": "a", "grid": {"projection": ["softmax", "sparsemax"], "seed": [1, 2]}}, sweep, tables=list(DEFAULT)
-    )
+    """With the analysis of a paper, and beside its published numbers."""
+    keys = {"analysis": JAIN_WALLACE, "published": TAUS, "tables": ["performance", "agreement"]}
+    path, _ = planned({"name": "a", "grid": {"projection": ["softmax", "sparsemax"], "seed": [1, 2]}}, **keys)
     run_alone(path)
     study(path)
-    keys = yaml.safe_load(path.read_text())
-    made = {
-        "meister_2021": "projections.csv",
-        "wiegreffe_pinter_2019": "models_by_kind.csv",
-        "jain_wallace_2019": "side_by_side.csv",
-    }
-    keys["tables"] = ["performance", "agreement"]
-    published = {"meister_2021": {"published": str(numbers)}, "jain_wallace_2019": {"published": TAUS}}
-    for name in made:
-        more = {"analysis": ANALYSES[name], **published.get(name, {}), "results": str(tmp_path / name)}
-        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(keys | more))
+    tables = {name: (tmp_path / "results" / f"{name}.csv").read_bytes() for name in ("performance", "side_by_side")}
+    for file in (tmp_path / "results").glob("*.csv"):
+        file.unlink()
     code = (
-        "import sys; from pathlib import Path\nfrom attnfaith.cli.study import main\n"
-        f"for name in {[*made]!r}: main([str(Path(sys.argv[1]) / f'{{name}}.yaml'), '--tables'])\n"
+        "import sys\nfrom attnfaith.cli.study import main\nmain([sys.argv[1], '--tables'])\n"
         "print('torch' in sys.modules, 'transformers' in sys.modules)"
     )
-    done = subprocess.run([PYTHON, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
+    done = subprocess.run([PYTHON, "-c", code, str(path)], capture_output=True, text=True, check=False)
     assert done.stdout.splitlines()[-1:] == ["False False"], done.stdout + done.stderr
-    table = (path.parent / "results" / "performance.csv").read_bytes()
-    assert all((tmp_path / name / "performance.csv").read_bytes() == table for name in made)
-    assert all((tmp_path / name / file).is_file() for name, file in made.items())
+    assert {name: (tmp_path / "results" / f"{name}.csv").read_bytes() for name in tables} == tables
 
 
 def test_what_made_the_tables_is_kept_beside_them(tmp_path, monkeypatch):
@@ -700,46 +670,23 @@ def test_studies_of_the_package():
 
 @pytest.mark.gate
 def test_a_study_runs_keeps_what_is_complete_and_says_what_failed(tmp_path, monkeypatch, warm_engine):
-    monkeypatch.chdir(ROOT)
     assert TRAIN == (PYTHON, "-m", "attnfaith", "train")
     (tmp_path / "train.py").write_text(
         IN_A_PROCESS + "from attnfaith import cli\nsys.exit(cli.main(['train', *sys.argv[1:]]))"
     )
     monkeypatch.setattr(plan, "TRAIN", (warm_engine, str(tmp_path / "train.py")))
     monkeypatch.setattr(sys, "executable", warm_engine)
+    blocks = [{"recipe": "tiny.yaml", "grid": grid} for grid in ({"seed": [1, 2]}, {"data.vectors": ["no_such"]})]
     (tmp_path / "tiny.yaml").write_text(TINY)
-    of_all = "dataset,encoder,alignment,source"
-    (tmp_path / "published.csv").write_text(
-        f"{of_all},pair,class,statistic,value\nreviews,average,additive,a table,attention–gradient,overall,tau_mean,0.5\n"
-    )
-    (tmp_path / "published_performance.csv").write_text(
-        f"{of_all},published_accuracy,published_roc_auc\nreviews,average,additive,a table,0.9,0.95\n"
-    )
-    path = tmp_path / "study.yaml"
-    path.write_text(
-        f"output_dir: {tmp_path}/runs\nresults: {tmp_path}/results\n"
-        f"analysis: {JAIN_WALLACE}\npublished: {tmp_path}/published.csv\n"
-        "stand_ins: {planted_evidence: reviews}\n"
-        f"blocks:\n- recipe: {tmp_path}/tiny.yaml\n  grid: {{encoder: [average], seed: [1, 2]}}\n"
-        f"- recipe: {tmp_path}/tiny.yaml\n  grid: {{data.vectors: [no_such]}}\n"
-    )
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "study.yaml").write_text(yaml.safe_dump({"output_dir": "runs", "results": "results", "blocks": blocks}))
     with pytest.raises(StudyError, match="1 cell failed: \\['tiny-no_such'\\]"):
-        study(path)
+        study("study.yaml")
     assert "error: There is no vector file no_such." in (tmp_path / "runs" / "tiny-no_such.log").read_text()
-
-    table = pd.read_csv(tmp_path / "results" / "side_by_side.csv")
-    assert len(table) == 2 and set(table["encoder"]) == {"average"}
-    assert (table["published tau attention–gradient"] == 0.5).all() and (table["published_accuracy"] == 0.9).all()
-    assert (table["published_for"] == "reviews").all() and (table["dataset"] == "planted_evidence").all()
-    agreement = pd.read_csv(tmp_path / "results" / "agreement.csv")
-    for row in table.to_dict("records"):
-        same = (agreement["seed"] == row["seed"]) & (agreement["class"] == "overall")
-        mean = agreement.loc[same & (agreement["pair"] == "attention–gradient"), "tau_mean"].item()
-        assert row["tau attention–gradient"] == mean
-    assert (tmp_path / "results" / "agreement_over_seeds.csv").is_file()
-
-    files = tmp_path / "runs" / "tiny-average-1" / "record.parquet", tmp_path / "results" / "index.html"
-    before = files[0].stat().st_mtime_ns
+    for name in ("agreement", "agreement_over_seeds", "plausibility"):
+        assert set(pd.read_csv(tmp_path / "results" / f"{name}.csv")["dataset"]) == {"planted_evidence"}
+    record_file = tmp_path / "runs" / "tiny-1" / "record.parquet"
+    before = record_file.stat().st_mtime_ns
     with pytest.raises(StudyError, match="1 cell failed"):
-        study(path)
-    assert files[0].stat().st_mtime_ns == before and files[1].is_file()
+        study("study.yaml")
+    assert record_file.stat().st_mtime_ns == before and (tmp_path / "results" / "index.html").is_file()
