@@ -1,12 +1,9 @@
 """Padding by hand, against the tokenizer's own, and under a DataLoader and a Trainer."""
 
-import numpy as np
 import pytest
 import torch
 
-from attnfaith.data.collation import data_collator, keep_positions, pad_batch
-from attnfaith.data.planted_evidence import generate
-from attnfaith.data.tokenization import build_tokenizer, encode
+from attnfaith.data.collation import keep_positions, pad_batch
 from attnfaith.errors import DatasetError
 
 
@@ -25,17 +22,6 @@ def test_padding_by_hand():
     assert all(tensor.dtype == torch.int64 for tensor in batch.values())
 
 
-def test_types_and_the_other_name_of_labels():
-    batch = pad_batch(
-        [
-            {"input_ids": [2, 3, 2, 8, 3], "token_type_ids": [0, 0, 1, 1, 1], "label": 4},
-            {"input_ids": np.array([2, 3, 2, 3]), "token_type_ids": [0, 0, 1, 1], "label": 2},
-        ]
-    )
-    assert batch["token_type_ids"].tolist() == [[0, 0, 1, 1, 1], [0, 0, 1, 1, 0]]
-    assert batch["labels"].tolist() == [4, 2]
-
-
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
@@ -47,33 +33,6 @@ def test_types_and_the_other_name_of_labels():
 def test_refusals(rows, message):
     with pytest.raises(DatasetError, match=message):
         pad_batch(rows)
-
-
-@pytest.fixture
-def encoded():
-    import datasets
-
-    made = generate(23, 0, length=(1, 9))
-    split = datasets.Dataset.from_dict(
-        {
-            "instance_id": [f"x/{row}" for row in range(23)],
-            "text": [row["text"] for row in made],
-            "label": [row["label"] for row in made],
-        }
-    )
-    tokenizer = build_tokenizer(split["text"], preprocessing="whitespace")
-    return tokenizer, encode(split, tokenizer)
-
-
-def test_batches_of_a_data_loader_agree_with_the_tokenizers_padding(encoded):
-    tokenizer, split = encoded
-    loader = torch.utils.data.DataLoader(split, batch_size=10, collate_fn=data_collator(tokenizer))
-    batches = list(loader)
-    assert [len(batch["labels"]) for batch in batches] == [10, 10, 3]
-    assert torch.cat([batch["labels"] for batch in batches]).tolist() == split["labels"][:]
-    theirs = tokenizer.pad([{"input_ids": ids} for ids in split["input_ids"][:10]], return_tensors="pt")
-    assert torch.equal(batches[0]["input_ids"], theirs["input_ids"])
-    assert torch.equal(batches[0]["attention_mask"], theirs["attention_mask"])
 
 
 def test_positions_that_stay_move_up():
@@ -98,3 +57,16 @@ def test_positions_that_stay_move_up():
         assert torch.equal(batch[name], before[name])
     assert keep_positions(batch, torch.zeros_like(stays))["input_ids"].tolist() == [[0], [0], [0]]
     assert keep_positions(batch, stays, pad_token_id=9)["input_ids"][1].tolist() == [2, 3, 9, 9]
+
+
+def test_candidates_are_the_classes_that_may_be_answered():
+    rows = [{"input_ids": [2, 3], "candidates": [0, 2]}, {"input_ids": [2, 5, 3], "candidates": [1]}]
+    assert pad_batch(rows, 0, 3)["answer_mask"].tolist() == [[True, False, True], [False, True, False]]
+    for listed, classes, message in (
+        (rows, None, "need num_labels"),
+        (rows, 2, r"candidates \[0, 2\]: give at least one of the classes 0 to 1"),
+        ([rows[0], {**rows[1], "candidates": []}], 3, r"candidates \[\]"),
+        ([rows[0], {"input_ids": [2, 3]}], 3, "Only 1 of 2 instances have 'candidates'"),
+    ):
+        with pytest.raises(DatasetError, match=message):
+            pad_batch(listed, 0, classes)

@@ -10,10 +10,7 @@ from scipy import stats
 
 from attnfaith.data import babi, counting, planted_evidence
 from attnfaith.data.babi import LOCATIONS, OBJECTS, PEOPLE
-from attnfaith.data.generator_knobs import STREAMS
-from attnfaith.data.loading import load_splits
 from attnfaith.data.planted_evidence import AFFIRMERS, DISTRACTORS, NEGATORS
-from attnfaith.data.registry import SPLITS
 from attnfaith.errors import DatasetError
 
 
@@ -80,16 +77,6 @@ def test_removed_evidence_leaves_all_else(case):
             before, after, marks = before[2:], after[2:], marks[2:]
         assert row["label"] == without["label"] and not any(without["rationale"])
         assert [old != new for old, new in zip(before, after, strict=True)] == [mark == 1 for mark in marks]
-
-
-def test_evidence_is_removed_from_the_named_splits_only():
-    sizes = {"train": 30, "test": 30}
-    loaded = load_splits("planted_evidence", sizes=sizes, evidence_removed=["train", "validation"])
-    marks = {split: any(map(sum, rows["rationale"])) for split, rows in loaded.splits.items()}
-    assert marks == {"train": False, "validation": False, "test": True}
-    assert loaded.revision == "generated-1(evidence_removed=['train', 'validation'],seed=0)"
-    assert loaded.splits["test"]["text"] == load_splits("planted_evidence", sizes=sizes).splits["test"]["text"]
-    assert list(STREAMS) == list(SPLITS) and list(STREAMS.values()) == [0, 1, 2]
 
 
 @pytest.mark.parametrize(
@@ -166,16 +153,6 @@ def test_planted_words_are_as_asked_and_decide(arguments):
     assert {low, high} <= lengths
 
 
-def test_planted_lists_do_not_overlap():
-    literal = {part for pattern in planted_evidence._PATTERNS for part in pattern} - set(planted_evidence._SLOTS)
-    lists = [*planted_evidence._SLOTS.values(), literal, DISTRACTORS, NEGATORS, AFFIRMERS]
-    lists += [*planted_evidence.EVIDENCE.values(), *planted_evidence.GENRES.values()]
-    every = [word for words in lists for word in set(words)]
-    assert len(every) == len(set(every)) and planted_evidence.VOCABULARY_SIZE >= 150
-    fillers = {word for row in planted_evidence.generate(300, 0, vocabulary_size=12) for word in marked(row, 0)}
-    assert len(fillers - literal) == 12
-
-
 def test_neutral_words_are_independent_of_the_label():
     rows = planted_evidence.generate(3000, 11, distractors=1)
     counts = {}
@@ -213,19 +190,6 @@ def test_no_part_of_the_evidence_is_predictive(arguments):
     for column in columns:
         table = np.array([[np.sum((column == value) & (labels == label)) for label in (0, 1)] for value in (0, 1)])
         assert stats.chi2_contingency(table).pvalue > 1e-3
-
-
-@pytest.mark.slow
-def test_shares_are_kept():
-    labels = [row["label"] for row in planted_evidence.generate(4000, 0, class_balance=[0.7, 0.3])]
-    assert stats.binomtest(sum(labels), 4000, 0.3).pvalue > 1e-3
-    five = np.bincount([row["label"] for row in planted_evidence.generate(4000, 0, n_classes=5)], minlength=5)
-    assert stats.chisquare(five).pvalue > 1e-3
-    rows = counting.generate(4000, 0, asked_share=0.25, length=(42, 42))
-    held = sum(sum(row["rationale"]) - 2 for row in rows)
-    assert stats.binomtest(held, 4000 * 40, 0.25).pvalue > 1e-3
-    places = np.sum([row["rationale"] for row in planted_evidence.generate(3000, 0, length=(10, 10))], axis=0)
-    assert (places > 30).all()
 
 
 def test_decide_by_hand():

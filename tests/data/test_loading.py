@@ -4,13 +4,13 @@ import hashlib
 import json
 from functools import partial
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from attnfaith.data.loading import load_splits, read_source
 from attnfaith.data.registry import DATASETS, SPLITS
+from attnfaith.data.sources import questions
 from attnfaith.data.tokenization import build_tokenizer, encode, split_words
 from attnfaith.errors import DatasetError
 
@@ -313,15 +313,6 @@ def test_ag_news_drops_the_extremes_of_each_split(root):
     assert {len(text.split()) for text in loaded.splits["test"]["text"]} == {4, 5, 6, 7}
 
 
-def test_adr_uses_a_validation_file_if_there_is_one(root):
-    publish_adr(root / "adr")
-    csv(root / "adr", "validation", [f"{text_of(7)},0"])
-    csv(root / "adr", "test", [f"{text_of(6)},1.0", f"{text_of(7)},0.0"])  # whole floats: another cell is missing
-    loaded = load_splits("adr", root=root)
-    assert loaded.splits["validation"]["instance_id"][:] == ["adr/validation/0"] and len(loaded.splits["train"]) == 20
-    assert loaded.splits["test"]["label"][:] == [1, 0]
-
-
 @pytest.mark.parametrize(
     ("columns", "expected"),
     [
@@ -336,27 +327,6 @@ def test_rationales_from_spans_marks_and_quotes(root, columns, expected):
         texts = {"review": ["a dull film .\nquite dull", "fine"], "label": [0, 1]}
         parquet(root / "eraser-benchmark/movie_rationales", split, **texts, **columns)
     assert load_splits("movie_reviews", root=root).splits["test"]["rationale"][:] == expected
-
-
-def test_empty_texts_and_questions_are_kept_and_counted(root):
-    for split in SPLITS:
-        texts = {"text": ["", " \n", "w"], "label": [0, 1, 1], "rationale_spans": [[], [], [[0, 1]]]}
-        parquet(root / "eraser-benchmark/movie_rationales", split, **texts)
-    loaded = load_splits("movie_reviews", root=root)
-    assert loaded.empty == {"train": 2, "validation": 2, "test": 2} and len(loaded.splits["train"]) == 3
-    publish_snli(root / "stanfordnlp/snli")
-    questions = {"premise": ["a b", "a", ""], "hypothesis": ["", " \t", "."], "label": [0, 1, 2]}
-    parquet(root / "stanfordnlp/snli", "test", **questions)
-    loaded = load_splits("snli", root=root)
-    assert loaded.empty_pair == {"train": 0, "validation": 0, "test": 2} and loaded.empty["test"] == 1
-
-
-def test_snli_leaves_out_what_has_no_label(root):
-    publish_snli(root / "stanfordnlp/snli")
-    loaded = load_splits("snli", root=root)
-    assert loaded.dropped["source"] == {"no_label": 2} and len(loaded.vocabulary_texts) == 6
-    assert loaded.splits["train"]["instance_id"][:] == [f"snli/train/{row}" for row in (0, 1, 2)]
-    assert loaded.splits["test"]["text_pair"][:] == ["A cat.", "A cat."]
 
 
 def test_a_premise_is_held_out_with_all_its_hypotheses(root):
@@ -376,30 +346,6 @@ def test_questions_of_one_story_stay_together(root):
     train, validation = ([text.split()[0] for text in loaded.splits[split]["text"]] for split in ("train", "validation"))
     assert not set(train) & set(validation) and len(set(validation)) == 9
     assert len(train) + len(validation) == 90
-
-
-def test_reviews_have_one_text(root):
-    """Title, question and answer are joined, an empty one without a trace."""
-    for split in ("train", "test"):
-        parquet(
-            root / "community-datasets/yahoo_answers_topics",
-            split,
-            topic=[4, 9],
-            question_title=['why \\"so\\"?', "a"],
-            question_content=["", "b"],
-            best_answer=["do\\nthis", "c"],
-        )
-    rows = load_splits("yahoo_answers", root=root).splits["test"]
-    assert rows["text"][:] == ['why "so"? do\nthis', "a b c"] and rows["label"][:] == [4, 9]
-
-
-def test_ratings_count_from_one(root):
-    publish_imdb_10(root / "imdb_10")
-    loaded = load_splits("imdb_10", root=root)
-    for rows in loaded.splits.values():
-        for row in rows:
-            assert row["label"] == int(row["instance_id"].split("/")[2]) % 10
-            assert loaded.label_names[row["label"]] == f"rating {row['label'] + 1}"
 
 
 # ------------------------------------------------------------------------------------------------ answers
@@ -527,25 +473,6 @@ def test_limits_are_drawn_from_one_reading_as_from_several():
         assert drawn.dropped == alone.dropped and drawn.vocabulary_texts == alone.vocabulary_texts
 
 
-def test_generated_data_takes_arguments():
-    loaded = load_splits("planted_evidence", seed=4, n_classes=3, sizes={"train": 30, "test": 7})
-    assert [len(loaded.splits[split]) for split in SPLITS] == [30, 500, 7]
-    assert loaded.label_names == ["comedy", "horror", "romance"]
-    assert loaded.revision == "generated-1(n_classes=3,seed=4)"
-    more = load_splits("planted_evidence", seed=4, n_classes=3, sizes={"train": 40, "test": 7})
-    assert more.splits["train"]["text"][:30] == loaded.splits["train"]["text"][:]
-    stories = load_splits("babi_2", sizes=dict.fromkeys(SPLITS, 5), statements=(4, 6))
-    assert stories.splits["test"]["text_pair"][0].startswith("where is the ") and len(stories.vocabulary_texts) == 10
-
-
-def test_a_cut_never_hands_one_row_to_two_splits(root):
-    for n in range(4, 40, 5):
-        texts = {"text": [text_of(6, f"v{i}") for i in range(n)], "label": np.arange(n) % 2}
-        parquet(root / "ade-benchmark-corpus/ade_corpus_v2", "train", **texts)
-        names = [name for rows in load_splits("ade", root=root).splits.values() for name in rows["instance_id"]]
-        assert sorted(names) == sorted(f"ade/train/{i}" for i in range(n))
-
-
 # ------------------------------------------------------------------------------------------------ what is refused
 
 
@@ -554,11 +481,7 @@ def test_a_cut_never_hands_one_row_to_two_splits(root):
     [
         ("sst", {"limits": {"dev": 5}}, "limits names the split 'dev'; there are train, validation, test"),
         ("sst", {"limits": {"train": 0}}, r"limits\['train'\] must be a positive number of rows; 0"),
-        ("sst", {"limits": {"train": True}}, "positive number of rows; True"),
         ("planted_evidence", {"lenght": (1, 2)}, r"'planted_evidence' does not know \['lenght'\]; .*sizes, length"),
-        ("planted_evidence", {"stream": 1}, r"does not know \['stream'\]"),
-        ("planted_evidence", {"sizes": {"dev": 3}}, "sizes names the split 'dev'"),
-        ("counting", {"n_classes": 3}, r"'counting' does not know \['n_classes'\]; .*sizes, length, asked_share"),
         ("sst", {"length": (1, 2)}, r"\['length'\] are arguments of generated data; 'sst' is read"),
         ("ssst", {}, "'ssst'; did you mean 'sst'"),
         ("sst", {}, "Cannot read 'sst' from the Hub, SetFit/sst2 at main: .* set ATTNFAITH_DATA"),
@@ -580,29 +503,21 @@ PREMISE = {"premise": ["a", "b"], "hypothesis": ["c", None], "label": [0, 1]}
     ("name", "columns", "message"),
     [
         ("sst", {"text": ["a"], "label": [None]}, "row 0: the label None is not"),
-        ("sst", {**GOOD, "label": [0.0, float("nan")]}, "row 1: the label nan is not"),
         ("sst", {**GOOD, "label": [0, 2]}, r"'sst', .* split, row 1: the label 2 is not a whole number 0\.\.1"),
-        ("sst", {**GOOD, "label": [-1, 0]}, "row 0: the label -1 is not"),
         ("sst", {**GOOD, "label": [0.0, 0.5]}, r"row 1: the label 0\.5 is not a whole number 0\.\.1"),
         ("sst", {**GOOD, "label": ["0", "1"]}, "row 0: the label '0' is not a whole number"),
         ("sst", {**GOOD, "text": [text_of(6), None]}, "row 1: column 'text' has no text"),
         ("sst", {"text": [text_of(3)], "label": [0]}, "length filter of 'sst' leaves no row"),
         ("sst", {"sentence": ["a"], "label": [0]}, r"needs a column 'text' \(text\); it has \['sentence', 'la"),
-        ("movie_reviews", {"review": ["a"], "gold": [0]}, r"needs a column 'label' \(label\)"),
         ("movie_reviews", {**MARKED, "rationale": [[0, 1, 1], [0, 1]]}, "0: a rationale is one 0 or 1"),
-        ("movie_reviews", {**MARKED, "rationale": [[0, 2], [0, 1]]}, "/0: a rationale is one 0 or 1"),
         ("movie_reviews", {**MARKED, "rationale_spans": [[], [[1, 3]]]}, r"/1: the evidence \[1, 3\) lies outside its 2"),
         ("snli", PREMISE, "row 1: column 'hypothesis' has no text"),
         ("imdb_10", {"rating": [5, 0], "review": ["a", "b"]}, "row 1: the label 0 is not"),
-        ("ag_news", {"text": ["a"], "label": [4]}, "the label 4 is not"),
-        ("pronoun", MARKED, "needs a column 'impermissible'"),
         (
             "pronoun",
             {**MARKED, "impermissible": [[1, 0], [1]]},
             "/1: impermissible must be one 0 or 1 for each of its 2",
         ),
-        ("pronoun", {**MARKED, "impermissible": [[1, 0], [0, 2]]}, "impermissible must be"),
-        ("pronoun", {**MARKED, "impermissible": [[1, 0], None]}, "impermissible must be"),
         ("pronoun", {**MARKED, "impermissible": [[0, 0], [0, 0]]}, "no text of training has an impermissible word"),
         (
             "yahoo_answers",
@@ -655,3 +570,53 @@ def test_training_is_cut_from_validation_where_there_is_none(root):
     assert [len(rows) for rows in load_splits("occupation", root=root).splits.values()] == [10, 10, 10]
     with pytest.raises(DatasetError, match="'pronoun' has no train split"):
         load_splits("pronoun", root=root)
+
+
+# ------------------------------------------------------------------------------------------------ stories
+
+
+STATEMENT = {"id": "1", "type": 0, "text": "Mary ran.", "supporting_ids": [], "answer": ""}
+QUESTION = {"id": "2", "type": 1, "text": "Where is Mary? ", "supporting_ids": ["1"], "answer": "office"}
+STORIES = [
+    [
+        {**STATEMENT, "text": "Mary went to the office."},
+        {**STATEMENT, "id": "2", "text": "John got the milk there."},
+        {**QUESTION, "id": "3"},
+        {**STATEMENT, "id": "4", "text": "Mary moved to the hallway."},
+        {**QUESTION, "id": "5", "text": "Where was Mary before the hallway?", "supporting_ids": ["4", "1"]},
+    ],
+    [{**STATEMENT, "text": "John ran."}, {**QUESTION, "text": "Where is John?", "answer": "garden"}],
+]
+
+
+@pytest.mark.parametrize("as_list", [False, True])
+def test_rows_by_hand(as_list):
+    of_lists = [{key: [line[key] for line in story] for key in story[0]} for story in STORIES]
+    assert questions(pa.table({"story": STORIES if as_list else of_lists}), "set").to_pydict() == {
+        "text": [
+            "Mary went to the office . John got the milk there .",
+            "Mary went to the office . John got the milk there . Mary moved to the hallway .",
+            "John ran .",
+        ],
+        "text_pair": ["Where is Mary ?", "Where was Mary before the hallway ?", "Where is John ?"],
+        "label": ["office", "office", "garden"],
+        "rationale": [[1] * 6 + [0] * 6, [1] * 6 + [0] * 6 + [1] * 6, [1] * 3],
+    }
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        None,
+        [STATEMENT, {**QUESTION, "answer": ""}],
+        [STATEMENT, {**QUESTION, "supporting_ids": ["1", "3"]}],
+        [STATEMENT, {**QUESTION, "supporting_ids": []}],
+        [{**STATEMENT, "text": None}],
+        [{"id": "1", "type": 0}],
+    ],
+)
+def test_a_story_of_another_form_names_its_row(story):
+    with pytest.raises(DatasetError, match="set, row 0: a story is a list of lines"):
+        questions(pa.table({"story": [story]}), "set")
+    with pytest.raises(DatasetError, match="'story'"):
+        questions(pa.table({"text": ["a"]}), "set")

@@ -7,14 +7,19 @@ import re
 import datasets
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+import attnfaith
 from attnfaith.data.fingerprint import fingerprint
 from attnfaith.data.own_data import check_own, read_own, read_texts
 from attnfaith.data.own_files import read_file
 from attnfaith.data.registry import SPLITS, entry_of, facts
 from attnfaith.errors import DatasetError
 from attnfaith.recipes import Data
+from attnfaith.runs.prepare import load_data, remarks
+from tests.small_classifiers import classifier, tokenizer
 
 
 TOPICS = ("Kultur", "Politik", "Sport")
@@ -63,13 +68,6 @@ def test_every_kind_of_file_holds_the_same_rows(tmp_path, name):
     table = read_file(path)
     assert table.column_names == list(head)
     assert [tuple(row.values()) for row in table] == rows
-
-
-def test_a_spreadsheet_without_its_reader_says_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setattr(pd, "read_excel", lambda *_, **__: (_ for _ in ()).throw(ImportError("openpyxl")))
-    (tmp_path / "a.xlsx").write_bytes(b"PK")
-    with pytest.raises(DatasetError, match="pip install openpyxl.*or save the sheet as CSV"):
-        read_file(tmp_path / "a.xlsx")
 
 
 @pytest.mark.parametrize("mark", [",", ";", "\t", "|"])
@@ -191,11 +189,6 @@ def test_pairs_with_one_first_text_stay_together(tmp_path):
     assert loaded.splits["train"]["text_pair"][0].startswith("hypothesis")
     with pytest.raises(DatasetError, match="too few texts .*there are 2, and at least 3 different texts"):
         read(write(tmp_path / "b.csv", rows[:6], columns), **keys)
-
-
-def test_a_rare_class_is_named(tmp_path):
-    rows = [*ROWS, *((f"selten {row}", "Wetter") for row in range(3))]
-    assert any("has no text of 'Wetter'" in remark for remark in read(write(tmp_path / "a.csv", rows)).about["assumed"])
 
 
 def test_published_splits_stay_and_test_is_untouched(tmp_path):
@@ -329,30 +322,6 @@ def test_labels_that_are_no_classes_are_refused_before_any_text_is_read(tmp_path
             own(Data(path=write(tmp_path / "a.csv", rows)))
 
 
-@pytest.mark.parametrize("label", [0.5, [1], {"a": 1}])
-def test_labels_of_types_that_are_no_classes(tmp_path, label):
-    (tmp_path / "a.jsonl").write_text("\n".join(json.dumps({"text": f"t{row}", "label": label}) for row in range(9)))
-    with pytest.raises(DatasetError, match="no class"):
-        read(tmp_path / "a.jsonl")
-
-
-@pytest.mark.parametrize(
-    ("rows", "words"),
-    [
-        ([("", "x y"[row % 2 * 2]) for row in range(50)], "no row of all rows has text in 'text'"),
-        ([("t", "a"), ("T", "a"), ("t ", "a"), *ROWS], "the class 'a' has 1, and at least 3"),
-    ],
-)
-def test_texts_that_are_too_few(tmp_path, rows, words):
-    with pytest.raises(DatasetError, match=words):
-        read(write(tmp_path / "a.csv", rows))
-
-
-def test_many_classes_are_asked_about(tmp_path):
-    rows = [(f"t{row} {number}", f"class {number}") for number in range(101) for row in range(4)]
-    assert "label has 101 classes; is it" in read(write(tmp_path / "a.csv", rows)).about["assumed"][0]
-
-
 def test_one_entry_for_registry_and_own():
     assert entry_of("sst").name == entry_of(Data(name="sst")).name == entry_of({"name": "sst"}).name == "sst"
     assert entry_of(Data()).name == "planted_evidence"
@@ -405,9 +374,84 @@ def test_a_data_set_of_the_hub(monkeypatch):
         read_own(Data(hub_id="owner/name", text="sentence"))
 
 
-@pytest.mark.parametrize("words", [{"impermissible_words": ["film"]}, {"impermissible": "marks"}])
-def test_texts_to_measure_that_are_no_texts(tmp_path, words):
-    path = tmp_path / "a.parquet"
-    pd.DataFrame({"text": ["a film", None], "marks": [[0, 0], [0]]}).to_parquet(path)
-    with pytest.raises(DatasetError, match="row 1 of column 'text' is None, no string: give a text"):
-        read_texts(Data(path=str(path), **words), "train")
+# ------------------------------------------------------------------------------------------------ impermissible words
+
+
+JOBS = [(f"{'He' if row % 2 else 'She'}, the {row}th, works", "fm"[row % 2], [1, 0, 0, 0]) for row in range(40)]
+WAYS = [{"impermissible": "hidden"}, {"impermissible_words": ["he", "SHE"]}]
+
+
+@pytest.fixture(params=["csv", "jsonl", "parquet"])
+def jobs(request, tmp_path):
+    """A file of each kind with the same rows and marks."""
+
+    def write(rows=JOBS):
+        path = tmp_path / f"jobs.{request.param}"
+        table = [{"text": text, "label": label, "hidden": marks} for text, label, marks in rows]
+        if request.param == "jsonl":
+            path.write_text("\n".join(map(json.dumps, table)))
+        elif request.param == "parquet":
+            pq.write_table(pa.Table.from_pylist(table), path)
+        else:  # by turns "[1, 0]" and "1 0"
+            marks = [
+                str(row["hidden"]) if number % 2 else " ".join(map(str, row["hidden"])) for number, row in enumerate(table)
+            ]
+            cells = (f'"{row["text"]}",{row["label"]},"{mark}"' for row, mark in zip(table, marks, strict=True))
+            path.write_text("\n".join(["text,label,hidden", *cells]))
+        return str(path)
+
+    return write
+
+
+@pytest.mark.parametrize("keys", WAYS)
+def test_a_column_and_a_list_say_the_same(jobs, keys):
+    path = jobs()
+    loaded = read(path, **keys)
+    for split in loaded.splits.values():
+        assert split["impermissible"][:] == [[1, 0, 0, 0]] * len(split)
+    assert loaded.entry.impermissible and len(loaded.splits["train"]) == 28
+    assert loaded.about["columns"].get("impermissible") == keys.get("impermissible")
+    assert read_texts(Data(path=path, **keys), "test", 5)["impermissible"][:] == [[1, 0, 0, 0]] * 5
+    rows = read_texts(Data(path=path, **keys, impermissible_removed=True), "test")
+    assert all(text.startswith("the ") for text in rows["text"])
+
+
+def test_texts_without_impermissible_words(jobs):
+    section = Data(path=jobs(), impermissible="hidden", impermissible_removed=True)
+    loaded = load_data(type("Recipe", (), {"data": section}))
+    assert loaded.entry.name == entry_of(section).name == "jobs_permissible"
+    assert "impermissible" not in loaded.splits["train"].column_names
+    assert all(text.startswith("the ") for text in loaded.splits["train"]["text"])
+
+
+def test_texts_with_none_and_with_nothing_else_are_counted(jobs):
+    rows = [*JOBS, ("nobody works", "f", [0, 0]), ("he", "m", [1]), ("she", "f", [1])]
+    section = Data(path=jobs(rows), impermissible="hidden")
+    lines = remarks(load_data(type("Recipe", (), {"data": section})))
+    assert "jobs: texts without impermissible words: 1" in lines
+    assert "jobs: texts of impermissible words only: 2" in lines
+
+
+@pytest.mark.parametrize(
+    ("keys", "marks", "message"),
+    [
+        ({"impermissible": "hidden"}, [1, 0], "/39: impermissible must be one 0 or 1 for each of its 4 words"),
+        ({"impermissible": "hidden"}, [2, 0, 0, 0], "/39: impermissible must be"),
+        ({"impermissible": "hiden"}, [1, 0, 0, 0], "no column 'hiden'; did you mean 'hidden'"),
+        ({"impermissible_words": ["they"]}, [1, 0, 0, 0], "no text of training has an impermissible word"),
+        ({"text": "text", "impermissible": "text"}, [1, 0, 0, 0], "the column 'text' is named for two"),
+    ],
+)
+def test_marks_that_are_refused(jobs, keys, marks, message):
+    with pytest.raises(DatasetError, match=message):
+        read(jobs([*JOBS[:39], (*JOBS[39][:2], marks)]), **keys)
+
+
+def test_measure_of_python_takes_the_column():
+    table = pa.table({"text": ["the ships sank", "good music"], "impermissible": [[0, 1, 0], [0, 0]]})
+    model = classifier("bert", max_position_embeddings=24)
+    record = attnfaith.measure(model, table, tokenizer=tokenizer(), measures=[], progress=False)
+    assert record.table.column("impermissible").to_pylist() == [[False, True, True, False], [False, False]]
+    wrong = pa.table({"text": ["the ships sank"], "impermissible": [[0, 1]]})
+    with pytest.raises(DatasetError, match="texts/0: impermissible must be one 0 or 1 for each of its 3 words"):
+        attnfaith.measure(model, wrong, tokenizer=tokenizer(), measures=[], progress=False)

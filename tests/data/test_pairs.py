@@ -209,13 +209,6 @@ def test_folders_that_are_refused(own, tmp_path):
         load_pairs(path=str(folder))
 
 
-def test_a_blank_that_does_not_break_is_a_word(own):
-    """As it is for the tools that made the links; it is shown, so that no later division at blanks loses it."""
-    folder = own(train_src="28 \u00a0 x\ny\u00a0z\n", train_align="1-0 2-1\n0-0\n")
-    rows = load_pairs(path=str(folder)).splits["train"]
-    assert rows["source"] == ["28 \u2423 x", "y\u2423z"] and all(text.split() == text.split(" ") for text in rows["source"])
-
-
 def test_the_registry_of_pairs(tmp_path):
     with pytest.raises(DatasetError, match="there is no .*train.en-de.src. English to German captions"):
         load_pairs("multi30k_links", root=tmp_path)

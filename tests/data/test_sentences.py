@@ -130,14 +130,6 @@ def test_saved_tokenizer_marks_sentences_without_our_code(preprocessing, tmp_pat
     assert not list(tmp_path.glob("*.py"))
 
 
-def test_the_vocabulary_is_that_of_a_flat_tokenizer():
-    texts = [f"A dog. A cat {MARK}", "A dog"]
-    flat, divided = (build_tokenizer(texts, preprocessing="whitespace", hierarchy=kind) for kind in ("none", "sentence"))
-    assert set(divided.get_vocab()) - set(flat.get_vocab()) == set()  # the first text spells the mark, for a flat one a word
-    assert divided.convert_ids_to_tokens([3, 4, 5]) == ["</s>", MARK, "a"]
-    assert divided("A dog. A cat")["input_ids"] == [2, 5, 8, 4, 5, 6, 3]
-
-
 def test_pairs():
     tokenizer = tokenizer_for(["A dog. A cat. What?"], pair=True)
     encoded = tokenizer("A dog. A cat.", "What? A dog?")

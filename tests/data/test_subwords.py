@@ -1,6 +1,5 @@
 """Hugging Face tokenizers taken over: what is read and shown, words, gold evidence, and loading without our code."""
 
-import itertools
 import unicodedata
 
 import datasets
@@ -9,10 +8,11 @@ import hypothesis.strategies as st
 import pytest
 from transformers import AutoTokenizer, ByT5Tokenizer
 
-from attnfaith.data.subwords import adopt_tokenizer, read_tokens, spread, tokenizer_facts, word_spans
+from attnfaith.data.subwords import adopt_tokenizer, encode_for_classifier, read_tokens, spread, tokenizer_facts
 from attnfaith.data.tokenization import encode, split_words
 from attnfaith.errors import DatasetError
 from attnfaith.record.words import CONTINUES, REPEATS, words_of
+from tests.small_classifiers import tokenizer as small_tokenizer
 from tests.subword_tokenizers import KINDS, TEXTS, train
 
 
@@ -81,28 +81,12 @@ def test_words_are_those_between_blanks_at_least(tokenizer):
             assert not set(token) & set("Ġ▁\ufffd")
 
 
-def test_the_words_of_german_are_words(tokenizer):
-    (row,) = whole(["unglaubliche guter Unterhaltungsfilm"], tokenizer)
-    assert joined(row) == ["unglaubliche", "guter", "Unterhaltungsfilm"]
-    assert len(row["tokens"]) > 3  # the longest are read in parts
-    assert not row["tokens"][0].startswith(CONTINUES)
-
-
 @pytest.mark.parametrize("text", ["这部电影非常好看", "ภาพยนตร์ดีมาก"])
 def test_where_no_blanks_are_written_a_token_is_a_word(tokenizer, text):
     (row,) = whole([text], tokenizer)
     words = joined(row)
     assert len(words) > 1
     assert not any(unicodedata.category(word[0]).startswith("M") for word in words)
-
-
-def test_every_token_of_a_character_shows_it(tmp_path):
-    tokenizer = adopt_tokenizer(str(train("byte_level", tmp_path, texts=["abc"])))
-    (row,) = whole(["a 😀 b 电"], tokenizer)
-    assert joined(row) == ["a", "😀", "b", "电"]
-    for character in "😀电":
-        assert sum(token.endswith(character) for token in row["tokens"]) == len(character.encode())
-    assert row["n_unknown"] == 0
 
 
 def test_marks_that_combine_stay_with_their_letter(tokenizer):
@@ -137,26 +121,12 @@ def test_pairs(folder):
         encode(split, tokenizer, max_length=6)
 
 
-def test_unknown_tokens_are_counted(tmp_path):
-    tokenizer = adopt_tokenizer(str(train("wordpiece", tmp_path, texts=["abc abd"])))
-    assert [row["n_unknown"] for row in whole(["abc", "abc xyz 电", "xyz"], tokenizer)] == [0, 2, 1]
-    assert whole(["xyz"], tokenizer)[0]["tokens"] == ["xyz"]
-
-
 def test_saved_and_loaded_without_our_code(folder, tokenizer, tmp_path):
     tokenizer.save_pretrained(tmp_path)
     loaded = AutoTokenizer.from_pretrained(tmp_path, trust_remote_code=False)
     assert whole(TEXTS, loaded) == whole(TEXTS, tokenizer)
     assert tokenizer_facts(loaded, str(tmp_path))["digest"] == tokenizer_facts(tokenizer, str(folder))["digest"]
     assert loaded.special_tokens_map == tokenizer.special_tokens_map
-
-
-def test_which_tokenizer_it_is_is_told(folder, tokenizer):
-    facts = tokenizer_facts(tokenizer, str(folder))
-    assert facts["name"] == folder.name and facts["revision"] == "local" and len(facts["digest"]) == 12
-    whole(["gut"], tokenizer, max_length=8)
-    tokenizer(["gut", "gut so"], padding=True, truncation=True, max_length=8)  # what a call sets is no part of it
-    assert tokenizer_facts(tokenizer, str(folder)) == facts
 
 
 def test_a_tokenizer_without_special_tokens_is_given_ours(tmp_path):
@@ -209,14 +179,6 @@ def test_evidence_goes_to_the_tokens_of_its_words(tokenizer):
         encode(rows(["a b c"], rationale=[[0, 1]]), tokenizer)
 
 
-def test_spans_of_words_hold_all_but_blanks():
-    for text in TEXTS:
-        for preprocessing in ("default", "words", "whitespace", "imdb", "characters"):
-            (spans,) = word_spans([text], preprocessing)
-            assert len(spans) == len(split_words([text], preprocessing)[0])
-            assert all(stop <= start for (_, stop), (start, _) in itertools.pairwise(spans))
-
-
 spans_of = st.lists(st.integers(1, 4), min_size=1, max_size=8)
 
 
@@ -257,3 +219,62 @@ def test_read_tokens_by_hand():
     assert read_tokens("e\u0301😀", ["e", "x", "y", "z", "z"], spans, [0, 1, 2, 2, 2])[0] == [
         *("e\u0301", "##⋯e\u0301", "😀", "##⋯😀", "##⋯😀"),
     ]
+
+
+# ------------------------------------------------------------------------------------------------ any classifier
+
+
+def for_classifier(texts, of=None, max_length=None, others=None, labels=None):
+    of = of or small_tokenizer()
+    columns = {"instance_id": [f"t{row}" for row in range(len(texts))], "text": texts}
+    columns |= {} if others is None else {"text_pair": others}
+    columns |= {} if labels is None else {"label": labels}
+    return encode_for_classifier(datasets.Dataset.from_dict(columns), of, max_length=max_length)
+
+
+def test_ids_are_the_tokenizers_and_tokens_are_the_texts():
+    texts = ["the old ship sank", "a sinking Film!", "", "   ", "ships sailed"]
+    rows, of = for_classifier(texts, labels=[0, 1, 0, 1, 0]), small_tokenizer()
+    assert rows["input_ids"][:] == of(texts)["input_ids"] and rows["labels"][:] == [0, 1, 0, 1, 0]
+    assert rows["token_type_ids"][:] == of(texts)["token_type_ids"]
+    assert rows["tokens"][0] == ["the", "old", "ship", "sank"] and rows["tokens"][1] == ["a", "sinking", "Film", "!"]
+    assert rows["tokens"][2] == rows["tokens"][3] == []
+    assert [len(row) for row in rows["tokens"]] == [len(row) - 2 for row in rows["input_ids"]]
+    assert rows["length"][:] == [len(row) for row in rows["input_ids"]] and not any(rows["truncated"])
+
+
+def test_pieces_know_their_word():
+    (row,) = for_classifier(["ships sank"]).to_list()
+    assert row["tokens"] == ["ship", "##s", "sank"] and row["word_of_token"] == [0, 0, 1]
+
+
+def test_of_a_pair_tokens_of_the_second_stand_behind_those_of_the_first():
+    (row,) = for_classifier(["the ships"], others=["a film !"]).to_list()
+    assert row["tokens"] == ["the", "ship", "##s", "a", "film", "!"]
+    assert row["text_of_token"] == [0, 0, 0, 1, 1, 1] and row["word_of_token"] == [0, 1, 1, 2, 3, 4]
+    (empty,) = for_classifier([""], others=["film"]).to_list()
+    assert empty["tokens"] == ["film"] and empty["text_of_token"] == [1] and empty["word_of_token"] == [0]
+
+
+def test_long_texts_are_cut_at_the_limit_and_counted():
+    rows = for_classifier(["the old ship sank", "a film"], max_length=4)
+    assert rows["truncated"][:] == [True, False] and rows["length"][:] == [4, 4]
+    assert rows["tokens"][0] == ["the", "old"]
+    (row,) = for_classifier(["the old ship sank slowly"], others=["a film"], max_length=7).to_list()
+    assert row["tokens"] == ["the", "old", "a", "film"] and row["truncated"]  # the longer one first
+
+
+def test_markers_are_where_the_tokenizer_puts_them_whatever_the_text_spells():
+    (row,) = for_classifier(["the [SEP] ship [MASK] [PAD] zzz"]).to_list()
+    assert row["tokens"] == ["the", "[SEP]", "ship", "[MASK]", "[PAD]", "zzz"] and row["length"] == 8
+    assert row["special_tokens_mask"] == [1, 0, 0, 0, 0, 0, 0, 1]
+    (row,) = for_classifier(["the"], others=["ship"]).to_list()
+    assert row["special_tokens_mask"] == [1, 0, 1, 0, 1]
+
+
+def test_no_texts_and_a_tokenizer_that_does_not_know_its_characters():
+    from transformers import CanineTokenizer
+
+    assert len(for_classifier([])) == 0 and "input_ids" in for_classifier([]).column_names
+    with pytest.raises(DatasetError, match="the tokenizer is a CanineTokenizer, which does not say which characters"):
+        for_classifier(["ship"], CanineTokenizer())

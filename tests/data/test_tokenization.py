@@ -10,6 +10,7 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
+from attnfaith.data.scripts import lacks_blanks
 from attnfaith.data.tokenization import PREPROCESSING, build_tokenizer, encode, split_words, words
 from attnfaith.errors import DatasetError
 
@@ -47,12 +48,6 @@ def test_split_by_hand(preprocessing, text, expected):
 
 # Letters whose lower case both libraries agree on; the dotted capital I, for one, differs.
 plain_text = st.text(string.ascii_letters + string.digits + string.punctuation + " \t\néÉß", max_size=60)
-
-
-@hypothesis.given(plain_text)
-def test_words_preparation_is_the_default_one_where_there_is_no_number(text):
-    text = re.sub(r"\d", "", text)
-    assert split_words([text], "words") == split_words([text], "default")
 
 
 @hypothesis.given(plain_text)
@@ -100,11 +95,6 @@ def test_the_vocabulary_is_of_texts_not_occurrences_in_any_order(tmp_path):
     assert (tmp_path / "one/tokenizer.json").read_bytes() == (tmp_path / "two/tokenizer.json").read_bytes()
 
 
-def test_extra_vocabulary_enters_in_its_place():
-    tokenizer = build_tokenizer(TEXTS, preprocessing="whitespace", min_df=3, extra_vocabulary=["zebra", "bee"])
-    assert tokenizer.convert_ids_to_tokens([4, 5, 6]) == ["bee", "dog", "zebra"]
-
-
 @pytest.mark.parametrize("preprocessing", sorted(PREPROCESSING))
 def test_saved_tokenizer_is_the_same_without_our_code(tmp_path, preprocessing):
     tokenizer = build_tokenizer([RAW], preprocessing=preprocessing, max_length=12)
@@ -138,12 +128,6 @@ def test_pairs_have_types():
     assert encoded["token_type_ids"] == [0, 0, 0, 0, 1, 1, 1, 1]
     single = build_tokenizer(TEXTS, preprocessing="whitespace")
     assert "token_type_ids" not in single("the cat")
-
-
-def test_words_takes_one_text_or_many():
-    tokenizer = build_tokenizer(TEXTS, preprocessing="default")
-    assert words(tokenizer, "Unseen 7, dog") == ["unseen", "qqq", ",", "dog"]
-    assert words(tokenizer, ["Unseen 7", ""]) == [["unseen", "qqq"], []]
 
 
 @pytest.mark.parametrize(
@@ -241,21 +225,6 @@ def test_encode_keeps_the_words_of_questions():
     assert encoded["input_ids"][:] == [[2, 9, 6, 3, 2, 3], [2, 3, 2, 3]] and encoded["query_tokens"][:] == [[], []]
 
 
-def test_encode_carries_marks_and_candidates():
-    tokenizer = build_tokenizer(TEXTS, preprocessing="whitespace", max_length=4)
-    split = rows(["The Dog ran", "fox"], impermissible=[[0, 1, 1], [1]], candidates=[[0, 5, 7], []])
-    encoded = encode(split, tokenizer)
-    assert encoded["impermissible"][:] == [[0, 0, 1, 0], [0, 1, 0]]  # cut like the ids, whose markers have none
-    assert encoded["candidates"][:] == [[0, 5, 7], []]
-
-
-def test_encode_over_several_batches_keeps_order():
-    texts = [f"w{row % 7} x" for row in range(2500)]
-    encoded = encode(rows(texts, label=[row % 2 for row in range(2500)]), build_tokenizer(texts, preprocessing="whitespace"))
-    assert encoded["instance_id"][:] == [f"set/train/{row}" for row in range(2500)]
-    assert encoded["tokens"][:] == list(map(str.split, texts)) and encoded["labels"][:] == [0, 1] * 1250
-
-
 @pytest.mark.parametrize(
     ("split", "how", "message"),
     [
@@ -286,3 +255,76 @@ def test_encode_refuses_a_tokenizer_that_is_not_ours(model, message):
         backend.add_tokens(["un"])  # which is cut out of every word
     with pytest.raises(DatasetError, match=message):
         encode(rows(["unseen"]), PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="[UNK]"))
+
+
+# ------------------------------------------------------------------------------------------------ no blanks between words
+
+
+UNSPACED = [
+    "这部电影非常好看，演员也很棒。",
+    "この映画はとても面白かったです。",
+    "ภาพยนตร์เรื่องนี้ดีมากและนักแสดงก็เก่ง",
+    "ຮູບເງົາເລື່ອງນີ້ດີຫຼາຍແລະນັກສະແດງກໍເກັ່ງ",
+    "ភាពយន្តនេះល្អណាស់ហើយតារាសម្ដែងក៏ពូកែ",
+    "ဒီရုပ်ရှင်ကအရမ်းကောင်းတယ်သရုပ်ဆောင်တွေလည်းတော်တယ်",
+]
+SPACED = [
+    "这 部 电影 非常 好看 ， 演员 也 很 棒 。",
+    "この 映画 は とても 面白かった です 。",
+    "ภาพยนตร์ เรื่อง นี้ ดี มาก และ นักแสดง ก็ เก่ง",
+    *("好", "电影", "很好看，喜欢", "ดีมาก"),
+]
+OTHERS = [
+    *("", "!!! 12", "good", "#thebestmovieofalltimes", "Donaudampfschifffahrtsgesellschaftskapitän"),
+    "이 영화는 정말 재미있었어요",  # Korean has blanks
+    "هذا الفيلم رائع جدا",
+    "the film 霸王别姬再见我的妾 by Chen Kaige is the best of them",
+]
+
+
+def encoded(texts, preprocessing="words"):
+    return encode(rows(texts), build_tokenizer(texts, preprocessing=preprocessing))
+
+
+@pytest.mark.parametrize("preprocessing", ["default", "words"])
+def test_texts_are_told_apart(preprocessing):
+    for texts, expected in ((UNSPACED, True), (SPACED, False), (OTHERS, None)):
+        split = split_words(texts, preprocessing)
+        assert list(map(lacks_blanks, texts, split)) == [expected] * len(texts)
+
+
+def test_letters_of_a_word_up_to_which_it_is_one():
+    """By hand: four Chinese letters a word are words, five are not; a word without such letters does not count."""
+    thai = "ก" * 12
+    for text, expected in (
+        ("电影好看 a", False),
+        ("电影好看的 a", True),
+        ("电影好看的 的", False),
+        ("电a", None),  # no more than half
+        (thai, False),
+        (thai + "ก", True),
+    ):
+        assert lacks_blanks(text, text.split()) is expected
+
+
+@pytest.mark.parametrize("text", UNSPACED)
+def test_such_texts_are_refused_and_read_letter_by_letter(text):
+    with pytest.raises(DatasetError, match="2 of 3.*--data.tokenizer.*--data.preprocessing characters") as refusal:
+        encoded([text, "a good film", text + "!"])
+    assert text[:8] in str(refusal.value)
+    (row,) = encoded([text, text], "characters").select([0]).to_list()
+    assert len(row["tokens"]) > 10 and "".join(row["tokens"]) == text and row["n_unknown"] == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2023年BERT很好看。", "2023 年 bert 很 好 看 。"),
+        ("ที่นี่ดี", "ที่ นี่ ดี"),
+        ("か\u3099くせい コーヒー", "が く せ い コ ー ヒ ー"),
+        ("ខ្មែរ", "ខ្មែ រ"),  # a letter that hangs below another stays with it
+        ("it's 電影, don't", "it 's 電 影 , do n't"),
+    ],
+)
+def test_letters_by_hand(text, expected):
+    assert split_words([text], "characters") == [expected.split()]

@@ -1,7 +1,6 @@
 """Batches of torch tensors from encoded instances. Shapes: B instances, L the longest input_ids of the batch, C classes."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 
 from attnfaith.errors import DatasetError
 
@@ -23,18 +22,19 @@ def pad_batch(features: Sequence[Mapping], pad_token_id: int = 0, num_labels: in
     what OF_POSITIONS names (B, L) with 0 on padding, labels (B,); and answer_mask (B, C) bool, True on the
     candidates of a row.
 
-    Raises DatasetError for no instances, a row without input_ids, a column that only some rows have, and candidates that are
-    none or no classes.
+    Raises DatasetError for no instances, a column that only some rows have, and candidates that are none or no classes.
     """
     import numpy as np
     import torch
 
     if len(features) == 0:
         raise DatasetError("Cannot make a batch of no instances.")
+    columns = []
     for name in ("input_ids", *OF_POSITIONS, "candidates", "labels", "label"):
         having = sum(name in row for row in features)
         if (having or name == "input_ids") and having != len(features):
             raise DatasetError(f"Only {having} of {len(features)} instances have {name!r}; all must.")
+        columns += [name] if having else []
 
     lengths = np.fromiter((len(row["input_ids"]) for row in features), np.int64, len(features))
     attended = np.arange(lengths.max()) < lengths[:, None]
@@ -44,35 +44,21 @@ def pad_batch(features: Sequence[Mapping], pad_token_id: int = 0, num_labels: in
         batch[attended] = np.concatenate([np.asarray(row[name], np.int64) for row in features])
         return torch.from_numpy(batch)
 
-    batch = {
-        "input_ids": padded("input_ids", pad_token_id),
-        "attention_mask": torch.from_numpy(attended.astype(np.int64)),
-    }
-    for name in OF_POSITIONS:
-        if name in features[0]:
-            batch[name] = padded(name, 0)
-    if "candidates" in features[0]:
-        batch["answer_mask"] = torch.from_numpy(_answer_mask([row["candidates"] for row in features], num_labels))
-    for name in ("labels", "label"):
-        if name in features[0]:
-            batch["labels"] = torch.tensor([int(row[name]) for row in features], dtype=torch.int64)
-            break
+    batch = {"input_ids": padded("input_ids", pad_token_id), "attention_mask": torch.from_numpy(attended.astype(np.int64))}
+    batch |= {name: padded(name, 0) for name in OF_POSITIONS if name in columns}
+    if "candidates" in columns:
+        if num_labels is None:
+            raise DatasetError("Rows with candidates need num_labels, the number of the model's classes.")
+        batch["answer_mask"] = torch.zeros(len(features), num_labels, dtype=torch.bool)
+        for row, mask in zip(features, batch["answer_mask"], strict=True):
+            if not len(row["candidates"]) or not all(0 <= number < num_labels for number in row["candidates"]):
+                raise DatasetError(
+                    f"candidates {list(row['candidates'])}: give at least one of the classes 0 to {num_labels - 1}."
+                )
+            mask[list(row["candidates"])] = True
+    if labels := [name for name in ("labels", "label") if name in columns]:
+        batch["labels"] = torch.tensor([int(row[labels[0]]) for row in features], dtype=torch.int64)
     return batch
-
-
-def _answer_mask(candidates: Sequence[Sequence[int]], num_labels: int | None):
-    import numpy as np
-
-    if num_labels is None:
-        raise DatasetError("Rows with candidates need num_labels, the number of the model's classes.")
-    mask = np.zeros((len(candidates), num_labels), bool)
-    for row, classes in enumerate(candidates):
-        if not len(classes) or not all(0 <= number < num_labels for number in classes):
-            raise DatasetError(
-                f"Row {row}: candidates {list(classes)}; give at least one of the classes 0 to {num_labels - 1}."
-            )
-        mask[row, classes] = True
-    return mask
 
 
 def keep_positions(batch: Mapping, stays, pad_token_id: int = 0) -> dict:
@@ -110,8 +96,3 @@ def pad_attention(weights: Sequence[Sequence[float]], length: int, start: int = 
     for row, values in zip(batch, weights, strict=True):
         row[start : start + len(values)] = values
     return torch.from_numpy(batch)
-
-
-def data_collator(tokenizer, num_labels: int | None = None):
-    """`pad_batch` for a tokenizer, as the Trainer and a DataLoader take it; num_labels where rows have candidates."""
-    return partial(pad_batch, pad_token_id=tokenizer.pad_token_id, num_labels=num_labels)

@@ -1,20 +1,21 @@
 """Rationales in ERASER's exchange format (DeYoung et al., 2020): JSON lines, beside the documents that they point into.
 
-A folder holds <split>.jsonl, an annotation a line, and the documents, docs.jsonl. A
-document is sentences on lines of their own, of tokens between blanks; spans [start_token, end_token) count its tokens from
-0. What a model makes of the annotations are results, one line each, which ERASER's own evaluation reads.
+A folder holds <split>.jsonl, an annotation a line, and the documents, docs.jsonl. A document is sentences on lines of their
+own, of tokens between blanks; spans [start_token, end_token) count its tokens from 0. What a model makes of the annotations
+are results, one line each, which ERASER's own evaluation reads.
 """
 
 import json
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
+
+import numpy as np
 
 from attnfaith.errors import DatasetError, counted, excerpt
 from attnfaith.files import write_atomically
-
-
-DOCUMENTS = "docs.jsonl"
 
 
 def write_annotations(folder: str | os.PathLike, split: str, rows: Sequence[Mapping]) -> Path:
@@ -26,29 +27,31 @@ def write_annotations(folder: str | os.PathLike, split: str, rows: Sequence[Mapp
     Raises DatasetError, before anything is written, for a rationale of another length than its text or of anything but 0
     and 1, an id that comes twice, or a document of that id with another text.
     """
-    folder = Path(folder)
-    documents, lines = _documents(folder), []
+    path, store = Path(folder) / f"{split}.jsonl", Path(folder) / "docs.jsonl"
+    try:
+        lines = store.read_text(encoding="utf-8").splitlines() if store.is_file() else []
+        documents = {document["docid"]: document["document"] for document in map(json.loads, lines)}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DatasetError(f"{store} cannot be read: {excerpt(error)}") from error
+    annotations = []
     for row in rows:
-        name, words, text = row["instance_id"], _tokens(row["text"]), _plain(row["text"])
-        marks = list(row["rationale"])
+        name, marks = row["instance_id"], list(row["rationale"])
+        # between blanks and line ends alone: a no-break space is part of a token
+        sentences = [[token for token in line.strip().split(" ") if token] for line in row["text"].split("\n")]
+        words = [token for sentence in sentences for token in sentence]
+        text = "\n".join(" ".join(sentence) for sentence in sentences if sentence)
         if len(marks) != len(words) or not set(marks) <= {0, 1}:
             raise DatasetError(
                 f"row {name!r}: a rationale is one 0 or 1 for each of its {counted(len(words), 'word')}; {marks} was given."
             )
         if documents.setdefault(name, text) != text:
-            raise DatasetError(f"row {name!r}: {folder / DOCUMENTS} holds another text of that id: write to another folder.")
-        evidence = [
-            {"docid": name, "start_token": start, "end_token": stop, "text": " ".join(words[start:stop])}
-            for start, stop in _spans(marks)
-        ]
+            raise DatasetError(f"row {name!r}: {store} holds another text of that id: write to another folder.")
+        evidence = [{"docid": name, **span, "text": " ".join(words[slice(*span.values())])} for span in _spans(marks)]
         line = {"annotation_id": name, "classification": row["label"], "docids": [name], "query_type": None}
-        lines.append(line | {"evidences": [evidence] if evidence else [], "query": row.get("text_pair", "")})
-    path = folder / f"{split}.jsonl"
-    _check_unique([line["annotation_id"] for line in lines], path)
-    folder.mkdir(parents=True, exist_ok=True)
-    _write(folder / DOCUMENTS, [{"docid": name, "document": text} for name, text in documents.items()])
-    _write(path, lines)
-    return path
+        annotations.append(line | {"evidences": [evidence] if evidence else [], "query": row.get("text_pair", "")})
+    _check_unique(annotations, path)
+    _write(store, [{"docid": name, "document": text} for name, text in documents.items()])
+    return _write(path, annotations)
 
 
 def write_results(path: str | os.PathLike, rows: Sequence[Mapping]) -> Path:
@@ -67,62 +70,32 @@ def write_results(path: str | os.PathLike, rows: Sequence[Mapping]) -> Path:
         scores, chosen = row.get("scores"), row.get("chosen")
         if scores is not None:
             rationale["soft_rationale_predictions"] = [float(score) for score in scores]
-            if not all(abs(score) < float("inf") for score in rationale["soft_rationale_predictions"]):
+            if not np.isfinite(rationale["soft_rationale_predictions"]).all():
                 raise DatasetError(f"row {name!r}: scores must be finite numbers; leave out a text without them.")
         if chosen is not None:
-            if not {float(mark) for mark in chosen} <= {0.0, 1.0} or (scores is not None and len(chosen) != len(scores)):
+            if not set(chosen) <= {0, 1} or (scores is not None and len(chosen) != len(scores)):
                 raise DatasetError(f"row {name!r}: chosen must be one 0 or 1 for each token; {list(chosen)} was given.")
-            rationale["hard_rationale_predictions"] = [
-                {"start_token": start, "end_token": stop} for start, stop in _spans(chosen)
-            ]
+            rationale["hard_rationale_predictions"] = _spans(chosen)
         more = ("classification", "classification_scores", "thresholded_scores")
         predictions = {key: row[key] for key in more if row.get(key) is not None}
         lines.append({"annotation_id": name, "rationales": [rationale], **predictions})
-    path = Path(path)
-    _check_unique([line["annotation_id"] for line in lines], path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    _write(path, lines)
-    return path
+    _check_unique(lines, Path(path))
+    return _write(Path(path), lines)
 
 
-def _tokens(text: str) -> list[str]:
-    """Between blanks and line ends alone, as spans count them: a no-break space is part of a token."""
-    return [token for line in text.split("\n") for token in line.strip().split(" ") if token]
-
-
-def _plain(text: str) -> str:
-    """The same tokens with one blank between two of a line, and no empty lines."""
-    lines = (" ".join(_tokens(line)) for line in text.split("\n"))
-    return "\n".join(line for line in lines if line)
-
-
-def _documents(folder: Path) -> dict[str, str]:
-    """The documents that lie in a folder already, by id. Raises DatasetError where they cannot be read."""
-    path = folder / DOCUMENTS
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-        return {document["docid"]: document["document"] for document in map(json.loads, lines)}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DatasetError(f"{path} cannot be read: {excerpt(error)}") from error
-
-
-def _spans(marks: Sequence) -> list[tuple[int, int]]:
+def _spans(marks: Sequence) -> list[dict[str, int]]:
     """The longest runs of marked tokens."""
-    runs, start = [], None
-    for place, mark in enumerate([*marks, 0]):
-        if mark and start is None:
-            start = place
-        if not mark and start is not None:
-            runs.append((start, place))
-            start = None
-    return runs
+    runs = [[place for place, _ in run] for mark, run in groupby(enumerate(marks), key=lambda pair: bool(pair[1])) if mark]
+    return [{"start_token": run[0], "end_token": run[-1] + 1} for run in runs]
 
 
-def _check_unique(names: Sequence[str], path: Path) -> None:
-    if len(set(names)) < len(names):
-        twice = next(name for place, name in enumerate(names) if name in names[:place])
-        raise DatasetError(f"{path}: id {twice!r} comes twice; each text has one line.")
+def _check_unique(lines: Sequence[Mapping], path: Path) -> None:
+    names = [line["annotation_id"] for line in lines]
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
+        raise DatasetError(f"{path}: id {twice[0]!r} comes twice; each text has one line.")
 
 
-def _write(path: Path, lines: Sequence[Mapping]) -> None:
+def _write(path: Path, lines: Sequence[Mapping]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, "".join(json.dumps(line, sort_keys=True) + "\n" for line in lines))
+    return path

@@ -121,8 +121,7 @@ def entry_of(data: object) -> DatasetEntry:
     if isinstance(data, str):
         return get_entry(data)
     keys = data if isinstance(data, Mapping) else vars(data)
-    path, hub_id = keys.get("path"), keys.get("hub_id")
-    removed = keys.get("impermissible_removed")
+    path, hub_id, removed = keys.get("path"), keys.get("hub_id"), keys.get("impermissible_removed")
     if path is None and hub_id is None:
         entry = get_entry(keys["name"])
         return entry.permissible if removed else entry
@@ -162,28 +161,26 @@ def read_entries(path: Path) -> dict[str, DatasetEntry]:
     entry and field), and for a name that comes twice.
     """
     try:
-        listed = yaml.load(path.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except yaml.YAMLError as error:
-        raise DatasetError(f"{path} is not valid YAML: {error}") from error
-    if not isinstance(listed, list) or not all(isinstance(fields, dict) for fields in listed):
-        raise DatasetError(f"{path} must be a list of entries, each with the fields of a data set by name")
-    entries = {}
-    for number, fields in enumerate(listed):
-        name, notes = fields.get("name", number), fields.get("notes")
-        if isinstance(notes, list) and all(isinstance(text, str) for text in notes):
-            fields = fields | {"notes": " ".join(notes)}
-        try:
-            # as JSON, where a list is a tuple's only form and all else is strict: a text is no number, and 1 is not true
-            entry = _ENTRY.validate_json(json.dumps(fields), strict=True)
-        except ValidationError as error:
-            mistake = error.errors(include_url=False)[0]
-            field = ".".join(map(str, mistake["loc"]))
-            raise DatasetError(f"{path}, entry {name!r}, {field}={mistake['input']!r}: {mistake['msg']}") from error
-        if entry.name in entries:
-            raise DatasetError(f"{path} has two entries of the name {name!r}")
-        entries[entry.name] = entry
-    return entries
+        entries = yaml.load(path.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        for fields in entries:
+            fields["notes"] = " ".join(notes) if isinstance(notes := fields.get("notes", ""), list) else notes
+        # as JSON, where a list is a tuple's only form and all else is strict: a text is no number, and 1 is not true
+        checked = TypeAdapter(list[DatasetEntry]).validate_json(json.dumps(entries), strict=True)
+    except ValidationError as error:
+        mistake = error.errors(include_url=False)[0]
+        number, *field = mistake["loc"]
+        raise DatasetError(
+            f"{path}, entry {entries[number].get('name', number)!r}, {'.'.join(map(str, field))}={mistake['input']!r}: "
+            f"{mistake['msg']}"
+        ) from error
+    except (yaml.YAMLError, TypeError, AttributeError) as error:
+        raise DatasetError(
+            f"{path} must be a list of entries, each with the fields of a data set by name: {error}"
+        ) from error
+    by_name = {entry.name: entry for entry in checked}
+    if len(by_name) < len(checked):
+        raise DatasetError(f"{path} has two entries of one name")
+    return by_name
 
 
-_ENTRY = TypeAdapter(DatasetEntry)
 DATASETS = read_entries(Path(__file__).with_name("registry.yaml"))

@@ -4,35 +4,21 @@ import re
 from collections.abc import Sequence
 
 
-# First and last code points of the letters and vowel signs of a script, from the blocks of the Unicode standard.
+# The letters and vowel signs of a script, by the blocks of the Unicode standard.
 IDEOGRAPHIC = (
-    *((0x2E80, 0x2FDF), (0x3005, 0x3007), (0x3021, 0x3029), (0x3400, 0x4DBF), (0x4E00, 0x9FFF)),  # Han
-    *((0xF900, 0xFAFF), (0x20000, 0x323AF)),
-    *((0x3041, 0x309F), (0x30A1, 0x30FA), (0x30FC, 0x30FF), (0x31F0, 0x31FF), (0xFF66, 0xFF9F)),  # kana
-    *((0x3105, 0x312F), (0x31A0, 0x31BF)),  # Bopomofo
+    "\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af"  # Han
+    "\u3041-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\uff66-\uff9f"  # kana
+    "\u3105-\u312f\u31a0-\u31bf"  # Bopomofo
 )
 ALPHABETIC = (
-    *((0x0E01, 0x0E3A), (0x0E40, 0x0E4E)),  # Thai
-    *((0x0E81, 0x0EBD), (0x0EC0, 0x0ECE), (0x0EDC, 0x0EDF)),  # Lao
-    (0x1780, 0x17D3),  # Khmer
-    *((0x1000, 0x103F), (0x1050, 0x108F), (0xA9E0, 0xA9EF), (0xAA60, 0xAA76)),  # Myanmar
+    "\u0e01-\u0e3a\u0e40-\u0e4e\u0e81-\u0eba\u0ec0-\u0ece\u0edc-\u0edf"  # Thai, Lao
+    "\u1780-\u17d3\u1000-\u103f\u1050-\u108f\ua9e0-\ua9ef\uaa60-\uaa76"  # Khmer, Myanmar
 )
-LONGEST_WORDS = {IDEOGRAPHIC: 4, ALPHABETIC: 12}
-"""Letters of a text's words, on average, up to which it can have blanks between them: segmented Chinese and Japanese have
-about two a word, segmented Thai about five.
-"""
 STACKING = "\u17d2\u1039"
 """Khmer and Myanmar signs that hang the next letter below the last one."""
-
-
-def _set(ranges: Sequence[tuple[int, int]]) -> str:
-    return "".join(f"{chr(first)}-{chr(last)}" for first, last in ranges)
-
-
-LETTERS = f"[{_set(IDEOGRAPHIC + ALPHABETIC)}]"
+LETTERS = f"[{IDEOGRAPHIC}{ALPHABETIC}]"
 """A letter of such a script, as a pattern."""
-_LETTER = re.compile(LETTERS)
-_IDEOGRAPH = re.compile(f"[{_set(IDEOGRAPHIC)}]")
+_LETTER, _IDEOGRAPH = re.compile(LETTERS), re.compile(f"[{IDEOGRAPHIC}]")
 
 
 def begins_unspaced(piece: str) -> bool:
@@ -44,16 +30,14 @@ def lacks_blanks(text: str, words: Sequence[str]) -> bool | None:
     """Whether a text in a script without blanks between words was read as if blanks stood there.
 
     words: the words that a tokenizer makes of it. None for a text of which at most half of the letters are of such a
-    script: that holds for a Chinese name in an English text. Else whether the words with such letters have more of them, on
-    average, than LONGEST_WORDS: a text of one word, or of words between blanks, has not.
+    script, such as a Chinese name in an English text. Else whether the words with such letters have more of them, on average,
+    than 4 (segmented Chinese and Japanese have about two) or, in an alphabetic script, 12 (segmented Thai about five).
     """
     if _LETTER.search(text) is None:
         return None
     counts = [len(_LETTER.findall(word)) for word in words]
     written = sum(counts)
-    others = sum(character.isalpha() for word in words for character in _LETTER.sub("", word))
-    if written <= others:
+    if written <= sum(character.isalpha() for word in words for character in _LETTER.sub("", word)):
         return None
     ideographs = sum(len(_IDEOGRAPH.findall(word)) for word in words)
-    longest = LONGEST_WORDS[IDEOGRAPHIC if 2 * ideographs >= written else ALPHABETIC]
-    return written > longest * sum(count > 0 for count in counts)
+    return written > (4 if 2 * ideographs >= written else 12) * sum(count > 0 for count in counts)

@@ -12,6 +12,7 @@ lower-case and not split into words. No language but those with these marks is p
 
 import functools
 import re
+from itertools import groupby
 
 
 MARK = "<sent>"
@@ -92,13 +93,4 @@ def is_cut(step: dict) -> bool:
 
 def divide(words: list[str]) -> list[list[str]]:
     """Words with MARK between sentences to sentences. None is empty."""
-    sentences, start = [], True
-    for word in words:
-        if word == MARK:
-            start = True
-        elif start:
-            sentences.append([word])
-            start = False
-        else:
-            sentences[-1].append(word)
-    return sentences
+    return [list(sentence) for is_mark, sentence in groupby(words, key=MARK.__eq__) if not is_mark]

@@ -40,13 +40,13 @@ def tagger_of(name: str) -> Tagger:
     Raises DatasetError where it is not installed, or nobody offers one of the name. It raises DatasetError itself where it
     has another number of tags than of words, or a tag that is not one of UNIVERSAL.
     """
-    offered = {entry.name: entry for entry in entry_points(group=GROUP)}
-    if name not in offered and name not in BUILT_IN:
+    offered = {"denckring": None, **{entry.name: entry for entry in entry_points(group=GROUP)}}
+    if name not in offered:
         raise DatasetError(
-            f"no tagger is called {excerpt(name)}; known: {', '.join(sorted({*offered, *BUILT_IN}))}. A package of yours "
-            f"offers another by an entry point of the group '{GROUP}'"
+            f"no tagger is called {excerpt(name)}; known: {', '.join(sorted(offered))}. A package of yours offers another "
+            f"by an entry point of the group '{GROUP}'"
         )
-    tag = offered[name].load() if name in offered else BUILT_IN[name]()
+    tag = _denckring() if offered[name] is None else offered[name].load()
 
     def checked(words: Sequence[str]) -> list[str]:
         tags = list(tag(list(words)))
@@ -54,12 +54,11 @@ def tagger_of(name: str) -> Tagger:
             raise DatasetError(
                 f"the tagger '{name}' has {counted(len(tags), 'tag')} for {counted(len(words), 'word')}; each needs one"
             )
-        for word, label in zip(words, tags, strict=True):
-            if label not in UNIVERSAL:
-                raise DatasetError(
-                    f"the tagger '{name}' calls {excerpt(word)} {excerpt(label)}; tags are those of Universal Dependencies: "
-                    f"{', '.join(UNIVERSAL)}"
-                )
+        if wrong := [label for label in tags if label not in UNIVERSAL]:
+            raise DatasetError(
+                f"the tagger '{name}' has the tag {excerpt(wrong[0])}; tags are those of Universal Dependencies: "
+                f"{', '.join(UNIVERSAL)}"
+            )
         return tags
 
     return checked
@@ -79,7 +78,3 @@ def _denckring() -> Tagger:
         return ["PUNCT" if is_punctuation(word) else next(labels).partition("|")[0] for word in words]
 
     return tag
-
-
-BUILT_IN: dict[str, Callable[[], Tagger]] = {"denckring": _denckring}
-"""Taggers that other packages hold and this one knows how to ask."""
