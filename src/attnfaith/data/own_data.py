@@ -392,7 +392,6 @@ def _cut(
                 raise DatasetError(f"every text of the {split} split is in {other} too, so nothing is left of it")
     rest = splits["train"] if published else next(iter(source.values()))
     pairs = "text_pair" in rest
-    _check_texts(rest, names, missing)
     sizes = {split: round(shares[split] * _text_keys(rest, first=True).nunique()) for split in missing}
     for split in missing:
         splits[split], rest = _draw(rest, sizes[split], names, seed)
@@ -432,18 +431,6 @@ def _distinct(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({"text": _text_keys(rows, first=True), "label": rows["label"]}).drop_duplicates("text")
 
 
-def _check_texts(rows: pd.DataFrame, names: Sequence[str], missing: Sequence[str]) -> None:
-    least, texts = 1 + len(missing), _distinct(rows)
-    counts = {f"the class {name!r} has": int((texts["label"] == label).sum()) for label, name in enumerate(names)}
-    if "text_pair" in rows:  # a first text may have second texts of several classes
-        counts = {"there are": len(texts)}
-    if missing and (few := [f"{what} {count}" for what, count in counts.items() if count < least]):
-        raise DatasetError(
-            f"too few texts to cut {' and '.join(missing)} from: {cut(', '.join(few), 200)}, and at least {least} "
-            "different texts are needed, one for each split: give more, or leave the class out"
-        )
-
-
 def _draw(rows: pd.DataFrame, size: int, names: Sequence[str], seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Rows of `size` different texts drawn at random, alike from each class, and the other rows."""
     texts, pairs = _distinct(rows), "text_pair" in rows
@@ -454,6 +441,10 @@ def _draw(rows: pd.DataFrame, size: int, names: Sequence[str], seed: int) -> tup
             test_size=size, stratify_by_column=None if pairs else "label", seed=seed
         )
     except ValueError as error:
-        raise DatasetError(f"too few texts to draw {size} for a split from {len(texts)}: {error}") from error
+        counts = [f"{name} {(texts['label'] == label).sum()}" for label, name in enumerate(names)]
+        raise DatasetError(
+            f"too few different texts to draw a split of {size} from {len(texts)} ({cut(', '.join(counts), 200)}): give "
+            f"more, or leave a class out ({error})"
+        ) from error
     drawn = _text_keys(rows, first=True).isin(set(parts["test"]["text"]))
     return rows[drawn], rows[~drawn]

@@ -30,7 +30,7 @@ def lacks_blanks(text: str, words: Sequence[str]) -> bool | None:
     """Whether a text in a script without blanks between words was read as if blanks stood there.
 
     words: the words that a tokenizer makes of it. None for a text of which at most half of the letters are of such a
-    script, such as a Chinese name in an English text. Else whether the words with such letters have more of them, on average,
+    script, such as a Chinese name in an English text. Else whether the words with such letters have more, on average,
     than 4 (segmented Chinese and Japanese have about two) or, in an alphabetic script, 12 (segmented Thai about five).
     """
     if _LETTER.search(text) is None:

@@ -236,17 +236,33 @@ def spread(marks: Sequence[int], words: Sequence[tuple[int, int]], spans: Sequen
 # ------------------------------------------------------------------------------------------------ encoding
 
 
-def _encoded(parts: Sequence[Sequence[str]], tokenizer, max_length: int | None, truncation: bool | str, check=None):
-    """The encoding of texts or pairs, cut at max_length, and how many positions each had before. check: takes what is not
-    cut where something will be.
+def _columns(
+    rows, tokenizer, max_length: int | None, truncation: bool | str, check=None
+) -> tuple[dict[str, list], list, list]:
+    """The columns that every encoding has, the encodings, and of each text of a row its tokens, words and characters.
+
+    Texts are cut at max_length. check: takes the encodings before the cut, where there is one.
     """
+    parts = [rows[name] for name in ("text", "text_pair") if name in rows]
     encoded = tokenizer(*parts, truncation=False, padding=False, verbose=False)
     lengths = list(map(len, encoded["input_ids"]))
     if max_length is not None and max(lengths, default=0) > max_length:
         if check is not None:
-            check(encoded)
+            check(encoded.encodings)
         encoded = tokenizer(*parts, truncation=truncation, max_length=max_length, padding=False, verbose=False)
-    return encoded, lengths
+    columns = {"input_ids": encoded["input_ids"], "length": list(map(len, encoded["input_ids"]))}
+    columns["truncated"] = [before > length for before, length in zip(lengths, columns["length"], strict=True)]
+    if "token_type_ids" in tokenizer.model_input_names:
+        columns["token_type_ids"] = [encoding.type_ids for encoding in encoded.encodings]
+    if "impermissible" in rows:
+        columns["impermissible"] = of_rows(rows, encoded.encodings)
+    if "label" in rows:
+        columns["labels"] = rows["label"]
+    read = [
+        [read_encoding(text, encoding, number) for number, text in enumerate(texts)]
+        for *texts, encoding in zip(*parts, encoded.encodings, strict=True)
+    ]
+    return columns, encoded.encodings, read
 
 
 def subword_columns(rows, first_row: int, *, tokenizer, max_length: int | None, preprocessing: str) -> dict:
@@ -260,37 +276,24 @@ def subword_columns(rows, first_row: int, *, tokenizer, max_length: int | None, 
             "adopt_tokenizer, or give one of build_tokenizer."
         )
 
-    def check(whole) -> None:
-        texts = [places_of(encoding, 0) for encoding in whole.encodings]
-        taken = [len(ids) - len(text) for ids, text in zip(whole["input_ids"], texts, strict=True)]
+    def check(encodings) -> None:
+        texts = [places_of(encoding, 0) for encoding in encodings]
+        taken = [len(encoding.ids) - len(text) for encoding, text in zip(encodings, texts, strict=True)]
         check_room(texts, taken, max_length, first_row)
 
-    parts = [rows[name] for name in ("text", "text_pair") if name in rows]
-    encoded, lengths = _encoded(parts, tokenizer, max_length, "only_first" if pair else True, check)
-    tokens, words, spans = zip(*map(read_encoding, rows["text"], encoded.encodings, [0] * len(lengths)), strict=True)
-    columns = {
-        "input_ids": encoded["input_ids"],
-        "tokens": list(tokens),
-        "word_of_token": list(words),
-        "length": list(map(len, encoded["input_ids"])),
-        "truncated": [len(ids) < length for ids, length in zip(encoded["input_ids"], lengths, strict=True)],
-        "n_unknown": [
-            [encoding.ids[place] for place in places_of(encoding, 0)].count(tokenizer.unk_token_id)
-            for encoding in encoded.encodings
-        ],
-    }
+    columns, encodings, read = _columns(rows, tokenizer, max_length, "only_first" if pair else True, check)
+    columns["tokens"], columns["word_of_token"] = ([texts[0][part] for texts in read] for part in (0, 1))
+    columns["n_unknown"] = [
+        [encoding.ids[place] for place in places_of(encoding, 0)].count(tokenizer.unk_token_id) for encoding in encodings
+    ]
     if pair:
-        columns["token_type_ids"] = encoded["token_type_ids"]
-        questions = zip(rows["text_pair"], encoded.encodings, strict=True)
-        columns["query_tokens"] = [read_encoding(*row, 1)[0] for row in questions]
+        columns["query_tokens"] = [texts[1][0] for texts in read]
+    else:
+        columns.pop("token_type_ids", None)
     if "rationale" in rows:
-        spans_of_words = word_spans(rows["text"], preprocessing)
-        check_rationales(rows["rationale"], spans_of_words, first_row, f"words under preprocessing {preprocessing!r}")
-        columns["rationale"] = list(map(spread, rows["rationale"], spans_of_words, spans))
-    if "impermissible" in rows:
-        columns["impermissible"] = of_rows(rows, encoded.encodings)
-    if "label" in rows:
-        columns["labels"] = rows["label"]
+        words = word_spans(rows["text"], preprocessing)
+        check_rationales(rows["rationale"], words, first_row, f"words under preprocessing {preprocessing!r}")
+        columns["rationale"] = list(map(spread, rows["rationale"], words, [texts[0][2] for texts in read]))
     return columns
 
 
@@ -324,31 +327,20 @@ def encode_columns(rows, tokenizer, *, max_length: int | None) -> dict[str, list
             f"the tokenizer is a {type(tokenizer).__name__}, which does not say which characters a token is of: give the "
             "fast one of the same model (AutoTokenizer.from_pretrained makes it where there is a tokenizer.json)"
         )
-    parts = [rows[name] for name in ("text", "text_pair") if name in rows]
-    encoded, lengths = _encoded(parts, tokenizer, max_length, True)
-    columns: dict[str, list] = {name: rows[name] for name in ("instance_id", "text", "text_pair") if name in rows}
-    columns |= {"input_ids": encoded["input_ids"], "length": list(map(len, encoded["input_ids"]))}
-    columns["truncated"] = [before > length for before, length in zip(lengths, columns["length"], strict=True)]
-    if "token_type_ids" in tokenizer.model_input_names:
-        columns["token_type_ids"] = [encoding.type_ids for encoding in encoded.encodings]
+    columns, encodings, read = _columns(rows, tokenizer, max_length, True)
+    columns |= {name: rows[name] for name in ("instance_id", "text", "text_pair") if name in rows}
     columns |= {name: [] for name in ("special_tokens_mask", "tokens", "word_of_token")}
-    for *texts, encoding in zip(*parts, encoded.encodings, strict=True):
-        tokens, words, of_texts = [], [], []
-        for number, text in enumerate(texts):
-            read, owner, _ = read_encoding(text, encoding, number)
+    for texts, encoding in zip(read, encodings, strict=True):
+        words, of_texts = [], []
+        for number, (_, owner, _) in enumerate(texts):
             words += [word + 1 + max(words, default=-1) for word in owner] if number else owner
-            tokens += read
-            of_texts += [number] * len(read)
+            of_texts += [number] * len(owner)
         inside = {place for number in range(len(texts)) for place in places_of(encoding, number)}
         columns["special_tokens_mask"].append([int(place not in inside) for place in range(len(encoding.ids))])
-        columns["tokens"].append(tokens)
+        columns["tokens"].append([token for tokens, _, _ in texts for token in tokens])
         columns["word_of_token"].append(words)
         if len(texts) > 1:
             columns.setdefault("text_of_token", []).append(of_texts)
-    if "impermissible" in rows:
-        columns["impermissible"] = of_rows(rows, encoded.encodings)
-    if "label" in rows:
-        columns["labels"] = rows["label"]
     return columns
 
 
@@ -363,14 +355,12 @@ def without_tokens(
 
     Raises DatasetError where these are not the tokens of this text, so that it cannot be rebuilt.
     """
-    encoding = tokenizer(*parts, truncation=False, padding=False, verbose=False).encodings[0]
-    if list(encoding.ids) != list(ids):
-        encoding = tokenizer(*parts, truncation=True, max_length=len(ids), padding=False, verbose=False).encodings[0]
-    if list(encoding.ids) != list(ids):
-        raise DatasetError(
-            "a text cannot be rebuilt without some of its tokens: the tokenizer does not make these tokens of "
-            f"{excerpt(parts[0])}"
-        )
+    for how in ({"truncation": False}, {"truncation": True, "max_length": len(ids)}):
+        encoding = tokenizer(*parts, **how, padding=False, verbose=False).encodings[0]
+        if list(encoding.ids) == list(ids):
+            break
+    else:
+        raise DatasetError(f"the tokenizer does not make these tokens of {excerpt(parts[0])}, so it cannot be rebuilt")
     left, marks = [], [0] * len(ids) if marks is None else marks
     for number, part in enumerate(parts):
         spans = [
