@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from attnfaith.data.loading import load_splits, read_source
+from attnfaith.data.loading import load_splits
 from attnfaith.data.registry import DATASETS, SPLITS
 from attnfaith.data.sources import questions
 from attnfaith.data.tokenization import build_tokenizer, encode, split_words
@@ -273,46 +273,6 @@ def test_sst_keeps_row_numbers_and_counts_what_it_drops(root):
     assert sorted(root.rglob("*")) == before  # nothing is written into the data root
 
 
-def test_imdb_holds_out_a_fifth_and_draws_a_fifth(root):
-    publish_imdb(root / "stanfordnlp/imdb")
-    loaded, other = (load_splits("imdb", root=root, seed=seed) for seed in (0, 1))
-    kept = {split: len(rows) + sum(loaded.dropped[split].values()) for split, rows in loaded.splits.items()}
-    assert kept == {"train": 40, "validation": 10, "test": 10} and len(loaded.vocabulary_texts) == 40
-    assert loaded.dropped["source"] == {"not_drawn": 40}
-    sources = {split: {name.split("/")[1] for name in rows["instance_id"]} for split, rows in loaded.splits.items()}
-    assert sources == {"train": {"train"}, "validation": {"train"}, "test": {"test"}}
-    assert all(loaded.splits[split].to_dict() == other.splits[split].to_dict() for split in SPLITS)
-
-
-def test_ade_has_no_sentence_in_two_splits(root):
-    publish_ade(root / "ade-benchmark-corpus/ade_corpus_v2")
-    loaded = load_splits("ade", root=root)
-    texts = {split: set(rows["text"]) for split, rows in loaded.splits.items()}
-    assert sum(map(len, texts.values())) == 40 == len(set.union(*texts.values()))
-    assert [len(texts[split]) for split in SPLITS] == [27, 5, 8]
-    # ten sentences are repeated thrice: five under one label, five under both
-    pairs = [pair for rows in loaded.splits.values() for pair in zip(rows["text"], rows["label"], strict=True)]
-    assert len(set(pairs)) == len(pairs) and loaded.dropped["source"] == {"repeated": 70 - len(pairs)}
-
-
-def test_20news_pools_and_maps_labels(root):
-    publish_20news(root / "SetFit/20_newsgroups")
-    loaded = load_splits("20news_sports", root=root)
-    assert loaded.dropped["source"] == {"other_label": 50}
-    for rows in loaded.splits.values():
-        assert {name.split("/")[1] for name in rows["instance_id"]} == {"train", "test"}
-        for name, label in zip(rows["instance_id"], rows["label"], strict=True):
-            assert label == {1: 0, 2: 1}[int(name.split("/")[2]) % 4]
-
-
-def test_ag_news_drops_the_extremes_of_each_split(root):
-    publish_ag_news(root / "fancyzhx/ag_news")
-    loaded = load_splits("ag_news", root=root)
-    assert loaded.dropped["source"] == {"other_label": 40}
-    assert loaded.dropped["test"] == {"shortest": 1, "longest": 1}
-    assert {len(text.split()) for text in loaded.splits["test"]["text"]} == {4, 5, 6, 7}
-
-
 @pytest.mark.parametrize(
     ("columns", "expected"),
     [
@@ -327,16 +287,6 @@ def test_rationales_from_spans_marks_and_quotes(root, columns, expected):
         texts = {"review": ["a dull film .\nquite dull", "fine"], "label": [0, 1]}
         parquet(root / "eraser-benchmark/movie_rationales", split, **texts, **columns)
     assert load_splits("movie_reviews", root=root).splits["test"]["rationale"][:] == expected
-
-
-def test_a_premise_is_held_out_with_all_its_hypotheses(root):
-    for split in ("train", "test"):
-        texts = {"premise": [f"a {i // 2}" for i in range(40)] * 2, "hypothesis": ["b"] * 80, "label": [0] * 80}
-        parquet(root / "stanfordnlp/snli", split, **texts)
-    loaded = load_splits("snli", root=root)
-    train, validation = (set(loaded.splits[split]["text"]) for split in ("train", "validation"))
-    assert len(validation) == 2 and len(train) == 18 and not train & validation
-    assert len(loaded.splits["validation"]) == 8
 
 
 def test_questions_of_one_story_stay_together(root):
@@ -387,21 +337,6 @@ def test_questions_that_cannot_be_answered_are_left_out_and_counted(root):
     loaded = load_splits("cnn_qa", root=root)
     assert loaded.dropped["source"] == {"answer_not_candidate": 2, "answer_not_in_training": 1}
     assert loaded.splits["test"]["instance_id"][:] == ["cnn_qa/test/2"] and "@entity5" not in loaded.label_names
-
-
-@pytest.mark.parametrize(
-    ("splits", "message"),
-    [
-        ({"test": WRONG}, "No row of the test split of 'cnn_qa' has an answer of the training split"),
-        ({"train": PASSAGES["train"][1:]}, "1 answers to choose from"),
-        ({"validation": [("@entity3", "q", None)]}, "validation split, row 0: column 'answer' has no text"),
-        ({"validation": [("@entity3", "q", " ")]}, "has no text"),
-    ],
-)
-def test_answers_that_are_none(root, splits, message):
-    publish_passages(root, **{**PASSAGES, **splits})
-    with pytest.raises(DatasetError, match=message):
-        load_splits("cnn_qa", root=root)
 
 
 def test_answers_of_babi_are_those_of_training(root):
@@ -463,16 +398,6 @@ def test_limits_draw_at_random_in_order(root):
     assert other.splits["test"].to_dict() == same.splits["test"].to_dict()
 
 
-def test_limits_are_drawn_from_one_reading_as_from_several():
-    sizes = {"train": 30, "validation": 12, "test": 20}
-    arguments = {"seed": 4, "length": (4, 8), "sizes": sizes}
-    source = read_source("planted_evidence", **arguments)
-    for limits in (None, {"test": 5}, {"test": 9, "train": 11}, {"test": 5}):
-        drawn, alone = source.limited(limits), load_splits("planted_evidence", limits=limits, **arguments)
-        assert all(drawn.splits[split].to_dict() == alone.splits[split].to_dict() for split in SPLITS)
-        assert drawn.dropped == alone.dropped and drawn.vocabulary_texts == alone.vocabulary_texts
-
-
 # ------------------------------------------------------------------------------------------------ what is refused
 
 
@@ -531,22 +456,6 @@ def test_rows_that_are_refused(root, name, columns, message):
         parquet(root / DATASETS[name].folder, split, **columns)
     with pytest.raises(DatasetError, match=message):
         load_splits(name, root=root)
-
-
-def test_folders_that_are_refused(root):
-    folder = root / "SetFit/sst2"
-    folder.mkdir(parents=True)
-    with pytest.raises(DatasetError, match="Cannot read 'sst' from the folder"):
-        load_splits("sst", root=root)
-    publish_sst(folder)
-    (folder / "test.parquet").write_bytes(b"not parquet at all")
-    with pytest.raises(DatasetError, match="Cannot read 'sst' from the folder"):
-        load_splits("sst", root=root)
-    publish_mimic(root / "mimic/diabetes", 6)
-    for split, message in (("validation", "no validation split"), ("test", "no validation split")):
-        (root / "mimic/diabetes" / f"{split}.jsonl").unlink()
-        with pytest.raises(DatasetError, match=f"'mimic_diabetes' has {message}"):
-            load_splits("mimic_diabetes", root=root)
 
 
 def test_impermissible_words_are_removed_on_demand(root):

@@ -1,6 +1,7 @@
 """Sentence pairs: links as they are written, generators whose gold is exact, files, and the encoded form."""
 
 import itertools
+from functools import partial
 
 import numpy as np
 import pytest
@@ -30,11 +31,8 @@ def test_links_by_hand():
         ("0-0 3:4", 0, "here: '3:4' is no link; write 3-4 .sure. or 3p4 .possible."),
         ("0-0 1-1", 1, "names source word 0, and the source sentence has 2 words, counted from 1: the links count from 0"),
         ("2-1", 0, "source word 2, .* has 2 words, counted from 0: if the links count from 1, give links_from=1"),
-        ("0-3", 0, "target word 3, and the target sentence has 3 words, counted from 0: if"),
         ("9-1", 0, "the links are of other sentences, or of words that were divided otherwise"),
-        ("1-5", 1, "target word 5, .* has 3 words, counted from 1: the links are of other sentences"),
         ("0-0", 2, "links_from=2: words are counted from 0 or from 1"),
-        ("0--1", 0, "is no link"),
         ("-1-0", 0, "is no link"),
     ],
 )
@@ -86,15 +84,10 @@ def test_the_toy_language_is_translated_by_its_rules(knobs):
     assert all(np.ptp(np.flatnonzero(row)) <= 1 for row in matrix)
 
 
-def test_a_row_depends_on_seed_stream_and_its_number():
-    few, many = (translation_tasks.toy_language(count, 5, stream=1) for count in (3, 6))
-    assert many[:3] == few
-    assert translation_tasks.toy_language(3, 5) != few and translation_tasks.toy_language(3, 6, stream=1) != few
-    kept = translation_tasks.toy_language(20, 1, reversed_share=0)
-    assert all("because" not in row["source"] for row in kept)
-    assert all(row["links"] == sorted(row["links"], key=lambda link: link[1]) for row in kept), (
-        "in order, links do not cross"
-    )
+@pytest.mark.parametrize("generate", [translation_tasks.toy_language, partial(translation_tasks.sequences, "copy")])
+def test_a_row_depends_on_seed_stream_and_its_number(generate):
+    few, many = (generate(count, 5, stream=1) for count in (3, 6))
+    assert many[:3] == few and generate(3, 5) != few != generate(3, 6, stream=1)
 
 
 @pytest.mark.parametrize("task", translation_tasks.SEQUENCES)
@@ -117,10 +110,8 @@ def test_sequences_and_their_links(task):
         ("toy_language", {"two_word_share": 1.5}, "two_word_share=1.5"),
         ("toy_language", {"two_word_share": 0.7, "joined_share": 0.7}, "are of different words"),
         ("toy_language", {"clauses": (2, 1)}, "clauses="),
-        ("toy_language", {"vocabulary_size": 0}, "vocabulary_size=0"),
         ("toy_language", {"words": 3}, "'toy_language' does not know .'words'.; its arguments are sizes, vocabulary_size"),
         ("copy", {"length": (0, 4)}, "length.0=0"),
-        ("copy", {"sizes": {"dev": 3}}, "sizes names the split 'dev'"),
         ("copi", {}, "'copi' is no set of sentence pairs; did you mean 'copy'"),
     ],
 )
@@ -203,10 +194,6 @@ def test_folders_that_are_refused(own, tmp_path):
     (folder / "train.de-en.src").write_text("x\ny\n")
     with pytest.raises(DatasetError, match="train.de-en.src and train.src: leave one of them"):
         load_pairs(path=str(folder))
-    (folder / "train.de-en.src").unlink()
-    (folder / "train.src").write_bytes(b"\xff\n\n")
-    with pytest.raises(DatasetError, match="train.src cannot be read as UTF-8 text"):
-        load_pairs(path=str(folder))
 
 
 def test_the_registry_of_pairs(tmp_path):
@@ -272,13 +259,7 @@ def test_a_batch_and_its_links():
     assert linked_positions(row).tolist() == [[0, 0, 0, 0], [1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 0, 0]]
 
 
-@pytest.mark.parametrize(
-    ("how", "message"),
-    [
-        ({"vocabulary": "letters"}, "data.vocabulary='letters' does not exist; choose one of words, bpe"),
-        ({"size": 4}, "data.vocabulary_size=4 leaves no room"),
-    ],
-)
-def test_tokenizers_that_are_refused(how, message):
-    with pytest.raises(DatasetError, match=message):
-        build_pair_tokenizer(["a"], **how)
+def test_tokenizers_that_are_refused():
+    for how, message in (({"vocabulary": "letters"}, "choose one of words, bpe"), ({"size": 4}, "leaves no room")):
+        with pytest.raises(DatasetError, match=message):
+            build_pair_tokenizer(["a"], **how)

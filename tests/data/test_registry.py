@@ -58,7 +58,6 @@ SMALL = "name: a\n  citation: b\n"
         ("- citation: a", "entry 0, name="),
         (f"- {SMALL}  min_df: '3'", "entry 'a', min_df='3'"),
         (f"- {SMALL}  label_names: [no, 1]", "entry 'a', label_names.0=False"),
-        (f"- {SMALL}  notes: [see, 1]", "entry 'a', notes="),
         (f"- {SMALL}- {SMALL}", "two entries"),
         ("- a", "must be a list of entries"),
         ("- [a", "must be a list of entries"),

@@ -71,21 +71,6 @@ def test_every_abbreviation(word):
     assert sentences(f"It is {longer}. Up. Next") == [f"It is {longer}.", "Up.", "Next"]
 
 
-def test_limits():
-    assert sentences("a b c d e f go. H i", max_sentence_length=3) == ["a b c", "d e f", "go.", "H i"]
-    assert sentences("a b cc. D e f", max_sentence_length=3) == ["a b cc.", "D e f"]
-    assert sentences("A. Xy. Zz. Bb cc.", max_sentences=2) == ["A. Xy.", "Zz."]
-    assert sentences("aa bb. Cc", max_sentences=2) == ["aa bb.", "Cc"]
-    assert sentences("a b c dd. E", max_sentence_length=1, max_sentences=3) == ["a", "b", "c"]
-    long = " ".join(map(str, range(5000)))
-    assert sentences(long, max_sentence_length=1000, max_sentences=500) == [
-        " ".join(map(str, range(start, start + 1000))) for start in range(0, 5000, 1000)
-    ]
-    many = [f"Sentence number {number}." for number in range(500)]
-    assert sentences(" ".join(many)) == many
-    assert sentences(" ".join(many), max_sentences=499) == many[:499]
-
-
 any_text = st.text(string.ascii_letters + string.digits + string.punctuation + " .\t\nÉß", max_size=80)
 
 
@@ -128,16 +113,6 @@ def test_saved_tokenizer_marks_sentences_without_our_code(preprocessing, tmp_pat
         assert words(loaded, text) == words(tokenizer, text)
     assert loaded(texts[0])["input_ids"].count(4) == 2
     assert not list(tmp_path.glob("*.py"))
-
-
-def test_pairs():
-    tokenizer = tokenizer_for(["A dog. A cat. What?"], pair=True)
-    encoded = tokenizer("A dog. A cat.", "What? A dog?")
-    tokens = "<s> a dog . <sent> a cat . </s> <s> what ? <sent> a dog ? </s>".split()
-    assert tokenizer.convert_ids_to_tokens(encoded["input_ids"]) == tokens
-    assert encoded["token_type_ids"] == [0] * 9 + [1] * 8
-    row = encode(rows("A dog. A cat.", text_pair=["What? A dog?"]), tokenizer)[0]
-    assert row["tokens"] == ["a dog .", "a cat ."] and row["length"] == 17
 
 
 def rows(*texts, **columns):

@@ -1,7 +1,5 @@
 """Hugging Face tokenizers taken over: what is read and shown, words, gold evidence, and loading without our code."""
 
-import unicodedata
-
 import datasets
 import hypothesis
 import hypothesis.strategies as st
@@ -81,20 +79,6 @@ def test_words_are_those_between_blanks_at_least(tokenizer):
             assert not set(token) & set("Ġ▁\ufffd")
 
 
-@pytest.mark.parametrize("text", ["这部电影非常好看", "ภาพยนตร์ดีมาก"])
-def test_where_no_blanks_are_written_a_token_is_a_word(tokenizer, text):
-    (row,) = whole([text], tokenizer)
-    words = joined(row)
-    assert len(words) > 1
-    assert not any(unicodedata.category(word[0]).startswith("M") for word in words)
-
-
-def test_marks_that_combine_stay_with_their_letter(tokenizer):
-    words = ["e\u0301te\u0301", "cafe\u0301", "कहानी"]
-    (row,) = whole([" ".join(words)], tokenizer)
-    assert joined(row) == words
-
-
 def test_a_text_is_cut_as_the_library_cuts_it(folder):
     tokenizer = adopt_tokenizer(str(folder), max_length=7)
     encoded = whole(TEXTS, tokenizer)
@@ -127,15 +111,6 @@ def test_saved_and_loaded_without_our_code(folder, tokenizer, tmp_path):
     assert whole(TEXTS, loaded) == whole(TEXTS, tokenizer)
     assert tokenizer_facts(loaded, str(tmp_path))["digest"] == tokenizer_facts(tokenizer, str(folder))["digest"]
     assert loaded.special_tokens_map == tokenizer.special_tokens_map
-
-
-def test_a_tokenizer_without_special_tokens_is_given_ours(tmp_path):
-    folder = train("byte_level", tmp_path, special=())
-    tokenizer = adopt_tokenizer(str(folder))
-    special = [tokenizer.bos_token, tokenizer.eos_token, tokenizer.pad_token, tokenizer.unk_token]
-    assert special == ["<s>", "</s>", "<pad>", "<unk>"]
-    assert len({tokenizer.convert_tokens_to_ids(token) for token in special}) == 4
-    assert max(tokenizer.get_vocab().values()) == len(tokenizer) - 1
 
 
 def test_padding_is_never_another_token(tmp_path):
@@ -243,11 +218,6 @@ def test_ids_are_the_tokenizers_and_tokens_are_the_texts():
     assert rows["length"][:] == [len(row) for row in rows["input_ids"]] and not any(rows["truncated"])
 
 
-def test_pieces_know_their_word():
-    (row,) = for_classifier(["ships sank"]).to_list()
-    assert row["tokens"] == ["ship", "##s", "sank"] and row["word_of_token"] == [0, 0, 1]
-
-
 def test_of_a_pair_tokens_of_the_second_stand_behind_those_of_the_first():
     (row,) = for_classifier(["the ships"], others=["a film !"]).to_list()
     assert row["tokens"] == ["the", "ship", "##s", "a", "film", "!"]
@@ -256,25 +226,9 @@ def test_of_a_pair_tokens_of_the_second_stand_behind_those_of_the_first():
     assert empty["tokens"] == ["film"] and empty["text_of_token"] == [1] and empty["word_of_token"] == [0]
 
 
-def test_long_texts_are_cut_at_the_limit_and_counted():
-    rows = for_classifier(["the old ship sank", "a film"], max_length=4)
-    assert rows["truncated"][:] == [True, False] and rows["length"][:] == [4, 4]
-    assert rows["tokens"][0] == ["the", "old"]
-    (row,) = for_classifier(["the old ship sank slowly"], others=["a film"], max_length=7).to_list()
-    assert row["tokens"] == ["the", "old", "a", "film"] and row["truncated"]  # the longer one first
-
-
 def test_markers_are_where_the_tokenizer_puts_them_whatever_the_text_spells():
     (row,) = for_classifier(["the [SEP] ship [MASK] [PAD] zzz"]).to_list()
     assert row["tokens"] == ["the", "[SEP]", "ship", "[MASK]", "[PAD]", "zzz"] and row["length"] == 8
     assert row["special_tokens_mask"] == [1, 0, 0, 0, 0, 0, 0, 1]
     (row,) = for_classifier(["the"], others=["ship"]).to_list()
     assert row["special_tokens_mask"] == [1, 0, 1, 0, 1]
-
-
-def test_no_texts_and_a_tokenizer_that_does_not_know_its_characters():
-    from transformers import CanineTokenizer
-
-    assert len(for_classifier([])) == 0 and "input_ids" in for_classifier([]).column_names
-    with pytest.raises(DatasetError, match="the tokenizer is a CanineTokenizer, which does not say which characters"):
-        for_classifier(["ship"], CanineTokenizer())

@@ -7,8 +7,7 @@ import datasets
 import hypothesis
 import hypothesis.strategies as st
 import pytest
-from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import AutoTokenizer, PreTrainedTokenizerFast
+from transformers import AutoTokenizer
 
 from attnfaith.data.scripts import lacks_blanks
 from attnfaith.data.tokenization import PREPROCESSING, build_tokenizer, encode, split_words, words
@@ -87,14 +86,6 @@ def test_ids_are_alphabetical_after_the_special_ones():
     assert tokenizer(["the dog", "a"], padding=True)["attention_mask"] == [[1, 1, 1, 1], [1, 1, 1, 0]]
 
 
-def test_the_vocabulary_is_of_texts_not_occurrences_in_any_order(tmp_path):
-    tokenizer = build_tokenizer(["x x x", "y", "y"], preprocessing="whitespace", min_df=2)
-    assert sorted(set(tokenizer.get_vocab()) - {"<pad>", "<unk>", "<s>", "</s>"}) == ["y"]
-    for folder, texts in (("one", TEXTS), ("two", TEXTS[::-1])):
-        build_tokenizer(iter(texts), preprocessing="default").save_pretrained(tmp_path / folder)
-    assert (tmp_path / "one/tokenizer.json").read_bytes() == (tmp_path / "two/tokenizer.json").read_bytes()
-
-
 @pytest.mark.parametrize("preprocessing", sorted(PREPROCESSING))
 def test_saved_tokenizer_is_the_same_without_our_code(tmp_path, preprocessing):
     tokenizer = build_tokenizer([RAW], preprocessing=preprocessing, max_length=12)
@@ -117,17 +108,6 @@ def test_a_text_cannot_forge_markers(preprocessing):
     assert ids[0] == 2 and ids[-1] == 3
     assert not {0, 2, 3} & set(ids[1:-1])
     assert len(ids) == len(words(tokenizer, text)) + 2
-
-
-def test_pairs_have_types():
-    tokenizer = build_tokenizer([*TEXTS, "where ?"], preprocessing="whitespace", pair=True)
-    encoded = tokenizer("the cat", "where ?")
-    vocabulary = tokenizer.get_vocab()
-    expected = [2, vocabulary["the"], vocabulary["cat"], 3, 2, vocabulary["where"], vocabulary["?"], 3]
-    assert encoded["input_ids"] == expected
-    assert encoded["token_type_ids"] == [0, 0, 0, 0, 1, 1, 1, 1]
-    single = build_tokenizer(TEXTS, preprocessing="whitespace")
-    assert "token_type_ids" not in single("the cat")
 
 
 @pytest.mark.parametrize(
@@ -212,19 +192,6 @@ def test_encode_agrees_with_the_tokenizer(texts, max_length, preprocessing):
         assert row["n_unknown"] == sum(word not in vocabulary or word == "<unk>" for word in row["tokens"])
 
 
-def test_encode_keeps_the_words_of_questions():
-    """As they are read, known or not, and without the marks of a tokenizer that divides texts; single texts have none."""
-    asked = ["Where is Zed ?", "Ran he ? <sent> And when ?"]
-    for hierarchy in ("none", "sentence"):
-        tokenizer = build_tokenizer(TEXTS, preprocessing="whitespace", pair=True, hierarchy=hierarchy)
-        encoded = encode(rows(["the dog", "fox"], text_pair=asked), tokenizer)
-        marked = "<sent>" if hierarchy == "none" else "<unk>"  # a text cannot spell the mark where there is one
-        assert encoded["query_tokens"][:] == [["where", "is", "zed", "?"], ["ran", "he", "?", marked, "and", "when", "?"]]
-    tokenizer = build_tokenizer(TEXTS, preprocessing="whitespace", pair=True)
-    encoded = encode(rows(["the dog", ""], text_pair=[" \n", ""]), tokenizer)
-    assert encoded["input_ids"][:] == [[2, 9, 6, 3, 2, 3], [2, 3, 2, 3]] and encoded["query_tokens"][:] == [[], []]
-
-
 @pytest.mark.parametrize(
     ("split", "how", "message"),
     [
@@ -239,22 +206,6 @@ def test_encode_keeps_the_words_of_questions():
 def test_encode_refuses(split, how, message):
     with pytest.raises(DatasetError, match=message):
         encode(split, build_tokenizer(TEXTS, preprocessing="whitespace"), **how)
-
-
-@pytest.mark.parametrize(
-    ("model", "message"),
-    [
-        (models.WordPiece({"[UNK]": 0, "un": 1, "##seen": 2}, unk_token="[UNK]"), "take it over with adopt_tokenizer"),
-        (models.WordLevel({"[UNK]": 0, "unseen": 1}, unk_token="[UNK]"), "2 ids for row 0, 1 were expected"),
-    ],
-)
-def test_encode_refuses_a_tokenizer_that_is_not_ours(model, message):
-    backend = Tokenizer(model)
-    backend.pre_tokenizer = pre_tokenizers.Whitespace()
-    if isinstance(model, models.WordLevel):
-        backend.add_tokens(["un"])  # which is cut out of every word
-    with pytest.raises(DatasetError, match=message):
-        encode(rows(["unseen"]), PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="[UNK]"))
 
 
 # ------------------------------------------------------------------------------------------------ no blanks between words
@@ -291,20 +242,6 @@ def test_texts_are_told_apart(preprocessing):
     for texts, expected in ((UNSPACED, True), (SPACED, False), (OTHERS, None)):
         split = split_words(texts, preprocessing)
         assert list(map(lacks_blanks, texts, split)) == [expected] * len(texts)
-
-
-def test_letters_of_a_word_up_to_which_it_is_one():
-    """By hand: four Chinese letters a word are words, five are not; a word without such letters does not count."""
-    thai = "ก" * 12
-    for text, expected in (
-        ("电影好看 a", False),
-        ("电影好看的 a", True),
-        ("电影好看的 的", False),
-        ("电a", None),  # no more than half
-        (thai, False),
-        (thai + "ก", True),
-    ):
-        assert lacks_blanks(text, text.split()) is expected
 
 
 @pytest.mark.parametrize("text", UNSPACED)
