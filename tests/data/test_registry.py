@@ -6,9 +6,11 @@ import sys
 
 import pytest
 
+from attnfaith.data import registry
 from attnfaith.data.registry import DATASETS, DatasetEntry, get_entry, read_entries
 from attnfaith.data.tokenization import PREPROCESSING
 from attnfaith.errors import DatasetError
+from tests.taggers import offer
 
 
 @pytest.mark.parametrize("entry", DATASETS.values(), ids=list(DATASETS))
@@ -68,6 +70,27 @@ def test_a_mistake_in_the_file_is_named(tmp_path, text, message):
     path.write_text(text)
     with pytest.raises(DatasetError, match=f"{re.escape(str(path))}.*{message}"):
         read_entries(path)
+
+
+ENTRIES = """
+from attnfaith.data.registry import DatasetEntry
+
+entries = [DatasetEntry(name="letters", citation="mine", label_names=("a", "b"), folder="letters")]
+"""
+
+
+def test_an_installed_package_adds_data_sets(tmp_path, monkeypatch):
+    monkeypatch.setattr(registry, "DATASETS", dict(DATASETS))
+    registry.all_datasets.cache_clear()
+    offer(tmp_path, monkeypatch, "mine", ENTRIES, registry.GROUP, "entries")
+    assert get_entry("letters").label_names == ("a", "b") and "letters" not in DATASETS
+    with pytest.raises(DatasetError, match="'letters' is there already"):
+        registry.register(DatasetEntry("letters", "another"))
+    registry.all_datasets.cache_clear()
+    offer(tmp_path, monkeypatch, "broken", "entries = 3", registry.GROUP, "entries")
+    with pytest.raises(DatasetError, match="the entry point 'broken' of attnfaith.datasets is of no use"):
+        get_entry("nowhere")
+    registry.all_datasets.cache_clear()
 
 
 def test_importing_the_data_layer_is_light():

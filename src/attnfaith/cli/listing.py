@@ -69,9 +69,9 @@ def _parts(module: str, registry: str) -> Lines:
 
 def _data_sets() -> Lines:
     from attnfaith.data.pairs import PAIRS
-    from attnfaith.data.registry import DATASETS
+    from attnfaith.data.registry import all_datasets
 
-    for name, entry in DATASETS.items():
+    for name, entry in all_datasets().items():
         classes = ", ".join(map(str, entry.label_names)) or "the answers"
         kind = "pairs" if entry.pair else "texts"
         place = "generated" if entry.built_in else entry.hub_id or "files of your own"

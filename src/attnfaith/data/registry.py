@@ -7,9 +7,11 @@ words of a text. Where they name no maximum they take the longest text *of that 
 minimum the shortest, so those texts are always lost: `drop_longest` and `drop_shortest`.
 """
 
+import functools
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import ClassVar
 
@@ -21,6 +23,8 @@ from attnfaith.files import real_path
 
 
 SPLITS = ("train", "validation", "test")
+GROUP = "attnfaith.datasets"
+"""The entry points by which an installed package adds its data sets."""
 
 
 @dataclass(frozen=True)
@@ -103,13 +107,36 @@ class DatasetEntry:
 
 def get_entry(name: str) -> DatasetEntry:
     """The entry of a data set. DatasetError, with the known names and the nearest, for an unknown one."""
-    if name in DATASETS:
+    if name in DATASETS or name in all_datasets():
         return DATASETS[name]
     from attnfaith.data.pairs import PAIRS
 
     if name in PAIRS:
         raise DatasetError(f"{name!r} is a set of sentence pairs, which has no classes: set model.type to gru or marian.")
     raise DatasetError(f"Unknown data set {excerpt(name)}{nearest(name, sorted(DATASETS))}")
+
+
+def register(entry: DatasetEntry) -> DatasetEntry:
+    """Add a data set of your own to the registry. DatasetError where another has its name."""
+    if DATASETS.setdefault(entry.name, entry) != entry:
+        raise DatasetError(f"the data set {entry.name!r} is there already: name yours otherwise")
+    return entry
+
+
+@functools.cache
+def all_datasets() -> dict[str, DatasetEntry]:
+    """DATASETS with those of installed packages: an entry point of GROUP is a `DatasetEntry`, a list of them, or the path of
+    a file as `read_entries` reads it.
+    """
+    for point in entry_points(group=GROUP):
+        try:
+            offered = point.load()
+            entries = read_entries(Path(offered)).values() if isinstance(offered, str | Path) else offered
+            for entry in [entries] if isinstance(entries, DatasetEntry) else entries:
+                register(entry)
+        except Exception as error:  # the package of somebody else
+            raise DatasetError(f"the entry point {point.name!r} of {GROUP} is of no use: {excerpt(error, 300)}") from error
+    return DATASETS
 
 
 def entry_of(data: object) -> DatasetEntry:
