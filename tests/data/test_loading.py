@@ -1,8 +1,6 @@
 """Published data: a contract over every data set on tiny files of its layout, cuts by hand, and broken files."""
 
 import hashlib
-import json
-from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -29,177 +27,45 @@ def csv(folder, split, lines):
     (folder / f"{split}.csv").write_text("text,label\n" + "".join(line + "\n" for line in lines))
 
 
-def jsonl(folder, split, rows):
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-
-
-# Each function writes one data set in its published form and returns the sizes expected of its splits.
-
-
-def publish_sst(folder):
-    for split, lengths in {"train": [5, 6, 7, 9, 9], "validation": [6, 8], "test": [2, 6, 7, 8]}.items():
-        labels = [i % 2 for i in range(len(lengths))]
-        parquet(
-            folder,
-            split,
-            text=[text_of(n) + " ." for n in lengths],
-            label=labels,
-            label_text=[("negative", "positive")[i] for i in labels],
-        )
-    return {"train": 2, "validation": 1, "test": 2}
-
-
-def publish_imdb(folder):
-    for split in ("train", "test"):
-        # of every five reviews one is too short and one too long
-        lengths = [6, 7, 50, 399, 400] * 10
-        parquet(folder, split, text=[text_of(n) + "!" for n in lengths], label=[i % 2 for i in range(50)])
-    return None
-
-
-def publish_adr(folder):
-    csv(folder, "train", [f"{text_of(6 + i)},{i % 2}" for i in range(20)])
-    csv(folder, "test", [f"{text_of(5)},0", f"{text_of(99)},1", f"{text_of(100)},1", '"a, b c d e",0'])
-    return {"train": 17, "validation": 3, "test": 2}
-
-
-def publish_ade(folder):
-    sentences = [text_of(6, f"w{i}") for i in range(40)]
-    parquet(folder, "train", text=sentences + sentences[:10] * 3, label=[i % 2 for i in range(40)] + [0, 1] * 15)
-    return None
-
-
-def publish_20news(folder):
-    for split, n in {"train": 60, "test": 40}.items():
-        labels = [(8, 9, 10, 11)[i % 4] for i in range(n)]
-        parquet(folder, split, text=[text_of(10, f"{split}{i}") for i in range(n)], label=labels, label_text=["x"] * n)
-    return {"train": 32, "validation": 8, "test": 10}
-
-
-def publish_ag_news(folder):
-    for split in ("train", "test"):
-        lengths = [4, 9, 5, 9, 6, 9, 7, 9] * 5 + [3, 20]
-        parquet(folder, split, text=[text_of(n) for n in lengths], label=[0, 1, 2, 3] * 10 + [0, 2])
-    return None
-
-
-def publish_mimic(folder, shortest):
-    for split in SPLITS:
-        jsonl(folder, split, [{"text": text_of(n), "label": n % 2} for n in (shortest, 7, 3999, 4000, shortest)])
-    return {"train": 2, "validation": 2, "test": 2}
-
-
-def publish_movie_reviews(folder):
-    for split in SPLITS:
-        parquet(
-            folder,
-            split,
-            annotation_id=["negR_1.txt", "posR_2.txt"],
-            text=["a dull film .\nquite dull", "fine"],
-            label=[0, 1],
-            rationale_spans=pa.array([[[1, 2], [4, 6]], []], pa.list_(pa.list_(pa.int32()))),
-            evidences=pa.array([["dull", "quite dull"], []], pa.list_(pa.string())),
-        )
-    return {"train": 2, "validation": 2, "test": 2}
-
-
-def publish_snli(folder):
-    for split, labels in {"train": [0, 1, 2, -1], "validation": [2, -1], "test": [1, 0]}.items():
-        n = len(labels)
-        parquet(folder, split, premise=[text_of(3 + i) for i in range(n)], hypothesis=["A cat."] * n, label=labels)
-    return {"train": 3, "validation": 1, "test": 2}
-
-
 STORY = ("id", "type", "text", "supporting_ids", "answer")
 
 
-def story(first, second, name):
-    """Two stories with three questions, as the Hub has them."""
-    lines = [
-        (0, f"{first} went to the office.", [], ""),
-        (0, f"{second} got the milk there.", [], ""),
-        (1, f"Where is {first}? ", ["1"], "office"),
-        (0, f"{first} moved to the hallway.", [], ""),
-        (1, f"Where is {first}?", ["4", "1"], "hallway"),
-    ]
-    more = [(0, f"{second} went back to the garden.", [], ""), (1, f"Where is {second}? ", ["1"], name)]
-    parts = [[(str(number), *line) for number, line in enumerate(part, start=1)] for part in (lines, more)]
+def stories(n, garden="garden"):
+    """2n stories, no two the same, with 3n questions, as the Hub has them."""
+    parts = []
+    for i in range(n):
+        lines = [
+            (0, f"Mary{i} went to the office.", [], ""),
+            (0, f"John{i} got the milk there.", [], ""),
+            (1, f"Where is Mary{i}? ", ["1"], "office"),
+            (0, f"Mary{i} moved to the hallway.", [], ""),
+            (1, f"Where is Mary{i}?", ["4", "1"], "hallway"),
+        ]
+        more = [(0, f"John{i} went back to the garden.", [], ""), (1, f"Where is John{i}? ", ["1"], garden)]
+        parts += [[(str(number), *line) for number, line in enumerate(part, start=1)] for part in (lines, more)]
     return [dict(zip(STORY, map(list, zip(*part, strict=True)), strict=True)) for part in parts]
 
 
-def write(path, text):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-
-
-def stories(n, garden="garden"):
-    """2n stories, no two the same, with 3n questions."""
-    return [part for i in range(n) for part in story(f"Mary{i}", f"John{i}", garden)]
-
-
-def publish_babi_qa(folder, entry):
-    for split, n in {"train": 4, "validation": 1, "test": 2}.items():
-        if split != "validation" or entry.name.endswith("_valid"):
-            parquet(folder / entry.hub_data_dir / split, "0000", story=stories(n))
-    parquet(folder / "en-10k-qa10" / "train", "0000", other=[1])
-    return {"train": 12, "validation": 3, "test": 6} if entry.name.endswith("_valid") else None
-
-
-def publish_questions(folder):
-    for split, n in {"train": 4, "validation": 1, "test": 2}.items():
-        rows = [
-            (f"( @entity{i} ) it saw @entity10 , @entity{i} 's friend", "@placeholder saw it", f"@entity{i}")
-            for i in range(n)
-        ]
-        jsonl(folder, split, [dict(zip(("passage", "question", "answer"), row, strict=True)) for row in rows])
-    return {"train": 4, "validation": 1, "test": 2}
-
-
-def publish_reviews(folder, entry):
-    (texts,), (label,) = entry.columns["text"], entry.columns["label"]
-    for split in ("train", "test"):
-        labels = [i % entry.published_labels for i in range(20)]
-        parquet(folder, split, **{label: labels}, **dict.fromkeys(texts, ['Is "8/10" good, or\\nbad?'] * 20))
-    return {"train": 18, "validation": 2, "test": 20}
-
-
-def publish_imdb_10(folder):
-    reviews = [{"rating": 1 + i % 10, "review": f"So {i} of 10.", "user": "u", "title": "t"} for i in range(50)]
-    write(folder / "data.json", json.dumps(reviews))
-    return {"train": 40, "validation": 5, "test": 5}
-
-
-def publish_deceptive(folder):
-    for split in SPLITS:
-        parquet(
-            folder,
-            split,
-            text=["She is a Surgeon .", "Mr. X\u00a0went"],
-            label=[1, 0],
-            impermissible=pa.array([[1, 0, 0, 0, 0], [1, 0, 0]], pa.list_(pa.int8())),
-        )
-    return {"train": 2, "validation": 2, "test": 2}
-
-
-PUBLISH = {
-    "sst": publish_sst,
-    "imdb": publish_imdb,
-    "adr": publish_adr,
-    "ade": publish_ade,
-    "20news_sports": publish_20news,
-    "ag_news": publish_ag_news,
-    "mimic_diabetes": partial(publish_mimic, shortest=6),
-    "mimic_anemia": partial(publish_mimic, shortest=3),
-    "movie_reviews": publish_movie_reviews,
-    "snli": publish_snli,
-    "cnn_qa": publish_questions,
-    "daily_mail_qa": publish_questions,
-    "imdb_10": publish_imdb_10,
-    **{name: partial(publish_reviews, entry=DATASETS[name]) for name in ("yelp", "amazon", "yahoo_answers")},
-    **{name: publish_deceptive for name, entry in DATASETS.items() if entry.impermissible},
-    **{name: partial(publish_babi_qa, entry=entry) for name, entry in DATASETS.items() if name.startswith("babi_qa_")},
-}
+def publish(entry, root, splits=SPLITS, n=40):
+    """A data set of the registry in the form that its entry says: texts of several lengths, and all labels."""
+    folder = root / entry.folder / (entry.hub_data_dir or "")
+    for split in splits:
+        if entry.stories:
+            parquet(folder, split, story=stories(n // 4))
+            continue
+        choices = {column: names[0] if isinstance(names[0], tuple) else names[:1] for column, names in entry.columns.items()}
+        words = [[f"{split}{row}", "@entity1", f"@entity{row % 3}"] for row in range(n)]
+        words = [text + ["w"] * ((entry.min_length or 0) + row % 5) for row, text in enumerate(words)]
+        columns = {name: list(map(" ".join, words)) for name in choices["text"]}
+        columns |= {name: ["what @placeholder ?"] * n for name in choices.get("text_pair", ())}
+        published = [entry.first_label + row % entry.published_labels for row in range(n)]
+        if entry.no_label is not None:
+            published[0] = entry.no_label
+        columns[choices["label"][0]] = [f"@entity{row % 3}" for row in range(n)] if entry.answers else published
+        columns |= {name: [[1, *[0] * (len(text) - 1)] for text in words] for name in choices.get("impermissible", ())}
+        if entry.rationale:
+            columns[entry.rationale[0]] = [[[0, 1]]] * n
+        parquet(folder, split, **columns)
 
 
 @pytest.fixture
@@ -207,19 +73,14 @@ def root(tmp_path):
     return tmp_path / "data"
 
 
-def test_every_read_data_set_has_a_layout_here():
-    assert set(PUBLISH) == {name for name, entry in DATASETS.items() if not entry.built_in}
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", DATASETS)
 def test_contract(name, root):
     """What holds for every data set of the registry, and so for a new one at once."""
-    expected = PUBLISH[name](root / DATASETS[name].folder) if name in PUBLISH else None
+    if not DATASETS[name].built_in:
+        publish(DATASETS[name], root)
     loaded = load_splits(name, root=root)
     assert tuple(loaded.splits) == SPLITS
-    if expected is not None:
-        assert {split: len(rows) for split, rows in loaded.splits.items()} == expected
     ids = [i for rows in loaded.splits.values() for i in rows["instance_id"]]
     assert len(ids) == len(set(ids)) and all(i.startswith(f"{name}/") for i in ids)
     assert set(loaded.dropped) == {"source", *SPLITS}
@@ -257,7 +118,9 @@ def test_contract(name, root):
 
 
 def test_sst_keeps_row_numbers_and_counts_what_it_drops(root):
-    publish_sst(root / "SetFit/sst2")
+    for split, lengths in {"train": [5, 6, 7, 9, 9], "validation": [6, 8], "test": [2, 6, 7, 8]}.items():
+        labels = [row % 2 for row in range(len(lengths))]
+        parquet(root / "SetFit/sst2", split, text=[text_of(n) + " ." for n in lengths], label=labels)
     loaded = load_splits("sst", root=root)
     assert loaded.splits["test"]["instance_id"][:] == ["sst/test/1", "sst/test/2"]
     assert loaded.splits["train"]["label"][:] == [1, 0]
@@ -290,8 +153,7 @@ def test_rationales_from_spans_marks_and_quotes(root, columns, expected):
 
 
 def test_questions_of_one_story_stay_together(root):
-    publish_babi_qa(root / "facebook/babi_qa", DATASETS["babi_qa_1"])
-    parquet(root / "facebook/babi_qa/en-10k-qa1/train", "0000", story=stories(30))
+    publish(DATASETS["babi_qa_1"], root, ("train", "test"), n=120)
     loaded = load_splits("babi_qa_1", root=root)
     train, validation = ([text.split()[0] for text in loaded.splits[split]["text"]] for split in ("train", "validation"))
     assert not set(train) & set(validation) and len(set(validation)) == 9
@@ -341,8 +203,8 @@ def test_questions_that_cannot_be_answered_are_left_out_and_counted(root):
 
 def test_answers_of_babi_are_those_of_training(root):
     """The test file has the answer garden, training has not; a later validation cut does not change the labels."""
-    publish_babi_qa(root / "facebook/babi_qa", DATASETS["babi_qa_1"])
-    parquet(root / "facebook/babi_qa/en-10k-qa1/train", "0000", story=stories(4, "office"))
+    publish(DATASETS["babi_qa_1"], root, ("test",), n=8)
+    parquet(root / "facebook/babi_qa/en-10k-qa1", "train", story=stories(4, "office"))
     loaded = load_splits("babi_qa_1", root=root)
     assert loaded.label_names == ["hallway", "office"]
     assert loaded.dropped["source"] == {"answer_not_in_training": 2}
@@ -355,8 +217,9 @@ def test_answers_of_babi_are_those_of_training(root):
 
 def test_revision_is_a_digest_of_names_and_contents(root, monkeypatch):
     """Written out, because records name the data they were measured on by it."""
-    publish_adr(root / "adr")
-    write(root / "adr/.hidden", "not counted")
+    for split in ("train", "test"):
+        csv(root / "adr", split, [f"{text_of(6 + i)},{i % 2}" for i in range(20)])
+    (root / "adr/.hidden").write_text("not counted")
     digest = hashlib.sha256()
     for name in ("test.csv", "train.csv"):
         digest.update(name.encode() + hashlib.sha256((root / "adr" / name).read_bytes()).digest())
@@ -370,7 +233,7 @@ def test_revision_is_a_digest_of_names_and_contents(root, monkeypatch):
 def test_a_folder_of_a_repository_is_asked_for_on_the_hub(root, monkeypatch):
     import datasets
 
-    publish_babi_qa(root / "facebook/babi_qa", DATASETS["babi_qa_1"])
+    publish(DATASETS["babi_qa_1"], root, ("train", "test"))
     asked, read = [], datasets.load_dataset
 
     def load_dataset(*arguments, **how):
@@ -459,7 +322,9 @@ def test_rows_that_are_refused(root, name, columns, message):
 
 
 def test_impermissible_words_are_removed_on_demand(root):
-    publish_deceptive(root / "deceptive/pronoun")
+    for split in SPLITS:
+        texts = {"text": ["She is a Surgeon .", "Mr. X\u00a0went"], "label": [1, 0]}
+        parquet(root / "deceptive/pronoun", split, **texts, impermissible=[[1, 0, 0, 0, 0], [1, 0, 0]])
     whole, rest = (load_splits("pronoun", root=root, impermissible_removed=removed) for removed in (False, True))
     assert rest.entry.name == "pronoun_permissible" and not rest.entry.impermissible and whole.entry.impermissible
     assert rest.splits["test"]["text"][:] == ["is a Surgeon .", "X went"]

@@ -171,7 +171,7 @@ def test_pairs_with_one_first_text_stay_together(tmp_path):
     firsts = [set(listed) for listed in texts(loaded).values()]
     assert loaded.entry.pair and sum(map(len, firsts)) == len(set.union(*firsts)) == 20
     assert loaded.splits["train"]["text_pair"][0].startswith("hypothesis")
-    with pytest.raises(DatasetError, match="too few texts .*there are 2, and at least 3 different texts"):
+    with pytest.raises(DatasetError, match="too few different texts"):
         read(write(tmp_path / "b.csv", rows[:6], columns), **keys)
 
 
