@@ -180,9 +180,9 @@ def facts(data: object) -> dict:
     return {field: getattr(entry, field) for field in names}
 
 
-def read_entries(path: Path) -> dict[str, DatasetEntry]:
-    """Name -> entry of a file such as registry.yaml: a list of entries, the fields of `DatasetEntry` by name. A tuple is a
-    list there, and notes may be a list of texts, which are joined by blanks.
+def read_entries(path: Path, kind: type = DatasetEntry) -> dict:
+    """Name -> entry of a file such as registry.yaml: a list of entries, the fields of `kind` by name. A tuple is a list there,
+    and notes may be a list of texts, which are joined by blanks.
 
     Raises DatasetError where the file is no such list, for a field that there is not, is missing or of another type (with
     entry and field), and for a name that comes twice.
@@ -192,7 +192,7 @@ def read_entries(path: Path) -> dict[str, DatasetEntry]:
         for fields in entries:
             fields["notes"] = " ".join(notes) if isinstance(notes := fields.get("notes", ""), list) else notes
         # as JSON, where a list is a tuple's only form and all else is strict: a text is no number, and 1 is not true
-        checked = TypeAdapter(list[DatasetEntry]).validate_json(json.dumps(entries), strict=True)
+        checked = TypeAdapter(list[kind]).validate_json(json.dumps(entries), strict=True)
     except ValidationError as error:
         mistake = error.errors(include_url=False)[0]
         number, *field = mistake["loc"]
