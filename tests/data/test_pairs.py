@@ -186,16 +186,6 @@ def test_own_files_that_are_refused(own, files, how, message):
         load_pairs(path=str(own(**files)), **how)
 
 
-def test_folders_that_are_refused(own, tmp_path):
-    folder = own()
-    for path, message in ((tmp_path / "nowhere", "does not exist: .* train.src"), (folder / "train.src", "is a file")):
-        with pytest.raises(DatasetError, match=message):
-            load_pairs(path=str(path))
-    (folder / "train.de-en.src").write_text("x\ny\n")
-    with pytest.raises(DatasetError, match="train.de-en.src and train.src: leave one of them"):
-        load_pairs(path=str(folder))
-
-
 def test_the_registry_of_pairs(tmp_path):
     with pytest.raises(DatasetError, match="there is no .*train.en-de.src. English to German captions"):
         load_pairs("multi30k_links", root=tmp_path)

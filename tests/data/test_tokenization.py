@@ -192,22 +192,6 @@ def test_encode_agrees_with_the_tokenizer(texts, max_length, preprocessing):
         assert row["n_unknown"] == sum(word not in vocabulary or word == "<unk>" for word in row["tokens"])
 
 
-@pytest.mark.parametrize(
-    ("split", "how", "message"),
-    [
-        (datasets.Dataset.from_dict({"text": ["a"]}), {}, r"without column\(s\) \['instance_id'\]"),
-        (rows(["a"], text_pair=["b"]), {}, "build it with pair=True"),
-        (rows(["a", "a b"], rationale=[[1], [1, 0, 0]]), {}, "Row 1 has 3 rationale values for 2 words"),
-        (rows([]), {}, "no rows"),
-        (rows(["", "a"]), {"max_length": 2}, "max_length=2 leaves no room for the text of row 1"),
-        (rows(["a"], impermissible=[[1, 0]]), {}, "impermissible must be one 0 or 1 for each of its 1 word"),
-    ],
-)
-def test_encode_refuses(split, how, message):
-    with pytest.raises(DatasetError, match=message):
-        encode(split, build_tokenizer(TEXTS, preprocessing="whitespace"), **how)
-
-
 # ------------------------------------------------------------------------------------------------ no blanks between words
 
 

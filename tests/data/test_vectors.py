@@ -47,16 +47,6 @@ def test_missing_words_at_random(tmp_path):
     assert np.array_equal(matrix[2:], random_vectors(4002, 3, 0.1, seed=3)[2:])
 
 
-def test_random_vectors():
-    matrix = random_vectors(3000, 8, std=0.5, seed=1)
-    assert matrix.shape == (3000, 8) and matrix.dtype == np.float32
-    assert not matrix[0].any() and matrix[1:].all()
-    assert matrix[1:].mean() == pytest.approx(0, abs=0.02) and matrix[1:].std() == pytest.approx(0.5, rel=0.02)
-    assert np.array_equal(matrix, random_vectors(3000, 8, std=0.5, seed=1))
-    assert not np.array_equal(matrix, random_vectors(3000, 8, std=0.5, seed=2))
-    assert random_vectors(0, 4).shape == (0, 4)
-
-
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
