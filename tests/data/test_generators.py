@@ -20,16 +20,9 @@ PLANTED = {
     "planted, three times over": {"redundancy": 3, "distractors": 2},
     "planted, context": {"needs_context": True},
     "planted, context, pairs, twice": {"needs_context": True, "n_evidence": 2, "redundancy": 2, "length": (14, 20)},
-    "planted, five classes": {"n_classes": 5, "n_evidence": 2},
     "planted, few words": {"vocabulary_size": 12},
 }
-COUNTED = {
-    "counting": {},
-    "counting, short": {"length": (3, 3)},
-    "counting, few digits": {"vocabulary_size": 3},
-    "counting, all asked": {"asked_share": 1.0},
-    "counting, skewed": {"class_balance": [0.8, 0.2]},
-}
+COUNTED = {"counting": {}, "counting, short": {"length": (3, 3)}}
 CASES = PLANTED | COUNTED | {f"babi {task}": {"task": task} for task in babi.STATEMENTS}
 planted_cases = pytest.mark.parametrize("arguments", PLANTED.values(), ids=list(PLANTED))
 counted_cases = pytest.mark.parametrize("arguments", COUNTED.values(), ids=list(COUNTED))
@@ -65,16 +58,13 @@ def test_a_row_does_not_depend_on_how_many_are_made(seed, stream, n, case):
     assert rows_of(case, n, seed, stream=stream) == rows_of(case, n + 4, seed, stream=stream)[:n]
 
 
-@pytest.mark.parametrize("case", [*PLANTED, *COUNTED])
+@pytest.mark.parametrize("case", PLANTED)
 def test_removed_evidence_leaves_all_else(case):
     """Same labels and other words; nothing is marked, and only the places of the evidence differ."""
     rows = rows_of(case, 100, 6, stream=1)
     bare = rows_of(case, 100, 6, stream=1, evidence_removed=["train", "validation"])
     for row, without in zip(rows, bare, strict=True):
         before, after, marks = row["text"].split(), without["text"].split(), row["rationale"]
-        if case in COUNTED:
-            assert after[:2] == before[:2] and not {*after[:2]} & {*after[2:]}
-            before, after, marks = before[2:], after[2:], marks[2:]
         assert row["label"] == without["label"] and not any(without["rationale"])
         assert [old != new for old, new in zip(before, after, strict=True)] == [mark == 1 for mark in marks]
 
@@ -85,15 +75,11 @@ def test_removed_evidence_leaves_all_else(case):
         ("planted", {"evidence_removed": ["dev"]}, "evidence_removed"),
         ("planted", {"evidence_removed": "train"}, "evidence_removed"),
         ("planted", {"length": (1, 5), "n_evidence": 2}, "length"),
-        ("planted", {"n_classes": 3, "needs_context": True}, "needs_context"),
         ("planted", {"n_evidence": 0}, "n_evidence"),
-        ("planted", {"class_balance": [0.5, 0.6]}, "class_balance"),
         ("planted", {"vocabulary_size": 10**6}, "vocabulary_size"),
         ("planted", {"stream": -1}, "stream"),
         ("counting", {"length": (2, 5)}, "length"),
-        ("counting", {"asked_share": 0}, "asked_share"),
         ("babi 1", {"task": 4}, "task=4"),
-        ("babi 3", {"statements": (2, 9)}, "statements"),
     ],
 )
 def test_knobs_out_of_range_are_refused(case, arguments, message):
@@ -104,27 +90,26 @@ def test_knobs_out_of_range_are_refused(case, arguments, message):
 # ------------------------------------------------------------------------------------------------ planted evidence
 
 
-def value_of(word, n_classes):
-    return next(value for value, words in enumerate(planted_evidence.evidence_words(n_classes)) if word in words)
+NEGATIVE, POSITIVE = planted_evidence.EVIDENCE.values()
 
 
-def item_values(row, n_classes=2):
-    """The values of the evidence items of a text, a negator turning the value after it; worked without `decide`."""
+def item_values(row):
+    """The values of the evidence items of a text, a negator turning the value after it."""
     values, turned = [], False
     for word in marked(row):
         if word in NEGATORS + AFFIRMERS:
             turned = word in NEGATORS
         else:
-            values.append((value_of(word, n_classes) + turned) % n_classes)
+            values.append(((word in POSITIVE) + turned) % 2)
             turned = False
     return values
 
 
 @planted_cases
 def test_planted_words_are_as_asked_and_decide(arguments):
-    n_classes, redundancy = arguments.get("n_classes", 2), arguments.get("redundancy", 1)
+    redundancy = arguments.get("redundancy", 1)
     low, high = arguments.get("length", (10, 30))
-    evidence = {word for words in planted_evidence.evidence_words(n_classes) for word in words} | {*NEGATORS, *AFFIRMERS}
+    evidence = {*NEGATIVE, *POSITIVE, *NEGATORS, *AFFIRMERS}
     lengths = set()
     for row in planted_evidence.generate(200, 3, **arguments):
         words = row["text"].split()
@@ -133,9 +118,9 @@ def test_planted_words_are_as_asked_and_decide(arguments):
         assert not evidence & set(marked(row, 0))
         assert sum(word in DISTRACTORS for word in words) == arguments.get("distractors", 0)
         lengths.add(len(words))
-        values = item_values(row, n_classes)
+        values = item_values(row)
         if redundancy == 1:
-            assert row["label"] == sum(values) % n_classes == planted_evidence.decide(marked(row), n_classes=n_classes)
+            assert row["label"] == sum(values) % 2
         elif items == redundancy:
             assert values == [row["label"]] * redundancy
         else:  # the four items can be parted into two groups that each decide the label
@@ -145,13 +130,13 @@ def test_planted_words_are_as_asked_and_decide(arguments):
     assert {low, high} <= lengths
 
 
-@pytest.mark.parametrize("balance", [[1, 0], [0, 1]])
-@pytest.mark.parametrize("case", ["planted, context", "counting"])
-def test_all_but_the_evidence_is_drawn_without_the_label(case, balance):
-    """Forcing either label leaves every other word, the length and the places as they were."""
-    for row, forced in zip(rows_of(case, 60, 9), rows_of(case, 60, 9, class_balance=balance), strict=True):
-        assert forced["label"] == balance.index(1) and forced["rationale"] == row["rationale"]
-        assert marked(forced, 0) == marked(row, 0)
+def test_neutral_words_are_independent_of_the_label():
+    counts = {}
+    for row in planted_evidence.generate(3000, 11, distractors=1):
+        for word in marked(row, 0):
+            counts.setdefault(word, [0, 0])[row["label"]] += 1
+    table = np.array([pair for pair in counts.values() if sum(pair) >= 20])
+    assert stats.chi2_contingency(table).pvalue > 1e-3
 
 
 @pytest.mark.slow
@@ -160,7 +145,7 @@ def test_no_part_of_the_evidence_is_predictive(arguments):
     """Each gold word alone, and each pair of three items, is as frequent under one label as under the other."""
     rows = planted_evidence.generate(4000, 7, **arguments)
     labels = np.array([row["label"] for row in rows])
-    signs = [[w in NEGATORS if w in NEGATORS + AFFIRMERS else value_of(w, 2) for w in marked(row)] for row in rows]
+    signs = [[w in NEGATORS if w in NEGATORS + AFFIRMERS else w in POSITIVE for w in marked(row)] for row in rows]
     signs = np.array(signs, int)
     columns = list(signs.T)
     if arguments.get("n_evidence") == 3:
@@ -168,18 +153,6 @@ def test_no_part_of_the_evidence_is_predictive(arguments):
     for column in columns:
         table = np.array([[np.sum((column == value) & (labels == label)) for label in (0, 1)] for value in (0, 1)])
         assert stats.chi2_contingency(table).pvalue > 1e-3
-
-
-def test_decide_by_hand():
-    decide = planted_evidence.decide
-    assert [decide(words.split()) for words in ("superb", "not superb", "hardly awful", "truly awful")] == [1, 0, 1, 0]
-    assert decide(["superb", "superb"]) == 0 and decide(["orbital", "corrupt"], n_classes=6) == 3  # 4 + 5 modulo 6
-    with pytest.raises(DatasetError, match="'table' is no planted evidence"):
-        decide(["table"])
-    assert counting.decide([*"373173"]) == 1 and counting.decide([*"373737"]) == 0 == counting.decide([*"37"])
-    for words in ([*"3"], [*"331"], ["more", "3", "1"]):
-        with pytest.raises(DatasetError, match="two different digits"):
-            counting.decide(words)
 
 
 # ------------------------------------------------------------------------------------------------ counting
@@ -194,8 +167,7 @@ def test_counted_anew_from_the_text(arguments):
         counts = Counter(run)
         assert first != second and row["label"] == int(counts[first] > counts[second])
         assert row["rationale"] == [1, 1, *(int(word in (first, second)) for word in run)] and sum(row["rationale"]) > 2
-        assert {*words} <= {*counting.DIGITS[: arguments.get("vocabulary_size", 10)]}
-        assert row["label"] == counting.decide(words) == counting.decide(marked(row))
+        assert {*words} <= {*counting.DIGITS}
         lengths.add(len(words))
     assert {low, high} <= lengths
 
@@ -266,4 +238,3 @@ def test_stories_answer_their_questions_by_their_facts(task):
             assert answers(rest, row["text_pair"], task) != answer
         labels.append(row["label"])
     assert np.bincount(labels, minlength=len(LOCATIONS)).min() > 30
-    assert all(len(statements(row["text"])) == 12 for row in babi.generate(task, 20, 0, statements=(12, 12)))

@@ -16,9 +16,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from attnfaith.data.generator_knobs import Bounds, Number, knobs
+from attnfaith.data.generator_knobs import Number, knobs
 from attnfaith.data.registry import DATASETS
-from attnfaith.errors import DatasetError
 
 
 VERSION = 1
@@ -34,7 +33,6 @@ STATEMENTS = {1: (2, 10), 2: (4, 16), 3: (6, 30)}
 _MOVES = ("went to", "walked to", "moved to", "hurried to", "returned to")
 _TAKES = ("took", "picked up", "grabbed")
 _DROPS = ("dropped", "put down", "left")
-_TRIES = 10_000
 
 
 @knobs
@@ -44,7 +42,6 @@ def generate(
     seed: Number,
     *,
     stream: Number = 0,
-    statements: Bounds | None = None,
 ) -> list[dict]:
     """n rows {"text": the story, "text_pair": the question, "label": index of the answer in `LOCATIONS`, "rationale": 0/1
     per word of the story}, words between blanks; 1 marks the words and the full stop of the supporting statements.
@@ -53,26 +50,22 @@ def generate(
         task: 1, 2 or 3, which is also the number of supporting statements.
         n: number of rows.
         seed, stream: the random stream; `stream` tells splits of one seed apart.
-        statements: least and greatest number of statements of a story; default `STATEMENTS[task]`.
 
-    Raises DatasetError for an unknown task or fewer statements than supporting facts.
+    Raises DatasetError for an unknown task.
     """
     import numpy as np
 
-    low, high = STATEMENTS[task] if statements is None else statements
-    if low < task:
-        raise DatasetError(f"statements={statements} must be at least {task}, the number of supporting facts")
+    low, high = STATEMENTS[task]
     return [_row(task, np.random.default_rng([seed, stream, index, task]), low, high) for index in range(n)]
 
 
 def _row(task: int, rng, low: int, high: int) -> dict:
     length = int(rng.integers(low, high, endpoint=True))
-    for _ in range(_TRIES):
+    while True:  # until a story has a question of the task
         story = _Story(rng, objects=task > 1)
         for _ in range(length):
             story.step()
-        questions = (story.people_questions, story.object_questions, story.before_questions)[task - 1]()
-        if questions:
+        if questions := (story.people_questions, story.object_questions, story.before_questions)[task - 1]():
             question, answer, facts = questions[rng.integers(len(questions))]
             words = [sentence.split() for sentence in story.sentences]
             return {
@@ -81,7 +74,6 @@ def _row(task: int, rng, low: int, high: int) -> dict:
                 "label": LOCATIONS.index(answer),
                 "rationale": [int(i in facts) for i, sentence in enumerate(words) for _ in sentence],
             }
-    raise DatasetError(f"No question of task {task} in {_TRIES} stories of {length} statements; allow longer ones.")
 
 
 class _Story:

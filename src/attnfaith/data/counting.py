@@ -11,12 +11,7 @@ Source: the toy task of De Cao et al. 2020 (DiffMask), section 4. There the ques
 as unequal as chance makes them.
 """
 
-from collections.abc import Sequence
-from typing import Annotated
-
-from pydantic import Field
-
-from attnfaith.data.generator_knobs import Bounds, Number, Removed, class_shares, is_removed, knobs
+from attnfaith.data.generator_knobs import Bounds, Number, knobs
 from attnfaith.errors import DatasetError
 
 
@@ -28,18 +23,6 @@ ASKED = 2
 """How many words at the beginning of a text ask."""
 
 
-def decide(words: Sequence[str]) -> int:
-    """The label of a text, or of its evidence alone: 1 where its first word comes more often behind the first two than its
-    second, else 0.
-
-    Raises DatasetError where the first two words are not two different digits.
-    """
-    if len(words) < ASKED or words[0] == words[1] or not {*words[:ASKED]} <= {*DIGITS}:
-        raise DatasetError(f"{list(words[:ASKED])} does not ask about two different digits.")
-    run = list(words[ASKED:])
-    return int(run.count(words[0]) > run.count(words[1]))
-
-
 @knobs
 def generate(
     n: Number,
@@ -47,10 +30,6 @@ def generate(
     *,
     stream: Number = 0,
     length: Bounds = (6, 14),
-    asked_share: Annotated[float, Field(gt=0, le=1)] = 0.5,
-    vocabulary_size: Annotated[int, Field(ge=3, le=10)] = len(DIGITS),
-    class_balance: Sequence[float] | None = None,
-    evidence_removed: Removed = (),
 ) -> list[dict]:
     """n rows {"text": str, "label": int, "rationale": list of 0/1 per word between blanks}; 1 marks the two words that ask
     and every place of the run with either digit.
@@ -59,39 +38,31 @@ def generate(
         n: number of rows.
         seed, stream: the random stream; `stream` tells splits of one seed apart.
         length: least and greatest number of words, the two that ask included, drawn uniformly.
-        asked_share: expected share of the run that holds one of the two digits; one place at least does.
-        vocabulary_size: number of different digits.
-        class_balance: probability of each label; None is uniform.
-        evidence_removed: splits in whose runs other digits stand in place of the two. Their rows keep label, length,
-            question and every other digit, and mark nothing.
 
     Raises DatasetError for a knob out of range.
     """
     import numpy as np
 
-    threshold = class_shares(class_balance, 2)[0]
     low, high = length
     if low <= ASKED:
         raise DatasetError(f"length={length} must be at least {ASKED + 1} words, the two that ask and one digit")
-    removed = is_removed(evidence_removed, stream)
 
     rows = []
     for index in range(n):
         # the question, the places and all other digits have a stream of their own, which never sees the label
         neutral = np.random.default_rng([seed, stream, index, 0])
         choice = np.random.default_rng([seed, stream, index, 1])
-        asked, others = np.split(neutral.permutation(vocabulary_size), [ASKED])
+        asked, others = np.split(neutral.permutation(len(DIGITS)), [ASKED])
         size = int(neutral.integers(low, high, endpoint=True)) - ASKED
         run = others[neutral.integers(len(others), size=size)]
-        held = max(1, int(neutral.binomial(size, asked_share)))
+        held = max(1, int(neutral.binomial(size, 0.5)))
         places = neutral.permutation(size)[:held]
 
-        label = int(choice.random() >= threshold)
+        label = int(choice.random() >= 0.5)
         first = _first(choice, held, label)
-        if not removed:
-            run[places] = choice.permutation(np.repeat(asked, [first, held - first]))
+        run[places] = choice.permutation(np.repeat(asked, [first, held - first]))
         words = [DIGITS[digit] for digit in (*asked, *run)]
-        marks = [0 if removed else int(digit in asked) for digit in (*asked, *run)]
+        marks = [int(digit in asked) for digit in (*asked, *run)]
         rows.append({"text": " ".join(words), "label": label, "rationale": marks})
     return rows
 

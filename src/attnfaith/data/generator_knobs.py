@@ -53,16 +53,6 @@ def knobs(generate: Callable) -> Callable:
     return call
 
 
-def class_shares(balance: Sequence[float] | None, n_classes: int):
-    """The probability of each label (n_classes,), uniform for None. DatasetError unless they are that many and sum to 1."""
-    import numpy as np
-
-    shares = np.full(n_classes, 1 / n_classes) if balance is None else np.asarray(balance, np.float64)
-    if shares.shape != (n_classes,) or (shares < 0).any() or not np.isclose(shares.sum(), 1):
-        raise DatasetError(f"class_balance must be {n_classes} probabilities that sum to 1; {balance} was given.")
-    return shares
-
-
 def is_removed(removed: Sequence[str], stream: int) -> bool:
     """Whether the evidence of this stream is left out."""
     return stream in [STREAMS[name] for name in removed]

@@ -66,10 +66,10 @@ class LoadedDataset:
 
 @dataclass(frozen=True)
 class Source:
-    """A data set read, checked and cut into splits, before any limit: `limited` gives the rows that are used.
+    """A data set read, checked, cut and filtered, before any limit: `limited` gives the rows that are used.
 
-    splits: rows by split, before the length filter. lengths: the words of each text. kept: rows that the length filter
-    keeps. dropped: as of `LoadedDataset`, without limits. about: as there, without what depends on limits.
+    splits: rows by split, with the number of their words. The other fields are those of `LoadedDataset`, without what
+    depends on limits.
     """
 
     entry: DatasetEntry
@@ -78,47 +78,56 @@ class Source:
     label_names: list[str]
     dropped: dict[str, dict[str, int]]
     splits: dict[str, pd.DataFrame] = field(repr=False)
-    lengths: dict[str, np.ndarray] = field(repr=False)
-    kept: dict[str, np.ndarray] = field(repr=False)
+    vocabulary_texts: list[str] = field(repr=False)
     about: dict = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, entry, seed, revision, label_names, dropped, splits, about=None) -> "Source":
+        """The source of rows that the length filter of the entry has not seen. DatasetError where it leaves none."""
+        vocabulary, filtered = _texts_of(splits["train"]), {}
+        for split in SPLITS:
+            rows = splits[split].assign(n_words=word_counts(splits[split]["text"], entry.preprocessing))
+            inside, dropped[split] = _length_filter(entry, rows["n_words"].to_numpy())
+            if len(rows) and not inside.any():
+                raise DatasetError(
+                    f"The length filter of {entry.name!r} leaves no row of its {split} split ({dropped[split]})."
+                )
+            filtered[split] = rows[inside]
+        return cls(entry, seed, revision, label_names, dropped, filtered, vocabulary, about or {})
 
     def limited(self, limits: Mapping[str, int] | None = None) -> LoadedDataset:
         """The data set with at most so many rows of a split, as `load_splits` says; nothing is read again."""
         limits = dict(limits or {})
         sources.check_sizes("limits", limits)
-        dropped = {part: dict(counts) for part, counts in self.dropped.items()}
-        used, lengths = {}, {}
-        for split in SPLITS:
-            kept = self.kept[split]
-            if split in limits:
-                kept = sources.draw(kept, limits[split], self.seed, split)
-                dropped[split]["limit"] = len(self.splits[split]) - sum(dropped[split].values()) - len(kept)
-            used[split], lengths[split] = self.splits[split].iloc[kept], self.lengths[split][kept]
-        about = dict(self.about)
+        dropped, used = {part: dict(counts) for part, counts in self.dropped.items()}, dict(self.splits)
+        for split, limit in limits.items():
+            drawn = sources.draw(np.arange(len(used[split])), limit, self.seed, split)
+            dropped[split]["limit"] = len(used[split]) - len(drawn)
+            used[split] = used[split].iloc[drawn]
+        about, entry = dict(self.about), self.entry
         if about:
             about["classes"] = {
                 name: {split: int((rows["label"] == label).sum()) for split, rows in used.items()}
                 for label, name in enumerate(self.label_names)
             }
-            about["words"] = {split: np.quantile(n, (0, 0.25, 0.5, 0.75, 1)).tolist() for split, n in lengths.items()}
-        empty_pair, unknown_candidates = {}, 0
-        if self.entry.pair:
-            how = self.entry.preprocessing
-            empty_pair = {split: int((word_counts(rows["text_pair"], how) == 0).sum()) for split, rows in used.items()}
-        if self.entry.candidates:
-            unknown_candidates = int(sum(rows["unknown_candidates"].sum() for rows in used.values()))
-        counted_from = used["train"] if "train" in limits else self.splits["train"]
+            quartiles = (0, 0.25, 0.5, 0.75, 1)
+            about["words"] = {split: np.quantile(rows["n_words"], quartiles).tolist() for split, rows in used.items()}
+        pairs = used if entry.pair else {}
         return LoadedDataset(
             splits=datasets.DatasetDict({split: _dataset(rows) for split, rows in used.items()}),
-            entry=self.entry,
+            entry=entry,
             revision=self.revision,
             label_names=self.label_names,
             dropped=dropped,
-            empty={split: int((n == 0).sum()) for split, n in lengths.items()},
-            vocabulary_texts=[text for name in ("text", "text_pair") if name in counted_from for text in counted_from[name]],
-            empty_pair=empty_pair,
-            extra_vocabulary=list(self.label_names) if self.entry.candidates else [],
-            unknown_candidates=unknown_candidates,
+            empty={split: int((rows["n_words"] == 0).sum()) for split, rows in used.items()},
+            vocabulary_texts=_texts_of(used["train"]) if "train" in limits else self.vocabulary_texts,
+            empty_pair={
+                split: int((word_counts(rows["text_pair"], entry.preprocessing) == 0).sum()) for split, rows in pairs.items()
+            },
+            extra_vocabulary=list(self.label_names) if entry.candidates else [],
+            unknown_candidates=int(sum(rows["unknown_candidates"].sum() for rows in used.values()))
+            if entry.candidates
+            else 0,
             about=about,
         )
 
@@ -171,15 +180,12 @@ def read_source(
         tables = {split: pa.Table.from_pylist(listed) for split, listed in rows.items()}
         knobs = {key: value for key, value in generator_args.items() if key != "sizes"}
         revision = sources.generated_revision(generator.VERSION, seed, knobs)
-        if generator is planted_evidence:
-            label_names = list(planted_evidence.class_names(generator_args.get("n_classes", 2)))
     elif generator_args:
         raise DatasetError(f"{sorted(generator_args)} are arguments of generated data; {name!r} is read, not generated.")
     else:
         tables, revision = sources.read(entry, root)
 
-    published = max(entry.published_labels, len(label_names)) if entry.built_in else entry.published_labels
-    splits = {split: _published_rows(entry, split, table, published) for split, table in tables.items()}
+    splits = {split: _published_rows(entry, split, table) for split, table in tables.items()}
     dropped: dict[str, dict[str, int]] = {"source": {}}
     if entry.answers:
         label_names = _number_answers(entry, splits, dropped["source"])
@@ -188,18 +194,17 @@ def read_source(
         check_some(entry.name, splits["train"]["impermissible"])
     if impermissible_removed:
         splits = {split: without_impermissible(rows) for split, rows in splits.items()}
-    lengths, kept = {}, {}
-    for split in SPLITS:
-        lengths[split] = word_counts(splits[split]["text"], entry.preprocessing)
-        kept[split], dropped[split] = _length_filter(entry, lengths[split])
-        if not len(kept[split]) and len(lengths[split]):
-            raise DatasetError(f"The length filter of {name!r} leaves no row of its {split} split ({dropped[split]}).")
-    return Source(read, seed, revision, label_names, dropped, splits, lengths, kept)
+    return Source.of(read, seed, revision, label_names, dropped, splits)
 
 
 def _dataset(rows: pd.DataFrame) -> datasets.Dataset:
     """A data set of the columns that TYPES names."""
     return in_memory(pa.table({name: pa.array(rows[name].tolist(), kind) for name, kind in TYPES.items() if name in rows}))
+
+
+def _texts_of(rows: pd.DataFrame) -> list[str]:
+    """The texts, and then the second texts where there are any."""
+    return [text for name in ("text", "text_pair") if name in rows for text in rows[name]]
 
 
 def word_counts(texts: Sequence[str], preprocessing: str) -> np.ndarray:
@@ -216,7 +221,7 @@ def without_impermissible(rows: pd.DataFrame) -> pd.DataFrame:
 # ------------------------------------------------------------------------------------------------ rows as published
 
 
-def _published_rows(entry: DatasetEntry, split: str, table: pa.Table, n_labels: int) -> pd.DataFrame:
+def _published_rows(entry: DatasetEntry, split: str, table: pa.Table) -> pd.DataFrame:
     """The rows of a published split: instance_id, text, label and, where there are such, text_pair, rationale (0 and 1 for
     each word), impermissible (0 and 1 for each word of text.split()), and answer in place of a label.
     """
@@ -234,7 +239,7 @@ def _published_rows(entry: DatasetEntry, split: str, table: pa.Table, n_labels: 
     if entry.answers:
         rows["answer"] = [text.strip() for text in _strings(place, label, values, empty=False)]
     else:
-        rows["label"] = _labels(place, values, entry, n_labels)
+        rows["label"] = _labels(place, values, entry)
     if "impermissible" in names:
         marks = zip(table[names["impermissible"][0]].to_pylist(), rows["text"], rows["instance_id"], strict=True)
         rows["impermissible"] = [check_marks(*row) for row in marks]
@@ -263,8 +268,8 @@ def _strings(place: str, column: str, values: list, empty: bool = True) -> list[
     return values
 
 
-def _labels(place: str, values: list, entry: DatasetEntry, n_labels: int) -> np.ndarray:
-    first, last = entry.first_label, entry.first_label + n_labels - 1
+def _labels(place: str, values: list, entry: DatasetEntry) -> np.ndarray:
+    first, last = entry.first_label, entry.first_label + entry.published_labels - 1
     allowed = [*range(first, last + 1), *([] if entry.no_label is None else [entry.no_label])]
     for row, value in enumerate(values):
         if value not in allowed:
@@ -411,4 +416,4 @@ def _length_filter(entry: DatasetEntry, lengths: np.ndarray) -> tuple[np.ndarray
         if asked:
             counts[reason] = int((inside & outside).sum())
             inside &= ~outside
-    return np.flatnonzero(inside), counts
+    return inside, counts

@@ -20,7 +20,7 @@ import pandas as pd
 
 from attnfaith.data.impermissible import check_marks, check_some, marks_of_words, read_marks, without
 from attnfaith.data.labels import COLUMNS, WHOLE, class_of
-from attnfaith.data.loading import Source, without_impermissible, word_counts
+from attnfaith.data.loading import Source, without_impermissible
 from attnfaith.data.own_files import as_text, kind_of, read_file
 from attnfaith.data.registry import SPLITS, DatasetEntry, entry_of
 from attnfaith.errors import DatasetError, counted, cut, excerpt, nearest
@@ -88,10 +88,8 @@ def read_own(data: object) -> Source:
         check_some(entry.name, splits["train"]["impermissible"])
     if data.impermissible_removed:
         splits = {split: without_impermissible(rows) for split, rows in splits.items()}
-    lengths = {split: word_counts(rows["text"], entry.preprocessing) for split, rows in splits.items()}
-    kept = {split: np.arange(len(rows)) for split, rows in splits.items()}
-    counts = {"source": {reason: count for reason, count in dropped.items() if count}, **{split: {} for split in SPLITS}}
-    return Source(entry, data.seed, source.revision, names, counts, splits, lengths, kept, about)
+    counts = {"source": {reason: count for reason, count in dropped.items() if count}}
+    return Source.of(entry, data.seed, source.revision, names, counts, splits, about)
 
 
 def check_own(data: object) -> None:

@@ -2,17 +2,16 @@
 
 Each row is a run of neutral film-review sentences in which some adjectives are replaced by evidence. The neutral words, the
 length, the places of the evidence and the distractors are drawn without the label, so they carry no information about it;
-the label is a function of the planted words alone (`decide`). So the gold rationale is exact, as no human annotation is.
+the label is a function of the planted words alone. So the gold rationale is exact, as no human annotation is.
 
 A row depends on (seed, stream, its index) and the knobs only: more rows never change the earlier ones.
 """
 
-from collections.abc import Sequence
 from typing import Annotated
 
 from pydantic import Field
 
-from attnfaith.data.generator_knobs import Bounds, Number, Positive, Removed, class_shares, is_removed, knobs
+from attnfaith.data.generator_knobs import Bounds, Number, Positive, Removed, is_removed, knobs
 from attnfaith.errors import DatasetError
 
 
@@ -23,17 +22,7 @@ EVIDENCE = {
     "negative": ("dreadful", "tedious", "clumsy", "lifeless", "shallow", "awful", "bland", "dismal"),
     "positive": ("superb", "charming", "brilliant", "moving", "graceful", "delightful", "masterful", "riveting"),
 }
-"""Evidence words of the two-class task, value 0 and value 1."""
-
-GENRES = {
-    "comedy": ("hilarious", "goofy", "witty", "farcical"),
-    "horror": ("haunted", "ghastly", "bloodcurdling", "undead"),
-    "romance": ("lovesick", "tender", "amorous", "besotted"),
-    "western": ("dusty", "gunslinging", "lawless", "rugged"),
-    "space": ("interstellar", "orbital", "galactic", "lunar"),
-    "crime": ("felonious", "murderous", "corrupt", "fugitive"),
-}
-"""Evidence words by value where more than two classes are asked for: the first n_classes of them."""
+"""Evidence words by the name of their class, value 0 and value 1."""
 
 NEGATORS = ("not", "hardly", "never", "barely")
 AFFIRMERS = ("truly", "clearly", "indeed", "plainly")
@@ -87,36 +76,6 @@ VOCABULARY_SIZE = sum(map(len, _SLOTS.values()))
 """Number of neutral words that fill the sentence patterns (their literal words not counted)."""
 
 
-def class_names(n_classes: int = 2) -> tuple[str, ...]:
-    """Names of the labels 0..n_classes-1."""
-    return tuple(EVIDENCE) if n_classes == 2 else tuple(GENRES)[:n_classes]
-
-
-def evidence_words(n_classes: int = 2) -> list[tuple[str, ...]]:
-    """The evidence words of each value 0..n_classes-1."""
-    lists = EVIDENCE if n_classes == 2 else GENRES
-    return [lists[name] for name in class_names(n_classes)]
-
-
-def decide(words: Sequence[str], *, n_classes: int = 2) -> int:
-    """The label that one group of planted words decides, from these words alone.
-
-    `words` are the evidence words of one group in any order, each directly after its modifier where it has one. The
-    label is the sum of their values modulo n_classes, a negator turning the value that follows (0 to 1, 1 to 0).
-    Raises DatasetError for a word that is not planted evidence.
-    """
-    values = {word: value for value, group in enumerate(evidence_words(n_classes)) for word in group}
-    total, turn = 0, 0
-    for word in words:
-        if word in NEGATORS:
-            turn = 1
-        elif word in values:
-            total, turn = total + values[word] + turn, 0
-        elif word not in AFFIRMERS:
-            raise DatasetError(f"{word!r} is no planted evidence for {n_classes} classes.")
-    return total % n_classes
-
-
 @knobs
 def generate(
     n: Number,
@@ -127,8 +86,6 @@ def generate(
     n_evidence: Positive = 1,
     redundancy: Positive = 1,
     needs_context: bool = False,
-    n_classes: Annotated[int, Field(ge=2, le=len(GENRES))] = 2,
-    class_balance: Sequence[float] | None = None,
     vocabulary_size: Annotated[int, Field(ge=len(_SLOTS), le=VOCABULARY_SIZE)] = VOCABULARY_SIZE,
     distractors: Number = 0,
     evidence_removed: Removed = (),
@@ -140,13 +97,11 @@ def generate(
         n: number of rows.
         seed, stream: the random stream; `stream` tells splits of one seed apart.
         length: least and greatest number of words, drawn uniformly.
-        n_evidence: evidence items that decide the label together. Each has a value in 0..C-1 and the label is their sum
-            modulo C: one item names the class, and of several any n_evidence - 1 say nothing (of two classes: exclusive or).
+        n_evidence: evidence items that decide the label together. Each has the value 0 or 1 and the label is their exclusive
+            or: one item names the class, and of several any n_evidence - 1 say nothing.
         redundancy: groups of such items in a text; all decide alike, each is sufficient alone.
-        needs_context: an item is two neighbouring words, a modifier and a polarity word ("hardly superb"), of two classes; a
-            negator turns the value round. Both are independent of the label, so no single word decides.
-        n_classes: 2 (negative, positive) up to 6 (film genres).
-        class_balance: probability of each label; None is uniform.
+        needs_context: an item is two neighbouring words, a modifier and a polarity word ("hardly superb"); a negator
+            turns the value round. Both are independent of the label, so no single word decides.
         vocabulary_size: number of neutral words used.
         distractors: words that sound like a judgement and are drawn independently of the label.
         evidence_removed: splits whose evidence is left out: neutral words stand in its place. Rows keep label, length and
@@ -157,17 +112,13 @@ def generate(
     import numpy as np
 
     slots = _vocabulary(vocabulary_size)
-    if needs_context and n_classes != 2:
-        raise DatasetError(f"needs_context turns a value round, which needs 2 classes; {n_classes} were asked for.")
-    balance = class_shares(class_balance, n_classes)
     items = n_evidence * redundancy
     planted = items * (2 if needs_context else 1) + distractors
     low, high = length
     if low < planted:
         raise DatasetError(f"length={length} must be at least {planted} words, the number planted")
     removed = is_removed(evidence_removed, stream)
-    evidence = evidence_words(n_classes)
-    thresholds = np.cumsum(balance)[:-1]
+    evidence = list(EVIDENCE.values())
     rows = []
     for index in range(n):
         # The neutral text and the places to plant have a stream of their own, which never sees the label.
@@ -180,14 +131,14 @@ def generate(
         places = order[np.argsort(~adjective[order], kind="stable")][: items + distractors]
         places = places[neutral.permutation(len(places))]
 
-        label = int(np.searchsorted(thresholds, choice.random(), side="right"))
+        label = int(choice.random() >= 0.5)
         replacement = {int(p): ([DISTRACTORS[neutral.integers(len(DISTRACTORS))]], 0) for p in places[items:]}
         for group in places[:items].reshape(redundancy, n_evidence):
-            values = choice.integers(n_classes, size=n_evidence)
-            values[-1] = (label - values[:-1].sum()) % n_classes
+            values = choice.integers(2, size=n_evidence)
+            values[-1] = (label - values[:-1].sum()) % 2
             for place, value in zip(group, values, strict=True):
                 turn = int(choice.integers(2)) if needs_context else 0
-                options = evidence[(value + turn) % n_classes]
+                options = evidence[(value + turn) % 2]
                 item = [options[choice.integers(len(options))]]
                 if needs_context:
                     modifiers = NEGATORS if turn else AFFIRMERS

@@ -181,7 +181,7 @@ def facts(data: object) -> dict:
 
 
 def read_entries(path: Path, kind: type = DatasetEntry) -> dict:
-    """Name -> entry of a file such as registry.yaml: a list of entries, the fields of `kind` by name. A tuple is a list there,
+    """Name -> entry of a file such as registry.yaml: a list of entries, the fields of `kind` by name. A tuple is a list,
     and notes may be a list of texts, which are joined by blanks.
 
     Raises DatasetError where the file is no such list, for a field that there is not, is missing or of another type (with
