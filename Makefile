@@ -21,7 +21,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 
 INSTALL := -m pip install --quiet
 LOCKED := --no-deps --require-hashes --requirement
 
-.PHONY: demo test numeric gate slow campaigns second nightly quality style docs notebooks benchmark locks audit package clean
+.PHONY: demo test numeric gate slow mutation campaigns second nightly quality style docs notebooks benchmark locks audit package clean
 
 # torch comes first and without hashes: its builds for CPUs and for GPUs have hashes of their own, and the index that pip is
 # set up for decides which one is installed.
@@ -52,6 +52,10 @@ slow: $(READY)
 	$(BIN)/python tests/models/fetch_conformance.py
 	$(PYTEST) -m slow $(TESTS)
 
+# Bugs that are planted in the mathematics, one at a time: the tests beside each must notice it.
+mutation: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.mutations
+
 # Commands that are killed, find the disk full, meet another process or get hostile input, and how often that does harm.
 campaigns: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.campaigns
@@ -68,7 +72,7 @@ $(SECOND)/.ready: setup.cfg pyproject.toml constraints.txt supply/test.txt
 	touch $@
 
 # What takes too long for every change. The audit asks an advisory service, so it comes last.
-nightly: slow notebooks campaigns second package audit
+nightly: slow mutation notebooks campaigns second package audit
 
 quality: $(READY)
 	$(BIN)/ruff check $(SOURCES)
