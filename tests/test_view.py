@@ -16,9 +16,8 @@ from attnfaith import AttnfaithError, cli, record
 from attnfaith.data.tokenization import build_tokenizer
 from attnfaith.importance.context_mixing import Alti, Rollout
 from attnfaith.importance.perturbation import ValueZeroing
-from attnfaith.reporting.pair_views import PairView
 from attnfaith.reporting.view_figures import flow_to_answer
-from attnfaith.reporting.views import HEAD_STEPS, STEPS
+from attnfaith.reporting.views import HEAD_STEPS, STEPS, PairView
 from attnfaith.subjects import SelfAttention, SubjectError
 from tests import tolerances
 from tests.records import draw
@@ -206,8 +205,10 @@ def test_through_the_layers_by_hand(seen):
 def test_it_says_in_words_what_the_answer_takes(seen):
     shown = repr(seen).splitlines()
     assert shown[0].startswith(f"{seen.classes[seen.predicted]} (") and len(shown) == 5
-    best = seen.tokens[int(seen.answer("alti").argmax())]
-    assert shown[3].startswith(f"ALTI: the answer takes most of {best} {seen.answer('alti').max():.0%}, ")
+    shares = seen.answer("alti")
+    best = int(np.where(seen.inside, shares, 0).argmax())
+    assert shown[3].startswith(f"ALTI: the answer takes most of {seen.tokens[best]} {shares[best]:.0%}, ")
+    assert shown[3].endswith(f"; {shares[~seen.inside].sum():.0%} lies on markers")
 
 
 @pytest.mark.parametrize(
@@ -408,7 +409,7 @@ def test_records_that_are_of_no_pairs_or_hold_nothing_to_be_seen_are_refused(tmp
     with pytest.raises(AttnfaithError, match="a record of sentence pairs shows all that it holds"):
         attnfaith.view(attnfaith.Record(draw_pairs(1)), 0, "alti")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("attnfaith.reporting.pair_views.MOST_WEIGHTS", 3)
+        patch.setattr("attnfaith.reporting.views.MOST_WEIGHTS", 3)
         with pytest.raises(AttnfaithError, match="weights, and a page holds 3: choose a shorter one"):
             PairView.of(draw_pairs(1)).page  # noqa: B018
     record.save(draw_pairs(1), tmp_path / "pairs.parquet")

@@ -3,6 +3,17 @@
 const length = view.tokens.length, area = length * length, depth = view.layers, last = depth + 1;
 const LISTED = 8, HEAD = 27, LEAST = 0.01, MOST = 5000, ALL = -2, TRACK = -1;
 
+// ---- positions that are seen, and the line that each has: markers are hidden until they are asked for
+const places = Array.from(view.tokens.keys()), inside = places.filter((place) => view.inside[place]);
+const hasMarkers = inside.length > 0 && inside.length < length;
+let seen = places, lineOf = places;
+function see(markers) {
+  seen = markers || !hasMarkers ? places : inside;
+  lineOf = places.map((place) => seen.indexOf(place));
+}
+const seenOf = (shares) => Array.from(shares, (share, place) => (lineOf[place] < 0 ? 0 : share));
+const cutOf = (weights) => (seen === places ? weights : Float32Array.from(seen.flatMap((from) => seen.map((to) => weights[from * length + to]))));
+
 // ---- weights: square roots in steps, those of what is multiplied in two planes of bytes, then those of heads
 const bytes = await unpacked(view.weights);
 const weightOf = (steps, limit) => (steps / limit) ** 2;
@@ -26,7 +37,7 @@ view.heads.forEach((count) => {
 const headMap = (layer, head) => Float32Array.from(heads[layer][head], (steps) => weightOf(steps, view.steps[1]));
 
 // ---- what is chosen. column: states between layers, 0 the tokens, `last` the answer; TRACK a token in all layers
-const state = {measure: view.measures[0], column: last, token: 0, layer: depth - 1, head: -1, down: false};
+const state = {measure: view.measures[0], column: last, token: 0, layer: depth - 1, head: -1, down: false, markers: false};
 const own = Array(depth).fill(-1); // of each layer the head whose map is taken, -1 the mean
 const chosenHeads = new Map();
 const matrix = (layer) => {
@@ -110,11 +121,15 @@ const where = (column) => (column === 0 ? "as a token" : `after layer ${column -
 function say(flow) {
   const said = part("said"), {column, token} = state;
   const put = (...pieces) => said.append(...pieces.map((piece) => (Array.isArray(piece) ? quoted(piece[0]) : piece)));
-  const most = (shares) => largestOf(shares, 3).flatMap((place, number) =>
+  const most = (shares) => largestOf(seenOf(shares), 3).flatMap((place, number) =>
     [number ? ", " : "", [label(place)], "\u00a0", made("b", {textContent: percent(shares[place])})]);
   said.replaceChildren();
   if (column === ALL) return put("The strongest lines of every layer. Choose a token, a dot or the answer to follow what flows.");
-  if (column === last) return put("The answer, ", [view.answer], ", takes most of ", ...most(flow.reads.columns[0]), ".");
+  if (column === last) {
+    put("The answer, ", [view.answer], ", takes most of ", ...most(flow.reads.columns[0]));
+    const marked = flow.reads.columns[0].reduce((sum, share, place) => sum + (lineOf[place] < 0 ? share : 0), 0);
+    return put(...(seen === places ? ["."] : ["; ", made("b", {textContent: percent(marked)}), " lies on markers."]));
+  }
   const taken = made("b", {textContent: percent(flow.readers.columns[last][0])});
   if (column === TRACK) {
     put([label(token)], ": as the last layer leaves it, it reads ", ...most(flow.reads.columns[0]), "; as a token it is read most by ",
@@ -126,18 +141,21 @@ function say(flow) {
   }
 }
 function list(id, shares, column, most) {
-  const places = shares ? largestOf(shares, most) : [];
-  listed(id, places, shares, label, percent, (place) => choose({column, token: place}));
+  const found = shares ? largestOf(seenOf(shares), most) : [];
+  listed(id, found, shares, label, percent, (place) => choose({column, token: place}));
   part(id).parentElement.classList.toggle("alone", most > LISTED);
 }
 
 // ---- the graph
 const canvas = part("lines"), step = length > 90 ? 15 : length > 45 ? 18 : 23;
 const across = (column, width) => 10 + (width - 34) * column / last;
-const down = (place) => HEAD + step * (place + 0.5);
-const answerPlace = view.reads.reduce((sum, weight, place) => sum + weight * place, 0);
+const down = (line) => HEAD + step * (line + 0.5);
+function answerLine() {
+  const shares = seenOf(view.reads), sum = shares.reduce((one, other) => one + other, 0);
+  return sum > 0 ? shares.reduce((total, share, place) => total + share * lineOf[place], 0) / sum : (seen.length - 1) / 2;
+}
 function drawGraph(flow) {
-  const width = canvas.clientWidth, height = HEAD + step * length + 4, ratio = window.devicePixelRatio || 1;
+  const width = canvas.clientWidth, height = HEAD + step * seen.length + 4, answerPlace = answerLine(), ratio = window.devicePixelRatio || 1;
   canvas.width = Math.round(width * ratio);
   canvas.height = Math.round(height * ratio);
   canvas.style.height = `${height}px`;
@@ -153,12 +171,13 @@ function drawGraph(flow) {
   pen.textAlign = "right";
   pen.fillText("answer", width - 1, 14);
   pen.lineCap = "round";
+  const lineAt = (place) => (lineOf[place] < 0 ? answerPlace : lineOf[place]); // a hidden marker that the answer reads
   const stroke = (lines, colour) => {
     const largest = lines.reduce((most, line) => (line[0] < last ? Math.max(most, line[4]) : most), 0.01); // the answer's may be 1
     pen.strokeStyle = colour;
-    const drawn = lines.filter((line) => line[4] >= LEAST * largest).sort((one, other) => one[4] - other[4]).slice(-MOST);
+    const drawn = lines.filter((line) => line[4] >= LEAST * largest && (line[3] === depth || lineOf[line[2]] >= 0) && (line[0] >= depth || lineOf[line[1]] >= 0)).sort((one, other) => one[4] - other[4]).slice(-MOST);
     drawn.forEach(([at, from, to, under, share]) => {
-      const x1 = across(at, width), y1 = down(at === last ? answerPlace : from), x2 = across(under, width), y2 = down(to);
+      const x1 = across(at, width), y1 = down(at === last ? answerPlace : at === depth ? lineAt(from) : lineOf[from]), x2 = across(under, width), y2 = down(lineAt(to));
       const strength = Math.min(1, share / largest), middle = (x1 + x2) / 2;
       pen.globalAlpha = 0.12 + 0.88 * Math.sqrt(strength);
       pen.lineWidth = 0.5 + (flow.lines ? 1.5 : 5) * strength;
@@ -175,13 +194,13 @@ function drawGraph(flow) {
   const dot = (column, place, colour, size) => {
     pen.fillStyle = colour;
     pen.beginPath();
-    pen.arc(across(column, width), down(column === last ? answerPlace : place), size, 0, 7);
+    pen.arc(across(column, width), down(column === last ? answerPlace : lineOf[place]), size, 0, 7);
     pen.fill();
   };
   for (let column = 0; column < last; column++) {
     const read = flow.reads?.columns[column], reader = flow.readers?.columns[column];
     const largest = [read, reader].map((shares) => (shares ? Math.max(...shares) : 1));
-    for (let place = 0; place < length; place++) {
+    for (const place of seen) {
       const parts = [read?.[place] / largest[0] || 0, reader?.[place] / largest[1] || 0];
       const strength = Math.max(...parts);
       dot(column, place, strength < 0.1 ? style("--line") : style(parts[0] >= parts[1] ? "--reads" : "--readers"), 1.8 + 2.6 * Math.sqrt(strength));
@@ -192,7 +211,7 @@ function drawGraph(flow) {
     pen.strokeStyle = style("--ink");
     pen.lineWidth = 2;
     pen.beginPath();
-    pen.arc(across(column, width), down(column === last ? answerPlace : state.token), column === last ? 8 : 6.5, 0, 7);
+    pen.arc(across(column, width), down(column === last ? answerPlace : lineOf[state.token]), column === last ? 8 : 6.5, 0, 7);
     pen.stroke();
   };
   if (state.column === TRACK) [0, depth].forEach(ring);
@@ -229,7 +248,7 @@ function buildGrid() {
 }
 let painted = "";
 function drawGrid() {
-  const now = `${state.measure} ${style("--paper")}`;
+  const now = `${state.measure} ${state.markers} ${style("--paper")}`;
   buttons.forEach((row, layer) => row.forEach((button, place) => {
     const chosen = layer === state.layer && place - 1 === state.head;
     button.setAttribute("aria-selected", chosen);
@@ -237,8 +256,8 @@ function drawGrid() {
     button.tabIndex = chosen ? 0 : -1;
     if (now === painted) return;
     const target = button.firstChild;
-    if (place) paint(target, length, length, heads[layer][place - 1], (steps) => steps / view.steps[1]);
-    else paint(target, length, length, maps[state.measure][layer], Math.sqrt);
+    if (place) paint(target, seen.length, seen.length, cutOf(heads[layer][place - 1]), (steps) => steps / view.steps[1]);
+    else paint(target, seen.length, seen.length, cutOf(maps[state.measure][layer]), Math.sqrt);
   }));
   painted = now;
 }
@@ -251,26 +270,26 @@ function shownMap() {
 let weights = null;
 function drawMap() {
   weights = shownMap();
-  paint(part("cells"), length, length, weights, Math.sqrt);
+  paint(part("cells"), seen.length, seen.length, cutOf(weights), Math.sqrt);
   part("map-head").textContent = `Map: ${nameOf(state.layer, state.head)}`;
-  part("map").classList.toggle("labelled", part("map").clientWidth / (length + 6) > 9.5);
+  part("map").classList.toggle("labelled", part("map").clientWidth / (seen.length + 6) > 9.5);
   part("cells").setAttribute("aria-label", `${nameOf(state.layer, state.head)}; the line below says what the chosen token reads in it`);
   const marked = state.column !== last && state.column !== ALL;
   [[".row", "top", "height"], [".column", "left", "width"]].forEach(([name, side, size]) => {
     const line = part("square").querySelector(name);
     line.style.display = marked ? "block" : "none";
-    line.style[side] = `${100 * state.token / length}%`;
-    line.style[size] = `${100 / length}%`;
+    line.style[side] = `${100 * lineOf[state.token] / seen.length}%`;
+    line.style[size] = `${100 / seen.length}%`;
   });
   if (!marked) return part("cell").replaceChildren("Point at a cell for its weight.");
   const row = weights.subarray(state.token * length, (state.token + 1) * length);
   const column = Float32Array.from({length}, (_, place) => weights[place * length + state.token]);
-  const named = (shares) => largestOf(shares, 3).flatMap((place, number) => [number ? ", " : "", quoted(label(place)), `\u00a0${percent(shares[place])}`]);
+  const named = (shares) => largestOf(seenOf(shares), 3).flatMap((place, number) => [number ? ", " : "", quoted(label(place)), `\u00a0${percent(shares[place])}`]);
   part("cell").replaceChildren("In this map ", quoted(label(state.token)), " reads ", ...named(row), "; it is read by ", ...named(column), ".");
 }
 part("square").addEventListener("pointermove", (event) => {
   const box = part("cells").getBoundingClientRect();
-  const [from, to] = [(event.clientY - box.top) / box.height, (event.clientX - box.left) / box.width].map((share) => Math.min(length - 1, Math.max(0, Math.floor(share * length))));
+  const [from, to] = [(event.clientY - box.top) / box.height, (event.clientX - box.left) / box.width].map((share) => seen[within(Math.floor(share * seen.length), 0, seen.length - 1)]);
   part("cell").replaceChildren(quoted(label(from)), " reads ", quoted(label(to)), `: ${percent(weights[from * length + to])}`);
   part("square").dataset.token = from;
 });
@@ -291,12 +310,13 @@ const ends = ["below", "above"].map((id) => view.tokens.map((text, place) => {
   part(id).append(one);
   return one;
 }));
-["rows", "columns"].forEach((id) => part(id).append(...view.tokens.map((_, place) => made("bdi", {textContent: label(place)}))));
-part("map").style.setProperty("--count", length);
+["rows", "columns"].forEach((id) => part(id).append(...places.map((place) => made("bdi", {textContent: label(place)}))));
+const byPlace = [words, ...ends, ...["rows", "columns"].map((id) => Array.from(part(id).children))];
 part("graph").style.setProperty("--step", `${step}px`);
 
 // ---- all of it, whenever something is chosen
 function draw() {
+  byPlace.forEach((all) => all.forEach((one, place) => { one.hidden = lineOf[place] < 0; }));
   const flow = flows();
   say(flow);
   const both = [flow.reads && state.column !== 0 ? flow.reads.columns[0] : null, flow.readers && state.column !== depth ? flow.readers.columns[depth] : null];
@@ -316,12 +336,15 @@ function draw() {
   part("about").textContent = view.about[state.measure];
   document.querySelectorAll("[name=measure]").forEach((one) => { one.checked = one.value === state.measure; });
   part("down").checked = state.down;
+  if (part("markers")) part("markers").checked = state.markers;
   drawGrid();
   drawMap();
 }
 function choose(change) {
   Object.assign(state, change);
   if (state.measure !== "attention") { own.fill(-1); state.head = -1; }
+  see(state.markers);
+  if (lineOf[state.token] < 0) state.token = seen[0];
   draw();
   const {measure, column, token, layer, head} = state;
   try {
@@ -340,14 +363,14 @@ part("graph").addEventListener("keydown", (event) => {
   if (event.key === "Escape") return choose({column: last});
   if (event.key === "Enter") return choose({column: TRACK});
   const first = state.column < 0 ? 0 : state.column;
-  choose({token: within(state.token + arrow[1], 0, length - 1), column: arrow[0] ? within(first + arrow[0], 0, last) : state.column === last || state.column === ALL ? TRACK : state.column});
+  choose({token: seen[within(lineOf[state.token] + arrow[1], 0, seen.length - 1)], column: arrow[0] ? within(first + arrow[0], 0, last) : state.column === last || state.column === ALL ? TRACK : state.column});
 });
 part("words").addEventListener("keydown", (event) => {
   const arrow = arrows[event.key];
   if (!arrow) return;
   event.preventDefault();
   const forward = getComputedStyle(part("words")).direction === "rtl" ? -arrow[0] : arrow[0];
-  const token = within(state.token + forward + arrow[1], 0, length - 1);
+  const token = seen[within(lineOf[state.token] + forward + arrow[1], 0, seen.length - 1)];
   choose({column: TRACK, token});
   words[token].focus();
 });
@@ -363,10 +386,11 @@ canvas.addEventListener("click", (event) => {
   const box = canvas.getBoundingClientRect(), x = event.clientX - box.left, y = event.clientY - box.top;
   const columns = Array.from({length: last + 1}, (_, column) => Math.abs(across(column, box.width) - x));
   const column = columns.indexOf(Math.min(...columns));
-  choose(column === last ? {column} : {column, token: within(Math.floor((y - HEAD) / step), 0, length - 1)});
+  choose(column === last ? {column} : {column, token: seen[within(Math.floor((y - HEAD) / step), 0, seen.length - 1)]});
 });
 part("answer").addEventListener("click", () => choose({column: last}));
 part("all").addEventListener("click", () => choose({column: ALL}));
+part("markers")?.addEventListener("change", (event) => choose({markers: event.target.checked}));
 part("down").addEventListener("change", (event) => choose({down: event.target.checked}));
 part("measures").addEventListener("change", (event) => choose({measure: event.target.value}));
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
@@ -377,9 +401,11 @@ buildGrid();
 const [measure, ...numbers] = location.hash.slice(1).split(".");
 const [column, token, layer, head] = numbers.map(Number);
 if (view.measures.includes(measure) && isThere(column, ALL, last) && isThere(token, 0, length - 1) && isThere(layer, 0, depth - 1)) {
-  Object.assign(state, {measure, column, token, layer});
+  Object.assign(state, {measure, column, token, layer, markers: column !== last && hasMarkers && !view.inside[token]});
   if (isThere(head, 0, (view.heads[layer] ?? 0) - 1)) { state.head = head; own[layer] = head; }
 }
+see(state.markers);
+if (lineOf[state.token] < 0) state.token = seen[0];
 draw();
 document.documentElement.dataset.ready = "yes";
 })();
