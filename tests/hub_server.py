@@ -39,6 +39,8 @@ ROUTES = {
     "preupload": f"POST /api/{REPO}/preupload/{REVISION}",
     "commit": f"POST /api/{REPO}/commit/{REVISION}",
     "branch": f"POST /api/{REPO}/branch/{REVISION}",
+    "lfs_batch": rf"POST {WEB}\.git/info/lfs/objects/batch",
+    "lfs_receive": "PUT /lfs/(?P<sha256>[0-9a-f]{64})",
     "resolve": f"(GET|HEAD) {WEB}/resolve/{REVISION}/(?P<path>.+)",
 }
 
@@ -76,7 +78,7 @@ class Handler(BaseHTTPRequestHandler):
             self.hub.errors.append(f"{self.command} {self.path}\n{traceback.format_exc()}")
             self.close_connection = True
 
-    do_GET = do_HEAD = do_POST = answer
+    do_GET = do_HEAD = do_POST = do_PUT = answer
 
     def received(self):
         if "chunked" not in self.headers.get("Transfer-Encoding", "").lower():
@@ -219,11 +221,26 @@ class Handler(BaseHTTPRequestHandler):
         """How each file is to be sent, and the hash of what is there already, so that unchanged files stay away."""
         commit, answers = self.at(self.repo(kind, repo_id, write=True), revision), []
         for file in json.loads(self.body)["files"]:
-            answer = {"path": file["path"], "uploadMode": "regular", "shouldIgnore": False}
-            if file["path"] in commit["files"]:
-                answer["oid"] = commit["files"][file["path"]]["oid"]
+            large = file["path"].endswith((".parquet", ".safetensors"))
+            answer = {"path": file["path"], "uploadMode": "lfs" if large else "regular", "shouldIgnore": False}
+            if entry := commit["files"].get(file["path"]):
+                answer["oid"] = entry["sha256" if large else "oid"]
             answers.append(answer)
         self.send({"files": answers, "commitOid": commit["id"]})
+
+    def lfs_batch(self, repo_id, kind):
+        """Where to send large files that have not arrived yet."""
+        self.repo(kind, repo_id), self.writer()
+        objects = [{**wanted, "authenticated": True} for wanted in json.loads(self.body)["objects"]]
+        for wanted in objects:
+            if not self.hub.blob(wanted["oid"]).exists():
+                wanted["actions"] = {"upload": {"href": f"{self.hub.endpoint}/lfs/{wanted['oid']}", "header": {}}}
+        answer = {"transfer": "basic", "objects": objects, "hash_algo": "sha256"}
+        self.send(answer, headers={"Content-Type": "application/vnd.git-lfs+json"})
+
+    def lfs_receive(self, sha256):
+        self.hub.put(self.body)
+        self.send({})
 
     def commit(self, kind, repo_id, revision):
         """All changes of the request or none: they hold from the moment the repository's file is replaced."""
@@ -236,6 +253,8 @@ class Handler(BaseHTTPRequestHandler):
                 head = value
             elif line["key"] == "file":
                 files[value["path"]] = self.hub.put(base64.b64decode(value["content"]))
+            elif line["key"] == "lfsFile":
+                files[value["path"]] = self.hub.put(self.hub.blob(value["oid"]).read_bytes())
             else:
                 del files[value["path"]]
         if head.get("parentCommit", parent["id"]) != parent["id"]:

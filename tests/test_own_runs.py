@@ -142,7 +142,9 @@ def test_a_file_that_changed_is_not_measured(copied, fails):
 
 def test_a_recipe_of_the_hub_reads_no_file_of_this_machine(copied):
     source = reproduction.read("runs/reviews")
-    with pytest.raises(reproduction.ReproductionError, match="its owner's 'reviews.csv' .* name its place with --data.path"):
+    with pytest.raises(
+        reproduction.ReproductionError, match="its owner's 'reviews.csv', .* name its place with --data.path"
+    ):
         reproduction._with_data(source, None, local=False)
     assert reproduction._with_data(source, "a/reviews.csv", local=False).recipe.data.path == "a/reviews.csv"
     other = source._replace(recipe=recipes.build({"name": "a", "output_dir": "b"}))

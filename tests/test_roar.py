@@ -90,9 +90,9 @@ def test_a_signed_measure_is_there_by_its_size_as_well(tiny_recipe, tmp_path, qu
     removed = {}
     whole = roar.without
 
-    def spy(rows, scores, *given):
+    def spy(rows, scores, **how):
         removed.setdefault(len(removed), scores)
-        return whole(rows, scores, *given)
+        return whole(rows, scores, **how)
 
     monkeypatch.setattr(roar, "without", spy)
     monkeypatch.setattr(roar, "_retrain", lambda *_: {"n": 1, "accuracy": 0.5, "macro_f1": 0.5})

@@ -289,7 +289,7 @@ def compare_column(name: str, recorded: pa.Array, now: pa.Array, tolerance: floa
     if not pa.types.is_floating(old.type):
         equal = pc.or_(pc.equal(old, new).fill_null(False), pc.and_(old.is_null(), new.is_null()))
         same_shape[owner[~np.asarray(equal)]] = False
-        share = 1 - float(same_shape.mean()) if len(same_shape) else 0.0
+        share = float((~same_shape).mean()) if len(same_shape) else 0.0
         return Compared(name, "", "", share, tolerance, _verdict(share, tolerance), 1 - share, math.nan)
     one, two = (values.to_numpy(zero_copy_only=False).astype(np.float64) for values in (old, new))
     same_shape[owner[np.isnan(one) != np.isnan(two)]] = False
