@@ -4,8 +4,7 @@ An analysis imports them with two dots, `from ..shared import estimate`; a scrip
 
 Cells     `kinds`: models that differ in their seed alone. `twins`: models beside plain ones, of the same seeds and texts.
 Numbers   `values`: a number per text, seeds x texts. `estimate`: its mean, interval and p-value over seeds and texts.
-          `summary`: the same as columns of a table. `verdict`: one word for it. `paired_comparison`: every number of models
-          that differ in one factor, over texts and over seeds, with Holm's correction.
+          `summary`: the same as columns of a table. `verdict`: one word for it.
 Published `read_published`, `for_stand_ins`; `over_seeds` and `join_published`: ours beside theirs.
 Figures   `interval_figure`: numbers with their intervals. `panels`: the shortest names that tell models apart.
 
@@ -13,7 +12,7 @@ Shapes: S seeds, N texts. NaN: undefined.
 """
 
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, product
@@ -24,11 +23,10 @@ import numpy as np
 import pandas as pd
 
 from attnfaith.record import Identity
-from attnfaith.reporting import sections
 from attnfaith.reporting.analysis import StudyError
 from attnfaith.reporting.cells import CELL, Cell
 from attnfaith.reporting.style import PALETTE, own_style, titled_figure
-from attnfaith.stats import LEVEL, UNKNOWN, Estimate, bootstrap_interval, holm, over_seeds_and_texts, sign_flip_test
+from attnfaith.stats import LEVEL, Estimate, over_seeds_of_texts
 
 
 if TYPE_CHECKING:
@@ -123,16 +121,10 @@ def mean_of_means(numbers: np.ndarray) -> float:
 def estimate(numbers: np.ndarray, bounds: tuple[float, float] = (-np.inf, np.inf)) -> Estimate:
     """The mean over seeds of the mean over texts of [S, N], its 95 % interval and the p-value of 0.
 
-    Both are over seeds and texts, with one seed over texts (`stats.over_seeds_and_texts`). bounds: the range of the number,
-    which the interval does not leave. Seeds with fewer than two defined texts are left out.
+    Both are over seeds and texts, with one seed over texts (`stats.over_seeds_of_texts`). bounds: the range of the number,
+    which the interval does not leave.
     """
-    defined = ~np.isnan(numbers)
-    enough = np.flatnonzero(defined.sum(1) >= 2)
-    if not len(enough):
-        return UNKNOWN
-    totals, counts = np.where(defined, numbers, 0)[enough], defined[enough].sum(1, keepdims=True)
-    left_out = (totals.sum(1, keepdims=True) - totals) / (counts - defined[enough])
-    return over_seeds_and_texts(totals.sum(1) / counts[:, 0], left_out.mean(0), bounds=bounds)
+    return over_seeds_of_texts(numbers, bounds=bounds)
 
 
 def summary(numbers: np.ndarray, bounds: tuple[float, float] = (-np.inf, np.inf)) -> dict[str, float]:
@@ -155,74 +147,6 @@ def verdict(effect: float, p_value: float, n_seeds: int, above: str, below: str)
     if n_seeds < 2:
         return ONE_SEED
     return UNTOLD if p_value > LEVEL else above if effect > 0 else below
-
-
-FEWEST_SEEDS = 6  # for an interval; also the fewest of which a sign-flip test can give p <= 0.05
-COUNTS, MEASURES = ("n", "n_left_out"), ("mean_first", "mean_second", "difference", "ci_low", "ci_high", "p_value", "p_holm")
-
-
-def paired_comparison(cells: Sequence[Cell], factor: str, *, seed: int = 0) -> pd.DataFrame:
-    """Compare every two levels of one factor, such as projection softmax against sparsemax, all else equal.
-
-    factor: a column of KIND. Compared is every number per text that both cells hold (`sections.numbers`): Kendall's tau
-    between attention and each measure, "correct" (1 where the predicted class is the gold label), and what interventions
-    give. Rows, one test each. over = "instances": within one training seed, a pair is one text in both cells. over = "seeds"
-    (seed "all"): a pair is one training seed that both levels have, its difference the mean over the texts matched in it.
-
-    n: pairs. n_left_out: texts that are undefined, or missing, in one of the two cells; seeds that only one level has, or
-    without a defined difference. mean_first, mean_second: means over the pairs. difference: second - first. ci_low, ci_high:
-    its 95 % bootstrap interval, undefined below two texts or six seeds. p_value: `sign_flip_test`; over n seeds at least
-    2 / 2^n. p_holm: corrected by Holm for all tests over instances, and separately for all over seeds. `seed` fixes the
-    draws.
-    """
-    others = [name for name in CELL if name not in (factor, "seed")]
-    groups: dict[tuple, dict[str, dict[int, pd.DataFrame]]] = {}
-    for cell in cells:
-        levels = groups.setdefault(tuple(cell.heading[name] for name in others), {})
-        numbers = pd.DataFrame(sections.numbers(cell), index=cell.instance_ids)
-        levels.setdefault(cell.heading[factor], {})[cell.heading["seed"]] = numbers
-    rows = [
-        {**dict(zip(others, identity, strict=True)), "factor": factor, "first": first, "second": second, **row}
-        for identity, levels in groups.items()
-        for first, second in combinations(levels, 2)
-        for row in _matched(levels[first], levels[second])
-    ]
-    # the smallest p-value that draws can give must pass the correction
-    draws = max(9999, 100 * sum(row["over"] == "instances" for row in rows))
-    rows = [{**row, **_tested(row.pop("pairs"), row["over"], seed, draws), "p_holm": np.nan} for row in rows]
-    names = [*others, "factor", "first", "second", "statistic", "over", "seed", *COUNTS, *MEASURES]
-    table = pd.DataFrame(rows, columns=names)
-    for _, members in table.groupby("over"):
-        table.loc[members.index, "p_holm"] = holm(members["p_value"])
-    return table.astype(dict.fromkeys(MEASURES, np.float64))
-
-
-def _matched(first: Mapping[int, pd.DataFrame], second: Mapping[int, pd.DataFrame]) -> Iterator[dict]:
-    """The pairs [2, N] of two levels: per number the texts of each seed, then the means of the seeds."""
-    pairs: dict[str, dict[int, np.ndarray]] = {}
-    for number in sorted(set(first) & set(second)):
-        sides = first[number], second[number]
-        ids = sides[0].index.union(sides[1].index).sort_values()  # the same draws whatever the order of the rows
-        for name in [name for name in sides[0].columns if name in sides[1].columns]:
-            pairs.setdefault(name, {})[number] = np.stack([side[name].reindex(ids) for side in sides])
-    for name, seeds in pairs.items():
-        means = np.full((2, len(set(first) | set(second))), np.nan)
-        for place, (number, texts) in enumerate(seeds.items()):
-            if (defined := ~np.isnan(texts).any(axis=0)).any():
-                means[:, place] = texts[:, defined].mean(axis=1)
-            yield {"statistic": name, "over": "instances", "seed": str(number), "pairs": texts}
-        yield {"statistic": name, "over": "seeds", "seed": "all", "pairs": means}
-
-
-def _tested(pairs: np.ndarray, over: str, seed: int, draws: int) -> dict[str, float]:
-    defined = pairs[:, ~np.isnan(pairs).any(axis=0)]
-    count, differences = defined.shape[1], defined[1] - defined[0]
-    enough = count >= (FEWEST_SEEDS if over == "seeds" else 2)
-    first, second = defined.mean(axis=1) if count else (np.nan, np.nan)
-    difference = differences.mean() if count else np.nan
-    low, high = bootstrap_interval(differences, seed=seed) if enough else (np.nan, np.nan)
-    numbers = first, second, difference, low, high, sign_flip_test(differences, seed=seed, draws=draws)
-    return {"n": count, "n_left_out": pairs.shape[1] - count} | dict(zip(MEASURES[:-1], numbers, strict=True))
 
 
 def read_published(path: Path, columns: Sequence[str], numbers: Sequence[str] = ()) -> pd.DataFrame:

@@ -6,19 +6,19 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from attnfaith.reporting import render, sections, style
+from attnfaith.reporting import sections, spec, style
 
 
-rendered = style._rendered  # before a test puts `without_pixels` in its place
+drawn, rendered = sections.figures, style._rendered  # before a test puts `without_pixels` in its place
 
 
-REPORT = "attnfaith.reporting.page.report.drawings"
+REPORT = "attnfaith.reporting.page.report.figures"
 IN_A_PROCESS = f"""
 import sys
 sys.path.append({str(Path(__file__).parents[1])!r})
 from attnfaith.reporting.page import report
 from tests.figures import one_small_figure
-report.drawings = one_small_figure()
+report.figures = one_small_figure()
 """
 """What a script of its own begins with, to write such reports."""
 
@@ -40,10 +40,9 @@ def without_pixels(figure, kinds, dpi):
 def one_small_figure(name="attention_overview"):
     """What can stand in for REPORT: in place of the figures of agreement and dispersion a small empty one of this name."""
 
-    def drawings(cell):
-        yield render.Drawing(name, Figure(figsize=(1, 1)), *sections.figure_words(cell, name))
-        for section in sections.of_cell(cell):
-            if section.name not in ("agreement", "dispersion"):
-                yield from render.drawings(section, cell)
+    def figures(cell):
+        words = sections.figure_words(cell, name)
+        yield "agreement", spec.Drawing(name, lambda cell: Figure(figsize=(1, 1)), lambda cell: words)
+        yield from ((section, drawing) for section, drawing in drawn(cell) if section not in ("agreement", "dispersion"))
 
-    return drawings
+    return figures

@@ -3,14 +3,14 @@
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pytest
 
 from attnfaith import record as records
 from attnfaith.interventions.pooled_erasure import RANKINGS
 from attnfaith.measurement.registry import find
-from attnfaith.reporting import render
-from attnfaith.reporting.cells import CELL, Cell
-from attnfaith.reporting.spec import Bins
-from tests.records import build
+from attnfaith.reporting import render, sections
+from attnfaith.reporting.cells import CELL, Cell, split_cells
+from tests.records import build, with_columns
 
 
 NAN = float("nan")
@@ -144,24 +144,60 @@ def with_selection(record, selected, values=None, complement=None, own=None):
     return appended(record, "selection", complement_probs=complement, selection_probs=own)
 
 
+SIX = np.array([0.1, 0.11, 0.12, 0.13, 0.14, 0.15])
+"""Differences of one sign, of six texts: p = 2 / 64 by sign flips."""
+
+
+def told(build_record, falls):
+    """A cell of texts of ten tokens: what each text {measure: [N]} loses without a rationale, and has of it alone."""
+    names, count, shares = [*falls], len(next(iter(falls.values()))), [0.1, 0.5]
+    one = {"attention": np.full(10, 0.1)} | {name: np.arange(10.0) for name in names if name != "attention"}
+    table = build_record([one] * count, measures=[name for name in names if name != "attention"])
+
+    def for_each_share(start, sign):
+        return [[[start + sign * falls[name][row]] * len(shares) for name in names] for row in range(count)]
+
+    columns = {
+        "rationale_erasure_measures": [names] * count,
+        "rationale_erasure_shares": [shares] * count,
+        "rationale_erasure_kept_probs": for_each_share(0.1, 1),
+        "rationale_erasure_removed_probs": for_each_share(0.9, -1),
+        "rationale_erasure_whole_prob": [0.9] * count,
+        "rationale_erasure_empty_prob": [0.1] * count,
+    }
+    axes = {"measures": ("M",), "shares": ("S",), "kept_probs": ("M", "S"), "removed_probs": ("M", "S")}
+    axes = {name: axes.get(name.removeprefix("rationale_erasure_"), ()) for name in columns}
+    return split_cells(with_columns(table, columns, axes))[0]
+
+
 # --------------------------------------------------------------------------------------------------- the contract
+
+
+def whole(section, cell):
+    """The section's rows of `summary`, over all texts, by quantity."""
+    frame = render.summary([cell], [section])
+    return frame[frame["class"] == "overall"].set_index("quantity")
 
 
 def check_section(section, cell):
     """What a section declares is what its frames hold; undefined texts are counted; words and grids are whole."""
-    frames = render.frames(section, [cell])
+    frames = sections.frames([cell], [section.name])
     assert frames
-    for table in section.tables:
-        if table.name not in frames or table.frame:
-            continue
+    own = [table for table in section.tables if table.name in frames and not table.frame]
+    for table in own:
         frame = frames[table.name]
-        assert list(frame.columns)[: len(CELL) + len(table.names)] == [*CELL, *table.names]
-        binned = any(isinstance(key, Bins) for key in table.by)
-        if {"n", "n_undefined"} <= set(frame.columns) and not binned:
-            whole = frame[frame["class"] == "overall"] if "class" in frame.columns else frame
-            assert len(whole) and (whole["n"] + whole["n_undefined"] == len(cell)).all()
-    for values in render.numbers(section, cell).values():
-        assert values.shape == (len(cell),) and values.dtype == np.float64
+        assert list(frame.columns)[: len(CELL)] == list(CELL) and set(list(table.shown)[: table.heads]) <= set(frame.columns)
+        if "class" in frame.columns and {"n", "n_undefined"} <= set(frame.columns):
+            overall = frame[frame["class"] == "overall"]
+            assert len(overall) and (overall["n"] + overall["n_undefined"] == len(cell)).all()
+    numbers = render.numbers(section, cell)
+    assert len(numbers) == (len(whole(section, cell)) if section.per_text else 0)
+    for name, values in numbers.items():
+        assert values.shape == (len(cell),) and values.dtype == np.float64, name
+        row = whole(section, cell).loc[name]
+        assert (row["n"], row["n_undefined"]) == ((~np.isnan(values)).sum(), np.isnan(values).sum())
+        assert np.isnan(row["mean"]) if np.isnan(values).all() else row["mean"] == pytest.approx(np.nanmean(values))
+        assert "{" not in section.quantity(name).label
     grids = render.grids(section, frames, [cell])
     assert all(len(row) == len(grid.columns) and "nan" not in row for grid in grids for row in grid.rows)
     assert all(sentence and "nan" not in sentence and "{" not in sentence for sentence in render.sentences(section, cell))
@@ -177,11 +213,11 @@ def check_columns(section, cell):
     kept = {"instance_id", *records.IDENTITY_COLUMNS, "tokens", *section.columns(table.column_names)}
     assert set(section.needs) <= kept <= set(table.column_names)
     bare = Cell(cell.identity, table.select([name for name in table.column_names if name in kept]))
-    frames, again = (render.frames(section, [one]) for one in (cell, bare))
+    frames, again = (sections.frames([one], [section.name]) for one in (cell, bare))
     assert frames and frames.keys() == again.keys()
     for name, frame in frames.items():
         pd.testing.assert_frame_equal(again[name], frame)
     assert render.sentences(section, bare) == render.sentences(section, cell)
     without = Cell(cell.identity, table.drop_columns([*section.needs, *set(section.one_of) & set(table.column_names)]))
     assert render.frames(section, [without]) == {} and render.sentences(section, without) == []
-    assert render.numbers(section, without) == {} and not list(render.drawings(section, without))
+    assert render.numbers(section, without) == {} and not render.figures(section, without)

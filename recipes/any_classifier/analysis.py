@@ -1,7 +1,7 @@
 """Tables and figures of the studies of a fine-tuned encoder: every measure by every test, and what attention could be.
 
-All intervals are over training seeds and texts (`attnfaith.stats.Panel`). What a study has depends on what its cells hold.
-Shapes: X levels, such as measures; S seeds, N texts.
+All intervals are over training seeds and texts (`shared.estimate`). What a study has depends on what its cells hold.
+Shapes: S seeds, N texts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,11 +17,22 @@ from attnfaith.reporting import sections
 from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import Cell, measure_label
 from attnfaith.reporting.explanation_tests import column, measures, stacked
-from attnfaith.reporting.sections import identifiability, saliency, summaries
+from attnfaith.reporting.sections import changes, identifiability, saliency
 from attnfaith.reporting.style import PALETTE, own_style, titled_figure
-from attnfaith.stats import LEVEL, Panel, drawn_p_values, holm, percentile_interval
+from attnfaith.stats import holm
 
-from ..shared import KIND, UNTOLD, for_stand_ins, interval_figure, join_published, kinds, read_published
+from ..shared import (
+    KIND,
+    estimate,
+    for_stand_ins,
+    interval_figure,
+    join_published,
+    kinds,
+    read_published,
+    summary,
+    values,
+    verdict,
+)
 
 
 if TYPE_CHECKING:
@@ -37,7 +48,7 @@ TESTS = {
 }
 """Test -> its label, and 1 where large is good, -1 where small is."""
 COMPARED_WITH = ("attention", "random")
-FEWEST_DRAWS = 1000
+Numbers = Mapping[str, np.ndarray]
 
 
 def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
@@ -65,33 +76,20 @@ def groups(cells: Sequence[Cell]) -> list[tuple[dict[str, object], list[Cell]]]:
     return [({name: group[0].heading[name] for name in KIND}, group) for group in models]
 
 
-def panel(cells: Sequence[Cell], numbers: Sequence[Mapping[str, np.ndarray]], n_draws: int = FEWEST_DRAWS) -> Panel:
-    """The numbers [N] of several cells by name, {name: [N]} each, as one panel: a level for each name of the first cell."""
-    ids = sorted(set().union(*(cell.instance_ids for cell in cells)))
-    values = np.full((len(numbers[0]), len(cells), len(ids)), np.nan)
-    held = np.zeros(values.shape, bool)
-    for seed, (cell, named) in enumerate(zip(cells, numbers, strict=True)):
-        texts = np.searchsorted(ids, cell.instance_ids)
-        for level, name in enumerate(numbers[0]):
-            if name in named:
-                values[level, seed, texts], held[level, seed, texts] = named[name], True
-    return Panel(values, held, n_draws)
-
-
-def summary(made: Panel, level: int) -> dict[str, float]:
-    """n_seeds; n, n_undefined: texts summed over seeds; mean, ci_low, ci_high: mean over seeds of means over texts."""
-    low, high = made.intervals()
-    counts = {"n_seeds": int(made.n_seeds[level]), "n": int(made.n[level]), "n_undefined": int(made.n_undefined[level])}
-    return counts | {"mean": made.means[level], "ci_low": low[level], "ci_high": high[level]}
+def stacked_by_name(cells: Sequence[Cell], numbers: Sequence[Numbers]) -> dict[str, np.ndarray]:
+    """The numbers [N] of several cells by name, {name: [N]} each, as {name: [S, N]} over the texts that one of them read."""
+    named = {cell.identity.seed: (cell, of) for cell, of in zip(cells, numbers, strict=True)}
+    models = {seed: cell for seed, (cell, _) in named.items()}
+    by_cell = {id(cell): of for cell, of in named.values()}
+    return {name: values(models, lambda cell, name=name: by_cell[id(cell)].get(name)) for name in numbers[0]}
 
 
 def quantities(cells: Sequence[Cell]) -> pd.DataFrame:
     """Every number per text by which cells are compared (`sections.numbers`): one row per kind of model x quantity."""
     rows = []
     for heading, group in groups(cells):
-        numbers = [sections.numbers(cell) for cell in group]
-        made = panel(group, numbers)
-        rows += [heading | {"quantity": name} | summary(made, level) for level, name in enumerate(numbers[0])]
+        by_name = stacked_by_name(group, [sections.numbers(cell) for cell in group])
+        rows += [heading | {"quantity": name} | counted(numbers) for name, numbers in by_name.items()]
     return pd.DataFrame(rows)
 
 
@@ -121,11 +119,11 @@ def per_text(cell: Cell) -> dict[str, dict[str, np.ndarray]]:
     for end, falls in (("removed", comprehensiveness), ("kept", sufficiency)):
         probs = stacked(cell, f"rationale_erasure_{end}_probs")
         named = dict(zip(measures(cell), np.moveaxis(probs, 1, 0), strict=True))
-        made[f"aopc_{end}"] = {name: aopc(falls(whole, values)) for name, values in named.items()}
+        made[f"aopc_{end}"] = {name: aopc(falls(whole, numbers)) for name, numbers in named.items()}
         if cell.probs.shape[1] == 2:
-            made[f"accuracy_{end}"] = {name: _accuracy(cell, values) for name, values in named.items()}
-    if summaries.SIGN_VIOLATIONS.applies(cell):
-        made["sign_violated"] = {name: values["violated"] for name, values in summaries.sign_violations(cell).items()}
+            made[f"accuracy_{end}"] = {name: _accuracy(cell, numbers) for name, numbers in named.items()}
+    if changes.SIGN_VIOLATIONS.applies(cell):
+        made["sign_violated"] = {name: of["violated"] for name, of in changes.sign_violations(cell).items()}
     return {test: made[test] for test in TESTS if test in made}
 
 
@@ -139,63 +137,75 @@ def _accuracy(cell: Cell, probs: np.ndarray) -> np.ndarray:
     return np.where(np.isnan(probs).any(axis=1) | np.isnan(cell.labels), np.nan, right)
 
 
+def counted(numbers: np.ndarray) -> dict[str, float]:
+    """`shared.summary`; n: texts summed over seeds."""
+    return {"n" if name == "n_texts" else name: value for name, value in summary(numbers).items()}
+
+
+def against(first: np.ndarray, second: np.ndarray) -> dict[str, float]:
+    """difference: first - second, paired by seed and text, with its interval and p_value over seeds and texts."""
+    return dict(zip(("difference", "ci_low", "ci_high", "p_value"), estimate(first - second), strict=True))
+
+
 def rankings(cells: Sequence[Cell]) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return "measures_ranking" and "measures_pairs" of the cells that hold tests by erasure.
 
-    "measures_ranking", one row per kind of model x test x measure: `summary`, and rank: 1 is best. rank_low, rank_high: the
-    ranks that it may have by what is shown: one more than the number of measures shown to be better, and the number of all
-    measures less those shown to be worse.
+    "measures_ranking", one row per kind of model x test x measure: its mean, and its difference to the one rival that is
+    named beforehand (`saliency.RIVALS`), with interval, p_value and p_holm, corrected for the measures of the test. verdict:
+    "better" or "worse" than the rival, else "cannot be told", which is not "equal". There are no ranks: of many measures the
+    first one by chance looks better than it is.
 
     "measures_pairs", of each signed measure and its size ("absolute"), and of each measure with attention and with random
-    scores. difference: first - second, paired by seed and text, with its interval; p_value of `drawn_p_values`; p_holm:
-    corrected for the n_pairs pairs of measures of the test, of which these are some. verdict: the better measure where
-    p_holm <= .05 and the interval is without 0, else "cannot be told". A text on which a measure of the test is undefined is
-    in no pair: n_left_out, summed over seeds.
+    scores; p_holm: corrected for the n_pairs pairs of the test. verdict: the better measure. A text on which a measure of
+    the test is undefined is in no pair: n_left_out, summed over seeds.
     """
     ranking, pairs = [], []
     for heading, group in groups([cell for cell in cells if saliency.SECTION.applies(cell)]):
         by_cell = [per_text(cell) for cell in group]
         for test in by_cell[0]:
-            ranked, paired = _of_test(group, [values.get(test, {}) for values in by_cell], TESTS[test][1])
-            ranking += [heading | {"test": test} | row for row in ranked]
-            pairs += [heading | {"test": test} | row for row in paired]
+            by_name = stacked_by_name(group, [of.get(test, {}) for of in by_cell])
+            ranking += [heading | {"test": test} | row for row in _beside_rival(by_name, TESTS[test][1])]
+            pairs += [heading | {"test": test} | row for row in _pairs(by_name, TESTS[test][1])]
     return pd.DataFrame(ranking), pd.DataFrame(pairs)
 
 
-def _of_test(cells: Sequence[Cell], numbers: Sequence[Mapping], better: int) -> tuple[list[dict], list[dict]]:
-    names = list(numbers[0])
-    of_pairs = list(combinations(range(len(names)), 2))
-    whole = panel(cells, numbers, max(FEWEST_DRAWS, round(4 * len(of_pairs) / LEVEL)))
-    shared = Panel(np.where(np.isnan(whole.values).any(axis=0), np.nan, whole.values), whole.held, whole.n_draws)
-    made = [_difference(shared, *pair) for pair in of_pairs]
-    ahead = np.zeros((len(names), len(names)), bool)  # [better, worse], as shown
-    for (first, second), row, p_holm in zip(of_pairs, made, holm([row["p_value"] for row in made]), strict=True):
-        winner, loser = (first, second) if better * row["difference"] > 0 else (second, first)
-        ahead[winner, loser] = p_holm <= LEVEL and (row["ci_low"] > 0 or row["ci_high"] < 0)
-        row |= {"p_holm": p_holm, "verdict": names[winner] if ahead[winner, loser] else UNTOLD}
-    ranks = pd.Series(-better * whole.means).rank(method="min")
-    ranked = []
-    for place, name in enumerate(names):
-        ends = {"rank_low": 1 + int(ahead[:, place].sum()), "rank_high": len(names) - int(ahead[place].sum())}
-        ranked.append({"measure": name, **summary(whole, place), "rank": ranks[place], **ends})
-    left_out = int(whole.held[0].sum() - shared.n[0])
-    count = {"n": int(shared.n[0]), "n_left_out": left_out, "n_pairs": len(of_pairs)}
-    paired = [
-        {"first": names[first], "second": names[second], **count, **row}
-        for (first, second), row in zip(of_pairs, made, strict=True)
-        if {names[first], names[second]} & set(COMPARED_WITH)
-        or names[first].removeprefix(records.ABSOLUTE) == names[second].removeprefix(records.ABSOLUTE)
+def _beside_rival(by_name: Numbers, better: int) -> list[dict]:
+    rival = saliency.rival(by_name)
+    rows = [
+        {"measure": name, **counted(numbers), "rival": rival or "", **_of_rival(numbers, by_name.get(rival), name == rival)}
+        for name, numbers in by_name.items()
     ]
-    return ranked, paired
+    for row, p_holm in zip(rows, holm([row["rival_p_value"] for row in rows]), strict=True):
+        told = verdict(better * row["to_rival"], p_holm, row["n_seeds"], "better", "worse")
+        row |= {"rival_p_holm": p_holm, "verdict": told}
+    return rows
 
 
-def _difference(shared: Panel, first: int, second: int) -> dict[str, float]:
-    """first - second of two levels that are defined on the same texts: all draws are of one set of seeds and texts."""
-    draws = shared.draws[first] - shared.draws[second]
-    low, high, p_value = [*map(float, percentile_interval(draws, defined=0.5)), float(drawn_p_values(draws))]
-    if shared.n[first] < 2:
-        low = high = p_value = np.nan
-    return {"difference": shared.means[first] - shared.means[second], "ci_low": low, "ci_high": high, "p_value": p_value}
+def _of_rival(numbers: np.ndarray, other: np.ndarray | None, same: bool) -> dict[str, float]:
+    difference = (
+        against(numbers, other) if other is not None and not same else dict.fromkeys(("value", "low", "high", "p"), np.nan)
+    )
+    return dict(zip(("to_rival", "to_rival_ci_low", "to_rival_ci_high", "rival_p_value"), difference.values(), strict=True))
+
+
+def _pairs(by_name: Numbers, better: int) -> list[dict]:
+    undefined = np.isnan(list(by_name.values())).any(axis=0)
+    read = ~np.isnan(list(by_name.values())).all(axis=0)
+    shared = {name: np.where(undefined, np.nan, numbers) for name, numbers in by_name.items()}
+    chosen = [
+        (first, second)
+        for first, second in combinations(shared, 2)
+        if {first, second} & set(COMPARED_WITH)
+        or first.removeprefix(records.ABSOLUTE) == second.removeprefix(records.ABSOLUTE)
+    ]
+    count = {"n": int((~undefined).sum()), "n_left_out": int((read & undefined).sum()), "n_pairs": len(chosen)}
+    rows = [
+        {"first": first, "second": second, **count, **against(shared[first], shared[second])} for first, second in chosen
+    ]
+    for row, p_holm in zip(rows, holm([row["p_value"] for row in rows]), strict=True):
+        told = verdict(better * row["difference"], p_holm, len(next(iter(by_name.values()))), row["first"], row["second"])
+        row |= {"p_holm": p_holm, "verdict": told}
+    return rows
 
 
 def measures_figures(ranked: pd.DataFrame, published: pd.DataFrame | None) -> "dict[str, Figure]":
@@ -261,12 +271,12 @@ def reach_figure(cells: Sequence[Cell]) -> "Figure":
         number = np.digitize(lengths, identifiability.LENGTHS)
         parts = [number == place for place in np.unique(number) if (number == place).sum() >= 5]
         middle.plot([np.median(lengths[part]) for part in parts], [tvd[part].mean() for part in parts], marker="o", **look)
-        layers = [_by_layer(cell) for cell in group]
+        layers = [{layer: of["tvd"] for layer, of in identifiability.by_layer(cell).items()} for cell in group]
         if layers[0]:
-            by_layer = panel(group, layers)
-            places = np.arange(len(by_layer.means))
-            below.plot(places, by_layer.means, marker="o", **look)
-            below.vlines(places, *by_layer.intervals(), **look)
+            estimates = [estimate(numbers) for numbers in stacked_by_name(group, layers).values()]
+            places = np.arange(len(estimates))
+            below.plot(places, [each.value for each in estimates], marker="o", **look)
+            below.vlines(places, [each.ci_low for each in estimates], [each.ci_high for each in estimates], **look)
             below.set_xticks(places)
     names = (("TVD of a text", "share of texts"), ("tokens of the text", "mean TVD"), ("layer, from 0", "mean TVD of a row"))
     for axes, (below, beside) in zip(panels, names, strict=True):
@@ -277,12 +287,3 @@ def reach_figure(cells: Sequence[Cell]) -> "Figure":
     handles = [panels[0, 0].plot([], [], color=colour, linewidth=3, label=name)[0] for name, colour in colours.items()]
     figure.legend(handles=handles, loc="outside lower left", ncols=len(handles), fontsize=9)
     return figure
-
-
-def _by_layer(cell: Cell) -> dict[str, np.ndarray]:
-    """The mean TVD of the rows of each layer, [N], by the layer's number; {} for a model without attention maps."""
-    if identifiability.LAYERS not in cell.table.column_names:
-        return {}
-    rows = records.rows(cell.table, identifiability.LAYERS)
-    count = max(map(len, rows), default=0)
-    return {str(layer): np.array([row[layer] if len(row) else np.nan for row in rows], float) for layer in range(count)}

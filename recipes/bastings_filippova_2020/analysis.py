@@ -1,8 +1,8 @@
 """Attention or saliency? Over models and data sets, which measure shows what a model used?
 
-From the cells that hold tests of explanations (`reporting.sections.saliency`): the rank of each measure by each test; what
-is left of it in a model that was trained with tokens erased, to which a shortened text is nothing new; whether the parts
-that a measure hands out add up.
+From the cells that hold tests of explanations (`reporting.sections.saliency`): each measure by each test, held against one
+that is named beforehand; what is left of it in a model that was trained with tokens erased, to which a shortened text is
+nothing new; whether the parts that a measure hands out add up.
 """
 
 from collections.abc import Sequence
@@ -18,6 +18,7 @@ from attnfaith.reporting.cells import CELL, PREFIX, Cell
 from attnfaith.reporting.explanation_tests import TESTS, column
 from attnfaith.reporting.render import frames
 from attnfaith.reporting.sections import saliency
+from attnfaith.stats import LEVEL
 
 from ..shared import KIND
 
@@ -48,29 +49,30 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
 
 
 def ranking(cells: Sequence[Cell], tests: pd.DataFrame) -> pd.DataFrame:
-    """One row per kind of model and measure. n_seeds: cells. n_tests: tests that count, as `saliency.advise` counts them.
-    rank_mean: mean rank over these tests and the seeds. share_among_best: share of tests x seeds in which the measure is
-    among the best, 0..1. rank_<test>: mean rank by each test over seeds.
+    """One row per kind of model and measure. n_seeds: cells. n_tests: tests that count (`saliency.counted_tests`), x seeds.
+    better, worse: of these, those in which the measure differs from the rival that is named beforehand (`saliency.RIVALS`),
+    by Holm's correction over the measures of one test and cell; the others cannot be told. mean_<test>: mean over seeds.
     """
     by_kind = {tuple(cell.heading[name] for name in KIND): cell for cell in cells}
     rows = []
     for kind, part in tests.groupby(list(KIND), sort=False, dropna=False):
-        counted = saliency.counted_tests(by_kind[kind], part)
-        for measure, ranks in part.groupby("measure", sort=False):
-            counts = ranks[ranks["test"].isin(counted)]
-            row = dict(zip(KIND, kind, strict=True)) | {"measure": measure, "n_seeds": ranks["seed"].nunique()}
-            row |= {"n_tests": len(counted), "rank_mean": counts["rank"].mean()}
-            row |= {"share_among_best": counts["among_best"].mean()}
-            rows.append(row | {f"rank_{test}": of["rank"].mean() for test, of in ranks.groupby("test", sort=False)})
+        counted = saliency.counted_tests(by_kind[kind], part["test"])
+        for measure, of in part.groupby("measure", sort=False):
+            counts = of[of["test"].isin(counted)]
+            told = counts.loc[counts["to_rival_p_holm"] <= LEVEL, "to_rival"]
+            row = dict(zip(KIND, kind, strict=True)) | {"measure": measure, "n_seeds": of["seed"].nunique()}
+            row |= {"rival": counts["rival"].iloc[0], "n_tests": int(counts["to_rival"].notna().sum())}
+            row |= {"better": int((told > 0).sum()), "worse": int((told < 0).sum())}
+            rows.append(row | {f"mean_{test}": values["mean"].mean() for test, values in of.groupby("test", sort=False)})
     table = pd.DataFrame(rows)
-    last = [f"rank_{test}" for test in TESTS if f"rank_{test}" in table]
+    last = [f"mean_{test}" for test in TESTS if f"mean_{test}" in table]
     return table[[name for name in table if name not in last] + last]
 
 
 def training(cells: Sequence[Cell], tests: pd.DataFrame) -> pd.DataFrame:
     """One row per test and cell that was trained with tokens erased and has a twin trained on whole texts: does it leave
     what the model knows? tau: Kendall's tau-b, over the n_measures that both have, of their means in the two models;
-    first_plain, first_erased: the measure ranked first in each; attention_rank_*, attention_mean_*: of attention.
+    attention_mean_*: of attention, in the plain model and in that trained with tokens erased.
     """
     groups = {key: part.set_index("measure") for key, part in tests.groupby([*CELL, "test"], sort=False, dropna=False)}
     identities = {tuple(cell.heading.values()): cell.identity for cell in cells}
@@ -84,10 +86,7 @@ def training(cells: Sequence[Cell], tests: pd.DataFrame) -> pd.DataFrame:
         means = pd.DataFrame({name: side["mean"] for name, side in sides.items()}).dropna()
         tau = kendalltau(means["plain"], means["erased"]).statistic if len(means) > 1 else np.nan
         row = dict(zip((*CELL, "test"), key, strict=True)) | {"n_measures": len(means), "tau": float(tau)}
-        row |= {f"first_{name}": " = ".join(side.index[side["rank"] == 1]) for name, side in sides.items()}
-        for number in ("rank", "mean"):
-            row |= {f"attention_{number}_{name}": side.loc["attention", number] for name, side in sides.items()}
-        rows.append(row)
+        rows.append(row | {f"attention_mean_{name}": side.loc["attention", "mean"] for name, side in sides.items()})
     return pd.DataFrame(rows)
 
 

@@ -80,12 +80,12 @@ def _rows(pair: Twins) -> list[dict[str, object]]:
     tests = {name: test for name, test in attention_tests.shared_tests(pair).items() if test.kind == "test"}
     rows = [
         {**heading, "test": name, "label": test.label, "kind": "test"}
-        | _difference(pair, *attention_tests.values(pair, name))
+        | _difference(pair, *attention_tests.values(pair, name), tests[name].most)
         for name, test in tests.items()
     ]
     p_holm = [*holm([row["p_value"] for row in rows]), np.nan]
     price = {**heading, "test": PRICE, "label": f"price: {PRICE}", "kind": "price"}
-    rows.append(price | _difference(pair, *pair.values(lambda cell: correctness(cell)["correct"])))
+    rows.append(price | _difference(pair, *pair.values(lambda cell: correctness(cell)["correct"]), 1.0))
     for row, corrected in zip(rows, p_holm, strict=True):
         good = -tests[row["test"]].suspect if row["kind"] == "test" else 1
         p_value = corrected if row["kind"] == "test" else row["p_value"]
@@ -94,11 +94,13 @@ def _rows(pair: Twins) -> list[dict[str, object]]:
     return rows
 
 
-def _difference(pair: Twins, plain: np.ndarray, changed: np.ndarray) -> dict[str, float]:
-    """The paired difference of a number per text, plain and changed [S, N], NaN undefined."""
+def _difference(pair: Twins, plain: np.ndarray, changed: np.ndarray, most: float) -> dict[str, float]:
+    """The paired difference of a number per text, plain and changed [S, N], NaN undefined; most: the largest there can
+    be.
+    """
     defined = ~np.isnan(changed - plain)
     held = np.logical_or(*(~np.isnan(side) for side in pair.values(lambda cell: np.zeros(len(cell)))))
-    estimate = shared.estimate(changed - plain)
+    estimate = shared.estimate(changed - plain, (-most, most))
     return {
         "n_seeds": int((defined.sum(1) >= 2).sum()),
         "n_texts": int(defined.sum()),

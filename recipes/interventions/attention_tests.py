@@ -17,7 +17,7 @@ from attnfaith.reporting import explanation_tests
 from attnfaith.reporting.cells import PREFIX, Cell, measure_label
 from attnfaith.reporting.erased_weights import single_weight
 from attnfaith.reporting.explanation_tests import column
-from attnfaith.reporting.sections import adversary, identifiability, maps, permutation, summaries
+from attnfaith.reporting.sections import adversary, attention, changes, identifiability
 from attnfaith.reporting.spec import per_cell
 
 from ..shared import Twins
@@ -32,7 +32,7 @@ LARGEST_ODDS = 16.0
 @dataclass(frozen=True)
 class AttentionTest:
     """label: for reading. suspect: 1 or -1, as above. numbers: [N] of a cell with the columns `needs`. kind: "control" is no
-    test of attention.
+    test of attention. most: the largest difference that two models can have.
     """
 
     label: str
@@ -40,6 +40,7 @@ class AttentionTest:
     numbers: Callable[[Cell], np.ndarray]
     needs: tuple[str, ...] = ()
     kind: str = "test"
+    most: float = 1.0
 
 
 def from_uniform(cell: Cell) -> np.ndarray:
@@ -53,9 +54,9 @@ def first_token_weight(cell: Cell, measure: str) -> np.ndarray:
     where the measure is undefined or equal on all of them.
     """
     weights = np.full(len(cell), np.nan)
-    for row, (attention, scores) in enumerate(zip(cell.attention, cell.scores(measure), strict=True)):
+    for row, (own, scores) in enumerate(zip(cell.attention, cell.scores(measure), strict=True)):
         if len(scores) > 1 and not np.isnan(scores).any() and np.ptp(scores) > 0:
-            weights[row] = attention[np.argmax(scores)]
+            weights[row] = own[np.argmax(scores)]
     return weights
 
 
@@ -103,7 +104,7 @@ def hidden_influence(cell: Cell) -> np.ndarray:
 
 def punctuation_mass(cell: Cell) -> np.ndarray:
     """Attention on punctuation, 0..1. Undefined where a text has none, or nothing else."""
-    groups = summaries.group_mass(cell)
+    groups = attention.group_mass(cell)
     return groups["punctuation"]["mass"] if "punctuation" in groups else np.full(len(cell), np.nan)
 
 
@@ -137,31 +138,36 @@ ERASURE = ("erasure_probs", "erasure_gradient", "erasure_order")
 GROUPS = ("group_mass_names", "group_mass", "group_mass_tokens")
 HIDDEN = ("permissible_only_probs", "impermissible")
 IDENTIFIED = identifiability.SECTION.needs
-permuted = of_section(permutation.per_text, "permutation_tvd")
+permuted = of_section(changes.PERMUTATION.per_text, "permutation_tvd")
 width = of_section(identifiability.per_text, "identifiability_width")
-permuted_maps, uniform_maps = (of_section(maps.map_interventions, f"map_{way}_tvd") for way in ("permutation", "uniform"))
+permuted_maps = of_section(changes.MAP_PERMUTATION.per_text, "map_permutation_tvd")
+uniform_maps = of_section(changes.MAP_UNIFORM.per_text, "map_uniform_tvd")
 TESTS: Mapping[str, AttentionTest] = {
     "from_uniform": AttentionTest("attention: TVD from equal weights", -1, from_uniform),
     "permutation": AttentionTest("permuted weights: TVD", -1, permuted, ("permuted_probs",)),
     "adversary_exact": AttentionTest("exact adversary: JSD", 1, furthest_exact, ADVERSARY),
     "erasure_flip": AttentionTest("largest weight erased: decision changes", -1, of_largest("top_flips"), ERASURE),
-    "erasure_jsd": AttentionTest("largest weight erased, less random: JSD", -1, of_largest("delta"), ERASURE),
+    "erasure_jsd": AttentionTest("largest weight erased, less random: JSD", -1, of_largest("delta"), ERASURE, most=2),
     "minimal_flip_set": AttentionTest("smallest flipping set: share", 1, smallest_set, ("minimal_flip_size",)),
-    "comprehensiveness": AttentionTest("comprehensiveness, less random", -1, over_random("comprehensiveness"), ERASED),
-    "sufficiency": AttentionTest("sufficiency, less random", 1, over_random("sufficiency"), ERASED),
+    "comprehensiveness": AttentionTest(
+        "comprehensiveness, less random", -1, over_random("comprehensiveness"), ERASED, most=2
+    ),
+    "sufficiency": AttentionTest("sufficiency, less random", 1, over_random("sufficiency"), ERASED, most=2),
     "identifiability": AttentionTest("identifiability: width of the largest weight", 1, width, IDENTIFIED),
     "conicity": AttentionTest("conicity of the states", 1, of_column("conicity_absolute"), ("conicity_absolute",)),
     "punctuation": AttentionTest("attention on punctuation", 1, punctuation_mass, GROUPS),
     "value_norm_share": AttentionTest(
         "value norms on what is hidden", 1, of_column("value_norm_share"), ("value_norm_share",)
     ),
-    "hidden_influence": AttentionTest("change without what is hidden, less attention on it", 1, hidden_influence, HIDDEN),
+    "hidden_influence": AttentionTest(
+        "change without what is hidden, less attention on it", 1, hidden_influence, HIDDEN, most=2
+    ),
     "plausibility": AttentionTest("plausibility: average precision", -1, plausibility, ("rationale",)),
     "map_permutation": AttentionTest("permuted maps: TVD", -1, permuted_maps, ("map_permuted_probs",)),
     "map_uniform": AttentionTest("uniform maps: TVD", -1, uniform_maps, ("map_uniform_probs",)),
     # what training asked for, which one needs the words for; and how sure the model is
     "impermissible": AttentionTest("attention on what is to be hidden", -1, impermissible_weight, HIDDEN[1:], "control"),
-    "confidence": AttentionTest("log-odds of the predicted class", -1, confidence, (), "control"),
+    "confidence": AttentionTest("log-odds of the predicted class", -1, confidence, (), "control", np.inf),
 }
 """Every test and control that is not of one measure of importance; those are `tau_<measure>` and `first_<measure>`."""
 
@@ -171,7 +177,7 @@ def of_measure(name: str) -> dict[str, AttentionTest]:
     ranks first. Measures of states hold attention as a factor, and rank what is attended first.
     """
     label, needs = measure_label(name), (PREFIX + name,)
-    tests = {f"tau_{name}": AttentionTest(f"τ with {label}", -1, lambda cell: cell.tau("attention", name), needs)}
+    tests = {f"tau_{name}": AttentionTest(f"τ with {label}", -1, lambda cell: cell.tau("attention", name), needs, most=2)}
     if not name.endswith("_hidden"):
         tests[f"first_{name}"] = AttentionTest(
             f"attention on the first by {label}", -1, lambda cell: first_token_weight(cell, name), needs

@@ -1,6 +1,7 @@
 """Which claims of Meister et al. (2021) hold in the records of a study, by data set, model, measure and projection.
 
-A verdict is reached from 95 % intervals alone. "holds here", "does not hold here": the interval lies on one side of a bound.
+A verdict is reached from 95 % intervals over seeds and texts; where seeds fall apart or all give one number there is none,
+and all seeds must lie on one side. "holds here", "does not hold here": the interval lies on one side of a bound.
 "undecided here": it lies on both, or (3a, 4b) lambda does not clearly shrink the support. "artefact of ties": met, and no
 longer shown to be once ties are taken away. "artefact of the construction": met, and not shown to be met better than by what
 needs no training. Claims that nothing changes have a margin: otherwise many texts would refute, and few would prove, any of
@@ -13,9 +14,9 @@ import numpy as np
 import pandas as pd
 
 from attnfaith.reporting.cells import measure_label
-from attnfaith.stats import Panel
+from attnfaith.stats import Estimate, seeds_in_words
 
-from .models import Levels, Model, minus, moves_at_all, rank_correlation, slope
+from .models import Levels, Model, Panel, minus, moves_at_all, rank_correlation, slope
 from .numbers import INPUTS
 from .tables import Published
 
@@ -48,23 +49,35 @@ Finding = tuple[str, str, str, str, list[dict]]
 
 def mean_of(statistic: str, panel: Panel) -> dict:
     """The mean of a panel of one level, with its interval."""
-    value, low, high = (float(part[0]) for part in (panel.means, *panel.intervals()))
     counts = {"n_seeds": int(panel.n_seeds[0]), "n": int(panel.n[0])}
-    return {"statistic": statistic, "value": value, "ci_low": low, "ci_high": high, **counts}
+    return {"statistic": statistic} | _number(panel.estimate(0), panel.by_seed[0]) | counts
 
 
 def over_lambdas(statistic: str, take: Callable, levels: Levels, panel: Panel) -> dict:
-    """The slope or rank correlation of the means of the filled levels, with its interval."""
-    numbers = {name.removeprefix("value_"): number for name, number in levels.trend("value", take, panel).items()}
-    return {**levels.counted(panel), "statistic": statistic, **numbers}
+    """The slope or rank correlation of the means of the filled levels, taken in each seed, with its interval."""
+    means = np.where(panel.filled, panel.by_seed.T, np.nan)
+    return levels.counted(panel) | {"statistic": statistic} | _number(panel.trend(levels.x, take), take(levels.x, means))
+
+
+def _number(estimate: Estimate, by_seed: np.ndarray) -> dict:
+    """A number with its interval. seeds: in place of an interval where there is none, how many are above 0, and each. ends:
+    what a verdict is reached from, the ends of the interval or, without one, of the seeds.
+    """
+    by_seed = by_seed[~np.isnan(by_seed)]
+    number = dict(zip(("value", "ci_low", "ci_high"), estimate[:3], strict=True))
+    if not np.isnan(estimate.ci_low) or not len(by_seed):
+        return number | {"seeds": "", "ends": estimate[1:3]}
+    return number | {"seeds": seeds_in_words(by_seed, 0), "ends": (by_seed.min(), by_seed.max())}
 
 
 def above(number: dict, bound: float = 0.0) -> str:
-    return HOLDS if number["ci_low"] > bound else FAILS if number["ci_high"] < bound else UNDECIDED
+    low, high = number["ends"]
+    return HOLDS if low > bound else FAILS if high < bound else UNDECIDED
 
 
 def below(number: dict, bound: float = 0.0) -> str:
-    return HOLDS if number["ci_high"] < bound else FAILS if number["ci_low"] > bound else UNDECIDED
+    low, high = number["ends"]
+    return HOLDS if high < bound else FAILS if low > bound else UNDECIDED
 
 
 def change(model: Model, name: str) -> Panel | None:
@@ -101,7 +114,7 @@ def over_the_sweep(model: Model, measure: str) -> Iterator[Finding]:
     if not moves_at_all(support):
         return
     shrinks = over_lambdas("Kendall's tau of lambda and support size", rank_correlation, levels, support)
-    sparser = shrinks["ci_high"] < 0
+    sparser = shrinks["ends"][1] < 0
     if moves_at_all(entropy):
         number = over_lambdas("Kendall's tau of lambda and entropy", rank_correlation, levels, entropy)
         yield "3a", ALL, measure, *((above(number), [number]) if sparser else (UNDECIDED, [number, shrinks]))
@@ -181,5 +194,5 @@ def claims(groups: Sequence[Model], published: Published) -> pd.DataFrame:
             for _, projection, measure, verdict, numbers in mine:
                 head = dict(zip(CASE, (claim, *names, projection, measure), strict=True))
                 rows += [head | {"verdict": verdict} | number for number in numbers]
-    columns = [*CASE, "verdict", "statistic", "value", "ci_low", "ci_high", "n_seeds", "n"]
+    columns = [*CASE, "verdict", "statistic", "value", "ci_low", "ci_high", "seeds", "n_seeds", "n"]
     return pd.DataFrame(rows).reindex(columns=columns)

@@ -5,11 +5,13 @@ sparsity. Softmax and uniform attention have no lambda.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from attnfaith.reporting.cells import Cell
-from attnfaith.stats import Panel, percentile_interval, ratio, with_interval
+from attnfaith.stats import UNKNOWN, Estimate, over_seeds_and_texts, over_seeds_of_texts, ratio, with_interval
 
 from .numbers import of_adversary, of_cell, of_cut
 
@@ -115,6 +117,88 @@ class Model:
             yield Levels(self, [{**head, "divergence": own.adversary_divergence, "weight": own.adversary_weight}], [cells])
 
 
+FEWEST = 0.1
+"""Least share of a level's texts that have a value where the level counts in a slope or correlation: where sparse attention
+has not begun to leave tokens out, a handful of texts has a support to speak of, and not the usual ones.
+"""
+Statistic = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""Of the places x [X] of levels and the means there [..., X]: [...]."""
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """One number per text of models trained from several seeds, at several levels of what is varied; X levels, S seeds, N
+    texts. All intervals are over seeds and texts (`stats.over_seeds_and_texts`).
+
+    values [X, S, N]: NaN where undefined or not held. held [X, S, N]: the model is there, has the number, and has the text.
+    """
+
+    values: np.ndarray
+    held: np.ndarray
+
+    @cached_property
+    def defined(self) -> np.ndarray:
+        return ~np.isnan(self.values)
+
+    @cached_property
+    def n(self) -> np.ndarray:
+        """Texts with a value, summed over seeds, [X]."""
+        return self.defined.sum(axis=(1, 2))
+
+    @cached_property
+    def n_undefined(self) -> np.ndarray:
+        return self.held.sum(axis=(1, 2)) - self.n
+
+    @cached_property
+    def n_seeds(self) -> np.ndarray:
+        """Seeds with at least one value, [X]."""
+        return self.defined.any(axis=2).sum(axis=1)
+
+    @cached_property
+    def by_seed(self) -> np.ndarray:
+        """Means over texts, [X, S]; NaN without a value."""
+        return ratio(np.where(self.defined, self.values, 0).sum(axis=2), self.defined.sum(axis=2))
+
+    @cached_property
+    def left_out(self) -> np.ndarray:
+        """`by_seed` when one text is left out, for each text, [N, X, S]."""
+        values = np.where(self.defined, self.values, 0)
+        sums = values.sum(axis=2, keepdims=True) - values
+        return np.moveaxis(ratio(sums, self.defined.sum(axis=2, keepdims=True) - self.defined), 2, 0)
+
+    @cached_property
+    def filled(self) -> np.ndarray:
+        """Levels with a value for at least FEWEST of the texts held, [X] bool: what slopes and correlations rest on."""
+        return (self.n > 0) & (self.n >= FEWEST * self.held.sum(axis=(1, 2)))
+
+    def estimate(self, level: int) -> Estimate:
+        """Of the mean of one level."""
+        return over_seeds_of_texts(self.values[level])
+
+    def trend(self, x: np.ndarray, statistic: Statistic) -> Estimate:
+        """Of a statistic of x and the means of the filled levels, taken in each seed."""
+        means, without = (np.where(self.filled, np.swapaxes(part, -1, -2), np.nan) for part in (self.by_seed, self.left_out))
+        return over_seeds(statistic(x, means), statistic(x, without))
+
+    def minus(self, other: "Panel") -> "Panel":
+        """The difference of each text in each seed; undefined where one of the two is."""
+        return Panel(self.values - other.values, self.held & other.held)
+
+    def where(self, other: "Panel") -> "Panel":
+        """This panel where the other has values too: what is compared rests on the same texts."""
+        both = self.held & other.held
+        return Panel(np.where(both & other.defined, self.values, np.nan), both)
+
+
+def over_seeds(by_seed: np.ndarray, left_out: np.ndarray) -> Estimate:
+    """`over_seeds_and_texts` of a statistic [S] and of the same without each text [N, S]; seeds without it are left out."""
+    known = ~np.isnan(by_seed)
+    if not known.any():
+        return UNKNOWN
+    left_out = left_out[:, known].mean(axis=1)
+    return over_seeds_and_texts(by_seed[known], left_out[~np.isnan(left_out)])
+
+
 class Levels:
     """The cells of one model by what is varied. heads: what names each level in a table."""
 
@@ -146,15 +230,15 @@ class Levels:
                 row = {**self.model.heading, **head, **names}
                 row |= {name: int(getattr(first, name)[place]) for name in ("n_seeds", "n", "n_undefined")}
                 for name, panel in panels.items():
-                    numbers = [np.nan] * 3 if panel is None else [part[place] for part in (panel.means, *panel.intervals())]
-                    row |= dict(zip(with_interval(name), map(float, numbers), strict=True))
+                    numbers = UNKNOWN if panel is None else panel.estimate(place)
+                    row |= dict(zip(with_interval(name), numbers[:3], strict=True))
                 yield row
 
-    def trend(self, name: str, statistic: Callable, panel: Panel | None) -> dict[str, float]:
+    def trend(self, name: str, statistic: Statistic, panel: Panel | None) -> dict[str, float]:
         """A statistic of x and the means of a panel's filled levels, with its interval; NaN without a panel."""
-        if panel is None:
-            return dict.fromkeys(with_interval(name), np.nan)
-        return interval_columns(name, statistic(self.x, np.where(panel.filled, means_and_draws(panel), np.nan)))
+        return dict(
+            zip(with_interval(name), (UNKNOWN if panel is None else panel.trend(self.x, statistic))[:3], strict=True)
+        )
 
     def counted(self, panel: Panel) -> dict:
         """What names the model, how many levels are filled, and the seeds and texts that they hold."""
@@ -171,27 +255,22 @@ class Levels:
         own, curve = levels("entropy"), fixed("entropy")
         if own is None or curve is None:
             return {}
-        pairs = zip(means_and_draws(own), means_and_draws(curve), strict=True)
-        effective = np.array([_read(*pair, fixed.x) for pair in pairs])
-        known = ~np.isnan(effective[0])
-        return {"n_kept": int(known.sum()), **interval_columns("kept", slope(levels.x[known], effective[:, known]))}
+        kept = []
+        for part in ("by_seed", "left_out"):
+            pairs = (np.swapaxes(getattr(panel, part), -1, -2) for panel in (own, curve))
+            values, curves = (pair.reshape(-1, pair.shape[-1]) for pair in pairs)
+            effective = np.array([_read(*pair, fixed.x) for pair in zip(values, curves, strict=True)])
+            kept.append((effective, slope(levels.x, effective)))
+        (effective, by_seed), (_, left_out) = kept
+        found = over_seeds(by_seed, left_out.reshape(-1, len(by_seed)))
+        n_kept = int((~np.isnan(effective)).any(axis=0).sum())
+        return {"n_kept": n_kept, **dict(zip(with_interval("kept"), found[:3], strict=True))}
 
 
 def _read(values: np.ndarray, curve: np.ndarray, x: np.ndarray) -> np.ndarray:
     """Where a falling curve over x takes the values; NaN outside of it, and everywhere where it does not fall throughout."""
     falls = len(curve) > 1 and (np.diff(curve) < 0).all()
     return np.interp(-values, -curve, x, left=np.nan, right=np.nan) if falls else np.full(len(values), np.nan)
-
-
-def means_and_draws(panel: Panel) -> np.ndarray:
-    """The means of a panel and those of each draw, [1 + D, X]."""
-    return np.vstack([panel.means, panel.draws.T])
-
-
-def interval_columns(name: str, values: np.ndarray) -> dict[str, float]:
-    """A statistic and its interval from values [1 + D]: itself, then in each draw. All NaN where it is undefined."""
-    low, high = percentile_interval(values[1:], defined=0.5) if np.isfinite(values[0]) else (np.nan, np.nan)
-    return dict(zip(with_interval(name), map(float, (values[0], low, high)), strict=True))
 
 
 def moves_at_all(panel: Panel | None) -> bool:

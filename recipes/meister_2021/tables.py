@@ -15,10 +15,9 @@ import pandas as pd
 
 from attnfaith.reporting.analysis import StudyError
 from attnfaith.reporting.cells import Cell
-from attnfaith.stats import Panel, ratio
 
 from ..shared import read_published
-from .models import Levels, Model, is_adversary, is_plain, minus, models, moves_at_all, rank_correlation, slope
+from .models import Levels, Model, Panel, is_adversary, is_plain, minus, models, moves_at_all, rank_correlation, slope
 from .numbers import AGREEMENTS, DETACHED, INPUTS, MEASURES, null_of
 
 
@@ -85,7 +84,7 @@ def sweeps(model: Model) -> Iterator[dict]:
     for name in INPUTS:
         if (panel := levels(f"entropy_{name}")) is not None:
             row = {**model.heading, "projection": "sparsegen sweep", "statistic": f"lambda–entropy of {name}"}
-            seeds = pd.Series(rank_correlation(levels.x, _means(panel).T))
+            seeds = pd.Series(rank_correlation(levels.x, panel.by_seed.T))
             counts = {"n_lambdas": int((panel.n > 0).sum()), "n_seeds": int(seeds.count())}
             yield row | counts | {"mean": seeds.mean(), "sd_over_seeds": seeds.std()}
 
@@ -102,14 +101,9 @@ def with_adversaries(model: Model) -> Iterator[dict]:
 def _rows(levels: Levels, panel: Panel | None, statistic: str) -> Iterator[dict]:
     """The mean of a number, its interval and its standard deviation over seeds, for each level that has it."""
     if panel is not None:
-        spread = pd.DataFrame(_means(panel)).std(axis=1)[panel.n > 0]
+        spread = pd.DataFrame(panel.by_seed).std(axis=1)[panel.n > 0]
         for row, sd in zip(levels.rows({"mean": panel}, statistic=statistic), spread, strict=True):
             yield {name.removeprefix("mean_"): value for name, value in row.items()} | {"sd_over_seeds": sd}
-
-
-def _means(panel: Panel) -> np.ndarray:
-    """Mean over texts of each level and seed, [X, S]; NaN without a value."""
-    return ratio(np.nansum(panel.values, axis=2), (~np.isnan(panel.values)).sum(axis=2))
 
 
 def ties(model: Model) -> Iterator[dict]:

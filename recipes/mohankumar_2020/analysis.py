@@ -10,8 +10,8 @@ import pandas as pd
 
 from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import Cell
+from attnfaith.reporting.sections.attention import conicity
 from attnfaith.reporting.sections.performance import performance_table
-from attnfaith.reporting.sections.summaries import conicity
 from attnfaith.stats import holm
 
 from ..interventions import analysis as interventions

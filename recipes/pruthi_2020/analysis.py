@@ -9,8 +9,8 @@ import pandas as pd
 
 from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import Cell
+from attnfaith.reporting.sections.attention import IMPERMISSIBLE, group_mass
 from attnfaith.reporting.sections.performance import performance_table
-from attnfaith.reporting.sections.summaries import IMPERMISSIBLE, group_mass
 
 from ..shared import over_seeds, read_published
 from . import uncovered

@@ -14,7 +14,6 @@ from attnfaith.record import Identity
 from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import Cell
 from attnfaith.reporting.sections import performance, selection
-from attnfaith.reporting.spec import Case, per_cell
 from attnfaith.stats import LEVEL, holm
 
 from ..shared import Models, Number, Twins, estimate, kinds, summary, values, verdict
@@ -104,11 +103,11 @@ def places(groups: Sequence[Models]) -> pd.DataFrame:
     for group in filter(selects, groups):
         for label in (selection.LABEL, selection.PREDICTION):
             numbers = {
-                name: values(group, lambda cell, label=label, name=name: of_places(cell)[label].values[name])
+                name: values(group, lambda cell, label=label, name=name: getattr(selection.places(cell)[label], name))
                 for name in ("places", "lengths", "majority")
             }
-            p_values = [of_places(cell)[label].given["p_value"] for cell in group.values()]
-            gain = estimate(numbers["places"] - numbers["lengths"])
+            p_values = [selection.places(cell)[label].p_value for cell in group.values()]
+            gain = estimate(numbers["places"] - numbers["lengths"], (-1, 1))
             row = heading(group) | {"of": label, "n_seeds": len(group), "n_texts": int((~np.isnan(numbers["places"])).sum())}
             row |= {name: estimate(of).value for name, of in numbers.items()}
             row |= {"difference": gain.value, "diff_low": gain.ci_low, "diff_high": gain.ci_high}
@@ -177,22 +176,13 @@ def precision_of(scores: str) -> Number:
     return lambda cell: average_precision(cell.scores(scores), records.rows(cell.table, "rationale"))
 
 
-@per_cell
-def of_sizes(cell: Cell) -> dict[tuple[str, str], Mapping[str, np.ndarray]]:
+def of_sizes(cell: Cell) -> Mapping[tuple[str, str], Mapping[str, np.ndarray]]:
     """The numbers of each size and each score, {(size, scores): {name: [N]}}."""
-    sizes = {selection.OWN: OWN}
-    cases = selection.SELECTION_BUDGETS.table.cases(cell)
-    return {(sizes.get(case.keys["size"], case.keys["size"]), case.keys["scores"]): case.values for case in cases}
+    return {(OWN if size == selection.OWN else size, scores): of for (size, scores), of in selection.budgets(cell).items()}
 
 
 def of_size(key: tuple[str, str], name: str) -> Number:
     return lambda cell: of_sizes(cell).get(key, {}).get(name)
-
-
-@per_cell
-def of_places(cell: Cell) -> dict[str, Case]:
-    """The cases of the section "leakage", by what is to be told."""
-    return {case.keys["of"]: case for case in selection.LEAKAGE.table.cases(cell)}
 
 
 def difference(group: Models, plain: Models, number: Number) -> dict[str, float]:

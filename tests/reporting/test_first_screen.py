@@ -22,7 +22,7 @@ from attnfaith.reporting.sections.agreement import agreement_table
 from attnfaith.reporting.sections.plausibility import plausibility_table
 from attnfaith.verdict import CANNOT_TELL, RULE
 from tests.records import build, draw
-from tests.reporting.test_report_advice import SIX, told
+from tests.sections import SIX, told
 
 
 def page_of(cells):

@@ -38,7 +38,8 @@ def gaps(axis, renderer):
 
 
 def test_text_lies_inside_and_ticks_apart_at_both_widths(draw_record):
-    drawn = {one.name: one.figure for one in sections.drawings(one_cell(draw_record(40, rationale=True)))} | narrow_figures()
+    cell = one_cell(draw_record(40, rationale=True))
+    drawn = {drawing.name: drawing.draw(cell) for _, drawing in sections.figures(cell)} | narrow_figures()
     for name, figure in drawn.items():
         figure.draw_without_rendering()
         renderer, (width, height) = figure.canvas.get_renderer(), figure.canvas.get_width_height()

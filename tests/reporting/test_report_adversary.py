@@ -11,6 +11,7 @@ from attnfaith.measurement.registry import find
 from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence
 from attnfaith.reporting import render, sections
 from attnfaith.reporting.cells import CELL, one_cell
+from attnfaith.reporting.page import alternatives
 from attnfaith.reporting.sections import adversary
 from tests.sections import check_section
 
@@ -20,7 +21,11 @@ def tables(cells):
 
 
 def figures(cell):
-    return {drawing.name: drawing.figure for drawing in render.drawings(adversary.SECTION, cell)}
+    return {drawing.name: drawing.draw(cell) for drawing in render.figures(adversary.SECTION, cell)}
+
+
+def part_of(cell, count):
+    return alternatives.of_section("adversary", cell, count)
 
 
 def said(cell):
@@ -117,7 +122,7 @@ def test_the_largest_feasible_restart_counts(build_record):
 def test_table_by_hand(build_record):
     table, own, stored = two_texts(build_record)
     df = tables([one_cell(table)])["adversary"]
-    assert tuple(df.columns) == (*CELL, *adversary.TABLE.names)
+    assert df.columns[: len(CELL)].tolist() == list(CELL) and set(adversary.TABLE.shown) <= set(df.columns)
     assert len(df) == 2 * 2 * 3  # methods, epsilons, "overall" and two predicted classes
     row = df[(df["method"] == "search") & (df["epsilon"] == 0.01) & (df["class"] == "overall")].iloc[0]
     reached, most = jsd([0, 1, 0], own[0]), [values[1] for values in stored["adversary_exact_jsd"][:2]]
@@ -141,8 +146,7 @@ def test_a_text_that_nothing_can_move_has_no_share_reached():
     """An exact maximum of 0 is in the mean gap, not in the share of it that the search reaches."""
     nothing = np.full(2, np.nan)
     way = adversary.Way("search", 0.01, np.array([0.0, 0.3]), nothing, nothing, np.ones(2), np.full(2, ""))
-    case = adversary.case(way, np.array([0.0, 0.6]))
-    row = {k: v for column in adversary.TABLE.columns for k, v in column.numbers(case, np.ones(2, bool)).items()}
+    row = adversary._numbers(way, {0.01: np.array([0.0, 0.6])}, np.ones(2, bool))
     assert row["gap_mean"] == pytest.approx(0.15) and row["share_of_exact"] == pytest.approx(0.5)
 
 
@@ -153,15 +157,15 @@ def test_one_way_alone_or_none(exact, search, build_record):
     found = tables([cell])
     if not exact and not search:
         assert found == {} and figures(cell) == {} and said(cell) == []
-        assert adversary.SECTION.part(cell, 3) == "" and render.grids(adversary.SECTION, found, [cell]) == []
+        assert part_of(cell, 3) == "" and render.grids(adversary.SECTION, found, [cell]) == []
         return
     assert set(found["adversary"]["method"]) == {"exact" if exact else "search"}
     assert found["adversary"]["gap_mean"].isna().all()
     assert set(figures(cell)) == {adversary.HISTOGRAM, adversary.BY_LARGEST}
     (grid,) = render.grids(adversary.SECTION, found, [cell])
-    assert all(len(row) == len(grid.columns) for row in grid.rows) and "–" in grid.rows[0]
+    assert all(len(row) == len(grid.columns) for row in grid.rows)
     assert ("at least" in said(cell)[0]) == search
-    assert "<article" in adversary.SECTION.part(cell, 3)
+    assert "<article" in part_of(cell, 3)
 
 
 def test_what_is_known_of_a_maximum_is_said(build_record):
@@ -170,19 +174,19 @@ def test_what_is_known_of_a_maximum_is_said(build_record):
     (grid,) = render.grids(adversary.SECTION, tables([cell]), [cell])
     assert {row[0] for row in grid.rows} == {"search", "lower bound"}
     assert "can be at least" in said(cell)[0]
-    assert "the exact maximum" not in adversary.SECTION.part(cell, 1)
+    assert "the exact maximum" not in part_of(cell, 1)
     assert "lower bound, ε = 0.01" in sections.figure_words(cell, adversary.HISTOGRAM)[0]
 
 
 def test_the_page_shows_both_predictions(build_record):
     table, own, _ = two_texts(build_record)
-    part = adversary.SECTION.part(one_cell(table), 2)
+    part = part_of(one_cell(table), 2)
     assert part.count("<article") == 2 and "the exact maximum" in part
     assert part.index("t/000") < part.index("t/001")  # its divergence is far larger
     first = part[: part.index("t/001")]
-    assert "<b>0.800</b> under the model's attention, <b>0.790</b> under the adversarial one" in first
-    cells = re.findall(r'class="m(\d)s(\d+)" title="([^"]+)">(\d+)<', first)
-    assert ("0", "10", "attention: 0.5", "50") in cells and ("3", "10", "adversarial: 1", "100") in cells
+    assert "probability 0.800 under the model&#39;s attention, 0.790 under the adversarial one" in first
+    cells = re.findall(r'class="m(\d)s(\d+)" title="([^"]+)"', first)
+    assert ("0", "10", "attention: 0.5") in cells and ("3", "10", "other attention: 1") in cells
 
 
 def test_examples_are_chosen_by_weight_times_divergence(drawn):
@@ -190,7 +194,7 @@ def test_examples_are_chosen_by_weight_times_divergence(drawn):
     largest = np.array([row.max() if len(row) else 0 for row in cell.attention])
     score = np.round(largest * adversary.per_text(cell)["adversary_exact_0.01"], 4)
     expected = [cell.instance_ids[row] for row in np.argsort(-np.nan_to_num(score, nan=-1), kind="stable")[:3]]
-    assert re.findall(r"<h4><bdi>([^<]+)</bdi>", adversary.SECTION.part(cell, 3)) == expected
+    assert re.findall(r"<h4><bdi>([^<]+)</bdi>", part_of(cell, 3)) == expected
 
 
 def test_tokens_are_text_not_markup(build_record):
@@ -199,27 +203,27 @@ def test_tokens_are_text_not_markup(build_record):
         "adversary_search_attention": [[[0.1, 0.9]]],
         "adversary_search_probs": [[[0.4, 0.6]]],
     }
-    part = adversary.SECTION.part(one_cell(with_columns(table, find("adversary_search").columns, found)), 1)
+    part = part_of(one_cell(with_columns(table, find("adversary_search").columns, found)), 1)
     assert "&lt;script&gt;" in part and "<script>" not in part and "<bdi>&lt;b&gt;" in part
     assert "[U+202E]a&amp;b" in part
 
 
 def test_sentences_stand_beside_their_weights(build_record):
     table, *_ = two_texts(build_record)
-    assert "sentence" not in adversary.SECTION.part(one_cell(table), 2)
+    assert "sentence" not in part_of(one_cell(table), 2)
     words = [[["a", "b"]] * len(tokens) for tokens in table.column("tokens").to_pylist()]
     field = records.OPTIONAL_COLUMNS["words"].field("words")
-    part = adversary.SECTION.part(one_cell(table.append_column(field, pa.array(words, field.type))), 2)
-    assert part.count('class="text sentences"') == 2 and "first column" in part and "upper row" not in part
+    part = part_of(one_cell(table.append_column(field, pa.array(words, field.type))), 2)
+    assert part.count('class="lines sentences"') == 2
 
 
 def test_the_question_stands_above_its_text(build_record):
     table, *_ = two_texts(build_record)
     field = records.OPTIONAL_COLUMNS["query_tokens"].field("query_tokens")
     cell = one_cell(table.append_column(field, pa.array([["<who>"], [], []], field.type)))
-    part = adversary.SECTION.part(cell, 2)
+    part = part_of(cell, 2)
     assert part.index("t/000") < part.index('query: <span lang="" dir="auto"><bdi>&lt;who&gt;</bdi>') < part.index("t/001")
-    assert part.index("t/001") < part.index("query: no words") and "query" not in adversary.SECTION.part(one_cell(table), 2)
+    assert part.index("t/001") < part.index("query: no words") and "query" not in part_of(one_cell(table), 2)
 
 
 def test_figures_say_what_is_drawn(drawn):
@@ -233,37 +237,12 @@ def test_figures_say_what_is_drawn(drawn):
     ]
     mean = np.nanmean(adversary.per_text(cell)["adversary_exact_0.01"])
     assert f"mean {mean:.3f}, n = 58 (2 undefined)" in histogram.axes[0].get_title(loc="left")
-    assert histogram.axes[0].get_xlim() == (0, pytest.approx(math.log(2))) and len(adversary.JSD_BINS) == 41
+    assert histogram.axes[0].get_xlim() == (0, pytest.approx(math.log(2)))
     counts = [int(text.get_text()) for text in found[adversary.BY_LARGEST].axes[0].texts]
     assert sum(counts) == 58
     for name in found:
         alt, caption = sections.figure_words(cell, name)
         assert "n = " in alt and caption
-
-
-@pytest.mark.parametrize("classes", [6, 30])
-def test_many_classes_have_a_panel_each(draw_record, classes):
-    """Both ways beside one another: every text is in one panel of each column, and nothing leaves the picture."""
-    made, counts = draw_record(300, classes=classes), {0: 0, 1: 0}
-    cell = one_cell(made)
-    values = np.random.default_rng(0).uniform(0, 0.69, 300)
-    values[:2] = np.nan
-    found = [adversary.Way(way, 0.01, values, *[values] * 3, np.full(300, "bounded")) for way in ("exact", "search")]
-    figure = adversary.histogram(found).draw(cell, {way.name: way.jsd for way in found})
-    panels = min(classes, 7)
-    assert len(figure.axes) == 2 * panels
-    for place, axes in enumerate(figure.axes):
-        said = axes.get_title(loc="left").splitlines()
-        assert said[0].startswith(("bounded", "search")) == (place < 2)
-        counts[place % 2] += int(re.search(r"n = (\d+)", said[-1])[1])
-    assert counts == {0: 298, 1: 298}
-    names = [axes.get_ylabel().replace("\n", " ") for axes in figure.axes[::2]]
-    assert names[0] == "class 0" if classes == 6 else names[-1] == "24 others"
-    figure.draw_without_rendering()
-    renderer, (width, height) = figure.canvas.get_renderer(), figure.canvas.get_width_height()
-    for axes in figure.axes:
-        box = axes.get_tightbbox(renderer)
-        assert box.x0 >= -1 and box.y0 >= -1 and box.x1 <= width + 1 and box.y1 <= height + 1
 
 
 def test_a_cell_without_a_defined_text(build_record):
@@ -272,7 +251,7 @@ def test_a_cell_without_a_defined_text(build_record):
     cell = one_cell(with_columns(table, find("adversary_search").columns, empty))
     row = tables([cell])["adversary"].iloc[0]
     assert (row["n"], row["n_undefined"], row["n_nothing_found"]) == (0, 2, 0) and np.isnan(row["jsd_mean"])
-    assert "2 undefined" in said(cell)[0] and adversary.SECTION.part(cell, 2) == ""
+    assert "2 undefined" in said(cell)[0] and part_of(cell, 2) == ""
     assert set(figures(cell)) == {adversary.HISTOGRAM, adversary.BY_LARGEST}
     render.grids(adversary.SECTION, tables([cell]), [cell])
 

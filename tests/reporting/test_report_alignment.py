@@ -14,8 +14,8 @@ from attnfaith.reporting.cells import split_cells
 from attnfaith.reporting.pairs import MOST_WORDS, choose_pairs, middle_pair, pair, shown_reading
 from attnfaith.reporting.readings import FIXED, POSITIONS, Place, Reading, at, columns, reading_of, readings, weights
 from attnfaith.reporting.render import frame, numbers, sentences
-from attnfaith.reporting.sections import alignment, alignment_maps, sentence_pairs
-from tests.sections import check_section
+from attnfaith.reporting.sections import alignment, translation
+from tests.sections import check_section, whole
 from tests.sequence_records import aligned, build
 
 
@@ -35,7 +35,7 @@ def cell(table):
 @pytest.fixture
 def undrawn(monkeypatch):
     """Reports without figures, which take most of their time."""
-    monkeypatch.setattr("attnfaith.reporting.page.report.drawings", lambda cell: iter(()))
+    monkeypatch.setattr("attnfaith.reporting.page.report.figures", lambda cell: iter(()))
 
 
 def written(weights, gold):
@@ -154,25 +154,20 @@ def test_a_study_has_tables_whose_rows_do_not_depend_on_what_was_chosen(cell):
         assert all(pd.api.types.is_numeric_dtype(df[name]) for name in after)
 
 
-def test_marker_mass(cell):
-    masses = records.rows(cell.table, "alignment_marker_mass")
-    df = frame(sentence_pairs.ALIGNMENT_MARKERS.table, [cell]).set_index(["layer", "row"])
-    assert df.loc[("1", "input"), "mass_mean"] == pytest.approx(np.mean([one[1, :, 1].mean() for one in masses]))
-    assert df.loc[("0", "predicting"), "mass_mean"] == pytest.approx(np.mean([one[0, :, 0].mean() for one in masses]))
-    values = numbers(sentence_pairs.ALIGNMENT_MARKERS, cell)["marker_mass"]
-    assert values[4] == pytest.approx(masses[4][:, :, 0].mean())
-    assert re.search(r"\d+% of the attention lies on markers", " ".join(sentences(sentence_pairs.ALIGNMENT_MARKERS, cell)))
-
-
-def test_what_a_record_holds(cell):
-    row = frame(sentence_pairs.SENTENCE_PAIRS.table, [cell]).iloc[0]
-    for section in (sentence_pairs.SENTENCE_PAIRS, sentence_pairs.ALIGNMENT_MARKERS):
+def test_marker_mass_and_what_a_record_holds(cell):
+    for section in (translation.SENTENCE_PAIRS, translation.ALIGNMENT_MARKERS):
         check_section(section, cell)
-    links = records.rows(cell.table, "gold_links")
-    assert (row["n"], row["probability"], row["truncated"]) == (PAIRS, 0.5, 0)
-    assert row["sure_links"] == pytest.approx(np.mean([(one == 2).sum() for one in links]))
-    assert row["possible_links"] == pytest.approx(np.mean([(one == 1).sum() for one in links]))
-    assert row["source_words"] == pytest.approx(cell.lengths.mean())
+    masses = records.rows(cell.table, "alignment_marker_mass")
+    means = whole(translation.ALIGNMENT_MARKERS, cell)["mean"]
+    assert means["marker_mass layer 1, input"] == pytest.approx(np.mean([one[1, :, 1].mean() for one in masses]))
+    values = numbers(translation.ALIGNMENT_MARKERS, cell)["marker_mass"]
+    assert values[4] == pytest.approx(masses[4][:, :, 0].mean())
+    assert re.search(r"\d+% of the attention lies on markers", " ".join(sentences(translation.ALIGNMENT_MARKERS, cell)))
+    means, links = whole(translation.SENTENCE_PAIRS, cell)["mean"], records.rows(cell.table, "gold_links")
+    assert (means["target_probability"], means["truncated"]) == (0.5, 0)
+    assert means["sure_links"] == pytest.approx(np.mean([(one == 2).sum() for one in links]))
+    assert means["possible_links"] == pytest.approx(np.mean([(one == 1).sum() for one in links]))
+    assert means["source_words"] == pytest.approx(cell.lengths.mean())
 
 
 def test_one_pair_is_chosen_on_and_none_is_judged():
@@ -198,7 +193,7 @@ def test_no_gold_link_at_all(tmp_path, undrawn):
 def test_without_gold_links_pairs_are_shown_and_nothing_is_judged(tmp_path, undrawn):
     table = aligned(5).drop_columns(["gold_links"])
     (cell,) = split_cells(table)
-    assert not alignment.SECTION.applies(cell) and alignment_maps.SECTION.applies(cell)
+    assert not alignment.SECTION.applies(cell) and alignment.MAPS.applies(cell)
     assert shown_reading(cell) == Reading(Place("attention_mean", 2, None, 0), FIXED)
     assert reading_of(cell, "attention") == Reading(Place("attention", 2, 0, 0), FIXED)
     assert choose_pairs(cell, 2) == [("First pairs", [0, 1])]
@@ -292,4 +287,4 @@ def test_figures_say_what_they_show(cell):
 
 def test_one_head_needs_no_grid_of_heads():
     (cell,) = split_cells(aligned(4, layers=1, heads=1, where=(0, 0, 0)))
-    assert [drawing.name for drawing in sections.drawings(cell)] == ["alignment_matrices"]
+    assert [drawing.name for _, drawing in sections.figures(cell)] == ["alignment_matrices"]

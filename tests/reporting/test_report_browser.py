@@ -16,7 +16,7 @@ from attnfaith.reporting.page.instrument import scripts_of
 from attnfaith.reporting.page.page import render_page
 from tests.browsers import AXE, BROWSER, NO_AXE, NO_BROWSER, WIDTHS, violations
 from tests.records import build, draw
-from tests.reporting.test_report_advice import SIX, told
+from tests.sections import SIX, told
 from tests.views import HOSTILE
 
 

@@ -127,7 +127,7 @@ def test_no_file_is_called_what_a_record_likes(build_record, tmp_path, name):
         write_report(record, tmp_path / "deep" / "report")
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
     cell = one_cell(record)
-    assert all(name not in drawing.name for drawing in sections.drawings(cell))
+    assert all(name not in drawing.name for _, drawing in sections.figures(cell))
     html = render_page([cell], sections.frames([cell]), [[]], title="t", facts={}, n_examples=1)
     assert Page(html).open == [] and "<b>m</b>" not in html and name.split("\n")[0] in Page(html).text()
 
@@ -419,7 +419,7 @@ def test_summary_compares_the_measures(draw_record, taus, expected):
     table = agreement_table(record)
     names = ("attention–gradient", "attention–leave_one_out", "gradient–leave_one_out")
     table["tau_mean"] = table["pair"].map(dict(zip(names, taus, strict=True)))
-    assert expected in summarise(one_cell(record), table.to_dict("records"))[-1]
+    assert expected in list(summarise(one_cell(record), table.to_dict("records")))[-1]
 
 
 def test_summary_of_nothing_defined(build_record):

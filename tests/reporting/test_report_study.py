@@ -4,7 +4,7 @@ import pytest
 
 from attnfaith.reporting import sections, study
 from attnfaith.reporting.cells import CELL, split_cells
-from attnfaith.reporting.spec import Case, Column, Key, Section, Table
+from attnfaith.reporting.spec import Section, Table
 
 
 @pytest.fixture
@@ -17,24 +17,23 @@ def cells(draw_record):
 def of_epsilons(cell):
     """Rows with a number among what names them."""
     for epsilon in (0.5, 1.0):
-        yield Case(keys={"epsilon": epsilon}, given={"n": 20, "jsd": epsilon * cell.heading["seed"]})
+        yield {"epsilon": epsilon, "n": 20, "jsd": epsilon * cell.heading["seed"]}
 
 
 def test_cells_without_importance_are_in_the_tables_they_allow(cells):
     tables = study.study_tables(cells)
-    names = {"performance", "agreement", "dispersion"}
+    names = {"performance", "agreement", "summary"}
     assert set(tables) == names | {f"{name}_over_seeds" for name in names}
     assert len(tables["performance"]) == 3 and set(tables["agreement"]["seed"]) == {1, 2}
     assert set(tables["performance"].columns[: len(CELL)]) == set(CELL)
 
 
 def test_one_seed_has_no_mean_over_seeds(cells):
-    assert set(study.study_tables(cells[:1])) == {"performance", "agreement", "dispersion"}
+    assert set(study.study_tables(cells[:1])) == {"performance", "agreement", "summary"}
 
 
 def test_numbers_that_name_a_row_are_no_statistics(cells, monkeypatch):
-    columns = (Column("n"), Column("jsd"))
-    attack = Section(name="attack", tables=(Table(name="attack", cases=of_epsilons, by=(Key("epsilon"),), columns=columns),))
+    attack = Section(name="attack", tables=(Table(name="attack", rows=of_epsilons),))
     monkeypatch.setitem(sections.known(), "attack", attack)
     table = study.study_tables(cells, ["attack"])["attack_over_seeds"]
     found = table[table["statistic"] == "jsd"].set_index("epsilon")

@@ -27,7 +27,7 @@ def test_what_a_report_holds(draw_record, tmp_path):
     index = write_report(record, tmp_path / "deep" / "report")
     assert index == tmp_path / "deep" / "report" / "index.html"
     figures = ("attention_overview", "gradient_vs_leave_one_out", "tau_by_measure", "dispersion_by_scores")
-    tables = ("agreement", "performance", "plausibility", "dispersion")
+    tables = ("agreement", "performance", "plausibility", "summary")
     assert set(contents(index.parent)) == {
         "index.html",
         *(f"figures/{name}.{kind}" for name in figures for kind in ("png", "svg", "pdf")),
@@ -219,7 +219,7 @@ from attnfaith import record
 from attnfaith.errors import AttnfaithError
 table = record.load(sys.argv[1])
 assert len(attnfaith.reporting.agreement_table(table))
-for make in (attnfaith.reporting.write_report, attnfaith.reporting.tau_histograms):
+for make in (attnfaith.reporting.write_report, attnfaith.reporting.page.report.write_report):
     try:
         make(table, sys.argv[2])
     except AttnfaithError as error:

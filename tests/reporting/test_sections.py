@@ -1,16 +1,20 @@
-"""What holds of every section of a report, and numbers of single texts and of tables that are worked out by hand."""
+"""What holds of every section of a report, and numbers of single texts that are worked out by hand."""
+
+import sys
 
 import numpy as np
+import pandas as pd
 import pytest
+from scipy.stats import entropy
 
 from attnfaith import record as records
 from attnfaith.reporting import render, sections, write_report
-from attnfaith.reporting.cells import one_cell
+from attnfaith.reporting.cells import one_cell, split_cells
 from attnfaith.reporting.compare import compare
-from attnfaith.reporting.sections import summaries
+from attnfaith.reporting.sections import attention, changes, selection, translation
+from attnfaith.reporting.study import study_tables
 from tests.records import build, draw
 from tests.sections import (
-    GROUPS,
     NAN,
     STACK,
     appended,
@@ -18,9 +22,11 @@ from tests.sections import (
     flips_and_signs,
     hidden_words,
     stack_of_maps,
+    whole,
     with_permutations,
     with_selection,
 )
+from tests.sequence_records import columns
 
 
 def drawn():
@@ -33,14 +39,9 @@ RECORDS = {"drawn": drawn, "flips_and_signs": flips_and_signs, "stack_of_maps": 
 SECTIONS = {
     "drawn": ("agreement", "plausibility", "performance", "dispersion", "permutation", "selection", "leakage"),
     "flips_and_signs": (
-        "group_mass",
-        "value_norm_share",
-        "permissible_only",
-        "conicity",
-        "frozen_flip_set",
-        "sign_violations",
+        *("group_mass", "value_norm_share", "permissible_only", "conicity", "frozen_flip_set", "sign_violations"),
     ),
-    "stack_of_maps": ("map_interventions", "marker_attention", "map_erasure", "map_adversary", "aopc_limits"),
+    "stack_of_maps": ("map_permutation", "map_uniform", "marker_attention", "map_erasure", "map_adversary", "aopc_limits"),
 }
 
 
@@ -59,17 +60,137 @@ def test_a_report_holds_them_and_is_the_same_every_time(kind, tmp_path):
     page = first.read_text(encoding="utf-8")
     assert again.read_text(encoding="utf-8") == page
     assert "<b>go" not in page and ">nan<" not in page and "<w0>" not in page
-    cell = one_cell(record)
-    for name in SECTIONS[kind]:
-        section = sections.known()[name]
-        for table in render.frames(section, [cell]):
-            for ending in ("csv", "md", "parquet"):
-                path = f"tables/{table}.{ending}"
-                assert (first.parent / path).read_bytes() == (again.parent / path).read_bytes()
-            assert f'href="tables/{table}.csv"' in page
+    for name in sections.frames([one_cell(record)]):
+        for ending in ("csv", "md", "parquet"):
+            path = f"tables/{name}.{ending}"
+            assert (first.parent / path).read_bytes() == (again.parent / path).read_bytes()
+    held = pd.read_parquet(first.parent / "tables" / "summary.parquet")
+    assert set(SECTIONS[kind]) - {"plausibility", "leakage", "agreement"} <= set(held["section"])
 
 
-# ------------------------------------------------------------------------------------- tokens that should not matter
+def check_numbers(values, expected):
+    for name, numbers in expected.items():
+        np.testing.assert_allclose(values[name], numbers, atol=1e-6, err_msg=name)
+
+
+# ---------- weights permuted, uniform and at random places
+
+
+@pytest.fixture
+def permuted(build_record):
+    """Largest weight .5, .25, .5 and 1, then a text of one token and one without tokens."""
+    weights = ([0.5, 0.5], [0.25] * 4, [0.5, 0.3, 0.2], [1.0, 0.0], [1.0], [])
+    probs = ([0.9, 0.1], [0.2, 0.8], [0.6, 0.4], [0.3, 0.7], [0.9, 0.1], [0.9, 0.1])
+    draws = (
+        [[0.9, 0.1], [0.6, 0.4], [0.1, 0.9]],  # changes 0, .3, .8
+        [[0.2, 0.8], [0.185, 0.815], [0.215, 0.785]],  # 0, .015, .015
+        [[0.58, 0.42], [0.57, 0.43]],  # .02, .03
+        [[0.9, 0.1]],  # .6
+        *([], []),
+    )
+    instances = [{"attention": a, "probs": p} for a, p in zip(weights, probs, strict=True)]
+    return with_permutations(build_record(instances), draws)
+
+
+def test_permutations_by_hand(permuted):
+    cell = one_cell(permuted)
+    expected = {"permutation_tvd": [0.3, 0.015, 0.025, 0.6, NAN, NAN], "permutation_flips": [1 / 3, 0, 0, 1, NAN, NAN]}
+    check_numbers(sections.numbers(cell), expected)
+    table = render.summary([cell], [changes.PERMUTATION]).set_index(["quantity", "class"])
+    row = table.loc["permutation_tvd", "overall"]
+    assert (row["n"], row["n_undefined"], row["beyond"], row["share_beyond"]) == (4, 2, "below 0.05", 0.5)
+    assert row["mean"] == pytest.approx(0.94 / 4) and row["median"] == pytest.approx(0.325 / 2)
+    assert row["ci_low"] < row["mean"] < row["ci_high"]
+    assert table.loc[("permutation_tvd", "0"), "mean"] == pytest.approx(0.325 / 2)
+    assert table.loc[("permutation_flips", "1"), "mean"] == 0.5
+    (text,) = render.sentences(changes.PERMUTATION, cell)
+    assert "by a total variation distance of 0.235 on average over 4 texts" in text and "in 50% of them by less" in text
+    assert text.endswith("Left out because it is undefined: 2.")
+
+
+def test_predictions_under_weights_at_random_places(build_record):
+    record = build_record([{"attention": [0.6, 0.4], "probs": [0.8, 0.2]}, {"attention": [1.0], "probs": [0.8, 0.2]}])
+    extra = {"random_support_probs": records.Column(("K", "C"), distribution=True)}
+    record = appended(record, extra, random_support_probs=[[[0.7, 0.3], [0.9, 0.1]], []])
+    check_numbers(sections.numbers(one_cell(record)), {"random_support_tvd": [0.1, NAN], "random_support_flips": [0, NAN]})
+
+
+@pytest.mark.parametrize("block", [1, 50, 1 << 18])
+def test_texts_are_compared_a_part_at_a_time(block, draw_record, monkeypatch):
+    monkeypatch.setattr(changes, "BLOCK", block)
+    generator = np.random.default_rng(3)
+    draws = [generator.dirichlet(np.ones(3), count) for count in generator.integers(0, 6, 40)]
+    cell = one_cell(with_permutations(draw_record(40, classes=3), draws))
+    distances = [np.abs(own - of_text).sum(1) / 2 for own, of_text in zip(cell.probs, draws, strict=True)]
+    flips = [own.argmax() != of_text.argmax(1) for own, of_text in zip(cell.probs, draws, strict=True)]
+    medians, shares = changes.changes(cell, "permuted_probs")
+    np.testing.assert_allclose(medians, [np.median(one) if len(one) else np.nan for one in distances], atol=1e-6)
+    np.testing.assert_allclose(shares, [one.mean() if len(one) else np.nan for one in flips])
+
+
+@pytest.mark.parametrize(("count", "classes"), [(9, 2), (300, 9)])
+def test_violins_count_every_text(draw_record, count, classes):
+    cell = one_cell(with_permutations(draw_record(count, classes=classes)))
+    (drawing,) = render.figures(changes.PERMUTATION, cell)
+    figure, (alt, caption) = drawing.draw(cell), drawing.words(cell)
+    (axes,) = figure.axes
+    assert sum(int(text.get_text()) for text in axes.texts) == count - 2  # but for the texts of no and of one token
+    assert len(axes.get_legend().get_texts()) == min(classes, 7) and "n = " in alt and "points" in caption
+
+
+# ---------- dispersion
+
+
+@pytest.fixture
+def tiny(build_record):
+    """Four tokens of which one to four have a score, one token, none; a row of zeros; a signed row; states."""
+    table = build_record(
+        [
+            {"attention": [0.5, 0.5, 0, 0], "gradient": [1, 1, 1, 1], "signed": [0, 0, 3, 3]},
+            {"attention": [1, 0], "gradient": [0, 0], "signed": [-1, 2]},
+            {"attention": [1], "gradient": [2], "signed": [1]},
+            {"attention": [], "gradient": [], "signed": []},
+        ],
+        measures=("gradient", "signed"),
+    )
+    extra = {f"hidden_to_input_{name}": records.Column(("T",)) for name in ("entropy", "own")}
+    entropies, own = [[0.25, 0.5, 1.0, NAN], [NAN, NAN], [NAN], []], [[0.5, 0.25, 0.75, NAN], [0.125, 0.375], [NAN], []]
+    return appended(table, extra, hidden_to_input_entropy=entropies, hidden_to_input_own=own)
+
+
+def test_dispersion_by_hand(tiny, draw_record):
+    cell = one_cell(tiny)
+    expected = {
+        "entropy attention": [0.5, 0, NAN, NAN],
+        "support attention": [2, 1, 1, NAN],
+        "zeros attention": [0.5, 0.5, 0, NAN],
+        "entropy gradient": [1, NAN, NAN, NAN],
+        "support gradient": [4, 0, 1, NAN],
+        "zeros gradient": [0, 1, 0, NAN],
+        "entropy signed": [0.5, NAN, NAN, NAN],
+        "support signed": [2, NAN, 1, NAN],
+        "zeros signed": [0.5, NAN, 0, NAN],
+        "entropy hidden_to_input": [1.75 / 3, NAN, NAN, NAN],
+        "own hidden_to_input": [0.5, 0.25, NAN, NAN],
+    }
+    values = attention.dispersion(cell)
+    assert list(values) == list(expected) and attention.dispersion(cell) is values, "computed once"
+    check_numbers(values, expected)
+    assert attention.DISPERSION.quantity("own hidden_to_input").label.startswith("share of its own token")
+    assert attention.DISPERSION.quantity("zeros leave_one_out").label == "share of tokens at zero, leave-one-out"
+    (axes,) = attention.dispersion_by_scores(cell).axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["attention", "gradient", "signed", "inputs of a state"]
+    dots = [line.get_xdata()[0] for line in axes.lines if line.get_marker() == "o"]
+    np.testing.assert_allclose(dots, [0.25, 1, 0.5, 1.75 / 3], atol=1e-6)
+    record = draw_record(60)
+    rows = [row for row in records.rows(record, "attention") if len(row) > 1]
+    by_scipy = np.mean([entropy(row) / np.log(len(row)) for row in rows])
+    assert whole(attention.DISPERSION, one_cell(record)).loc["entropy attention", "mean"] == pytest.approx(
+        by_scipy, abs=1e-6
+    )
+
+
+# ---------- tokens that should not matter
 
 
 @pytest.fixture(scope="module")
@@ -77,54 +198,52 @@ def words():
     return one_cell(flips_and_signs())
 
 
-def overall(section, cell):
-    return render.frames(section, [cell])[section.table.name].set_index("class").loc["overall"]
-
-
-def test_groups(words):
+def test_groups_and_norms(words):
+    expected = {
+        "group_mass_impermissible": [0.72, NAN, NAN, NAN],
+        "group_mass_noun": [0.2, 0.5, 0.3, NAN],
+        "group_mass_head_max_markers": [0.2, 0.3, 0.4, NAN],
+        "value_norm_excess": [0.9 - 0.8, NAN, NAN, NAN],
+    }
     numbers = sections.numbers(words)
-    np.testing.assert_array_equal(numbers["group_mass_impermissible"], [0.72, NAN, NAN, NAN])
-    np.testing.assert_array_equal(numbers["group_mass_noun"], [0.2, 0.5, 0.3, NAN])
-    np.testing.assert_array_equal(numbers["group_mass_head_max_markers"], [0.2, 0.3, 0.4, NAN])
-    df = render.frames(summaries.GROUP_MASS, [words])["group_mass"].set_index("group")
-    assert list(df.index) == GROUPS and list(df["n"]) == [1, 3, 3] and list(df["n_undefined"]) == [3, 1, 1]
-    row = df.loc["impermissible"]
-    assert row["mass_mean"] == pytest.approx(0.72) and row["tokens_mean"] == pytest.approx(2 / 3)
-    assert row["whole_mean"] == pytest.approx((0.72 + 0 + 1) / 3)  # as published means have it
-    assert row["head_max_mean"] == pytest.approx(0.9)
-    assert np.isnan(df.loc["markers", "tokens_mean"])
-
-
-def test_no_text_has_both():
+    check_numbers(numbers, expected)
+    assert "group_whole_noun" not in numbers, "not compared"
+    rows = whole(attention.GROUP_MASS, words)
+    assert rows.loc["group_whole_impermissible", "mean"] == pytest.approx((0.72 + 0 + 1) / 3), "as published means have it"
+    assert rows.loc["group_tokens_impermissible", "mean"] == pytest.approx(2 / 3)
+    assert np.isnan(rows.loc["group_tokens_markers", "mean"])
+    assert whole(attention.VALUE_NORM_SHARE, words).loc["value_norm_attention", "mean"] == pytest.approx(0.8)
     cell = one_cell(hidden_words(mass=NAN, heads=False))
-    assert len(render.sentences(summaries.GROUP_MASS, cell)) == 1
-    assert "head_max" not in summaries.group_mass(cell)["NOUN"] and "group_mass_head_max_noun" not in sections.numbers(cell)
+    assert len(render.sentences(attention.GROUP_MASS, cell)) == 1, "no text has both"
+    assert "head_max" not in attention.group_mass(cell)["NOUN"]
 
 
-def test_norms_beside_attention(words):
-    np.testing.assert_allclose(sections.numbers(words)["value_norm_excess"], [0.9 - 0.8, NAN, NAN, NAN], atol=1e-7)
-    row = overall(summaries.VALUE_NORM_SHARE, words)
-    assert row["share_mean"] == 0.9 and row["attention_mean"] == pytest.approx(0.8) and row["head_max_mean"] == 0.95
+def test_without_impermissible_tokens_and_cones(words):
+    expected = {f"permissible_only_{name}": [value, NAN, NAN, NAN] for name, value in {"correct": 0, "tvd": 0.5}.items()}
+    check_numbers(sections.numbers(words), expected)
+    rows = whole(changes.PERMISSIBLE_ONLY, words)["mean"]
+    assert rows["permissible_only_before"] == rows["permissible_only_accuracy_lost"] == rows["permissible_only_flips"] == 1
+    unlabelled = one_cell(hidden_words(labels=(None,) * 4))
+    assert "undefined for all texts" in render.sentences(changes.PERMISSIBLE_ONLY, unlabelled)[1]
+    rows = whole(attention.CONICITY, words)["mean"]
+    assert rows["conicity_orthogonal"] == pytest.approx((1 / np.sqrt(3) + 1 / np.sqrt(2) + 1 / np.sqrt(3)) / 3)
 
 
-def test_without_impermissible_tokens(words):
-    numbers = sections.numbers(words)
-    for name, value in {"correct": 0, "accuracy_lost": 1, "flips": 1, "tvd": 0.5}.items():
-        np.testing.assert_allclose(numbers[f"permissible_only_{name}"], [value, NAN, NAN, NAN])
-    row = overall(summaries.PERMISSIBLE_ONLY, words)
-    assert (row["before_mean"], row["correct_mean"], row["lost_mean"], row["n_undefined"]) == (1, 0, 1, 3)
-    (first, _) = render.sentences(summaries.PERMISSIBLE_ONLY, one_cell(hidden_words(labels=(None,) * 4)))
-    assert "accuracy" not in first
+def test_flip_sets_and_signs(words):
+    expected = {
+        "frozen_flip_share": [2 / 3, 0.5, NAN, NAN],
+        "frozen_flip_agrees": [1, 0, NAN, NAN],
+        "frozen_flip_same_class": [1, 0, NAN, NAN],
+        "sign_violated_by_attention": [1, 0, 0, NAN],
+    }
+    check_numbers(sections.numbers(words), expected)
+    np.testing.assert_array_equal(changes.sign_violations(words)["lime"]["violated"], [0, 0, NAN, NAN])  # no sign of 0
+    rows = whole(changes.SIGN_VIOLATIONS, words)["mean"]
+    assert rows["effect_of_lime"] == pytest.approx((-0.3 + 0.0 + 0.1) / 3)
+    assert "in 33% of 3 texts" in render.sentences(changes.SIGN_VIOLATIONS, words)[0]
 
 
-def test_cones(words):
-    row = overall(summaries.CONICITY, words)
-    assert row["absolute_mean"] == pytest.approx(0.7) and row["signed_mean"] == pytest.approx(0.4)
-    assert row["orthogonal_mean"] == pytest.approx((3**-0.5 + 2**-0.5 + 3**-0.5) / 3)
-
-
-def test_records_side_by_side():
-    """An honest model and one that hides: every number of these sections is compared, text by text."""
+def test_two_models_side_by_side():
     sides = [hidden_words(mass=mass, projection=name) for mass, name in ((0.7, "softmax"), (0.1, "sparsemax"))]
     frame = compare(sides, ["honest", "deceiving"]).frame.set_index("quantity")
     row = frame.loc["group_mass_impermissible"]
@@ -132,31 +251,11 @@ def test_records_side_by_side():
     assert set(sections.numbers(one_cell(sides[0]))) <= set(frame.index)
 
 
-def test_flip_sets(words):
-    numbers = sections.numbers(words)
-    np.testing.assert_allclose(numbers["frozen_flip_share"], [2 / 3, 0.5, NAN, NAN])
-    np.testing.assert_array_equal(numbers["frozen_flip_agrees"], [1, 0, NAN, NAN])
-    np.testing.assert_array_equal(numbers["frozen_flip_same_class"], [1, 0, NAN, NAN])
-    row = overall(summaries.FROZEN_FLIP_SET, words)
-    assert row["agreement"] == row["same_class"] == 0.5 and row["random_share"] == pytest.approx(0.1)
-
-
-def test_signs(words):
-    by_measure = summaries.sign_violations(words)
-    np.testing.assert_array_equal(by_measure["attention"]["violated"], [1, 0, 0, NAN])
-    np.testing.assert_array_equal(by_measure["lime"]["violated"], [0, 0, NAN, NAN])  # no sign, no violation
-    frame = render.frames(summaries.SIGN_VIOLATIONS, [words])["sign_violations"].set_index("measure")
-    assert list(frame["n"]) == [3, 2] and frame.loc["attention", "violated_share"] == pytest.approx(1 / 3)
-    assert frame.loc["lime", "effect_mean"] == pytest.approx((-0.3 + 0.0 + 0.1) / 3)
-    (sentence,) = render.sentences(summaries.SIGN_VIOLATIONS, words)
-    assert "in 0% of the texts" in sentence and "in 33%" in sentence
-
-
-# ------------------------------------------------------------------------------------------------ a stack of maps
+# ---------- a stack of maps
 
 
 def test_numbers_of_maps():
-    values = sections.numbers(one_cell(stack_of_maps()))
+    cell = one_cell(stack_of_maps())
     expected = {
         "map_permutation_tvd": [0.2, 0.02, NAN, NAN],
         "map_permutation_flips": [1 / 3, 0, NAN, NAN],
@@ -165,7 +264,6 @@ def test_numbers_of_maps():
         "marker_attention": [0.2, 0.7, 0.3, 1.0],
         "map_erasure_tvd_attention": [0.3, 0.5, NAN, NAN],
         "map_erasure_tvd_gradient": [0.6, 0, NAN, NAN],
-        "map_erasure_tvd_attention_gradient": [0.3, 0.5, NAN, NAN],
         "map_erasure_tvd_random": [0, 0, NAN, NAN],
         "map_erasure_top_flips_gradient": [1, 0, NAN, NAN],
         "map_erasure_flip_fraction_attention": [2 / 3, 0.5, NAN, NAN],
@@ -176,31 +274,17 @@ def test_numbers_of_maps():
         "naopc_attention": [0.5, 0.5, NAN, NAN],
         "naopc_gradient": [0, NAN, NAN, NAN],
     }
-    for name, numbers in expected.items():
-        np.testing.assert_allclose(values[name], numbers, atol=1e-6, err_msg=name)
-
-
-def test_tables_of_maps():
-    cell = one_cell(stack_of_maps())
-    frames = sections.frames([cell])
-    maps = frames["map_interventions"].set_index(["maps", "class"])
-    row = maps.loc["map_permutation", "overall"]
-    assert (row["n"], row["n_undefined"]) == (2, 2) and row["share_below_0.05"] == 0.5
-    assert row["tvd_mean"] == pytest.approx(0.11) and row["flip_share"] == pytest.approx(1 / 6)
-    assert maps.loc[("map_uniform", "overall"), "tvd_mean"] == pytest.approx(0.25)
-    erased = frames["map_erasure"].set_index("ranking")
-    assert erased.loc["gradient", "n_never"] == 1 and erased.loc["gradient", "n_averaged"] == 1
-    assert erased.loc["gradient", "censored_median"] == pytest.approx((1 / 3 + 1) / 2)
-    assert erased.loc["random", "fraction_mean"] == 1
-    row = frames["aopc_limits"].set_index("scores").loc["attention"]
-    assert (row["n"], row["n_undefined"], row["removal"]) == (2, 2, "aopc_limits")
+    numbers = sections.numbers(cell)
+    check_numbers(numbers, expected)
+    assert "naopc_low_attention" not in numbers and "aopc_attention" not in numbers, "not compared"
+    rows = whole(changes.AOPC_LIMITS, cell)["mean"]
     # of the first text 0.2 / 0.6 to 0.4 / 0.6, of the second 0.5
-    assert (row["naopc_low_mean"], row["naopc_high_mean"]) == pytest.approx(((1 / 3 + 0.5) / 2, (2 / 3 + 0.5) / 2))
-    assert row["share_exact"] == pytest.approx(2 / 3)
-    assert frames["marker_attention"].iloc[0]["share_above_0.5"] == 0.5
-    assert frames["map_adversary"].iloc[0]["change_max"] == pytest.approx(0.01)
-    said = " ".join(render.sentences(sections.known()["map_erasure"], cell))
-    assert "by gradient 33% on average (1 never change)" in said
+    ends = rows[["naopc_low_attention", "naopc_high_attention"]].tolist()
+    assert ends == pytest.approx([(1 / 3 + 0.5) / 2, (2 / 3 + 0.5) / 2]) and rows["aopc_limit_exact"] == pytest.approx(2 / 3)
+    assert changes.AOPC_LIMITS.quantity("naopc_low_gradient").label == "certainly from, gradient (tokens taken away)"
+    assert whole(attention.MARKER_ATTENTION, cell).loc["marker_attention", "share_beyond"] == 0.5
+    said = " ".join(render.sentences(changes.MAP_ERASURE, cell))
+    assert "by attention 58% on average over 2 texts, in random order 100%" in said
 
 
 def test_nothing_to_change():
@@ -208,16 +292,240 @@ def test_nothing_to_change():
     record = build([{"attention": [1.0], "probs": [0.9, 0.1]}], **STACK)
     record = appended(record, "map_permutation", map_permuted_probs=[[]])
     record = appended(record, "map_uniform", map_uniform_probs=[[0.9, 0.1]])
-    record = appended(
-        record,
-        "map_adversary",
-        map_adversary_attention=[[1.0]],
-        map_adversary_probs=[[0.9, 0.1]],
-        map_adversary_jsd=[NAN],
-        map_adversary_change=[NAN],
-        map_adversary_certainty=["undefined"],
-    )
     cell = one_cell(record)
-    said = [render.sentences(sections.known()[name], cell) for name in ("map_interventions", "map_adversary")]
-    assert [len(sentences) for sentences in said] == [2, 1]
-    assert all("(1 undefined)" in sentence for sentences in said for sentence in sentences)
+    said = [render.sentences(section, cell) for section in (changes.MAP_PERMUTATION, changes.MAP_UNIFORM)]
+    assert [len(texts) for texts in said] == [1, 1] and all("undefined for all texts (1)" in texts[0] for texts in said)
+
+
+# ---------- what a model selects
+
+
+TEXTS = [
+    {"attention": [0.5, 0.5, 0, 0], "gold": [1, 1, 0, 0], "probs": [0.1, 0.9], "label": 1},
+    {"attention": [0.25] * 4, "gold": [0, 0, 0, 1], "probs": [0.8, 0.2], "label": 1},
+    {"attention": [1.0, 0], "gold": [1, 0], "probs": [0.6, 0.4], "label": 0},
+    {"attention": [0.0, 0.4, 0.6], "gold": [0, 0, 0], "probs": [0.3, 0.7]},
+    {"attention": []},
+]
+SELECTED = [[True, False, True, False], [False] * 4, [True, True], [False, True, True], []]
+
+
+def test_what_is_selected_by_hand():
+    """Nothing selected stays in the denominators; the papers' rule is a number of its own."""
+    own = [text.get("probs", [0.4, 0.6]) for text in TEXTS]
+    complement = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.2, 0.8], [0.5, 0.5]]
+    cell = one_cell(with_selection(build(TEXTS, rationale=True), SELECTED, complement=complement, own=own))
+    values = selection.selection(cell)
+    expected = {
+        "share_selected": [0.5, 0, 1, 2 / 3, NAN],
+        "spans_selected": [2, 0, 1, 1, NAN],
+        "nothing_selected": [0, 1, 0, 0, NAN],
+        "everything_selected": [0, 0, 1, 0, NAN],
+        "selection_correct": [1, 0, 1, NAN, NAN],
+        "complement_correct": [0, 0, 1, NAN, NAN],
+        "complement_same": [0, 1, 1, 1, NAN],
+        "selection_precision": [0.5, NAN, 0.5, NAN, NAN],
+        "selection_recall": [0.5, 0, 1, NAN, NAN],
+        "selection_f1": [0.5, 0, 2 / 3, NAN, NAN],
+        "selection_f1_papers": [0.5, NAN, 2 / 3, NAN, NAN],
+        "selection_iou_f1": [2 / 3, 0, 1, NAN, NAN],
+        "selection_auprc": [0.5, 0.25, 0.5, NAN, NAN],  # equal values pass together
+        "marked_selected": [1, 0, 1, NAN, NAN],
+        "unmarked_correct": [NAN, 0, NAN, NAN, NAN],
+    }
+    assert set(values) == set(expected)
+    check_numbers(values, expected)
+    assert set(expected) - set(sections.numbers(cell)) == {"selection_f1_papers"}
+    said = " ".join(render.sentences(selection.SELECTION, cell))
+    assert "54.2% of a text is selected" in said and "66.7% of the texts are classified rightly, from all other" in said
+    bare = one_cell(with_selection(build(TEXTS), SELECTED))
+    assert "selection_f1" not in selection.selection(bare) and len(render.sentences(selection.SELECTION, bare)) == 1
+
+
+def test_selections_of_one_size_by_hand():
+    table = appended(
+        build(TEXTS[:2], rationale=True),
+        "selection",
+        selection_measures=[["attention", "gradient"]] * 2,
+        selection_shares=[[0.0, 0.2]] * 2,
+        selection_chosen=[[[True, False, False, False], [False, False, True, True]], [[False] * 4, [False] * 4]],
+        selection_kept_probs=[[[0.3, 0.7], [0.8, 0.2]], [[0.7, 0.3], [np.nan, np.nan]]],
+        selection_removed_probs=[[[0.6, 0.4], [0.2, 0.8]], [[0.1, 0.9], [np.nan, np.nan]]],
+    )
+    every = selection.budgets(one_cell(table))
+    assert list(every) == [("as many as selected", "attention"), ("20%", "gradient")]
+    own, other = every.values()
+    # the predicted classes are 1 (0.9) and 0 (0.8), the labels 1 and 1
+    check_numbers(
+        own, {"sufficiency": [0.2, 0.1], "comprehensiveness": [0.5, 0.7], "correct": [1, 0], "rest_correct": [0, 1]}
+    )
+    check_numbers(own, {"token_f1": [2 / 3, 0]})
+    check_numbers(other, {"sufficiency": [0.9 - 0.2, NAN], "correct": [0, NAN], "token_f1": [0, NAN]})
+    check_section(selection.SELECTION_BUDGETS, one_cell(table))
+
+
+def test_what_places_tell():
+    random = np.random.default_rng(0)
+    texts, selected = [], []
+    for number in range(120):
+        label, length = number % 2, int(random.integers(6, 12))
+        texts.append(
+            {"attention": random.dirichlet(np.ones(length)), "probs": [1 - 0.8 * label, 0.8 * label], "label": label}
+        )
+        selected.append(np.arange(length) == (0 if label else length - 1))
+    cell = one_cell(with_selection(build(texts), selected))
+    gold, predicted = render.frames(selection.LEAKAGE, [cell])["leakage"].to_dict("records")
+    assert (gold["of"], predicted["of"]) == ("gold label", "predicted class")
+    assert gold["places_accuracy"] == 1 and gold["majority_accuracy"] <= 0.5 and gold["p_value"] == 0.001
+    (said,) = render.sentences(selection.LEAKAGE, cell)
+    assert "tells the label of 100.0% of 120 texts" in said and "they tell the label (p = 0.001)" in said
+    assert render.sentences(selection.LEAKAGE, one_cell(with_selection(build(texts[:10]), selected[:10]))) == []
+
+
+# ---------- cross-attention
+
+
+PAIRS = [(["a", "b"], ["x", "y"]), (["a", "b", "c"], ["z"])]
+CROSS = {
+    "cross_permuted_probs": (("K", "G"), [np.array([[0.4, 0.2], [0.6, 0.6]]), np.array([[0.3], [0.1]])]),
+    "cross_permuted_tvd": (("K", "G"), [np.array([[0.5, 0.5], [0.1, 0.3]]), np.array([[0.2], [0.4]])]),
+    "cross_uniform_probs": (("G",), [[0.7, 0.6], [0.11]]),
+    "cross_uniform_tvd": (("G",), [[0.1, 0.0], [0.5]]),
+    "cross_uniform_layer_probs": (("L", "G"), [np.array([[0.8, 0.6], [0.7, 0.6]]), np.array([[0.4], [0.2]])]),
+    "cross_uniform_layer_tvd": (("L", "G"), [np.array([[0.0, 0.0], [0.1, 0.1]]), np.array([[0.0], [0.4]])]),
+    "knock_out_probs": (("G",), [[0.3, np.nan], [0.4]]),
+    "knock_out_tvd": (("G",), [[0.6, np.nan], [0.0]]),
+    "knock_out_other_probs": (("G",), [[0.8, 0.5], [np.nan]]),
+    "knock_out_other_tvd": (("G",), [[0.0, 0.2], [np.nan]]),
+    "knock_out_removed_probs": (("G",), [[0.2, 0.1], [0.3]]),
+    "knock_out_other_removed_probs": (("G",), [[0.9, 0.6], [0.4]]),
+}
+HEAD = ("L", "A", "R", "G", "T")
+
+
+def pairs(given):
+    made = columns(PAIRS, measures={name: values for name, (_, values) in given.items()})
+    made["target_probs"] = [[0.8, 0.6], [0.4]]
+    return split_cells(records.build(made, {name: records.Column(axes, "float64") for name, (axes, _) in given.items()}))[0]
+
+
+def test_cross_interventions_by_hand():
+    cell = pairs(CROSS)
+    check_section(translation.CROSS_INTERVENTIONS, cell)
+    # permuted: pair 0 has 0.45 of 0.7, pair 1 0.2 of 0.4; of the words 2 in 4 and 1 in 2 fall by half or more
+    expected = {
+        "cross_permutation_probability": [0.45, 0.2],
+        "cross_permutation_probability_drop": [0.25, 0.2],
+        "cross_permutation_fallen": [0.5, 0.5],  # 0.4 of 0.8 and 0.2 of 0.6; 0.1 of 0.4
+        "cross_permutation_tvd": [0.35, 0.3],
+        # one word of pair 0 cannot be knocked out: neither its own probability nor its fall counts
+        "cross_best_weight_before": [0.8, 0.4],
+        "cross_best_weight_probability_drop": [0.5, 0],
+        "cross_other_weight_probability_drop": [0.05, NAN],
+        "cross_other_weight_tvd": [0.1, NAN],
+        "cross_other_word_probability_drop": [-0.05, 0],  # one target word becomes more probable
+        "cross_uniform_probability_drop": [0.05, 0.29],
+        "cross_uniform_probability_drop layer 1": [0.05, 0.2],
+        "cross_uniform_tvd layer 1": [0.1, 0.4],
+    }
+    values = translation.cross_interventions(cell)
+    check_numbers(values, expected)
+    assert "cross_best_word_tvd" not in values
+    said = " ".join(render.sentences(translation.CROSS_INTERVENTIONS, cell))
+    assert "With uniform weights a target word has a probability of 0.38 in place of 0.55." in said
+    assert "loses its weight, a target word’s probability falls by 0.25, of another one by 0.05" in said
+    assert translation.drops(cell).axes[0].get_xlabel().startswith("fall of the mean probability")
+    one_way = pairs({name: CROSS[name] for name in ("cross_uniform_probs", "cross_uniform_tvd")})
+    assert len(render.sentences(translation.CROSS_INTERVENTIONS, one_way)) == 1, "what was not measured is not said"
+    # K = 0 draws of one source word: undefined, and no warning
+    draws = {"cross_permuted_probs": [np.zeros((0, 2)), np.array([[0.3], [0.1]])]}
+    none = pairs({"cross_permuted_probs": (("K", "G"), draws["cross_permuted_probs"]), "cross_permuted_tvd": (("K", "G"),
+                  [np.zeros((0, 2)), np.array([[0.2], [0.4]])])})  # fmt: skip
+    check_numbers(translation.cross_interventions(none), {"cross_permutation_probability_drop": [NAN, 0.2]})
+
+
+def identifiable(tvd, low, high, attention=None):
+    """One layer, one head, both rows alike."""
+
+    def both(values):
+        return [np.array(one, float)[None, None, None].repeat(2, 2) for one in values]
+
+    begin = "cross_identifiability_"
+    given = {f"{begin}low": (HEAD, both(low)), f"{begin}high": (HEAD, both(high)), f"{begin}tvd": (HEAD[:-1], both(tvd))}
+    given |= {f"{begin}change": ((), [1e-7, 3e-7]), f"{begin}change_double": ((), [1e-15, np.nan])}
+    return pairs(given | ({"alignment_attention": (HEAD, both(attention))} if attention else {}))
+
+
+LOW, HIGH = [[[0.0, 0.2], [0.5, 0.1]], [[0.1, 0.0, 0.0]]], [[[0.8, 1.0], [0.9, 0.5]], [[0.9, 0.5, 0.4]]]
+WEIGHTS = [[[0.6, 0.4], [0.7, 0.3]], [[0.3, 0.5, 0.2]]]
+
+
+def test_identifiability_of_cross_attention_by_hand():
+    cell = identifiable([[0.4, 0.2], [0.0]], LOW, HIGH, WEIGHTS)
+    check_section(translation.CROSS_IDENTIFIABILITY, cell)
+    # of the heaviest words: 0..0.8 and 0.5..0.9 of the first pair, 0..0.5 of the second
+    expected = {"tvd": [0.3, 0], "top": [0.65, 0.5], "low": [0.25, 0], "high": [0.85, 0.5], "zero": [0.5, 1]}
+    expected |= {"width": [0.6, (0.8 + 0.5 + 0.4) / 3], "change": [1e-7, 3e-7], "tvd layer 0, predicting": [0.3, 0]}
+    check_numbers(
+        translation.cross_identifiability(cell), {f"cross_identifiability_{name}": of for name, of in expected.items()}
+    )
+    (said,) = render.sentences(translation.CROSS_IDENTIFIABILITY, cell)
+    assert "distance of 0.150 on average" in said and "0.57 on average, could be anything from 0.12 to 0.68" in said
+    label = translation.CROSS_IDENTIFIABILITY.quantity("cross_identifiability_tvd layer 0, predicting").label
+    assert label == "TVD reached layer 0, predicting"
+    determined = identifiable([[0.0, 0.0], [0.0]], WEIGHTS, WEIGHTS)
+    (said,) = render.sentences(translation.CROSS_IDENTIFIABILITY, determined)
+    assert said == "In every row that predicts a target word attention is the only one."
+
+
+# ---------- columns of one's own, and sections in one more file
+
+
+def test_a_number_that_no_section_reads_has_a_row(build_record):
+    own = {"my_number": records.Column((), "float64", doc="mine")}
+    cell = one_cell(appended(build_record([{"attention": [1.0]}] * 3), own, my_number=[1.0, np.nan, 4.0]))
+    row = whole(sections.known()["columns"], cell).loc["my_number"]
+    assert (row["n"], row["n_undefined"], row["mean"]) == (2, 1, 2.5)
+
+
+MODULE = """
+import numpy as np
+from attnfaith.reporting.spec import Quantity, Section
+
+SECTION = Section(
+    name="weights",
+    needs=("attention",),
+    per_text=lambda cell: {"largest": np.array([row.max() if len(row) else np.nan for row in cell.attention], float)},
+    quantities={"largest": Quantity("largest <weight>", above=0.6)},
+    caption="Largest <weights>",
+    sentences=("On average {largest.mean:.2f} & more, above in {largest.share:.0%}.",),
+)
+"""
+
+
+@pytest.fixture
+def one_file_more(tmp_path, monkeypatch):
+    folder = tmp_path / "more"
+    folder.mkdir()
+    (folder / "weights.py").write_text(MODULE, encoding="utf-8")
+    monkeypatch.setattr(sections, "__path__", [*sections.__path__, str(folder)])
+    sections.known.cache_clear()
+    yield
+    sections.known.cache_clear()
+    sys.modules.pop("attnfaith.reporting.sections.weights", None)
+
+
+@pytest.mark.usefixtures("one_file_more", "quick_figures")
+def test_a_section_is_one_file(tmp_path, build_record):
+    record = build_record([{"attention": weights} for weights in ([0.5, 0.5], [1.0], [0.2, 0.8], [0.25] * 4, [])])
+    assert list(sections.known())[-1] == "weights"
+    index = write_report(record, tmp_path / "report", facts={})
+    saved = pd.read_parquet(index.parent / "tables" / "summary.parquet").set_index("quantity").loc["largest"]
+    assert saved["mean"] == pytest.approx((0.5 + 1 + 0.8 + 0.25) / 4) and saved["n_undefined"] == 1
+    html = index.read_text(encoding="utf-8")
+    assert "On average 0.64 &amp; more, above in 50%." in html and "largest &lt;weight&gt;" in html
+    cells = [one_cell(record), one_cell(build_record([{"attention": [1.0]}], seed=1))]
+    tables = study_tables(cells, ["weights"])
+    assert set(tables) == {"summary", "summary_over_seeds"} and set(tables["summary"]["section"]) == {"weights"}
+    spread = tables["summary_over_seeds"].set_index(["quantity", "statistic"])
+    assert spread.loc[("largest", "mean"), "n_seeds"] == 2

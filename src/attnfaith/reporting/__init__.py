@@ -7,8 +7,7 @@ from importlib import import_module
 
 _MODULES = {
     "page.report": ("run_facts", "write_report"),
-    "sections.agreement": ("agreement_table", "attention_overview", "gradient_vs_leave_one_out", "tau_histograms"),
-    "sections.dispersion": ("dispersion_by_scores", "dispersion_table"),
+    "sections.agreement": ("agreement_table", "attention_overview", "gradient_vs_leave_one_out"),
     "sections.performance": ("performance_table",),
     "sections.plausibility": ("plausibility_table",),
     "style": ("save_figure",),

@@ -15,11 +15,9 @@ from attnfaith.reporting.blocks import Grid, template
 from attnfaith.reporting.cells import CELL, Cell, describe, quantity_label, split_cells
 from attnfaith.reporting.errors import ReportError
 from attnfaith.reporting.tables import as_text, format_number, short_number
-from attnfaith.stats import Panel, holm, sign_flip_tests
+from attnfaith.stats import LEVEL, estimate, holm, mean, over_seeds_of_texts, ratio, seeds_in_words, sign_flip_tests
 
 
-LEVEL = 0.05
-FEWEST_DRAWS = 1000
 MOST_NAMED = 6  # quantities, seeds or texts that a note names
 UNTOLD = "cannot be told"
 KEYS = ("quantity", "first", "second", "over")
@@ -41,7 +39,8 @@ class Comparison:
     * n_texts, n_left_out: texts on which the means rest, and shared ones on which one side is undefined
     * mean_first, mean_second, difference (second - first): means over seeds of means over texts; ci_low, ci_high: the 95 %
       interval of the difference, paired by text (and seed), NaN below two texts
-    * p_value: `sign_flip_tests` over texts, `Panel.p_values` over seeds and texts. p_holm: corrected for all rows
+    * p_value: `sign_flip_tests` over texts, `over_seeds_and_texts` over seeds and texts. p_holm: corrected for all rows
+    * seeds: of seeds that fall apart, which have no interval, how many are higher, and each; else ""
     * verdict: "higher" or "lower" (the second than the first) where p_holm is at most .05 and the interval is without 0;
       "cannot be told" else, which never means equal; "undefined" without a value
     """
@@ -79,7 +78,7 @@ class Comparison:
 
 def _numbers(row: Mapping) -> tuple[str, ...]:
     low, high = (short_number(row[name], "+") for name in ("ci_low", "ci_high"))
-    interval = low if np.isnan(row["ci_low"]) else f"{low} to {high}"
+    interval = row["seeds"] or (low if np.isnan(row["ci_low"]) else f"{low} to {high}")
     means = (short_number(row[name]) for name in ("mean_first", "mean_second"))
     return *means, short_number(row["difference"], "+"), interval, format_number(row["p_holm"]), row["verdict"]
 
@@ -179,37 +178,45 @@ def _paired_seeds(first: Seeds, second: Seeds) -> tuple[list[int], list[int]]:
 def _rows(first: Seeds, second: Seeds, numbers: Mapping[int, pd.DataFrame], family: int) -> pd.DataFrame:
     """A row for each number of two sides, without what depends on other rows. family: rows that are corrected together."""
     seeds, others = _paired_seeds(first, second)
-    left = _panel([numbers[id(first[seed])] for seed in seeds], family)
-    right = _panel([numbers[id(second[seed])] for seed in others], family)
-    left, right = left.where(right), right.where(left)
-    difference = right.minus(left)
-    low, high = difference.intervals()
+    left, right = (
+        np.stack([numbers[id(side[seed])].to_numpy(np.float64) for seed in chosen])  # [S, N, Q]
+        for side, chosen in ((first, seeds), (second, others))
+    )
+    differences = right - left
+    defined = ~np.isnan(differences)
+    means = [over_seeds_means(np.where(defined, side, np.nan)) for side in (left, right, differences)]
     if len(seeds) == 1:
-        p_values = sign_flip_tests(difference.values[:, 0].T, draws=max(9999, 100 * family))
-        p_values = np.where(difference.n < 2, np.nan, p_values)
+        intervals = [list(estimate("", column).values())[1:] for column in differences[0].T]
+        p_values = sign_flip_tests(differences[0], draws=max(9999, 100 * family))
+        p_values = np.where(defined[0].sum(0) < 2, np.nan, p_values)
+        apart = [""] * differences.shape[2]
     else:
-        p_values = difference.p_values()
-    n_texts = (~np.isnan(difference.values)).any(axis=1).sum(axis=1)
+        estimates = [over_seeds_of_texts(differences[:, :, place]) for place in range(differences.shape[2])]
+        intervals, p_values = [each[1:3] for each in estimates], [each.p_value for each in estimates]
+        by_seed = [[mean(column[~np.isnan(column)]) for column in differences[:, :, q]] for q in range(differences.shape[2])]
+        apart = [
+            seeds_in_words(values, 0) if np.isnan(each.ci_low) and not np.isnan(each.value) else ""
+            for values, each in zip(by_seed, estimates, strict=True)
+        ]
+    n_texts = defined.any(axis=0).sum(axis=0)
     return pd.DataFrame(
         {
             "quantity": next(iter(numbers.values())).columns,
             "over": "texts" if len(seeds) == 1 else "seeds and texts",
             "n_texts": n_texts,
-            "n_left_out": difference.values.shape[2] - n_texts,
-            "mean_first": left.means,
-            "mean_second": right.means,
-            "difference": difference.means,
-            "ci_low": low,
-            "ci_high": high,
+            "n_left_out": differences.shape[1] - n_texts,
+            **dict(zip(("mean_first", "mean_second", "difference"), means, strict=True)),
+            **dict(zip(("ci_low", "ci_high"), np.transpose(intervals), strict=True)),
             "p_value": p_values,
+            "seeds": apart,
         }
     )
 
 
-def _panel(tables: Sequence[pd.DataFrame], family: int) -> Panel:
-    """Numbers [Q, S, N] of the seeds of one side, with draws enough for the smallest p-value to pass the correction."""
-    values = np.stack([table.to_numpy(np.float64).T for table in tables], axis=1)
-    return Panel(values, np.ones(values.shape, bool), max(FEWEST_DRAWS, round(4 * family / LEVEL)))
+def over_seeds_means(numbers: np.ndarray) -> list[float]:
+    """The mean over seeds of the mean over texts of each number, [S, N, Q]; NaN without a value."""
+    by_seed = ratio(np.nansum(numbers, axis=1), (~np.isnan(numbers)).sum(axis=1))
+    return [mean(column[~np.isnan(column)]) for column in by_seed.T]
 
 
 def _notes(sides: Mapping[str, Seeds], cells: Sequence[tuple[str, Cell]], texts: list, alone: list) -> tuple[str, ...]:

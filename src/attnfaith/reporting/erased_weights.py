@@ -11,7 +11,6 @@ import numpy as np
 from attnfaith import record as records
 from attnfaith.metrics.attention_faithfulness.divergences import decision_flips, jensen_shannon_divergence
 from attnfaith.reporting.cells import Cell
-from attnfaith.reporting.errors import ReportError
 from attnfaith.reporting.explanation_tests import column
 from attnfaith.reporting.spec import per_cell
 
@@ -40,16 +39,9 @@ class Removal(NamedTuple):
     empty: np.ndarray
 
 
-def single_weight(cell: Cell, ranking: str, *, random_reference: str = "other") -> SingleWeight:
-    """The test of one weight against a random one, for a ranking of RANKINGS.
-
-    random_reference: "other", r uniform over all weights but i*, or "s19_code": uniform over all positions but the first of
-    the text, whatever i* is, so that r may be i*. The code of Serrano & Smith draws a rank below the first and uses it as a
-    position; this reproduces it. r comes from the first random order of the record.
-
-    Raises ReportError for another random_reference.
-    """
-    check_reference(random_reference)
+@per_cell
+def single_weight(cell: Cell, ranking: str) -> SingleWeight:
+    """The test of one weight against a random other one, of the first random order of the record, for one of RANKINGS."""
     columns = {name: records.rows(cell.table, f"erasure_{name}") for name in ("probs", "gradient", "order")}
     defined = np.flatnonzero(cell.lengths > 1)
     without_top, without_random = [], []
@@ -58,8 +50,7 @@ def single_weight(cell: Cell, ranking: str, *, random_reference: str = "other") 
         weights = cell.attention[row].astype(np.float64)
         gradient, (order, *_) = columns["gradient"][row], columns["order"][row]
         top = int(np.argmax({"attention": weights, "gradient": gradient, "attention_gradient": weights * gradient}[ranking]))
-        avoided = top if random_reference == "other" else 0
-        other = int(order[0] if order[0] != avoided else order[1])
+        other = int(order[0] if order[0] != top else order[1])
         without_top.append(columns["probs"][row][top])
         without_random.append(columns["probs"][row][other])
         difference[row] = weights[top] - weights[other]
@@ -70,11 +61,6 @@ def single_weight(cell: Cell, ranking: str, *, random_reference: str = "other") 
         top_flips[defined] = decision_flips(own, without_top)
         random_flips[defined] = decision_flips(own, without_random)
     return SingleWeight(delta, difference, top_flips, random_flips)
-
-
-def check_reference(random_reference: str) -> None:
-    if random_reference not in ("other", "s19_code"):
-        raise ReportError(f"random_reference is {random_reference!r}; it is 'other' or 's19_code'")
 
 
 @per_cell

@@ -1,27 +1,24 @@
 """From a section's declaration and cells to frames, what the page shows of them, figures and sentences."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import product
-from typing import TYPE_CHECKING, NamedTuple
-from weakref import WeakKeyDictionary
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from string import Formatter
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 
 from attnfaith.errors import counted
-from attnfaith.reporting.blocks import Grid, differing
+from attnfaith.reporting.blocks import CLASS_COLUMN, Grid, differing, number_with_interval
 from attnfaith.reporting.cells import CELL, Cell
 from attnfaith.reporting.errors import ReportError
-from attnfaith.reporting.figures import Kind
-from attnfaith.reporting.spec import Case, Row, Section, Sentence, Table
+from attnfaith.reporting.spec import SUMMARY, Drawing, Row, Section, Table, per_cell
+from attnfaith.reporting.tables import format_number
 
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.=-]{0,199}")
-_known_rows: WeakKeyDictionary[Cell, dict[Table, list[dict]]] = WeakKeyDictionary()
+WHOLE = "summary"
+"""The table that holds every number per text."""
 
 
 def file_name(name: str) -> str:
@@ -42,104 +39,125 @@ def numbers(section: Section, cell: Cell) -> dict[str, np.ndarray]:
     return section.per_text(cell) if section.per_text and section.applies(cell) else {}
 
 
-# ------------------------------------------------------------------------------------------------- tables
+# ---------- tables
 
 
-def rows(table: Table, cell: Cell) -> list[dict]:
-    """The rows of a declared table on one cell, computed once; without what names the cell."""
-    known = _known_rows.setdefault(cell, {})
-    if table not in known:
-        known[table] = [row for case in table.cases(cell) for row in _rows_of_case(table, cell, case)]
-    return known[table]
+@per_cell
+def _rows(cell: Cell, table: Table) -> list[Row]:
+    return list(table.rows(cell))
 
 
-def _rows_of_case(table: Table, cell: Cell, case: Case) -> Iterator[dict]:
-    for groups in product(*(key.groups(cell, case) for key in table.by)):
-        members = np.ones(len(cell), bool)
-        row = {**case.keys, **case.given}
-        for key, (label, inside) in zip(table.by, groups, strict=True):
-            members &= inside
-            if label is not None:
-                row[key.name] = label
-        for column in table.columns:
-            row |= column.numbers(case, members)
-        yield row
+def rows(table: Table, cell: Cell) -> list[Row]:
+    """The rows of a table on one cell, computed once; without what names the cell."""
+    return _rows(cell, table)
 
 
 def frame(table: Table, cells: Sequence[Cell]) -> pd.DataFrame:
-    """The table of these cells, each row with what names its cell first; typed columns and no row where there is none."""
+    """The table of these cells, each row with what names its cell first; no row where there is none."""
     if table.frame is not None:
         return table.frame(cells)
-    return _framed([{**cell.heading, **row} for cell in cells for row in rows(table, cell)], table)
+    found = [{**cell.heading, **row} for cell in cells for row in rows(table, cell)]
+    if found:
+        return pd.DataFrame(found)
+    return pd.DataFrame(columns=[*CELL, *table.shown]).astype(
+        dict.fromkeys(["seed", *list(table.shown)[table.heads :]], float)
+    )
 
 
-def _framed(entries: list[dict], table: Table) -> pd.DataFrame:
-    names = [*CELL, *table.names]
-    extra = sorted({name for row in entries for name in row} - set(names), key=_by_number)
-    if entries:
-        return pd.DataFrame(entries, columns=[*names, *extra])
-    text = {*CELL, *(key.name for key in table.by)} - {"seed"}
-    return pd.DataFrame(columns=names).astype({name: np.float64 for name in names if name not in text})
+def summary(cells: Sequence[Cell], sections: Iterable[Section]) -> pd.DataFrame:
+    """`summary` of the sections: a row for each number per text of each cell, and, where a section asks for it, for the
+    texts of each predicted class.
 
-
-def _by_number(name: str) -> tuple[str, int]:
-    """Class 2 comes before class 10."""
-    start, _, number = name.rpartition("_")
-    return (start, int(number)) if number.isdecimal() else (name, -1)
+    n: texts with a value; n_undefined: the others, which are in no number. mean with ci_low and ci_high, median,
+    share_beyond of the bound that `beyond` names: each with its 95 % interval over texts (`stats.interval_of`).
+    """
+    sections = list(sections)
+    found = [{**cell.heading, **row} for cell in cells for section in sections for row in section.summary(cell)]
+    return pd.DataFrame(found, columns=[*CELL, *SUMMARY])
 
 
 def frames(section: Section, cells: Sequence[Cell], *, study: bool = False) -> dict[str, pd.DataFrame]:
-    """The section's tables of those cells that it applies to, by file name, without those that have no row.
+    """The section's own tables of those cells that it applies to, by file name, without those that have no row.
 
     study: only what a study does not make in its own way. Raises ReportError for a name that no file can have.
     """
     cells = [cell for cell in cells if section.applies(cell)]
-    if not cells:
-        return {}
-    made = {file_name(table.name): frame(table, cells) for table in section.tables if table.studies or not study}
-    return {name: df for name, df in made.items() if len(df)}
+    asked = [table for table in section.tables if cells and (table.studies or not study)]
+    every = {file_name(table.name): frame(table, cells) for table in asked}
+    return {name: table for name, table in every.items() if len(table)}
 
 
-def grid(table: Table, df: pd.DataFrame, cells: Sequence[Cell]) -> Grid:
+def grids(section: Section, every: Mapping[str, pd.DataFrame], cells: Sequence[Cell]) -> list[Grid]:
+    """What the page shows of the section: its rows of `summary`, and of its own tables. every: all tables by name."""
+    shown = []
+    if section.caption and WHOLE in every:
+        mine = every[WHOLE][every[WHOLE]["section"] == section.name]
+        shown += [summary_grid(section, mine)] if len(mine) else []
+    return shown + [
+        grid(table, every[table.name], cells)
+        for table in section.tables
+        if table.name in every and (table.caption or table.grid)
+    ]
+
+
+def summary_grid(section: Section, table: pd.DataFrame) -> Grid:
+    """The section's rows of `summary` as the page shows them."""
+    keys = differing(table, CELL)
+    classes = [CLASS_COLUMN] if (table["class"] != "overall").any() else []
+    medians = ["median"] if not table["mean"].between(0, 1).all() or table["beyond"].any() else []
+    bounds = ["beyond"] if table["beyond"].any() else []
+    lines = []
+    for row in table[(table["n"] > 0) | (table["class"] == "overall")].to_dict("records"):
+        words = [section.quantity(row["quantity"]).label, *([row["class"]] if classes else [])]
+        numbers = [f"{row['n']:,}", f"{row['n_undefined']:,}", number_with_interval(row, "mean")]
+        numbers += [_number(row["median"])] if medians else []
+        beyond = np.isnan(row["share_beyond"])
+        numbers += ["–" if beyond else f"{row['share_beyond']:.1%} {row['beyond']}"] if bounds else []
+        lines.append((*(str(row[key]) for key in keys), *words, *numbers))
+    columns = (*keys, "mean over texts of", *classes, "texts", "undefined", "mean [95 % interval]", *medians, *bounds)
+    return Grid(section.caption, columns, tuple(lines), len(keys) + 1 + len(classes), section.note, f"tables/{WHOLE}")
+
+
+def _number(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    if pd.isna(value):
+        return "–"
+    return (
+        f"{int(value):,}"
+        if isinstance(value, int) or (float(value).is_integer() and abs(value) > 1)
+        else format_number(value)
+    )
+
+
+def grid(table: Table, frame: pd.DataFrame, cells: Sequence[Cell]) -> Grid:
     """What the page shows of a table's frame."""
     if table.grid is not None:
-        return table.grid(df, cells)
-    df = df if table.page_rows is None else table.page_rows(df)
-    return declared_grid(table, df, differing(df, CELL))
+        return table.grid(frame, cells)
+    note = table.note if isinstance(table.note, str) else table.note(frame)
+    frame = frame if table.page_rows is None else table.page_rows(frame)
+    keys = differing(frame, CELL)
+    shown = {name: (heading, None) if isinstance(heading, str) else heading for name, heading in table.shown.items()}
+    heads = list(shown)[: table.heads]
+    shown = {
+        name: heading for name, heading in shown.items() if name in heads or (name in frame and frame[name].notna().any())
+    }
+
+    def text(row: Row, name: str) -> str:
+        heading, words = shown[name]
+        if words:
+            return words(row)
+        return number_with_interval(row, name) if "[95 %" in heading else _number(row[name])
+
+    lines = [(*(str(row[key]) for key in keys), *(text(row, name) for name in shown)) for row in frame.to_dict("records")]
+    headings = (*keys, *(heading for heading, _ in shown.values()))
+    return Grid(table.caption, headings, tuple(lines), len(keys) + len(heads), note, f"tables/{table.name}")
 
 
-def declared_grid(table: Table, df: pd.DataFrame, keys: Sequence[str]) -> Grid:
-    """The rows of a frame under the headings that are declared, each after what names its cell: columns `keys`."""
-    shown = [column for column in (*table.by, *table.columns) if column.heading]
-    shown = [column for column in shown if not column.optional or df[column.name].notna().any()]
-    if table.page_order:
-        shown.sort(key=lambda column: table.page_order.index(column.name))
-    lines = [(*(str(row[key]) for key in keys), *(column.text(row) for column in shown)) for row in df.to_dict("records")]
-    heads = len(keys) + sum(column in table.by for column in shown)
-    note = table.note if isinstance(table.note, str) else table.note(df)
-    headings = (*keys, *(column.heading for column in shown))
-    return Grid(table.caption, headings, tuple(lines), heads, note, f"tables/{table.name}")
+# ---------- figures
 
 
-def grids(section: Section, made: Mapping[str, pd.DataFrame], cells: Sequence[Cell]) -> list[Grid]:
-    """What the page shows of the frames that are the section's."""
-    shown = [table for table in section.tables if table.name in made and (table.caption or table.grid)]
-    return [grid(table, made[table.name], cells) for table in shown]
-
-
-# ------------------------------------------------------------------------------------------------ figures
-
-
-class Drawing(NamedTuple):
-    """A figure with its file name, alternative text and caption."""
-
-    name: str
-    figure: "Figure"
-    alt: str
-    caption: str
-
-
-def kinds(section: Section, cell: Cell) -> Sequence[Kind]:
+def figures(section: Section, cell: Cell) -> list[Drawing]:
     """The section's figures of a cell, not drawn yet; none where it does not apply.
 
     Raises ReportError for a name that no file can have.
@@ -147,37 +165,48 @@ def kinds(section: Section, cell: Cell) -> Sequence[Kind]:
     if not section.applies(cell):
         return []
     declared = list(section.figures(cell) if callable(section.figures) else section.figures)
-    for kind in declared:
-        file_name(kind.name)
+    for drawing in declared:
+        file_name(drawing.name)
     return declared
 
 
-def drawings(section: Section, cell: Cell) -> Iterator[Drawing]:
-    """The section's figures of a cell, drawn one after the other; none where it does not apply."""
-    for kind in kinds(section, cell):
-        of_text = numbers(section, cell)
-        yield Drawing(kind.name, kind.draw(cell, of_text), *kind.words(cell, of_text))
-
-
-# ---------------------------------------------------------------------------------------------- sentences
+# ---------- sentences
 
 
 def sentences(section: Section, cell: Cell) -> list[str]:
-    """What the section's numbers say of a cell; nothing where it does not apply."""
-    said = section.sentences if section.applies(cell) else None
-    if isinstance(said, Sentence):
-        return _said(said, next(iter(rows(said.table, cell)), None))
-    return list(said(cell)) if said else []
-
-
-def _said(sentence: Sentence, row: Row | None) -> list[str]:
-    if row is None:
+    """What the section's numbers say about a cell; nothing where it does not apply."""
+    if not section.applies(cell):
         return []
-    parts = [sentence.text if row["n"] else sentence.nothing]
-    if row["n"] and row["n_undefined"] and sentence.left_out:
-        parts.append(sentence.left_out)
-    words = {"texts": counted(int(row["n"])), "undefined": counted(int(row["n_undefined"]))}
-    return [" ".join(parts).format(row=row, interval=interval_in_words(row), **words)]
+    return list(section.sentences(cell)) if callable(section.sentences) else list(_filled(section, cell))
+
+
+def _filled(section: Section, cell: Cell) -> Iterator[str]:
+    known = {row["quantity"]: _in_words(row) for row in section.summary(cell) if row["class"] == "overall"}
+    told = False
+    for text in section.sentences:
+        names = [name.partition(".")[0] for _, name, _, _ in Formatter().parse(text) if name]
+        if not names or not set(names) <= set(known):
+            continue
+        first = known[names[0]]
+        if not first.n:
+            label = section.quantity(names[0]).label
+            yield f"{label[0].upper()}{label[1:]}: undefined for all texts ({first.n_undefined:,})."
+            continue
+        left_out = f" Left out because it is undefined: {first.n_undefined:,}." if first.n_undefined and not told else ""
+        told = told or bool(left_out)
+        yield text.format_map(known) + left_out
+
+
+def _in_words(row: Row) -> SimpleNamespace:
+    return SimpleNamespace(
+        mean=row["mean"],
+        median=row["median"],
+        share=row["share_beyond"],
+        n=row["n"],
+        n_undefined=row["n_undefined"],
+        texts=counted(row["n"]),
+        interval=interval_in_words(row),
+    )
 
 
 def interval_in_words(row: Row) -> str:

@@ -1,13 +1,14 @@
-"""What a report says of one experiment, declared once; `render` makes frames, files, the page and its sentences of it.
+"""What a report says about one experiment, declared once; `render` makes frames, the page and its sentences of it.
 
-A section names the columns of a record that it uses, its numbers per text, its tables, figures and sentences. A table names
-its rows (`by`), the summaries in them (`columns`), and what of both people read: all that has a heading. N: texts of a cell.
+A section names the columns of a record that it uses and its numbers per text. Each number has rows in the one table
+`summary`, read as its `Quantity` declares. A section has tables of its own only for what that table cannot say. N: texts of
+a cell.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from functools import partial, wraps
+from functools import wraps
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -15,124 +16,34 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from attnfaith.reporting.blocks import CLASS_COLUMN, Grid, number_with_interval
-from attnfaith.reporting.cells import Cell, split_cells
-from attnfaith.reporting.tables import format_number
+from attnfaith.reporting.blocks import Grid
+from attnfaith.reporting.cells import Cell, measure_label, quantity_label, split_cells
 from attnfaith.stats import estimate
 
 
 if TYPE_CHECKING:
-    from attnfaith.reporting.figures import Kind
+    from matplotlib.figure import Figure
 
 Row = Mapping[str, object]
-OWN, MAIN = "{name}_", ""
-"""What precedes ci_low and ci_high in the names of an interval's columns: the number's name; nothing for the main one."""
 WEIGHT_EDGES = (0.25, 0.5, 0.75)
 WEIGHT_BINS = ("[0, 0.25)", "[0.25, 0.5)", "[0.5, 0.75)", "[0.75, 1]")
 
 
-@dataclass(frozen=True, eq=False)
-class Case:
-    """What some rows of a table are about, such as one ranking or one measure of a cell.
-
-    values: {name: [N] float64}, NaN undefined. keys: what the rows are called, by column. given: numbers that stand in each
-    of the rows as they are, by column; those that no column of the table declares follow its columns.
-    """
-
-    values: Mapping[str, np.ndarray] = field(default_factory=dict)
-    keys: Mapping[str, object] = field(default_factory=dict)
-    given: Mapping[str, object] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, eq=False)
-class Column:
-    """A column as it is given: `Case.keys` or `Case.given`.
-
-    name: in files. heading: on the page, "" of a column that only files have. words: what the page writes, given the row.
-    dash: on the page in place of a number that is undefined, since it does not apply. optional: on the page only where it
-    says something of some row, else with a dash.
-    """
-
-    name: str
-    heading: str = ""
-    words: Callable[[Row], str] | None = None
-    dash: bool = False
-    optional: bool = False
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """All that it is in files."""
-        return (self.name,)
-
-    def numbers(self, case: Case, members: np.ndarray) -> dict[str, float]:
-        """What it says of some texts of a case, members [N] bool; {} of what the case does not hold."""
-        return {}
-
-    def text(self, row: Row) -> str:
-        """What the page writes."""
-        if self.words:
-            return self.words(row)
-        return "–" if (self.dash or self.optional) and pd.isna(row[self.name]) else self._plain(row)
-
-    def _plain(self, row: Row) -> str:
-        value = row[self.name]
-        return value if isinstance(value, str) else f"{value:,}" if isinstance(value, int) else format_number(value)
-
-
-@dataclass(frozen=True, eq=False)
-class Key(Column):
-    """Names a row: `Case.keys`."""
-
-    def groups(self, cell: Cell, case: Case) -> list[tuple[str | None, np.ndarray]]:
-        """The parts of a case that have rows of their own: name, None where the case has it, and members [N] bool."""
-        return [(None, np.ones(len(cell), bool))]
-
-    def _plain(self, row: Row) -> str:
-        return str(row[self.name])
-
-
-@dataclass(frozen=True, eq=False)
-class Classes(Key):
-    """A row for all texts, "overall", and for those of each predicted class."""
-
-    name: str = "class"
-    heading: str = CLASS_COLUMN
-
-    def groups(self, cell: Cell, case: Case) -> list[tuple[str | None, np.ndarray]]:
-        return cell.classes
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Bins(Key):
-    """A row for the texts of each bin of the values `of`; a text where they are undefined is in none.
-
-    edges: inner ones, each in the bin above it. labels: of all bins, one more than edges. whole: of a row of all texts,
-    before the bins; "" for none.
-    """
-
-    of: str
-    edges: tuple[float, ...]
-    labels: tuple[str, ...]
-    whole: str = ""
-
-    def groups(self, cell: Cell, case: Case) -> list[tuple[str | None, np.ndarray]]:
-        place = bin_of(case.values[self.of], self.edges)
-        whole = [(self.whole, np.ones(len(cell), bool))] if self.whole else []
-        return [*whole, *((label, place == number) for number, label in enumerate(self.labels))]
+# ---------- numbers
 
 
 def per_cell(make: Callable[..., object]) -> Callable[..., object]:
-    """A function of a cell, and maybe of words, that is computed once for each: tables, figures and sentences ask for the
+    """A function of a cell, and maybe of more, that is computed once for each: tables, figures and sentences ask for the
     same numbers.
     """
-    known: WeakKeyDictionary[Cell, dict] = WeakKeyDictionary()
+    cached: WeakKeyDictionary[Cell, dict] = WeakKeyDictionary()
 
     @wraps(make)
-    def remembered(cell: Cell, *words: str) -> object:
-        of_cell = known.setdefault(cell, {})
-        if words not in of_cell:
-            of_cell[words] = make(cell, *words)
-        return of_cell[words]
+    def remembered(cell: Cell, *more: object) -> object:
+        results = cached.setdefault(cell, {})
+        if more not in results:
+            results[more] = make(cell, *more)
+        return results[more]
 
     return remembered
 
@@ -153,133 +64,109 @@ def bin_of(values: np.ndarray, edges: Sequence[float]) -> np.ndarray:
     return np.where(np.isnan(values), -1, np.searchsorted(edges, values, side="right"))
 
 
-@dataclass(frozen=True, eq=False)
-class Count(Column):
-    """How many texts have the values `of`, or have none."""
-
-    of: str = ""
-    undefined: bool = False
-
-    def numbers(self, case: Case, members: np.ndarray) -> dict[str, float]:
-        if self.of not in case.values:
-            return {}
-        return {self.name: int((np.isnan(case.values[self.of][members]) == self.undefined).sum())}
-
-    def _plain(self, row: Row) -> str:
-        return "–" if np.isnan(row[self.name]) else f"{int(row[self.name]):,}"
+def counts(values: np.ndarray) -> dict[str, int]:
+    """How many of the values [N] are defined, n, and how many are not, n_undefined."""
+    undefined = int(np.isnan(values).sum())
+    return {"n": len(values) - undefined, "n_undefined": undefined}
 
 
-def counts(of: str, what: str = "texts") -> tuple[Count, Count]:
-    """The two columns that stand before the numbers of a table; what: what is counted."""
-    return Count("n", what, of=of), Count("n_undefined", "undefined", of=of, undefined=True)
+def plain(**numbers: np.ndarray) -> dict[str, float]:
+    """The mean of each of several arrays [N], NaN left out and NaN of nothing, without an interval."""
+    defined = {name: values[~np.isnan(values)] for name, values in numbers.items()}
+    return {name: float(values.mean()) if len(values) else np.nan for name, values in defined.items()}
 
 
-@dataclass(frozen=True, eq=False)
-class Number(Column):
-    """A summary of the defined values `of` some texts; NaN of none, and where the case does not hold them.
+def main(name: str, values: np.ndarray) -> dict[str, float]:
+    """A mean with its interval in the columns ci_low and ci_high: the number that a table is about."""
+    return dict(zip((name, "ci_low", "ci_high"), estimate(name, values).values(), strict=True))
 
-    interval: what precedes ci_low and ci_high in the names of its 95 % interval (`stats.interval_of`); None without one.
+
+def share(values: np.ndarray, *, below: float | None = None, above: float | None = None) -> np.ndarray:
+    """1 where a value [N] lies below, or above, a bound, else 0; NaN undefined."""
+    return np.where(np.isnan(values), np.nan, values < below if above is None else values > above)
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """How a number per text is read.
+
+    label: {} stands for what a pattern such as "tau *" leaves open. below, above: a bound; the table says which share of the
+    texts lies beyond it. interval: that of the mean, where it is not `stats.interval_of`.
     """
 
-    of: str = ""
-    interval: str | None = OWN
-    statistic: Callable[[np.ndarray], float] = np.mean
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        if self.interval is None:
-            return (self.name,)
-        start = self.interval.format(name=self.name)
-        return self.name, f"{start}ci_low", f"{start}ci_high"
-
-    def numbers(self, case: Case, members: np.ndarray) -> dict[str, float]:
-        if self.of not in case.values:
-            return {}
-        values = case.values[self.of][members]
-        values = self._seen(values[~np.isnan(values)])
-        if self.interval is None:
-            return {self.name: float(self.statistic(values)) if len(values) else np.nan}
-        return dict(zip(self.names, estimate("", values, self.statistic).values(), strict=True))
-
-    def _seen(self, values: np.ndarray) -> np.ndarray:
-        return values
-
-    def _plain(self, row: Row) -> str:
-        return number_with_interval(row, self.name) if self.interval == MAIN else format_number(row[self.name])
-
-
-Mean = partial(Number, statistic=np.mean)
-Median = partial(Number, statistic=np.median)
-Deviation = partial(Number, statistic=np.std, interval=None)  # of the population
-Largest = partial(Number, statistic=np.max, interval=None)
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Share(Number):
-    """The share of texts whose value lies below, or above, a bound, 0..1."""
-
+    label: str = ""
     below: float | None = None
     above: float | None = None
+    interval: Callable[[np.ndarray], tuple[float, float]] | None = None
 
-    def _seen(self, values: np.ndarray) -> np.ndarray:
-        return (values < self.below if self.above is None else values > self.above).astype(np.float64)
+    @property
+    def beyond(self) -> str:
+        """The bound in words, such as "below 0.05"; "" without one."""
+        bounds = {"below": self.below, "above": self.above}
+        return next((f"{side} {bound:g}" for side, bound in bounds.items() if bound is not None), "")
+
+    def summary(self, values: np.ndarray) -> dict[str, float]:
+        """The numbers of a row of `summary`, of values [N] with NaN undefined."""
+        row = counts(values) | main("mean", values)
+        if self.interval:
+            row |= dict(zip(("ci_low", "ci_high"), self.interval(values[~np.isnan(values)]), strict=True))
+        beyond = share(values, below=self.below, above=self.above) if self.beyond else np.zeros(0)
+        return row | estimate("median", values, np.median) | estimate("share_beyond", beyond)
+
+
+SUMMARY = ("section", "quantity", "class", "beyond", "n", "n_undefined", "mean", "ci_low", "ci_high")
+SUMMARY += tuple(f"{name}{end}" for name in ("median", "share_beyond") for end in ("", "_ci_low", "_ci_high"))
+
+
+# ---------- declarations
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Table:
-    """A table of all cells that have what it is about: a row for each case of a cell and each group of its texts.
+    """A table of all cells that have what it is about.
 
-    name: of its files. cases: of one cell. by: what names a row, after what names the cell. columns: what the row says.
-    caption: on the page; "" of a table that only files have. note: below it on the page, or what says it of the frame.
-    page_rows: which rows of the frame the page shows. page_order: names of the columns there, where it is not that of the
-    files. frame, grid: what makes the frame of the cells, or the page's form of it, where no declaration does.
-    studies: False where a study makes it in its own way.
+    name: of its files. rows: of one cell, each {column: value}, without what names the cell; all have the same columns.
+    shown: what the page shows, {column: heading, or heading and words made of the row}; a number under "… [95 % interval]"
+    has that of ci_low and ci_high, and other undefined numbers are a dash. heads: how many of them name a row. caption: on
+    the page; "" of a table that only files have. note: below it, or what says it of the frame. page_rows: which rows the
+    page shows. frame, grid: what makes the frame of the cells, or the page's form of it, where no declaration does. studies:
+    False where a study makes it in its own way.
     """
 
     name: str
-    by: tuple[Key, ...] = ()
-    columns: tuple[Column, ...] = ()
-    cases: Callable[[Cell], Iterable[Case]] | None = None
+    rows: Callable[[Cell], Iterable[Row]] | None = None
+    shown: Mapping[str, "str | tuple[str, Callable[[Row], str]]"] = field(default_factory=dict)
+    heads: int = 1
     caption: str = ""
     note: "str | Callable[[pd.DataFrame], str]" = ""
     page_rows: Callable[[pd.DataFrame], pd.DataFrame] | None = None
-    page_order: tuple[str, ...] = ()
     frame: Callable[[Sequence[Cell]], pd.DataFrame] | None = None
     grid: Callable[[pd.DataFrame, Sequence[Cell]], Grid] | None = None
     studies: bool = True
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The columns of its files after those that name the cell."""
-        return tuple(name for column in (*self.by, *self.columns) for name in column.names)
-
 
 @dataclass(frozen=True, eq=False)
-class Sentence:
-    """What the first row of a cell's table says.
+class Drawing:
+    """A figure of each cell. name: of its files. draw: makes it. words: its alternative text and caption."""
 
-    text, and after it left_out where some texts are undefined; nothing in their place where no text is defined. Each is a
-    format string over `row`, `interval` (the words for that of the main number, empty where it is undefined), `texts` and
-    `undefined` (how many are defined and undefined).
-    """
-
-    table: Table
-    text: str
-    nothing: str
-    left_out: str = ""
+    name: str
+    draw: "Callable[[Cell], Figure]"
+    words: Callable[[Cell], tuple[str, str]]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Section:
-    """What a report says of one experiment.
+    """What a report says about one experiment.
 
     name: by which a study asks for it. source: the paper it follows, "" for none. place: on the page, small first, within
     the chapter, "measures" (of what is there) or "interventions" (on it), that holds its sentences and figures.
     needs: columns that a cell must hold; one_of: of these one at least. uses: patterns of all others that it reads.
-    per_text: numbers per text, {name: [N] float64}, NaN undefined. compared: whether cells are compared by them.
-    figures: its kinds of figures, or those of a cell. sentences: on a cell, of one table's first row, or what says them.
+    per_text: numbers per text, {name: [N] float64}, NaN undefined. compared: patterns of those that cells are compared by.
+    quantities: how they are read, by name or pattern. by_class: whether they are summarised by predicted class too.
+    caption, note: of the rows of `summary` on the page; "" where tables of its own show them.
+    sentences: on a cell. A text is a format string over its quantities: {permutation_tvd.mean:.3f}, .share, .median, .n,
+    .texts and .interval (in words); it stands where the first quantity has a value. Else what makes the sentences.
     across: sentences on several cells, from the first table's frame. conventions: words on how sentences are put.
-    part: HTML that is safe, of a cell and a number of examples; "" for none.
     """
 
     name: str
@@ -290,13 +177,16 @@ class Section:
     one_of: tuple[str, ...] = ()
     uses: tuple[str, ...] = ()
     per_text: Callable[[Cell], dict[str, np.ndarray]] | None = None
-    compared: bool = False
+    compared: tuple[str, ...] = ("*",)
+    quantities: Mapping[str, Quantity] = field(default_factory=dict)
+    by_class: bool = False
+    caption: str = ""
+    note: str = ""
     tables: tuple[Table, ...] = ()
-    figures: "tuple[Kind, ...] | Callable[[Cell], Sequence[Kind]]" = ()
-    sentences: "Sentence | Callable[[Cell], Iterable[str]] | None" = None
+    figures: "tuple[Drawing, ...] | Callable[[Cell], Iterable[Drawing]]" = ()
+    sentences: "tuple[str, ...] | Callable[[Cell], Iterable[str]]" = ()
     across: Callable[[pd.DataFrame], Sequence[str]] | None = None
     conventions: str = ""
-    part: Callable[[Cell, int], str] | None = None
 
     def applies(self, cell: Cell) -> bool:
         """Whether the cell holds what the section needs."""
@@ -308,57 +198,29 @@ class Section:
         patterns = (*self.needs, *self.one_of, *self.uses)
         return [name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns)]
 
-    @property
-    def table(self) -> Table:
-        """The first table, which sentences are about."""
-        return self.tables[0]
+    def quantity(self, name: str) -> Quantity:
+        """How one of its numbers is read."""
+        for pattern, quantity in self.quantities.items():
+            if fnmatchcase(name, pattern):
+                start, _, end = pattern.partition("*")
+                rest = measure_label(name.removeprefix(start).removesuffix(end))
+                return replace(quantity, label=quantity.label.format(rest).strip() or quantity_label(name))
+        return Quantity(quantity_label(name))
+
+    def summary(self, cell: Cell) -> list[Row]:
+        """Its rows of `summary` on one cell, computed once, without what names the cell."""
+        return _summary(cell, self)
 
 
-def summary_section(
-    name: str,
-    numbers: Callable[[Cell], dict[str, np.ndarray]] | None,
-    columns: tuple[Column, ...],
-    *,
-    caption: str,
-    note: str,
-    table: str = "",
-    by: tuple[Key, ...] = (Classes(),),
-    cases: Callable[[Cell], Iterable[Case]] | None = None,
-    page_rows: Callable[[pd.DataFrame], pd.DataFrame] | None = None,
-    sentences: "Mapping[str, str] | Callable[[Cell], Iterable[str]] | None" = None,
-    **options: object,
-) -> Section:
-    """Declare a section of one table, of the same name unless `table` gives one, which summarises numbers per text.
-
-    numbers: `Section.per_text`, by which cells are compared. cases: of the table; one case with these numbers unless given.
-    sentences: fields of a `Sentence` on the table, or a function. options: further fields of `Section`.
-    """
-
-    def one_case(cell: Cell) -> list[Case]:
-        return [Case(numbers(cell))]
-
-    summary = Table(
-        name=table or name,
-        cases=cases or one_case,
-        by=by,
-        columns=columns,
-        caption=caption,
-        note=note,
-        page_rows=page_rows,
-    )
-    if isinstance(sentences, Mapping):
-        sentences = Sentence(summary, **sentences)
-    options.update(per_text=numbers, compared=numbers is not None, tables=(summary,), sentences=sentences)
-    return Section(name=name, **options)
+@per_cell
+def _summary(cell: Cell, section: Section) -> list[Row]:
+    return list(_summary_rows(cell, section)) if section.per_text and section.applies(cell) else []
 
 
-def summary_cases(
-    numbers: Callable[[Cell], Mapping[str, Mapping[str, np.ndarray]]], key: str
-) -> Callable[[Cell], Iterator[Case]]:
-    """A case for each entry of {name: {number: [N]}}; key: the column that holds its name."""
-
-    def cases(cell: Cell) -> Iterator[Case]:
-        for name, values in numbers(cell).items():
-            yield Case(values, {key: name})
-
-    return cases
+def _summary_rows(cell: Cell, section: Section) -> Iterator[Row]:
+    classes = cell.classes if section.by_class else [("overall", np.ones(len(cell), bool))]
+    for name, values in section.per_text(cell).items():
+        quantity = section.quantity(name)
+        for label, members in classes:
+            head = {"section": section.name, "quantity": name, "class": label, "beyond": quantity.beyond}
+            yield head | quantity.summary(values[members])

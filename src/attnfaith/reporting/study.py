@@ -43,9 +43,7 @@ def study_tables(cells: Sequence[Cell], names: Sequence[str] = DEFAULT) -> dict[
     Where cells have several seeds, each table has a twin "<name>_over_seeds". Raises StudyError for an unknown name.
     """
     check_names(names)
-    tables = {}
-    for name in names:
-        tables |= render.frames(sections.known()[name], cells, study=True)
+    tables = sections.frames(cells, names, study=True)
     if len({cell.heading["seed"] for cell in cells}) > 1:
         tables |= {f"{name}_over_seeds": over_seeds(table) for name, table in tables.items()}
     return tables
@@ -69,8 +67,8 @@ def study_figures(cells: Sequence[Cell], names: Sequence[str] = DEFAULT) -> "dic
     for dataset, cell in reversed(first.items()):
         of_measures = () if cell.measures else ("agreement", "dispersion")
         for section in (sections.known()[name] for name in named if name not in of_measures):
-            drawn = render.drawings(section, cell)
-            figures |= {render.file_name(f"{dataset}-{drawing.name}"): drawing.figure for drawing in drawn}
+            for drawing in render.figures(section, cell):
+                figures[render.file_name(f"{dataset}-{drawing.name}")] = drawing.draw(cell)
     return figures
 
 

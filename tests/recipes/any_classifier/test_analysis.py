@@ -53,17 +53,18 @@ def one(seed=0, falls=FALLS, texts=30, noise=0.03, projection="softmax", undefin
     return split_cells(records.build(columns, extra))[0]
 
 
-def test_an_order_is_shown_as_far_as_it_is_known():
+def test_measures_are_held_against_one_rival_and_paired(monkeypatch):
+    monkeypatch.setattr(analysis.saliency, "RIVALS", ("absolute_signed",))
     made = analysis.tables([one(seed) for seed in (10, 11, 12)], Settings()).tables
     ranked = made["measures_ranking"].set_index(["test", "measure"])
     aopc = ranked.loc["aopc_removed"]
-    assert aopc.loc["signed", ["rank", "rank_low", "rank_high"]].tolist() == [1, 1, 1]
-    assert aopc.loc["random", ["rank", "rank_low", "rank_high"]].tolist() == [4, 4, 4]
-    for name in ("attention", "absolute_signed"):  # of one fall: which is the better of the two is noise
-        assert aopc.loc[name, ["rank_low", "rank_high"]].tolist() == [2, 3]
+    assert aopc["verdict"].to_dict() == {
+        "attention": "cannot be told", "absolute_signed": "undefined", "signed": "better", "random": "worse"
+    }  # fmt: skip
     assert aopc.loc["signed", ["n_seeds", "n", "n_undefined"]].tolist() == [3, 90, 0]
     assert aopc.loc["signed", "mean"] == pytest.approx(0.6, abs=0.01)
-    assert ranked.loc["aopc_kept"].loc[["signed", "random"], "rank"].tolist() == [1, 4]  # the less is lost, the better
+    assert aopc.loc["signed", "to_rival"] == pytest.approx(0.3, abs=0.02) and aopc.loc["signed", "to_rival_ci_low"] > 0
+    assert ranked.loc["aopc_kept"].loc[["signed", "random"], "verdict"].tolist() == ["better", "worse"]  # the less is lost
     pairs = made["measures_pairs"].query("test == 'aopc_removed'").set_index(["first", "second"])
     assert len(pairs) == 6 and (pairs["n_pairs"] == 6).all() and (pairs["n"] == 90).all()
     sign = pairs.loc[("absolute_signed", "signed")]

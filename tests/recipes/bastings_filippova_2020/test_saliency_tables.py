@@ -43,14 +43,15 @@ def one(dataset="sst", projection="softmax", seed=0, objective="classification",
     return split_cells(records.build(columns, extra))[0]
 
 
-def test_ranking_over_seeds():
+def test_measures_beside_the_rival_over_seeds(monkeypatch):
+    monkeypatch.setattr(analysis.saliency, "RIVALS", ("good",))
     cells = [one(seed=0), one(seed=1, falls=(0.6, 0.3, 0.1)), one(projection="sparsemax")]
     table = analysis.tables(cells, Settings()).tables["saliency_ranking"].set_index(["projection", "measure"])
-    assert len(table) == 6
+    assert len(table) == 6 and set(table["rival"]) == {"good"}
     softmax = table.loc["softmax"]
-    assert softmax["n_seeds"].tolist() == [2, 2, 2] and softmax["n_tests"].tolist() == [4, 4, 4]
-    assert softmax["rank_mean"].tolist() == [1.5, 1.5, 3] and softmax["share_among_best"].tolist() == [0.5, 0.5, 0]
-    assert table.loc[("sparsemax", "good"), ["rank_comprehensiveness", "rank_sufficiency"]].tolist() == [1, 1]
+    assert softmax["n_seeds"].tolist() == [2, 2, 2] and softmax["n_tests"].tolist() == [8, 0, 8]
+    assert softmax["better"].tolist() == [4, 0, 0] and softmax["worse"].tolist() == [4, 0, 8]
+    assert table.loc[("sparsemax", "good"), "mean_comprehensiveness"] == pytest.approx(0.6, abs=0.02)
 
 
 def test_twins_trained_with_tokens_erased():
@@ -59,10 +60,8 @@ def test_twins_trained_with_tokens_erased():
     table = analysis.tables(cells, Settings()).tables["saliency_training"]
     assert len(table) == 4 and set(table["objective"]) == {erased} and set(table["seed"]) == {0}
     row = table.set_index("test").loc["comprehensiveness"]
-    assert (row["first_plain"], row["first_erased"], row["n_measures"]) == ("good", "attention", 3)
-    assert row["tau"] == pytest.approx(kendalltau([0.3, 0.6, 0.1], [0.6, 0.3, 0.1]).statistic)
-    assert (row["attention_rank_plain"], row["attention_rank_erased"]) == (2, 1)
-    assert row["attention_mean_erased"] == pytest.approx(0.6, abs=0.02)
+    assert row["tau"] == pytest.approx(kendalltau([0.3, 0.6, 0.1], [0.6, 0.3, 0.1]).statistic) and row["n_measures"] == 3
+    assert (row["attention_mean_plain"], row["attention_mean_erased"]) == pytest.approx((0.3, 0.6), abs=0.02)
 
 
 def test_records_without_tests():

@@ -11,7 +11,6 @@ from scipy import stats
 from attnfaith import record as records
 from attnfaith.reporting.analysis import Analysis, Settings, StudyError, load_analysis
 from attnfaith.reporting.cells import Cell, split_cells
-from attnfaith.stats import Panel
 from tests.records import build, draw_sparse
 
 
@@ -31,7 +30,7 @@ def of_lambda(value):
     return "sparsemax" if value == 0 else f"sparsegen({value:g})"
 
 
-def sweep(change=None, seeds=(10, 11), ends=("softmax",), **given):
+def sweep(change=None, seeds=(10, 11, 12, 13), ends=("softmax",), **given):
     """Cells of each lambda and of the ends; `change(lambda)`, None for the ends, gives what is special in a cell."""
     given = {"texts": 22} | given
     levels = [(None, name) for name in ends] + [(value, of_lambda(value)) for value in LAMBDAS]
@@ -103,7 +102,7 @@ def test_levels_with_few_values_count_in_no_slope():
     values = np.full((3, 1, 20), np.nan)
     values[0, 0, 0], values[1, 0], values[2, 0] = 100.0, 1.0, 2.0
     levels = models.Levels(None, [{"lambda": value} for value in (-9.0, 0.0, 0.9)], [])
-    row = levels.trend("tau", models.slope, Panel(values, np.ones(values.shape, bool)))
+    row = levels.trend("tau", models.slope, models.Panel(values, np.ones(values.shape, bool)))
     assert list(row.values()) == pytest.approx([1, 1, 1])
 
 
@@ -114,7 +113,6 @@ def test_how_much_of_the_effect_of_lambda_free_scores_keep(power, kept):
     cells += [draw_sparse(of_lambda(value), alignment="additive(scale 1)", texts=22) for value in LAMBDAS]
     row = one(tables.tables(cells, {})["effect_kept"], scale="free")
     assert row["kept"] == pytest.approx(kept, abs=0.01) and row["n_kept"] >= 2
-    assert row["kept_ci_low"] - 1e-9 <= row["kept"] <= row["kept_ci_high"] + 1e-9
 
 
 def judged(cells, claim):

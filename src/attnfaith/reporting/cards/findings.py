@@ -13,10 +13,10 @@ from attnfaith.metrics.attention_faithfulness.support_agreement import top_k_ove
 from attnfaith.metrics.classification import classification_scores
 from attnfaith.reporting.cells import Cell, measure_label, one_cell
 from attnfaith.reporting.errors import ReportError
+from attnfaith.reporting.explanation_tests import column as numbers_of
 from attnfaith.reporting.render import frame
-from attnfaith.reporting.sections import adversary, maps, permutation, summaries
+from attnfaith.reporting.sections import adversary, attention, changes
 from attnfaith.reporting.sections.agreement import agreement_table
-from attnfaith.reporting.sections.dispersion import instance_dispersion
 from attnfaith.reporting.sections.plausibility import plausibility_table
 from attnfaith.reporting.verdicts import verdict
 from attnfaith.stats import estimate, mean
@@ -159,17 +159,17 @@ def _chance(chance: float) -> str:
 
 
 def _concentration(cell: Cell) -> Iterator[tuple[str, Number]]:
-    values = instance_dispersion(cell)
+    values = attention.dispersion(cell)
     for key, name, label in (
         ("normalised_entropy", "entropy", "entropy over its maximum; 1: all tokens alike"),
         ("support_size", "support", "tokens with weight"),
         ("share_of_zeros", "zeros", "share of a text’s tokens without weight"),
     ):
         yield key, Number.of(CONCENTRATION, label, values[f"{name} attention"])
-    if summaries.MARKER_ATTENTION.applies(cell):
-        marked = summaries.marker_attention(cell)["marker_attention"]
+    if attention.MARKER_ATTENTION.applies(cell):
+        marked = numbers_of(cell, "marker_attention")
         yield "marker_attention", Number.of(CONCENTRATION, "share of what is shown that lies on markers", marked)
-    if summaries.GROUP_MASS.applies(cell) and "impermissible" in (groups := summaries.group_mass(cell)):
+    if attention.GROUP_MASS.applies(cell) and "impermissible" in (groups := attention.group_mass(cell)):
         label = "share of attention on words that it should not need"
         yield "mass.impermissible", Number.of(CONCENTRATION, label, groups["impermissible"]["mass"])
 
@@ -178,14 +178,13 @@ def _shuffled(cell: Cell) -> Iterator[tuple[str, Number]]:
     """What the same weights do in another order."""
     for column in ("permuted_probs", "random_support_probs"):  # the second has fewer draws of the same
         if column in cell.table.column_names:
-            distance, flips = permutation.changes(cell, column)
+            distance, flips = changes.changes(cell, column)
             draws = max((len(rows) for rows in records.rows(cell.table, column)), default=0)
             yield from _moved(STATES, f"weights shuffled {draws} times: ", distance, flips)
             return
-    if maps.PERMUTED in cell.table.column_names:
-        changed = maps.map_interventions(cell)
+    if changes.MAP_PERMUTATION.applies(cell):
         start = "weights shuffled in all heads of the changed layers: "
-        yield from _moved(MAPS, start, changed["map_permutation_tvd"], changed["map_permutation_flips"])
+        yield from _moved(MAPS, start, *changes.changes(cell, "map_permuted_probs"))
 
 
 def _moved(group: str, start: str, distance: np.ndarray, flips: np.ndarray) -> Iterator[tuple[str, Number]]:
@@ -209,9 +208,9 @@ def _adversary(cell: Cell) -> Iterator[tuple[str, Number]]:
         if exact:
             label, bounds = f"{start}texts where one token can have all the weight", "share_one_token_"
             yield "adversary.one_token", Number.of_row(STATES, label, row, "share_one_token", bounds=bounds)
-    if maps.MAP_ADVERSARY.applies(cell):
+    if changes.MAP_ADVERSARY.applies(cell):
         label = "attention of other maps that keep the prediction: its largest found distance from the model’s (JSD in nats)"
-        distance = maps.map_adversary(cell)["map_adversary_jsd"]
+        distance = changes.map_adversary(cell)["map_adversary_jsd"]
         yield "adversary.jsd", Number.of(MAPS, label, distance, np.log(2), LN2)
 
 

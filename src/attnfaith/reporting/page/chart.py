@@ -87,7 +87,7 @@ def measures_chart(cells: Sequence[Cell]) -> Chart | None:
     tested = saliency_cell(cells)
     if tested is not None:
         table = frame(saliency.TESTS_TABLE, [tested])
-        evidence = "average_precision" in saliency.counted_tests(tested, table)
+        evidence = "average_precision" in saliency.counted_tests(tested, table["test"])
         return _of_test(table, "average_precision" if evidence else "comprehensiveness")
     for cell in cells:
         if cell.heading["dataset"] in saliency.GENERATED and plausibility.SECTION.applies(cell) and cell.measures:
@@ -109,7 +109,7 @@ def _of_evidence(cell: Cell) -> Chart | None:
 
 
 def _of_test(table: pd.DataFrame, test: str) -> Chart:
-    rows = table[(table["test"] == test) & table["mean"].notna()].sort_values("rank", kind="stable")
+    rows = saliency.by_mean(table, test)
     titles, ticks = EVIDENCE, SHARES
     if test == "comprehensiveness":
         titles, ticks = (

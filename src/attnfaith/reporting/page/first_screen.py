@@ -7,12 +7,10 @@ from pathlib import PurePath
 import numpy as np
 from markupsafe import Markup
 
-from attnfaith import record as records
 from attnfaith.reporting.cards.findings import Checkpoint, only_reason
 from attnfaith.reporting.cells import Cell, describe, measure_label
-from attnfaith.reporting.page.chart import measures_chart, saliency_cell, svg
+from attnfaith.reporting.page.chart import measures_chart, svg
 from attnfaith.reporting.page.heatmap import SHORTEST_EXAMPLE, Example, example, signed
-from attnfaith.reporting.sections import saliency
 from attnfaith.reporting.sections.agreement import reference_measure
 from attnfaith.verdict import BESIDE, DO_NOT_SHOW, MAY_SHOW, Verdict
 
@@ -74,13 +72,10 @@ def _command(cell: Cell, verdict: Verdict, beside: str | None) -> str:
 
 
 def _beside(cell: Cell) -> str | None:
-    """The measure that stands beside attention: the reference of the verdict, else what tests of explanations advise."""
+    """The measure that stands beside attention: the reference of the verdict, else `reference_measure`."""
     if "integrated_gradients" in cell.measures:
         return "integrated_gradients"
-    tested = saliency_cell([cell])
-    advised = (tested is not None and saliency.advise(tested).measure) or ""
-    advised = advised.removeprefix(records.ABSOLUTE)
-    return advised if advised in cell.measures else reference_measure(cell)
+    return reference_measure(cell)
 
 
 def middle(cell: Cell) -> tuple[int, str]:

@@ -17,6 +17,7 @@ from attnfaith.reporting import render, sections
 from attnfaith.reporting.blocks import CLASS_COLUMN, Grid, Picture, largest_classes, template
 from attnfaith.reporting.cells import CELL, Cell, describe, measure_label, name_class
 from attnfaith.reporting.one_file import script_of
+from attnfaith.reporting.page import alternatives
 from attnfaith.reporting.page.chart import agreement_chart, svg
 from attnfaith.reporting.page.first_screen import first_screen
 from attnfaith.reporting.page.heatmap import (
@@ -118,7 +119,7 @@ def _chapters(cell: Cell, pictures: Sequence[Picture], n_examples: int, place: i
             render.sentences(section, cell),
             [picture for picture in pictures if picture.section == section.name],
             charts,
-            Markup(section.part(cell, n_examples) if section.part else ""),
+            Markup(alternatives.of_section(section.name, cell, n_examples)),
         )
         if part.sentences or part.pictures or charts or part.html:
             chapters[section.chapter].append(part)

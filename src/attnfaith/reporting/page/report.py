@@ -18,7 +18,7 @@ from attnfaith.reporting.errors import FolderError, ReportError
 from attnfaith.reporting.own_data import in_words
 from attnfaith.reporting.page.page import render_page
 from attnfaith.reporting.page.pair_facts import facts_of_pairs
-from attnfaith.reporting.sections import drawings
+from attnfaith.reporting.sections import figures
 from attnfaith.reporting.sections.performance import selected_by
 from attnfaith.reporting.style import require_matplotlib, save_figure
 from attnfaith.reporting.tables import save_table
@@ -87,11 +87,11 @@ def _fill(folder: Path, cells: Sequence[Cell], *, title: str | None, facts: Mapp
         save_table(table, folder / "tables" / name)
     pictures = []
     for cell, prefix in zip(cells, _prefixes(cells), strict=True):
-        of_cell, section_of = [], sections.of_figures(cell)
-        for drawing in drawings(cell):
+        of_cell = []
+        for section, drawing in figures(cell):
             stem = f"figures/{prefix}{drawing.name}"
-            png, *_ = save_figure(drawing.figure, folder / stem)
-            of_cell.append(picture(png.read_bytes(), drawing.alt, drawing.caption, stem, section_of[drawing.name]))
+            png, *_ = save_figure(drawing.draw(cell), folder / stem)
+            of_cell.append(picture(png.read_bytes(), *drawing.words(cell), stem, section))
         pictures.append(of_cell)
     if title is None:
         title = _subject(cells[0]) if len(cells) == 1 else f"{len(cells)} models"

@@ -4,21 +4,20 @@ import functools
 import importlib
 import pkgutil
 from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
 
 import numpy as np
 import pandas as pd
 
 from attnfaith.reporting import render
 from attnfaith.reporting.cells import Cell
-from attnfaith.reporting.render import Drawing
-from attnfaith.reporting.spec import Section
+from attnfaith.reporting.spec import Drawing, Section
 
 
 @functools.cache
 def known() -> dict[str, Section]:
     """Every section by its name, in the order of the page."""
-    names = [module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_")]
-    modules = [importlib.import_module(f"{__name__}.{name}") for name in names]
+    modules = [importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)]
     declared = [value for module in modules for value in vars(module).values() if isinstance(value, Section)]
     return {section.name: section for section in sorted(declared, key=lambda section: (section.place, section.name))}
 
@@ -30,30 +29,30 @@ def of_cell(cell: Cell) -> list[Section]:
 
 def numbers(cell: Cell) -> dict[str, np.ndarray]:
     """The numbers per text by which a cell is compared with others, [N] float64, NaN where undefined."""
-    parts = [render.numbers(section, cell) for section in of_cell(cell) if section.compared]
-    return {name: values for part in parts for name, values in part.items()}
+    return {
+        name: values
+        for section in of_cell(cell)
+        if section.compared
+        for name, values in render.numbers(section, cell).items()
+        if any(fnmatchcase(name, pattern) for pattern in section.compared)
+    }
 
 
-def frames(cells: Sequence[Cell]) -> dict[str, pd.DataFrame]:
-    """Every table that at least one of the cells has rows in, by file name."""
-    return {name: df for section in known().values() for name, df in render.frames(section, cells).items()}
+def frames(cells: Sequence[Cell], names: Sequence[str] | None = None, *, study: bool = False) -> dict[str, pd.DataFrame]:
+    """Every table of the named sections, of all unless some are named, that one of the cells has rows in, by file name."""
+    chosen = [known()[name] for name in (known() if names is None else names)]
+    tables = {name: table for section in chosen for name, table in render.frames(section, cells, study=study).items()}
+    whole = render.summary(cells, chosen)
+    return tables | ({render.WHOLE: whole} if len(whole) else {})
 
 
-def drawings(cell: Cell) -> Iterator[Drawing]:
-    """Every figure of a cell, drawn one after the other."""
+def figures(cell: Cell) -> Iterator[tuple[str, Drawing]]:
+    """The section and the declaration of every figure of a cell."""
     for section in of_cell(cell):
-        yield from render.drawings(section, cell)
-
-
-def of_figures(cell: Cell) -> dict[str, str]:
-    """The section of each figure of a cell, by their names."""
-    return {kind.name: section.name for section in of_cell(cell) for kind in render.kinds(section, cell)}
+        for drawing in render.figures(section, cell):
+            yield section.name, drawing
 
 
 def figure_words(cell: Cell, name: str) -> tuple[str, str]:
     """Alternative text and caption of one of the cell's figures, without drawing it. KeyError for one it does not have."""
-    for section in of_cell(cell):
-        for kind in render.kinds(section, cell):
-            if kind.name == name:
-                return kind.words(cell, render.numbers(section, cell))
-    raise KeyError(name)
+    return next(drawing for _, drawing in figures(cell) if drawing.name == name).words(cell)

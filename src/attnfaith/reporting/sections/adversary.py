@@ -7,57 +7,26 @@ that stay within a selection threshold, .01 and .05, and of the model's own atte
 run with. Undefined for a text of fewer than two tokens.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from attnfaith import record as records
 from attnfaith.errors import counted
 from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence, total_variation_distance
-from attnfaith.reporting.blocks import template
-from attnfaith.reporting.cells import Cell, name_class
-from attnfaith.reporting.figures import Histograms, Kind, Violins
-from attnfaith.reporting.page.heatmap import (
-    HUES,
-    MOST_TOKENS,
-    SHADES,
-    SHORTEST_EXAMPLE,
-    Score,
-    direction_of,
-    query_of,
-    visible,
-)
+from attnfaith.reporting.blocks import CLASS_COLUMN
+from attnfaith.reporting.cells import Cell
+from attnfaith.reporting.figures import VIOLINS, histograms, ranges_in_words, violins, violins_in_words
 from attnfaith.reporting.render import interval_in_words, rows
-from attnfaith.reporting.spec import (
-    MAIN,
-    Case,
-    Classes,
-    Count,
-    Deviation,
-    Key,
-    Mean,
-    Median,
-    Row,
-    Section,
-    Share,
-    Table,
-    counts,
-    largest_weights,
-    per_cell,
-)
-from attnfaith.reporting.style import percent_axis
+from attnfaith.reporting.spec import Drawing, Row, Section, Table, counts, main, per_cell, plain, share
+from attnfaith.stats import estimate
 
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 EXACT, SEARCH = "adversary_exact_jsd", "adversary_search_attention"
 SELECTION_EPSILONS = (0.01, 0.05)
 HIGH = 0.6  # nats
 HISTOGRAM, BY_LARGEST = "adversary_jsd", "adversary_jsd_by_max_attention"
-JSD_BINS = np.linspace(0, np.log(2), 41)
 CERTAINTIES = ("exact", "bounded", "lower bound")
 
 
@@ -115,8 +84,9 @@ def _searched(cell: Cell) -> Iterator[Way]:
 def _stored(cell: Cell) -> Iterator[Way]:
     if EXACT not in cell.table.column_names:
         return
-    names = ("epsilon", "jsd", "bound", "one_token")
-    columns = {name: records.rows(cell.table, f"adversary_exact_{name}") for name in names}
+    columns = {
+        name: records.rows(cell.table, f"adversary_exact_{name}") for name in ("epsilon", "jsd", "bound", "one_token")
+    }
     certainty = np.array(cell.table.column("adversary_exact_certainty").to_pylist(), dtype=object)
     nothing = np.full(len(cell), np.nan)
     for epsilon in sorted({float(value) for row in columns["epsilon"] for value in row}):
@@ -137,24 +107,40 @@ def per_text(cell: Cell) -> dict[str, np.ndarray]:
     return {way.name: way.jsd for way in ways(cell)}
 
 
-def _cases(cell: Cell) -> Iterator[Case]:
+# ---------- table
+
+
+def _rows(cell: Cell) -> Iterator[Row]:
     exact = {way.epsilon: way.jsd for way in ways(cell) if way.method == "exact"}
     for way in ways(cell):
-        yield case(way, exact.get(way.epsilon))
+        for label, members in cell.classes:
+            yield {"method": way.method, "epsilon": way.epsilon, "class": label} | _numbers(way, exact, members)
 
 
-def case(way: Way, exact: np.ndarray | None) -> Case:
-    """The numbers of a way, and how far it falls short of the exact epsilon-max JSD [N], where that is known."""
-    defined, values = ~np.isnan(way.jsd), {"jsd": way.jsd}
-    if way.method == "exact":
-        values |= {"bound": way.bound, "one_token": way.one_token}
-        values |= {name: np.where(defined, way.certainty == name, np.nan) for name in CERTAINTIES}
-    else:
-        values |= {"feasible": way.feasible, "nothing_found": np.where(way.jsd == 0, 1.0, np.nan)}
-        if exact is not None:
-            shares = np.divide(way.jsd, exact, out=np.full(len(exact), np.nan), where=exact > 0)
-            values |= {"gap": exact - way.jsd, "share_of_exact": shares}
-    return Case(values, {"method": way.method, "epsilon": way.epsilon})
+def _numbers(way: Way, exact: dict[float, np.ndarray], members: np.ndarray) -> dict[str, float]:
+    """The numbers of a way over some texts, and how far it falls short of the exact epsilon-max JSD, where that is known."""
+    jsd, nothing = way.jsd[members], np.full(int(members.sum()), np.nan)
+    defined, searched, best = ~np.isnan(jsd), way.method == "search", nothing
+    if searched and way.epsilon in exact:
+        best = exact[way.epsilon][members]
+    reached = np.divide(jsd, best, out=nothing.copy(), where=best > 0)
+    known = {
+        f"share_{name.replace(' ', '_')}": np.where(defined, way.certainty[members] == name, np.nan) for name in CERTAINTIES
+    }
+    return {
+        **counts(jsd),
+        **main("jsd_mean", jsd),
+        "jsd_std": float(np.std(jsd[defined])) if defined.any() else np.nan,
+        **estimate("jsd_median", jsd, np.median),
+        **estimate("share_above_0.6", share(jsd, above=HIGH)),
+        **estimate("bound_mean", way.bound[members]),
+        **plain(**(dict.fromkeys(known, nothing) if searched else known)),
+        **estimate("share_one_token", share(way.one_token[members], above=0)),
+        **estimate("share_feasible", way.feasible[members]),
+        "n_nothing_found": int((jsd == 0).sum()) if searched else np.nan,
+        **estimate("gap_mean", best - jsd),
+        **estimate("share_of_exact", reached),
+    }
 
 
 def _method(row: Row) -> str:
@@ -166,22 +152,23 @@ def _method(row: Row) -> str:
 
 TABLE = Table(
     name="adversary",
-    cases=_cases,
-    by=(Key("method", "method", _method), Key("epsilon", "ε", lambda row: f"{row['epsilon']:g}"), Classes()),
-    columns=(
-        *counts("jsd"),
-        Mean("jsd_mean", "mean JSD [95 % interval]", of="jsd", interval=MAIN),
-        Deviation("jsd_std", of="jsd"),
-        Median("jsd_median", "median", of="jsd", dash=True),
-        Share("share_above_0.6", "share above .6", of="jsd", dash=True, above=HIGH),
-        Mean("bound_mean", "upper bound", of="bound", dash=True),
-        *(Mean(f"share_{name.replace(' ', '_')}", of=name, interval=None) for name in CERTAINTIES),
-        Share("share_one_token", "one token suffices", of="one_token", dash=True, above=0),
-        Mean("share_feasible", "restarts within ε", of="feasible", dash=True),
-        Count("n_nothing_found", of="nothing_found"),
-        Mean("gap_mean", "short of the exact one", of="gap", dash=True, interval="gap_"),
-        Mean("share_of_exact", "share of it reached", of="share_of_exact", dash=True),
-    ),
+    rows=_rows,
+    heads=3,
+    shown={
+        "method": ("method", _method),
+        "epsilon": ("ε", lambda row: f"{row['epsilon']:g}"),
+        "class": CLASS_COLUMN,
+        "n": "texts",
+        "n_undefined": "undefined",
+        "jsd_mean": "mean JSD [95 % interval]",
+        "jsd_median": "median",
+        "share_above_0.6": "share above .6",
+        "bound_mean": "upper bound",
+        "share_one_token": "one token suffices",
+        "share_feasible": "restarts within ε",
+        "gap_mean": "short of the exact one",
+        "share_of_exact": "share of it reached",
+    },
     caption="Adversarial attention",
     note="Per text, the largest Jensen-Shannon divergence (nats, at most ln 2 = 0.693) between the model’s attention and "
     "one that moves the prediction by a total variation distance of ε at most. Search: the best of its restarts within ε, a "
@@ -199,56 +186,50 @@ of it, mean over texts where that is above 0. NaN belongs to the other way.
 """
 
 
-def _shown(cell: Cell) -> list[Way]:
+# ---------- figures and sentences
+
+
+def shown_ways(cell: Cell) -> list[Way]:
     """The ways that figures and texts show, at one epsilon: .01, the paper's, where a way has it."""
     epsilons = [way.epsilon for way in ways(cell)]
     epsilon = SELECTION_EPSILONS[0] if SELECTION_EPSILONS[0] in epsilons else min(epsilons, default=0.0)
     return [way for way in reversed(ways(cell)) if way.epsilon == epsilon]
 
 
-def _figures(cell: Cell) -> Iterator[Kind]:
-    """The histogram of the epsilon-max JSD, 40 bins on 0..ln 2, and the JSD in four bins of the largest weight."""
-    if shown := _shown(cell):
-        yield histogram(shown)
-        yield Violins(
-            BY_LARGEST,
-            of=shown[0].name,
-            title=f"Adversarial attention ({shown[0]})",
-            ylabel="JSD to the model's attention (dotted: ln 2)",
-            highest=JSD_BINS[-1],
-            line=JSD_BINS[-1],
-            nothing="no text has two tokens",
-            alt="Violins of the divergence of the adversarial attention, by largest weight.",
-            caption="Whether attention that rests on few tokens can be replaced too: the largest divergence per text by how "
-            "much weight one token has.",
-        )
+def _histograms(cell: Cell):
+    """The epsilon-max JSD, 40 bins on 0..ln 2."""
+    title, values = "How far attention can go and keep the prediction", {str(way): way.jsd for way in shown_ways(cell)}
+    axis = "JSD between the model's and the adversarial attention (nats; dashed: mean)"
+    return histograms(cell, title, values, np.linspace(0, np.log(2), 41), axis)
 
 
-def histogram(shown: Sequence[Way]) -> Histograms:
-    """A panel for each of these ways."""
-    return Histograms(
-        HISTOGRAM,
-        title="How far attention can go and keep the prediction",
-        ways={str(way): way.name for way in shown},
-        bins=JSD_BINS,
-        finish=_jsd_axis,
-        xlabel="JSD between the model's and the adversarial attention (nats; dashed: mean)",
-        alt="Histograms of the largest divergence per text between own and adversarial attention.",
-        caption="How far from the model’s own an attention can be that keeps the prediction. At ln 2, the right edge, it "
-        "shares no weight with it. What a search finds is a lower bound.",
+def _histogram_words(cell: Cell) -> tuple[str, str]:
+    values = ranges_in_words({str(way): way.jsd for way in shown_ways(cell)})
+    caption = (
+        "How far from the model’s own an attention can be that keeps the prediction. At ln 2, the right edge, it shares no "
+        "weight with it. What a search finds is a lower bound."
     )
+    return f"Histograms of the largest divergence per text between own and adversarial attention. {values}.", caption
 
 
-def _jsd_axis(axes: "Axes") -> None:
-    axes.set_xlim(0, JSD_BINS[-1])
-    percent_axis(axes)
+def _violins(cell: Cell):
+    way, top = shown_ways(cell)[0], float(np.log(2))
+    axis = "JSD to the model's attention (dotted: ln 2)"
+    return violins(cell, f"Adversarial attention ({way})", way.jsd, axis, highest=top, line=top)
+
+
+def _violin_words(cell: Cell) -> tuple[str, str]:
+    parts = violins_in_words(cell, shown_ways(cell)[0].jsd)
+    caption = (
+        "Whether attention that rests on few tokens can be replaced too: the largest divergence per text by how much weight "
+        "one token has."
+    )
+    return f"Violins of the divergence of the adversarial attention, by largest weight. {parts}.", f"{caption} {VIOLINS}"
 
 
 def _sentences(cell: Cell) -> list[str]:
-    overall = [row for row in rows(TABLE, cell) if row["class"] == "overall"]
-    shown = [
-        next(row for row in overall if (row["method"], row["epsilon"]) == (way.method, way.epsilon)) for way in _shown(cell)
-    ]
+    overall = {(row["method"], row["epsilon"]): row for row in rows(TABLE, cell) if row["class"] == "overall"}
+    shown = [overall[way.method, way.epsilon] for way in shown_ways(cell)]
     if not shown:
         return []
     row, exact = shown[0], shown[0]["method"] == "exact"
@@ -269,65 +250,7 @@ def _sentences(cell: Cell) -> list[str]:
     return [text]
 
 
-@dataclass(frozen=True)
-class Attacked:
-    """One text under its own and under its adversarial attention, as the page shows it."""
-
-    instance_id: str
-    predicted: str
-    own: str
-    adversarial: str
-    divergence: str
-    largest: str
-    tokens: tuple[tuple[str, tuple[Score, Score]], ...]
-    length: int
-    query: tuple[str, ...] | None
-    direction: str
-
-
-def _part(cell: Cell, n_examples: int) -> str:
-    """Texts under their own and under their adversarial attention, as safe HTML; "" where there is none to show.
-
-    Shown are the texts with the largest product of largest weight and divergence: where attention seems to say most, and
-    can say something else. Equal products: by instance id. Source: Jain & Wallace (2019),
-    figure 1.
-    """
-    shown = [way for way in _shown(cell) if not np.isnan(way.jsd).all()]
-    if not shown:
-        return ""
-    way, largest = shown[0], np.nan_to_num(largest_weights(cell))
-    chosen, rule = extreme_texts(cell, ~np.isnan(way.jsd), largest * way.jsd, n_examples)
-    rule += " with the largest product of largest weight and divergence: the extremes, not a sample."
-    return template("adversary.html.j2").render(
-        rule=rule,
-        epsilon=f"{way.epsilon:g}",
-        exact=way.method == "exact" and set(way.certainty[chosen]) == {"exact"},
-        texts=[_attacked(cell, way, row) for row in chosen],
-        hues=(list(HUES).index("attention"), len(HUES)),
-        of_sentences=cell.words is not None,
-    )
-
-
-def _attacked(cell: Cell, way: Way, row: int) -> Attacked:
-    own, predicted = cell.attention[row], int(cell.predicted[row])
-    attention, probs = _adversary(cell, way, row)
-    weights = zip(weight_scores(own, "attention"), weight_scores(attention, "adversarial"), strict=True)
-    tokens = [visible(token) for token in cell.table.column("tokens")[row].as_py()]
-    return Attacked(
-        instance_id=visible(cell.instance_ids[row]),
-        predicted=name_class(str(predicted), cell.class_names),
-        own=f"{cell.probs[row, predicted]:.3f}",
-        adversarial=f"{probs[predicted]:.3f}",
-        divergence=f"{way.jsd[row]:.3f}",
-        largest=f"{own.max():.2f}",
-        tokens=tuple(zip(tokens, weights, strict=True))[:MOST_TOKENS],
-        length=len(own),
-        query=query_of(cell, row),
-        direction=direction_of(tokens),
-    )
-
-
-def _adversary(cell: Cell, way: Way, row: int) -> tuple[np.ndarray, np.ndarray]:
+def adversarial_attention(cell: Cell, way: Way, row: int) -> tuple[np.ndarray, np.ndarray]:
     """The attention and the prediction that reach the epsilon-max JSD of one text."""
     part = cell.table.slice(row, 1)
     if way.method == "exact":
@@ -342,26 +265,6 @@ def _adversary(cell: Cell, way: Way, row: int) -> tuple[np.ndarray, np.ndarray]:
     return attentions[jsd.argmax()], probs[jsd.argmax()]
 
 
-def extreme_texts(cell: Cell, shown: np.ndarray, score: np.ndarray, n_examples: int) -> tuple[list[int], str]:
-    """The rows of the texts of largest score [N] among those that are shown, [N] bool, and words on how long they are.
-
-    Short texts are passed over where there are enough others. Equal scores: by instance id.
-    """
-    candidates, score = np.flatnonzero(shown), np.round(score.astype(np.float64), 4)
-    long_enough = candidates[cell.lengths[candidates] >= SHORTEST_EXAMPLE]
-    shortest = 2
-    if len(long_enough) >= n_examples:
-        candidates, shortest = long_enough, SHORTEST_EXAMPLE
-    chosen = sorted(candidates, key=lambda row: (-score[row], cell.instance_ids[row]))[:n_examples]
-    return chosen, f"The {counted(len(chosen))} of at least {shortest} {'sentences' if cell.words else 'tokens'}"
-
-
-def weight_scores(values: np.ndarray, name: str) -> list[Score]:
-    """Weights (T,) in percent, each with its shade in parts of the largest; what they are, for reading."""
-    shades = np.rint(values / values.max() * (SHADES - 1)).astype(int)
-    return [Score(f"{100 * v:.0f}", int(s), f"{name}: {v:.4g}") for v, s in zip(values, shades, strict=True)]
-
-
 SECTION = Section(
     name="adversary",
     source="Jain & Wallace (2019), section 4.2.2",
@@ -371,9 +274,7 @@ SECTION = Section(
     one_of=(EXACT, SEARCH),
     uses=("adversary_exact_*", "adversary_search_*"),
     per_text=per_text,
-    compared=True,
     tables=(TABLE,),
-    figures=_figures,
+    figures=(Drawing(HISTOGRAM, _histograms, _histogram_words), Drawing(BY_LARGEST, _violins, _violin_words)),
     sentences=_sentences,
-    part=_part,
 )

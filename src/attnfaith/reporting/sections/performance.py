@@ -12,7 +12,7 @@ from attnfaith.metrics.classification import classification_scores
 from attnfaith.reporting.blocks import MOST_CLASSES, Grid, differing, largest_classes
 from attnfaith.reporting.cells import CELL, Cell, name_class
 from attnfaith.reporting.render import frame
-from attnfaith.reporting.spec import Case, Column, Section, Table, cells_of, per_cell
+from attnfaith.reporting.spec import Quantity, Row, Section, Table, cells_of, per_cell
 from attnfaith.reporting.tables import format_number
 from attnfaith.stats import mean
 
@@ -41,11 +41,11 @@ def per_text(cell: Cell) -> dict[str, np.ndarray]:
     return {"correct": np.where(np.isnan(cell.labels), np.nan, cell.predicted == cell.labels)}
 
 
-def _cases(cell: Cell) -> Iterator[Case]:
+def _rows(cell: Cell) -> Iterator[Row]:
     scores = classification_scores(cell.probs, cell.labels)
     weights = [row.astype(np.float64) for row in cell.attention if len(row)]
     entropy = normalised_entropy(weights)
-    given = {
+    numbers = {
         "n": len(cell),
         "n_without_label": scores.pop("n_unscored"),
         "n_truncated": int(np.sum(cell.table.column("truncated").to_pylist())),
@@ -56,8 +56,13 @@ def _cases(cell: Cell) -> Iterator[Case]:
         "support_share": mean([np.mean(row > 0) for row in weights]),
         "normalised_entropy": mean(entropy[~np.isnan(entropy)]),
         "n_entropy_undefined": len(cell) - int((~np.isnan(entropy)).sum()),
-    }
-    yield Case(given=given | {name: value for name, value in scores.items() if name != "n_scored"})
+    } | {name: value for name, value in scores.items() if name != "n_scored"}
+    yield {name: numbers[name] for name in (*STATISTICS, *sorted(numbers.keys() - set(STATISTICS), key=_by_class))}
+
+
+def _by_class(name: str) -> tuple[str, int]:
+    start, _, number = name.rpartition("_")
+    return start, int(number)
 
 
 def performance_table(record: "pa.Table | Sequence[Cell]") -> pd.DataFrame:
@@ -77,22 +82,15 @@ def _grid(df: pd.DataFrame, cells: Sequence[Cell]) -> Grid:
     """Statistics down, cells across: a cell has many statistics, and a report few cells."""
     known = {cell.class_names for cell in cells}
     class_names = known.pop() if len(known) == 1 else ()
-    names = [name for name in df.columns if name not in CELL]
-    if max(cell.probs.shape[1] for cell in cells) > 2:
-        names = [name for name in names if name != "roc_auc" or df[name].notna().any()]
-    keys = differing(df, CELL)
-    columns = [" · ".join(str(row[name]) for name in keys) or "value" for row in df.to_dict("records")]
-    order = [name for name in STATISTICS if name in names]
-    supports = [name for name in names if name.startswith(SUPPORT)]
-    kept, said = largest_classes({name.removeprefix(SUPPORT): df[name].sum() for name in supports}, "with most texts")
-    per_class = [name for name in names if name not in STATISTICS and name.rpartition("_")[2] in kept]
-    place = order.index("accuracy") + 1
-    rows = [
-        (statistic(name, class_names), *(format_number(value) for value in df[name]))
-        for name in [*order[:place], *per_class, *order[place:]]
-    ]
-    note = "Accuracy, F1 and ROC over texts with a gold label. Attention statistics leave out texts without tokens." + said
-    return Grid("Performance and attention", ("", *columns), tuple(rows), 1, note, f"tables/{TABLE.name}")
+    two = max(cell.probs.shape[1] for cell in cells) == 2
+    names = [name for name in df.columns if name not in CELL and (two or name != "roc_auc" or df[name].notna().any())]
+    columns = [" · ".join(str(row[name]) for name in differing(df, CELL)) or "value" for row in df.to_dict("records")]
+    supports = {name.removeprefix(SUPPORT): df[name].sum() for name in names if name.startswith(SUPPORT)}
+    kept, left_out = largest_classes(supports, "with most texts")
+    shown = [name for name in names if name in STATISTICS or name.rpartition("_")[2] in kept]
+    rows = [(statistic(name, class_names), *(format_number(value) for value in df[name])) for name in shown]
+    note = "Accuracy, F1 and ROC over texts with a gold label. Attention statistics leave out texts without tokens."
+    return Grid("Performance and attention", ("", *columns), tuple(rows), 1, note + left_out, f"tables/{TABLE.name}")
 
 
 def statistic(name: str, class_names: tuple[str, ...]) -> str:
@@ -121,12 +119,12 @@ def accuracy_in_words(cell: Cell) -> str:
     return f"accuracy {scores['accuracy']:.2f}{f' (F1 {f1})' if f1 else ''}{over}"
 
 
-TABLE = Table(name="performance", cases=_cases, columns=tuple(map(Column, STATISTICS)), grid=_grid)
+TABLE = Table(name="performance", rows=_rows, grid=_grid)
 SECTION = Section(
     name="performance",
     place=30,
     needs=("probs", "label", "truncated", "attention"),
     per_text=per_text,
-    compared=True,
+    quantities={"correct": Quantity("accuracy")},
     tables=(TABLE,),
 )

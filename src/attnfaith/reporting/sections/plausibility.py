@@ -2,7 +2,7 @@
 
 Per text: the area under the precision-recall curve (average precision, 0..1) of its token scores against the `rationale`.
 Undefined for a text without a marked token, with all marked, or without tokens. Plausible is not faithful: agreement with
-people says nothing on what the model used (Jacovi & Goldberg, 2020).
+people says nothing about what the model used (Jacovi & Goldberg, 2020).
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,28 +15,29 @@ from attnfaith import record as records
 from attnfaith.metrics.attention_faithfulness.plausibility import average_precision, constant_precision, random_precision
 from attnfaith.reporting.cells import Cell, measure_label
 from attnfaith.reporting.render import frame
-from attnfaith.reporting.spec import MAIN, Case, Key, Mean, Section, Table, cells_of, counts
+from attnfaith.reporting.spec import Row, Section, Table, cells_of, counts, main, plain
 
 
-def _cases(cell: Cell) -> Iterator[Case]:
+def _rows(cell: Cell) -> Iterator[Row]:
     gold = records.rows(cell.table, "rationale")
+    chance = {"random_baseline": random_precision(gold), "uniform_baseline": constant_precision(gold)}
     for name in ("attention", *cell.measures):
         auprc = average_precision(cell.scores(name), gold)
-        chance = {"random": random_precision(gold), "uniform": constant_precision(gold)}
         same_texts = {kind: np.where(np.isnan(auprc), np.nan, values) for kind, values in chance.items()}
-        yield Case({"auprc": auprc, **same_texts}, {"scores": name})
+        yield {"scores": name} | counts(auprc) | main("auprc_mean", auprc) | plain(**same_texts)
 
 
 TABLE = Table(
     name="plausibility",
-    cases=_cases,
-    by=(Key("scores", "scores", lambda row: measure_label(row["scores"])),),
-    columns=(
-        *counts("auprc"),
-        Mean("auprc_mean", "mean AUPRC [95 % interval]", of="auprc", interval=MAIN),
-        Mean("random_baseline", "random order", of="random", interval=None),
-        Mean("uniform_baseline", "equal scores", of="uniform", interval=None),
-    ),
+    rows=_rows,
+    shown={
+        "scores": ("scores", lambda row: measure_label(row["scores"])),
+        "n": "texts",
+        "n_undefined": "undefined",
+        "auprc_mean": "mean AUPRC [95 % interval]",
+        "random_baseline": "random order",
+        "uniform_baseline": "equal scores",
+    },
     caption="Plausibility",
     note="Area under the precision-recall curve of token scores against the tokens of the gold evidence, "
     "mean over texts. Random order, equal scores: what scores without any relation reach on the same texts. "
@@ -51,7 +52,7 @@ def plausibility_table(record: "pa.Table | Sequence[Cell]") -> pd.DataFrame:
     One row per cell x score. auprc_mean: mean area under the precision-recall curve, in 0..1, of the token scores
     against the `rationale` column. random_baseline: what scores in random order reach on the same texts;
     uniform_baseline: what equal scores reach, the mean share of marked tokens. n_undefined: texts without a marked
-    token, with all marked, or without tokens. ci_low, ci_high: 95 % bootstrap interval of the mean. No rows where the record
+    token, with all marked, or without tokens. ci_low, ci_high: 95 % interval of the mean. No rows where the record
     has no rationale.
     """
     return frame(TABLE, [cell for cell in cells_of(record) if SECTION.applies(cell)])
