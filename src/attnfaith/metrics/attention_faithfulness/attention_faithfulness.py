@@ -76,7 +76,7 @@ Arguments:
         exactly 0 are refused. "none": zeros are tokens, as in sparse attention. `evaluate.load(..., mask="none")` says so
         for all calls.
     alpha: level of significance of tau, in 0..1. Default 0.05.
-    n_bootstrap, seed: resamples for the 95 % confidence intervals, and what fixes them. Defaults 1000 and 0.
+    n_bootstrap, seed: resamples for the 95 % interval of the alignment error rate, and what fixes them. Defaults 1000 and 0.
     per_text: also return "per_text", a dict of lists with one number for each instance. Default False.
 Returns a flat dict of floats and integers: n, the number of instances; means over the instances where they are defined; and
 with _undefined at the end the count of the others. A statistic of no defined instance is NaN. The card explains each.
@@ -294,7 +294,7 @@ def _faithfulness(attention, importance, probs, counterfactual_attention, counte
         predicted = decisions(*flatten(probs, "probs")) if _present_in(probs) else None
         agreement = agreement_by_text(attention, importance, alpha)
         by_text |= agreement
-        results |= _agreement_results(summaries(agreement, predicted, n_bootstrap, seed))
+        results |= _agreement_results(summaries(agreement, predicted))
         for function in (top_k_overlap, support_auprc):
             name = function.__name__
             by_text[name], by_text[f"{name}_chance"] = function(attention, importance)

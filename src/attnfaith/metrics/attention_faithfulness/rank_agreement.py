@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 
 import numpy as np
-from scipy.special import gammaln, ndtr
+from scipy.special import gammaln, ndtr, stdtrit
 
 from .columns import Layout, flatten_pair
 
@@ -215,22 +215,20 @@ def agreement(
     importance: Sequence,
     predicted_class: Sequence | None = None,
     alpha: float = 0.05,
-    n_bootstrap: int = 1000,
-    seed: int = 0,
 ) -> dict[str, dict[str, float | int]]:
     """Return Kendall's tau-b between attention and importance, summarised over instances and per predicted class.
 
     predicted_class: [N] whole numbers >= 0; NaN where there is no prediction (such an instance counts in "overall" only).
-    alpha: level of significance, in 0..1. n_bootstrap: resamples for the confidence interval, at least 1. seed: fixes them.
+    alpha: level of significance, in 0..1.
 
     Returns {"overall": ..., "0": ..., "1": ...}, one entry per class that was predicted: n, instances with a defined tau,
     over which everything else is taken, and n_undefined; tau_mean and tau_std, the population deviation; share_significant,
-    with p <= alpha, not corrected for testing n instances; ci_low and ci_high, the 95 % percentile interval of tau_mean over
-    resampled instances, NaN below two; tie_ceiling and tau_over_ceiling, means of `tie_ceiling` and of tau over it. Plain
+    with p <= alpha, not corrected for testing n instances; ci_low and ci_high, Student's 95 % interval of tau_mean within
+    -1..1, NaN below two instances; tie_ceiling and tau_over_ceiling, means of `tie_ceiling` and of tau over it. Plain
     floats and integers, NaN where n is 0. The split by predicted (not gold) class is that of Jain & Wallace (2019), who let
     one undefined instance make the mean undefined and counted it as not significant.
     """
-    return summaries(agreement_by_text(attention, importance, alpha), predicted_class, n_bootstrap, seed)
+    return summaries(agreement_by_text(attention, importance, alpha), predicted_class)
 
 
 def agreement_by_text(attention: Sequence, importance: Sequence, alpha: float = 0.05) -> dict[str, np.ndarray]:
@@ -245,9 +243,7 @@ def agreement_by_text(attention: Sequence, importance: Sequence, alpha: float = 
     }
 
 
-def summaries(
-    by_text: dict[str, np.ndarray], predicted_class: Sequence | None = None, n_bootstrap: int = 1000, seed: int = 0
-) -> dict[str, dict[str, float | int]]:
+def summaries(by_text: dict[str, np.ndarray], predicted_class: Sequence | None = None) -> dict[str, dict[str, float | int]]:
     """Return the result of `agreement`, made from that of `agreement_by_text`."""
     tau = by_text["kendall_tau"]
     groups, results = {"overall": np.ones(len(tau), dtype=bool)}, {}
@@ -256,7 +252,7 @@ def summaries(
         groups |= {str(int(label)): predicted == label for label in np.unique(predicted[~np.isnan(predicted)])}
     for name, members in groups.items():
         defined = members & ~np.isnan(tau)
-        low, high = _interval_of_mean(tau[defined], n_bootstrap, seed)
+        low, high = _interval_of_mean(tau[defined])
         results[name] = {
             "n": int(defined.sum()),
             "n_undefined": int(members.sum() - defined.sum()),
@@ -275,12 +271,12 @@ def _mean(values: np.ndarray) -> float:
     return float(np.mean(values)) if len(values) else float("nan")
 
 
-def _interval_of_mean(values: np.ndarray, n_bootstrap: int, seed: int) -> tuple[float, float]:
-    """95 % percentile interval of the mean of `values` [n] over resamples of its items; NaN below two items."""
+def _interval_of_mean(values: np.ndarray) -> tuple[float, float]:
+    """Return Student's 95 % interval of the mean of correlations [n], within -1..1; NaN below two."""
     if len(values) < 2:
         return float("nan"), float("nan")
-    means = resampled_sums(values, n_bootstrap, seed) / len(values)
-    low, high = np.quantile(means, (0.025, 0.975))
+    reach = stdtrit(len(values) - 1, 0.975) * values.std(ddof=1) / np.sqrt(len(values))
+    low, high = np.clip((values.mean() - reach, values.mean() + reach), -1, 1)
     return float(low), float(high)
 
 
