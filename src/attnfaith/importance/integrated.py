@@ -13,8 +13,7 @@ from torch.overrides import TorchFunctionMode
 from attnfaith.importance.columns import EXPLAINED, STATES, per_token, signed_score
 from attnfaith.importance.explained import Explained, Explains, explaining
 from attnfaith.importance.inputs import differentiable, inside, item_sums
-from attnfaith.importance.lstm import LstmLine
-from attnfaith.importance.quadrature import Line, integrate
+from attnfaith.importance.quadrature import Line, LstmLine, integrate
 from attnfaith.importance.surrogates import captum
 from attnfaith.measurement.options import Baseline, Points, Tolerance
 from attnfaith.measurement.registry import register
