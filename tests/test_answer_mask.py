@@ -2,13 +2,10 @@
 
 import numpy as np
 import pytest
-import torch
 
 from attnfaith.data.collation import OF_POSITIONS, pad_batch
 from attnfaith.measurement.engine import measure
 from attnfaith.measurement.registry import find
-from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence
-from attnfaith.models.decoders import BARRED, Query
 from attnfaith.record import Identity, load
 from attnfaith.subjects import SubjectError
 from tests.gates import options_of
@@ -48,9 +45,6 @@ def rows_of(tiny_rows, fields, texts=(6, 9, 2, 4), candidates=None):
     for number, row in enumerate(rows):
         row["candidates"] = KEPT if candidates is None else candidates[number]
     return marked(rows)
-
-
-NOT_ENCODED = ("instance_id", "impermissible")  # what a batch holds for measures
 
 
 def batch_of(rows, num_labels=5, masked=True):
@@ -107,41 +101,6 @@ def test_as_a_model_that_lacks_the_barred_classes(name, fields, tiny_model, tiny
             else:
                 atol = 1e-2 if column in CHOICES else 2e-6
                 np.testing.assert_allclose(value, wanted, atol=atol, rtol=1e-4, err_msg=column)
-
-
-def test_with_one_answer_left_any_attention_keeps_it_and_the_furthest_is_known_exactly(tiny_model, tiny_rows):
-    fields = {"query": "text", "readout": "affine"}
-    model, rows = tiny_model(num_labels=5, **fields), rows_of(tiny_rows, fields, (6, 9), [[4], [2]])
-    batch = batch_of(rows)
-    measured = run("adversary_exact", model, batch)
-    assert measured["adversary_exact_certainty"] == ["exact", "exact"]
-    encoded = model.encode(**{name: value for name, value in batch.items() if name not in NOT_ENCODED})
-    for row, (weights, mask) in enumerate(zip(model.attend(*encoded), encoded.mask, strict=True)):
-        own = weights[mask].detach().double().numpy()
-        alone = jensen_shannon_divergence(np.eye(len(own)), np.tile(own / own.sum(), (len(own), 1)))
-        np.testing.assert_allclose(measured["adversary_exact_jsd"][row], alone.max(), atol=1e-6)
-        assert measured["adversary_exact_one_token"][row].tolist() == [len(own)] * 2
-
-
-def test_forward_is_its_stages_and_bars(fields, tiny_model, tiny_rows):
-    model, rows = tiny_model(num_labels=5, **fields), rows_of(tiny_rows, fields)
-    batch = {name: value for name, value in batch_of(rows).items() if name not in NOT_ENCODED}
-    labels = torch.tensor([1, 3, 4, 1])
-    whole = getattr(model, "classifier", model)
-    output = whole(**batch, labels=labels)
-    encoded = model.encode(**batch)
-    assert isinstance(encoded.query, Query)
-    logits = model.decode(encoded.hidden, model.attend(*encoded), encoded.query)
-    torch.testing.assert_close(output.logits, logits)
-    free = whole(**{name: value for name, value in batch.items() if name != "answer_mask"})
-    torch.testing.assert_close(output.logits[:, KEPT], free.logits[:, KEPT])
-    torch.testing.assert_close(output.attention, free.attention)
-    probs = output.logits.softmax(-1)
-    assert (probs[:, [0, 2]] == 0).all() and probs.isfinite().all()
-    expected = torch.nn.functional.cross_entropy(free.logits[:, KEPT], torch.tensor([0, 1, 2, 0]))
-    torch.testing.assert_close(output.loss, expected)
-    half = logits.to(torch.bfloat16) + torch.tensor(BARRED, dtype=torch.bfloat16)
-    assert half.isfinite().all()
 
 
 def test_a_record_says_only_what_may_be_answered(tmp_path, tiny_model, tiny_rows):

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import attnfaith
-from attnfaith import AttnfaithError, cli, record, runs
+from attnfaith import cli, record, runs
 from attnfaith.api.measuring import DEFAULTS
 from attnfaith.measurement.registry import by_cost, find, names
 from attnfaith.reporting import sections
@@ -230,38 +230,6 @@ def test_equality_and_length(made):
         hash(made)
     with pytest.raises(record.RecordError, match="without rows"):
         attnfaith.Record(made.table.slice(0, 0))
-
-
-def test_kept_and_read_again(made, tmp_path):
-    assert made.save(tmp_path / "r.parquet") == tmp_path / "r.parquet"
-    again = attnfaith.load(tmp_path / "r.parquet")
-    assert again == made == attnfaith.Record.load(str(tmp_path / "r.parquet"))
-    assert record.settings(again.table) == record.settings(made.table)
-    dataset = made.to_dataset()
-    assert dataset.column_names == made.table.column_names and dataset[0]["tokens"] == made.table.column("tokens")[0].as_py()
-    assert dataset.features["encoder"].dtype == "string" and len(dataset) == len(made)
-    dataset.to_parquet(tmp_path / "d.parquet")
-    assert (
-        datasets.Dataset.from_parquet(str(tmp_path / "d.parquet"), cache_dir=tmp_path / "c")["attention"]
-        == dataset["attention"]
-    )
-
-
-def test_records_side_by_side(made, run, tmp_path):
-    path = made.save(tmp_path / "mine.parquet")
-    compared = attnfaith.compare(made, path, names=["a", "b"])
-    assert compared.n_texts == 6 and compared.sides == ("a", "b")
-    assert attnfaith.compare([made, made]).sides == ("record 1", "record 2")
-    assert attnfaith.compare(str(path), made).sides == (str(path), "record 2")
-    for sources, labels, message in (
-        ((made,), None, "two models"),
-        ((made, 3), None, "record 2 is 3"),
-        ((made, tmp_path / "no.parquet"), None, "no run or record at"),
-        ((made, made), "ab", "names='ab'"),
-        ((made, run), None, "no text in common"),
-    ):
-        with pytest.raises(AttnfaithError, match=message):
-            attnfaith.compare(*sources, names=labels)
 
 
 def test_the_listing_is_of_all_measures(run):

@@ -5,15 +5,12 @@ import shutil
 
 import pytest
 import torch
-from huggingface_hub import HfApi
 from safetensors.torch import load_file, save_file
-from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import AutoModel, GPT2Config, GPT2ForSequenceClassification, PreTrainedTokenizerFast, pipeline
+from transformers import AutoModel, pipeline
 
 import attnfaith
 from attnfaith.loading import ModelError, load_subject
 from attnfaith.subjects import SelfAttention
-from tests.hub_server import HubServer
 from tests.small_classifiers import classifier, tokenizer
 
 
@@ -118,69 +115,4 @@ def test_a_folder_that_cannot_be_trusted(change, message, copy):
     assert "\n" not in str(refusal.value)
 
 
-@pytest.mark.filterwarnings("ignore:Use 'content=<...>' to upload:DeprecationWarning")  # huggingface_hub's own
-def test_a_name_on_the_hub(folder, expected, tmp_path, monkeypatch):
-    """Nothing but safetensors, configuration and tokenizer is fetched."""
-    import huggingface_hub.constants as constants
-
-    with HubServer() as server:
-        api = HfApi(endpoint=server.endpoint, token="hf_alice")
-        path = shutil.copytree(folder, tmp_path / "pushed")
-        torch.save({}, path / "pytorch_model.bin")
-        (path / "mine.py").write_text("raise SystemExit\n")
-        given = {"ENDPOINT": server.endpoint, "HF_HUB_CACHE": str(tmp_path / "cache"), "HF_HUB_OFFLINE": False}
-        template = server.endpoint + "/{repo_id}/resolve/{revision}/{filename}"
-        for name, value in (given | {"HF_HUB_DISABLE_XET": True, "HUGGINGFACE_CO_URL_TEMPLATE": template}).items():
-            monkeypatch.setattr(constants, name, value)
-        api.create_repo("alice/plain")
-        api.upload_folder(repo_id="alice/plain", folder_path=path)
-        same(attnfaith.measure("alice/plain", TEXTS, **HOW), expected)
-        fetched = {file.name for file in (tmp_path / "cache").rglob("snapshots/*/*")}
-        assert "model.safetensors" in fetched and not fetched & {"pytorch_model.bin", "mine.py"}
-        commit = api.model_info("alice/plain").sha
-        (path / "config.json").write_text("{}")
-        api.upload_folder(repo_id="alice/plain", folder_path=path)
-        subject = load_subject("alice/plain", revision=commit)
-        assert subject.origin.name == f"alice/plain@{commit}"
-        same(attnfaith.measure(subject, TEXTS, **HOW), expected)
-        with pytest.raises(ModelError, match="alice/plain"):
-            load_subject("alice/plain", revision="never-made")
-
-
 # ---------------------------------------------------------------------- words whose id is that of a marker
-
-
-def reader(roles, words=("!", "good", "film", "<end>")):
-    backend = Tokenizer(models.WordLevel({word: number for number, word in enumerate(words)}, unk_token="<end>"))
-    backend.pre_tokenizer = pre_tokenizers.Whitespace()
-    return PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="<end>", **roles)
-
-
-@pytest.mark.parametrize(
-    ("roles", "fields", "text"),
-    [
-        ({"eos_token": "<end>"}, {}, "good film !"),  # no padding token: token 0 is a word
-        ({"eos_token": "<end>"}, {}, "! ! !"),
-        ({"pad_token": "<end>"}, {"pad_token_id": 3}, "good zzz !"),  # padding and unknown words are one token
-        ({"pad_token": "<end>"}, {"pad_token_id": 1}, "good film !"),  # the configuration's padding is a word
-    ],
-)
-def test_every_word_has_a_score_whatever_its_id(roles, fields, text):
-    """Leave-one-out by the model itself: attention sums to 1 over all words."""
-    torch.manual_seed(0)
-    model = GPT2ForSequenceClassification(
-        GPT2Config(vocab_size=4, n_embd=8, n_layer=1, n_head=2, bos_token_id=3, eos_token_id=3, num_labels=2, **fields)
-    )
-    model.double().eval()
-    of = reader(roles)
-    (row,) = attnfaith.measure(model, [text], tokenizer=of, measures=["leave_one_out"]).table.to_pylist()
-    ids = of(text)["input_ids"]
-    assert row["tokens"] == text.split() and sum(row["attention"]) == pytest.approx(1)
-
-    def probs(ids):
-        return model(torch.tensor([ids])).logits[0].softmax(-1)
-
-    with torch.no_grad():
-        whole = probs(ids)
-        left = [float((probs(ids[:place] + ids[place + 1 :]) - whole).abs().sum() / 2) for place in range(len(ids))]
-    assert row["importance_leave_one_out"] == pytest.approx(left, abs=1e-6)

@@ -3,12 +3,9 @@
 import datasets
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import attnfaith
 from attnfaith import AttnfaithError
-from attnfaith.api.texts import Columns, read_texts
 from attnfaith.data.tokenization import build_tokenizer
 from attnfaith.measurement import engine
 
@@ -113,47 +110,3 @@ def test_models_that_are_none(given, more, said, idle):
     with pytest.raises(AttnfaithError, match=said) as raised:
         attnfaith.measure(given, ["the"], progress=False, **more)
     assert len(str(raised.value)) < 500
-
-
-def test_folders_that_hold_no_model(tmp_path, idle, model):
-    def refused(said):
-        with pytest.raises(AttnfaithError, match=said):
-            attnfaith.measure(tmp_path, ["the"], progress=False)
-
-    refused("holds no model: neither config.json nor model/config.json is there")
-    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
-    refused("holds 'bert', which is no text classifier .*: its head would be drawn at random")
-    (tmp_path / "config.json").write_text("{")
-    refused("holds no model that can be read")
-    (tmp_path / "config.json").write_text('{"model_type": "attention_classifier"}')
-    refused("lacks model.safetensors, tokenizer.json, tokenizer_config.json")
-    made = model()
-    made["model"].save_pretrained(tmp_path)
-    made["tokenizer"].save_pretrained(tmp_path)
-    (tmp_path / "model.safetensors").write_bytes(b"nothing of the kind")
-    refused("cannot be loaded")
-    with pytest.raises(AttnfaithError, match="is a file; a model is a folder"):
-        attnfaith.measure(tmp_path / "config.json", ["the"], progress=False)
-
-
-TEXT = st.text(max_size=20)
-
-
-@pytest.mark.slow
-@settings(max_examples=60)
-@given(
-    rows=st.lists(st.one_of(TEXT, st.none(), st.integers(), st.tuples(TEXT, TEXT)), max_size=6),
-    labels=st.none() | st.lists(st.one_of(st.none(), st.integers(-2, 3), st.sampled_from(["a", "b", "c"])), max_size=6),
-)
-def test_any_rows_are_read_as_they_are_or_refused(rows, labels):
-    try:
-        read = read_texts(rows, labels, Columns(), None)
-        dataset = read.labelled(("a", "b"), 2)
-    except AttnfaithError:
-        return
-    assert len(dataset) == len(rows) and (labels is None or len(labels) == len(rows))
-    single = all(isinstance(row, str) for row in rows)
-    assert dataset["text"][:] == (rows if single else [first for first, _ in rows])
-    assert single or dataset["text_pair"][:] == [second for _, second in rows]
-    if labels is not None:
-        assert dataset["label"][:] == [{"a": 0, "b": 1}.get(label, label) for label in labels]

@@ -71,26 +71,6 @@ def test_numbers_with_names_of_their_own():
             read(names, classes)
 
 
-@pytest.mark.parametrize(
-    ("columns", "chosen", "remark"),
-    [
-        (["label"], "label", []),
-        (["labels"], "labels", []),
-        (["label_ids"], "label_ids", []),
-        (["label_ids", "labels"], "labels", ["'labels'", "'label_ids'"]),
-        (["labels", "label", "label_ids"], "label", ["'label'", "'labels'", "'label_ids'"]),
-        (["stars"], None, ["without labels", "'label'", "'labels'", "'label_ids'"]),
-    ],
-)
-def test_the_column_of_labels(columns, chosen, remark):
-    frame = pd.DataFrame({"text": ["a", "b"]} | {name: [number, 0] for number, name in enumerate(columns)})
-    read = read_texts(frame, None, Columns(), None)
-    assert read.labels == (None if chosen is None else [columns.index(chosen), 0])
-    assert bool(remark) == bool(read.remark) and all(word in read.remark for word in remark)
-    assert read_texts(frame, None, Columns(label=columns[0]), None).remark == ""
-    assert read_texts(frame, [1, 1], Columns(), None).remark == read_texts(["a"], None, Columns(), None).remark == ""
-
-
 def test_a_reading_needs_a_column():
     for given in (["a"], pd.DataFrame({"text": ["a"]})):
         with pytest.raises(DatasetError, match="labels='ids'"):

@@ -174,13 +174,6 @@ def test_one_instance_once_per_cell():
     record.validate(table(instance_id=["same", "same"], seed=[1, 2]))
 
 
-def lists_refused(good, extra, cases):
-    for change, parts in cases:
-        with pytest.raises(RecordError) as caught:
-            record.build({**good, **change}, extra)
-        assert all(part in str(caught.value) for part in parts), (change, caught.value)
-
-
 def test_draws_as_arrays_and_as_lists():
     """One array (K,T) per instance makes the record that nested lists make, and comes back as it was."""
     generator = np.random.default_rng(0)
@@ -202,28 +195,6 @@ def test_draws_as_arrays_and_as_lists():
                 np.testing.assert_array_equal(one, other.astype(np.float32).reshape(one.shape))
     with pytest.raises(RecordError, match="'permuted_probs' must be list"):
         record.build(columns(permuted_probs=[np.array([["x", "y"]])] * 2), {"permuted_probs": DRAWS["permuted_probs"]})
-
-
-def test_words_of_sentences():
-    """[T][W] columns: as many sentences as tokens, as many words in each as the other has, weights that sum to 1."""
-    extra = {name: record.OPTIONAL_COLUMNS[name] for name in ("words", "word_attention")}
-    good = columns(
-        tokens=[["a b c", "d"], []],
-        words=[[["a", "b", "c"], ["d"]], []],
-        word_attention=[[np.array([0.5, 0.25, 0.25]), np.array([1.0])], []],
-    )
-    made = record.build(good, extra)
-    assert [list(map(list, row)) for row in record.rows(made, "words")] == good["words"]
-    assert [list(map(list, row)) for row in record.rows(made, "word_attention")] == [[[0.5, 0.25, 0.25], [1.0]], []]
-    assert record.rows(made.slice(1), "word_attention") == [[]]
-    assert [len(row) for row in record.rows(made.take([1, 0]), "words")] == [0, 2]
-    cases = [
-        ({"words": [[["a", "b", "c"]], []]}, ["row 0", "'words' has 1 values and 'tokens' 2"]),
-        ({"words": [[["a", "b"], ["c", "d"]], []]}, ["row 0", "'word_attention' and 'words'", "numbers of words"]),
-        ({"word_attention": [[[0.5, 0.25, 0.25], [0.5]], []]}, ["'word_attention' row 0", "sums to 0.5"]),
-        ({"words": [[["a", "b", None], ["d"]], []]}, ["'words' row 0", "null"]),
-    ]
-    lists_refused(good, extra, cases)
 
 
 def test_columns_that_only_some_records_have_are_filled():

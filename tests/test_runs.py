@@ -22,7 +22,7 @@ from attnfaith.data.registry import get_entry
 from attnfaith.data.vectors import file_digest
 from attnfaith.errors import DatasetError, FileError
 from attnfaith.files import folder_lock, is_locked
-from attnfaith.measurement import engine, registry, shards
+from attnfaith.measurement import engine, registry
 from attnfaith.metrics.attention_faithfulness.divergences import kullback_leibler_divergence, total_variation_distance
 from attnfaith.recipes import RecipeError
 from attnfaith.record.identity import objective_fields
@@ -450,7 +450,7 @@ def test_more_outputs_leave_a_measurement_under_way_alone(copied, monkeypatch):
     folder, recipe = copied
     (folder / "record.parquet").unlink()
     with monkeypatch.context() as patch:
-        patch.setattr(shards.record, "with_settings", killed)  # when all shards are whole
+        patch.setattr(engine.record, "with_settings", killed)  # when all shards are whole
         with pytest.raises(Killed):
             runs.run(recipe, resume=True)
     measured, inner = [], engine._measured

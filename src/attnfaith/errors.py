@@ -36,6 +36,10 @@ class DatasetError(AttnfaithError):
     """A data set, file, column, label or text that cannot be used as asked."""
 
 
+class RecordError(AttnfaithError):
+    """A record that breaks a rule, or a file that is not one. The message names the column and the row."""
+
+
 class FileError(AttnfaithError, OSError):
     """A file or folder that cannot be read, written or locked."""
 

@@ -11,18 +11,11 @@ import torch
 import transformers
 from torch.nn import functional as F
 
-from attnfaith.importance.attention_based import AttentionNorm
-from attnfaith.importance.context_mixing import Alti, Flow, GlobEnc, Rollout
-from attnfaith.importance.perturbation import ValueZeroing
 from attnfaith.subjects import Batch, Edit, SelfAttention
-from attnfaith.subjects import layers as subject_layers
-from attnfaith.subjects.attention import Hook
-from attnfaith.subjects.layers import LayerParts
 from tests import tolerances
 from tests.measuring import run
 
 
-MEASURES = {measure.name: measure for measure in (Alti, AttentionNorm, Flow, GlobEnc, Rollout, ValueZeroing)}
 SIZES = {"vocab_size": 40, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "cls_token_id": 1, "sep_token_id": 2}
 LONG = {
     **SIZES,
@@ -208,95 +201,6 @@ def test_globenc_and_alti_by_hand(kind, top):
         tolerances.close(scores, at_tokens(text, chained, top), dtype=torch.float32)
 
 
-class Held(Edit):
-    """Weights as they are, values times a scale of their place; or an output that nothing flows through."""
-
-    def __init__(self, scales):
-        self.scales = scales
-
-    def weights(self, number, weights):
-        return weights.detach()
-
-    def values(self, number, values):
-        return values.detach() * self.scales[None, None, :, None]
-
-
-class Dead(Edit):
-    def output(self, number, output):
-        return output.detach()
-
-
-def frozen(norm, args, output):
-    """A norm's output with its spread held."""
-    ((states,), epsilon) = args, getattr(norm, "eps", None) or norm.variance_epsilon
-    if isinstance(norm, torch.nn.LayerNorm):
-        scale = (states.var(-1, unbiased=False, keepdim=True) + epsilon).sqrt().detach()
-        return norm.weight * (states - states.mean(-1, keepdim=True)) / scale + (0 if norm.bias is None else norm.bias)
-    scale = (states.square().mean(-1, keepdim=True) + epsilon).sqrt().detach()
-    return (norm.weight + ("Gemma" in type(norm).__name__)) * states / scale
-
-
-FEED_FORWARD = {
-    "bert": "output.dense",
-    "albert": "albert_layers.0.ffn_output",
-    "gpt2": "mlp.c_proj",
-    "modernbert": "mlp.Wo",
-    "llama": "mlp.down_proj",
-    "gemma2": "post_feedforward_layernorm",
-    "gptj": "mlp.fc_out",
-    "openai-gpt": "mlp.c_proj",
-    "opt": "fc2",
-}
-
-
-def calls_of(subject, text):
-    """What each layer is called with, first layer first, without a cache."""
-    calls = []
-
-    def called(module, args, kwargs):
-        args = [None if isinstance(value, transformers.Cache) else value for value in args]
-        kwargs = {name: None if isinstance(value, transformers.Cache) else value for name, value in kwargs.items()}
-        calls.append((module, args, kwargs))
-
-    handles = [layer.register_forward_pre_hook(called, with_kwargs=True) for layer in dict.fromkeys(layers_of(subject))]
-    with torch.no_grad():
-        subject.model(input_ids=torch.tensor([text]))
-    for handle in handles:
-        handle.remove()
-    return calls
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", FEED_FORWARD)
-def test_parts_are_slopes_of_a_frozen_layer(kind):
-    """With weights, spreads and the feed-forward part held a layer is linear: a token's part is the slope by its scale."""
-    subject, text = classifier(kind), TEXTS[0]
-    layers, _ = subject.layers(batch_of(subject, [text]))
-    ones, rows = torch.ones(len(text), dtype=torch.float64), torch.arange(len(text))
-    for layer, (module, args, kwargs) in zip(layers, calls_of(subject, text), strict=True):
-
-        def result(scales, edit, module=module, args=args, kwargs=kwargs):
-            own = args[0] if args else kwargs["hidden_states"]
-            state = own * scales.unsqueeze(-1)
-            with Hook(1, edit):
-                output = module(state, *args[1:], **kwargs) if args else module(**{**kwargs, "hidden_states": state})
-            return output[0] if torch.is_tensor(output) else output[0][0]
-
-        held = module.get_submodule(FEED_FORWARD[kind])
-        handles = [held.register_forward_hook(lambda module, args, output: output.detach())]
-        norms = [norm for norm in module.modules() if subject_layers.is_norm(norm) and norm is not held]
-        handles += [norm.register_forward_hook(frozen) for norm in norms]
-        of_values = torch.autograd.functional.jacobian(lambda scales: result(ones, Held(scales)), ones)
-        of_state = torch.autograd.functional.jacobian(lambda scales: result(scales, Dead()), ones)
-        for handle in handles:
-            handle.remove()
-        parts = LayerParts(layer)
-        expected = (of_values + of_state).transpose(1, 2)
-        assert expected.abs().max() > 0.1
-        handed = parts.handed_on(parts.parts(rows), rows)
-        np.testing.assert_allclose(handed, expected, atol=1e-6 * float(expected.abs().max()))
-
-
 def maps_of(subject, text):
     output = subject.model(input_ids=torch.tensor([text]), output_attentions=True)
     return [weights[0].mean(0) for weights in output.attentions]
@@ -328,57 +232,3 @@ def test_flow_by_networkx(kind, top):
     flows = np.array([networkx.maximum_flow_value(graph, (2, top), (0, place)) for place in range(7)])
     (scores,) = measured("flow", subject, batch_of(subject, [text]))
     np.testing.assert_allclose(scores, (flows / flows.sum())[1:-1], rtol=1e-5)
-
-
-def test_attention_norm_is_the_mean_of_rows_that_matter(monkeypatch):
-    """Of a model that reads the mean of all states the mean of all rows, however many are made at once."""
-    subject = classifier("modernbert")
-    monkeypatch.setattr(subject.config, "classifier_pooling", "mean")
-    text = batch_of(subject, TEXTS[:1])
-    layers, matter = subject.layers(text)
-    assert matter.all()
-    vectors = subject_layers.summands(layers[-1], subject_layers.projected(layers[-1]), torch.arange(7))
-    (scores,) = measured("attention_norm", subject, text)
-    np.testing.assert_allclose(scores, vectors.norm(dim=-1).mean(0)[1:-1].detach(), rtol=1e-6)
-    monkeypatch.setattr(subject_layers, "NUMBERS_AT_ONCE", 500)
-    for name in ("attention_norm", "globenc", "alti"):
-        (few,) = measured(name, subject, text)
-        monkeypatch.setattr(subject_layers, "NUMBERS_AT_ONCE", 2**20)
-        (all_at_once,) = measured(name, subject, text)
-        monkeypatch.setattr(subject_layers, "NUMBERS_AT_ONCE", 500)
-        np.testing.assert_allclose(few, all_at_once, rtol=1e-6)
-
-
-REFUSED = {
-    "bart": (
-        {"alti", "flow", "globenc", "rollout", "value_zeroing"},
-        "of this one attention is a decoder's over an encoder",
-    ),
-    "xlm": ({"alti", "globenc", "value_zeroing"}, "of this one no list of modules is such a chain"),
-    "xlnet": ({"attention_norm", "alti", "globenc", "value_zeroing"}, "of this one (no list|what follows its attention is)"),
-}
-
-
-def test_a_layer_made_in_another_way_is_refused(monkeypatch):
-    """A residual connection that is scaled, a projection of something else, and a norm that is none are seen."""
-    model = classifier("bert").model
-    layer, own = model.bert.encoder.layer[1], type(model.bert.encoder.layer[1].attention.output).forward
-
-    def scaled(self, hidden_states, input_tensor):
-        return own(self, hidden_states, 0.9 * input_tensor)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(type(layer.attention.output), "forward", scaled)
-        subject = SelfAttention(model)
-        assert subject.lacks["layer parts"].startswith("a layer's result is no plain sum of its state")
-        assert "weighed vectors" in subject.capabilities and "layer states" in subject.capabilities
-    with monkeypatch.context() as patched:
-        patched.setattr(layer.attention.output.dense, "forward", lambda states: 0.9 * states)
-        handle = layer.attention.output.dense.register_forward_pre_hook(lambda module, args: (0.5 * args[0],))
-        subject = SelfAttention(model)
-        handle.remove()
-        assert subject.lacks["weighed vectors"].startswith("what follows its attention is no linear module")
-    with monkeypatch.context() as patched:
-        patched.setattr(layer.output.LayerNorm, "forward", torch.tanh)
-        assert SelfAttention(model).lacks["layer parts"] == "its LayerNorm is no norm whose scale can be held"
-    assert "layer parts" in SelfAttention(model).capabilities

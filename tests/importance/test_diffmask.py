@@ -20,7 +20,6 @@ from attnfaith.importance.gates import Gates, about_gates, load_gates, log_open,
 from attnfaith.measurement.registry import MeasurementError, build
 from attnfaith.subjects import SelfAttention, SubjectError, subject_of
 from tests import tolerances
-from tests.gates import untrained
 from tests.measuring import run
 from tests.small_classifiers import classifier, tokenizer
 
@@ -246,18 +245,6 @@ def test_foreign_and_broken_files_are_refused(trained_gates, tiny_model, tmp_pat
     with pytest.raises(SubjectError, match=r"were trained for another model \(digest [0-9a-f]{12}, here [0-9a-f]{12}\)"):
         DiffMask(gates=str(path)).check(subject_of(tiny_model()), None)
     DiffMask(gates=str(path)).check(subject, None)
-
-
-def test_gates_of_states_need_a_subject_that_predicts_from_states(tiny_model, tiny_rows, tiny_batch):
-    model = tiny_model()
-    path = untrained(model, tiny_batch(tiny_rows([4])), kind="states")
-    columns = run(DiffMask, model, tiny_batch(tiny_rows([4, 2])), gates=path)
-    for scores, layers in zip(*columns.values(), strict=True):
-        np.testing.assert_allclose(scores, layers.mean(0), rtol=1e-6)
-    subject = subject_of(model)
-    subject.can = subject.can - {"other states"}
-    with pytest.raises(SubjectError, match="'diffmask of kind 'states'' needs 'other states'"):
-        DiffMask(gates=path).check(subject, None)
 
 
 @pytest.mark.parametrize("options", [{"gates": "a.safetensors", "epochs": 3}, {"valid_agreement": 75}, {"hidden": 3}])

@@ -18,7 +18,6 @@ TOKENS, STATES = GradientXInput.columns
 CELLS = [(encoder, "learned", "affine", "softmax") for encoder in ENCODERS]
 CELLS += [("bilstm", "text", "tanh", "sparsemax"), ("cnn", "text", "affine", "softmax")]
 every_cell = pytest.mark.parametrize(("encoder", "query", "readout", "projection"), CELLS)
-STEP = 1e-5
 
 
 def close(actual, expected, **tolerance):
@@ -126,33 +125,6 @@ def test_saturated_predictions_keep_their_ranks(difference, tiny_model, tiny_row
     (tokens,), (states,) = columns["importance_gradient"], columns["importance_gradient_hidden"]
     assert len(set(tokens.tolist())) == 7 and (tokens > 0).all()
     close(states, expected[encoded.mask], atol=0, rtol=1e-4)
-
-
-@pytest.mark.parametrize("hierarchy", ["sentence", "word"])
-@pytest.mark.parametrize("encoder", ["bilstm", "transformer", "average"])
-def test_hierarchies_by_differences(encoder, hierarchy, tiny_model, tiny_rows, tiny_batch):
-    """How fast the probability moves when the embeddings of an item grow together, those of others and attention staying."""
-    model = tiny_model(encoder=encoder, hierarchy=hierarchy, num_labels=3)
-    batch = tiny_batch(tiny_rows([8], hierarchy=hierarchy))
-    items, embedded = model.items(batch["input_ids"]), embedded_of(model, batch)
-    encoded, attention, logits = stages(model, batch)
-    predicted = int(logits.argmax())
-
-    def logits_at(points):
-        hidden = model.encode(inputs_embeds=points, items=items, **masks(batch)).hidden
-        return model.decode(hidden, attention, encoded.query)
-
-    (values,) = run(GradientAttentionHeld, model, batch)["importance_gradient_attention_held"]
-    assert len(values) == int(items.max()) + 1
-    np.testing.assert_array_equal(values, run(Gradient, model, batch)["importance_gradient"][0])
-    (norms,) = run(GradientNorm, model, batch)["importance_gradient_norm_detached"]
-    (slopes,) = torch.autograd.grad(log_odds(logits_at(embedded)).sum(), embedded)
-    for item in range(len(values)):
-        inner = (items == item).double().unsqueeze(-1)
-        with torch.no_grad():
-            up, down = (logits_at(embedded * (1 + step * inner)).softmax(-1)[0, predicted] for step in (STEP, -STEP))
-        close(values[item], (up - down).abs() / (2 * STEP), atol=1e-8, rtol=1e-5)
-        close(norms[item], (slopes * inner).norm(), atol=1e-9, rtol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["bert", "gpt2"])

@@ -135,6 +135,3 @@ def test_norm_gradients_are_those_of_one_pass_a_state(name, start, stop, batch):
     assert (expected.diagonal(0, 1, 2) > 1e-4).all()
     close(all_norms(encoder, embedded, start, stop), expected)
     close(all_norms(encoder, embedded, start, stop, state_lengths.one_pass_a_state), expected)
-
-
-BY_TORCH = ("transformer", "lstm")  # whose own backward pass has fewer digits there, which no engine replaces

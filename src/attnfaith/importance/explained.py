@@ -4,7 +4,7 @@ Shapes: B instances, C classes; logits may have dimensions between the two.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 
@@ -31,8 +31,9 @@ class Explained:
     answers: torch.Tensor | None
 
     def __getitem__(self, rows) -> "Explained":
-        fields = {name: getattr(self, name) for name in ("of", "against", "answers")}
-        return replace(self, **{name: None if values is None else values[rows] for name, values in fields.items()})
+        parts = (self.of, self.against, self.answers)
+        of, against, answers = (None if values is None else values[rows] for values in parts)
+        return Explained(of, against, self.output, answers)
 
     def __call__(self, logits: torch.Tensor) -> torch.Tensor:
         """Logits (B,...,C) to values (B,...) in float64, whose gradients are exact where a probability rounds to 0 or 1.
@@ -62,21 +63,14 @@ def _logits_of(logits: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
 
 def check_target(target="predicted", output: str = "logit") -> None:
     """Raise ValueError for a target or an output that no model has, and for a contrast of anything but logits."""
-    if output not in OUTPUTS:
-        raise ValueError(f"output={output!r} is not known; choose one of {', '.join(OUTPUTS)}")
-    if isinstance(target, Mapping):
-        if set(target) != {"of", "against"} or not all(_is_class(number) for number in target.values()):
-            raise ValueError(f"target={dict(target)!r}; a contrast is {{'of': class, 'against': class}}, numbers from 0 on")
-        if target["of"] == target["against"]:
-            raise ValueError(f"target={dict(target)!r} holds a class against itself; name two classes")
-        if output != "logit":
-            raise ValueError(f"target={dict(target)!r} is a contrast of two logits; output={output!r} needs a single class")
-    elif target not in ("predicted", "gold") and not _is_class(target):
+    contrast = isinstance(target, Mapping)
+    classes = [*target.values()] if contrast else [] if target in ("predicted", "gold") else [target]
+    known = all(type(number) is int and number >= 0 for number in classes)
+    if not known or (contrast and (set(target) != {"of", "against"} or len(set(classes)) < 2)):
         raise ValueError(f"target={target!r} is not known; give {TARGETS}")
-
-
-def _is_class(number) -> bool:
-    return isinstance(number, int) and not isinstance(number, bool) and number >= 0
+    if output not in OUTPUTS or (contrast and output != "logit"):
+        allowed = "a contrast is of logits" if contrast else f"choose one of {', '.join(OUTPUTS)}"
+        raise ValueError(f"output={output!r} with target={target!r} is not known; {allowed}")
 
 
 def check_data(subject, dataset, *, target="predicted", output: str = "logit") -> None:
@@ -108,14 +102,10 @@ def _classes(target, label, count: int, allowed, name: str) -> tuple[int, ...]:
     for number in named:
         if number is None:
             raise ValueError(f"target='gold', and instance '{name}' has no label; give another target, such as 'predicted'")
-        if not 0 <= number < count:
+        possible = range(count) if allowed is None else allowed
+        if number not in possible:
             raise ValueError(
-                f"target={target!r}: there is no class {number} for instance '{name}'; classes are 0 to {count - 1}"
-            )
-        if allowed is not None and number not in allowed:
-            raise ValueError(
-                f"target={target!r}: class {number} is no possible answer of instance '{name}', so it has no logit; "
-                f"possible are {list(allowed)}"
+                f"target={target!r}: class {number} is no possible answer of instance '{name}'; possible are {[*possible]}"
             )
     return named
 
@@ -173,22 +163,17 @@ class Explain:
     def __init__(self, batch, target="predicted", output: str = "logit"):
         check_target(target, output)
         self.target, self.output = target, output
-        self.batch = {name: batch.get(name) for name in ("instance_id", "label", "answer_mask")}
+        self.batch = {name: batch.get(name) for name in ("instance_id", "label", "answer_mask")}  # which may keep this one
 
     def __call__(self, logits: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
         """The numbers (n,) float64 of the instances `rows` (n,), from their logits (n,C)."""
-        chosen = {"answer_mask": None if self.batch["answer_mask"] is None else self.batch["answer_mask"][rows]}
-        for name in ("instance_id", "label"):
-            if self.batch[name] is not None:
-                chosen[name] = [self.batch[name][row] for row in rows.tolist()]
+        answers, lists = self.batch["answer_mask"], ("instance_id", "label")
+        chosen = {name: [self.batch[name][row] for row in rows.tolist()] for name in lists if self.batch[name]}
+        chosen["answer_mask"] = None if answers is None else answers[rows]
         return explained(logits, chosen, self.target, self.output)
 
-    @property
-    def _key(self):
-        return tuple(sorted(self.target.items())) if isinstance(self.target, Mapping) else self.target, self.output
-
     def __eq__(self, other) -> bool:
-        return isinstance(other, Explain) and self._key == other._key
+        return isinstance(other, Explain) and (self.target, self.output) == (other.target, other.output)
 
     def __hash__(self) -> int:
-        return hash(self._key)
+        return hash((str(sorted(self.target.items()) if isinstance(self.target, Mapping) else self.target), self.output))

@@ -3,7 +3,6 @@
 Shapes: B instances, L input positions, T tokens, E embedding.
 """
 
-import warnings
 from contextlib import nullcontext
 
 import torch
@@ -12,10 +11,8 @@ from torch.overrides import TorchFunctionMode
 
 from attnfaith.importance.columns import EXPLAINED, STATES, per_token, signed_score
 from attnfaith.importance.explained import Explained, Explains, explaining
-from attnfaith.importance.inputs import differentiable, inside, item_sums
-from attnfaith.importance.lstm import LstmLine
-from attnfaith.importance.quadrature import Line, integrate
-from attnfaith.importance.surrogates import captum
+from attnfaith.importance.inputs import differentiable, gradients, inside, item_sums
+from attnfaith.importance.quadrature import Line, LstmLine, integrate
 from attnfaith.measurement.options import Baseline, Points, Tolerance
 from attnfaith.measurement.registry import register
 from attnfaith.models.encoders import BiLSTM
@@ -161,79 +158,54 @@ class IntegratedGradients(Explains):
 
 
 SAME = 1e-6  # inputs of a nonlinearity this close have a slope, not a difference: float32 would make noise of it
+NONLINEARITIES = (torch.tanh, torch.Tensor.tanh, torch.sigmoid, torch.Tensor.sigmoid, torch.relu, torch.Tensor.relu)
+NONLINEARITIES += (nn.functional.relu,)
 
 
-def _explained_at(subject, batch, f, points) -> torch.Tensor:
-    """What is explained (N,) at embeddings (N,L,E): those of the batch's B instances, then of the same anew, and so on."""
-    rows = torch.arange(len(batch["input_ids"]), device=points.device).repeat(len(points) // len(batch["input_ids"]))
-    values = f[rows](subject.predict(batch.take(rows), points))
-    return values + 0 * points.sum((1, 2))  # so that what does not depend on its text has a gradient, too
+class _Rescaled(torch.autograd.Function):
+    """A nonlinearity of texts and, behind them, of their baselines, whose slope is the difference quotient of the two."""
+
+    @staticmethod
+    def forward(ctx, values, function):
+        results, ctx.function = function(values), function
+        ctx.save_for_backward(values, results)
+        return results
+
+    @staticmethod
+    def backward(ctx, seeds):
+        values, results = ctx.saved_tensors
+        with torch.enable_grad():
+            inputs = values.detach().requires_grad_()
+            (slopes,) = torch.autograd.grad(ctx.function(inputs).sum(), inputs)
+        (of_text, of_baseline), (high, low) = values.chunk(2), results.chunk(2)
+        way = of_text - of_baseline
+        multiplier = torch.where(way.abs() < SAME, slopes.chunk(2)[0], (high - low) / way)
+        return seeds * torch.cat([multiplier, multiplier]), None
 
 
-class _Modules(nn.Module):
-    """A function of embeddings as captum wants it: each of its nonlinearities a module of its own, used once.
-
-    `find` runs the function to see which there are; then calls give the same values by way of these modules. Which they are
-    must not depend on the values.
-    """
-
-    def __init__(self, value):
-        super().__init__()
-        self.value = value
-        self.nonlinearities = nn.ModuleList()
-
-    def find(self, points) -> None:
-        """Make the modules, for the nonlinearities that gradients in points (B,L,E) go through."""
-        with torch.enable_grad(), _Routed(self._make):
-            self.value(points)
-
-    def _make(self, kind, values):
-        self.nonlinearities.append(kind())
-        return self.nonlinearities[-1](values)
-
-    def forward(self, points):
-        waiting = iter(self.nonlinearities)
-        with _Routed(lambda _kind, values: next(waiting)(values)):
-            return self.value(points)
-
-
-class _Routed(TorchFunctionMode):
-    """Sends tanh, sigmoid and ReLU of what has a gradient to `route`, which is given the kind of module and the values."""
-
-    KINDS = {
-        torch.tanh: nn.Tanh,
-        torch.Tensor.tanh: nn.Tanh,
-        torch.sigmoid: nn.Sigmoid,
-        torch.Tensor.sigmoid: nn.Sigmoid,
-        torch.relu: nn.ReLU,
-        torch.Tensor.relu: nn.ReLU,
-        nn.functional.relu: nn.ReLU,
-    }
-
-    def __init__(self, route):
-        super().__init__()
-        self.route = route
+class _Rescaling(TorchFunctionMode):
+    """Within, tanh, sigmoid and ReLU of what has a gradient obey the rescale rule."""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        if func in self.KINDS and args[0].requires_grad:
-            return self.route(self.KINDS[func], args[0])
+        if func in NONLINEARITIES and args[0].requires_grad:
+            return _Rescaled.apply(args[0], func)
         return func(*args, **(kwargs or {}))
 
 
 @register
 class DeepLift(Explains):
-    """DeepLIFT (Shrikumar et al. 2017), rescale rule: finite differences to a baseline instead of slopes, through captum.
+    """DeepLIFT (Shrikumar et al. 2017), rescale rule: finite differences to a baseline instead of slopes.
 
     Where a tanh, a sigmoid or a ReLU stands between, the multiplier m goes through it by (f(x) - f(b)) / (x - b), of the
-    text and of the text with all its tokens at their baseline, instead of by its slope. captum has this rule for nothing
-    else that is in these models: what projections, self-attention, layer normalisation, GELU and SiLU, products with
+    text and of the text with all its tokens at their baseline, instead of by its slope, as in captum. Nothing else in these
+    models has this rule: what projections, self-attention, layer normalisation, GELU and SiLU, products with
     attention, and the steps of an LSTM or GRU do is taken by its slope at the text, so that for a BiLSTM this is nearer to
     gradient times input than to the paper. `deeplift_residual` is what this misses; it is 0 for a model of dense layers,
     nonlinearities and uniform attention.
 
     baseline: zeros, the embedding of padding, or the mean of those of the vocabulary but padding's.
 
-    Source: Shrikumar et al. 2017, section 3.5.1 (rescale); captum's `DeepLift`.
+    Source: Shrikumar et al. 2017, section 3.5.1 (rescale).
     """
 
     name, cost = "deeplift", "gradient"
@@ -255,13 +227,8 @@ class DeepLift(Explains):
 
     baseline: Baseline = "zero"
 
-    def __post_init__(self):
-        super().__post_init__()
-        captum()
-
     def check(self, subject, dataset) -> None:
         """Raise ValueError where the model lacks the class or, for baseline="padding", a padding token."""
-        captum()
         check_baseline(subject, self.baseline)
         super().check(subject, dataset)
 
@@ -270,16 +237,14 @@ class DeepLift(Explains):
         with torch.no_grad():
             f = explaining(whole_logits(subject, batch), batch, self.target, self.output)
             line = input_line(subject, batch, f, self.baseline)
-        start, embedded = line.start, line.end
+        count = len(line.end)
+        rows = torch.arange(count, device=line.end.device).repeat(2)
         with differentiable(subject):
-            view = _Modules(lambda points: _explained_at(subject, batch, f, points))
-            view.find(embedded.requires_grad_())
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UserWarning)  # that hooks are set, and removed
-                shares = captum().DeepLift(view, eps=SAME).attribute(embedded, start)
-        with torch.no_grad():
-            shares = item_sums(shares.sum(-1, dtype=torch.float64), subject.items(batch))
-            ends = _explained_at(subject, batch, f, torch.cat([start, embedded])).unflatten(0, (2, -1))
-        parts = shares.masked_fill(~subject.attendable(batch), 0)
-        residual = parts.sum(1) - (ends[1] - ends[0])
+            both = torch.cat([line.end, line.start]).requires_grad_()
+            with _Rescaling():
+                values = f[rows](subject.predict(batch.take(rows), both))
+            (slopes,) = gradients(values[:count], [both])
+        shares = ((line.end - line.start) * slopes[:count]).sum(-1, dtype=torch.float64)
+        parts = item_sums(shares, subject.items(batch)).masked_fill(~subject.attendable(batch), 0)
+        residual = parts.sum(1) - (values[:count] - values[count:]).detach()
         return {"importance_deeplift": per_token(subject, batch, parts), "deeplift_residual": residual.tolist()}

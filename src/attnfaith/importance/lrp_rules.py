@@ -5,8 +5,8 @@ Shapes: B instances, T tokens, E embedding, H states, D units of one direction; 
 Every function here gives the value that the model's own layer gives. Its backward pass carries g = R / value instead of a
 derivative, so that R = value * g is the relevance of whatever a gradient is asked of: no rule divides by a value, and one
 backward pass serves all layers. Where an ordinary operation obeys its rule as it is (a product with something held fixed, a
-sum, a choice of places), it is used as it is. What ends on the way belongs to no input and is entered in a ledger (B,4), an
-input of zeros whose gradient is the sum of relevance that ended in constants of each kind, so that nothing is lost unseen.
+sum, a choice of places), it is used as it is. What ends on the way belongs to no input and is entered in a ledger (B,), an
+input of zeros whose gradient is the sum of relevance that ended in constants, so that nothing is lost unseen.
 
 Rules:
  * dense layer, convolution, weighted sum: epsilon rule. R_i = sum_j x_i w_ij / (y_j + epsilon sign(y_j)) R_j, which is
@@ -33,11 +33,8 @@ from attnfaith.models.projections import project
 from attnfaith.subjects.pooled import text_of
 
 
-BIAS, STABILISER, POSITIONS, QUERY = KINDS = range(4)
-
-
 class Rules:
-    """The rules for a batch: epsilon, and the ledger (B,4) that relevance is entered in which ends in a constant."""
+    """The rules for a batch: epsilon, and the ledger (B,) that relevance is entered in which ends in a constant."""
 
     def __init__(self, epsilon: float, ledger: torch.Tensor):
         self.epsilon = epsilon
@@ -47,9 +44,9 @@ class Rules:
         """The same for instances (n,) of the batch, which may come more than once."""
         return Rules(self.epsilon, self.ledger[rows])
 
-    def plus(self, values, constant, kind: int):
+    def plus(self, values, constant):
         """values (B,...,D) plus a constant that broadcasts to it and keeps its part of the relevance."""
-        return _Plus.apply(values, constant.detach().to(values.dtype), self.ledger, kind)
+        return _Plus.apply(values, constant.detach().to(values.dtype), self.ledger)
 
     def stable(self, values, bias=None):
         """values (B,...,D), a sum whose terms share its relevance, less what epsilon absorbs.
@@ -61,10 +58,10 @@ class Rules:
         return _Stable.apply(values, None if bias is None else bias.detach(), self.ledger, self.epsilon)
 
     def dense(self, values, weight, bias, *constants):
-        """values (B,...,I) through a matrix (O,I) and a bias (O,); constants: pairs of what else is added, and its kind."""
+        """values (B,...,I) through a matrix (O,I) and a bias (O,); constants: what else is added."""
         values = nn.functional.linear(values, weight.detach(), bias.detach())
-        for constant, kind in constants:
-            values = self.plus(values, constant, kind)
+        for constant in constants:
+            values = self.plus(values, constant)
         return self.stable(values, bias)
 
     def linear(self, values, layer):
@@ -160,33 +157,21 @@ def _dots(slopes, values):
     """Relevance (B,) of values that broadcast to their slopes (B,...,D)."""
     if values.dim() == 1:  # the same at every place, where slopes add up
         slopes = slopes.reshape(len(slopes), -1, len(values)).sum(1)
-    return _sums(slopes * values)
-
-
-def _sums(relevance):
-    """(B,...) to (B,)."""
-    return relevance.flatten(1).sum(1, dtype=torch.float64)
-
-
-def _entries(ctx, relevances):
-    """The gradient (B,4) of a ledger: relevance (B,) by the number of its column, 0 in the others."""
-    nothing = next(iter(relevances.values())).new_zeros(ctx.entries[0])
-    return torch.stack([relevances.get(kind, nothing) for kind in KINDS], 1)
+    return (slopes * values).flatten(1).sum(1, dtype=torch.float64)
 
 
 class _Plus(torch.autograd.Function):
     """values + constant; the constant's relevance, constant * g, is entered in the ledger."""
 
     @staticmethod
-    def forward(ctx, values, constant, ledger, kind):
+    def forward(ctx, values, constant, ledger):
         ctx.save_for_backward(constant)
-        ctx.kind, ctx.entries = kind, ledger.shape
         return values + constant
 
     @staticmethod
     def backward(ctx, slope):
         (constant,) = ctx.saved_tensors
-        return slope, None, _entries(ctx, {ctx.kind: _dots(slope, constant)}), None
+        return slope, None, _dots(slope, constant)
 
 
 class _Stable(torch.autograd.Function):
@@ -197,19 +182,15 @@ class _Stable(torch.autograd.Function):
     @staticmethod
     def forward(ctx, values, bias, ledger, epsilon):
         ctx.save_for_backward(values, bias)
-        ctx.entries, ctx.epsilon = ledger.shape, epsilon
+        ctx.epsilon = epsilon
         return values.view_as(values)
 
     @staticmethod
     def backward(ctx, slope):
         values, bias = ctx.saved_tensors
-        stable, relevances = slope, {}
-        if ctx.epsilon:
-            stable = slope * _share(values, ctx.epsilon)
-            relevances[STABILISER] = _dots(slope - stable, values)
-        if bias is not None:
-            relevances[BIAS] = _dots(stable, bias)
-        return stable, None, _entries(ctx, relevances), None
+        stable = slope * _share(values, ctx.epsilon)
+        ended = _dots(slope - stable, values)
+        return stable, None, ended if bias is None else ended + _dots(stable, bias), None
 
 
 class _Normalised(torch.autograd.Function):
@@ -220,14 +201,13 @@ class _Normalised(torch.autograd.Function):
         gain, bias = layer.weight.detach(), layer.bias.detach()
         normalised, _, scale = torch.native_layer_norm(values, layer.normalized_shape, gain, bias, layer.eps)
         ctx.save_for_backward(scale, gain, bias)
-        ctx.entries = ledger.shape
         return normalised
 
     @staticmethod
     def backward(ctx, slope):
         scale, gain, bias = ctx.saved_tensors
         scaled = slope * gain * scale
-        return scaled - scaled.mean(-1, keepdim=True), None, _entries(ctx, {BIAS: _dots(slope, bias)})
+        return scaled - scaled.mean(-1, keepdim=True), None, _dots(slope, bias)
 
 
 def _recurrent(read):
@@ -263,7 +243,7 @@ def _with_values(rules, states, layer):
 def _transformer(rules, encoder, embedded, mask):
     projection = encoder.projection
     positions = sinusoidal_positions(embedded.shape[1], projection.out_features, embedded.device)
-    states = rules.dense(embedded, projection.weight, projection.bias, (positions, POSITIONS))
+    states = rules.dense(embedded, projection.weight, projection.bias, positions)
     for layer in encoder.layers:
         attention = layer.attention
         query, key, value = attention.by_head(_with_values(rules, states, attention.inputs))
@@ -288,14 +268,14 @@ ENCODERS = {
 
 
 def _affine(rules, decoder, context, query):
-    constants = [] if query is None else [(decoder.query(query), QUERY)]
+    constants = [] if query is None else [decoder.query(query)]
     return rules.dense(context, decoder.context.weight, decoder.context.bias, *constants)
 
 
 def _tanh(rules, decoder, context, query):
     constants = []
     if query is not None:
-        constants = [(query @ decoder.query.weight.t(), QUERY), (decoder.query.bias, BIAS)]
+        constants = [decoder.query(query)]
     inner = rules.dense(context, decoder.context.weight, decoder.context.bias, *constants)
     return rules.linear(tanh(inner), decoder.output)
 

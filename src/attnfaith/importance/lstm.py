@@ -7,18 +7,13 @@ Shapes: B texts, T tokens, E embedding, D units of one direction, N changed text
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import nn
 
-from attnfaith.importance.quadrature import Line
-from attnfaith.models.encoders import reverse_by_length, take
-
 
 ADJOINTS_AT_ONCE = 2**10  # states whose gradients go back through an LSTM together: 1 MiB for D = 128 and T numbers each
-LINE_PLACES_AT_ONCE = 2**12  # positions of points on a line read together: more leave a CPU's cache
 CHECKS = 4  # positions from one look for forgotten changes to the next
 
 
@@ -38,7 +33,7 @@ class Readout(NamedTuple):
         return self.finish(states @ self.weight.t() + self.bias.unsqueeze(1))
 
 
-class _Step:
+class Step:
     """One step of an LSTM for many rows at once, on halved states and doubled memories.
 
     tanh(x) = 2 sigmoid(2x) - 1, and torch's sigmoid is faster: the candidate gate (g of i, f, g, o) is doubled, so that one
@@ -137,7 +132,7 @@ def _one_direction(lstm, tokens, filling, lengths, start, changed, weight, other
     tokens, filling (T,B,E) as this direction reads them; lengths (B,): how many are read; N = changed tokens from start on.
     weight (O,D): what is read of this direction's states; other (T,B,O): what is read of the other's in the whole text.
     """
-    step, size, (length, texts, _) = _Step(lstm), lstm.hidden_size, tokens.shape
+    step, size, (length, texts, _) = Step(lstm), lstm.hidden_size, tokens.shape
     entering = step.enter(tokens)
     instead = None if filling is None else step.enter(filling)
     weight = 2 * weight.t()
@@ -185,115 +180,44 @@ def forgotten(state, memory, whole: int, other: int) -> bool:
     return not bool(((memory[other] - memory[whole]).abs() > near * (2 + memory[whole].abs())).any())
 
 
-@dataclass
-class LstmLine(Line):
-    """A line of embeddings that a BiLSTM reads; what is explained is `value` of its states (n,l,H).
-
-    What a point brings to the gates moves along a line too, so it is made once for all points of a text, and the gradient is
-    followed back to the gates alone. mask (B,L): what the encoder reads.
+def run(step: Step, entering: torch.Tensor, keep: bool = False) -> tuple[torch.Tensor, ...]:
+    """Halved states (T,n,D) from what tokens bring to the gates (T,n,4D), which becomes the gates. With keep also the
+    doubled memories (T+1,n,D) and their sigmoid (T,n,D), as `back` needs them.
     """
-
-    encoder: nn.Module
-    mask: torch.Tensor
-
-    at_once = LINE_PLACES_AT_ONCE
-
-    def __post_init__(self):
-        onward = torch.arange(self.mask.shape[1], device=self.mask.device).expand_as(self.mask)
-        self.directions = []
-        for lstm, order in zip(self.encoder.directions, (onward, reverse_by_length(self.mask)), strict=True):
-            step = _Step(lstm)
-            start, end = (take(values, order).transpose(0, 1) for values in (self.start, self.end))
-            change = nn.functional.linear(end - start, step.weight)
-            self.directions.append((order, step, step.enter(start), change))
-
-    def values(self, rows, shares, length):
-        paths = self._paths(rows, length)
-        states = [self._read(path, shares)[0] for path in paths]
-        return self._explain(states, rows, shares, paths).double()
-
-    def slopes(self, rows, shares, length):
-        with torch.no_grad():
-            paths = self._paths(rows, length)
-            read = [self._read(path, shares, keep=True) for path in paths]
-        with torch.enable_grad():
-            states = [part[0].requires_grad_() for part in read]
-            seeds = torch.autograd.grad(self._explain(states, rows, shares, paths).sum(), states)
-        with torch.no_grad():
-            slopes = [self._back(path, shares, seed, *part[1:]) for path, seed, part in zip(paths, seeds, read, strict=True)]
-            onward, backward = slopes
-            return (onward + backward.gather(0, paths[1].order.unsqueeze(2).expand_as(backward))).permute(1, 2, 0).double()
-
-    def _paths(self, rows, length):
-        """What each direction reads of some texts: what their start and the way to their end bring to the gates."""
-        return [
-            Path(order[rows, :length].t(), step, *(part[:length].index_select(1, rows) for part in entering))
-            for order, step, *entering in self.directions
-        ]
-
-    def _explain(self, states, rows, shares, paths):
-        """What is explained (R,S) by halved states (l,n,D) of both directions, each as it reads."""
-        length, count, size = states[0].shape
-        where = paths[1].order.repeat_interleave(shares.shape[1], 1) * count + torch.arange(count, device=rows.device)
-        backward = states[1].flatten(0, 1).index_select(0, where.flatten()).view(length, count, size)
-        states = torch.cat([states[0], backward], -1).mul(2).transpose(0, 1)
-        return self.value(states, rows.repeat_interleave(shares.shape[1])).view(shares.shape)
-
-    @staticmethod
-    def _read(path, shares, keep=False):
-        """Halved states (l,n,D); with keep the gates (l,n,4D), doubled memories (l+1,n,D) and their sigmoid (l,n,D) too."""
-        _, step, start, change = path
-        length, count, size = len(start), shares.numel(), step.recurrent.shape[0]
-        weights = shares.unsqueeze(-1).to(start.dtype)
-        states = start.new_empty(length, count, size)
-        gates = start.new_empty(length if keep else 1, count, 4 * size)
-        memories = start.new_zeros(length + 1 if keep else 1, count, size)
-        opened = start.new_empty(length if keep else 1, count, size)
-        state = start.new_zeros(count, size)
-        for place in range(length):
-            at = place if keep else 0
-            torch.mm(state, step.recurrent, out=gates[at])
-            gates[at].view(*shares.shape, -1).add_(start[place, :, None]).addcmul_(change[place, :, None], weights)
-            enter, hold, candidate, leave = gates[at].sigmoid_().split(size, -1)
-            memory = memories[at + keep]
-            torch.mul(memories[at], hold, out=memory).addcmul_(enter, candidate, value=4).sub_(enter, alpha=2)
-            torch.sigmoid(memory, out=opened[at])
-            state = torch.sub(opened[at], 0.5, out=states[place]).mul_(leave)
-        return states, gates, memories, opened
-
-    @staticmethod
-    def _back(path, shares, seeds, gates, memories, opened):
-        """Slopes (l,R,S) in the order of reading, of seeds (l,n,D): what is explained by the halved states."""
-        _, step, _, change = path
-        length, count, size = seeds.shape
-        slopes = change.new_empty(length, *shares.shape)
-        to_state, to_memory = change.new_zeros(count, size), change.new_zeros(count, size)
-        to_gates = torch.empty_like(gates[0])
-        by_enter, by_hold, by_candidate, by_leave = to_gates.split(size, -1)
-        recurrent = step.recurrent.t().contiguous()
-        for place in range(length - 1, -1, -1):
-            enter, hold, candidate, leave = gates[place].split(size, -1)
-            share = opened[place]
-            to_state.add_(seeds[place])
-            torch.sub(share, 0.5, out=by_leave).mul_(to_state)
-            to_memory.addcmul_(to_state.mul_(leave), torch.addcmul(share, share, share, value=-1))
-            torch.mul(to_memory, candidate, out=by_enter).mul_(4).sub_(to_memory, alpha=2)
-            torch.mul(to_memory, memories[place], out=by_hold)
-            torch.mul(to_memory, enter, out=by_candidate).mul_(4)
-            to_memory.mul_(hold)
-            to_gates.mul_(gates[place].addcmul_(gates[place], gates[place], value=-1))
-            torch.bmm(to_gates.view(*shares.shape, -1), change[place].unsqueeze(-1), out=slopes[place].unsqueeze(-1))
-            torch.mm(to_gates, recurrent, out=to_state)
-        return slopes
+    length, count, size = *entering.shape[:2], step.recurrent.shape[0]
+    states = entering.new_empty(length, count, size)
+    memories = entering.new_zeros(length * keep + 1, count, size)
+    opened = entering.new_empty(length if keep else 1, count, size)
+    state = entering.new_zeros(count, size)
+    for place, gates in enumerate(entering):
+        at = place if keep else 0
+        enter, hold, candidate, leave = gates.addmm_(state, step.recurrent).sigmoid_().split(size, -1)
+        memory = memories[at + keep]
+        torch.mul(memories[at], hold, out=memory).addcmul_(enter, candidate, value=4).sub_(enter, alpha=2)
+        torch.sigmoid(memory, out=opened[at])
+        state = torch.sub(opened[at], 0.5, out=states[place]).mul_(leave)
+    return states, memories, opened
 
 
-class Path(NamedTuple):
-    """Some texts R on their way, as one direction reads them: the place of each token (l,R), and gates (l,R,4D)."""
-
-    order: torch.Tensor
-    step: _Step
-    start: torch.Tensor
-    change: torch.Tensor
+def back(step: Step, gates: torch.Tensor, memories: torch.Tensor, opened: torch.Tensor, seeds: torch.Tensor) -> torch.Tensor:
+    """Gradients (T,n,4D) in what tokens bring to the gates, in their place, from those (T,n,D) in the halved states."""
+    size, recurrent = step.recurrent.shape[0], step.recurrent.t().contiguous()
+    to_state, to_memory = torch.zeros_like(seeds[0]), torch.zeros_like(seeds[0])
+    factors = torch.empty_like(gates[0])
+    by_enter, by_hold, by_candidate, by_leave = factors.split(size, -1)
+    for place in range(len(seeds) - 1, -1, -1):
+        enter, hold, candidate, leave = gates[place].split(size, -1)
+        share = opened[place]
+        to_state.add_(seeds[place])
+        torch.sub(share, 0.5, out=by_leave).mul_(to_state)
+        to_memory.addcmul_(to_state.mul_(leave), torch.addcmul(share, share, share, value=-1))
+        torch.mul(to_memory, candidate, out=by_enter).mul_(4).sub_(to_memory, alpha=2)
+        torch.mul(to_memory, memories[place], out=by_hold)
+        torch.mul(to_memory, enter, out=by_candidate).mul_(4)
+        to_memory.mul_(hold)
+        gates[place].addcmul_(gates[place], gates[place], value=-1).mul_(factors)
+        torch.mm(gates[place], recurrent, out=to_state)
+    return gates
 
 
 def norm_gradients(encoder, embedded, start, stop) -> Iterator[tuple[slice, torch.Tensor]]:

@@ -9,7 +9,7 @@ import torch
 from attnfaith.importance.columns import EXPLAINED, MATTER, per_token, score, signed_score
 from attnfaith.importance.explained import Explain, Explains, explaining
 from attnfaith.importance.inputs import differentiable, gradients, inside, item_sums, value_times_slope
-from attnfaith.importance.lrp_rules import BIAS, POSITIONS, QUERY, STABILISER, Rules, check_rules, read_by_rules
+from attnfaith.importance.lrp_rules import Rules, check_rules, read_by_rules
 from attnfaith.measurement.options import Inputs, number
 from attnfaith.measurement.registry import register
 from attnfaith.record import Column
@@ -170,7 +170,7 @@ EPSILON = 1e-3
 class Relevance(NamedTuple):
     """How what is explained is shared out, for the B instances of a batch; float64, in units of `explained`.
 
-    explained = sum of tokens + markers + query + positions + biases + stabiliser + output, but for rounding.
+    explained = sum of tokens + markers + constants + output, but for rounding.
     """
 
     tokens: torch.Tensor  # (B,T): of embeddings, of what attention is over; 0 outside `mask`
@@ -178,10 +178,7 @@ class Relevance(NamedTuple):
     mask: torch.Tensor  # (B,T)
     explained: torch.Tensor  # (B,), as all others
     markers: torch.Tensor  # embeddings of input positions that are no token
-    query: torch.Tensor  # the second text
-    positions: torch.Tensor  # what a Transformer adds for places
-    biases: torch.Tensor
-    stabiliser: torch.Tensor  # what epsilon absorbs
+    constants: torch.Tensor  # biases, the second text, what a Transformer adds for places, what epsilon absorbs
     output: torch.Tensor  # what logits times slopes leave of `explained`, 0 for logits
 
     @property
@@ -192,7 +189,7 @@ class Relevance(NamedTuple):
     @property
     def unaccounted(self) -> torch.Tensor:
         """(B,): what is in no part that was followed: the curvature of an output that is not a logit, and rounding."""
-        return self.residual - self.markers - self.query - self.positions - self.biases - self.stabiliser
+        return self.residual - self.markers - self.constants
 
 
 def relevance(subject, batch, *, target="predicted", output: str = "logit", epsilon: float = EPSILON) -> Relevance:
@@ -205,7 +202,7 @@ def relevance(subject, batch, *, target="predicted", output: str = "logit", epsi
     count = len(batch["input_ids"])
     with differentiable():
         embedded = subject.embed(batch).detach().requires_grad_()
-        ledger = torch.zeros(count, 4, dtype=torch.float64, device=embedded.device, requires_grad=True)
+        ledger = torch.zeros(count, dtype=torch.float64, device=embedded.device, requires_grad=True)
         read = read_by_rules(subject.classifier, batch, embedded, Rules(epsilon, ledger))
         f = explaining(read.logits.detach(), batch, target, output)
         tops = read.logits.detach().requires_grad_()
@@ -213,11 +210,8 @@ def relevance(subject, batch, *, target="predicted", output: str = "logit", epsi
         (slopes,) = torch.autograd.grad(values.sum(), tops)
         inputs = [embedded, ledger, read.hidden, *(states for _, states in read.words)]
         embedded_slopes, entries, hidden_slopes, *word_slopes = gradients((read.logits * slopes).sum(), inputs)
-    tokens, hidden, mask = (
-        value_times_slope(embedded, embedded_slopes),
-        value_times_slope(read.hidden, hidden_slopes),
-        read.mask,
-    )
+    tokens, hidden = value_times_slope(embedded, embedded_slopes), value_times_slope(read.hidden, hidden_slopes)
+    mask = read.mask
     items, belongs = subject.items(batch), inside(subject, batch)
     if subject.level == "word":
         hidden = torch.zeros_like(tokens)
@@ -230,10 +224,7 @@ def relevance(subject, batch, *, target="predicted", output: str = "logit", epsi
         mask=mask,
         explained=values.detach(),
         markers=tokens.masked_fill(belongs, 0).sum(1),
-        query=entries[:, QUERY],
-        positions=entries[:, POSITIONS],
-        biases=entries[:, BIAS],
-        stabiliser=entries[:, STABILISER],
+        constants=entries,
         output=values.detach() - value_times_slope(tops, slopes),
     )
 

@@ -1,1 +1,1 @@
-"""From a model and encoded texts to a record: `registry` has the measures, `engine` runs them, `shards` resumes them."""
+"""From a model and encoded texts to a record: `registry` has the measures, `engine` runs them."""

@@ -1,21 +1,30 @@
-"""From a model, encoded texts and measures to a record: one loop for texts and for pairs of sentences."""
+"""From a model, encoded texts and measures to a record: one loop for texts and for pairs of sentences.
 
+With an output the record is made in shards: over processes, resumable at any moment, one file at the end.
+"""
+
+import json
 import os
-from collections.abc import Mapping, Sequence
+import shutil
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
+from itertools import chain
+from numbers import Integral
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import torch
+from accelerate import PartialState
+from tqdm.auto import tqdm
 
 import attnfaith
 from attnfaith import record
 from attnfaith.data.fingerprint import digest_attention, digest_data
 from attnfaith.data.tokenization import by_words
-from attnfaith.errors import DatasetError, counted, excerpt
+from attnfaith.errors import DatasetError, FileError, counted, excerpt
+from attnfaith.files import read_object, write_atomically
 from attnfaith.measurement.registry import Measure, MeasurementError, build, classes
-from attnfaith.measurement.shards import batches, carry_out, in_shards
 from attnfaith.subjects import SubjectError, outputs, require, subject_of, whole_logits
 from attnfaith.subjects.pairs import word_sums
 from attnfaith.subjects.protocol import FIELDS, MARKED, RECORDED
@@ -172,8 +181,14 @@ def check(
             dataset = by_words(dataset)
     except (SubjectError, DatasetError) as error:
         raise MeasurementError(str(error)) from error
-    if any(measure.most_tokens is not None for measure in measures):
-        _check_lengths(measures, dataset)
+    longest = int(np.argmax(dataset["length"])) if any(measure.most_tokens for measure in measures) else 0
+    for measure in measures:
+        if measure.most_tokens and (count := len(dataset[longest]["tokens"])) > measure.most_tokens:
+            raise MeasurementError(
+                f"'{measure.name}' takes texts of up to {measure.most_tokens:,} tokens, for it holds numbers of each two of "
+                f"them, and {excerpt(dataset[longest]['instance_id'])} has {count:,}: measure without it, or texts that are "
+                "cut to that"
+            )
     for measure in measures if trained else [measure for measure in measures if measure.is_trained]:
         try:
             measure.check(subject, dataset)
@@ -346,32 +361,163 @@ def _declared(measures: Sequence[Measure], subject, dataset, reads: str) -> dict
     return extra
 
 
-def _check_lengths(measures: Sequence[Measure], dataset) -> None:
-    """Raise MeasurementError where a text is longer than a measure takes, by its `most_tokens`."""
-    limits = {measure.name: measure.most_tokens for measure in measures if measure.most_tokens is not None}
-    for row in np.flatnonzero(np.asarray(dataset["length"]) > min(limits.values())):
-        text = dataset[int(row)]
-        for name, most in limits.items():
-            if (count := len(text["tokens"])) > most:
-                raise MeasurementError(
-                    f"'{name}' takes texts of up to {most:,} tokens, for it holds numbers of each two of them, and "
-                    f"{excerpt(text['instance_id'])} has {count:,}: measure without it, or texts that are cut to that"
-                )
-
-
 def _check_given(attention: Mapping[str, np.ndarray], dataset) -> None:
-    names = dataset["instance_id"]
-    if missing := [name for name in names if name not in attention]:
-        raise MeasurementError(f"no attention is given for {len(missing)} of {counted(len(names))}, such as '{missing[0]}'")
-    for name, tokens in zip(names, dataset["tokens"], strict=True):
-        if len(attention[name]) != len(tokens):
+    for name, tokens in zip(dataset["instance_id"], dataset["tokens"], strict=True):
+        weights = np.asarray(attention.get(name, ()), np.float64)
+        if name not in attention or len(weights) != len(tokens):
             raise MeasurementError(
-                f"the attention given for '{name}' has {counted(len(attention[name]), 'weight')} and the text "
+                f"the attention given for '{name}' has {counted(len(weights), 'weight')} and the text "
                 f"{counted(len(tokens), 'token')}"
             )
-        weights = np.asarray(attention[name], np.float64)
-        if not ((weights >= 0).all() and (len(weights) == 0 or abs(weights.sum() - 1) <= record.SUM_TOLERANCE)):
+        if not ((weights >= 0).all() and (not len(weights) or abs(weights.sum() - 1) <= record.SUM_TOLERANCE)):
+            raise MeasurementError(f"the attention given for '{name}' must be 0 or more everywhere and sum to 1")
+
+
+# ------------------------------------------------------------------------------------------ shards
+
+
+def batches(lengths: np.ndarray, batch_tokens: int, instances: int = 64) -> list[np.ndarray]:
+    """Row numbers in batches of similar length: at most `batch_tokens` padded tokens, or a single longer text.
+
+    Raises MeasurementError where batch_tokens is no whole number of 1 or more.
+    """
+    if not isinstance(batch_tokens, Integral) or isinstance(batch_tokens, bool) or batch_tokens < 1:
+        raise MeasurementError(f"batch_tokens={excerpt(batch_tokens)}: a whole number, 1 or more")
+    order = np.argsort(lengths, kind="stable")
+    cut, start = [], 0
+    for stop in range(1, len(order) + 1):
+        full = stop - start == instances
+        if stop == len(order) or full or lengths[order[stop]] * (stop + 1 - start) > batch_tokens:
+            cut.append(order[start:stop])
+            start = stop
+    return cut
+
+
+def in_shards(batches: list[np.ndarray], shard_instances: int) -> list[list[np.ndarray]]:
+    """Batches in shards of at most so many instances, or a single larger batch."""
+    shards, count = [[]], 0
+    for batch in batches:
+        if shards[-1] and count + len(batch) > shard_instances:
+            shards.append([])
+            count = 0
+        shards[-1].append(batch)
+        count += len(batch)
+    return shards
+
+
+def carry_out(
+    output: str | os.PathLike | None,
+    plan: dict,
+    shards: list[list[np.ndarray]],
+    measured: Callable[[np.ndarray], dict[str, list]],
+    extra: Mapping[str, record.Column],
+    *,
+    settings: Mapping,
+    discard: bool = False,
+    unit: str = "text",
+    progress: bool = True,
+) -> Path | pa.Table:
+    """Measure what is missing of a plan, and write its record; returns its path. Without output nothing is written, and the
+    record itself is returned.
+
+    plan: what tells this measurement from any other, as JSON has it; "columns" and "version" say of which code it is.
+    measured: the columns of the rows that a batch of a shard names. extra: the columns that are not common. settings: what
+    else to keep in the record. discard: delete shards of another measurement that lie there. unit: what a row is called.
+
+    Under `accelerate launch` each process takes every n-th shard. Raises MeasurementError where shards of another
+    measurement lie there and are not to be discarded.
+    """
+    state = PartialState(cpu=not torch.cuda.is_available())
+    mine = range(len(shards)) if output is None else range(state.process_index, len(shards), state.num_processes)
+    order = pa.array(np.argsort(np.concatenate([batch for shard in shards for batch in shard]), kind="stable"))
+    folder = None if output is None else _folder_of(Path(output))
+    if folder is not None and state.is_main_process:
+        _prepare(folder, plan, discard)
+    if folder is not None:
+        state.wait_for_everyone()
+    tables, paths = [], [folder and folder / f"{number:05d}.parquet" for number in range(len(shards))]
+    with tqdm(
+        total=sum(len(batch) for number in mine for batch in shards[number]),
+        desc=f"measuring {plan['identity']['dataset']} {plan['identity']['split']}",
+        unit=unit,
+        disable=not (progress and state.is_main_process),
+    ) as bar:
+        for number in mine:
+            count = sum(map(len, shards[number]))
+            if folder is not None and _is_whole(paths[number], count):
+                bar.update(count)
+                continue
+            parts = []
+            for batch in shards[number]:
+                parts.append(measured(batch))
+                bar.update(len(batch))
+            columns = {name: list(chain.from_iterable(part[name] for part in parts)) for name in parts[0]}
+            tables.append(record.build(columns, extra))
+            if folder is not None:
+                record.save(tables.pop(), paths[number])
+    if folder is None:
+        return _whole_record(tables, order, plan, settings)
+    state.wait_for_everyone()
+    if state.is_main_process:
+        record.save(_whole_record(map(record.load, paths), order, plan, settings), output)
+        shutil.rmtree(folder)
+    state.wait_for_everyone()
+    return Path(output)
+
+
+def _whole_record(tables, order: pa.Array, plan: dict, settings: Mapping) -> pa.Table:
+    table = pa.concat_tables(tables).unify_dictionaries().combine_chunks()
+    return record.with_settings(table.take(order), [{**plan, **settings}])
+
+
+def _prepare(folder: Path, plan: dict, discard: bool) -> None:
+    """Make the folder of the shards, or take what lies there of this very measurement."""
+    path = folder / "plan.json"
+    if path.exists():
+        try:
+            planned = read_object(path)
+        except FileError:
+            planned = {"plan": None}
+        changed = sorted(key for key in {*plan, *planned} if plan.get(key) != planned.get(key))
+        if not changed:
+            return
+        other = [key for key in changed if key not in ("columns", "version")]
+        if other and not discard:
             raise MeasurementError(
-                f"the attention given for '{name}' is no distribution: its weights must be 0 or more and sum to 1 (least "
-                f"{weights.min():g}, sum {weights.sum():g})"
+                f"{folder} holds part of another measurement (different: {', '.join(other)}); "
+                "finish that one, or delete the folder to start anew"
             )
+    # shards of other code, or without a plan, left when the folder was being deleted: nobody can finish those
+    if folder.exists():
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True)
+    write_atomically(path, json.dumps(plan, indent=1))
+
+
+def delete_finished(output: str | os.PathLike) -> None:
+    """Delete the shards of the record at `output` that a kill, which came after the record was whole, left beside it.
+
+    Those of another measurement stay: it may be gone on with.
+    """
+    folder = _folder_of(Path(output))
+    try:
+        planned = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
+        (settings,) = record.settings(record.load(output))
+        finished = all(settings.get(key) == value for key, value in planned.items())
+    except FileNotFoundError:
+        finished = True  # while they were deleted
+    except (ValueError, AttributeError, record.RecordError):
+        finished = False
+    if finished:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _folder_of(output: Path) -> Path:
+    return output.with_name(f"{output.name}.shards")
+
+
+def _is_whole(path: Path, count: int) -> bool:
+    try:
+        return path.exists() and record.load(path).num_rows == count
+    except record.RecordError:
+        return False  # left by a crash of the machine: measure it again

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 
-from attnfaith.record.column import Column, RecordError
+from attnfaith.errors import RecordError
 
 
 UNKNOWN, UNKNOWN_SEED = "unknown", -1
@@ -32,11 +32,6 @@ LABELS = {
 }
 HEADING = tuple(LABELS)
 """Keys of `Identity.heading`: the columns that a table's rows begin with."""
-IDENTITY_COLUMNS = {
-    **{name: Column(dtype="int64" if name == "seed" else "category", doc=doc) for name, doc in LABELS.items()},
-    "cell": Column(dtype="category", doc="all fields of `attnfaith.record.Identity` that are not its defaults, as JSON"),
-}
-"""The columns by which a record names a cell: labels for people, and the fields that tell it from any other."""
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import attnfaith
+from attnfaith.errors import RecordError
 from attnfaith.files import atomic_path
-from attnfaith.record.column import RecordError
 from attnfaith.record.schema import (
     OPTIONAL_COLUMNS,
     VERSION,
@@ -23,6 +23,7 @@ from attnfaith.record.schema import (
     of_sequences,
     validate,
     whole,
+    with_settings,
 )
 
 
@@ -70,11 +71,6 @@ def _shaped(flat: np.ndarray, bounds: list[np.ndarray], start: int, stop: int, w
         shape.append(lengths[0] if len(lengths) else 0)
         start, stop = inner[start], inner[stop]
     return flat[start:stop].reshape(shape)
-
-
-def ragged(values: np.ndarray, mask: np.ndarray) -> list[np.ndarray]:
-    """Values (B,T,...) of padded instances at the places where mask (B,T) is true: one array (T_b,...) per instance."""
-    return [row[keep] for row, keep in zip(np.asarray(values), np.asarray(mask, bool), strict=True)]
 
 
 def series(version: str) -> str:
@@ -167,11 +163,6 @@ def plain(table: pa.Table) -> pa.Table:
         column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column for column in table.columns
     ]
     return pa.table(columns, names=table.column_names)
-
-
-def with_settings(table: pa.Table, parts: list[dict]) -> pa.Table:
-    """The record with the settings that made it (one dict per cell) stored in its schema."""
-    return table.replace_schema_metadata({**(table.schema.metadata or {}), b"attnfaith": json.dumps(parts).encode()})
 
 
 def settings(table: pa.Table | pa.Schema) -> list[dict]:

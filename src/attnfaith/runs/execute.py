@@ -14,8 +14,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from attnfaith.files import real_path
 from attnfaith.loading import device_of
-from attnfaith.measurement import shards
-from attnfaith.measurement.engine import configured
+from attnfaith.measurement.engine import configured, delete_finished
 from attnfaith.recipes import Recipe, RecipeError, check_model
 from attnfaith.reporting.page.pair_facts import in_words
 from attnfaith.runs import train, translation
@@ -189,7 +188,7 @@ def _check_replaces_nothing(folder: Path, recipe: Recipe, output: str | os.PathL
     """Raise RunError where a measurement would take the place of another's record."""
     path = folder / RECORD if output is None else Path(output)
     if output is not None and path.exists() and not path.is_dir():
-        shards.delete_finished(path)
+        delete_finished(path)
         raise RunError(f"{path} is there already: name another --output, or replace it with --overwrite")
     if output is None and path.is_file() and (other := other_measurement(path, recipe)):
         raise RunError(

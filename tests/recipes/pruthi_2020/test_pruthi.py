@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from attnfaith import record as records
-from attnfaith.record.io import with_settings
+from attnfaith.record import with_settings
 from attnfaith.reporting.analysis import Settings
 from attnfaith.reporting.cells import split_cells
 from recipes.pruthi_2020 import analysis, sequences_analysis
