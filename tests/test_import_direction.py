@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,14 @@ def test_direction():
             other = part(absolute(file, module, dots))
             if other is not None and other != mine and mine is not None:
                 assert LEVEL[other] < LEVEL[mine], f"{file} imports {other}"
+
+
+def test_no_circle_between_the_files_of_reporting():
+    files = {".".join(file.with_suffix("").parts): file for file in FILES if own_part(file) == "reporting"}
+    graph = {
+        name: {absolute(file, *imported) for imported in imports(file)} & set(files) - {name} for name, file in files.items()
+    }
+    assert len(list(TopologicalSorter(graph).static_order())) == len(files), "CycleError names the circle"
 
 
 @pytest.mark.parametrize("file", [file for file in FILES if is_closed(file)], ids=str)

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import escape
 
+from attnfaith.reporting import chart as charts
 from attnfaith.reporting import sections
 from attnfaith.reporting.blocks import unbroken
 from attnfaith.reporting.cards.findings import Checkpoint
 from attnfaith.reporting.cells import one_cell, split_cells
-from attnfaith.reporting.page import chart as charts
+from attnfaith.reporting.chart import Bar, Chart, measures_chart, svg
 from attnfaith.reporting.page import page as pages
-from attnfaith.reporting.page.chart import Bar, Chart, measures_chart, svg
 from attnfaith.reporting.page.first_screen import first_screen, middle
 from attnfaith.reporting.page.page import render_page
 from attnfaith.reporting.sections.agreement import agreement_table

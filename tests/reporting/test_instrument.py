@@ -10,7 +10,7 @@ import pytest
 
 from attnfaith import record as records
 from attnfaith.reporting.cells import one_cell
-from attnfaith.reporting.page.heatmap import visible
+from attnfaith.reporting.heatmap import visible
 from attnfaith.reporting.page.instrument import SAMPLE_SEED, instrument, scripts_of
 from tests.instruments import drawn_cell, drawn_record
 from tests.reporting.test_report_page import HOSTILE, Page

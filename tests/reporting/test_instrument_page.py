@@ -15,7 +15,7 @@ from attnfaith.interventions.adversary import maximise
 from attnfaith.interventions.targets import softmax
 from attnfaith.reporting import sections
 from attnfaith.reporting.cells import one_cell, split_cells
-from attnfaith.reporting.page.heatmap import scores_of, visible
+from attnfaith.reporting.heatmap import scores_of, visible
 from attnfaith.reporting.page.page import render_page
 from tests.browsers import BROWSER, NO_BROWSER
 from tests.instruments import drawn_record

@@ -13,8 +13,8 @@ from attnfaith.errors import AttnfaithError
 from attnfaith.reporting import render, sections
 from attnfaith.reporting.cards.findings import Checkpoint
 from attnfaith.reporting.cells import one_cell
+from attnfaith.reporting.heatmap import HUES, NEGATIVE, choose, scores_of
 from attnfaith.reporting.notebook import Overview, Shown, row_of
-from attnfaith.reporting.page.heatmap import HUES, NEGATIVE, choose, scores_of
 from tests.records import build, draw
 
 

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from attnfaith.reporting import sections
 from attnfaith.reporting.cells import one_cell
-from attnfaith.reporting.page.heatmap import contrast
+from attnfaith.reporting.heatmap import contrast
 from attnfaith.reporting.style import (
     QUIET_COLOUR,
     TEXT_COLOUR,

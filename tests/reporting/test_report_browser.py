@@ -11,7 +11,7 @@ import pytest
 from attnfaith.reporting import sections
 from attnfaith.reporting.blocks import Picture
 from attnfaith.reporting.cells import split_cells
-from attnfaith.reporting.page.heatmap import contrast
+from attnfaith.reporting.heatmap import contrast
 from attnfaith.reporting.page.instrument import scripts_of
 from attnfaith.reporting.page.page import render_page
 from tests.browsers import AXE, BROWSER, NO_AXE, NO_BROWSER, WIDTHS, violations

@@ -25,7 +25,7 @@ from attnfaith.recipes.schema import PENALTIES
 from attnfaith.reporting import cards
 from attnfaith.reporting.cards import citations
 from attnfaith.reporting.cards.findings import Checkpoint
-from attnfaith.reporting.page.chart import measures_chart
+from attnfaith.reporting.chart import measures_chart
 from attnfaith.verdict import CANNOT_TELL, RULE
 from tests import deception
 from tests.records import of_cell

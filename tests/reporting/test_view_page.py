@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from attnfaith.reporting.page.heatmap import contrast
+from attnfaith.reporting.heatmap import contrast
 from tests.browsers import BROWSER, NO_BROWSER, percent, said, shown
 from tests.views import HOSTILE, drawn_view
 

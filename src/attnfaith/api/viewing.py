@@ -18,7 +18,8 @@ from attnfaith.importance.context_mixing import alti_matrices
 from attnfaith.importance.perturbation import zeroing_matrices
 from attnfaith.loading import open_subject, origin_of
 from attnfaith.locate import MODEL, RECORD
-from attnfaith.reporting.views import TITLES, PairView, View
+from attnfaith.reporting.view_figures import TITLES
+from attnfaith.reporting.views import PairView, View
 from attnfaith.subjects.base import plainly
 from attnfaith.subjects.layers import Stack, stack_of
 from attnfaith.subjects.protocol import Subject, SubjectError, outputs

@@ -33,8 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> str:
     from attnfaith.reporting.cells import one_cell
 
     cell = one_cell(locate(known.run).load())
+    from attnfaith.reporting.heatmap import choose
     from attnfaith.reporting.notebook import Shown, row_of
-    from attnfaith.reporting.page.heatmap import choose
     from attnfaith.reporting.pairs import ShownPair, choose_pairs
 
     rows = [row_of(cell, word) for word in known.text]

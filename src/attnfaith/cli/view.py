@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> Path:
         raise AttnfaithError(f"{known.output} is there already, and is no page of this command: name another --output")
     from attnfaith.loading import model_folders
     from attnfaith.measurement import registry
-    from attnfaith.reporting.views import TITLES
+    from attnfaith.reporting.view_figures import TITLES
 
     seen = {*TITLES, *registry.names("pairs")}
     if wrong := next((name for name in known.measure or () if name not in seen), None):

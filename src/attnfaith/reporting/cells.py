@@ -229,6 +229,17 @@ def quantity_label(name: str) -> str:
     return " ".join(QUANTITIES.get(word, word) for word in measure_label(name).split(" "))
 
 
+def reference_measure(cell: Cell) -> str | None:
+    """The measure that attention is held against where one is shown: leave-one-out, else gradient, else the first."""
+    return next((name for name in ("leave_one_out", "gradient", *cell.measures) if name in cell.measures), None)
+
+
+def main_measures(cell: Cell) -> tuple[str, ...]:
+    """What the page speaks of: attention, then gradient and leave-one-out; without either, the first measure there is."""
+    known = tuple(name for name in ("gradient", "leave_one_out") if name in cell.measures)
+    return ("attention", *(known or cell.measures[:1]))
+
+
 def pair_name(first: str, second: str) -> str:
     return f"{first}–{second}"
 

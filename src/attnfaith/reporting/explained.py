@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from attnfaith.reporting.cells import PREFIX, Cell, name_class
-from attnfaith.reporting.page.heatmap import visible
+from attnfaith.reporting.heatmap import visible
 
 
 def class_label(cell: Cell, number: int) -> str:

@@ -14,10 +14,9 @@ from attnfaith.errors import AttnfaithError, counted, cut, excerpt, nearest
 from attnfaith.escaping import printable
 from attnfaith.reporting import render, sections
 from attnfaith.reporting.blocks import template
-from attnfaith.reporting.cells import Cell, describe, measure_label, undefined
+from attnfaith.reporting.cells import Cell, describe, main_measures, measure_label, undefined
 from attnfaith.reporting.explained import class_label, explained
-from attnfaith.reporting.page.heatmap import NEGATIVE, Example, choose, example, hue_of, palette, shown_measures, signed
-from attnfaith.reporting.sections.agreement import main_measures
+from attnfaith.reporting.heatmap import NEGATIVE, Example, choose, example, hue_of, palette, shown_measures, signed
 from attnfaith.reporting.sections.performance import accuracy_in_words
 from attnfaith.reporting.tables import as_text
 from attnfaith.reporting.verdicts import verdict

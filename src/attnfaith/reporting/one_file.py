@@ -15,7 +15,7 @@ from attnfaith import __version__
 from attnfaith.escaping import html, script_data
 from attnfaith.files import write_atomically
 from attnfaith.reporting.blocks import template
-from attnfaith.reporting.page.heatmap import PAPER
+from attnfaith.reporting.heatmap import PAPER
 
 
 SIZE = f"size-{hashlib.sha256(__version__.encode()).hexdigest()[:16]}"

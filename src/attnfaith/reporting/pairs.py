@@ -12,7 +12,7 @@ from attnfaith.escaping import html, printable
 from attnfaith.metrics.attention_faithfulness.alignment_error_rate import POSSIBLE, SURE, alignment_scores
 from attnfaith.metrics.extraction import extract_links
 from attnfaith.reporting.cells import Cell, describe, measure_label
-from attnfaith.reporting.page.heatmap import Score, direction_of, scores_of, visible
+from attnfaith.reporting.heatmap import Score, direction_of, scores_of, visible
 from attnfaith.reporting.readings import Reading, at, columns, has_gold, reading_of, readings
 from attnfaith.reporting.spec import per_cell
 from attnfaith.reporting.tables import as_text, short_number

@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attnfaith.errors import counted
-from attnfaith.reporting.page.heatmap import visible
+from attnfaith.reporting.heatmap import visible
 from attnfaith.reporting.style import ATTENTION, QUIET_COLOUR, own_style, titled_figure
-from attnfaith.reporting.views import TITLES, View
 
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+TITLES = {"attention": "Attention", "rollout": "Rollout", "alti": "ALTI", "value_zeroing": "Value zeroing"}
+"""What can be seen, by name, and what it is called."""
 
 LEAST = 0.02
 """Of the largest share, below which no line is drawn."""
@@ -24,7 +26,7 @@ GAP = 0.12
 """Between small maps, of the side of one."""
 
 
-def flow_to_answer(view: View, measure: str) -> list[np.ndarray]:
+def flow_to_answer(view, measure: str) -> list[np.ndarray]:
     """What flows along each line: layer by layer, first layer first, (L,L) with row i for what position i, as the layer
     leaves it, hands on of each position below; each sums to 1. Where layers are no stack the last one alone.
     """
@@ -37,7 +39,7 @@ def flow_to_answer(view: View, measure: str) -> list[np.ndarray]:
 
 
 @own_style
-def graph_figure(view: View, measures: Sequence[str]) -> "Figure":
+def graph_figure(view, measures: Sequence[str]) -> "Figure":
     """A panel for each measure: the text from top to bottom, layers from left to right, and lines as dark and wide as the
     share of the answer that flows along them.
     """
@@ -53,7 +55,7 @@ def graph_figure(view: View, measures: Sequence[str]) -> "Figure":
     return figure
 
 
-def _panel(axes: "Axes", view: View, measure: str) -> None:
+def _panel(axes: "Axes", view, measure: str) -> None:
     from matplotlib.collections import PathCollection
     from matplotlib.path import Path
 
@@ -92,7 +94,7 @@ def _panel(axes: "Axes", view: View, measure: str) -> None:
 
 
 @own_style
-def heads_figure(view: View) -> "Figure":
+def heads_figure(view) -> "Figure":
     """The maps of all heads, a row for each layer, the mean of its heads before them; as dark as square roots of weights."""
     side, count = len(view.tokens), 1 + max(map(len, view.heads))
     pitch = side + max(1, round(GAP * side))
@@ -125,6 +127,6 @@ def _frame(corner: tuple[float, float], side: int):
     return Rectangle(corner, side, side, fill=False, edgecolor="#d5dae0", linewidth=0.6)
 
 
-def _subject(view: View) -> str:
+def _subject(view) -> str:
     said = f"{visible(view.classes[view.predicted])} ({view.probs[view.predicted]:.2f})"
     return f"{visible(view.model)} says {said} · {counted(len(view.tokens), 'position')}"

@@ -18,16 +18,15 @@ from attnfaith.errors import AttnfaithError, counted, excerpt
 from attnfaith.escaping import printable
 from attnfaith.record.words import CONTINUES
 from attnfaith.reporting.cells import describe, measure_label, one_cell
+from attnfaith.reporting.heatmap import direction_of, visible
 from attnfaith.reporting.notebook import row_of
 from attnfaith.reporting.one_file import OneFile, one_file, packed
-from attnfaith.reporting.page.heatmap import direction_of, visible
+from attnfaith.reporting.view_figures import TITLES, graph_figure, heads_figure
 
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-TITLES = {"attention": "Attention", "rollout": "Rollout", "alti": "ALTI", "value_zeroing": "Value zeroing"}
-"""What can be seen, by name, and what it is called."""
 ABOUT = {
     "attention": "The weights themselves: of each layer the mean of its heads, or the one head that you choose. Followed "
     "through layers they are multiplied, as if there were no residual connections.",
@@ -106,8 +105,6 @@ class View(OneFile):
         """{"graph": …, "heads": …}: the strongest lines through the layers, of each measure (None: all of the view), and
         the small maps of layers and heads; without the latter where no heads are held. Raises PlotsError without matplotlib.
         """
-        from attnfaith.reporting.view_figures import graph_figure, heads_figure
-
         names = list(self.matrices) if measures is None else list(measures)
         for name in names:
             self._matrices(name)

@@ -25,7 +25,7 @@ from attnfaith.reporting import save_figure, save_table
 from attnfaith.reporting.blocks import template
 from attnfaith.reporting.cells import Cell as MeasuredCell
 from attnfaith.reporting.cells import split_cells
-from attnfaith.reporting.page.heatmap import PAPER
+from attnfaith.reporting.heatmap import PAPER
 from attnfaith.reporting.study import (
     DEFAULT,
     analyse,

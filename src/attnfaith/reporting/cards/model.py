@@ -16,8 +16,8 @@ from attnfaith.reporting.blocks import MOST_CLASSES
 from attnfaith.reporting.cards import citations
 from attnfaith.reporting.cards.findings import Checkpoint, Number, only_reason
 from attnfaith.reporting.cards.markdown import check_name, template
+from attnfaith.reporting.chart import measures_chart, svg
 from attnfaith.reporting.own_data import in_words
-from attnfaith.reporting.page.chart import measures_chart, svg
 from attnfaith.reporting.sections import figure_words
 from attnfaith.reporting.sections.performance import selected_by
 from attnfaith.reporting.tables import format_number

@@ -9,7 +9,7 @@ from attnfaith import record as records
 from attnfaith.errors import counted
 from attnfaith.reporting.blocks import template
 from attnfaith.reporting.cells import Cell, name_class
-from attnfaith.reporting.page.heatmap import (
+from attnfaith.reporting.heatmap import (
     HUES,
     MOST_TOKENS,
     SHADES,

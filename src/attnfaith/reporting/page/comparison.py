@@ -8,9 +8,9 @@ from attnfaith import __version__
 from attnfaith.errors import counted
 from attnfaith.reporting.blocks import template
 from attnfaith.reporting.cells import quantity_label
+from attnfaith.reporting.chart import OTHER, TAUS, Bar, Chart, svg
 from attnfaith.reporting.compare import Comparison
-from attnfaith.reporting.page.chart import OTHER, TAUS, Bar, Chart, svg
-from attnfaith.reporting.page.heatmap import PAPER, signed
+from attnfaith.reporting.heatmap import PAPER, signed
 
 
 TOLD = ("integrated_gradients", "leave_one_out", "gradient")

@@ -8,10 +8,9 @@ import numpy as np
 from markupsafe import Markup
 
 from attnfaith.reporting.cards.findings import Checkpoint, only_reason
-from attnfaith.reporting.cells import Cell, describe, measure_label
-from attnfaith.reporting.page.chart import measures_chart, svg
-from attnfaith.reporting.page.heatmap import SHORTEST_EXAMPLE, Example, example, signed
-from attnfaith.reporting.sections.agreement import reference_measure
+from attnfaith.reporting.cells import Cell, describe, measure_label, reference_measure
+from attnfaith.reporting.chart import measures_chart, svg
+from attnfaith.reporting.heatmap import SHORTEST_EXAMPLE, Example, example, signed
 from attnfaith.verdict import BESIDE, DO_NOT_SHOW, MAY_SHOW, Verdict
 
 

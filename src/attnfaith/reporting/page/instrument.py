@@ -14,10 +14,9 @@ from markupsafe import Markup
 from attnfaith import record as records
 from attnfaith.escaping import script_data
 from attnfaith.reporting.blocks import template
-from attnfaith.reporting.cells import Cell, measure_label, name_class
+from attnfaith.reporting.cells import Cell, main_measures, measure_label, name_class
+from attnfaith.reporting.heatmap import NEGATIVE, direction_of, hue_of, query_of, shown_measures, visible
 from attnfaith.reporting.one_file import packed
-from attnfaith.reporting.page.heatmap import NEGATIVE, direction_of, hue_of, query_of, shown_measures, visible
-from attnfaith.reporting.sections.agreement import main_measures
 
 
 SCRIPTS = ("what_if", "texts")

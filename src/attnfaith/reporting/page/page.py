@@ -15,12 +15,9 @@ from markupsafe import Markup
 from attnfaith import __version__
 from attnfaith.reporting import render, sections
 from attnfaith.reporting.blocks import CLASS_COLUMN, Grid, Picture, largest_classes, template
-from attnfaith.reporting.cells import CELL, Cell, describe, measure_label, name_class
-from attnfaith.reporting.one_file import script_of
-from attnfaith.reporting.page import alternatives
-from attnfaith.reporting.page.chart import agreement_chart, svg
-from attnfaith.reporting.page.first_screen import first_screen
-from attnfaith.reporting.page.heatmap import (
+from attnfaith.reporting.cells import CELL, Cell, describe, main_measures, measure_label, name_class
+from attnfaith.reporting.chart import agreement_chart, svg
+from attnfaith.reporting.heatmap import (
     HUES,
     MOST_TOKENS,
     NEGATIVE,
@@ -32,10 +29,12 @@ from attnfaith.reporting.page.heatmap import (
     palette,
     shown_measures,
 )
+from attnfaith.reporting.one_file import script_of
+from attnfaith.reporting.page import alternatives
+from attnfaith.reporting.page.first_screen import first_screen
 from attnfaith.reporting.page.instrument import MOST_BYTES, instrument, scripts_of
 from attnfaith.reporting.pairs import choose_pairs, pair, reading_label, shown_reading
 from attnfaith.reporting.readings import has_gold
-from attnfaith.reporting.sections.agreement import main_measures
 from attnfaith.verdict import RULE
 
 

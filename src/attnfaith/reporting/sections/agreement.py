@@ -13,7 +13,7 @@ import pyarrow as pa
 from attnfaith.errors import counted
 from attnfaith.metrics.attention_faithfulness.rank_agreement import agreement
 from attnfaith.reporting.blocks import CLASS_COLUMN
-from attnfaith.reporting.cells import Cell, measure_label, one_cell, pair_name
+from attnfaith.reporting.cells import Cell, main_measures, measure_label, one_cell, pair_name, reference_measure
 from attnfaith.reporting.figures import RANGES, ranges, ranges_in_words
 from attnfaith.reporting.render import frame, rows
 from attnfaith.reporting.spec import Drawing, Quantity, Row, Section, Table, cells_of, largest_weights, per_cell
@@ -54,17 +54,6 @@ YARDSTICK = (("attention", "gradient"), ("attention", "leave_one_out"), ("gradie
 def per_text(cell: Cell) -> dict[str, np.ndarray]:
     """Tau of attention with each measure of the cell, [N] in -1..1: "tau attention–gradient", ..."""
     return {f"tau {pair_name('attention', name)}": cell.tau("attention", name) for name in cell.measures}
-
-
-def reference_measure(cell: Cell) -> str | None:
-    """The measure that attention is held against where one is shown: leave-one-out, else gradient, else the first."""
-    return next((name for name in ("leave_one_out", "gradient", *cell.measures) if name in cell.measures), None)
-
-
-def main_measures(cell: Cell) -> tuple[str, ...]:
-    """What the page speaks of: attention, then gradient and leave-one-out; without either, the first measure there is."""
-    known = tuple(name for name in ("gradient", "leave_one_out") if name in cell.measures)
-    return ("attention", *(known or cell.measures[:1]))
 
 
 # ---------- tables

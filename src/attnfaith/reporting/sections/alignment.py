@@ -15,7 +15,7 @@ from attnfaith.errors import counted
 from attnfaith.metrics.attention_faithfulness.alignment_error_rate import POSSIBLE, SURE, alignment_scores
 from attnfaith.reporting.blocks import Grid, differing
 from attnfaith.reporting.cells import CELL, Cell, measure_label
-from attnfaith.reporting.page.heatmap import visible
+from attnfaith.reporting.heatmap import visible
 from attnfaith.reporting.pairs import middle_pair
 from attnfaith.reporting.readings import (
     FIXED,

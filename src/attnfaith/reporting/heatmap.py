@@ -13,8 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from attnfaith import record as records
-from attnfaith.reporting.cells import Cell, measure_label
-from attnfaith.reporting.sections.agreement import main_measures, reference_measure
+from attnfaith.reporting.cells import Cell, main_measures, measure_label, reference_measure
 from attnfaith.reporting.style import ATTENTION, GRADIENT, LEAVE_ONE_OUT, PALETTE
 
 
