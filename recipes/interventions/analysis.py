@@ -68,10 +68,16 @@ def interventions_table(cells: Sequence[Cell]) -> pd.DataFrame:
     n_texts: texts with a number in both models, summed over seeds; n_left_out: those that only one of them has, or that are
     undefined. mean_plain, mean_changed: over these texts and then seeds. difference: changed - plain, in the unit of the
     test, with its 95 % interval over seeds and texts and the p_value of no difference (`shared.estimate`). p_holm: corrected
-    by Holm for all tests of the intervention; the price is no test. verdict: "better" or "worse" where p_holm (of the price,
-    p_value) is at most .05, else `shared.verdict`. Models whose plain twin is not among the cells are in no row.
+    by Holm for all tests of the intervention, and of the price for all prices. verdict: "better" or "worse" where it is at
+    most .05, else `shared.verdict`. Models whose plain twin is not among the cells are in no row.
     """
     rows = [row for pair in twins(cells, plain_twin) for row in _rows(pair)]
+    prices = [row for row in rows if row["kind"] == "price"]
+    for row, p_holm in zip(prices, holm([row["p_value"] for row in prices]), strict=True):
+        row["p_holm"] = p_holm
+    for row in rows:
+        good = -attention_tests.named(row["test"]).suspect if row["kind"] == "test" else 1
+        row["verdict"] = shared.verdict(good * row["difference"], row["p_holm"], row["n_seeds"], BETTER, WORSE)
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
@@ -83,15 +89,10 @@ def _rows(pair: Twins) -> list[dict[str, object]]:
         | _difference(pair, *attention_tests.values(pair, name), tests[name].most)
         for name, test in tests.items()
     ]
-    p_holm = [*holm([row["p_value"] for row in rows]), np.nan]
+    for row, p_holm in zip(rows, holm([row["p_value"] for row in rows]), strict=True):
+        row["p_holm"] = p_holm
     price = {**heading, "test": PRICE, "label": f"price: {PRICE}", "kind": "price"}
-    rows.append(price | _difference(pair, *pair.values(lambda cell: correctness(cell)["correct"]), 1.0))
-    for row, corrected in zip(rows, p_holm, strict=True):
-        good = -tests[row["test"]].suspect if row["kind"] == "test" else 1
-        p_value = corrected if row["kind"] == "test" else row["p_value"]
-        row |= {"p_holm": corrected}
-        row |= {"verdict": shared.verdict(good * row["difference"], p_value, row["n_seeds"], BETTER, WORSE)}
-    return rows
+    return [*rows, price | _difference(pair, *pair.values(lambda cell: correctness(cell)["correct"]), 1.0)]
 
 
 def _difference(pair: Twins, plain: np.ndarray, changed: np.ndarray, most: float) -> dict[str, float]:
