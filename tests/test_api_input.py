@@ -62,7 +62,7 @@ FRAME = pd.DataFrame({"review": ["the ship", "a ship"], "topic": ["a", "b"]})
         (["the"], {"labels": "0"}, "labels is '0': give a list with one for each text"),
         (["the"], {"labels": ["neutral"]}, "label 0 is 'neutral', no class of the model; there are 0, 1"),
         (["the"], {"labels": [-1]}, "label 0 is '-1', no class"),
-        (["the"], {"labels": [0.5]}, "label 0 is 0.5: give the number or the name"),
+        (["the"], {"labels": [0.5]}, "label 0 is 0.5: give the number or"),
         (["the"], {"measures": 3}, "measures=3: give a list of names"),
         (["the"], {"add": 3}, "measures=3: give a list of names"),
         (["the"], {"options": "lime"}, "options: 'lime' is no mapping"),
