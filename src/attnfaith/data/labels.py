@@ -89,7 +89,9 @@ def _word(row: int, label: object, published: Sequence[str] | None) -> str | Non
             return class_of(value, "labels")
         return published[value] if value >= 0 else None
     except (TypeError, ValueError, RuntimeError, IndexError) as error:
-        raise DatasetError(f"label {row} is {excerpt(label, 60)}: give the number or name of a class, or None") from error
+        raise DatasetError(
+            f"label {row} is {excerpt(label, 60)}: give the number or the name of a class, or None"
+        ) from error
 
 
 def _is_whole(text: str) -> bool:

@@ -287,8 +287,8 @@ def _rationale(column: str, gold: list, words: list[str], instance_id: str) -> l
     spans = gold
     if column == "evidences":
         quotes = [quote for quote in (text.lower().split() for text in gold) if quote]
-        places = [([at for at in range(size) if words[at : at + len(quote)] == quote], len(quote)) for quote in quotes]
-        spans = [(starts[0], starts[0] + length) for starts, length in places if starts]
+        starts = [next((at for at in range(size) if words[at : at + len(quote)] == quote), None) for quote in quotes]
+        spans = [(at, at + len(quote)) for at, quote in zip(starts, quotes, strict=True) if at is not None]
     for start, end in spans:
         if not 0 <= start <= end <= size:
             raise DatasetError(f"{instance_id}: the evidence [{start}, {end}) lies outside its {counted(size, 'word')}.")

@@ -22,7 +22,7 @@ from attnfaith.data.impermissible import check_marks, check_some, marks_of_words
 from attnfaith.data.labels import COLUMNS, WHOLE, class_of
 from attnfaith.data.loading import Source, without_impermissible
 from attnfaith.data.own_files import as_text, kind_of, read_file
-from attnfaith.data.registry import SPLITS, DatasetEntry, entry_of
+from attnfaith.data.registry import SPLITS, entry_of
 from attnfaith.errors import DatasetError, counted, cut, excerpt, nearest
 
 
@@ -60,42 +60,12 @@ def read_own(data: object) -> Source:
     classes, fewer than two classes, too few texts of a class, and marks of impermissible words that are not one 0 or 1 for
     each word or mark nothing.
     """
-    entry = entry_of(data)
-    source, columns, assumed = _opened(data)
-    labels, names = _classes(source, columns["label"], entry.name, assumed)
-    dropped: Counter = Counter()
-    splits = {split: _usable(data, entry, source, split, columns, labels[split], names, dropped) for split in source.splits}
-    if unlabelled := [split for split, rows in splits.items() if not len(rows) and split not in (ALL, "train")]:
-        assumed.append(f"{' and '.join(unlabelled)}: no row has text and label, so it is not used")
-        splits = {split: rows for split, rows in splits.items() if split not in unlabelled}
-    first = next(iter(splits))
-    if not len(splits[first]):
-        raise DatasetError(f"{entry.name!r}: no row of {first} has text in {columns['text']!r}: name it with --data.text")
-    shares = {"test": data.test_share, "validation": data.validation_share}
-    splits, rule = _cut(splits, names, shares, data.split_seed, dropped, assumed)
-    every = pd.concat(splits.values(), ignore_index=True)
-    labels_of_texts = every["label"].groupby(_text_keys(every)).nunique()
-    about = {
-        "rows": sum(map(len, source.splits.values())),
-        "columns": columns,
-        "splits": rule,
-        "repeated": len(every) - len(labels_of_texts),
-        "two_labels": int((labels_of_texts > 1).sum()),
-        "assumed": assumed,
-        "files": source.files,
-    }
-    if "impermissible" in splits["train"]:
-        check_some(entry.name, splits["train"]["impermissible"])
-    if data.impermissible_removed:
-        splits = {split: without_impermissible(rows) for split, rows in splits.items()}
-    counts = {"source": {reason: count for reason, count in dropped.items() if count}}
-    return Source.of(entry, data.seed, source.revision, names, counts, splits, about)
+    return _OwnData(data).cut()
 
 
 def check_own(data: object) -> None:
     """Raise DatasetError where own files, their columns or their labels cannot be used, before any text is read."""
-    source, columns, assumed = _opened(data)
-    _classes(source, columns["label"], entry_of(data).name, assumed)
+    _OwnData(data)
 
 
 def read_texts(data: object, split: str, limit: int | None = None, seed: int = 0) -> datasets.Dataset:
@@ -107,11 +77,11 @@ def read_texts(data: object, split: str, limit: int | None = None, seed: int = 0
     Raises DatasetError for what cannot be read, and for a split that is not there.
     """
     source = _read(data)
-    rows = source.splits.get(ALL) or source.splits.get(split)
-    if rows is None:
+    if (name := ALL if ALL in source.splits else split) not in source.splits:
         raise DatasetError(
             f"{data.hub_id or data.path} has no split {excerpt(split)}: --split takes one of {', '.join(source.splits)}"
         )
+    rows = source.splits[name]
     if limit is not None and limit < len(rows):
         rows = rows.select(_drawn(np.arange(len(rows)), limit, seed))
     if data.impermissible is None and data.impermissible_words is None:
@@ -128,6 +98,201 @@ def read_texts(data: object, split: str, limit: int | None = None, seed: int = 0
     if data.impermissible_removed:
         name, values = column, [without(*row) for row in zip(texts, marks, strict=True)]
     return rows.remove_columns([name] if name in rows.column_names else []).add_column(name, values)
+
+
+class _OwnData:
+    """Own data with their columns and classes checked.
+
+    columns: ours, and those that they are read from. labels: of each row by source split, None where it has none. names: of
+    the classes. dropped: how many rows are left out, by reason. assumed: what the user should look at.
+    """
+
+    def __init__(self, data: object):
+        self.data, self.entry, self.source = data, entry_of(data), _read(data)
+        self.assumed: list[str] = []
+        self.dropped: Counter = Counter()
+        self.columns = self._columns()
+        self.labels, self.names = self._classes(self.columns["label"])
+
+    def _columns(self) -> dict[str, str]:
+        """The columns of text, text_pair and impermissible (where the section names them) and label."""
+        data, rows = self.data, next(iter(self.source.splits.values()))
+        keys = ("text", "text_pair", "label", "impermissible")
+        columns = {key: getattr(data, key) for key in keys if getattr(data, key) is not None}
+        if twice := [name for name, count in Counter(columns.values()).items() if count > 1]:
+            raise DatasetError(
+                f"the column {excerpt(twice[0])} is named for two of text, text_pair, label and impermissible: name each "
+                "its own"
+            )
+        _check_columns(data, rows, columns.values())
+        for key in ("text", "label"):
+            if key in columns:
+                continue
+            columns[key] = _column(key, rows.column_names, columns, data.hub_id or data.path)
+            if columns[key] != key:
+                self.assumed.append(f"{key} is read from the column {columns[key]!r}")
+            others = [name for name in rows.column_names if name.lower() in COLUMNS and name != columns[key]]
+            if key == "label" and others:
+                self.assumed.append(
+                    f"label is not read from the column {', '.join(map(repr, others))}: --data.label names another"
+                )
+        for split, others in self.source.splits.items():
+            _check_columns(data, others, columns.values(), f": its {split} split")
+        return {key: columns[key] for key in keys if key in columns}
+
+    def _classes(self, column: str) -> tuple[dict[str, list[str | None]], list[str]]:
+        """The class of each row, and the names of the classes of training: as published where the publisher names them,
+        whole numbers (1.0 is 1) by their size, others in alphabetical order.
+        """
+        labels, published = {}, None
+        for split, rows in self.source.splits.items():
+            feature, values = rows.features[column], rows[column][:]
+            if isinstance(feature, datasets.ClassLabel):
+                published = published or feature.names
+                values = [None if value is None or value < 0 else feature.names[value] for value in values]
+            labels[split] = [class_of(value, column) for value in values]
+        values = {label for split in labels.values() for label in split if label is not None}
+        if numbers := all(map(re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?").fullmatch, values)):
+            if fractions := sorted(value for value in values if not WHOLE.fullmatch(value)):
+                raise DatasetError(
+                    f"column {column!r} holds numbers such as {fractions[0]}, which are no classes: make words or whole "
+                    "numbers of them"
+                )
+            labels = {split: [label and WHOLE.fullmatch(label)[1] for label in rows] for split, rows in labels.items()}
+        first, rows = next(iter(labels.items()))
+        classes = [label for label in rows if label is not None]
+        if not classes:
+            where = "" if first == ALL else f" of its {first} split"
+            raise DatasetError(
+                f"{self.entry.name!r}: none of {len(rows):,} rows{where} has a label in column {column!r}: name the column "
+                "of the classes with --data.label"
+            )
+        values = set(classes)
+        if len(values) < 2:
+            raise DatasetError(
+                f"column {column!r}: {counted(len(classes), 'label')}, all {excerpt(classes[0])}; a classifier needs two "
+                "classes"
+            )
+        if len(values) > max(20, len(classes) / 3):
+            raise DatasetError(
+                f"column {column!r} has {len(values):,} different values in {len(classes):,} rows, so it holds no classes: "
+                "name the one that does with --data.label"
+            )
+        names = sorted(values, key=lambda value: (int(value), value)) if numbers else sorted(values)
+        if published:
+            names = [name for name in published if name in values]
+        if len(names) > MANY:
+            self.assumed.append(
+                f"{column} has {len(names):,} classes; is it the column of the classes? --data.label names another"
+            )
+        if odd := [name for name in names if name.lower() in MISSING]:
+            listed = cut(", ".join(map(repr, odd)), 100)
+            self.assumed.append(
+                f"{listed} is taken for a class; where it means that there is no label, leave the field empty"
+            )
+        return labels, names
+
+    def _usable(self, split: str) -> pd.DataFrame:
+        """The rows of a source split that have a text and a class of training; the others are counted."""
+        data, columns, labels = self.data, self.columns, self.labels[split]
+        number = {name: label for label, name in enumerate(self.names)}
+        usable = np.flatnonzero([label in number for label in labels])
+        self.dropped["no_label"] += labels.count(None)
+        self.dropped["label_not_in_training"] += len(labels) - len(usable) - labels.count(None)
+        needed = self._needed(split)
+        if needed is not None and needed < len(usable):
+            self.dropped["limit"] += len(usable) - needed
+            usable = _drawn(usable, needed, data.seed)
+        chosen = self.source.splits[split].select_columns(list(dict.fromkeys(columns.values()))).select(usable)
+        rows = {"instance_id": [f"{self.entry.name}/{self.source.names[split][row]}" for row in usable]}
+        texts = [key for key in ("text", "text_pair") if key in columns]
+        rows |= {key: [None if text is None else as_text(text) for text in chosen[columns[key]][:]] for key in texts}
+        rows["label"] = [number[labels[row]] for row in usable]
+        if "impermissible" in columns:
+            rows["impermissible"] = chosen[columns["impermissible"]][:]
+        frame = pd.DataFrame(rows)
+        frame = frame[np.array([all(text and not text.isspace() for text in row) for row in frame[texts].to_numpy()], bool)]
+        self.dropped["no_text"] += len(usable) - len(frame)
+        if self.entry.impermissible or data.impermissible_removed:
+            values = frame["impermissible"] if "impermissible" in columns else None
+            frame = frame.assign(impermissible=_marks(data, frame["text"], values, frame["instance_id"]))
+        return frame
+
+    def _needed(self, split: str) -> int | None:
+        """How many rows of a source split the limits need; None: all, as a limit is missing."""
+        data, missing = self.data, [name for name in SPLITS if name not in self.source.splits]
+        targets = SPLITS if split == ALL else ["train", *missing] if split == "train" else [split]
+        if any(name not in data.limits for name in targets):
+            return None
+        shares = {name: {"validation": data.validation_share, "test": data.test_share}[name] for name in targets[1:]}
+        shares[targets[0]] = 1 - sum(shares.values())
+        spare = SPARE if len(shares) > 1 else 1
+        return max(math.ceil(spare * data.limits[name] / share) for name, share in shares.items())
+
+    def cut(self) -> Source:
+        """The rows cut into splits, with what was read, and the rule in a sentence."""
+        data, entry, dropped = self.data, self.entry, self.dropped
+        source = {split: self._usable(split) for split in self.source.splits}
+        if unlabelled := [split for split, rows in source.items() if not len(rows) and split not in (ALL, "train")]:
+            self.assumed.append(f"{' and '.join(unlabelled)}: no row has text and label, so it is not used")
+            source = {split: rows for split, rows in source.items() if split not in unlabelled}
+        first, rest = next(iter(source.items()))
+        if not len(rest):
+            raise DatasetError(
+                f"{entry.name!r}: no row of {first} has text in {self.columns['text']!r}: name it with --data.text"
+            )
+        published = [split for split in SPLITS if split in source]
+        missing = [split for split in ("test", "validation") if split not in published]
+        splits: dict[str, pd.DataFrame] = {}
+        for split in reversed(published):  # each without the texts of those that are measured after it
+            splits[split] = source[split]
+            for other in [name for name in splits if name != split]:
+                repeats = _text_keys(splits[split]).isin(set(_text_keys(splits[other])))
+                dropped[f"also_in_{other}"] += int(repeats.sum())
+                splits[split] = splits[split][~repeats]
+                if not len(splits[split]):
+                    raise DatasetError(f"every text of the {split} split is in {other} too, so nothing is left of it")
+        rest = splits.get("train", rest)
+        shares, pairs = {"test": data.test_share, "validation": data.validation_share}, "text_pair" in rest
+        texts = _text_keys(rest, first=True).nunique()
+        for split in missing:
+            splits[split], rest = _draw(rest, round(shares[split] * texts), self.names, data.split_seed)
+        splits = {split: {**splits, "train": rest}[split] for split in SPLITS}
+        for split in ("train", *missing):
+            present = set(splits[split]["label"])
+            lacking = cut(", ".join(repr(name) for label, name in enumerate(self.names) if label not in present), 200)
+            if lacking and split == "train":
+                raise DatasetError(f"no train text is left of {lacking}: give more, leave it out, or try another split_seed")
+            if lacking:
+                self.assumed.append(f"{split} has no text of {lacking}: there are few; --data.{split}_share gives it more")
+        rule = []
+        if published:
+            what = "pairs" if pairs else "texts"
+            rule.append(f"{', '.join(published)} as published, less {what} of training that another split has too")
+        if missing:
+            rule.append(
+                f"drawn at random{' of train' if published else ''} (seed {data.split_seed}) from the different "
+                f"{'first texts' if pairs else 'texts of each class'}: "
+                f"{', '.join(f'{shares[split]:.0%} {split}' for split in missing)}, the rest train; all rows of one "
+                f"{'first ' if pairs else ''}text, case and blanks aside, are in one of them"
+            )
+        every = pd.concat(splits.values(), ignore_index=True)
+        labels_of_texts = every["label"].groupby(_text_keys(every)).nunique()
+        about = {
+            "rows": sum(map(len, self.source.splits.values())),
+            "columns": self.columns,
+            "splits": "; ".join(rule),
+            "repeated": len(every) - len(labels_of_texts),
+            "two_labels": int((labels_of_texts > 1).sum()),
+            "assumed": self.assumed,
+            "files": self.source.files,
+        }
+        if "impermissible" in splits["train"]:
+            check_some(entry.name, splits["train"]["impermissible"])
+        if data.impermissible_removed:
+            splits = {split: without_impermissible(rows) for split, rows in splits.items()}
+        counts = {"source": {reason: count for reason, count in dropped.items() if count}}
+        return Source.of(entry, data.seed, self.source.revision, self.names, counts, splits, about)
 
 
 # ------------------------------------------------------------------------------------------------ where rows are
@@ -192,34 +357,7 @@ def _read_hub(data: object) -> OwnSource:
     return OwnSource(splits, names, str(builder.hash), {})
 
 
-# ------------------------------------------------------------------------------------------------ columns and classes
-
-
-def _opened(data: object) -> tuple[OwnSource, dict[str, str], list[str]]:
-    """The source; the columns of text, text_pair and impermissible (where the section names them) and label; and what is
-    assumed of these.
-    """
-    source, assumed = _read(data), []
-    rows = next(iter(source.splits.values()))
-    keys = ("text", "text_pair", "label", "impermissible")
-    columns = {key: getattr(data, key) for key in keys if getattr(data, key) is not None}
-    if twice := [name for name, count in Counter(columns.values()).items() if count > 1]:
-        raise DatasetError(
-            f"the column {excerpt(twice[0])} is named for two of text, text_pair, label and impermissible: name each its own"
-        )
-    _check_columns(data, rows, columns.values())
-    for key in ("text", "label"):
-        if key in columns:
-            continue
-        columns[key] = _column(key, rows.column_names, columns, data.hub_id or data.path)
-        if columns[key] != key:
-            assumed.append(f"{key} is read from the column {columns[key]!r}")
-        others = [name for name in rows.column_names if name.lower() in COLUMNS and name != columns[key]]
-        if key == "label" and others:
-            assumed.append(f"label is not read from the column {', '.join(map(repr, others))}: --data.label names another")
-    for split, others in source.splits.items():
-        _check_columns(data, others, columns.values(), f": its {split} split")
-    return source, {key: columns[key] for key in keys if key in columns}, assumed
+# ------------------------------------------------------------------------------------------------ columns, marks and draws
 
 
 def _check_columns(data: object, rows: datasets.Dataset, names: Sequence[str], part: str = "") -> None:
@@ -243,99 +381,6 @@ def _column(key: str, names: list[str], columns: Mapping[str, str], place: str) 
     raise DatasetError(f"{place} has no column {key!r}; it has {listed}: name the one of the {key} with --data.{key}")
 
 
-def _classes(source: OwnSource, column: str, name: str, assumed: list[str]) -> tuple[dict[str, list[str | None]], list[str]]:
-    """The class of each row by source split, None where it has none, and the names of the classes of training: as published
-    where the publisher names them, whole numbers (1.0 is 1) by their size, others in alphabetical order.
-
-    Raises DatasetError where no row of training has a class, for fractions, one class, and a column of free text.
-    """
-    labels, published = {}, None
-    for split, rows in source.splits.items():
-        feature, values = rows.features[column], rows[column][:]
-        if isinstance(feature, datasets.ClassLabel):
-            published = published or feature.names
-            values = [None if value is None or value < 0 else feature.names[value] for value in values]
-        labels[split] = [class_of(value, column) for value in values]
-    values = {label for listed in labels.values() for label in listed if label is not None}
-    if numbers := all(map(re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?").fullmatch, values)):
-        if fractions := sorted(value for value in values if not WHOLE.fullmatch(value)):
-            raise DatasetError(
-                f"column {column!r} holds numbers such as {fractions[0]}, which are no classes: make words or whole "
-                "numbers of them"
-            )
-        labels = {split: [label and WHOLE.fullmatch(label)[1] for label in listed] for split, listed in labels.items()}
-    first, rows = next(iter(labels.items()))
-    classes = [label for label in rows if label is not None]
-    if not rows:
-        raise DatasetError(f"{name!r} has columns and no rows")
-    if not classes:
-        raise DatasetError(
-            f"{name!r}: none of {len(rows):,} rows{'' if first == ALL else f' of its {first} split'} has a label in column "
-            f"{column!r}: name the column of the classes with --data.label"
-        )
-    values = set(classes)
-    if len(values) < 2:
-        raise DatasetError(
-            f"column {column!r}: {counted(len(classes), 'label')}, all {excerpt(classes[0])}; a classifier needs two classes"
-        )
-    if len(values) > max(20, len(classes) / 3):
-        raise DatasetError(
-            f"column {column!r} has {len(values):,} different values in {len(classes):,} rows, so it holds no classes: name "
-            "the one that does with --data.label"
-        )
-    names = sorted(values, key=lambda value: (int(value), value)) if numbers else sorted(values)
-    if published:
-        names = [name for name in published if name in values]
-    if len(names) > MANY:
-        assumed.append(f"{column} has {len(names):,} classes; is it the column of the classes? --data.label names another")
-    if odd := [name for name in names if name.lower() in MISSING]:
-        listed = cut(", ".join(map(repr, odd)), 100)
-        assumed.append(f"{listed} is taken for a class; where it means that there is no label, leave the field empty")
-    return labels, names
-
-
-# ------------------------------------------------------------------------------------------------ the rows
-
-
-def _usable(
-    data: object,
-    entry: DatasetEntry,
-    source: OwnSource,
-    split: str,
-    columns: Mapping[str, str],
-    labels: Sequence[str | None],
-    names: Sequence[str],
-    dropped: Counter,
-) -> pd.DataFrame:
-    """The rows of a source split that have a text and a class of training; dropped takes the counts of the others."""
-    number = {name: label for label, name in enumerate(names)}
-    usable = np.flatnonzero([label in number for label in labels])
-    dropped["no_label"] += labels.count(None)
-    dropped["label_not_in_training"] += len(labels) - len(usable) - labels.count(None)
-    needed = _needed(data, source, split)
-    if needed is not None and needed < len(usable):
-        dropped["limit"] += len(usable) - needed
-        usable = _drawn(usable, needed, data.seed)
-    chosen = source.splits[split].select_columns(list(dict.fromkeys(columns.values()))).select(usable)
-    rows = {"instance_id": [f"{entry.name}/{source.names[split][row]}" for row in usable]}
-    texts = [key for key in ("text", "text_pair") if key in columns]
-    rows |= {key: [None if text is None else as_text(text) for text in chosen[columns[key]][:]] for key in texts}
-    rows["label"] = [number[labels[row]] for row in usable]
-    if "impermissible" in columns:
-        rows["impermissible"] = chosen[columns["impermissible"]][:]
-    filled = np.array([all(map(_has_words, row)) for row in zip(*map(rows.get, texts), strict=True)], bool)
-    dropped["no_text"] += int((~filled).sum())
-    frame = pd.DataFrame(rows)[filled]
-    if entry.impermissible or data.impermissible_removed:
-        values = frame["impermissible"] if "impermissible" in columns else None
-        frame = frame.assign(impermissible=_marks(data, frame["text"], values, frame["instance_id"]))
-    return frame
-
-
-def _has_words(text: str | None) -> bool:
-    return bool(text) and not text.isspace()
-
-
 def _marks(data: object, texts: Sequence[str], values: Sequence | None, places: Sequence[str]) -> list[list[int]]:
     """Marks of impermissible words, of the column's values or of the section's list of words."""
     if values is None:
@@ -344,77 +389,8 @@ def _marks(data: object, texts: Sequence[str], values: Sequence | None, places: 
     return [check_marks(read_marks(value), text, place) for value, text, place in cells]
 
 
-def _needed(data: object, source: OwnSource, split: str) -> int | None:
-    """How many rows of a source split the limits need; None: all, as a limit is missing."""
-    cut_from = {ALL: SPLITS, "train": ["train", *(name for name in SPLITS if name not in source.splits)]}.get(split, [split])
-    if any(name not in data.limits for name in cut_from):
-        return None
-    shares = {"validation": data.validation_share, "test": data.test_share} if len(cut_from) > 1 else {}
-    shares = {name: shares[name] for name in cut_from[1:]}
-    shares[cut_from[0]] = 1 - sum(shares.values())
-    spare = SPARE if len(shares) > 1 else 1
-    return max(math.ceil(spare * data.limits[name] / share) for name, share in shares.items())
-
-
 def _drawn(rows: np.ndarray, limit: int, seed: int) -> np.ndarray:
     return np.sort(np.random.default_rng(seed).choice(rows, limit, replace=False))
-
-
-# ------------------------------------------------------------------------------------------------ splits
-
-
-def _cut(
-    source: Mapping[str, pd.DataFrame],
-    names: Sequence[str],
-    shares: Mapping[str, float],
-    seed: int,
-    dropped: Counter,
-    assumed: list[str],
-) -> tuple[dict[str, pd.DataFrame], str]:
-    """{split: its rows} and the rule in a sentence.
-
-    Raises DatasetError where a class has too few texts to be in every split that is cut, and where nothing is left of one.
-    """
-    published = [split for split in SPLITS if split in source]
-    missing = [split for split in ("test", "validation") if split not in published]
-    splits: dict[str, pd.DataFrame] = {}
-    for split in ("test", "validation", "train"):  # each without the texts of those that are measured after it
-        if split not in source:
-            continue
-        splits[split] = source[split]
-        for other in [name for name in splits if name != split]:
-            repeats = _text_keys(splits[split]).isin(set(_text_keys(splits[other])))
-            dropped[f"also_in_{other}"] += int(repeats.sum())
-            splits[split] = splits[split][~repeats]
-            if not len(splits[split]):
-                raise DatasetError(f"every text of the {split} split is in {other} too, so nothing is left of it")
-    rest = splits["train"] if published else next(iter(source.values()))
-    pairs = "text_pair" in rest
-    sizes = {split: round(shares[split] * _text_keys(rest, first=True).nunique()) for split in missing}
-    for split in missing:
-        splits[split], rest = _draw(rest, sizes[split], names, seed)
-    splits["train"] = rest
-    for split in ("train", *missing):
-        present = set(splits[split]["label"])
-        lacking = cut(", ".join(repr(name) for label, name in enumerate(names) if label not in present), 200)
-        if lacking and split == "train":
-            raise DatasetError(f"no train text is left of {lacking}: give more, leave it out, or try another split_seed")
-        if lacking:
-            assumed.append(f"{split} has no text of {lacking}: there are few; --data.{split}_share gives it more")
-    rule = []
-    if published:
-        rule.append(
-            f"{', '.join(published)} as published, less {'pairs' if pairs else 'texts'} of training that another split has "
-            "too"
-        )
-    if missing:
-        rule.append(
-            f"drawn at random{' of train' if published else ''} (seed {seed}) from the different "
-            f"{'first texts' if pairs else 'texts of each class'}: "
-            f"{', '.join(f'{shares[split]:.0%} {split}' for split in missing)}, the rest train; all rows of one "
-            f"{'first ' if pairs else ''}text, case and blanks aside, are in one of them"
-        )
-    return {split: splits[split] for split in SPLITS}, "; ".join(rule)
 
 
 def _text_keys(rows: pd.DataFrame, *, first: bool = False) -> pd.Series:
@@ -424,14 +400,10 @@ def _text_keys(rows: pd.DataFrame, *, first: bool = False) -> pd.Series:
     return pd.Series(keys, index=rows.index, dtype=object)
 
 
-def _distinct(rows: pd.DataFrame) -> pd.DataFrame:
-    """The different (first) texts and the label of the first row of each."""
-    return pd.DataFrame({"text": _text_keys(rows, first=True), "label": rows["label"]}).drop_duplicates("text")
-
-
 def _draw(rows: pd.DataFrame, size: int, names: Sequence[str], seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Rows of `size` different texts drawn at random, alike from each class, and the other rows."""
-    texts, pairs = _distinct(rows), "text_pair" in rows
+    keys, pairs = _text_keys(rows, first=True), "text_pair" in rows
+    texts = pd.DataFrame({"text": keys, "label": rows["label"]}).drop_duplicates("text")
     features = datasets.Features(text=datasets.Value("string"), label=datasets.ClassLabel(names=list(names)))
     size = max(size, 1 if pairs else len(names))
     try:
@@ -444,5 +416,5 @@ def _draw(rows: pd.DataFrame, size: int, names: Sequence[str], seed: int) -> tup
             f"too few different texts to draw a split of {size} from {len(texts)} ({cut(', '.join(counts), 200)}): give "
             f"more, or leave a class out ({error})"
         ) from error
-    drawn = _text_keys(rows, first=True).isin(set(parts["test"]["text"]))
+    drawn = keys.isin(set(parts["test"]["text"]))
     return rows[drawn], rows[~drawn]

@@ -1,21 +1,21 @@
 """Files of a user's own (CSV, TSV, JSON, JSON lines, parquet, xlsx) as a `datasets.Dataset`, each value as it stands there.
 
-"NA", "null" and "007" in a CSV are those texts.
+"NA", "null" and "007" in a CSV are those texts. `datasets` reads a file once, into its cache, and maps that into memory.
 """
 
+import contextlib
 import csv
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attnfaith.data.in_memory import in_memory
 from attnfaith.errors import DatasetError, closest, cut, excerpt
 
 
 if TYPE_CHECKING:
     import datasets
-    import pyarrow as pa
 
 
 KINDS = {".csv": "csv", ".tsv": "csv", ".tab": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
@@ -44,6 +44,8 @@ def read_file(
 
     Raises DatasetError for a file that is not there (with the nearest name), empty, of another kind or encoding, or broken.
     """
+    import datasets
+
     path = Path(path)
     kind = kind_of(path)
     if not os.path.isfile(path):
@@ -57,17 +59,28 @@ def read_file(
         more = "; a .xls is to be saved as .xlsx" if path.suffix.lower() == ".xls" else ""
         raise DatasetError(f"{path}: only names that end in {', '.join(KINDS)} are read, CSV and JSON also with .gz{more}")
     try:
-        if kind == "csv":
-            table = _read_csv(path, encoding or "utf-8-sig", {"tab": "\t", "\\t": "\t"}.get(delimiter, delimiter), quotes)
+        if kind == "excel":
+            rows = _read_excel(path)
         else:
-            table = {"json": _read_json, "parquet": _read_parquet, "excel": _read_excel}[kind](path, encoding)
+            how = {"encoding": encoding or "utf-8-sig"} if kind == "json" else {}
+            if kind == "csv":
+                how = _csv_options(path, encoding or "utf-8", {"tab": "\t", "\\t": "\t"}.get(delimiter, delimiter), quotes)
+            with _quiet():
+                rows = datasets.load_dataset(kind, data_files=[str(path)], split="train", **how)
     except DatasetError:
         raise
-    except Exception as error:  # pandas, Arrow, openpyxl and the modules that decompress raise many kinds
-        raise DatasetError(f"{path} cannot be read: {_advice(error, encoding)}") from error
-    if not table.num_rows:
+    except Exception as error:  # datasets, pandas, Arrow, openpyxl and the modules that decompress raise many kinds
+        cause = error
+        while cause.__cause__ is not None:
+            cause = cause.__cause__
+        raise DatasetError(f"{path} cannot be read: {_advice(cause, encoding)}") from error
+    if not len(rows):
         raise DatasetError(f"{path} has no rows")
-    return in_memory(table)
+    for name, feature in rows.features.items():
+        if isinstance(feature, datasets.Json):
+            values = [None if value is None else as_text(value) for value in rows[name]]
+            rows = rows.remove_columns(name).add_column(name, values, feature=datasets.Value("string"))
+    return rows
 
 
 def as_text(value: object) -> str:
@@ -77,7 +90,7 @@ def as_text(value: object) -> str:
 
 def _advice(error: Exception, encoding: str | None) -> str:
     """What is wrong with a file, and what to do."""
-    fault = excerpt(error, 200)
+    fault = "it has no rows" if "corresponds to no data" in str(error) else excerpt(error, 200)
     if isinstance(error, UnicodeError):
         return (
             f"it is not in the encoding {encoding or 'UTF-8'} ({fault}): name its own, such as --data.encoding cp1252, or "
@@ -95,53 +108,46 @@ def _advice(error: Exception, encoding: str | None) -> str:
     return fault
 
 
-def _read_csv(path: Path, encoding: str, delimiter: str | None, quotes: bool) -> "pa.Table":
+def _csv_options(path: Path, encoding: str, delimiter: str | None, quotes: bool) -> dict:
+    """Options of `load_dataset("csv")` that keep every value as the text that it is."""
     import pandas as pd
-    import pyarrow as pa
+    from datasets import Features, Value
 
     if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
         raise DatasetError(f"delimiter={excerpt(delimiter)} must be one character, such as ; or a tab")
-    how = {"encoding": encoding, "quoting": csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE}
+    how = {"encoding": encoding, "quoting": csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE, "na_filter": False, "header": 0}
     if delimiter is None:
         delimiter = max(DELIMITERS, key=lambda mark: len(pd.read_csv(path, sep=mark, nrows=0, **how).columns))
-    frame = pd.read_csv(path, sep=delimiter, dtype=str, na_filter=False, **how)
-    names = [str(name).strip() for name in frame.columns]
-    if not isinstance(frame.index, pd.RangeIndex):
+    first = pd.read_csv(path, sep=delimiter, nrows=1, **how)
+    names = [str(name).strip() for name in first.columns]
+    if not isinstance(first.index, pd.RangeIndex):
         raise DatasetError(
             f"{path}: the first line names {len(names)} columns ({cut(', '.join(names), 100)}), and line 2 has more fields: "
             "a text that holds the mark between fields must stand in quotation marks; --data.delimiter names another mark"
         )
-    return pa.table({name: pa.array(frame.iloc[:, place], pa.large_string()) for place, name in enumerate(names)})
+    return {**how, "sep": delimiter, "column_names": names, "features": Features(dict.fromkeys(names, Value("string")))}
 
 
-def _read_json(path: Path, encoding: str | None) -> "pa.Table":
-    """A list of objects, or an object a line."""
-    import fsspec
-    import pyarrow as pa
-
-    with fsspec.open(str(path), "rt", encoding=encoding or "utf-8-sig", compression="infer") as stream:
-        text = stream.read()
-    rows = json.loads(text) if text.lstrip()[:1] == "[" else [json.loads(line) for line in text.split("\n") if line.strip()]
-    columns = {}
-    for name in dict.fromkeys(name for row in rows for name in dict.keys(row)):
-        values = [row.get(name) for row in rows]
-        try:
-            columns[name] = pa.array(values)
-        except (pa.ArrowException, OverflowError):
-            columns[name] = pa.array([None if value is None else as_text(value) for value in values])
-    return pa.table(columns)
-
-
-def _read_parquet(path: Path, _: str | None) -> "pa.Table":
-    import pyarrow.parquet as pq
-
-    return pq.read_table(path, partitioning=None)
-
-
-def _read_excel(path: Path, _: str | None) -> "pa.Table":
+def _read_excel(path: Path) -> "datasets.Dataset":
     """The first sheet of a spreadsheet, as strings."""
+    import datasets
     import pandas as pd
-    import pyarrow as pa
 
     frame = pd.read_excel(path, dtype=str, na_filter=False)
-    return pa.Table.from_pandas(frame.rename(columns=str), preserve_index=False)
+    return datasets.Dataset.from_pandas(frame.rename(columns=str), preserve_index=False)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the progress bars and the log of `datasets`."""
+    import datasets
+
+    verbosity, bars = datasets.logging.get_verbosity(), datasets.is_progress_bar_enabled()
+    datasets.logging.set_verbosity(datasets.logging.CRITICAL)
+    datasets.disable_progress_bars()
+    try:
+        yield
+    finally:
+        datasets.logging.set_verbosity(verbosity)
+        if bars:
+            datasets.enable_progress_bars()

@@ -3,7 +3,7 @@
 `protocol` lists the methods and capabilities of a subject, and `base` has what all models share. `pooled` has the attention
 classifiers of this package, `words` hierarchical ones over their words, `rationales` those that read a selection,
 `classifier`, with its `texts`, those of transformers, `translator` and `recurrent` models from sequences to sequences.
-`checks` tests a model before its attention is believed; `attention`, `layers`, `prefix` and `backward_rules` watch and edit
+`checks` tests a model before its attention is believed; `attention`, `layers` and `backward_rules` watch and edit
 a model while it runs.
 
 To add a kind of model, write one file with a class that answers `Subject` and has `kind`, a few words for people; `can`, the

@@ -20,7 +20,7 @@ from transformers.activations import ACT2CLS
 
 from attnfaith.subjects.attention import SOFTMAX, Edit, Embedded, Hook, nothing, widened
 from attnfaith.subjects.base import frozen, precision
-from attnfaith.subjects.layers import block_candidates
+from attnfaith.subjects.layers import block_candidates, with_state
 from attnfaith.subjects.protocol import SubjectError
 
 
@@ -326,10 +326,7 @@ def _first(model, names: Sequence[str], replace: Callable) -> Iterator[None]:
         if called:
             return None
         called = True
-        if args and isinstance(args[0], torch.Tensor):
-            return (replace(args[0]), *args[1:]), kwargs
-        name = next((name for name in ("hidden_states", "x") if isinstance(kwargs.get(name), torch.Tensor)), None)
-        return None if name is None else (args, {**kwargs, name: replace(kwargs[name])})
+        return with_state(args, kwargs, replace)
 
     with ExitStack() as stack:
         for name in names:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 import torch
 
 from attnfaith.errors import excerpt
-from attnfaith.models.modeling_self_attention_classifier import kept_together
 from attnfaith.subjects.attention import Edit, Embedded, Hook, Leaves, Map, Named, Silence, nothing
 from attnfaith.subjects.base import (
     TOLERANCE,
@@ -95,7 +94,7 @@ def checked(probe: "Texts | Pairs") -> Sites:
         rows: every row is of weights from 0 on, and sums to 1; of a model with attention sinks, to less.
         use: other weights of a layer give other logits, so that these are what the model computed with.
         gradients: those of logits reach the last layer's output.
-        separation: of a model that keeps impermissible tokens apart, they are, see `check_separation`.
+        separation: of a model that keeps impermissible tokens apart, they are, see `keeps_apart`.
     """
     model, first = probe.model, probe.inputs[0]
     with plainly(), ModelSubject.evaluating(probe.subject), configured(model, return_dict=True), torch.no_grad():
@@ -280,8 +279,8 @@ class Texts(_Probe):
         """The fields of `Sites` that texts decide."""
         model, text = self.model, self.inputs[0]
         if separates(model):
-            what = check_separation(model, text, self.inputs[2]["input_ids"], layers[-1])
-            self.check(what is None, "separation", what)
+            what = "tokens of two kinds meet elsewhere than in the first position, by another way than masked attention"
+            self.check(keeps_apart(model, text, self.inputs[2]["input_ids"], layers[-1]), "separation", what)
         blocks = ()
         if not model.config.is_encoder_decoder and len(layers) == maps:
             blocks = first_chain(model, names, lambda candidate: is_chain(model, text, layers, candidate))
@@ -487,36 +486,27 @@ def probe(subject) -> tuple[dict[str, torch.Tensor], list[str]]:
     return texts.inputs[0], named.names
 
 
-def check_separation(model, text, other: torch.Tensor, last: int) -> str | None:
-    """Why a model does not keep tokens of two kinds apart, seen on one text (1,L); None where it does.
+def keeps_apart(model, text, other: torch.Tensor, last: int) -> bool:
+    """Whether tokens of two kinds meet in the first position alone, seen on one text (1,L) that has both.
 
-    It does where no weight is between the kinds, or on the first position but its own; where other tokens of one kind leave
-    values of the other kind as they are, in every map; and where the logits depend on the first row of the last map alone.
-    A model may have other ways from token to token than attention, such as a convolution: so values are compared too.
+    They do where the logits depend on the first row of the last map alone, and where other tokens of one kind leave the
+    values of the other kind as they are, in every map: a model may have other ways from token to token than attention, such
+    as a convolution.
 
-    text: inputs of the model, with tokens of both kinds. other (1,L): ids of another text. last: the number of the map whose
-    rows the model answers from.
+    other (1,L): ids of another text. last: the number of the map whose rows the model answers from.
     """
-    marked, apart = text["impermissible"][0].bool(), ~kept_together(text["impermissible"])
+    ids, marked = text["input_ids"], text["impermissible"][0].bool()
     first = torch.arange(len(marked), device=marked.device) == 0
     with Hook(1, watch=last) as hook:
         rows = hook.rows(model(**text).logits, text["attention_mask"])[0]
     if not torch.equal(rows, first):
-        places = rows.nonzero().flatten().tolist()
-        where = f"positions {places}" if len(places) < len(rows) else "all positions"
-        return f"its logits depend on {where} of the last layer, and kinds of tokens may meet in the first alone"
-    if any(attention_map.weights.shape[2:] != apart.shape[2:] for attention_map in hook.maps):
-        return "not all its attention is over all input positions"
-    if most := max(float(attention_map.weights.detach().masked_fill(~apart, 0).max()) for attention_map in hook.maps):
-        return f"a weight of {most:.2g} lies between tokens that it is to keep apart"
+        return False
     values = [attention_map.values.detach() for attention_map in hook.maps]
-    slack = max(ROUNDING, precision(model))
     for kind in (marked, ~marked & ~first):
-        changed = text | {"input_ids": torch.where(kind, other, text["input_ids"])}
         with torch.no_grad(), Hook(1) as again:
-            model(**changed)
-        stays = ~kind & ~first
-        for own, attention_map in zip(values, again.maps, strict=True):
-            if float((own - attention_map.values)[:, :, stays].abs().max()) > slack * float(own.abs().max().clamp(min=1)):
-                return "what it computes of tokens of one kind depends on the other by another way than attention"
-    return None
+            model(**text | {"input_ids": torch.where(kind, other, ids)})
+        for own, changed in zip(values, again.maps, strict=True):
+            moved = (own - changed.values)[:, :, ~kind & ~first].abs().max()
+            if float(moved) > max(ROUNDING, precision(model)) * float(own.abs().max().clamp(min=1)):
+                return False
+    return True

@@ -131,11 +131,8 @@ class Fed(Watching):
             yield module.register_forward_hook(self._ends)
 
     def _begins(self, module, args, kwargs):
-        own, state = state_of(args, kwargs), self.states[len(self.results) % len(self.states)]
-        other = state.to(own).expand(own.shape)
-        return tuple(other if value is own else value for value in args), {
-            name: other if value is own else value for name, value in kwargs.items()
-        }
+        state = self.states[len(self.results) % len(self.states)]
+        return with_state(args, kwargs, lambda own: state.to(own).expand(own.shape))
 
     def _ends(self, module, args, result):
         self.results.append(result_of(result).detach())
@@ -145,6 +142,16 @@ def state_of(args, kwargs) -> torch.Tensor | None:
     """The state among the arguments of a layer: the first tensor of three dimensions; None where there is none."""
     tensors = (value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor))
     return next((value for value in tensors if value.dim() == 3 and value.is_floating_point()), None)
+
+
+def with_state(args, kwargs, change: Callable[[torch.Tensor], torch.Tensor]) -> tuple | None:
+    """The arguments of a layer with change(state) in place of its state; None where there is none."""
+    own = state_of(args, kwargs)
+    if own is None:
+        return None
+    other = change(own)
+    changed = {name: other if value is own else value for name, value in kwargs.items()}
+    return tuple(other if value is own else value for value in args), changed
 
 
 def result_of(result) -> torch.Tensor | None:

@@ -16,7 +16,6 @@ import torch
 
 from attnfaith.data.in_memory import in_memory
 from attnfaith.data.pair_encoding import MARKER, encode_for_model
-from attnfaith.errors import excerpt
 from attnfaith.subjects.attention import ALL, Edit, Embedded, Hook, Map, Watching, nothing, widened
 from attnfaith.subjects.base import ModelSubject, check_ids, configured, eager, position_limit, unwrapped, vocabulary_size
 from attnfaith.subjects.checks import Pairs, Sites, checked
@@ -121,13 +120,7 @@ class SequenceSubject(ModelSubject):
         """
         shift = getattr(self.model, "prepare_decoder_input_ids_from_labels", None)
         if shift is not None:
-            try:
-                inputs = shift(labels=labels)
-            except Exception as error:  # models raise many kinds, such as for a configuration that lacks something
-                raise SubjectError(
-                    f"{type(self.model).__name__} does not tell what its decoder reads: {type(error).__name__}: "
-                    f"{excerpt(error, 200)}"
-                ) from error
+            inputs = shift(labels=labels)
         else:
             start = self.setting("decoder_start_token_id")
             start = self.setting("bos_token_id") if start is None else start
