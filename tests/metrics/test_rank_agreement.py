@@ -164,7 +164,7 @@ def test_agreement_by_hand():
     assert (results["0"]["n"], results["0"]["n_undefined"], results["0"]["tau_mean"]) == (1, 1, 1)
     assert math.isnan(results["0"]["ci_low"]) and math.isnan(results["0"]["ci_high"])
     assert (results["1"]["n"], results["1"]["n_undefined"]) == (2, 0)
-    assert (results["1"]["ci_low"], results["1"]["ci_high"]) == (-1, 1), "one degree of freedom, cut at the ends of the range"
+    assert (results["1"]["ci_low"], results["1"]["ci_high"]) == (-1, 1), "one degree of freedom, cut at the ends"
 
 
 def test_the_interval_of_the_mean_is_students():
