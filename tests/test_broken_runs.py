@@ -109,7 +109,6 @@ def test_a_run_that_does_not_tell_how_it_was_trained(run, capfd):
 
 def test_a_run_is_measured_on_the_device_that_is_named_or_not_at_all(run, capfd):
     before = (run / "record.parquet").read_bytes()
-    for words in (["--device", "nowhere"], ["--device", "cpu", "--processes", "2"]):
-        assert cli.main(["measure", "run", *words]) == 2
-        assert "device" in capfd.readouterr().err.partition("error: ")[2]
+    assert cli.main(["measure", "run", "--device", "nowhere"]) == 2
+    assert "device" in capfd.readouterr().err.partition("error: ")[2]
     assert (run / "record.parquet").read_bytes() == before

@@ -23,7 +23,7 @@ from attnfaith.models import (
     SelfAttentionClassifierForSequenceClassification,
 )
 from attnfaith.recipes import Recipe, RecipeError, projection_fields
-from attnfaith.recipes.model import selector_fields
+from attnfaith.recipes.config import selector_fields
 from attnfaith.subjects import SelfAttention
 from attnfaith.subjects.base import position_limit
 

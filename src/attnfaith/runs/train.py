@@ -198,10 +198,10 @@ def penalties_of(recipe: Recipe) -> list[Penalty]:
 def check_budget(recipe: Recipe, rows: dict[str, Dataset]) -> None:
     """Raise RunError for a budget that is below one token of every text: it would say nothing."""
     selector = recipe.model.selector
-    if selector is None or selector["budget"] is None:
+    if selector is None or selector.budget is None:
         return
     longest = max(len(tokens) for part in rows.values() for tokens in part["tokens"])
-    if selector["budget"] * longest < 1:
+    if selector.budget * longest < 1:
         raise RunError(
             f"model.selector.budget={selector['budget']:g} is below one token of the longest text, which has {longest}: "
             f"give at least {1 / max(1, longest):.3g}"

@@ -1,10 +1,9 @@
-"""The commands as a user types them: exit codes, messages, Ctrl-C, two processes."""
+"""The commands as a user types them, from a recipe to a page: folders, files, many runs and the Hub are named alike."""
 
 import gc
 import json
 import os
 import re
-import runpy
 import shutil
 import signal
 import subprocess
@@ -13,14 +12,16 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from attnfaith import cli, recipes, record
-from attnfaith.cli import common
+from attnfaith import cli, locate, recipes, record, runs
 from attnfaith.data.fingerprint import fingerprint
 from attnfaith.data.loading import load_splits
 from attnfaith.data.planted_evidence import generate
 from tests.figures import IN_A_PROCESS
+from tests.hub_server import HubServer
+from tests.records import draw
 
 
 pytestmark = pytest.mark.slow
@@ -47,6 +48,7 @@ def in_a_folder_of_its_own(tmp_path, monkeypatch, quick_report):
     monkeypatch.delenv("ATTNFAITH_TRACEBACK", raising=False)
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / ".cache")
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+    monkeypatch.setenv("NO_COLOR", "1")
     (tmp_path / "tiny.yaml").write_text(TINY)
 
 
@@ -67,93 +69,36 @@ def fails(capfd):
     return run
 
 
-# ------------------------------------------------------------------------------------------------ usage
-
-
-@pytest.mark.parametrize("arguments", [[], ["-h"], ["--help"]])
-def test_usage(arguments, capsys):
-    assert cli.main(arguments) == (0 if arguments and arguments[0].startswith("-") else 2)
-    shown = capsys.readouterr().out
-    for name, command in cli.COMMANDS.items():
-        assert re.search(rf"^  {name} +{re.escape(command.summary)}$", shown, re.M)
-
-
-@pytest.mark.parametrize(
-    ("given", "hint"), [("tran", "; did you mean train?"), ("measur", "; did you mean measure?"), ("xyz", ".")]
-)
-def test_an_unknown_command_is_one_line(given, hint, capsys):
-    assert cli.main([given, "--seed", "3"]) == 2
-    shown = capsys.readouterr()
-    assert shown.err == f"error: unknown command {given!r}{hint} Known: {', '.join(cli.COMMANDS)}\n" and shown.out == ""
-
-
-def test_a_bug_is_no_mistake_of_the_user(monkeypatch):
-    """What is no AttnfaithError keeps its traceback, whatever its kind."""
-    for error in (ValueError("a"), OSError("b"), ImportError("c"), FileExistsError("d"), KeyError("e")):
-
-        def broken(_arguments, error=error):
-            raise error
-
-        monkeypatch.setitem(cli.COMMANDS, "train", broken)
-        with pytest.raises(type(error)):
-            cli.main(["train"])
-
-
-@pytest.mark.parametrize(("command", "sections"), [("train", list(recipes.schema.SECTIONS)), ("measure", ["measure"])])
-def test_help_lists_the_keys_of_a_recipe(command, sections, capsys):
-    with pytest.raises(SystemExit):
-        cli.main([command, "--help"])
-    shown = capsys.readouterr().out
-    for name, section in recipes.schema.SECTIONS.items():
-        for key in section.__pydantic_fields__:
-            assert (f"\n  --{name}.{key}  " in shown) == (name in sections), key
-
-
-@pytest.mark.parametrize("command", sorted(cli.COMMANDS))
-def test_help_of_each_command(command, capsys):
-    with pytest.raises(SystemExit) as stopped:
-        cli.main([command, "--help"])
-    assert stopped.value.code == 0 and "usage:" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    "words", [[os.path.join(os.path.dirname(sys.executable), "attnfaith")], [sys.executable, "-m", "attnfaith"]]
-)
-def test_the_installed_command(words):
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert done.returncode == 2 and "usage: attnfaith COMMAND" in done.stdout
-
-
 # ------------------------------------------------------------------------------------------------ a whole round
 
 
 @pytest.mark.gate
-def test_train_measure_report(tmp_path, capsys):
+def test_train_measure_report(tmp_path, capfd):
     assert (
         cli.main(["train", "--config", "tiny.yaml", "--encoder", "average", "--training.arguments.disable_tqdm=true"]) == 0
     )
-    shown = capsys.readouterr().out
+    shown = capfd.readouterr().out
     assert f"report: {tmp_path}/run/report/index.html" in shown
     assert "\nattention: Cannot be told" in shown
     assert (
         cli.main(["measure", "run", "--measure.producers", "[leave_one_out]", "--limit", "9", "--output", "part.parquet"])
         == 0
     )
-    assert "record: part.parquet" in capsys.readouterr().out
+    assert "record: part.parquet" in capfd.readouterr().out
     part = record.load("part.parquet")
     assert part.num_rows == 9 and part.column("encoder").unique().to_pylist() == ["average"]
 
     written = (tmp_path / "run" / "report" / "index.html").read_bytes()
     shutil.rmtree(tmp_path / "run" / "report")
     assert cli.main(["report", "run"]) == 0, "the folder of a run is its record, and its report the output"
-    assert f"report: {tmp_path}/run/report/index.html" in capsys.readouterr().out
+    assert f"report: {tmp_path}/run/report/index.html" in capfd.readouterr().out
     assert (tmp_path / "run" / "report" / "index.html").read_bytes() == written
 
     assert cli.main(["train", "--config", "tiny.yaml", "--output_dir", "other", "--seed=4"]) == 0
-    capsys.readouterr()
+    capfd.readouterr()
     records = ["run/record.parquet", "other"]
     assert cli.main(["report", *records, "--output", "both", "--examples", "1"]) == 0
-    assert "both/index.html" in capsys.readouterr().out
+    assert "both/index.html" in capfd.readouterr().out
     page = (tmp_path / "both" / "index.html").read_text()
     assert "average" in page and "bilstm" in page
 
@@ -162,7 +107,7 @@ def test_train_measure_report(tmp_path, capsys):
     older[0]["version"] = "0.0.1"
     record.save(record.with_settings(table, older), "other/record.parquet")
     assert cli.main(["report", *records, "--output", "mixed", "--examples", "1"]) == 2
-    said = capsys.readouterr().err
+    said = capfd.readouterr().err
     assert "0.0, 0.1" in said and "--mix-versions" in said
     assert cli.main(["report", *records, "--output", "mixed", "--examples", "1", "--mix-versions"]) == 0
 
@@ -171,69 +116,22 @@ def test_overwriting_and_going_on(fails):
     assert cli.main(["train", "--config", "tiny.yaml"]) == 0
     fails("train", "--config", "tiny.yaml", says="holds a run already.*--overwrite_output_dir")
     assert cli.main(["train", "--config", "tiny.yaml", "--resume_from_checkpoint"]) == 0
-    fails(
-        "train", "--config", "tiny.yaml", "--resume_from_checkpoint", "--seed", "4", says="another recipe .different: seed"
-    )
+    fails("train", "--config", "tiny.yaml", "--resume_from_checkpoint", "--seed", "4", says="another recipe .*seed")
     assert cli.main(["train", "--config", "tiny.yaml", "--overwrite_output_dir", "--seed", "4"]) == 0
     assert record.load("run/record.parquet").column("seed").unique().to_pylist() == [4]
-
-
-# ------------------------------------------------------------------------------------------------ mistakes
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["--config", "tny.yaml"], "no recipe at tny.yaml, nor of that name among those that come with attnfaith"),
-        (["--config", "recipes/quikstart.yaml"], r"no recipe at .*did you mean quickstart.yaml\?"),
-        (["--data.name", "sts"], "Unknown data set 'sts'; did you mean 'sst'"),
-        (["--config", "tiny.yaml", "--remeasure"], "--remeasure is for a run that lies there: add --resume_from_checkpoint"),
-        (["--config", "tiny.yaml", "--learning_rate", "fast"], "learning_rate='fast' must be a number"),
-        (["--config", "tiny.yaml", "--metric_for_best_model", "auc"], "metric_for_best_model='auc' is not known"),
-        (["--config", "tiny.yaml", "--select_on", "test"], "selected on 'validation' only"),
-    ],
-)
-def test_mistakes_are_one_line(fails, arguments, says, tmp_path):
-    fails("train", *arguments, says=says)
-    assert not (tmp_path / "run" / "model").exists()
-
-
-def test_mistakes_of_the_other_commands(fails, tmp_path):
-    fails("measure", "nowhere", says="no folder of a run at nowhere")
-    fails("report", "nowhere.parquet", "--output", "r", says="no run or record at nowhere.parquet")
-    (tmp_path / "bad.parquet").write_text("bad")
-    fails("report", "bad.parquet", says="--output is needed: the folder of the report")
-    fails("report", "bad.parquet", "--output", "r", says="bad.parquet is not a readable record")
+    fails("report", "run", "--examples", "0", says="n_examples is 0")
+    fails("report", "run/model", says=r"run/model holds no record.parquet, .*; did you mean the run run\?")
+    fails("cards", "run", "run", "--to", "somebody", says="two of the runs are called tiny")
 
 
 def test_a_data_set_without_a_recipe(fails, tmp_path, capfd):
     """The quickstart's settings are for its own texts: another data set has the defaults and a folder of its own."""
-    fails("train", "--data.name", "sst", says="Cannot read 'sst' from the Hub")
     assert cli.main(["train", "--data.name=planted_evidence", "--num_train_epochs", "0"]) == 2
     assert "no --config is given: " not in capfd.readouterr().out, "a recipe that is refused is not announced"
     assert cli.main(["train", "--data.name", "sst"]) == 2
-    assert "no --config is given: sst, in runs/sst\n" in capfd.readouterr().out
+    shown = capfd.readouterr()
+    assert "no --config is given: sst, in runs/sst\n" in shown.out and "Cannot read 'sst' from the Hub" in shown.err
     assert recipes.load(tmp_path / "runs" / "sst" / "recipe.yaml").data == recipes.Data("sst")
-
-
-def test_mistakes_about_reports(fails, tmp_path, monkeypatch):
-    assert cli.main(["train", "--config", "tiny.yaml", "--measure.producers", "[gradient]"]) == 0
-    fails("report", "run", "--examples", "0", says="n_examples is 0; a report shows at least 1 text")
-    (tmp_path / "file").write_text("mine")
-    fails("report", "run", "--output", "file", says="file is a file; a report is a folder: give another path")
-    fails("report", "run/model", says=r"run/model holds no record.parquet, .*; did you mean the run run\?")
-    fails("cards", ".", "--to", "somebody", says="no recipe at recipe.yaml")
-    fails("cards", "run", "run", "--to", "somebody", says="two of the runs are called tiny")
-    for module in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
-        monkeypatch.delitem(sys.modules, module)
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    fails("report", "run", says=r"figures need matplotlib, an optional extra: pip install 'attnfaith\[plots\]'")
-
-
-def test_the_traceback_is_there_for_who_wants_it(monkeypatch):
-    monkeypatch.setenv("ATTNFAITH_TRACEBACK", "1")
-    with pytest.raises(ValueError, match="no recipe at"):
-        cli.main(["train", "--config", "none.yaml"])
 
 
 @pytest.fixture
@@ -280,21 +178,7 @@ def test_training_labels_of_one_class(own_files, fails):
     fails(*ADR, says=r"no training instance of class \[0\]")
 
 
-def test_no_local_files(fails, monkeypatch, tmp_path):
-    fails(*ADR, says="ATTNFAITH_DATA is not set")
-    fails(
-        "train",
-        "--config",
-        "tiny.yaml",
-        "--data.name",
-        "sst",
-        "--data.arguments",
-        "{}",
-        says="Cannot read 'sst' from the Hub",
-    )
-
-
-def test_texts_of_unknown_words_only(own_files, capsys):
+def test_texts_of_unknown_words_only(own_files, capfd):
     own_files(test=[("xa xb xc xd xe xf xg", 1), ("ya yb yc yd ye yf", 0)] * 4)
     assert cli.main(ADR) == 0
     table = record.load("run/record.parquet")
@@ -330,12 +214,12 @@ def news(tmp_path, monkeypatch, quick_report):
     return lambda split, more: write(split, [*parts[split], *more])
 
 
-def test_news_questions_from_training_to_page(news, capsys):
+def test_news_questions_from_training_to_page(news, capfd):
     """What cannot be answered is left out and said; the classes that a text does not name have probability 0 exactly."""
     news("test", [(["@entity1", "@entity2"], "@entity3"), (["@entity1", "@entity77"], "@entity77")])
     news("validation", [(["@entity1", "@entity88"], "@entity1")])
     assert cli.main([*NEWS, "--measure.producers", "[gradient, permutation]"]) == 0
-    said = capsys.readouterr().out.splitlines()
+    said = capfd.readouterr().out.splitlines()
     assert [line for line in said if line.startswith("cnn_qa: ")] == [
         "cnn_qa: questions left out, as their answer is not in their text: 1",
         "cnn_qa: questions left out, as their answer is not one of training: 1",
@@ -356,7 +240,7 @@ PAIRS = ["train", "--config", "tiny.yaml", "--data.name", "snli", "--data.argume
 
 
 @pytest.mark.parametrize("hierarchy", ["none", "sentence"])
-def test_empty_second_texts(hierarchy, tmp_path, monkeypatch, quick_report, capsys):
+def test_empty_second_texts(hierarchy, tmp_path, monkeypatch, quick_report, capfd):
     """In training and in test: they are kept, counted and measured; so is a pair of which both are empty."""
     import pandas as pd
 
@@ -367,7 +251,7 @@ def test_empty_second_texts(hierarchy, tmp_path, monkeypatch, quick_report, caps
         pd.DataFrame(pairs, columns=["premise", "hypothesis", "label"]).to_parquet(folder / f"{split}.parquet")
     monkeypatch.setenv("ATTNFAITH_DATA", str(tmp_path / "data"))
     assert cli.main([*PAIRS, "--min_df", "1", "--hierarchy", hierarchy, "--measure.producers", "[gradient]"]) == 0
-    said = capsys.readouterr().out
+    said = capfd.readouterr().out
     assert "snli: texts without words: 12" in said and "snli: second texts without words: 18" in said
     table = record.load("run/record.parquet")
     assert table.column("query_tokens").to_pylist() == [["c", "d"] * (row % 2) for row in range(12)]
@@ -375,28 +259,228 @@ def test_empty_second_texts(hierarchy, tmp_path, monkeypatch, quick_report, caps
     assert all(np.isfinite(row).all() for row in record.rows(table, "probs"))
 
 
-def test_a_question_that_leaves_no_room(fails, tmp_path, monkeypatch):
-    import pandas as pd
-
-    folder = tmp_path / "data" / "stanfordnlp" / "snli"
-    folder.mkdir(parents=True)
-    for split in ("train", "validation", "test"):
-        pairs = [("a b", "c " * (1 + row % 4), row % 3) for row in range(12)]
-        pd.DataFrame(pairs, columns=["premise", "hypothesis", "label"]).to_parquet(folder / f"{split}.parquet")
-    monkeypatch.setenv("ATTNFAITH_DATA", str(tmp_path / "data"))
-    says = "max_length=7 leaves no room for the text of row 2: .* give 8 or more"
-    fails(*PAIRS, "--data.max_length", "7", says=says)
+# ------------------------------------------------------------------------------------------------ many runs
 
 
-# ------------------------------------------------------------------------------------------------ the metric
+def save(path, **fields):
+    """A run folder with nothing but a record."""
+    os.makedirs(path)
+    record.save(draw(24, **fields), f"{path}/record.parquet")
 
 
-def test_install_metric(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("evaluate.config.HF_MODULES_CACHE", tmp_path / "modules")
-    assert cli.main(["install-metric"]) == 0
-    shown = capsys.readouterr().out.strip()
-    assert shown.startswith(f"installed: {tmp_path}") and shown.endswith("attention_faithfulness.py")
-    assert os.path.isfile(shown.removeprefix("installed: "))
+@pytest.fixture
+def runs_there(tmp_path):
+    """Seeds 1, 2 and 10 of softmax in one folder, one of sparsemax beside it."""
+    for seed in (1, 2, 10):
+        save(f"soft/seed_{seed}", seed=seed)
+    save("sparse", seed=1, projection="sparsemax")
+    return tmp_path
+
+
+def test_a_run_a_record_and_a_folder_of_runs(runs_there):
+    (one,) = locate.locate_all("soft/seed_1")
+    (same,) = locate.locate_all("soft/seed_1/record.parquet")
+    assert one.paths == same.paths and str(one.folder) == "soft/seed_1" and same.folder is None
+    assert [source.name for source in locate.locate_all("soft")] == [f"soft/seed_{seed}" for seed in (1, 2, 10)]
+    assert len(locate.locate_each(["soft", "soft/seed_1"])) == 3, "one that two words name comes once"
+    assert one.load().equals(record.load("soft/seed_1/record.parquet"))
+
+
+@pytest.mark.parametrize(
+    ("word", "says"),
+    [
+        ("soft/seed_11", r"no run or record at soft/seed_11; did you mean soft/seed_1"),
+        ("spars", r"no run or record at spars; did you mean sparse\?"),
+        ("nothing.parquet", r"no run or record at nothing.parquet; in \. there are sparse$"),
+        ("no/such/place", r"no run or record at no/such/place$"),
+        ("alice/none", r"no run or record at alice/none, and on the Hub alice/none cannot be looked up: it is not in "),
+        ("x" * 5000, r"is no run, record or repository: File name too long"),
+        ("empty", r"empty holds no record.parquet, nor do the folders in it"),
+        ("unmeasured", r"unmeasured is a run without a record: `attnfaith measure unmeasured` makes it"),
+        ("soft", r"soft holds 3 records: name one of soft/seed_1, soft/seed_2, soft/seed_10$"),
+    ],
+)
+def test_what_is_not_there(runs_there, word, says, fails):
+    os.makedirs("empty")
+    os.makedirs("unmeasured")
+    (runs_there / "unmeasured" / "recipe.yaml").write_text(TINY)
+    fails("show", word, "1", says=says)
+
+
+@pytest.mark.parametrize("command", ["measure", "push --to x --dry-run", "cards --to x", "roar --output x"])
+def test_commands_that_need_a_run_say_so(runs_there, command, fails):
+    name, *more = command.split()
+    fails(name, "soft/seed_1/record.parquet", *more, says="record.parquet is a file; .* needs the folder of a run")
+    says = "cannot be looked up" if name == "measure" else "`attnfaith reproduce alice/tiny` makes one"
+    fails(name, "alice/tiny", *more, says=says)
+
+
+HUB = """
+import os, sys
+from huggingface_hub import HfApi
+from attnfaith import cli, locate, record
+api, files = HfApi(), sys.argv[1:]
+card = "---\\nattnfaith:\\n  records: alice/attnfaith-records\\n  configuration: tiny\\n---\\n"
+api.create_repo("alice/tiny")
+api.upload_file(path_or_fileobj=card.encode(), path_in_repo="README.md", repo_id="alice/tiny")
+api.create_repo("alice/attnfaith-records", repo_type="dataset")
+for place, file in zip(("tiny/a-0.parquet", "tiny/a-1.parquet", "other/b-0.parquet"), files):
+    api.upload_file(path_or_fileobj=file, path_in_repo=place, repo_id="alice/attnfaith-records", repo_type="dataset")
+def show(*words):
+    sources = locate.locate_each(words)
+    print([(source.name, source.load().num_rows) for source in sources])
+show("alice/tiny")
+show("alice/attnfaith-records:other")
+show("alice/attnfaith-records")
+print(cli.main(["table", "alice/attnfaith-records", "--rows", "encoder", "--columns", "measure"]))
+print(cli.main(["show", "alice/attnfaith-records", "1"]), cli.main(["show", "alice/tny", "1"]))
+print(cli.main(["show", "alice/attnfaith-records:oter", "1"]))
+os.environ["HF_HUB_OFFLINE"] = "1"
+import huggingface_hub.constants as constants
+constants.HF_HUB_OFFLINE = True
+show("alice/tiny")
+"""
+
+
+def test_repositories_of_a_hub(tmp_path, warm_python):
+    """A model, whose card names its records, and a data set of records; once read, they are there without the Hub too."""
+    table = draw(24, seed=1)
+    parts = {"a": table.slice(0, 10), "b": table.slice(10), "c": draw(24, seed=2, encoder="cnn")}
+    for name, part in parts.items():
+        record.save(part, f"{name}.parquet")
+    with HubServer() as hub:
+        environment = {**hub.environment(tmp_path, token="hf_alice"), "PYTHONPATH": os.pathsep.join(sys.path)}
+        words = [warm_python, "-c", HUB, *(f"{name}.parquet" for name in parts)]
+        done = subprocess.run(words, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == lines[-1] == "[('alice/tiny', 24)]"
+    assert lines[1] == "[('alice/attnfaith-records', 24)]"
+    assert lines[2] == "[('alice/attnfaith-records:other', 24), ('alice/attnfaith-records:tiny', 24)]"
+    assert [line.split()[0] for line in lines[3:6]] == ["gradient", "encoder", "cnn"] and "0" in lines and "2 2" in lines
+    errors = [line.removeprefix("error: ") for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert errors[0].startswith("alice/attnfaith-records holds 2 records: name one of alice/attnfaith-records:other, ")
+    assert "no run or record at alice/tny, and on the Hub " in errors[1]
+    assert errors[2] == "the data set alice/attnfaith-records holds no record of oter; it has other, tiny"
+
+
+MEASURED = """
+from huggingface_hub import HfApi
+from pathlib import Path
+from attnfaith import cli
+api = HfApi()
+assert cli.main(["train", "--config", "tiny.yaml"]) == 0
+for name in ("alice/tiny", "alice/of_a_file", "alice/no_run"):
+    api.create_repo(name)
+    api.upload_folder(repo_id=name, folder_path="run/model")
+    if name != "alice/no_run":
+        recipe = Path("run/recipe.yaml").read_text()
+        if name == "alice/of_a_file":
+            recipe = recipe.replace("name: planted_evidence", "name: null").replace("path: null", "path: /etc/passwd")
+            recipe = recipe.replace("preprocessing: null", "preprocessing: words")
+            recipe = recipe.replace("max_length: null", "max_length: 9")
+            recipe = recipe[: recipe.index("  arguments:")] + recipe[recipe.index("  limits:"):]
+        api.upload_file(path_or_fileobj=recipe.encode(), path_in_repo="recipe.yaml", repo_id=name)
+        api.upload_file(path_or_fileobj="run/run.json", path_in_repo="run.json", repo_id=name)
+for words in (["alice/tiny", "--producers", "occlusion"], ["alice/tiny", "--producers", "occlusion"], ["alice/of_a_file"],
+              ["alice/no_run"], ["alice/tny"]):
+    print("code", cli.main(["measure", *words]))
+"""
+
+
+def test_a_run_of_the_hub_is_measured(tmp_path, warm_python):
+    """Its model and its texts, by its recipe; the run is put below runs/hub. One that was made of a file reads none here."""
+    with HubServer() as hub:
+        environment = {**hub.environment(tmp_path, token="hf_alice"), "PYTHONPATH": os.pathsep.join(sys.path)}
+        words = [warm_python, "-c", MEASURED]
+        done = subprocess.run(words, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    assert re.findall("code (.)", done.stdout) == ["0", "0", "2", "2", "2"], done.stderr
+    made, first = (record.load(folder / "record.parquet") for folder in (locate.FETCHED / "alice--tiny", tmp_path / "run"))
+    assert made["attention"].equals(first["attention"]) and "importance_occlusion" in made.column_names
+    errors = [line.removeprefix("error: ") for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert "`attnfaith reproduce alice/of_a_file --data.path FILE` makes it anew" in errors[0]
+    assert errors[1].startswith("alice/no_run on the Hub is no run of this package: it lacks recipe.yaml, run.json")
+    assert errors[2].startswith("no folder of a run at alice/tny, and on the Hub ")
+
+
+def test_compare(runs_there, capfd, fails):
+    assert cli.main(["compare", "soft/seed_1", "sparse", "--output", "compared.csv"]) == 0
+    shown = capfd.readouterr().out
+    assert "\nfirst: soft/seed_1\n" in shown and "cannot be told" in shown
+    compared = pd.read_csv("compared.csv")["quantity"].tolist()
+    assert compared == ["tau attention–gradient", "tau attention–leave_one_out", "correct"]
+    assert cli.main(["compare", "soft", "sparse"]) == 0
+    assert "\nfirst: softmax\n" in capfd.readouterr().out, "seeds of one kind are one side"
+    fails("compare", "sparse", says="a comparison needs two models or more; given: sparse")
+
+
+TABLES = {
+    "text": (".txt", " " * 17 + "gradient  leave-one-out\nprojection "),
+    "markdown": (".md", "| projection | gradient | leave-one-out |\n| --- | ---: | ---: |\n| softmax | 0."),
+    "latex": (".tex", "% Kendall's τ of attention: mean ± standard deviation (n - 1) over "),
+    "csv": (".csv", "projection,gradient mean,gradient std,gradient n,leave_one_out mean,"),
+}
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_table(runs_there, kind, capfd):
+    suffix, start = TABLES[kind]
+    words = ["table", "soft", "sparse", "--rows", "projection", "--columns", "measure"]
+    assert cli.main([*words, "--format", kind]) == 0
+    shown = capfd.readouterr().out
+    assert shown.startswith(start) and ("±" in shown or kind == "csv")
+    assert cli.main([*words, "--output", f"table{suffix}"]) == 0
+    assert (runs_there / f"table{suffix}").read_text() == shown, "the suffix says the format"
+
+
+def test_table_without_names_shows_what_there_is(runs_there, capfd, fails):
+    assert cli.main(["table", "soft", "sparse"]) == 0
+    shown = capfd.readouterr().out
+    assert shown.count("projection") == 2 and "accuracy" in shown and "(n = 1)" in shown
+    fails("table", "soft", "--format", "csv", says="a CSV holds one table")
+
+
+def test_show(runs_there, capfd, fails):
+    assert cli.main(["show", "sparse", "5", "t/006", "--measures", "gradient"]) == 0
+    shown = capfd.readouterr().out
+    assert "t/005  (text 5 of 24)" in shown and "t/006  (text 6 of 24)" in shown and "\x1b" not in shown
+    assert cli.main(["show", "sparse"]) == 0
+    assert capfd.readouterr().out.count("(text ") == 2, "the best and the worst"
+    fails("show", "sparse", "t/0055", says="did you mean t/005")
+
+
+def test_report_takes_a_folder_of_runs(runs_there, capfd, fails):
+    fails("report", "soft", says="--output is needed")
+    assert cli.main(["report", "soft", "--output", "page", "--examples", "1"]) == 0
+    assert (runs_there / "page" / "index.html").is_file()
+
+
+def test_seeds_without_yaml(tmp_path, capfd, monkeypatch, fails):
+    words = ["train", "--config", "tiny.yaml", "--producers", "gradient", "--add", "leave_one_out", "--seeds", "4", "5"]
+    started, run = [], runs.run
+    monkeypatch.setattr(runs, "run", lambda recipe, **how: started.append((recipe, how)) or run(recipe, **how))
+    assert cli.main(words) == 0
+    shown = capfd.readouterr().out
+    recipes_run = [recipe for recipe, _ in started]
+    assert [(recipe.seed, recipe.output_dir, recipe.name) for recipe in recipes_run] == [
+        (4, "run/seed_4", "tiny-4"),
+        (5, "run/seed_5", "tiny-5"),
+    ]
+    assert all(recipe.measure.producers == ["gradient", "leave_one_out"] for recipe in recipes_run)
+    assert "over 2 seeds" in shown and (tmp_path / "run" / "seeds.md").read_text().count("±") > 3
+    table = pd.read_csv("run/seeds-agreement.csv")
+    states = [runs.read_state(f"run/seed_{seed}") for seed in (4, 5)]
+    taus = [state["attention_faithfulness"]["gradient"]["kendall_tau"] for state in states]
+    assert table["gradient mean"].item() == pytest.approx(sum(taus) / 2) and table["gradient n"].item() == 2
+
+    stamps = {seed: os.stat(f"run/seed_{seed}/record.parquet").st_mtime_ns for seed in (4, 5)}
+    shutil.rmtree("run/seed_5")
+    assert cli.main(words) == 0, "the same command goes on"
+    assert os.stat("run/seed_4/record.parquet").st_mtime_ns == stamps[4] and os.path.isfile("run/seed_5/record.parquet")
+    fails(
+        "train", "--config", "tiny.yaml", "--output_dir", "run/seed_4", "--seeds", "1", says="run/seed_4 is a run: its seeds"
+    )
 
 
 # ------------------------------------------------------------------------------------------------ processes
@@ -426,16 +510,8 @@ finally:
 def test_two_processes_train_one_model(tmp_path, repository, warm_attnfaith):
     """Told nothing about the CPU, they still are one training; with dropout, each text is seen once in every epoch."""
     (tmp_path / "spy.py").write_text(IN_A_PROCESS + SPY.format(script=str(repository / "recipes" / "train.py")))
-    arguments = [
-        "--config",
-        "tiny.yaml",
-        "--num_train_epochs",
-        "3",
-        "--dropout",
-        "0.3",
-        "--per_device_train_batch_size",
-        "8",
-    ]
+    arguments = ["--config", "tiny.yaml", "--num_train_epochs", "3", "--dropout", "0.3"]
+    arguments += ["--per_device_train_batch_size", "8"]
     done = subprocess.run(
         [warm_attnfaith, *LAUNCH, "spy.py", *arguments], capture_output=True, text=True, check=False, cwd=tmp_path
     )
@@ -454,34 +530,6 @@ def test_two_processes_train_one_model(tmp_path, repository, warm_attnfaith):
         assert len(seen) == 64 and len(set(seen)) == 64
         orders.append(seen)
     assert orders[0] != orders[1] != orders[2]
-
-
-def test_a_mistake_is_told_before_processes_are_started(fails, monkeypatch):
-    monkeypatch.setattr(common, "launch", lambda *given: pytest.fail("started"))
-    fails(
-        "train", "--config", "tiny.yaml", "--processes", "2", "--sed", "4", says="unknown option --sed; did you mean --seed"
-    )
-    fails("train", "--config", "tiny.yaml", "--processes", "0", says="--processes 0: at least 1")
-    fails("measure", "nowhere", "--processes=2", says="no folder of a run at nowhere")
-
-
-@pytest.mark.parametrize("words", [["--processes", "2"], ["--processes=2"]])
-def test_processes_get_the_arguments_of_the_command(words, monkeypatch):
-    given = []
-    monkeypatch.setattr(common, "launch", lambda *arguments: given.append(arguments) or 3)
-    with pytest.raises(SystemExit) as ended:
-        cli.main(["train", "--config", "tiny.yaml", *words, "--seed", "4", "--overwrite_output_dir"])
-    assert ended.value.code == 3
-    assert given == [("train", ["--config", "tiny.yaml", "--seed", "4", "--overwrite_output_dir"], 2)]
-
-
-def test_an_error_of_several_processes_is_one_line(tmp_path, warm_attnfaith):
-    """What one process meets, while the others wait for it."""
-    command = [warm_attnfaith, "-m", "attnfaith", "train", "--config", "tiny.yaml", "--processes", "2"]
-    done = subprocess.run([*command, "--data.arguments.length", "10"], capture_output=True, text=True, check=False)
-    assert done.returncode == 2 and "Traceback" not in done.stderr and "Error" not in done.stderr, done.stderr
-    (line,) = [line for line in done.stderr.splitlines() if "error" in line]
-    assert line.startswith("error: tiny.yaml: data.arguments=") and line.endswith("cannot unpack non-iterable int object")
 
 
 @pytest.mark.gate
@@ -508,13 +556,3 @@ def test_interrupted_and_gone_on(tmp_path, repository, warm_attnfaith):
     assert cli.main(["train", *arguments, "--output_dir", "whole"]) == 0
     one, other = ((tmp_path / name / "model" / "model.safetensors").read_bytes() for name in ("run", "whole"))
     assert one == other
-
-
-@pytest.mark.parametrize("name", ["train", "measure"])
-def test_launchers_are_the_commands(name, repository, monkeypatch, capsys):
-    """recipes/<name>.py gives the command of that name what stands on its command line."""
-    monkeypatch.setattr("sys.argv", [f"{name}.py", "--help"])
-    with pytest.raises(SystemExit) as ended:
-        runpy.run_path(str(repository / "recipes" / f"{name}.py"), run_name="__main__")
-    assert not ended.value.code
-    assert f"usage: attnfaith {name} " in capsys.readouterr().out
