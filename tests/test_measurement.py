@@ -462,7 +462,7 @@ def test_two_processes_write_the_same_record(tiny_recipe, repository, tmp_path, 
     folder = tmp_path / "run"
     state = engine.PartialState(cpu=True)
     with runs.folder.opened(folder, recipe, state):
-        texts, arguments = runs.prepare.Texts(recipe, folder, state), runs.training_arguments(recipe)
+        texts, arguments = runs.texts.Texts(recipe, folder, state), runs.training_arguments(recipe)
         runs.train.train(recipe, arguments, folder, texts, None, state)
     alone = record.load(runs.measure_run(folder, recipe))
     script = repository / "recipes" / "measure.py"

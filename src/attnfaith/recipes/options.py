@@ -19,6 +19,9 @@ from attnfaith.recipes.recipe import SECTIONS, Recipe
 from attnfaith.recipes.schema import RecipeError, sections_of
 
 
+SYNONYMS = {"measures": "producers", "measure": "producers"}  # options of other commands
+
+
 class UsageError(AttnfaithError):
     """Arguments that a command does not take."""
 
@@ -124,8 +127,9 @@ class Parser(argparse.ArgumentParser):
         if self.keys is None and any(name in (key.name, key.short) for key in KEYS):
             return f"{self.prog} has no option --{name}: it is a key of a recipe, for train and measure"
         known = [option for option in self._option_string_actions if option.startswith("--")]
-        same = [option for option in known if option.rpartition(".")[2] == name]
-        hint = f"; did you mean {' or '.join(same)}?" if same else _meant(options[0], known)
+        same = [option for option in known if option.removeprefix("--").rpartition(".")[2] == SYNONYMS.get(name, name)]
+        more = f" `{self.prog} --help` lists all" if len(known) > 40 else ""
+        hint = f"; did you mean {' or '.join(same)}?" if same else _meant(options[0], known) + more
         return f"{self.prog} has no option {cut(options[0], 60)}{hint}"
 
 

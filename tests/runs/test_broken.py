@@ -80,9 +80,9 @@ READ = {
 @pytest.mark.parametrize("name", READ)
 def test_a_broken_file_is_one_line(run, name, how, capfd):
     (run / name).write_bytes(BROKEN[how]((run / name).read_bytes()))
-    # what is left of a recipe may be another one, which push tells by the record: tests/test_hub.py, what_is_not_of_one_run
-    commands = [command for command in READ[name] if command != "push" or how not in ("cut off", "whole lines")]
-    for command in commands:
+    if name == "recipe.yaml" and how in ("cut off", "whole lines"):
+        return  # what is left may be another recipe: what writes it writes it whole
+    for command in READ[name]:
         assert cli.main(COMMANDS[command]) == 2, command
         error = capfd.readouterr().err
         (line,) = [line for line in error.splitlines() if line.startswith("error: ")]

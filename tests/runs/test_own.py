@@ -12,7 +12,7 @@ from sklearn.metrics import accuracy_score
 
 from attnfaith import cli, hub, provenance, recipes, record, reproduction
 from attnfaith.data.registry import facts
-from attnfaith.recipes import Data, RecipeError
+from attnfaith.recipes import Data
 from attnfaith.reporting import cards
 from attnfaith.study import plan
 
@@ -206,36 +206,6 @@ def test_labels_are_checked_before_the_folder_of_the_run(tmp_path, fails, labels
     (tmp_path / "runs" / "reviews" / "run.json").write_text("{}")
     fails("train", "--data.path", "reviews.csv", "--data.text", "review", *arguments, *SMALL, says=says)
     fails("train", "--data.path", "reviws.csv", *SMALL, says="no file at reviws.csv; did you mean reviews.csv")
-
-
-@pytest.mark.parametrize(
-    ("given", "says"),
-    [
-        ({"name": "sst", "path": "a.csv"}, "data.name='sst' and data.path='a.csv'"),
-        ({"name": "sst", "text": "x"}, "data.text='x' with data.name='sst': it is for own data"),
-        ({"hub_id": "a/b", "encoding": "cp1252"}, "data.encoding='cp1252' with data.hub_id='a/b': it is for files"),
-        ({"path": "a.csv", "revision": "v1"}, "it is for data sets of the Hub"),
-        ({"path": "a.csv", "preprocessing": "wrds"}, "data.preprocessing='wrds'"),
-        ({"path": "a.csv", "arguments": {"length": 3}}, "data.arguments"),
-        ({"path": "a.csv", "test_share": 0.5, "validation_share": 0.5}, "leave nothing for training"),
-        ({"path": 3}, "recipe.data.path=3"),
-    ],
-)
-def test_keys_that_do_not_go_together(given, says):
-    with pytest.raises(RecipeError, match=says):
-        recipes.build({"name": "a", "output_dir": "b", "data": given})
-
-
-def test_a_run_of_own_data_has_a_name():
-    for given, name in (
-        ("some/where/reviews.csv.gz", "reviews"),
-        ("my folder/", "my-folder"),
-        ("Ärger & Co.csv", "Ärger-Co"),
-    ):
-        recipe = recipes.load(None, ["--data.path", given])
-        assert (recipe.name, recipe.output_dir, recipe.data.path) == (name, f"runs/{name}", given)
-    assert recipes.load(None, ["--data.hub_id=owner/name"]).name == "owner-name"
-    assert Data().name == "planted_evidence" and Data(path="a.csv").name is None
 
 
 def test_a_data_set_of_the_hub(hub, tmp_path, warm_python):
