@@ -1,5 +1,6 @@
 """DiffMask in a run: its gates are trained on the run's own texts, kept with the model, and named by what made them."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -17,7 +18,7 @@ SETTINGS = {"epochs": 2, "batch_size": 16, "train_texts": 40, "validation_texts"
 
 
 def with_options(recipe, producers=("diffmask",), **options):
-    tree = recipes.dataclasses.asdict(recipe)
+    tree = dataclasses.asdict(recipe)
     tree["measure"] |= {"producers": [*producers], "options": {"diffmask": options} if options else {}}
     return recipes.build(tree)
 

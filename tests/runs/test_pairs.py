@@ -132,7 +132,7 @@ def test_own_files_and_their_change(recipe, own):
     runs.run(made)
     assert record.load(Path(made.output_dir) / "record.parquet").column("dataset")[0].as_py() == "mine"
     (own / "test.align").write_text("0-1 1-0\n0-0\n" * 6)
-    with pytest.raises(RunError, match="'mine' has changed since .* was trained: other sentences or links in test"):
+    with pytest.raises(RunError, match="'mine' has changed since .* was trained: other texts or labels in test"):
         runs.run(recipe(data=files, measure={"producers": ["attention"]}), resume=True)
 
 

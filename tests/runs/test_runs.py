@@ -1,5 +1,6 @@
 """Whole runs on generated texts: what they leave, which folders they use, where they go on."""
 
+import dataclasses
 import functools
 import json
 import operator
@@ -12,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import yaml
 from accelerate import PartialState
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, TrainerCallback
 
@@ -21,7 +23,6 @@ from attnfaith.errors import DatasetError, FileError
 from attnfaith.files import is_locked
 from attnfaith.measurement import engine, registry
 from attnfaith.metrics.attention_faithfulness.divergences import kullback_leibler_divergence, total_variation_distance
-from attnfaith.recipes import RecipeError
 from attnfaith.reporting.cells import split_cells
 from attnfaith.reporting.page import report
 from attnfaith.runs import RunError
@@ -58,7 +59,7 @@ def copied(finished, tmp_path):
     """A copy of the complete run that may be changed, with its recipe."""
     folder, recipe = finished
     shutil.copytree(folder, tmp_path / "run")
-    return tmp_path / "run", recipes.build({**recipes.dataclasses.asdict(recipe), "output_dir": str(tmp_path / "run")})
+    return tmp_path / "run", recipes.build({**dataclasses.asdict(recipe), "output_dir": str(tmp_path / "run")})
 
 
 def content(folder):
@@ -181,7 +182,7 @@ def test_scores_of_interventions(tmp_path):
 @pytest.mark.gate
 def test_a_run_is_reproduced(finished, tiny_recipe, tmp_path):
     folder, recipe = finished
-    runs.run(recipes.build({**recipes.dataclasses.asdict(recipe), "output_dir": str(tmp_path / "again")}))
+    runs.run(recipes.build({**dataclasses.asdict(recipe), "output_dir": str(tmp_path / "again")}))
     one, other = (record.load(path / "record.parquet") for path in (folder, tmp_path / "again"))
     assert one.replace_schema_metadata().equals(other.replace_schema_metadata())
     weights = [(path / "model" / "model.safetensors").read_bytes() for path in (folder, tmp_path / "again")]
@@ -263,7 +264,7 @@ def test_a_hierarchical_family(tiny_recipe, tmp_path, monkeypatch):
         ("runs.folder.write_recipe", "started"),
         ("runs.execute.train.make_trainer", "started"),
         ("runs.train._keep", "started"),
-        ("runs.train.os.replace", "trained"),
+        ("runs.train.sync_folder", "started"),
         ("measurement.engine._read_texts", "trained"),
         ("runs.execute.report", "measured"),
     ],
@@ -277,12 +278,12 @@ def test_killed_and_gone_on(finished, tmp_path, monkeypatch, step, status):
         with pytest.raises(Killed):
             runs.run(recipe)
     assert runs.read_state(folder)["status"] == status
-    for name in (".report.1234.tmp", "checkpoints/checkpoint-999", "record.parquet.shards"):  # of others that were killed
+    known = (folder / "recipe.yaml").exists()
+    for name in (".report.1234.tmp", "checkpoints/checkpoint-999") if known else ():  # of others that were killed
         (folder / name).mkdir(parents=True, exist_ok=True)
         (folder / name / "trainer_state.json").write_text("{")
-    (folder / ".record.parquet.abc.tmp").write_text("half")
-    shutil.rmtree(folder / "record.parquet.shards") if status == "trained" else None
-    runs.run(recipe, resume=(folder / "recipe.yaml").exists())
+    (folder / ".recipe.yaml.abc.tmp").write_text("half")
+    runs.run(recipe, resume=known)
     assert entries(folder) == entries(finished[0])
     one, other = (record.load(path / "record.parquet") for path in (finished[0], folder))
     assert one.replace_schema_metadata().equals(other.replace_schema_metadata())
@@ -312,7 +313,7 @@ def test_going_on_measures_and_reports_what_is_missing(copied, monkeypatch, caps
     before = (folder / "record.parquet").read_bytes()
     monkeypatch.setattr(runs.train, "train", lambda *_args: pytest.fail("trained again"))
     shutil.rmtree(folder / "report")
-    changed = {**recipes.dataclasses.asdict(recipe), "note": "another note", "report": {"examples": 2, "title": "Title"}}
+    changed = {**dataclasses.asdict(recipe), "note": "another note", "report": {"examples": 2, "title": "Title"}}
     runs.run(recipes.build(changed), resume=True)
     assert "another note" in (folder / "report" / "index.html").read_text()
     runs.run(again(recipe, "--measure.outputs=[train]"), resume=True)
@@ -341,7 +342,7 @@ def test_overwriting_leaves_nothing_of_the_old_run(copied):
     folder, recipe = copied
     (folder / "report" / "old.html").write_text("old")
     (folder / "checkpoints").mkdir()
-    changed = recipes.build({**recipes.dataclasses.asdict(recipe), "seed": 4})
+    changed = recipes.build({**dataclasses.asdict(recipe), "seed": 4})
     runs.run(changed, overwrite=True)
     assert entries(folder) == ["model", "recipe.yaml", "record.parquet", "report", "run.json"]
     assert not (folder / "report" / "old.html").exists()
@@ -387,9 +388,9 @@ def test_measuring_anew_is_not_stopped_by_an_older_measurement(copied, monkeypat
 
 def test_a_recipe_written_before_there_were_objectives(copied, monkeypatch):
     folder, recipe = copied
-    tree = recipes.dataclasses.asdict(recipe)
+    tree = dataclasses.asdict(recipe)
     del tree["objective"], tree["measure"]["outputs"], tree["measure"]["options"]
-    (folder / "recipe.yaml").write_text(recipes.yaml.dump(tree))
+    (folder / "recipe.yaml").write_text(yaml.dump(tree))
     table = record.load(folder / "record.parquet")
     (settings,) = record.settings(table)
     record.save(record.with_settings(table, [{**settings, "recipe": tree}]), folder / "record.parquet")
@@ -742,7 +743,7 @@ def test_an_untrained_model_is_the_one_its_trained_twin_starts_from(tiny_recipe,
         ),
         ({"model__encoder": "rnn"}, "encoder='rnn' is not known"),
         ({"model__hidden_size": 7}, "hidden_size=7 must be even"),
-        ({"model__sparsegen_lambda": 1.0, "model__projection": "sparsegen"}, "sparsegen needs a finite lambda < 1"),
+        ({"model__sparsegen_lambda": 1.0, "model__projection": "sparsegen"}, "sparsegen_lambda=1.0"),
         ({"data__name": "sst3"}, "Unknown data set 'sst3'"),
     ],
 )
@@ -755,11 +756,11 @@ def test_refused_before_a_folder_is_made(tiny_recipe, tmp_path, change, message)
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"data__arguments": {"length": 10}}, RecipeError, "data.arguments=.*a value of a wrong type"),
-        ({"data__arguments": {"n_evidence": "two"}}, RecipeError, "data.arguments=.*a value of a wrong type"),
+        ({"data__arguments": {"length": 10}}, DatasetError, "length|n_evidence"),
+        ({"data__arguments": {"n_evidence": "two"}}, DatasetError, "length|n_evidence"),
         ({"data__arguments": {"lenght": [4, 8]}}, DatasetError, "does not know .*lenght"),
         ({"data__limits": {"dev": 3}}, DatasetError, "limits names the split 'dev'"),
-        ({"data__max_length": 2}, DatasetError, "max_length=2 leaves no room"),
+        ({"data__max_length": 2}, DatasetError, "max_length=2"),
         ({"data__vectors": "nowhere.vec"}, DatasetError, "no vector file nowhere.vec"),
         ({"data__arguments": {"length": [4, 8], "sizes": {"train": 1}}}, ValueError, "no training instance of class"),
         ({"data__arguments": {"length": [4, 8], "sizes": {"validation": 1}}}, ValueError, "roc_auc is not defined"),
