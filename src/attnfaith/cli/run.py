@@ -88,7 +88,7 @@ def train(args):
     destination = _destination(args, recipe) if args.push_to_hub else None
     page = _run(args, recipe, resume=args.resume_from_checkpoint)
     if is_main_process():
-        print(f"\nreport: {page}")
+        print(f"report: {page}")
         if destination:
             _push(recipe.output_dir, *destination, args)
     return page

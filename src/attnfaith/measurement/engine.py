@@ -6,6 +6,7 @@ With an output the record is made in shards: over processes, resumable at any mo
 import json
 import os
 import shutil
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import chain
@@ -440,7 +441,7 @@ def carry_out(
         total=sum(len(batch) for number in mine for batch in shards[number]),
         desc=f"measuring {plan['identity']['dataset']} {plan['identity']['split']}",
         unit=unit,
-        disable=not (progress and state.is_main_process),
+        disable=not (progress and state.is_main_process and (sys.stderr.isatty() or "ipykernel" in sys.modules)),
     ) as bar:
         for number in mine:
             count = sum(map(len, shards[number]))
