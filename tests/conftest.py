@@ -65,7 +65,7 @@ def warm_attnfaith(warm_python):
     """The same, having imported attnfaith and all that its commands do: where how these are imported is not in question."""
     from tests.warm_python import start
 
-    modules = ["attnfaith.cli.train", "attnfaith.runs.execute", "attnfaith.loading"]
+    modules = ["attnfaith.cli", "attnfaith.runs.execute", "attnfaith.loading"]
     with start(warm_python, modules) as executable:
         yield executable
 

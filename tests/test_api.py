@@ -54,7 +54,7 @@ def run(tmp_path_factory):
 def texts(run):
     """The texts that the run was measured on, as its data set gives them."""
     from attnfaith import recipes
-    from attnfaith.runs.prepare import load_data
+    from attnfaith.runs import load_data
 
     return load_data(recipes.load(run / "recipe.yaml")).splits["test"]
 

@@ -116,11 +116,6 @@ def test_code_holds_whatever_it_is_given(text):
     assert not re.search(r"(?<!\\)\|", inside)
 
 
-def test_numbers_and_signs_need_no_mark_in_markdown():
-    for text in ("-0.123", "+1", "−1", "1.5", "a-b", "0.1 ± 0.2"):
-        assert markdown(text) == text
-
-
 @given(st.lists(st.lists(ANY.filter(lambda text: "\x00" not in text), min_size=2, max_size=2), max_size=4))
 def test_csv_gives_the_texts_again_and_holds_no_formula(rows):
     cells = list(csv.reader(io.StringIO(csv_text(rows), newline="")))

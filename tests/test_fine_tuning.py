@@ -22,7 +22,7 @@ from transformers import (
 from attnfaith import SelfAttentionClassifierForSequenceClassification, recipes, record, runs
 from attnfaith.data.subwords import tokenizer_digest
 from attnfaith.recipes import RecipeError
-from attnfaith.runs import pretrained
+from attnfaith.runs import models
 from attnfaith.subjects.classifier import SelfAttention
 from tests.subword_tokenizers import train
 
@@ -82,7 +82,7 @@ def encoder(tmp_path_factory):
 def copied(encoder, tmp_path):
     """A copy of it that may be changed; what was read of it is forgotten."""
     yield Path(shutil.copytree(encoder, tmp_path / "copied"))
-    pretrained.files_of.cache_clear()
+    models.files_of.cache_clear()
 
 
 @pytest.fixture(scope="module")
@@ -145,7 +145,7 @@ def test_what_a_run_leaves(finished, encoder):
     assert state["pretrained"] == {
         "name": "tiny-encoder",
         "revision": "local",
-        "digest": pretrained.facts_of(recipe)["digest"],
+        "digest": models.Pretrained(recipe).facts()["digest"],
     }
     tokenizer = AutoTokenizer.from_pretrained(folder / "model")
     assert state["tokenizer"]["digest"] == tokenizer_digest(tokenizer)
@@ -280,7 +280,7 @@ def test_of_the_hub_neither_code_nor_pickles_are_fetched(encoder, texts, tmp_pat
     model = {"pretrained": "owner/name", "revision": "v1"}
     recipe = recipe_of(encoder, texts, tmp_path / "run", model=model, measure={"producers": []})
     runs.run(recipe)
-    pretrained.files_of.cache_clear()
+    models.files_of.cache_clear()
     assert (asked["name"], asked["revision"]) == ("owner/name", "v1")
     names = ["pytorch_model.bin", "model.pt", "modeling_name.py", "tokenizer.pkl", "flax_model.msgpack", "deep/model.bin"]
     assert not [name for name in names for pattern in asked["allow_patterns"] if fnmatch(name, pattern)]

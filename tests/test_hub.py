@@ -245,11 +245,6 @@ def test_no_path_of_this_machine_is_sent(run, tmp_path):
     assert without_places({"note": "/data", "x": [{"base": "~/runs/a"}]}) == {"note": "/data", "x": [{"base": "a"}]}
 
 
-def test_names(run):
-    repos = hub.plan(run, "alice", name="other").repos
-    assert repos[-1].repo_id == "alice/other" and "other/test-00000-of-00001.parquet" in repos[1].files
-
-
 @pytest.mark.parametrize(
     ("owner", "name"), [("alice", "a/b"), ("alice", "a..b"), ("", "a"), ("alice", "a" * 97), ("alice/x", "a")]
 )
@@ -279,13 +274,6 @@ def test_several_runs(finished, tmp_path, capsys):
     assert "model alice/a: " in shown and "model alice/b: " in shown
     for words, key in (([a, a], "two runs would be alice/a"), ([a, b, "--name", "x"], "--name x for 2 runs")):
         assert cli.main(["push", *words, "--to", "alice", "--dry-run"]) == 2 and key in capsys.readouterr().err
-
-
-def test_other_records_of_the_model_travel_too(run):
-    shutil.copy(run / "record.parquet", run / "validation.parquet")
-    records = hub.plan(run, "alice").repos[1]
-    assert {path.split("/")[0] for path in records.files} == {"README.md", "cells.json", "tiny", "tiny.validation"}
-    assert set(json.loads(records.files["cells.json"])) == {"tiny", "tiny.validation"}
 
 
 def test_tables_join_by_name_of_column():

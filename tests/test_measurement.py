@@ -321,6 +321,19 @@ def test_stopped_in_the_middle(go, counted, tmp_path, stop_at):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["r.parquet", "whole.parquet"]
 
 
+def test_a_stopped_measurement_with_a_list_of_numbers_goes_on(go, counted, tmp_path):
+    """The default measures hold such an option: the shares of `comprehensiveness`."""
+    names = ["gradient", "integrated_gradients", "comprehensiveness"]
+    counted.stop(5)
+    with pytest.raises(KeyboardInterrupt):
+        go(producers=names)
+    shards = sorted((tmp_path / "r.parquet.shards").glob("*.parquet"))
+    assert shards
+    counted.stop(None)
+    assert go(producers=names).num_rows == 20
+    assert 0 < len(counted.done) < 8
+
+
 @pytest.mark.parametrize(
     ("first", "second", "different"),
     [
@@ -453,7 +466,7 @@ TWO = [
 def test_two_processes_write_the_same_record(tiny_recipe, repository, tmp_path, warm_attnfaith):
     from attnfaith import runs
 
-    sizes = {"train": 64, "validation": 24, "test": 1100}  # three shards, two for the first process
+    sizes = {"train": 64, "validation": 24, "test": 300}  # three shards, two for the first process
     recipe = tiny_recipe(
         training__num_train_epochs=1,
         data__arguments={"length": [2, 5], "vocabulary_size": 40, "sizes": sizes},
@@ -462,7 +475,7 @@ def test_two_processes_write_the_same_record(tiny_recipe, repository, tmp_path, 
     folder = tmp_path / "run"
     state = engine.PartialState(cpu=True)
     with runs.folder.opened(folder, recipe, state):
-        texts, arguments = runs.prepare.Texts(recipe, folder, state), runs.training_arguments(recipe)
+        texts, arguments = runs.texts.Texts(recipe, folder, state), runs.training_arguments(recipe)
         runs.train.train(recipe, arguments, folder, texts, None, state)
     alone = record.load(runs.measure_run(folder, recipe))
     script = repository / "recipes" / "measure.py"
@@ -473,9 +486,9 @@ def test_two_processes_write_the_same_record(tiny_recipe, repository, tmp_path, 
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.count("record: ") == 1
     two = record.load(tmp_path / "two.parquet")
-    assert two.num_rows == 1100
+    assert two.num_rows == 300
     same(two, alone)
     (settings,) = record.settings(two)
     assert settings["shards"] == 3
-    assert "/1100" not in done.stderr and "text" in done.stderr  # the bar shows the share of the first process
+    assert "/300" not in done.stderr and "text" in done.stderr  # the bar shows the share of the first process
     assert not (tmp_path / "two.parquet.shards").exists()

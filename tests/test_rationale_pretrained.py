@@ -8,8 +8,8 @@ from transformers import AutoModel, AutoModelForSequenceClassification
 import attnfaith
 from attnfaith import recipes, record, runs
 from attnfaith.recipes import RecipeError
-from attnfaith.runs.checkpoint import load_tokenizer
-from attnfaith.runs.prepare import load_data, make_model, make_tokenizer
+from attnfaith.runs import load_data, make_model, make_tokenizer
+from attnfaith.runs.models import load_tokenizer
 from tests.test_fine_tuning import pretrain, recipe_of, write_texts
 
 
@@ -71,7 +71,7 @@ def test_what_it_is_not_for(encoder, texts, tmp_path):
     loaded = load_data(recipe)
     with pytest.raises(RecipeError, match=r"cannot be loaded as an encoder|give a plain encoder, such as a BERT"):
         make_model(recipe, loaded, make_tokenizer(recipe, loaded))
-    with pytest.raises(RecipeError, match="model.encoder='cnn' with model.pretrained"):
+    with pytest.raises(RecipeError, match="model.encoder='cnn' is only for"):
         recipes.build(
             {
                 "name": "a",

@@ -367,7 +367,7 @@ def train_only(recipe, **how):
     state = PartialState(cpu=True)
     with runs.folder.opened(folder, recipe, state, resume=how.get("resume", False)):
         if not (folder / runs.MODEL).is_dir():
-            texts, arguments = runs.prepare.Texts(recipe, folder, state), runs.training_arguments(recipe)
+            texts, arguments = runs.texts.Texts(recipe, folder, state), runs.training_arguments(recipe)
             runs.train.train(recipe, arguments, folder, texts, None, state)
     return folder
 

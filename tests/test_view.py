@@ -29,13 +29,6 @@ from tests.small_translators import tokenizer as translator_tokenizer
 from tests.views import HOSTILE, drawn_view
 
 
-@pytest.mark.parametrize("content", [b"", b"PAR1" * 20])
-def test_a_run_whose_record_is_damaged_is_refused_in_a_line(tmp_path, content):
-    (tmp_path / "record.parquet").write_bytes(content)
-    with pytest.raises(record.RecordError, match="record.parquet is not a readable record"):
-        attnfaith.view(tmp_path, "a text")
-
-
 TEXT = "the old ship never sank slowly and the film was very good"
 MEASURES = {"rollout": Rollout, "alti": Alti, "value_zeroing": ValueZeroing}
 
@@ -267,32 +260,6 @@ def test_the_page_keeps_weights_as_near_as_it_says(seen):
     assert "within 0.004, what is multiplied within 0.0003" in seen.page
 
 
-def test_rollout_alone_keeps_what_it_is_made_of(bert):
-    made = attnfaith.view(bert, TEXT, "rollout", tokenizer=tokenizer())
-    data = data_of(made.page)
-    assert (data["kept"], data["measures"], data["heads"]) == (["attention"], ["rollout"], [])
-    whole = np.frombuffer(zlib.decompress(base64.b64decode(data["weights"])), np.uint8).astype(np.int64).reshape(2, -1)
-    kept = ((256 * whole[0] + whole[1]) / STEPS) ** 2
-    np.testing.assert_allclose(kept.reshape(-1, 14, 14), 2 * made.matrices["rollout"] - np.eye(14), atol=0.0003)
-
-
-def test_a_page_of_a_large_model_stays_light_and_says_its_size():
-    made = drawn_view(64, layers=12, heads=12)
-    size = len(made.page.encode())
-    assert 3e5 < size < 1.1e6
-    assert f"this file: {size / 1e3:,.0f} kB" in made.page
-
-
-def test_too_many_weights_for_a_page_are_refused():
-    made = drawn_view(4, layers=1, heads=2)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("attnfaith.reporting.views.MOST_WEIGHTS", 31)
-        with pytest.raises(
-            AttnfaithError, match="4 positions and 2 heads make 32 weights, and a page holds 31: give a shorter"
-        ):
-            made.page  # noqa: B018
-
-
 def test_text_of_a_page_is_escaped_and_no_code_of_another_runs():
     page = drawn_view(len(HOSTILE), tokens=HOSTILE, classes=HOSTILE[:2], model=HOSTILE[0]).page
     for text in HOSTILE:
@@ -302,12 +269,6 @@ def test_text_of_a_page_is_escaped_and_no_code_of_another_runs():
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     assert f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'" in page
     assert "http" not in re.sub(r'http-equiv="Content-Security-Policy"', "", page)
-
-
-def test_a_notebook_shows_the_page_in_a_frame_that_reaches_nothing():
-    shown = drawn_view(len(HOSTILE), tokens=HOSTILE)._repr_html_()
-    assert shown.startswith('<iframe srcdoc="&lt;!DOCTYPE html&gt;') and 'sandbox="allow-scripts"' in shown
-    assert shown.count("<") == 2 and shown.count('"') == 8
 
 
 # ------------------------------------------------------------------------------- the command
@@ -338,16 +299,6 @@ def test_the_command_writes_page_and_figures(folder, tmp_path, monkeypatch, caps
     assert svg.count("PathCollection") >= 2
     assert cli.main(["view", str(folder), TEXT, "--measure", "rollout"]) == 0  # over a page of its own
     assert data_of((tmp_path / "view.html").read_text())["measures"] == ["rollout"]
-
-
-def test_the_command_keeps_what_is_not_its_own(folder, tmp_path, capsys):
-    mine = tmp_path / "mine.html"
-    mine.write_text("<p>mine</p>")
-    assert cli.main(["view", str(folder), TEXT, "--output", str(mine)]) == 2
-    assert "is there already, and is no page of this command: name another --output" in capsys.readouterr().err
-    assert mine.read_text() == "<p>mine</p>"
-    assert cli.main(["view", str(folder), TEXT, "--output", str(tmp_path / "view.pdf")]) == 2
-    assert "the page is HTML, so end its name in .html" in capsys.readouterr().err
 
 
 # ------------------------------------------------------------------------------- pairs of sentences

@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from attnfaith.recipes.schema import Penalties
+from attnfaith.recipes import Penalties, Recipe
 from attnfaith.runs.train import penalties_of
 from attnfaith.training import AttentionTrainer
 
@@ -45,4 +45,4 @@ def make_trainer(model, train, validation, folder, *, kind=AttentionTrainer, tok
 
 def penalties_by_name(**section):
     """Penalties, by the keys of a recipe."""
-    return penalties_of(SimpleNamespace(penalties=Penalties(**section)))
+    return penalties_of(Recipe("a", "b", penalties=Penalties(**section)))

@@ -24,8 +24,8 @@ from attnfaith.importance.diffmask import FOLDER, DiffMask, train_gates
 from attnfaith.importance.gates import about_gates
 from attnfaith.importance.integrated import IntegratedGradients
 from attnfaith.importance.perturbation import Occlusion
-from attnfaith.runs.checkpoint import load_model, load_tokenizer, measurable
-from attnfaith.runs.prepare import load_data
+from attnfaith.runs.models import load_model, load_tokenizer, measurable
+from attnfaith.runs.texts import load_data
 from attnfaith.subjects import subject_of
 
 

@@ -198,8 +198,7 @@ def _check_texts(source: Source) -> None:
     """
     if not (recorded := source.run.get("texts")):
         return
-    pairs = source.recipe.model.type is not None
-    loaded = runs.load_pairs(source.recipe) if pairs else runs.load_data(source.recipe, recorded=source.run)
+    loaded = runs.load_data(source.recipe, recorded=source.run)
     present = {split: fingerprint(rows) for split, rows in loaded.splits.items()}
     if other := [split for split in recorded if recorded[split] != present.get(split)]:
         sizes = source.run.get("sizes") or {}

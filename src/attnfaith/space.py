@@ -133,10 +133,10 @@ class Service:
 
     def edit(self, name: object, text: object, edits: object) -> Predictions:
         """Predictions for the text and for each line of `edits`."""
-        lines = [" ".join(line.split()) for line in (edits if isinstance(edits, str) else "").splitlines() if line.strip()]
+        lines = [checked(line) for line in (edits if isinstance(edits, str) else "").splitlines() if line.strip()]
         if not lines:
             raise AttnfaithError("there is no edited text: write one on a line, or several")
-        return self._predictions(name, checked(text), [checked(line) for line in lines])
+        return self._predictions(name, checked(text), lines)
 
     def without_words(self, name: object, text: object) -> Predictions:
         """Predictions for the text and for it without each of its words, the largest change first."""
@@ -304,12 +304,10 @@ class Exports:
 
     def save(self, record: Record) -> str:
         """The path of a record's file."""
-        place = self.folder / secrets.token_hex(16)
-        place.mkdir()
-        self.saved.append(place)
+        self.saved.append(record.save(self.folder / f"{secrets.token_hex(16)}.parquet"))
         while len(self.saved) > MOST_FILES:
-            shutil.rmtree(self.saved.popleft(), ignore_errors=True)
-        return str(record.save(place / "record.parquet"))
+            self.saved.popleft().unlink(missing_ok=True)
+        return str(self.saved[-1])
 
 
 def build(service: Service):

@@ -123,7 +123,6 @@ def test_a_split_of_a_folder_and_a_limit(model):
         ([*OWN, "--data.text", "text"], "there is no column 'text' for text"),
         ([*OWN, "--attention", "flows"], "attention='flows' is no reduction; give 'last', 'all', 'rollout', 'flow'"),
         ([*OWN, "--attention", "{layers: 7}"], "there is no layer 7; the model has 2, counted from 0"),
-        ([*OWN, "--processes", "2"], "--processes is for runs"),
         ([*OWN, "--producers", "exact_contribution"], "which this subject (text classifiers of transformers) lacks"),
     ],
 )

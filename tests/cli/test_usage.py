@@ -1,16 +1,17 @@
 """Help, versions, mistakes in what is typed, lists and completion: what a user meets before anything is measured."""
 
 import re
+import runpy
 import shlex
 import subprocess
 import sys
 
 import pytest
-import shtab
 
 from attnfaith import __version__, cli
-from attnfaith.cli import completion, listing
-from attnfaith.recipes import overrides
+from attnfaith.cli import listing, setup
+from attnfaith.recipes.options import KEYS
+from attnfaith.recipes.recipe import SECTIONS
 
 
 def says(capsys, *words, code=2):
@@ -23,110 +24,88 @@ def says(capsys, *words, code=2):
     return shown.out
 
 
-def test_the_version(capsys):
-    assert says(capsys, "--version", code=0) == f"attnfaith {__version__}\n"
-
-
-def test_help_groups_every_command_once():
-    shown = cli.usage()
+def test_help_groups_every_command_once(capsys):
+    shown = says(capsys, "--help", code=0)
     assert [title for title in cli.GROUPS if f"\n{title}:\n" not in shown] == []
-    for name in cli.COMMANDS:
-        assert len(re.findall(rf"^  {name} ", shown, re.M)) == 1
+    for name, command in cli.COMMANDS.items():
+        assert len(re.findall(rf"^  {name} +{re.escape(command.summary)}$", shown, re.M)) == 1
+    assert cli.main([]) == 2 and says(capsys, "--version", code=0).endswith(f"attnfaith {__version__}\n")
 
 
 @pytest.mark.parametrize("name", cli.COMMANDS)
-def test_help_of_a_command_has_synopsis_examples_and_options(name, capsys):
+def test_help_of_a_command(name, capsys):
+    """Synopsis, examples that its parser takes, options; of train and measure the keys of a recipe."""
     with pytest.raises(SystemExit, match="^0$"):
-        cli.main([name, "--help"])
+        cli.main(["help", name])
     shown = capsys.readouterr().out
-    assert shown.startswith(f"usage: attnfaith {name} [-h]")
-    places = [shown.index("\noptions:\n")]
-    if name != "install-metric":
-        examples = re.search(r"\nexamples:\n((?:  attnfaith .*\n)+)", shown)
-        places.insert(0, examples.start())
-        assert all(line.split()[1] == name for line in examples[1].splitlines())
-    assert places == sorted(places)
-
-
-@pytest.mark.parametrize("name", cli.COMMANDS)
-def test_examples_are_taken_by_their_parser(name):
-    parser = cli.COMMANDS[name].parser()
-    assert parser.examples or name == "install-metric"
-    for example in parser.examples:
-        words = shlex.split(re.split("[#>]", example)[0])
-        assert words[0] == name
-        own = overrides.split(words[1:], parser._option_string_actions)[0] if parser.keys else words[1:]
-        parser.parse_args(own)
+    assert shown.startswith(f"usage: attnfaith {name} [-h]") and "\noptions:\n" in shown
+    examples = re.findall(r"^  attnfaith (.*)$", shown.partition("\nexamples:\n")[2], re.M)
+    assert examples or name == "install-metric"
+    for example in examples:
+        first, *words = shlex.split(re.split("[#>]", example)[0])
+        cli.COMMANDS[name].parser().parse_args(words)
+        assert first == name
+    shown_sections = {"train": {"", *SECTIONS}, "measure": {"measure"}}.get(name, set())
+    for key in (key for key in KEYS if key.section and name != "reproduce"):
+        assert bool(re.search(rf"\n  --{key.name}[ ,]", shown)) == (key.section in shown_sections), key
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (
-            ["report", "x", "--exmples", "3"],
-            "attnfaith report has no option --exmples; did you mean --examples\\? Known: --help, ",
-        ),
-        (
-            ["report", "x", "--seed", "3"],
-            r"attnfaith report has no option --seed.*\(--seed is a key of a recipe: train takes",
-        ),
-        (["report"], r"attnfaith report needs RUN; usage: attnfaith report \[-h\]"),
-        (["report", "x", "--examples", "many"], "--examples: invalid int value: 'many'; `attnfaith report --help` says"),
-        (["study", "x", "--statu"], "attnfaith study has no option --statu; did you mean --status\\?"),
-        (["train", "--overwrite_output"], "unknown option --overwrite_output; did you mean --overwrite_output_dir\\?"),
-        (["train", "--encder", "cnn"], "unknown option --encder; did you mean --encoder\\?"),
-        (["report", "x", "--examples", "3", "--exmples="], "no option --exmples"),
-        (["measure", "run", "--limit", "5", "", " "], "' ' is not an override; write --key value"),
-        (["measure", "--limt", "3", "run"], "unknown option --limt; did you mean --limit\\?"),
-        (["list", "encodrs"], "KIND 'encodrs' is not known; did you mean encoders\\? Known: measures, "),
-        (
-            ["list", "recipes", "nothing like it"],
-            "no line of recipes holds 'nothing like it'; `attnfaith list recipes` shows all",
-        ),
-        (["completion", "csh"], "SHELL 'csh' is not known.* Known: bash, zsh, fish"),
+        (["tran"], "unknown command 'tran'; did you mean train?"),
+        (["report", "x", "--exmples", "3"], "no option --exmples; did you mean --examples?"),
+        (["report", "x", "--seed", "3"], "no option --seed: it is a key of a recipe"),
+        (["report"], "attnfaith report needs RUN; usage: attnfaith report [-h]"),
+        (["report", "x", "--examples", "many"], "--examples: invalid int value: 'many'"),
+        (["study", "x", "--statu"], "no option --statu; did you mean --status?"),
+        (["train", "--overwrite_output"], "did you mean --overwrite_output_dir?"),
+        (["train", "--encder", "cnn"], "no option --encder; did you mean --encoder?"),
+        (["train", "--training.learning_rat=1"], "did you mean --training.learning_rate?"),
+        (["train", "--learning_rate", "fast"], "recipe.training.learning_rate='fast'"),
+        (["train", "--config", "recipes/quikstart.yaml"], "did you mean quickstart.yaml?"),
+        (["measure", "run", "--limit", "5", "", " "], "does not take"),
+        (["measure", "--limt", "3", "run"], "did you mean --limit?"),
+        (["list", "encodrs"], "KIND 'encodrs' is not known; did you mean encoders? Known: measures, "),
+        (["list", "recipes", "nothing like it"], "no line of recipes holds 'nothing like it'"),
         (["table", "x", "--rows", "encoder"], "--rows and --columns go together"),
         (["table", "x", "--rows", "encoder", "--columns", "measure", "--where", "a"], "--where a: write KEY=VALUE"),
         (["table", "x", "--output", "x.pdf"], "--output x.pdf: end it in .md, .tex, .csv, .txt"),
         (["train", "--seeds", "1", "2", "1"], "--seeds 1 2 1: 1 is there twice"),
-        (["train", "--seeds", "1", "--push_to_hub"], "--push_to_hub with --seeds: push the runs when all are complete"),
+        (["train", "--seeds", "1", "--push_to_hub"], "--push_to_hub with --seeds"),
+        (["train", "--remeasure"], "--remeasure is for a run that lies there"),
     ],
 )
 def test_a_mistake_is_one_line_with_what_is_meant(words, message, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    shown = says(capsys, *words)
-    assert re.search(message, shown), shown
+    assert cli.main(words) == 2
+    assert message in capsys.readouterr().err.splitlines()[0]
 
 
-def test_a_command_that_is_no_word_is_cut(capsys):
-    assert cli.main(["x" * 5000]) == 2
-    assert capsys.readouterr().err.startswith(f"error: unknown command '{'x' * 118}….")
+def test_a_bug_is_no_mistake_of_the_user(monkeypatch):
+    """What is no AttnfaithError keeps its traceback, whatever its kind; so does one that is asked for."""
+    for error in (ValueError("a"), OSError("b"), ImportError("c"), KeyError("e")):
 
+        def broken(_words, error=error):
+            raise error
 
-def test_bare_names_where_a_list_is_meant():
-    wanted = [("measure.producers", ["gradient", "lime"])]
-    for words in (
-        ["gradient", "lime"],
-        ["gradient,lime"],
-        ["[gradient, lime]"],
-        ["[gradient,", "lime]"],
-        ["gradient,", "lime"],
-    ):
-        assert overrides.parse_overrides(["--producers", *words]) == wanted, words
-    assert overrides.parse_overrides(["--producers=gradient,lime"]) == wanted
-    assert overrides.parse_overrides(["--producers", "gradient"]) == [("measure.producers", ["gradient"])]
-    assert overrides.parse_overrides(["--producers", "[]"]) == [("measure.producers", [])]
-    assert overrides.parse_overrides(["--kernel_sizes", "1", "3,5"]) == [("model.kernel_sizes", [1, 3, 5])]
-    assert overrides.parse_overrides(["--name", "a,b"]) == [("name", "a,b")], "a text is no list"
+        monkeypatch.setitem(cli.COMMANDS, "train", broken)
+        with pytest.raises(type(error)):
+            cli.main(["train"])
+    monkeypatch.setenv("ATTNFAITH_TRACEBACK", "1")
+    with pytest.raises(ValueError, match="no run or record at nowhere"):
+        cli.main(["report", "nowhere"])
 
 
 def test_keys_of_a_recipe_and_a_commands_own_words_in_any_order():
-    options = {"--output": 1, "--add": 1}
-    own, keys = overrides.split(["--limit", "500", "run", "--bf16", "--output", "x", "--split=test"], options)
-    assert (own, keys) == (["run", "--output", "x"], ["--limit", "500", "--bf16", "--split=test"])
-    own, keys = overrides.split(["run", "--producers", "a", "b", "--add", "c", "d"], options)
-    assert (own, keys) == (["run", "--add", "c", "d"], ["--producers", "a", "b"])
-    own, keys = overrides.split(["--bf16", "run"], options)
-    assert (own, keys) == (["run"], ["--bf16"]), "true or false only is the value of a flag"
+    parse = cli.COMMANDS["measure"].parser().parse_args
+    known = parse(["--limit", "500", "run", "--bf16", "--output", "x", "--split=test"])
+    assert (known.run, str(known.output)) == ("run", "x")
+    assert known.overrides == (("measure.limit", 500), ("training.bf16", True), ("measure.split", "test"))
+    known = parse(["run", "--producers", "a", "b", "--add", "c", "d"])
+    assert (known.add, known.overrides) == (["c", "d"], (("measure.producers", ["a", "b"]),))
+    known = parse(["--bf16", "run"])
+    assert known.run == "run", "true or false only is the value of a flag"
 
 
 @pytest.mark.parametrize("kind", listing.KINDS)
@@ -145,28 +124,22 @@ def test_lists_are_what_the_package_has(capsys):
     from attnfaith.models.encoders import ENCODERS
     from attnfaith.models.projections import PROJECTIONS
 
-    def names(*kinds):
-        return {name for kind in kinds for name in says(capsys, "list", kind, "--names", code=0).split()}
+    def names(kind, *words):
+        return set(says(capsys, "list", kind, *words, "--names", code=0).split())
 
     assert names("measures") == set(all_measures())
     assert (names("encoders"), names("projections")) == (set(ENCODERS), set(PROJECTIONS))
     assert names("datasets") == {*DATASETS, *PAIRS}
     assert "meister_2021/sst.yaml" in names("recipes") and "planted_evidence/encoders.yaml" in names("studies")
     assert not names("recipes") & names("studies")
+    assert {"meister_2021/sst.yaml"} < names("recipes", "SST") < names("recipes")
 
 
-def test_a_list_of_what_holds_a_word(capsys):
-    lines = says(capsys, "list", "recipes", "SST", code=0).splitlines()
-    assert 3 < len(lines) < 20 and all("sst" in line.lower() for line in lines)
-
-
-@pytest.mark.parametrize("shell", completion.SHELLS)
+@pytest.mark.parametrize("shell", setup.SHELLS)
 def test_a_script_for_each_shell(shell, capsys):
     script = says(capsys, "completion", shell, code=0)
-    for word in (*cli.COMMANDS, "attnfaith list encoders --names"):
+    for word in (*cli.COMMANDS, "attnfaith list encoders --names", "overwrite_output_dir", "learning_rate"):
         assert word in script
-    assert "overwrite_output_dir" in script and "learning_rate" in script, "options of commands, and keys of recipes"
-    assert shell in shtab.SUPPORTED_SHELLS
 
 
 def test_bash_completes(tmp_path, capsys):
@@ -184,27 +157,35 @@ def test_bash_completes(tmp_path, capsys):
     assert "asked list encoders --names" in done.stderr
 
 
-def test_what_is_only_asked_for_imports_nothing_that_takes_long():
-    script = (
-        "import sys; from attnfaith import cli\n"
-        "for words in ('--help', '--version', 'list encoders', 'nonsense'): cli.main(words.split())\n"
-        "print(sorted({'torch', 'transformers', 'datasets', 'pandas', 'pyarrow', 'scipy'} & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "[]"
-
-
-def test_what_is_mistyped_is_named_before_torch_is_imported(tmp_path):
+def test_nothing_that_takes_long_is_imported_before_the_arguments_are_read(tmp_path):
+    """Help and lists load none of the large libraries, what is mistyped no torch; either within two seconds of CPU."""
     (tmp_path / "own.csv").write_text("review,label\na,0\n")
     (tmp_path / "config.json").write_text("{}")
+    light = ["--help", "--version", "list encoders", "nonsense", "train --encder cnn"]
     mistakes = ["measure no/where/at/all", "measure . --data.path own.cvs", "measure . --data.path own.csv --add gradeint"]
     mistakes += ["measure . --data.path own.csv --data.text reveiw", "train --data.path own.csv --data.text reveiw"]
     mistakes += ["train --producers gradeint", "roar . --output o --measures gradeint", "view . text --measure atention"]
     mistakes += [f"{command} no/where/at/all" for command in ("view", "space", "reproduce", "study", "show", "report")]
     script = (
-        "import sys; from attnfaith.cli import main; print([main(a.split()) for a in sys.argv[1:]], 'torch' in sys.modules)"
+        "import sys, time; from attnfaith.cli import main\n"
+        f"for words in {light!r}: main(words.split())\n"
+        "large = {'torch', 'transformers', 'datasets', 'pandas', 'pyarrow', 'scipy'} & set(sys.modules)\n"
+        "print(sorted(large), time.process_time() < 2)\n"
+        f"print([main(words.split()) for words in {mistakes!r}] == [2] * {len(mistakes)}, 'torch' in sys.modules)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script, *mistakes], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
-    assert done.stdout == f"{[2] * len(mistakes)} False\n"
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-2:] == ["[] True", "True False"], done.stdout[-500:]
+
+
+@pytest.mark.parametrize("name", ["train", "measure"])
+def test_launchers_are_the_commands(name, repository, monkeypatch, capsys):
+    """recipes/<name>.py gives the command of that name what stands on its command line; so does `python -m attnfaith`."""
+    monkeypatch.setattr("sys.argv", [f"{name}.py", "--help"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(repository / "recipes" / f"{name}.py"), run_name="__main__")
+    assert not ended.value.code
+    assert f"usage: attnfaith {name} " in capsys.readouterr().out
+    monkeypatch.setattr("sys.argv", ["attnfaith", name, "--help"])
+    with pytest.raises(SystemExit):
+        runpy.run_module("attnfaith", run_name="__main__")
+    assert f"usage: attnfaith {name} " in capsys.readouterr().out

@@ -57,12 +57,10 @@ SMALL = "name: a\n  citation: b\n"
     ("text", "message"),
     [
         (f"- {SMALL}  mindf: 3", "entry 'a', mindf=3"),
-        ("- citation: a", "entry 0, name="),
         (f"- {SMALL}  min_df: '3'", "entry 'a', min_df='3'"),
         (f"- {SMALL}  label_names: [no, 1]", "entry 'a', label_names.0=False"),
         (f"- {SMALL}- {SMALL}", "two entries"),
         ("- a", "must be a list of entries"),
-        ("- [a", "must be a list of entries"),
     ],
 )
 def test_a_mistake_in_the_file_is_named(tmp_path, text, message):

@@ -7,10 +7,9 @@ import hypothesis
 import hypothesis.strategies as st
 import pytest
 from tokenizers import normalizers
-from transformers import AutoTokenizer
 
 from attnfaith.data.sentences import ABBREVIATIONS, MARK, NUMBERED, divide, mark_places, set_marks
-from attnfaith.data.tokenization import PREPROCESSING, build_tokenizer, by_words, encode, marks_sentences, words
+from attnfaith.data.tokenization import PREPROCESSING, build_tokenizer, by_words, encode, words
 from attnfaith.errors import DatasetError
 
 
@@ -98,21 +97,6 @@ def test_a_text_cannot_forge_the_mark(preprocessing):
     tokenizer = tokenizer_for([text], preprocessing=preprocessing)
     assert tokenizer.sentence_token_id not in tokenizer(text)["input_ids"]
     assert tokenizer.get_vocab()[MARK] == tokenizer.sentence_token_id == 4
-
-
-@pytest.mark.parametrize("preprocessing", sorted(PREPROCESSING))
-def test_saved_tokenizer_marks_sentences_without_our_code(preprocessing, tmp_path):
-    texts = ["It was good. Really good! I slept.", "Bad film."]
-    tokenizer = tokenizer_for(texts, preprocessing=preprocessing, max_sentence_length=2, max_sentences=3)
-    tokenizer.save_pretrained(tmp_path)
-    loaded = AutoTokenizer.from_pretrained(tmp_path)
-    assert marks_sentences(loaded) and loaded.sentence_token_id == 4
-    assert not marks_sentences(build_tokenizer(texts, preprocessing=preprocessing))
-    for text in (*texts, "", f"a {MARK} b. C d e f. G"):
-        assert loaded(text)["input_ids"] == tokenizer(text)["input_ids"]
-        assert words(loaded, text) == words(tokenizer, text)
-    assert loaded(texts[0])["input_ids"].count(4) == 2
-    assert not list(tmp_path.glob("*.py"))
 
 
 def rows(*texts, **columns):

@@ -53,10 +53,8 @@ def test_missing_words_at_random(tmp_path):
         ("v.txt", "dog 1 2 3\ncat 1 2\n", r"v\.txt, line 2: 2 numbers after the word; 3, as on the first line"),
         ("v.txt.gz", "2 3\ndog 1 2 3\n\n", r"gz, line 3: 0 numbers"),
         ("v.txt", "dog\n", "line 1: 0 numbers after the word; a word and numbers expected"),
-        ("v.txt", "dog 1 nan 3\n", "a number is missing or not finite"),
         ("v.txt", "dog 1 1e300 3\n", "a number is missing or not finite"),
         ("v.txt", "", "holds no vectors"),
-        ("v.vec", "4 3\n", "holds no vectors"),
     ],
 )
 def test_wrong_lines(tmp_path, name, text, message):
@@ -69,10 +67,7 @@ def test_wrong_lines(tmp_path, name, text, message):
     [
         ({"token": ["dog"], "vector": [[1.0]]}, "word"),
         ({"word": ["dog", "cat"], "vector": [[1.0, 2.0], [1.0]]}, "equally many numbers"),
-        ({"word": ["dog", "cat"], "vector": [[1.0], None]}, "equally many numbers"),
         ({"word": ["dog", "cat"], "vector": [[1.0], [None]]}, "missing or not finite"),
-        ({"word": ["dog"], "vector": [["x"]]}, "equally many numbers"),
-        ({"word": [["dog"]], "vector": [[1.0]]}, "word, a text"),
         ({"word": ["dog"], "vector": [[1e300]]}, "missing or not finite"),
         ({"word": pa.array([], pa.string()), "vector": pa.array([], pa.list_(pa.float32()))}, "needs the columns"),
     ],

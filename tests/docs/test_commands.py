@@ -7,7 +7,6 @@ import pytest
 import yaml
 
 from attnfaith import cli, recipes
-from attnfaith.cli import common
 from attnfaith.data.registry import read_entries
 from attnfaith.study import plan
 from tests.docs.test_numbers import ROOT, TEXTS
@@ -28,8 +27,8 @@ def _root(monkeypatch):
 def test_a_line_is_taken(line):
     own = line.replace(" RECIPE ", " recipes/quickstart.yaml ").partition(" -- ")[0]
     name, *words = shlex.split(own, comments=True)
-    known, keys = common.read(cli.COMMANDS[name].parser(), words)
-    assert recipes.load(known.config if name == "train" else None, keys)
+    known = cli.COMMANDS[name].parser().parse_args(words)
+    assert recipes.load(getattr(known, "config", None), getattr(known, "overrides", ()))
 
 
 @pytest.mark.parametrize("block", BLOCKS)

@@ -104,14 +104,6 @@ def test_numbers_that_only_one_has_are_named():
     assert left in comparison.notes
 
 
-def test_undefined_is_said_as_such():
-    tables = [one([1] * 4, gradient=(1.0, 1.0, 1.0), projection=name) for name in ("softmax", "sparsemax")]
-    comparison = compare(tables, ["a", "b"])
-    tau = row(comparison, "tau attention–gradient")
-    assert tau["verdict"] == "undefined" and tau["n_texts"] == 0 and tau["n_left_out"] == 4
-    assert "undefined" in str(comparison)
-
-
 def test_what_cannot_be_compared_is_one_line():
     table = one([1] * 4)
     with pytest.raises(ReportError, match="needs two models or more; given: a"):

@@ -289,24 +289,6 @@ def test_sorted_and_filtered_by_the_smallest_set(opens):
     assert page.locator(".count").inner_text() == f"{(np.isnan(sizes) & (cell.lengths > 1)).sum()} of 24 texts"
 
 
-COUNT_FLIPS = """() => {
-  const computed = whatIf.smallestFlip;
-  window.flips = 0;
-  whatIf.smallestFlip = (text) => { window.flips += 1; return computed(text); };
-}"""
-
-
-def test_a_column_is_computed_once_when_it_is_first_asked_for(opens, page_of_texts):
-    page = with_filters(opens(page_of_texts))
-    page.evaluate(COUNT_FLIPS)
-    page.locator("[name=by]").select_option("largest")
-    assert page.evaluate("window.flips") == 0
-    page.locator("[name=by]").select_option("flips")
-    page.locator("[name=order]").select_option("down")
-    page.locator("[name=flips]").select_option("5")
-    assert page.evaluate("window.flips") == COUNT
-
-
 def test_a_long_list_draws_what_is_seen(opens):
     many = drawn_record(600, longest=6)
     page, cell = opens(paged(many)), one_cell(many)
@@ -386,14 +368,3 @@ def test_nothing_is_wider_than_the_window(opens, page_of_texts, table, width):
     go_to(page, cell, LONG)
     press(page, "furthest that keeps the answer")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-
-
-def test_two_models_have_two_instruments(opens):
-    two = records.concatenate([drawn_record(8, seed=seed) for seed in (1, 2)])
-    page = opens(paged(two))
-    assert page.locator(".instrument").count() == 2
-    second = page.locator(".instrument").nth(1)
-    second.locator("[role=option]").nth(4).click()
-    second.get_by_role("button", name="uniform", exact=True).click()
-    assert second.locator(".outcome").inner_text().startswith("Equal weights")
-    assert page.locator(".outcome").first.inner_text().startswith("The model’s own attention")

@@ -96,18 +96,6 @@ def test_the_contents_lead_to_the_chapters(opened):
     assert 0 < bar < 60
 
 
-def test_on_a_telephone_all_contents_are_seen_and_cover_no_heading(opened):
-    page = opened("erasure", width=400)
-    bar = page.get_by_role("navigation")
-    for link in bar.get_by_role("link").all():
-        box = link.bounding_box()
-        assert box["x"] >= 0 and box["x"] + box["width"] <= 400
-        link.click()
-        head = page.locator(f"section#{page.url.partition('#')[2]} > h2").first
-        if head.count():
-            assert head.bounding_box()["y"] >= bar.bounding_box()["height"] - 1
-
-
 def test_by_keyboard(opened):
     page = opened()
     page.keyboard.press("Tab")

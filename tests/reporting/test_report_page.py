@@ -14,7 +14,7 @@ from attnfaith.reporting.cells import one_cell
 from attnfaith.reporting.heatmap import COLOURS, HUES, NEGATIVE, PAPER, choose, contrast, example, shades, visible
 from attnfaith.reporting.page.instrument import scripts_of
 from attnfaith.reporting.page.page import render_page
-from attnfaith.reporting.sections.agreement import DEGREES, degree, summarise
+from attnfaith.reporting.sections.agreement import degree, summarise
 
 
 VOID = {"meta", "img", "br", "link", "input"}
@@ -179,12 +179,6 @@ def test_numbers_on_every_shade_can_be_read(hue, theme):
     assert len({background for background, _ in steps}) == 11
 
 
-def test_contrast_of_known_colours():
-    assert contrast("#000000", "#ffffff") == pytest.approx(21)
-    assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.005)
-    assert contrast("#123456", "#123456") == 1
-
-
 def test_heat_of_one_text(build_record):
     record = build_record(
         [
@@ -266,13 +260,6 @@ def test_the_question_stands_above_its_text(asked, page_of):
     assert "query: no words" in page.text() and not {tag for tag, _ in page.tags} & {"script"}
     shown = page.text()
     assert shown.index("t/000") < shown.index("query: <script>") < shown.index("w0") < shown.index("query: no words")
-
-
-def test_single_texts_have_no_question(asked, draw_record, page_of):
-    """Beside pairs they have the column too, without words."""
-    single = draw_record(20, measures=("gradient",), dataset="single")
-    page = Page(page_of(records.concatenate([single, asked])))
-    assert len(page.with_class("query")) == 2
 
 
 @pytest.fixture
@@ -366,31 +353,12 @@ def test_best_and_worst_texts_are_chosen_in_order(build_record):
     assert shortest == 8
 
 
-def test_short_texts_are_used_where_there_is_nothing_else(build_record):
-    cell = one_cell(ranked(build_record))
-    best, worst, shortest = choose(cell, 20)
-    assert shortest == 2
-    assert len(best) + len(worst) == 9 and not set(best) & set(worst)
-    assert "t/constant" not in {cell.instance_ids[row] for row in best + worst}
-
-
-def test_without_a_measure_the_first_texts_are_shown(draw_record):
-    best, worst, _ = choose(one_cell(draw_record(9, measures=())), 3)
-    assert (best, worst) == ([0, 1, 2], [])
-
-
 def test_long_texts_are_cut_and_say_so(build_record, page_of):
     weights = np.arange(1, 502) / sum(range(1, 502))
     html = page_of(build_record([{"attention": weights, "gradient": weights}], measures=("gradient",)))
     assert "First 60 of 501 tokens." in html  # of the one text on the first screen
     html = chapter(html, "texts")
     assert "First 400 of 501 tokens." in html and html.count("<bdi>w") == 800  # of two lines
-
-
-def test_degrees_are_in_order_and_cover_every_tau():
-    assert [bound for bound, _ in DEGREES] == sorted((bound for bound, _ in DEGREES), reverse=True)
-    assert degree(1.0) == "nearly the same order" and degree(-1.0) == "rather opposite orders"
-    assert degree(0.0) == "unrelated orders" and degree(0.2951) == "a somewhat similar order"
 
 
 def test_summary_comes_from_the_numbers(draw_record):
@@ -419,9 +387,3 @@ def test_summary_compares_the_measures(draw_record, taus, expected):
     names = ("attention–gradient", "attention–leave_one_out", "gradient–leave_one_out")
     table["tau_mean"] = table["pair"].map(dict(zip(names, taus, strict=True)))
     assert expected in list(summarise(one_cell(record), table.to_dict("records")))[-1]
-
-
-def test_summary_of_nothing_defined(build_record):
-    record = build_record([{"attention": [1.0], "gradient": [1.0]}], measures=("gradient",))
-    (sentence,) = summarise(one_cell(record), agreement_table(record).to_dict("records"))
-    assert sentence.startswith("Kendall’s τ between attention and gradient is undefined for every text (1)")

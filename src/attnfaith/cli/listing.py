@@ -3,20 +3,15 @@
 import ast
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 
+from attnfaith.cli.command import argument, command, flag
 from attnfaith.errors import AttnfaithError
-from attnfaith.usage import Parser
 
 
-EXAMPLES = (
-    "list measures",
-    "list recipes sst                           # those that speak of sst",
-    "list datasets --names",
-)
 Lines = Iterator[tuple[str, str]]
 
 
@@ -104,27 +99,27 @@ KINDS: dict[str, tuple[str, Callable[[], Lines]]] = {
 }
 
 
-def parser() -> Parser:
-    made = Parser("list", __doc__, examples=EXAMPLES)
-    made.add_argument("kind", nargs="?", choices=tuple(KINDS), metavar="KIND", help=", ".join(KINDS))
-    made.add_argument("word", nargs="?", metavar="WORD", help="only lines that hold this")
-    made.add_argument("--names", action="store_true", help="names alone, for scripts")
-    return made
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    known = parser().parse_args(arguments)
-    if known.kind is None:
+@command(
+    argument("kind", nargs="?", choices=tuple(KINDS), metavar="KIND", help=", ".join(KINDS)),
+    argument("word", nargs="?", metavar="WORD", help="only lines that hold this"),
+    flag("--names", help="names alone, for scripts"),
+    examples=(
+        "list measures",
+        "list recipes sst                           # those that speak of sst",
+        "list datasets --names",
+    ),
+)
+def list_(args):
+    """What there is, a line each: measures, encoders, projections, data sets, recipes, studies."""
+    if args.kind is None:
         lines = [(name, what) for name, (what, _) in KINDS.items()]
     else:
-        lines = list(KINDS[known.kind][1]())
-        chosen = [line for line in lines if not known.word or known.word.lower() in " ".join(line).lower()]
-        if not chosen:
-            raise AttnfaithError(f"no line of {known.kind} holds {known.word!r}; `attnfaith list {known.kind}` shows all")
-        lines = chosen
+        lines = [line for line in KINDS[args.kind][1]() if (args.word or "").lower() in " ".join(line).lower()]
+        if not lines:
+            raise AttnfaithError(f"no line of {args.kind} holds {args.word!r}; `attnfaith list {args.kind}` shows all")
     width = max(len(name) for name, _ in lines)
     for name, what in lines:
-        print(name if known.names else f"{name:{width}}  {what}".rstrip())
+        print(name if args.names else f"{name:{width}}  {what}".rstrip())
 
 
 def _sentence(text: str) -> str:

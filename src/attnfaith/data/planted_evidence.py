@@ -7,11 +7,12 @@ the label is a function of the planted words alone. So the gold rationale is exa
 A row depends on (seed, stream, its index) and the knobs only: more rows never change the earlier ones.
 """
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from attnfaith.data.generator_knobs import Bounds, Number, Positive, Removed, is_removed, knobs
+from attnfaith.data.generator_knobs import Bounds, Number, Positive, knobs
+from attnfaith.data.registry import SPLITS
 from attnfaith.errors import DatasetError
 
 
@@ -88,7 +89,7 @@ def generate(
     needs_context: bool = False,
     vocabulary_size: Annotated[int, Field(ge=len(_SLOTS), le=VOCABULARY_SIZE)] = VOCABULARY_SIZE,
     distractors: Number = 0,
-    evidence_removed: Removed = (),
+    evidence_removed: tuple[Literal["train", "validation", "test"], ...] = (),
 ) -> list[dict]:
     """n rows {"text": str, "label": int, "rationale": list of 0/1 per word between blanks}; 1 marks the redundancy *
     n_evidence evidence words and, with needs_context, the modifier before each.
@@ -117,7 +118,7 @@ def generate(
     low, high = length
     if low < planted:
         raise DatasetError(f"length={length} must be at least {planted} words, the number planted")
-    removed = is_removed(evidence_removed, stream)
+    removed = stream in map(SPLITS.index, evidence_removed)
     evidence = list(EVIDENCE.values())
     rows = []
     for index in range(n):

@@ -4,8 +4,19 @@ import numpy as np
 import torch
 
 from attnfaith.draws import generator
-from attnfaith.importance.columns import EXPLAINED, MATTER, per_token, score, signed_score, token_counts
-from attnfaith.importance.explained import Explain, Explains, check_data, check_target, explaining
+from attnfaith.importance.explained import (
+    EXPLAINED,
+    MATTER,
+    Explain,
+    Explains,
+    check_data,
+    check_target,
+    explaining,
+    per_token,
+    score,
+    signed_score,
+    token_counts,
+)
 from attnfaith.measurement.options import Target
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column

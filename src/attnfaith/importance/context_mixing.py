@@ -11,7 +11,7 @@ from functools import partial
 
 import torch
 
-from attnfaith.importance.columns import per_token, share
+from attnfaith.importance.explained import per_token, share
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.subjects import Batch, Subject
 from attnfaith.subjects.layers import LayerParts

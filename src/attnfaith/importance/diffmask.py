@@ -20,7 +20,7 @@ import attnfaith
 from attnfaith.data.fingerprint import digest_data
 from attnfaith.escaping import csv_text
 from attnfaith.files import write_atomically
-from attnfaith.importance.columns import per_token, score
+from attnfaith.importance.explained import per_token, score
 from attnfaith.importance.gates import Gates, about_gates, load_gates, log_open, sampled, save_gates, states_of
 from attnfaith.importance.inputs import differentiable
 from attnfaith.measurement.options import Count, Natural, Positive, number

@@ -5,8 +5,16 @@ import math
 import numpy as np
 import torch
 
-from attnfaith.importance.columns import EXPLAINED, STATES, per_token, score, signed_score, token_counts
-from attnfaith.importance.explained import Explains, explained
+from attnfaith.importance.explained import (
+    EXPLAINED,
+    STATES,
+    Explains,
+    explained,
+    per_token,
+    score,
+    signed_score,
+    token_counts,
+)
 from attnfaith.importance.inputs import odds_slopes, products
 from attnfaith.importance.state_lengths import norms_of_states
 from attnfaith.measurement.options import Flag

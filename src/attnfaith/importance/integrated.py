@@ -9,8 +9,7 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from attnfaith.importance.columns import EXPLAINED, STATES, per_token, signed_score
-from attnfaith.importance.explained import Explained, Explains, explaining
+from attnfaith.importance.explained import EXPLAINED, STATES, Explained, Explains, explaining, per_token, signed_score
 from attnfaith.importance.inputs import differentiable, gradients, inside, item_sums
 from attnfaith.importance.quadrature import Line, LstmLine, integrate
 from attnfaith.measurement.options import Baseline, Points, Tolerance

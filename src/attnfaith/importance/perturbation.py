@@ -9,9 +9,8 @@ from typing import Literal
 
 import torch
 
-from attnfaith.importance.columns import EXPLAINED, STATES, per_token, score, share, signed_score
 from attnfaith.importance.context_mixing import rolled_out, shares
-from attnfaith.importance.explained import Explains, explaining
+from attnfaith.importance.explained import EXPLAINED, STATES, Explains, explaining, per_token, score, share, signed_score
 from attnfaith.importance.inputs import item_sums
 from attnfaith.importance.removal import (
     ABSENCES,

@@ -6,8 +6,7 @@ from typing import ClassVar, NamedTuple
 
 import torch
 
-from attnfaith.importance.columns import EXPLAINED, MATTER, per_token, score, signed_score
-from attnfaith.importance.explained import Explain, Explains, explaining
+from attnfaith.importance.explained import EXPLAINED, MATTER, Explain, Explains, explaining, per_token, score, signed_score
 from attnfaith.importance.inputs import differentiable, gradients, inside, item_sums, value_times_slope
 from attnfaith.importance.lrp_rules import Rules, check_rules, read_by_rules
 from attnfaith.measurement.options import Inputs, number

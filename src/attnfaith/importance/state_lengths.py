@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import torch
 
 from attnfaith.importance import lstm
-from attnfaith.importance.columns import token_counts
+from attnfaith.importance.explained import token_counts
 from attnfaith.importance.inputs import differentiable, item_norms
 from attnfaith.importance.lstm import direction, norms
 from attnfaith.models.encoders import CNN, BiLSTM, Transformer

@@ -11,8 +11,7 @@ import torch
 from scipy.special import comb
 
 from attnfaith.draws import default_dtype, drawing, generator
-from attnfaith.importance.columns import EXPLAINED, signed_score, token_counts
-from attnfaith.importance.explained import Explains, explaining
+from attnfaith.importance.explained import EXPLAINED, Explains, explaining, signed_score, token_counts
 from attnfaith.measurement.options import Absent, at_least, number
 from attnfaith.measurement.registry import register
 from attnfaith.record import Column

@@ -6,6 +6,7 @@ With an output the record is made in shards: over processes, resumable at any mo
 import json
 import os
 import shutil
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import chain
@@ -42,7 +43,7 @@ SELECTION = ("selection", "selected")
 PREFIX = "importance_"
 
 
-SIZES = {"texts": (8192, 64, 512), "pairs": (2048, 32, 128)}
+SIZES = {"texts": (8192, 64, 128), "pairs": (2048, 32, 64)}
 """How much is read and written at once: padded tokens and instances of a batch, instances of a shard."""
 NEEDED = {
     "texts": ("instance_id", "input_ids", "tokens", "length", "truncated"),
@@ -420,13 +421,14 @@ def carry_out(
     """Measure what is missing of a plan, and write its record; returns its path. Without output nothing is written, and the
     record itself is returned.
 
-    plan: what tells this measurement from any other, as JSON has it; "columns" and "version" say of which code it is.
+    plan: what tells this measurement from any other, to be kept as JSON; "columns" and "version" say of which code it is.
     measured: the columns of the rows that a batch of a shard names. extra: the columns that are not common. settings: what
     else to keep in the record. discard: delete shards of another measurement that lie there. unit: what a row is called.
 
     Under `accelerate launch` each process takes every n-th shard. Raises MeasurementError where shards of another
     measurement lie there and are not to be discarded.
     """
+    plan = json.loads(json.dumps(plan))  # as the file has it: tuples are lists there
     state = PartialState(cpu=not torch.cuda.is_available())
     mine = range(len(shards)) if output is None else range(state.process_index, len(shards), state.num_processes)
     order = pa.array(np.argsort(np.concatenate([batch for shard in shards for batch in shard]), kind="stable"))
@@ -440,7 +442,7 @@ def carry_out(
         total=sum(len(batch) for number in mine for batch in shards[number]),
         desc=f"measuring {plan['identity']['dataset']} {plan['identity']['split']}",
         unit=unit,
-        disable=not (progress and state.is_main_process),
+        disable=not (progress and state.is_main_process and (sys.stderr.isatty() or "ipykernel" in sys.modules)),
     ) as bar:
         for number in mine:
             count = sum(map(len, shards[number]))

@@ -4,7 +4,7 @@ import difflib
 from pathlib import Path
 
 from attnfaith.errors import cut, excerpt
-from attnfaith.recipes.sections import RecipeError
+from attnfaith.recipes.schema import RecipeError
 
 
 QUICKSTART = Path("quickstart.yaml")

@@ -1,44 +1,76 @@
 """What a recipe may say: its sections, each key with its type, range, default and one line of help.
 
-pydantic checks types and ranges; rules between keys stand in `__post_init__`. The rules of a model's fields are those of
-`AttentionClassifierConfig`, which `model_config` asks: here is only what kind of value they are.
+pydantic checks types and ranges. `recipe` says which keys go together, and what a key is where a recipe is silent. The rules
+of a model's fields are those of its configuration, which `config` asks.
 """
 
-from dataclasses import field, fields, is_dataclass
-from typing import Annotated, Any, Literal
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import field
+from functools import partial
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field
+from pydantic import ConfigDict, Field, ValidationError
+from pydantic.dataclasses import dataclass
 
-from attnfaith.data.tokenization import PREPROCESSING
-from attnfaith.errors import excerpt
-from attnfaith.recipes import selector as selectors
-from attnfaith.recipes.arguments import check_arguments
-from attnfaith.recipes.pretrained import check_pretrained, completed
-from attnfaith.recipes.sections import (
-    LARGEST,
-    Count,
-    NotNegative,
-    Positive,
-    RecipeError,
-    Seed,
-    Share,
-    section,
+from attnfaith.errors import AttnfaithError, closest, cut, excerpt
+
+
+class RecipeError(AttnfaithError):
+    """A recipe that cannot be used. The message says where, what was given, what is allowed."""
+
+
+# A section of a recipe. strict: a text is no number, and 1 is not true. The text below a key is its line of help.
+section = partial(
+    dataclass,
+    frozen=True,
+    config=ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True),
 )
-from attnfaith.recipes.selector import Selection
-from attnfaith.recipes.sequences import check_sequences, completed_measure
 
-
+LARGEST = 2**31 - 1  # what every library below takes as a number of things
+Count = Annotated[int, Field(ge=1, le=LARGEST)]
+Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]  # what numpy takes
+Share = Annotated[float, Field(ge=0, le=1)]
 Part = Annotated[float, Field(gt=0, lt=1)]
-PLACES = ("name", "path", "hub_id")  # of the texts, one of them
-OWN = ("text", "text_pair", "label", "impermissible", "impermissible_words")
-OWN += ("preprocessing", "validation_share", "test_share", "split_seed")
-IN_FILES = ("encoding", "delimiter", "quotes")
-ON_THE_HUB = ("revision", "config")
-_OF = dict.fromkeys(OWN, "it is for own data; leave it out, or give data.path or data.hub_id")
-_OF |= dict.fromkeys(IN_FILES, "it is for files; leave it out, or give data.path")
-_OF |= dict.fromkeys(ON_THE_HUB, "it is for data sets of the Hub; leave it out, or give data.hub_id")
-OWN_DEFAULTS = {"preprocessing": "words", "validation_share": 0.15, "test_share": 0.15, "split_seed": 0}
-OWN_DEFAULTS |= {"max_length": 1000}  # tokens: one text of many thousands would need the memory of all others together
+Below = Annotated[float, Field(ge=0, lt=1)]
+Positive = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0)]
+MOST_LISTED = 420  # characters of all known names in a message
+
+
+def make_section(kind: type, values: Mapping, place: str):
+    """A section (`section`) of its keys, and the sections in it; RecipeError names the place of a mistake and the value."""
+    if not isinstance(values, Mapping):
+        raise RecipeError(f"{place} must hold keys and values, not {excerpt(values)}")
+    parts = sections_of(kind)
+    known = list(kind.__pydantic_fields__)
+    for key in values:
+        if key not in known:
+            near, names = closest(str(key), known), ", ".join(known)
+            hint = f"; did you mean {place}.{near}?" if near else ""
+            names = f" Known: {names}" if len(names) <= MOST_LISTED else " `attnfaith train --help` lists all"
+            raise RecipeError(f"unknown key {place}.{cut(str(key), 60)}{hint or '.'}{names}")
+    made = {
+        key: make_section(parts[key], value, f"{place}.{key}")
+        for key, value in values.items()
+        if key in parts and value is not None and not isinstance(value, parts[key])
+    }
+    try:
+        return kind(**{**values, **made})
+    except ValidationError as refusal:
+        mistake = refusal.errors(include_url=False)[0]
+        where = place + "".join(f"[{step}]" if isinstance(step, int) else f".{cut(step)}" for step in mistake["loc"])
+        if mistake["type"] == "missing":
+            raise RecipeError(f"{place} lacks {mistake['loc'][0]}") from refusal
+        if "error" in mistake.get("ctx", {}):  # a rule between keys, which says all itself
+            raise mistake["ctx"]["error"] from refusal
+        raise RecipeError(f"{where}={excerpt(mistake['input'])}: {mistake['msg']}") from refusal
+
+
+def sections_of(kind: type) -> dict[str, type]:
+    """The keys of a section that are sections themselves, optional ones too."""
+    hints = {name: (key.annotation, *get_args(key.annotation)) for name, key in kind.__pydantic_fields__.items()}
+    return {name: part for name, parts in hints.items() for part in parts if dataclasses.is_dataclass(part)}
 
 
 @section
@@ -110,50 +142,55 @@ class Data:
     seed: Seed = 0
     """of generated data and of limits"""
 
+    @property
+    def own(self) -> bool:
+        """Whether it is read from a file, a folder or the Hub, not by the name of a registered data set."""
+        return self.path is not None or self.hub_id is not None
+
+    @property
+    def usual(self) -> dict[str, object]:
+        """Keys and what they are where a recipe is silent."""
+        if not self.own:
+            return {"name": "planted_evidence"}
+        usual = {"preprocessing": "words", "validation_share": 0.15, "test_share": 0.15, "split_seed": 0, "max_length": 1000}
+        return usual if self.path is None else {**usual, "quotes": True}
+
     def __post_init__(self):
-        given = [f"data.{key}={excerpt(getattr(self, key))}" for key in PLACES if getattr(self, key) is not None]
-        if len(given) > 1:
-            raise RecipeError(
-                f"{' and '.join(given)}: name a data set of the registry, or a path, or a data set of the Hub, and set the "
-                "others to null"
-            )
-        defaults = {"name": "planted_evidence"}
-        if own := self.path is not None or self.hub_id is not None:
-            defaults = {**OWN_DEFAULTS, **({"quotes": True} if self.path is not None else {})}
-        for key, value in defaults.items():  # written out, so that the recipe is complete
+        for key, value in self.usual.items():  # written out, so that the data are complete by themselves
             if getattr(self, key) is None:
                 object.__setattr__(self, key, value)
-        owned = ON_THE_HUB if self.path is not None else IN_FILES if own else (*OWN, *ON_THE_HUB, *IN_FILES)
-        for key in owned:
-            if getattr(self, key) != getattr(Data, key):
-                raise RecipeError(
-                    f"data.{key}={excerpt(getattr(self, key))} with {given[0] if given else 'no own data'}: {_OF[key]}"
-                )
-        if self.impermissible is not None and self.impermissible_words is not None:
-            raise RecipeError(
-                f"data.impermissible={excerpt(self.impermissible)} and data.impermissible_words="
-                f"{excerpt(self.impermissible_words)}: both say which words are impermissible; leave one out"
-            )
-        if blank := [word for word in self.impermissible_words or () if len(word.split()) != 1]:
-            raise RecipeError(f"data.impermissible_words: {excerpt(blank[0])} is not one word; give words, without blanks")
-        if self.impermissible_words == []:
-            raise RecipeError("data.impermissible_words=[] names no word; give some, or leave it out")
-        if own and self.impermissible_removed and self.impermissible is None and self.impermissible_words is None:
-            raise RecipeError(
-                "data.impermissible_removed=true with own data that do not say which words are impermissible: give "
-                "data.impermissible or data.impermissible_words"
-            )
-        if own and self.preprocessing not in PREPROCESSING:
-            raise RecipeError(
-                f"data.preprocessing={excerpt(self.preprocessing)} does not exist; choose one of {', '.join(PREPROCESSING)}"
-            )
-        if self.arguments and own:
-            raise RecipeError(f"data.arguments={excerpt(self.arguments)} are of generated data, and {given[0]} is read")
-        if own and self.validation_share + self.test_share >= 1:
-            raise RecipeError(
-                f"data.validation_share={self.validation_share:g} and data.test_share={self.test_share:g} leave nothing for "
-                "training: their sum must be below 1"
-            )
+
+
+@section
+class Selector:
+    """What selects the tokens that the classifier reads: the fields of RationaleClassifierConfig that say so."""
+
+    kind: Literal["bernoulli", "hardkuma", "budget"]
+    """draws of 0 or 1 (Lei et al. 2016), of fractions too (Bastings et al. 2019), or a budget (SPECTRA, 2021)"""
+    encoder: str | None = None
+    """of the states that tokens are selected by; null: of the kind of model.encoder, with weights of its own"""
+    budget: Annotated[float, Field(gt=0, le=1)] | None = None
+    """largest share of its tokens that a text may keep; of bernoulli and hardkuma at test time only; null: no bound"""
+    contiguous: bool = False
+    """at test time the selected tokens are one window"""
+    transition: NotNegative = 0.0
+    """of a budget: what two neighbours are worth more when both are selected, beside scores over the temperature"""
+    temperature: Positive | None = None
+    """of a budget: what scores are divided by; null: 0.1"""
+    test_temperature: Positive | None = None
+    """of a budget: the same at test time; null: that of training"""
+    threshold: Below | None = None
+    """what a token's value must be above to be selected at test time; null: 0.5 of bernoulli, else 0"""
+    pooling: Literal["average", "max", "attention"] = "average"
+    """what the classifier makes of the states of selected tokens; attention: by model.alignment and model.projection"""
+    reads: Literal["zeroed", "deleted"] = "zeroed"
+    """tokens that are not selected keep their places as zeros, or, of bernoulli, are left out"""
+    share_embeddings: bool = True
+    """selector and classifier have the same word vectors"""
+
+    def __post_init__(self):
+        if self.kind == "budget" and self.temperature is None:
+            object.__setattr__(self, "temperature", 0.1)
 
 
 @section
@@ -206,16 +243,8 @@ class Model:
     """to be fine-tuned: a model of the Hub by its name, or its folder, with its tokenizer; null: a model of this package"""
     revision: str | None = None
     """of a pretrained model on the Hub: branch, tag or commit; null: main"""
-    selector: dict[str, Any] | None = None
-    """selects the tokens that the classifier reads, by the keys listed below; null: it reads all and attends"""
-
-    def __post_init__(self):
-        if self.encoder is None:  # written out, as what follows, so that the recipe is complete
-            object.__setattr__(self, "encoder", "bigru" if self.type == "gru" else "bilstm")
-        if self.type == "gru" and self.recurrence is None:
-            object.__setattr__(self, "recurrence", "bahdanau")
-        if self.selector is not None:
-            object.__setattr__(self, "selector", selectors.checked(self.selector))
+    selector: Selector | None = None
+    """selects the tokens that the classifier reads, by its own keys; null: it reads all and attends"""
 
 
 @section
@@ -264,16 +293,7 @@ class Training:
     use_cpu: bool = False
     """leave a GPU unused"""
     arguments: dict[str, Any] = field(default_factory=dict)
-    """others of transformers' TrainingArguments, those listed below"""
-
-    def __post_init__(self):
-        """A recipe says what a run is, wherever it goes: it is kept, compared and published."""
-        if self.select_on != "validation":
-            raise RecipeError(
-                f"training.select_on={excerpt(self.select_on)}: checkpoints are selected on 'validation' only; a model "
-                "chosen on the split that is reported makes its figures meaningless"
-            )
-        check_arguments(self.arguments, [key.name for key in fields(self)])
+    """others of transformers' TrainingArguments, such as warmup_steps; none of files, code, the Hub or machines"""
 
 
 @section
@@ -300,24 +320,13 @@ class Objective:
     frozen: bool = False
     """of an adversary: the base's weights are kept, only the alignment is trained"""
 
-    def __post_init__(self):
-        if not self.needs_base and self.base is not None:
-            raise RecipeError(
-                f"objective.base={excerpt(self.base)} with objective.kind={self.kind!r}, which has no part in another run: "
-                "set objective.kind to guided or adversarial, or leave out the base"
-            )
-        if self.needs_base and not self.base:
-            raise RecipeError(
-                f"objective.kind={self.kind!r} needs objective.base, the folder of the run it is trained against"
-            )
-        for name in ("weight", "divergence", "frozen"):
-            if self.kind != "adversarial" and getattr(self, name) != getattr(Objective, name):
-                raise RecipeError(f"objective.{name} is for adversaries; objective.kind={self.kind!r}")
-
     @property
     def needs_base(self) -> bool:
         """Whether the model is trained against another run."""
         return self.kind in ("guided", "adversarial")
+
+
+PENALTIES = ("impermissible_mass", "diversity", "word_tying", "masked_language_model")
 
 
 @section
@@ -346,38 +355,48 @@ class Penalties:
     masked_share: Annotated[float, Field(gt=0, le=1)] | None = None
     """share of the words that are masked; null: 0.15"""
 
-    def __post_init__(self):
-        for (weight, key), usual in OF_PENALTIES.items():
-            value = getattr(self, key)
-            if value is not None and not getattr(self, weight):
-                raise RecipeError(
-                    f"penalties.{key}={excerpt(value)} with penalties.{weight}=0, which adds nothing: set that above 0, or "
-                    f"leave out {key}"
-                )
-            if value is None and getattr(self, weight):  # written out, so that the recipe is complete
-                object.__setattr__(self, key, usual)
-
     @property
     def taken(self) -> dict[str, float]:
         """The penalties whose weight is not 0 -> their weights."""
         return {name: value for name in PENALTIES if (value := getattr(self, name))}
 
 
-PENALTIES = ("impermissible_mass", "diversity", "word_tying", "masked_language_model")
-OF_PENALTIES = {
-    ("impermissible_mass", "impermissible_heads"): "mean",
-    ("word_tying", "word_tying_distance"): "squared",
-    ("word_tying", "word_tying_padding"): False,
-    ("masked_language_model", "masked_share"): 0.15,
-}
+@section
+class Selection:
+    """What the selection of model.selector is trained by, beside the labels; of a budget nothing.
+
+    See `attnfaith.training.RationaleConfig`: sparsity, coherence and baseline are of bernoulli, share, lasso and the
+    multiplier of hardkuma.
+    """
+
+    sparsity: NotNegative | None = None
+    """of bernoulli: price of a selected token; null: 0.0003"""
+    coherence: NotNegative | None = None
+    """of bernoulli: price of a change from one token to the next, in units of sparsity; null: 2"""
+    baseline: Literal["none", "moving_average"] | None = None
+    """of bernoulli: what the cost of a draw is compared with; null: none"""
+    share: Share | None = None
+    """of hardkuma: the share of tokens that training aims at; null: model.selector.budget, else 0.2"""
+    lasso: Share | None = None
+    """of hardkuma: the number of changes a token that training aims at; null: it is left free"""
+    multiplier: Positive | None = None
+    """of hardkuma: the multiplier of a constraint at first; null: 0.0001"""
+    multiplier_rate: Positive | None = None
+    """of hardkuma: how fast it follows the constraint; null: 0.01"""
+    multiplier_range: list[float] | None = None
+    """of hardkuma: least and greatest multiplier, [least, greatest]; null: no bounds"""
+    two_sided: bool | None = None
+    """of hardkuma: aim at the share from below too; null: false, as in the authors' code"""
+    decay: Below | None = None
+    """how much of a moving average stays at each batch; null: 0.99 of hardkuma, 0.9 of bernoulli's baseline"""
 
 
 @section
 class Measure:
     """What is measured, on which texts."""
 
-    producers: list[str] = field(default_factory=lambda: ["gradient", "gradient_norm", "leave_one_out"])
-    """measures of importance and experiments, by file name"""
+    producers: list[str] | None = None
+    """measures of importance and experiments; null: gradient, gradient_norm, leave_one_out; of pairs attention, norm, …"""
     options: dict[str, dict[str, Any]] = field(default_factory=dict)
     """keyword arguments of a producer, by its name"""
     level: Literal["sentence", "word"] = "sentence"
@@ -390,8 +409,8 @@ class Measure:
     """that many of its texts, drawn at random; null: all"""
     seed: Seed = 0
     """of what is drawn while measuring"""
-    batch_tokens: Count = 8192
-    """tokens of a batch, padding included"""
+    batch_tokens: Count | None = None
+    """tokens of a batch, padding included; null: 8192, of sentence pairs 2048"""
 
 
 @section
@@ -402,103 +421,3 @@ class Report:
     """texts shown of best and of worst agreement"""
     title: str | None = None
     """of the page"""
-
-
-@section
-class Recipe:
-    """A run: data, model, training, its objective and penalties or selection, what to measure, how to report."""
-
-    name: str
-    """of the run"""
-    output_dir: str
-    """folder of the run"""
-    seed: Seed = 10
-    """of the model and its training"""
-    note: str = ""
-    """what it reproduces, with the sentence that says so"""
-    data: Data = field(default_factory=Data)
-    model: Model = field(default_factory=Model)
-    training: Training = field(default_factory=Training)
-    objective: Objective = field(default_factory=Objective)
-    penalties: Penalties = field(default_factory=Penalties)
-    selection: Selection = field(default_factory=Selection)
-    measure: Measure = field(default_factory=Measure)
-    report: Report = field(default_factory=Report)
-
-    def __post_init__(self):
-        pretrained, pairs = self.model.pretrained is not None, self.model.type is not None
-        object.__setattr__(self, "training", completed(self.training, pretrained, pairs))  # so that the recipe is complete
-        check_sequences(self)
-        if pairs:
-            object.__setattr__(self, "measure", completed_measure(self.measure))
-            return
-        check_pretrained(self)
-        object.__setattr__(self, "selection", selectors.completed_selection(self))
-        flat, kind = self.model.hierarchy == "none", self.objective.kind
-        for name in ("max_sentence_length", "max_sentences"):
-            limit = getattr(self.data, name)
-            if limit is not None and flat:
-                raise RecipeError(
-                    f"data.{name}={limit} with model.hierarchy='none': set model.hierarchy to sentence, or leave it out"
-                )
-        self._check_tokenizer(flat)
-        if self.measure.level == "word" and flat:
-            raise RecipeError(
-                "measure.level='word' with model.hierarchy='none', whose attention is over words anyway: leave it out"
-            )
-        if self.measure.level == "word" and kind == "guided":
-            raise RecipeError(
-                "measure.level='word' with objective.kind='guided', whose attention is given over sentences: leave it out"
-            )
-        if kind == "guided" and self.measure.producers:
-            raise RecipeError(
-                f"measure.producers={excerpt(self.measure.producers)} would measure the attention that a guided model "
-                "computes, not the one it is given: set measure.producers to []"
-            )
-        rate = self.training.attention_learning_rate_factor
-        if kind == "untrained" and rate != 1:
-            raise RecipeError(
-                f"training.attention_learning_rate_factor={rate:g} with objective.kind='untrained': nothing learns; leave "
-                "it out"
-            )
-        if kind != "classification" and self.training.random_erasure:
-            raise RecipeError(
-                f"training.random_erasure={self.training.random_erasure:g} with objective.kind={kind!r}: words are erased "
-                "where a model is trained for the labels on its own attention; leave it out"
-            )
-        if kind != "classification" and (taken := self.penalties.taken):
-            name, weight = next(iter(taken.items()))
-            raise RecipeError(
-                f"penalties.{name}={weight:g} with objective.kind={kind!r}: penalties are added where a model is trained "
-                "for the labels on its own attention; leave them out"
-            )
-        if not pretrained and self.penalties.impermissible_heads == "max":
-            raise RecipeError(
-                "penalties.impermissible_heads='max' with a model whose attention has one head: it is for model.pretrained; "
-                "leave it out"
-            )
-        if kind == "adversarial" and self.model.projection == "uniform":
-            raise RecipeError("objective.kind='adversarial' with model.projection='uniform': uniform attention cannot move")
-
-    def _check_tokenizer(self, flat: bool):
-        name = self.data.tokenizer
-        if name is None:
-            if self.data.tokenizer_revision is not None:
-                raise RecipeError(
-                    f"data.tokenizer_revision={excerpt(self.data.tokenizer_revision)} is of data.tokenizer, which is not "
-                    "given: give it, or leave out the revision"
-                )
-            return
-        if self.data.min_df is not None:
-            raise RecipeError(
-                f"data.min_df={self.data.min_df} with data.tokenizer={excerpt(name)}, which brings its own vocabulary: "
-                "leave out one of them"
-            )
-        if not flat:
-            raise RecipeError(
-                f"data.tokenizer={excerpt(name)} with model.hierarchy='sentence', whose tokenizer divides texts into "
-                "sentences of words: leave out one of them"
-            )
-
-
-SECTIONS = {key.name: key.type for key in fields(Recipe) if is_dataclass(key.type)}

@@ -253,9 +253,9 @@ def model_fields(model) -> dict[str, object]:
     if model.selector is not None:
         selector = model.selector
         names = ("kind", "budget", "contiguous", "transition", "temperature", "test_temperature", "pooling", "reads")
-        fields |= {f"selection_{name}": selector[name] for name in (*names, "encoder", "threshold")}
-        fields |= {"selection_vectors_shared": selector["share_embeddings"], "attention_kind": "selection"}
-        fields |= {"alignment": "selector", "projection": selector["kind"], "projection_parameter": selector["budget"]}
+        fields |= {f"selection_{name}": getattr(selector, name) for name in (*names, "encoder", "threshold")}
+        fields |= {"selection_vectors_shared": selector.share_embeddings, "attention_kind": "selection"}
+        fields |= {"alignment": "selector", "projection": selector.kind, "projection_parameter": selector.budget}
     if model.type is not None:
         fields |= {"model": model.type, "readout": model.recurrence, "hidden_size": model.hidden_size}
     if model.pretrained is not None:  # its kind is read from its files, when it is trained

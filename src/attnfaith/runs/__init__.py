@@ -1,16 +1,16 @@
 """A recipe carried out in one folder.
 
-`prepare`: from a recipe to texts, tokenizer and model. `train` and `measure`: the two parts of the work. `folder`: what a
-run leaves, and how its folder is held. `base`: the run that another is trained against. `summary`: report and scores.
-`translation`: all of that of sentence pairs. `execute`: all of them in their order.
+`folder`: what a run leaves, and how its folder is held. `texts` and `models`: from a recipe to texts, tokenizer and model.
+`train` and `measure`: the two parts of the work. `base`: the run that another is trained against. `execute`: all of them in
+their order.
 """
 
-from attnfaith.runs.checkpoint import load_model, load_tokenizer
 from attnfaith.runs.execute import measure_run, run
 from attnfaith.runs.folder import MODEL, RECIPE, RECORD, STATE, RunError, read_state
-from attnfaith.runs.prepare import load_data, make_model, make_tokenizer, training_arguments
-from attnfaith.runs.summary import faithfulness
-from attnfaith.runs.translation import load_pairs
+from attnfaith.runs.measure import faithfulness
+from attnfaith.runs.models import load_model, load_tokenizer, make_model, make_tokenizer
+from attnfaith.runs.texts import load_data
+from attnfaith.runs.train import training_arguments
 
 
 __all__ = [
@@ -22,7 +22,6 @@ __all__ = [
     "faithfulness",
     "load_data",
     "load_model",
-    "load_pairs",
     "load_tokenizer",
     "make_model",
     "make_tokenizer",

@@ -12,12 +12,12 @@ from datasets import Dataset
 from attnfaith import recipes, record
 from attnfaith.data.fingerprint import digest_data, digest_model
 from attnfaith.data.registry import SPLITS
-from attnfaith.errors import AttnfaithError, excerpt
+from attnfaith.errors import AttnfaithError
 from attnfaith.files import real_path
 from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
 from attnfaith.recipes import Recipe
-from attnfaith.runs.checkpoint import load_model
 from attnfaith.runs.folder import MODEL, OUTPUTS, RECIPE, STATE, RunError, note, read_state
+from attnfaith.runs.models import load_model
 
 
 KINDS = {"guided": ("classification", "adversarial"), "adversarial": ("classification",)}  # objectives a base may have
@@ -29,11 +29,6 @@ class Base:
 
     def __init__(self, folder: Path):
         self.folder = folder
-
-    @classmethod
-    def of(cls, recipe: Recipe) -> "Base | None":
-        """The base of a recipe; None where its objective needs none."""
-        return cls(Path(recipe.objective.base)) if recipe.objective.needs_base else None
 
     @cached_property
     def model(self) -> AttentionClassifierForSequenceClassification:
@@ -124,50 +119,47 @@ def read_outputs(path: str | os.PathLike, dataset: Dataset, model: str) -> pa.Ta
 
 def needed_outputs(recipe: Recipe) -> list[str]:
     """Splits whose outputs the base must keep. Under a given attention a model cannot even be measured without them."""
-    kind, section = recipe.objective.kind, recipe.measure
+    section = recipe.measure
     needed = {"train", "validation"} if recipe.objective.needs_base else set()
-    if kind == "guided":
+    if recipe.objective.kind == "guided":
         needed |= {section.split, *section.outputs}
     return [split for split in SPLITS if split in needed]
 
 
-def check_base(recipe: Recipe) -> None:
-    """Raise RunError where the run that a recipe is trained against cannot serve, by what its folder holds."""
+def open_base(recipe: Recipe) -> Base | None:
+    """The run that a recipe is trained against; None where its objective needs none. Raises RunError where it cannot serve,
+    by what its folder holds.
+    """
     objective = recipe.objective
     if not objective.needs_base:
-        return
-    folder, given = Path(objective.base), f"objective.base={objective.base}"
+        return None
+    folder, stated = Path(objective.base), f"objective.base={objective.base}"
     if real_path(folder) == real_path(recipe.output_dir):
-        raise RunError(f"{given} is this run's own output_dir; name the run it is trained against")
+        raise RunError(f"{stated} is this run's own output_dir; name the run it is trained against")
     if missing := [name for name in (RECIPE, STATE, MODEL) if not (folder / name).exists()]:
-        raise RunError(f"{given} is no trained run ({', '.join(missing)} missing there): train it first")
+        raise RunError(f"{stated} is no trained run ({', '.join(missing)} missing there): train it first")
     base = recipes.load(folder / RECIPE)
-    if base.model.pretrained is not None:
+    if base.kind != "classifier" or base.model.selector is not None:
         raise RunError(
-            f"{given} is a fine-tuned {excerpt(base.model.pretrained)}: a model is trained against the attention that pools "
-            "states, which that one has none of; give a run without model.pretrained"
-        )
-    if base.model.selector is not None:
-        raise RunError(
-            f"{given} reads a selection: a model is trained against the attention that pools states, which that one has "
-            "none of; give a run without model.selector"
+            f"{stated} is no model whose attention pools states: give a run without model.pretrained, model.type and "
+            "model.selector"
         )
     if base.objective.kind not in KINDS[objective.kind]:
         raise RunError(
-            f"{given} has objective {base.objective.kind}; the base of objective.kind={objective.kind!r} must be "
+            f"{stated} has objective {base.objective.kind}; the base of objective.kind={objective.kind!r} must be "
             f"{' or '.join(KINDS[objective.kind])}"
         )
     if base.model.hierarchy != recipe.model.hierarchy:
         raise RunError(
-            f"{given} has model.hierarchy={base.model.hierarchy!r} and this model {recipe.model.hierarchy!r}: they attend "
+            f"{stated} has model.hierarchy={base.model.hierarchy!r} and this model {recipe.model.hierarchy!r}: they attend "
             "to different things; give both the same"
         )
     if objective.frozen and base.model != recipe.model:
-        pairs = ((name, getattr(base.model, name), value) for name, value in vars(recipe.model).items())
-        other = [f"model.{name}={value!r}, there {theirs!r}" for name, theirs, value in pairs if theirs != value]
-        raise RunError(f"objective.frozen starts from the weights in {folder}, which is another model: {'; '.join(other)}")
+        other = [key for key in recipes.differences(recipe, base) if key.startswith("model.")]
+        raise RunError(f"objective.frozen starts from the weights in {folder}, which is another model: {', '.join(other)}")
     if lacking := [split for split in needed_outputs(recipe) if not (folder / OUTPUTS / f"{split}.parquet").is_file()]:
         raise RunError(
-            f"{given} keeps no outputs of {', '.join(lacking)}: go on with that run with --resume_from_checkpoint "
+            f"{stated} keeps no outputs of {', '.join(lacking)}: go on with that run with --resume_from_checkpoint "
             f"--measure.outputs '[{', '.join(SPLITS)}]'"
         )
+    return Base(folder)

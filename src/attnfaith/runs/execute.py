@@ -12,30 +12,16 @@ import torch
 from accelerate import PartialState
 from transformers.utils.logging import disable_progress_bar
 
+from attnfaith import record
 from attnfaith.files import real_path
 from attnfaith.loading import device_of
 from attnfaith.measurement.engine import configured, delete_finished
-from attnfaith.recipes import Recipe, RecipeError, check_model
-from attnfaith.reporting.page.pair_facts import in_words
-from attnfaith.runs import train, translation
-from attnfaith.runs.base import Base, check_base
-from attnfaith.runs.folder import (
-    MODEL,
-    RECIPE,
-    RECORD,
-    REPORT,
-    RunError,
-    changed_keys,
-    held,
-    note,
-    opened,
-    read_state,
-    shards_of,
-    write_recipe,
-)
-from attnfaith.runs.measure import Measurement, is_measured, is_measured_by_this_version, other_measurement
-from attnfaith.runs.prepare import Texts, check_splits, training_arguments
-from attnfaith.runs.summary import faithfulness, print_results, report
+from attnfaith.recipes import Recipe, RecipeError, check_model, differences, load
+from attnfaith.runs import train
+from attnfaith.runs.base import open_base
+from attnfaith.runs.folder import MODEL, RECIPE, RECORD, REPORT, SHARDS, RunError, held, note, opened, write_recipe
+from attnfaith.runs.measure import Measurement, faithfulness, other_measurement, print_results, report
+from attnfaith.runs.texts import Texts, check_splits
 from attnfaith.training import check_processes
 
 
@@ -51,33 +37,38 @@ def run(recipe: Recipe, *, overwrite: bool = False, resume: bool = False, remeas
     works in the folder, and DivergedError where loss or weights stop being numbers: then no model is kept, nor any
     checkpoint.
     """
-    if recipe.model.type is not None:
-        return _run_pairs(recipe, overwrite=overwrite, resume=resume, remeasure=remeasure)
     started = time.perf_counter()
     disable_progress_bar()  # of loading and saving, which take no time; training and measuring keep theirs
     state = PartialState(cpu=recipe.training.use_cpu or not torch.cuda.is_available())
-    configured(recipe.measure.producers, recipe.measure.options)
-    check_splits(recipe)
+    _check_measures(recipe)
     folder = Path(recipe.output_dir)
-    arguments = training_arguments(recipe)
+    arguments = train.training_arguments(recipe)
     check_processes(arguments)
     check_model(recipe)
-    check_base(recipe)
+    base = open_base(recipe)
     with opened(folder, recipe, state, overwrite=overwrite, resume=resume), _stoppable(folder, state):
-        texts, base = Texts(recipe, folder, state), Base.of(recipe)
+        texts, path = Texts(recipe, folder, state), folder / RECORD
         if not (folder / MODEL).is_dir():
             train.train(recipe, arguments, folder, texts, base, state)
         measurement = Measurement(recipe, folder, texts, base, state)
         measurement.outputs()
-        path = folder / RECORD
-        if not is_measured(path, recipe) or (remeasure and not is_measured_by_this_version(path)):
-            if state.is_main_process and path.is_file():
-                print(f"{path} is measured anew: {other_measurement(path, recipe) or 'by another version'}")
-            path = measurement.record()
+        other = other_measurement(path, recipe) if path.is_file() else ""
+        if remeasure and path.is_file() and not other and not record.is_current(record.load(path)):
+            other = "by another version"
+        if other or not path.is_file():
+            if other and state.is_main_process:
+                print(f"{path} is measured anew: {other}")
+            measurement.record()
         elif state.is_main_process:  # of another measurement that was killed
-            shutil.rmtree(folder / shards_of(RECORD), ignore_errors=True)
+            shutil.rmtree(folder / SHARDS, ignore_errors=True)
         _finish(recipe, folder, state, started)
     return folder.resolve() / REPORT / "index.html"
+
+
+def _check_measures(recipe: Recipe) -> None:
+    reads = "pairs" if recipe.kind == "translator" else "texts"
+    configured(recipe.measure.producers, recipe.measure.options, reads)
+    check_splits(recipe)
 
 
 @contextmanager
@@ -89,41 +80,6 @@ def _stoppable(folder: Path, state: PartialState) -> Iterator[None]:
         if state.is_main_process:
             print(f"\nstopped; go on with --resume_from_checkpoint: what {folder} holds is whole", file=sys.stderr)
         raise
-
-
-def _run_pairs(recipe: Recipe, *, overwrite: bool, resume: bool, remeasure: bool) -> Path:
-    """`run` of a recipe of sentence pairs."""
-    started = time.perf_counter()
-    disable_progress_bar()
-    state = PartialState(cpu=recipe.training.use_cpu or not torch.cuda.is_available())
-    configured(recipe.measure.producers, recipe.measure.options, "pairs")
-    check_splits(recipe)
-    folder = Path(recipe.output_dir)
-    arguments = training_arguments(recipe)
-    check_processes(arguments)
-    check_model(recipe)
-    with opened(folder, recipe, state, overwrite=overwrite, resume=resume), _stoppable(folder, state):
-        texts, path = translation.PairTexts(recipe, folder, state), folder / RECORD
-        if not (folder / MODEL).is_dir():
-            translation.train(recipe, arguments, folder, texts, state)
-        if not is_measured(path, recipe) or (remeasure and not is_measured_by_this_version(path)):
-            if state.is_main_process and path.is_file():
-                print(f"{path} is measured anew: {other_measurement(path, recipe) or 'by another version'}")
-            translation.translate(recipe, folder, texts, state)  # first: the record says how well the model translates
-            path = translation.measure(recipe, folder, texts, state)
-        elif state.is_main_process:  # of another measurement that was killed
-            shutil.rmtree(folder / shards_of(RECORD), ignore_errors=True)
-        _finish_pairs(recipe, folder, state, started)
-    return folder.resolve() / REPORT / "index.html"
-
-
-def _finish_pairs(recipe: Recipe, folder: Path, state: PartialState, started: float) -> None:
-    """`_finish` of a recipe of sentence pairs."""
-    if state.is_main_process:
-        report(folder / RECORD, folder / REPORT, recipe)
-        note(folder, status="complete", seconds=round(time.perf_counter() - started, 1))
-        print(f"translates: {in_words(read_state(folder)['translation'])}")
-    state.wait_for_everyone()
 
 
 def measure_run(
@@ -147,39 +103,30 @@ def measure_run(
     """
     started = time.perf_counter()
     device = None if device is None else device_of(device)
-    folder, pairs = Path(folder), recipe.model.type is not None
+    folder = Path(folder)
     if output is not None and real_path(output) == real_path(folder / RECORD):
         output = None
     if not (folder / MODEL).is_dir():
         raise RunError(f"{folder} holds no trained model ({MODEL}/); train first")
-    configured(recipe.measure.producers, recipe.measure.options, "pairs" if pairs else "texts")
-    check_splits(recipe)
-    changed = changed_keys(recipe, folder / RECIPE)
-    if others := [key for key in changed if not key.startswith("measure.")]:
+    _check_measures(recipe)
+    if others := [key for key in differences(recipe, load(folder / RECIPE)) if not key.startswith("measure.")]:
         raise RecipeError(
             f"the model in {folder} was trained with another {', '.join(others)}: a measurement may change measure.* only "
             "(the seed of a measurement is measure.seed)"
         )
-    check_base(recipe)
+    base = open_base(recipe)
     state = PartialState(cpu=not torch.cuda.is_available())
-    device = state.device if device is None else device
     with held(folder, "a measurement", state, check=lambda: overwrite or _check_replaces_nothing(folder, recipe, output)):
         if output is None and state.is_main_process:  # what lies there is not of this measurement until all of it is made
             note(folder, status="trained")
             write_recipe(folder, recipe)
-        if pairs:
-            texts = translation.PairTexts(recipe, folder, state)
-            if output is None:
-                translation.translate(recipe, folder, texts, state, device)
-            path = translation.measure(recipe, folder, texts, state, output, device=device)
-        else:
-            measurement = Measurement(recipe, folder, Texts(recipe, folder, state), Base.of(recipe), state, device)
-            measurement.outputs()
-            path = measurement.record(output)
+        measurement = Measurement(recipe, folder, Texts(recipe, folder, state), base, state, device)
+        measurement.outputs()
+        path = measurement.record(output)
         if output is None and (folder / REPORT).is_dir():
-            (_finish_pairs if pairs else _finish)(recipe, folder, state, started)
-        elif state.is_main_process and not pairs:
-            print_results(path)
+            _finish(recipe, folder, state, started)
+        elif state.is_main_process and recipe.kind != "translator":
+            print_results(path, folder, recipe)
         state.wait_for_everyone()
     return path
 
@@ -201,7 +148,7 @@ def _finish(recipe: Recipe, folder: Path, state: PartialState, started: float) -
     """Report the run's record, and note that the run is complete."""
     if state.is_main_process:
         report(folder / RECORD, folder / REPORT, recipe)
-        scores = faithfulness(folder / RECORD)
-        note(folder, status="complete", seconds=round(time.perf_counter() - started, 1), attention_faithfulness=scores)
-        print_results(folder / RECORD)
+        scores = {} if recipe.kind == "translator" else {"attention_faithfulness": faithfulness(folder / RECORD)}
+        note(folder, status="complete", seconds=round(time.perf_counter() - started, 1), **scores)
+        print_results(folder / RECORD, folder, recipe)
     state.wait_for_everyone()

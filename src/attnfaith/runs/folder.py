@@ -1,4 +1,4 @@
-"""The folder of a run: its files, its state, and how it is opened.
+"""The folder of a run: its files, its state, and how it is held.
 
 It holds recipe.yaml (complete), run.json (what was used and how far it got), checkpoints/ while it trains, model/ (the
 selected checkpoint with tokenizer and code), outputs/ (what models trained against it need), record.parquet and report/. One
@@ -6,7 +6,6 @@ process holds it from opening to end; it may be killed at any moment: what it le
 """
 
 import contextlib
-import dataclasses
 import json
 import os
 import shutil
@@ -22,17 +21,16 @@ import attnfaith
 from attnfaith import provenance, recipes
 from attnfaith.errors import AttnfaithError, FileError
 from attnfaith.files import LOCK, folder_lock, is_locked, read_object, write_atomically
+from attnfaith.locate import MODEL, RECORD, STATE
 from attnfaith.recipes import Recipe
 from attnfaith.record.identity import RECIPE
 
 
-STATE, MODEL, RECORD, REPORT, OUTPUTS = "run.json", "model", "record.parquet", "report", "outputs"
-CHECKPOINTS = "checkpoints"
-TOLD = ("versions", "dataset", "sizes", "vocabulary")  # of run.json, by a training
-CONCLUDED = ("attention_faithfulness", "seconds")  # of run.json, by a measurement and its report
+REPORT, OUTPUTS, CHECKPOINTS, TRANSLATIONS = "report", "outputs", "checkpoints", "translations.txt"
+SHARDS = f"{RECORD}.shards"  # of a measurement that is under way
+TRAINED = ("versions", "dataset", "sizes", "vocabulary")  # keys of run.json that a training writes
+CONCLUDED = ("attention_faithfulness", "seconds")  # those that a measurement and its report write
 LOCKS = (LOCK, f"{LOCK}.holder")
-LEFTOVERS = (".*.tmp", f".{REPORT}.*", f"{OUTPUTS}/.*.tmp")
-"""What killed processes leave: half-written files, half-made folders."""
 
 
 class RunError(AttnfaithError):
@@ -40,63 +38,53 @@ class RunError(AttnfaithError):
 
 
 @contextlib.contextmanager
-def opened(
-    folder: Path, recipe: Recipe, state: PartialState, *, overwrite: bool = False, resume: bool = False
-) -> Iterator[None]:
-    """Make the run's folder, or take the one that is there, and hold it. Of several processes one does, for all.
+def held(folder: Path, work: str, state: PartialState, check: Callable[[], object] = lambda: None) -> Iterator[None]:
+    """Hold the folder of a run for `work`, and delete what killed processes left there. Of several processes one holds it
+    for all, and what a user can mend is raised in all of them. Raises FileError where it is in use.
 
-    overwrite, resume: see `run`. Raises RunError where the folder may not be used, FileError where another process holds it.
+    check: asked before the folder is held, so that no lock is left in somebody else's, and again once it is.
     """
     with contextlib.ExitStack() as lock:
-        _in_one_process(state, lambda: _open(lock, folder, recipe, overwrite=overwrite, resume=resume))
+        error = None
+        if state.is_main_process:
+            try:
+                check()
+                lock.enter_context(folder_lock(folder, work))
+                check()
+                _sweep(folder)
+            except AttnfaithError as raised:
+                error = raised
+        (error,) = broadcast_object_list([error])
+        if error is not None:
+            raise error
         yield
 
 
 @contextlib.contextmanager
-def held(folder: Path, work: str, state: PartialState, check: Callable[[], object] = lambda: None) -> Iterator[None]:
-    """Hold the folder of a run for `work`; what killed processes left there goes. Raises FileError where it is in use.
+def opened(
+    folder: Path, recipe: Recipe, state: PartialState, *, overwrite: bool = False, resume: bool = False
+) -> Iterator[None]:
+    """Make the run's folder, or take the one that is there, and hold it.
 
-    check: asked, by one of several processes for all, once the folder is held; what it raises ends the work.
+    overwrite, resume: see `run`. Raises RunError where the folder may not be used, FileError where another process holds it.
     """
+    changed = []
 
-    def hold():
-        lock.enter_context(folder_lock(folder, work))
-        check()
-        _sweep(folder)
+    def check():
+        changed[:] = _check_usable(folder, recipe, overwrite=overwrite, resume=resume)
 
-    with contextlib.ExitStack() as lock:
-        _in_one_process(state, hold)
+    with held(folder, "a run", state, check):
+        if state.is_main_process:
+            if overwrite and not resume:
+                _clear(folder)
+            if not (folder / STATE).is_file():  # before the recipe, so that a recipe alone is never taken for a run's
+                versions = {module.__name__: module.__version__ for module in (attnfaith, torch, transformers)}
+                write_atomically(folder / STATE, json.dumps({"status": "started", "versions": versions}, indent=1))
+            if changed and (folder / MODEL).is_dir():
+                note(folder, status="trained")
+            write_recipe(folder, recipe)
+        state.wait_for_everyone()
         yield
-
-
-def _in_one_process(state: PartialState, step: Callable[[], None]) -> None:
-    """Take a step in the main process; the others wait, and what a user can mend is raised in all of them."""
-    error = None
-    if state.is_main_process:
-        try:
-            step()
-        except AttnfaithError as raised:
-            error = raised
-    (error,) = broadcast_object_list([error])
-    if error is not None:
-        raise error
-
-
-def _open(lock: contextlib.ExitStack, folder: Path, recipe: Recipe, *, overwrite: bool, resume: bool) -> None:
-    _check_usable(
-        folder, recipe, overwrite=overwrite, resume=resume
-    )  # first: a lock is not left in a folder of somebody else
-    lock.enter_context(folder_lock(folder, "a run"))
-    changed = _check_usable(folder, recipe, overwrite=overwrite, resume=resume)  # another process may have been at work
-    _sweep(folder)
-    if overwrite and not resume and not _is_unstarted(folder):
-        _replace(lock, folder)
-    if not (folder / STATE).is_file():  # before the recipe, so that a recipe alone is never taken for a run's
-        versions = {module.__name__: module.__version__ for module in (attnfaith, torch, transformers)}
-        _write_state(folder, {"status": "started", "versions": versions})
-    if changed and (folder / MODEL).is_dir():
-        note(folder, status="trained")
-    write_recipe(folder, recipe)
 
 
 def _check_usable(folder: Path, recipe: Recipe, *, overwrite: bool, resume: bool) -> list[str]:
@@ -108,8 +96,8 @@ def _check_usable(folder: Path, recipe: Recipe, *, overwrite: bool, resume: bool
     if not ((folder / RECIPE).is_file() and (folder / STATE).is_file()):
         raise RunError(f"{folder} holds files that are no run of ours; give another output_dir")
     if resume:
-        changed = changed_keys(recipe, folder / RECIPE)
-        if trains := [key for key in changed if not key.startswith("measure.")]:
+        changed = recipes.differences(recipe, recipes.load(folder / RECIPE))
+        if trains := [key for key in changed if key != "name" and not key.startswith("measure.")]:
             raise RunError(f"{folder} is a run of another recipe (different: {', '.join(trains)}); give another output_dir")
         return changed
     if not overwrite:
@@ -126,62 +114,30 @@ def _is_unstarted(folder: Path) -> bool:
     names = {name for name in names if name not in LOCKS and not name.startswith((f".{STATE}.", f".{RECIPE}."))}
     if not names:
         return True
-    if not names <= {STATE, RECIPE}:
-        return False
     try:
-        return {"status", "versions"} <= set(read_state(folder))
+        return names <= {STATE, RECIPE} and {"status", "versions"} <= set(read_state(folder))
     except RunError:
         return False
 
 
-def _replace(lock: contextlib.ExitStack, folder: Path) -> None:
-    """Put the run that lies there aside, then delete it: at any moment the folder holds the old run, or nothing of it."""
-    place = folder.resolve()  # of a link, the folder it leads to
-    aside = _aside(folder)
-    try:
-        os.rename(place, aside)
-        place.mkdir(exist_ok=True)
-    except OSError as error:
-        raise RunError(f"{folder} cannot be replaced ({error.strerror or error}); give another output_dir") from error
-    lock.enter_context(folder_lock(folder, "a run"))  # the lock that was held went with the old run
-    shutil.rmtree(aside)
-
-
-def _aside(folder: Path) -> Path:
-    place = folder.resolve()
-    return place.with_name(f".{place.name}.replaced")
+def _clear(folder: Path) -> None:
+    """Delete the run that lies there: its results first, what says that it is a run last."""
+    for path in sorted(folder.iterdir(), key=lambda path: (path.name in (STATE, RECIPE), path.name != RECORD)):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        elif path.name not in LOCKS:
+            path.unlink()
 
 
 def _sweep(folder: Path) -> None:
     """Delete what killed processes left; only while the folder is held. A report may be at work in a folder of its own."""
-    left = [path for pattern in LEFTOVERS for path in folder.glob(pattern)] + [_aside(folder)]
+    left = [path for pattern in (".*.tmp", f".{REPORT}.*", f"{OUTPUTS}/.*.tmp") for path in folder.glob(pattern)]
     left += [folder / CHECKPOINTS] if (folder / MODEL).is_dir() else []  # of a training that was killed at its very end
     for path in left:
-        if path.is_dir() and not path.is_symlink():
-            if not is_locked(path):
-                shutil.rmtree(path)
-        else:
+        if not path.is_dir():
             path.unlink(missing_ok=True)
-
-
-def shards_of(name: str) -> str:
-    """The folder, beside a record, of its parts while it is measured."""
-    return f"{name}.shards"
-
-
-def changed_keys(recipe: Recipe, path: Path) -> list[str]:
-    """Dotted keys in which a recipe differs from a written one; where the run lies and how it is reported do not count."""
-
-    def flat(tree, prefix=""):
-        for key, value in tree.items():
-            if isinstance(value, dict) and value:
-                yield from flat(value, f"{prefix}{key}.")
-            else:
-                yield f"{prefix}{key}", value
-
-    new, old = dict(flat(dataclasses.asdict(recipe))), dict(flat(dataclasses.asdict(recipes.load(path))))
-    changed = sorted(key for key in {*new, *old} if new.get(key) != old.get(key))
-    return [key for key in changed if key not in ("output_dir", "note") and not key.startswith("report.")]
+        elif not is_locked(path):
+            shutil.rmtree(path)
 
 
 def write_recipe(folder: Path, recipe: Recipe) -> None:
@@ -196,27 +152,23 @@ def read_state(folder: str | os.PathLike) -> dict:
         raise RunError(f"{error}: give the folder of a run") from error
 
 
-def trained_state(folder: str | os.PathLike) -> dict:
-    """What run.json says of the run before it was measured: a measurement holds nothing of an earlier one's results."""
-    return {key: value for key, value in read_state(folder).items() if key not in CONCLUDED}
+def trained_state(folder: Path) -> dict:
+    """What run.json says about the run before it was measured: a measurement holds nothing of an earlier one's results.
 
-
-def check_trained(folder: Path) -> None:
-    """Raise RunError where run.json does not tell of the training whose model lies there."""
-    if missing := [name for name in TOLD if name not in read_state(folder)]:
+    Raises RunError where it does not tell of the training whose model lies there.
+    """
+    state = read_state(folder)
+    if missing := [name for name in TRAINED if name not in state]:
         raise RunError(
             f"{folder / STATE} lacks {', '.join(missing)}, so nothing tells how the model there was trained: copy it anew, "
             "or train the run again with --overwrite_output_dir"
         )
+    return {key: value for key, value in state.items() if key not in CONCLUDED}
 
 
 def note(folder: Path, **facts) -> None:
     """Add facts to run.json."""
-    _write_state(folder, {**read_state(folder), **facts})
-
-
-def _write_state(folder: Path, facts: dict) -> None:
-    write_atomically(folder / STATE, json.dumps(facts, indent=1))
+    write_atomically(folder / STATE, json.dumps({**read_state(folder), **facts}, indent=1))
 
 
 def origin(seed: int, state: PartialState, data: dict) -> dict:

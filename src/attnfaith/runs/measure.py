@@ -1,48 +1,48 @@
-"""The measurement of a trained run: its record, and the outputs that models trained against it need."""
+"""The measurement of a trained run: its record, the outputs that models trained against it need, translations, report."""
 
 import dataclasses
 import os
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 from accelerate import PartialState
 from datasets import Dataset
-from transformers import PreTrainedModel
 
 from attnfaith import recipes, record
 from attnfaith.data.fingerprint import digest_data, digest_model, fingerprint
+from attnfaith.data.pair_encoding import encode_pairs
 from attnfaith.data.sources import draw
 from attnfaith.data.tokenization import by_words
 from attnfaith.errors import excerpt
+from attnfaith.escaping import printable
+from attnfaith.files import write_atomically
 from attnfaith.measurement.engine import measure
-from attnfaith.measurement.registry import build
+from attnfaith.measurement.registry import build, classes
+from attnfaith.metrics.attention_faithfulness.attention_faithfulness import AttentionFaithfulness
 from attnfaith.recipes import Recipe, RecipeError
 from attnfaith.record.identity import training_fields
+from attnfaith.reporting import run_facts, write_report
+from attnfaith.reporting.cells import split_cells
+from attnfaith.reporting.page.pair_facts import in_words
+from attnfaith.reporting.sections.performance import accuracy_in_words
+from attnfaith.reporting.verdicts import verdict
 from attnfaith.runs.base import Base, OutputsError, read_outputs
-from attnfaith.runs.checkpoint import load_model, measurable
-from attnfaith.runs.folder import OUTPUTS, RECORD, check_trained, note, origin, read_state, trained_state
-from attnfaith.runs.prepare import Texts
+from attnfaith.runs.folder import OUTPUTS, RECORD, TRANSLATIONS, note, origin, read_state, trained_state
+from attnfaith.runs.models import load_model, measurable
+from attnfaith.runs.texts import Texts
 from attnfaith.subjects import subject_of
-
-
-def is_measured(path: Path, recipe: Recipe) -> bool:
-    """Whether a whole record lies there that this recipe's `measure` section made."""
-    return path.is_file() and not other_measurement(path, recipe)
+from attnfaith.training.translation import translation_scores, translations
 
 
 def other_measurement(path: Path, recipe: Recipe) -> str:
     """In what the record at `path` is of another measurement than this recipe's, in words; "" where it is of this one."""
     try:
-        (made,) = [recipes.build(part["recipe"]).measure for part in record.settings(record.load(path))]
+        (section,) = [recipes.build(part["recipe"]).measure for part in record.settings(record.load(path))]
     except (record.RecordError, RecipeError, KeyError, TypeError, ValueError) as error:
         return f"it cannot be read: {excerpt(error)}"
-    keys = (key.name for key in dataclasses.fields(made) if key.name != "outputs")
-    return ", ".join(f"measure.{key}" for key in keys if getattr(made, key) != getattr(recipe.measure, key))
-
-
-def is_measured_by_this_version(path: Path) -> bool:
-    """Whether the installed version of the package, by major.minor, measured the record."""
-    return record.is_current(record.load(path))
+    keys = [key.name for key in dataclasses.fields(section) if key.name != "outputs"]
+    return ", ".join(f"measure.{key}" for key in keys if getattr(section, key) != getattr(recipe.measure, key))
 
 
 class Measurement:
@@ -50,35 +50,38 @@ class Measurement:
 
     def __init__(self, recipe: Recipe, folder: Path, texts: Texts, base: Base | None, state: PartialState, device=None):
         self.recipe, self.folder, self.texts, self.base, self.state = recipe, folder, texts, base, state
-        self.device, self._model = device or state.device, None
-        check_trained(folder)
+        self.device, self.pairs = device or state.device, recipe.kind == "translator"
+        trained_state(folder)
 
-    @property
-    def model(self) -> PreTrainedModel:
-        if self._model is None:
-            self._model = load_model(self.folder).to(self.device)
-        return self._model
+    @cached_property
+    def model(self):
+        return load_model(self.folder).to(self.device)
+
+    @cached_property
+    def _measurable(self):
+        return measurable(self.model, self.texts.tokenizer, self.pairs)
 
     def record(self, output: str | os.PathLike | None = None) -> Path:
         """Measure as the recipe's `measure` section says; returns the record's path, None is the run's own.
 
         Shards of another measurement beside the run's own record are deleted: the folder is held, so nobody finishes them.
         """
-        section, rows = self.recipe.measure, self.texts.measured
+        if self.pairs and output is None:
+            self._translate()  # first: the record says how well the model translates
+        section, level = self.recipe.measure, {} if self.pairs else {"level": self.recipe.measure.level}
+        rows = self._measurable.rows(self.texts.drawn) if self.pairs else self.texts.measured
         data = {"revision": self.texts.loaded.revision, "fingerprint": {section.split: digest_data(rows)}}
-        made = origin(section.seed, self.state, data)
-        if self.state.is_main_process and output is None and "provenance" not in read_state(self.folder):
-            note(self.folder, provenance={**made, "of": "measurement"})  # older code trained it
+        provenance = origin(section.seed, self.state, data)
         path = self._measure(
             section.split,
             self.texts.drawn,
             rows,
             section.producers,
             self.folder / RECORD if output is None else Path(output),
-            level=section.level,
             options=self._prepared(),
             discard=output is None,
-            provenance=made,
+            provenance=provenance,
+            **level,
         )
         if self.state.is_main_process and output is None:
             note(self.folder, status="measured")
@@ -89,15 +92,16 @@ class Measurement:
         process for all; what they learned is kept in the run's folder.
         """
         section = self.recipe.measure
-        options = {name: dict(given) for name, given in section.options.items()}
-        pending = [one for one in build(section.producers, section.options) if not one.is_trained]
+        options = {name: dict(values) for name, values in section.options.items()}
+        reads = "pairs" if self.pairs else "texts"
+        pending = [measure for measure in build(section.producers, section.options, reads) if not measure.is_trained]
         if not pending:
             return options
-        subject = subject_of(measurable(self.model, self.texts.tokenizer), section.level)
+        subject = subject_of(self._measurable, section.level)
         with self.state.main_process_first():
-            for one in pending:
-                prepared = one.prepare(subject, self._some, self.folder, seed=section.seed)
-                options[one.name] = dataclasses.asdict(prepared)
+            for each in pending:
+                prepared = each.prepare(subject, self._some, self.folder, seed=section.seed)
+                options[each.name] = dataclasses.asdict(prepared)
         return options
 
     def _some(self, split: str, most: int) -> Dataset:
@@ -108,13 +112,10 @@ class Measurement:
 
     def outputs(self) -> None:
         """Write attention and predictions of the splits in `measure.outputs`, whole, where they do not lie there already."""
-        if not self.recipe.measure.outputs:
-            return
-        weights = digest_model(self.model)
         for split in self.recipe.measure.outputs:
             path, rows = self.folder / OUTPUTS / f"{split}.parquet", self.texts.rows(split)
             try:
-                read_outputs(path, rows, weights)
+                read_outputs(path, rows, digest_model(self.model))
             except OutputsError:
                 self._measure(split, self.texts.loaded.splits[split], rows, [], path, discard=True)
 
@@ -130,36 +131,90 @@ class Measurement:
         **how,
     ) -> Path:
         """drawn: the texts of a split as they were read; rows: the same, encoded."""
-        section, state = self.recipe.measure, trained_state(self.folder)
-        settings = {
-            "recipe": dataclasses.asdict(self.recipe),
-            "run": state,
-            "label_names": list(self.texts.loaded.label_names),
-        }
+        section, state, loaded = self.recipe.measure, trained_state(self.folder), self.texts.loaded
+        settings = {"recipe": dataclasses.asdict(self.recipe), "run": state}
+        if not self.pairs:
+            settings["label_names"] = list(loaded.label_names)
         if provenance:
             settings["provenance"] = provenance
-        attention = None
         if self.recipe.objective.kind == "guided":
             self.base.check_unchanged(self.folder)
-            attention = self.base.attention(split, self.texts.rows(split))
-        trained = state.get("texts") or {"train": fingerprint(self.texts.loaded.splits["train"])}
+            how["attention"] = self.base.attention(split, self.texts.rows(split))
+        trained = state.get("texts") or {"train": fingerprint(loaded.splits["train"])}
         cell = record.Identity(
-            dataset=self.texts.loaded.entry.name,
+            dataset=loaded.entry.name,
             texts=fingerprint(drawn),
             training_texts=trained["train"],
             split=split,
             seed=self.recipe.seed,
             **training_fields(self.recipe, recipes.load),
         )
-        return measure(
-            measurable(self.model, self.texts.tokenizer),
-            rows,
-            cell,
-            producers,
-            path,
-            attention=attention,
-            seed=section.seed,
-            batch_tokens=section.batch_tokens,
-            settings=settings,
-            **how,
-        )
+        how |= {"seed": section.seed, "batch_tokens": section.batch_tokens, "settings": settings}
+        return measure(self._measurable, rows, cell, producers, path, **how)
+
+    def _translate(self) -> None:
+        """What the model generates for the measured pairs, greedily, as translations.txt; its scores, in run.json. One
+        process does it, and all wait.
+        """
+        if self.state.is_main_process:
+            drawn, tokenizer = self.texts.drawn, self.texts.tokenizer
+            lines = translations(self.model, tokenizer, encode_pairs(drawn, tokenizer))
+            lines = [" ".join(line.split()) for line in lines]
+            write_atomically(self.folder / TRANSLATIONS, "".join(f"{line}\n" for line in lines))
+            scores = translation_scores(lines, drawn["target"])
+            note(self.folder, translation={"split": self.recipe.measure.split, "pairs": len(lines), **scores})
+        self.state.wait_for_everyone()
+
+
+# ------------------------------------------------------------------------------------------------ what a record says
+
+
+def report(path: Path, output: Path, recipe: Recipe) -> Path:
+    """Tables, figures and page of a record; returns the page's path."""
+    table, section = record.load(path), recipe.report
+    return write_report(table, output, title=section.title, facts=run_facts(table, recipe.note), n_examples=section.examples)
+
+
+def faithfulness(path: str | os.PathLike) -> dict[str, dict]:
+    """The metric `attention_faithfulness` of what a record holds, by the name of the measure or experiment.
+
+    Attention against each measure of input importance; the model's own attention and prediction against those of each
+    experiment, where every draw is one row and a text without draws is one undefined row. Undefined is None, so that the
+    result is JSON.
+    """
+    table = record.load(path)
+    metric = AttentionFaithfulness(keep_in_memory=True, mask="none")  # a record holds no padding
+    own = {name: record.rows(table, name) for name in ("attention", "probs")}
+    scores = {}
+    for name in table.column_names:
+        if name.startswith("importance_") and not name.endswith("_hidden"):
+            scores[name.removeprefix("importance_")] = metric.compute(importance=record.rows(table, name), **own)
+    for each in sorted(classes(), key=lambda each: each.name):
+        arguments = {}
+        for argument, column in each.metric.items():
+            if column in table.column_names:
+                draws = record.rows(table, column)
+                if len(record.axes(table.schema.field(column))) == 1:  # one counterfactual a text, without an axis of draws
+                    draws = [row[None] for row in draws]
+                original = argument.removeprefix("counterfactual_")
+                arguments[argument] = [row for rows in draws for row in (rows if len(rows) else [None])]
+                arguments[original] = [
+                    row for row, rows in zip(own[original], draws, strict=True) for _ in range(len(rows) or 1)
+                ]
+        if arguments:
+            scores[each.name] = metric.compute(**arguments)
+    return {
+        name: {key: None if value != value else value for key, value in values.items()} for name, values in scores.items()
+    }
+
+
+def print_results(path: Path, folder: Path, recipe: Recipe) -> None:
+    """How well the model of a run does, and of texts the verdict on its attention, in two lines a cell."""
+    if recipe.kind == "translator":
+        print(f"translates: {in_words(read_state(folder)['translation'])}")
+        return
+    for cell in split_cells(record.load(path)):
+        if accuracy := accuracy_in_words(cell):
+            print(printable(f"{cell.heading['dataset']} {cell.heading['split']}: {accuracy}"))
+        found = verdict([cell.of_inputs])
+        print(printable(f"attention: {found.headline}. {found.reason}"))

@@ -1,34 +1,104 @@
 """The training of a recipe, in the folder of its run: from its last whole checkpoint, if there is one, to its model."""
 
+import dataclasses
 import json
 import os
 import shutil
+import sys
 import time
 from pathlib import Path
 
+import torch
 from accelerate import PartialState
 from datasets import Dataset
-from transformers import Trainer, TrainingArguments, set_seed
-from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME, TRAINER_STATE_NAME, TRAINING_ARGS_NAME
+from transformers import Trainer, TrainingArguments, get_scheduler, set_seed
+from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME, TRAINER_STATE_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoint
-from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
 from attnfaith.data.fingerprint import digest_data, fingerprint
-from attnfaith.data.subwords import tokenizer_facts
-from attnfaith.errors import FileError
+from attnfaith.errors import FileError, excerpt
 from attnfaith.files import read_object, sync_folder, write_atomically
 from attnfaith.measurement.engine import check
-from attnfaith.recipes import Recipe
+from attnfaith.recipes import Recipe, RecipeError
 from attnfaith.runs.base import Base, needed_outputs
-from attnfaith.runs.checkpoint import measurable
-from attnfaith.runs.folder import MODEL, RunError, note, origin, read_state
-from attnfaith.runs.prepare import Texts, make_model, remarks, trainer_class
-from attnfaith.runs.pretrained import facts_of
-from attnfaith.training import DivergedError, Diversity, ImpermissibleMass, MaskedWords, Penalty, WordTying
+from attnfaith.runs.folder import CHECKPOINTS, MODEL, RunError, note, origin, read_state
+from attnfaith.runs.models import facts_of_tokenizer, make_model, measurable
+from attnfaith.runs.texts import Texts, remarks, remarks_on_pairs
+from attnfaith.training import (
+    AdversarialTrainer,
+    AttentionTrainer,
+    DivergedError,
+    Diversity,
+    FineTuningTrainer,
+    GuidedTrainer,
+    ImpermissibleMass,
+    MaskedWords,
+    Penalty,
+    RationaleTrainer,
+    TranslationTrainer,
+    WordTying,
+)
+from attnfaith.training.trainers import LOWER_IS_BETTER, BaseTrainer, check_selection
 
 
-USED = ("train", "validation")
 COLUMNS = ("input_ids", "token_type_ids", "candidates", "labels", "length", "base_attention", "base_probs")
+
+
+def trainer_class(recipe: Recipe) -> type[BaseTrainer]:
+    """The trainer of a recipe; its `config_class` has the arguments."""
+    if recipe.model.selector is not None:
+        return RationaleTrainer
+    if recipe.kind != "classifier":
+        return TranslationTrainer if recipe.kind == "translator" else FineTuningTrainer
+    return {"guided": GuidedTrainer, "adversarial": AdversarialTrainer}.get(recipe.objective.kind, AttentionTrainer)
+
+
+def training_arguments(recipe: Recipe) -> TrainingArguments:
+    """The arguments of a recipe's trainer. Raises RecipeError for values that transformers refuses."""
+    section, config_class = recipe.training, trainer_class(recipe).config_class
+    taken = {key.name for key in dataclasses.fields(config_class)}
+    ours = {}
+    for part in (section, recipe.objective, recipe.selection, recipe.penalties):
+        ours |= {key.name: getattr(part, key.name) for key in dataclasses.fields(part) if key.name in taken}
+    adversarial, pairs = recipe.objective.kind == "adversarial", recipe.kind == "translator"
+    metric = ours.pop("metric_for_best_model") or ("objective" if adversarial else "loss" if pairs else "accuracy")
+    if not pairs:
+        check_selection(metric, adversarial=adversarial)
+    ours = {name: value for name, value in ours.items() if value is not None}
+    # Without a GPU this is what makes two launched processes one training instead of two that write one folder.
+    ours["use_cpu"] = section.use_cpu or not torch.cuda.is_available()
+    fixed = {
+        "output_dir": str(Path(recipe.output_dir).absolute() / CHECKPOINTS),
+        "seed": recipe.seed,
+        "eval_strategy": "epoch",
+        "save_strategy": "epoch",
+        "logging_strategy": "epoch",
+        "save_total_limit": 1,
+        "load_best_model_at_end": True,
+        "metric_for_best_model": f"eval_{metric}",
+        "greater_is_better": metric not in LOWER_IS_BETTER,
+        "lr_scheduler_type": "constant",
+        "restore_callback_states_from_checkpoint": True,  # how long early stopping has waited
+        "remove_unused_columns": False,
+        "length_column_name": "length",
+        # some pretrained ones have layers that no classifier uses, and a selector's may have no gradient in a batch
+        "ddp_find_unused_parameters": recipe.kind == "pretrained" or recipe.model.selector is not None,
+        "report_to": "none",
+        "disable_tqdm": not sys.stderr.isatty(),  # a bar would fill a log file
+        "dataloader_pin_memory": torch.cuda.is_available(),
+    }
+    try:
+        arguments = config_class(**{**fixed, **ours, **section.arguments})
+        get_scheduler(  # asks what the Trainer would, after all texts are read
+            arguments.lr_scheduler_type,
+            torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=arguments.learning_rate),
+            num_warmup_steps=arguments.get_warmup_steps(100),
+            num_training_steps=100,
+            scheduler_specific_kwargs=arguments.lr_scheduler_kwargs or {},
+        )
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise RecipeError(f"training: transformers refuses these arguments: {excerpt(error, 300)}") from error
+    return arguments
 
 
 def train(recipe: Recipe, arguments: TrainingArguments, folder: Path, texts: Texts, base: Base | None, state: PartialState):
@@ -36,40 +106,33 @@ def train(recipe: Recipe, arguments: TrainingArguments, folder: Path, texts: Tex
 
     base: the run that it is trained against, if its objective needs one. Raises what `run` raises.
     """
-    rows = _rows(recipe, texts, base)
+    rows, section, pairs = _rows(recipe, texts, base), recipe.measure, recipe.kind == "translator"
     if state.is_main_process:
-        for line in remarks(texts.loaded):
+        for line in remarks_on_pairs(texts, rows) if pairs else remarks(texts.loaded):
             print(line)
-    section = recipe.measure
-    measured = texts.measured if section.producers else None
+    measured = texts.measured if section.producers and not pairs else None
     set_seed(recipe.seed)  # last, so that an adversary starts from the weights, and reads the batches, of its base
     model = make_model(recipe, texts.loaded, texts.tokenizer)
-    if section.producers:  # what does not suit the model or its texts is refused before it is trained
-        how = {"level": section.level, "options": section.options, "trained": False}
-        check(measurable(model, texts.tokenizer), measured, section.producers, **how)
+    if section.producers or pairs:  # what does not suit the model or its texts is refused before it is trained
+        subject = measurable(model, texts.tokenizer, pairs)
+        how = {"options": section.options, "trained": False, **({} if pairs else {"level": section.level})}
+        check(subject, subject.rows(texts.drawn) if pairs else measured, section.producers, **how)
     check_budget(recipe, rows)
     facts = _facts(recipe, texts, rows, state)
     if state.is_main_process:
-        note_provenance(recipe, folder, texts, rows, state)
+        _note_provenance(recipe, folder, texts, rows, state)
     if recipe.objective.kind == "untrained":
         if state.is_main_process:
             _keep(folder, model, texts.tokenizer, **facts, epochs=0.0)
         state.wait_for_everyone()
         return
     trainer = make_trainer(recipe, model, texts.tokenizer, rows, arguments, base)
-    last = last_checkpoint(recipe, arguments, state)
+    last = _last_checkpoint(recipe, arguments, state)
     if base and last:
         base.check_unchanged(folder)
     elif base and state.is_main_process:
         base.note(folder)
     fit(trainer, last, folder, texts.tokenizer, facts, state)
-
-
-def last_checkpoint(recipe: Recipe, arguments: TrainingArguments, state: PartialState) -> str | None:
-    """The checkpoint that a training goes on from, None where it begins; one that had stopped early stays stopped."""
-    last = _last_checkpoint(Path(arguments.output_dir), state)
-    _stop_where_it_stopped(recipe, arguments, last)
-    return last
 
 
 def fit(trainer: Trainer, last: str | None, folder: Path, tokenizer, facts: dict, state: PartialState) -> None:
@@ -97,7 +160,7 @@ def fit(trainer: Trainer, last: str | None, folder: Path, tokenizer, facts: dict
 
 def _rows(recipe: Recipe, texts: Texts, base: Base | None) -> dict[str, Dataset]:
     """The encoded splits of a training, with what the base says of them."""
-    rows = {split: texts.rows(split) for split in USED}
+    rows = {split: texts.rows(split) for split in ("train", "validation")}
     for split in needed_outputs(recipe):  # those of other splits are looked at before work is lost, too
         outputs = base.outputs(split, texts.rows(split))
         for name in ("attention", "probs") if split in rows else ():
@@ -106,48 +169,34 @@ def _rows(recipe: Recipe, texts: Texts, base: Base | None) -> dict[str, Dataset]
 
 
 def _facts(recipe: Recipe, texts: Texts, rows: dict[str, Dataset], state: PartialState) -> dict:
-    """What run.json says of a training, whatever becomes of it."""
+    """What run.json says about a training, whatever becomes of it."""
     loaded = texts.loaded
-    return {
+    dataset = {"name": loaded.entry.name, "revision": loaded.revision}
+    facts = {
         "status": "trained",
-        "dataset": {
-            "name": loaded.entry.name,
-            "revision": loaded.revision,
-            "dropped": loaded.dropped,
-            "empty": loaded.empty,
-            "empty_pair": loaded.empty_pair,
-            "unknown_candidates": loaded.unknown_candidates,
-            **({"about": loaded.about} if loaded.about else {}),
-        },
+        "dataset": dataset,
         "texts": {split: fingerprint(part) for split, part in loaded.splits.items()},
         "sizes": {split: len(part) for split, part in loaded.splits.items()},
-        "truncated": {split: int(sum(part["truncated"])) for split, part in rows.items()},
         "vocabulary": len(texts.tokenizer),
-        **_tokenizer(recipe, texts),
         "processes": state.num_processes,
     }
+    if recipe.kind == "translator":
+        dataset |= {"gold": loaded.entry.gold, "left_out": loaded.left_out}
+        return facts | {"trained_on": {split: len(part) for split, part in rows.items()}}
+    dataset |= {name: getattr(loaded, name) for name in ("dropped", "empty", "empty_pair", "unknown_candidates")}
+    if loaded.about:
+        dataset["about"] = loaded.about
+    truncated = {split: int(sum(part["truncated"])) for split, part in rows.items()}
+    return facts | {"truncated": truncated, **facts_of_tokenizer(recipe, texts.tokenizer)}
 
 
-def _tokenizer(recipe: Recipe, texts: Texts) -> dict[str, dict]:
-    """Which tokenizer was taken over, and of which pretrained model; nothing where it is of the training texts' words."""
-    data, model = recipe.data, recipe.model
-    if model.pretrained is not None:
-        return {
-            "tokenizer": tokenizer_facts(texts.tokenizer, model.pretrained, model.revision),
-            "pretrained": facts_of(recipe),
-        }
-    if data.tokenizer is None:
-        return {}
-    return {"tokenizer": tokenizer_facts(texts.tokenizer, data.tokenizer, data.tokenizer_revision)}
-
-
-def note_provenance(recipe: Recipe, folder: Path, texts: Texts, rows: dict[str, Dataset], state: PartialState) -> None:
+def _note_provenance(recipe: Recipe, folder: Path, texts: Texts, rows: dict[str, Dataset], state: PartialState) -> None:
     data = {"revision": texts.loaded.revision, "fingerprint": {split: digest_data(part) for split, part in rows.items()}}
-    made = {**origin(recipe.seed, state, data), "of": "training"}
+    provenance = {**origin(recipe.seed, state, data), "of": "training"}
     if earlier := read_state(folder).get("provenance"):  # the part that an interrupted process trained
-        changed = [key for key in ("version", "commit", "dirty", "libraries") if earlier.get(key) != made[key]]
-        made |= {"begun": {key: earlier.get(key) for key in changed}} if changed else {}
-    note(folder, provenance=made)
+        changed = [key for key in ("version", "commit", "dirty", "libraries") if earlier.get(key) != provenance[key]]
+        provenance |= {"begun": {key: earlier.get(key) for key in changed}} if changed else {}
+    note(folder, provenance=provenance)
 
 
 def make_trainer(
@@ -162,13 +211,15 @@ def make_trainer(
     if arguments.metric_for_best_model == "eval_accuracy" and recipe.training.metric_for_best_model is None:
         if model.config.num_labels == 2:
             arguments.metric_for_best_model = "eval_roc_auc"
-    used = list(COLUMNS)
-    if recipe.penalties.impermissible_mass or recipe.model.separate_impermissible:
-        used.append("impermissible")
-    if recipe.model.pretrained is not None and recipe.penalties.taken:
-        used.append("special_tokens_mask")  # penalties are over words
-    columns = [name for name in used if name in rows["train"].column_names]
-    penalties = {"penalties": penalties_of(recipe)} if recipe.penalties.taken else {}
+    columns = list(rows["train"].column_names)
+    if recipe.kind != "translator":
+        used = list(COLUMNS)
+        if recipe.penalties.impermissible_mass or recipe.model.separate_impermissible:
+            used.append("impermissible")
+        if recipe.kind == "pretrained" and recipe.penalties.taken:
+            used.append("special_tokens_mask")  # penalties are over words
+        columns = [name for name in used if name in columns]
+    penalties = {"penalties": penalties_of(recipe)} if recipe.penalties.taken and recipe.kind != "translator" else {}
     return trainer_class(recipe)(
         model,
         arguments,
@@ -197,13 +248,13 @@ def penalties_of(recipe: Recipe) -> list[Penalty]:
 
 def check_budget(recipe: Recipe, rows: dict[str, Dataset]) -> None:
     """Raise RunError for a budget that is below one token of every text: it would say nothing."""
-    selector = recipe.model.selector
-    if selector is None or selector["budget"] is None:
+    budget = recipe.model.selector and recipe.model.selector.budget
+    if budget is None:
         return
     longest = max(len(tokens) for part in rows.values() for tokens in part["tokens"])
-    if selector["budget"] * longest < 1:
+    if budget * longest < 1:
         raise RunError(
-            f"model.selector.budget={selector['budget']:g} is below one token of the longest text, which has {longest}: "
+            f"model.selector.budget={budget:g} is below one token of the longest text, which has {longest}: "
             f"give at least {1 / max(1, longest):.3g}"
         )
 
@@ -219,47 +270,29 @@ def _keep(folder: Path, model, tokenizer, /, **facts) -> None:
     os.replace(temporary, folder / MODEL)
 
 
-def _last_checkpoint(folder: Path, state: PartialState) -> str | None:
-    """The last checkpoint that is whole, to go on from.
-
-    The Trainer writes a checkpoint's state last: one without it is half-written, and deleted. So is one that has its state
-    and lacks another file: it was being deleted. The state names the best checkpoint by the path it had; the folder may lie
-    elsewhere now.
+def _last_checkpoint(recipe: Recipe, arguments: TrainingArguments, state: PartialState) -> str | None:
+    """The Trainer's last checkpoint that is whole, None where there is none: the state is written last, and deleted at any
+    moment. Its state names the best one by the path that it had; the folder may lie elsewhere now. A training that had
+    stopped early stays stopped; the Trainer would start another epoch.
     """
-    if state.is_main_process and folder.is_dir():
+    folder = Path(arguments.output_dir)
+    if state.is_main_process:
         for path in folder.glob(f"{PREFIX_CHECKPOINT_DIR}-*"):
             try:
-                reached = read_object(path / TRAINER_STATE_NAME) if _has_all_files(path, state) else None
+                reached = read_object(path / TRAINER_STATE_NAME)
             except FileError:
                 reached = None
-            if reached is None:
+            parts = (OPTIMIZER_NAME, SCHEDULER_NAME, "config.json", "model*.safetensors", "rng_state*.pth")
+            if reached is None or not all(any(path.glob(part)) for part in parts):
                 shutil.rmtree(path)
-                continue
-            if best := reached.get("best_model_checkpoint"):
+            elif best := reached.get("best_model_checkpoint"):
                 reached["best_model_checkpoint"] = str(folder / Path(best).name)
                 write_atomically(path / TRAINER_STATE_NAME, json.dumps(reached, indent=2))
     state.wait_for_everyone()
-    return get_last_checkpoint(str(folder)) if folder.is_dir() else None
-
-
-def _has_all_files(checkpoint: Path, state: PartialState) -> bool:
-    """Whether a checkpoint has weights, optimizer, schedule, and the random state of each process."""
-    several = state.num_processes > 1
-    random = [f"rng_state_{rank}.pth" for rank in range(state.num_processes)] if several else ["rng_state.pth"]
-    needed = {*random, TRAINING_ARGS_NAME, OPTIMIZER_NAME, SCHEDULER_NAME, "config.json"}
-    names = {path.name for path in checkpoint.iterdir()}
-    if SAFE_WEIGHTS_INDEX_NAME in names:
-        parts = read_object(checkpoint / SAFE_WEIGHTS_INDEX_NAME)["weight_map"].values()
-        return names >= {*needed, *parts}
-    return names >= {*needed, SAFE_WEIGHTS_NAME}
-
-
-def _stop_where_it_stopped(recipe: Recipe, arguments: TrainingArguments, checkpoint: str | None) -> None:
-    """A training that had stopped early stays stopped; the Trainer would start another epoch."""
-    patience = recipe.training.early_stopping_patience
-    if not (checkpoint and patience):
-        return
-    reached = json.loads((Path(checkpoint) / TRAINER_STATE_NAME).read_text(encoding="utf-8"))
-    waited = reached["stateful_callbacks"]["EarlyStoppingCallback"]["attributes"]["early_stopping_patience_counter"]
-    if waited >= patience:
-        arguments.max_steps = reached["global_step"]
+    last, patience = get_last_checkpoint(str(folder)) if folder.is_dir() else None, recipe.training.early_stopping_patience
+    if last and patience:
+        reached = read_object(Path(last) / TRAINER_STATE_NAME)
+        waited = reached["stateful_callbacks"]["EarlyStoppingCallback"]["attributes"]["early_stopping_patience_counter"]
+        if waited >= patience:
+            arguments.max_steps = reached["global_step"]
+    return last

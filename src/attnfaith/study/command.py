@@ -8,13 +8,14 @@ import pandas as pd
 
 from attnfaith import provenance, recipes
 from attnfaith.errors import counted
-from attnfaith.files import is_locked
+from attnfaith.escaping import csv_frame
+from attnfaith.files import is_locked, write_atomically
 from attnfaith.recipes import Recipe, library
 from attnfaith.reporting.analysis import StudyError
 from attnfaith.reporting.study import DEFAULT, analyse, check_names
 from attnfaith.study.execute import CONTROL, run_cells
 from attnfaith.study.plan import Cell, cells, check_distinct, choose, complete, load_recipe, read_study
-from attnfaith.study.results import cells_table, seconds, write_cells, write_made, write_page, write_tables
+from attnfaith.study.results import cells_table, seconds, write_made, write_page, write_tables
 
 
 NOT_IN_ALL = {"release.yaml", "any_classifier/aopc.yaml", "any_classifier/study.yaml"}
@@ -48,7 +49,7 @@ def carry_out(
         recipes.check_models({name: wanted[name] for name in chosen if not complete(wanted[name])})
         run_cells(study, [*chosen.values()], wanted, **how)
     table = cells_table(study, planned, wanted)
-    write_cells(study, table)
+    write_atomically(Path(study["results"]) / "cells.csv", csv_frame(table))
     left = table[table["cell"].isin(chosen) & (table["status"] != "complete")] if run else table.head(0)
     for row in left[left["reason"] != ""].itertuples():
         print(f"{row.cell} {row.status}: {row.reason}")

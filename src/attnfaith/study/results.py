@@ -18,7 +18,6 @@ import pyarrow.parquet as pq
 
 from attnfaith import __version__, record
 from attnfaith.errors import counted
-from attnfaith.escaping import csv_frame
 from attnfaith.files import is_locked, read_object, write_atomically
 from attnfaith.recipes import Recipe
 from attnfaith.reporting import save_figure, save_table
@@ -178,8 +177,3 @@ def write_page(study: Mapping, cells: pd.DataFrame, folders: Mapping[str, Path],
         paper=PAPER,
     )
     return write_atomically(output / "index.html", html)
-
-
-def write_cells(study: Mapping, cells: pd.DataFrame) -> Path:
-    """Write `cells_table` to <results>/cells.csv."""
-    return write_atomically(Path(study["results"]) / "cells.csv", csv_frame(cells))

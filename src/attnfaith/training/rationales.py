@@ -143,7 +143,6 @@ class RationaleTrainer(AttentionTrainer):
     """
 
     config_class = RationaleConfig
-    takes_penalties = takes_erasure = False
     score_names = (SHARE,)
 
     def __init__(self, model, args, **kwargs):

@@ -172,7 +172,7 @@ class AttentionTrainer(BaseTrainer):
     # compute_loss gives a sum, or a mean over the batch at hand; the Trainer divides by the accumulation steps and
     # processes average, which is right for the mean and undone below for the sum.
     loss_is_scaled_for_ga = False
-    takes_penalties = takes_erasure = weighs_classes = True  # what of these a subclass has
+    weighs_classes = True
 
     def __init__(
         self,
@@ -187,16 +187,6 @@ class AttentionTrainer(BaseTrainer):
     ):
         self.penalties = tuple(penalty for penalty in penalties if penalty.weight)
         self.class_weights = None
-        if self.penalties and not self.takes_penalties:
-            raise AttnfaithError(
-                f"penalties ({', '.join(penalty.name for penalty in self.penalties)}) with {type(self).__name__}: they are "
-                "added where a model is trained for the labels on its own attention"
-            )
-        if args.random_erasure and not self.takes_erasure:
-            raise AttnfaithError(
-                f"random_erasure={args.random_erasure:g} with {type(self).__name__}: erase tokens where an attention "
-                "classifier is trained for the labels alone"
-            )
         if train_dataset is not None:
             self.check(model, args, train_dataset, eval_dataset)
             if args.balance_classes and self.weighs_classes:
@@ -353,8 +343,6 @@ class FineTuningTrainer(AttentionTrainer):
     word.
     """
 
-    takes_erasure = False
-
     def make_reader(self):
         return PretrainedReader(self.model, self.processing_class, self.penalties)
 
@@ -420,8 +408,6 @@ class GuidedTrainer(AttentionTrainer):
     The model's own alignment takes no part and stays as it was drawn. Raises AttnfaithError in several processes.
     """
 
-    takes_penalties = takes_erasure = False
-
     def __init__(self, model, args, **kwargs):
         super().__init__(model, args, **kwargs)
         self.model.model.alignment.requires_grad_(False)
@@ -465,7 +451,7 @@ class AdversarialTrainer(AttentionTrainer):
     """
 
     config_class = AdversarialConfig
-    takes_penalties = takes_erasure = weighs_classes = False
+    weighs_classes = False
     score_names = ("objective", "tvd", "jsd", "kl")
 
     def __init__(self, model, args, **kwargs):

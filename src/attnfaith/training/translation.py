@@ -38,7 +38,7 @@ class TranslationTrainer(BaseTrainer):
     token_accuracy, the share of target tokens that are the likeliest given the true ones before them, 0..1; and where pairs
     have links and the model gives its attention, linked_mass, see there.
 
-    Raises AttnfaithError for a penalty where pairs have no links, or on a model without attention.
+    Raises AttnfaithError for a penalty where pairs have no links.
     """
 
     config_class = TranslationConfig
@@ -48,11 +48,6 @@ class TranslationTrainer(BaseTrainer):
         if penalty and not linked:
             raise AttnfaithError(
                 f"penalties.impermissible_mass={penalty:g}, and the training pairs have no links: give them, or leave it out"
-            )
-        if penalty and getattr(model.config, "projection", "softmax") in ("none", "uniform"):
-            raise AttnfaithError(
-                f"penalties.impermissible_mass={penalty:g} with model.projection={model.config.projection!r}: there is no "
-                "attention that could change; leave one of them out"
             )
         super().__init__(
             model,

@@ -1,0 +1,133 @@
+"""Finished runs, published and made again: pushes, cards, reproductions, retraining without words."""
+
+from pathlib import Path
+
+from attnfaith.cli.command import argument, command, flag
+from attnfaith.cli.run import is_main_process
+from attnfaith.errors import AttnfaithError, counted
+
+
+RUNS = argument("run", nargs="+", metavar="RUN", help="folders of finished runs")
+OWNER = argument("--to", metavar="OWNER", required=True, help="user or organisation on the Hub that it will belong to")
+
+
+@command(
+    RUNS,
+    OWNER,
+    argument("--name", help="of the model (default: the recipe's name)"),
+    flag("--dry-run", help="only print what would be sent and its size"),
+    flag("--private", help="new repositories are private"),
+    argument("--revision", metavar="BRANCH", help="the branch to push to (default: main)"),
+    flag("--create-pr", help="offer it as pull requests to repositories that are there"),
+    examples=("push runs/quickstart --to OWNER --dry-run", "push runs/quickstart --to OWNER"),
+)
+def push(args):
+    """Push finished runs to the Hub: models with cards, records, result tables, the metric.
+
+    The token is that of `hf auth login` or HF_TOKEN. Only what differs is sent; an interrupted push is run again.
+    """
+    from attnfaith.locate import locate_folder
+
+    runs = [locate_folder(word, "a push") for word in args.run]
+    from attnfaith import hub
+
+    if args.name is not None and len(runs) > 1:
+        raise hub.HubError(f"--name {args.name} for {len(runs)} runs: a name is for one of them; leave it out")
+    if not args.dry_run:
+        hub.check(args.to, create_pr=args.create_pr)  # before the runs are read, which takes longer
+    how = {"private": args.private, "revision": args.revision, "create_pr": args.create_pr}
+    plans = [hub.plan(run, args.to, name=args.name, **how) for run in runs]
+    names = [plan.repos[-1].repo_id for plan in plans]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise hub.HubError(f"two runs would be {twice[0]}: push them one by one, with --name")
+    if args.dry_run:
+        print("\n\n".join(plan.describe() for plan in plans))
+        return []
+    return [address for plan in plans for address in hub.push(plan)]
+
+
+@command(
+    RUNS,
+    OWNER,
+    argument("--output", type=Path, default=Path("model_cards"), help="folder of the cards (default: %(default)s)"),
+    examples=("cards runs/quickstart --to OWNER",),
+)
+def cards(args):
+    """Cards of trained checkpoints and their index, as they are pushed, without pushing."""
+    from attnfaith.locate import locate_folder
+
+    runs = [locate_folder(word, "a card") for word in args.run]
+    from attnfaith import recipes
+    from attnfaith.data.registry import facts
+    from attnfaith.hub import repo_id_of, shared_repos
+    from attnfaith.reporting.cards import checkpoint_name, write_cards
+
+    names = [checkpoint_name(recipes.load(folder / "recipe.yaml").name) for folder in runs]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise AttnfaithError(f"two of the runs are called {twice[0]}: give runs whose recipes have different names")
+    folders = {repo_id_of(args.to, name): folder for name, folder in zip(names, runs, strict=True)}
+    written = write_cards(folders, args.output, facts, **shared_repos(args.to))
+    print(f"cards: {args.output} ({len(names)} of checkpoints, {counted(len(written), 'file')})")
+    return written
+
+
+@command(
+    argument("source", help="folder of a run, or OWNER/NAME of a model on the Hub"),
+    argument("--output", type=Path, help="folder of the new run (default: runs/reproduced/NAME)"),
+    argument("--records", metavar="REPO", help="data set with the record (default: the one that the card names)"),
+    argument("--revision", help="of the model's repository"),
+    argument("--data.path", dest="data_path", metavar="PATH", help="where its own data lie (runs of own data)"),
+    examples=("reproduce runs/quickstart", "reproduce OWNER/NAME --output again"),
+)
+def reproduce(args):
+    """Train and measure a recorded run anew and say which numbers agree; exit code 1 where one does not.
+
+    Every result is compared: exactly, within its tolerance, or not; reproduction.csv has them all.
+    """
+    from attnfaith.loading import is_repository
+    from attnfaith.locate import locate_folder
+
+    if not is_repository(args.source):
+        locate_folder(args.source, "a reproduction")
+    from attnfaith import reproduction
+
+    how = {"records_repo": args.records, "revision": args.revision, "data_path": args.data_path}
+    done = reproduction.reproduce(args.source, args.output, **how)
+    if is_main_process():
+        print(reproduction.describe(done))
+    if not done.agrees:
+        raise SystemExit(1)
+
+
+@command(
+    argument("run", metavar="RUN", help="the folder of a finished run"),
+    argument("--output", type=Path, required=True, help="the folder of scores and results"),
+    argument(
+        "--measures",
+        nargs="+",
+        default=["attention", "gradient", "leave_one_out"],
+        metavar="NAME",
+        help="(default: attention, gradient, leave_one_out)",
+    ),
+    argument("--shares", nargs="+", type=float, metavar="SHARE", help="of the words (default: .1 .3 .5 .7 .9)"),
+    argument("--seeds", nargs="+", type=int, metavar="SEED", help="of the fresh models (default: the run's)"),
+    examples=("roar runs/quickstart --output roar --measures attention gradient --shares 0.1 0.5 --seeds 10 11",),
+)
+def roar(args):
+    """Remove the words that a measure ranks first, and retrain.
+
+    The words go from all texts, and a model is trained anew on what is left: a measure that knows what mattered costs more
+    accuracy than words taken at random.
+    """
+    from attnfaith.locate import locate_folder
+    from attnfaith.measurement import registry
+
+    folder = locate_folder(args.run, "retraining")
+    registry.check_names([name for name in args.measures if name != "attention"])
+    from datasets import disable_progress_bars
+
+    from attnfaith.roar import SHARES, roar, summary
+
+    disable_progress_bars()
+    rows = roar(folder, args.output, args.measures, args.shares or SHARES, args.seeds)
+    print(summary(rows).to_string(index=False))

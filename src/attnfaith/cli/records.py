@@ -1,0 +1,260 @@
+"""What was measured, looked at: texts, models and runs side by side, tables, files for others."""
+
+import os
+import re
+from pathlib import Path
+
+from attnfaith.cli.command import argument, command, flag
+from attnfaith.cli.run import DEVICE
+from attnfaith.errors import AttnfaithError, counted, excerpt
+
+
+MIX = flag("--mix-versions", help="join records even if different code measured them")
+RUNS = argument("run", nargs="+", metavar="RUN", help="run, record, Hub id, or a folder of runs")
+RUN = argument("run", metavar="RUN", help="run, record or Hub id")
+GENERATOR = b'content="attnfaith view'
+
+
+@command(
+    RUN,
+    argument("text", nargs="*", metavar="TEXT", help="numbers from 0, or instance ids (default: best and worst)"),
+    argument(
+        "--measures", nargs="+", default=[], metavar="NAME", help="(default: all of inputs; of pairs the best reading)"
+    ),
+    examples=(
+        "show runs/quickstart 17",
+        "show runs/quickstart                       # the texts of best and of worst agreement",
+        "show OWNER/NAME sst/test/17 --measures gradient lime",
+    ),
+)
+def show(args):
+    """One text, or pair of sentences, in the terminal: its tokens, and what every measure says of each."""
+    from attnfaith.locate import locate
+    from attnfaith.reporting.cells import one_cell
+
+    cell = one_cell(locate(args.run).load())
+    from attnfaith.reporting.heatmap import choose
+    from attnfaith.reporting.notebook import Shown, row_of
+    from attnfaith.reporting.pairs import ShownPair, choose_pairs
+
+    rows = [row_of(cell, word) for word in args.text]
+    if cell.of_sequences:
+        rows = rows or [row for _, group in choose_pairs(cell, 1) for row in group]
+        parts = [str(ShownPair(cell, row, args.measures)) for row in rows]
+    else:
+        best, worst, _ = choose(cell, 1)
+        parts = [str(Shown(cell, row, args.measures or None)) for row in rows or [*best, *worst]]
+    text = "\n\n".join(parts)
+    print(text)
+    return text
+
+
+@command(
+    argument("model", metavar="MODEL", help="a model with attention: its folder, a run, or a name on the Hub; or a record"),
+    argument("text", nargs="?", metavar="TEXT", help="the text; of a record of sentence pairs a number or an id"),
+    argument("--pair", metavar="TEXT", help="the second text, of a model that reads two; the target of a translator"),
+    argument(
+        "--measure",
+        nargs="+",
+        metavar="NAME",
+        help="attention, rollout, alti, value_zeroing: those to be seen, the first of them first (default: all that the "
+        "model has); of a translator its own measures",
+    ),
+    DEVICE,
+    argument("--output", type=Path, default=Path("view.html"), help="the page (default: view.html)"),
+    flag("--figures", help="write figures too, as PNG, SVG and PDF, next to the page"),
+    examples=(
+        'view OWNER/MODEL "a moving and brilliant portrait"',
+        'view runs/sst "a clumsy film" --measure alti value_zeroing --output clumsy.html --figures',
+        'view OWNER/MODEL "A man sleeps." --pair "A person is awake."',
+        "view runs/translator/record.parquet 17",
+    ),
+)
+def view(args):
+    """All self-attention of a model on one text, in a page to look at and to send.
+
+    The page shows what reads what in a model of many layers: attention of each layer and head, rollout, ALTI and value
+    zeroing through the layers. Of pairs of sentences: which words align, by every measure, layer and head, with gold links.
+    It is one file and needs nothing else, no server and no network.
+    """
+    if args.output.suffix not in (".html", ".htm"):
+        raise AttnfaithError(f"--output {excerpt(str(args.output))}: the page is HTML, so end its name in .html")
+    if args.output.is_file() and GENERATOR not in args.output.read_bytes()[:1000]:
+        raise AttnfaithError(f"{args.output} is there already, and is no page of this command: name another --output")
+    from attnfaith.loading import model_folders
+    from attnfaith.measurement import registry
+    from attnfaith.reporting.view_figures import TITLES
+
+    if wrong := {*(args.measure or ())} - {*TITLES, *registry.names("pairs")}:
+        raise AttnfaithError(f"nothing to be seen is called {excerpt(min(wrong))}; there are {', '.join(TITLES)}")
+    if not os.path.exists(args.model):
+        model_folders(args.model)
+    from attnfaith.api.viewing import view
+    from attnfaith.reporting.style import require_matplotlib, save_figure
+
+    if args.figures:
+        require_matplotlib()
+    text = args.text if args.pair is None else (args.text, args.pair)
+    shown = view(args.model, text, args.measure, device=args.device)
+    if args.figures and not hasattr(shown, "figures"):
+        raise AttnfaithError("--figures are of a text; those of sentence pairs are in the report: attnfaith report RECORD")
+    figures = shown.figures() if args.figures else {}
+    page = shown.save(args.output)
+    print(f"{shown}\nview: {page} ({page.stat().st_size / 1e3:,.0f} kB)")
+    for name, figure in figures.items():
+        print("figure: " + " ".join(map(str, save_figure(figure, page.with_name(f"{page.stem}-{name}")))))
+    return page
+
+
+@command(
+    argument("run", nargs="+", metavar="RUN", help="two or more: run, record, Hub id, or a folder of runs"),
+    argument("--output", type=Path, help="a file for all numbers, CSV"),
+    argument("--page", type=Path, help="a file for one page: a chart and the table"),
+    MIX,
+    examples=(
+        "compare runs/softmax runs/sparsemax",
+        "compare runs/softmax/seed_* runs/sparsemax/seed_* --output compared.csv",
+        "compare OWNER/NAME runs/mine",
+        "compare runs/honest runs/deceptive --page compared.html",
+    ),
+)
+def compare(args):
+    """Runs side by side over the texts and numbers that they share, with paired intervals.
+
+    Every other one is compared with the first, text by text, with 95 % intervals and p-values corrected by Holm: the
+    agreement with each measure, accuracy, what experiments changed. Runs that differ in their seed alone are one side. What
+    evidence does not show is called `cannot be told`, not equal.
+    """
+    from attnfaith.escaping import csv_frame
+    from attnfaith.files import write_atomically
+    from attnfaith.locate import locate_each
+
+    sources = locate_each(args.run)
+    from attnfaith.reporting.compare import compare
+    from attnfaith.reporting.page.comparison import comparison_page
+
+    names = [source.name for source in sources]
+    comparison = compare([source.load() for source in sources], names, mix_versions=args.mix_versions)
+    print(comparison)
+    if args.output:
+        print(f"\nnumbers: {write_atomically(args.output, csv_frame(comparison.frame))}")
+    if args.page:
+        print(f"\npage: {write_atomically(args.page, comparison_page(comparison))}")
+    return comparison
+
+
+SUFFIXES = {".md": "markdown", ".tex": "latex", ".csv": "csv", ".txt": "text"}
+
+
+@command(
+    RUNS,
+    argument("--rows", nargs="+", metavar="KEY", help="what names the rows, such as dataset encoder projection"),
+    argument("--columns", metavar="KEY", help="what names the columns: measure, quantity, projection, class, …"),
+    argument(
+        "--value",
+        metavar="TABLE.NUMBER",
+        help="a number of the report's tables, such as performance.accuracy (default: means over texts)",
+    ),
+    argument("--where", nargs="+", default=[], metavar="KEY=VALUE", help="only these, such as projection=softmax"),
+    argument("--format", choices=tuple(SUFFIXES.values()), help="(default: by the suffix of --output, else text)"),
+    argument("--output", type=Path, help="a file to write to: .md, .tex, .csv or .txt"),
+    MIX,
+    examples=(
+        "table runs/*/ --rows encoder --columns measure",
+        "table runs/sst --rows dataset encoder --columns projection --where measure=gradient --format latex",
+        "table runs/sst --rows encoder --columns quantity --output numbers.csv",
+        "table runs/sst --rows encoder --columns projection --value performance.roc_auc",
+    ),
+)
+def table(args):
+    """A wide table of runs: mean ± std over seeds, as Markdown, LaTeX or CSV.
+
+    Runs that differ in their seed alone become mean ± standard deviation, with the number of seeds; one seed has no spread.
+    Without --rows and --columns: the kinds of models that there are, by measure and by the other numbers.
+    """
+    kind = args.format or (SUFFIXES.get(args.output.suffix) if args.output else "text")
+    if kind is None:
+        raise AttnfaithError(f"--output {args.output}: end it in {', '.join(SUFFIXES)}, or give --format")
+    if bool(args.rows) != bool(args.columns):
+        raise AttnfaithError("--rows and --columns go together: give both, or neither")
+    if not args.rows and (args.value or args.where):
+        raise AttnfaithError("--value and --where are for a table with --rows and --columns")
+    pairs = [re.fullmatch(r"([^=]+)=(.*)", word) for word in args.where]
+    if not all(pairs):
+        raise AttnfaithError(f"--where {' '.join(args.where)}: write KEY=VALUE, such as projection=softmax")
+    from attnfaith import record
+    from attnfaith.files import write_atomically
+    from attnfaith.locate import locate_each
+    from attnfaith.reporting.cells import split_cells
+    from attnfaith.reporting.wide import NUMBERS, overview, wide_table
+
+    tables = [source.load() for source in locate_each(args.run)]
+    if not args.mix_versions:
+        record.check_one_version(tables, remedy="measure them anew with one, or give --mix-versions")
+    cells = [cell for table in tables for cell in split_cells(table)]
+    where = {pair[1]: pair[2] for pair in pairs}
+    wide = [wide_table(cells, args.rows, args.columns, args.value or NUMBERS, where)] if args.rows else overview(cells)
+    if kind == "csv" and len(wide) > 1:
+        raise AttnfaithError("a CSV holds one table: give --rows and --columns")
+    text = "\n".join(each.formatted(kind) for each in wide)
+    print(f"table: {write_atomically(args.output, text)}\n" if args.output else text, end="")
+    return text
+
+
+@command(
+    RUN,
+    argument("--output", type=Path, required=True, help="folder of the files"),
+    argument("--share", type=float, help="share of the tokens that a rationale holds (default: the gold ones' mean share)"),
+    examples=("eraser runs/movies --output eraser",),
+)
+def eraser(args):
+    """Write the measures and the gold evidence of a record as ERASER's files, which its own evaluation reads.
+
+    <split>.jsonl and docs.jsonl are the labelled texts with their gold evidence where the record has it;
+    results/<measure>.jsonl the scores of each measure that rationale_erasure tested, its rationale and the predictions with
+    and without it.
+    """
+    from attnfaith.data.eraser import write_annotations, write_results
+    from attnfaith.locate import locate
+    from attnfaith.reporting import eraser
+    from attnfaith.reporting.cells import one_cell
+
+    cell = one_cell(locate(args.run).load())
+    annotations, split = eraser.annotations(cell), cell.heading["split"]
+    results = {name: eraser.results(cell, name, args.share) for name in eraser.measures(cell)}
+    if annotations:
+        texts = {row["instance_id"] for row in annotations}
+        results = {name: [row for row in rows if row["instance_id"] in texts] for name, rows in results.items()}
+    written = [write_annotations(args.output, split, annotations)] if annotations else []
+    written += [write_results(args.output / "results" / f"{name}.jsonl", rows) for name, rows in results.items()]
+    counts = f"{counted(len(annotations), 'annotation')}, results of {counted(len(results), 'measure')}"
+    print(f"eraser: {args.output} ({counts})")
+    return written
+
+
+@command(
+    argument("models", metavar="MODEL", nargs="*", help="models to choose from: folders, runs, or names on the Hub"),
+    flag("--only", help="readers choose among these; without it they may name any on the Hub"),
+    argument("--host", default="127.0.0.1", help="address to serve at (default: 127.0.0.1, this machine alone)"),
+    argument("--port", type=int, metavar="N", help="port to serve at (default: the first free one from 7860)"),
+    examples=("space runs/sst", "space OWNER/MODEL runs/sst runs/imdb --only", "space --host 0.0.0.0 --port 7860"),
+)
+def space(args):
+    """Serve a page that measures a model on a typed sentence, to be tried by hand.
+
+    It shows every measure as heat maps beside attention, how far attention is from being determined, what the model says
+    when words or weights are changed, and the record to take away. It needs gradio: pip install 'attnfaith[space]'. It is
+    stopped with Ctrl-C.
+    """
+    from attnfaith.loading import is_repository
+
+    if args.port is not None and not 0 < args.port < 65536:
+        raise AttnfaithError(f"--port {args.port}: give a number from 1 to 65535")
+    for name in args.models:
+        here = any((Path(name) / place).is_file() for place in ("config.json", "model/config.json"))
+        if not here and not is_repository(name):
+            raise AttnfaithError(f"{name} is neither a run, nor the folder of a model, nor OWNER/NAME of one on the Hub")
+    from attnfaith.space import Service, require_gradio, serve
+
+    require_gradio()
+    serve(Service(args.models, open=not args.only), host=args.host, port=args.port)

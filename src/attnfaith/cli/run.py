@@ -1,0 +1,330 @@
+"""Runs: train a model by a recipe, measure it, report it."""
+
+import os
+import re
+from pathlib import Path
+
+from attnfaith.cli.command import argument, command, flag
+from attnfaith.errors import AttnfaithError
+
+
+ADD = argument(
+    "--add", nargs="+", default=[], metavar="NAME", help="measures beside those of the recipe (`attnfaith list measures`)"
+)
+DEVICE = argument("--device", metavar="NAME", help="where the model is put, such as cpu or cuda:0")
+
+
+def is_main_process() -> bool:
+    return int(os.environ.get("RANK", 0)) == 0
+
+
+def _load(path: Path | None, overrides, added):
+    """The recipe with what `--add` names, its measures and their options checked before torch is imported."""
+    from attnfaith import recipes
+    from attnfaith.measurement import registry
+
+    recipe = recipes.load(path, overrides)
+    if added := [name for word in added for name in word.split(",") if name]:
+        producers = [*dict.fromkeys([*recipe.measure.producers, *added])]
+        recipe = recipes.load(path, [*overrides, ("measure.producers", producers)])
+    reads = "pairs" if recipe.kind == "translator" else "texts"
+    registry.check_options(registry.check_names(recipe.measure.producers, reads), recipe.measure.options, reads)
+    return recipe
+
+
+@command(
+    argument(
+        "--config",
+        type=Path,
+        metavar="RECIPE",
+        help="a file, or a recipe of the package such as meister_2021/sst.yaml (default: the quickstart, or with "
+        "--data.name the defaults on that data set; `attnfaith list recipes` has all)",
+    ),
+    ADD,
+    argument(
+        "--seeds",
+        nargs="+",
+        type=int,
+        default=[],
+        metavar="SEED",
+        help="a run for each, in output_dir/seed_SEED, then their mean and spread; stopped, the same command goes on",
+    ),
+    flag("--overwrite_output_dir", help="replace the run that lies in output_dir"),
+    flag("--resume_from_checkpoint", help="go on with the run that lies in output_dir"),
+    flag("--remeasure", help="with it, measure the model there anew if other code measured it"),
+    flag("--push_to_hub", help="push the run when it is complete; the token is that of `hf auth login` or HF_TOKEN"),
+    argument("--hub_model_id", metavar="[OWNER/]NAME", help="of the model (default: you, and the recipe's name)"),
+    flag("--hub_private_repo", help="new repositories are private"),
+    argument("--hub_revision", metavar="BRANCH", help="the branch to push to (default: main)"),
+    keys=("",),
+    examples=(
+        "train                                                # the quickstart, in seconds",
+        "train --config meister_2021/sst.yaml --seed 11",
+        "train --data.name sst --encoder cnn --add integrated_gradients",
+        "train --data.name sst --seeds 10 11 12               # a run for each seed, then mean ± std",
+    ),
+)
+def train(args):
+    """Train, measure and report by a recipe; with no arguments, the quickstart.
+
+    Every key of the recipe can be overridden: --seed 3, --encoder cnn, --training.learning_rate 1e-4, --producers gradient
+    leave_one_out. On several devices: accelerate launch -m attnfaith train.
+    """
+    if not args.push_to_hub and (args.hub_model_id or args.hub_private_repo or args.hub_revision):
+        raise AttnfaithError("--hub_model_id, --hub_private_repo and --hub_revision are for --push_to_hub: add it")
+    if args.push_to_hub and args.seeds:
+        raise AttnfaithError("--push_to_hub with --seeds: push the runs when all are complete, with attnfaith push")
+    if args.remeasure and not (args.resume_from_checkpoint or args.seeds):
+        raise AttnfaithError("--remeasure is for a run that lies there: add --resume_from_checkpoint")
+    recipe = _load(args.config, args.overrides, args.add)
+    if recipe.data.own and recipe.data.path is not None and recipe.kind != "translator":
+        from attnfaith.data.own_data import check_own
+
+        check_own(recipe.data)
+    if args.seeds:
+        return _train_seeds(args, recipe)
+    if args.config is None and is_main_process():
+        print(f"no --config is given: {recipe.name}, in {recipe.output_dir}")
+    destination = _destination(args, recipe) if args.push_to_hub else None
+    page = _run(args, recipe, resume=args.resume_from_checkpoint)
+    if is_main_process():
+        print(f"report: {page}")
+        if destination:
+            _push(recipe.output_dir, *destination, args)
+    return page
+
+
+def _run(args, recipe, *, resume: bool) -> Path:
+    from attnfaith import recipes, runs
+
+    with recipes.named(str(args.config or recipe.name)):
+        return runs.run(recipe, overwrite=args.overwrite_output_dir, resume=resume, remeasure=args.remeasure)
+
+
+def _train_seeds(args, recipe) -> Path:
+    """Carry out the recipe for each seed in a folder of its own; returns the path of the tables, <output_dir>/seeds.md."""
+    if twice := sorted({seed for seed in args.seeds if args.seeds.count(seed) > 1}):
+        raise AttnfaithError(f"--seeds {' '.join(map(str, args.seeds))}: {twice[0]} is there twice; give each seed once")
+    folder = Path(recipe.output_dir)
+    if (folder / "recipe.yaml").exists():
+        raise AttnfaithError(f"{folder} is a run: its seeds go into folders in it; give another --output_dir")
+    from attnfaith.files import write_atomically
+    from attnfaith.locate import locate
+    from attnfaith.reporting.cells import split_cells
+    from attnfaith.reporting.wide import FORMATS, overview
+
+    folders = [folder / f"seed_{seed}" for seed in args.seeds]
+    for number, (seed, place) in enumerate(zip(args.seeds, folders, strict=True), start=1):
+        if is_main_process():
+            print(f"seed {seed} ({number} of {len(folders)}), in {place}", flush=True)
+        own = [("seed", seed), ("output_dir", str(place)), ("name", f"{recipe.name}-{seed}")]
+        _run(args, _load(args.config, [*args.overrides, *own], args.add), resume=not args.overwrite_output_dir)
+    tables = overview([cell for place in folders for cell in split_cells(locate(place).load())])
+    print("\n" + "\n".join(table.text() for table in tables))
+    for kind in ("markdown", "latex"):
+        write_atomically(folder / f"seeds{FORMATS[kind]}", "\n".join(table.formatted(kind) for table in tables))
+    for table in tables:
+        write_atomically(folder / f"seeds-{table.name}.csv", table.csv())
+    print(f"tables: {folder / 'seeds.md'}, seeds.tex and seeds-*.csv; others of these runs: attnfaith table {folder}")
+    return folder / "seeds.md"
+
+
+def _destination(args, recipe) -> tuple[str, str]:
+    """(owner, name) of the model; asked before work is done that could not be pushed."""
+    from attnfaith import hub, provenance
+    from attnfaith.reporting.cards import checkpoint_name
+
+    if recipe.kind != "classifier":
+        raise AttnfaithError(
+            "--push_to_hub: only classifiers of this package have a card and records; leave it out, and push the model by "
+            "its own push_to_hub"
+        )
+    if provenance.checkout()[1] and not args.resume_from_checkpoint:
+        raise AttnfaithError(
+            "--push_to_hub: a run by code with uncommitted changes is not pushed: commit them, or leave it out"
+        )
+    owner, _, name = (args.hub_model_id or "").rpartition("/")
+    owner, name = hub.check(owner or None), name or checkpoint_name(recipe.name)
+    hub.repo_id_of(owner, name)
+    return owner, name
+
+
+def _push(run: str, owner: str, name: str, args) -> None:
+    from attnfaith import hub
+
+    try:
+        hub.push(hub.plan(run, owner, name=name, private=args.hub_private_repo, revision=args.hub_revision))
+    except hub.HubError as error:
+        again = f"attnfaith push {run} --to {owner} --name {name}{' --private' if args.hub_private_repo else ''}"
+        again += f" --revision {args.hub_revision}" if args.hub_revision else ""
+        raise hub.HubError(f"{error}; the run itself is whole, `{again}` pushes it") from error
+
+
+@command(
+    argument(
+        "run",
+        metavar="RUN",
+        help="folder of a run, or OWNER/NAME of one on the Hub, which is put below runs/hub; with --data.path, any text "
+        "classifier: its folder, or its name on the Hub",
+    ),
+    ADD,
+    argument(
+        "--attention",
+        metavar="NAME",
+        help="of a model of many layers, the attention that is shown: last, all, rollout, flow, or {layers: 3, head: 5}",
+    ),
+    DEVICE,
+    argument(
+        "--labels", choices=("names", "ids"), help="what whole numbers as labels are: names of classes, or numbers from 0"
+    ),
+    argument(
+        "--links", metavar="FILE", help="of a model from sequences to sequences: gold links, a line such as '0-0 1-2' a pair"
+    ),
+    argument("--links-from", type=int, default=0, metavar="N", help="the first word's number in links, 0 or 1 (default 0)"),
+    argument(
+        "--output",
+        type=Path,
+        help="path of the record (default: the run's own, and its report is written anew); of a model on your texts, folder "
+        "of record and report (default: below runs)",
+    ),
+    flag("--overwrite", help="replace the record that lies there, also if it is of another measurement"),
+    keys=("measure",),
+    examples=(
+        "measure runs/quickstart --add integrated_gradients lime",
+        "measure OWNER/MODEL --data.path reviews.csv --data.text review --data.label stars --attention rollout",
+        "measure OWNER/NAME --add occlusion --limit 100",
+        "measure OWNER/TRANSLATOR --data.path pairs.tsv --data.text de --data.text_pair en --links gold.align",
+        "measure runs/quickstart --producers gradient --split validation --limit 500 --output part.parquet",
+    ),
+)
+def measure(args):
+    """Measure a run again, with other producers, split or limit; or any text classifier, on texts of one's own.
+
+    Without overrides, as the recipe of the run says. A model is measured on texts of your own with --data.path FILE or
+    --data.hub_id OWNER/NAME, and --data.text and --data.label for the columns; it needs no recipe.
+    """
+    from attnfaith.loading import is_repository
+    from attnfaith.locate import fetch_folder, locate_folder
+
+    if any(key.startswith("data.") for key, _ in args.overrides):
+        return _measure_model(args)
+    if given := next((name for name in ("attention", "labels", "links") if getattr(args, name) is not None), None):
+        raise AttnfaithError(f"--{given} is for a model on texts of your own: give --data.path FILE too")
+    of_hub = is_repository(args.run)
+    if not of_hub and (Path(args.run) / "config.json").is_file() and not (Path(args.run) / "recipe.yaml").is_file():
+        raise AttnfaithError(
+            f"{args.run} is a model without a recipe: say which texts it is measured on, --data.path FILE or --data.hub_id"
+        )
+    folder = fetch_folder(args.run) if of_hub else locate_folder(args.run, "measuring")
+    recipe = _load(folder / "recipe.yaml", args.overrides, args.add)
+    if of_hub and recipe.data.path is not None:  # a recipe of a stranger names no file of this machine
+        raise AttnfaithError(
+            f"{args.run} was trained on a file; with that, `attnfaith reproduce {args.run} --data.path FILE` makes it anew"
+        )
+    from attnfaith import recipes, runs
+
+    with recipes.named(str(folder / "recipe.yaml")):
+        path = runs.measure_run(folder, recipe, args.output, overwrite=args.overwrite, device=args.device)
+    if is_main_process():
+        print(f"record: {path}")
+    return path
+
+
+def _measure_model(args) -> Path:
+    """Any model, on texts of one's own: a folder with the record and its report."""
+    from attnfaith import recipes
+    from attnfaith.api.texts import Columns
+    from attnfaith.data.own_data import read_texts
+    from attnfaith.files import folder_lock
+    from attnfaith.loading import of_sequences
+    from attnfaith.measurement import registry
+
+    keys = [key for key, _ in args.overrides]
+    if others := [key for key in keys if key.partition(".")[0] not in ("data", "measure")]:
+        raise AttnfaithError(f"--{others[0]}: a model that is measured takes keys of data and of measure")
+    if not {"data.path", "data.hub_id"} & {*keys}:
+        raise AttnfaithError("give texts that lie in a file or on the Hub: --data.path FILE or --data.hub_id OWNER/NAME")
+    recipe = recipes.load(None, args.overrides)
+    data, section = recipe.data, recipe.measure
+    name = re.sub(r"[^\w.-]+", "-", Path(args.run).name if Path(args.run).is_dir() else args.run)
+    folder = args.output or Path("runs") / f"{name}-{recipe.name}"
+    path = folder / "record.parquet"
+    if path.exists() and not args.overwrite:
+        raise AttnfaithError(f"{path} is there already: name another --output, or replace it with --overwrite")
+    if args.links is not None and section.limit is not None:
+        raise AttnfaithError("--links are of all pairs of the file: leave out --limit, or cut both files")
+    chosen = "measure.producers" in keys
+    added = [one for word in args.add for one in word.split(",") if one]
+    names = [*dict.fromkeys([*(section.producers if chosen else []), *added])]
+    reads = "pairs" if of_sequences(args.run) else "texts"
+    measured = registry.check_names(names, reads)
+    registry.check_options(measured if chosen else [*measured, *section.options], section.options, reads)
+    texts = read_texts(data, section.split, section.limit, section.seed)
+    columns = {"text": data.text or "text", "text_pair": data.text_pair, "label": data.label}
+    Columns(**columns).chosen(texts.column_names)
+    from attnfaith.api.measuring import measure
+    from attnfaith.loading import device_of
+
+    device = None if args.device is None else device_of(args.device)
+    folder.mkdir(parents=True, exist_ok=True)
+    with folder_lock(folder, "a measurement"):
+        record = measure(
+            args.run,
+            texts,
+            args.labels,
+            device=device,
+            measures=names if chosen else None,
+            add=[] if chosen else added,
+            options=section.options or None,
+            **columns,
+            level=section.level,
+            attention=None if args.attention is None else recipes.read_value(args.attention, "--attention"),
+            seed=section.seed,
+            name=recipe.name,
+            split=section.split if data.hub_id is not None or Path(data.path).is_dir() else "measured",
+            output=path,
+            batch_tokens=section.batch_tokens if "measure.batch_tokens" in keys else None,
+            links=args.links,
+            links_from=args.links_from,
+        )
+        page = record.report(folder / "report", title=recipe.report.title, examples=recipe.report.examples)
+    print(f"{record}\nrecord: {path}\nreport: {page}")
+    return page
+
+
+@command(
+    argument("run", nargs="+", metavar="RUN", help="run, record, Hub id, or a folder of runs"),
+    argument("--output", type=Path, help="folder of the report (default: that of the run, where one is given)"),
+    argument("--examples", type=int, help="texts of best and of worst agreement (default: as the run's, or 5)"),
+    flag("--words", help="sum what a model of subwords says over the subwords of a word"),
+    flag("--mix-versions", help="join records even if different code measured them"),
+    examples=("report runs/quickstart", "report runs/one runs/two --output both"),
+)
+def report(args):
+    """Tables, figures and page from the records of one or more runs, without a model."""
+    from attnfaith.locate import locate_each
+
+    sources = locate_each(args.run)
+    own = sources[0].folder if len(sources) == 1 else None
+    if args.output is None and own is None:
+        raise AttnfaithError("--output is needed: the folder of the report; only one run has a report of its own")
+    from attnfaith import recipes, record
+    from attnfaith.reporting import run_facts, write_report
+    from attnfaith.reporting.page.report import facts_of
+
+    recipe = recipes.load(own / "recipe.yaml") if own and (own / "recipe.yaml").is_file() else None
+    tables = [source.load() for source in sources]
+    if not args.mix_versions:
+        record.check_one_version(tables, remedy="measure them anew with one, or give --mix-versions")
+    if args.words:
+        tables = [record.by_word(record.concatenate(tables, mix_versions=True))]
+    section = recipe.report if recipe else recipes.Report()
+    page = write_report(
+        record.concatenate(tables, mix_versions=True),
+        args.output or own / ("report_words" if args.words else "report"),
+        title=section.title,
+        facts=run_facts(tables[0], recipe.note) if recipe else facts_of(tables[0]) if len(tables) == 1 else None,
+        n_examples=section.examples if args.examples is None else args.examples,
+    )
+    print(f"report: {page}")
+    return page

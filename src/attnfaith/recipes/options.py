@@ -1,0 +1,239 @@
+"""Command-line options: argparse with help that has examples, mistakes that name what was meant, and the keys of a recipe.
+
+The options of a recipe's keys are made from its schema: type, default and help are written there alone.
+"""
+
+import argparse
+import re
+import textwrap
+import types
+import typing
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any, NamedTuple, NoReturn
+
+import yaml
+
+from attnfaith.errors import AttnfaithError, closest, cut, excerpt
+from attnfaith.recipes.recipe import SECTIONS, Recipe
+from attnfaith.recipes.schema import RecipeError, sections_of
+
+
+SYNONYMS = {"measures": "producers", "measure": "producers"}  # options of other commands
+
+
+class UsageError(AttnfaithError):
+    """Arguments that a command does not take."""
+
+
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """Each option on a line of its own, its help below."""
+
+    def __init__(self, prog):
+        super().__init__(prog, max_help_position=8, width=100)
+
+    def _format_action_invocation(self, action):
+        if not action.option_strings or action.nargs == 0:
+            return super()._format_action_invocation(action)
+        return f"{', '.join(action.option_strings)} {self._format_args(action, action.dest.upper())}"
+
+
+class Parser(argparse.ArgumentParser):
+    """The arguments of one command. examples: what a user may type, without "attnfaith".
+
+    keys: sections of a recipe whose keys the help lists, all with (""); the command takes every key then. None: no keys.
+    """
+
+    def __init__(self, command: str, description: str = "", *, examples=(), keys: Sequence[str] | None = None, **how):
+        text = "\n\n".join(textwrap.fill(" ".join(part.split()), 100) for part in description.split("\n\n"))
+        if examples:
+            text += "\n\nexamples:\n" + "\n".join(f"  attnfaith {example}" for example in examples)
+        super().__init__(
+            prog=f"attnfaith {command}", description=text, formatter_class=_Formatter, allow_abbrev=False, **how
+        )
+        self.examples, self.keys = examples, keys
+
+    def finish(self) -> "Parser":
+        """Add the keys of a recipe: after the command's own options, which come first in the help and where names clash."""
+        if self.keys is not None:
+            self.set_defaults(overrides=())
+            for part, kind in {"": Recipe, **SECTIONS}.items():
+                shown = "" in self.keys or part in self.keys
+                group = self.add_argument_group(part or "recipe", kind.__doc__.splitlines()[0]) if shown else self
+                for key in KEYS:
+                    if key.section == part:
+                        self._add_key(group, key, shown)
+        return self
+
+    def _add_key(self, group, key: "Key", shown: bool) -> None:
+        names = [f"--{key.name}", *([f"--{key.short}"] if key.short else ())]
+        action = group.add_argument(
+            *(name for name in names if name not in self._option_string_actions),
+            action=_Override,
+            dest=key.name,
+            default=argparse.SUPPRESS,
+            nargs="*" if key.holds(list) else None,
+            metavar="VALUE",
+            help=f"{key.help}; {key.kind}, {key.default}".replace("%", "%%") if shown else argparse.SUPPRESS,
+        )
+        action.key = key
+
+    def format_usage(self) -> str:
+        """The synopsis, in which the keys of a recipe are one word."""
+        formatter = self._get_formatter()
+        own = [action for action in self._actions if not isinstance(action, _Override)]
+        formatter.add_usage(self.usage, own, self._mutually_exclusive_groups)
+        return formatter.format_help().rstrip() + ("" if self.keys is None else " [--key value ...]") + "\n"
+
+    def format_help(self) -> str:
+        whole, text = super().format_usage(), super().format_help()
+        return text.replace(argparse.ArgumentParser.format_usage(self), self.format_usage(), 1) if whole else text
+
+    def parse_args(self, args=None, namespace=None):
+        """As argparse has it, and keys below one that holds keys and values: `--data.arguments.length "[3, 4]"`."""
+        import sys
+
+        words = [str(word) for word in (sys.argv[1:] if args is None else args)]
+        flags = {f"--{name}" for key in KEYS if key.holds(bool) for name in (key.name, key.short)}
+        for place, word in enumerate(words if self.keys is not None else ()):
+            name = word.partition("=")[0]
+            if word in flags and words[place + 1 : place + 2] not in (["true"], ["false"], ["True"], ["False"]):
+                words[place] = f"{word}=true"
+            elif name not in self._option_string_actions and (key := _free(name)):
+                self._add_key(self, key, False)
+        return super().parse_args(words, namespace)
+
+    def error(self, message: str) -> NoReturn:
+        """Raises UsageError: what was given, the nearest that is allowed, and where all of it is listed."""
+        if match := re.fullmatch(r"unrecognized arguments: (.*)", message, re.S):
+            raise UsageError(self._unknown(match[1].split() or [match[1]]))
+        if match := re.fullmatch(r"argument (.*?): invalid choice: (.*) \(choose from (.*)\)", message, re.S):
+            known = re.findall(r"'([^']*)'", match[3])
+            raise UsageError(f"{match[1]} {match[2]} is not known{_meant(match[2].strip(chr(39)), known)}")
+        if match := re.fullmatch(r"the following arguments are required: (.*)", message):
+            raise UsageError(f"{self.prog} needs {match[1]}; usage: {' '.join(self.format_usage().split()[1:])}")
+        raise UsageError(f"{message.removeprefix('argument ')}; `{self.prog} --help` lists what it takes")
+
+    def _unknown(self, words: Sequence[str]) -> str:
+        options = [word.partition("=")[0] for word in words if word.startswith("--")]
+        if not options:
+            more = "write --key value" if self.keys is not None else f"`{self.prog} --help` lists what it takes"
+            return f"{self.prog} does not take {excerpt(' '.join(words))}; {more}"
+        name = options[0].removeprefix("--")
+        if name in SECTIONS:
+            return (
+                f"--{name} is a section; name a key of it, such as --{name}.{next(iter(SECTIONS[name].__pydantic_fields__))}"
+            )
+        if self.keys is None and any(name in (key.name, key.short) for key in KEYS):
+            return f"{self.prog} has no option --{name}: it is a key of a recipe, for train and measure"
+        known = [option for option in self._option_string_actions if option.startswith("--")]
+        same = [option for option in known if option.removeprefix("--").rpartition(".")[2] == SYNONYMS.get(name, name)]
+        more = f" `{self.prog} --help` lists all" if len(known) > 40 else ""
+        hint = f"; did you mean {' or '.join(same)}?" if same else _meant(options[0], known) + more
+        return f"{self.prog} has no option {cut(options[0], 60)}{hint}"
+
+
+def _meant(name: str, known: Sequence[str]) -> str:
+    """The end of a message about an unknown name: the closest, and all that are known where they are few."""
+    near, listed = closest(name, known), ", ".join(known)
+    return (f"; did you mean {near}?" if near else ".") + (f" Known: {listed}" if len(listed) <= 300 else "")
+
+
+# ------------------------------------------------------------------------------------------------ keys of a recipe
+
+
+class Key(NamedTuple):
+    """One key of a recipe. name: dotted. short: its last part, where no other key has it. type: of its value."""
+
+    name: str
+    short: str | None
+    section: str
+    type: Any
+    default: str = ""
+    help: str = ""
+
+    def holds(self, kind: type) -> bool:
+        """Whether its values are of a type, aside from null."""
+        return any(kind in (part, typing.get_origin(part)) for part in _alternatives(self.type))
+
+    @property
+    def kind(self) -> str:
+        """Its type in words: "whole number or null", "list of texts"."""
+        return _words(self.type)
+
+
+def _alternatives(kind) -> tuple:
+    """The parts of a union; of any other type itself."""
+    return typing.get_args(kind) if typing.get_origin(kind) in (typing.Union, types.UnionType) else (kind,)
+
+
+def _words(kind) -> str:
+    origin, parts = typing.get_origin(kind), typing.get_args(kind)
+    if origin is typing.Annotated:
+        return _words(parts[0])
+    if origin in (typing.Literal, typing.Union, types.UnionType):
+        return " or ".join(part if isinstance(part, str) else _words(part) for part in parts)
+    if origin is list:
+        return f"list of {_words(parts[0])}s"
+    plain = {str: "text", int: "whole number", float: "number", bool: "true or false", type(None): "null"}
+    return plain.get(origin or kind, "keys and values")
+
+
+def _keys_of(kind: type, section: str, prefix: str, names: Sequence[str]) -> Iterator[Key]:
+    inner = sections_of(kind)
+    for name, field in kind.__pydantic_fields__.items():
+        if kind is Recipe and name in SECTIONS:
+            continue
+        default = None if field.is_required() else field.get_default(call_default_factory=True)
+        text = yaml.safe_dump(default, default_flow_style=True, width=10_000).splitlines()[0]
+        short = name if prefix and names.count(name) == 1 else None
+        text = "required" if field.is_required() else f"default {text}"
+        yield Key(f"{prefix}{name}", short, section, field.annotation, text, field.description)
+        if name in inner:
+            yield from _keys_of(inner[name], section, f"{prefix}{name}.", ())
+
+
+_NAMES = [name for part in (Recipe, *SECTIONS.values()) for name in part.__pydantic_fields__]
+KEYS = [
+    *_keys_of(Recipe, "", "", _NAMES),
+    *(key for name, kind in SECTIONS.items() for key in _keys_of(kind, name, f"{name}.", _NAMES)),
+]
+
+
+def _free(option: str) -> Key | None:
+    """A key below one that holds keys and values; None for any other option."""
+    name = option.removeprefix("--")
+    homes = [key for key in KEYS if key.holds(dict) and name.startswith(f"{key.name}.")]
+    return Key(name, None, "", Any) if homes else None
+
+
+class _Override(argparse.Action):
+    """Collects (dotted key, value) in the order of the command line."""
+
+    def __call__(self, parser, namespace, words, option_string=None):
+        from attnfaith.recipes.reading import read_value
+
+        place, words = f"the value of {cut(option_string)}", [words] if isinstance(words, str) else words
+        text = " ".join(words)
+        if not self.key.holds(list) or text.startswith(("[", "{")) or text in ("", "null", "~"):
+            value = read_value(text, place)
+        else:  # bare names in place of a list
+            names = [name.strip() for word in words for name in word.split(",") if name.strip()]
+            value = names if "str" in str(self.key.type) else [read_value(name, place) for name in names]
+        namespace.overrides = (*namespace.overrides, (self.dest, value))
+
+
+@cache
+def _parser() -> Parser:
+    return Parser("train", keys=("",), add_help=False).finish()
+
+
+def parse_overrides(words: Sequence[str]) -> list[tuple[str, Any]]:
+    """[(dotted key, value)] from `--key value` and `--key=value`; raises RecipeError for anything else.
+
+    A key that holds a list takes bare names too: `--producers gradient leave_one_out`, `--producers gradient,leave_one_out`.
+    """
+    try:
+        return list(_parser().parse_args(words).overrides)
+    except UsageError as error:
+        raise RecipeError(str(error)) from error

@@ -1,0 +1,369 @@
+"""The model and the tokenizer of a recipe as training begins, and as they are read back from the folder of a run.
+
+Of a pretrained model weights are read from safetensors alone, and no code of a repository is run.
+"""
+
+import hashlib
+import os
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+
+import torch
+from huggingface_hub.errors import StrictDataclassError
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForSeq2SeqLM,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+from transformers.utils import logging
+
+from attnfaith import loading
+from attnfaith.data.sources import ROOT_VARIABLE
+from attnfaith.data.subwords import adopt_tokenizer, tokenizer_digest, tokenizer_facts
+from attnfaith.data.tokenization import build_tokenizer
+from attnfaith.data.vectors import file_digest, load_vectors
+from attnfaith.errors import excerpt
+from attnfaith.locate import MODEL
+from attnfaith.models import (
+    MODEL_TYPES,
+    AttentionClassifierConfig,
+    AttentionClassifierForSequenceClassification,
+    RationaleClassifierConfig,
+    RationaleClassifierForSequenceClassification,
+    SelfAttentionClassifierForSequenceClassification,
+)
+from attnfaith.recipes import Recipe, RecipeError, model_config, projection_fields, sequence_config
+from attnfaith.recipes.config import selector_fields
+from attnfaith.subjects import SelfAttention
+from attnfaith.subjects.base import position_limit
+from attnfaith.subjects.recurrent import WithoutAttention
+from attnfaith.subjects.translator import sequence_subject
+
+
+WEIGHTS = "model*.safetensors"
+VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")
+FILES = ("config.json", WEIGHTS, "model.safetensors.index.json", "tokenizer_config.json", "special_tokens_map.json")
+FILES += ("added_tokens.json", "merges.txt", *VOCABULARIES)
+LOADED_AT_LEAST = 0.5
+"""Share of a pretrained model's numbers that its files must hold; the rest is drawn anew."""
+
+
+# ------------------------------------------------------------------------------------------------ from a run's folder
+
+
+def load_model(run: Path) -> PreTrainedModel:
+    """The model of a run's folder, with the "eager" attention that it was trained with. Raises ModelError."""
+    loading.check_complete(run / MODEL)
+    return loading.load_model(run / MODEL, attn_implementation="eager")
+
+
+def load_tokenizer(run: Path) -> PreTrainedTokenizerBase:
+    """Its tokenizer. Raises ModelError where its files are missing or broken."""
+    loading.check_complete(run / MODEL)
+    return loading.load_tokenizer(run / MODEL)
+
+
+def measurable(model, tokenizer, pairs: bool = False):
+    """What `attnfaith.measurement` takes: a classifier of this package as it is, another model as a subject. pairs: whether
+    it is a model of sentence pairs.
+    """
+    if pairs:
+        blind = getattr(model.config, "projection", None) == "none"
+        return WithoutAttention(model, tokenizer) if blind else sequence_subject(model, tokenizer)
+    own = (AttentionClassifierConfig.model_type, RationaleClassifierConfig.model_type)
+    return model if getattr(model.config, "model_type", None) in own else SelfAttention(model, tokenizer)
+
+
+# ------------------------------------------------------------------------------------------------ fresh ones
+
+
+def make_tokenizer(recipe: Recipe, loaded):
+    """The tokenizer that the recipe names, that of its pretrained model, or one of the words of the training texts."""
+    entry, data = loaded.entry, recipe.data
+    if recipe.kind == "pretrained":
+        return Pretrained(recipe).tokenizer()
+    if data.tokenizer is not None:
+        how = {"revision": data.tokenizer_revision, "max_length": data.max_length, "pair": entry.pair}
+        return adopt_tokenizer(data.tokenizer, **how)
+    return build_tokenizer(
+        loaded.vocabulary_texts,
+        preprocessing=entry.preprocessing,
+        min_df=entry.min_df if data.min_df is None else data.min_df,
+        max_length=data.max_length,
+        pair=entry.pair,
+        extra_vocabulary=loaded.extra_vocabulary,
+        hierarchy=recipe.model.hierarchy,
+        max_sentence_length=data.max_sentence_length,
+        max_sentences=data.max_sentences,
+    )
+
+
+def make_model(recipe: Recipe, loaded, tokenizer) -> PreTrainedModel:
+    """A fresh model of the recipe for this data set, on the word vectors it names; or its pretrained one, its head new."""
+    if recipe.kind == "translator":
+        how = {} if recipe.model.type == "gru" else {"attn_implementation": "eager"}
+        return AutoModelForSeq2SeqLM.from_config(sequence_config(recipe, len(tokenizer)), **how)
+    labels = {"id2label": dict(enumerate(loaded.label_names))}
+    labels["label2id"] = {name: number for number, name in labels["id2label"].items()}
+    if recipe.kind == "pretrained":
+        pretrained = Pretrained(recipe)
+        return (pretrained.model if recipe.model.selector is None else pretrained.selecting_model)(labels, tokenizer)
+    data = recipe.data
+    fields = {
+        "vocab_size": max(tokenizer.get_vocab().values()) + 1,  # of some tokenizers ids are left out
+        **{f"{role}_token_id": getattr(tokenizer, f"{role}_token_id") for role in ("unk", "pad", "bos", "eos")},
+        **labels,
+    }
+    if recipe.model.hierarchy != "none":
+        fields["sentence_token_id"] = tokenizer.sentence_token_id
+    if data.tokenizer is not None:
+        fields["tokenizer_digest"] = tokenizer_digest(tokenizer)
+    vectors = None
+    if data.vectors:
+        path = vectors_path(data.vectors)
+        vectors, present = load_vectors(
+            path,
+            tokenizer.get_vocab(),
+            missing=data.missing_vectors,
+            std=recipe.model.embedding_std,
+            seed=recipe.seed,
+            padding=tokenizer.pad_token_id,
+        )
+        fields |= {"embedding_size": vectors.shape[1], "vectors": "pretrained", "vectors_digest": file_digest(path)}
+        print(f"vocabulary entries with a vector in {data.vectors}: {present.sum():,} of {len(present):,}")
+    config, plain = model_config(recipe, loaded.entry.pair, **fields), recipe.model.selector is None
+    model = (AttentionClassifierForSequenceClassification if plain else RationaleClassifierForSequenceClassification)(config)
+    if vectors is not None:
+        _set_vectors(model, torch.from_numpy(vectors))
+    return model
+
+
+def _set_vectors(model: PreTrainedModel, vectors: torch.Tensor) -> None:
+    """Copy word vectors into a model; of selector and classifier into both, where each has its own."""
+    table = model.get_input_embeddings().weight
+    with torch.no_grad():
+        table.copy_(vectors.repeat(1, table.shape[1] // vectors.shape[1]))
+
+
+def vectors_path(name: str) -> Path:
+    """Where a file of word vectors lies: as it is given, or below the data root."""
+    root = os.environ.get(ROOT_VARIABLE)
+    if root and not Path(name).exists() and (Path(root) / name).exists():
+        return Path(root) / name
+    return Path(name)
+
+
+def facts_of_tokenizer(recipe: Recipe, tokenizer) -> dict[str, dict]:
+    """Which tokenizer was taken over, and of which pretrained model; nothing where it is of the training texts' words."""
+    data, model = recipe.data, recipe.model
+    if recipe.kind == "pretrained":
+        facts = tokenizer_facts(tokenizer, model.pretrained, model.revision)
+        return {"tokenizer": facts, "pretrained": Pretrained(recipe).facts()}
+    if data.tokenizer is None:
+        return {}
+    return {"tokenizer": tokenizer_facts(tokenizer, data.tokenizer, data.tokenizer_revision)}
+
+
+# ------------------------------------------------------------------------------------------------ pretrained ones
+
+
+@cache
+def files_of(name: str, revision: str | None = None) -> Path:
+    """The folder of a pretrained model: that which the name says, or what huggingface_hub caches of a repository.
+
+    Raises RecipeError where there is none, or its weights are not kept as safetensors.
+    """
+    stated, folder = f"model.pretrained={excerpt(name)}", Path(name)
+    if not folder.is_dir():
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+
+        try:
+            folder = Path(snapshot_download(name, revision=revision, allow_patterns=FILES))
+        except (HfHubHTTPError, HFValidationError, OSError) as error:
+            raise RecipeError(
+                f"{stated}: there is no such folder, and the Hub gives no model of that name ({type(error).__name__}); is "
+                "the name right, and the token one that may read it?"
+            ) from error
+    if not (folder / "config.json").is_file():
+        raise RecipeError(f"{stated} holds no config.json: give the folder of a model, or its name on the Hub")
+    if not list(folder.glob(WEIGHTS)):
+        raise RecipeError(
+            f"{stated} holds no {WEIGHTS}: weights are read as safetensors alone, for to read pickled ones (.bin, .pt) "
+            "is to run code that they bring; give a model, or a revision of it, that has them"
+        )
+    return folder
+
+
+@contextmanager
+def _quiet():
+    """Within, transformers does not say that the head is new, which it always is."""
+    level = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+
+
+class Pretrained:
+    """The pretrained model of a recipe: its files, its tokenizer, and the model as training begins."""
+
+    def __init__(self, recipe: Recipe):
+        self.recipe, self.name = recipe, recipe.model.pretrained
+        self.stated = f"model.pretrained={excerpt(self.name)}"
+        self.folder = files_of(self.name, recipe.model.revision)
+
+    def facts(self) -> dict[str, str]:
+        """Which model it is: its name (of a folder its path, where that is relative, else its last part), its commit
+        ("local" of a folder), and a digest of its weights, 12 hexadecimal digits.
+        """
+        digest = hashlib.sha256()
+        for path in sorted(self.folder.glob(WEIGHTS)):
+            with path.open("rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+        local = Path(self.name).is_dir()
+        return {
+            "name": self.folder.name if self.folder.is_absolute() and local else self.name,
+            "revision": "local" if local else self.folder.name,
+            "digest": digest.hexdigest()[:12],
+        }
+
+    def configuration(self):
+        """Its configuration. Raises RecipeError for a type of which transformers makes no classifier."""
+        try:
+            config = AutoConfig.from_pretrained(self.folder, trust_remote_code=False)
+        except Exception as error:  # transformers raises many kinds
+            raise RecipeError(f"{self.stated} is of no kind that transformers knows: {excerpt(error, 200)}") from error
+        if config.model_type in MODEL_TYPES:
+            raise RecipeError(f"{self.stated} is a model of this package ({config.model_type}): leave model.pretrained out")
+        if type(config) not in AutoModelForSequenceClassification._model_mapping:
+            kind = config.model_type
+            raise RecipeError(f"{self.stated} is of the type {kind}, of which transformers makes no classifier of texts")
+        return config
+
+    def tokenizer(self):
+        """Its own tokenizer, with the bound of the model and of data.max_length; a padding token is added where it has none.
+
+        Raises RecipeError where it cannot be loaded without code of the repository, or is not of the tokenizers library.
+        """
+        if not any(
+            next(self.folder.glob(pattern), None) for pattern in VOCABULARIES
+        ):  # transformers would make an empty one
+            raise RecipeError(
+                f"{self.stated} holds no tokenizer ({', '.join(VOCABULARIES)}): give a model with its tokenizer"
+            )
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(self.folder, trust_remote_code=False)
+        except Exception as error:  # transformers and tokenizers raise many kinds
+            raise RecipeError(f"{self.stated}: its tokenizer cannot be loaded ({excerpt(error, 200)})") from error
+        if not getattr(tokenizer, "is_fast", False):
+            raise RecipeError(
+                f"{self.stated}: its tokenizer is a {type(tokenizer).__name__}, written in Python, which does not say which "
+                "characters a token is of: give a model with a tokenizer.json"
+            )
+        tokenizer.backend_tokenizer.no_truncation()
+        tokenizer.backend_tokenizer.no_padding()
+        if tokenizer.pad_token is None:
+            tokenizer.add_special_tokens({"pad_token": "<pad>"})
+        tokenizer.padding_side = tokenizer.truncation_side = "right"
+        with torch.device("meta"), _quiet():
+            model = AutoModelForSequenceClassification.from_config(self.configuration())
+        limit = position_limit(SimpleNamespace(tokenizer=tokenizer, model=model, config=model.config))
+        limits = [bound for bound in (limit, self.recipe.data.max_length) if bound is not None]
+        if limits:
+            tokenizer.model_max_length = min(limits)
+        return tokenizer
+
+    def model(self, labels: dict, tokenizer) -> torch.nn.Module:
+        """The classifier as training begins: the weights of the files, a head drawn anew, and the recipe's projection.
+
+        Under softmax it is the model itself, as transformers has it, unless impermissible words are kept apart. Raises
+        RecipeError where the files hold no such model, or the tokenizer of another one, and where nothing can be kept apart.
+        """
+        config = self.configuration()
+        config.problem_type = "single_label_classification"
+        config.id2label, config.label2id = labels["id2label"], labels["label2id"]
+        how = {"dtype": torch.float32, "use_safetensors": True, "trust_remote_code": False}
+        how |= {"attn_implementation": "eager", "ignore_mismatched_sizes": True, "output_loading_info": True}
+        try:
+            with _quiet():
+                model, report = AutoModelForSequenceClassification.from_pretrained(self.folder, config=config, **how)
+        except Exception as error:  # transformers and safetensors raise many kinds
+            raise RecipeError(f"{self.stated} cannot be loaded: {excerpt(error, 300)}") from error
+        sizes = {key: values.numel() for key, values in model.state_dict().items()}
+        drawn = {*report["missing_keys"], *(key for key, *_ in report["mismatched_keys"])}
+        held = 1 - sum(sizes.get(key, 0) for key in drawn) / sum(sizes.values())
+        if held < LOADED_AT_LEAST:
+            raise RecipeError(
+                f"{self.stated}: its files hold {held:.0%} of the numbers of a {type(model).__name__}: they are of another "
+                "model than its config.json says"
+            )
+        known, largest = model.get_input_embeddings().num_embeddings, max(tokenizer.get_vocab().values())
+        if largest == known == tokenizer.pad_token_id:  # the padding token that it lacked
+            model.resize_token_embeddings(largest + 1, mean_resizing=False)
+        else:
+            self._check_vocabulary(largest, known)
+        model.config.pad_token_id = tokenizer.pad_token_id
+        apart = self.recipe.model.separate_impermissible
+        if self.recipe.model.projection == "softmax" and not apart:
+            return model
+        try:
+            model = SelfAttentionClassifierForSequenceClassification.of(model, **projection_fields(self.recipe.model))
+            if apart:
+                SelfAttention(model, tokenizer)
+        except (ValueError, StrictDataclassError) as error:
+            raise RecipeError(f"{self.stated}: {excerpt(error.__cause__ or error, 300)}") from error
+        return model
+
+    def selecting_model(self, labels: dict, tokenizer) -> RationaleClassifierForSequenceClassification:
+        """A classifier that reads a selection, whose selector and classifier both begin as the encoder of the files; word
+        vectors are those of the files, what scores and what answers is new.
+
+        Raises RecipeError where the files hold no such encoder, or the tokenizer of another one.
+        """
+        config, how = self.configuration(), {"dtype": torch.float32, "use_safetensors": True, "trust_remote_code": False}
+        try:
+            with _quiet():
+                encoder = AutoModel.from_pretrained(self.folder, config=config, **how)
+            vectors = encoder.get_input_embeddings().weight.detach()
+            fields = {
+                **selector_fields(self.recipe.model.selector),
+                **projection_fields(self.recipe.model),
+                "text_config": encoder.config,
+                "vocab_size": len(vectors),
+                "vectors": "pretrained",
+                "vectors_digest": self.facts()["digest"],
+                "tokenizer_digest": tokenizer_digest(tokenizer),
+                **labels,
+                **{f"{role}_token_id": getattr(tokenizer, f"{role}_token_id") for role in ("pad", "unk")},
+            }
+            del fields["separate_impermissible"]
+            model = RationaleClassifierForSequenceClassification(RationaleClassifierConfig(**fields))
+            encoder.set_input_embeddings(torch.nn.Identity())
+            for part in (model.selector.encoder, model.encoder):
+                part.network.load_state_dict(encoder.state_dict())
+            _set_vectors(model, vectors)
+        except Exception as error:  # transformers and safetensors raise many kinds
+            reason = excerpt(error.__cause__ or error, 300)
+            raise RecipeError(f"{self.stated} cannot be loaded as an encoder: {reason}") from error
+        if config.is_encoder_decoder or any(getattr(part, "is_causal", False) for part in encoder.modules()):
+            raise RecipeError(
+                f"{self.stated} with model.selector: in a {config.model_type} tokens do not see those behind "
+                "them: give a plain encoder, such as a BERT"
+            )
+        self._check_vocabulary(max(tokenizer.get_vocab().values()), len(vectors))
+        return model
+
+    def _check_vocabulary(self, largest: int, known: int) -> None:
+        if largest >= known:
+            raise RecipeError(
+                f"{self.stated}: its tokenizer has tokens up to {largest}, and the model knows {known}, from 0 on: "
+                "the tokenizer is not the model's"
+            )

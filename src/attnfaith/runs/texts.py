@@ -1,0 +1,180 @@
+"""From a recipe to its texts, or pairs of sentences: read once, each split encoded once."""
+
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from accelerate import PartialState
+from datasets import Dataset
+
+from attnfaith.data.fingerprint import fingerprint
+from attnfaith.data.impermissible import counts as counts_of
+from attnfaith.data.loading import LoadedDataset, Source, read_source
+from attnfaith.data.own_data import read_own
+from attnfaith.data.pair_encoding import build_pair_tokenizer, encode_pairs
+from attnfaith.data.pairs import LoadedPairs, load_pairs
+from attnfaith.data.registry import SPLITS, entry_of
+from attnfaith.data.subwords import encode_for_classifier
+from attnfaith.data.tokenization import encode
+from attnfaith.errors import AttnfaithError, DatasetError, counted, cut, excerpt
+from attnfaith.recipes import Recipe, RecipeError
+from attnfaith.reporting.own_data import summary
+from attnfaith.runs.folder import MODEL, STATE, RunError, read_state
+from attnfaith.runs.models import load_tokenizer, make_tokenizer
+from attnfaith.subjects.base import BOUNDLESS
+
+
+def check_splits(recipe: Recipe) -> None:
+    """Raise RecipeError where the recipe measures a split that there is not."""
+    section = recipe.measure
+    for name, splits in (("split", [section.split]), ("outputs", section.outputs)):
+        if unknown := [split for split in splits if split not in SPLITS]:
+            raise RecipeError(f"measure.{name}={excerpt(unknown[0])} does not exist; choose one of {', '.join(SPLITS)}")
+
+
+def load_data(
+    recipe: Recipe, limits: Mapping[str, int] | None = None, recorded: Mapping | None = None
+) -> LoadedDataset | LoadedPairs:
+    """The data set of a recipe, or its sentence pairs, with its own limits or those given. recorded: what run.json says
+    about a run of it, for the message where own data are not there.
+    """
+    return _limited(recipe, _read(recipe, recorded or {}), recipe.data.limits if limits is None else limits)
+
+
+def _read(recipe: Recipe, recorded: Mapping) -> Source | LoadedPairs:
+    """The texts before limits. recorded: what run.json says about a run, for the message where own data are not there."""
+    data = recipe.data
+    try:
+        if recipe.kind == "translator":
+            own = {"name": data.name} if data.path is None else {"path": data.path, "links_from": data.links_from or 0}
+            return load_pairs(**own, seed=data.seed, **data.arguments)
+        if entry_of(data).own:
+            return read_own(data)
+        return read_source(data.name, seed=data.seed, impermissible_removed=data.impermissible_removed, **data.arguments)
+    except DatasetError as error:
+        files = ((recorded.get("dataset") or {}).get("about") or {}).get("files")
+        if data.path is None or not files:
+            raise
+        listed = cut(", ".join(f"{name} (SHA-256 {digest[:16]})" for name, digest in files.items()), 200)
+        was = f"The run was trained on {listed}, at data.path={excerpt(data.path)}: put that there"
+        raise DatasetError(f"{error}. {was}") from error
+    except (TypeError, ValueError) as error:
+        if not data.arguments or isinstance(error, AttnfaithError):
+            raise
+        raise RecipeError(f"data.arguments={excerpt(data.arguments)}: a value of a wrong type: {error}") from error
+
+
+def _limited(recipe: Recipe, source: Source | LoadedPairs, limits: Mapping[str, int]) -> LoadedDataset | LoadedPairs:
+    return source.limited(limits, recipe.data.seed) if recipe.kind == "translator" else source.limited(limits)
+
+
+class Texts:
+    """The texts of a recipe, or its sentence pairs, by the tokenizer in `folder` where a model lies there.
+
+    Nothing is read before it is asked for. Of several processes each holds the texts, and all ask for the same things in the
+    same order: one of a machine reads first, and the others find what it fetched.
+    """
+
+    def __init__(self, recipe: Recipe, folder: Path, state: PartialState):
+        self.recipe, self.folder, self.state = recipe, folder, state
+        self._encoded: dict[str, Dataset] = {}
+
+    @cached_property
+    def _splits(self) -> tuple[LoadedDataset | LoadedPairs, Dataset]:
+        recipe, section, limits = self.recipe, self.recipe.measure, self.recipe.data.limits
+        with self.state.local_main_process_first():
+            recorded = read_state(self.folder) if (self.folder / STATE).is_file() else {}
+            source = _read(recipe, recorded)
+            loaded = _limited(recipe, source, limits)
+            if recipe.data.own:
+                self._check_unchanged(loaded, recorded)
+            if section.limit is None:
+                return loaded, loaded.splits[section.split]
+            return loaded, _limited(recipe, source, {**limits, section.split: section.limit}).splits[section.split]
+
+    def _check_unchanged(self, loaded: LoadedDataset | LoadedPairs, recorded: Mapping) -> None:
+        """Raise RunError where own data are no longer those that the model in the folder was trained on."""
+        trained = recorded.get("texts") or {}
+        if other := [split for split in trained if trained[split] != fingerprint(loaded.splits[split])]:
+            read = (recorded.get("dataset") or {}).get("revision")
+            raise RunError(
+                f"{loaded.entry.name!r} has changed since the run in {self.folder} was trained: other texts or labels in "
+                f"{', '.join(other)} ({read} then, {loaded.revision} now). Put the old data back, or train anew with "
+                "--overwrite_output_dir"
+            )
+
+    @property
+    def loaded(self) -> LoadedDataset | LoadedPairs:
+        """The data set with the recipe's limits."""
+        return self._splits[0]
+
+    @property
+    def drawn(self) -> Dataset:
+        """The texts that a record of this recipe holds: `measure.limit` of `measure.split`."""
+        return self._splits[1]
+
+    @cached_property
+    def tokenizer(self):
+        if (self.folder / MODEL).is_dir():
+            return load_tokenizer(self.folder)
+        if self.recipe.kind != "translator":
+            return make_tokenizer(self.recipe, self.loaded)
+        data, train = self.recipe.data, self.loaded.splits["train"]
+        how = {"vocabulary": data.vocabulary or "words", "size": data.vocabulary_size, "min_df": data.min_df or 1}
+        return build_pair_tokenizer([*train["source"], *train["target"]], **how)
+
+    def rows(self, split: str) -> Dataset:
+        """A split, encoded. Raises RunError where data.max_length leaves no pair of it."""
+        if split not in self._encoded:
+            self._encoded[split] = rows = self._encode(self.loaded.splits[split])
+            if not len(rows):
+                limit = self.recipe.data.max_length
+                raise RunError(f"data.max_length={limit} leaves no pair of {split}: every one has a longer side; give more")
+        return self._encoded[split]
+
+    def _encode(self, split: Dataset) -> Dataset:
+        if self.recipe.kind == "translator":
+            return encode_pairs(split, self.tokenizer, max_length=self.recipe.data.max_length)
+        if self.recipe.kind == "pretrained":
+            limit = self.tokenizer.model_max_length
+            return encode_for_classifier(split, self.tokenizer, max_length=limit if limit < BOUNDLESS else None)
+        return encode(split, self.tokenizer, preprocessing=self.loaded.entry.preprocessing)
+
+    @cached_property
+    def measured(self) -> Dataset:
+        """`drawn`, encoded."""
+        section = self.recipe.measure
+        return self.rows(section.split) if section.limit is None else self._encode(self.drawn)
+
+
+def remarks(loaded: LoadedDataset) -> list[str]:
+    """What was read of own data, and what of any cannot be used or says nothing, with counts: a user may find a mistake in
+    the files by it.
+    """
+    source = loaded.dropped["source"]
+    counts = {
+        "questions left out, as their answer is not in their text": source.get("answer_not_candidate", 0),
+        "questions left out, as their answer is not one of training": source.get("answer_not_in_training", 0),
+        "candidates left out, as no training text has them": loaded.unknown_candidates,
+        "texts without words": sum(loaded.empty.values()),
+        "second texts without words": sum(loaded.empty_pair.values()),
+    }
+    if loaded.entry.impermissible:
+        counts |= counts_of(marks for split in loaded.splits.values() for marks in split["impermissible"])
+    own = summary(loaded.entry.name, loaded.about, loaded.dropped) if loaded.about else []
+    return own + [f"{loaded.entry.name}: {what}: {count:,}" for what, count in counts.items() if count]
+
+
+def remarks_on_pairs(texts: Texts, rows: Mapping[str, Dataset]) -> list[str]:
+    """What cannot be used of the pairs, with counts."""
+    loaded, unknown = texts.loaded, texts.tokenizer.unk_token_id
+    why = "left out: empty, or beyond data.limits"
+    lines = [f"{counted(count, 'pair')} of {split} {why}" for split, count in loaded.left_out.items() if count]
+    for split, part in rows.items():
+        if longer := len(loaded.splits[split]) - len(part):
+            lines.append(f"{counted(longer, 'pair')} of {split} left out: a side is longer than data.max_length")
+    ids = np.concatenate([np.concatenate(rows["validation"][name]) for name in ("input_ids", "labels")])
+    if count := int((ids == unknown).sum()):
+        lines.append(f"unknown tokens of validation: {count:,} of {len(ids):,}")
+    return [f"{loaded.entry.name}: {line}" for line in lines]

@@ -1,0 +1,62 @@
+"""DiffMask in a run: its gates are trained on the run's own texts, kept with the model, and named by what made them."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from attnfaith import recipes, record, runs
+from attnfaith.importance.gates import about_gates
+from attnfaith.measurement.registry import MeasurementError
+from attnfaith.reporting.cells import split_cells
+from attnfaith.reporting.sections import frames
+
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_report")]
+SETTINGS = {"epochs": 2, "batch_size": 16, "train_texts": 40, "validation_texts": 10}
+
+
+def with_options(recipe, producers=("diffmask",), **options):
+    tree = dataclasses.asdict(recipe)
+    tree["measure"] |= {"producers": [*producers], "options": {"diffmask": options} if options else {}}
+    return recipes.build(tree)
+
+
+def test_gates_of_a_run(tiny_recipe, capsys):
+    recipe = with_options(tiny_recipe(), **SETTINGS)
+    runs.run(recipe)
+    folder = Path(recipe.output_dir)
+    (gates,) = (folder / "gates").glob("*.safetensors")
+    about, log = about_gates(gates), gates.with_suffix(".csv")
+    assert about["settings"]["epochs"] == 2 and about["texts"] == [40, 10] and log.read_text().count("\n") == 5
+    assert "diffmask epoch 2/2: divergence" in capsys.readouterr().out
+    table = record.load(folder / "record.parquet")
+    (cell,) = split_cells(table)
+    assert cell.measures == ("diffmask",)
+    for scores, layers in zip(cell.scores("diffmask"), record.rows(table, "diffmask_layers"), strict=True):
+        assert layers.shape == (2, len(scores)) and ((scores >= 0) & (scores <= 1)).all()
+    stated = record.settings(table)[0]["options"]["diffmask"]
+    assert stated["epochs"] == 2 and len(stated["gates"]) == 12 and str(folder) not in json.dumps(stated)
+    assert set(frames([cell])) >= {"plausibility", "performance"}
+
+    before = gates.stat().st_mtime_ns  # measured again they are found again; with other settings others are trained
+    runs.measure_run(folder, recipe, overwrite=True)
+    assert gates.stat().st_mtime_ns == before and "diffmask epoch" not in capsys.readouterr().out
+    runs.measure_run(folder, with_options(recipe, **{**SETTINGS, "margin": 0.3}), folder / "other.parquet")
+    assert len(list((folder / "gates").glob("*.safetensors"))) == 2
+    given = with_options(recipe, gates=str(gates))
+    runs.measure_run(folder, given, folder / "given.parquet")
+    given = record.load(folder / "given.parquet")
+    assert record.equal(*(one.select(["importance_diffmask", "diffmask_layers"]) for one in (table, given)))
+
+
+def test_what_is_wrong_is_refused_before_the_training(tiny_recipe):
+    recipe = tiny_recipe()
+    for options, message in (
+        ({"gates": "nowhere.safetensors"}, "'diffmask': nowhere.safetensors holds no gates"),
+        ({"epochs": 0}, "options of 'diffmask': epochs=0"),
+    ):
+        with pytest.raises(MeasurementError, match=message):
+            runs.run(with_options(recipe, **options), overwrite=True)
+        assert not (Path(recipe.output_dir) / "model").exists()
