@@ -31,7 +31,6 @@ LAYERS = (
     ("training",),
     ("reporting",),
     ("recipes",),
-    ("usage",),
     ("locate",),
     ("loading",),
     ("hub",),

@@ -366,6 +366,7 @@ def test_the_family_of_wiegreffe_and_pinter_fits_together():
         (["--data.arguments.length", "[3, 4]"], [("data.arguments.length", [3, 4])]),
         (["--model.selector.kind", "budget"], [("model.selector.kind", "budget")]),
         (["--measure.options.lime.samples=9"], [("measure.options.lime.samples", 9)]),
+        (["--training.arguments.disable_tqdm", "--seed=3"], [("training.arguments.disable_tqdm", True), ("seed", 3)]),
         (["--max_length", "null"], [("data.max_length", None)]),
         (["--note=a=b"], [("note", "a=b")]),
         ([], []),
