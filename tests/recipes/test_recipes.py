@@ -261,7 +261,7 @@ def test_other_arguments_are_those_of_transformers():
         ("sparsegen_lambda: 1", "sparsegen_lambda=1.0"),
         ("entmax_alpha: 0.5", "entmax_alpha=0.5"),
         ("dropout: 1", "dropout=1.0 is outside"),
-        ("hidden_size: 0", "hidden_size=0 must be at least 1"),
+        ("hidden_size: 0", "hidden_size=0 is outside"),
     ],
 )
 def test_the_configuration_says_what_a_model_may_be(section, message):
