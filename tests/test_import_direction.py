@@ -32,7 +32,6 @@ LAYERS = (
     ("training",),
     ("reporting",),
     ("recipes",),
-    ("usage",),
     ("locate",),
     ("loading",),
     ("hub",),

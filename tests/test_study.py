@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 from attnfaith import provenance, recipes, record
-from attnfaith.cli import study as cli
+from attnfaith.cli import COMMANDS
 from attnfaith.errors import AttnfaithError, FileError
 from attnfaith.reporting.analysis import StudyError
 from attnfaith.study import cell as cell_process
@@ -145,7 +145,7 @@ def planned(stand_in, tmp_path):
 
 
 def study(path, *options):
-    cli.main([str(path), *options])
+    COMMANDS["study"]([str(path), *options])
 
 
 def run_alone(path):
@@ -498,9 +498,9 @@ def launched(stand_in, tmp_path, warm_engine):
     def launch(*arguments):
         script = tmp_path / f"study-{len(processes)}.py"
         script.write_text(
-            "import sys\nfrom attnfaith.cli import guarded, study\nfrom attnfaith.study import plan\n"
+            "import sys\nfrom attnfaith.cli import guarded, COMMANDS\nfrom attnfaith.study import plan\n"
             f"sys.executable = {PYTHON!r}\nplan.TRAIN = {(PYTHON, str(stand_in / 'train.py'))!r}\n"
-            f"sys.exit(guarded(study.main, {[str(word) for word in arguments]!r}))\n"
+            f"sys.exit(guarded(COMMANDS['study'], {[str(word) for word in arguments]!r}))\n"
         )
         with open(script.with_suffix(".log"), "w") as log:
             processes.append(subprocess.Popen([warm_engine, str(script)], stdout=log, stderr=subprocess.STDOUT))
@@ -591,7 +591,7 @@ def test_tables_are_rebuilt_without_torch(planned, tmp_path):
     for file in (tmp_path / "results").glob("*.csv"):
         file.unlink()
     code = (
-        "import sys\nfrom attnfaith.cli.study import main\nmain([sys.argv[1], '--tables'])\n"
+        "import sys\nfrom attnfaith.cli import main\nmain(['study', sys.argv[1], '--tables'])\n"
         "print('torch' in sys.modules, 'transformers' in sys.modules)"
     )
     done = subprocess.run([PYTHON, "-c", code, str(path)], capture_output=True, text=True, check=False)

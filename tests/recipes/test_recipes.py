@@ -261,7 +261,7 @@ def test_other_arguments_are_those_of_transformers():
         ("sparsegen_lambda: 1", "sparsegen_lambda=1.0"),
         ("entmax_alpha: 0.5", "entmax_alpha=0.5"),
         ("dropout: 1", "dropout=1.0 is outside"),
-        ("hidden_size: 0", "hidden_size=0 must be at least 1"),
+        ("hidden_size: 0", "hidden_size=0 is outside"),
     ],
 )
 def test_the_configuration_says_what_a_model_may_be(section, message):
@@ -366,6 +366,7 @@ def test_the_family_of_wiegreffe_and_pinter_fits_together():
         (["--data.arguments.length", "[3, 4]"], [("data.arguments.length", [3, 4])]),
         (["--model.selector.kind", "budget"], [("model.selector.kind", "budget")]),
         (["--measure.options.lime.samples=9"], [("measure.options.lime.samples", 9)]),
+        (["--training.arguments.disable_tqdm", "--seed=3"], [("training.arguments.disable_tqdm", True), ("seed", 3)]),
         (["--max_length", "null"], [("data.max_length", None)]),
         (["--note=a=b"], [("note", "a=b")]),
         ([], []),

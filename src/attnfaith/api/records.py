@@ -214,7 +214,7 @@ class Record:
         lowest agreement. Raises what `attnfaith.reporting.write_report` raises.
         """
         from attnfaith.reporting import write_report
-        from attnfaith.reporting.page.report import facts_of
+        from attnfaith.reporting.page.facts import facts_of
 
         return write_report(self.table, folder, title=title, facts=facts_of(self.table), n_examples=examples)
 

@@ -9,14 +9,13 @@ import warnings
 from collections.abc import Callable, Sequence
 
 from attnfaith import __version__
-from attnfaith.cli import hub, listing, records, release, run, setup, study  # noqa: F401  they register their commands
-from attnfaith.cli.command import COMMANDS, Module
+from attnfaith.cli import hub, listing, records, run, setup, study  # noqa: F401  they register their commands
+from attnfaith.cli.command import COMMANDS
 from attnfaith.errors import AttnfaithError, excerpt
 from attnfaith.escaping import printable
 from attnfaith.files import refusals
 
 
-COMMANDS |= {"study": Module("study", study), "release": Module("release", release)}
 GROUPS = {
     "Train and measure": ("train", "measure", "report"),
     "Look": ("list", "show", "view", "space", "compare", "table"),

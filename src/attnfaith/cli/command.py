@@ -1,8 +1,9 @@
 """What a command is: a function that takes parsed arguments, and what its help and its parser are made of."""
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 
@@ -36,25 +37,13 @@ class Command:
         return parser.finish()
 
     def __call__(self, words: Sequence[str] | None = None) -> object:
-        return self.function(self.parser().parse_args(words))
-
-
-@dataclass(frozen=True)
-class Module:
-    """A command that is a module of its own, with `parser` and `main`."""
-
-    name: str
-    module: ModuleType
-
-    @property
-    def summary(self) -> str:
-        return self.module.__doc__.partition("\n")[0]
-
-    def parser(self) -> "Parser":
-        return self.module.parser()
-
-    def __call__(self, words: Sequence[str] | None = None) -> object:
-        return self.module.main(words)
+        """Read the words and carry out the command. What follows a lone -- is `rest`, for whom the command starts."""
+        words, rest = list(sys.argv[1:] if words is None else words), []
+        if "--" in words:
+            words, rest = words[: words.index("--")], words[words.index("--") + 1 :]
+        args = self.parser().parse_args(words)
+        args.rest = rest
+        return self.function(args)
 
 
 def argument(*names: str, **how) -> tuple[tuple[str, ...], dict]:

@@ -310,7 +310,7 @@ def report(args):
         raise AttnfaithError("--output is needed: the folder of the report; only one run has a report of its own")
     from attnfaith import recipes, record
     from attnfaith.reporting import run_facts, write_report
-    from attnfaith.reporting.page.report import facts_of
+    from attnfaith.reporting.page.facts import facts_of
 
     recipe = recipes.load(own / "recipe.yaml") if own and (own / "recipe.yaml").is_file() else None
     tables = [source.load() for source in sources]

@@ -229,18 +229,8 @@ class _OwnData:
         spare = SPARE if len(shares) > 1 else 1
         return max(math.ceil(spare * data.limits[name] / share) for name, share in shares.items())
 
-    def cut(self) -> Source:
-        """The rows cut into splits, with what was read, and the rule in a sentence."""
-        data, entry, dropped = self.data, self.entry, self.dropped
-        source = {split: self._usable(split) for split in self.source.splits}
-        if unlabelled := [split for split, rows in source.items() if not len(rows) and split not in (ALL, "train")]:
-            self.assumed.append(f"{' and '.join(unlabelled)}: no row has text and label, so it is not used")
-            source = {split: rows for split, rows in source.items() if split not in unlabelled}
-        first, rest = next(iter(source.items()))
-        if not len(rest):
-            raise DatasetError(
-                f"{entry.name!r}: no row of {first} has text in {self.columns['text']!r}: name it with --data.text"
-            )
+    def _split(self, source: Mapping[str, pd.DataFrame]) -> tuple[dict[str, pd.DataFrame], str]:
+        """{split: its rows} of the usable rows of source splits, and the rule in a sentence."""
         published = [split for split in SPLITS if split in source]
         missing = [split for split in ("test", "validation") if split not in published]
         splits: dict[str, pd.DataFrame] = {}
@@ -248,16 +238,17 @@ class _OwnData:
             splits[split] = source[split]
             for other in [name for name in splits if name != split]:
                 repeats = _text_keys(splits[split]).isin(set(_text_keys(splits[other])))
-                dropped[f"also_in_{other}"] += int(repeats.sum())
+                self.dropped[f"also_in_{other}"] += int(repeats.sum())
                 splits[split] = splits[split][~repeats]
                 if not len(splits[split]):
                     raise DatasetError(f"every text of the {split} split is in {other} too, so nothing is left of it")
-        rest = splits.get("train", rest)
-        shares, pairs = {"test": data.test_share, "validation": data.validation_share}, "text_pair" in rest
+        rest = splits.get("train", next(iter(source.values())))
+        shares, pairs = {"test": self.data.test_share, "validation": self.data.validation_share}, "text_pair" in rest
         texts = _text_keys(rest, first=True).nunique()
         for split in missing:
-            splits[split], rest = _draw(rest, round(shares[split] * texts), self.names, data.split_seed)
-        splits = {split: {**splits, "train": rest}[split] for split in SPLITS}
+            splits[split], rest = _draw(rest, round(shares[split] * texts), self.names, self.data.split_seed)
+        splits["train"] = rest
+        splits = {split: splits[split] for split in SPLITS}
         for split in ("train", *missing):
             present = set(splits[split]["label"])
             lacking = cut(", ".join(repr(name) for label, name in enumerate(self.names) if label not in present), 200)
@@ -271,17 +262,32 @@ class _OwnData:
             rule.append(f"{', '.join(published)} as published, less {what} of training that another split has too")
         if missing:
             rule.append(
-                f"drawn at random{' of train' if published else ''} (seed {data.split_seed}) from the different "
+                f"drawn at random{' of train' if published else ''} (seed {self.data.split_seed}) from the different "
                 f"{'first texts' if pairs else 'texts of each class'}: "
                 f"{', '.join(f'{shares[split]:.0%} {split}' for split in missing)}, the rest train; all rows of one "
                 f"{'first ' if pairs else ''}text, case and blanks aside, are in one of them"
             )
+        return splits, "; ".join(rule)
+
+    def cut(self) -> Source:
+        """The rows cut into splits, with what was read, dropped and assumed."""
+        data, entry, dropped = self.data, self.entry, self.dropped
+        source = {split: self._usable(split) for split in self.source.splits}
+        if unlabelled := [split for split, rows in source.items() if not len(rows) and split not in (ALL, "train")]:
+            self.assumed.append(f"{' and '.join(unlabelled)}: no row has text and label, so it is not used")
+            source = {split: rows for split, rows in source.items() if split not in unlabelled}
+        first, rest = next(iter(source.items()))
+        if not len(rest):
+            raise DatasetError(
+                f"{entry.name!r}: no row of {first} has text in {self.columns['text']!r}: name it with --data.text"
+            )
+        splits, rule = self._split(source)
         every = pd.concat(splits.values(), ignore_index=True)
         labels_of_texts = every["label"].groupby(_text_keys(every)).nunique()
         about = {
             "rows": sum(map(len, self.source.splits.values())),
             "columns": self.columns,
-            "splits": "; ".join(rule),
+            "splits": rule,
             "repeated": len(every) - len(labels_of_texts),
             "two_labels": int((labels_of_texts > 1).sum()),
             "assumed": self.assumed,

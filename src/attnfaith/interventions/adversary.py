@@ -132,14 +132,14 @@ class _Vertices:
         places, vertex = (len(self.own), 0), None
         for left, right, weight, bound in self._pairs(low, high):
             row, column = ((bound <= limit) & (np.minimum(left, right) <= places[0])).nonzero()
-            one, other, share = left[row, 0], right[column], weight[row, column]
-            tied = self._loss(one, other, share) <= limit
+            pairs = left[row, 0], right[column], weight[row, column]
+            tied = self._loss(*pairs) <= limit
             if tied.any():
-                one, other, share = one[tied], other[tied], share[tied]
-                former, latter = np.minimum(one, other), np.maximum(one, other)
+                pairs = [values[tied] for values in pairs]
+                former, latter = np.sort(pairs[:2], axis=0)
                 first = np.lexsort((latter, former))[0]
                 if (former[first], latter[first]) < places:
-                    places, vertex = (former[first], latter[first]), (one[first], other[first], share[first])
+                    places, vertex = (former[first], latter[first]), tuple(values[first] for values in pairs)
         return vertex
 
     def _loss(self, left, right, weight):

@@ -67,12 +67,12 @@ class _Limits(Measure):
         scores, rows = scores_of(subject, batch, scores), []
         for row, (read, bounds) in enumerate(self.readers(subject, batch)):
             values = [of_measure[row] for of_measure in scores.values()]
-            found = np.full(len(values), np.nan), *[np.nan] * 4, "undefined"
+            numbers = np.full(len(values), np.nan), *[np.nan] * 4, "undefined"
             if len(values[0]):
                 limits = self.limits(rank(values, generator(seed, batch["instance_id"][row], self.name)), read, bounds)
-                found = (np.where(undefined(values), np.nan, limits.aopc), limits.low, limits.high)
-                found += (limits.low_bound, limits.high_bound, limits.certainty)
-            rows.append((list(scores), *found))
+                numbers = (np.where(undefined(values), np.nan, limits.aopc), limits.low, limits.high)
+                numbers += (limits.low_bound, limits.high_bound, limits.certainty)
+            rows.append((list(scores), *numbers))
         return self.in_columns(subject, rows)
 
     def limits(self, orders: np.ndarray, read: Read, bounds: "_Bounds | None" = None) -> Limits:

@@ -503,11 +503,11 @@ class FrozenFlipSet(ExplanationTest):
             asked.append(~removed if chosen.any() else ~removed[:0])
         rows = []
         for row, probs in enumerate(read_parts(subject, batch, asked, self.absent)):
-            found = np.nan, np.nan, np.full(subject.num_labels, np.nan), np.nan
+            columns = np.nan, np.nan, np.full(subject.num_labels, np.nan), np.nan
             if len(probs):
                 flipped = probs[1:].argmax(1) != predicted[row]
-                found = float(sets[row].sum()), classes[row], probs[0], float(flipped.mean())
-            rows.append((sets[row].astype(np.float32), *found))
+                columns = float(sets[row].sum()), classes[row], probs[0], float(flipped.mean())
+            rows.append((sets[row].astype(np.float32), *columns))
         return self.in_columns(subject, rows)
 
 

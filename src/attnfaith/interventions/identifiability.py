@@ -25,6 +25,7 @@ from attnfaith.subjects.translator import label_log_probs
 
 NO_DOUBLE = (RuntimeError, TypeError, ValueError)  # what models raise that have kernels of one precision alone
 FEW = "below two tokens"
+MAPS = frozenset({"attention maps"})
 
 
 class Replaced(Edit):
@@ -105,49 +106,50 @@ class Identifiability(Measure):
 
     name, needs = "identifiability", frozenset({"weighted sums"})
     columns = {
-        "identifiability_low": Column(("T",), range=(0.0, 1.0), doc="least weight in an attention that changes nothing"),
-        "identifiability_high": Column(("T",), range=(0.0, 1.0), doc="greatest weight of a token in such an attention"),
+        **{
+            f"identifiability_{column}": Column(("T",), range=(0.0, 1.0), doc=doc)
+            for column, doc in (
+                ("low", "least weight in an attention that changes nothing"),
+                ("high", "greatest weight of a token in such an attention"),
+            )
+        },
         "identifiability_attention": Column(("T",), distribution=True, doc="the furthest such attention that was reached"),
-        "identifiability_tvd": Column(
-            dtype="float64", range=(0.0, 1.0), undefined=FEW, doc="its total variation distance from the model's own"
-        ),
-        "identifiability_bound": Column(
-            dtype="float64", range=(0.0, 1.0), undefined=FEW, doc="no attention that changes nothing is further than that"
-        ),
+        **{
+            f"identifiability_{column}": Column((), "float64", range=(0.0, 1.0), undefined=FEW, doc=doc)
+            for column, doc in (
+                ("tvd", "its total variation distance from the model's own"),
+                ("bound", "no attention that changes nothing is further than that"),
+            )
+        },
         "identifiability_certainty": Column(
             dtype="category", doc="exact: it is the furthest, to 1e-6; bounded: below a proved bound; undefined: too short"
         ),
         "identifiability_support": Column(undefined=FEW, doc="fewest tokens with weight in an attention that was met"),
-        "identifiability_top_attention": Column(
-            range=(0.0, 1.0), undefined=FEW, doc="weight that the tokens with the largest weights have together"
-        ),
-        "identifiability_top_low": Column(range=(0.0, 1.0), undefined=FEW, doc="the least that they can have together"),
-        "identifiability_logit_change": Column(
-            dtype="float64",
-            unit="logits",
-            range=(0.0, None),
-            undefined=FEW,
-            doc="largest change of a logit under that attention, in the model's own arithmetic; of maps all at once",
-        ),
-        "identifiability_logit_change_double": Column(
-            dtype="float64",
-            unit="logits",
-            range=(0.0, None),
-            undefined=f"{FEW}, and where the model does not run in float64",
-            doc="the same in float64",
-            needs=frozenset({"attention maps"}),
-        ),
+        **{
+            f"identifiability_top_{column}": Column(range=(0.0, 1.0), undefined=FEW, doc=doc)
+            for column, doc in (
+                ("attention", "weight that the tokens with the largest weights have together"),
+                ("low", "the least that they can have together"),
+            )
+        },
+        **{
+            f"identifiability_logit_{column}": Column(
+                (), "float64", unit="logits", range=(0.0, None), undefined=undefined, doc=doc, needs=needs
+            )
+            for column, undefined, doc, needs in (
+                ("change", FEW, "largest change of a logit under that attention, of maps all at once", frozenset()),
+                ("change_double", f"{FEW}, and where the model does not run in float64", "the same in float64", MAPS),
+            )
+        },
         "identifiability_layer_tvd": Column(
             ("D",),
             "float64",
             range=(0.0, 1.0),
             undefined=FEW,
             doc="total variation distance of the other attention, mean over heads and rows that matter",
-            needs=frozenset({"attention maps"}),
+            needs=MAPS,
         ),
-        "identifiability_layer_rows": Column(
-            ("D",), "int32", undefined=FEW, doc="rows that matter times heads", needs=frozenset({"attention maps"})
-        ),
+        "identifiability_layer_rows": Column(("D",), "int32", undefined=FEW, doc="rows that matter times heads", needs=MAPS),
     }
     most_tokens = 4000  # each two of them have a number
 
@@ -167,9 +169,9 @@ class Identifiability(Measure):
         self.check(subject, None)
         own = subject.attention(batch).double().cpu().numpy(), subject.attendable(batch).cpu().numpy()
         own = [row[inside] for row, inside in zip(*own, strict=True)]
-        found = self._pooled(subject, batch, own) if "states" in subject.capabilities else self._maps(subject, batch, own)
+        results = self._pooled(subject, batch, own) if "states" in subject.capabilities else self._maps(subject, batch, own)
         rows = []
-        for weights, values in zip(own, found, strict=True):
+        for weights, values in zip(own, results, strict=True):
             if values is None:
                 changes = np.nan, np.nan, np.zeros(0), np.zeros(0, np.int32)
                 limits = *[weights.astype(np.float32)] * 3, np.nan, np.nan, "undefined", *[np.nan] * 3
@@ -187,29 +189,29 @@ class Identifiability(Measure):
         if self.of == "logits":
             weight, _ = subject.decoder_weights(asked.query)
             states = states @ weight.double().t()
-        values, found, both = states.cpu().numpy(), [], np.zeros((len(own), 2, states.shape[1]))
+        values, results, both = states.cpu().numpy(), [], np.zeros((len(own), 2, states.shape[1]))
         options = {"epsilon": self.epsilon, "top": self.top, "nodes": self.nodes, "rounding": rounding}
         for row, weights in enumerate(own):
             length, groups = len(weights), None
             if length < 2:
-                found.append(None)
+                results.append(None)
                 continue
             if subject.level == "word":
                 groups = asked.query.sentences[row].cpu().numpy()[:length]
-            found.append(alternatives(values[row][:length], weights, groups=groups, **options))
-            both[row, :, :length] = weights / weights.sum(), found[-1].attention
+            results.append(alternatives(values[row][:length], weights, groups=groups, **options))
+            both[row, :, :length] = weights / weights.sum(), results[-1].attention
         logits = asked(torch.from_numpy(both).to(asked.states)).double()
         changes = (logits[:, 1] - logits[:, 0]).abs().nan_to_num(0.0).amax(1).tolist()  # a barred class stays at -inf
-        rows = zip(own, found, changes, strict=True)
+        rows = zip(own, results, changes, strict=True)
         return [None if other is None else (weights, other, (change,)) for weights, other, change in rows]
 
     def _maps(self, subject, batch, own: list[np.ndarray]) -> list[tuple[np.ndarray, Alternatives, tuple] | None]:
-        present, heads, found = batch["attention_mask"].bool(), Heads(subject), []
+        present, heads, results = batch["attention_mask"].bool(), Heads(subject), []
         for row, weights in enumerate(own):
             chosen = torch.tensor([row], device=present.device)
             text = subject.keep(batch.take(chosen), present[chosen])
-            found.append(heads.alternatives(text, self.epsilon, self.top) if len(weights) > 1 else None)
-        return found
+            results.append(heads.alternatives(text, self.epsilon, self.top) if len(weights) > 1 else None)
+        return results
 
 
 class Heads(Precise):
@@ -234,14 +236,14 @@ class Heads(Precise):
             for head, own in enumerate(weights[layer]):
                 may = allowed[layer][head, rows]
                 others[layer][head][places] = far_rows(own[places], values[layer][head], self.rounding, may)
-        shown, found, parts = self._shown(weights, values, allowed, matter[-1], inside, epsilon, top)
-        for (layer, head, row, mass), part in zip(parts, found.of_parts, strict=True):
+        shown, results, parts = self._shown(weights, values, allowed, matter[-1], inside, epsilon, top)
+        for (layer, head, row, mass), part in zip(parts, results.of_parts, strict=True):
             others[layer][head, row, inside.nonzero()[0][allowed[layer][head, row]]] = mass * part
         distances = [np.abs(new - old).sum(2)[:, rows] / 2 for new, old, rows in zip(others, weights, matter, strict=True)]
         tvd = np.array([layer.mean() if layer.size else 0.0 for layer in distances])
         counts = np.array([layer.size for layer in distances], np.int32)
         double = self.change(self.twin, text, others) if self.twin else np.nan
-        return shown, found, (self.change(self.subject, text, others), double, tvd, counts)
+        return shown, results, (self.change(self.subject, text, others), double, tvd, counts)
 
     def _shown(self, weights, values, allowed, matter, inside, epsilon: float, top: int):
         """Own attention (T,), what it could be, and the rows that it is the mean of: (layer, head, row, weight on tokens).
@@ -265,10 +267,10 @@ class Heads(Precise):
             own_values, room = values[layer][head][places], epsilon / mass
             polytope = Polytope.of(own_values, own / own.sum(), epsilon=room, rounding=self.rounding)
             parts.append(Part(polytope, places, float(mass / total)))
-        found = of_parts(parts, held, top=top)
+        results = of_parts(parts, held, top=top)
         for part in parts:
             held[part.places] += part.share * part.polytope.own
-        return held, found, rows
+        return held, results, rows
 
     @staticmethod
     def change(subject, text: Batch, others: list[np.ndarray]) -> float:
@@ -330,28 +332,29 @@ class CrossIdentifiability(Measure):
 
     name, cost, reads, needs = "cross_identifiability", "draws", "pairs", frozenset({"head values"})
     columns = {
-        "cross_identifiability_low": Column(
-            ("L", "A", "R", "G", "T"), range=(0.0, 1.0), doc="least weight of a source word, mean over the target's tokens"
-        ),
-        "cross_identifiability_high": Column(
-            ("L", "A", "R", "G", "T"), range=(0.0, 1.0), doc="greatest weight of a source word in such rows"
-        ),
+        **{
+            f"cross_identifiability_{column}": Column(("L", "A", "R", "G", "T"), range=(0.0, 1.0), doc=doc)
+            for column, doc in (
+                ("low", "least weight of a source word, mean over the target's tokens"),
+                ("high", "greatest weight of a source word in such rows"),
+            )
+        },
         "cross_identifiability_tvd": Column(
             ("L", "A", "R", "G"), range=(0.0, 1.0), doc="total variation distance of the far alternative, over tokens"
         ),
-        "cross_identifiability_change": Column(
-            dtype="float64",
-            unit="nats",
-            range=(0.0, None),
-            doc="largest change of a target token's log probability when every row has its far alternative",
-        ),
-        "cross_identifiability_change_double": Column(
-            dtype="float64",
-            unit="nats",
-            range=(0.0, None),
-            undefined="where the model does not run in float64",
-            doc="the same in float64",
-        ),
+        **{
+            f"cross_identifiability_{column}": Column(
+                (), "float64", unit="nats", range=(0.0, None), undefined=undefined, doc=doc
+            )
+            for column, undefined, doc in (
+                (
+                    "change",
+                    "",
+                    "largest change of a target token's log probability, every row replaced by its far alternative",
+                ),
+                ("change_double", "where the model does not run in float64", "the same in float64"),
+            )
+        },
     }
 
     @torch.no_grad()

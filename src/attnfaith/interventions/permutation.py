@@ -37,8 +37,8 @@ class Permuted(TokenEdit):
         # of the first that it sees in the order of `sources`, and so on.
         receivers = (~on_tokens).byte().argsort(dim=3, stable=True)
         givers = sources.gather(3, (~on_tokens.gather(3, sources)).byte().argsort(dim=3, stable=True))
-        given = weights.gather(3, givers.expand_as(weights))
-        return torch.where(on_tokens, torch.zeros_like(weights).scatter(3, receivers.expand_as(weights), given), weights)
+        dealt = weights.gather(3, givers.expand_as(weights))
+        return torch.where(on_tokens, torch.zeros_like(weights).scatter(3, receivers.expand_as(weights), dealt), weights)
 
 
 def read_permuted(target: Target, orders: Sequence[np.ndarray]) -> list[list[np.ndarray]]:

@@ -288,8 +288,8 @@ def alternatives(
 
     Raises ValueError for other shapes or sums and values that are not finite.
 
-    >>> found = alternatives([[0.0], [1.0], [2.0]], [0.25, 0.5, 0.25])
-    >>> found.low.round(9).tolist(), found.high.round(9).tolist(), round(found.tvd, 9)
+    >>> limits = alternatives([[0.0], [1.0], [2.0]], [0.25, 0.5, 0.25])
+    >>> limits.low.round(9).tolist(), limits.high.round(9).tolist(), round(limits.tvd, 9)
     ([0.0, 0.0, 0.0], [0.5, 1.0, 0.5], 0.5)
     """
     values, own = np.asarray(values, np.float64), np.asarray(attention, np.float64)

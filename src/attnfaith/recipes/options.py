@@ -72,7 +72,7 @@ class Parser(argparse.ArgumentParser):
             action=_Override,
             dest=key.name,
             default=argparse.SUPPRESS,
-            nargs="*" if key.holds(list) else None,
+            nargs="*" if key.holds(list) else "?" if key.type is Any else None,
             metavar="VALUE",
             help=f"{key.help}; {key.kind}, {key.default}".replace("%", "%%") if shown else argparse.SUPPRESS,
         )
@@ -214,8 +214,10 @@ class _Override(argparse.Action):
         from attnfaith.recipes.reading import read_value
 
         place, words = f"the value of {cut(option_string)}", [words] if isinstance(words, str) else words
-        text = " ".join(words)
-        if not self.key.holds(list) or text.startswith(("[", "{")) or text in ("", "null", "~"):
+        text = " ".join(words or ())
+        if words is None:  # a key below one that holds keys and values, by itself
+            value = True
+        elif not self.key.holds(list) or text.startswith(("[", "{")) or text in ("", "null", "~"):
             value = read_value(text, place)
         else:  # bare names in place of a list
             names = [name.strip() for word in words for name in word.split(",") if name.strip()]

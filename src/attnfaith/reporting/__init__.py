@@ -6,7 +6,8 @@ from importlib import import_module
 
 
 _MODULES = {
-    "page.report": ("run_facts", "write_report"),
+    "page.facts": ("run_facts",),
+    "page.report": ("write_report",),
     "sections.agreement": ("agreement_table", "attention_overview", "gradient_vs_leave_one_out"),
     "sections.performance": ("performance_table",),
     "sections.plausibility": ("plausibility_table",),

@@ -24,7 +24,7 @@ from attnfaith.recipes import Recipe, RecipeError
 from attnfaith.record.identity import training_fields
 from attnfaith.reporting import run_facts, write_report
 from attnfaith.reporting.cells import split_cells
-from attnfaith.reporting.page.pair_facts import in_words
+from attnfaith.reporting.page.facts import translation_in_words
 from attnfaith.reporting.sections.performance import accuracy_in_words
 from attnfaith.reporting.verdicts import verdict
 from attnfaith.runs.base import Base, OutputsError, read_outputs
@@ -211,7 +211,7 @@ def faithfulness(path: str | os.PathLike) -> dict[str, dict]:
 def print_results(path: Path, folder: Path, recipe: Recipe) -> None:
     """How well the model of a run does, and of texts the verdict on its attention, in two lines a cell."""
     if recipe.kind == "translator":
-        print(f"translates: {in_words(read_state(folder)['translation'])}")
+        print(f"translates: {translation_in_words(read_state(folder)['translation'])}")
         return
     for cell in split_cells(record.load(path)):
         if accuracy := accuracy_in_words(cell):

@@ -122,7 +122,7 @@ def check_processes(arguments: TrainingArguments) -> None:
         raise AttnfaithError(
             f"the launcher started {launched} processes and this one trains with {arguments.world_size}: they would run as "
             "independent jobs and overwrite each other. Start them with "
-            f"`attnfaith train --processes {launched} ...`"
+            f"`accelerate launch --multi_gpu --num_processes {launched} recipes/train.py ...`"
         )
 
 
@@ -416,7 +416,7 @@ class GuidedTrainer(AttentionTrainer):
         super().check(model, args, train, validation)
         if args.world_size > 1:
             raise AttnfaithError(
-                f"a guided model trains in one process, not in {args.world_size}: start it without --processes or "
+                f"a guided model trains in one process, not in {args.world_size}: start it without "
                 "--num_processes"
             )
 

@@ -8,18 +8,15 @@ from pathlib import Path, PurePath
 import pyarrow as pa
 
 from attnfaith import record as records
-from attnfaith.errors import counted
 from attnfaith.escaping import file_name
 from attnfaith.files import folder_lock, real_path, write_atomically
 from attnfaith.reporting import sections
 from attnfaith.reporting.blocks import picture
 from attnfaith.reporting.cells import CELL, Cell, describe, split_cells
 from attnfaith.reporting.errors import FolderError, ReportError
-from attnfaith.reporting.own_data import in_words
+from attnfaith.reporting.page.facts import run_facts, stored_facts
 from attnfaith.reporting.page.page import render_page
-from attnfaith.reporting.page.pair_facts import facts_of_pairs
 from attnfaith.reporting.sections import figures
-from attnfaith.reporting.sections.performance import selected_by
 from attnfaith.reporting.style import require_matplotlib, save_figure
 from attnfaith.reporting.tables import save_table
 
@@ -60,7 +57,7 @@ def write_report(
     _refuse_foreign(target)
     cells = split_cells(record)
     if facts is None:
-        facts = run_facts(record) or _stored_facts(record)
+        facts = run_facts(record) or stored_facts(record)
     place = target.with_name(f".{target.name}.tmp")
     with folder_lock(place, "a report"):
         try:
@@ -97,115 +94,6 @@ def _fill(folder: Path, cells: Sequence[Cell], *, title: str | None, facts: Mapp
         title = _subject(cells[0]) if len(cells) == 1 else f"{len(cells)} models"
     page = render_page(cells, tables, pictures, title=title, facts=facts, n_examples=n_examples)
     write_atomically(folder / "index.html", page.encode())
-
-
-def run_facts(record: pa.Table, note: str | None = None) -> dict[str, str]:
-    """What a page says of the one run that a record comes from: enough to tell what was done. {} where it is not one run.
-
-    note: what the run is, in place of its recipe's. All else is in the settings stored in the record.
-
-    Raises RecordError where these lack what every run has.
-    """
-    cells = records.settings(record)
-    if len(cells) != 1 or not {"recipe", "run"}.issubset(cells[0]):
-        return {}
-    try:
-        return _facts_of_run(record, cells, note)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise records.RecordError(
-            f"the record's settings are not those of a run ({type(error).__name__}: {str(error)[:80]}): measure the model "
-            "anew"
-        ) from error
-
-
-def facts_of(record: pa.Table) -> dict[str, object] | None:
-    """What a page says of a record that no run made: where model and texts come from. None where a run made it, or several
-    did, and `write_report` says it by itself.
-    """
-    (made, *more) = records.settings(record) or [{}]
-    if more or "recipe" in made or "source" not in made:
-        return None
-    pairs = records.of_sequences(record)
-    return {
-        "what it is": f"{'pairs of sentences' if pairs else 'texts'} measured with a given model",
-        "model is from": made["source"],
-        **({} if pairs else {"classes": _classes(made["label_names"]) or "without names"}),
-        "measured by": ", ".join(made["producers"]) or "nothing beside its predictions",
-        "attnfaith": made["version"],
-        "weights (SHA-256)": made["model"][:16],
-    }
-
-
-def _facts_of_run(record: pa.Table, cells: list[dict], note: str | None) -> dict[str, str]:
-    made, run = cells[0]["recipe"], cells[0]["run"]
-    training, sizes = made["training"], run["sizes"]
-    if records.of_sequences(record):
-        return facts_of_pairs(cells[0], note, _training_facts(training, run))
-    dropped = sum(count for part in run["dataset"]["dropped"].values() for count in part.values())
-    return {
-        "what it is": note or made["note"] or made["name"],
-        **({"trained against": run["base"]["folder"]} if "base" in run else {}),
-        **({"fine-tuned from": _fine_tuned_from(run)} if "pretrained" in run else {}),
-        "texts": ", ".join(f"{split} {count:,}" for split, count in sizes.items()) + f"; left out {dropped:,}",
-        **in_words(run["dataset"]),
-        "classes": _classes(cells[0]["label_names"]),
-        "attention is over": _unit(record, cells[0]),
-        "vocabulary": f"{run['vocabulary']:,} entries",
-        **_training_facts(training, run, cells[0]["label_names"]),
-        "measured by": ", ".join(cells[0]["producers"]),
-        "versions": ", ".join(f"{name} {version}" for name, version in run["versions"].items()),
-        "weights (SHA-256)": cells[0]["model"][:16],
-    }
-
-
-def _fine_tuned_from(run: Mapping) -> str:
-    """The pretrained model of a run, its revision and the digest of its weights, in words."""
-    made = run["pretrained"]
-    return f"{made['name']} (revision {made['revision']}, weights {made['digest']})"
-
-
-def _unit(record: pa.Table, settings: Mapping) -> str:
-    """What the tokens of a record are."""
-    if "words" in settings:
-        rules = settings["words"]["rules"].items()
-        made = "; ".join(f"{name.removeprefix('importance_')} by {rule}" for name, rule in rules)
-        left_out = ", ".join(name.removeprefix("importance_") for name in settings["words"]["left_out"]) or "nothing"
-        return f"words, each made of its subwords: {made}. Left out, for it does not follow from subwords: {left_out}"
-    if "words" in record.column_names:
-        return "sentences, which are the tokens below"
-    if "word_of_token" in record.column_names:
-        return "subwords; ## stands before one that goes on with a word, ##⋯ before another part of the character before it"
-    return "tokens"
-
-
-def _classes(names: Sequence[str]) -> str:
-    """The classes with their numbers; of very many the first and the last."""
-    shown = [f"{number} {name}" for number, name in enumerate(names)]
-    return ", ".join(shown) if len(shown) <= 20 else f"{len(shown)}: {', '.join(shown[:10])}, …, {shown[-1]}"
-
-
-def _training_facts(training: Mapping, run: Mapping, names: Sequence[str] = ()) -> dict[str, str]:
-    if "best" not in run:
-        return {"training": "none: the model as it was drawn"}
-    rate = training.get("attention_learning_rate_factor", 1)
-    faster = "" if rate == 1 else f" (of the alignment x {rate:g})"
-    share = training.get("random_erasure", 0)
-    erased = f", up to {share:.0%} of a text's words erased at each step" if share else ""
-    return {
-        "training": f"{counted(run['epochs'], 'epoch')} of batches of {training['per_device_train_batch_size']}, learning "
-        f"rate {training['learning_rate']:g}{faster}, weight decay {training['weight_decay']:g}, "
-        f"loss {training['loss_reduction']}, {run['training_seconds']:g} s, processes {run['processes']}{erased}",
-        "selected on validation": f"{selected_by(run, names)} {run['best']['value']:.4f}",
-    }
-
-
-def _stored_facts(record: pa.Table) -> dict[str, object]:
-    """The settings that all cells share; the names of the others."""
-    stored = records.settings(record)
-    names = list(dict.fromkeys(name for settings in stored for name in settings))
-    shared = {n: stored[0][n] for n in names if all(n in one and one[n] == stored[0][n] for one in stored)}
-    differing = ", ".join(name for name in names if name not in shared)
-    return shared | ({"settings that differ between cells": differing} if differing else {})
 
 
 def _prefixes(cells: Sequence[Cell]) -> Iterator[str]:

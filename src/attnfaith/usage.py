@@ -1,6 +1,0 @@
-"""Where `recipes.options` was."""
-
-from attnfaith.recipes.options import Parser, UsageError
-
-
-__all__ = ["Parser", "UsageError"]
