@@ -60,11 +60,13 @@ def asked(texts, bias):
             attention[row, : len(weights)] = torch.tensor(weights, dtype=torch.float64) / sum(weights)
             values[row, : len(weights)] = torch.tensor(of, dtype=torch.float64)
             mask[row, : len(weights)] = True
-    batch = {
-        "input_ids": mask.long(),
-        "encoded": Encoded(values, mask, None),
-        "instance_id": [f"t/{row}" for row in range(len(texts))],
-    }
+    batch = Batch(
+        {
+            "input_ids": mask.long(),
+            "encoded": Encoded(values, mask, None),
+            "instance_id": [f"t/{row}" for row in range(len(texts))],
+        }
+    )
     return Given(attention, torch.tensor(bias, dtype=torch.float64)), batch
 
 
