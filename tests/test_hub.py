@@ -187,7 +187,7 @@ def test_what_a_run_becomes(run):
     assert "app.py" in metric.files
     assert set(records.files) == {"README.md", "cells.json", "tiny/test-00000-of-00001.parquet"}
     tables = {path.stem for path in (run / "report" / "tables").glob("*.parquet")}
-    assert {"agreement", "performance", "permutation"} <= tables
+    assert {"agreement", "performance", "summary"} <= tables
     assert set(results.files) == {"README.md", *(f"{name}/results-00000-of-00001.parquet" for name in tables)}
     local = {path.name for path in (run / "model").iterdir()}
     assert {"model.safetensors", "config.json", "tokenizer.json", "modeling_attention_classifier.py"} <= local
@@ -366,11 +366,10 @@ def test_text_that_is_no_yaml_or_html(run, text):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["--push_to_hub", "--hub_token", "hf_secret"], "--hub_token: a token on a command line"),
-        (["--push_to_hub", "--hub_token=hf_secret"], "--hub_token: a token on a command line"),
-        (["--push_to_hub", "--hub_strategy", "checkpoint"], "--hub_strategy: a run is pushed whole"),
-        (["--hub_model_id", "a/b"], "--hub_model_id is for a run that is pushed: add --push_to_hub"),
-        (["--hub_private_repo"], "--hub_private_repo is for a run that is pushed"),
+        (["--push_to_hub", "--hub_token", "hf_secret"], "--hub_token"),
+        (["--push_to_hub", "--hub_token=hf_secret"], "--hub_token"),
+        (["--hub_model_id", "a/b"], "--push_to_hub"),
+        (["--hub_private_repo"], "--push_to_hub"),
     ],
 )
 def test_options_of_train_that_are_refused(options, says, capsys, tmp_path, monkeypatch):
@@ -411,7 +410,7 @@ def test_old_files_of_ours_go_and_others_stay(run, api):
     theirs = ["LICENSE", "figures/mine.png", "data/notes.json", ".eval_results/x.yaml"]
     model.update(dict.fromkeys([*ours, *theirs], b"x"))
     (run / "report" / "figures" / "gradient_vs_leave_one_out.png").unlink()
-    (run / "report" / "tables" / "dispersion.parquet").unlink()
+    (run / "report" / "tables" / "summary.parquet").unlink()
     plan = hub.plan(run, "alice")
     hub.push(plan, api=api)
     assert api.held == {
@@ -434,10 +433,10 @@ def test_runs_share_records_and_results(finished, run, api):
     hub.push(hub.plan(run, "alice", name="one"), api=api)
     assert api.held == before and len(api.calls) == calls
     # what a run no longer has goes, and the other's stays
-    (run / "report" / "tables" / "permutation.parquet").unlink()
+    (run / "report" / "tables" / "summary.parquet").unlink()
     (run / "validation.parquet").unlink()
     hub.push(hub.plan(run, "alice", name="one"), api=api)
-    assert table_of(api, "permutation") == ["alice/two"] and table_of(api, "performance") == ["alice/one", "alice/two"]
+    assert table_of(api, "summary") == ["alice/two"] and table_of(api, "performance") == ["alice/one", "alice/two"]
     assert {path.split("/")[0] for path in api.files("dataset", hub.RECORDS)} == {"README.md", "cells.json", "one", "two"}
 
 

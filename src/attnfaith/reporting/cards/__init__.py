@@ -7,8 +7,15 @@ nothing. The same inputs give the same bytes.
 
 from attnfaith.reporting.cards.findings import Checkpoint
 from attnfaith.reporting.cards.model import answer_files, card_figures, eval_results, model_card
-from attnfaith.reporting.cards.runs import checkpoint_name, read_checkpoint, write_cards
-from attnfaith.reporting.cards.shared import cards_index, cell_facts, records_card, results_card
+from attnfaith.reporting.cards.shared import (
+    cards_index,
+    cell_facts,
+    checkpoint_name,
+    read_checkpoint,
+    records_card,
+    results_card,
+    write_cards,
+)
 
 
 __all__ = [
