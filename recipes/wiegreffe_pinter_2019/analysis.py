@@ -16,7 +16,7 @@ from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_
 from attnfaith.metrics.classification import classification_scores
 from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import CELL, Cell, match
-from attnfaith.stats import bootstrap_interval, percentile_interval, ratio
+from attnfaith.stats import bootstrap_interval, ratio
 
 
 LEARNED, UNIFORM, RETRAINED = "learned attention", "uniform attention", "other seeds"
@@ -176,7 +176,9 @@ def attention_needed(cells: Sequence[Cell]) -> pd.DataFrame:
         first, second = (classification_scores(probs, labels) for probs in pair)
         draws = resampled_scores(pair, labels)
         for name in SCORES:
-            low, high = map(float, percentile_interval(draws[0][name] - draws[1][name]))
+            lost = draws[0][name] - draws[1][name]
+            lost = lost[np.isfinite(lost)]
+            low, high = np.quantile(lost, (0.025, 0.975)) if len(lost) else (np.nan, np.nan)
             row = {**cell.heading, "statistic": name, "n": len(mine), "n_undefined": len(cell) - len(mine)}
             row |= {"learned": first[name], "uniform": second[name], "difference": first[name] - second[name]}
             rows.append(row | {"ci_low": low, "ci_high": high})
