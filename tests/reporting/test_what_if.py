@@ -11,6 +11,7 @@ from scipy.special import rel_entr
 
 from attnfaith.interventions.adversary import maximise
 from attnfaith.interventions.targets import read_out, softmax
+from attnfaith.subjects import opened
 from tests.interventions.test_flip_sets import asked
 from tests.measuring import run
 from tests.nodes import NO_NODE, NODE, Node
@@ -113,7 +114,7 @@ def test_the_smallest_set_that_flips_is_the_exact_one(node, text):
     own, values, bias = text
     model, batch = asked([(own, values)], bias)
     wanted = {name: column[0] for name, column in run("minimal_flip_set", model, batch).items()}
-    (readout,) = read_out(model, batch)
+    (readout,) = read_out(*opened(model, batch))
     made = node("smallestFlip", of(readout.attention, values, bias))
     assert made["taken"] == wanted["minimal_flip_set"].astype(int).tolist()
     if np.isnan(wanted["minimal_flip_size"]):
