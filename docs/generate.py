@@ -65,7 +65,8 @@ def record_page() -> str:
         "Every record of sentence pairs": record.SEQUENCE_COLUMNS,
         "Some data or models": record.OPTIONAL_COLUMNS,
     }
-    parts = [f"# Columns of a record\n\nVersion {record.VERSION}. [How to read it](../how_to/notebook.md#a-record-without-this-package)."]
+    how = "[How to read it](../how_to/notebook.md#a-record-without-this-package)"
+    parts = [f"# Columns of a record\n\nVersion {record.VERSION}. {how}."]
     return "\n\n".join([*parts, *(f"## {title}\n\n{columns(described)}" for title, described in tables.items())])
 
 

@@ -62,7 +62,5 @@ def test_a_run(encoder, texts, tmp_path, projection):
 
 def test_a_type_in_which_kinds_would_meet(texts, tmp_path):
     folder = pretrain(tmp_path / "convolutions", "convbert", embedding_size=16, conv_kernel_size=3)
-    with pytest.raises(
-        RecipeError, match=r"^model\.pretrained='.*convolutions': the attention of .* check 'separation'"
-    ):
+    with pytest.raises(RecipeError, match=r"^model\.pretrained='.*convolutions': the attention of .* check 'separation'"):
         runs.run(apart(folder, texts, tmp_path / "run"))

@@ -416,8 +416,7 @@ class GuidedTrainer(AttentionTrainer):
         super().check(model, args, train, validation)
         if args.world_size > 1:
             raise AttnfaithError(
-                f"a guided model trains in one process, not in {args.world_size}: start it without "
-                "--num_processes"
+                f"a guided model trains in one process, not in {args.world_size}: start it without --num_processes"
             )
 
     def losses(self, model, inputs):
