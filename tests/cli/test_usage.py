@@ -186,6 +186,7 @@ def test_launchers_are_the_commands(name, repository, monkeypatch, capsys):
     assert not ended.value.code
     assert f"usage: attnfaith {name} " in capsys.readouterr().out
     monkeypatch.setattr("sys.argv", ["attnfaith", name, "--help"])
+    monkeypatch.delitem(sys.modules, "attnfaith.__main__", raising=False)
     with pytest.raises(SystemExit):
         runpy.run_module("attnfaith", run_name="__main__")
     assert f"usage: attnfaith {name} " in capsys.readouterr().out

@@ -98,6 +98,8 @@ def _advice(error: Exception, encoding: str | None) -> str:
         )
     if isinstance(error, ImportError):
         return "pip install openpyxl, which reads xlsx, or save the sheet as CSV (UTF-8)"
+    if type(error).__name__ == "BadZipFile":
+        return f"it is no xlsx spreadsheet ({fault}): save the sheet again as xlsx, or as CSV (UTF-8)"
     if "encoding" in fault:
         return f"encoding={excerpt(encoding)} is none that Python knows, such as utf-8 or cp1252"
     if type(error).__name__ == "ParserError":  # of pandas

@@ -11,7 +11,8 @@ from torch.overrides import TorchFunctionMode
 
 from attnfaith.importance.explained import EXPLAINED, STATES, Explained, Explains, explaining, per_token, signed_score
 from attnfaith.importance.inputs import differentiable, gradients, inside, item_sums
-from attnfaith.importance.quadrature import Line, LstmLine, integrate
+from attnfaith.importance.lstm import LstmLine
+from attnfaith.importance.quadrature import Line, integrate
 from attnfaith.measurement.options import Baseline, Points, Tolerance
 from attnfaith.measurement.registry import register
 from attnfaith.models.encoders import BiLSTM

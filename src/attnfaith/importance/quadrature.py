@@ -9,15 +9,11 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import torch
-from torch import nn
 
 from attnfaith.importance.inputs import differentiable, gradients
-from attnfaith.importance.lstm import Step, back, run
-from attnfaith.models.encoders import reverse_by_length, take
 
 
 PLACES_AT_ONCE = 3 * 2**12  # positions of texts dealt with together: with more a CPU is slower, not faster
-LINE_PLACES_AT_ONCE = 2**14  # the same of a BiLSTM, whose steps are small
 ROUNDING = 1e-6  # of what is explained at both ends: a smaller residual or error is rounding in float32
 NODES = (
     (0.991455371120812639206854697526329, 0.022935322010529224963732008058970, 0.0),
@@ -72,66 +68,6 @@ class Line:
         start, end = self.start[rows, :length], self.end[rows, :length]
         points = start.unsqueeze(1) + shares[:, :, None, None].to(start.dtype) * (end - start).unsqueeze(1)
         return points.flatten(0, 1), end - start
-
-
-@dataclass
-class LstmLine(Line):
-    """A line of embeddings that a BiLSTM reads; what is explained is `value` of its states (n,l,H).
-
-    What a point brings to the gates moves along a line too, so it is made once for all points of a text, and the gradient is
-    followed back to the gates alone. mask (B,L): what the encoder reads.
-    """
-
-    encoder: nn.Module
-    mask: torch.Tensor
-
-    at_once = LINE_PLACES_AT_ONCE
-
-    def __post_init__(self):
-        onward = torch.arange(self.mask.shape[1], device=self.mask.device).expand_as(self.mask)
-        self.directions = []
-        for lstm, order in zip(self.encoder.directions, (onward, reverse_by_length(self.mask)), strict=True):
-            step = Step(lstm)
-            start, end = (take(values, order).transpose(0, 1) for values in (self.start, self.end))
-            change = nn.functional.linear(end - start, step.weight)
-            self.directions.append((order, step, step.enter(start), change))
-
-    def values(self, rows, shares, length):
-        paths = self._paths(rows, shares, length)
-        return self._explain([run(step, entering)[0] for _, step, entering, _ in paths], rows, shares, paths[1][0]).double()
-
-    def slopes(self, rows, shares, length):
-        with torch.no_grad():
-            paths = self._paths(rows, shares, length)
-            read = [run(step, entering, keep=True) for _, step, entering, _ in paths]
-        with torch.enable_grad():
-            states = [part[0].requires_grad_() for part in read]
-            seeds = torch.autograd.grad(self._explain(states, rows, shares, paths[1][0]).sum(), states)
-        slopes = []
-        for (order, step, gates, change), seed, trace in zip(paths, seeds, read, strict=True):
-            to_gates = back(step, gates, *trace[1:], seed).unflatten(1, shares.shape)
-            of_places = (to_gates @ change.unsqueeze(-1)).squeeze(-1)
-            slopes.append(of_places.gather(0, order.unsqueeze(2).expand_as(of_places)))
-        return sum(slopes).permute(1, 2, 0).double()
-
-    def _paths(self, rows, shares, length):
-        """Of each direction, as it reads some texts: their places (l,R), itself, and what their points (l,R*S,4D), and the
-        whole way (l,R,4D), bring to the gates.
-        """
-        paths, weights = [], shares.unsqueeze(-1).to(self.start.dtype)
-        for order, step, *entering in self.directions:
-            start, change = (part[:length].index_select(1, rows) for part in entering)
-            points = torch.addcmul(start.unsqueeze(2), change.unsqueeze(2), weights).flatten(1, 2)
-            paths.append((order[rows, :length].t(), step, points, change))
-        return paths
-
-    def _explain(self, states, rows, shares, order):
-        """What is explained (R,S) by halved states (l,n,D) of both directions, each as it reads."""
-        length, count, size = states[0].shape
-        where = order.repeat_interleave(shares.shape[1], 1) * count + torch.arange(count, device=rows.device)
-        backward = states[1].flatten(0, 1).index_select(0, where.flatten()).view(length, count, size)
-        states = torch.cat([states[0], backward], -1).mul(2).transpose(0, 1)
-        return self.value(states, rows.repeat_interleave(shares.shape[1])).view(shares.shape)
 
 
 class Parts(NamedTuple):
