@@ -88,7 +88,7 @@ RULES = {
     "attention": (lambda rules, values: rules.pooled(values, ATTENTION), (2, 4, 3)),
     "layer norm": (of_layer(nn.LayerNorm(6), Rules.normalised), (2, 4, 6)),
     "lstm": (of_layer(nn.LSTM(3, 5), in_time(Rules.lstm)), (2, 4, 3)),
-    "orthogonal lstm": (of_layer(encoders.OrthogonalLSTM(3, 5), in_time(Rules.lstm)), (2, 4, 3)),
+    "orthogonal lstm": (of_layer(encoders.OrthogonalLSTM(3, 5), in_time(Rules.orthogonal_lstm)), (2, 4, 3)),
     "gru": (of_layer(nn.GRU(3, 5), in_time(Rules.gru)), (2, 4, 3)),
     "tanh": (lambda rules, values: tanh(values), (2, 4, 3)),
 }

@@ -83,14 +83,18 @@ class Rules:
         return _Normalised.apply(values, layer, self.ledger)
 
     def lstm(self, tokens, layer):
-        """States (T,B,D) of tokens (T,B,E), read by a one-directional LSTM: c = f c' + i tanh(y), y = W x + V h' + b,
+        """States (T,B,D) of tokens (T,B,E), read by a one-directional `nn.LSTM`: c = f c' + i tanh(y), y = W x + V h' + b,
         h = o tanh(c). Relevance goes through c and y, none to i, f and o.
+        """
+        return _LSTM.apply(tokens, self.ledger, layer, self.epsilon)
 
-        An `OrthogonalLSTM` has h = s - k m: k, how much of the mean m of earlier states the state s has, is a gate.
+    def orthogonal_lstm(self, tokens, layer):
+        """States (T,B,D) of tokens (T,B,E), read by an `OrthogonalLSTM`: an LSTM with h = s - k m. k, how much of the mean m
+        of earlier states the state s has, is a gate.
         """
         size = layer.hidden_size
         state = memory = total = tokens.new_zeros(tokens.shape[1], size)
-        states, orthogonal = [], isinstance(layer, encoders.OrthogonalLSTM)
+        states = []
         read, recur = layer.weight_ih_l0.detach(), layer.weight_hh_l0.detach()
         bias = (layer.bias_ih_l0 + layer.bias_hh_l0).detach()
         own = slice(2 * size, 3 * size)  # the candidate, in torch's order i, f, g, o
@@ -102,7 +106,7 @@ class Rules:
             sums = self.stable(sums + state @ recur[own].t(), bias[own])
             memory = self.stable(keep * memory + enter * tanh(sums))
             state = leave * tanh(memory)
-            if orthogonal and count:
+            if count:
                 mean, now = total / count, state.detach()
                 share = (now * mean).sum(-1, keepdim=True) / (mean.square().sum(-1, keepdim=True) + NEARLY_ZERO)
                 state = self.stable(state - share.detach() * mean)
@@ -210,6 +214,45 @@ class _Normalised(torch.autograd.Function):
         return scaled - scaled.mean(-1, keepdim=True), None, _dots(slope, bias)
 
 
+class _LSTM(torch.autograd.Function):
+    """The rules of an LSTM, step by step: at 200 tokens a third of the time that autograd takes over a loop."""
+
+    @staticmethod
+    def forward(ctx, tokens, ledger, layer, epsilon):
+        states = layer(tokens)[0]
+        before = torch.cat([torch.zeros_like(states[:1]), states[:-1]])
+        gates = nn.functional.linear(tokens, layer.weight_ih_l0, layer.bias_ih_l0)
+        gates = (gates + nn.functional.linear(before, layer.weight_hh_l0, layer.bias_hh_l0)).chunk(4, -1)
+        (enter, keep, leave), candidate = (gates[part].sigmoid() for part in (0, 1, 3)), gates[2]
+        memory, entering = torch.empty_like(states), enter * candidate.tanh()
+        for place, step in enumerate(entering):
+            memory[place] = step + keep[place] * memory[place - 1] if place else step
+        sums = _share(memory, epsilon)
+        # from h to c, from c to the c before it, from c to y
+        ctx.save_for_backward(leave * _ratio(memory), keep * sums, enter * sums * _ratio(candidate), candidate, memory)
+        ctx.layer, ctx.epsilon = layer, epsilon
+        return states
+
+    @staticmethod
+    def backward(ctx, slope):
+        into, keep, enter, candidate, memory = ctx.saved_tensors
+        own = slice(2 * memory.shape[2], 3 * memory.shape[2])  # the candidate, in torch's order i, f, g, o
+        read, recur = ctx.layer.weight_ih_l0.detach()[own], ctx.layer.weight_hh_l0.detach()[own]
+        share = _share(candidate, ctx.epsilon)
+        into_sum, of_memory, of_sum = enter * share, torch.empty_like(slope), torch.empty_like(slope)
+        earlier, state = torch.zeros_like(slope[:1].sum(0)), slope[-1:].sum(0)  # of no token, too
+        for place in range(len(slope) - 1, -1, -1):
+            torch.addcmul(earlier, into[place], state, out=of_memory[place])
+            torch.mul(into_sum[place], of_memory[place], out=of_sum[place])
+            if place:
+                earlier = keep[place] * of_memory[place]
+                state = torch.addmm(slope[place - 1], of_sum[place], recur)
+        absorbed = of_memory * (memory * (1 - _share(memory, ctx.epsilon)) + enter * candidate * (1 - share))
+        constants = of_sum * (ctx.layer.bias_ih_l0 + ctx.layer.bias_hh_l0).detach()[own]
+        ended = (absorbed + constants).transpose(0, 1).flatten(1).sum(1, dtype=torch.float64)
+        return of_sum @ read, ended, None, None
+
+
 def _recurrent(read):
     def encoded(rules, encoder, embedded, mask):
         readers = [lambda tokens, layer=layer: (read(rules, tokens, layer),) for layer in encoder.directions]
@@ -259,7 +302,7 @@ ENCODERS = {
     encoders.BiLSTM: _recurrent(Rules.lstm),
     encoders.BiGRU: _recurrent(Rules.gru),
     encoders.OnwardLSTM: _recurrent(Rules.lstm),
-    encoders.OnwardOrthogonalLSTM: _recurrent(Rules.lstm),
+    encoders.OnwardOrthogonalLSTM: _recurrent(Rules.orthogonal_lstm),
     encoders.Transformer: _transformer,
     encoders.CNN: _cnn,
     encoders.Average: _average,
