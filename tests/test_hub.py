@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from huggingface_hub import CommitOperationDelete
 from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 
 from attnfaith import cli, hub, record
@@ -131,17 +132,17 @@ class RecordedHub:
         assert exist_ok
         self.calls.append(("create_branch", repo_type, repo_id, branch))
 
-    def upload_folder(self, *, folder_path, delete_patterns, commit_message, parent_commit, create_pr, revision, **repo):
-        repo_id, repo_type = repo["repo_id"], repo["repo_type"]
+    def create_commit(self, repo_id, operations, *, commit_message, parent_commit, create_pr, revision, repo_type):
         if self.error is not None and repo_type == "model":
             raise self.error
         old = self.held[repo_type, repo_id]
         assert parent_commit == self.sha(old)
-        paths = {path.relative_to(folder_path).as_posix(): path for path in Path(folder_path).rglob("*") if path.is_file()}
-        new = {path: content for path, content in old.items() if path not in delete_patterns}
-        new |= {path: local.read_bytes() for path, local in paths.items()}
+        deleted = {operation.path_in_repo for operation in operations if isinstance(operation, CommitOperationDelete)}
+        added = [operation for operation in operations if operation.path_in_repo not in deleted]
+        new = {path: content for path, content in old.items() if path not in deleted}
+        new |= {operation.path_in_repo: operation.path_or_fileobj for operation in added}
         if new != old:
-            self.calls.append(("upload_folder", repo_type, repo_id, commit_message, revision, create_pr))
+            self.calls.append(("create_commit", repo_type, repo_id, commit_message, revision, create_pr))
             if not create_pr and revision is None:
                 self.held[repo_type, repo_id] = new
         url = f"{self.endpoint}/{repo_id}/discussions/1" if create_pr and new != old else None
@@ -396,7 +397,7 @@ def test_push(run, api, capsys):
     expected = []
     for (kind, name), title in zip(REPOS, titles, strict=True):
         expected.append(("create_repo", kind, f"alice/{name}", False))
-        expected.append(("upload_folder", kind, f"alice/{name}", title, None, False))
+        expected.append(("create_commit", kind, f"alice/{name}", title, None, False))
     assert api.calls == expected
     hub.push(plan, api=api)
     shown = capsys.readouterr().out
@@ -446,7 +447,7 @@ def test_private_branch_and_pull_request(run, api, capsys):
     held, api.calls = dict(api.held), []
     note(run, seconds=12345.0)
     hub.push(hub.plan(run, "alice", revision="dev"), api=api)
-    assert api.calls[-1] == ("upload_folder", "model", "alice/tiny", "Push the checkpoint", "dev", False)
+    assert api.calls[-1] == ("create_commit", "model", "alice/tiny", "Push the checkpoint", "dev", False)
     assert [call for call in api.calls if call[0] == "create_branch"] == [
         ("create_branch", kind, f"alice/{name}", "dev") for kind, name in REPOS
     ]

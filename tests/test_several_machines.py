@@ -20,7 +20,7 @@ def machine(rank, port):
 
 @pytest.mark.slow
 def test_two_machines_write_the_record_of_one(tiny_recipe, quick_report, repository, tmp_path, warm_attnfaith):
-    sizes = {"train": 64, "validation": 24, "test": 1100}  # three shards, two for the first machine
+    sizes = {"train": 64, "validation": 24, "test": 300}  # three shards, two for the first machine
     recipe = tiny_recipe(
         objective__kind="untrained",
         data__arguments={"length": [2, 5], "vocabulary_size": 40, "sizes": sizes},
@@ -48,6 +48,6 @@ def test_two_machines_write_the_record_of_one(tiny_recipe, quick_report, reposit
     assert "record: " in printed[0] and "record: " not in printed[1]
     alone, two = (record.load(path) for path in (run / "record.parquet", output))
     (settings,) = record.settings(two)
-    assert settings["shards"] == 3 and two.num_rows == 1100
+    assert settings["shards"] == 3 and two.num_rows == 300
     assert two.cast(two.schema.remove_metadata()).equals(alone.cast(alone.schema.remove_metadata()))
     assert not output.with_name("two.parquet.shards").exists()

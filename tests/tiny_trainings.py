@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 from attnfaith.recipes import Penalties, Recipe
+from attnfaith.recipes.schema import Model
 from attnfaith.runs.train import penalties_of
 from attnfaith.training import AttentionTrainer
 
@@ -45,4 +46,5 @@ def make_trainer(model, train, validation, folder, *, kind=AttentionTrainer, tok
 
 def penalties_by_name(**section):
     """Penalties, by the keys of a recipe."""
-    return penalties_of(Recipe("a", "b", penalties=Penalties(**section)))
+    model = Model(pretrained="any") if section.get("impermissible_heads") else Model()  # only such a model has several heads
+    return penalties_of(Recipe("a", "b", model=model, penalties=Penalties(**section)))

@@ -251,7 +251,11 @@ def test_pairs_that_are_shown_are_not_those_that_were_chosen_on():
 @pytest.mark.slow
 def test_the_page(table, tmp_path):
     page = write_report(table, tmp_path / "report", n_examples=2).read_text()
-    assert page.startswith("<!DOCTYPE html>") and "Does attention align?" in page and "Does attention explain?" not in page
+    assert (
+        page.startswith("<!DOCTYPE html>")
+        and "Does attention align words?" in page
+        and "Does attention explain?" not in page
+    )
     for words in ("Lowest error rate", "Highest error rate", "Alignment error rate by rule", "Attention to markers"):
         assert words in page
     assert "predicted class" not in page and "What this attention may be shown for" not in page

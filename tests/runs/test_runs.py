@@ -903,7 +903,7 @@ def test_a_folder_in_use_is_left_alone(copied):
         for start in (
             lambda: runs.run(recipe, overwrite=True),
             lambda: runs.run(again(recipe, "--limit=5"), resume=True),
-            lambda: runs.measure_run(folder, again(recipe, "--limit=5")),
+            lambda: runs.measure_run(folder, again(recipe, "--limit=5"), overwrite=True),
         ):
             with pytest.raises(FileError, match=rf"is in use by a training, process {holder.pid} on "):
                 start()

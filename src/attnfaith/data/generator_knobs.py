@@ -36,6 +36,6 @@ def knobs(generate: Callable) -> Callable:
             error = refusal.errors(include_url=False)[0]
             place, *within = error["loc"]
             name = ".".join(map(str, [names[place] if isinstance(place, int) else place, *within]))
-            raise DatasetError(f"{name}={error['input']!r}: {error['msg']}") from refusal
+            raise DatasetError(f"data.arguments.{name}={error['input']!r}: {error['msg']}") from refusal
 
     return call

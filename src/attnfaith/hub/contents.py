@@ -220,7 +220,9 @@ def _read_recipe(path: Path) -> dict:
 def _check_made(folder: Path, state: Mapping) -> None:
     """Raise HubError unless run.json reports a complete run and the code that made it."""
     if (status := state.get("status")) != "complete":
-        raise HubError(f"{folder} is not complete (status {status!r}): finish it with --resume_from_checkpoint, then push")
+        raise HubError(
+            f"{folder} is not complete (run.json: status {status!r}): finish it with --resume_from_checkpoint, then push"
+        )
     provenance = state.get("provenance") or {}
     if "dirty" not in provenance:
         raise HubError(

@@ -6,13 +6,12 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import yaml
-from huggingface_hub import HfApi, constants, get_token
+from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, constants, get_token
 from huggingface_hub.errors import HfHubHTTPError, HTTPError
 from huggingface_hub.utils import enable_progress_bars
 
@@ -142,21 +141,18 @@ def _send(api: HfApi, repo: Repo, plan: Plan) -> tuple[str, str]:
     if plan.revision and not plan.create_pr:
         api.create_branch(repo.repo_id, branch=plan.revision, repo_type=repo.kind, exist_ok=True)
     info = api.repo_info(repo.repo_id, repo_type=repo.kind, revision=plan.revision)
-    with TemporaryDirectory() as folder:
-        files, stale = _with_others(api, repo, [sibling.rfilename for sibling in info.siblings], info.sha)
-        for path, content in files.items():
-            Path(folder, path).parent.mkdir(parents=True, exist_ok=True)
-            Path(folder, path).write_bytes(content)
-        commit = api.upload_folder(
-            repo_id=repo.repo_id,
-            folder_path=folder,
-            commit_message=f"Push the {repo.role}" + "".join(f" of {name}" for name in repo.checkpoints[:1]),
-            repo_type=repo.kind,
-            revision=plan.revision,
-            create_pr=plan.create_pr,
-            parent_commit=info.sha,  # a commit of somebody else meanwhile is not overwritten: the Hub answers 412
-            delete_patterns=sorted(stale - set(files)),
-        )
+    files, stale = _with_others(api, repo, [sibling.rfilename for sibling in info.siblings], info.sha)
+    # from memory: a folder of files to upload would stay behind where a push is killed
+    added = [CommitOperationAdd(path, content) for path, content in files.items()]
+    commit = api.create_commit(
+        repo.repo_id,
+        [*added, *map(CommitOperationDelete, sorted(stale - set(files)))],
+        commit_message=f"Push the {repo.role}" + "".join(f" of {name}" for name in repo.checkpoints[:1]),
+        repo_type=repo.kind,
+        revision=plan.revision,
+        create_pr=plan.create_pr,
+        parent_commit=info.sha,  # a commit of somebody else meanwhile is not overwritten: the Hub answers 412
+    )
     address = f"{api.endpoint}/{'' if repo.kind == 'model' else f'{repo.kind}s/'}{repo.repo_id}"
     address += f"/tree/{plan.revision}" if plan.revision else ""
     if commit.oid == info.sha:

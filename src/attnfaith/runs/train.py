@@ -97,7 +97,7 @@ def training_arguments(recipe: Recipe) -> TrainingArguments:
             scheduler_specific_kwargs=arguments.lr_scheduler_kwargs or {},
         )
     except (TypeError, ValueError, RuntimeError) as error:
-        raise RecipeError(f"training: transformers refuses these arguments: {excerpt(error, 300)}") from error
+        raise RecipeError(f"training.arguments: transformers refuses these: {excerpt(error, 300)}") from error
     return arguments
 
 

@@ -198,14 +198,14 @@ def test_a_study_end_to_end():
     made.figures["meister_figure2"].canvas.draw()
     made.figures["meister_figure3"].canvas.draw()
     taus = []
-    for seed in (10, 11):
+    for seed in (10, 11, 12, 13):
         cell = draw_sparse("sparsegen(-3)", seed, texts=22)
         pairs = zip(cell.attention[2:], cell.scores("leave_one_out")[2:], strict=True)
         taus.append(np.mean([stats.kendalltau(*pair).statistic for pair in pairs]))
     table = made.tables["projections"]
     row = one(table, projection="sparsegen(-3)", statistic="tau attention–leave_one_out")
     assert row["mean"] == pytest.approx(np.mean(taus)) and row["sd_over_seeds"] == pytest.approx(np.std(taus, ddof=1))
-    assert (row["n"], row["n_undefined"], row["n_seeds"]) == (40, 4, 2) and row["ci_low"] < row["mean"] < row["ci_high"]
+    assert (row["n"], row["n_undefined"], row["n_seeds"]) == (80, 8, 4) and row["ci_low"] < row["mean"] < row["ci_high"]
     softmax = one(table, projection="softmax", statistic="tau attention–gradient_norm", dataset="sst")
     assert softmax["published"] == 0.25 and softmax["difference"] == pytest.approx(softmax["mean"] - 0.25)
     held = table[table["statistic"] == "tau attention–gradient_norm_detached_hidden"]["mean"]
