@@ -57,6 +57,25 @@ def test_the_ratio_decides(ratio, outcome):
     assert verdict.n == 200
 
 
+@pytest.mark.parametrize("ratio", [0.45, 0.85])
+def test_an_end_of_the_interval_decides_and_not_the_value(ratio):
+    """Half of the texts of each class lie .5 above the mean and half below, so that the interval is about .07 to each side."""
+    swing = np.tile([0.5, 0.5, -0.5, -0.5], 50)
+    verdict = judge(losses(attention=1 + ratio + swing))
+    assert verdict.outcome == BESIDE and verdict.ratio.value == pytest.approx(ratio)
+
+
+def test_the_lower_end_of_the_accuracy_has_to_be_above_the_commonest_class():
+    labels = losses().labels
+    wrong = np.where(np.arange(200) < 94, 1 - labels, labels)  # 53 % are right: that may be chance
+    assert judge(losses(labels=wrong)).outcome == CANNOT_TELL
+
+
+def test_the_lower_end_of_the_reference_has_to_be_above_random():
+    swing = np.tile([1.0, 1.0, -1.0, -1.0], 50)
+    assert judge(losses(reference=1.02 + swing)).outcome == CANNOT_TELL
+
+
 def test_uniform_attention_is_never_shown_however_few_texts():
     assert judge(losses(n=3, uniform=True)).outcome == DO_NOT_SHOW
 
