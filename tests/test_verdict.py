@@ -59,7 +59,7 @@ def test_the_ratio_decides(ratio, outcome):
 
 @pytest.mark.parametrize("ratio", [0.45, 0.85])
 def test_an_end_of_the_interval_decides_and_not_the_value(ratio):
-    """Half of the texts of each class lie .5 above the mean and half below, so that the interval is about .07 to each side."""
+    """Half of the texts of each class lie .5 above the mean and half below: the interval reaches .07 to each side."""
     swing = np.tile([0.5, 0.5, -0.5, -0.5], 50)
     verdict = judge(losses(attention=1 + ratio + swing))
     assert verdict.outcome == BESIDE and verdict.ratio.value == pytest.approx(ratio)
