@@ -12,8 +12,8 @@ TESTS := tests
 NUMERIC := $(wildcard tests/golden) tests/alignment tests/importance tests/interventions tests/models tests/subjects
 # These import no torch, nor do the parts of the package that they test.
 WITHOUT_TORCH := $(filter-out %/test_refusals.py %/test_registration.py, $(wildcard tests/metrics/test_*.py)) tests/data/test_registry.py \
-	tests/data/test_generators.py tests/data/test_eraser.py tests/test_escaping.py tests/test_verdict.py \
-	tests/test_files.py tests/test_stats_over_seeds.py tests/reporting/test_compare.py \
+	tests/data/test_generators.py tests/data/test_eraser.py tests/support/test_escaping.py tests/test_verdict.py \
+	tests/support/test_files.py tests/test_stats_over_seeds.py tests/reporting/test_compare.py \
 	tests/reporting/test_report_statistics.py \
 	tests/reporting/test_report_tables.py tests/reporting/test_first_screen.py tests/reporting/test_report_page.py
 # Bytecode of tests is kept, so that the next run need not compile them.

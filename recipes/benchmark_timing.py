@@ -13,9 +13,9 @@ import torch
 from pandas import DataFrame
 from torch.utils.benchmark import Compare, Measurement, Timer
 
-from attnfaith.escaping import csv_frame
-from attnfaith.files import write_atomically
 from attnfaith.reporting.tables import to_markdown
+from attnfaith.support.escaping import csv_frame
+from attnfaith.support.files import write_atomically
 
 
 TURNS = 3

@@ -44,7 +44,8 @@ import huggingface_hub  # noqa: E402
 import pyarrow.parquet as pq  # noqa: E402
 import safetensors.numpy  # noqa: E402
 
-from attnfaith import cli, provenance  # noqa: E402
+from attnfaith import cli  # noqa: E402
+from attnfaith.support import provenance  # noqa: E402
 from tests.figures import IN_A_PROCESS  # noqa: E402
 from tests.hub_server import KINDS, HubServer  # noqa: E402
 

@@ -31,7 +31,7 @@ for line in sys.stdin:
             for name, value in job["environment"].items():
                 os.environ.pop(name, None) if value is None else os.environ.update({name: value})
             if job["clean"]:
-                from attnfaith import provenance
+                from attnfaith.support import provenance
                 provenance.checkout = lambda: ("0" * 40, False)
             code = cli.main(job["arguments"]) if "script" not in job else exec(job["script"]) or 0
         except SystemExit as stopped:

@@ -23,7 +23,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import yaml
 
-from attnfaith.files import write_atomically
+from attnfaith.support.files import write_atomically
 
 
 KINDS = ("model", "dataset", "space")

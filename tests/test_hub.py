@@ -21,10 +21,10 @@ from huggingface_hub import CommitOperationDelete
 from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 
 from attnfaith import cli, hub, record
-from attnfaith.errors import AttnfaithError
-from attnfaith.files import folder_lock
 from attnfaith.hub.contents import table_files, with_checkpoint, without_places
 from attnfaith.reporting import cards
+from attnfaith.support.errors import AttnfaithError
+from attnfaith.support.files import folder_lock
 from tests.figures import IN_A_PROCESS
 from tests.forks import Forks
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from attnfaith.api.texts import Columns, read_texts
-from attnfaith.errors import DatasetError
+from attnfaith.support.errors import DatasetError
 
 
 KINDS = ("csv", "tsv", "jsonl", "json", "parquet", "frame", "dataset", "arrow", "list")

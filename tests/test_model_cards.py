@@ -7,7 +7,7 @@ import pytest
 from huggingface_hub import ModelCard
 
 from attnfaith.data.registry import DATASETS
-from attnfaith.escaping import markdown
+from attnfaith.support.escaping import markdown
 from attnfaith.verdict import RULE
 
 

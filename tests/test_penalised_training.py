@@ -12,7 +12,7 @@ from transformers import TrainerCallback
 
 from attnfaith import cli, recipes
 from attnfaith.data.collation import pad_batch
-from attnfaith.errors import AttnfaithError
+from attnfaith.support.errors import AttnfaithError
 from attnfaith.training import AttentionTrainer
 from attnfaith.training.losses import classification_loss
 from attnfaith.training.penalties import conicity, drawn_words, impermissible_mass, masked_language_model, word_tying

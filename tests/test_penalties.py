@@ -7,8 +7,8 @@ import pytest
 import torch
 from sklearn.metrics.pairwise import cosine_similarity as sklearn_cosine
 
-from attnfaith.errors import AttnfaithError
 from attnfaith.models.projections import project
+from attnfaith.support.errors import AttnfaithError
 from attnfaith.training.penalties import (
     FLOOR,
     Diversity,

@@ -9,7 +9,7 @@ import torch
 
 from attnfaith import SelfAttentionClassifierForSequenceClassification
 from attnfaith.data.collation import pad_batch
-from attnfaith.errors import AttnfaithError
+from attnfaith.support.errors import AttnfaithError
 from attnfaith.training import Diversity, FineTuningTrainer, ImpermissibleMass
 from attnfaith.training.penalties import drawn_words, impermissible_mass
 from attnfaith.training.word_states import PretrainedReader

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from attnfaith.errors import AttnfaithError
 from attnfaith.models.rationale_samplers import bernoulli_log_prob
+from attnfaith.support.errors import AttnfaithError
 from attnfaith.training.rationales import Constraint, RationaleConfig, reinforced, selection_price
 
 

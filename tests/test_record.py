@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnfaith import record
-from attnfaith.errors import FileError
 from attnfaith.record import Column, Identity, RecordError
+from attnfaith.support.errors import FileError
 from tests.identities import columns_of
 
 

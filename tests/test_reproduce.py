@@ -14,9 +14,10 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from attnfaith import cli, provenance, recipes, record, reproduction, runs
-from attnfaith.errors import AttnfaithError
+from attnfaith import cli, recipes, record, reproduction, runs
 from attnfaith.reproduction import EXACTLY, NOT, TOLD, WITHIN, ReproductionError
+from attnfaith.support import provenance
+from attnfaith.support.errors import AttnfaithError
 
 
 pytestmark = pytest.mark.slow

@@ -8,8 +8,8 @@ from transformers import TrainerCallback
 
 from attnfaith import RationaleClassifierConfig, RationaleClassifierForSequenceClassification, record, runs
 from attnfaith.data.collation import pad_batch
-from attnfaith.errors import AttnfaithError
 from attnfaith.models.rationale_samplers import bernoulli_log_prob, expected_share, kuma_shape
+from attnfaith.support.errors import AttnfaithError
 from attnfaith.training import RationaleTrainer
 from attnfaith.training.losses import classification_loss
 from attnfaith.training.rationales import SelectionState, selection_price

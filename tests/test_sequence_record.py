@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from attnfaith import Record, record
-from attnfaith.errors import AttnfaithError
 from attnfaith.record import Column, RecordError
+from attnfaith.support.errors import AttnfaithError
 from tests.records import draw as texts
 from tests.sequence_records import columns, draw
 

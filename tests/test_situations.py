@@ -12,10 +12,10 @@ from transformers import BertConfig, BertForTokenClassification, BertModel, GPT2
 import attnfaith
 from attnfaith import AttnfaithError, cli
 from attnfaith.data.tokenization import build_tokenizer
-from attnfaith.errors import DatasetError
 from attnfaith.loading import ModelError
 from attnfaith.measurement.registry import MeasurementError
 from attnfaith.subjects import SubjectError
+from attnfaith.support.errors import DatasetError
 from tests.measuring import run
 from tests.small_classifiers import classifier, tokenizer
 from tests.small_translators import PAIRS, translator

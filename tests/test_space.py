@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 import attnfaith
 from attnfaith import cli, space
 from attnfaith.data.tokenization import build_tokenizer
-from attnfaith.errors import AttnfaithError
 from attnfaith.space import Service, checked, framed, report, short_name, typed_weights
+from attnfaith.support.errors import AttnfaithError
 from tests.records import draw
 from tests.small_classifiers import classifier, tokenizer
 from tests.toy_subject import Toy

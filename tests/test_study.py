@@ -18,12 +18,13 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from attnfaith import provenance, recipes, record
+from attnfaith import recipes, record
 from attnfaith.cli import COMMANDS
-from attnfaith.errors import AttnfaithError, FileError
 from attnfaith.reporting.analysis import StudyError
 from attnfaith.study import cell as cell_process
 from attnfaith.study import command, execute, plan, results
+from attnfaith.support import provenance
+from attnfaith.support.errors import AttnfaithError, FileError
 from tests.figures import IN_A_PROCESS
 
 
@@ -52,7 +53,7 @@ import dataclasses, json, os, sys, time
 from pathlib import Path
 import attnfaith
 from attnfaith import recipes, record
-from attnfaith.files import folder_lock
+from attnfaith.support.files import folder_lock
 from attnfaith.record.identity import model_fields, training_fields
 
 again = "--remeasure" in sys.argv

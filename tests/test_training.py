@@ -11,13 +11,13 @@ from transformers import TrainerCallback
 
 from attnfaith import runs
 from attnfaith.data.collation import pad_batch
-from attnfaith.errors import AttnfaithError
 from attnfaith.metrics.attention_faithfulness.divergences import (
     jensen_shannon_divergence,
     kullback_leibler_divergence,
     total_variation_distance,
 )
 from attnfaith.models.hierarchy import HIERARCHIES
+from attnfaith.support.errors import AttnfaithError
 from attnfaith.training import AdversarialTrainer, AttentionTrainer, DivergedError, GuidedTrainer
 from attnfaith.training.losses import adversarial_loss, classification_loss
 from attnfaith.training.trainers import check_selection, collate, erase_tokens

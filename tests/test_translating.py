@@ -8,7 +8,7 @@ import torch
 from attnfaith import AttentionSeq2SeqConfig, AttentionSeq2SeqForConditionalGeneration
 from attnfaith.data.pair_encoding import build_pair_tokenizer, encode_pairs, pad_pairs
 from attnfaith.data.pairs import load_pairs
-from attnfaith.errors import AttnfaithError
+from attnfaith.support.errors import AttnfaithError
 from attnfaith.training import TranslationTrainer
 from attnfaith.training.penalties import hidden_links, linked_mass
 from attnfaith.training.translation import translation_scores, translations

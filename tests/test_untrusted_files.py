@@ -18,9 +18,9 @@ from attnfaith.data import sources
 from attnfaith.data.own_data import read_own
 from attnfaith.data.registry import DATASETS
 from attnfaith.data.vectors import load_vectors
-from attnfaith.errors import AttnfaithError
 from attnfaith.importance.gates import about_gates, load_gates
 from attnfaith.loading import load_subject
+from attnfaith.support.errors import AttnfaithError
 from tests.small_classifiers import classifier, tokenizer
 
 

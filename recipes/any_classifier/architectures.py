@@ -32,11 +32,11 @@ from transformers import CONFIG_MAPPING, AutoModelForSeq2SeqLM, AutoModelForSequ
 from transformers.models.auto import modeling_auto
 
 from attnfaith import AttnfaithError
-from attnfaith.errors import excerpt
 from attnfaith.subjects import Batch, SelfAttention
 from attnfaith.subjects.attention import Silence
 from attnfaith.subjects.base import eager
 from attnfaith.subjects.translator import sequence_subject
+from attnfaith.support.errors import excerpt
 
 
 FACTS = ("type", "class", "verdict", "reason")

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
-from attnfaith.escaping import Markdown, markdown, markdown_table
+from attnfaith.support.escaping import Markdown, markdown, markdown_table
 
 from .claims import CASE, CLAIMS, VERDICTS
 

@@ -25,7 +25,7 @@ _MODULES = {
     "register": "attnfaith.measurement.registry",
     "Column": "attnfaith.record",
     "train_gates": "attnfaith.api.gates",
-    "AttnfaithError": "attnfaith.errors",
+    "AttnfaithError": "attnfaith.support.errors",
     "AttentionClassifierConfig": "attnfaith.models.configuration_attention_classifier",
     "AttentionClassifierModel": "attnfaith.models.modeling_attention_classifier",
     "AttentionClassifierForSequenceClassification": "attnfaith.models.modeling_attention_classifier",

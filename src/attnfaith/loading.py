@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from attnfaith.errors import AttnfaithError, FileError, counted, excerpt
-from attnfaith.files import read_object
 from attnfaith.locate import CHECKPOINT, MODEL, STATE, why_not
 from attnfaith.record.identity import RECIPE, objective_fields, training_fields
+from attnfaith.support.errors import AttnfaithError, FileError, counted, excerpt
+from attnfaith.support.files import read_object
 
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import pyarrow as pa
 import yaml
 
 from attnfaith import record
-from attnfaith.errors import AttnfaithError, closest, cut, excerpt
 from attnfaith.record.identity import RECIPE
+from attnfaith.support.errors import AttnfaithError, closest, cut, excerpt
 
 
 FETCHED = Path("runs") / "hub"

@@ -32,12 +32,12 @@ from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, HFValidat
 
 from attnfaith import recipes, record, runs
 from attnfaith.data.fingerprint import fingerprint
-from attnfaith.errors import AttnfaithError, counted, excerpt
-from attnfaith.escaping import csv_frame
-from attnfaith.files import read_object, write_atomically
 from attnfaith.locate import LocateError, card_of, configurations
 from attnfaith.measurement.registry import find, names
 from attnfaith.recipes import Recipe
+from attnfaith.support.errors import AttnfaithError, counted, excerpt
+from attnfaith.support.escaping import csv_frame
+from attnfaith.support.files import read_object, write_atomically
 
 
 EXACTLY, WITHIN, NOT, TOLD = "exactly", "within tolerance", "not", "told"

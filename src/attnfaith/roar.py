@@ -33,15 +33,15 @@ from transformers import set_seed
 from attnfaith import recipes, record, runs
 from attnfaith.data.fingerprint import digest_data, digest_model, fingerprint
 from attnfaith.data.tokenization import encode
-from attnfaith.draws import generator
-from attnfaith.escaping import csv_frame, read_csv
-from attnfaith.files import write_atomically
 from attnfaith.interventions.explanation_tests import RationaleErasure, rationales
 from attnfaith.measurement.engine import measure, scores_by_measure
 from attnfaith.measurement.registry import classes, find
 from attnfaith.metrics.classification import classification_scores
 from attnfaith.recipes import Recipe, RecipeError
 from attnfaith.runs.train import make_trainer
+from attnfaith.support.draws import generator
+from attnfaith.support.escaping import csv_frame, read_csv
+from attnfaith.support.files import write_atomically
 
 
 SHARES = (0.1, 0.3, 0.5, 0.7, 0.9)

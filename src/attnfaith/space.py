@@ -27,14 +27,14 @@ import torch
 from attnfaith.api.measuring import measure
 from attnfaith.api.records import Record
 from attnfaith.api.texts import Columns, read_texts
-from attnfaith.errors import AttnfaithError, counted, cut, excerpt
-from attnfaith.escaping import html
 from attnfaith.interventions.targets import AFFINE, read_out, softmax, under
 from attnfaith.loading import open_subject
 from attnfaith.reporting import sections
 from attnfaith.reporting.cells import name_class
 from attnfaith.reporting.page.page import render_page
 from attnfaith.subjects.translator import SequenceSubject
+from attnfaith.support.errors import AttnfaithError, counted, cut, excerpt
+from attnfaith.support.escaping import html
 
 
 MOST_LETTERS = 2_000

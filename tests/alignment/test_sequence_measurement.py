@@ -9,10 +9,10 @@ import attnfaith
 from attnfaith import cli, record
 from attnfaith.api.measuring import DEFAULTS
 from attnfaith.data.in_memory import in_memory
-from attnfaith.errors import AttnfaithError
 from attnfaith.measurement import engine
 from attnfaith.measurement.engine import measure
 from attnfaith.measurement.registry import MeasurementError, find
+from attnfaith.support.errors import AttnfaithError
 from tests.small_translators import PAIRS, STACKED, WORDS, subject, tokenizer, translator
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from attnfaith.data.collation import keep_positions, pad_batch
-from attnfaith.errors import DatasetError
+from attnfaith.support.errors import DatasetError
 
 
 def test_padding_by_hand():

@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from attnfaith.data.eraser import write_annotations, write_results
-from attnfaith.errors import DatasetError
 from attnfaith.metrics.attention_faithfulness.plausibility import spans
+from attnfaith.support.errors import DatasetError
 
 
 WORDS = st.lists(st.text(st.characters(categories=["L", "P"]), min_size=1, max_size=4), max_size=12)

@@ -11,7 +11,7 @@ from scipy import stats
 from attnfaith.data import babi, counting, planted_evidence
 from attnfaith.data.babi import LOCATIONS, OBJECTS, PEOPLE
 from attnfaith.data.planted_evidence import AFFIRMERS, DISTRACTORS, NEGATORS
-from attnfaith.errors import DatasetError
+from attnfaith.support.errors import DatasetError
 
 
 PLANTED = {

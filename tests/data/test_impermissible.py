@@ -7,7 +7,7 @@ from attnfaith.data.collation import keep_positions, pad_batch
 from attnfaith.data.impermissible import check_marks, marks_of_words, without
 from attnfaith.data.subwords import adopt_tokenizer, encode_for_classifier
 from attnfaith.data.tokenization import build_tokenizer, by_words, encode
-from attnfaith.errors import DatasetError
+from attnfaith.support.errors import DatasetError
 from tests import subword_tokenizers
 
 

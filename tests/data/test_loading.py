@@ -10,7 +10,7 @@ from attnfaith.data.loading import load_splits
 from attnfaith.data.registry import DATASETS, SPLITS
 from attnfaith.data.sources import questions
 from attnfaith.data.tokenization import build_tokenizer, encode, split_words
-from attnfaith.errors import DatasetError
+from attnfaith.support.errors import DatasetError
 
 
 def text_of(n, mark="w"):

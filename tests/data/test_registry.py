@@ -9,7 +9,7 @@ import pytest
 from attnfaith.data import registry
 from attnfaith.data.registry import DATASETS, DatasetEntry, get_entry, read_entries
 from attnfaith.data.tokenization import PREPROCESSING
-from attnfaith.errors import DatasetError
+from attnfaith.support.errors import DatasetError
 from tests.taggers import offer
 
 

@@ -10,7 +10,7 @@ from tokenizers import normalizers
 
 from attnfaith.data.sentences import ABBREVIATIONS, MARK, NUMBERED, divide, mark_places, set_marks
 from attnfaith.data.tokenization import PREPROCESSING, build_tokenizer, by_words, encode, words
-from attnfaith.errors import DatasetError
+from attnfaith.support.errors import DatasetError
 
 
 def sentences(text, **limits):

@@ -6,7 +6,7 @@ from types import ModuleType
 import pytest
 
 from attnfaith.data.taggers import UNIVERSAL, is_punctuation, tagger_of
-from attnfaith.errors import DatasetError
+from attnfaith.support.errors import DatasetError
 from tests.taggers import BY_LETTER, offer
 
 

@@ -11,7 +11,7 @@ from transformers import AutoTokenizer
 
 from attnfaith.data.scripts import lacks_blanks
 from attnfaith.data.tokenization import PREPROCESSING, build_tokenizer, encode, split_words, words
-from attnfaith.errors import DatasetError
+from attnfaith.support.errors import DatasetError
 
 
 WORDS = "do n't panic , it 's 3.50 ( not $ 1,000 ) : we 'll - lrb - see - rrb - mp3s . . . ' stay ' a _ b café"

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from attnfaith.data.vectors import load_vectors, random_vectors
-from attnfaith.errors import DatasetError
+from attnfaith.support.errors import DatasetError
 
 
 VOCABULARY = {"<pad>": 0, "<unk>": 1, "<s>": 2, "</s>": 3, "cat": 4, "dog": 5, ". .": 6}

@@ -13,12 +13,12 @@ from transformers import AlbertConfig, AlbertForSequenceClassification
 
 import attnfaith
 from attnfaith import AttentionClassifierConfig, AttentionClassifierForSequenceClassification, AttnfaithError
-from attnfaith.draws import default_dtype
-from attnfaith.errors import FileError
 from attnfaith.importance.diffmask import FIRST_MULTIPLIER, DiffMask, Lookahead, divergence_of, train, train_gates
 from attnfaith.importance.gates import Gates, about_gates, load_gates, log_open, of_positions, sampled, states_of
 from attnfaith.measurement.registry import MeasurementError, build
 from attnfaith.subjects import SelfAttention, SubjectError, subject_of
+from attnfaith.support.draws import default_dtype
+from attnfaith.support.errors import FileError
 from tests import tolerances
 from tests.measuring import run
 from tests.small_classifiers import classifier, tokenizer

@@ -11,12 +11,12 @@ from transformers import BatchEncoding
 
 from attnfaith import SelfAttentionClassifierForSequenceClassification, record
 from attnfaith.data.collation import OF_POSITIONS
-from attnfaith.draws import default_dtype
 from attnfaith.importance import state_lengths
 from attnfaith.interventions import climb
 from attnfaith.measurement.registry import classes, find, names
 from attnfaith.models import projections
 from attnfaith.subjects import Rationales, SelfAttention, SubjectError, subject_of
+from attnfaith.support.draws import default_dtype
 from tests.gates import untrained
 from tests.impermissible import marked
 from tests.measuring import classifier_of, run

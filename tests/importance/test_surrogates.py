@@ -9,10 +9,10 @@ import pytest
 import torch
 from captum._utils.models.linear_model import SkLearnLasso
 
-from attnfaith.draws import generator
 from attnfaith.importance.surrogates import KernelShap, Lime
 from attnfaith.subjects import opened
 from attnfaith.subjects.removal import read_parts
+from attnfaith.support.draws import generator
 from tests.measuring import run
 
 

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnfaith import record
-from attnfaith.draws import generator
 from attnfaith.interventions.explanation_tests import budget, rationales
 from attnfaith.measurement.registry import find
 from attnfaith.models.rationale_samplers import budget_tokens
 from attnfaith.subjects import SelfAttention, removal, subject_of
 from attnfaith.subjects.removal import read_parts
+from attnfaith.support.draws import generator
 from tests.measuring import classifier_of, run
 from tests.small_classifiers import classifier, tokenizer
 from tests.small_rationales import rationale_model

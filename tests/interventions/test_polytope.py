@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from attnfaith.errors import AttnfaithError
 from attnfaith.interventions import polytope
 from attnfaith.interventions.polytope import OTHERWISE, SETTINGS, Programmes, alternatives, equations, far
+from attnfaith.support.errors import AttnfaithError
 
 
 def drawn(length, size, seed=0, sharpness=1.5):

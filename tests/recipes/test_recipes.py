@@ -22,7 +22,6 @@ from attnfaith import (
 )
 from attnfaith.data.pairs import PAIRS
 from attnfaith.data.registry import SPLITS, entry_of
-from attnfaith.errors import AttnfaithError, FileError, cut, excerpt
 from attnfaith.measurement import registry
 from attnfaith.models.configuration_attention_classifier import AttentionClassifierConfig
 from attnfaith.recipes import RecipeError
@@ -30,6 +29,7 @@ from attnfaith.recipes.options import KEYS
 from attnfaith.recipes.recipe import MODEL_KEYS
 from attnfaith.reporting.study import DEFAULT, check_names
 from attnfaith.study import plan
+from attnfaith.support.errors import AttnfaithError, FileError, cut, excerpt
 
 
 ROOT = Path(__file__).parents[2]

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 
 from attnfaith import record as records
-from attnfaith.errors import AttnfaithError
 from attnfaith.reporting import render, sections
 from attnfaith.reporting.cards.findings import Checkpoint
 from attnfaith.reporting.cells import one_cell
 from attnfaith.reporting.heatmap import HUES, NEGATIVE, choose, scores_of
 from attnfaith.reporting.notebook import Overview, Shown, row_of
+from attnfaith.support.errors import AttnfaithError
 from tests.records import build, draw
 
 

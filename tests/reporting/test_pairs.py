@@ -7,12 +7,12 @@ import pytest
 from attnfaith import record as records
 from attnfaith.api.records import Record
 from attnfaith.cli import main
-from attnfaith.errors import AttnfaithError
 from attnfaith.hub import HubError, plan, plan_record
 from attnfaith.reporting.cells import split_cells
 from attnfaith.reporting.compare import compare
 from attnfaith.reporting.pairs import ShownPair
 from attnfaith.reporting.wide import overview, wide_table
+from attnfaith.support.errors import AttnfaithError
 from tests.records import draw as draw_texts
 from tests.sequence_records import SENTENCES, aligned, build
 

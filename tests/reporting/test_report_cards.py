@@ -15,7 +15,6 @@ from huggingface_hub._eval_results import parse_eval_result_entries
 
 from attnfaith import record as records
 from attnfaith.data.registry import DATASETS, facts
-from attnfaith.escaping import markdown
 from attnfaith.measurement.registry import find, names
 from attnfaith.metrics.registration import METRIC_DIR
 from attnfaith.models.configuration_rationale_classifier import SAMPLERS
@@ -26,6 +25,7 @@ from attnfaith.reporting import cards
 from attnfaith.reporting.cards import citations
 from attnfaith.reporting.cards.findings import Checkpoint
 from attnfaith.reporting.chart import measures_chart
+from attnfaith.support.escaping import markdown
 from attnfaith.verdict import CANNOT_TELL, RULE
 from tests import deception
 from tests.records import of_cell

@@ -8,13 +8,13 @@ import pyarrow as pa
 import pytest
 
 from attnfaith import record as records
-from attnfaith.errors import AttnfaithError
 from attnfaith.reporting import agreement_table, heatmap, sections, write_report
 from attnfaith.reporting.cells import one_cell
 from attnfaith.reporting.heatmap import COLOURS, HUES, NEGATIVE, PAPER, choose, contrast, example, shades, visible
 from attnfaith.reporting.page.instrument import scripts_of
 from attnfaith.reporting.page.page import render_page
 from attnfaith.reporting.sections.agreement import degree, summarise
+from attnfaith.support.errors import AttnfaithError
 
 
 VOID = {"meta", "img", "br", "link", "input"}

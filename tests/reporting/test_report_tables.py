@@ -288,7 +288,7 @@ def test_a_failed_write_leaves_the_old_table(tiny, tmp_path, monkeypatch):
     def fail(*_):
         raise OSError("disk full")
 
-    monkeypatch.setattr("attnfaith.files.os.replace", fail)
+    monkeypatch.setattr("attnfaith.support.files.os.replace", fail)
     with pytest.raises(OSError, match="disk full"):
         save_table(table.head(1), tmp_path / "t")
     assert [path.read_bytes() for path in paths] == before

@@ -10,9 +10,9 @@ import pytest
 
 from attnfaith import cli
 from attnfaith import record as records
-from attnfaith.errors import FileError
-from attnfaith.files import folder_lock
 from attnfaith.reporting import agreement_table, write_report
+from attnfaith.support.errors import FileError
+from attnfaith.support.files import folder_lock
 
 
 pytestmark = pytest.mark.slow  # whole reports, some by a process
@@ -216,7 +216,7 @@ import sys
 sys.modules["matplotlib"] = None
 import attnfaith.reporting
 from attnfaith import record
-from attnfaith.errors import AttnfaithError
+from attnfaith.support.errors import AttnfaithError
 table = record.load(sys.argv[1])
 assert len(attnfaith.reporting.agreement_table(table))
 for make in (attnfaith.reporting.write_report, attnfaith.reporting.page.report.write_report):

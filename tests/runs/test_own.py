@@ -10,11 +10,12 @@ import pytest
 import yaml
 from sklearn.metrics import accuracy_score
 
-from attnfaith import cli, hub, provenance, recipes, record, reproduction
+from attnfaith import cli, hub, recipes, record, reproduction
 from attnfaith.data.registry import facts
 from attnfaith.recipes import Data
 from attnfaith.reporting import cards
 from attnfaith.study import plan
+from attnfaith.support import provenance
 
 
 pytestmark = pytest.mark.slow

@@ -8,10 +8,10 @@ import torch
 
 from attnfaith import recipes, record, runs
 from attnfaith.data.pairs import load_pairs
-from attnfaith.errors import AttnfaithError
 from attnfaith.measurement.registry import MeasurementError
 from attnfaith.runs import RunError
 from attnfaith.study.plan import complete
+from attnfaith.support.errors import AttnfaithError
 
 
 pytestmark = pytest.mark.slow

@@ -19,13 +19,13 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer, Trai
 
 from attnfaith import recipes, record, runs
 from attnfaith.data.vectors import file_digest
-from attnfaith.errors import DatasetError, FileError
-from attnfaith.files import is_locked
 from attnfaith.measurement import engine, registry
 from attnfaith.metrics.attention_faithfulness.divergences import kullback_leibler_divergence, total_variation_distance
 from attnfaith.reporting.cells import split_cells
 from attnfaith.reporting.page import report
 from attnfaith.runs import RunError
+from attnfaith.support.errors import DatasetError, FileError
+from attnfaith.support.files import is_locked
 
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_report")]
@@ -887,7 +887,7 @@ def test_a_run_reads_its_data_once_and_encodes_a_split_once(tiny_recipe, read_an
 
 HOLD = """
 import sys, time
-from attnfaith.files import folder_lock
+from attnfaith.support.files import folder_lock
 with folder_lock(sys.argv[1], "a training"):
     print("held", flush=True)
     sys.stdin.read()

@@ -6,11 +6,11 @@ import torch
 from transformers import AutoTokenizer
 
 from attnfaith.data.subwords import without_tokens
-from attnfaith.errors import DatasetError
 from attnfaith.importance.perturbation import LeaveOneOut, Occlusion
 from attnfaith.measurement.registry import find
 from attnfaith.subjects import Batch, SelfAttention, SubjectError
 from attnfaith.subjects.removal import read_parts
+from attnfaith.support.errors import DatasetError
 from tests import subword_tokenizers
 from tests.measuring import run
 from tests.small_classifiers import classifier, texts, tokenizer

@@ -8,10 +8,10 @@ from datasets import Dataset
 from torch.overrides import TorchFunctionMode
 from transformers import CanineTokenizer
 
-from attnfaith.errors import DatasetError
 from attnfaith.subjects import Batch, SelfAttention, SubjectError
 from attnfaith.subjects import classifier as subjects_classifier
 from attnfaith.subjects.attention import Edit, rows_that_matter
+from attnfaith.support.errors import DatasetError
 from tests import tolerances
 from tests.small_classifiers import classifier, texts, tokenizer
 

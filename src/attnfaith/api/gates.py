@@ -9,10 +9,10 @@ import numpy as np
 from attnfaith.api.texts import Columns, read_texts
 from attnfaith.data.sources import draw
 from attnfaith.data.tokenization import by_words
-from attnfaith.errors import AttnfaithError
 from attnfaith.importance.diffmask import DiffMask, train
 from attnfaith.loading import open_subject
 from attnfaith.subjects.base import plainly
+from attnfaith.support.errors import AttnfaithError
 
 
 if TYPE_CHECKING:

@@ -12,13 +12,13 @@ from attnfaith.api.texts import Columns, is_unicode, read_texts
 from attnfaith.data.fingerprint import fingerprint
 from attnfaith.data.in_memory import pieces
 from attnfaith.data.pairs import read_links
-from attnfaith.errors import AttnfaithError, DatasetError, FileError, counted, excerpt
 from attnfaith.loading import device_of, open_subject, origin_of
 from attnfaith.measurement import engine, registry
 from attnfaith.record import list_lengths
 from attnfaith.reporting.cells import undefined
 from attnfaith.subjects.base import plainly
 from attnfaith.subjects.translator import SequenceSubject
+from attnfaith.support.errors import AttnfaithError, DatasetError, FileError, counted, excerpt
 
 
 DEFAULTS = {

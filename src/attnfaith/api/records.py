@@ -12,10 +12,10 @@ import pandas as pd
 import pyarrow as pa
 
 from attnfaith import record as records
-from attnfaith.errors import AttnfaithError, counted, excerpt
-from attnfaith.escaping import html
 from attnfaith.locate import locate, locate_all
 from attnfaith.reporting.cells import Cell, describe, split_cells
+from attnfaith.support.errors import AttnfaithError, counted, excerpt
+from attnfaith.support.escaping import html
 
 
 if TYPE_CHECKING:

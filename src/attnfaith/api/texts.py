@@ -12,7 +12,7 @@ import pyarrow as pa
 from attnfaith.data.in_memory import in_memory
 from attnfaith.data.labels import COLUMNS as LABELS
 from attnfaith.data.labels import READINGS, numbers_of
-from attnfaith.errors import DatasetError, counted, excerpt, nearest
+from attnfaith.support.errors import DatasetError, counted, excerpt, nearest
 
 
 if TYPE_CHECKING:

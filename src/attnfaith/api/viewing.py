@@ -13,7 +13,6 @@ from attnfaith import record
 from attnfaith.api.measuring import measure
 from attnfaith.api.records import Record
 from attnfaith.api.texts import Columns, read_texts
-from attnfaith.errors import AttnfaithError, DatasetError, excerpt
 from attnfaith.importance.context_mixing import alti_matrices
 from attnfaith.importance.perturbation import zeroing_matrices
 from attnfaith.loading import open_subject, origin_of
@@ -24,6 +23,7 @@ from attnfaith.subjects.base import plainly
 from attnfaith.subjects.layers import Stack, stack_of
 from attnfaith.subjects.protocol import Subject, SubjectError, outputs
 from attnfaith.subjects.translator import SequenceSubject
+from attnfaith.support.errors import AttnfaithError, DatasetError, excerpt
 
 
 MOST_READ = 128

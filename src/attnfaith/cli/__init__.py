@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from attnfaith import __version__
 from attnfaith.cli import hub, listing, records, run, setup, study  # noqa: F401  they register their commands
 from attnfaith.cli.command import COMMANDS
-from attnfaith.errors import AttnfaithError, excerpt
-from attnfaith.escaping import printable
-from attnfaith.files import refusals
+from attnfaith.support.errors import AttnfaithError, excerpt
+from attnfaith.support.escaping import printable
+from attnfaith.support.files import refusals
 
 
 GROUPS = {

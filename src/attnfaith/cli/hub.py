@@ -4,7 +4,7 @@ from pathlib import Path
 
 from attnfaith.cli.command import argument, command, flag
 from attnfaith.cli.run import is_main_process
-from attnfaith.errors import AttnfaithError, counted
+from attnfaith.support.errors import AttnfaithError, counted
 
 
 RUNS = argument("run", nargs="+", metavar="RUN", help="folders of finished runs")

@@ -9,7 +9,7 @@ from pathlib import Path
 from pkgutil import iter_modules
 
 from attnfaith.cli.command import argument, command, flag
-from attnfaith.errors import AttnfaithError
+from attnfaith.support.errors import AttnfaithError
 
 
 Lines = Iterator[tuple[str, str]]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from attnfaith.cli.command import argument, command, flag
 from attnfaith.cli.run import DEVICE
-from attnfaith.errors import AttnfaithError, counted, excerpt
+from attnfaith.support.errors import AttnfaithError, counted, excerpt
 
 
 MIX = flag("--mix-versions", help="join records even if different code measured them")
@@ -125,9 +125,9 @@ def compare(args):
     agreement with each measure, accuracy, what experiments changed. Runs that differ in their seed alone are one side. What
     evidence does not show is called `cannot be told`, not equal.
     """
-    from attnfaith.escaping import csv_frame
-    from attnfaith.files import write_atomically
     from attnfaith.locate import locate_each
+    from attnfaith.support.escaping import csv_frame
+    from attnfaith.support.files import write_atomically
 
     sources = locate_each(args.run)
     from attnfaith.reporting.compare import compare
@@ -183,10 +183,10 @@ def table(args):
     if not all(pairs):
         raise AttnfaithError(f"--where {' '.join(args.where)}: write KEY=VALUE, such as projection=softmax")
     from attnfaith import record
-    from attnfaith.files import write_atomically
     from attnfaith.locate import locate_each
     from attnfaith.reporting.cells import split_cells
     from attnfaith.reporting.wide import NUMBERS, overview, wide_table
+    from attnfaith.support.files import write_atomically
 
     tables = [source.load() for source in locate_each(args.run)]
     if not args.mix_versions:

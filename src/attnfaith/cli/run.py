@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from attnfaith.cli.command import argument, command, flag
-from attnfaith.errors import AttnfaithError
+from attnfaith.support.errors import AttnfaithError
 
 
 ADD = argument(
@@ -108,10 +108,10 @@ def _train_seeds(args, recipe) -> Path:
     folder = Path(recipe.output_dir)
     if (folder / "recipe.yaml").exists():
         raise AttnfaithError(f"{folder} is a run: its seeds go into folders in it; give another --output_dir")
-    from attnfaith.files import write_atomically
     from attnfaith.locate import locate
     from attnfaith.reporting.cells import split_cells
     from attnfaith.reporting.wide import FORMATS, overview
+    from attnfaith.support.files import write_atomically
 
     folders = [folder / f"seed_{seed}" for seed in args.seeds]
     for number, (seed, place) in enumerate(zip(args.seeds, folders, strict=True), start=1):
@@ -131,8 +131,9 @@ def _train_seeds(args, recipe) -> Path:
 
 def _destination(args, recipe) -> tuple[str, str]:
     """(owner, name) of the model; asked before work is done that could not be pushed."""
-    from attnfaith import hub, provenance
+    from attnfaith import hub
     from attnfaith.reporting.cards import checkpoint_name
+    from attnfaith.support import provenance
 
     if recipe.kind != "classifier":
         raise AttnfaithError(
@@ -235,9 +236,9 @@ def _measure_model(args) -> Path:
     from attnfaith import recipes
     from attnfaith.api.texts import Columns
     from attnfaith.data.own_data import read_texts
-    from attnfaith.files import folder_lock
     from attnfaith.loading import of_sequences
     from attnfaith.measurement import registry
+    from attnfaith.support.files import folder_lock
 
     keys = [key for key, _ in args.overrides]
     if others := [key for key in keys if key.partition(".")[0] not in ("data", "measure")]:

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from attnfaith.cli.command import argument, command, flag
-from attnfaith.errors import AttnfaithError
+from attnfaith.support.errors import AttnfaithError
 
 
 ALL = "all"

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from attnfaith.errors import DatasetError
+from attnfaith.support.errors import DatasetError
 
 
 OF_POSITIONS = ("token_type_ids", "impermissible", "special_tokens_mask")

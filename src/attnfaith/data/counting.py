@@ -12,7 +12,7 @@ as unequal as chance makes them.
 """
 
 from attnfaith.data.generator_knobs import Bounds, Number, knobs
-from attnfaith.errors import DatasetError
+from attnfaith.support.errors import DatasetError
 
 
 VERSION = 1

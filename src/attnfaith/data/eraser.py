@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from attnfaith.errors import DatasetError, counted, excerpt
-from attnfaith.files import write_atomically
+from attnfaith.support.errors import DatasetError, counted, excerpt
+from attnfaith.support.files import write_atomically
 
 
 def write_annotations(folder: str | os.PathLike, split: str, rows: Sequence[Mapping]) -> Path:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, ConfigDict, Field, ValidationError, validate_call
 
-from attnfaith.errors import DatasetError
+from attnfaith.support.errors import DatasetError
 
 
 def _ordered(bounds: tuple[int, int]) -> tuple[int, int]:

@@ -8,7 +8,7 @@ Shapes: L input positions of an encoded text, markers included.
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from attnfaith.errors import DatasetError, counted, excerpt
+from attnfaith.support.errors import DatasetError, counted, excerpt
 
 
 def check_marks(marks: object, text: str, place: str) -> list[int]:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from decimal import Decimal
 
-from attnfaith.errors import DatasetError, cut, excerpt, nearest
+from attnfaith.support.errors import DatasetError, cut, excerpt, nearest
 
 
 COLUMNS = ("label", "labels", "label_ids")

@@ -24,7 +24,7 @@ from attnfaith.data.impermissible import check_marks, check_some, without
 from attnfaith.data.in_memory import in_memory
 from attnfaith.data.registry import SPLITS, DatasetEntry, get_entry
 from attnfaith.data.tokenization import split_words
-from attnfaith.errors import DatasetError, counted
+from attnfaith.support.errors import DatasetError, counted
 
 
 TYPES = {

@@ -23,7 +23,7 @@ from attnfaith.data.labels import COLUMNS, WHOLE, class_of
 from attnfaith.data.loading import Source, without_impermissible
 from attnfaith.data.own_files import as_text, kind_of, read_file
 from attnfaith.data.registry import SPLITS, entry_of
-from attnfaith.errors import DatasetError, counted, cut, excerpt, nearest
+from attnfaith.support.errors import DatasetError, counted, cut, excerpt, nearest
 
 
 ALL = "all rows"

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attnfaith.errors import DatasetError, closest, cut, excerpt
+from attnfaith.support.errors import DatasetError, closest, cut, excerpt
 
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import numpy as np
 from attnfaith.data.in_memory import in_memory
 from attnfaith.data.pairs import gold_matrix
 from attnfaith.data.tokenization import SPECIAL_TOKENS, fast_tokenizer
-from attnfaith.errors import DatasetError, excerpt
+from attnfaith.support.errors import DatasetError, excerpt
 
 
 MARKER = -1

@@ -23,7 +23,7 @@ from attnfaith.data import translation_tasks
 from attnfaith.data.in_memory import in_memory
 from attnfaith.data.registry import read_entries
 from attnfaith.data.sources import ROOT_VARIABLE, check_sizes, data_root, draw, generate, generated_revision
-from attnfaith.errors import DatasetError, cut, excerpt, nearest
+from attnfaith.support.errors import DatasetError, cut, excerpt, nearest
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from attnfaith.data.generator_knobs import Bounds, Number, Positive, knobs
 from attnfaith.data.registry import SPLITS
-from attnfaith.errors import DatasetError
+from attnfaith.support.errors import DatasetError
 
 
 VERSION = 1

@@ -18,8 +18,8 @@ from typing import ClassVar
 import yaml
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from attnfaith.errors import DatasetError, excerpt, nearest
-from attnfaith.files import real_path
+from attnfaith.support.errors import DatasetError, excerpt, nearest
+from attnfaith.support.files import real_path
 
 
 SPLITS = ("train", "validation", "test")

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from attnfaith.data.registry import SPLITS, DatasetEntry
-from attnfaith.errors import DatasetError, excerpt
+from attnfaith.support.errors import DatasetError, excerpt
 
 
 ROOT_VARIABLE = "ATTNFAITH_DATA"

@@ -16,8 +16,8 @@ from pathlib import Path
 from attnfaith.data.impermissible import of_rows
 from attnfaith.data.in_memory import encoded_in_memory
 from attnfaith.data.scripts import begins_unspaced
-from attnfaith.errors import DatasetError, excerpt
 from attnfaith.record.words import CONTINUES, REPEATS
+from attnfaith.support.errors import DatasetError, excerpt
 
 
 BLANK = "\u2581"

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.metadata import entry_points
 
-from attnfaith.errors import DatasetError, counted, excerpt
+from attnfaith.support.errors import DatasetError, counted, excerpt
 
 
 GROUP = "attnfaith.taggers"

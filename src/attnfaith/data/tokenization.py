@@ -18,7 +18,7 @@ from attnfaith.data.impermissible import of_rows
 from attnfaith.data.in_memory import encoded_in_memory, in_memory
 from attnfaith.data.scripts import LETTERS, STACKING, lacks_blanks
 from attnfaith.data.sentences import MARK, divide, is_cut, mark_places, set_marks
-from attnfaith.errors import DatasetError, excerpt
+from attnfaith.support.errors import DatasetError, excerpt
 
 
 SPECIAL_TOKENS = ("<pad>", "<unk>", "<s>", "</s>")

@@ -5,7 +5,7 @@ It depends on (seed, stream, its index) and the knobs only: more rows never chan
 """
 
 from attnfaith.data.generator_knobs import Bounds, Number, Positive, Share, knobs
-from attnfaith.errors import DatasetError
+from attnfaith.support.errors import DatasetError
 
 
 VERSION = 1

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from attnfaith.errors import DatasetError, excerpt
+from attnfaith.support.errors import DatasetError, excerpt
 
 
 def random_vectors(n: int, dim: int, std: float = 0.25, seed: int = 0, padding: int = 0) -> np.ndarray:

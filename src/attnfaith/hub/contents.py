@@ -16,14 +16,14 @@ from transformers.utils.logging import disable_progress_bar
 
 from attnfaith import record as records
 from attnfaith.data.registry import all_datasets, facts
-from attnfaith.errors import AttnfaithError, counted, excerpt
-from attnfaith.files import folder_lock, is_locked, read_object
 from attnfaith.loading import load_model
 from attnfaith.metrics.registration import METRIC_DIR, METRIC_NAME
 from attnfaith.models import AttentionClassifierConfig, RationaleClassifierConfig
 from attnfaith.reporting import cards
 from attnfaith.reporting.cells import CELL, one_cell
 from attnfaith.subjects import subject_of
+from attnfaith.support.errors import AttnfaithError, counted, excerpt
+from attnfaith.support.files import folder_lock, is_locked, read_object
 
 
 RECORDS, RESULTS = "attnfaith-records", "attnfaith-results"

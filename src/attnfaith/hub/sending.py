@@ -15,10 +15,10 @@ from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, co
 from huggingface_hub.errors import HfHubHTTPError, HTTPError
 from huggingface_hub.utils import enable_progress_bars
 
-from attnfaith.errors import AttnfaithError, counted, excerpt
-from attnfaith.files import read_object
 from attnfaith.hub.contents import CARD, CELLS, CHECKPOINT, HubError, Plan, Repo, size, summary_files, table_files
 from attnfaith.metrics.registration import METRIC_NAME
+from attnfaith.support.errors import AttnfaithError, counted, excerpt
+from attnfaith.support.files import read_object
 
 
 TABLES = "*/results-*.parquet"  # the result tables of a repository

@@ -3,7 +3,6 @@
 import numpy as np
 import torch
 
-from attnfaith.draws import generator
 from attnfaith.importance.explained import (
     EXPLAINED,
     MATTER,
@@ -21,6 +20,7 @@ from attnfaith.measurement.options import Target
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
 from attnfaith.subjects import whole_logits
+from attnfaith.support.draws import generator
 
 
 @register

@@ -18,8 +18,6 @@ from pydantic import Field
 
 import attnfaith
 from attnfaith.data.fingerprint import digest_data
-from attnfaith.escaping import csv_text
-from attnfaith.files import write_atomically
 from attnfaith.importance.explained import per_token, score
 from attnfaith.importance.gates import Gates, about_gates, load_gates, log_open, sampled, save_gates, states_of
 from attnfaith.importance.inputs import differentiable
@@ -27,6 +25,8 @@ from attnfaith.measurement.options import Count, Natural, Positive, number
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column, ragged
 from attnfaith.subjects import Subject, SubjectError, require
+from attnfaith.support.escaping import csv_text
+from attnfaith.support.files import write_atomically
 
 
 FOLDER = "gates"

@@ -18,10 +18,10 @@ from safetensors.torch import save
 from torch import nn
 from torch.nn.utils.parametrizations import weight_norm
 
-from attnfaith.draws import drawing
-from attnfaith.errors import FileError, excerpt
-from attnfaith.files import write_atomically
 from attnfaith.subjects import Batch, Subject
+from attnfaith.support.draws import drawing
+from attnfaith.support.errors import FileError, excerpt
+from attnfaith.support.files import write_atomically
 
 
 KINDS = ("inputs", "states")

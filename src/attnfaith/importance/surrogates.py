@@ -10,13 +10,13 @@ import numpy as np
 import torch
 from scipy.special import comb
 
-from attnfaith.draws import default_dtype, drawing, generator
 from attnfaith.importance.explained import EXPLAINED, Explains, explaining, signed_score, token_counts
 from attnfaith.measurement.options import Absent, at_least, number
 from attnfaith.measurement.registry import register
 from attnfaith.record import Column
 from attnfaith.subjects import require, whole_logits
 from attnfaith.subjects.removal import ABSENT, read_parts
+from attnfaith.support.draws import default_dtype, drawing, generator
 
 
 Samples = at_least(2, "the parts of each text that are read")

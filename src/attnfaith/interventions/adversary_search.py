@@ -10,12 +10,12 @@ import math
 import numpy as np
 import torch
 
-from attnfaith.draws import generator
 from attnfaith.interventions.targets import AFFINE, Maps, Readout, TargetMeasure, TokenEdit, read_out, softmax, under
 from attnfaith.measurement.options import Count, Fraction, Layers, Positive, Rows
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence
 from attnfaith.record import Column
+from attnfaith.support.draws import generator
 
 
 # --------------------------------------------------------------------------------------- pooled attention

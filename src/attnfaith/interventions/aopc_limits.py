@@ -14,13 +14,13 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from attnfaith.draws import generator
 from attnfaith.interventions.explanation_tests import ExplanationTest, rank, read_parts, scores_of, undefined, whole
 from attnfaith.interventions.pooled_erasure import ratio
 from attnfaith.interventions.targets import Readout, read_out, softmax
 from attnfaith.measurement.options import Absent, Count, Natural
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
+from attnfaith.support.draws import generator
 
 
 MOST_EXACT = 16  # tokens: 65,536 sets

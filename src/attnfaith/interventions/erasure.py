@@ -10,7 +10,6 @@ import numpy as np
 import torch
 
 from attnfaith.alignment.perturbation import removed_log_probs
-from attnfaith.draws import generator
 from attnfaith.interventions.pooled_erasure import (
     RANKINGS,
     Affine,
@@ -30,6 +29,7 @@ from attnfaith.record import Column
 from attnfaith.subjects.attention import nothing
 from attnfaith.subjects.pairs import by_words, of_sources
 from attnfaith.subjects.protocol import log_odds
+from attnfaith.support.draws import generator
 
 
 PLACES_AT_ONCE = 2**20  # weights of re-projected attentions that are held together

@@ -14,13 +14,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 
-from attnfaith.draws import generator
 from attnfaith.interventions.targets import softmax
 from attnfaith.measurement.options import Absent, Draws, Inputs, Shares
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import ABSOLUTE, Column
 from attnfaith.subjects import Batch, Subject, removal, require, whole_logits
 from attnfaith.subjects.protocol import log_odds
+from attnfaith.support.draws import generator
 from attnfaith.verdict import SHARES
 
 

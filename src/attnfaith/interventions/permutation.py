@@ -7,13 +7,13 @@ from typing import Literal
 import numpy as np
 import torch
 
-from attnfaith.draws import generator
 from attnfaith.interventions.pooled_erasure import Erasing, attention_for, erasing
 from attnfaith.interventions.targets import AFFINE, Cross, Maps, Pooled, Target, TargetMeasure, TokenEdit, softmax
 from attnfaith.measurement.options import CrossLayers, Draws, Layers, Rows
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
 from attnfaith.subjects.attention import ALL
+from attnfaith.support.draws import generator
 
 
 NO_DRAWS = "below two tokens: no draws"

@@ -21,7 +21,7 @@ import highspy
 import numpy as np
 from scipy.optimize import LinearConstraint, milp
 
-from attnfaith.errors import AttnfaithError
+from attnfaith.support.errors import AttnfaithError
 
 
 DOUBLE = float(np.finfo(np.float64).eps)

@@ -18,10 +18,10 @@ import numpy as np
 import torch
 from scipy.special import expit, logsumexp
 
-from attnfaith.draws import generator
 from attnfaith.interventions.targets import AFFINE, OfStates, OfTexts, read_out, under
 from attnfaith.subjects import Batch, Subject
 from attnfaith.subjects.protocol import log_odds
+from attnfaith.support.draws import generator
 
 
 RANKINGS = ("attention", "gradient", "attention_gradient")

@@ -19,7 +19,6 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from attnfaith.draws import generator
 from attnfaith.measurement.registry import Measure
 from attnfaith.models.decoders import Query
 from attnfaith.subjects import Batch, Subject, whole_logits
@@ -28,6 +27,7 @@ from attnfaith.subjects.layers import Prefix
 from attnfaith.subjects.pairs import PairBatch, by_target_words, word_sums
 from attnfaith.subjects.protocol import cached
 from attnfaith.subjects.translator import label_log_probs
+from attnfaith.support.draws import generator
 
 
 AFFINE = "affine read-out"

@@ -23,14 +23,14 @@ import attnfaith
 from attnfaith import record
 from attnfaith.data.fingerprint import digest_attention, digest_data
 from attnfaith.data.tokenization import by_words
-from attnfaith.errors import DatasetError, FileError, counted, excerpt
-from attnfaith.files import read_object, write_atomically
 from attnfaith.measurement.registry import Measure, MeasurementError, build, classes
 from attnfaith.subjects import SubjectError, outputs, require, subject_of, whole_logits
 from attnfaith.subjects.pairs import word_sums
 from attnfaith.subjects.protocol import FIELDS, MARKED, RECORDED
 from attnfaith.subjects.removal import marked_places
 from attnfaith.subjects.translator import sequence_subject
+from attnfaith.support.errors import DatasetError, FileError, counted, excerpt
+from attnfaith.support.files import read_object, write_atomically
 
 
 LEVELS = ("sentence", "word")

@@ -15,8 +15,8 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import ClassVar, Literal, TypeVar, dataclass_transform, get_args, get_origin
 
-from attnfaith.errors import AttnfaithError, excerpt, nearest
 from attnfaith.record import Column
+from attnfaith.support.errors import AttnfaithError, excerpt, nearest
 
 
 GROUP = "attnfaith.measures"

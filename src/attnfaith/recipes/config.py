@@ -5,9 +5,9 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from attnfaith.data.registry import entry_of
-from attnfaith.errors import AttnfaithError, excerpt
 from attnfaith.recipes.recipe import MODEL_KEYS, Recipe
 from attnfaith.recipes.schema import Model, RecipeError, Selector
+from attnfaith.support.errors import AttnfaithError, excerpt
 
 
 if TYPE_CHECKING:

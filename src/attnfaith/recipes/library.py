@@ -3,8 +3,8 @@
 import difflib
 from pathlib import Path
 
-from attnfaith.errors import cut, excerpt
 from attnfaith.recipes.schema import RecipeError
+from attnfaith.support.errors import cut, excerpt
 
 
 QUICKSTART = Path("quickstart.yaml")

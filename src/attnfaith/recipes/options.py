@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, NoReturn
 
 import yaml
 
-from attnfaith.errors import AttnfaithError, closest, cut, excerpt
 from attnfaith.recipes.recipe import SECTIONS, Recipe
 from attnfaith.recipes.schema import RecipeError, sections_of
+from attnfaith.support.errors import AttnfaithError, closest, cut, excerpt
 
 
 SYNONYMS = {"measures": "producers", "measure": "producers"}  # options of other commands

@@ -10,12 +10,12 @@ from typing import Any
 
 import yaml
 
-from attnfaith.errors import cut, excerpt
-from attnfaith.files import real_path
 from attnfaith.recipes.library import QUICKSTART, find
 from attnfaith.recipes.options import parse_overrides
 from attnfaith.recipes.recipe import Recipe
 from attnfaith.recipes.schema import RecipeError, make_section
+from attnfaith.support.errors import cut, excerpt
+from attnfaith.support.files import real_path
 
 
 LARGEST_FILE, MOST_VALUES = 1 << 18, 100_000  # bytes, and values with every reference (&, *) counted as a copy

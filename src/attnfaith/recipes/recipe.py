@@ -9,7 +9,6 @@ from dataclasses import MISSING, field, fields, replace
 
 from attnfaith.data.pairs import PAIRS, pairs_entry
 from attnfaith.data.tokenization import PREPROCESSING
-from attnfaith.errors import DatasetError, excerpt
 from attnfaith.recipes.schema import (
     Data,
     Measure,
@@ -24,6 +23,7 @@ from attnfaith.recipes.schema import (
     section,
     sections_of,
 )
+from attnfaith.support.errors import DatasetError, excerpt
 
 
 TRAINING = {

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import ConfigDict, Field, ValidationError
 from pydantic.dataclasses import dataclass
 
-from attnfaith.errors import AttnfaithError, closest, cut, excerpt
+from attnfaith.support.errors import AttnfaithError, closest, cut, excerpt
 
 
 class RecipeError(AttnfaithError):

@@ -2,7 +2,6 @@
 
 # ruff: noqa: F401 (what other modules import from here)
 
-from attnfaith.errors import RecordError
 from attnfaith.record.identity import (
     HEADING,
     PENALTY_FIELDS,
@@ -49,3 +48,4 @@ from attnfaith.record.schema import (
     with_settings,
 )
 from attnfaith.record.words import by_word
+from attnfaith.support.errors import RecordError

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 
-from attnfaith.errors import RecordError
+from attnfaith.support.errors import RecordError
 
 
 UNKNOWN, UNKNOWN_SEED = "unknown", -1

@@ -11,8 +11,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import attnfaith
-from attnfaith.errors import RecordError
-from attnfaith.files import atomic_path
 from attnfaith.record.schema import (
     OPTIONAL_COLUMNS,
     VERSION,
@@ -25,6 +23,8 @@ from attnfaith.record.schema import (
     whole,
     with_settings,
 )
+from attnfaith.support.errors import RecordError
+from attnfaith.support.files import atomic_path
 
 
 FILLED: dict[str, Callable[[list[str]], list]] = {

@@ -21,8 +21,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from attnfaith.errors import RecordError
 from attnfaith.record.identity import LABELS, from_row
+from attnfaith.support.errors import RecordError
 
 
 VERSION = 8

@@ -9,10 +9,10 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from attnfaith.errors import RecordError
 from attnfaith.record.identity import as_columns, from_row
 from attnfaith.record.io import settings
 from attnfaith.record.schema import COLUMNS, IDENTITY_COLUMNS, column_of, list_lengths, offsets, validate, with_settings
+from attnfaith.support.errors import RecordError
 
 
 CONTINUES = "##"

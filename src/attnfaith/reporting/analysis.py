@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from attnfaith.errors import AttnfaithError
+from attnfaith.support.errors import AttnfaithError
 
 
 if TYPE_CHECKING:

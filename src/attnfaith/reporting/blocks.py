@@ -11,8 +11,8 @@ import jinja2
 import numpy as np
 import pandas as pd
 
-from attnfaith.errors import counted
-from attnfaith.escaping import html
+from attnfaith.support.errors import counted
+from attnfaith.support.escaping import html
 
 
 CLASS_COLUMN = "predicted class"

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from attnfaith import record as records
-from attnfaith.errors import AttnfaithError, counted
 from attnfaith.metrics.attention_faithfulness.rank_agreement import kendall_tau
+from attnfaith.support.errors import AttnfaithError, counted
 
 
 CELL = records.HEADING

@@ -8,14 +8,14 @@ import pandas as pd
 import pyarrow as pa
 
 from attnfaith import record as records
-from attnfaith.errors import counted
-from attnfaith.escaping import html, printable
 from attnfaith.reporting import sections
 from attnfaith.reporting.blocks import Grid, template
 from attnfaith.reporting.cells import CELL, Cell, describe, quantity_label, split_cells
 from attnfaith.reporting.errors import ReportError
 from attnfaith.reporting.tables import as_text, format_number, short_number
 from attnfaith.stats import LEVEL, estimate, holm, mean, over_seeds_of_texts, ratio, seeds_in_words, sign_flip_tests
+from attnfaith.support.errors import counted
+from attnfaith.support.escaping import html, printable
 
 
 MOST_NAMED = 6  # quantities, seeds or texts that a note names

@@ -1,6 +1,6 @@
 """What a report refuses, each with what to do."""
 
-from attnfaith.errors import AttnfaithError, FileError
+from attnfaith.support.errors import AttnfaithError, FileError
 
 
 class ReportError(AttnfaithError):

@@ -10,8 +10,6 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from attnfaith.errors import AttnfaithError, counted, cut, excerpt, nearest
-from attnfaith.escaping import printable
 from attnfaith.reporting import render, sections
 from attnfaith.reporting.blocks import template
 from attnfaith.reporting.cells import Cell, describe, main_measures, measure_label, undefined
@@ -20,6 +18,8 @@ from attnfaith.reporting.heatmap import NEGATIVE, Example, choose, example, hue_
 from attnfaith.reporting.sections.performance import accuracy_in_words
 from attnfaith.reporting.tables import as_text
 from attnfaith.reporting.verdicts import verdict
+from attnfaith.support.errors import AttnfaithError, counted, cut, excerpt, nearest
+from attnfaith.support.escaping import printable
 
 
 EXAMPLES = 2  # texts of highest, and of lowest agreement

@@ -12,10 +12,10 @@ import numpy as np
 from markupsafe import Markup
 
 from attnfaith import __version__
-from attnfaith.escaping import html, script_data
-from attnfaith.files import write_atomically
 from attnfaith.reporting.blocks import template
 from attnfaith.reporting.heatmap import PAPER
+from attnfaith.support.escaping import html, script_data
+from attnfaith.support.files import write_atomically
 
 
 SIZE = f"size-{hashlib.sha256(__version__.encode()).hexdigest()[:16]}"

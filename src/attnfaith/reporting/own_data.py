@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from attnfaith.errors import counted, cut
+from attnfaith.support.errors import counted, cut
 
 
 MOST = 20

@@ -7,8 +7,6 @@ import numpy as np
 import pandas as pd
 
 from attnfaith import record as records
-from attnfaith.errors import AttnfaithError, counted, excerpt, nearest
-from attnfaith.escaping import html, printable
 from attnfaith.metrics.attention_faithfulness.alignment_error_rate import POSSIBLE, SURE, alignment_scores
 from attnfaith.metrics.extraction import extract_links
 from attnfaith.reporting.cells import Cell, describe, measure_label
@@ -16,6 +14,8 @@ from attnfaith.reporting.heatmap import Score, direction_of, scores_of, visible
 from attnfaith.reporting.readings import Reading, at, columns, has_gold, reading_of, readings
 from attnfaith.reporting.spec import per_cell
 from attnfaith.reporting.tables import as_text, short_number
+from attnfaith.support.errors import AttnfaithError, counted, excerpt, nearest
+from attnfaith.support.escaping import html, printable
 
 
 MOST_WORDS = 60  # of either sentence on the page; more cannot be looked over

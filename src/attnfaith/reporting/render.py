@@ -8,12 +8,12 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 
-from attnfaith.errors import counted
 from attnfaith.reporting.blocks import CLASS_COLUMN, Grid, differing, number_with_interval
 from attnfaith.reporting.cells import CELL, Cell
 from attnfaith.reporting.errors import ReportError
 from attnfaith.reporting.spec import SUMMARY, Drawing, Row, Section, Table, per_cell
 from attnfaith.reporting.tables import format_number
+from attnfaith.support.errors import counted
 
 
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.=-]{0,199}")

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pandas as pd
 
-from attnfaith.errors import counted
 from attnfaith.record import Identity, RecordError
 from attnfaith.reporting import render, sections
 from attnfaith.reporting.analysis import Analysis, Settings, StudyError, load_analysis
@@ -14,6 +13,7 @@ from attnfaith.reporting.blocks import Grid
 from attnfaith.reporting.cells import Cell, describe
 from attnfaith.reporting.style import save_figure
 from attnfaith.reporting.tables import over_seeds, short_number
+from attnfaith.support.errors import counted
 
 
 MOST_ROWS, MOST_PAIRS, MOST_KEYS, LONGEST_KEY = 12, 3, 4, 40

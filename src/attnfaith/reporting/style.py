@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnfaith.files import write_atomically
 from attnfaith.reporting.cells import Cell, describe, name_class
 from attnfaith.reporting.errors import PlotsError
+from attnfaith.support.files import write_atomically
 
 
 if TYPE_CHECKING:

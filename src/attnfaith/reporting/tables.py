@@ -9,9 +9,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from attnfaith.escaping import csv_frame, markdown_table, printable
-from attnfaith.files import write_atomically
 from attnfaith.reporting.errors import ReportError
+from attnfaith.support.escaping import csv_frame, markdown_table, printable
+from attnfaith.support.files import write_atomically
 
 
 def seed_summary(table: pd.DataFrame) -> pd.DataFrame:

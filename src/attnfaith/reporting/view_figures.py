@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnfaith.errors import counted
 from attnfaith.reporting.heatmap import visible
 from attnfaith.reporting.style import ATTENTION, QUIET_COLOUR, own_style, titled_figure
+from attnfaith.support.errors import counted
 
 
 if TYPE_CHECKING:

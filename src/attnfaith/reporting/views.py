@@ -14,14 +14,14 @@ import numpy as np
 import pyarrow as pa
 
 from attnfaith import record as records
-from attnfaith.errors import AttnfaithError, counted, excerpt
-from attnfaith.escaping import printable
 from attnfaith.record.words import CONTINUES
 from attnfaith.reporting.cells import describe, measure_label, one_cell
 from attnfaith.reporting.heatmap import direction_of, visible
 from attnfaith.reporting.notebook import row_of
 from attnfaith.reporting.one_file import OneFile, one_file, packed
 from attnfaith.reporting.view_figures import TITLES, graph_figure, heads_figure
+from attnfaith.support.errors import AttnfaithError, counted, excerpt
+from attnfaith.support.escaping import printable
 
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from attnfaith.errors import cut
-from attnfaith.escaping import csv_frame, latex, markdown, markdown_table
 from attnfaith.reporting import render, sections
 from attnfaith.reporting.blocks import Grid
 from attnfaith.reporting.cells import CELL, Cell, measure_label, quantity_label
 from attnfaith.reporting.errors import ReportError
 from attnfaith.reporting.tables import as_text, over_seeds, short_number
+from attnfaith.support.errors import cut
+from attnfaith.support.escaping import csv_frame, latex, markdown, markdown_table
 
 
 NUMBERS = "numbers"

@@ -13,7 +13,6 @@ from accelerate import PartialState
 from transformers.utils.logging import disable_progress_bar
 
 from attnfaith import record
-from attnfaith.files import real_path
 from attnfaith.loading import device_of
 from attnfaith.measurement.engine import configured, delete_finished
 from attnfaith.recipes import Recipe, RecipeError, check_model, differences, load
@@ -22,6 +21,7 @@ from attnfaith.runs.base import open_base
 from attnfaith.runs.folder import MODEL, RECIPE, RECORD, REPORT, SHARDS, RunError, held, note, opened, write_recipe
 from attnfaith.runs.measure import Measurement, faithfulness, other_measurement, print_results, report
 from attnfaith.runs.texts import Texts, check_splits
+from attnfaith.support.files import real_path
 from attnfaith.training import check_processes
 
 

@@ -14,9 +14,6 @@ from attnfaith.data.fingerprint import digest_data, digest_model, fingerprint
 from attnfaith.data.pair_encoding import encode_pairs
 from attnfaith.data.sources import draw
 from attnfaith.data.tokenization import by_words
-from attnfaith.errors import excerpt
-from attnfaith.escaping import printable
-from attnfaith.files import write_atomically
 from attnfaith.measurement.engine import measure
 from attnfaith.measurement.registry import build, classes
 from attnfaith.metrics.attention_faithfulness.attention_faithfulness import AttentionFaithfulness
@@ -32,6 +29,9 @@ from attnfaith.runs.folder import OUTPUTS, RECORD, TRANSLATIONS, note, origin, r
 from attnfaith.runs.models import load_model, measurable
 from attnfaith.runs.texts import Texts
 from attnfaith.subjects import subject_of
+from attnfaith.support.errors import excerpt
+from attnfaith.support.escaping import printable
+from attnfaith.support.files import write_atomically
 from attnfaith.training.translation import translation_scores, translations
 
 

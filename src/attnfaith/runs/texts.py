@@ -17,12 +17,12 @@ from attnfaith.data.pairs import LoadedPairs, load_pairs
 from attnfaith.data.registry import SPLITS, entry_of
 from attnfaith.data.subwords import encode_for_classifier
 from attnfaith.data.tokenization import encode
-from attnfaith.errors import AttnfaithError, DatasetError, counted, cut, excerpt
 from attnfaith.recipes import Recipe, RecipeError
 from attnfaith.reporting.own_data import summary
 from attnfaith.runs.folder import MODEL, STATE, RunError, read_state
 from attnfaith.runs.models import load_tokenizer, make_tokenizer
 from attnfaith.subjects.base import BOUNDLESS
+from attnfaith.support.errors import AttnfaithError, DatasetError, counted, cut, excerpt
 
 
 def check_splits(recipe: Recipe) -> None:

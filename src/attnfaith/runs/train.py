@@ -16,14 +16,14 @@ from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME, TRAINER_STATE_N
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoint
 
 from attnfaith.data.fingerprint import digest_data, fingerprint
-from attnfaith.errors import FileError, excerpt
-from attnfaith.files import read_object, sync_folder, write_atomically
 from attnfaith.measurement.engine import check
 from attnfaith.recipes import Recipe, RecipeError
 from attnfaith.runs.base import Base, needed_outputs
 from attnfaith.runs.folder import CHECKPOINTS, MODEL, RunError, note, origin, read_state
 from attnfaith.runs.models import facts_of_tokenizer, make_model, measurable
 from attnfaith.runs.texts import Texts, remarks, remarks_on_pairs
+from attnfaith.support.errors import FileError, excerpt
+from attnfaith.support.files import read_object, sync_folder, write_atomically
 from attnfaith.training import (
     AdversarialTrainer,
     AttentionTrainer,

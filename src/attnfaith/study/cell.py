@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from itertools import cycle
 from pathlib import Path
 
-from attnfaith.files import is_locked
+from attnfaith.support.files import is_locked
 
 
 def main(name: str) -> None:

@@ -6,16 +6,17 @@ from pathlib import Path
 
 import pandas as pd
 
-from attnfaith import provenance, recipes
-from attnfaith.errors import counted
-from attnfaith.escaping import csv_frame
-from attnfaith.files import is_locked, write_atomically
+from attnfaith import recipes
 from attnfaith.recipes import Recipe, library
 from attnfaith.reporting.analysis import StudyError
 from attnfaith.reporting.study import DEFAULT, analyse, check_names
 from attnfaith.study.execute import CONTROL, run_cells
 from attnfaith.study.plan import Cell, cells, check_distinct, choose, complete, load_recipe, read_study
 from attnfaith.study.results import cells_table, seconds, write_made, write_page, write_tables
+from attnfaith.support import provenance
+from attnfaith.support.errors import counted
+from attnfaith.support.escaping import csv_frame
+from attnfaith.support.files import is_locked, write_atomically
 
 
 NOT_IN_ALL = {"release.yaml", "any_classifier/aopc.yaml", "any_classifier/study.yaml"}

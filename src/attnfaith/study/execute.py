@@ -16,11 +16,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from attnfaith.errors import counted
-from attnfaith.files import folder_lock, write_atomically
 from attnfaith.recipes import Recipe
 from attnfaith.reporting.analysis import StudyError
 from attnfaith.study.plan import Cell, complete, of_this_version
+from attnfaith.support.errors import counted
+from attnfaith.support.files import folder_lock, write_atomically
 
 
 CONTROL = ".study"

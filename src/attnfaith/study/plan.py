@@ -18,10 +18,10 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from attnfaith import recipes, record
-from attnfaith.errors import cut, excerpt
-from attnfaith.files import read_object
 from attnfaith.recipes import Recipe, RecipeError, library, section
 from attnfaith.record.identity import model_fields, objective_fields
+from attnfaith.support.errors import cut, excerpt
+from attnfaith.support.files import read_object
 
 
 MOST_CELLS, LONGEST_NAME = 10_000, 200

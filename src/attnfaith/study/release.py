@@ -9,13 +9,14 @@ same call goes on where it was stopped, and pushes what was not.
 from collections.abc import Mapping
 from pathlib import Path
 
-from attnfaith import hub, provenance
+from attnfaith import hub
 from attnfaith.data.registry import facts
-from attnfaith.errors import counted
 from attnfaith.reporting.analysis import StudyError
 from attnfaith.reporting.cards import checkpoint_name, write_cards
 from attnfaith.study.command import carry_out, prepare
 from attnfaith.study.plan import choose, complete
+from attnfaith.support import provenance
+from attnfaith.support.errors import counted
 
 
 def release(

@@ -17,8 +17,6 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from attnfaith import __version__, record
-from attnfaith.errors import counted
-from attnfaith.files import is_locked, read_object, write_atomically
 from attnfaith.recipes import Recipe
 from attnfaith.reporting import save_figure, save_table
 from attnfaith.reporting.blocks import template
@@ -37,6 +35,8 @@ from attnfaith.reporting.study import (
 from attnfaith.reporting.wide import FORMATS, overview
 from attnfaith.study.execute import log_of
 from attnfaith.study.plan import Cell, complete
+from attnfaith.support.errors import counted
+from attnfaith.support.files import is_locked, read_object, write_atomically
 
 
 # in a log; a progress bar that was not at its end stands before the error on its line

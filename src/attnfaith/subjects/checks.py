@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 
 import torch
 
-from attnfaith.errors import excerpt
 from attnfaith.subjects.attention import Edit, Embedded, Hook, Leaves, Map, Named, Silence, nothing
 from attnfaith.subjects.base import (
     TOLERANCE,
@@ -39,6 +38,7 @@ from attnfaith.subjects.layers import (
 )
 from attnfaith.subjects.pairs import UNCOUNTED, PairBatch
 from attnfaith.subjects.protocol import SubjectError
+from attnfaith.support.errors import excerpt
 
 
 LENGTHS, PAIR_LENGTHS = (11, 7), ((11, 7), (8, 5))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 import torch
 
-from attnfaith.errors import AttnfaithError
+from attnfaith.support.errors import AttnfaithError
 
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import math
 import torch
 from torch.nn.functional import cross_entropy
 
-from attnfaith.errors import AttnfaithError
+from attnfaith.support.errors import AttnfaithError
 
 
 def classification_loss(

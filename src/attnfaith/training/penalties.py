@@ -18,8 +18,8 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch.nn.functional import cosine_similarity, cross_entropy
 
-from attnfaith.draws import generator
-from attnfaith.errors import AttnfaithError
+from attnfaith.support.draws import generator
+from attnfaith.support.errors import AttnfaithError
 from attnfaith.training.word_states import WordStates
 
 

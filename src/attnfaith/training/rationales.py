@@ -15,8 +15,8 @@ import torch
 from transformers import Trainer, TrainerCallback
 from transformers.trainer_callback import ExportableState
 
-from attnfaith.errors import AttnfaithError
 from attnfaith.models.rationale_samplers import bernoulli_log_prob, expected_changes, expected_share, kuma_shape
+from attnfaith.support.errors import AttnfaithError
 from attnfaith.training.losses import classification_loss
 from attnfaith.training.trainers import AttentionConfig, AttentionTrainer
 

@@ -15,10 +15,10 @@ from transformers import EarlyStoppingCallback, Trainer, TrainingArguments
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from attnfaith.data.collation import keep_positions, pad_attention, pad_batch
-from attnfaith.draws import generator
-from attnfaith.errors import AttnfaithError
 from attnfaith.metrics.classification import classification_scores
 from attnfaith.subjects.base import separates
+from attnfaith.support.draws import generator
+from attnfaith.support.errors import AttnfaithError
 from attnfaith.training.losses import (
     SPARSE_BASE,
     adversarial_loss,

@@ -12,7 +12,7 @@ import torch
 from transformers import TrainingArguments
 
 from attnfaith.data.pair_encoding import UNCOUNTED, pad_pairs
-from attnfaith.errors import AttnfaithError
+from attnfaith.support.errors import AttnfaithError
 from attnfaith.training.penalties import hidden_links, linked_mass
 from attnfaith.training.trainers import BaseTrainer
 

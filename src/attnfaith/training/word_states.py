@@ -11,7 +11,6 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from attnfaith.errors import AttnfaithError
 from attnfaith.models import SelfAttentionClassifierConfig
 from attnfaith.models.hierarchy import sentence_groups
 from attnfaith.models.modeling_self_attention_classifier import attention_projection
@@ -21,6 +20,7 @@ from attnfaith.subjects.base import eager, is_encoder_decoder
 from attnfaith.subjects.checks import probe
 from attnfaith.subjects.classifier import SelfAttention
 from attnfaith.subjects.protocol import Batch
+from attnfaith.support.errors import AttnfaithError
 
 
 PREDICTION = "word_prediction"

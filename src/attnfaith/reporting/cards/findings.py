@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 
 from attnfaith import record as records
-from attnfaith.errors import counted
 from attnfaith.metrics.attention_faithfulness.support_agreement import top_k_overlap
 from attnfaith.metrics.classification import classification_scores
 from attnfaith.reporting.cells import Cell, measure_label, one_cell
@@ -20,6 +19,7 @@ from attnfaith.reporting.sections.agreement import agreement_table
 from attnfaith.reporting.sections.plausibility import plausibility_table
 from attnfaith.reporting.verdicts import verdict
 from attnfaith.stats import estimate, mean
+from attnfaith.support.errors import counted
 from attnfaith.verdict import Verdict
 
 

@@ -5,9 +5,9 @@ import functools
 import jinja2
 from huggingface_hub.utils import HFValidationError, validate_repo_id
 
-from attnfaith.errors import counted
-from attnfaith.escaping import code, markdown
 from attnfaith.reporting.errors import ReportError
+from attnfaith.support.errors import counted
+from attnfaith.support.escaping import code, markdown
 
 
 @functools.cache

@@ -10,7 +10,6 @@ import pyarrow as pa
 import yaml
 from huggingface_hub import EvalResult, EvalResultEntry, ModelCardData, eval_result_entries_to_yaml
 
-from attnfaith.escaping import Markdown, yaml_head
 from attnfaith.record import Identity
 from attnfaith.reporting.blocks import MOST_CLASSES
 from attnfaith.reporting.cards import citations
@@ -21,6 +20,7 @@ from attnfaith.reporting.own_data import in_words
 from attnfaith.reporting.sections import figure_words
 from attnfaith.reporting.sections.performance import selected_by
 from attnfaith.reporting.tables import format_number
+from attnfaith.support.escaping import Markdown, yaml_head
 from attnfaith.verdict import RULE
 
 

@@ -8,14 +8,14 @@ import numpy as np
 import pyarrow as pa
 
 from attnfaith import record as records
-from attnfaith.errors import FileError
-from attnfaith.escaping import Markdown, yaml_head
-from attnfaith.files import read_object, write_atomically
 from attnfaith.reporting.cards.findings import Checkpoint
 from attnfaith.reporting.cards.markdown import check_name, template
 from attnfaith.reporting.cards.model import LICENCE, answer_files, card_figures, card_of, licence, public, shown
 from attnfaith.reporting.cells import CELL, one_cell
 from attnfaith.reporting.errors import ReportError
+from attnfaith.support.errors import FileError
+from attnfaith.support.escaping import Markdown, yaml_head
+from attnfaith.support.files import read_object, write_atomically
 from attnfaith.verdict import RULE
 
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from attnfaith import record as records
-from attnfaith.errors import counted
 from attnfaith.reporting.blocks import template
 from attnfaith.reporting.cells import Cell, name_class
 from attnfaith.reporting.heatmap import (
@@ -21,6 +20,7 @@ from attnfaith.reporting.heatmap import (
 )
 from attnfaith.reporting.sections import adversary, identifiability
 from attnfaith.reporting.spec import largest_weights
+from attnfaith.support.errors import counted
 
 
 NAMED = 3

@@ -5,12 +5,12 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from attnfaith import __version__
-from attnfaith.errors import counted
 from attnfaith.reporting.blocks import template
 from attnfaith.reporting.cells import quantity_label
 from attnfaith.reporting.chart import OTHER, TAUS, Bar, Chart, svg
 from attnfaith.reporting.compare import Comparison
 from attnfaith.reporting.heatmap import PAPER, signed
+from attnfaith.support.errors import counted
 
 
 TOLD = ("integrated_gradients", "leave_one_out", "gradient")

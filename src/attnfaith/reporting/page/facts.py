@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from attnfaith import record as records
-from attnfaith.errors import counted
 from attnfaith.reporting.own_data import in_words
 from attnfaith.reporting.sections.performance import selected_by
+from attnfaith.support.errors import counted
 
 
 def run_facts(record: pa.Table, note: str | None = None) -> dict[str, str]:

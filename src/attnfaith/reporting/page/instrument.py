@@ -12,11 +12,11 @@ import numpy as np
 from markupsafe import Markup
 
 from attnfaith import record as records
-from attnfaith.escaping import script_data
 from attnfaith.reporting.blocks import template
 from attnfaith.reporting.cells import Cell, main_measures, measure_label, name_class
 from attnfaith.reporting.heatmap import NEGATIVE, direction_of, hue_of, query_of, shown_measures, visible
 from attnfaith.reporting.one_file import packed
+from attnfaith.support.escaping import script_data
 
 
 SCRIPTS = ("what_if", "texts")

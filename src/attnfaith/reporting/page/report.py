@@ -8,8 +8,6 @@ from pathlib import Path, PurePath
 import pyarrow as pa
 
 from attnfaith import record as records
-from attnfaith.escaping import file_name
-from attnfaith.files import folder_lock, real_path, write_atomically
 from attnfaith.reporting import sections
 from attnfaith.reporting.blocks import picture
 from attnfaith.reporting.cells import CELL, Cell, describe, split_cells
@@ -19,6 +17,8 @@ from attnfaith.reporting.page.page import render_page
 from attnfaith.reporting.sections import figures
 from attnfaith.reporting.style import require_matplotlib, save_figure
 from attnfaith.reporting.tables import save_table
+from attnfaith.support.escaping import file_name
+from attnfaith.support.files import folder_lock, real_path, write_atomically
 
 
 MARK = '<meta name="generator" content="attnfaith report'

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from attnfaith import record as records
-from attnfaith.errors import counted
 from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence, total_variation_distance
 from attnfaith.reporting.blocks import CLASS_COLUMN
 from attnfaith.reporting.cells import Cell
@@ -21,6 +20,7 @@ from attnfaith.reporting.figures import VIOLINS, histograms, ranges_in_words, vi
 from attnfaith.reporting.render import interval_in_words, rows
 from attnfaith.reporting.spec import Drawing, Row, Section, Table, counts, main, per_cell, plain, share
 from attnfaith.stats import estimate
+from attnfaith.support.errors import counted
 
 
 EXACT, SEARCH = "adversary_exact_jsd", "adversary_search_attention"

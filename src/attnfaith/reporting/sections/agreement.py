@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from attnfaith.errors import counted
 from attnfaith.metrics.attention_faithfulness.rank_agreement import agreement
 from attnfaith.reporting.blocks import CLASS_COLUMN
 from attnfaith.reporting.cells import Cell, main_measures, measure_label, one_cell, pair_name, reference_measure
@@ -30,6 +29,7 @@ from attnfaith.reporting.style import (
 )
 from attnfaith.reporting.tables import seed_summary
 from attnfaith.stats import t_interval
+from attnfaith.support.errors import counted
 
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 
 from attnfaith import record as records
-from attnfaith.errors import counted
 from attnfaith.metrics.attention_faithfulness.alignment_error_rate import POSSIBLE, SURE, alignment_scores
 from attnfaith.reporting.blocks import Grid, differing
 from attnfaith.reporting.cells import CELL, Cell, measure_label
@@ -36,6 +35,7 @@ from attnfaith.reporting.render import interval_in_words
 from attnfaith.reporting.spec import Drawing, Row, Section, Table, per_cell
 from attnfaith.reporting.style import PALETTE, own_style, titled_figure
 from attnfaith.reporting.tables import format_number
+from attnfaith.support.errors import counted
 
 
 if TYPE_CHECKING:

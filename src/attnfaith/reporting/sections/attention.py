@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attnfaith import record as records
-from attnfaith.errors import counted
 from attnfaith.metrics.attention_faithfulness.columns import flatten
 from attnfaith.metrics.attention_faithfulness.dispersion import normalised_entropy, share_of_zeros, support_size
 from attnfaith.reporting.cells import Cell, measure_label
@@ -14,6 +13,7 @@ from attnfaith.reporting.explanation_tests import column, shared, stacked
 from attnfaith.reporting.figures import RANGES, ranges, ranges_in_words
 from attnfaith.reporting.render import interval_in_words
 from attnfaith.reporting.spec import Drawing, Quantity, Section, per_cell
+from attnfaith.support.errors import counted
 
 
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from attnfaith import record as records
-from attnfaith.errors import counted
 from attnfaith.metrics.attention_faithfulness.divergences import decision_flips, total_variation_distance
 from attnfaith.reporting.cells import Cell, measure_label
 from attnfaith.reporting.erased_weights import RANKINGS, first_draws
 from attnfaith.reporting.explanation_tests import column, stacked
 from attnfaith.reporting.figures import VIOLINS, violins, violins_in_words
 from attnfaith.reporting.spec import Drawing, Quantity, Section, per_cell
+from attnfaith.support.errors import counted
 
 
 BLOCK = 1 << 18  # probabilities compared at a time

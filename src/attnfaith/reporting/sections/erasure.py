@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from attnfaith.errors import counted
 from attnfaith.reporting.blocks import Grid, differing
 from attnfaith.reporting.cells import CELL, Cell
 from attnfaith.reporting.erased_weights import RANKINGS, Removal, outcomes, removals, single_weight
@@ -19,6 +18,7 @@ from attnfaith.reporting.figures import grid_behind, ranges, ranges_in_words
 from attnfaith.reporting.spec import Drawing, Row, Section, Table, bin_of, main, per_cell, plain, share
 from attnfaith.reporting.style import PALETTE, mean_in_words, own_style, titled_figure
 from attnfaith.stats import estimate
+from attnfaith.support.errors import counted
 
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from attnfaith.errors import counted
 from attnfaith.metrics.attention_faithfulness.dispersion import normalised_entropy
 from attnfaith.metrics.classification import classification_scores
 from attnfaith.reporting.blocks import MOST_CLASSES, Grid, differing, largest_classes
@@ -15,6 +14,7 @@ from attnfaith.reporting.render import frame
 from attnfaith.reporting.spec import Quantity, Row, Section, Table, cells_of, per_cell
 from attnfaith.reporting.tables import format_number
 from attnfaith.stats import mean
+from attnfaith.support.errors import counted
 
 
 SUPPORT = "support_class_"

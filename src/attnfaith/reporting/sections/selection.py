@@ -9,7 +9,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from attnfaith import record as records
-from attnfaith.errors import counted
 from attnfaith.metrics.attention_faithfulness.plausibility import average_precision, span_iou, spans, token_f1
 from attnfaith.reporting import render
 from attnfaith.reporting.cells import Cell
@@ -17,6 +16,7 @@ from attnfaith.reporting.explanation_tests import shared, stacked
 from attnfaith.reporting.leakage import Leakage, leakage
 from attnfaith.reporting.spec import Quantity, Row, Section, Table, counts, main, per_cell, plain
 from attnfaith.stats import estimate
+from attnfaith.support.errors import counted
 
 
 @per_cell

@@ -7,7 +7,7 @@ shows its traceback.
 import difflib
 from collections.abc import Iterable
 
-from attnfaith.escaping import printable
+from attnfaith.support.escaping import printable
 
 
 MOST = 120  # characters of a value in a message

@@ -17,8 +17,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnfaith import escaping, record
-from attnfaith.escaping import csv_frame, csv_text, csv_value, file_name, html, markdown, printable, read_csv, script_data
+from attnfaith import record
 from attnfaith.reporting import cards, write_report
 from attnfaith.reporting.cells import split_cells
 from attnfaith.reporting.compare import compare
@@ -27,11 +26,23 @@ from attnfaith.reporting.page.comparison import comparison_page
 from attnfaith.reporting.page.instrument import instrument
 from attnfaith.reporting.wide import overview
 from attnfaith.study.results import Made, write_page
+from attnfaith.support import escaping
+from attnfaith.support.escaping import (
+    csv_frame,
+    csv_text,
+    csv_value,
+    file_name,
+    html,
+    markdown,
+    printable,
+    read_csv,
+    script_data,
+)
 from tests.records import draw
 from tests.views import drawn_view
 
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "attnfaith"
 LIKELY = "=+-@'\t\r\n|`[]()<>&\"\\*_#~$:/.w1 ,;\u202e\x00\x1b\ud800\uff1d"
 ANY = st.lists(st.one_of(st.sampled_from(LIKELY), st.characters()), max_size=30).map("".join)  # halves of letters too

@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import attnfaith
-from attnfaith import cli, hub, provenance
+from attnfaith import cli, hub
+from attnfaith.support import provenance
 
 
 @pytest.fixture

@@ -40,7 +40,7 @@ def collect(*, seed: int, data: dict | None = None, device: str | None = None) -
 
 
 @functools.cache
-def checkout(package: Path = Path(__file__).parent) -> tuple[str | None, bool | None]:
+def checkout(package: Path = Path(__file__).parents[1]) -> tuple[str | None, bool | None]:
     """Commit of the checkout that tracks the package's files, and whether they differ from it; (None, None) without one.
 
     Of the state at the first call in a process.

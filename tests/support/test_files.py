@@ -5,8 +5,8 @@ import os
 
 import pytest
 
-from attnfaith import files
-from attnfaith.errors import FileError
+from attnfaith.support import files
+from attnfaith.support.errors import FileError
 
 
 def test_what_is_written_meanwhile_is_replaced(tmp_path):

@@ -8,7 +8,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 ENTRY = re.compile(r"^([\w.-]+)==(\S+) \\\n    --hash=sha256:[0-9a-f]{64}", re.M)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from attnfaith.errors import AttnfaithError, FileError, cut, excerpt
+from attnfaith.support.errors import AttnfaithError, FileError, cut, excerpt
 
 
 LOCK = ".lock"
