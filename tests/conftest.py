@@ -143,10 +143,10 @@ def tiny_rows():
 @pytest.fixture(scope="session")
 def tiny_batch():
     """Factory of the batch a producer is given, from rows of `tiny_rows`."""
-    from attnfaith.data.collation import OF_POSITIONS, pad_batch
+    from attnfaith.data.collation import POSITION_COLUMNS, pad_batch
 
     def make(rows):
-        batch = pad_batch([{key: row[key] for key in ("input_ids", *OF_POSITIONS) if key in row} for row in rows], 0)
+        batch = pad_batch([{key: row[key] for key in ("input_ids", *POSITION_COLUMNS) if key in row} for row in rows], 0)
         return {**batch, "instance_id": [row["instance_id"] for row in rows]}
 
     return make

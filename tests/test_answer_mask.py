@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from attnfaith.data.collation import OF_POSITIONS, pad_batch
+from attnfaith.data.collation import POSITION_COLUMNS, pad_batch
 from attnfaith.measurement.engine import measure
 from attnfaith.measurement.registry import find
 from attnfaith.record import Identity, load
@@ -48,7 +48,7 @@ def rows_of(tiny_rows, fields, texts=(6, 9, 2, 4), candidates=None):
 
 
 def batch_of(rows, num_labels=5, masked=True):
-    names = ("input_ids", *OF_POSITIONS, *(["candidates"] if masked else []))
+    names = ("input_ids", *POSITION_COLUMNS, *(["candidates"] if masked else []))
     features = [{name: row[name] for name in names if name in row} for row in rows]
     return {**pad_batch(features, 0, num_labels), "instance_id": [row["instance_id"] for row in rows]}
 

@@ -1,3 +1,5 @@
+import types
+
 import pytest
 
 
@@ -13,3 +15,16 @@ def offline_with_own_cache(monkeypatch, tmp_path_factory):
     datasets.disable_progress_bars()
     yield
     datasets.enable_progress_bars()
+
+
+@pytest.fixture
+def hub(monkeypatch):
+    """The calls of `load_dataset_builder`, and the splits that it reads from the Hub."""
+    import datasets
+
+    calls, splits = [], {}
+    builder = types.SimpleNamespace(
+        hash="c0ffee", download_and_prepare=lambda: None, as_dataset=lambda: datasets.DatasetDict(splits)
+    )
+    monkeypatch.setattr(datasets, "load_dataset_builder", lambda *where, **how: calls.append((where, how)) or builder)
+    return calls, splits

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from attnfaith.data.collation import keep_positions, pad_batch
-from attnfaith.data.impermissible import check_marks, marks_of_words, without
+from attnfaith.data.impermissible import check_marks, mark_words, without
 from attnfaith.data.subwords import adopt_tokenizer, encode_for_classifier
 from attnfaith.data.tokenization import build_tokenizer, by_words, encode
 from attnfaith.support.errors import DatasetError
@@ -106,6 +106,6 @@ def test_marks_that_are_none(marks, said):
 
 
 def test_a_list_of_words_marks_texts():
-    assert marks_of_words(["(She said, \"Mr. he's", "HE, she"], ["she", "mr.", "He"]) == [[1, 0, 1, 0], [1, 1]]
-    assert marks_of_words(["a - b"], ["-"]) == [[0, 1, 0]]
+    assert mark_words(["(She said, \"Mr. he's", "HE, she"], ["she", "mr.", "He"]) == [[1, 0, 1, 0], [1, 1]]
+    assert mark_words(["a - b"], ["-"]) == [[0, 1, 0]]
     assert without("he ran home", [1, 0, 0]) == "ran home" and without("he", [1]) == ""

@@ -2,6 +2,7 @@
 
 import hashlib
 
+import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -230,19 +231,13 @@ def test_revision_is_a_digest_of_names_and_contents(root, monkeypatch):
     assert loaded.revision != f"local-{digest.hexdigest()[:12]}" and len(loaded.splits["test"]) == 1
 
 
-def test_a_folder_of_a_repository_is_asked_for_on_the_hub(root, monkeypatch):
-    import datasets
-
-    publish(DATASETS["babi_qa_1"], root, ("train", "test"))
-    asked, read = [], datasets.load_dataset
-
-    def load_dataset(*arguments, **how):
-        asked.append((arguments, how))
-        return read(str(root / "facebook/babi_qa/en-10k-qa1"))
-
-    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
-    assert load_splits("babi_qa_1", root=root / "none").revision == "refs/convert/parquet"
-    assert asked == [(("facebook/babi_qa", None), {"data_dir": "en-10k-qa1", "revision": "refs/convert/parquet"})]
+def test_a_folder_of_a_repository_is_read_at_its_commit(root, hub):
+    calls, splits = hub
+    for split in ("train", "test"):
+        splits[split] = datasets.Dataset.from_dict({"story": stories(10)})
+    assert load_splits("babi_qa_1", root=root / "none").revision == "c0ffee"
+    options = {"revision": "refs/convert/parquet", "data_dir": "en-10k-qa1"}
+    assert calls == [(("facebook/babi_qa", None), options)]
 
 
 def test_limits_draw_at_random_in_order(root):
@@ -272,7 +267,7 @@ def test_limits_draw_at_random_in_order(root):
         ("planted_evidence", {"lenght": (1, 2)}, r"'planted_evidence' does not know \['lenght'\]; .*sizes, length"),
         ("sst", {"length": (1, 2)}, r"\['length'\] are arguments of generated data; 'sst' is read"),
         ("ssst", {}, "'ssst'; did you mean 'sst'"),
-        ("sst", {}, "Cannot read 'sst' from the Hub, SetFit/sst2 at main: .* set ATTNFAITH_DATA"),
+        ("sst", {}, "Cannot read 'sst': the data set SetFit/sst2 at main .* set ATTNFAITH_DATA"),
         ("mimic_anemia", {}, "'mimic_anemia' is read from .*mimic/anemia.*csv, jsonl or parquet"),
         ("sst", {"impermissible_removed": True}, "impermissible: take occupation, pronoun, sst_wiki"),
     ],

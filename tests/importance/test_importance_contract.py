@@ -10,7 +10,7 @@ import torch
 from transformers import BatchEncoding
 
 from attnfaith import SelfAttentionClassifierForSequenceClassification, record
-from attnfaith.data.collation import OF_POSITIONS
+from attnfaith.data.collation import POSITION_COLUMNS
 from attnfaith.importance import state_lengths
 from attnfaith.interventions import climb
 from attnfaith.measurement.registry import classes, find, names
@@ -239,7 +239,7 @@ def test_contract(measure, name, cell):
 
         # a model and the batch of a tokenizer, into which nothing is written
         if name not in OF_CLASSIFIERS:
-            tensors = ("input_ids", "attention_mask", "answer_mask", *OF_POSITIONS)
+            tensors = ("input_ids", "attention_mask", "answer_mask", *POSITION_COLUMNS)
             plain = BatchEncoding({key: values for key, values in subject.collate(rows).items() if key in tensors})
             keys = set(plain)
             same(measured(measure, model, plain), whole, exact=True)
@@ -249,7 +249,7 @@ def test_contract(measure, name, cell):
         for places, more in COMPANIES:
             if max(places) < len(rows):
                 batch = subject.collate([rows[place] for place in places])
-                for key in {"input_ids", "attention_mask", *OF_POSITIONS} & set(batch):
+                for key in {"input_ids", "attention_mask", *POSITION_COLUMNS} & set(batch):
                     batch[key] = torch.nn.functional.pad(batch[key], (0, more))
                 same(
                     measured(measure, subject, batch),

@@ -864,8 +864,8 @@ def test_word_vectors_from_the_data_root(tiny_recipe, tmp_path, monkeypatch, mis
 def read_and_encoded(monkeypatch):
     """Names of the data sets that are read, and the number of texts of each split that is encoded."""
     read, encoded = [], []
-    read_source, encode = runs.texts.read_source, runs.texts.encode
-    monkeypatch.setattr(runs.texts, "read_source", lambda name, **how: read.append(name) or read_source(name, **how))
+    load_splits, encode = runs.texts.load_splits, runs.texts.encode
+    monkeypatch.setattr(runs.texts, "load_splits", lambda name, **how: read.append(name) or load_splits(name, **how))
     monkeypatch.setattr(
         runs.texts, "encode", lambda rows, *more, **how: encoded.append(len(rows)) or encode(rows, *more, **how)
     )

@@ -1,14 +1,14 @@
 """Generated question answering with one, two or three supporting facts, after tasks 1-3 of Weston et al. (2015).
 
-A small world is simulated: people walk between places, pick objects up and put them down. What happens is told as one
-statement after another, and a question about a place is asked at the end.
+A small world is simulated: people walk between places, pick objects up and put them down. Each event is a statement, and a
+question about a place follows the last one.
 
     1  Where is a person? The person's last move decides.
-    2  Where is an object? Its being picked up or put down and a move of the person who did so decide.
-    3  Where was an object before a place? Its being picked up and two moves of its carrier decide: into the earlier
-       place and into the named one.
+    2  Where is an object? The last event that picked it up or put it down, and a move of that person, decide.
+    3  Where was an object before a place? The event that picked it up and two moves of its carrier decide: into the
+       earlier place and into the named one.
 
-The stories are this module's own: they follow the description of the tasks and share no text with the published files.
+The stories follow the description of the tasks and share no text with the published files.
 A row depends on (seed, stream, its index) and the arguments only.
 """
 
@@ -16,7 +16,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from attnfaith.data.generator_knobs import Number, knobs
+from attnfaith.data.generators import Number, checked
 from attnfaith.data.registry import DATASETS
 
 
@@ -35,7 +35,7 @@ _TAKES = ("took", "picked up", "grabbed")
 _DROPS = ("dropped", "put down", "left")
 
 
-@knobs
+@checked
 def generate(
     task: Annotated[int, Field(ge=1, le=3)],
     n: Number,
@@ -77,21 +77,21 @@ def _row(task: int, rng, low: int, high: int) -> dict:
 
 
 class _Story:
-    """A world and what has been told of it. Statements are referred to by their position in `sentences`."""
+    """A world and the statements about it, which are numbered by their position in `sentences`."""
 
     def __init__(self, rng, *, objects: bool):
         self.rng = rng
         self.objects = OBJECTS if objects else ()
         self.sentences: list[str] = []
         self.moves: dict[str, list[tuple[str, int]]] = {person: [] for person in PEOPLE}  # (place, statement)
-        self.carrier: dict[str, str] = {}  # object -> who holds it
-        self.handled: dict[str, tuple[str, int]] = {}  # object -> (who last took or dropped it, statement)
+        self.carrier: dict[str, str] = {}  # object -> person
+        self.handled: dict[str, tuple[str, int]] = {}  # object -> (last person to take or drop it, statement)
         self.trail: dict[str, list[tuple[str, tuple]]] = {name: [] for name in self.objects}  # (place, facts)
 
     def _pick(self, options):
         return options[self.rng.integers(len(options))]
 
-    def _tell(self, sentence: str) -> int:
+    def _state(self, sentence: str) -> int:
         self.sentences.append(f"{sentence} .")
         return len(self.sentences) - 1
 
@@ -99,10 +99,10 @@ class _Story:
         return self.moves[person][-1][0] if self.moves[person] else None
 
     def step(self) -> None:
-        """One more statement: a move, or something picked up or put down by a person whose place has been told."""
+        """Add a statement: a move, or an object picked up or put down by a person whose place has been stated."""
         person = self._pick(PEOPLE)
         here = self.place(person)
-        held = [name for name in self.objects if self.carrier.get(name) == person]
+        carried = [name for name in self.objects if self.carrier.get(name) == person]
         within_reach = [
             name
             for name in self.objects
@@ -111,23 +111,23 @@ class _Story:
         chance = self.rng.random()
         if within_reach and chance < 0.5:
             self._take(person, self._pick(within_reach), here)
-        elif held and chance < 0.2:
-            name = self._pick(held)
+        elif carried and chance < 0.2:
+            name = self._pick(carried)
             del self.carrier[name]
-            self.handled[name] = (person, self._tell(f"{person} {self._pick(_DROPS)} the {name}"))
+            self.handled[name] = (person, self._state(f"{person} {self._pick(_DROPS)} the {name}"))
         else:
-            self._move(person, here, held)
+            self._move(person, here, carried)
 
     def _take(self, person: str, name: str, here: str) -> None:
         self.carrier[name] = person
-        self.handled[name] = (person, self._tell(f"{person} {self._pick(_TAKES)} the {name}"))
+        self.handled[name] = (person, self._state(f"{person} {self._pick(_TAKES)} the {name}"))
         if not self.trail[name]:
             self.trail[name].append((here, ()))
 
-    def _move(self, person: str, here: str | None, held: list[str]) -> None:
+    def _move(self, person: str, here: str | None, carried: list[str]) -> None:
         there = self._pick([place for place in LOCATIONS if place != here])
-        statement = self._tell(f"{person} {self._pick(_MOVES)} the {there}")
-        for name in held:
+        statement = self._state(f"{person} {self._pick(_MOVES)} the {there}")
+        for name in carried:
             facts = (self.moves[person][-1][1], self.handled[name][1], statement)
             self.trail[name].append((there, facts))
         self.moves[person].append((there, statement))
@@ -136,7 +136,7 @@ class _Story:
         return [(f"where is {person} ?", moves[-1][0], {moves[-1][1]}) for person, moves in self.moves.items() if moves]
 
     def object_questions(self) -> list[tuple]:
-        """An object is where the person who handled it last was then or, still holding it, is now."""
+        """An object is where its carrier is now, or was when putting it down."""
         questions = []
         for name, (person, handled) in self.handled.items():
             moves = self.moves[person]
@@ -146,7 +146,7 @@ class _Story:
         return questions
 
     def before_questions(self) -> list[tuple]:
-        """Of each object, its last change of place, if the place it came to had not been visited by it before."""
+        """The last change of place of each object, if the object had not been at the new place before."""
         questions = []
         for name, trail in self.trail.items():
             if len(trail) > 1 and trail[-1][0] not in [place for place, _ in trail[:-1]]:

@@ -5,24 +5,23 @@ from collections.abc import Mapping, Sequence
 from attnfaith.support.errors import DatasetError
 
 
-OF_POSITIONS = ("token_type_ids", "impermissible", "special_tokens_mask")
-"""What an input position may have besides its id, 0 on padding."""
+POSITION_COLUMNS = ("token_type_ids", "impermissible", "special_tokens_mask")
+"""Columns with a number for each input position besides its id, 0 on padding."""
 
 
 def pad_batch(features: Sequence[Mapping], pad_token_id: int = 0, num_labels: int | None = None) -> dict:
     """Pad instances on the right to the longest of the batch.
 
     Args:
-        features: rows of `encode`, each with input_ids and, in all rows or in none, what OF_POSITIONS names,
-            candidates and a label under "labels" or "label". Other columns are ignored.
+        features: rows of `encode` with input_ids and, in all rows or in none, the POSITION_COLUMNS, candidates and a label
+            under "labels" or "label". Other columns are ignored.
         pad_token_id: id of the padding token.
-        num_labels: number C of classes; needed where rows have candidates.
+        num_labels: number C of classes; needed for rows with candidates.
 
     Returns int64 tensors input_ids (B, L), attention_mask (B, L) with 1 on tokens and markers and 0 on padding,
-    what OF_POSITIONS names (B, L) with 0 on padding, labels (B,); and answer_mask (B, C) bool, True on the
-    candidates of a row.
+    POSITION_COLUMNS (B, L) with 0 on padding, labels (B,); and answer_mask (B, C) bool, True on the candidates of a row.
 
-    Raises DatasetError for no instances, a column that only some rows have, and candidates that are none or no classes.
+    Raises DatasetError for no instances, a column that only some rows have, and candidates that are no classes.
     """
     import numpy as np
     import torch
@@ -30,11 +29,11 @@ def pad_batch(features: Sequence[Mapping], pad_token_id: int = 0, num_labels: in
     if len(features) == 0:
         raise DatasetError("Cannot make a batch of no instances.")
     columns = []
-    for name in ("input_ids", *OF_POSITIONS, "candidates", "labels", "label"):
-        having = sum(name in row for row in features)
-        if (having or name == "input_ids") and having != len(features):
-            raise DatasetError(f"Only {having} of {len(features)} instances have {name!r}; all must.")
-        columns += [name] if having else []
+    for name in ("input_ids", *POSITION_COLUMNS, "candidates", "labels", "label"):
+        count = sum(name in row for row in features)
+        if (count or name == "input_ids") and count != len(features):
+            raise DatasetError(f"Only {count} of {len(features)} instances have {name!r}; all must.")
+        columns += [name] if count else []
 
     lengths = np.fromiter((len(row["input_ids"]) for row in features), np.int64, len(features))
     attended = np.arange(lengths.max()) < lengths[:, None]
@@ -45,7 +44,7 @@ def pad_batch(features: Sequence[Mapping], pad_token_id: int = 0, num_labels: in
         return torch.from_numpy(batch)
 
     batch = {"input_ids": padded("input_ids", pad_token_id), "attention_mask": torch.from_numpy(attended.astype(np.int64))}
-    batch |= {name: padded(name, 0) for name in OF_POSITIONS if name in columns}
+    batch |= {name: padded(name, 0) for name in POSITION_COLUMNS if name in columns}
     if "candidates" in columns:
         if num_labels is None:
             raise DatasetError("Rows with candidates need num_labels, the number of the model's classes.")
@@ -62,11 +61,10 @@ def pad_batch(features: Sequence[Mapping], pad_token_id: int = 0, num_labels: in
 
 
 def keep_positions(batch: Mapping, stays, pad_token_id: int = 0) -> dict:
-    """The texts of a batch with only some of their positions, which move up, padded on the right as `pad_batch` pads.
+    """Return the texts of a batch with only some of their positions, which move up; padded on the right as by `pad_batch`.
 
-    batch: tensors input_ids, attention_mask (B, L) and, where there are such, those of OF_POSITIONS (B, L). stays:
-    bool (B, L), False on padding. Returns the same tensors, L the most positions that stay in a text, at least 1; the batch
-    is left as it was.
+    batch: tensors input_ids, attention_mask (B, L) and perhaps POSITION_COLUMNS (B, L), left unchanged. stays: bool (B, L),
+    False on padding. In the returned tensors L is the most positions that stay in a text, at least 1.
     """
     import torch
 
@@ -77,22 +75,21 @@ def keep_positions(batch: Mapping, stays, pad_token_id: int = 0) -> dict:
         "input_ids": batch["input_ids"].gather(1, order).masked_fill(~present, pad_token_id),
         "attention_mask": present.to(batch["attention_mask"].dtype),
     }
-    for name in OF_POSITIONS:
+    for name in POSITION_COLUMNS:
         if batch.get(name) is not None:
             moved[name] = batch[name].gather(1, order).masked_fill(~present, 0)
     return moved
 
 
 def pad_attention(weights: Sequence[Sequence[float]], length: int, start: int = 1):
-    """Attention weights, one per token and [T] each, at the places of a model's attention: a float32 tensor (B, length).
+    """Return attention weights, [T] for each text, at the places of a model's attention: a float32 tensor (B, length).
 
-    start: 1 where the text comes after a begin marker; 0 for a hierarchical model, whose sentences have none. Markers, a
-    second text and padding get 0.
+    start: 1 where the text follows a begin marker; 0 for a hierarchical model, whose sentences have none. Markers, a second
+    text and padding get 0.
     """
-    import numpy as np
     import torch
 
-    batch = np.zeros((len(weights), length), np.float32)
+    batch = torch.zeros(len(weights), length)
     for row, values in zip(batch, weights, strict=True):
-        row[start : start + len(values)] = values
-    return torch.from_numpy(batch)
+        row[start : start + len(values)] = torch.as_tensor(values)
+    return batch

@@ -1,17 +1,17 @@
-"""Generated texts that ask: does the first of two digits come more often than the second?
+"""Generated texts with the question: does the first of two digits occur more often than the second?
 
-A text is the two digits that are asked about, then a run of digits. The label is 1 ("more") where the first of the two comes
-more often in that run than the second, else 0. The evidence is known exactly: all places of the two digits, those of the
-question among them. How many places hold one of the two, which places, which digits are asked about and all other digits are
-drawn without the label: only which of the two stands at each of these places tells it.
+A text is the two digits of the question, then a run of digits. The label is 1 ("more") where the first digit occurs more
+often in the run than the second, else 0. The evidence is exact: all places of the two digits, including the question. How
+many places hold one of the two, which places, which digits the question names and all other digits are drawn without the
+label: it depends only on which of the two digits stands at each of these places.
 
-A row depends on (seed, stream, its index) and the knobs only: more rows never change the earlier ones.
+A row depends on (seed, stream, its index) and the arguments only: more rows never change the earlier ones.
 
 Source: the toy task of De Cao et al. 2020 (DiffMask), section 4. There the question has symbols of its own, and labels are
 as unequal as chance makes them.
 """
 
-from attnfaith.data.generator_knobs import Bounds, Number, knobs
+from attnfaith.data.generators import Bounds, Number, checked
 from attnfaith.support.errors import DatasetError
 
 
@@ -19,11 +19,11 @@ VERSION = 1
 """Raised whenever the same arguments give other rows."""
 
 DIGITS = tuple("0123456789")
-ASKED = 2
-"""How many words at the beginning of a text ask."""
+QUESTION = 2
+"""Number of words at the beginning of a text that are the question."""
 
 
-@knobs
+@checked
 def generate(
     n: Number,
     seed: Number,
@@ -31,45 +31,45 @@ def generate(
     stream: Number = 0,
     length: Bounds = (6, 14),
 ) -> list[dict]:
-    """n rows {"text": str, "label": int, "rationale": list of 0/1 per word between blanks}; 1 marks the two words that ask
-    and every place of the run with either digit.
+    """n rows {"text": str, "label": int, "rationale": list of 0/1 per word between blanks}; 1 marks the question
+    and every place of the run with either of its digits.
 
     Args:
         n: number of rows.
         seed, stream: the random stream; `stream` tells splits of one seed apart.
-        length: least and greatest number of words, the two that ask included, drawn uniformly.
+        length: least and greatest number of words, including the question, drawn uniformly.
 
-    Raises DatasetError for a knob out of range.
+    Raises DatasetError for an argument out of range.
     """
     import numpy as np
 
     low, high = length
-    if low <= ASKED:
-        raise DatasetError(f"length={length} must be at least {ASKED + 1} words, the two that ask and one digit")
+    if low <= QUESTION:
+        raise DatasetError(f"length={length} must be at least {QUESTION + 1} words, the two of the question and one digit")
 
     rows = []
     for index in range(n):
         # the question, the places and all other digits have a stream of their own, which never sees the label
         neutral = np.random.default_rng([seed, stream, index, 0])
         choice = np.random.default_rng([seed, stream, index, 1])
-        asked, others = np.split(neutral.permutation(len(DIGITS)), [ASKED])
-        size = int(neutral.integers(low, high, endpoint=True)) - ASKED
-        run = others[neutral.integers(len(others), size=size)]
-        held = max(1, int(neutral.binomial(size, 0.5)))
-        places = neutral.permutation(size)[:held]
+        question, rest = np.split(neutral.permutation(len(DIGITS)), [QUESTION])
+        size = int(neutral.integers(low, high, endpoint=True)) - QUESTION
+        run = rest[neutral.integers(len(rest), size=size)]
+        count = max(1, int(neutral.binomial(size, 0.5)))
+        places = neutral.permutation(size)[:count]
 
         label = int(choice.random() >= 0.5)
-        first = _first(choice, held, label)
-        run[places] = choice.permutation(np.repeat(asked, [first, held - first]))
-        words = [DIGITS[digit] for digit in (*asked, *run)]
-        marks = [int(digit in asked) for digit in (*asked, *run)]
+        first = _first_count(choice, count, label)
+        run[places] = choice.permutation(np.repeat(question, [first, count - first]))
+        words = [DIGITS[digit] for digit in (*question, *run)]
+        marks = [int(digit in question) for digit in (*question, *run)]
         rows.append({"text": " ".join(words), "label": label, "rationale": marks})
     return rows
 
 
-def _first(random, held: int, label: int) -> int:
-    """How many of `held` places have the first digit: of tosses of a fair coin, one that makes the label true."""
+def _first_count(random, count: int, label: int) -> int:
+    """How many of `count` places hold the first digit: a binomial draw that the label is true of."""
     while True:
-        first = int(random.binomial(held, 0.5))
-        if (2 * first > held) == bool(label):
+        first = int(random.binomial(count, 0.5))
+        if (2 * first > count) == bool(label):
             return first

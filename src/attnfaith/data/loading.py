@@ -1,18 +1,18 @@
 """From a name to train, validation and test, checked and cut as the registry says.
 
-A split is a `datasets.Dataset` with columns
-    instance_id  str, "<data set>/<source split>/<row>": the row in the published file, so it survives every cut
+A split is a `datasets.Dataset` with the columns
+    instance_id  str, "<data set>/<source split>/<row>": the row in the published file, whatever is cut
     text         str; text_pair str (pairs only)
     label        int64 in 0..C-1
     rationale    list[int8], 0/1 per word of the entry's preprocessing (where the data set has gold evidence)
-    impermissible  list[int8], 0/1 per word of text.split(): 1 on those that an honest model needs and a deceptive one hides
+    impermissible  list[int8], 0/1 per word of text.split(): 1 on words that an honest model needs and a deceptive one hides
     candidates   list[int32], the labels that may be the answer, in order (where a text names its possible answers)
 """
 
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import datasets
 import numpy as np
@@ -20,7 +20,8 @@ import pandas as pd
 import pyarrow as pa
 
 from attnfaith.data import babi, counting, planted_evidence, sources
-from attnfaith.data.impermissible import check_marks, check_some, without
+from attnfaith.data.generators import check_sizes, generate_splits, generated_revision
+from attnfaith.data.impermissible import check_any, check_marks, without
 from attnfaith.data.in_memory import in_memory
 from attnfaith.data.registry import SPLITS, DatasetEntry, get_entry
 from attnfaith.data.tokenization import split_words
@@ -36,12 +37,20 @@ TYPES = {
     "impermissible": pa.list_(pa.int8()),
     "candidates": pa.list_(pa.int32()),
 }
-"""Columns of a split of a data set and their types, those that there are."""
+"""Columns of a split and their types."""
+SIZES = {"train": 2000, "validation": 500, "test": 500}
+"""Rows of generated data where the arguments name no other sizes."""
 
 
 @dataclass(frozen=True)
 class LoadedDataset:
-    """A data set as read.
+    """A data set as read, checked, cut and filtered. `limited` draws limits without reading again.
+
+    splits: train, validation and test; no instance is in two of them. revision: the Hub's, "local-" and a digest of the
+    files, or "generated-" with version and arguments. label_names: of each of the C labels. n_words: of each text, by split.
+    unknown: by split, the number of each row's candidates that no training text has, which are no labels and left out.
+    vocabulary_texts: the training texts (and questions) from which a vocabulary is counted: those before the length filter,
+    as the papers do; after it where a limit draws from train. own: of own data, what was read and assumed.
 
     dropped counts, by split, rows left out by reason: too_short and too_long (strict bounds), shortest and longest (of a
     split), limit (not drawn); and under "source" those left out before a split exists: no_label, other_label,
@@ -49,172 +58,158 @@ class LoadedDataset:
     published test split that the entry does not use).
     """
 
-    splits: datasets.DatasetDict  # train, validation and test, no instance in two of them
-    entry: DatasetEntry
-    revision: str  # the Hub's; "local-" and a digest of the files; or "generated-" with version and arguments
-    label_names: list[str]  # of each label, C of them
-    dropped: dict[str, dict[str, int]]
-    empty: dict[str, int] = field(default_factory=dict)  # by split, texts without a single word
-    # training texts (and questions) from which a vocabulary is counted: those before the length filter, as the papers do;
-    # after it where limits draw from train
-    vocabulary_texts: list[str] = field(default_factory=list, repr=False)
-    empty_pair: dict[str, int] = field(default_factory=dict)  # by split, questions without a single word
-    extra_vocabulary: list[str] = field(default_factory=list, repr=False)  # known whatever their frequency: candidates
-    unknown_candidates: int = 0  # of all used rows, those that no training text has: they are no labels, and left out
-    about: dict = field(default_factory=dict)  # of own data, what was read and assumed
-
-
-@dataclass(frozen=True)
-class Source:
-    """A data set read, checked, cut and filtered, before any limit: `limited` gives the rows that are used.
-
-    splits: rows by split, with the number of their words. The other fields are those of `LoadedDataset`, without what
-    depends on limits.
-    """
-
+    splits: datasets.DatasetDict
     entry: DatasetEntry
     seed: int
     revision: str
     label_names: list[str]
     dropped: dict[str, dict[str, int]]
-    splits: dict[str, pd.DataFrame] = field(repr=False)
+    n_words: dict[str, np.ndarray] = field(repr=False)
+    unknown: dict[str, np.ndarray] = field(repr=False)
     vocabulary_texts: list[str] = field(repr=False)
-    about: dict = field(default_factory=dict)
+    own: dict = field(default_factory=dict)
 
     @classmethod
-    def of(cls, entry, seed, revision, label_names, dropped, splits, about=None) -> "Source":
-        """The source of rows that the length filter of the entry has not seen. DatasetError where it leaves none."""
-        vocabulary, filtered = _texts_of(splits["train"]), {}
+    def from_frames(cls, frames, entry, revision, label_names, dropped, seed, own=None) -> "LoadedDataset":
+        """Apply the entry's length filter to {split: its rows}. DatasetError where it leaves no row of a split."""
+        vocabulary, splits, n_words, unknown = _texts_of(frames["train"]), {}, {}, {}
         for split in SPLITS:
-            rows = splits[split].assign(n_words=word_counts(splits[split]["text"], entry.preprocessing))
-            inside, dropped[split] = _length_filter(entry, rows["n_words"].to_numpy())
+            rows = frames[split]
+            lengths = word_counts(rows["text"], entry.preprocessing)
+            inside, dropped[split] = _length_filter(entry, lengths)
             if len(rows) and not inside.any():
                 raise DatasetError(
                     f"The length filter of {entry.name!r} leaves no row of its {split} split ({dropped[split]})."
                 )
-            filtered[split] = rows[inside]
-        return cls(entry, seed, revision, label_names, dropped, filtered, vocabulary, about or {})
+            rows, n_words[split] = rows[inside], lengths[inside]
+            unknown[split] = rows["unknown_candidates"].to_numpy() if entry.candidates else np.zeros(len(rows), np.int64)
+            columns = {name: pa.array(rows[name].tolist(), kind) for name, kind in TYPES.items() if name in rows}
+            splits[split] = in_memory(pa.table(columns))
+        splits = datasets.DatasetDict(splits)
+        return cls(splits, entry, seed, revision, label_names, dropped, n_words, unknown, vocabulary, own or {})
 
-    def limited(self, limits: Mapping[str, int] | None = None) -> LoadedDataset:
-        """The data set with at most so many rows of a split, as `load_splits` says; nothing is read again."""
+    def limited(self, limits: Mapping[str, int] | None = None) -> "LoadedDataset":
+        """The data set with at most so many rows of a split, {"train": 1000}: a random subset in file order.
+
+        Raises DatasetError for limits of unknown splits.
+        """
         limits = dict(limits or {})
-        sources.check_sizes("limits", limits)
-        dropped, used = {part: dict(counts) for part, counts in self.dropped.items()}, dict(self.splits)
+        check_sizes("limits", limits)
+        splits, dropped = dict(self.splits), {part: dict(counts) for part, counts in self.dropped.items()}
+        n_words, unknown = dict(self.n_words), dict(self.unknown)
         for split, limit in limits.items():
-            drawn = sources.draw(np.arange(len(used[split])), limit, self.seed, split)
-            dropped[split]["limit"] = len(used[split]) - len(drawn)
-            used[split] = used[split].iloc[drawn]
-        about, entry = dict(self.about), self.entry
-        if about:
-            about["classes"] = {
-                name: {split: int((rows["label"] == label).sum()) for split, rows in used.items()}
-                for label, name in enumerate(self.label_names)
-            }
-            quartiles = (0, 0.25, 0.5, 0.75, 1)
-            about["words"] = {split: np.quantile(rows["n_words"], quartiles).tolist() for split, rows in used.items()}
-        pairs = used if entry.pair else {}
-        return LoadedDataset(
-            splits=datasets.DatasetDict({split: _dataset(rows) for split, rows in used.items()}),
-            entry=entry,
-            revision=self.revision,
-            label_names=self.label_names,
-            dropped=dropped,
-            empty={split: int((rows["n_words"] == 0).sum()) for split, rows in used.items()},
-            vocabulary_texts=_texts_of(used["train"]) if "train" in limits else self.vocabulary_texts,
-            empty_pair={
-                split: int((word_counts(rows["text_pair"], entry.preprocessing) == 0).sum()) for split, rows in pairs.items()
-            },
-            extra_vocabulary=list(self.label_names) if entry.candidates else [],
-            unknown_candidates=int(sum(rows["unknown_candidates"].sum() for rows in used.values()))
-            if entry.candidates
-            else 0,
-            about=about,
-        )
+            rows = splits[split]
+            drawn = sources.draw(np.arange(len(rows)), limit, self.seed, split)
+            dropped[split]["limit"] = len(rows) - len(drawn)
+            if len(drawn) < len(rows):
+                splits[split] = in_memory(rows.data.table.take(drawn))
+                n_words[split], unknown[split] = n_words[split][drawn], unknown[split][drawn]
+        texts = _texts_of(splits["train"]) if "train" in limits else self.vocabulary_texts
+        splits = datasets.DatasetDict(splits)
+        return replace(self, splits=splits, dropped=dropped, n_words=n_words, unknown=unknown, vocabulary_texts=texts)
+
+    @property
+    def extra_vocabulary(self) -> list[str]:
+        """Words that a vocabulary holds whatever their frequency: candidates."""
+        return list(self.label_names) if self.entry.candidates else []
+
+    @property
+    def empty(self) -> dict[str, int]:
+        """By split, the number of texts without a word."""
+        return {split: int((counts == 0).sum()) for split, counts in self.n_words.items()}
+
+    @property
+    def empty_pair(self) -> dict[str, int]:
+        """By split, the number of questions without a word; {} for single texts."""
+        pairs = self.splits if self.entry.pair else {}
+        preparation = self.entry.preprocessing
+        return {split: int((word_counts(rows["text_pair"], preparation) == 0).sum()) for split, rows in pairs.items()}
+
+    @property
+    def unknown_candidates(self) -> int:
+        return int(sum(counts.sum() for counts in self.unknown.values()))
+
+    @property
+    def about(self) -> dict:
+        """Of own data what was read and assumed, with the texts of each class and the quartiles of their words by split."""
+        if not self.own:
+            return {}
+        labels = {split: np.bincount(rows["label"], minlength=len(self.label_names)) for split, rows in self.splits.items()}
+        quartiles = {split: np.quantile(counts, (0, 0.25, 0.5, 0.75, 1)).tolist() for split, counts in self.n_words.items()}
+        classes = {
+            name: {split: int(counts[label]) for split, counts in labels.items()}
+            for label, name in enumerate(self.label_names)
+        }
+        return {**self.own, "classes": classes, "words": quartiles}
 
 
-def load_splits(name: str, *, limits: Mapping[str, int] | None = None, **how) -> LoadedDataset:
+def load_splits(
+    name: str,
+    *,
+    limits: Mapping[str, int] | None = None,
+    seed: int = 0,
+    root: str | os.PathLike | None = None,
+    impermissible_removed: bool = False,
+    **arguments,
+) -> LoadedDataset:
     """Load a data set of the registry.
 
     Args:
         name: a name in `attnfaith.data.registry.DATASETS`.
-        limits: greatest number of rows of a split, {"train": 1000}; a random subset in file order, never the head. A
-            split that is not larger stays whole.
-        how: seed, root, impermissible_removed and arguments of a generator, as `read_source` takes them.
-
-    Raises DatasetError for limits of splits that there are not, and as `read_source`.
-    """
-    sources.check_sizes("limits", limits or {})
-    return read_source(name, **how).limited(limits)
-
-
-def read_source(
-    name: str,
-    *,
-    seed: int = 0,
-    root: str | os.PathLike | None = None,
-    impermissible_removed: bool = False,
-    **generator_args,
-) -> Source:
-    """Read a data set of the registry, for `Source.limited` to draw from.
-
-    Args:
+        limits: as `LoadedDataset.limited` takes them.
         seed: draws the subsets of limits and the rows of generated data. The published splits, and the cuts the papers
             make from them, do not depend on it.
         root: folder of local data; default the environment variable ATTNFAITH_DATA. If it holds the data set's folder
             (a Hub data set: the Hub id), that is read, else the Hub.
         impermissible_removed: read texts without their impermissible words, as the data set `DatasetEntry.permissible`.
-        generator_args: for built-in data only: arguments of its `generate`, and sizes={"train": 2000, ...}.
+        arguments: for generated data only: arguments of its `generate`, and sizes={"train": 2000, ...}.
 
     Raises DatasetError for an unknown data set, split or argument, data that cannot be found, wrong column names, a
     missing text or label and a label out of range (with the row), a broken story, marks that are not 0 or 1 per word or
     mark nothing, impermissible words to be removed where none are named, and a split that the filter leaves empty.
     """
     entry = get_entry(name)
-    read = entry.permissible if impermissible_removed else entry
+    check_sizes("limits", limits or {})
+    target = entry.permissible if impermissible_removed else entry
     label_names = list(entry.label_names)
     if entry.built_in:
-        generator = {"planted_evidence": planted_evidence, "counting": counting}.get(name, babi)
-        task = (int(name.removeprefix("babi_")),) if generator is babi else ()
-        sizes = {"train": 2000, "validation": 500, "test": 500}
-        rows = sources.generate(name, generator.generate, task, seed, generator_args, sizes)
-        tables = {split: pa.Table.from_pylist(listed) for split, listed in rows.items()}
-        knobs = {key: value for key, value in generator_args.items() if key != "sizes"}
-        revision = sources.generated_revision(generator.VERSION, seed, knobs)
-    elif generator_args:
-        raise DatasetError(f"{sorted(generator_args)} are arguments of generated data; {name!r} is read, not generated.")
+        module = {"planted_evidence": planted_evidence, "counting": counting}.get(name, babi)
+        task = (int(name.removeprefix("babi_")),) if module is babi else ()
+        rows = generate_splits(name, module.generate, task, seed, arguments, SIZES)
+        tables = {split: pa.Table.from_pylist(part) for split, part in rows.items()}
+        options = {key: value for key, value in arguments.items() if key != "sizes"}
+        revision = generated_revision(module.VERSION, seed, options)
+    elif arguments:
+        raise DatasetError(f"{sorted(arguments)} are arguments of generated data; {name!r} is read, not generated.")
     else:
         tables, revision = sources.read(entry, root)
 
-    splits = {split: _published_rows(entry, split, table) for split, table in tables.items()}
+    frames = {split: _published_rows(entry, split, table) for split, table in tables.items()}
     dropped: dict[str, dict[str, int]] = {"source": {}}
     if entry.answers:
-        label_names = _number_answers(entry, splits, dropped["source"])
-    splits = _cut(entry, splits, dropped["source"])
+        label_names = _number_answers(entry, frames, dropped["source"])
+    frames = _cut(entry, frames, dropped["source"])
     if entry.impermissible:
-        check_some(entry.name, splits["train"]["impermissible"])
+        check_any(entry.name, frames["train"]["impermissible"])
     if impermissible_removed:
-        splits = {split: without_impermissible(rows) for split, rows in splits.items()}
-    return Source.of(read, seed, revision, label_names, dropped, splits)
+        frames = {split: without_impermissible(rows) for split, rows in frames.items()}
+    return LoadedDataset.from_frames(frames, target, revision, label_names, dropped, seed).limited(limits)
 
 
-def _dataset(rows: pd.DataFrame) -> datasets.Dataset:
-    """A data set of the columns that TYPES names."""
-    return in_memory(pa.table({name: pa.array(rows[name].tolist(), kind) for name, kind in TYPES.items() if name in rows}))
-
-
-def _texts_of(rows: pd.DataFrame) -> list[str]:
-    """The texts, and then the second texts where there are any."""
-    return [text for name in ("text", "text_pair") if name in rows for text in rows[name]]
+def _texts_of(rows) -> list[str]:
+    """The texts of a split, and then its second texts."""
+    names = rows.column_names if isinstance(rows, datasets.Dataset) else rows
+    return [text for name in ("text", "text_pair") if name in names for text in rows[name]]
 
 
 def word_counts(texts: Sequence[str], preprocessing: str) -> np.ndarray:
-    """Words of each text, markers not counted."""
+    """Words of each text, without markers."""
     return np.fromiter((len(split_words([text], preprocessing)[0]) for text in texts), np.int64, len(texts))
 
 
 def without_impermissible(rows: pd.DataFrame) -> pd.DataFrame:
-    """The same rows, their texts without the impermissible words."""
-    texts = [without(*row) for row in zip(rows["text"], rows["impermissible"], strict=True)]
+    """The same rows, with texts without their impermissible words."""
+    texts = [without(text, marks) for text, marks in zip(rows["text"], rows["impermissible"], strict=True)]
     return rows.drop(columns="impermissible").assign(text=texts)
 
 

@@ -1,12 +1,13 @@
-"""Files of a user's own (CSV, TSV, JSON, JSON lines, parquet, xlsx) as a `datasets.Dataset`, each value as it stands there.
+"""A user's own files (CSV, TSV, JSON, JSON lines, parquet, xlsx) as a `datasets.Dataset`, with every value unchanged.
 
-"NA", "null" and "007" in a CSV are those texts. `datasets` reads a file once, into its cache, and maps that into memory.
+"NA", "null" and "007" in a CSV stay these texts. `datasets` reads a file once into its cache and maps that into memory.
 """
 
 import contextlib
 import csv
 import json
 import os
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +26,7 @@ DELIMITERS = ",;\t|"
 
 
 def kind_of(path: Path) -> str | None:
-    """The kind of a file by the end of its name: one of KINDS' values, None for any other."""
+    """Return the kind of a file by the end of its name, one of KINDS' values; None for any other."""
     if path.suffix.lower() not in COMPRESSED:
         return KINDS.get(path.suffix.lower())
     kind = KINDS.get(Path(path.stem).suffix.lower())
@@ -35,45 +36,45 @@ def kind_of(path: Path) -> str | None:
 def read_file(
     path: str | os.PathLike, *, encoding: str | None = None, delimiter: str | None = None, quotes: bool = True
 ) -> "datasets.Dataset":
-    """The rows of a CSV, TSV, JSON, JSON lines, parquet or xlsx file (of text formats also .gz, .bz2 and .xz).
+    """Read the rows of a CSV, TSV, JSON, JSON lines, parquet or xlsx file (text formats also as .gz, .bz2 and .xz).
 
     encoding: of a text format; None: UTF-8. delimiter: between the fields of a CSV; None: the one of , ; tab and | that
-    parts the first line into most names. quotes: false where quotation marks are characters like others.
+    splits the first line into most names. quotes: False where quotation marks are ordinary characters.
 
-    Columns of CSV and xlsx are strings, and so is a column of JSON with values of several kinds.
+    Columns of CSV and xlsx are strings, and so is a JSON column with values of several kinds.
 
-    Raises DatasetError for a file that is not there (with the nearest name), empty, of another kind or encoding, or broken.
+    Raises DatasetError for a file that does not exist (with the nearest name), is empty, damaged, or of another kind or
+    encoding.
     """
     import datasets
 
     path = Path(path)
     kind = kind_of(path)
+    if os.path.isdir(path):
+        raise DatasetError(f"{path} is a folder; give a file")
     if not os.path.isfile(path):
-        if os.path.isdir(path):
-            raise DatasetError(f"{path} is a folder; give a file")
-        folder = os.path.isdir(path.parent)
-        near = closest(path.name, os.listdir(path.parent)) if folder else ""
-        more = f"; did you mean {path.parent / near}?" if near else "" if folder else f": there is no folder {path.parent}"
-        raise DatasetError(f"no file at {cut(str(path), 300)}{cut(more, 300)}")
+        near = closest(path.name, os.listdir(path.parent)) if os.path.isdir(path.parent) else ""
+        advice = f"; did you mean {path.parent / near}?" if near else ""
+        raise DatasetError(f"no file at {cut(str(path), 300)}{cut(advice, 300)}")
     if kind is None:
-        more = "; a .xls is to be saved as .xlsx" if path.suffix.lower() == ".xls" else ""
-        raise DatasetError(f"{path}: only names that end in {', '.join(KINDS)} are read, CSV and JSON also with .gz{more}")
+        raise DatasetError(
+            f"{path}: give a file whose name ends in {', '.join(KINDS)}, CSV and JSON also with .gz (save a .xls as .xlsx)"
+        )
     try:
         if kind == "excel":
             rows = _read_excel(path)
         else:
-            how = {"encoding": encoding or "utf-8-sig"} if kind == "json" else {}
+            options = {"encoding": encoding or "utf-8-sig"} if kind == "json" else {}
             if kind == "csv":
-                how = _csv_options(path, encoding or "utf-8", {"tab": "\t", "\\t": "\t"}.get(delimiter, delimiter), quotes)
+                options = _csv_options(
+                    path, encoding or "utf-8", {"tab": "\t", "\\t": "\t"}.get(delimiter, delimiter), quotes
+                )
             with _quiet():
-                rows = datasets.load_dataset(kind, data_files=[str(path)], split="train", **how)
+                rows = datasets.load_dataset(kind, data_files=[str(path)], split="train", **options)
     except DatasetError:
         raise
     except Exception as error:  # datasets, pandas, Arrow, openpyxl and the modules that decompress raise many kinds
-        cause = error
-        while cause.__cause__ is not None:
-            cause = cause.__cause__
-        raise DatasetError(f"{path} cannot be read: {_advice(cause, encoding)}") from error
+        raise DatasetError(f"{path} cannot be read: {_advice(error, encoding)}") from error
     if not len(rows):
         raise DatasetError(f"{path} has no rows")
     for name, feature in rows.features.items():
@@ -84,50 +85,48 @@ def read_file(
 
 
 def as_text(value: object) -> str:
-    """A value as a text: 1 is "1", true "true", a list its JSON; a text is itself."""
+    """Return a value as a text: 1 is "1", true "true", a list its JSON; a text is itself."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
-def _advice(error: Exception, encoding: str | None) -> str:
+def _advice(error: BaseException, encoding: str | None) -> str:
     """What is wrong with a file, and what to do."""
+    import pandas as pd
+
+    while error.__cause__ is not None:
+        error = error.__cause__
     fault = "it has no rows" if "corresponds to no data" in str(error) else excerpt(error, 200)
-    if isinstance(error, UnicodeError):
-        return (
-            f"it is not in the encoding {encoding or 'UTF-8'} ({fault}): name its own, such as --data.encoding cp1252, or "
-            "save it as UTF-8"
-        )
-    if isinstance(error, ImportError):
-        return "pip install openpyxl, which reads xlsx, or save the sheet as CSV (UTF-8)"
-    if type(error).__name__ == "BadZipFile":
-        return f"it is no xlsx spreadsheet ({fault}): save the sheet again as xlsx, or as CSV (UTF-8)"
-    if "encoding" in fault:
-        return f"encoding={excerpt(encoding)} is none that Python knows, such as utf-8 or cp1252"
-    if type(error).__name__ == "ParserError":  # of pandas
-        return (
-            f"{fault}. A text that holds the mark between fields stands in quotation marks, and a quotation mark in it is "
-            "written twice; where these are characters like others, set --data.quotes false"
-        )
+    for kind, advice in {
+        UnicodeError: f"it is not in the encoding {encoding or 'UTF-8'}: give --data.encoding cp1252, or save it as UTF-8",
+        ImportError: "pip install 'attnfaith[xlsx]' (openpyxl), or save the sheet as CSV (UTF-8)",
+        zipfile.BadZipFile: "it is no xlsx spreadsheet: save the sheet again as xlsx, or as CSV (UTF-8)",
+        pd.errors.ParserError: "put a text that holds the delimiter into quotation marks; --data.quotes false takes these "
+        "as ordinary characters",
+    }.items():
+        if isinstance(error, kind):
+            return f"{fault}: {advice}"
     return fault
 
 
 def _csv_options(path: Path, encoding: str, delimiter: str | None, quotes: bool) -> dict:
-    """Options of `load_dataset("csv")` that keep every value as the text that it is."""
+    """Options of `load_dataset("csv")` that leave every value the text that it is."""
     import pandas as pd
     from datasets import Features, Value
 
     if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
-        raise DatasetError(f"delimiter={excerpt(delimiter)} must be one character, such as ; or a tab")
-    how = {"encoding": encoding, "quoting": csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE, "na_filter": False, "header": 0}
+        raise DatasetError(f"data.delimiter={excerpt(delimiter)} must be one character, such as ; or a tab")
+    quoting = csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE
+    options = {"encoding": encoding, "quoting": quoting, "na_filter": False, "header": 0}
     if delimiter is None:
-        delimiter = max(DELIMITERS, key=lambda mark: len(pd.read_csv(path, sep=mark, nrows=0, **how).columns))
-    first = pd.read_csv(path, sep=delimiter, nrows=1, **how)
+        delimiter = max(DELIMITERS, key=lambda mark: len(pd.read_csv(path, sep=mark, nrows=0, **options).columns))
+    first = pd.read_csv(path, sep=delimiter, nrows=1, **options)
     names = [str(name).strip() for name in first.columns]
     if not isinstance(first.index, pd.RangeIndex):
         raise DatasetError(
             f"{path}: the first line names {len(names)} columns ({cut(', '.join(names), 100)}), and line 2 has more fields: "
-            "a text that holds the mark between fields must stand in quotation marks; --data.delimiter names another mark"
+            "put a text that holds the delimiter into quotation marks, or give another --data.delimiter"
         )
-    return {**how, "sep": delimiter, "column_names": names, "features": Features(dict.fromkeys(names, Value("string")))}
+    return {**options, "sep": delimiter, "column_names": names, "features": Features(dict.fromkeys(names, Value("string")))}
 
 
 def _read_excel(path: Path) -> "datasets.Dataset":

@@ -1,37 +1,42 @@
-"""Sentence pairs with links between their words: generated, of the registry, and of a user's own files.
+"""Sentence pairs with links between their words: generated, from the registry, and from a user's own files.
 
-A split is a `datasets.Dataset` with columns
+A split is a `datasets.Dataset` with the columns
     instance_id  str, "<set>/<split>/<row>"
     source, target  str, words one blank apart
     links        list of [source word, target word, 2 sure or 1 possible], counted from 0 (where the split has links)
 
-Files hold one sentence a line, its words between blanks or tabs, and the links of a pair on a line: `i-j` is a sure one, of
-source word i and target word j, `ipj` (or `i?j`) a possible one (the formats of fast_align, Dyer et al. 2013, and of the
-TALP alignments, Lambert et al. 2005). Words are counted from 0 or from 1, which no file says itself.
+Files hold one sentence a line, its words between blanks or tabs, and the links of a pair on a line: `i-j` is a sure link
+from source word i to target word j, `ipj` (or `i?j`) a possible one (the formats of fast_align, Dyer et al. 2013, and of the
+TALP alignments, Lambert et al. 2005). Words are counted from 0 or from 1; no file says which.
 """
 
 import hashlib
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 from attnfaith.data import translation_tasks
+from attnfaith.data.generators import check_sizes, generate_splits, generated_revision
 from attnfaith.data.in_memory import in_memory
 from attnfaith.data.registry import read_entries
-from attnfaith.data.sources import ROOT_VARIABLE, check_sizes, data_root, draw, generate, generated_revision
+from attnfaith.data.sources import ROOT_VARIABLE, data_root, draw
 from attnfaith.support.errors import DatasetError, cut, excerpt, nearest
+
+
+SIZES = {"train": 8000, "validation": 500, "test": 500}
+"""Rows of generated pairs where the arguments name no other sizes."""
 
 
 @dataclass(frozen=True)
 class PairFiles:
     """The files of one split, or of a part of it.
 
-    source, target, links: below the data root; links "" where there are none. first: what links count from. swapped: what
-    the set calls source is the target of the files. lower: read in lower case.
+    source, target, links: below the data root; links "" where there are none. first: what links count from, 0 or 1.
+    swapped: the set's source is the target of the files. lower: read in lower case.
     """
 
     source: str
@@ -44,7 +49,7 @@ class PairFiles:
 
 @dataclass(frozen=True)
 class PairsEntry:
-    """One set of sentence pairs. gold: what its links are. files: by split, none of generated ones. own: of a user."""
+    """One set of sentence pairs. gold: what its links are. files: by split, none for generated pairs. own: a user's."""
 
     name: str
     citation: str
@@ -61,7 +66,7 @@ PAIRS = read_entries(Path(__file__).with_name("pairs.yaml"), PairsEntry)
 
 
 def pairs_entry(name: str | None) -> PairsEntry:
-    """The entry of a set of sentence pairs. DatasetError, with the known names and the nearest, for an unknown one."""
+    """Return the entry of a set of sentence pairs. DatasetError, with the nearest name, for an unknown one."""
     if name in PAIRS:
         return PAIRS[name]
     raise DatasetError(f"{excerpt(name)} is no set of sentence pairs{nearest(name, PAIRS)}; or give data.path")
@@ -72,24 +77,27 @@ def pairs_entry(name: str | None) -> PairsEntry:
 
 @dataclass(frozen=True)
 class LoadedPairs:
-    """Sentence pairs as read: their entry, what was read (as `LoadedDataset.revision`), {split: rows}, and how many pairs of
-    a split were left out, for being empty or by a limit.
+    """Sentence pairs as read.
+
+    splits: {split: rows}. seed: draws limits. revision: as `LoadedDataset.revision`. left_out: by split, the number of pairs
+    that are empty or beyond a limit.
     """
 
-    entry: PairsEntry
-    revision: str
     splits: dict[str, "datasets.Dataset"]  # noqa: F821 (imported on use)
+    entry: PairsEntry
+    seed: int
+    revision: str
     left_out: dict[str, int]
 
-    def limited(self, limits: Mapping[str, int], seed: int) -> "LoadedPairs":
-        """The same with at most so many pairs of a split, drawn at random, in their order."""
+    def limited(self, limits: Mapping[str, int]) -> "LoadedPairs":
+        """The same pairs with at most so many of a split, drawn at random, in their order."""
         check_sizes("limits", limits)
         splits, left_out = {}, dict(self.left_out)
         for split, rows in self.splits.items():
-            drawn = draw(np.arange(len(rows)), limits.get(split, len(rows)), seed, split)
+            drawn = draw(np.arange(len(rows)), limits.get(split, len(rows)), self.seed, split)
             splits[split] = rows.select(drawn) if len(drawn) < len(rows) else rows
             left_out[split] = left_out.get(split, 0) + len(rows) - len(drawn)
-        return LoadedPairs(self.entry, self.revision, splits, left_out)
+        return replace(self, splits=splits, left_out=left_out)
 
 
 def load_pairs(
@@ -101,26 +109,27 @@ def load_pairs(
     root: str | os.PathLike | None = None,
     **arguments,
 ) -> LoadedPairs:
-    """Sentence pairs of a name in `PAIRS`, or of a user's folder.
+    """Load sentence pairs by a name in `PAIRS`, or from a user's folder.
 
-    links_from: what the links of that folder count from, 0 or 1. seed: of generated pairs. root: the data root; default the
-    environment variable ATTNFAITH_DATA. arguments: of generated pairs, the knobs of the generator and sizes={"train": 8000}.
+    links_from: what the links of that folder count from, 0 or 1. seed: of generated pairs and limits. root: the data root;
+    default the environment variable ATTNFAITH_DATA. arguments: of generated pairs, the arguments of the generator and
+    sizes={"train": 8000}.
 
-    Raises DatasetError for an unknown name or argument, files that are not there, and what they hold that cannot be used.
+    Raises DatasetError for an unknown name or argument, missing files, and unusable content.
     """
     entry = pairs_entry(name) if path is None else _own_entry(Path(path), links_from)
     left_out = {}
     if entry.built_in:
         task = (name,) if name in translation_tasks.SEQUENCES else ()
         generator = translation_tasks.sequences if task else translation_tasks.toy_language
-        tables = generate(name, generator, task, seed, arguments, {"train": 8000, "validation": 500, "test": 500})
+        tables = generate_splits(name, generator, task, seed, arguments, SIZES)
         revision = generated_revision(translation_tasks.VERSION, seed, arguments)
     elif arguments:
         raise DatasetError(f"{sorted(arguments)} are arguments of generated pairs; {entry.name!r} is read, not generated.")
     else:
         tables, revision, left_out = _read(entry, data_root(root))
     splits = {split: _dataset(f"{entry.name}/{split}", rows) for split, rows in tables.items()}
-    return LoadedPairs(entry, revision, splits, left_out)
+    return LoadedPairs(splits, entry, seed, revision, left_out)
 
 
 def _dataset(prefix: str, rows: list[dict]):
@@ -137,7 +146,7 @@ def _dataset(prefix: str, rows: list[dict]):
 
 
 def _own_entry(folder: Path, first: int) -> PairsEntry:
-    """The entry of a user's folder. DatasetError where it is none, lacks a side of a split, or has two files for one."""
+    """The entry of a user's folder. DatasetError where a side of a split is missing or has two files."""
     if not folder.is_dir():
         raise DatasetError(
             f"data.path={excerpt(str(folder))} {'is a file' if folder.is_file() else 'does not exist'}: sentence pairs are "
@@ -162,28 +171,28 @@ def _read(entry: PairsEntry, root: Path | None) -> tuple[dict[str, list[dict]], 
     if root is None and not entry.own:
         raise DatasetError(f"{entry.name!r} is read from files, and {ROOT_VARIABLE} is not set. {entry.notes}")
     folder = Path(".") if entry.own else root
-    digest = hashlib.sha256()
-    for files in (part for parts in entry.files.values() for part in parts):
-        for name in filter(None, (files.source, files.target, files.links)):
-            if not (folder / name).is_file():
-                raise DatasetError(f"{entry.name!r}: there is no {folder / name}. {entry.notes}")
-            digest.update((folder / name).read_bytes())
-    tables, left_out = {}, {}
+    digest, tables, left_out = hashlib.sha256(), {}, {}
     for split, parts in entry.files.items():
-        read = [_read_pairs(files, folder, own=entry.own) for files in parts]
-        tables[split] = [row for rows, _ in read for row in rows]
-        left_out[split] = sum(empty for _, empty in read)
+        tables[split], left_out[split] = [], 0
+        for files in parts:
+            for name in filter(None, (files.source, files.target, files.links)):
+                if not (folder / name).is_file():
+                    raise DatasetError(f"{entry.name!r}: there is no {folder / name}. {entry.notes}")
+                digest.update((folder / name).read_bytes())
+            rows, empty = _read_pairs(files, folder, own=entry.own)
+            tables[split] += rows
+            left_out[split] += empty
     return tables, f"local-{digest.hexdigest()[:12]}", left_out
 
 
 def _read_pairs(files: PairFiles, root: Path, *, own: bool) -> tuple[list[dict], int]:
-    """The rows of a split, and how many pairs without words were left out; of a user's own they are refused."""
+    """The rows of a split, and the number of pairs without words, which are left out; in a user's own files an error."""
     paths = {"source": root / files.source, "target": root / files.target}
     if files.links:
         paths["links"] = root / files.links
     lines = {kind: _lines(path) for kind, path in paths.items()}
-    if len({len(listed) for listed in lines.values()}) > 1:
-        counts = ", ".join(f"{paths[kind].name} {len(listed):,}" for kind, listed in lines.items())
+    if len({len(part) for part in lines.values()}) > 1:
+        counts = ", ".join(f"{paths[kind].name} {len(part):,}" for kind, part in lines.items())
         raise DatasetError(f"{paths['source'].parent}: the files of a split have one line a pair, and these have {counts}")
     rows = []
     for number, (source, target) in enumerate(zip(lines["source"], lines["target"], strict=True)):
@@ -212,8 +221,8 @@ def _read_pairs(files: PairFiles, root: Path, *, own: bool) -> tuple[list[dict],
 
 
 def _lines(path: Path) -> list[str]:
-    """The lines of a file, divided at line feeds alone. Words are divided at blanks and tabs alone, as the tools do whose
-    links these are: any other blank is read as the visible mark for one, so that it stays a word, or a part of one.
+    """The lines of a file, divided at line feeds only. Words are divided at blanks and tabs only, as the aligners do: any
+    other blank becomes a visible mark, so that it stays part of its word.
     """
     try:
         lines = path.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
@@ -226,14 +235,12 @@ def _lines(path: Path) -> list[str]:
 
 
 def read_links(line: str, sources: int, targets: int, *, first: int = 0, place: str = "links") -> list[tuple[int, int, int]]:
-    """[(source, target, 2 sure or 1 possible)] of a line, counted from 0 and in order; one given twice counts once, as the
-    surer.
+    """Read [(source, target, 2 sure or 1 possible)] from a line, counted from 0, in order and without repeats (sure wins).
 
-    sources, targets: how many words T and G the sentences have. first: what the line counts from, 0 or 1. place: where the
+    sources, targets: numbers of words T and G of the sentences. first: what the line counts from, 0 or 1. place: where the
     line stands, for messages.
 
-    Raises DatasetError for what is no link, and for a word that the sentence does not have: where that tells, the message
-    says that the words are counted from the other number.
+    Raises DatasetError for a malformed link, and for a word that the sentence does not have.
     """
     if first not in (0, 1):
         raise DatasetError(f"links_from={excerpt(first)}: words are counted from 0 or from 1")
@@ -246,7 +253,7 @@ def read_links(line: str, sources: int, targets: int, *, first: int = 0, place: 
         for number, words, side in zip(link, (sources, targets), ("source", "target"), strict=True):
             if 0 <= number < words:
                 continue
-            reason = "the links are of other sentences, or of words that were divided otherwise"
+            reason = "the links belong to other sentences, or to words that were divided otherwise"
             if number < 0:
                 reason = "the links count from 0, so give links_from=0"
             elif number == words and first == 0:
@@ -260,7 +267,7 @@ def read_links(line: str, sources: int, targets: int, *, first: int = 0, place: 
 
 
 def gold_matrix(links: Iterable[Sequence[int]], sources: int, targets: int) -> np.ndarray:
-    """(G,T) int64 of links as `read_links` gives them: 2 sure, 1 possible, 0 none."""
+    """Return (G,T) int64 of links as `read_links` gives them: 2 sure, 1 possible, 0 none."""
     gold = np.zeros((targets, sources), np.int64)
     for source, target, strength in links:
         gold[target, source] = strength

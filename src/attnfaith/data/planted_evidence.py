@@ -1,17 +1,17 @@
-"""Generated texts whose label is decided by known planted words and by nothing else.
+"""Generated texts whose label depends on planted words and on nothing else.
 
 Each row is a run of neutral film-review sentences in which some adjectives are replaced by evidence. The neutral words, the
 length, the places of the evidence and the distractors are drawn without the label, so they carry no information about it;
 the label is a function of the planted words alone. So the gold rationale is exact, as no human annotation is.
 
-A row depends on (seed, stream, its index) and the knobs only: more rows never change the earlier ones.
+A row depends on (seed, stream, its index) and the arguments only: more rows never change the earlier ones.
 """
 
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from attnfaith.data.generator_knobs import Bounds, Number, Positive, knobs
+from attnfaith.data.generators import Bounds, Number, Positive, checked
 from attnfaith.data.registry import SPLITS
 from attnfaith.support.errors import DatasetError
 
@@ -77,7 +77,7 @@ VOCABULARY_SIZE = sum(map(len, _SLOTS.values()))
 """Number of neutral words that fill the sentence patterns (their literal words not counted)."""
 
 
-@knobs
+@checked
 def generate(
     n: Number,
     seed: Number,
@@ -108,7 +108,7 @@ def generate(
         evidence_removed: splits whose evidence is left out: neutral words stand in its place. Rows keep label, length and
             every other word and mark nothing, so a model trained on them cannot use the evidence of the others.
 
-    Raises DatasetError for a knob out of range or a length without room for the planted words.
+    Raises DatasetError for an argument out of range or a length without room for the planted words.
     """
     import numpy as np
 
@@ -153,9 +153,9 @@ def generate(
 
         text, rationale = [], []
         for place, token in enumerate(tokens):
-            put, gold = replacement.get(place, ([token], 0))
-            text += put
-            rationale += [gold] * len(put)
+            words, gold = replacement.get(place, ([token], 0))
+            text += words
+            rationale += [gold] * len(words)
         rows.append({"text": " ".join(text), "label": label, "rationale": rationale})
     return rows
 

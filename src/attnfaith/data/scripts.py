@@ -1,4 +1,4 @@
-"""Scripts that are written without blanks between words, and texts in them that a tokenizer of words cannot read."""
+"""Scripts without blanks between words, and texts in them that a tokenizer of words cannot read."""
 
 import re
 from collections.abc import Sequence
@@ -27,11 +27,11 @@ def begins_unspaced(piece: str) -> bool:
 
 
 def lacks_blanks(text: str, words: Sequence[str]) -> bool | None:
-    """Whether a text in a script without blanks between words was read as if blanks stood there.
+    """Whether the words of a text in a script without blanks between words are too long to be words.
 
-    words: the words that a tokenizer makes of it. None for a text of which at most half of the letters are of such a
-    script, such as a Chinese name in an English text. Else whether the words with such letters have more, on average,
-    than 4 (segmented Chinese and Japanese have about two) or, in an alphabetic script, 12 (segmented Thai about five).
+    words: what a tokenizer makes of the text. None where at most half of the letters belong to such a script, such as a
+    Chinese name in an English text. Else whether words with these letters have more than 4 of them on average (segmented
+    Chinese and Japanese have about two) or, in an alphabetic script, 12 (segmented Thai about five).
     """
     if _LETTER.search(text) is None:
         return None

@@ -1,13 +1,13 @@
 """Sentences of a text, found by rules that travel inside tokenizer.json; see `build_tokenizer(hierarchy="sentence")`.
 
 A sentence ends at a line break, at `<br />`, and after `.`, `!`, `?` or `…` with the quotes and brackets that close there,
-if a blank and something that can start a sentence follow: a letter that is not lower-case or a digit, after opening quotes
-and brackets. In texts that come split into words, where the mark stands between blanks, any word can start one, but after
-an ellipsis (`. . .`). A full stop after an initial (a single letter but I) or one of ABBREVIATIONS ends none, nor one after
-NUMBERED if a digit follows.
+if a blank and a possible start follow: a digit or a letter that is not lower-case, after opening quotes and brackets. In
+texts that come split into words, where the mark stands between blanks, any word can start a sentence, except after an
+ellipsis (`. . .`). A full stop after an initial (a single letter but I) or one of ABBREVIATIONS ends no sentence, nor does
+a full stop after NUMBERED if a digit follows.
 
-Not told apart: `U.S.` at the end of a sentence and within one (taken as within), and sentences of a text that is all
-lower-case and not split into words. No language but those with these marks is provided for.
+`U.S.` at the end of a sentence is taken as within it, and sentences of a text that is all lower-case and not split into
+words are not found. Only languages with these marks are covered.
 """
 
 import functools
@@ -24,7 +24,7 @@ ABBREVIATIONS = (
 )
 NUMBERED = ("no", "nos", "vol", "ch", "fig", "pp", "p")
 
-# Stands for MARK while a text is prepared, for it is a letter (of Linear A, which no text holds) and so is left as it is.
+# Stands for MARK while a text is prepared: a letter, which preparations leave unchanged, of Linear A, which no text holds.
 _PLACE = "\U00010600"
 _WORD = rf"(?!{MARK}(?!\S))\S+"
 _CUT = r"\K[\s\S]+\z"  # ends the pattern of the step that drops sentences beyond the limit
@@ -36,14 +36,14 @@ _OPENING = "\"'“‘«(\\[{*_—–-"
 
 
 def _not_after(words) -> str:
-    """An assertion, behind a full stop: it follows none of these words, as listed, capitalised or in capitals."""
+    """An assertion behind a full stop: it follows none of these words, as listed, capitalised or in capitals."""
     forms = {form for word in words for form in (word, word.capitalize(), word.upper())}
     ways = [rf"(?<![^\W_]){re.escape(form)}{blank}\." for form in sorted(forms) for blank in ("", " ")]
     return f"(?<!{'|'.join(ways)})"
 
 
 def _ends() -> list[str]:
-    """What ends a sentence, up to the blank after it: a mark attached to the word before it, and one between blanks."""
+    """Patterns of the blank behind a sentence: after a mark attached to a word, a mark between blanks, an ellipsis."""
     initial = r"(?<!(?<![^\W_])[A-HJ-Za-hj-z]\.|(?<![^\W_])[A-HJ-Za-hj-z] \.)"
     stop = rf"\.{initial}{_not_after(ABBREVIATIONS)}(?:{_not_after(NUMBERED)}|(?!\s+\d))"
     closed = r"(?:\s+(?:''|[”’»)\]}]|-[Rr][RrSsCc][Bb]-)(?=\s))*"
@@ -56,7 +56,7 @@ def _ends() -> list[str]:
 
 @functools.cache  # the patterns are long, and compiling them takes longer than to prepare many texts
 def mark_places() -> tuple:
-    """Normalizers that put a letter that stands for MARK between sentences; the first steps of a preparation."""
+    """Return the first normalizers of a preparation: they put the letter that stands for MARK between sentences."""
     from tokenizers import Regex, normalizers
 
     return (
@@ -67,9 +67,9 @@ def mark_places() -> tuple:
 
 
 def set_marks(max_sentence_length: int | None = None, max_sentences: int | None = None) -> list:
-    """Normalizers that make of those letters one MARK between two sentences each; the last steps of a preparation.
+    """Return the last normalizers of a preparation: they turn these letters into one MARK between two sentences.
 
-    max_sentence_length: a longer sentence goes on as another one after so many words. max_sentences: what follows is cut.
+    max_sentence_length: a longer sentence continues as another after so many words. max_sentences: what follows is cut.
     """
     from tokenizers import Regex, normalizers
 
@@ -87,10 +87,10 @@ def set_marks(max_sentence_length: int | None = None, max_sentences: int | None 
 
 
 def is_cut(step: dict) -> bool:
-    """Whether a normalizer, as tokenizer.json has it, drops sentences beyond a limit."""
+    """Whether a normalizer, in the form of tokenizer.json, drops sentences beyond a limit."""
     return step.get("pattern", {}).get("Regex", "").endswith(_CUT)
 
 
 def divide(words: list[str]) -> list[list[str]]:
-    """Words with MARK between sentences to sentences. None is empty."""
+    """Divide words with MARK between sentences into sentences, none of them empty."""
     return [list(sentence) for is_mark, sentence in groupby(words, key=MARK.__eq__) if not is_mark]

@@ -1,9 +1,8 @@
-"""Where the rows of a data set come from: a folder, the Hub, or a generator of this package."""
+"""Where the rows of published data come from: a folder or the Hub."""
 
 import hashlib
-import inspect
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -17,55 +16,21 @@ ROOT_VARIABLE = "ATTNFAITH_DATA"
 
 
 def data_root(root: str | os.PathLike | None) -> Path | None:
-    """The folder of local data: the one that is given, else that of the environment, if there is one."""
+    """Return the folder of local data: `root`, else the one that ATTNFAITH_DATA names, else None."""
     root = root if root is not None else os.environ.get(ROOT_VARIABLE) or None
     return None if root is None else Path(root)
 
 
-def check_sizes(what: str, sizes: Mapping[str, int]) -> None:
-    """Raise DatasetError for sizes or limits of splits that there are not, or that are no positive whole numbers."""
-    for split, size in sizes.items():
-        if split not in SPLITS:
-            raise DatasetError(f"{what} names the split {split!r}; there are {', '.join(SPLITS)}.")
-        if type(size) is not int or size < 1:
-            raise DatasetError(f"{what}[{split!r}] must be a positive number of rows; {size!r} was given.")
-
-
 def draw(rows: np.ndarray, limit: int, seed: int, split: str) -> np.ndarray:
-    """A random `limit` of the rows, in their order."""
+    """Draw at most `limit` rows at random, in their order."""
     if len(rows) <= limit:
         return rows
     rng = np.random.default_rng([seed, SPLITS.index(split)])
     return np.sort(rng.permutation(rows)[:limit])
 
 
-def generate(
-    name: str, generator: Callable, task: tuple, seed: int, arguments: Mapping, sizes: Mapping[str, int]
-) -> dict[str, list[dict]]:
-    """{split: rows} of a generator.
-
-    task: what it takes before the number of rows. arguments: its keyword arguments, and sizes={"train": 2000} in place of
-    `sizes`. Raises DatasetError for an argument that it does not know.
-    """
-    knobs = {key: value for key, value in arguments.items() if key != "sizes"}
-    sizes = {**sizes, **arguments.get("sizes", {})}
-    check_sizes("sizes", sizes)
-    parameters = inspect.signature(generator).parameters.values()
-    names = [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
-    names.remove("stream")
-    if wrong := sorted(set(knobs).difference(names)):
-        raise DatasetError(f"{name!r} does not know {wrong}; its arguments are sizes, {', '.join(names)}.")
-    return {split: generator(*task, sizes[split], seed, stream=stream, **knobs) for stream, split in enumerate(SPLITS)}
-
-
-def generated_revision(version: int, seed: int, arguments: Mapping) -> str:
-    """How generated rows were made, in place of a revision."""
-    settings = ",".join(f"{key}={value}" for key, value in sorted({**arguments, "seed": seed}.items()))
-    return f"generated-{version}({settings})"
-
-
 def read(entry: DatasetEntry, root: str | os.PathLike | None) -> tuple[dict, str]:
-    """{source split: table} of published data, and their revision."""
+    """Read {source split: table} of published data, and their revision."""
     import datasets
     import pyarrow as pa
 
@@ -78,35 +43,49 @@ def read(entry: DatasetEntry, root: str | os.PathLike | None) -> tuple[dict, str
             f"{entry.name!r} is read from your own files, and there are none ({place}). {entry.notes} Set {ROOT_VARIABLE} "
             "or root to the data root."
         )
-    try:
-        if local:
+    if not local:
+        try:
+            loaded, revision = read_hub(entry.hub_id, entry.hub_config, entry.revision, entry.hub_data_dir)
+        except DatasetError as error:
+            advice = f"fetch it (for use offline, into <root>/{entry.folder}) and set {ROOT_VARIABLE} to <root>"
+            raise DatasetError(f"Cannot read {entry.name!r}: {error}; or {advice}") from error
+    else:
+        try:
             configs = datasets.get_dataset_config_names(str(folder))
             loaded = datasets.load_dataset(str(folder), entry.hub_config if entry.hub_config in configs else None)
             files = [path for path in folder.rglob("*") if path.is_file() and path.name[0] != "."]
             revision = digest_of_files({str(path.relative_to(folder)): path for path in files})
-        else:
-            place = f"the Hub, {entry.hub_id} at {entry.revision}"
-            loaded = datasets.load_dataset(
-                entry.hub_id, entry.hub_config, data_dir=entry.hub_data_dir, revision=entry.revision
-            )
-            revision = entry.revision
-    except (OSError, ValueError, RuntimeError, pa.ArrowException, datasets.exceptions.DatasetsError) as error:
-        advice = entry.notes
-        if entry.hub_id is not None:
-            advice = (
-                f"Fetch it from the Hub (for use offline, into <root>/{entry.folder}) and set {ROOT_VARIABLE} to <root>."
-            )
-        raise DatasetError(
-            f"Cannot read {entry.name!r} from {place}: {type(error).__name__}: {excerpt(error, 300)} {advice}"
-        ) from error
+        except (OSError, ValueError, RuntimeError, pa.ArrowException, datasets.exceptions.DatasetsError) as error:
+            fault = f"{type(error).__name__}: {excerpt(error, 300)}"
+            raise DatasetError(f"Cannot read {entry.name!r} from {place}: {fault}. {entry.notes}") from error
     tables = {split: loaded[split].with_format("arrow")[:] for split in SPLITS if split in loaded}
     if entry.stories:
         tables = {split: questions(table, f"{entry.name!r}, {split} split") for split, table in tables.items()}
     return tables, revision
 
 
+def read_hub(hub_id: str, config: str | None, revision: str | None, data_dir: str | None = None) -> tuple[Mapping, str]:
+    """Read the splits of a Hub data set, and the commit they were read at. Its code is never run.
+
+    Raises DatasetError where it cannot be read.
+    """
+    import datasets
+
+    try:
+        options = {} if data_dir is None else {"data_dir": data_dir}
+        builder = datasets.load_dataset_builder(hub_id, config, revision=revision, **options)
+        builder.download_and_prepare()
+        return builder.as_dataset(), str(builder.hash)
+    except Exception as error:  # datasets, Arrow and huggingface_hub raise many kinds
+        advice = "unset HF_HUB_OFFLINE" if datasets.config.HF_HUB_OFFLINE else "check name, revision and connection"
+        raise DatasetError(
+            f"the data set {hub_id} at {revision or 'main'} cannot be read from the Hub: {type(error).__name__}: "
+            f"{excerpt(error, 300)}. {advice}; a data set that was read before needs no connection"
+        ) from error
+
+
 def digest_of_files(files: Mapping[str, Path]) -> str:
-    """The word local and a digest of files by their names and contents, wherever they lie."""
+    """Return "local-" and a digest of files by their names and contents, wherever they lie."""
     digest = hashlib.sha256()
     for name, path in sorted(files.items(), key=lambda item: item[1]):
         digest.update(name.encode())
@@ -116,12 +95,12 @@ def digest_of_files(files: Mapping[str, Path]) -> str:
 
 
 def questions(table, place: str):
-    """A row for each question of a table of bAbI's stories, with the statements of its story up to there.
+    """Return a row for each question in a table of bAbI stories, with the statements of its story up to it.
 
     A row of the table is a story, its lines under `story`, as a struct of lists or a list of structs. Full stop and question
-    mark become words of their own. Columns: text, text_pair (the question), label (the answer, a word), rationale: 0/1 per
-    word of the text, 1 on the supporting statements with their full stop. Raises DatasetError, with the row, for a story of
-    another form and for a question without supporting statements.
+    mark become words. Columns: text, text_pair (the question), label (the answer, a word), rationale: 0/1 per word of the
+    text, 1 on the supporting statements with their full stop. Raises DatasetError, with the row, for a story of another form
+    and a question without supporting statements.
     """
     import pyarrow as pa
 

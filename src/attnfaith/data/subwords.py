@@ -1,7 +1,7 @@
-"""Hugging Face tokenizers: taken over with our models' markers, or as they are, for any classifier; and what they read.
+"""Hugging Face tokenizers, adapted to our models' markers or unchanged for any classifier, and the tokens that they read.
 
-A tokenizer that is taken over keeps its normalizer, pre-tokenizer and vocabulary; begin, end and padding are put as our
-models expect them. What is saved needs no code of ours: `AutoTokenizer.from_pretrained` and `pipeline` read texts alike.
+An adapted tokenizer keeps its normalizer, pre-tokenizer and vocabulary; begin, end and padding become those of our models.
+A saved one needs no code of ours: `AutoTokenizer.from_pretrained` and `pipeline` read texts in the same way.
 
 Shapes: T tokens of a text after truncation, without markers; L input positions, with them.
 """
@@ -10,10 +10,10 @@ import hashlib
 import json
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from attnfaith.data.impermissible import of_rows
+from attnfaith.data.impermissible import position_marks
 from attnfaith.data.in_memory import encoded_in_memory
 from attnfaith.data.scripts import begins_unspaced
 from attnfaith.record.words import CONTINUES, REPEATS
@@ -21,28 +21,27 @@ from attnfaith.support.errors import DatasetError, excerpt
 
 
 BLANK = "\u2581"
-"""What tokenizers after SentencePiece write for a blank."""
+"""The sign for a blank in SentencePiece vocabularies."""
 
 
 def is_word_level(tokenizer) -> bool:
-    """Whether a tokenizer looks words up whole, as those of `build_tokenizer` do; others read parts of words."""
+    """Whether a tokenizer looks up whole words, as those of `build_tokenizer` do."""
     from tokenizers import models
 
     return isinstance(tokenizer.backend_tokenizer.model, models.WordLevel)
 
 
 def adopt_tokenizer(name: str, *, revision: str | None = None, max_length: int | None = None, pair: bool = False):
-    """A Hugging Face tokenizer as a `PreTrainedTokenizerFast` of our models.
+    """Load a Hugging Face tokenizer as a `PreTrainedTokenizerFast` of our models.
 
-    name: of a repository on the Hub, or a folder that holds a tokenizer.json. revision: branch, tag or commit of the
+    name: a repository on the Hub, or a folder that holds a tokenizer.json. revision: branch, tag or commit of the
     repository. A text is encoded as `<s> A </s>`, a pair as `<s> A </s> <s> B </s>` with token type 0 on the first and 1 on
-    the second, with the tokenizer's own tokens for begin (bos, else cls), end (eos, else sep), padding and unknown; one it
-    lacks, or uses for padding and something else, is added at the end of the vocabulary: <s>, </s>, <pad>, <unk>. Text that
-    spells such a token is read as text. max_length bounds the whole encoding (None: no bound; the limit of the model that
-    the tokenizer comes from is not ours).
+    the second, with the tokenizer's own tokens for begin (bos, else cls), end (eos, else sep), padding and unknown; one that
+    is missing, or is padding and something else, is added at the end of the vocabulary: <s>, </s>, <pad>, <unk>. Text that
+    spells such a token is read as text. max_length bounds the whole encoding (None: no bound, whatever the limit of the
+    model that the tokenizer comes from).
 
-    Raises DatasetError where there is no such tokenizer, it is not of the `tokenizers` library, or max_length leaves no
-    room.
+    Raises DatasetError for an unknown tokenizer, one that is not of the `tokenizers` library, and a max_length without room.
     """
     from tokenizers import Regex, Tokenizer, models, normalizers, processors
 
@@ -61,13 +60,13 @@ def adopt_tokenizer(name: str, *, revision: str | None = None, max_length: int |
         "unk_token": getattr(backend.model, "unk_token", None) or original.unk_token or "<unk>",
         "pad_token": original.pad_token or "<pad>",
     }
-    for role, own in (("unk_token", "<unk>"), ("pad_token", "<pad>")):  # of GPT-2 all are <|endoftext|>
+    for role, default in (("unk_token", "<unk>"), ("pad_token", "<pad>")):  # GPT-2 uses <|endoftext|> for all
         if special[role] in [token for other, token in special.items() if other != role]:
-            special[role] = own
+            special[role] = default
     backend.add_special_tokens([token for token in special.values() if backend.token_to_id(token) is None])
     begin, end = special["bos_token"], special["eos_token"]
     if not isinstance(backend.model, models.BPE):
-        # a blank into what a text spells like a marker, which would be looked up whole; pairs of bytes never are
+        # a blank within text that spells a marker, which would be looked up whole; merges of bytes never are
         spelled = [token for token in (begin, end, special["pad_token"]) if len(token) > 1]
         within = "|".join(f"(?<={re.escape(token[:1])})(?={re.escape(token[1:])})" for token in spelled)
         guard = normalizers.Replace(Regex(within), " ")
@@ -95,22 +94,22 @@ def _load(name: str, revision: str | None):
         ) from error
     if not getattr(tokenizer, "is_fast", False):
         raise DatasetError(
-            f"data.tokenizer={excerpt(name)} is a {type(tokenizer).__name__}, written in Python: what is saved of it could "
-            "not be read without that code; give one of the tokenizers library, with a tokenizer.json"
+            f"data.tokenizer={excerpt(name)} is a {type(tokenizer).__name__}, which needs its Python code wherever it is "
+            "read: give one of the tokenizers library, with a tokenizer.json"
         )
     return tokenizer
 
 
 def tokenizer_digest(tokenizer) -> str:
-    """A digest of all that decides how a tokenizer reads a text, 12 hexadecimal digits."""
+    """Return a digest of all that decides how a tokenizer reads a text, 12 hexadecimal digits."""
     settings = json.loads(tokenizer.backend_tokenizer.to_str())
     settings = {key: value for key, value in settings.items() if key not in ("truncation", "padding")}
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def tokenizer_facts(tokenizer, name: str, revision: str | None = None) -> dict[str, str]:
-    """Which tokenizer this is: its name (of a folder, its last part), the commit that its file in the Hub's cache is of
-    ("local" for a folder), and its digest.
+    """Return a tokenizer's name (the last part of a folder's), its commit in the Hub's cache ("local" for a folder), and its
+    digest.
     """
     from huggingface_hub import try_to_load_from_cache
 
@@ -125,58 +124,55 @@ def tokenizer_facts(tokenizer, name: str, revision: str | None = None) -> dict[s
     return {"name": name, "revision": commit, "digest": tokenizer_digest(tokenizer)}
 
 
-# ------------------------------------------------------------------------------------------------ reading
+# ------------------------------------------------------------------------------------------------ tokens
 
 
-def places_of(encoding, number: int) -> list[int]:
-    """The positions of an encoding that belong to text `number`, not to a marker that the tokenizer put beside it.
+def text_positions(encoding, number: int) -> list[int]:
+    """Return the positions of an encoding that belong to text `number`, without markers.
 
-    A token counts by where it stands and never by its id: a text may spell a marker, and a vocabulary may use one token for
-    padding, for unknown words and for the end.
+    Where a token stands decides, never its id: a text may spell a marker, and a vocabulary may use one token for padding,
+    unknown words and the end.
     """
     places = zip(encoding.sequence_ids, encoding.special_tokens_mask, strict=True)
     return [place for place, (sequence, special) in enumerate(places) if sequence == number and not special]
 
 
 def read_tokens(text: str, tokens: Sequence[str], spans: Sequence[tuple[int, int]], words: Sequence) -> tuple[list, list]:
-    """Tokens as people read them, and the word that each is of, counted from 0.
+    """Return tokens as people read them, and the number of each token's word, from 0.
 
-    tokens: as the vocabulary spells them; spans: of each, the characters of the text [start, stop) that it is of; words: of
-    each, the number of its piece before the vocabulary's cut.
+    tokens: as the vocabulary spells them; spans: the characters [start, stop) of the text that each covers; words: the
+    number of each token's piece before the vocabulary's cut.
 
-    A token is shown as the characters of the text that it is of and that no token before it has shown, with the marks that
-    combine with the last of them; after CONTINUES where it goes on with a word; as a blank where it is of nothing but a
-    blank. Where tokens before it have shown all of it, as of the bytes of one character, it is shown as that character after
-    REPEATS. It goes on with the word of the token before it where the tokenizer cut both from one piece, where it shares a
-    character with it, as a letter after a mark that combines (at which some tokenizers cut), or after a lone blank.
-    It does not across a blank in the text, nor, in a script without blanks between words, from a letter on: there a token
-    is a word.
+    A token is shown as its characters of the text that no earlier token has shown, with the marks that combine with the last
+    of them; after CONTINUES where it continues a word; as a blank where it covers only a blank. Where earlier tokens have
+    shown all of it, as with the bytes of one character, it is shown as that character after REPEATS. It continues the word
+    of the token before it where the tokenizer cut both from one piece, where it shares a character with it, as a letter
+    after a combining mark (at which some tokenizers cut), or after a lone blank. It does not across a blank in the text, nor
+    at a letter of a script without blanks between words: there a token is a word.
     """
-    shown, read, owner, before, blank = 0, [], [], None, False
+    shown, pieces, owner, before, blank = 0, [], [], None, False
     for token, (start, stop), word in zip(tokens, spans, words, strict=True):
-        alone = bool(token) and not token.strip(BLANK)
-        while not alone and 0 < stop < len(text) and _combines(text[stop]):
+        lone = bool(token) and not token.strip(BLANK)
+        while not lone and 0 < stop < len(text) and _combines(text[stop]):
             stop += 1
-        fresh = "" if alone else text[max(start, shown) : stop]
+        fresh = "" if lone else text[max(start, shown) : stop]
         piece = fresh.strip()
-        apart = fresh[:1].isspace() or any(map(str.isspace, text[shown:start]))
-        shared = start < shown and not alone
-        if not read:
+        if not pieces:
             begins = True
-        elif shared or (blank and not alone):
+        elif not lone and (start < shown or blank):
             begins = False
-        elif apart or alone:
+        elif lone or fresh[:1].isspace() or any(map(str.isspace, text[shown:start])):
             begins = True
         else:
             inside = start > 0 and _combines(text[start - 1]) and piece[:1].isalpha()
             begins = (word != before and not inside) or begins_unspaced(piece)
         owner.append((owner[-1] if owner else -1) + begins)
-        again = "" if begins or fresh else _character(text, min(start, max(stop - 1, 0)), stop)
-        read.append((piece or " ") if begins else REPEATS + again if again else CONTINUES + (piece or " "))
+        repeated = "" if begins or fresh else _character(text, min(start, max(stop - 1, 0)), stop)
+        pieces.append((piece or " ") if begins else REPEATS + repeated if repeated else CONTINUES + (piece or " "))
         before, blank = word, begins and not piece
-        if not alone:
+        if not lone:
             shown = max(shown, stop)
-    return read, owner
+    return pieces, owner
 
 
 def _character(text: str, start: int, stop: int) -> str:
@@ -190,18 +186,10 @@ def _combines(character: str) -> bool:
     return unicodedata.category(character).startswith("M")
 
 
-def read_encoding(text: str, encoding, number: int) -> tuple[list[str], list[int], list[tuple[int, int]]]:
-    """The tokens of text `number` of an encoding as `read_tokens` gives them, their words and their characters."""
-    places = places_of(encoding, number)
-    spans = [encoding.offsets[place] for place in places]
-    words = [encoding.word_ids[place] for place in places]
-    return *read_tokens(text, [encoding.tokens[place] for place in places], spans, words), spans
-
-
 def word_spans(texts: Sequence[str], preprocessing: str) -> list[list[tuple[int, int]]]:
-    """Of each text, the characters [start, stop) that each word of a preparation is of.
+    """Return, for each text, the characters [start, stop) of each word of a preparation.
 
-    What the preparation replaces or leaves out belongs to the word that it touches from the left: `3.50` is all of `qqq`.
+    What the preparation replaces or leaves out belongs to the word to its left: `3.50` is all of `qqq`.
     """
     from tokenizers import Tokenizer, models, pre_tokenizers
 
@@ -222,26 +210,25 @@ def word_spans(texts: Sequence[str], preprocessing: str) -> list[list[tuple[int,
 
 
 def spread(marks: Sequence[int], words: Sequence[tuple[int, int]], spans: Sequence[tuple[int, int]]) -> list[int]:
-    """Marks of words as marks of tokens: a token has the largest one of the words that it shares a character with, else 0.
+    """Turn marks of words into marks of tokens: the largest of the words that a token shares a character with, else 0.
 
-    words, spans: the characters [start, stop) that each word and each token is of.
+    words, spans: the characters [start, stop) of each word and of each token.
     """
-    size = max((stop for _, stop in (*words, *spans)), default=0)
-    of_characters = [0] * size
+    characters = [0] * max((stop for _, stop in (*words, *spans)), default=0)
     for (start, stop), mark in zip(words, marks, strict=True):
-        of_characters[start:stop] = [mark] * (stop - start)
-    return [max(of_characters[start:stop], default=0) for start, stop in spans]
+        characters[start:stop] = [mark] * (stop - start)
+    return [max(characters[start:stop], default=0) for start, stop in spans]
 
 
 # ------------------------------------------------------------------------------------------------ encoding
 
 
 def _columns(
-    rows, tokenizer, max_length: int | None, truncation: bool | str, check=None
-) -> tuple[dict[str, list], list, list]:
-    """The columns that every encoding has, the encodings, and of each text of a row its tokens, words and characters.
+    rows: Mapping, tokenizer, max_length: int | None, truncation: bool | str, check=None
+) -> tuple[dict, list, list]:
+    """The columns of every encoding, the encodings, and of each text of a row its tokens, words and characters.
 
-    Texts are cut at max_length. check: takes the encodings before the cut, where there is one.
+    check: called with the encodings before texts are cut at max_length.
     """
     parts = [rows[name] for name in ("text", "text_pair") if name in rows]
     encoded = tokenizer(*parts, truncation=False, padding=False, verbose=False)
@@ -255,45 +242,51 @@ def _columns(
     if "token_type_ids" in tokenizer.model_input_names:
         columns["token_type_ids"] = [encoding.type_ids for encoding in encoded.encodings]
     if "impermissible" in rows:
-        columns["impermissible"] = of_rows(rows, encoded.encodings)
+        columns["impermissible"] = position_marks(rows, encoded.encodings)
     if "label" in rows:
         columns["labels"] = rows["label"]
-    read = [
-        [read_encoding(text, encoding, number) for number, text in enumerate(texts)]
-        for *texts, encoding in zip(*parts, encoded.encodings, strict=True)
-    ]
-    return columns, encoded.encodings, read
+    texts_of_rows = []
+    for *texts, encoding in zip(*parts, encoded.encodings, strict=True):
+        texts_of_rows.append([])
+        for number, text in enumerate(texts):
+            places = text_positions(encoding, number)
+            tokens, spans, words = (
+                [values[place] for place in places] for values in (encoding.tokens, encoding.offsets, encoding.word_ids)
+            )
+            texts_of_rows[-1].append((*read_tokens(text, tokens, spans, words), spans))
+    return columns, encoded.encodings, texts_of_rows
 
 
-def subword_columns(rows, first_row: int, *, tokenizer, max_length: int | None, preprocessing: str) -> dict:
-    """Columns of `attnfaith.data.tokenization.encode` of some rows that a tokenizer of subwords reads."""
+def subword_columns(rows: Mapping, first_row: int, *, tokenizer, max_length: int | None, preprocessing: str) -> dict:
+    """Return the columns of `attnfaith.data.tokenization.encode` for rows that a tokenizer of subwords reads."""
     from attnfaith.data.tokenization import check_rationales, check_room
 
     pair = "text_pair" in rows
     if (n_markers := tokenizer.num_special_tokens_to_add(pair=pair)) != (4 if pair else 2):
         raise DatasetError(
-            f"The tokenizer puts {n_markers} markers around a text, {4 if pair else 2} are needed: take it over with "
+            f"The tokenizer puts {n_markers} markers around a text, {4 if pair else 2} are needed: load it with "
             "adopt_tokenizer, or give one of build_tokenizer."
         )
 
     def check(encodings) -> None:
-        texts = [places_of(encoding, 0) for encoding in encodings]
+        texts = [text_positions(encoding, 0) for encoding in encodings]
         taken = [len(encoding.ids) - len(text) for encoding, text in zip(encodings, texts, strict=True)]
         check_room(texts, taken, max_length, first_row)
 
-    columns, encodings, read = _columns(rows, tokenizer, max_length, "only_first" if pair else True, check)
-    columns["tokens"], columns["word_of_token"] = ([texts[0][part] for texts in read] for part in (0, 1))
+    columns, encodings, texts = _columns(rows, tokenizer, max_length, "only_first" if pair else True, check)
+    columns["tokens"], columns["word_of_token"] = ([first[part] for first, *_ in texts] for part in (0, 1))
     columns["n_unknown"] = [
-        [encoding.ids[place] for place in places_of(encoding, 0)].count(tokenizer.unk_token_id) for encoding in encodings
+        [encoding.ids[place] for place in text_positions(encoding, 0)].count(tokenizer.unk_token_id)
+        for encoding in encodings
     ]
     if pair:
-        columns["query_tokens"] = [texts[1][0] for texts in read]
+        columns["query_tokens"] = [second[0] for _, second in texts]
     else:
         columns.pop("token_type_ids", None)
     if "rationale" in rows:
         words = word_spans(rows["text"], preprocessing)
         check_rationales(rows["rationale"], words, first_row, f"words under preprocessing {preprocessing!r}")
-        columns["rationale"] = list(map(spread, rows["rationale"], words, [texts[0][2] for texts in read]))
+        columns["rationale"] = list(map(spread, rows["rationale"], words, [first[2] for first, *_ in texts]))
     return columns
 
 
@@ -312,80 +305,82 @@ def encode_for_classifier(dataset, tokenizer, *, max_length: int | None):
     """
     import pyarrow as pa
 
+    if not getattr(tokenizer, "is_fast", False):
+        raise DatasetError(
+            f"the tokenizer is a {type(tokenizer).__name__}, which does not report the characters of a token: give the fast "
+            "one of the same model (AutoTokenizer.from_pretrained makes it where there is a tokenizer.json)"
+        )
+
+    def encode(rows: Mapping, _: int) -> dict:
+        columns, encodings, texts_of_rows = _columns(rows, tokenizer, max_length, True)
+        columns["special_tokens_mask"] = [encoding.special_tokens_mask for encoding in encodings]
+        columns |= {"tokens": [], "word_of_token": [], "text_of_token": []}
+        for texts in texts_of_rows:
+            words, numbers = [], []
+            for number, (_, owner, _) in enumerate(texts):
+                first = max(words, default=-1) + 1 if number else 0
+                words += [first + word for word in owner]
+                numbers += [number] * len(owner)
+            columns["tokens"].append([token for tokens, _, _ in texts for token in tokens])
+            columns["word_of_token"].append(words)
+            columns["text_of_token"].append(numbers)
+        if "text_pair" not in rows:
+            del columns["text_of_token"]
+        return columns
+
     numbers, words = pa.list_(pa.int64()), pa.list_(pa.string())
     types = dict.fromkeys(("instance_id", "text", "text_pair"), pa.string())
     types |= {"input_ids": numbers, "special_tokens_mask": numbers, "tokens": words, "word_of_token": numbers}
     types |= dict.fromkeys(("text_of_token", "token_type_ids", "impermissible"), numbers)
     types |= {"labels": pa.int64(), "length": pa.int64(), "truncated": pa.bool_()}
-    return encoded_in_memory(dataset, lambda rows, _: encode_columns(rows, tokenizer, max_length=max_length), types)
+    return encoded_in_memory(dataset, encode, types)
 
 
-def encode_columns(rows, tokenizer, *, max_length: int | None) -> dict[str, list]:
-    """The same from columns to columns, in any order: of a few texts to make data sets takes longer than all else."""
-    if not getattr(tokenizer, "is_fast", False):
-        raise DatasetError(
-            f"the tokenizer is a {type(tokenizer).__name__}, which does not say which characters a token is of: give the "
-            "fast one of the same model (AutoTokenizer.from_pretrained makes it where there is a tokenizer.json)"
-        )
-    columns, encodings, read = _columns(rows, tokenizer, max_length, True)
-    columns |= {name: rows[name] for name in ("instance_id", "text", "text_pair") if name in rows}
-    columns |= {name: [] for name in ("special_tokens_mask", "tokens", "word_of_token")}
-    for texts, encoding in zip(read, encodings, strict=True):
-        words, of_texts = [], []
-        for number, (_, owner, _) in enumerate(texts):
-            words += [word + 1 + max(words, default=-1) for word in owner] if number else owner
-            of_texts += [number] * len(owner)
-        inside = {place for number in range(len(texts)) for place in places_of(encoding, number)}
-        columns["special_tokens_mask"].append([int(place not in inside) for place in range(len(encoding.ids))])
-        columns["tokens"].append([token for tokens, _, _ in texts for token in tokens])
-        columns["word_of_token"].append(words)
-        if len(texts) > 1:
-            columns.setdefault("text_of_token", []).append(of_texts)
-    return columns
+# ------------------------------------------------------------------------------------------------ removal
 
 
 def without_tokens(
     parts: Sequence[str], ids: Sequence[int], stays: Sequence[bool], tokenizer, marks: Sequence[int] | None = None
 ) -> list[tuple[str, list[int]]]:
-    """A text, or a pair, without the characters of the tokens that do not stay; markers always do. With each text come the
-    marks of its characters: the largest one of the tokens that a character is of.
+    """Return a text, or a pair, without the characters of the tokens that do not stay; markers always stay.
 
-    ids, stays, marks (None: all 0): those of all input positions [L]. Of a text that was cut only what was read is there.
-    White space on both sides of what is gone becomes that of one side.
+    ids, stays, marks (None: all 0): of all input positions [L]. Each text comes with the marks of its characters: the
+    largest mark of the tokens that cover a character. A text that was cut holds only what was read. White space on both
+    sides of removed characters becomes that of one side.
 
     Raises DatasetError where these are not the tokens of this text, so that it cannot be rebuilt.
     """
-    for how in ({"truncation": False}, {"truncation": True, "max_length": len(ids)}):
-        encoding = tokenizer(*parts, **how, padding=False, verbose=False).encodings[0]
+    for options in ({"truncation": False}, {"truncation": True, "max_length": len(ids)}):
+        encoding = tokenizer(*parts, **options, padding=False, verbose=False).encodings[0]
         if list(encoding.ids) == list(ids):
             break
     else:
         raise DatasetError(f"the tokenizer does not make these tokens of {excerpt(parts[0])}, so it cannot be rebuilt")
-    left, marks = [], [0] * len(ids) if marks is None else marks
+    texts, marks = [], [0] * len(ids) if marks is None else marks
     for number, part in enumerate(parts):
         spans = [
             (span, stay, mark)
             for span, stay, mark, sequence in zip(encoding.offsets, stays, marks, encoding.sequence_ids, strict=True)
             if sequence == number and span[0] < span[1]
         ]
-        text, of_characters = part[: max((end for (_, end), _, _ in spans), default=0)], [0] * len(part)
+        text, character_marks = part[: max((end for (_, end), _, _ in spans), default=0)], [0] * len(part)
         for (start, end), _, mark in spans:
-            of_characters[start:end] = [max(mark, other) for other in of_characters[start:end]]
-        places = _places_without(text, [(span, stay) for span, stay, _ in spans])
-        left.append(("".join(text[place] for place in places), [of_characters[place] for place in places]))
-    return left
+            character_marks[start:end] = [max(mark, value) for value in character_marks[start:end]]
+        places = _remaining_places(text, [(span, stay) for span, stay, _ in spans])
+        texts.append(("".join(text[place] for place in places), [character_marks[place] for place in places]))
+    return texts
 
 
-def _places_without(text: str, spans) -> list[int]:
+def _remaining_places(text: str, spans: Sequence[tuple[tuple[int, int], bool]]) -> list[int]:
     """The places of the characters that stay."""
-    gone = [False] * len(text)
+    removed = [False] * len(text)
     for wanted in (False, True):  # a character of two tokens stays with either
         for (start, end), stay in spans:
             if stay == wanted:
-                gone[start:end] = [not stay] * (end - start)
+                removed[start:end] = [not stay] * (end - start)
     places, cut = [], False
     for place, character in enumerate(text):
-        if gone[place]:
+        if removed[place]:
             cut = True
         elif not (cut and character.isspace() and (not places or text[places[-1]].isspace())):
             places.append(place)

@@ -1,7 +1,7 @@
 """Word-level tokenizers whose preprocessing travels inside tokenizer.json, and the encoding of a split.
 
-The papers' text preparation is written with the normalizers of the `tokenizers` library, so a saved tokenizer needs no
-code of ours: `AutoTokenizer.from_pretrained` and `pipeline` on raw text prepare it in the same way.
+The papers' text preparation is written with normalizers of the `tokenizers` library, so a saved tokenizer needs no code of
+ours: `AutoTokenizer.from_pretrained` and `pipeline` prepare raw text in the same way.
 
 Shapes: T words of a text after truncation, without markers (the tokens a model may attend to). For hierarchical models T
 counts sentences, each of W words.
@@ -12,9 +12,9 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import accumulate
+from itertools import islice
 
-from attnfaith.data.impermissible import of_rows
+from attnfaith.data.impermissible import position_marks
 from attnfaith.data.in_memory import encoded_in_memory, in_memory
 from attnfaith.data.scripts import LETTERS, STACKING, lacks_blanks
 from attnfaith.data.sentences import MARK, divide, is_cut, mark_places, set_marks
@@ -22,7 +22,7 @@ from attnfaith.support.errors import DatasetError, excerpt
 
 
 SPECIAL_TOKENS = ("<pad>", "<unk>", "<s>", "</s>")
-"""Padding, unknown word, begin and end of a text: ids 0, 1, 2, 3. The mark between sentences, where there is one: 4."""
+"""Padding, unknown word, begin and end of a text: ids 0, 1, 2, 3. The mark between sentences, if any: 4."""
 
 NO_LIMIT = int(1e9)  # transformers marks "no maximum" with a number far above this
 # The characters at which WhitespaceSplit cuts (Unicode White_Space); str.split() also cuts at U+001C..U+001F.
@@ -31,17 +31,12 @@ _WORD = re.compile("[^\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\
 _LETTER = r"[^\W_]"
 _SUFFIX = r"(?:s|m|d|re|ve|ll)"
 _NUMBER = rf"{_LETTER}*\d{_LETTER}*(?:[.,:/]{_LETTER}*\d{_LETTER}*)*"
-# a mark that combines, and a letter that hangs below another, stay with the letter before
-_APART_LETTERS = "|".join(
-    (
-        rf"(?<=\S)(?<![{STACKING}])(?={LETTERS})(?!\p{{M}})",
-        rf"(?<={LETTERS})(?<![{STACKING}])(?=\S)(?!\p{{M}})",
-    )
-)
+# a combining mark, and a letter that hangs below another, stay with the letter before
+_BETWEEN_LETTERS = rf"(?<=\S)(?<![{STACKING}])(?={LETTERS})(?!\p{{M}})|(?<={LETTERS})(?<![{STACKING}])(?=\S)(?!\p{{M}})"
 
 
 def _apart(unless_before: str = "", unless_after: str = "") -> list[tuple[str, str]]:
-    """Blanks between words and marks; the arguments are assertions that keep the blank before and after a mark away."""
+    """Steps that put blanks between words and marks, except where the assertions `unless_before` and `unless_after` hold."""
     patterns = (
         # do|n't and it|'s, the split of the Penn Treebank, on which most pretrained vectors were trained
         rf"(?<={_LETTER})(?=n't(?!{_LETTER}))",
@@ -55,15 +50,15 @@ def _apart(unless_before: str = "", unless_after: str = "") -> list[tuple[str, s
 
 _APART_BUT_NUMBERS = _apart(r"(?!(?<=\d)[.,:/]\d)", r"(?!(?<=\d[.,:/])\d)")
 PREPROCESSING = {
-    "characters": ["nfc", "lower", (_APART_LETTERS, " "), *_APART_BUT_NUMBERS],
+    "characters": ["nfc", "lower", (_BETWEEN_LETTERS, " "), *_APART_BUT_NUMBERS],
     "default": ["nfc", "lower", (_NUMBER, "qqq"), *_apart()],
     "imdb": ["lower", (r"[!-&(-/:-@\[-`{-~]", " ")],
     "sst": [("-[LRlr][Rr][Bb]-", ""), (r"\W", " "), "lower"],
     "whitespace": ["lower"],
     "words": ["nfc", "lower", *_APART_BUT_NUMBERS],
 }
-"""The preparations, by name: their steps, a pattern with what replaces it among them. Every one lower-cases and ends in
-words between blanks.
+"""The preparations by name: their steps, among them (pattern, replacement). Each lower-cases and ends in words between
+blanks.
 
 characters  as words, and in scripts without blanks between words (Han, kana, Bopomofo, Thai, Lao, Khmer, Myanmar) every
             letter is a word, with the marks that combine with it.
@@ -80,7 +75,9 @@ words       as default, but numbers stay as they are, 3.50 or 8/10 as one word.
 def normalizer_of(
     preprocessing: str, hierarchy: str = "none", max_sentence_length: int | None = None, max_sentences: int | None = None
 ):
-    """The normalizer of a preparation; a text that spells a marker spells <unk> then. DatasetError for an unknown one."""
+    """Return the normalizer of a preparation, which turns text that spells a marker into <unk>. DatasetError for an unknown
+    preparation.
+    """
     from tokenizers import Regex, normalizers
 
     if preprocessing not in PREPROCESSING:
@@ -98,22 +95,21 @@ def normalizer_of(
 
 
 def split_words(texts: Iterable[str], preprocessing: str) -> list[list[str]]:
-    """The words of each text under a named preparation, as `words` gives them, before any tokenizer exists."""
+    """Return the words of each text under a named preparation, as `words` does, without a tokenizer."""
     normalizer = normalizer_of(preprocessing)
     return [_WORD.findall(normalizer.normalize_str(text)) for text in texts]
 
 
 def marks_sentences(tokenizer) -> bool:
-    """Whether a tokenizer divides texts into sentences, as hierarchical models need it."""
+    """Whether a tokenizer divides texts into sentences, as hierarchical models need."""
     return MARK in tokenizer.all_special_tokens
 
 
 def words(tokenizer, text: str | Sequence[str]) -> list:
-    """Surface words of a text in the tokenizer's own split, before the look-up in its vocabulary.
+    """Return the surface words of a text in the tokenizer's split, before the look-up in its vocabulary.
 
-    A string gives a list of words; a sequence of strings a list of such lists. Words are as the preparation leaves
-    them: lower-cased, numbers as `qqq` under "default". Not truncated, no markers and no marks between sentences; an empty
-    text gives [].
+    A string gives a list of words; a sequence of strings a list of such lists. Words are as the preparation leaves them:
+    lower-cased, numbers as `qqq` under "default". They are not truncated and hold no markers and no marks between sentences.
     """
     if isinstance(text, str):
         return words(tokenizer, [text])[0]
@@ -124,7 +120,7 @@ def words(tokenizer, text: str | Sequence[str]) -> list:
 
 
 def _all_words(tokenizer, texts: Sequence[str], *, cut: bool = False) -> list[list[str]]:
-    """The words of each text with the marks between sentences; beyond a limit of sentences too, unless cut."""
+    """The words of each text with the marks between sentences; cut: at the tokenizer's limit of sentences."""
     from tokenizers import Tokenizer, models, pre_tokenizers
 
     backend = tokenizer.backend_tokenizer
@@ -152,7 +148,7 @@ def build_tokenizer(
     max_sentence_length: int | None = None,
     max_sentences: int | None = None,
 ):
-    """A word-level `PreTrainedTokenizerFast` with the vocabulary of the given (training) texts.
+    """Build a word-level `PreTrainedTokenizerFast` with the vocabulary of (training) texts.
 
     Ids: 0 <pad>, 1 <unk>, 2 <s>, 3 </s>, words from 4 on in alphabetical order. A word enters if it occurs in at least
     `min_df` texts (document frequency) or is listed in `extra_vocabulary`. Unknown words become <unk>.
@@ -161,15 +157,14 @@ def build_tokenizer(
     second; only with `pair` are token_type_ids among the model's inputs. Padding goes to the right.
     `max_length` bounds the whole encoding, markers included (None: no bound).
 
-    With hierarchy="sentence" the mark <sent> stands between two sentences (`attnfaith.data.sentences` says where they end),
-    with the id 4, and words have ids from 5 on; "none" knows no sentences. A sentence of more than `max_sentence_length`
-    words goes on as another one, so that no word is lost; what follows the first `max_sentences` sentences is cut. Both are
-    part of the tokenizer.
+    With hierarchy="sentence" the mark <sent> (id 4) stands between two sentences, which end where `attnfaith.data.sentences`
+    has it, and words have ids from 5 on. A sentence of more than `max_sentence_length` words continues as another, so no
+    word is lost; what follows the first `max_sentences` sentences is cut. Both are part of the tokenizer.
 
     Saved with `save_pretrained` and loaded by `AutoTokenizer` without any code of this package.
 
-    Raises DatasetError for an unknown preprocessing or hierarchy, a threshold or limit below 1, limits of sentences where
-    there are none, a maximum that leaves no room for a word, or an extra word that the preparation would not leave as it is.
+    Raises DatasetError for an unknown preprocessing or hierarchy, a threshold or limit below 1, limits of sentences without
+    hierarchy, a maximum that leaves no room for a word, and an extra word that the preparation would change.
     """
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
@@ -178,12 +173,12 @@ def build_tokenizer(
     if hierarchy not in ("none", "sentence"):
         raise DatasetError(f"Unknown hierarchy {hierarchy!r}. Known: none, sentence.")
     limits = {"max_sentence_length": max_sentence_length, "max_sentences": max_sentences}
-    least = {"min_df": (min_df, 1), "max_length": (max_length, 5 if pair else 3)}
-    for name, (value, at_least) in {**least, **{name: (limit, 1) for name, limit in limits.items()}}.items():
-        if value is not None and value < at_least:
-            raise DatasetError(f"{name}={value} must be at least {at_least}.")
+    for name, value in {"min_df": min_df, "max_length": max_length, **limits}.items():
+        least = 1 if name != "max_length" else 5 if pair else 3
+        if value is not None and value < least:
+            raise DatasetError(f"{name}={value} must be at least {least}.")
         if value is not None and name in limits and hierarchy == "none":
-            raise DatasetError(f'{name}={value} needs hierarchy="sentence": other tokenizers know no sentences.')
+            raise DatasetError(f'{name}={value} needs hierarchy="sentence"; leave it out.')
 
     normalizer = normalizer_of(preprocessing, hierarchy, **limits)
     frequency: Counter = Counter()
@@ -210,13 +205,13 @@ def build_tokenizer(
         pair="<s> $A </s> <s>:1 $B:1 </s>:1",
         special_tokens=[("<s>", 2), ("</s>", 3)],
     )
-    more = {"extra_special_tokens": {"sentence_token": MARK}} if hierarchy == "sentence" else {}
-    return fast_tokenizer(backend, pair=pair, max_length=max_length, **more)
+    options = {"extra_special_tokens": {"sentence_token": MARK}} if hierarchy == "sentence" else {}
+    return fast_tokenizer(backend, pair=pair, max_length=max_length, **options)
 
 
-def fast_tokenizer(backend, *, pair: bool = False, max_length: int | None = None, **more):
-    """A `PreTrainedTokenizerFast` around a tokenizer of the `tokenizers` library. more: special tokens other than ours, and
-    other arguments.
+def fast_tokenizer(backend, *, pair: bool = False, max_length: int | None = None, **options):
+    """Return a `PreTrainedTokenizerFast` around a tokenizer of the `tokenizers` library. options: special tokens other than
+    SPECIAL_TOKENS, and other arguments of the class.
     """
     from transformers import PreTrainedTokenizerFast
 
@@ -230,7 +225,7 @@ def fast_tokenizer(backend, *, pair: bool = False, max_length: int | None = None
         split_special_tokens=True,  # without it the library cuts literal markers out of a text before preparing it
         clean_up_tokenization_spaces=False,
         model_input_names=["input_ids", *(["token_type_ids"] if pair else []), "attention_mask"],
-        **{**arguments, **more},
+        **{**arguments, **options},
     )
 
 
@@ -238,21 +233,18 @@ def encode(dataset, tokenizer, *, max_length: int | None = None, preprocessing: 
     """Encode a split with a tokenizer of `build_tokenizer` or `adopt_tokenizer`: one row per instance, Arrow backed.
 
     Args:
-        dataset: a `datasets.Dataset` with columns instance_id and text, and text_pair, label, rationale, impermissible,
-            candidates if any.
-        tokenizer: of `build_tokenizer`, or of subwords, of `attnfaith.data.subwords.adopt_tokenizer`; a pair needs one made
-            with `pair=True`.
-        max_length: bound of input_ids, markers included; None takes the tokenizer's own. Of a pair only the first text
-            is cut.
-        preprocessing: the preparation whose words a rationale is of; read with a tokenizer of subwords alone, the others'
-            words are their own. Marks of impermissible words are of those between blanks, whatever the tokenizer.
+        dataset: a `datasets.Dataset` with columns instance_id and text, and perhaps text_pair, label, rationale,
+            impermissible, candidates.
+        tokenizer: of `build_tokenizer`, or `attnfaith.data.subwords.adopt_tokenizer`; pairs need one made with `pair=True`.
+        max_length: bound of input_ids, markers included; None: the tokenizer's own. In a pair only the first text is cut.
+        preprocessing: for a tokenizer of subwords, the preparation whose words a rationale marks; a tokenizer of words has
+            its own. Marks of impermissible words count the words between blanks, whatever the tokenizer.
 
-    Returns a `datasets.Dataset` with those of `encoded_types` that there are. An empty text has T = 0 and only markers in
-    input_ids.
+    Returns a `datasets.Dataset` with columns of `encoded_types`. An empty text has T = 0 and only markers in input_ids.
 
-    Raises DatasetError if a column is missing, a question fills max_length on its own, a tokenizer of words does not give
-    one id per word, a rationale or impermissible is not one number per word, or a tokenizer of words reads texts without
-    blanks between words: of the texts in scripts written so, `lacks_blanks` holds for more than half.
+    Raises DatasetError for a missing column, a question that fills max_length, a tokenizer of words that does not give one
+    id per word, a rationale or impermissible that is not one number per word, and texts without blanks between words
+    (`lacks_blanks` holds for more than half of those in scripts written so) read by a tokenizer of words.
     """
     from attnfaith.data.subwords import is_word_level, subword_columns
 
@@ -283,7 +275,7 @@ def encode(dataset, tokenizer, *, max_length: int | None = None, preprocessing: 
 
 @functools.cache
 def encoded_types() -> dict:
-    """Columns of encoded rows and their types."""
+    """Return the columns of encoded rows and their types."""
     import pyarrow as pa
 
     words, marks, ids = pa.list_(pa.string()), pa.list_(pa.int8()), pa.list_(pa.int32())
@@ -292,24 +284,24 @@ def encoded_types() -> dict:
         "input_ids": ids,  # with markers
         "token_type_ids": marks,  # of pairs
         "query_tokens": words,  # of pairs: the words of the second text
-        # [T] words of the (first) text that are read; of subwords the characters that a token is of, after ## where it goes
-        # on with a word; of a tokenizer that marks sentences these, their words joined by blanks
+        # [T] words of the (first) text that are read; subwords as `read_tokens` shows them; sentences, their words joined
+        # by blanks, where the tokenizer marks sentences
         "tokens": words,
-        "words": pa.list_(words),  # [T][W] of a tokenizer that marks sentences: their words (`by_words` makes rows of them)
-        "word_of_token": ids,  # [T] of subwords: the number of the word that each is of, from 0
+        "words": pa.list_(words),  # [T][W] words of sentences (`by_words` makes rows of them)
+        "word_of_token": ids,  # [T] number of each subword's word, from 0
         "length": pa.int32(),  # of input_ids
         "truncated": pa.bool_(),  # whether words were cut off
-        "n_unknown": pa.int32(),  # how many of the T tokens (of all words of T sentences) are not in the vocabulary
-        "rationale": marks,  # [T] cut like the tokens: the largest value of the words that each has a part of
-        "word_rationale": pa.list_(marks),  # [T][W] the values of the words of sentences
-        "impermissible": marks,  # of input_ids: 1 on parts of impermissible words, 0 on markers and second texts
+        "n_unknown": pa.int32(),  # number of the T tokens (words of T sentences) outside the vocabulary
+        "rationale": marks,  # [T] the largest value of the words that share a character with each token
+        "word_rationale": pa.list_(marks),  # [T][W] of the words of sentences
+        "impermissible": marks,  # [L] 1 on parts of impermissible words, 0 on markers and second texts
         "labels": pa.int64(),
         "candidates": ids,  # labels that the answer may be
     }
 
 
 def _word_columns(rows, first_row: int, *, tokenizer, max_length: int | None, lacking: list) -> dict:
-    """Columns of `encode` of some rows that a tokenizer of words reads; lacking takes `lacks_blanks` of each text."""
+    """Columns of `encode` for rows that a tokenizer of words reads; `lacks_blanks` of each text is added to lacking."""
     pair, hierarchical = "text_pair" in rows, marks_sentences(tokenizer)
     split = _all_words(tokenizer, rows["text"], cut=True)
     lacking += map(lacks_blanks, rows["text"], split)
@@ -317,9 +309,9 @@ def _word_columns(rows, first_row: int, *, tokenizer, max_length: int | None, la
     questions = _all_words(tokenizer, rows["text_pair"], cut=True) if pair else [[]] * len(split)
     n_markers = tokenizer.num_special_tokens_to_add(pair=pair)
     check_room(split, [n_markers + len(question) for question in questions], max_length, first_row)
-    how = {} if max_length is None else {"truncation": "only_first" if pair else True, "max_length": max_length}
+    options = {} if max_length is None else {"truncation": "only_first" if pair else True, "max_length": max_length}
     parts = [rows["text"], *([rows["text_pair"]] if pair else [])]
-    encoded = tokenizer(*parts, return_attention_mask=False, **how)
+    encoded = tokenizer(*parts, return_attention_mask=False, **options)
     read = []
     for row, (ids, text, question) in enumerate(zip(encoded["input_ids"], split, questions, strict=True)):
         taken = n_markers + len(question)
@@ -327,7 +319,7 @@ def _word_columns(rows, first_row: int, *, tokenizer, max_length: int | None, la
         if len(ids) != len(read[-1]) + taken:
             raise DatasetError(
                 f"The tokenizer gives {len(ids)} ids for row {first_row + row}, {len(read[-1]) + taken} were expected from "
-                "its words and markers: a word-level tokenizer of build_tokenizer is needed."
+                "its words and markers: give a tokenizer of build_tokenizer."
             )
     unknown = tokenizer.unk_token_id
     columns = {
@@ -348,18 +340,21 @@ def _word_columns(rows, first_row: int, *, tokenizer, max_length: int | None, la
         check_rationales(rows["rationale"], whole, first_row, "words of the tokenizer")
         columns["rationale"] = [marks[: len(text)] for marks, text in zip(rows["rationale"], read, strict=True)]
         if hierarchical:
-            marks = [_of_sentences(*text) for text in zip(columns["rationale"], sentences, strict=True)]
+            marks = []
+            for values, text in zip(columns["rationale"], sentences, strict=True):
+                remaining = iter(values)
+                marks.append([list(islice(remaining, len(words))) for words in text])
             columns |= {"word_rationale": marks, "rationale": [list(map(max, text)) for text in marks]}
     if "impermissible" in rows:
         special = frozenset(tokenizer.all_special_ids) - {unknown}
-        columns["impermissible"] = of_rows(rows, encoded.encodings, special)
+        columns["impermissible"] = position_marks(rows, encoded.encodings, special)
     if "label" in rows:
         columns["labels"] = rows["label"]
     return columns
 
 
 def check_room(texts: Sequence[Sequence], taken: Sequence[int], max_length: int | None, first_row: int) -> None:
-    """Raise DatasetError for a row whose markers and question, which take so many positions, leave no room for its text."""
+    """Raise DatasetError for a row whose markers and question, `taken` positions, leave no room for its text."""
     for row, (text, positions) in enumerate(zip(texts, taken, strict=True)):
         if max_length is not None and positions + min(1, len(text)) > max_length:
             raise DatasetError(
@@ -368,30 +363,21 @@ def check_room(texts: Sequence[Sequence], taken: Sequence[int], max_length: int 
             )
 
 
-def check_rationales(rationales: Sequence[Sequence], words: Sequence[Sequence], first_row: int, what: str) -> None:
+def check_rationales(rationales: Sequence[Sequence], words: Sequence[Sequence], first_row: int, unit: str) -> None:
     """Raise DatasetError for a rationale that is not one value per word."""
     for row, (marks, text) in enumerate(zip(rationales, words, strict=True)):
         if len(marks) != len(text):
             raise DatasetError(
-                f"Row {first_row + row} has {len(marks)} rationale values for {len(text)} {what}: use the preprocessing of "
+                f"Row {first_row + row} has {len(marks)} rationale values for {len(text)} {unit}: use the preprocessing of "
                 "the data set's entry."
             )
 
 
-def _of_sentences(marks: list, sentences: list[list[str]]) -> list[list]:
-    """The values of each sentence's words."""
-    ends = accumulate(map(len, sentences))
-    return [marks[end - len(words) : end] for end, words in zip(ends, sentences, strict=True)]
-
-
 def by_words(dataset):
-    """Rows of `encode` that are divided into sentences, as rows over words: the same instances, all else as it is.
+    """Return rows of `encode` over sentences as rows over words: tokens [T] are the words of all sentences, rationale [T]
+    their marks. Columns of words within sentences are left out.
 
-        tokens          list[str] [T]: the words of all sentences, one after another
-        rationale       list[int8] [T]: one value per word, if the split has it
-    Columns of words within sentences are left out.
-
-    Raises DatasetError where the rows have no sentences, or marks of sentences without those of their words.
+    Raises DatasetError for rows without sentences, and marks of sentences without marks of their words.
     """
     import pyarrow as pa
 

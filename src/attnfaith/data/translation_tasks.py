@@ -1,10 +1,10 @@
 """Generated sentence pairs whose word alignment is known exactly: a toy language, and sequences to be rearranged.
 
 A row is {"source": str, "target": str, "links": [[source word, target word, 2]]}, words counted from 0, 2 for a sure link.
-It depends on (seed, stream, its index) and the knobs only: more rows never change the earlier ones.
+It depends on (seed, stream, its index) and the arguments only: more rows never change the earlier ones.
 """
 
-from attnfaith.data.generator_knobs import Bounds, Number, Positive, Share, knobs
+from attnfaith.data.generators import Bounds, Number, Positive, Share, checked
 from attnfaith.support.errors import DatasetError
 
 
@@ -22,7 +22,7 @@ SEQUENCES = {
 without a neighbour stays). Source: Pruthi et al. 2020, section 3.3: 1,000 words, sequences of 32, 100,000 of each split."""
 
 
-@knobs
+@checked
 def sequences(
     task: str, n: Number, seed: Number, *, stream: Number = 0, vocabulary_size: Positive = 1000, length: Bounds = (32, 32)
 ) -> list[dict]:
@@ -30,7 +30,7 @@ def sequences(
 
     Words are drawn uniformly and say nothing of one another, so a model has to look at the linked word, or to remember it.
     vocabulary_size: number of different words. length: least and greatest number of words of a sequence, drawn uniformly.
-    Raises DatasetError for a knob out of range.
+    Raises DatasetError for an argument out of range.
     """
     import numpy as np
 
@@ -60,7 +60,7 @@ def lexicon(
     return entries
 
 
-@knobs
+@checked
 def toy_language(
     n: Number,
     seed: Number,
@@ -90,7 +90,7 @@ def toy_language(
             conjunction, drawn uniformly.
         reversed_share: probability that a clause is reversed.
 
-    Raises DatasetError for a knob out of range.
+    Raises DatasetError for an argument out of range.
     """
     import numpy as np
 

@@ -10,7 +10,7 @@ from datasets import Dataset
 
 from attnfaith.data.fingerprint import fingerprint
 from attnfaith.data.impermissible import counts as counts_of
-from attnfaith.data.loading import LoadedDataset, Source, read_source
+from attnfaith.data.loading import LoadedDataset, load_splits
 from attnfaith.data.own_data import read_own
 from attnfaith.data.pair_encoding import build_pair_tokenizer, encode_pairs
 from attnfaith.data.pairs import LoadedPairs, load_pairs
@@ -39,10 +39,10 @@ def load_data(
     """The data set of a recipe, or its sentence pairs, with its own limits or those given. recorded: what run.json says
     about a run of it, for the message where own data are not there.
     """
-    return _limited(recipe, _read(recipe, recorded or {}), recipe.data.limits if limits is None else limits)
+    return _read(recipe, recorded or {}).limited(recipe.data.limits if limits is None else limits)
 
 
-def _read(recipe: Recipe, recorded: Mapping) -> Source | LoadedPairs:
+def _read(recipe: Recipe, recorded: Mapping) -> LoadedDataset | LoadedPairs:
     """The texts before limits. recorded: what run.json says about a run, for the message where own data are not there."""
     data = recipe.data
     try:
@@ -51,7 +51,7 @@ def _read(recipe: Recipe, recorded: Mapping) -> Source | LoadedPairs:
             return load_pairs(**own, seed=data.seed, **data.arguments)
         if entry_of(data).own:
             return read_own(data)
-        return read_source(data.name, seed=data.seed, impermissible_removed=data.impermissible_removed, **data.arguments)
+        return load_splits(data.name, seed=data.seed, impermissible_removed=data.impermissible_removed, **data.arguments)
     except DatasetError as error:
         files = ((recorded.get("dataset") or {}).get("about") or {}).get("files")
         if data.path is None or not files:
@@ -63,10 +63,6 @@ def _read(recipe: Recipe, recorded: Mapping) -> Source | LoadedPairs:
         if not data.arguments or isinstance(error, AttnfaithError):
             raise
         raise RecipeError(f"data.arguments={excerpt(data.arguments)}: a value of a wrong type: {error}") from error
-
-
-def _limited(recipe: Recipe, source: Source | LoadedPairs, limits: Mapping[str, int]) -> LoadedDataset | LoadedPairs:
-    return source.limited(limits, recipe.data.seed) if recipe.kind == "translator" else source.limited(limits)
 
 
 class Texts:
@@ -86,12 +82,12 @@ class Texts:
         with self.state.local_main_process_first():
             recorded = read_state(self.folder) if (self.folder / STATE).is_file() else {}
             source = _read(recipe, recorded)
-            loaded = _limited(recipe, source, limits)
+            loaded = source.limited(limits)
             if recipe.data.own:
                 self._check_unchanged(loaded, recorded)
             if section.limit is None:
                 return loaded, loaded.splits[section.split]
-            return loaded, _limited(recipe, source, {**limits, section.split: section.limit}).splits[section.split]
+            return loaded, source.limited({**limits, section.split: section.limit}).splits[section.split]
 
     def _check_unchanged(self, loaded: LoadedDataset | LoadedPairs, recorded: Mapping) -> None:
         """Raise RunError where own data are no longer those that the model in the folder was trained on."""

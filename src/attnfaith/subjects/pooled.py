@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 
-from attnfaith.data.collation import OF_POSITIONS, keep_positions, pad_batch
+from attnfaith.data.collation import POSITION_COLUMNS, keep_positions, pad_batch
 from attnfaith.data.fingerprint import digest_model
 from attnfaith.data.in_memory import texts_in_memory
 from attnfaith.data.tokenization import by_words, encode
@@ -31,7 +31,7 @@ class PackageSubject(ModelSubject):
         self.unknown_token_id = self.config.unk_token_id
 
     def collate(self, rows: Sequence[Mapping]) -> Batch:
-        names = ("input_ids", *OF_POSITIONS, "candidates")
+        names = ("input_ids", *POSITION_COLUMNS, "candidates")
         features = [{name: row[name] for name in names if row.get(name) is not None} for row in rows]
         batch = pad_batch(features, self.pad_token_id, self.num_labels)
         batch |= {"instance_id": [row["instance_id"] for row in rows], "label": [row.get("labels") for row in rows]}

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from attnfaith.data.collation import OF_POSITIONS, keep_positions, pad_batch
+from attnfaith.data.collation import POSITION_COLUMNS, keep_positions, pad_batch
 from attnfaith.data.subwords import encode_for_classifier, without_tokens
 from attnfaith.subjects.base import ModelSubject, check_finite, check_ids, position_limit, vocabulary_size
 from attnfaith.subjects.protocol import TEXTS, Batch, SubjectError
@@ -78,9 +78,9 @@ class ClassifierTexts(ModelSubject):
 
     def collate(self, rows: Sequence[Mapping]) -> Batch:
         """A batch from rows of `rows`, on the model's device."""
-        names = ("input_ids", *OF_POSITIONS)
+        names = ("input_ids", *POSITION_COLUMNS)
         # where a tokenizer makes nothing of nothing
-        empty = {"input_ids": [self.filling], **dict.fromkeys(OF_POSITIONS, [0]), "special_tokens_mask": [1]}
+        empty = {"input_ids": [self.filling], **dict.fromkeys(POSITION_COLUMNS, [0]), "special_tokens_mask": [1]}
         batch = pad_batch(
             [{name: row[name] or empty[name] for name in names if row.get(name) is not None} for row in rows],
             self.filling,
