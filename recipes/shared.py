@@ -4,14 +4,17 @@ An analysis imports them with two dots, `from ..shared import estimate`; a scrip
 
 Cells     `kinds`: models that differ in their seed alone. `twins`: models beside plain ones, of the same seeds and texts.
 Numbers   `values`: a number per text, seeds x texts. `estimate`: its mean, interval and p-value over seeds and texts.
-          `summary`: the same as columns of a table. `verdict`: one word for it.
+          `summary`: the same as columns of a table. `verdict`: one word for it; `answer`: both.
 Published `read_published`, `for_stand_ins`; `over_seeds` and `join_published`: ours beside theirs.
 Figures   `interval_figure`: numbers with their intervals. `panels`: the shortest names that tell models apart.
+Pages     `page_table`: a table as a page shows it. `made_by`: which code made the records.
 
 Shapes: S seeds, N texts. NaN: undefined.
 """
 
+import re
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -27,6 +30,8 @@ from attnfaith.reporting.analysis import StudyError
 from attnfaith.reporting.cells import CELL, Cell
 from attnfaith.reporting.style import PALETTE, own_style, titled_figure
 from attnfaith.stats import LEVEL, Estimate, over_seeds_of_texts
+from attnfaith.support.errors import counted
+from attnfaith.support.escaping import Markdown, markdown, markdown_table
 
 
 if TYPE_CHECKING:
@@ -34,7 +39,9 @@ if TYPE_CHECKING:
 
 KIND = tuple(name for name in CELL if name != "seed")
 """Columns that name a kind of model: all of a cell but its seed."""
-UNTOLD, ONE_SEED, UNDEFINED = "cannot be told", "one seed", "undefined"
+UNTOLD, UNDEFINED = "cannot be told", "undefined"
+FEWEST_SEEDS = 5
+"""Least number of seeds for a verdict: fewer say too little about another seed."""
 Models = Mapping[int, Cell]
 """The models of one kind, {seed: cell}."""
 Number = Callable[[Cell], "np.ndarray | None"]
@@ -47,6 +54,12 @@ def kinds(cells: Sequence[Cell]) -> list[Models]:
     for cell in cells:
         groups.setdefault(replace(cell.identity, seed=0), {})[cell.identity.seed] = cell
     return list(groups.values())
+
+
+def heading(models: Models) -> dict[str, str]:
+    """The labels of a kind of model, by KIND."""
+    first = next(iter(models.values()))
+    return {name: str(first.heading[name]) for name in KIND}
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,12 +80,12 @@ class Twins:
     @property
     def heading(self) -> dict[str, object]:
         """The labels of the changed models, by KIND."""
-        return {name: self.identity.heading[name] for name in KIND}
+        return heading(self.changed)
 
     @cached_property
     def texts(self) -> list[str]:
         """The ids of the texts."""
-        return _texts([*self.plain.values(), *self.changed.values()])
+        return text_ids([*self.plain.values(), *self.changed.values()])
 
     def values(self, number: Number) -> tuple[np.ndarray, np.ndarray]:
         """A number per text of the plain and of the changed models, [S, N] each."""
@@ -94,7 +107,8 @@ def twins(cells: Sequence[Cell], plain: Callable[[Identity], Identity]) -> list[
     return pairs
 
 
-def _texts(cells: Sequence[Cell]) -> list[str]:
+def text_ids(cells: Sequence[Cell]) -> list[str]:
+    """The ids of all texts that one of the cells holds, sorted."""
     return sorted({name for cell in cells for name in cell.instance_ids})
 
 
@@ -103,7 +117,7 @@ def values(models: Models, number: Number, texts: Sequence[str] | None = None) -
 
     texts: sorted ids, else all that one of the models read.
     """
-    texts = _texts(list(models.values())) if texts is None else texts
+    texts = text_ids(list(models.values())) if texts is None else texts
     table = np.full((len(models), len(texts)), np.nan)
     for row, cell in zip(table, models.values(), strict=True):
         numbers = number(cell)
@@ -128,25 +142,36 @@ def estimate(numbers: np.ndarray, bounds: tuple[float, float] = (-np.inf, np.inf
 
 
 def summary(numbers: np.ndarray, bounds: tuple[float, float] = (-np.inf, np.inf)) -> dict[str, float]:
-    """`estimate` as columns. n_seeds: with two defined texts or more. n_texts, n_undefined: summed over seeds."""
+    """`estimate` as columns, with the standard deviation over seeds (std).
+
+    n_seeds: with two defined texts or more. n_texts, n_undefined: summed over seeds.
+    """
     defined = ~np.isnan(numbers)
     counts = {
         "n_seeds": int((defined.sum(1) >= 2).sum()),
         "n_texts": int(defined.sum()),
         "n_undefined": int((~defined).sum()),
     }
-    return counts | dict(zip(("mean", "ci_low", "ci_high"), estimate(numbers, bounds)[:3], strict=True))
+    means = [row[~np.isnan(row)].mean() for row in numbers if not np.isnan(row).all()]
+    spread = {"std": float(np.std(means, ddof=1)) if len(means) > 1 else np.nan}
+    return counts | dict(zip(("mean", "ci_low", "ci_high"), estimate(numbers, bounds)[:3], strict=True)) | spread
 
 
 def verdict(effect: float, p_value: float, n_seeds: int, above: str, below: str) -> str:
-    """`above` or `below` for an effect that stands at p_value <= .05; "undefined"; "one seed", which speaks of two models
-    and not of kinds; else "cannot be told", which is not "equal".
+    """`above` or `below` for an effect that stands at p_value <= .05 over FEWEST_SEEDS or more; "undefined"; else "cannot be
+    told", which is not "equal".
     """
     if np.isnan(effect):
         return UNDEFINED
-    if n_seeds < 2:
-        return ONE_SEED
-    return UNTOLD if p_value > LEVEL else above if effect > 0 else below
+    if n_seeds < FEWEST_SEEDS or not p_value <= LEVEL:
+        return UNTOLD
+    return above if effect > 0 else below
+
+
+def answer(numbers: np.ndarray, above: str = "yes", below: str = "no", bounds=(-np.inf, np.inf)) -> dict[str, object]:
+    """A claim that the mean of numbers [S, N] is above 0: `summary`, the p_value of 0, and the verdict."""
+    counted, p_value = summary(numbers, bounds), estimate(numbers).p_value
+    return counted | {"p_value": p_value, "verdict": verdict(counted["mean"], p_value, counted["n_seeds"], above, below)}
 
 
 def read_published(path: Path, columns: Sequence[str], numbers: Sequence[str] = ()) -> pd.DataFrame:
@@ -258,3 +283,48 @@ def interval_figure(
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=2, title=note)
     return figure
+
+
+def page_table(table: pd.DataFrame, columns: Mapping[str, str], digits: int = 2) -> str:
+    """A table as a page shows it, in Markdown.
+
+    columns: heading to template, such as {"accuracy": "{accuracy} ± {accuracy_std}"}; a column of one number stands to the
+    right. Numbers that are not whole have `digits` decimals, undefined ones a dash.
+    """
+    numeric = [
+        bool(re.fullmatch(r"{\w+}", text)) and pd.api.types.is_numeric_dtype(table[text[1:-1]]) for text in columns.values()
+    ]
+    lines = []
+    for row in table.to_dict("records"):
+        shown = {name: _shown(value, digits) for name, value in row.items()}
+        lines.append([Markdown(_tidy(text.format_map(shown))) for text in columns.values()])
+    return markdown_table([[Markdown(head) for head in columns], *lines], numeric=numeric)
+
+
+def _shown(value: object, digits: int) -> str:
+    """ ".80", "−.06", "1.00", "5,175"; "—" for an undefined number."""
+    if isinstance(value, str):
+        return markdown(value)
+    if pd.isna(value):
+        return "—"
+    if isinstance(value, int | np.integer):
+        return f"{value:,}"
+    text = f"{value + 0.0:.{digits}f}".replace("-", "−")
+    return re.sub(r"^(−?)0\.", r"\1.", text)
+
+
+def _tidy(text: str) -> str:
+    """Without the spread and the interval that are undefined."""
+    return text.replace(" ± —", "").replace(" [—, —]", "")
+
+
+def made_by(cells: Sequence[Cell]) -> str:
+    """The line of a page that names the models and the code that made its numbers."""
+    makers = Counter()
+    for cell in cells:
+        provenance = cell.settings.get("provenance") or {}
+        makers[provenance.get("version", "?"), (provenance.get("commit") or "?")[:8]] += 1
+    parts = [
+        f"{counted(count, 'model')} by attnfaith {version}, commit {commit}" for (version, commit), count in makers.items()
+    ]
+    return f"Numbers of {'; '.join(parts)}.\n"

@@ -1,4 +1,4 @@
-"""Jain & Wallace's numbers beside ours: tau of attention with importance, and how well each model classifies.
+"""Jain & Wallace's numbers beside ours: agreement of attention with importance, permuted and adversarial attention.
 
 Two files hold what is published: the study's `published` (tau by pair, class and statistic) and, beside it, one of the same
 name with the ending _performance (accuracy and ROC-AUC of each model).
@@ -7,42 +7,168 @@ Source: Jain & Wallace (2019), Attention is not Explanation.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 
 from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import Cell
+from attnfaith.reporting.sections import adversary, changes, performance
 
-from ..shared import for_stand_ins, read_published
+from ..shared import (
+    Number,
+    answer,
+    for_stand_ins,
+    heading,
+    kinds,
+    made_by,
+    page_table,
+    read_published,
+    summary,
+    twins,
+    values,
+)
 
 
 FACTORS = ["dataset", "encoder", "alignment"]
 TAUS = (*FACTORS, "pair", "class", "statistic", "value", "source")
+PAIRS = {
+    "attention–gradient": ("attention", "gradient"),
+    "attention–leave_one_out": ("attention", "leave_one_out"),
+    "gradient–leave_one_out": ("gradient", "leave_one_out"),
+}
+EPSILON = 0.01  # the paper's
+MODEL = {"data": "{dataset}", "encoder": "{encoder}", "vectors": "{vectors}", "seeds": "{n_seeds}"}
 
 
 def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
-    """ "side_by_side" of the study's tables "performance" and "agreement"; nothing where it lacks one."""
+    """ "side_by_side", "differences", "reach" and "questions", see the functions of these names, and the page's of each."""
     taus = read_published(settings.published, TAUS, ["value"])
     scores = read_published(settings.published.with_name(f"{settings.published.stem}_performance.csv"), [*FACTORS, "source"])
     taus, scores = (for_stand_ins(part, settings.stand_ins) for part in (taus, scores))
-    if not {"performance", "agreement"} <= set(settings.tables):
+    if not cells:
         return Analysis()
-    return Analysis(
-        {"side_by_side": side_by_side(settings.tables["performance"], settings.tables["agreement"], scores, taus)}
+    table = side_by_side(cells, scores, taus)
+    made = {"side_by_side": table, "differences": differences(table), "reach": reach(cells), "questions": questions(cells)}
+    beside = "{%s} ± {%s_std} / {published %s}"
+    pages = {
+        "side_by_side": MODEL
+        | {"accuracy": "{accuracy} ± {accuracy_std} / {published_accuracy}"}
+        | {f"τ {pair.replace('_', '-')}": beside.replace("%s", f"tau {pair}") for pair in PAIRS},
+        "differences": {"vectors": "{vectors}", "τ": "{pair}", "models": "{n_models}", "measured − published": "{mean}"}
+        | {"mean size": "{mean_size}", "Pearson's r": "{pearson}"},
+        "reach": MODEL
+        | {"permuted: TVD": "{tvd}", "permuted: decisions changed": "{flips}"}
+        | {"JSD, search": "{search} ± {search_std}", "JSD, exact": "{exact} ± {exact_std}", "one token": "{one_token}"},
+        "questions": {"question": "{question}", "data": "{dataset}", "vectors": "{vectors}", "seeds": "{n_seeds}"}
+        | {"difference [95 %]": "{mean} [{ci_low}, {ci_high}]", "verdict": "{verdict}"},
+    }
+    texts = {f"{name}.md": page_table(made[name], columns) for name, columns in pages.items() if len(made[name])}
+    return Analysis(made, texts | {"made.md": made_by(cells)})
+
+
+def tau(pair: str) -> Number:
+    """Kendall's tau-b of each text; None of a cell without a measure of the pair."""
+    names = PAIRS[pair]
+    return lambda cell: cell.tau(*names) if {*names} <= {"attention", *cell.measures} else None
+
+
+def side_by_side(cells: Sequence[Cell], scores: pd.DataFrame, taus: pd.DataFrame) -> pd.DataFrame:
+    """A row for each kind of model: accuracy and mean tau of each pair over seeds and texts, with the interval and the
+    standard deviation over seeds (_std), and what is published (NaN where nothing is).
+    """
+    numbers = {
+        "accuracy": lambda cell: performance.per_text(cell)["correct"],
+        **{f"tau {pair}": tau(pair) for pair in PAIRS},
+    }
+    rows = []
+    for models in kinds(cells):
+        row = heading(models)
+        for name, number in numbers.items():
+            counted = summary(values(models, number), (0, 1) if name == "accuracy" else (-1, 1))
+            row |= {"n_seeds": counted["n_seeds"], "n": len(next(iter(models.values())))} if name == "accuracy" else {}
+            row |= {name if key == "mean" else f"{name}_{key}": counted[key] for key in ("mean", "ci_low", "ci_high", "std")}
+        rows.append(row)
+    table = pd.DataFrame(rows).merge(scores.drop(columns="source"), how="left", on=FACTORS)
+    overall = taus[(taus["class"] == "overall") & (taus["statistic"] == "tau_mean")]
+    for pair in PAIRS:
+        theirs = overall.loc[overall["pair"] == pair, [*FACTORS, "value"]]
+        table = table.merge(theirs.rename(columns={"value": f"published tau {pair}"}), how="left", on=FACTORS)
+    return table.sort_values([*FACTORS, "vectors"], ignore_index=True)
+
+
+def differences(table: pd.DataFrame) -> pd.DataFrame:
+    """How far measured tau lies from published tau, over the n_models kinds of model that have both, for each kind of word
+    vectors: the mean signed difference, the mean of its size, and Pearson's correlation (NaN below three models).
+    """
+    rows = []
+    for vectors, part in table.groupby(table["vectors"].str.partition("(")[0]):
+        for pair in PAIRS:
+            both = part[[f"tau {pair}", f"published tau {pair}"]].dropna().to_numpy()
+            gaps = both[:, 0] - both[:, 1]
+            row = {"vectors": vectors, "pair": pair, "n_models": len(both), "mean": gaps.mean() if len(both) else np.nan}
+            row |= {"mean_size": np.abs(gaps).mean() if len(both) else np.nan}
+            rows.append(row | {"pearson": np.corrcoef(both.T)[0, 1] if len(both) > 2 else np.nan})
+    return pd.DataFrame(rows)
+
+
+def reach(cells: Sequence[Cell]) -> pd.DataFrame:
+    """How far attention can go while the prediction stays, of the cells that were asked, means over seeds and texts.
+
+    tvd, flips: the median change of the prediction over permutations, and the share of them that change the decision.
+    search, exact: the epsilon-max JSD (nats) at EPSILON. one_token: share of texts in which one token can have all
+    the weight.
+    """
+    numbers = {"tvd": permuted(0), "flips": permuted(1), "search": furthest("search"), "exact": furthest("exact")}
+    numbers |= {
+        "one_token": lambda cell: _way(cell, "exact", lambda way: np.where(np.isnan(way.jsd), np.nan, way.one_token > 0))
+    }
+    rows = []
+    for models in kinds([cell for cell in cells if adversary.ways(cell)]):
+        row = heading(models) | {"n_seeds": len(models)}
+        for name, number in numbers.items():
+            counted = summary(values(models, number))
+            row |= {name: counted["mean"], f"{name}_std": counted["std"]}
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def questions(cells: Sequence[Cell]) -> pd.DataFrame:
+    """The paper's claims as differences of numbers per text, a row for each kind of model or pair of kinds, with the 95 %
+    interval over seeds and texts and a verdict (`shared.verdict`).
+    """
+    rows = []
+    for models in kinds(cells):
+        own = {
+            name: values(models, number)
+            for name, number in (("gradient", tau("attention–gradient")), ("both", tau("gradient–leave_one_out")))
+        }
+        ways = values(models, furthest("exact")) - values(models, furthest("search"))
+        asked = {"gradient and leave-one-out agree better with each other": own["both"] - own["gradient"]}
+        asked |= {"the exact attention lies beyond the search's": ways}
+        row = heading(models)
+        rows += [row | {"question": f"{name} ({row['encoder']})"} | answer(numbers) for name, numbers in asked.items()]
+    for pair in twins(cells, lambda identity: replace(identity, encoder="bilstm")):
+        with_encoder, without = pair.values(tau("attention–gradient"))
+        question = f"attention agrees better with the gradient under {pair.heading['encoder']} than under bilstm"
+        rows.append(pair.heading | {"question": question} | answer(without - with_encoder))
+    table = pd.DataFrame(rows)
+    return table[table["mean"].notna()].sort_values(["question", "dataset"], kind="stable", ignore_index=True)
+
+
+def permuted(place: int) -> Number:
+    """The median TVD of permuted attention (0), or the share of permutations that change the decision (1)."""
+    return lambda cell: (
+        changes.changes(cell, "permuted_probs")[place] if "permuted_probs" in cell.table.column_names else None
     )
 
 
-def side_by_side(
-    performance: pd.DataFrame, agreement: pd.DataFrame, scores: pd.DataFrame, taus: pd.DataFrame
-) -> pd.DataFrame:
-    """One row per cell: accuracy and mean tau of each pair over all texts, measured and published (NaN where it is not)."""
-    cell = [*FACTORS, "vectors", "seed"]
-    agreement, performance = (table.astype(dict.fromkeys(cell[:-1], str)) for table in (agreement, performance))
-    rows = performance[[*cell, "n", "accuracy", "roc_auc"]].merge(scores.drop(columns="source"), how="left", on=FACTORS)
-    for pair in dict.fromkeys(taus["pair"]):
-        mine = agreement[(agreement["pair"] == pair) & (agreement["class"] == "overall")]
-        theirs = taus[(taus["pair"] == pair) & (taus["class"] == "overall") & (taus["statistic"] == "tau_mean")]
-        mine = mine[[*cell, "tau_mean"]].rename(columns={"tau_mean": f"tau {pair}"})
-        theirs = theirs[[*FACTORS, "value"]].rename(columns={"value": f"published tau {pair}"})
-        rows = rows.merge(mine, how="left", on=cell).merge(theirs, how="left", on=FACTORS)
-    return rows.sort_values(cell, ignore_index=True)
+def furthest(method: str) -> Number:
+    """The epsilon-max JSD in nats, by "search" or "exact", at EPSILON."""
+    return lambda cell: _way(cell, method, lambda way: way.jsd)
+
+
+def _way(cell: Cell, method: str, number) -> np.ndarray | None:
+    found = [way for way in adversary.ways(cell) if (way.method, way.epsilon) == (method, EPSILON)]
+    return number(found[0]) if found else None

@@ -1,77 +1,150 @@
-"""Is sparse attention more interpretable? What Meister et al. (2021) print, beside ours, and what they left open.
+"""Is sparse attention more interpretable? What Meister et al. (2021) print, beside ours, and what needs no training.
 
-`tables` has the numbers, `claims` judges what the paper says, `page` cuts and shows what stands on the page of the study.
+A model is an encoder with its alignment; its levels are softmax and the lambdas of sparsegen (0 for sparsemax). Numbers of
+texts are those of `numbers`; intervals are over seeds and texts.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
+from scipy.stats import kendalltau
 
 from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import Cell, measure_label
-from attnfaith.reporting.style import GRADIENT, LEAVE_ONE_OUT, own_style, titled_figure
 
-from . import claims, page
-from . import tables as all_tables
-from .models import models, sharpness
-from .numbers import INPUTS
+from ..shared import Models, answer, heading, kinds, made_by, page_table, read_published, summary, values
+from .numbers import INPUTS, MEASURES, STATES, cut_tau, of_cell
 
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+KEYS = ["dataset", "encoder", "alignment", "projection", "statistic"]
+MODEL = {"encoder": "{encoder} + {alignment}"}
+SIDES = {"accuracy": "accuracy", "entropy of a state's gradient": "hidden_to_input_entropy"}
+SIDES |= {f"τ {measure_label(name)}": f"tau_{name}" for name in MEASURES}
+PAGES = {
+    "side_by_side": MODEL
+    | {"projection": "{projection}", "seeds": "{n_seeds}"}
+    | {label: f"{{{name}}} ± {{{name}_std}} / {{{name}_published}}" for label, name in SIDES.items()},
+    "sweep": MODEL | {"measure": "{measure}", "λ–entropy: τ": "{tau} ± {tau_std} / {published}", "seeds": "{n_seeds}"},
+    "claims": MODEL
+    | {"claim": "{claim}", "measure": "{measure}", "seeds": "{n_seeds}"}
+    | {"difference [95 %]": "{mean} [{ci_low}, {ci_high}]", "verdict": "{verdict}"},
+}
 
 
 def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
-    """Tables, those of the page as Markdown too, and the paper's figures of the sweep over lambda.
-
-    Raises StudyError for a file of published numbers that is no such table.
-    """
-    published = all_tables.published_means(settings.published)
+    """ "side_by_side", "sweep" and "claims", see the functions of these names, and each as the page shows it."""
+    published = read_published(settings.published, [*KEYS, "training", "mean", "source"], ["mean"])
     if not cells:
         return Analysis()
-    full = all_tables.tables(cells, published) | {"claims": claims.claims(models(cells), published)}
-    made = full | page.page_tables(full)
-    texts = {f"{name}.md": page.to_page(name, made[name]) for name in page.SHOWN if name in made}
-    figures = {
-        "meister_figure2": over_lambda(full, "entropy of", "How even is the importance of inputs?", "normalised entropy"),
-        "meister_figure3": over_lambda(full, "tau attention–", "Attention and the importance of inputs", "mean τ"),
-    }
-    return Analysis(made, texts, {name: figure for name, figure in figures.items() if figure is not None})
+    made = {"side_by_side": side_by_side(cells, published), "sweep": sweep(cells, published), "claims": claims(cells)}
+    texts = {f"{name}.md": page_table(made[name], columns) for name, columns in PAGES.items() if len(made[name])}
+    return Analysis(made, texts | {"made.md": made_by(cells)})
 
 
-@own_style
-def over_lambda(full: dict[str, pd.DataFrame], prefix: str, title: str, label: str) -> "Figure | None":
-    """Means of a statistic of both measures of inputs with their 95 % intervals against lambda, a panel for each data set
-    and model; softmax stands at the left. Diamonds are published. None without a lambda.
+def number(name: str):
+    return lambda cell: of_cell(cell).get(name)
+
+
+def sparsegen_lambda(cell: Cell) -> float | None:
+    return {"sparsemax": 0.0, "sparsegen": cell.identity.projection_parameter}.get(cell.identity.projection)
+
+
+def levels(cells: Sequence[Cell], objective: str = "classification") -> list[dict[object, Models]]:
+    """The kinds of each model on each data set by level: "softmax", or the lambda."""
+    groups: dict[object, dict[object, Models]] = {}
+    for models in kinds([cell for cell in cells if cell.identity.objective == objective]):
+        first = next(iter(models.values()))
+        level = "softmax" if first.identity.projection == "softmax" else sparsegen_lambda(first)
+        if level is not None:
+            model = replace(first.identity, seed=0, projection="softmax", projection_parameter=None)
+            groups.setdefault(model, {})[level] = models
+    return list(groups.values())
+
+
+def side_by_side(cells: Sequence[Cell], published: pd.DataFrame) -> pd.DataFrame:
+    """Tables 1, 3 and 6, a row for each model at softmax and sparsemax: each of SIDES as the mean over seeds and texts, its
+    standard deviation over seeds (_std) and the published number. The paper names no projection of its accuracies.
     """
-    rows = full.get("projections", pd.DataFrame(columns=["statistic", "lambda", "projection", *page.MODEL]))
-    rows = rows[(rows["lambda"].notna() | (rows["projection"] == "softmax"))]
-    rows = rows.assign(measure=rows["statistic"].astype(str).str.removeprefix(prefix).str.strip())
-    rows = rows[rows["measure"].isin(INPUTS)]
-    groups = [(names, part) for names, part in rows.groupby(page.MODEL, sort=False) if part["lambda"].notna().any()]
-    if not groups:
-        return None
-    lines, subject = -(-len(groups) // 2), "means over seeds, 95 % intervals · diamonds: published"
-    figure = titled_figure(title, None, 10.0, 2.6 * lines, subject=subject, count=rows["n"].max())
-    panels = figure.subplots(lines, 2, sharey=True, squeeze=False).ravel()
-    for axes, (names, part) in zip(panels, groups, strict=False):
-        knobs = np.sort(part["lambda"].dropna().unique())
-        left = sharpness(knobs)[0] - 0.5
-        for measure, colour in zip(INPUTS, (GRADIENT, LEAVE_ONE_OUT), strict=True):
-            mine = part[part["measure"] == measure].sort_values("lambda")
-            x = np.where(mine["lambda"].isna(), left, sharpness(mine["lambda"]))
-            axes.plot(sharpness(mine["lambda"]), mine["mean"], color=colour, label=measure_label(measure))
-            axes.plot(x, mine["mean"], "o", color=colour, markersize=4)
-            axes.vlines(x, mine["ci_low"], mine["ci_high"], color=colour, alpha=0.5)
-            axes.plot(x, mine["published"], "D", color=colour, markerfacecolor="white")
-        ticks = [f"{knob:g}".replace("-", "−") for knob in knobs]
-        axes.set_xticks([left, *sharpness(knobs)], ["softmax", *ticks], rotation=90, fontsize=8)
-        axes.set_title(f"{names[0]} · {names[1]} + {names[2]}, n = {part['n'].max():,}", fontsize=10, parse_math=False)
-        axes.set_ylabel(label)
-    for axes in panels[len(groups) :]:
-        axes.axis("off")
-    panels[0].legend()
-    figure.supxlabel("λ, spaced by log(1 − λ): dense to sparse", fontsize=10)
-    return figure
+    theirs = published[published["training"].isna()].fillna({"projection": "softmax"}).set_index(KEYS)["mean"].to_dict()
+    rows = []
+    for model in levels(cells):
+        for level in [level for level in ("softmax", 0.0) if level in model]:
+            row = heading(model[level]) | {"n": len(next(iter(model[level].values())))}
+            for name in SIDES.values():
+                counted = summary(values(model[level], number(name)))
+                statistic = f"tau attention–{name.removeprefix('tau_')}" if name.startswith("tau_") else name
+                key = tuple(row[part] for part in KEYS[:-1])
+                row |= {name: counted["mean"], f"{name}_std": counted["std"], "n_seeds": len(model[level])}
+                row[f"{name}_published"] = theirs.get((*key, statistic), np.nan)
+            rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def sweep(cells: Sequence[Cell], published: pd.DataFrame) -> pd.DataFrame:
+    """Table 2: Kendall's tau-b of lambda and the mean entropy of the importance of inputs, over the lambdas of each seed."""
+    theirs = published.set_index(["dataset", "encoder", "alignment", "statistic"])["mean"].to_dict()
+    rows = []
+    for model in levels(cells):
+        knobs = sorted(level for level in model if level != "softmax")
+        if len(knobs) < 3:
+            continue
+        for measure in INPUTS:
+            means = np.array([np.nanmean(values(model[knob], number(f"entropy_{measure}")), axis=1) for knob in knobs])
+            taus = pd.Series([kendalltau(knobs, seed).statistic for seed in means.T])
+            row = heading(model[knobs[0]]) | {
+                "measure": measure_label(measure),
+                "n_lambdas": len(knobs),
+                "n_seeds": len(taus),
+            }
+            key = (row["dataset"], row["encoder"], row["alignment"], f"lambda–entropy of {measure}")
+            rows.append(row | {"tau": taus.mean(), "tau_std": taus.std(), "published": theirs.get(key, np.nan)})
+    return pd.DataFrame(rows)
+
+
+def claims(cells: Sequence[Cell]) -> pd.DataFrame:
+    """What the paper says as a difference per text, a row for each model, claim and measure (`shared.answer`): "yes" where
+    it is shown. What is compared with softmax attention cut to the same support changes by ties alone; attention at random
+    places and the untrained model need no training.
+    """
+    untrained = {_model(model): model for model in levels(cells, "untrained")}
+    rows = []
+    for model in levels(cells):
+        if not {"softmax", 0.0} <= set(model):
+            continue
+        dense, sparse, before = model["softmax"], model[0.0], untrained.get(_model(model), {})
+        change = {name: _of(sparse, name) - _of(dense, name) for name in ("accuracy", "hidden_to_input_entropy")}
+        asked = [
+            (
+                "sparse attention does not lower the entropy of a state's gradient by .05",
+                "",
+                change["hidden_to_input_entropy"] + 0.05,
+            )
+        ]
+        asked += [("sparse attention costs less than .02 of accuracy", "", change["accuracy"] + 0.02)]
+        for name in INPUTS:
+            tau, base = _of(sparse, f"tau_{name}"), _of(dense, f"tau_{name}")
+            cut = values(sparse, lambda cell, name=name, dense=dense: cut_tau(cell, dense[cell.identity.seed], name))
+            asked += [("agrees less with inputs under sparsemax than under softmax", name, base - tau)]
+            asked += [("and less than softmax attention cut to the same support", name, cut - tau)]
+        for name, inputs in zip(STATES, INPUTS[: len(STATES)], strict=True):
+            tau = _of(sparse, f"tau_{name}")
+            asked += [
+                ("sparse attention agrees better with states than with inputs", name, tau - _of(sparse, f"tau_{inputs}"))
+            ]
+            asked += [("and better than the same weights at random places", name, tau - _of(sparse, f"random_tau_{name}"))]
+            if 0.0 in before:
+                asked += [("and better than before training", name, tau - _of(before[0.0], f"tau_{name}"))]
+        row = heading(sparse)
+        rows += [row | {"claim": name, "measure": measure_label(measure)} | answer(of) for name, measure, of in asked]
+    return pd.DataFrame(rows)
+
+
+def _of(models: Models, name: str) -> np.ndarray:
+    return values(models, number(name))
+
+
+def _model(model: dict[object, Models]) -> tuple[str, str, str]:
+    row = heading(next(iter(model.values())))
+    return row["dataset"], row["encoder"], row["alignment"]

@@ -1,4 +1,4 @@
-"""Does a test tell a model that uses planted evidence from one that cannot? Tests x models on generated texts.
+"""Do measures find planted evidence, and does a test tell a model that uses it from one that cannot?
 
 The two models of a pair differ in their training texts alone: those of the second had their evidence removed
 (`evidence_removed` of `attnfaith.data.planted_evidence`), so it learned nothing about these words. Both are measured on the
@@ -17,110 +17,123 @@ from attnfaith import record as records
 from attnfaith.metrics.attention_faithfulness.plausibility import average_precision
 from attnfaith.reporting import sections
 from attnfaith.reporting.analysis import Analysis, Settings
-from attnfaith.reporting.cells import Cell, match, measure_label
-from attnfaith.stats import bootstrap_interval
+from attnfaith.reporting.cells import Cell, measure_label
+from attnfaith.reporting.sections import performance
+from attnfaith.reporting.spec import per_cell
 
-from ..shared import KIND, UNDEFINED
+from ..shared import Models, Number, Twins, answer, heading, kinds, made_by, page_table, summary, values
 
 
 APART = 0.75
 """Least AUC, in either direction, at which a statistic is said to tell the two models apart."""
+INTERVAL = "{mean} [{ci_low}, {ci_high}]"
+EVIDENCE = {
+    "evidence": "{evidence}",
+    "encoder": "{encoder}",
+    "seeds": "{n_seeds}",
+    "number": "{statistic}",
+    "mean [95 %]": INTERVAL,
+}
+TESTS = {"encoder": "{encoder}", "test": "{statistic}", "seeds": "{n_seeds}", "uses it": "{uses}", "cannot": "{cannot}"}
+TESTS |= {"difference [95 %]": INTERVAL, "AUC": "{auc}", "tells them apart": "{tells_apart}"}
 
 
 def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
-    """ "planted_tests" and "planted_tests_over_seeds"; nothing where no two cells make a pair."""
-    table = tests_table(cells)
-    return Analysis({"planted_tests": table, "planted_tests_over_seeds": over_seeds(table)} if len(table) else {})
+    """ "evidence" and "planted_tests", see the functions of these names, and both as the page shows them."""
+    if not cells:
+        return Analysis()
+    results = {"evidence": evidence(cells), "planted_tests": planted_tests(cells)}
+    pages = {"evidence": EVIDENCE, "planted_tests": TESTS}
+    texts = {f"{name}.md": page_table(table, pages[name]) for name, table in results.items() if len(table)}
+    return Analysis(results, texts | {"made.md": made_by(cells)})
 
 
-def _arguments(cell: Cell) -> dict[str, object]:
-    """What the texts that the cell's model was trained on were generated from; {} where the record does not say."""
-    return cell.settings.get("recipe", {}).get("data", {}).get("arguments") or {}
+def arguments_of(models: Models) -> dict[str, object]:
+    """What the texts that a kind of model was trained on were generated from; {} where the record does not say."""
+    first = next(iter(models.values()))
+    return first.settings.get("recipe", {}).get("data", {}).get("arguments") or {}
 
 
-def pairs(cells: Sequence[Cell]) -> list[tuple[Cell, Cell]]:
-    """(uses the evidence, cannot) of cells that differ in nothing else."""
+def pairs(cells: Sequence[Cell]) -> list[Twins]:
+    """Kinds of models that use the evidence beside those that cannot and differ in nothing else, of the seeds of both."""
 
-    def key(cell: Cell) -> tuple:
-        others = {name: value for name, value in _arguments(cell).items() if name != "evidence_removed"}
-        return replace(cell.identity, training_texts=None), json.dumps(others, sort_keys=True)
+    def key(models: Models) -> tuple:
+        rest = {name: value for name, value in arguments_of(models).items() if name != "evidence_removed"}
+        identity = next(iter(models.values())).identity
+        return replace(identity, seed=0, training_texts=None), json.dumps(rest, sort_keys=True)
 
-    cannot = {key(cell): cell for cell in cells if _arguments(cell).get("evidence_removed")}
-    uses = [cell for cell in cells if not _arguments(cell).get("evidence_removed")]
-    return [(cell, cannot[key(cell)]) for cell in uses if key(cell) in cannot]
+    groups = kinds(cells)
+    cannot = {key(models): models for models in groups if arguments_of(models).get("evidence_removed")}
+    twins = []
+    for uses in groups:
+        plain = cannot.get(key(uses), {})
+        if seeds := sorted({*uses} & {*plain}):
+            if not arguments_of(uses).get("evidence_removed"):
+                twins.append(Twins({seed: plain[seed] for seed in seeds}, {seed: uses[seed] for seed in seeds}))
+    return twins
 
 
-def instance_statistics(cell: Cell) -> dict[str, np.ndarray]:
+@per_cell
+def statistics(cell: Cell) -> dict[str, np.ndarray]:
     """Every test of each text, [N] float64, NaN where undefined.
 
     tau of attention with gradient and leave-one-out (and with each other); the share of attention on the planted words and
     the average precision of attention and of each importance measure against them; the numbers of all sections.
     """
-    statistics = {f"tau {measure_label(a)}–{measure_label(b)}": cell.tau(a, b) for a, b in cell.pairs}
+    numbers = {f"tau {measure_label(a)}–{measure_label(b)}": cell.tau(a, b) for a, b in cell.pairs}
     if "rationale" in cell.table.column_names:
         gold = records.rows(cell.table, "rationale")
         mass = [np.dot(row, marks) if marks.any() else np.nan for row, marks in zip(cell.attention, gold, strict=True)]
-        statistics["attention on the evidence"] = np.array(mass, dtype=np.float64)
+        numbers["attention on the evidence"] = np.array(mass, dtype=np.float64)
         for name in ("attention", *cell.measures):
-            statistics[f"average precision of {measure_label(name)}"] = average_precision(cell.scores(name), gold)
-    return statistics | sections.numbers(cell)
+            numbers[f"average precision of {measure_label(name)}"] = average_precision(cell.scores(name), gold)
+    return numbers | sections.numbers(cell)
 
 
-def tests_table(cells: Sequence[Cell]) -> pd.DataFrame:
-    """Each statistic of a model that uses the evidence beside that of a model that cannot: one row per pair x statistic.
+def number(name: str) -> Number:
+    return lambda cell: statistics(cell).get(name)
 
-    uses_mean, cannot_mean: means over the instances where it is defined (n, n_undefined of each), with 95 % bootstrap
-    intervals. difference: mean of uses - cannot over the n_pairs texts where both are defined, with its interval. auc:
-    probability that a text of the first model has the larger value, ties counting one half; .5 says nothing, 0 and 1 tell
-    the two apart without error. tells_apart: "yes" where the interval of the difference excludes 0 and auc is at least .75
-    or at most .25; "barely" where only the interval says so; "no"; "undefined" where one of them has no values.
-    """
+
+def evidence(cells: Sequence[Cell]) -> pd.DataFrame:
+    """Accuracy, attention on the evidence and average precision of each kind of model that was trained with evidence."""
     rows = []
-    for uses, cannot in pairs(cells):
-        mine, theirs = match(uses, cannot)
-        first, second = instance_statistics(uses), instance_statistics(cannot)
-        for name in [name for name in first if name in second]:
-            numbers = compared(first[name], second[name], first[name][mine] - second[name][theirs])
-            rows.append({**uses.heading, "statistic": name, **numbers})
+    for models in kinds(cells):
+        first, arguments = next(iter(models.values())), arguments_of(models)
+        if arguments.get("evidence_removed"):
+            continue
+        label = "a pair" if arguments.get("needs_context") else f"{arguments.get('redundancy', 1)}, each enough"
+        label = "one word" if label.startswith("1,") else label
+        names = [name for name in statistics(first) if name.endswith("on the evidence") or name.startswith("average")]
+        numbers = {"accuracy": lambda cell: performance.per_text(cell)["correct"], **{name: number(name) for name in names}}
+        for name, of_text in numbers.items():
+            rows.append(heading(models) | {"evidence": label, "statistic": name} | summary(values(models, of_text), (0, 1)))
     return pd.DataFrame(rows)
 
 
-def compared(uses: np.ndarray, cannot: np.ndarray, difference: np.ndarray) -> dict[str, object]:
-    """The numbers of a row of `tests_table` from those of the two models and of the texts that both read."""
-    sides = {name: side[~np.isnan(side)] for name, side in (("uses", uses), ("cannot", cannot))}
-    row: dict[str, object] = {}
-    for (name, side), every in zip(sides.items(), (uses, cannot), strict=True):
-        row |= {f"{name}_n": len(side), f"{name}_n_undefined": len(every) - len(side)} | _mean(
-            side, f"{name}_mean", f"{name}_"
-        )
-    paired = difference[~np.isnan(difference)]
-    row |= {"n_pairs": len(paired)} | _mean(paired, "difference")
-    verdict, auc = UNDEFINED, np.nan
-    if all(map(len, sides.values())):
-        auc = float(mannwhitneyu(*sides.values()).statistic / len(sides["uses"]) / len(sides["cannot"]))
-        beyond = row["ci_low"] > 0 or row["ci_high"] < 0
-        verdict = "yes" if beyond and max(auc, 1 - auc) >= APART else "barely" if beyond else "no"
-    return row | {"auc": auc, "tells_apart": verdict}
+def planted_tests(cells: Sequence[Cell]) -> pd.DataFrame:
+    """Each statistic of models that use the evidence less that of models that cannot, a row for each pair and statistic.
 
-
-def _mean(values: np.ndarray, name: str, start: str = "") -> dict[str, float]:
-    low, high = bootstrap_interval(values)
-    return {name: values.mean() if len(values) else np.nan, f"{start}ci_low": low, f"{start}ci_high": high}
-
-
-def over_seeds(table: pd.DataFrame) -> pd.DataFrame:
-    """Tests x models: means over seeds, the range of the AUC, and in how many seeds the test tells the models apart.
-
-    One row per encoder x statistic. same_direction: whether the difference has one sign in all seeds: a test that
-    tells the models apart one way in one seed and the other way in another cannot be read.
+    uses, cannot: means over seeds and texts; mean: of the difference, with its interval (`shared.answer`). auc: probability
+    that a text of the first model has the larger value, ties counting one half, the mean over seeds. tells_apart: "yes"
+    where the difference stands and auc is at least APART or at most 1 - APART; "barely" where only the difference stands.
     """
-    keys = [*KIND, "statistic"]
     rows = []
-    for key, group in table.groupby(keys, sort=False):
-        signs, verdicts = set(np.sign(group["difference"].dropna())), group["tells_apart"]
-        row = dict(zip(keys, key, strict=True)) | {"n_seeds": len(group), "n_undefined": int((verdicts == UNDEFINED).sum())}
-        row |= {name: group[name].mean() for name in ("uses_mean", "cannot_mean", "difference")}
-        row |= {f"auc_{name}": getattr(group["auc"], name)() for name in ("mean", "min", "max")}
-        row |= {"same_direction": "yes" if signs in ({1.0}, {-1.0}) else "no" if signs else UNDEFINED}
-        rows.append(row | {f"seeds_{name}": int((verdicts == name).sum()) for name in ("yes", "barely", "no")})
+    for pair in pairs(cells):
+        cell = next(iter(pair.changed.values()))
+        for name in statistics(cell):
+            cannot, uses = pair.values(number(name))
+            areas = [_area(*sides) for sides in zip(uses, cannot, strict=True)]
+            auc = float(np.nanmean(areas)) if not np.isnan(areas).all() else np.nan
+            row = pair.heading | {"statistic": name, "uses": summary(uses)["mean"], "cannot": summary(cannot)["mean"]}
+            row |= {"auc": auc} | answer(uses - cannot)
+            stands = row.pop("verdict")
+            word = "yes" if max(auc, 1 - auc) >= APART else "barely"
+            rows.append(row | {"tells_apart": word if stands in ("yes", "no") else stands})
     return pd.DataFrame(rows)
+
+
+def _area(uses: np.ndarray, cannot: np.ndarray) -> float:
+    first, second = (side[~np.isnan(side)] for side in (uses, cannot))
+    if not len(first) or not len(second):
+        return np.nan
+    return float(mannwhitneyu(first, second).statistic / len(first) / len(second))

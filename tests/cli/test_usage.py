@@ -130,7 +130,7 @@ def test_lists_are_what_the_package_has(capsys):
     assert names("measures") == set(all_measures())
     assert (names("encoders"), names("projections")) == (set(ENCODERS), set(PROJECTIONS))
     assert names("datasets") == {*DATASETS, *PAIRS}
-    assert "meister_2021/sst.yaml" in names("recipes") and "planted_evidence/encoders.yaml" in names("studies")
+    assert "meister_2021/sst.yaml" in names("recipes") and "planted_evidence/study.yaml" in names("studies")
     assert not names("recipes") & names("studies")
     assert {"meister_2021/sst.yaml"} < names("recipes", "SST") < names("recipes")
 

@@ -45,10 +45,11 @@ def test_values_are_placed_by_text_and_estimated_over_seeds_and_texts():
 @pytest.mark.parametrize(
     ("numbers", "expected"),
     [
-        ((0.4, 0.05, 3), "up"),
-        ((-0.4, 0.05, 3), "down"),
-        ((0.4, 0.06, 3), "cannot be told"),
-        ((0.4, 0.01, 1), "one seed"),
+        ((0.4, 0.05, 5), "up"),
+        ((-0.4, 0.05, 5), "down"),
+        ((0.4, 0.06, 5), "cannot be told"),
+        ((0.4, 0.01, 4), "cannot be told"),
+        ((0.4, np.nan, 5), "cannot be told"),
         ((np.nan, np.nan, 0), "undefined"),
     ],
 )
@@ -97,3 +98,13 @@ def test_a_figure_shows_every_interval_and_which_stand():
     points = {line.get_xdata()[0]: line.get_markerfacecolor() for line in axes.lines if len(line.get_xdata()) == 1}
     assert points[0.4] == "white" and points[0.9] != "white" and len(points) == 2
     assert [len(part.get_segments()) for part in axes.collections] == [1, 1]
+
+
+def test_a_table_of_a_page():
+    rows = {"data": ["sst", "a|b"], "n": [5175, 3], "tau": [0.8, -0.06], "tau_std": [0.01, np.nan]}
+    text = shared.page_table(pd.DataFrame(rows), {"data": "{data}", "n": "{n}", "τ": "{tau} ± {tau_std}"})
+    assert text == "| data | n | τ |\n| --- | ---: | --- |\n| sst | 5,175 | .80 ± .01 |\n| a\\|b | 3 | −.06 |\n"
+
+
+def test_the_line_of_what_made_a_page():
+    assert shared.made_by([model(1), model(2)]) == "Numbers of 2 models by attnfaith ?, commit ?.\n"

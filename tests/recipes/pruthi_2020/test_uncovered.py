@@ -8,7 +8,7 @@ from recipes.pruthi_2020 import uncovered
 from tests.deception import model
 
 
-SEEDS = (1, 2, 3)
+SEEDS = (1, 2, 3, 4, 5)
 
 
 def pair(seeds=SEEDS, **deceiving):
@@ -30,10 +30,10 @@ def test_a_deceiving_model_is_uncovered_by_the_tests_that_see_what_it_hides():
     for start in ("", "matched_"):
         np.testing.assert_allclose(tests[f"{start}p_holm"], holm(tests[f"{start}p_value"]))
     parts = table[table["test"] == "tau_gradient"].set_index("seed")
-    assert parts.loc["all", "auc"] == pytest.approx(parts["auc"].iloc[:3].mean()) and set(parts["verdict"][:3]) == {""}
+    assert parts.loc["all", "auc"] == pytest.approx(parts["auc"].iloc[:5].mean()) and set(parts["verdict"][:5]) == {""}
     assert every.loc["tau_gradient", ["n_honest", "n_undefined_honest"]].tolist() == [3 * 58, 3 * 2]
     alone = of_all(uncovered.uncovered_table(pair([2], deceit=3.0)))
-    assert set(alone.loc[alone["kind"] == "test", "verdict"]) == {"one seed"}
+    assert set(alone.loc[alone["kind"] == "test", "verdict"]) == {"cannot be told"}
     assert list(uncovered.figures(table)) == ["sst_wiki-uncovered"]
 
 

@@ -118,7 +118,7 @@ def test_a_selector_is_compared_with_attention_at_the_share_that_it_aims_at(meas
 
 def test_one_seed_has_no_verdict_and_a_selector_without_attention_beside_it_none_at_all():
     one = analysis.tables([cell("hardkuma", 1)[0], cell("attention", 1)[0]], Settings()).tables["budgets"]
-    assert set(one["verdict"]) == {"", "one seed"}
+    assert set(one["verdict"]) == {"", "cannot be told"}
     alone = analysis.tables([cell("hardkuma", 1)[0]], Settings()).tables["budgets"]
     assert "verdict" not in alone
 

@@ -1,0 +1,96 @@
+"""How many attention weights must go until the decision changes, by the order in which they go, for each kind of model.
+
+Source: Serrano & Smith (2019), Is Attention Interpretable?
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from attnfaith.reporting.analysis import Analysis, Settings
+from attnfaith.reporting.cells import Cell
+from attnfaith.reporting.erased_weights import outcomes, removals, single_weight
+from attnfaith.reporting.sections import erasure, performance
+
+from ..shared import Number, answer, heading, kinds, made_by, page_table, summary, values
+
+
+ORDERS = ("random", "attention", "gradient", "minimum")
+MODEL = {"data": "{dataset}", "encoder": "{encoder}", "seeds": "{n_seeds}"}
+PAGE = MODEL | {"accuracy": "{accuracy} ± {accuracy_std}", "items": "{items}", "only i*": "{only_top}"}
+PAGE |= {name: f"{{{name}}} ± {{{name}_std}}" for name in ORDERS}
+PAGE |= {"attention ÷ minimum": "{ratio}", "never: attention": "{never_attention}", "never: minimum": "{never_minimum}"}
+PAGE |= {"only when all is gone: attention": "{all_attention}", "only when all is gone: minimum": "{all_minimum}"}
+ASKED = MODEL | {"question": "{question}", "difference [95 %]": "{mean} [{ci_low}, {ci_high}]", "verdict": "{verdict}"}
+
+
+def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
+    """ "documents" and "questions", see the functions of these names."""
+    cells = [cell for cell in cells if erasure.SECTION.applies(cell)]
+    if not cells:
+        return Analysis()
+    made = {"documents": documents(cells), "questions": questions(cells)}
+    pages = {"documents.md": page_table(made["documents"], PAGE), "questions.md": page_table(made["questions"], ASKED)}
+    return Analysis(made, pages | {"made.md": made_by(cells)})
+
+
+def removed(order: str, name: str) -> Number:
+    """A number of the removals in one order: "share" of the items that go until the decision changes (NaN where it never
+    does), "never", and "empty", where it changes only when no weight is left; the last two 0 or 1. NaN below two items.
+    """
+
+    def number(cell: Cell) -> np.ndarray:
+        removal = removals(cell)[order, "renormalised"]
+        share = erasure.fractions(cell, removal)
+        of = {"share": share, "never": np.isnan(share).astype(float), "empty": removal.empty}
+        return np.where(cell.lengths > 1, of[name], np.nan)
+
+    return number
+
+
+def over_minimum(cell: Cell) -> np.ndarray:
+    """Items removed in attention's order over the size of the smallest set that changes the decision."""
+    return erasure.per_text(cell)["erasure_flip_ratio_attention"]
+
+
+def documents(cells: Sequence[Cell]) -> pd.DataFrame:
+    """A row for each kind of model, means over seeds and texts, _std over seeds.
+
+    items: attended per text. only_top: share of texts whose decision changes without the largest weight and not without a
+    random other one. One column for each of ORDERS: share of the items removed until the decision changes, over the texts
+    that change in that order. ratio: items in attention's order over the smallest set. never_, all_: texts whose decision
+    never changes, and only when all weight is gone.
+    """
+    numbers: dict[str, Number] = {
+        "accuracy": lambda cell: performance.per_text(cell)["correct"],
+        "items": lambda cell: cell.lengths.astype(float),
+        "only_top": lambda cell: outcomes(single_weight(cell, "attention"))["only_top"],
+        **{order: removed(order, "share") for order in ORDERS},
+        "ratio": over_minimum,
+    }
+    for order in ("attention", "minimum"):
+        numbers |= {f"never_{order}": removed(order, "never"), f"all_{order}": removed(order, "empty")}
+    rows = []
+    for models in kinds(cells):
+        row = heading(models) | {"n_seeds": len(models), "n": len(next(iter(models.values())))}
+        for name, number in numbers.items():
+            counted = summary(values(models, number))
+            row |= {name: counted["mean"], f"{name}_std": counted["std"]}
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def questions(cells: Sequence[Cell]) -> pd.DataFrame:
+    """The paper's claims for each kind of model, as differences with the interval over seeds and texts and a verdict."""
+    rows = []
+    for models in kinds(cells):
+        share = {order: values(models, removed(order, "share")) for order in ORDERS}
+        changed = values(models, lambda cell: single_weight(cell, "attention").top_flips)
+        asked = {
+            "attention's order removes more than the smallest set": share["attention"] - share["minimum"],
+            "attention's order removes more than the gradient's": share["attention"] - share["gradient"],
+            "without the largest weight most decisions stay": 0.5 - changed,
+        }
+        rows += [heading(models) | {"question": name} | answer(numbers) for name, numbers in asked.items()]
+    return pd.DataFrame(rows)
