@@ -47,7 +47,7 @@ import safetensors.numpy  # noqa: E402
 from attnfaith import cli  # noqa: E402
 from attnfaith.support import provenance  # noqa: E402
 from tests.figures import IN_A_PROCESS  # noqa: E402
-from tests.hub_server import KINDS, HubServer  # noqa: E402
+from tests.hub.server import KINDS, HubServer  # noqa: E402
 
 
 RECIPE = """

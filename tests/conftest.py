@@ -188,7 +188,7 @@ def tiny_recipe(tmp_path):
 @pytest.fixture
 def hub(tmp_path):
     """A Hub on loopback, empty, its data in tmp_path / "hub"; a process uses it with `env=hub.environment(home)`."""
-    from tests.hub_server import HubServer
+    from tests.hub.server import HubServer
 
     with HubServer(tmp_path / "hub") as server:
         yield server

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 @pytest.fixture(scope="module")
 def alice(tmp_path_factory, warm_python):
     """Runs Python as a user of the Hub, with two records beside it."""
-    from tests.hub_server import HubServer
+    from tests.hub.server import HubServer
 
     folder = tmp_path_factory.mktemp("alice")
     for seed in (0, 1):

@@ -20,7 +20,7 @@ from attnfaith.data.fingerprint import fingerprint
 from attnfaith.data.loading import load_splits
 from attnfaith.data.planted_evidence import generate
 from tests.figures import IN_A_PROCESS
-from tests.hub_server import HubServer
+from tests.hub.server import HubServer
 from tests.records import draw
 
 
@@ -121,7 +121,7 @@ def test_overwriting_and_going_on(fails):
     assert record.load("run/record.parquet").column("seed").unique().to_pylist() == [4]
     fails("report", "run", "--examples", "0", says="n_examples is 0")
     fails("report", "run/model", says=r"run/model holds no record.parquet, .*; did you mean the run run\?")
-    fails("cards", "run", "run", "--to", "somebody", says="two of the runs are called tiny")
+    fails("cards", "run", "run", "--to", "somebody", says="two of the runs would be somebody/tiny")
 
 
 def test_a_data_set_without_a_recipe(fails, tmp_path, capfd):
@@ -534,7 +534,7 @@ def test_two_processes_train_one_model(tmp_path, repository, warm_attnfaith):
 
 @pytest.mark.gate
 def test_interrupted_and_gone_on(tmp_path, repository, warm_attnfaith):
-    """Ctrl-C while training: code 130 and a hint; then the same weights as without it."""
+    """Ctrl-C while training: code 130; then the same weights as without it."""
     arguments = ["--config", "tiny.yaml", "--num_train_epochs", "30"]
     process = subprocess.Popen(
         [warm_attnfaith, str(repository / "recipes" / "train.py"), *arguments],
@@ -547,7 +547,7 @@ def test_interrupted_and_gone_on(tmp_path, repository, warm_attnfaith):
     process.send_signal(signal.SIGINT)
     _, error = process.communicate(timeout=60)
     assert process.returncode == 130, error
-    assert "stopped; go on with --resume_from_checkpoint" in error and "Traceback" not in error
+    assert "Traceback" not in error
     assert not (tmp_path / "run" / "model").exists()
     assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "started"
 

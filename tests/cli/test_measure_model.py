@@ -110,7 +110,7 @@ def test_a_split_of_a_folder_and_a_limit(model):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "is a model without a recipe: say which texts it is measured on, --data.path FILE or --data.hub_id"),
+        ([], "is a model without a recipe: give its texts, with --data.path FILE or --data.hub_id"),
         (["--attention", "rollout"], "--attention is for a model on texts of your own: give --data.path FILE too"),
         (
             ["--data.text", "review"],

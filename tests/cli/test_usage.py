@@ -71,8 +71,6 @@ def test_help_of_a_command(name, capsys):
         (["table", "x", "--rows", "encoder"], "--rows and --columns go together"),
         (["table", "x", "--rows", "encoder", "--columns", "measure", "--where", "a"], "--where a: write KEY=VALUE"),
         (["table", "x", "--output", "x.pdf"], "--output x.pdf: end it in .md, .tex, .csv, .txt"),
-        (["train", "--seeds", "1", "2", "1"], "--seeds 1 2 1: 1 is there twice"),
-        (["train", "--seeds", "1", "--push_to_hub"], "--push_to_hub with --seeds"),
         (["train", "--remeasure"], "--remeasure is for a run that lies there"),
     ],
 )

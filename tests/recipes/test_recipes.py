@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import random
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from attnfaith import (
     runs,
 )
 from attnfaith.data.pairs import PAIRS
-from attnfaith.data.registry import SPLITS, entry_of
+from attnfaith.data.registry import DATASETS, SPLITS, entry_of
 from attnfaith.measurement import registry
 from attnfaith.models.configuration_attention_classifier import AttentionClassifierConfig
 from attnfaith.recipes import RecipeError
@@ -29,7 +30,7 @@ from attnfaith.recipes.options import KEYS
 from attnfaith.recipes.recipe import MODEL_KEYS
 from attnfaith.reporting.study import DEFAULT, check_names
 from attnfaith.study import plan
-from attnfaith.support.errors import AttnfaithError, FileError, cut, excerpt
+from attnfaith.support.errors import AttnfaithError, DatasetError, FileError, cut, excerpt
 
 
 ROOT = Path(__file__).parents[2]
@@ -158,7 +159,7 @@ def test_a_value_of_another_kind_is_named(key, value):
 
 TREES = {  # a recipe -> keys that mean nothing in it, or contradict it
     "": "data.text=x data.encoding=x data.revision=x data.max_sentences=9 data.tokenizer_revision=x data.vocabulary=bpe "
-    "data.links_from=1 data.name=copy model.recurrence=luong model.revision=x model.separate_impermissible=true "
+    "data.links_from=1 model.recurrence=luong model.revision=x model.separate_impermissible=true "
     "objective.base=b objective.weight=0.1 objective.frozen=true selection.share=0.5 measure.level=word "
     "penalties.impermissible_heads=max penalties.word_tying_distance=norm penalties.word_tying_padding=false "
     "penalties.masked_share=0.15",
@@ -182,7 +183,7 @@ TREES = {  # a recipe -> keys that mean nothing in it, or contradict it
     "model.selector.reads=deleted",
     "model.selector.kind=hardkuma selection.two_sided=true": "selection.multiplier_range=[0.0,1.0]",
     "model.selector.kind=budget model.selector.budget=0.1": "selection.decay=0.1 model.selector.budget=null",
-    "data.name=copy model.type=gru": "data.name=sst data.name=coppy data.tokenizer=z data.hub_id=x "
+    "data.name=copy model.type=gru": "data.tokenizer=z data.hub_id=x "
     "model.num_hidden_layers=3 model.hierarchy=sentence objective.kind=untrained penalties.diversity=1 selection.share=0.5 "
     "penalties.impermissible_heads=max training.amsgrad=true training.balance_classes=false measure.outputs=[train] "
     "training.metric_for_best_model=roc_auc measure.level=word",
@@ -201,6 +202,20 @@ def test_a_key_that_means_nothing_is_refused_unless_it_says_what_silence_says(tr
         key = word.partition("=")[0]
         with pytest.raises(RecipeError, match=re.escape(key.rpartition(".")[2])):
             recipes.parse(MINIMAL, [*words, f"--{word}"])
+
+
+@pytest.mark.parametrize(
+    ("words", "key"),
+    [
+        (["--data.name=copy"], "set model.type"),
+        (["--data.name=sts"], "did you mean 'sst'"),
+        (["--data.name=sst", "--type=gru"], "no set of sentence pairs"),
+        (["--data.name=coppy", "--type=gru"], "did you mean 'copy'"),
+    ],
+)
+def test_a_data_set_is_one_for_the_kind_of_model(words, key):
+    with pytest.raises(DatasetError, match=key):
+        recipes.check_data(recipes.parse(MINIMAL, words))
 
 
 def test_what_a_recipe_is_silent_about():
@@ -267,8 +282,8 @@ def test_other_arguments_are_those_of_transformers():
 def test_the_configuration_says_what_a_model_may_be(section, message):
     """Its rules are written there alone; many recipes are asked before the first is run, and the message names the one."""
     recipe = recipes.parse(MINIMAL + f"model: {{{section}}}")
-    with pytest.raises(RecipeError, match=f"^second: model: {message}"):
-        recipes.check_models({"first": recipes.parse(MINIMAL), "second": recipe})
+    with pytest.raises(RecipeError, match=f"^model: {message}"):
+        recipes.check_model(recipe)
 
 
 def test_the_model_section_is_the_configuration():
@@ -603,3 +618,26 @@ def test_anything_is_read_or_refused(words, text):
     for read in (lambda: recipes.parse(MINIMAL, words), lambda: recipes.parse(text)):
         with contextlib.suppress(RecipeError):
             read()
+
+
+# ------------------------------------------------------------------------------------------------ plugins
+
+
+def test_plugins_are_imported_from_the_current_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my_data_sets.py").write_text(
+        "from attnfaith.data.registry import DatasetEntry, register\n"
+        "register(DatasetEntry('mine_of_a_plugin', 'me', ('no', 'yes'), folder='mine'))\n"
+    )
+    (tmp_path / "mine.yaml").write_text(MINIMAL + "plugins: [my_data_sets]\ndata: {name: mine_of_a_plugin}\n")
+    (tmp_path / "broken_plugin.py").write_text("1 / 0\n")
+    for options, key in (({}, "'nowhere'"), ({"of_stranger": True}, "recipe from the Hub")):
+        with pytest.raises(RecipeError, match=f"plugins.*{key}"):
+            recipes.load("mine.yaml", ["--plugins", "nowhere"], **options)
+    with pytest.raises(RecipeError, match="'broken_plugin' cannot be imported from .*ZeroDivisionError"):
+        recipes.load("mine.yaml", ["--plugins=broken_plugin"])
+    try:
+        recipes.check_data(recipes.load("mine.yaml"))
+    finally:
+        DATASETS.pop("mine_of_a_plugin", None)
+        sys.modules.pop("my_data_sets", None)

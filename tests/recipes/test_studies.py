@@ -1,11 +1,14 @@
 """Every study under recipes/ can be planned: its recipes and its analysis load, and published numbers have a source."""
 
+from itertools import product
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
+from attnfaith.hub import repo_id_of
 from attnfaith.reporting.analysis import Analysis
+from attnfaith.reporting.cards import checkpoint_name
 from attnfaith.reporting.study import analyse
 from attnfaith.study.command import prepare
 from attnfaith.study.plan import read_study
@@ -40,3 +43,15 @@ def test_every_published_number_has_a_source(path):
     published = pd.read_csv(path)
     assert len(published) and published["source"].notna().all()
     assert published["source"].str.strip().ne("").all()
+
+
+def test_the_released_checkpoints(monkeypatch):
+    """Data sets x encoders x projections, under names that the Hub allows."""
+    monkeypatch.chdir(RECIPES.parent)
+    planned, wanted = prepare(read_study(Path("release.yaml")))
+    models = set()
+    for name, recipe in wanted.items():
+        models.add((recipe.data.name, recipe.model.encoder, recipe.model.projection))
+        assert repo_id_of("somebody", checkpoint_name(name)) == f"somebody/{name}"
+    factors = (("sst", "20news_sports"), ("bilstm", "transformer"), ("softmax", "sparsemax", "entmax15"))
+    assert models == set(product(*factors)) and len(planned) == 12

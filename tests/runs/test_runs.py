@@ -621,11 +621,11 @@ BASES = [  # what is wrong with the base of a run, what else the run is, what is
     (lambda base: shutil.rmtree(base / "model"), [], r"is no trained run \(model missing there\)", False),
     (lambda base: (base / "outputs" / "train.parquet").unlink(), [], "keeps no outputs of train", False),
     (None, ["--frozen", "--encoder=cnn"], "another model: model.encoder", False),
-    (shorter, [], r"train.parquet has no row for 4 of 64 texts, such as 'planted_evidence/train/", True),
+    (shorter, [], "was made of other texts, labels or another vocabulary", True),
     (lambda base: (base / "outputs" / "train.parquet").write_bytes(b"no record"), [], "cannot be used", True),
     (lambda base: shake(base), [], "was made by another model than the one beside it", True),
     (of_other_texts, [], "was made of other texts, labels or another vocabulary", True),
-    (None, ["--data.max_length=5"], r"gives 'planted_evidence/train/\d+' \d weights and the text has 3 tokens", True),
+    (None, ["--data.max_length=5"], "was made of other texts, labels or another vocabulary", True),
     (None, ["--data.min_df=3"], "was made of other texts, labels or another vocabulary", True),
 ]
 

@@ -25,7 +25,7 @@ from attnfaith.reporting.notebook import Overview, Shown
 from attnfaith.reporting.page.comparison import comparison_page
 from attnfaith.reporting.page.instrument import instrument
 from attnfaith.reporting.wide import overview
-from attnfaith.study.results import Made, write_page
+from attnfaith.study.results import Results, write_page
 from attnfaith.support import escaping
 from attnfaith.support.escaping import (
     csv_frame,
@@ -239,7 +239,7 @@ def outputs(kind, folder):
     compared = compare(sides, [text(), text()])
     rows = {"cell": [text()], "block": [text()], "status": ["failed"], "n": [np.nan], "reason": [text()]}
     study = {"results": str(folder / "study"), "output_dir": str(folder)}
-    write_page(study, pd.DataFrame(rows), {}, Made({text(): pd.DataFrame()}, [text()], [text()], [cell, other]))
+    write_page(study, pd.DataFrame(rows), {}, Results({text(): pd.DataFrame()}, [text()], [text()], [cell, other]))
     cells = {"one": cards.cell_facts({}, first, model_repo=None)}
     wide = [(one, form) for one in overview([cell, other]) for form in ("markdown", "csv", "text")]
     view = drawn_view(4, tokens=[text() for _ in range(4)], model=text())

@@ -19,7 +19,7 @@ from attnfaith.support.files import refusals
 GROUPS = {
     "Train and measure": ("train", "measure", "report"),
     "Look": ("list", "show", "view", "space", "compare", "table"),
-    "Many runs": ("study", "release", "roar"),
+    "Many runs": ("study", "roar"),
     "On the Hub": ("push", "cards", "reproduce", "eraser"),
     "Set up": ("completion", "install-metric"),
 }

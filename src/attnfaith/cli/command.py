@@ -1,4 +1,4 @@
-"""What a command is: a function that takes parsed arguments, and what its help and its parser are made of."""
+"""Commands: functions of parsed arguments, with their help and their parser."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 COMMANDS: dict[str, Callable[[Sequence[str] | None], object]] = {}
-"""Name -> command, which takes words, those of the process where it is given None."""
+"""Name -> command, which takes words; None is those of the process."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Command:
     name: str
     function: Callable[[SimpleNamespace], object]
     arguments: Sequence[tuple[tuple[str, ...], dict]]
-    how: dict = field(default_factory=dict)
+    options: dict = field(default_factory=dict)
 
     @property
     def summary(self) -> str:
@@ -31,13 +31,10 @@ class Command:
     def parser(self) -> "Parser":
         from attnfaith.recipes.options import Parser
 
-        parser = Parser(self.name, self.function.__doc__, **self.how)
-        for names, how in self.arguments:
-            parser.add_argument(*names, **how)
-        return parser.finish()
+        return Parser(self.name, self.function.__doc__, self.arguments, **self.options)
 
     def __call__(self, words: Sequence[str] | None = None) -> object:
-        """Read the words and carry out the command. What follows a lone -- is `rest`, for whom the command starts."""
+        """Parse the words and carry out the command. Words after a lone -- become `rest`, for Snakemake."""
         words, rest = list(sys.argv[1:] if words is None else words), []
         if "--" in words:
             words, rest = words[: words.index("--")], words[words.index("--") + 1 :]
@@ -46,22 +43,22 @@ class Command:
         return self.function(args)
 
 
-def argument(*names: str, **how) -> tuple[tuple[str, ...], dict]:
-    """One argument, as argparse's `add_argument` takes it."""
-    return names, how
+def argument(*names: str, **settings) -> tuple[tuple[str, ...], dict]:
+    """Return one argument, as argparse's `add_argument` takes it."""
+    return names, settings
 
 
-def flag(*names: str, **how) -> tuple[tuple[str, ...], dict]:
-    """An option without a value."""
-    return names, {"action": "store_true", **how}
+def flag(*names: str, **settings) -> tuple[tuple[str, ...], dict]:
+    """Return an option without a value."""
+    return names, {"action": "store_true", **settings}
 
 
-def command(*arguments, name: str | None = None, **how) -> Callable:
-    """Make a function a command. how: `examples` and `keys` of its parser."""
+def command(*arguments, name: str | None = None, **options) -> Callable:
+    """Make a function a command. options: `examples`, `keys` and `epilog` of its parser."""
 
     def add(function):
-        made = Command(name or function.__name__.rstrip("_"), function, arguments, how)
-        COMMANDS[made.name] = made
+        entry = Command(name or function.__name__.rstrip("_"), function, arguments, options)
+        COMMANDS[entry.name] = entry
         return function
 
     return add

@@ -1,4 +1,4 @@
-"""Finished runs, published and made again: pushes, cards, reproductions, retraining without words."""
+"""Commands about finished runs: pushes, cards, reproductions, retraining without words."""
 
 from pathlib import Path
 
@@ -14,36 +14,51 @@ OWNER = argument("--to", metavar="OWNER", required=True, help="user or organisat
 @command(
     RUNS,
     OWNER,
-    argument("--name", help="of the model (default: the recipe's name)"),
+    argument("--name", help="of the model, where one run is pushed (default: the recipe's name)"),
     flag("--dry-run", help="only print what would be sent and its size"),
     flag("--private", help="new repositories are private"),
     argument("--revision", metavar="BRANCH", help="the branch to push to (default: main)"),
     flag("--create-pr", help="offer it as pull requests to repositories that are there"),
-    examples=("push runs/quickstart --to OWNER --dry-run", "push runs/quickstart --to OWNER"),
+    examples=(
+        "push runs/quickstart --to OWNER --dry-run",
+        "push runs/quickstart --to OWNER",
+        "push runs/release/*/ --to OWNER            # every run of a study",
+    ),
 )
 def push(args):
     """Push finished runs to the Hub: models with cards, records, result tables, the metric.
 
     The token is that of `hf auth login` or HF_TOKEN. Only what differs is sent; an interrupted push is run again.
     """
-    from attnfaith.locate import locate_folder
-
-    runs = [locate_folder(word, "a push") for word in args.run]
+    folders = _folders(args, "a push")
     from attnfaith import hub
 
-    if args.name is not None and len(runs) > 1:
-        raise hub.HubError(f"--name {args.name} for {len(runs)} runs: a name is for one of them; leave it out")
     if not args.dry_run:
         hub.check(args.to, create_pr=args.create_pr)  # before the runs are read, which takes longer
     how = {"private": args.private, "revision": args.revision, "create_pr": args.create_pr}
-    plans = [hub.plan(run, args.to, name=args.name, **how) for run in runs]
-    names = [plan.repos[-1].repo_id for plan in plans]
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise hub.HubError(f"two runs would be {twice[0]}: push them one by one, with --name")
-    if args.dry_run:
-        print("\n\n".join(plan.describe() for plan in plans))
-        return []
-    return [address for plan in plans for address in hub.push(plan)]
+    for name, folder in folders.items():
+        plan = hub.plan(folder, args.to, name=name, **how)
+        if args.dry_run:
+            print(plan.describe())
+        else:
+            hub.push(plan)
+
+
+def _folders(args, needs: str) -> dict[str, Path]:
+    """Name on the Hub -> folder of each run. Raises AttnfaithError where there is no run, or two have one name."""
+    from attnfaith.locate import locate_folder
+
+    folders = [locate_folder(word, needs) for word in args.run]
+    from attnfaith import recipes
+    from attnfaith.reporting.cards import checkpoint_name
+
+    name = getattr(args, "name", None)
+    if name is not None and len(folders) > 1:
+        raise AttnfaithError(f"--name {name} for {len(folders)} runs: a name is for one of them; leave it out")
+    names = [name or checkpoint_name(recipes.load(folder / "recipe.yaml").name) for folder in folders]
+    if repeated := [name for name in names if names.count(name) > 1]:
+        raise AttnfaithError(f"two of the runs would be {args.to}/{repeated[0]}: give them one by one, with --name")
+    return dict(zip(names, folders, strict=True))
 
 
 @command(
@@ -54,33 +69,25 @@ def push(args):
 )
 def cards(args):
     """Cards of trained checkpoints and their index, as they are pushed, without pushing."""
-    from attnfaith.locate import locate_folder
-
-    runs = [locate_folder(word, "a card") for word in args.run]
-    from attnfaith import recipes
+    folders = _folders(args, "a card")
     from attnfaith.data.registry import facts
     from attnfaith.hub import repo_id_of, shared_repos
-    from attnfaith.reporting.cards import checkpoint_name, write_cards
+    from attnfaith.reporting.cards import write_cards
 
-    names = [checkpoint_name(recipes.load(folder / "recipe.yaml").name) for folder in runs]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise AttnfaithError(f"two of the runs are called {twice[0]}: give runs whose recipes have different names")
-    folders = {repo_id_of(args.to, name): folder for name, folder in zip(names, runs, strict=True)}
-    written = write_cards(folders, args.output, facts, **shared_repos(args.to))
-    print(f"cards: {args.output} ({len(names)} of checkpoints, {counted(len(written), 'file')})")
+    checkpoints = {repo_id_of(args.to, name): folder for name, folder in folders.items()}
+    written = write_cards(checkpoints, args.output, facts, **shared_repos(args.to))
+    print(f"cards: {args.output} ({len(folders)} of checkpoints, {counted(len(written), 'file')})")
     return written
 
 
 @command(
     argument("source", help="folder of a run, or OWNER/NAME of a model on the Hub"),
     argument("--output", type=Path, help="folder of the new run (default: runs/reproduced/NAME)"),
-    argument("--records", metavar="REPO", help="data set with the record (default: the one that the card names)"),
-    argument("--revision", help="of the model's repository"),
     argument("--data.path", dest="data_path", metavar="PATH", help="where its own data lie (runs of own data)"),
     examples=("reproduce runs/quickstart", "reproduce OWNER/NAME --output again"),
 )
 def reproduce(args):
-    """Train and measure a recorded run anew and say which numbers agree; exit code 1 where one does not.
+    """Train and measure a recorded run anew and report which numbers agree; exit code 1 where one does not.
 
     Every result is compared: exactly, within its tolerance, or not; reproduction.csv has them all.
     """
@@ -91,11 +98,10 @@ def reproduce(args):
         locate_folder(args.source, "a reproduction")
     from attnfaith import reproduction
 
-    how = {"records_repo": args.records, "revision": args.revision, "data_path": args.data_path}
-    done = reproduction.reproduce(args.source, args.output, **how)
+    result = reproduction.reproduce(args.source, args.output, data_path=args.data_path)
     if is_main_process():
-        print(reproduction.describe(done))
-    if not done.agrees:
+        print(reproduction.describe(result))
+    if not result.agrees:
         raise SystemExit(1)
 
 
@@ -116,8 +122,8 @@ def reproduce(args):
 def roar(args):
     """Remove the words that a measure ranks first, and retrain.
 
-    The words go from all texts, and a model is trained anew on what is left: a measure that knows what mattered costs more
-    accuracy than words taken at random.
+    The words go from all texts, and a model is trained anew on the rest: a measure that knows which words mattered costs
+    more accuracy than words taken at random.
     """
     from attnfaith.locate import locate_folder
     from attnfaith.measurement import registry

@@ -1,7 +1,8 @@
-"""Runs: train a model by a recipe, measure it, report it."""
+"""Commands about one run: train a model by a recipe, measure it, report it."""
 
 import os
 import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from attnfaith.cli.command import argument, command, flag
@@ -18,17 +19,25 @@ def is_main_process() -> bool:
     return int(os.environ.get("RANK", 0)) == 0
 
 
-def _load(path: Path | None, overrides, added):
-    """The recipe with what `--add` names, its measures and their options checked before torch is imported."""
+def _split(words: Iterable[str]) -> list[str]:
+    """The names in words such as "a,b" and "c"."""
+    return [name for word in words for name in word.split(",") if name]
+
+
+def _load(path: Path | None, overrides: Sequence, added: Sequence[str], **how):
+    """The recipe with the measures of `--add`. Its data set, measures and their options are checked before torch is
+    imported.
+    """
     from attnfaith import recipes
     from attnfaith.measurement import registry
 
-    recipe = recipes.load(path, overrides)
-    if added := [name for word in added for name in word.split(",") if name]:
+    recipe = recipes.load(path, overrides, **how)
+    if added := _split(added):
         producers = [*dict.fromkeys([*recipe.measure.producers, *added])]
-        recipe = recipes.load(path, [*overrides, ("measure.producers", producers)])
-    reads = "pairs" if recipe.kind == "translator" else "texts"
-    registry.check_options(registry.check_names(recipe.measure.producers, reads), recipe.measure.options, reads)
+        recipe = recipes.load(path, [*overrides, ("measure.producers", producers)], **how)
+    recipes.check_data(recipe)
+    measures = registry.check_names(recipe.measure.producers, recipe.reads)
+    registry.check_options(measures, recipe.measure.options, recipe.reads)
     return recipe
 
 
@@ -52,10 +61,6 @@ def _load(path: Path | None, overrides, added):
     flag("--overwrite_output_dir", help="replace the run that lies in output_dir"),
     flag("--resume_from_checkpoint", help="go on with the run that lies in output_dir"),
     flag("--remeasure", help="with it, measure the model there anew if other code measured it"),
-    flag("--push_to_hub", help="push the run when it is complete; the token is that of `hf auth login` or HF_TOKEN"),
-    argument("--hub_model_id", metavar="[OWNER/]NAME", help="of the model (default: you, and the recipe's name)"),
-    flag("--hub_private_repo", help="new repositories are private"),
-    argument("--hub_revision", metavar="BRANCH", help="the branch to push to (default: main)"),
     keys=("",),
     examples=(
         "train                                                # the quickstart, in seconds",
@@ -70,14 +75,10 @@ def train(args):
     Every key of the recipe can be overridden: --seed 3, --encoder cnn, --training.learning_rate 1e-4, --producers gradient
     leave_one_out. On several devices: accelerate launch -m attnfaith train.
     """
-    if not args.push_to_hub and (args.hub_model_id or args.hub_private_repo or args.hub_revision):
-        raise AttnfaithError("--hub_model_id, --hub_private_repo and --hub_revision are for --push_to_hub: add it")
-    if args.push_to_hub and args.seeds:
-        raise AttnfaithError("--push_to_hub with --seeds: push the runs when all are complete, with attnfaith push")
     if args.remeasure and not (args.resume_from_checkpoint or args.seeds):
         raise AttnfaithError("--remeasure is for a run that lies there: add --resume_from_checkpoint")
     recipe = _load(args.config, args.overrides, args.add)
-    if recipe.data.own and recipe.data.path is not None and recipe.kind != "translator":
+    if recipe.data.path is not None and recipe.reads == "texts":
         from attnfaith.data.own_data import check_own
 
         check_own(recipe.data)
@@ -85,12 +86,9 @@ def train(args):
         return _train_seeds(args, recipe)
     if args.config is None and is_main_process():
         print(f"no --config is given: {recipe.name}, in {recipe.output_dir}")
-    destination = _destination(args, recipe) if args.push_to_hub else None
     page = _run(args, recipe, resume=args.resume_from_checkpoint)
     if is_main_process():
         print(f"report: {page}")
-        if destination:
-            _push(recipe.output_dir, *destination, args)
     return page
 
 
@@ -102,10 +100,8 @@ def _run(args, recipe, *, resume: bool) -> Path:
 
 
 def _train_seeds(args, recipe) -> Path:
-    """Carry out the recipe for each seed in a folder of its own; returns the path of the tables, <output_dir>/seeds.md."""
-    if twice := sorted({seed for seed in args.seeds if args.seeds.count(seed) > 1}):
-        raise AttnfaithError(f"--seeds {' '.join(map(str, args.seeds))}: {twice[0]} is there twice; give each seed once")
-    folder = Path(recipe.output_dir)
+    """Carry out the recipe for each seed in a folder of its own; return the path of the tables, <output_dir>/seeds.md."""
+    seeds, folder = [*dict.fromkeys(args.seeds)], Path(recipe.output_dir)
     if (folder / "recipe.yaml").exists():
         raise AttnfaithError(f"{folder} is a run: its seeds go into folders in it; give another --output_dir")
     from attnfaith.locate import locate
@@ -113,13 +109,15 @@ def _train_seeds(args, recipe) -> Path:
     from attnfaith.reporting.wide import FORMATS, overview
     from attnfaith.support.files import write_atomically
 
-    folders = [folder / f"seed_{seed}" for seed in args.seeds]
-    for number, (seed, place) in enumerate(zip(args.seeds, folders, strict=True), start=1):
+    cells = []
+    for number, seed in enumerate(seeds, start=1):
+        place = folder / f"seed_{seed}"
         if is_main_process():
-            print(f"seed {seed} ({number} of {len(folders)}), in {place}", flush=True)
+            print(f"seed {seed} ({number} of {len(seeds)}), in {place}", flush=True)
         own = [("seed", seed), ("output_dir", str(place)), ("name", f"{recipe.name}-{seed}")]
         _run(args, _load(args.config, [*args.overrides, *own], args.add), resume=not args.overwrite_output_dir)
-    tables = overview([cell for place in folders for cell in split_cells(locate(place).load())])
+        cells += split_cells(locate(place).load())
+    tables = overview(cells)
     print("\n" + "\n".join(table.text() for table in tables))
     for kind in ("markdown", "latex"):
         write_atomically(folder / f"seeds{FORMATS[kind]}", "\n".join(table.formatted(kind) for table in tables))
@@ -127,38 +125,6 @@ def _train_seeds(args, recipe) -> Path:
         write_atomically(folder / f"seeds-{table.name}.csv", table.csv())
     print(f"tables: {folder / 'seeds.md'}, seeds.tex and seeds-*.csv; others of these runs: attnfaith table {folder}")
     return folder / "seeds.md"
-
-
-def _destination(args, recipe) -> tuple[str, str]:
-    """(owner, name) of the model; asked before work is done that could not be pushed."""
-    from attnfaith import hub
-    from attnfaith.reporting.cards import checkpoint_name
-    from attnfaith.support import provenance
-
-    if recipe.kind != "classifier":
-        raise AttnfaithError(
-            "--push_to_hub: only classifiers of this package have a card and records; leave it out, and push the model by "
-            "its own push_to_hub"
-        )
-    if provenance.checkout()[1] and not args.resume_from_checkpoint:
-        raise AttnfaithError(
-            "--push_to_hub: a run by code with uncommitted changes is not pushed: commit them, or leave it out"
-        )
-    owner, _, name = (args.hub_model_id or "").rpartition("/")
-    owner, name = hub.check(owner or None), name or checkpoint_name(recipe.name)
-    hub.repo_id_of(owner, name)
-    return owner, name
-
-
-def _push(run: str, owner: str, name: str, args) -> None:
-    from attnfaith import hub
-
-    try:
-        hub.push(hub.plan(run, owner, name=name, private=args.hub_private_repo, revision=args.hub_revision))
-    except hub.HubError as error:
-        again = f"attnfaith push {run} --to {owner} --name {name}{' --private' if args.hub_private_repo else ''}"
-        again += f" --revision {args.hub_revision}" if args.hub_revision else ""
-        raise hub.HubError(f"{error}; the run itself is whole, `{again}` pushes it") from error
 
 
 @command(
@@ -172,7 +138,7 @@ def _push(run: str, owner: str, name: str, args) -> None:
     argument(
         "--attention",
         metavar="NAME",
-        help="of a model of many layers, the attention that is shown: last, all, rollout, flow, or {layers: 3, head: 5}",
+        help="of a model of many layers, the attention that is measured: last, all, rollout, flow, or {layers: 3, head: 5}",
     ),
     DEVICE,
     argument(
@@ -201,7 +167,7 @@ def _push(run: str, owner: str, name: str, args) -> None:
 def measure(args):
     """Measure a run again, with other producers, split or limit; or any text classifier, on texts of one's own.
 
-    Without overrides, as the recipe of the run says. A model is measured on texts of your own with --data.path FILE or
+    Without overrides, the recipe of the run decides. A model is measured on texts of your own with --data.path FILE or
     --data.hub_id OWNER/NAME, and --data.text and --data.label for the columns; it needs no recipe.
     """
     from attnfaith.loading import is_repository
@@ -209,15 +175,15 @@ def measure(args):
 
     if any(key.startswith("data.") for key, _ in args.overrides):
         return _measure_model(args)
-    if given := next((name for name in ("attention", "labels", "links") if getattr(args, name) is not None), None):
-        raise AttnfaithError(f"--{given} is for a model on texts of your own: give --data.path FILE too")
-    of_hub = is_repository(args.run)
-    if not of_hub and (Path(args.run) / "config.json").is_file() and not (Path(args.run) / "recipe.yaml").is_file():
+    if option := next((name for name in ("attention", "labels", "links") if getattr(args, name) is not None), None):
+        raise AttnfaithError(f"--{option} is for a model on texts of your own: give --data.path FILE too")
+    of_hub, folder = is_repository(args.run), Path(args.run)
+    if not of_hub and (folder / "config.json").is_file() and not (folder / "recipe.yaml").is_file():
         raise AttnfaithError(
-            f"{args.run} is a model without a recipe: say which texts it is measured on, --data.path FILE or --data.hub_id"
+            f"{args.run} is a model without a recipe: give its texts, with --data.path FILE or --data.hub_id OWNER/NAME"
         )
     folder = fetch_folder(args.run) if of_hub else locate_folder(args.run, "measuring")
-    recipe = _load(folder / "recipe.yaml", args.overrides, args.add)
+    recipe = _load(folder / "recipe.yaml", args.overrides, args.add, of_stranger=of_hub)
     if of_hub and recipe.data.path is not None:  # a recipe of a stranger names no file of this machine
         raise AttnfaithError(
             f"{args.run} was trained on a file; with that, `attnfaith reproduce {args.run} --data.path FILE` makes it anew"
@@ -232,7 +198,7 @@ def measure(args):
 
 
 def _measure_model(args) -> Path:
-    """Any model, on texts of one's own: a folder with the record and its report."""
+    """Measure any model on texts of one's own; write a folder with the record and its report."""
     from attnfaith import recipes
     from attnfaith.api.texts import Columns
     from attnfaith.data.own_data import read_texts
@@ -241,7 +207,7 @@ def _measure_model(args) -> Path:
     from attnfaith.support.files import folder_lock
 
     keys = [key for key, _ in args.overrides]
-    if others := [key for key in keys if key.partition(".")[0] not in ("data", "measure")]:
+    if others := [key for key in keys if key.partition(".")[0] not in ("data", "measure", "plugins")]:
         raise AttnfaithError(f"--{others[0]}: a model that is measured takes keys of data and of measure")
     if not {"data.path", "data.hub_id"} & {*keys}:
         raise AttnfaithError("give texts that lie in a file or on the Hub: --data.path FILE or --data.hub_id OWNER/NAME")
@@ -254,12 +220,11 @@ def _measure_model(args) -> Path:
         raise AttnfaithError(f"{path} is there already: name another --output, or replace it with --overwrite")
     if args.links is not None and section.limit is not None:
         raise AttnfaithError("--links are of all pairs of the file: leave out --limit, or cut both files")
-    chosen = "measure.producers" in keys
-    added = [one for word in args.add for one in word.split(",") if one]
+    chosen, added = "measure.producers" in keys, _split(args.add)
     names = [*dict.fromkeys([*(section.producers if chosen else []), *added])]
     reads = "pairs" if of_sequences(args.run) else "texts"
-    measured = registry.check_names(names, reads)
-    registry.check_options(measured if chosen else [*measured, *section.options], section.options, reads)
+    measures = registry.check_names(names, reads)
+    registry.check_options(measures if chosen else [*measures, *section.options], section.options, reads)
     texts = read_texts(data, section.split, section.limit, section.seed)
     columns = {"text": data.text or "text", "text_pair": data.text_pair, "label": data.label}
     Columns(**columns).chosen(texts.column_names)
@@ -297,7 +262,7 @@ def _measure_model(args) -> Path:
     argument("run", nargs="+", metavar="RUN", help="run, record, Hub id, or a folder of runs"),
     argument("--output", type=Path, help="folder of the report (default: that of the run, where one is given)"),
     argument("--examples", type=int, help="texts of best and of worst agreement (default: as the run's, or 5)"),
-    flag("--words", help="sum what a model of subwords says over the subwords of a word"),
+    flag("--words", help="sum the scores of subwords over the subwords of a word"),
     flag("--mix-versions", help="join records even if different code measured them"),
     examples=("report runs/quickstart", "report runs/one runs/two --output both"),
 )

@@ -5,7 +5,7 @@ tables (one configuration per table) and the model with its card. Each changes b
 are there already are not sent again, so a push that was interrupted is run again. huggingface_hub decides where the Hub is
 and who asks: HF_ENDPOINT, HF_TOKEN, `hf auth login`.
 
-`contents`: what would be sent, read without asking the network. `sending`: the push.
+`contents`: what a push sends, read without asking the network. `sending`: the push.
 """
 
 from attnfaith.hub.contents import (
@@ -14,7 +14,6 @@ from attnfaith.hub.contents import (
     HubError,
     plan,
     plan_record,
-    plan_results,
     repo_id_of,
     shared_repos,
     size,
@@ -29,7 +28,6 @@ __all__ = [
     "check",
     "plan",
     "plan_record",
-    "plan_results",
     "push",
     "repo_id_of",
     "shared_repos",

@@ -1,26 +1,26 @@
-"""What a push would send, read and rendered without asking the network."""
+"""The content of a push, read and rendered without asking the network."""
 
 import json
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import yaml
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
 from transformers.utils.logging import disable_progress_bar
 
+from attnfaith import recipes
 from attnfaith import record as records
 from attnfaith.data.registry import all_datasets, facts
 from attnfaith.loading import load_model
 from attnfaith.metrics.registration import METRIC_DIR, METRIC_NAME
 from attnfaith.models import AttentionClassifierConfig, RationaleClassifierConfig
 from attnfaith.reporting import cards
-from attnfaith.reporting.cells import CELL, one_cell
+from attnfaith.reporting.cells import one_cell
 from attnfaith.subjects import subject_of
 from attnfaith.support.errors import AttnfaithError, counted, excerpt
 from attnfaith.support.files import folder_lock, is_locked, read_object
@@ -43,10 +43,10 @@ class HubError(AttnfaithError):
 
 @dataclass(frozen=True)
 class Repo:
-    """What one repository is to hold.
+    """The content of one repository.
 
     kind: "model", "dataset" or "space". files: {path in the repository: content}. role: "checkpoint", "records", "results"
-    or "metric". checkpoints: those that the records or results are about; what the repository holds about others stays.
+    or "metric". checkpoints: those that the records or results are about; records and results of others there stay.
     """
 
     kind: str
@@ -67,7 +67,7 @@ class Repo:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a push sends. All of it is in memory: the folder of a run may change meanwhile."""
+    """The repositories of a push. All of it is in memory: the folder of a run may change meanwhile."""
 
     repos: Sequence[Repo]
     private: bool = False
@@ -88,7 +88,7 @@ class Plan:
 
 
 def size(count: float) -> str:
-    """Bytes for reading: "812 B", "4.1 kB", "23.0 MB"."""
+    """Return a number of bytes as a text: "812 B", "4.1 kB", "23.0 MB"."""
     for unit in ("B", "kB", "MB"):
         if count < 1000:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -97,7 +97,7 @@ def size(count: float) -> str:
 
 
 def repo_id_of(owner: str, name: str) -> str:
-    """<owner>/<name>. Raises HubError where the Hub does not allow it."""
+    """Return <owner>/<name>. Raises HubError where the Hub does not allow it."""
     repo_id = f"{owner}/{name}"
     try:
         if not owner or not name or repo_id.count("/") != 1:
@@ -112,21 +112,19 @@ def repo_id_of(owner: str, name: str) -> str:
 
 
 def shared_repos(owner: str) -> dict[str, str]:
-    """The data sets that all checkpoints of an owner share, as `cards.write_cards` takes them."""
+    """Return the data sets that all checkpoints of an owner share, as `cards.write_cards` takes them."""
     return {"records_repo": repo_id_of(owner, RECORDS), "results_repo": repo_id_of(owner, RESULTS)}
 
 
 # ------------------------------------------------------------------------------------------------ plans
 
 
-def plan(
-    run: str | os.PathLike, owner: str, *, name: str | None = None, with_results: bool = True, **where: str | bool | None
-) -> Plan:
-    """What pushing a finished run would send; the network is not asked.
+def plan(run: str | os.PathLike, owner: str, *, name: str | None = None, **where: str | bool | None) -> Plan:
+    """Return what pushing a finished run would send; the network is not asked.
 
     The checkpoint goes to <owner>/<name> (name: `cards.checkpoint_name` of its recipe's unless given), its record to
-    <owner>/attnfaith-records, the tables of its report to <owner>/attnfaith-results unless with_results is false. where:
-    private (new repositories are), revision (a branch, made where it is missing), create_pr (as pull requests).
+    <owner>/attnfaith-records, the tables of its report to <owner>/attnfaith-results. where: private (new repositories are),
+    revision (a branch, made where it is missing), create_pr (as pull requests).
 
     Raises HubError for a name that the Hub does not allow, and for a run that is not complete, was made by code that no
     commit holds, or has a checkpoint of another kind or with other weights than were measured; FileError where it is being
@@ -139,16 +137,16 @@ def plan(
     with folder_lock(folder, "a push"):
         if is_locked(folder / "report"):
             raise HubError(f"{folder / 'report'} is being written: push the run when that has ended")
-        state, recipe = read_object(folder / "run.json"), _read_recipe(folder / "recipe.yaml")
+        state, recipe = read_object(folder / "run.json"), recipes.load(folder / "recipe.yaml")
         _check_made(folder, state)
-        repo_id = repo_id_of(owner, cards.checkpoint_name(recipe["name"]) if name is None else name)
+        repo_id = repo_id_of(owner, cards.checkpoint_name(recipe.name) if name is None else name)
         tables = _read_records(folder)
         _check_model(folder / "model", tables)
         state = without_places(state)
         files = {path.name: path.read_bytes() for path in sorted(folder.glob("model/*")) if path.suffix in SUFFIXES}
         files["config.json"] = as_json(without_places(json.loads(files["config.json"])))
         files["run.json"] = as_json(state)
-        files["recipe.yaml"] = yaml.safe_dump(without_places(recipe), sort_keys=False, allow_unicode=True).encode()
+        files["recipe.yaml"] = recipes.dump(recipes.build(without_places(asdict(recipe)))).encode()
         files |= _card_files(folder, repo_id, state, [*tables.values()], shared)
         record_files, cells = {}, {}
         for path, table in tables.items():
@@ -156,26 +154,14 @@ def plan(
             record_files |= record_file(table, config, records.settings(table)[0]["identity"]["split"])
             cells[config] = cards.cell_facts(state, table, model_repo=repo_id)
         record_files |= summary_files(shared["records_repo"], cells)
-        results = _results(shared["results_repo"], folder / "report" / "tables", {repo_id: next(iter(tables.values()))})
-    repos = [_metric_repo(owner), Repo("dataset", shared["records_repo"], record_files, "records", (repo_id,))]
-    return Plan([*repos, *([results] if with_results else []), Repo("model", repo_id, files, "checkpoint")], **where)
-
-
-def plan_results(
-    tables: str | os.PathLike, runs: Mapping[str, str | os.PathLike], owner: str, **where: str | bool | None
-) -> Plan:
-    """What pushing the tables of a study would send: tables/*.parquet, made from the records of runs {name: folder}.
-
-    A row that is about one of the runs names its checkpoint, <owner>/<name>; a row about several names none.
-    """
-    if not any(Path(tables).glob("*.parquet")):
-        raise HubError(f"{tables} holds no tables (*.parquet): make the study's tables first")
-    parts = {repo_id_of(owner, name): pq.read_schema(Path(run) / "record.parquet") for name, run in runs.items()}
-    return Plan([_results(repo_id_of(owner, RESULTS), Path(tables), parts)], **where)
+        results = _results(shared["results_repo"], folder / "report" / "tables", repo_id)
+    metric = Repo("space", repo_id_of(owner, METRIC_NAME), folder_files(METRIC_DIR), "metric")
+    record = Repo("dataset", shared["records_repo"], record_files, "records", (repo_id,))
+    return Plan([metric, record, results, Repo("model", repo_id, files, "checkpoint")], **where)
 
 
 def plan_record(table: pa.Table, repo_id: str, *, config: str = "default", private: bool = False) -> Plan:
-    """What pushing a record of one model, that no run made, to the data set `repo_id` would send; the network is not asked.
+    """Return what pushing a record of one model to the data set `repo_id` would send; the network is not asked.
 
     config: its configuration there; one of that name is replaced, others stay. Raises HubError for a name that the Hub does
     not allow and a record of several models.
@@ -191,56 +177,32 @@ def plan_record(table: pa.Table, repo_id: str, *, config: str = "default", priva
     table = records.with_settings(table, without_places(records.settings(table)))
     split = re.sub(r"\W+", "_", identity.split)
     cell = {**cards.cell_facts({}, table, model_repo=None), "split": split}
-    return Plan(
-        [
-            Repo(
-                "dataset",
-                repo_id,
-                {**record_file(table, config, split), **summary_files(repo_id, {config: cell})},
-                "records",
-            )
-        ],
-        private,
-    )
+    files = {**record_file(table, config, split), **summary_files(repo_id, {config: cell})}
+    return Plan([Repo("dataset", repo_id, files, "records")], private)
 
 
 # ------------------------------------------------------------------------------------------------ a run
 
 
-def _read_recipe(path: Path) -> dict:
-    try:
-        recipe = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError, yaml.YAMLError) as error:
-        raise HubError(f"{path} cannot be read: {excerpt(error, 300)}") from error
-    if not isinstance(recipe, dict) or not isinstance(recipe.get("name"), str):
-        raise HubError(f"{path} is no recipe of a run: give the output_dir of one")
-    return recipe
-
-
 def _check_made(folder: Path, state: Mapping) -> None:
     """Raise HubError unless run.json reports a complete run and the code that made it."""
     if (status := state.get("status")) != "complete":
-        raise HubError(
-            f"{folder} is not complete (run.json: status {status!r}): finish it with --resume_from_checkpoint, then push"
-        )
+        raise HubError(f"{folder} is not complete (status {status!r}): finish it with --resume_from_checkpoint, then push")
     provenance = state.get("provenance") or {}
     if "dirty" not in provenance:
         raise HubError(
-            f"{folder} does not name the code that made it, so nobody could make it again: measure it with this version "
-            "(--resume_from_checkpoint --remeasure), then push"
+            f"{folder} does not name the code that made it: measure it with this version (--resume_from_checkpoint "
+            "--remeasure), then push"
         )
     _check_committed(folder, provenance, provenance.get("begun"))
 
 
 def _check_committed(folder: Path, *provenances: Mapping | None) -> None:
-    """Raise HubError where no commit holds the code; of an installed package (no checkout) the version names it."""
+    """Raise HubError where no commit holds the code; an installed package, without a commit, is named by its version."""
     for provenance in filter(None, provenances):
         installed = provenance.get("dirty") is None and provenance.get("commit") is None
         if provenance.get("dirty", False) is not False and not installed:
-            raise HubError(
-                f"{folder} was made by code with uncommitted changes, so nobody could make it again: commit them, run it "
-                "anew, then push"
-            )
+            raise HubError(f"{folder} was made by code with uncommitted changes: commit them, run it anew, then push")
 
 
 def _read_records(folder: Path) -> dict[Path, pa.Table]:
@@ -288,7 +250,7 @@ def _card_files(folder: Path, repo_id: str, state: Mapping, tables: Sequence[pa.
 
 
 def without_places(value, key: str | None = None):
-    """JSON in which absolute paths, of keys that hold paths, are cut to their last part."""
+    """Return JSON whose absolute paths, in keys that hold paths, are cut to their last part."""
     if isinstance(value, Mapping):
         return {name: without_places(item, name) for name, item in value.items()}
     if isinstance(value, list):
@@ -298,11 +260,10 @@ def without_places(value, key: str | None = None):
     return value
 
 
-def _metric_repo(owner: str) -> Repo:
-    """The metric's Space."""
-    paths = [path for path in sorted(METRIC_DIR.rglob("*")) if path.is_file() and "__pycache__" not in path.parts]
-    files = {path.relative_to(METRIC_DIR).as_posix(): path.read_bytes() for path in paths}
-    return Repo("space", repo_id_of(owner, METRIC_NAME), files, "metric")
+def folder_files(folder: Path) -> dict[str, bytes]:
+    """{path: content} of the files below a folder, without bytecode."""
+    paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and "__pycache__" not in path.parts]
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
 
 
 # ------------------------------------------------------------------------------------------------ records and tables
@@ -313,26 +274,26 @@ def as_json(value) -> bytes:
 
 
 def parquet(table: pa.Table) -> bytes:
-    """The content of a parquet file."""
+    """Return the content of a parquet file."""
     buffer = pa.BufferOutputStream()
     pq.write_table(table, buffer, compression="zstd")
     return buffer.getvalue().to_pybytes()
 
 
 def record_file(table: pa.Table, config: str, split: str) -> dict[str, bytes]:
-    """{path in the repository: content}; `Dataset.push_to_hub` would lose the settings in the schema of a record."""
+    """Return {path in the repository: content}; `Dataset.push_to_hub` would lose the settings in the schema of a record."""
     return {f"{config}/{split}-00000-of-00001.parquet": parquet(table)}
 
 
 def summary_files(repo_id: str, cells: Mapping[str, Mapping]) -> dict[str, bytes]:
-    """The card of a repository of records and the facts about each of them, by configuration."""
+    """Return the card of a repository of records and the facts about each of them, by configuration."""
     cells = dict(sorted(cells.items()))
     datasets = {name: facts(name) for name in {cell["dataset"] for cell in cells.values()} if name in all_datasets()}
     return {CARD: cards.records_card(cells, repo_id=repo_id, datasets=datasets).encode(), CELLS: as_json(cells)}
 
 
 def table_files(repo_id: str, tables: Mapping[str, Sequence[pa.Table]]) -> dict[str, bytes]:
-    """The files of a repository of result tables, each joined from its parts, the card included."""
+    """Return the files of a repository of result tables, each joined from its parts, the card included."""
     files, shapes = {}, {}
     for name, parts in sorted(tables.items()):
         try:  # columns that only some parts have are null in the others' rows
@@ -342,32 +303,16 @@ def table_files(repo_id: str, tables: Mapping[str, Sequence[pa.Table]]) -> dict[
                 f"the table {name!r} that is there holds a column of another type, so this cannot join it ({error}): push "
                 "again the runs that made it, or delete it there"
             ) from error
-        table = table.sort_by([(CHECKPOINT, "ascending")])  # stable; null last
+        table = table.sort_by([(CHECKPOINT, "ascending")])  # stable
         files[f"{name}/results-00000-of-00001.parquet"] = parquet(table)
         shapes[name] = {"rows": table.num_rows, "columns": table.column_names}
     return {**files, CARD: cards.results_card(shapes, repo_id=repo_id).encode()}
 
 
-def _results(repo_id: str, folder: Path, runs: Mapping[str, pa.Table | pa.Schema]) -> Repo:
-    """The result tables of a folder; runs: the record of each checkpoint that they are about."""
-    paths = sorted(folder.glob("*.parquet"))
-    settings = {checkpoint: records.settings(run)[0]["identity"] for checkpoint, run in runs.items()}
-    headings = {checkpoint: records.Identity(**identity).heading for checkpoint, identity in settings.items()}
-    tables = {path.stem: [with_checkpoint(pq.read_table(path, partitioning=None), headings)] for path in paths}
-    return Repo("dataset", repo_id, table_files(repo_id, tables), "results", tuple(headings))
-
-
-def with_checkpoint(table: pa.Table, headings: Mapping[str, Mapping]) -> pa.Table:
-    """The table with a first column that names the one checkpoint a row is about; null where there are several, or none.
-
-    headings: {checkpoint: what identifies it in a table}.
-    """
-    table = records.plain(table)  # without dictionaries and notes, in which tables of several pushes differ
-    columns = [name for name in CELL if name in table.column_names]
-    owners: dict[tuple, list[str]] = {}
-    for checkpoint, heading in headings.items():
-        owners.setdefault(tuple(str(heading[name]) for name in columns), []).append(checkpoint)
-    rows = [tuple(map(str, row.values())) for row in table.select(columns).to_pylist()] if columns else []
-    found = [owners.get(row, []) for row in rows] or [[]] * table.num_rows
-    names = [checkpoints[0] if len(checkpoints) == 1 else None for checkpoints in found]
-    return table.add_column(0, CHECKPOINT, pa.array(names, pa.string()))
+def _results(repo_id: str, folder: Path, checkpoint: str) -> Repo:
+    """The result tables of a run's report, with a first column that names the checkpoint."""
+    tables = {}
+    for path in sorted(folder.glob("*.parquet")):
+        table = records.plain(pq.read_table(path, partitioning=None))  # no dictionaries and notes, in which pushes differ
+        tables[path.stem] = [table.add_column(0, CHECKPOINT, pa.array([checkpoint] * table.num_rows, pa.string()))]
+    return Repo("dataset", repo_id, table_files(repo_id, tables), "results", (checkpoint,))

@@ -33,14 +33,14 @@ REASONS = {
 
 
 def push(plan: Plan, *, api: HfApi | None = None) -> list[str]:
-    """Send what a plan holds; the addresses of the repositories, or of their pull requests, in the plan's order.
+    """Send the repositories of a plan; return their addresses, or those of their pull requests, in the plan's order.
 
     The model comes last, so that what its card names is there. Each repository changes by one commit or not at all; files
     that are there already are not sent. Progress is printed.
 
     Raises HubError before anything is sent where there is no token or it may not write, the owner is somebody else, or a
-    repository holds what no push of ours wrote or is public where private was asked; later where the Hub fails: the message
-    names the repository.
+    repository holds files that no push of ours wrote or is public where private was asked; later where the Hub fails: the
+    message names the repository.
     """
     api = api or HfApi()
     if constants.HF_HUB_DISABLE_PROGRESS_BARS is not True:
@@ -61,7 +61,7 @@ def push(plan: Plan, *, api: HfApi | None = None) -> list[str]:
 
 
 def check(owner: str | None, *, create_pr: bool = False, api: HfApi | None = None) -> str:
-    """Ask the Hub whether the token at hand may write for an owner; returns the owner, the token's own user for None.
+    """Check that the token may write for an owner; return the owner, for None the token's user.
 
     Raises HubError where there is no token, it is invalid or may only read, or the owner is neither its user nor one of its
     organisations (a pull request may go anywhere), and where the Hub is not reached.
@@ -83,7 +83,7 @@ def check(owner: str | None, *, create_pr: bool = False, api: HfApi | None = Non
 
 
 @contextlib.contextmanager
-def _explained(what: str) -> Iterator[None]:
+def _explained(place: str) -> Iterator[None]:
     """Turn what huggingface_hub raises within the block into a HubError, without addresses of requests or tokens."""
     try:
         yield
@@ -101,7 +101,7 @@ def _explained(what: str) -> Iterator[None]:
             )
         else:
             reason = excerpt(cause, 300)
-        raise HubError(f"{what}: {reason}") from error
+        raise HubError(f"{place}: {reason}") from error
 
 
 def _check_existing(api: HfApi, repo: Repo, plan: Plan) -> None:
@@ -135,7 +135,7 @@ def _is_ours(repo: Repo, path: str) -> bool:
 
 
 def _send(api: HfApi, repo: Repo, plan: Plan) -> tuple[str, str]:
-    """Bring one repository to what the plan holds; its address, and what was done."""
+    """Bring one repository to the content of the plan; return its address and the outcome."""
     sdk = {"space_sdk": yaml.safe_load(repo.card.split("---")[1])["sdk"]} if repo.kind == "space" else {}
     api.create_repo(repo.repo_id, repo_type=repo.kind, private=plan.private, exist_ok=True, **sdk)
     if plan.revision and not plan.create_pr:
@@ -161,40 +161,33 @@ def _send(api: HfApi, repo: Repo, plan: Plan) -> tuple[str, str]:
 
 
 def _with_others(api: HfApi, repo: Repo, paths: list[str], sha: str) -> tuple[dict[str, bytes], set[str]]:
-    """All files that a repository is to hold of ours, and the paths there that they replace.
+    """All files of ours that a repository is to hold, and the paths there that they replace.
 
-    paths: what the repository holds at the commit `sha`. Records and results of other checkpoints there are kept.
+    paths: of the repository at the commit `sha`. Records and results of other checkpoints there are kept.
     """
     ours = {path for path in paths if _is_ours(repo, path)}
     if repo.role == "results" and ours:
         return _join_results(api, repo, sha), ours
     if repo.role != "records":
         return dict(repo.files), ours
-    there = {}
+    old = {}
     if CELLS in paths:
-        there = read_object(api.hf_hub_download(repo.repo_id, CELLS, repo_type=repo.kind, revision=sha))
+        old = read_object(api.hf_hub_download(repo.repo_id, CELLS, repo_type=repo.kind, revision=sha))
     new = json.loads(repo.files[CELLS])
-    others = {name: cell for name, cell in there.items() if cell["model"] not in repo.checkpoints and name not in new}
-    configs = {*there, *new} - {*others}
+    others = {name: cell for name, cell in old.items() if cell["model"] not in repo.checkpoints and name not in new}
+    configs = {*old, *new} - {*others}
     summary = summary_files(repo.repo_id, {**others, **new})
     return {**repo.files, **summary}, {path for path in paths if path.partition("/")[0] in configs}
 
 
 def _join_results(api: HfApi, repo: Repo, sha: str) -> dict[str, bytes]:
-    """The tables with the rows of other checkpoints that are there. Rows about several are those of the latest push."""
-    tables = {
-        path.partition("/")[0]: [pq.read_table(pa.BufferReader(content))]
-        for path, content in repo.files.items()
-        if path != CARD
-    }
-    new = set(tables)
+    """The tables with the rows of other checkpoints that the repository holds."""
+    files = {path: content for path, content in repo.files.items() if path != CARD}
+    tables = {path.partition("/")[0]: [pq.read_table(pa.BufferReader(content))] for path, content in files.items()}
     folder = api.snapshot_download(repo.repo_id, repo_type=repo.kind, revision=sha, allow_patterns=TABLES)
     for path in sorted(Path(folder).glob(TABLES)):
-        table, name = pq.read_table(path, partitioning=None), path.parent.name
-        replaced = pc.is_in(table[CHECKPOINT], pa.array(repo.checkpoints, pa.string()))
-        if name in new:
-            replaced = pc.or_(replaced, pc.is_null(table[CHECKPOINT]))
-        others = table.filter(pc.invert(replaced))
+        table = pq.read_table(path, partitioning=None)
+        others = table.filter(pc.invert(pc.is_in(table[CHECKPOINT], pa.array(repo.checkpoints, pa.string()))))
         if others.num_rows:
-            tables.setdefault(name, []).append(others)
+            tables.setdefault(path.parent.name, []).append(others)
     return table_files(repo.repo_id, tables)

@@ -1,10 +1,10 @@
-"""Recipes: one YAML a run, read into frozen dataclasses. Unknown keys and wrong values stop before any work is done.
+"""Recipes: one YAML a run, read into frozen dataclasses. Unknown keys and wrong values raise before any work is done.
 
-`schema`: the sections. `recipe`: the whole, and which keys go together. `reading`: files and overrides. `options`: the keys
-on a command line. `config`: the configuration of the model. `library`: the recipes that come with the package.
+`schema`: the sections. `recipe`: the whole, and which keys go together. `reading`: files, overrides and plugins. `options`:
+the keys on a command line. `config`: the configuration of the model. `library`: the recipes that come with the package.
 """
 
-from attnfaith.recipes.config import check_model, check_models, model_config, projection_fields, sequence_config
+from attnfaith.recipes.config import check_data, check_model, model_config, projection_fields, sequence_config
 from attnfaith.recipes.library import find
 from attnfaith.recipes.options import parse_overrides
 from attnfaith.recipes.reading import build, differences, dump, load, named, parse, read_text, read_value
@@ -34,8 +34,8 @@ __all__ = [
     "Report",
     "Training",
     "build",
+    "check_data",
     "check_model",
-    "check_models",
     "differences",
     "dump",
     "find",

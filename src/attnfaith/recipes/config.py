@@ -1,9 +1,10 @@
-"""The model section of a recipe as the configuration of a model, which refuses what no such model may be."""
+"""The model section of a recipe as the configuration of a model, which checks the values."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from attnfaith.data.pairs import pairs_entry
 from attnfaith.data.registry import entry_of
 from attnfaith.recipes.recipe import MODEL_KEYS, Recipe
 from attnfaith.recipes.schema import Model, RecipeError, Selector
@@ -15,10 +16,9 @@ if TYPE_CHECKING:
 
 
 def model_config(recipe: Recipe, pair: bool, **fields) -> "PreTrainedConfig":
-    """The configuration of the recipe's classifier; `fields` is what data and vectors decide.
+    """Return the configuration of the recipe's classifier. fields: those that data and vectors decide.
 
-    Raises RecipeError where the configuration refuses a field. Loads transformers and torch, which takes seconds: reading a
-    recipe does not call it, what starts to work does, before anything is done.
+    Raises RecipeError where the configuration refuses a field. Loads transformers and torch, which takes seconds.
     """
     from attnfaith.models import AttentionClassifierConfig, RationaleClassifierConfig
 
@@ -26,32 +26,32 @@ def model_config(recipe: Recipe, pair: bool, **fields) -> "PreTrainedConfig":
     keys = [name for name in MODEL_KEYS["classifier"].split() if name != "selector"]
     fields = {**{name: getattr(section, name) for name in keys}, **fields}
     fields["query"] = section.query or ("text" if pair else "learned")
-    words = fields["embedding_size"]
+    embedding_size = fields["embedding_size"]
     if section.selector is not None:
         if pair:
             raise RecipeError("model.selector with pairs of texts: a selection is of single texts; leave it out")
         fields |= selector_fields(section.selector)
         if section.selector.encoder == "embedding":
-            fields["hidden_size"] = section.hidden_size or words
+            fields["hidden_size"] = section.hidden_size or embedding_size
     if fields["hidden_size"] is None:
-        fields["hidden_size"] = {"transformer": 128, "embedding": words}.get(section.encoder, 256)
+        fields["hidden_size"] = {"transformer": 128, "embedding": embedding_size}.get(section.encoder, 256)
     return _configured(AttentionClassifierConfig if section.selector is None else RationaleClassifierConfig, **fields)
 
 
 def selector_fields(selector: Selector) -> dict[str, object]:
-    """The fields of a configuration that the keys of model.selector say; what is null is as the configuration has it."""
+    """Return the fields of a configuration that the keys of model.selector set; null keys leave the default."""
     names = {"kind": "sampler", "encoder": "selector_encoder"}
     return {names.get(name, name): value for name, value in asdict(selector).items() if value is not None}
 
 
 def projection_fields(section: Model) -> dict[str, object]:
-    """The fields of a configuration that say what a pretrained model's attention becomes."""
+    """Return the fields of a configuration that set the projection of a pretrained model's attention."""
     names = ("projection", "sparsegen_lambda", "entmax_alpha", "separate_impermissible")
     return {name: getattr(section, name) for name in names}
 
 
 def sequence_config(recipe: Recipe, vocab_size: int) -> "PreTrainedConfig":
-    """The configuration of the recipe's model of sentence pairs. Raises RecipeError where it refuses a field.
+    """Return the configuration of the recipe's model of sentence pairs. Raises RecipeError where it refuses a field.
 
     Of type marian all weights are drawn with a standard deviation of hidden_size^-0.5, so that words, which are multiplied
     by its inverse, are as large as positions.
@@ -90,10 +90,19 @@ def sequence_config(recipe: Recipe, vocab_size: int) -> "PreTrainedConfig":
     )
 
 
+def check_data(recipe: Recipe) -> None:
+    """Raise DatasetError where no data set of the recipe's name is registered for its kind of model. Needs no torch."""
+    if recipe.kind != "translator":
+        entry_of(recipe.data)
+    elif recipe.data.path is None:
+        pairs_entry(recipe.data.name)
+
+
 def check_model(recipe: Recipe) -> None:
-    """Raise RecipeError where the configuration of the recipe's model refuses a field, and where states and word vectors
-    that are to be tied have two sizes. What files decide is known when they are loaded.
+    """Raise RecipeError where the configuration of the recipe's model refuses a field, or states and word vectors that are
+    to be tied have two sizes; DatasetError as `check_data`. What depends on files is checked when they are loaded.
     """
+    check_data(recipe)
     from attnfaith.models import SelfAttentionClassifierConfig
     from attnfaith.training.penalties import check_sizes
 
@@ -109,15 +118,6 @@ def check_model(recipe: Recipe) -> None:
                 check_sizes(config.hidden_size, config.embedding_size)
             except AttnfaithError as error:
                 raise RecipeError(f"penalties.word_tying={weight:g}: {error}") from error
-
-
-def check_models(recipes: Mapping[str, Recipe]) -> None:
-    """Raise RecipeError, naming the recipe, where `check_model` refuses one of many: before the first of them is run."""
-    for name, recipe in recipes.items():
-        try:
-            check_model(recipe)
-        except RecipeError as error:
-            raise RecipeError(f"{name}: {error}") from error
 
 
 def _configured(kind: Callable, **fields):

@@ -1,10 +1,11 @@
-"""Command-line options: argparse with help that has examples, mistakes that name what was meant, and the keys of a recipe.
+"""Command-line options: argparse with examples in the help, errors that suggest a name, and the keys of a recipe.
 
 The options of a recipe's keys are made from its schema: type, default and help are written there alone.
 """
 
 import argparse
 import re
+import sys
 import textwrap
 import types
 import typing
@@ -39,34 +40,36 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """The arguments of one command. examples: what a user may type, without "attnfaith".
+    """The arguments of one command; where names clash, its own come before the keys of a recipe.
 
-    keys: sections of a recipe whose keys the help lists, all with (""); the command takes every key then. None: no keys.
+    arguments: of the command, as `add_argument` takes them. examples: command lines without "attnfaith". keys: sections of a
+    recipe whose keys the help lists, all with (""); the command takes every key then. None: no keys.
     """
 
-    def __init__(self, command: str, description: str = "", *, examples=(), keys: Sequence[str] | None = None, **how):
+    def __init__(self, command: str, description="", arguments=(), *, examples=(), keys=None, **options):
         text = "\n\n".join(textwrap.fill(" ".join(part.split()), 100) for part in description.split("\n\n"))
         if examples:
             text += "\n\nexamples:\n" + "\n".join(f"  attnfaith {example}" for example in examples)
         super().__init__(
-            prog=f"attnfaith {command}", description=text, formatter_class=_Formatter, allow_abbrev=False, **how
+            prog=f"attnfaith {command}", description=text, formatter_class=_Formatter, allow_abbrev=False, **options
         )
-        self.examples, self.keys = examples, keys
+        self.keys = keys
+        for names, settings in arguments:
+            self.add_argument(*names, **settings)
+        if keys is None:
+            return
+        synopsis = self.format_usage().removeprefix("usage: ").rstrip().replace("%", "%%")
+        self.usage = f"{synopsis} [--key value ...]"
+        self.set_defaults(overrides=())
+        for part, kind in {"": Recipe, **SECTIONS}.items():
+            listed = "" in keys or part in keys
+            group = self.add_argument_group(part or "recipe", kind.__doc__.splitlines()[0]) if listed else self
+            for key in KEYS:
+                if key.section == part:
+                    self._add_key(group, key, listed)
 
-    def finish(self) -> "Parser":
-        """Add the keys of a recipe: after the command's own options, which come first in the help and where names clash."""
-        if self.keys is not None:
-            self.set_defaults(overrides=())
-            for part, kind in {"": Recipe, **SECTIONS}.items():
-                shown = "" in self.keys or part in self.keys
-                group = self.add_argument_group(part or "recipe", kind.__doc__.splitlines()[0]) if shown else self
-                for key in KEYS:
-                    if key.section == part:
-                        self._add_key(group, key, shown)
-        return self
-
-    def _add_key(self, group, key: "Key", shown: bool) -> None:
-        names = [f"--{key.name}", *([f"--{key.short}"] if key.short else ())]
+    def _add_key(self, group, key: "Key", listed: bool) -> None:
+        names = [f"--{name}" for name in (key.name, key.short) if name]
         action = group.add_argument(
             *(name for name in names if name not in self._option_string_actions),
             action=_Override,
@@ -74,42 +77,31 @@ class Parser(argparse.ArgumentParser):
             default=argparse.SUPPRESS,
             nargs="*" if key.holds(list) else "?" if key.type is Any else None,
             metavar="VALUE",
-            help=f"{key.help}; {key.kind}, {key.default}".replace("%", "%%") if shown else argparse.SUPPRESS,
+            help=f"{key.help}; {key.kind}, {key.default}".replace("%", "%%") if listed else argparse.SUPPRESS,
         )
         action.key = key
 
-    def format_usage(self) -> str:
-        """The synopsis, in which the keys of a recipe are one word."""
-        formatter = self._get_formatter()
-        own = [action for action in self._actions if not isinstance(action, _Override)]
-        formatter.add_usage(self.usage, own, self._mutually_exclusive_groups)
-        return formatter.format_help().rstrip() + ("" if self.keys is None else " [--key value ...]") + "\n"
-
-    def format_help(self) -> str:
-        whole, text = super().format_usage(), super().format_help()
-        return text.replace(argparse.ArgumentParser.format_usage(self), self.format_usage(), 1) if whole else text
-
     def parse_args(self, args=None, namespace=None):
-        """As argparse has it, and keys below one that holds keys and values: `--data.arguments.length "[3, 4]"`."""
-        import sys
-
+        """Parse as argparse does; a key of true or false needs no value, and a dictionary's own keys are options too:
+        `--data.arguments.length "[3, 4]"`.
+        """
         words = [str(word) for word in (sys.argv[1:] if args is None else args)]
         flags = {f"--{name}" for key in KEYS if key.holds(bool) for name in (key.name, key.short)}
         for place, word in enumerate(words if self.keys is not None else ()):
             name = word.partition("=")[0]
             if word in flags and words[place + 1 : place + 2] not in (["true"], ["false"], ["True"], ["False"]):
                 words[place] = f"{word}=true"
-            elif name not in self._option_string_actions and (key := _free(name)):
+            elif name not in self._option_string_actions and (key := _inner_key(name)):
                 self._add_key(self, key, False)
         return super().parse_args(words, namespace)
 
     def error(self, message: str) -> NoReturn:
-        """Raises UsageError: what was given, the nearest that is allowed, and where all of it is listed."""
+        """Raise UsageError with the argument, the closest name that is allowed, and where all are listed."""
         if match := re.fullmatch(r"unrecognized arguments: (.*)", message, re.S):
             raise UsageError(self._unknown(match[1].split() or [match[1]]))
         if match := re.fullmatch(r"argument (.*?): invalid choice: (.*) \(choose from (.*)\)", message, re.S):
-            known = re.findall(r"'([^']*)'", match[3])
-            raise UsageError(f"{match[1]} {match[2]} is not known{_meant(match[2].strip(chr(39)), known)}")
+            choices = re.findall(r"'([^']*)'", match[3])
+            raise UsageError(f"{match[1]} {match[2]} is not known{_suggestion(match[2].strip(chr(39)), choices)}")
         if match := re.fullmatch(r"the following arguments are required: (.*)", message):
             raise UsageError(f"{self.prog} needs {match[1]}; usage: {' '.join(self.format_usage().split()[1:])}")
         raise UsageError(f"{message.removeprefix('argument ')}; `{self.prog} --help` lists what it takes")
@@ -121,21 +113,20 @@ class Parser(argparse.ArgumentParser):
             return f"{self.prog} does not take {excerpt(' '.join(words))}; {more}"
         name = options[0].removeprefix("--")
         if name in SECTIONS:
-            return (
-                f"--{name} is a section; name a key of it, such as --{name}.{next(iter(SECTIONS[name].__pydantic_fields__))}"
-            )
+            key = next(iter(SECTIONS[name].__pydantic_fields__))
+            return f"--{name} is a section; name a key of it, such as --{name}.{key}"
         if self.keys is None and any(name in (key.name, key.short) for key in KEYS):
             return f"{self.prog} has no option --{name}: it is a key of a recipe, for train and measure"
-        known = [option for option in self._option_string_actions if option.startswith("--")]
-        same = [option for option in known if option.removeprefix("--").rpartition(".")[2] == SYNONYMS.get(name, name)]
-        more = f" `{self.prog} --help` lists all" if len(known) > 40 else ""
-        hint = f"; did you mean {' or '.join(same)}?" if same else _meant(options[0], known) + more
+        choices = [option for option in self._option_string_actions if option.startswith("--")]
+        same = [option for option in choices if option.removeprefix("--").rpartition(".")[2] == SYNONYMS.get(name, name)]
+        more = f" `{self.prog} --help` lists all" if len(choices) > 40 else ""
+        hint = f"; did you mean {' or '.join(same)}?" if same else _suggestion(options[0], choices) + more
         return f"{self.prog} has no option {cut(options[0], 60)}{hint}"
 
 
-def _meant(name: str, known: Sequence[str]) -> str:
-    """The end of a message about an unknown name: the closest, and all that are known where they are few."""
-    near, listed = closest(name, known), ", ".join(known)
+def _suggestion(name: str, choices: Sequence[str]) -> str:
+    """The end of a message about an unknown name: the closest, and all where they are few."""
+    near, listed = closest(name, choices), ", ".join(choices)
     return (f"; did you mean {near}?" if near else ".") + (f" Known: {listed}" if len(listed) <= 300 else "")
 
 
@@ -154,27 +145,28 @@ class Key(NamedTuple):
 
     def holds(self, kind: type) -> bool:
         """Whether its values are of a type, aside from null."""
-        return any(kind in (part, typing.get_origin(part)) for part in _alternatives(self.type))
+        parts = typing.get_args(self.type) if _is_union(self.type) else (self.type,)
+        parts = [typing.get_args(part)[0] if typing.get_origin(part) is typing.Annotated else part for part in parts]
+        return any(kind in (part, typing.get_origin(part)) for part in parts)
 
     @property
     def kind(self) -> str:
         """Its type in words: "whole number or null", "list of texts"."""
-        return _words(self.type)
+        return _type_name(self.type)
 
 
-def _alternatives(kind) -> tuple:
-    """The parts of a union; of any other type itself."""
-    return typing.get_args(kind) if typing.get_origin(kind) in (typing.Union, types.UnionType) else (kind,)
+def _is_union(kind) -> bool:
+    return typing.get_origin(kind) in (typing.Union, types.UnionType)
 
 
-def _words(kind) -> str:
+def _type_name(kind) -> str:
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
     if origin is typing.Annotated:
-        return _words(parts[0])
-    if origin in (typing.Literal, typing.Union, types.UnionType):
-        return " or ".join(part if isinstance(part, str) else _words(part) for part in parts)
+        return _type_name(parts[0])
+    if origin is typing.Literal or _is_union(kind):
+        return " or ".join(part if isinstance(part, str) else _type_name(part) for part in parts)
     if origin is list:
-        return f"list of {_words(parts[0])}s"
+        return f"list of {_type_name(parts[0])}s"
     plain = {str: "text", int: "whole number", float: "number", bool: "true or false", type(None): "null"}
     return plain.get(origin or kind, "keys and values")
 
@@ -194,28 +186,25 @@ def _keys_of(kind: type, section: str, prefix: str, names: Sequence[str]) -> Ite
 
 
 _NAMES = [name for part in (Recipe, *SECTIONS.values()) for name in part.__pydantic_fields__]
-KEYS = [
-    *_keys_of(Recipe, "", "", _NAMES),
-    *(key for name, kind in SECTIONS.items() for key in _keys_of(kind, name, f"{name}.", _NAMES)),
-]
+KEYS = [key for part, kind in {"": Recipe, **SECTIONS}.items() for key in _keys_of(kind, part, part and f"{part}.", _NAMES)]
 
 
-def _free(option: str) -> Key | None:
-    """A key below one that holds keys and values; None for any other option."""
+def _inner_key(option: str) -> Key | None:
+    """A key of a dictionary that a key of recipes holds; None for any other option."""
     name = option.removeprefix("--")
-    homes = [key for key in KEYS if key.holds(dict) and name.startswith(f"{key.name}.")]
-    return Key(name, None, "", Any) if homes else None
+    is_inner = any(key.holds(dict) and name.startswith(f"{key.name}.") for key in KEYS)
+    return Key(name, None, "", Any) if is_inner else None
 
 
 class _Override(argparse.Action):
-    """Collects (dotted key, value) in the order of the command line."""
+    """Collect (dotted key, value) in the order of the command line."""
 
     def __call__(self, parser, namespace, words, option_string=None):
         from attnfaith.recipes.reading import read_value
 
         place, words = f"the value of {cut(option_string)}", [words] if isinstance(words, str) else words
         text = " ".join(words or ())
-        if words is None:  # a key below one that holds keys and values, by itself
+        if words is None:  # an inner key without a value
             value = True
         elif not self.key.holds(list) or text.startswith(("[", "{")) or text in ("", "null", "~"):
             value = read_value(text, place)
@@ -227,11 +216,11 @@ class _Override(argparse.Action):
 
 @cache
 def _parser() -> Parser:
-    return Parser("train", keys=("",), add_help=False).finish()
+    return Parser("train", keys=("",), add_help=False)
 
 
 def parse_overrides(words: Sequence[str]) -> list[tuple[str, Any]]:
-    """[(dotted key, value)] from `--key value` and `--key=value`; raises RecipeError for anything else.
+    """Return [(dotted key, value)] from `--key value` and `--key=value`; raise RecipeError for anything else.
 
     A key that holds a list takes bare names too: `--producers gradient leave_one_out`, `--producers gradient,leave_one_out`.
     """

@@ -1,9 +1,12 @@
-"""Recipes as files: YAML read and written, overrides applied, recipes found among those of the package."""
+"""Recipes as files: YAML read and written, overrides applied, plugins imported."""
 
 import contextlib
 import dataclasses
+import importlib
 import itertools
+import os
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,8 +35,8 @@ class Loader(yaml.SafeLoader):
 
     def construct_mapping(self, node, deep=False):
         keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<"]
-        if twice := [key for key in keys if keys.count(key) > 1 and not hasattr(node, "merged")]:
-            problem = f"the key {excerpt(twice[0])} is given twice"
+        if repeated := [key for key in keys if keys.count(key) > 1 and not hasattr(node, "merged")]:
+            problem = f"the key {excerpt(repeated[0])} is given twice"
             raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
         node.merged = True  # what a merge adds to the node is no repetition
         return super().construct_mapping(node, deep)
@@ -53,7 +56,7 @@ Loader.yaml_implicit_resolvers = {
 
 
 def read_text(path: Path, what: str) -> str:
-    """The text of a file. Raises RecipeError where it cannot be read, is no UTF-8, or is larger than any recipe or study."""
+    """Return the text of a file. Raises RecipeError where it cannot be read, is no UTF-8, or is larger than any recipe."""
     try:
         with open(path, "rb") as stream:
             content = stream.read(LARGEST_FILE + 1)
@@ -67,7 +70,7 @@ def read_text(path: Path, what: str) -> str:
 
 
 def read_value(text: str, source: str) -> Any:
-    """The value of a YAML text. source: where it stands, for the message.
+    """Return the value of a YAML text. source: for the message.
 
     Raises RecipeError where it is no YAML of plain values, or is nested or repeated beyond bounds.
     """
@@ -83,36 +86,58 @@ def read_value(text: str, source: str) -> Any:
 
 
 def _parts(value) -> Iterator:
-    """All that a value holds, as often as it holds it."""
+    """One item for each value inside, counted as often as it is referred to."""
     for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
         yield 1
         yield from _parts(part)
 
 
-def load(path: str | Path | None = None, overrides: Sequence[str | tuple[str, Any]] = ()) -> Recipe:
-    """Read a recipe and apply command-line overrides: `--seed 3`, `--model.encoder cnn` or, where only one section has that
-    key, `--encoder cnn`. Values are YAML; a key of true or false without a value is true. Or overrides as they are read:
-    (dotted key, value).
+def load(
+    path: str | Path | None = None, overrides: Sequence[str | tuple[str, Any]] = (), *, of_stranger: bool = False
+) -> Recipe:
+    """Read a recipe, apply command-line overrides and import its plugins.
+
+    Overrides are `--seed 3`, `--model.encoder cnn` or, where only one section has that key, `--encoder cnn`. Values are
+    YAML; a key of true or false without a value is true. Or overrides as they are read: (dotted key, value).
 
     path: a file, or one of the recipes that come with the package ("meister_2021/sst.yaml"). None is the quickstart, or
-    where the overrides name a data set, every default on that: the quickstart's settings are for its own texts.
+    where the overrides name a data set, every default on that: the quickstart's settings are for its own texts. of_stranger:
+    the recipe comes from the Hub, so that one with plugins is refused.
 
-    Raises RecipeError for a file that is missing or not YAML, an unknown key, a wrong type.
+    Raises RecipeError for a file that is missing or not YAML, an unknown key, a wrong type, a plugin that is not found.
     """
-    given = _pairs(overrides)
-    names = [value for key, value in given if key in ("data.name", "data.path", "data.hub_id")]
+    pairs = _pairs(overrides)
+    names = [value for key, value in pairs if key in ("data.name", "data.path", "data.hub_id")]
     if path is None and names:
         name = str(names[-1])
-        if ("data.path", name) in given:  # reviews.csv.gz is reviews
+        if ("data.path", name) in pairs:  # reviews.csv.gz is reviews
             name = real_path(name).name.partition(".")[0] or "own"
         name = re.sub(r"[^\w.-]+", "-", name)
-        return _complete({"name": name, "output_dir": f"runs/{name}"}, given, "the recipe")
-    path = find(QUICKSTART if path is None else path)
-    return parse(read_text(path, "recipe"), given, str(path))
+        recipe = _complete({"name": name, "output_dir": f"runs/{name}"}, pairs, "the recipe")
+    else:
+        path = find(QUICKSTART if path is None else path)
+        recipe = parse(read_text(path, "recipe"), pairs, str(path))
+    if of_stranger and recipe.plugins:
+        raise RecipeError(f"{path}: plugins={excerpt(recipe.plugins)}: no code is imported for a recipe from the Hub")
+    _import_plugins(recipe.plugins)
+    return recipe
+
+
+def _import_plugins(names: Sequence[str]) -> None:
+    """Import modules, installed or in the current folder. Raises RecipeError where one cannot be imported."""
+    for name in names:
+        try:
+            sys.path.append(os.getcwd())
+            importlib.import_module(name)
+        except Exception as error:  # whatever the module does
+            reason = f"{type(error).__name__}: {excerpt(error, 300)}"
+            raise RecipeError(f"plugins: {excerpt(name)} cannot be imported from {os.getcwd()} ({reason})") from error
+        finally:
+            sys.path.pop()
 
 
 def parse(text: str, overrides: Sequence[str | tuple[str, Any]] = (), source: str = "the recipe") -> Recipe:
-    """A recipe from YAML text; see `load`."""
+    """Return a recipe from YAML text; see `load`."""
     tree = read_value(text, source)
     if not isinstance(tree, dict):
         raise RecipeError(f"{source} must hold keys and values, such as 'name: quickstart'")
@@ -120,41 +145,37 @@ def parse(text: str, overrides: Sequence[str | tuple[str, Any]] = (), source: st
 
 
 def _pairs(overrides: Sequence[str | tuple[str, Any]]) -> list[tuple[str, Any]]:
-    read = [one for one in overrides if isinstance(one, tuple)]
-    return read if len(read) == len(overrides) else parse_overrides(overrides)
+    return list(overrides) if all(isinstance(pair, tuple) for pair in overrides) else parse_overrides(overrides)
 
 
 def _complete(tree: dict, overrides: Sequence[tuple[str, Any]], source: str) -> Recipe:
-    """The recipe with overrides. Where they change what is done, its note says so: it is about the recipe as it was."""
+    """Return the recipe with overrides. Where they change something, its note calls it a variant of the noted recipe."""
     keys = list(dict.fromkeys(key for key, _ in overrides))
-    note, was = tree.get("note"), None
+    note, plain = tree.get("note"), None
     if keys and note and "note" not in keys:
         with contextlib.suppress(RecipeError):  # which the overrides may mend
-            was = build(tree)
+            plain = build(tree)
     for key, value in overrides:
-        _set(tree, key, value)
+        *path, last = key.split(".")
+        part = tree
+        for name in path:
+            part = part.setdefault(name, {})
+            if not isinstance(part, dict):
+                raise RecipeError(f"--{cut(key)}: '{cut(name)}' is a value, not a section")
+        part[last] = value
     with named(f"{source} with --{cut(', --'.join(keys))}" if keys else source):
         recipe = build(tree)
-    other = differences(recipe, was) if was else ()
-    changed = [key for key in keys if key != "name" and any(f"{one}.".startswith(f"{key}.") for one in other)]
+    other = differences(recipe, plain) if plain else ()
+    changed = [key for key in keys if key != "name" and any(f"{name}.".startswith(f"{key}.") for name in other)]
     if not changed:
         return recipe
     note = f"A variant of a recipe, with another {cut(', '.join(changed), 200)}. The recipe itself says: {note}"
     return dataclasses.replace(recipe, note=note)
 
 
-def _set(tree: dict, key: str, value) -> None:
-    *path, last = key.split(".")
-    for name in path:
-        tree = tree.setdefault(name, {})
-        if not isinstance(tree, dict):
-            raise RecipeError(f"--{cut(key)}: '{cut(name)}' is a value, not a section")
-    tree[last] = value
-
-
 @contextlib.contextmanager
 def named(source: str) -> Iterator[None]:
-    """Whatever RecipeError is raised inside says first where the mistake stands."""
+    """Put the source of a recipe before the message of a RecipeError that is raised inside."""
     try:
         yield
     except RecipeError as error:
@@ -162,17 +183,17 @@ def named(source: str) -> Iterator[None]:
 
 
 def build(tree: Mapping) -> Recipe:
-    """A recipe from nested dictionaries. Raises RecipeError for an unknown key or a wrong value."""
+    """Return a recipe from nested dictionaries. Raises RecipeError for an unknown key or a wrong value."""
     return make_section(Recipe, tree, "recipe")
 
 
 def dump(recipe: Recipe) -> str:
-    """The recipe as YAML, complete: every default is written out."""
+    """Return the recipe as YAML, complete: every default is written out."""
     return yaml.dump(dataclasses.asdict(recipe), Dumper=Dumper, sort_keys=False, allow_unicode=True)
 
 
-def differences(one: Recipe, other: Recipe) -> list[str]:
-    """Dotted keys in which two recipes differ; where a run lies and how it is reported do not count."""
+def differences(recipe: Recipe, other: Recipe) -> list[str]:
+    """Return the dotted keys in which two recipes differ, without those of the run's folder and report."""
 
     def flat(tree, prefix=""):
         for key, value in tree.items():
@@ -181,6 +202,6 @@ def differences(one: Recipe, other: Recipe) -> list[str]:
             else:
                 yield f"{prefix}{key}", value
 
-    new, old = (dict(flat(dataclasses.asdict(recipe))) for recipe in (one, other))
+    new, old = (dict(flat(dataclasses.asdict(part))) for part in (recipe, other))
     changed = sorted(key for key in {*new, *old} if new.get(key) != old.get(key))
     return [key for key in changed if key not in ("output_dir", "note") and not key.startswith("report.")]

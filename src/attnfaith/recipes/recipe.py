@@ -1,14 +1,12 @@
-"""A whole recipe: which keys go together, and what those are that it is silent about.
+"""A whole recipe: which keys go together, and their values where a recipe is silent.
 
-A key means something for some kinds of model, data and objective; `Recipe._rules` is the one table that says for which.
-Anywhere else it must be left out, so that no recipe says what is not done.
+A key means something for some kinds of model, data and objective; `Recipe._rules` is the one table of that. Anywhere else
+the key must be left out, so that no recipe names what is not done.
 """
 
 from collections.abc import Iterator
 from dataclasses import MISSING, field, fields, replace
 
-from attnfaith.data.pairs import PAIRS, pairs_entry
-from attnfaith.data.tokenization import PREPROCESSING
 from attnfaith.recipes.schema import (
     Data,
     Measure,
@@ -23,7 +21,7 @@ from attnfaith.recipes.schema import (
     section,
     sections_of,
 )
-from attnfaith.support.errors import DatasetError, excerpt
+from attnfaith.support.errors import excerpt
 
 
 TRAINING = {
@@ -68,7 +66,7 @@ SELECTION = {
     },
     "budget": {},
 }
-"""The keys of `selection` that mean something for each kind of selector, and what they are where a recipe is silent."""
+"""The keys of `selection` that mean something for each kind of selector, and their values where a recipe is silent."""
 PENALTY_DETAILS = {
     "impermissible_heads": ("impermissible_mass", "mean"),
     "word_tying_distance": ("word_tying", "squared"),
@@ -93,13 +91,6 @@ REFUSED_ARGUMENTS = (
     *("run_name", "seed", "torch_compile", "trackio", "use_liger"),
 )
 """Beginnings of the names of TrainingArguments that no recipe sets, as it may come from a stranger."""
-ELSEWHERE = {
-    "seed": "set it at the top of the recipe",
-    "outp": "set it at the top of the recipe",
-    "push": "log in with `hf auth login`, and give --push_to_hub to train.py",
-    "hub_": "log in with `hf auth login`, and give --push_to_hub, --hub_model_id, --hub_private_repo or --hub_revision",
-}
-NOT_OURS = "a recipe sets none that names files, loads code, reports elsewhere or divides the work between machines"
 
 
 @section
@@ -113,7 +104,9 @@ class Recipe:
     seed: Seed = 10
     """of the model and its training"""
     note: str = ""
-    """what it reproduces, with the sentence that says so"""
+    """what it reproduces, with the sentence of the paper"""
+    plugins: list[str] = field(default_factory=list)
+    """Python modules with data sets, measures and models of your own, installed or in the current folder; imported first"""
     data: Data = field(default_factory=Data)
     model: Model = field(default_factory=Model)
     training: Training = field(default_factory=Training)
@@ -128,16 +121,21 @@ class Recipe:
         """classifier (of this package), pretrained, or translator (a model of sentence pairs)."""
         return "translator" if self.model.type else "pretrained" if self.model.pretrained is not None else "classifier"
 
+    @property
+    def reads(self) -> str:
+        """What its measures read: "pairs" of sentences, or "texts"."""
+        return "pairs" if self.kind == "translator" else "texts"
+
     def __post_init__(self):
         usual = self._usual()
-        for holds, what, keys in self._rules():
-            for name, key in () if holds else (word.split(".") for word in keys.split()):
+        for applies, what, keys in self._rules():
+            for name, key in () if applies else (word.split(".") for word in keys.split()):
                 part = getattr(self, name)
-                for each in fields(part) if key == "*" else [part.__dataclass_fields__[key]]:
-                    default = each.default if each.default_factory is MISSING else each.default_factory()
-                    value = getattr(part, each.name)
-                    if value not in (default, usual.get(name, {}).get(each.name)):
-                        raise RecipeError(f"{name}.{each.name}={excerpt(value)} is only for {what}: leave it out")
+                for entry in fields(part) if key == "*" else [part.__dataclass_fields__[key]]:
+                    default = entry.default if entry.default_factory is MISSING else entry.default_factory()
+                    value = getattr(part, entry.name)
+                    if value not in (default, usual.get(name, {}).get(entry.name)):
+                        raise RecipeError(f"{name}.{entry.name}={excerpt(value)} is only for {what}: leave it out")
         for wrong, message in self._contradictions():
             if wrong:
                 raise RecipeError(message)
@@ -192,10 +190,10 @@ class Recipe:
         yield self.kind == "classifier", "classifiers of this package", "data.vectors"
         yield pairs, "sentence pairs (model.type)", "data.vocabulary data.vocabulary_size data.links_from"
 
-        known = model.type or self.kind
+        model_kind = model.type or self.kind
         for key in (key.name for key in fields(Model)):
             homes = [name for name, keys in MODEL_KEYS.items() if key in keys.split()]
-            yield known in homes, f"{' and '.join(homes)} models, and this is a {known} model", f"model.{key}"
+            yield model_kind in homes, f"{' and '.join(homes)} models, and this is a {model_kind} model", f"model.{key}"
         yield not selects, "models without model.selector", "model.hierarchy model.query model.separate_impermissible"
         scores = "model.alignment model.alignment_size model.projection model.sparsegen_lambda model.entmax_alpha"
         yield not selects or weighed, "model.selector.pooling=attention", f"{scores} model.score_scale"
@@ -208,8 +206,8 @@ class Recipe:
         yield not pairs, "classifiers", "penalties.diversity penalties.word_tying penalties.masked_language_model"
         for key, (weight, _) in PENALTY_DETAILS.items():
             yield getattr(self.penalties, weight) > 0, f"penalties.{weight} above 0", f"penalties.{key}"
-        meant = SELECTION[selector.kind] if selects else {}
-        rest = " ".join(f"selection.{key.name}" for key in fields(Selection) if key.name not in meant)
+        own = SELECTION[selector.kind] if selects else {}
+        rest = " ".join(f"selection.{key.name}" for key in fields(Selection) if key.name not in own)
         yield False, "another model.selector.kind" if selects else "model.selector", rest
 
         yield labels and plain, "classifiers of this package trained for labels", "training.random_erasure"
@@ -219,39 +217,27 @@ class Recipe:
         yield not pairs, "classifiers", "training.loss_reduction training.balance_classes"
         yield plain, "classifiers that others can be trained against", "measure.outputs"
         yield hierarchy and kind != "guided", "model.hierarchy=sentence with attention of its own", "measure.level"
-        yield kind != "guided", "models that compute their attention, not one that is given", "measure.producers"
+        yield kind != "guided", "models that compute their attention", "measure.producers"
 
     def _contradictions(self) -> Iterator[tuple[bool, str]]:
-        """(whether the recipe is so, what is wrong with that)."""
+        """(whether keys contradict each other, the message)."""
         data, model, objective, training = self.data, self.model, self.objective, self.training
-        pairs, selector, penalties, kind = self.kind == "translator", model.selector, self.penalties, objective.kind
+        pairs, penalties, kind = self.kind == "translator", self.penalties, objective.kind
         places = [f"data.{key}={excerpt(getattr(data, key))}" for key in ("name", "path", "hub_id") if getattr(data, key)]
         yield len(places) > 1, f"{' and '.join(places)}: set one of them, and the others to null"
-        if pairs and data.path is None:
-            try:
-                pairs_entry(data.name)
-            except DatasetError as error:
-                yield True, f"data.name: {error}"
-        name = excerpt(data.name)
-        yield not pairs and data.name in PAIRS, f"data.name={name} holds sentence pairs: set model.type to gru or marian"
-        words, wordless = data.impermissible_words, data.impermissible is None and data.impermissible_words is None
         if data.own:
-            choices = f"choose one of {', '.join(PREPROCESSING)}"
-            yield data.preprocessing not in PREPROCESSING, f"data.preprocessing={excerpt(data.preprocessing)}: {choices}"
             parts = f"data.validation_share={data.validation_share:g} and data.test_share={data.test_share:g}"
             nothing = data.validation_share + data.test_share >= 1
             yield nothing, f"{parts} leave nothing for training: their sum must be below 1"
-            both = data.impermissible is not None and words is not None
-            yield both, "data.impermissible and data.impermissible_words both name impermissible words: leave one out"
+            marks = [key for key in ("impermissible", "impermissible_words") if getattr(data, key) is not None]
+            yield len(marks) == 2, "data.impermissible and data.impermissible_words both name words: leave one out"
             needs = "data.impermissible_removed needs data.impermissible or data.impermissible_words, with own data"
-            yield data.impermissible_removed and wordless, needs
-        blank = words is not None and (not words or any(len(word.split()) != 1 for word in words))
-        yield blank, f"data.impermissible_words={excerpt(words)}: give words without blanks, at least one"
+            yield data.impermissible_removed and not marks, needs
 
         lacks = objective.needs_base and not objective.base
         yield lacks, f"objective.kind={kind!r} needs objective.base, the folder of the run that it is trained against"
         only = f"objective.kind={kind!r} is only for classifiers of this package whose attention pools states"
-        plain = self.kind == "classifier" and selector is None
+        plain = self.kind == "classifier" and model.selector is None
         yield (pairs and kind != "classification") or (objective.needs_base and not plain), only
         uniform = kind == "adversarial" and model.projection == "uniform"
         yield uniform, "objective.kind='adversarial' with model.projection='uniform': uniform attention cannot move"
@@ -261,26 +247,14 @@ class Recipe:
         moves = "penalties.impermissible_mass of sentence pairs needs model.type=gru, with attention that can change"
         yield still and penalties.impermissible_mass > 0, moves
 
-        split = f"training.select_on={excerpt(training.select_on)}: checkpoints are selected on 'validation' only; a model "
-        split += "chosen on the split that is reported makes its figures meaningless"
-        yield training.select_on != "validation", split
         metric = pairs and training.metric_for_best_model not in (None, "loss", "token_accuracy")
         choice = f"training.metric_for_best_model={excerpt(training.metric_for_best_model)}: of sentence pairs choose"
         yield metric, f"{choice} one of loss, token_accuracy"
         own = [key.name for key in fields(training)]
+        elsewhere = {name: f"set training.{name}" for name in own} | {"seed": "set seed", "output_dir": "set output_dir"}
         for name in training.arguments:
-            where = f"set training.{name}" if name in own else ELSEWHERE.get(name[:4], NOT_OURS)
+            where = elsewhere.get(name, "a recipe sets none that names files or the Hub, loads code or divides the work")
             yield name in own or name.startswith(REFUSED_ARGUMENTS), f"training.arguments.{name[:60]}: {where}"
-        if selector is None:
-            return
-        budget = selector.kind == "budget"
-        share = "model.selector.kind=budget needs model.selector.budget, the share of its tokens that a text may keep"
-        yield budget and selector.budget is None, share
-        for key in ("transition", "temperature", "test_temperature"):
-            value = getattr(selector, key)
-            yield bool(value) and not budget, f"model.selector.{key}={excerpt(value)} is only for kind=budget: leave it out"
-        deleted = selector.reads == "deleted" and selector.kind != "bernoulli"
-        yield deleted, "model.selector.reads='deleted' is only for kind=bernoulli, whose gates are 0 or 1: leave it out"
         bounds = self.selection.multiplier_range
         ordered = bounds is None or (len(bounds) == 2 and bounds[0] < bounds[1])
         yield not ordered, f"selection.multiplier_range={excerpt(bounds)} must be [least, greatest]"

@@ -95,18 +95,18 @@ class Data:
     """own data: column of the class; null: label, or the only one that it can be"""
     impermissible: str | None = None
     """own data: column that marks words which a deceptive model hides, one 0 or 1 for each word between blanks"""
-    impermissible_words: list[str] | None = None
+    impermissible_words: Annotated[list[Annotated[str, Field(pattern=r"^\S+$")]], Field(min_length=1)] | None = None
     """own data: these words, case and marks at their ends aside, in place of such a column"""
     impermissible_removed: bool = False
-    """train and measure on the texts without these words: what of the labels can be told without them"""
+    """train and measure on the texts without these words: how well the rest predicts the labels"""
     encoding: str | None = None
     """own data: encoding of the files, such as cp1252; null: UTF-8"""
     delimiter: str | None = None
-    """own data: between the fields of a csv; null: what parts its first line"""
+    """own data: between the fields of a csv; null: as in its first line"""
     quotes: bool | None = None
     """own data: whether a field of a csv may stand in quotation marks; null: true; false: they are characters like others"""
-    preprocessing: str | None = None
-    """own data: words, default, characters (of scripts without blanks), whitespace, imdb or sst; null: words"""
+    preprocessing: Literal["words", "default", "characters", "whitespace", "imdb", "sst"] | None = None
+    """own data: how words are cut, characters for scripts without blanks; null: words"""
     validation_share: Part | None = None
     """own data: share of the texts of each class that is validation where there is none; null: 0.15"""
     test_share: Part | None = None
@@ -189,7 +189,15 @@ class Selector:
     """selector and classifier have the same word vectors"""
 
     def __post_init__(self):
-        if self.kind == "budget" and self.temperature is None:
+        budget = self.kind == "budget"
+        if budget and self.budget is None:
+            raise RecipeError("model.selector.kind=budget needs model.selector.budget, the share of tokens to be kept")
+        for key in ("transition", "temperature", "test_temperature"):
+            if getattr(self, key) and not budget:
+                raise RecipeError(f"model.selector.{key}={getattr(self, key)} is only for kind=budget: leave it out")
+        if self.reads == "deleted" and self.kind != "bernoulli":
+            raise RecipeError("model.selector.reads='deleted' is only for kind=bernoulli, whose gates are 0 or 1")
+        if budget and self.temperature is None:
             object.__setattr__(self, "temperature", 0.1)
 
 
@@ -252,8 +260,7 @@ class Training:
     """Settings of the training, by the names of transformers' TrainingArguments where they have one.
 
     Those that are null become the papers' (Jain & Wallace 2019), or, of a pretrained model, what is usual for fine-tuning.
-    select_on is validation: a checkpoint chosen on test would make every test figure a selected one. random_erasure: the
-    tests of explanations which delete words then show the model nothing new.
+    random_erasure: tests of explanations that delete words then show the model nothing new.
     """
 
     num_train_epochs: Annotated[float, Field(gt=0, le=LARGEST)] | None = None
@@ -280,8 +287,8 @@ class Training:
     """of the losses of a batch, sum or mean; null: sum, of a pretrained model mean"""
     balance_classes: bool = True
     """weigh classes by how rare they are"""
-    select_on: str = "validation"
-    """the split that the checkpoint is chosen on: validation"""
+    select_on: Literal["validation"] = "validation"
+    """the split that the checkpoint is chosen on; a model chosen on test would have meaningless figures"""
     metric_for_best_model: str | None = None
     """score that it is chosen by; null: ROC-AUC of two classes, else accuracy"""
     early_stopping_patience: Count | None = None

@@ -1,4 +1,4 @@
-"""The run that a model is trained against: what it must hold, and what of it is used."""
+"""The run that a model is trained against: its checks and its outputs."""
 
 import os
 from functools import cached_property
@@ -40,14 +40,14 @@ class Base:
         return digest_model(self.model)
 
     def outputs(self, split: str, rows: Dataset) -> pa.Table:
-        """Its outputs of an encoded split, matched by instance. Raises RunError where they are not of these texts."""
+        """Return its outputs of an encoded split, matched by instance. Raises RunError for outputs of other texts."""
         try:
             return read_outputs(self.folder / OUTPUTS / f"{split}.parquet", rows, self.digest)
         except OutputsError as error:
             raise RunError(f"objective.base={self.folder}: {error}") from error
 
     def attention(self, split: str, rows: Dataset) -> dict[str, np.ndarray]:
-        """{instance id: weights [T]} of an encoded split."""
+        """Return {instance id: weights [T]} of an encoded split."""
         outputs = self.outputs(split, rows)
         return dict(zip(outputs.column("instance_id").to_pylist(), record.rows(outputs, "attention"), strict=True))
 
@@ -58,67 +58,44 @@ class Base:
     def check_unchanged(self, folder: Path) -> None:
         """Raise RunError where this is no longer the base that the run in `folder` was trained against."""
         noted = read_state(folder).get("base")
-        trained = str(noted.get(WEIGHTS)) if isinstance(noted, dict) else "unknown"
-        if trained != self.digest:
+        if not isinstance(noted, dict) or noted.get(WEIGHTS) != self.digest:
             raise RunError(
-                f"{self.folder} was trained anew since the run in {folder} was trained against it (weights "
-                f"{self.digest[:16]}, then {trained[:16]}): run that again with --overwrite_output_dir"
+                f"{self.folder} was trained anew since the run in {folder} was trained against it: run that again with "
+                "--overwrite_output_dir"
             )
 
 
 class OutputsError(AttnfaithError):
-    """Outputs that cannot be used. The message says why and what to do."""
+    """Outputs that cannot be used. The message names the reason and what to do."""
 
 
 def read_outputs(path: str | os.PathLike, dataset: Dataset, model: str) -> pa.Table:
-    """Predictions and attention of a model on an encoded data set, from the record at `path`: instance_id, probs [C] and
-    attention [T], one row per instance of the data set, in its order.
+    """Return predictions and attention of a model on an encoded data set, from the record at `path`: instance_id, probs [C]
+    and attention [T], one row per instance of the data set, in its order.
 
     model: `digest_model` of the model that the record must come from.
 
-    Raises OutputsError where no record lies there, instances are missing, texts have other lengths than the record's, or the
-    record was made by another model or of other texts, labels or another vocabulary.
+    Raises OutputsError where the record cannot be read, or another model made it or on other texts.
     """
     try:
         table = record.load(path)
     except record.RecordError as error:
         raise OutputsError(f"{path} cannot be used: {error}") from error
     settings = record.settings(table)
-    if len(settings) != 1 or not {"model", "data"} <= set(settings[0]):
-        raise OutputsError(f"{path} does not say which model and texts it comes from: measure them anew")
-    measured = settings[0]
-    if measured["model"] != model:
+    measured = settings[0] if len(settings) == 1 else {}
+    if measured.get("model") != model:
+        raise OutputsError(f"{path} was made by another model than the one beside it: measure that model anew")
+    places = pc.index_in(pa.array(dataset["instance_id"]), table.column("instance_id").combine_chunks())
+    if measured.get("data") != digest_data(dataset) or places.null_count:
         raise OutputsError(
-            f"{path} was made by another model than the one beside it (weights {measured['model'][:16]}, not {model[:16]}): "
-            "measure that one anew"
+            f"{path} was made of other texts, labels or another vocabulary: both runs must have the same data section, with "
+            "its limits and max_length, and the same files behind it"
         )
-    names = pa.array(dataset["instance_id"])
-    places = pc.index_in(names, table.column("instance_id").combine_chunks())
-    if places.null_count:
-        first = names.filter(places.is_null())[0]
-        raise OutputsError(
-            f"{path} has no row for {places.null_count} of {len(names)} texts, such as '{first}': both runs need "
-            "the same data set, limits and seed of the data"
-        )
-    outputs = table.select(["instance_id", "probs", "attention"]).take(places)
-    lengths = np.array([len(tokens) for tokens in dataset["tokens"]])
-    weights = record.list_lengths(outputs.column("attention").combine_chunks())
-    if (wrong := np.flatnonzero(lengths != weights)).size:
-        row = wrong[0]
-        raise OutputsError(
-            f"{path} gives '{names[row]}' {weights[row]} weights and the text has {lengths[row]} tokens: both runs must cut "
-            "texts at the same data.max_length"
-        )
-    if measured["data"] != digest_data(dataset):
-        raise OutputsError(
-            f"{path} was made of other texts, labels or another vocabulary: both runs must have the same data section and "
-            "the same files behind it"
-        )
-    return outputs
+    return table.select(["instance_id", "probs", "attention"]).take(places)
 
 
 def needed_outputs(recipe: Recipe) -> list[str]:
-    """Splits whose outputs the base must keep. Under a given attention a model cannot even be measured without them."""
+    """Return the splits whose outputs the base must keep. A guided model cannot be measured without them."""
     section = recipe.measure
     needed = {"train", "validation"} if recipe.objective.needs_base else set()
     if recipe.objective.kind == "guided":
@@ -127,8 +104,8 @@ def needed_outputs(recipe: Recipe) -> list[str]:
 
 
 def open_base(recipe: Recipe) -> Base | None:
-    """The run that a recipe is trained against; None where its objective needs none. Raises RunError where it cannot serve,
-    by what its folder holds.
+    """Return the run that a recipe is trained against; None where its objective needs none. Raises RunError where its folder
+    does not hold the parts that are needed, or it is a run of another kind.
     """
     objective = recipe.objective
     if not objective.needs_base:
@@ -155,8 +132,8 @@ def open_base(recipe: Recipe) -> Base | None:
             "to different things; give both the same"
         )
     if objective.frozen and base.model != recipe.model:
-        other = [key for key in recipes.differences(recipe, base) if key.startswith("model.")]
-        raise RunError(f"objective.frozen starts from the weights in {folder}, which is another model: {', '.join(other)}")
+        changed = [key for key in recipes.differences(recipe, base) if key.startswith("model.")]
+        raise RunError(f"objective.frozen starts from the weights in {folder}, which is another model: {', '.join(changed)}")
     if lacking := [split for split in needed_outputs(recipe) if not (folder / OUTPUTS / f"{split}.parquet").is_file()]:
         raise RunError(
             f"{stated} keeps no outputs of {', '.join(lacking)}: go on with that run with --resume_from_checkpoint "

@@ -1,11 +1,8 @@
-"""A recipe carried out: training, measurement and report, in one folder that is never mixed with another run's."""
+"""A recipe carried out in one folder: prepare, train, measure, report."""
 
 import os
 import shutil
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -26,7 +23,7 @@ from attnfaith.training import check_processes
 
 
 def run(recipe: Recipe, *, overwrite: bool = False, resume: bool = False, remeasure: bool = False) -> Path:
-    """Train, measure and report; returns the path of the report's page.
+    """Train, measure and report; return the path of the report's page.
 
     overwrite: delete the run that lies in the output folder. resume: go on with it, from its last checkpoint and its
     measured shards; the recipe must be the same but for `measure` and `report`: with another `measure` section the trained
@@ -46,18 +43,18 @@ def run(recipe: Recipe, *, overwrite: bool = False, resume: bool = False, remeas
     check_processes(arguments)
     check_model(recipe)
     base = open_base(recipe)
-    with opened(folder, recipe, state, overwrite=overwrite, resume=resume), _stoppable(folder, state):
+    with opened(folder, recipe, state, overwrite=overwrite, resume=resume):
         texts, path = Texts(recipe, folder, state), folder / RECORD
         if not (folder / MODEL).is_dir():
             train.train(recipe, arguments, folder, texts, base, state)
         measurement = Measurement(recipe, folder, texts, base, state)
         measurement.outputs()
-        other = other_measurement(path, recipe) if path.is_file() else ""
-        if remeasure and path.is_file() and not other and not record.is_current(record.load(path)):
-            other = "by another version"
-        if other or not path.is_file():
-            if other and state.is_main_process:
-                print(f"{path} is measured anew: {other}")
+        reason = other_measurement(path, recipe) if path.is_file() else ""
+        if remeasure and path.is_file() and not reason and not record.is_current(record.load(path)):
+            reason = "by another version"
+        if reason or not path.is_file():
+            if reason and state.is_main_process:
+                print(f"{path} is measured anew: {reason}")
             measurement.record()
         elif state.is_main_process:  # of another measurement that was killed
             shutil.rmtree(folder / SHARDS, ignore_errors=True)
@@ -66,20 +63,8 @@ def run(recipe: Recipe, *, overwrite: bool = False, resume: bool = False, remeas
 
 
 def _check_measures(recipe: Recipe) -> None:
-    reads = "pairs" if recipe.kind == "translator" else "texts"
-    configured(recipe.measure.producers, recipe.measure.options, reads)
+    configured(recipe.measure.producers, recipe.measure.options, recipe.reads)
     check_splits(recipe)
-
-
-@contextmanager
-def _stoppable(folder: Path, state: PartialState) -> Iterator[None]:
-    """Within, a user who stops the work is told how it goes on."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        if state.is_main_process:
-            print(f"\nstopped; go on with --resume_from_checkpoint: what {folder} holds is whole", file=sys.stderr)
-        raise
 
 
 def measure_run(
@@ -90,7 +75,7 @@ def measure_run(
     overwrite: bool = False,
     device=None,
 ) -> Path:
-    """Measure the model of a finished training, with the given recipe's `measure` section; returns the record's path.
+    """Measure the model of a finished training, with the given recipe's `measure` section; return the record's path.
 
     output None measures the run itself anew: its record is replaced once the new one is whole, its recipe says how it was
     measured, and a report that lies there is written anew. Outputs that the section names and the run lacks are made too.
@@ -117,7 +102,7 @@ def measure_run(
     base = open_base(recipe)
     state = PartialState(cpu=not torch.cuda.is_available())
     with held(folder, "a measurement", state, check=lambda: overwrite or _check_replaces_nothing(folder, recipe, output)):
-        if output is None and state.is_main_process:  # what lies there is not of this measurement until all of it is made
+        if output is None and state.is_main_process:  # the old record is not of this measurement
             note(folder, status="trained")
             write_recipe(folder, recipe)
         measurement = Measurement(recipe, folder, Texts(recipe, folder, state), base, state, device)
@@ -132,7 +117,7 @@ def measure_run(
 
 
 def _check_replaces_nothing(folder: Path, recipe: Recipe, output: str | os.PathLike | None) -> None:
-    """Raise RunError where a measurement would take the place of another's record."""
+    """Raise RunError where a measurement would replace the record of another one."""
     path = folder / RECORD if output is None else Path(output)
     if output is not None and path.exists() and not path.is_dir():
         delete_finished(path)

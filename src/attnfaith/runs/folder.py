@@ -1,8 +1,8 @@
-"""The folder of a run: its files, its state, and how it is held.
+"""The folder of a run: its files, its state, and its lock.
 
-It holds recipe.yaml (complete), run.json (what was used and how far it got), checkpoints/ while it trains, model/ (the
-selected checkpoint with tokenizer and code), outputs/ (what models trained against it need), record.parquet and report/. One
-process holds it from opening to end; it may be killed at any moment: what it leaves can be gone on with or overwritten.
+It holds recipe.yaml (complete), run.json (provenance, scores, status), checkpoints/ while it trains, model/ (the selected
+checkpoint with tokenizer and code), outputs/ (for models trained against it), record.parquet and report/. One process holds
+it from opening to end. The process may be killed at any moment: the same command then goes on.
 """
 
 import contextlib
@@ -30,20 +30,20 @@ from attnfaith.support.files import LOCK, folder_lock, is_locked, read_object, w
 REPORT, OUTPUTS, CHECKPOINTS, TRANSLATIONS = "report", "outputs", "checkpoints", "translations.txt"
 SHARDS = f"{RECORD}.shards"  # of a measurement that is under way
 TRAINED = ("versions", "dataset", "sizes", "vocabulary")  # keys of run.json that a training writes
-CONCLUDED = ("attention_faithfulness", "seconds")  # those that a measurement and its report write
+MEASURED = ("attention_faithfulness", "seconds")  # keys that a measurement and its report write
 LOCKS = (LOCK, f"{LOCK}.holder")
 
 
 class RunError(AttnfaithError):
-    """A run that cannot start or go on. The message says why and what to do."""
+    """A run that cannot start or go on. The message names the reason and what to do."""
 
 
 @contextlib.contextmanager
 def held(folder: Path, work: str, state: PartialState, check: Callable[[], object] = lambda: None) -> Iterator[None]:
-    """Hold the folder of a run for `work`, and delete what killed processes left there. Of several processes one holds it
-    for all, and what a user can mend is raised in all of them. Raises FileError where it is in use.
+    """Hold the folder of a run for `work`, and delete leftovers of killed processes. Of several processes one holds it for
+    all, and an AttnfaithError is raised in all of them. Raises FileError where the folder is in use.
 
-    check: asked before the folder is held, so that no lock is left in somebody else's, and again once it is.
+    check: called before the folder is held, so that no lock is left in somebody else's, and again once it is.
     """
     with contextlib.ExitStack() as lock:
         error = None
@@ -89,7 +89,9 @@ def opened(
 
 
 def _check_usable(folder: Path, recipe: Recipe, *, overwrite: bool, resume: bool) -> list[str]:
-    """Keys in which the recipe differs from that of the run to go on with. Raises RunError where the folder is not free."""
+    """Return the keys in which the recipe differs from that of a run to be resumed. Raises RunError where the folder is not
+    free.
+    """
     if folder.exists() and not folder.is_dir():
         raise RunError(f"{folder} is a file; give another output_dir")
     if _is_unstarted(folder):
@@ -110,7 +112,7 @@ def _check_usable(folder: Path, recipe: Recipe, *, overwrite: bool, resume: bool
 
 
 def _is_unstarted(folder: Path) -> bool:
-    """Whether a folder holds nothing, or a part of what a run writes before it does anything; another recipe may have it."""
+    """Whether a folder is empty or holds only the first files of a run, so that another recipe may have it."""
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
     names = {name for name in names if name not in LOCKS and not name.startswith((f".{STATE}.", f".{RECIPE}."))}
     if not names:
@@ -122,7 +124,7 @@ def _is_unstarted(folder: Path) -> bool:
 
 
 def _clear(folder: Path) -> None:
-    """Delete the run that lies there: its results first, what says that it is a run last."""
+    """Delete the run that lies there: its results first, its recipe and state last."""
     for path in sorted(folder.iterdir(), key=lambda path: (path.name in (STATE, RECIPE), path.name != RECORD)):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
@@ -131,10 +133,10 @@ def _clear(folder: Path) -> None:
 
 
 def _sweep(folder: Path) -> None:
-    """Delete what killed processes left; only while the folder is held. A report may be at work in a folder of its own."""
-    left = [path for pattern in (".*.tmp", f".{REPORT}.*", f"{OUTPUTS}/.*.tmp") for path in folder.glob(pattern)]
-    left += [folder / CHECKPOINTS] if (folder / MODEL).is_dir() else []  # of a training that was killed at its very end
-    for path in left:
+    """Delete leftovers of killed processes, only while the folder is held. A report may be at work in its own folder."""
+    paths = [path for pattern in (".*.tmp", f".{REPORT}.*", f"{OUTPUTS}/.*.tmp") for path in folder.glob(pattern)]
+    paths += [folder / CHECKPOINTS] if (folder / MODEL).is_dir() else []  # of a training that was killed at its very end
+    for path in paths:
         if not path.is_dir():
             path.unlink(missing_ok=True)
         elif not is_locked(path):
@@ -146,7 +148,7 @@ def write_recipe(folder: Path, recipe: Recipe) -> None:
 
 
 def read_state(folder: str | os.PathLike) -> dict:
-    """What run.json says. Raises RunError where it is missing or broken."""
+    """Return the content of run.json. Raises RunError where it is missing or broken."""
     try:
         return read_object(Path(folder) / STATE)
     except FileError as error:
@@ -154,17 +156,14 @@ def read_state(folder: str | os.PathLike) -> dict:
 
 
 def trained_state(folder: Path) -> dict:
-    """What run.json says about the run before it was measured: a measurement holds nothing of an earlier one's results.
-
-    Raises RunError where it does not tell of the training whose model lies there.
-    """
+    """Return the content of run.json without the results of measurements. Raises RunError where it lacks the training's."""
     state = read_state(folder)
     if missing := [name for name in TRAINED if name not in state]:
         raise RunError(
-            f"{folder / STATE} lacks {', '.join(missing)}, so nothing tells how the model there was trained: copy it anew, "
-            "or train the run again with --overwrite_output_dir"
+            f"{folder / STATE} lacks {', '.join(missing)} of the training: copy it anew, or train the run again with "
+            "--overwrite_output_dir"
         )
-    return {key: value for key, value in state.items() if key not in CONCLUDED}
+    return {key: value for key, value in state.items() if key not in MEASURED}
 
 
 def note(folder: Path, **facts) -> None:
@@ -173,6 +172,6 @@ def note(folder: Path, **facts) -> None:
 
 
 def origin(seed: int, state: PartialState, data: dict) -> dict:
-    """The provenance of what this process makes."""
+    """Return the provenance of the files that this process makes."""
     device = torch.cuda.get_device_name(state.device) if state.device.type == "cuda" else state.device.type
     return provenance.collect(seed=seed, data=data, device=f"{device}, {torch.get_num_threads()} threads")

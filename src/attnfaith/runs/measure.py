@@ -1,4 +1,4 @@
-"""The measurement of a trained run: its record, the outputs that models trained against it need, translations, report."""
+"""The measurement of a trained run: its record, its outputs for models trained against it, translations, report."""
 
 import dataclasses
 import os
@@ -36,7 +36,7 @@ from attnfaith.training.translation import translation_scores, translations
 
 
 def other_measurement(path: Path, recipe: Recipe) -> str:
-    """In what the record at `path` is of another measurement than this recipe's, in words; "" where it is of this one."""
+    """Return the keys in which the record at `path` is of another measurement than the recipe's; "" where it is the same."""
     try:
         (section,) = [recipes.build(part["recipe"]).measure for part in record.settings(record.load(path))]
     except (record.RecordError, RecipeError, KeyError, TypeError, ValueError) as error:
@@ -46,7 +46,7 @@ def other_measurement(path: Path, recipe: Recipe) -> str:
 
 
 class Measurement:
-    """What all measurements of one run share: its model, loaded once, and its texts, read once."""
+    """The measurements of one run, whose model is loaded once and whose texts are read once."""
 
     def __init__(self, recipe: Recipe, folder: Path, texts: Texts, base: Base | None, state: PartialState, device=None):
         self.recipe, self.folder, self.texts, self.base, self.state = recipe, folder, texts, base, state
@@ -62,12 +62,12 @@ class Measurement:
         return measurable(self.model, self.texts.tokenizer, self.pairs)
 
     def record(self, output: str | os.PathLike | None = None) -> Path:
-        """Measure as the recipe's `measure` section says; returns the record's path, None is the run's own.
+        """Measure by the recipe's `measure` section; return the record's path. output: None is the run's own.
 
         Shards of another measurement beside the run's own record are deleted: the folder is held, so nobody finishes them.
         """
         if self.pairs and output is None:
-            self._translate()  # first: the record says how well the model translates
+            self._translate()  # first: the record holds the scores
         section, level = self.recipe.measure, {} if self.pairs else {"level": self.recipe.measure.level}
         rows = self._measurable.rows(self.texts.drawn) if self.pairs else self.texts.measured
         data = {"revision": self.texts.loaded.revision, "fingerprint": {section.split: digest_data(rows)}}
@@ -89,22 +89,22 @@ class Measurement:
 
     def _prepared(self) -> dict[str, dict]:
         """The options of the producers. Those that have to be trained on the model are, on the run's own texts, by one
-        process for all; what they learned is kept in the run's folder.
+        process for all, and keep their weights in the run's folder.
         """
         section = self.recipe.measure
         options = {name: dict(values) for name, values in section.options.items()}
-        reads = "pairs" if self.pairs else "texts"
-        pending = [measure for measure in build(section.producers, section.options, reads) if not measure.is_trained]
+        producers = build(section.producers, section.options, self.recipe.reads)
+        pending = [producer for producer in producers if not producer.is_trained]
         if not pending:
             return options
         subject = subject_of(self._measurable, section.level)
         with self.state.main_process_first():
-            for each in pending:
-                prepared = each.prepare(subject, self._some, self.folder, seed=section.seed)
-                options[each.name] = dataclasses.asdict(prepared)
+            for producer in pending:
+                prepared = producer.prepare(subject, self._drawn_rows, self.folder, seed=section.seed)
+                options[producer.name] = dataclasses.asdict(prepared)
         return options
 
-    def _some(self, split: str, most: int) -> Dataset:
+    def _drawn_rows(self, split: str, most: int) -> Dataset:
         """At most so many encoded texts of a split, drawn by the seed of the measurement."""
         rows, section = self.texts.rows(split), self.recipe.measure
         rows = rows.select(draw(np.arange(len(rows)), most, section.seed, split))
@@ -153,8 +153,8 @@ class Measurement:
         return measure(self._measurable, rows, cell, producers, path, **how)
 
     def _translate(self) -> None:
-        """What the model generates for the measured pairs, greedily, as translations.txt; its scores, in run.json. One
-        process does it, and all wait.
+        """Write greedy translations of the measured pairs as translations.txt, and their scores into run.json; one process
+        does, and all wait.
         """
         if self.state.is_main_process:
             drawn, tokenizer = self.texts.drawn, self.texts.tokenizer
@@ -166,17 +166,17 @@ class Measurement:
         self.state.wait_for_everyone()
 
 
-# ------------------------------------------------------------------------------------------------ what a record says
+# ------------------------------------------------------------------------------------------------ from a record
 
 
 def report(path: Path, output: Path, recipe: Recipe) -> Path:
-    """Tables, figures and page of a record; returns the page's path."""
+    """Write tables, figures and page of a record; return the page's path."""
     table, section = record.load(path), recipe.report
     return write_report(table, output, title=section.title, facts=run_facts(table, recipe.note), n_examples=section.examples)
 
 
 def faithfulness(path: str | os.PathLike) -> dict[str, dict]:
-    """The metric `attention_faithfulness` of what a record holds, by the name of the measure or experiment.
+    """Return the scores of the metric `attention_faithfulness` for a record, by the name of the measure or experiment.
 
     Attention against each measure of input importance; the model's own attention and prediction against those of each
     experiment, where every draw is one row and a text without draws is one undefined row. Undefined is None, so that the
@@ -189,9 +189,9 @@ def faithfulness(path: str | os.PathLike) -> dict[str, dict]:
     for name in table.column_names:
         if name.startswith("importance_") and not name.endswith("_hidden"):
             scores[name.removeprefix("importance_")] = metric.compute(importance=record.rows(table, name), **own)
-    for each in sorted(classes(), key=lambda each: each.name):
+    for experiment in sorted(classes(), key=lambda cls: cls.name):
         arguments = {}
-        for argument, column in each.metric.items():
+        for argument, column in experiment.metric.items():
             if column in table.column_names:
                 draws = record.rows(table, column)
                 if len(record.axes(table.schema.field(column))) == 1:  # one counterfactual a text, without an axis of draws
@@ -202,19 +202,19 @@ def faithfulness(path: str | os.PathLike) -> dict[str, dict]:
                     row for row, rows in zip(own[original], draws, strict=True) for _ in range(len(rows) or 1)
                 ]
         if arguments:
-            scores[each.name] = metric.compute(**arguments)
+            scores[experiment.name] = metric.compute(**arguments)
     return {
         name: {key: None if value != value else value for key, value in values.items()} for name, values in scores.items()
     }
 
 
 def print_results(path: Path, folder: Path, recipe: Recipe) -> None:
-    """How well the model of a run does, and of texts the verdict on its attention, in two lines a cell."""
+    """Print the scores of a run's model and, of classifiers, the verdict on its attention, in two lines a cell."""
     if recipe.kind == "translator":
         print(f"translates: {translation_in_words(read_state(folder)['translation'])}")
         return
     for cell in split_cells(record.load(path)):
         if accuracy := accuracy_in_words(cell):
             print(printable(f"{cell.heading['dataset']} {cell.heading['split']}: {accuracy}"))
-        found = verdict([cell.of_inputs])
-        print(printable(f"attention: {found.headline}. {found.reason}"))
+        answer = verdict([cell.of_inputs])
+        print(printable(f"attention: {answer.headline}. {answer.reason}"))

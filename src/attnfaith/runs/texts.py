@@ -36,14 +36,13 @@ def check_splits(recipe: Recipe) -> None:
 def load_data(
     recipe: Recipe, limits: Mapping[str, int] | None = None, recorded: Mapping | None = None
 ) -> LoadedDataset | LoadedPairs:
-    """The data set of a recipe, or its sentence pairs, with its own limits or those given. recorded: what run.json says
-    about a run of it, for the message where own data are not there.
+    """Return the data set of a recipe, or its sentence pairs, with its own limits or others. recorded: the run.json of a run
+    of it, for the message where own data are not there.
     """
     return _read(recipe, recorded or {}).limited(recipe.data.limits if limits is None else limits)
 
 
 def _read(recipe: Recipe, recorded: Mapping) -> LoadedDataset | LoadedPairs:
-    """The texts before limits. recorded: what run.json says about a run, for the message where own data are not there."""
     data = recipe.data
     try:
         if recipe.kind == "translator":
@@ -57,8 +56,8 @@ def _read(recipe: Recipe, recorded: Mapping) -> LoadedDataset | LoadedPairs:
         if data.path is None or not files:
             raise
         listed = cut(", ".join(f"{name} (SHA-256 {digest[:16]})" for name, digest in files.items()), 200)
-        was = f"The run was trained on {listed}, at data.path={excerpt(data.path)}: put that there"
-        raise DatasetError(f"{error}. {was}") from error
+        remedy = f"The run was trained on {listed}, at data.path={excerpt(data.path)}: put that there"
+        raise DatasetError(f"{error}. {remedy}") from error
     except (TypeError, ValueError) as error:
         if not data.arguments or isinstance(error, AttnfaithError):
             raise
@@ -68,8 +67,8 @@ def _read(recipe: Recipe, recorded: Mapping) -> LoadedDataset | LoadedPairs:
 class Texts:
     """The texts of a recipe, or its sentence pairs, by the tokenizer in `folder` where a model lies there.
 
-    Nothing is read before it is asked for. Of several processes each holds the texts, and all ask for the same things in the
-    same order: one of a machine reads first, and the others find what it fetched.
+    They are read on first use. Each of several processes holds the texts; one of a machine reads first, and the others find
+    its downloads.
     """
 
     def __init__(self, recipe: Recipe, folder: Path, state: PartialState):
@@ -92,11 +91,11 @@ class Texts:
     def _check_unchanged(self, loaded: LoadedDataset | LoadedPairs, recorded: Mapping) -> None:
         """Raise RunError where own data are no longer those that the model in the folder was trained on."""
         trained = recorded.get("texts") or {}
-        if other := [split for split in trained if trained[split] != fingerprint(loaded.splits[split])]:
-            read = (recorded.get("dataset") or {}).get("revision")
+        if changed := [split for split in trained if trained[split] != fingerprint(loaded.splits[split])]:
+            revision = (recorded.get("dataset") or {}).get("revision")
             raise RunError(
                 f"{loaded.entry.name!r} has changed since the run in {self.folder} was trained: other texts or labels in "
-                f"{', '.join(other)} ({read} then, {loaded.revision} now). Put the old data back, or train anew with "
+                f"{', '.join(changed)} ({revision} then, {loaded.revision} now). Put the old data back, or train anew with "
                 "--overwrite_output_dir"
             )
 
@@ -121,7 +120,7 @@ class Texts:
         return build_pair_tokenizer([*train["source"], *train["target"]], **how)
 
     def rows(self, split: str) -> Dataset:
-        """A split, encoded. Raises RunError where data.max_length leaves no pair of it."""
+        """Return a split, encoded. Raises RunError where data.max_length leaves no pair of it."""
         if split not in self._encoded:
             self._encoded[split] = rows = self._encode(self.loaded.splits[split])
             if not len(rows):
@@ -145,9 +144,7 @@ class Texts:
 
 
 def remarks(loaded: LoadedDataset) -> list[str]:
-    """What was read of own data, and what of any cannot be used or says nothing, with counts: a user may find a mistake in
-    the files by it.
-    """
+    """Return lines about own data, and counts of texts that cannot be used, by which a user may find a mistake in files."""
     source = loaded.dropped["source"]
     counts = {
         "questions left out, as their answer is not in their text": source.get("answer_not_candidate", 0),
@@ -159,14 +156,14 @@ def remarks(loaded: LoadedDataset) -> list[str]:
     if loaded.entry.impermissible:
         counts |= counts_of(marks for split in loaded.splits.values() for marks in split["impermissible"])
     own = summary(loaded.entry.name, loaded.about, loaded.dropped) if loaded.about else []
-    return own + [f"{loaded.entry.name}: {what}: {count:,}" for what, count in counts.items() if count]
+    return own + [f"{loaded.entry.name}: {label}: {count:,}" for label, count in counts.items() if count]
 
 
 def remarks_on_pairs(texts: Texts, rows: Mapping[str, Dataset]) -> list[str]:
-    """What cannot be used of the pairs, with counts."""
+    """Return lines with counts of pairs that cannot be used."""
     loaded, unknown = texts.loaded, texts.tokenizer.unk_token_id
-    why = "left out: empty, or beyond data.limits"
-    lines = [f"{counted(count, 'pair')} of {split} {why}" for split, count in loaded.left_out.items() if count]
+    reason = "left out: empty, or beyond data.limits"
+    lines = [f"{counted(count, 'pair')} of {split} {reason}" for split, count in loaded.left_out.items() if count]
     for split, part in rows.items():
         if longer := len(loaded.splits[split]) - len(part):
             lines.append(f"{counted(longer, 'pair')} of {split} left out: a side is longer than data.max_length")

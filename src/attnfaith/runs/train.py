@@ -45,7 +45,7 @@ COLUMNS = ("input_ids", "token_type_ids", "candidates", "labels", "length", "bas
 
 
 def trainer_class(recipe: Recipe) -> type[BaseTrainer]:
-    """The trainer of a recipe; its `config_class` has the arguments."""
+    """Return the class of a recipe's trainer; its `config_class` has the arguments."""
     if recipe.model.selector is not None:
         return RationaleTrainer
     if recipe.kind != "classifier":
@@ -54,19 +54,19 @@ def trainer_class(recipe: Recipe) -> type[BaseTrainer]:
 
 
 def training_arguments(recipe: Recipe) -> TrainingArguments:
-    """The arguments of a recipe's trainer. Raises RecipeError for values that transformers refuses."""
+    """Return the arguments of a recipe's trainer. Raises RecipeError for values that transformers refuses."""
     section, config_class = recipe.training, trainer_class(recipe).config_class
-    taken = {key.name for key in dataclasses.fields(config_class)}
-    ours = {}
+    names = {key.name for key in dataclasses.fields(config_class)}
+    own = {}
     for part in (section, recipe.objective, recipe.selection, recipe.penalties):
-        ours |= {key.name: getattr(part, key.name) for key in dataclasses.fields(part) if key.name in taken}
+        own |= {key.name: getattr(part, key.name) for key in dataclasses.fields(part) if key.name in names}
     adversarial, pairs = recipe.objective.kind == "adversarial", recipe.kind == "translator"
-    metric = ours.pop("metric_for_best_model") or ("objective" if adversarial else "loss" if pairs else "accuracy")
+    metric = own.pop("metric_for_best_model") or ("objective" if adversarial else "loss" if pairs else "accuracy")
     if not pairs:
         check_selection(metric, adversarial=adversarial)
-    ours = {name: value for name, value in ours.items() if value is not None}
-    # Without a GPU this is what makes two launched processes one training instead of two that write one folder.
-    ours["use_cpu"] = section.use_cpu or not torch.cuda.is_available()
+    own = {name: value for name, value in own.items() if value is not None}
+    # without a GPU, two launched processes are one training only with use_cpu
+    own["use_cpu"] = section.use_cpu or not torch.cuda.is_available()
     fixed = {
         "output_dir": str(Path(recipe.output_dir).absolute() / CHECKPOINTS),
         "seed": recipe.seed,
@@ -88,8 +88,8 @@ def training_arguments(recipe: Recipe) -> TrainingArguments:
         "dataloader_pin_memory": torch.cuda.is_available(),
     }
     try:
-        arguments = config_class(**{**fixed, **ours, **section.arguments})
-        get_scheduler(  # asks what the Trainer would, after all texts are read
+        arguments = config_class(**{**fixed, **own, **section.arguments})
+        get_scheduler(  # the Trainer would fail only after all texts are read
             arguments.lr_scheduler_type,
             torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=arguments.learning_rate),
             num_warmup_steps=arguments.get_warmup_steps(100),
@@ -102,7 +102,7 @@ def training_arguments(recipe: Recipe) -> TrainingArguments:
 
 
 def train(recipe: Recipe, arguments: TrainingArguments, folder: Path, texts: Texts, base: Base | None, state: PartialState):
-    """Train the model of a recipe and keep it in the folder; what cannot be measured is refused before.
+    """Train the model of a recipe and keep it in the folder; a measure that does not suit it is refused before.
 
     base: the run that it is trained against, if its objective needs one. Raises what `run` raises.
     """
@@ -113,7 +113,7 @@ def train(recipe: Recipe, arguments: TrainingArguments, folder: Path, texts: Tex
     measured = texts.measured if section.producers and not pairs else None
     set_seed(recipe.seed)  # last, so that an adversary starts from the weights, and reads the batches, of its base
     model = make_model(recipe, texts.loaded, texts.tokenizer)
-    if section.producers or pairs:  # what does not suit the model or its texts is refused before it is trained
+    if section.producers or pairs:
         subject = measurable(model, texts.tokenizer, pairs)
         how = {"options": section.options, "trained": False, **({} if pairs else {"level": section.level})}
         check(subject, subject.rows(texts.drawn) if pairs else measured, section.producers, **how)
@@ -159,9 +159,9 @@ def fit(trainer: Trainer, last: str | None, folder: Path, tokenizer, facts: dict
 
 
 def _rows(recipe: Recipe, texts: Texts, base: Base | None) -> dict[str, Dataset]:
-    """The encoded splits of a training, with what the base says of them."""
+    """The encoded splits of a training, with the outputs of the base."""
     rows = {split: texts.rows(split) for split in ("train", "validation")}
-    for split in needed_outputs(recipe):  # those of other splits are looked at before work is lost, too
+    for split in needed_outputs(recipe):  # those of other splits are checked before work is lost, too
         outputs = base.outputs(split, texts.rows(split))
         for name in ("attention", "probs") if split in rows else ():
             rows[split] = rows[split].add_column(f"base_{name}", outputs.column(name).to_pylist())
@@ -169,7 +169,7 @@ def _rows(recipe: Recipe, texts: Texts, base: Base | None) -> dict[str, Dataset]
 
 
 def _facts(recipe: Recipe, texts: Texts, rows: dict[str, Dataset], state: PartialState) -> dict:
-    """What run.json says about a training, whatever becomes of it."""
+    """The facts of a training for run.json, apart from its outcome."""
     loaded = texts.loaded
     dataset = {"name": loaded.entry.name, "revision": loaded.revision}
     facts = {
@@ -202,18 +202,18 @@ def _note_provenance(recipe: Recipe, folder: Path, texts: Texts, rows: dict[str,
 def make_trainer(
     recipe: Recipe, model, tokenizer, rows: dict[str, Dataset], arguments: TrainingArguments, base: Base | None = None
 ) -> Trainer:
-    """The trainer of a recipe for encoded splits, on the columns that it reads."""
+    """Return the trainer of a recipe for encoded splits, on the columns that it reads."""
     if recipe.objective.frozen:
         # all but the alignment: at the base's own attention the divergence is least and has no gradient to leave it by
         weights = base.model.state_dict()
-        own = {name: value for name, value in model.state_dict().items() if name.startswith("model.alignment.")}
-        model.load_state_dict({**weights, **own})
+        alignment = {name: value for name, value in model.state_dict().items() if name.startswith("model.alignment.")}
+        model.load_state_dict({**weights, **alignment})
     if arguments.metric_for_best_model == "eval_accuracy" and recipe.training.metric_for_best_model is None:
         if model.config.num_labels == 2:
             arguments.metric_for_best_model = "eval_roc_auc"
     columns = list(rows["train"].column_names)
     if recipe.kind != "translator":
-        used = list(COLUMNS)
+        used = [*COLUMNS]
         if recipe.penalties.impermissible_mass or recipe.model.separate_impermissible:
             used.append("impermissible")
         if recipe.kind == "pretrained" and recipe.penalties.taken:
@@ -231,7 +231,7 @@ def make_trainer(
 
 
 def penalties_of(recipe: Recipe) -> list[Penalty]:
-    """The penalties whose weight is not 0."""
+    """Return the penalties whose weight is not 0."""
     section = recipe.penalties
     penalties = []
     if section.impermissible_mass:
@@ -247,7 +247,7 @@ def penalties_of(recipe: Recipe) -> list[Penalty]:
 
 
 def check_budget(recipe: Recipe, rows: dict[str, Dataset]) -> None:
-    """Raise RunError for a budget that is below one token of every text: it would say nothing."""
+    """Raise RunError for a budget that is below one token of every text: nothing could be selected."""
     budget = recipe.model.selector and recipe.model.selector.budget
     if budget is None:
         return
@@ -271,8 +271,8 @@ def _keep(folder: Path, model, tokenizer, /, **facts) -> None:
 
 
 def _last_checkpoint(recipe: Recipe, arguments: TrainingArguments, state: PartialState) -> str | None:
-    """The Trainer's last checkpoint that is whole, None where there is none: the state is written last, and deleted at any
-    moment. Its state names the best one by the path that it had; the folder may lie elsewhere now. A training that had
+    """The Trainer's last whole checkpoint, or None: its state is written last, and it may have been killed while deleting
+    one. The state names the best checkpoint by an absolute path, and the folder may lie elsewhere now. A training that had
     stopped early stays stopped; the Trainer would start another epoch.
     """
     folder = Path(arguments.output_dir)

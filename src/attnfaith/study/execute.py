@@ -1,8 +1,8 @@
 """The cells of a study run by Snakemake: on the cores of this machine, or by one of its executors on a cluster or a cloud.
 
 Snakemake decides what runs when and where, tries again where it is asked to, and skips what waits for a cell that failed.
-Whether a cell is complete is asked of its record (`plan.complete`), not of the age of files, so that a study may be stopped,
-killed, copied and mended by hand. In the study's output_dir lie, beside the runs and their logs, .study/Snakefile and
+A cell's record decides whether it is complete (`plan.complete`), not the age of files, so that a study may be stopped,
+killed and copied. In the study's output_dir lie, beside the runs and their logs, .study/Snakefile and
 plan.json (the commands): any other command of Snakemake, such as --summary, works in that folder.
 """
 
@@ -45,7 +45,7 @@ rule cell:
     params: python=sys.executable
     shell: "{params.python:q} -m attnfaith.study.cell {wildcards.cell:q} > {log:q} 2>&1"
 '''
-# What a launcher tells the processes that it starts: to a run of its own it would be a lie.
+# Variables that a launcher sets for its processes; a cell is none of them.
 LAUNCHER = ("ACCELERATE_", "FSDP_", "TORCHELASTIC_", "ROLE_", "GROUP_", "KMP_", "PMI", "OMPI_", "MV2_")
 LAUNCHED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT")
 # signals that end the engine and its cells, and the seconds until the next; in the first a cluster's jobs are cancelled
@@ -114,7 +114,7 @@ def log_of(study: Mapping, name: str) -> Path:
 
 
 def available_gpus() -> list[str]:
-    """What CUDA_VISIBLE_DEVICES calls each GPU that may be used; asked without loading torch."""
+    """Return the names of the usable GPUs, as CUDA_VISIBLE_DEVICES takes them, without loading torch."""
     if (names := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
         return [name for name in names.split(",") if name.strip() and not name.startswith("-")]
     program = shutil.which("nvidia-smi")
@@ -125,12 +125,12 @@ def available_gpus() -> list[str]:
 
 
 def available_cores() -> int:
-    """How many cores this process may use."""
+    """Return how many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def run_engine(command: Sequence[str], folder: Path) -> None:
-    """Run Snakemake to its end; whatever ends this process first ends it with all that it runs."""
+    """Run Snakemake to its end; a signal that ends this process ends Snakemake and its cells."""
     stops = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP")]
     before = {number: signal.signal(number, signal.default_int_handler) for number in stops if _heard(number)}
     clean = {key: value for key, value in os.environ.items() if not key.startswith(LAUNCHER) and key not in LAUNCHED}
@@ -153,13 +153,13 @@ def run_engine(command: Sequence[str], folder: Path) -> None:
 
 
 def _heard(number: int) -> bool:
-    """Whether a signal is not ignored, as nohup leaves SIGHUP."""
+    """Whether a signal is not ignored; nohup ignores SIGHUP."""
     return signal.getsignal(number) != signal.SIG_IGN
 
 
 def _end_with_parent() -> None:
-    """In a new process: take interrupts, which a study in the background would pass on as ignored, and on Linux get one
-    when the parent ends, however it ends.
+    """In a new process: accept interrupts, which a shell's background job ignores, and on Linux get one when the parent
+    ends, however it ends.
     """
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     if sys.platform == "linux":

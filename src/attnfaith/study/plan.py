@@ -30,7 +30,7 @@ TRAIN = (sys.executable, "-m", "attnfaith", "train")
 
 @section
 class Study:
-    """What a study file may say."""
+    """The keys of a study file."""
 
     output_dir: str
     """folder of the runs, one folder and one log for each cell"""
@@ -79,14 +79,14 @@ class Cell:
 
     @property
     def command(self) -> list[str]:
-        """What makes the run, or goes on with it where it was stopped."""
+        """The command that makes the run, or goes on with it."""
         return [*TRAIN, "--config", self.recipe, "--resume_from_checkpoint", *self.overrides]
 
 
 def read_study(path: Path) -> dict:
-    """The content of a study file, checked by `Study`. path: a file, or a study that comes with the package.
+    """Return the content of a study file, checked by `Study`. path: a file, or a study that comes with the package.
 
-    Raises RecipeError for a file that is none, for missing or unknown keys, and values of another kind than theirs.
+    Raises RecipeError for a file that is no study, for missing or unknown keys, and values of another kind than theirs.
     """
     path = recipes.find(path, "study")
     study = recipes.read_value(recipes.read_text(path, "study"), str(path))
@@ -103,7 +103,7 @@ def read_study(path: Path) -> dict:
 
 
 def trial(study: Mapping, settings: Sequence[str]) -> Mapping:
-    """The study with other settings ("KEY=VALUE") in the recipe of every cell, in folders of its own.
+    """Return the study with other settings ("KEY=VALUE") in the recipe of every cell, in folders of its own.
 
     The runs go to <output_dir>/trial-<digest of the settings> and the tables to results/ in it, unless output_dir and
     results are among the settings. Raises RecipeError for an unknown key and one that a grid varies.
@@ -122,9 +122,9 @@ def trial(study: Mapping, settings: Sequence[str]) -> Mapping:
 
 
 def cells(study: Mapping) -> list[Cell]:
-    """The cells of a study, in its order.
+    """Return the cells of a study, in its order.
 
-    Raises RecipeError for a block that is none, a key that no recipe has, an empty or too large grid, two cells of one name
+    Raises RecipeError for a wrong block, a key that no recipe has, an empty or too large grid, two cells of one name
     or a name that is no name of a folder, an `after` that names no cell or leads back to its own, and a {key} that the
     block's grid does not have.
     """
@@ -137,15 +137,14 @@ def cells(study: Mapping) -> list[Cell]:
                 f"the cell {excerpt(name)} is no name for a folder: keep '/', '{{', '}}' and long values out of the name "
                 "and the grid, use `set`"
             )
-    if twice := sorted(name for name, count in Counter(names).items() if count > 1):
+    if repeated := sorted(name for name, count in Counter(names).items() if count > 1):
         raise RecipeError(
-            f"the study has cells of one name: {excerpt(twice)}; vary a key of the grid, or give the block a name"
+            f"the study has cells of one name: {excerpt(repeated)}; vary a key of the grid, or give the block a name"
         )
     for cell in planned:
-        if strangers := [name for name in cell.after if name not in names]:
+        if missing := [name for name in cell.after if name not in names]:
             raise RecipeError(
-                f"cell {cell.name} is after {excerpt(strangers)}, which the study does not have; it has "
-                f"{excerpt(names, 200)}"
+                f"cell {cell.name} is after {excerpt(missing)}, which the study does not have; it has {excerpt(names, 200)}"
             )
     try:
         TopologicalSorter({cell.name: cell.after for cell in planned}).prepare()
@@ -177,7 +176,7 @@ def _block_cells(study: Mapping, values, where: str) -> Iterator[Cell]:
 
 
 def _fill(value, words: Mapping[str, object], where: str):
-    """A value with each {key} in it replaced; lists and dictionaries item by item."""
+    """Return a value with each {key} in it replaced; lists and dictionaries item by item."""
     if isinstance(value, Mapping):
         return {key: _fill(item, words, where) for key, item in value.items()}
     if isinstance(value, list):
@@ -196,7 +195,7 @@ def _fill(value, words: Mapping[str, object], where: str):
 
 
 def choose(planned: Sequence[Cell], pattern: str | None) -> list[Cell]:
-    """The cells whose names match a shell pattern, and those they wait for. Raises RecipeError where none does."""
+    """Return the cells whose names match a shell pattern, and those they wait for. Raises RecipeError where none does."""
     by_name = {cell.name: cell for cell in planned}
     wanted = fnmatch.filter(by_name, pattern or "*")
     if not wanted:
@@ -211,23 +210,19 @@ def choose(planned: Sequence[Cell], pattern: str | None) -> list[Cell]:
 
 
 def load_recipe(cell: Cell) -> Recipe:
-    """Raises RecipeError, naming the cell, for a recipe that is missing or wrong."""
+    """Return the recipe of a cell. Raises RecipeError with the name of the cell for one that is missing or wrong."""
     with recipes.named(f"cell {cell.name}"):
         return recipes.load(cell.recipe, cell.overrides)
 
 
 def check_distinct(wanted: Mapping[str, Recipe]) -> None:
-    """Raises RecipeError where two recipes differ in nothing that a record tells cells apart by.
-
-    Sooner than `reporting.study.check_identities`, which sees the records.
-    """
+    """Raise RecipeError where the records of two recipes would have one identity (`reporting.study.check_identities`)."""
     owners: dict[str, str] = {}
     for name, recipe in wanted.items():
         vectors = None if recipe.data.vectors else recipe.model.embedding_std
         identity = [model_fields(recipe.model), objective_fields(recipe), recipe.objective.base, recipe.data, vectors]
         identity += [recipe.measure.split, recipe.measure.level, recipe.seed]
-        other = owners.setdefault(repr(identity), name)
-        if other != name:
+        if (other := owners.setdefault(repr(identity), name)) != name:
             raise RecipeError(
                 f"cells {other!r} and {name!r} have the same data, split, model, objective and seed: tables cannot "
                 "tell them apart; give them different seeds or keep them in different studies"
@@ -257,5 +252,5 @@ def of_this_version(recipe: Recipe) -> bool:
 
 
 def _deciding(recipe: Recipe) -> dict:
-    """What decides a run's numbers: all but its place, its words and its report."""
+    """The keys that decide a run's numbers: all but its folder, its note and its report."""
     return {key: value for key, value in dataclasses.asdict(recipe).items() if key not in ("output_dir", "note", "report")}

@@ -1,5 +1,5 @@
-"""What comes of a study, made from the records of its complete cells alone: tables, figures, what became of every cell, what
-made them, and a page of all that.
+"""The results of a study, made from the records of its complete cells alone: tables, figures, the status of every cell,
+their provenance, and a page of all that.
 """
 
 import json
@@ -41,12 +41,12 @@ from attnfaith.support.files import is_locked, read_object, write_atomically
 
 # in a log; a progress bar that was not at its end stands before the error on its line
 ERROR = re.compile(r"(?:(?:^|\])error: (.+)|^((?:[A-Za-z_][\w.]*)?(?:Error|Exception)\b.*))")
-MAKERS = ("version", "commit", "dirty", "libraries", "python", "device")
-"""What cells of one making have in common, of their records' provenance."""
+PROVENANCE = ("version", "commit", "dirty", "libraries", "python", "device")
+"""The keys of a record's provenance that tell apart how cells were made."""
 
 
-class Made(NamedTuple):
-    """What lies in the folder of results, by name: tables, figures without ending, texts with it; the measured cells."""
+class Results(NamedTuple):
+    """The files in the folder of results, by name: tables, figures without ending, texts with it; the measured cells."""
 
     tables: Mapping[str, pd.DataFrame]
     texts: Sequence[str]
@@ -55,7 +55,7 @@ class Made(NamedTuple):
 
 
 def cells_table(study: Mapping, planned: Sequence[Cell], wanted: Mapping[str, Recipe]) -> pd.DataFrame:
-    """A row for each planned cell: cell, block, status, n (texts measured) and reason (why it is not complete).
+    """Return a row for each planned cell: cell, block, status, n (texts measured) and reason (why it is not complete).
 
     status: complete, running, failed (its log holds an error), stopped, or not run.
     """
@@ -78,15 +78,15 @@ def cells_table(study: Mapping, planned: Sequence[Cell], wanted: Mapping[str, Re
 
 
 def last_lines(log: Path) -> list[str]:
-    """The last lines of a log, a progress bar's too."""
+    """Return the last lines of a log, a progress bar's too."""
     with open(log, "rb") as stream:
         stream.seek(max(0, os.fstat(stream.fileno()).st_size - 8192))
         text = stream.read().decode("utf-8", "replace")
     return [line.strip() for line in re.split(r"[\r\n]+", text) if line.strip()]
 
 
-def write_tables(study: Mapping, folders: Mapping[str, Path], *, mix_versions: bool = False) -> Made:
-    """Tables, figures and texts from the records alone, by cell name; returns their names.
+def write_tables(study: Mapping, folders: Mapping[str, Path], *, mix_versions: bool = False) -> Results:
+    """Write tables, figures and texts from the records alone; return their names.
 
     Raises RecordError where different versions of the package measured the records, unless mix_versions, and where two have
     one identity.
@@ -112,42 +112,38 @@ def write_tables(study: Mapping, folders: Mapping[str, Path], *, mix_versions: b
     for name, figure in figures.items():
         save_png(figure, output / "figures" / f"{name}.png")
         save_figure(figure, output / "figures" / name, ["pdf"])
-    return Made(tables, [*analysis.texts], [*figures], measured)
+    return Results(tables, [*analysis.texts], [*figures], measured)
 
 
-def write_made(study: Mapping, planned: int, folders: Mapping[str, Path]) -> Path:
+def write_provenance(study: Mapping, planned: int, folders: Mapping[str, Path]) -> Path:
     """Write <results>/made.json and return its path.
 
-    cells: how many are planned, and complete. seconds: what the complete ones took, summed; a run that was stopped counts
-    from where it went on. made_by: for each distinct provenance (`MAKERS`), it and how many cells have it, the most common
-    first. One entry whose dirty is false says that everything beside this file comes from one commit.
+    cells: how many are planned, and complete. seconds: the sum over complete ones; a run that was stopped counts from where
+    it went on. made_by: for each distinct provenance (`PROVENANCE`), it and how many cells have it, the most common first.
+    One entry whose dirty is false shows that everything beside this file comes from one commit.
     """
-    makers = Counter()
+    counts, seconds = Counter(), 0.0
     for folder in folders.values():
+        seconds += read_object(folder / "run.json").get("seconds", 0.0)
         for part in record.settings(pq.read_schema(folder / "record.parquet").empty_table()):
-            maker = {name: (part.get("provenance") or {}).get(name) for name in MAKERS}
-            makers[json.dumps(maker, sort_keys=True)] += 1
+            entry = {name: (part.get("provenance") or {}).get(name) for name in PROVENANCE}
+            counts[json.dumps(entry, sort_keys=True)] += 1
     content = {
         "cells": {"planned": planned, "complete": len(folders)},
-        "seconds": round(sum(map(seconds, folders.values())), 1),
-        "made_by": [{"cells": count, **json.loads(maker)} for maker, count in makers.most_common()],
+        "seconds": round(seconds, 1),
+        "made_by": [{"cells": count, **json.loads(entry)} for entry, count in counts.most_common()],
     }
     return write_atomically(Path(study["results"]) / "made.json", json.dumps(content, indent=1) + "\n")
 
 
-def seconds(folder: Path) -> float:
-    """What a run took."""
-    return read_object(folder / "run.json").get("seconds", 0.0)
-
-
-def write_page(study: Mapping, cells: pd.DataFrame, folders: Mapping[str, Path], made: Made) -> Path:
+def write_page(study: Mapping, cells: pd.DataFrame, folders: Mapping[str, Path], written: Results) -> Path:
     """Write <results>/index.html, and the wide tables as Markdown, LaTeX and CSV into <results>/wide.
 
     cells: `cells_table`. folders: those of complete cells, by name. Returns the path of the page.
     """
     output = Path(study["results"])
     grids = []
-    for table in overview(made.measured):
+    for table in overview(written.measured):
         for kind in ("markdown", "latex", "csv"):
             write_atomically(output / "wide" / f"{table.name}{FORMATS[kind]}", table.formatted(kind))
         grids.append(replace(table.grid, stem=f"wide/{table.name}"))
@@ -160,20 +156,20 @@ def write_page(study: Mapping, cells: pd.DataFrame, folders: Mapping[str, Path],
     counts = Counter(cells["status"])
     lead = [f"Complete: {counts['complete']} of {counted(len(lines), 'cell')}."]
     lead += [f"{counts[status]} {status}." for status in ("failed", "stopped", "not run") if counts[status]]
-    datasets = dict.fromkeys(cell.identity.dataset for cell in made.measured)
-    seeds = sorted({cell.identity.seed for cell in made.measured})
+    datasets = dict.fromkeys(cell.identity.dataset for cell in written.measured)
+    seeds = sorted({cell.identity.seed for cell in written.measured})
     lead.append(f"Data sets: {', '.join(datasets)}. Seeds: {', '.join(map(str, seeds))}.")
     html = template("study.html.j2").render(
         title=f"Study: {output.parent.name if output.name == 'results' else output.name}",
         version=__version__,
         lead=[" ".join(lead)],
-        published=next(filter(None, map(beside_published, made.tables.items())), None),
+        published=next(filter(None, map(beside_published, written.tables.items())), None),
         grids=[grid for grid in grids if grid.rows],
         cells=lines,
         reasons=any(line["reason"] for line in lines),
-        tables=sorted(made.tables),
-        texts=sorted(made.texts),
-        figures=sorted(made.figures),
+        tables=sorted(written.tables),
+        texts=sorted(written.texts),
+        figures=sorted(written.figures),
         paper=PAPER,
     )
     return write_atomically(output / "index.html", html)

@@ -13,8 +13,8 @@ import attnfaith
 from attnfaith import hub, record
 from attnfaith.data.tokenization import build_tokenizer
 from attnfaith.loading import ModelError
+from tests.hub.test_hub import make
 from tests.small_rationales import rationale_model
-from tests.test_hub import make
 
 
 pytestmark = pytest.mark.slow
@@ -73,7 +73,7 @@ def test_pushed_and_loaded_by_a_stranger(finished, hub_of_alice, tmp_path):
 
 @pytest.fixture
 def hub_of_alice(tmp_path):
-    from tests.hub_server import HubServer
+    from tests.hub.server import HubServer
 
     with HubServer(tmp_path / "hub") as server:
         server.add_user("alice", "hf_alice_kept_secret")

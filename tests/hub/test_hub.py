@@ -1,6 +1,6 @@
-"""Pushing finished runs: what would be sent, what is refused, what is sent, and what a stranger loads.
+"""Pushing finished runs: the content of a push, refusals, the calls of a push, and what a stranger loads.
 
-Calls of huggingface_hub are recorded by `RecordedHub`. The round trip uses `tests/hub_server.py` and the clients as
+Calls of huggingface_hub are recorded by `RecordedHub`. The round trip uses `tests/hub/server.py` and the clients as
 installed, in forked processes that hold a token of their own.
 """
 
@@ -21,7 +21,7 @@ from huggingface_hub import CommitOperationDelete
 from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 
 from attnfaith import cli, hub, record
-from attnfaith.hub.contents import table_files, with_checkpoint, without_places
+from attnfaith.hub.contents import table_files, without_places
 from attnfaith.reporting import cards
 from attnfaith.support.errors import AttnfaithError
 from attnfaith.support.files import folder_lock
@@ -32,7 +32,7 @@ from tests.forks import Forks
 pytestmark = pytest.mark.slow
 
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 CLEAN = {"commit": "0" * 40, "dirty": False, "version": "0.1.0"}
 REPOS = [("space", "attention_faithfulness"), ("dataset", hub.RECORDS), ("dataset", hub.RESULTS), ("model", "tiny")]
 TOKEN = "hf_alice_kept_secret"
@@ -273,7 +273,7 @@ def test_several_runs(finished, tmp_path, capsys):
     assert cli.main(["push", a, b, "--to", "alice", "--dry-run"]) == 0
     shown = capsys.readouterr().out
     assert "model alice/a: " in shown and "model alice/b: " in shown
-    for words, key in (([a, a], "two runs would be alice/a"), ([a, b, "--name", "x"], "--name x for 2 runs")):
+    for words, key in (([a, a], "two of the runs would be alice/a"), ([a, b, "--name", "x"], "--name x for 2 runs")):
         assert cli.main(["push", *words, "--to", "alice", "--dry-run"]) == 2 and key in capsys.readouterr().err
 
 
@@ -281,25 +281,13 @@ def test_tables_join_by_name_of_column():
     def table(owner, **columns):
         return pa.table({"checkpoint": pa.array([owner], pa.string()), **columns})
 
-    files = table_files("o/r", {"t": [table("b", n=[1], x=[0.5]), table(None, n=[7]), table("a", n=[2.5], y=["u"])]})
+    files = table_files("o/r", {"t": [table("b", n=[1], x=[0.5]), table("a", n=[2.5], y=["u"])]})
     assert pq.read_table(pa.BufferReader(files["t/results-00000-of-00001.parquet"])).to_pylist() == [
         {"checkpoint": "a", "n": 2.5, "x": None, "y": "u"},
         {"checkpoint": "b", "n": 1.0, "x": 0.5, "y": None},
-        {"checkpoint": None, "n": 7.0, "x": None, "y": None},
     ]
     with pytest.raises(hub.HubError, match="another type"):
         table_files("o/r", {"t": [table("a", n=[1]), table("b", n=["one"])]})
-
-
-def test_rows_name_the_one_checkpoint_they_are_about():
-    identities = {"o/a": {"dataset": "sst", "seed": 1}, "o/b": {"dataset": "sst", "seed": 2}}
-
-    def owners(**columns):
-        return with_checkpoint(pa.table(columns), identities).column("checkpoint").to_pylist()
-
-    assert owners(dataset=["sst", "sst", "imdb"], seed=[2, 1, 1]) == ["o/b", "o/a", None]
-    assert owners(dataset=["sst"]) == [None] and owners(value=[0.5]) == [None]
-    assert owners(seed=pa.array(["1"]).dictionary_encode()) == ["o/a"]
 
 
 # ------------------------------------------------------------------------------------------------ what is refused
@@ -362,23 +350,6 @@ def test_text_that_is_no_yaml_or_html(run, text):
         assert repo.card.startswith("---\n")
         assert isinstance(yaml.safe_load(repo.card.split("\n---\n")[0].removeprefix("---\n")), dict)
         assert "<script" not in repo.card and "<b>" not in repo.card
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        (["--push_to_hub", "--hub_token", "hf_secret"], "--hub_token"),
-        (["--push_to_hub", "--hub_token=hf_secret"], "--hub_token"),
-        (["--hub_model_id", "a/b"], "--push_to_hub"),
-        (["--hub_private_repo"], "--push_to_hub"),
-    ],
-)
-def test_options_of_train_that_are_refused(options, says, capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert cli.main(["train", "--config", str(ROOT / "recipes" / "quickstart.yaml"), *options]) == 2
-    error = capsys.readouterr().err
-    assert says in error and "hf_secret" not in error
-    assert not list(tmp_path.iterdir())
 
 
 # ------------------------------------------------------------------------------------------------ calls of a push
@@ -540,7 +511,7 @@ def test_a_push_that_fails_is_pushed_again(run, api, error, key):
 
 @pytest.fixture(scope="module")
 def server():
-    from tests.hub_server import HubServer
+    from tests.hub.server import HubServer
 
     with HubServer() as started:
         started.add_user("alice", TOKEN)
@@ -563,31 +534,35 @@ def alice(server, tmp_path_factory, warm_python):
         yield do
 
 
-def test_train_and_push(server, alice, tmp_path, small_recipe):
-    (tmp_path / "small.yaml").write_text(small_recipe("small", "trained"))
-    train = ["train", "--config", "small.yaml", "--push_to_hub"]
-    for more, token, key in (
-        ([], None, "no access token"),
-        ([], f"{TOKEN}_read", "may only read"),
-        ([], "hf_unknown", "does not know the access token"),
-        (["--hub_model_id", "bob/x"], TOKEN, "cannot write for bob"),
-        (["--hub_model_id", "a--b"], TOKEN, "is no name of a repository"),
-    ):
-        code, output = alice([*train, *more], tmp_path, token)
-        assert code == 2 and key in output and "hf_unknown" not in output
-    assert not (tmp_path / "trained").exists()
-    # a Hub that fails when all is done: the run is whole, and the user is told how to push it
-    server.expires = "POST /api/models/alice/small/commit"
-    code, output = alice([*train, "--hub_private_repo"], tmp_path)
-    assert code == 2 and "`attnfaith push trained --to alice --name small --private` pushes it" in output
-    assert alice(["push", "trained", "--to", "alice", "--name", "small", "--private"], tmp_path)[0] == 0
-    assert "model.safetensors" in server.history("model", "alice/small")[-1].files
-    assert server.repo("model", "alice/small")["private"] is True
-    named = ["--resume_from_checkpoint", "--hub_model_id", "alice/other", "--hub_private_repo", "--hub_revision", "dev"]
-    code, output = alice([*train, *named], tmp_path)
-    assert code == 0, output
-    assert "model.safetensors" in server.history("model", "alice/other", "dev")[-1].files
-    assert len(server.history("model", "alice/other")) == 1
+@pytest.mark.parametrize(
+    ("owner", "token", "key"),
+    [
+        ("alice", None, "no access token"),
+        ("alice", f"{TOKEN}_read", "may only read"),
+        ("alice", "hf_unknown", "does not know the access token"),
+        ("bob", TOKEN, "cannot write for bob"),
+    ],
+)
+def test_who_may_not_push(alice, run, owner, token, key):
+    code, output = alice(["push", str(run), "--to", owner], run, token)
+    assert code == 2 and key in output and "hf_unknown" not in output
+
+
+def test_several_runs_after_a_failure(finished, server, alice, tmp_path):
+    """Where the token expires at the second run, the first is there, whole; the same command goes on."""
+    for name in ("a", "b"):
+        shutil.copytree(finished, tmp_path / name)
+        (tmp_path / name / "recipe.yaml").write_text((finished / "recipe.yaml").read_text().replace("tiny", name))
+    server.expires = "POST /api/models/alice/b/commit"
+    words = ["push", "a", "b", "--to", "alice", "--private"]
+    code, output = alice(words, tmp_path)
+    assert code == 2 and "alice/b: the Hub does not know the access token" in output
+    assert "model.safetensors" in server.history("model", "alice/a")[-1].files
+    assert set(server.history("model", "alice/b")[-1].files) == {".gitattributes"}
+    code, output = alice(words, tmp_path)
+    assert code == 0 and "as it was: " in output
+    assert "model.safetensors" in server.history("model", "alice/b")[-1].files
+    assert server.repo("model", "alice/b")["private"] is True
 
 
 # ------------------------------------------------------------------------------------------------ a stranger

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from attnfaith import record
-from attnfaith.study.results import Made, write_page, write_tables
+from attnfaith.study.results import Results, write_page, write_tables
 from tests.records import draw
 
 
@@ -73,5 +73,5 @@ def test_the_page(study):
 
 def test_a_study_without_a_number_or_a_reason(study):
     settings, cells, folders = study
-    html = write_page(settings, cells.head(3), folders, Made({}, [], [], [])).read_text()
+    html = write_page(settings, cells.head(3), folders, Results({}, [], [], [])).read_text()
     assert "To paste" not in html and ">why<" not in html and "Figures" not in html

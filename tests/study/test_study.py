@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import pandas as pd
 import psutil
@@ -23,7 +22,6 @@ from attnfaith.cli import COMMANDS
 from attnfaith.reporting.analysis import StudyError
 from attnfaith.study import cell as cell_process
 from attnfaith.study import command, execute, plan, results
-from attnfaith.support import provenance
 from attnfaith.support.errors import AttnfaithError, FileError
 from tests.figures import IN_A_PROCESS
 
@@ -31,7 +29,7 @@ from tests.figures import IN_A_PROCESS
 pytestmark = pytest.mark.slow
 
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 ANALYSES = {path.parent.name: str(path) for path in ROOT.glob("recipes/*/analysis.py")}
 JAIN_WALLACE, TAUS = ANALYSES["jain_wallace_2019"], str(ROOT / "recipes/jain_wallace_2019/published.csv")
 PYTHON, TRAIN = sys.executable, plan.TRAIN  # the real ones: a stand-in may be in their place
@@ -610,59 +608,16 @@ def test_what_made_the_tables_is_kept_beside_them(tmp_path, monkeypatch):
         part = {"provenance": {"version": "1", "commit": commit, "dirty": False, "seed": 3}}
         pq.write_table(record.with_settings(pa.table({"x": [1]}), [part]), folders[name] / "record.parquet")
         (folders[name] / "run.json").write_text('{"seconds": 2.5}')
-    path = results.write_made({"results": str(tmp_path / "results")}, 4, folders)
+    path = results.write_provenance({"results": str(tmp_path / "results")}, 4, folders)
     content = json.loads(path.read_text(encoding="utf-8"))
     assert (content["cells"], content["seconds"]) == ({"planned": 4, "complete": 3}, 7.5)
     assert [(maker["cells"], maker["commit"]) for maker in content["made_by"]] == [(2, "1" * 40), (1, "2" * 40)]
 
 
-@pytest.fixture
-def all_studies(tmp_path, monkeypatch):
-    """Three studies in place of those of the package, and what is carried out of them."""
-    for name in ("first", "second", "third", "release"):
-        (tmp_path / f"{name}.yaml").write_text(f"output_dir: {name}\nresults: {name}\nblocks: []\n")
-    carried = []
-
-    def carry_out(study, **how):
-        carried.append((study, how))
-        if study == "first.yaml":
-            raise StudyError("no cell of the study is complete")
-        return {}, "1 cell failed" if study == "second.yaml" else ""
-
-    monkeypatch.setattr(command.library, "folder", lambda: tmp_path)
-    monkeypatch.setattr(command, "read_study", lambda path: path.name)
-    monkeypatch.setattr(command, "prepare", lambda name: ([], {name: SimpleNamespace(output_dir=name)}))
-    monkeypatch.setattr(command, "complete", lambda recipe: recipe.output_dir == "third.yaml")
-    monkeypatch.setattr(command, "seconds", lambda folder: 5400.0)
-    monkeypatch.setattr(command, "carry_out", carry_out)
-    return carried
-
-
-def test_every_study_is_run_whatever_fails(all_studies, monkeypatch, capsys):
-    monkeypatch.setattr(provenance, "checkout", lambda: ("0" * 40, True))
-    with pytest.raises(StudyError, match="uncommitted changes"):
-        study("all")
-    monkeypatch.setattr(provenance, "checkout", lambda: ("0" * 40, False))
-    study("all", "--status")
-    assert all_studies == []
-    with pytest.raises(StudyError, match="^first.yaml: no cell of the study is complete; second.yaml: 1 cell failed$"):
-        study("all", "--cores", "2")
-    assert [name for name, _ in all_studies] == ["first.yaml", "second.yaml", "third.yaml"]
-    assert all(how["cores"] == 2 for _, how in all_studies)
-    assert capsys.readouterr().out.splitlines()[-1].split() == ["all", "1", "3", "1.5"]
-    for words in (["--only", "x"], ["--limit", "3"], ["--set", "seed=1"]):
-        with pytest.raises(AttnfaithError, match="one study"):
-            study("all", *words)
-
-
 def test_studies_of_the_package():
-    """Those whose tables no document shows are there, and no two share a folder of results."""
-    folder = command.library.folder()
-    files = {
-        path.relative_to(folder).as_posix() for path in folder.rglob("*.yaml") if "\nblocks:" in path.read_text("utf-8")
-    }
-    assert files > command.NOT_IN_ALL
-    places = [plan.read_study(folder / name)["results"] for name in files]
+    """No two share a folder of results."""
+    files = [path for path in recipes.library.folder().rglob("*.yaml") if "\nblocks:" in path.read_text("utf-8")]
+    places = [plan.read_study(path)["results"] for path in files]
     assert len(set(places)) == len(places)
 
 
