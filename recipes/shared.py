@@ -296,15 +296,17 @@ def page_table(table: pd.DataFrame, columns: Mapping[str, str], digits: int = 2)
     ]
     lines = []
     for row in table.to_dict("records"):
-        shown = {name: _shown(value, digits) for name, value in row.items()}
+        shown = {name: shown_number(value, digits) for name, value in row.items()}
         lines.append([Markdown(_tidy(text.format_map(shown))) for text in columns.values()])
     return markdown_table([[Markdown(head) for head in columns], *lines], numeric=numeric)
 
 
-def _shown(value: object, digits: int) -> str:
-    """ ".80", "−.06", "1.00", "5,175"; "—" for an undefined number."""
+def shown_number(value: object, digits: int = 2) -> str:
+    """ ".80", "−.06", "1.00", "5,175", "yes"; "—" for an undefined number."""
     if isinstance(value, str):
         return markdown(value)
+    if isinstance(value, bool | np.bool_):
+        return "yes" if value else "no"
     if pd.isna(value):
         return "—"
     if isinstance(value, int | np.integer):

@@ -15,31 +15,49 @@ from attnfaith.reporting.readings import ATTENTION, POSITIONS, readings
 from attnfaith.reporting.render import frame
 from attnfaith.reporting.sections.alignment import ANY, BY_LAYER, SECTION, WHOLE
 
-from ..shared import join_published, kinds, over_seeds, read_published
+from ..shared import join_published, kinds, made_by, over_seeds, page_table, read_published
 
 
 KEYS = ("dataset", "measure", "layer", "row", "rule", "statistic")
 RATES = ("error_rate", "precision", "recall")
+MODEL = ["encoder", "alignment", "projection", "objective"]
+PAGES = {
+    "rates": {"data": "{dataset}", "model": "{encoder} + {alignment} + {projection}", "measure": "{measure}"}
+    | {"seeds": "{n_seeds}", "alignment error rate": "{error_rate} ± {std}"},
+    "beside_translation": {"data": "{dataset}", "model": "{encoder} + {alignment} + {projection}", "seed": "{seed}"}
+    | {"BLEU": "{bleu}", "chrF": "{chrf}", "words in place": "{word_accuracy}"}
+    | {"error rate, best": "{error_rate}", "of attention": "{attention_error_rate}"},
+}
 ALIGNER = "aligner"
 """The measure of published numbers of word aligners, which read no model."""
 
 
 def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
-    """ "carried_over", "beside_translation", "beside_published" and "aligners", see the functions of these names."""
+    """ "carried_over", "beside_translation", "beside_published", "aligners" and "rates", see the functions of these names;
+    what the page shows as Markdown.
+    """
     published = read_published(settings.published, (*KEYS, "model", "value", "source"), ["value"]).astype({"layer": str})
     cells = [cell for cell in cells if SECTION.applies(cell)]
     if not cells:
         return Analysis()
     chosen = frame(WHOLE, cells)
     published = published[published["dataset"].isin(set(chosen["dataset"]))]
-    return Analysis(
-        {
-            "carried_over": carried_over(cells),
-            "beside_translation": beside_translation(cells),
-            "beside_published": beside_published(cells, published),
-            "aligners": aligners(chosen, published),
-        }
-    )
+    results = {
+        "carried_over": carried_over(cells),
+        "beside_translation": beside_translation(cells),
+        "beside_published": beside_published(cells, published),
+        "aligners": aligners(chosen, published),
+        "rates": rates(chosen),
+    }
+    texts = {f"{name}.md": page_table(results[name], columns) for name, columns in PAGES.items() if len(results[name])}
+    return Analysis(results, texts | {"made.md": made_by(cells)})
+
+
+def rates(chosen: pd.DataFrame) -> pd.DataFrame:
+    """The error rate of the reading chosen of each measure, mean over n_seeds seeds (_std over them), on the judged half."""
+    keys = ["dataset", *MODEL, "measure"]
+    table = chosen.groupby(keys, as_index=False, sort=False)["error_rate"].agg(error_rate="mean", std="std", n_seeds="size")
+    return table.sort_values(["dataset", *MODEL, "error_rate"], kind="stable", ignore_index=True)
 
 
 def carried_over(cells: Sequence[Cell]) -> pd.DataFrame:
@@ -105,9 +123,8 @@ def aligners(chosen: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
     """
     theirs = published[published["measure"] == ALIGNER]
     wide = theirs.pivot(index=["dataset", "model", "rule", "source"], columns="statistic", values="value").reset_index()
-    names = ["encoder", "alignment", "projection", "objective"]
-    groups = chosen.groupby(["dataset", *names, "measure"], as_index=False, sort=False)
+    groups = chosen.groupby(["dataset", *MODEL, "measure"], as_index=False, sort=False)
     mine = groups.agg(**{rate: (rate, "mean") for rate in RATES}, n_seeds=("seed", "size"))
-    mine["model"] = mine[names].agg(" + ".join, axis=1)
+    mine["model"] = mine[MODEL].agg(" + ".join, axis=1)
     parts = [wide.rename(columns={"rule": "measure"}).assign(kind=ALIGNER), mine.assign(kind="model")]
     return pd.concat(parts, ignore_index=True)[["dataset", "kind", "model", "measure", *RATES, "n_seeds", "source"]]

@@ -3,17 +3,14 @@
     python recipes/any_classifier/compare_peers.py MODEL TEXTS.parquet [--texts 20] [--lengths 32 128] [--long 3]
 
 Where two definitions are the same the values are compared; where they are not, `definition` says how they differ, and the
-difference is that to the peer's definition worked out from gradients. autoLRP, whose AttnLRP is another, is also told the
-rules of ours (autolrp_rules.py). Times are CPU milliseconds of one thread, medians over texts, each peer beside ours in
-turn; `forward_passes` is ours over that of one reading of the text. `ours_reads` and `theirs_reads` count the texts, whole
-or changed, that the model reads, the mean over texts, and `times_faster_a_read` compares the times of one: words are fewer
-than tokens. Every side gets the model as it is loaded by default, but autoLRP, which needs eager attention. Install captum,
-interpreto, explainkit and autoLRP by hand: those that are missing have a row without numbers. --output: peers.csv and
-peers.md beside this script by default.
+difference is that to the peer's definition worked out from gradients. Times are CPU milliseconds of one thread, medians over
+texts, each peer beside ours in turn; `forward_passes` is ours over that of one reading of the text. `ours_reads` and
+`theirs_reads` count the texts, whole or changed, that the model reads, the mean over texts, and `times_faster_a_read`
+compares the times of one: words are fewer than tokens. Install captum, interpreto and explainkit by hand: those that are
+missing have a row without numbers. --output: peers.csv and peers.md beside this script by default.
 """
 
 import argparse
-import copy
 import functools
 import importlib.util
 import sys
@@ -25,7 +22,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
-from autolrp_rules import own_autolrp, relevance_by_size, signed_autolrp
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, pipeline
 
 from attnfaith.measurement.registry import find
@@ -37,13 +33,9 @@ from benchmark_timing import machine, save
 
 
 STEPS = 15  # of integrated gradients, in every library
-LIBRARIES = ("interpreto", "captum", "autolrp", "explainkit")
+LIBRARIES = ("interpreto", "captum", "explainkit")
 MEANS = "theirs: the mean over dimensions of absolute products, so without sign; ours: their sum"
 MEAN_STEPS = "theirs: the same mean at each step, trapezoids; ours: the sum, the rule of Gauss and Kronrod"
-SHARES = (
-    "theirs: of 1, sums and biases share by absolute values, a layer norm hands relevance on element by element; "
-    "ours: of f, they share by the summands, a layer norm is linear, its spread held"
-)
 WORDS = "theirs: words by a regular expression; compared on words that are one token"
 POINTS = {"baseline": "zero", "tolerance": 1e6}
 ROWS = (  # measure, peer, options of ours, method of theirs, method of their definition, how that differs
@@ -51,8 +43,6 @@ ROWS = (  # measure, peer, options of ours, method of theirs, method of their de
     ("gradient_x_input", "interpreto", {}, "interpreto_saliency", "mean_of_products", MEANS),
     ("integrated_gradients", "interpreto", POINTS, "interpreto_integrated", "mean_over_line", MEAN_STEPS),
     ("integrated_gradients", "captum", POINTS, "captum", None, ""),
-    ("attn_lrp", "autolrp", {"inputs": "table"}, "autolrp", "relevance_by_size", SHARES),
-    ("attn_lrp", "autolrp by our rules", {"inputs": "table"}, "autolrp_by_our_rules", None, ""),
     ("occlusion", "explainkit", {"by": "retokenise", "output": "probability"}, "explainkit", None, WORDS),
 )
 
@@ -60,7 +50,7 @@ ROWS = (  # measure, peer, options of ours, method of theirs, method of their de
 class Peers:
     """The other libraries' ways to the same numbers: each method takes a text and gives a score for each token of it.
 
-    model: in eval mode. reads: how many texts each forward pass of the model has read, also in copies.
+    model: in eval mode. reads: how many texts each forward pass of the model has read.
     """
 
     def __init__(self, model, tokenizer):
@@ -81,10 +71,10 @@ class Peers:
         """(L,) bool: the tokens of the text, without markers."""
         return self.subject.attendable(self.subject.encode([text]))[0]
 
-    def given(self, text, model=None):
+    def inputs(self, text):
         """The embeddings (1,L,E) of a text, and what else the model is called with."""
-        given = dict(self.tokenizer(text, return_tensors="pt"))
-        return (model or self.model).get_input_embeddings()(given.pop("input_ids")).detach(), given
+        inputs = dict(self.tokenizer(text, return_tensors="pt"))
+        return self.model.get_input_embeddings()(inputs.pop("input_ids")).detach(), inputs
 
     @functools.cached_property
     def _interpreto(self):
@@ -126,7 +116,7 @@ class Peers:
         """Integrated gradients of the predicted class's logit over the table's embeddings, midpoints."""
         from captum.attr import IntegratedGradients
 
-        (embedded, rest), inside = self.given(text), self.inside(text)
+        (embedded, rest), inside = self.inputs(text), self.inside(text)
 
         def read(inputs):
             more = {name: values.expand(len(inputs), -1) for name, values in rest.items()}
@@ -137,23 +127,9 @@ class Peers:
         scores = IntegratedGradients(read).attribute(embedded, start, target=target, n_steps=STEPS, method="gausslegendre")
         return scores.sum(-1)[0][inside].double().numpy()
 
-    @functools.cached_property
-    def _eager(self):
-        model = copy.deepcopy(self.model)
-        model.set_attn_implementation("eager")
-        return model
-
-    def _relevance(self, way, text):
-        embedded, given = self.given(text, self._eager)
-        return way(self._eager, given, embedded)[self.inside(text)].double().numpy()
-
-    autolrp = functools.partialmethod(_relevance, own_autolrp)
-    autolrp_by_our_rules = functools.partialmethod(_relevance, signed_autolrp)
-    relevance_by_size = functools.partialmethod(_relevance, relevance_by_size)  # autoLRP's definition, from gradients
-
     def mean_of_products(self, text, steps=None):
         """mean_d |x_d df/dx_d| of the embeddings x, and with steps its trapezoidal mean over the line from 1e-6 to x."""
-        embedded, rest = self.given(text)
+        embedded, rest = self.inputs(text)
         target = int(self.model(inputs_embeds=embedded, **rest).logits.argmax())
         alphas, total = torch.linspace(0, 1, steps + 1) if steps else torch.ones(1), []
         for alpha in alphas:
@@ -194,10 +170,10 @@ def _of_length(texts, tokenizer, length, number):
 def _numbers(peers, ours, theirs, definition, texts) -> dict:
     differences, sizes, spent, reads = [], [], defaultdict(list), defaultdict(list)
 
-    def timed(side, call, *given):
+    def timed(side, call, *arguments):
         peers.reads.clear()
         start = time.process_time()
-        value = call(*given)
+        value = call(*arguments)
         spent[side].append(1000 * (time.process_time() - start))
         reads[side].append(sum(peers.reads))
         return value

@@ -20,7 +20,7 @@ from attnfaith.reporting.render import frames
 from attnfaith.reporting.sections import saliency
 from attnfaith.stats import LEVEL
 
-from ..shared import KIND
+from ..shared import KIND, made_by, page_table
 
 
 ALLOWED = 0.01
@@ -39,13 +39,23 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
     if not cells:
         return Analysis()
     tests = frames(saliency.SECTION, cells)["saliency_tests"]
-    return Analysis(
-        {
-            "saliency_ranking": ranking(cells, tests),
-            "saliency_training": training(cells, tests),
-            "saliency_completeness": completeness(cells),
-        }
-    )
+    results = {
+        "saliency_ranking": ranking(cells, tests),
+        "saliency_training": training(cells, tests),
+        "saliency_completeness": completeness(cells),
+    }
+    means = [name for name in results["saliency_ranking"] if name.startswith("mean_")]
+    page = {
+        "data": "{dataset}",
+        "encoder": "{encoder}",
+        "training": "{objective}",
+        "measure": "{measure}",
+        "seeds": "{n_seeds}",
+    }
+    page |= {"tests": "{n_tests}", "better than the rival": "{better}", "worse": "{worse}"}
+    page |= {name.removeprefix("mean_").replace("_", " "): f"{{{name}}}" for name in means}
+    texts = {"saliency_ranking.md": page_table(results["saliency_ranking"], page), "made.md": made_by(cells)}
+    return Analysis(results, texts)
 
 
 def ranking(cells: Sequence[Cell], tests: pd.DataFrame) -> pd.DataFrame:

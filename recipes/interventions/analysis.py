@@ -18,9 +18,10 @@ from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import Cell
 from attnfaith.reporting.sections.performance import per_text as correctness
 from attnfaith.stats import holm
+from attnfaith.support.escaping import Markdown, markdown_table
 
 from .. import shared
-from ..shared import Twins, interval_figure, panels, twins
+from ..shared import Twins, interval_figure, made_by, page_table, panels, shown_number, twins
 from . import attention_tests
 
 
@@ -35,11 +36,25 @@ COLUMNS = (
     *("mean_changed", "difference", "ci_low", "ci_high", "p_value", "p_holm", "verdict"),
 )
 
+PAGE = {
+    "data": "{dataset}",
+    "model": "{encoder}",
+    "intervention": "{intervention}",
+    "seeds": "{n_seeds}",
+    "tests": "{tests}",
+}
+PAGE |= {"better": "{better}", "worse": "{worse}", shared.UNTOLD: f"{{{shared.UNTOLD}}}", "accuracy, plain": "{mean_plain}"}
+PAGE |= {"change of accuracy [95 %]": "{difference} [{ci_low}, {ci_high}]", "price": "{verdict}"}
+
 
 def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
-    """ "interventions", see `interventions_table`, and its figure of each data set."""
+    """ "interventions" and "interventions_summary", see the functions, for the page too, with a figure of each data set."""
     table = interventions_table(cells)
-    return Analysis({"interventions": table}, figures=figures(table))
+    if not len(table):
+        return Analysis({"interventions": table})
+    results = {"interventions": table, "interventions_summary": summary_table(table)}
+    texts = {"interventions_summary.md": page_table(results["interventions_summary"], PAGE), "by_test.md": by_test(table)}
+    return Analysis(results, texts | {"made.md": made_by(cells)}, figures(table))
 
 
 def plain_twin(identity: Identity) -> Identity:
@@ -79,6 +94,29 @@ def interventions_table(cells: Sequence[Cell]) -> pd.DataFrame:
         good = -attention_tests.named(row["test"]).suspect if row["kind"] == "test" else 1
         row["verdict"] = shared.verdict(good * row["difference"], row["p_holm"], row["n_seeds"], BETTER, WORSE)
     return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def summary_table(table: pd.DataFrame) -> pd.DataFrame:
+    """How many tests of each intervention come to each verdict, and its price: the difference in accuracy."""
+    rows = []
+    for _, part in table.groupby([*shared.KIND, "intervention"], sort=False, dropna=False):
+        tests, price = part[part["kind"] == "test"], part[part["kind"] == "price"].iloc[0]
+        row = {name: price[name] for name in (*shared.KIND, "intervention", "n_seeds")} | {"tests": len(tests)}
+        row |= {name: int((tests["verdict"] == name).sum()) for name in (BETTER, WORSE, shared.UNTOLD)}
+        rows.append(row | {name: price[name] for name in ("mean_plain", "difference", "ci_low", "ci_high", "verdict")})
+    return pd.DataFrame(rows)
+
+
+def by_test(table: pd.DataFrame) -> str:
+    """What each intervention changes in each test, with its interval, in Markdown; bold where it is better or worse."""
+
+    def cell(row: pd.Series) -> Markdown:
+        text = "{} [{}, {}]".format(*(shown_number(row[name]) for name in ("difference", "ci_low", "ci_high")))
+        return Markdown(f"**{text}**" if row["verdict"] in (BETTER, WORSE) else text)
+
+    table = table.assign(text=table.apply(cell, axis=1), test=table["label"])
+    wide = table.pivot_table("text", ["dataset", "test"], "intervention", "first", sort=False).reset_index().fillna("—")
+    return markdown_table([["data", *wide.columns[1:]], *wide.to_numpy().tolist()], numeric=[False] * len(wide.columns))
 
 
 def _rows(pair: Twins) -> list[dict[str, object]]:

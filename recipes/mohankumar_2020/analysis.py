@@ -16,7 +16,7 @@ from attnfaith.stats import holm
 
 from ..interventions import analysis as interventions
 from ..interventions.attention_tests import named
-from ..shared import UNTOLD, join_published, over_seeds, read_published, verdict
+from ..shared import UNTOLD, join_published, over_seeds, page_table, read_published, verdict
 
 
 KEYS = ("dataset", "model", "encoder", "statistic")
@@ -43,6 +43,12 @@ COLUMNS = (
     *("mean_changed", "difference", "ci_low", "ci_high", "p_value", "p_holm", "verdict"),
 )
 HOLDS, AGAINST = "holds", "goes against it"
+PAGES = {
+    "beside_published": {"data": "{dataset}", "model": "{model}", "number": "{statistic}", "by": "{by}"}
+    | {"published": "{published}", "measured": "{measured}", "seeds": "{n_seeds}"},
+    "claims": {"claim": "{claim}", "data": "{dataset}", "intervention": "{intervention}", "seeds": "{n_seeds}"}
+    | {"difference [95 %]": "{difference} [{ci_low}, {ci_high}]", "verdict": "{verdict}"},
+}
 
 
 def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
@@ -50,9 +56,10 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
     published = read_published(settings.published, (*KEYS, "value", "by", "source"), ["value"])
     if not cells:
         return Analysis()
-    every = interventions.tables(cells, settings)
-    own = {"beside_published": beside_published(cells, published), "claims": claims(every.tables["interventions"])}
-    return Analysis({**every.tables, **own}, figures=every.figures)
+    tests = interventions.tables(cells, settings)
+    results = {"beside_published": beside_published(cells, published), "claims": claims(tests.tables["interventions"])}
+    texts = {f"{name}.md": page_table(results[name], columns) for name, columns in PAGES.items()}
+    return Analysis({**tests.tables, **results}, tests.texts | texts, tests.figures)
 
 
 def claims(table: pd.DataFrame) -> pd.DataFrame:
@@ -63,14 +70,14 @@ def claims(table: pd.DataFrame) -> pd.DataFrame:
     it" where p_holm is at most .05; of accuracy, which is no test, "holds" where the interval lies above -MARGIN, "goes
     against it" where it lies below; else `shared.verdict`.
     """
-    asked = table[table["test"].isin(CLAIMS)].reset_index(drop=True)
-    asked["p_holm"] = np.nan
-    for _, family in asked[asked["kind"] == "test"].groupby(["dataset", "encoder", "objective"], dropna=False):
-        asked.loc[family.index, "p_holm"] = holm(family["p_value"])
-    asked["verdict"] = [_verdict(row) for row in asked.to_dict("records")]
-    asked["claim"] = asked["test"].map(CLAIMS)
-    order = np.argsort(asked["test"].map(list(CLAIMS).index), kind="stable")
-    return asked.iloc[order][list(COLUMNS)].reset_index(drop=True)
+    claimed = table[table["test"].isin(CLAIMS)].reset_index(drop=True)
+    claimed["p_holm"] = np.nan
+    for _, family in claimed[claimed["kind"] == "test"].groupby(["dataset", "encoder", "objective"], dropna=False):
+        claimed.loc[family.index, "p_holm"] = holm(family["p_value"])
+    claimed["verdict"] = [_verdict(row) for row in claimed.to_dict("records")]
+    claimed["claim"] = claimed["test"].map(CLAIMS)
+    order = np.argsort(claimed["test"].map(list(CLAIMS).index), kind="stable")
+    return claimed.iloc[order][list(COLUMNS)].reset_index(drop=True)
 
 
 def _verdict(row: Mapping[str, object]) -> str:

@@ -12,7 +12,7 @@ from attnfaith.reporting.cells import Cell
 from attnfaith.reporting.sections.attention import IMPERMISSIBLE, group_mass
 from attnfaith.reporting.sections.performance import performance_table
 
-from ..shared import over_seeds, read_published
+from ..shared import made_by, over_seeds, page_table, read_published
 from . import uncovered
 
 
@@ -21,6 +21,19 @@ KEYS = (*CASE, "statistic")
 STATISTICS = ("accuracy", "impermissible_mass")
 WITHOUT = "_permissible"  # what a data set without its impermissible words is called
 PRETRAINED = "bert-base-uncased"  # the authors' pretrained encoder; ours is named in the column model
+
+PAGES = {
+    "accuracy_and_mass": {"task": "{dataset}", "model": "{model}", "λ": "{penalty}", "without": "{impermissible_removed}"}
+    | {"seeds": "{n_seeds}", "accuracy": "{accuracy}", "published": "{accuracy_published}"}
+    | {"mass": "{impermissible_mass}", "published mass": "{impermissible_mass_published}"},
+    "uncovered_by_test": {"test": "{label}", "pairs": "{n_pairs}", "uncovers": "{uncovers}", "is misled": "{misled}"}
+    | {"AUC, least to largest": "{auc_least} to {auc_largest}"}
+    | {"matched: uncovers": "{matched_uncovers}", "matched: is misled": "{matched_misled}"},
+    "uncovered_models": {"task": "{dataset}", "model": "{encoder}", "training": "{objective}", "seeds": "{n_seeds}"}
+    | {"accuracy, honest": "{accuracy_honest}", "deceiving": "{accuracy_deceiving}"}
+    | {"attention on what is hidden, honest": "{hidden_honest}", "of the deceiving": "{hidden_deceiving}"}
+    | {"imbalance": "{imbalance}", "matched": "{imbalance_matched}"},
+}
 
 
 def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
@@ -31,7 +44,9 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
     published = published.fillna({"impermissible_heads": "none"})
     measured = over_seeds(pd.DataFrame([row for cell in cells for row in _measured(cell)]), [*KEYS, "model"])
     tests = uncovered.tables(cells, settings)
-    return Analysis({"accuracy_and_mass": accuracy_and_mass(measured, published), **tests.tables}, figures=tests.figures)
+    results = {"accuracy_and_mass": accuracy_and_mass(measured, published), **tests.tables}
+    texts = {f"{name}.md": page_table(results[name], columns) for name, columns in PAGES.items() if len(results[name])}
+    return Analysis(results, texts | {"made.md": made_by(cells)}, figures=tests.figures)
 
 
 def accuracy_and_mass(measured: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:

@@ -11,7 +11,7 @@ from attnfaith import record
 from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import Cell
 
-from ..shared import join_published, over_seeds, read_published
+from ..shared import join_published, made_by, over_seeds, page_table, read_published
 
 
 TASKS = {"copy": "sequence_copy", "reverse": "sequence_reverse", "multi30k_links": "multi30k_en_de"}
@@ -32,7 +32,12 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
     measured = over_seeds(pd.DataFrame([row for cell in cells for row in _measured(cell)]), KEYS)
     joined = join_published(published[published["dataset"].isin(set(measured["dataset"]))], measured, KEYS)
     columns = [*KEYS, "published", "measured", "difference", "n_seeds", "by", "source"]
-    return Analysis({"sequences_beside_published": joined[columns], "sequences": measured})
+    page = {"task": "{dataset}", "model": "{encoder}", "λ": "{penalty}", "number": "{statistic}"}
+    page |= {"measured": "{measured}", "published": "{published}", "seeds": "{n_seeds}"}
+    joined = joined[columns]
+    texts = {"sequences_beside_published.md": page_table(joined[joined["by"] == "authors"], page)}
+    texts |= {"sequences_made.md": made_by(cells)}
+    return Analysis({"sequences_beside_published": joined, "sequences": measured}, texts)
 
 
 def _measured(cell: Cell) -> Iterator[dict]:

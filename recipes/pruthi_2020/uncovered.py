@@ -11,7 +11,7 @@ neighbours: no pair depends on the order of the texts, and every text that has a
 within strata stands in the table of the models, and the control `confidence` should come out near .5.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,7 +24,7 @@ from attnfaith.reporting.sections.performance import per_text as correctness
 from attnfaith.stats import UNKNOWN, Estimate, holm, over_seeds_and_texts, ratio
 
 from .. import shared
-from ..interventions.attention_tests import AttentionTest, shared_tests, values
+from ..interventions.attention_tests import shared_tests, values
 from ..shared import Twins, interval_figure, mean_of_means, panels, twins
 
 
@@ -33,23 +33,13 @@ STRATUM = 0.25
 FEWEST_TEXTS = 20
 """Least number of texts of each model for an AUC: below, a separation without an error can be chance."""
 UNCOVERS, MISLED = "uncovers", "misled"
-ESTIMATE = ("auc", "ci_low", "ci_high", "p_value")
-COMPARISON = ("n_seeds", *ESTIMATE, "p_holm", "verdict")
-COLUMNS = (
-    *(*shared.KIND, "test", "label", "kind", "over", "seed", "n_honest", "n_deceiving", "n_undefined_honest"),
-    *("n_undefined_deceiving", "mean_honest", "mean_deceiving", *COMPARISON, "share_matched"),
-    *(f"matched_{name}" for name in COMPARISON),
-)
-MODELS = (
-    *(*shared.KIND, "n_seeds", "n_texts", "accuracy_honest", "accuracy_deceiving", "hidden_honest", "hidden_deceiving"),
-    *("confidence_honest", "confidence_deceiving", "imbalance", "imbalance_matched", "share_matched"),
-)
 
 
 def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
-    """ "uncovered" and "uncovered_models", see `uncovered_table` and `models_table`, with a figure of each data set."""
+    """ "uncovered", "uncovered_by_test" and "uncovered_models", see the functions, with a figure of each data set."""
     table = uncovered_table(cells)
-    return Analysis({"uncovered": table, "uncovered_models": models_table(cells)}, figures=figures(table))
+    results = {"uncovered": table, "uncovered_by_test": by_test(table), "uncovered_models": models_table(cells)}
+    return Analysis(results, figures=figures(table))
 
 
 def honest_twin(identity: Identity) -> Identity:
@@ -93,28 +83,39 @@ def separation(suspicion: Sequence[np.ndarray], strata: Sequence[np.ndarray] | N
 
 
 def uncovered_table(cells: Sequence[Cell]) -> pd.DataFrame:
-    """Which tests tell deceiving models from honest ones: a row per pair of kinds and test for each seed, and for all seeds.
+    """Which tests tell deceiving models from honest ones: a row per pair of kinds and test.
 
-    kind: "test", or "control" of what is no test of attention. over: "texts" of the two models of one seed, or "seeds and
-    texts" (seed "all"). n_honest, n_deceiving: texts with a number, summed over seeds; n_undefined_...: those without.
-    mean_...: of the numbers, over texts and then seeds. auc: of all texts; matched_auc: of those of about the same
-    confidence; share_matched: numbers that have a partner of that kind. ci_low, ci_high, p_value, n_seeds: `Separation`.
-    p_holm: corrected by Holm for all tests of the pair, those of the matched ones by themselves. verdict, of all seeds:
-    "uncovers", or "misled" for an AUC below .5, where p_holm is at most .05; else `shared.verdict`. A control has none.
+    kind: "test", or "control" of what is no test of attention. n_honest, n_deceiving: texts with a number, summed over
+    seeds; n_undefined_...: those without. mean_...: of the numbers, over texts and then seeds. auc: of all texts;
+    matched_auc: of those of about the same confidence; share_matched: numbers that have a partner of that kind. ci_low,
+    ci_high, p_value, n_seeds: `Separation`. p_holm: corrected by Holm for all tests of the pair, those of the matched ones
+    by themselves. verdict: "uncovers", or "misled" for an AUC below .5, where p_holm is at most .05; else `shared.verdict`.
+    A control has none.
     """
-    rows = [row for pair in twins(cells, honest_twin) for row in _of_pair(pair)]
-    return pd.DataFrame(rows, columns=COLUMNS)
+    return pd.DataFrame([row for pair in twins(cells, honest_twin) for row in _of_pair(pair)])
 
 
 def _of_pair(pair: Twins) -> list[dict[str, object]]:
-    strata = _strata(pair)
-    rows = [row for name, test in shared_tests(pair).items() for row in _rows(pair, strata, name, test)]
-    asked = [row for row in rows if row["kind"] == "test" and row["seed"] == "all"]
-    for row in rows:
-        row |= {"verdict": "", "matched_verdict": ""}
+    strata, held = _strata(pair), pair.values(lambda cell: np.zeros(len(cell)))
+    rows = []
+    for name, test in shared_tests(pair).items():
+        numbers = values(pair, name)
+        row = {**pair.heading, "test": name, "label": test.label, "kind": test.kind}
+        for side, of_side, read in zip(("honest", "deceiving"), numbers, held, strict=True):
+            defined = ~np.isnan(of_side)
+            undefined = ~np.isnan(read) & ~defined
+            row |= {f"n_{side}": int(defined.sum()), f"n_undefined_{side}": int(undefined.sum())}
+            row[f"mean_{side}"] = mean_of_means(of_side)
+        suspicion = [test.suspect * of_side for of_side in numbers[::-1]]
+        matched = separation(suspicion, strata)
+        for start, result in (("", separation(suspicion)), ("matched_", matched)):
+            names = [f"{start}{column}" for column in ("auc", "ci_low", "ci_high", "p_value")]
+            row |= {f"{start}n_seeds": result.n_seeds, **dict(zip(names, result.estimate, strict=True))}
+            row |= {f"{start}p_holm": np.nan, f"{start}verdict": ""}
+        rows.append(row | {"share_matched": matched.partnered})
+    tests = [row for row in rows if row["kind"] == "test"]
     for start in ("", "matched_"):
-        corrected = holm([row[f"{start}p_value"] for row in asked])
-        for row, p_holm in zip(asked, corrected, strict=True):
+        for row, p_holm in zip(tests, holm([row[f"{start}p_value"] for row in tests]), strict=True):
             word = shared.verdict(row[f"{start}auc"] - 0.5, p_holm, row[f"{start}n_seeds"], UNCOVERS, MISLED)
             row |= {f"{start}p_holm": p_holm, f"{start}verdict": word}
     return rows
@@ -125,33 +126,23 @@ def _strata(pair: Twins) -> list[np.ndarray]:
     return [np.floor(np.nan_to_num(odds) / STRATUM).astype(np.int64) for odds in values(pair, "confidence")[::-1]]
 
 
-def _rows(pair: Twins, strata: Sequence[np.ndarray], name: str, test: AttentionTest) -> Iterator[dict[str, object]]:
-    """A test's row of each seed, and of all."""
-    numbers, held = values(pair, name), pair.values(lambda cell: np.zeros(len(cell)))
-    for place, seed in enumerate([*pair.plain, "all"]):
-        part = slice(None) if seed == "all" else [place]
-        row = {**pair.heading, "test": name, "label": test.label, "kind": test.kind}
-        row |= {"over": "seeds and texts" if seed == "all" else "texts", "seed": str(seed)}
-        for side, of_side, read in zip(("honest", "deceiving"), numbers, held, strict=True):
-            defined = ~np.isnan(of_side[part])
-            undefined = ~np.isnan(read[part]) & ~defined
-            row |= {f"n_{side}": int(defined.sum()), f"n_undefined_{side}": int(undefined.sum())}
-            row[f"mean_{side}"] = mean_of_means(of_side[part])
-        suspicion = [test.suspect * of_side[part] for of_side in numbers[::-1]]
-        matched = separation(suspicion, [stratum[part] for stratum in strata])
-        for start, result in (("", separation(suspicion)), ("matched_", matched)):
-            names = [f"{start}{column}" for column in ESTIMATE]
-            row |= {f"{start}n_seeds": result.n_seeds, **dict(zip(names, result.estimate, strict=True))}
-        yield row | {"share_matched": matched.partnered}
+def by_test(table: pd.DataFrame) -> pd.DataFrame:
+    """In how many pairs each test uncovers the deceit and is misled, and the least and largest of its AUC."""
+    rows = []
+    for label, part in table[table["kind"] == "test"].groupby("label", sort=False) if len(table) else ():
+        row = {"test": part["test"].iloc[0], "label": label, "n_pairs": int(part["auc"].notna().sum())}
+        row |= {name: int((part["verdict"] == name).sum()) for name in (UNCOVERS, MISLED)}
+        row |= {f"matched_{name}": int((part["matched_verdict"] == name).sum()) for name in (UNCOVERS, MISLED)}
+        rows.append(row | {"auc_least": part["auc"].min(), "auc_largest": part["auc"].max()})
+    return pd.DataFrame(rows)
 
 
 def models_table(cells: Sequence[Cell]) -> pd.DataFrame:
-    """The two models of each pair, means over texts and then seeds, and how far matching made them alike.
+    """How accurate and how sure the models of a pair are, means over texts and then seeds.
 
-    n_texts: of one seed. hidden_...: attention on the words to be hidden. confidence_...: log-odds of the predicted class.
-    imbalance: their difference, deceiving - honest, over the standard deviation within models, mean over seeds;
-    imbalance_matched: the same over the pairs of texts of one stratum. share_matched: texts that have a partner of the other
-    model in their stratum.
+    hidden_...: attention on the words to be hidden. confidence_...: log-odds of the predicted class. imbalance: their
+    difference, deceiving - honest, over the standard deviation within models, mean over seeds; imbalance_matched: the same
+    over the pairs of texts of one stratum. share_matched: texts that have a partner of the other model in their stratum.
     """
     rows = []
     for pair in twins(cells, honest_twin):
@@ -164,7 +155,7 @@ def models_table(cells: Sequence[Cell]) -> pd.DataFrame:
         gaps = np.array([_gaps(*texts) for texts in zip(*confidence, *strata, strict=True)])
         row |= dict(zip(("imbalance", "imbalance_matched"), gaps.mean(0), strict=True))
         rows.append(row | {"share_matched": separation(confidence, strata).partnered})
-    return pd.DataFrame(rows, columns=MODELS)
+    return pd.DataFrame(rows)
 
 
 def _gaps(deceiving: np.ndarray, honest: np.ndarray, *strata: np.ndarray) -> tuple[float, float]:
@@ -178,7 +169,9 @@ def _gaps(deceiving: np.ndarray, honest: np.ndarray, *strata: np.ndarray) -> tup
 
 def figures(table: pd.DataFrame) -> dict:
     """Of each data set, the AUC of all tests with its interval, a panel for each kind of model."""
-    table = table[table["seed"] == "all"].sort_values("kind", ascending=False, kind="stable")
+    if not len(table):
+        return {}
+    table = table.sort_values("kind", ascending=False, kind="stable")
     penalty = table["objective"].str.removeprefix("classification(").str.removesuffix(")")
     table = table.assign(series=penalty, value=table["auc"], stands=table["verdict"].isin([UNCOVERS, MISLED]))
     return {

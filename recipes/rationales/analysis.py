@@ -16,7 +16,7 @@ from attnfaith.reporting.cells import Cell
 from attnfaith.reporting.sections import performance, selection
 from attnfaith.stats import LEVEL, holm
 
-from ..shared import Models, Number, Twins, estimate, kinds, summary, values, verdict
+from ..shared import Models, Number, Twins, estimate, kinds, made_by, page_table, summary, values, verdict
 
 
 ATTENTION, OWN = "attention", "own"
@@ -30,14 +30,26 @@ FAMILY = ["dataset", "evidence"]
 RANGES = {"spans_selected": (0, np.inf), "sufficiency": (-1, 1), "comprehensiveness": (-1, 1)}
 """Ranges of statistics; all others are shares, F1 and precision, in 0..1."""
 SHARE = (0, 1)
+MODEL = {"data": "{dataset}", "evidence": "{evidence}", "model": "{model}", "budget": "{budget}"}
+PAGES = {
+    "models": MODEL | {"number": "{statistic}", "seeds": "{n_seeds}", "mean [95 %]": "{mean} [{ci_low}, {ci_high}]"},
+    "budgets": MODEL
+    | {"share": "{size}", "words by": "{scores}", "number": "{statistic}", "mean [95 %]": "{mean} [{ci_low}, {ci_high}]"}
+    | {"less attention [95 %]": "{difference} [{diff_low}, {diff_high}]", "verdict": "{verdict}"},
+    "places": MODEL
+    | {"of": "{of}", "from the places": "{places}", "from the length": "{lengths}"}
+    | {"gain [95 %]": "{difference} [{diff_low}, {diff_high}]", "told": "{told} of {n_seeds}"},
+}
 
 
 def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
-    """ "models", "budgets", "places": see the functions of these names."""
+    """ "models", "budgets", "places", see the functions of these names, and each as the page shows it."""
     groups = kinds(cells)
     if not groups:
         return Analysis()
-    return Analysis({"models": models(groups), "budgets": budgets(groups), "places": places(groups)})
+    results = {"models": models(groups), "budgets": budgets(groups), "places": places(groups)}
+    texts = {f"{name}.md": page_table(table, PAGES[name]) for name, table in results.items() if len(table)}
+    return Analysis(results, texts | {"made.md": made_by(cells)})
 
 
 def models(groups: Sequence[Models]) -> pd.DataFrame:
@@ -81,7 +93,8 @@ def budgets(groups: Sequence[Models]) -> pd.DataFrame:
                 row = heading(group) | {"size": size, "scores": scores, "statistic": name}
                 row |= summary(values(group, number), RANGES.get(name, SHARE))
                 rows.append(row | (difference(group, plain, number) if compared else {}))
-    table = pd.DataFrame(rows)
+    blank = ("difference", "diff_low", "diff_high", "verdict")
+    table = pd.DataFrame(rows, columns=[*dict.fromkeys([*(name for row in rows for name in row), *blank])])
     if "p_value" in table:
         table["p_holm"] = table.groupby(FAMILY)["p_value"].transform(holm)
         columns = (table[name] for name in ("difference", "p_holm", "diff_seeds"))

@@ -15,6 +15,8 @@ from attnfaith.reporting.cells import Cell
 from attnfaith.reporting.verdicts import losses
 from attnfaith.verdict import GOOD_PRECISION, OUTCOMES, POOR_PRECISION, Losses, judge, mean_interval
 
+from ..shared import made_by
+
 
 SIZES = (100, 200, 500)
 SAMPLES = 60
@@ -27,7 +29,8 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
         return Analysis({})
     read = [losses(cell) for cell in cells]
     models = pd.DataFrame([_model(cell, of) for cell, of in zip(cells, read, strict=True)])
-    return Analysis({"verdict_models": models, "verdict_calibration": calibration(models["attention_is"], read)})
+    results = {"verdict_models": models, "verdict_calibration": calibration(models["attention_is"], read)}
+    return Analysis(results, {"made.md": made_by(cells)})
 
 
 def _model(cell: Cell, of: Losses) -> dict[str, object]:

@@ -65,6 +65,6 @@ def test_a_difference_is_paired_over_texts_and_seeds_whatever_their_order():
     differences = [changed - plain for plain, changed in zip(values[:5], values[5:], strict=True)]
     row = table.set_index("test").loc["tau_gradient"]
     assert row["difference"] == pytest.approx(np.mean([np.nanmean(numbers) for numbers in differences]))
-    assert (row["n_texts"], row["n_left_out"]) == (3 * 58, 3 * 2)
+    assert (row["n_texts"], row["n_left_out"]) == (5 * 58, 5 * 2)
     again = analysis.interventions_table([shuffled(cell, number) for number, cell in enumerate(cells)][::-1])
     pd.testing.assert_frame_equal(again, table)

@@ -43,7 +43,7 @@ def test_each_model_stands_beside_its_own_numbers():
     table = analysis.beside_published(cells, pd.read_csv(PUBLISHED))
     assert set(table["dataset"]) == {"sst"}
     made = analysis.tables(cells, Settings(published=PUBLISHED)).tables
-    assert set(made) == {"interventions", "beside_published", "claims"}
+    assert set(made) == {"interventions", "interventions_summary", "beside_published", "claims"}
     assert set(made["claims"]["test"]) == {"accuracy", "conicity"}
     by_authors = table[table["by"] == "authors"].set_index(["model", "statistic"])
     for model, accuracy, conicity, seeds in (

@@ -15,13 +15,9 @@ def pair(seeds=SEEDS, **deceiving):
     return [model(seed) for seed in seeds] + [model(seed, 1.0, **deceiving) for seed in seeds]
 
 
-def of_all(table):
-    return table[table["seed"] == "all"].set_index("test")
-
-
 def test_a_deceiving_model_is_uncovered_by_the_tests_that_see_what_it_hides():
     table = uncovered.uncovered_table(pair(deceit=3.0))
-    every = of_all(table)
+    every = table.set_index("test")
     found = every.loc[["tau_gradient", "first_gradient"]]
     assert (found[["verdict", "matched_verdict"]] == "uncovers").all(axis=None) and (found["ci_low"] > 0.5).all()
     assert every.loc["minimal_flip_set", "verdict"] == "cannot be told", "it is drawn alike in both"
@@ -29,23 +25,23 @@ def test_a_deceiving_model_is_uncovered_by_the_tests_that_see_what_it_hides():
     tests = every[every["kind"] == "test"]
     for start in ("", "matched_"):
         np.testing.assert_allclose(tests[f"{start}p_holm"], holm(tests[f"{start}p_value"]))
-    parts = table[table["test"] == "tau_gradient"].set_index("seed")
-    assert parts.loc["all", "auc"] == pytest.approx(parts["auc"].iloc[:5].mean()) and set(parts["verdict"][:5]) == {""}
-    assert every.loc["tau_gradient", ["n_honest", "n_undefined_honest"]].tolist() == [3 * 58, 3 * 2]
-    alone = of_all(uncovered.uncovered_table(pair([2], deceit=3.0)))
+    assert every.loc["tau_gradient", ["n_honest", "n_undefined_honest"]].tolist() == [5 * 58, 5 * 2]
+    counts = uncovered.by_test(table).set_index("test")
+    assert counts.loc["tau_gradient", ["n_pairs", "uncovers", "misled", "matched_uncovers"]].tolist() == [1, 1, 0, 1]
+    alone = uncovered.uncovered_table(pair([2], deceit=3.0)).set_index("test")
     assert set(alone.loc[alone["kind"] == "test", "verdict"]) == {"cannot be told"}
     assert list(uncovered.figures(table)) == ["sst_wiki-uncovered"]
 
 
 def test_a_test_that_is_led_astray_is_called_misled_and_not_turned_round():
     """Attention of these deceiving models is further from equal weights, where a test expects it to be nearer."""
-    row = of_all(uncovered.uncovered_table(pair(deceit=-2.0))).loc["from_uniform"]
+    row = uncovered.uncovered_table(pair(deceit=-2.0)).set_index("test").loc["from_uniform"]
     assert row["verdict"] == "misled" and row["ci_high"] < 0.5 and row["mean_deceiving"] > row["mean_honest"]
 
 
 def test_what_only_confidence_makes_is_gone_where_texts_are_matched():
     cells = [model(seed, weight, doubt=1.5 * weight, texts=120) for weight in (0.0, 1.0) for seed in SEEDS]
-    every = of_all(uncovered.uncovered_table(cells))
+    every = uncovered.uncovered_table(cells).set_index("test")
     assert every.loc["permutation", ["verdict", "matched_verdict"]].tolist() == ["uncovers", "cannot be told"]
     assert abs(every.loc["confidence", "matched_auc"] - 0.5) < 0.05 and every.loc["confidence", "auc"] > 0.8
     (row,) = uncovered.models_table(cells).to_dict("records")
@@ -55,7 +51,7 @@ def test_what_only_confidence_makes_is_gone_where_texts_are_matched():
 
 def test_a_text_that_one_model_did_not_read_is_no_undefined_one():
     short = type(model(1))(model(1, 1.0).identity, model(1, 1.0).table.slice(0, 40))
-    row = of_all(uncovered.uncovered_table([model(1), short])).loc["confidence"]
+    row = uncovered.uncovered_table([model(1), short]).set_index("test").loc["confidence"]
     assert (row["n_honest"], row["n_deceiving"], row["n_undefined_deceiving"]) == (60, 40, 0)
     assert uncovered.uncovered_table([model(1), model(2)]).empty
 
