@@ -39,7 +39,7 @@ PAIRS = {
     "gradient–leave_one_out": ("gradient", "leave_one_out"),
 }
 EPSILON = 0.01  # the paper's
-MODEL = {"data": "{dataset}", "encoder": "{encoder}", "vectors": "{vectors}", "seeds": "{n_seeds}"}
+MODEL = {"data": "{dataset}", "encoder": "{encoder}", "vectors": "{kind}", "seeds": "{n_seeds}"}
 
 
 def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
@@ -50,22 +50,28 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
     if not cells:
         return Analysis()
     table = side_by_side(cells, scores, taus)
-    made = {"side_by_side": table, "differences": differences(table), "reach": reach(cells), "questions": questions(cells)}
+    results = {
+        "side_by_side": table,
+        "differences": differences(table),
+        "reach": reach(cells),
+        "questions": questions(cells),
+    }
     beside = "{%s} ± {%s_std} / {published %s}"
     pages = {
         "side_by_side": MODEL
         | {"accuracy": "{accuracy} ± {accuracy_std} / {published_accuracy}"}
         | {f"τ {pair.replace('_', '-')}": beside.replace("%s", f"tau {pair}") for pair in PAIRS},
-        "differences": {"vectors": "{vectors}", "τ": "{pair}", "models": "{n_models}", "measured − published": "{mean}"}
+        "differences": {"vectors": "{kind}", "τ": "{pair}", "models": "{n_models}", "measured − published": "{mean}"}
         | {"mean size": "{mean_size}", "Pearson's r": "{pearson}"},
         "reach": MODEL
         | {"permuted: TVD": "{tvd}", "permuted: decisions changed": "{flips}"}
         | {"JSD, search": "{search} ± {search_std}", "JSD, exact": "{exact} ± {exact_std}", "one token": "{one_token}"},
-        "questions": {"question": "{question}", "data": "{dataset}", "vectors": "{vectors}", "seeds": "{n_seeds}"}
+        "questions": {"question": "{question}", "data": "{dataset}", "vectors": "{kind}", "seeds": "{n_seeds}"}
         | {"difference [95 %]": "{mean} [{ci_low}, {ci_high}]", "verdict": "{verdict}"},
     }
-    texts = {f"{name}.md": page_table(made[name], columns) for name, columns in pages.items() if len(made[name])}
-    return Analysis(made, texts | {"made.md": made_by(cells)})
+    kind = {name: part["vectors"].str.partition("(")[0] for name, part in results.items() if len(part)}
+    texts = {f"{name}.md": page_table(results[name].assign(kind=of), pages[name]) for name, of in kind.items()}
+    return Analysis(results, texts | {"made.md": made_by(cells)})
 
 
 def tau(pair: str) -> Number:
@@ -100,7 +106,7 @@ def side_by_side(cells: Sequence[Cell], scores: pd.DataFrame, taus: pd.DataFrame
 
 def differences(table: pd.DataFrame) -> pd.DataFrame:
     """How far measured tau lies from published tau, over the n_models kinds of model that have both, for each kind of word
-    vectors: the mean signed difference, the mean of its size, and Pearson's correlation (NaN below three models).
+    vectors: the mean signed difference, the mean of its size, and Pearson's correlation (NaN below five models).
     """
     rows = []
     for vectors, part in table.groupby(table["vectors"].str.partition("(")[0]):
@@ -109,7 +115,7 @@ def differences(table: pd.DataFrame) -> pd.DataFrame:
             gaps = both[:, 0] - both[:, 1]
             row = {"vectors": vectors, "pair": pair, "n_models": len(both), "mean": gaps.mean() if len(both) else np.nan}
             row |= {"mean_size": np.abs(gaps).mean() if len(both) else np.nan}
-            rows.append(row | {"pearson": np.corrcoef(both.T)[0, 1] if len(both) > 2 else np.nan})
+            rows.append(row | {"pearson": np.corrcoef(both.T)[0, 1] if len(both) > 4 else np.nan})
     return pd.DataFrame(rows)
 
 
