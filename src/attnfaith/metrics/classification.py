@@ -17,33 +17,23 @@ def classification_scores(probs: np.ndarray, labels: Sequence) -> dict[str, floa
 
     Raises ValueError where shapes do not fit or a label is out of range.
     """
-    probs = np.asarray(probs, dtype=np.float64)
-    if probs.ndim != 2 or probs.shape[1] == 0:
-        raise ValueError(f"probs has shape {probs.shape}; give class probabilities [N, C]")
-    labels = np.asarray(labels, dtype=np.float64)
-    if labels.shape != (len(probs),):
-        raise ValueError(f"labels has shape {labels.shape} for {len(probs)} rows of probs; give one label each")
-    n_classes, labelled = probs.shape[1], ~np.isnan(labels)
-    for row in np.flatnonzero(labelled & ~np.isin(labels, np.arange(n_classes))):
-        raise ValueError(
-            f"row {row}: label {labels[row]:g} is none of the {n_classes} classes of probs; labels are 0..{n_classes - 1}, "
-            "None or NaN where unknown"
-        )
-    scored = labelled & ~np.isnan(probs).any(axis=1)
+    probs, labels = np.asarray(probs, np.float64), np.asarray(labels, np.float64)
+    if probs.ndim != 2 or labels.shape != probs.shape[:1]:
+        raise ValueError(f"probs has shape {probs.shape} and labels {labels.shape}; give [N, C] and [N]")
+    n_classes = probs.shape[1]
+    for row in np.flatnonzero(~np.isnan(labels) & ~np.isin(labels, np.arange(n_classes))):
+        raise ValueError(f"row {row}: label {labels[row]:g} is none of 0..{n_classes - 1}; give None or NaN where unknown")
+    scored = ~np.isnan(labels) & ~np.isnan(probs).any(axis=1)
     probs, labels = probs[scored], labels[scored].astype(np.int64)
-    decisions = probs.argmax(axis=1)
-    scores = {
-        "n_scored": len(labels),
-        "n_unscored": int((~scored).sum()),
-        "accuracy": float(np.mean(decisions == labels)) if len(labels) else float("nan"),
-        "roc_auc": _roc_auc(probs[:, 1], labels) if n_classes == 2 else float("nan"),
-    }
-    for c in range(n_classes):
-        hits, support, decided = (
-            int(is_c.sum()) for is_c in ((decisions == c) & (labels == c), labels == c, decisions == c)
-        )
-        scores[f"f1_class_{c}"] = 2 * hits / (support + decided) if support + decided else float("nan")
-        scores[f"support_class_{c}"] = support
+    decisions, n = probs.argmax(axis=1), len(labels)
+    scores = {"n_scored": n, "n_unscored": len(scored) - n}
+    scores["accuracy"] = float(np.mean(decisions == labels)) if n else float("nan")
+    scores["roc_auc"] = _roc_auc(probs[:, 1], labels) if n_classes == 2 else float("nan")
+    for label in range(n_classes):
+        support, hits = int((labels == label).sum()), int((labels[decisions == label] == label).sum())
+        chosen = support + int((decisions == label).sum())
+        scores[f"f1_class_{label}"] = 2 * hits / chosen if chosen else float("nan")
+        scores[f"support_class_{label}"] = support
     return scores
 
 

@@ -89,10 +89,7 @@ def grow_diagonal(intersection: np.ndarray, union: np.ndarray) -> np.ndarray:
 
 
 def _grow(links: np.ndarray, candidates: np.ndarray) -> None:
-    """Add to links [G, T] the candidates, of words without a link, that touch one, until there is none.
-
-    Links are gone through by source word, then target word, and the neighbours of each in order.
-    """
+    """Add to links [G, T] the candidates that touch a link, by source word, then target word, until there is none."""
     left = {(source, target) for target, source in np.argwhere(candidates).tolist()}
     present = {(source, target) for target, source in np.argwhere(links).tolist()}
     added = True

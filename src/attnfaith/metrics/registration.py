@@ -38,15 +38,8 @@ def install_metric() -> Path:
     script = versions / digest / f"{METRIC_NAME}.py"
     if not script.is_file():
         versions.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=versions) as folder:
-            copy = Path(folder) / digest
-            copy.mkdir()
-            for file in sources:
-                shutil.copyfile(file, copy / file.name)
-            try:
-                copy.rename(script.parent)  # whole or not at all
-            except OSError:
-                if not script.is_file():  # else another process was faster
-                    raise
+        with tempfile.TemporaryDirectory(dir=versions) as folder, suppress(OSError):  # another process may be faster
+            shutil.copytree(METRIC_DIR, Path(folder, digest), ignore=lambda _, names: [n for n in names if n[-3:] != ".py"])
+            Path(folder, digest).rename(script.parent)  # whole or not at all
     os.utime(script)
     return script

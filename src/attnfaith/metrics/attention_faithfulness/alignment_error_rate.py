@@ -35,12 +35,7 @@ _SIDES = ("source", "target")
 
 
 def read_links(
-    rows: Sequence,
-    name: str,
-    *,
-    start: int,
-    reverse: bool = False,
-    lengths: Mapping[str, Sequence] | None = None,
+    rows: Sequence, name: str, *, start: int, reverse: bool = False, lengths: Mapping[str, Sequence] | None = None
 ) -> list[np.ndarray | None]:
     """Return the links of N sentences, [K, 3] each; None where a row is None.
 
@@ -52,7 +47,8 @@ def read_links(
     the sentence. Without lengths the latter shows only in many sentences: WITHOUT_FIRST with links, of which none links a
     first word, are refused too.
     """
-    check_start(start, name)
+    if isinstance(start, bool) or not isinstance(start, Integral) or start not in (0, 1):
+        raise InputError(f"the number of the first word in {name} is {short(start)}; say 0 or 1: links do not tell it")
     links = parsed_links(items(rows, name, "text of links"), name, start, reverse)
     lengths = {side: column for side, column in (lengths or {}).items() if column is not None}
     for side, column in lengths.items():
@@ -64,12 +60,6 @@ def read_links(
             "or give the number of words of each sentence, which tells"
         )
     return links
-
-
-def check_start(start: object, name: str) -> None:
-    """Raise InputError unless start is 0 or 1."""
-    if isinstance(start, bool) or not isinstance(start, Integral) or start not in (0, 1):
-        raise InputError(f"the number of the first word in {name} is {short(start)}; say 0 or 1: links do not tell it")
 
 
 def parsed_links(rows: Sequence, name: str = "links", start: int = 0, reverse: bool = False) -> list[np.ndarray | None]:
@@ -99,16 +89,12 @@ def _check_lengths(links: Sequence, name: str, start: int, side: str, lengths: S
         raise InputError(f"{name} has {len(links)} rows and there are {len(lengths)} {side} sentences; give one each")
     column = _SIDES.index(side)
     for place, (row, length) in enumerate(zip(links, lengths, strict=True)):
-        if row is None or length is None or np.isnan(length) or not len(row) or row[:, column].max() < length:
-            continue
-        furthest = row[row[:, column].argmax()]
-        from_one = start == 0 and furthest[column] == length
-        cause = "it seems to count from 1" if from_one else "other sentences, other words, or the two sides exchanged"
-        link = f"{furthest[0] + start}-{furthest[1] + start}"
-        raise InputError(
-            f"row {place}: {name} holds the link {link} (source-target), and its {side} sentence has {int(length)} words, "
-            f"counted from {start}: {cause}"
-        )
+        if row is not None and length is not None and len(row) and row[:, column].max() >= length:
+            source, target, _ = row[row[:, column].argmax()] + start
+            raise InputError(
+                f"row {place}: {name} holds the link {source}-{target} (source-target), and its {side} sentence has "
+                f"{int(length)} words, counted from {start}: does it count from {1 - start}, or are the sides exchanged?"
+            )
 
 
 def written_links(links: np.ndarray) -> str:

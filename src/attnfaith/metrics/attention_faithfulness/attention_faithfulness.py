@@ -107,18 +107,6 @@ Examples:
     {'kendall_tau': 0.575, 'tie_ceiling': 0.908, 'kendall_tau_over_ceiling': 0.667}
     >>> results["n"], results["kendall_tau_undefined"]
     (2, 0)
-    >>> results = metric.compute(
-    ...     attention=[[0.75, 0.25]],
-    ...     counterfactual_attention=[[0.25, 0.75]],
-    ...     probs=[[0.5, 0.5]],
-    ...     counterfactual_probs=[[0.25, 0.75]],
-    ... )
-    >>> {name: round(results[name], 3) for name in ("tvd", "flip_fraction", "jsd")}
-    {'tvd': 0.25, 'flip_fraction': 1.0, 'jsd': 0.131}
-    >>> alignment = evaluate.load("attention_faithfulness", "alignment")
-    >>> results = alignment.compute(links=["0-0 1-1 2-2"], gold_links=["1-1 2p2 2-3"], links_from=0, gold_from=1)
-    >>> {name: round(results[name], 3) for name in ("alignment_error_rate", "precision", "recall")}
-    {'alignment_error_rate': 0.4, 'precision': 0.667, 'recall': 0.5}
 """
 
 _ROW = datasets.Sequence(datasets.Value("float64"))
@@ -142,11 +130,7 @@ _SUFFICIENT = {
 _LINK_SETTINGS = ("links_from", "gold_from", "links_reversed")
 _OVER_TOKENS = ("attention", "importance", "counterfactual_attention", "scores", "rationale")
 _ZERO_ON_PADDING = {"default": ("attention",), "plausibility": ("scores", "rationale")}
-_PAIRS = (
-    ("attention", "importance"),
-    ("probs", "counterfactual_probs"),
-    ("attention", "counterfactual_attention"),
-)
+_PAIRS = (("attention", "importance"), ("probs", "counterfactual_probs"), ("attention", "counterfactual_attention"))
 # statistic of `agreement` -> what follows "kendall_tau" in the result
 _AGREEMENT_NAMES = {
     "tau_mean": "",
@@ -189,7 +173,7 @@ class AttentionFaithfulness(evaluate.Metric):
         if columns or mask is not None:
             self.add_batch(mask=mask, **columns)
         elif self.writer is None:
-            raise InputError(f"nothing to compute from: no column was given or added. {self._what_to_give()}")
+            self._checked({}, None)
         return super().compute(alpha=alpha, n_bootstrap=n_bootstrap, seed=seed, share=share, per_text=per_text)
 
     def add_batch(self, *, mask=None, **columns):
@@ -212,14 +196,12 @@ class AttentionFaithfulness(evaluate.Metric):
             raise InputError(f"unknown columns {unknown[:8]}; choose among {allowed}")
         return columns
 
-    def _what_to_give(self):
-        return "Give " + ", or ".join(" and ".join(group) for group in _SUFFICIENT[self.config_name])
-
     def _checked(self, columns, mask):
         """The columns as they are stored: checked before anything of a bad batch is."""
         columns = self._present(columns)
         if not any(set(group) <= set(columns) for group in _SUFFICIENT[self.config_name]):
-            raise InputError(f"nothing can be computed from the columns {sorted(columns)}. {self._what_to_give()}")
+            enough = ", or ".join(" and ".join(group) for group in _SUFFICIENT[self.config_name])
+            raise InputError(f"nothing can be computed from the columns {sorted(columns)}; give {enough}")
         if self.config_name == "alignment":
             if mask is not None:
                 raise InputError("mask selects tokens, and links are between words: leave it out")
@@ -284,7 +266,7 @@ def _check_settings(alpha, n_bootstrap, seed):
 
 
 def _faithfulness(attention, importance, probs, counterfactual_attention, counterfactual_probs, alpha, n_bootstrap, seed):
-    """The results, and the numbers of each instance behind those that are means, name -> [N]."""
+    """The results, and the numbers of each instance behind the means, name -> [N]."""
     results, by_text = {"n": len(attention)}, {}
     if _present_in(attention):
         for function in (normalised_entropy, support_size, share_of_zeros):
@@ -346,8 +328,7 @@ def _read_links(
     lengths = {side: numbers(column, f"{side}_length") for side, column in columns.items() if column is not None}
     predicted = read_links(links, "links", start=links_from, reverse=links_reversed, lengths=lengths)
     gold = read_links(gold_links, "gold_links", start=gold_from, lengths=lengths)
-    if len(predicted) != len(gold):
-        raise InputError(f"there are {len(predicted)} rows of links and {len(gold)} of gold_links; give one per sentence")
+    link_counts(predicted, gold)
     stored = {f"{side}_length": column for side, column in lengths.items()}
     for name, rows in (("links", predicted), ("gold_links", gold)):
         stored[name] = [_UNDEFINED_LINKS if row is None else written_links(row) for row in rows]

@@ -22,10 +22,7 @@ class InputError(ValueError):
 
 def short(value: object) -> str:
     """Return a value as an error shows it: one line, cut to SHOWN letters."""
-    try:
-        text = " ".join(repr(value).split())
-    except (RecursionError, ValueError):  # deeply nested lists, numbers of too many digits
-        return f"of type {type(value).__name__}"
+    text = " ".join(repr(value).split())
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}… ({type(value).__name__})"
 
 

