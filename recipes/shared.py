@@ -101,9 +101,9 @@ def twins(cells: Sequence[Cell], plain: Callable[[Identity], Identity]) -> list[
     by_identity = {cell.identity: cell for cell in cells}
     pairs = []
     for models in kinds(cells):
-        beside = {seed: by_identity.get(plain(cell.identity)) for seed, cell in sorted(models.items())}
-        beside = {seed: twin for seed, twin in beside.items() if twin not in (None, models[seed])}
-        pairs += [Twins(beside, {seed: models[seed] for seed in beside})] if beside else []
+        partners = {seed: by_identity.get(plain(cell.identity)) for seed, cell in sorted(models.items())}
+        partners = {seed: twin for seed, twin in partners.items() if twin not in (None, models[seed])}
+        pairs += [Twins(partners, {seed: models[seed] for seed in partners})] if partners else []
     return pairs
 
 
@@ -296,8 +296,8 @@ def page_table(table: pd.DataFrame, columns: Mapping[str, str], digits: int = 2)
     ]
     lines = []
     for row in table.to_dict("records"):
-        shown = {name: shown_number(value, digits) for name, value in row.items()}
-        lines.append([Markdown(_tidy(text.format_map(shown))) for text in columns.values()])
+        texts = {name: shown_number(value, digits) for name, value in row.items()}
+        lines.append([Markdown(_tidy(text.format_map(texts))) for text in columns.values()])
     return markdown_table([[Markdown(head) for head in columns], *lines], numeric=numeric)
 
 

@@ -66,11 +66,11 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
     if not cells:
         return Analysis()
     groups = [models for models in kinds(cells) if saliency.SECTION.applies(next(iter(models.values())))]
-    made = {"measures_ranking": ranking(groups), "signs": signs(groups), "reach": reach(cells)}
-    if published is not None and len(made["measures_ranking"]):
-        made["measures_published"] = beside_published(published, made["measures_ranking"])
-    texts = {f"{name}.md": page_table(table, PAGES[name]) for name, table in made.items() if len(table)}
-    return Analysis(made, texts | {"made.md": made_by(cells)})
+    results = {"measures_ranking": ranking(groups), "signs": signs(groups), "reach": reach(cells)}
+    if published is not None and len(results["measures_ranking"]):
+        results["measures_published"] = beside_published(published, results["measures_ranking"])
+    texts = {f"{name}.md": page_table(table, PAGES[name]) for name, table in results.items() if len(table)}
+    return Analysis(results, texts | {"made.md": made_by(cells)})
 
 
 def by_name(models: Models, test: str) -> dict[str, np.ndarray]:
@@ -148,16 +148,16 @@ def per_text(cell: Cell) -> dict[str, dict[str, np.ndarray]]:
     when nothing else is left; mean over all shares measured. accuracy_removed, accuracy_kept: share of these shares at which
     the model is right; a record knows it for two classes alone. sign_violated: `sections.sign_violations`.
     """
-    made, whole = {}, column(cell, "rationale_erasure_whole_prob")
+    results, whole = {}, column(cell, "rationale_erasure_whole_prob")
     for end, falls in (("removed", comprehensiveness), ("kept", sufficiency)):
         probs = stacked(cell, f"rationale_erasure_{end}_probs")
         named = dict(zip(measures(cell), np.moveaxis(probs, 1, 0), strict=True))
-        made[f"aopc_{end}"] = {name: aopc(falls(whole, numbers)) for name, numbers in named.items()}
+        results[f"aopc_{end}"] = {name: aopc(falls(whole, numbers)) for name, numbers in named.items()}
         if cell.probs.shape[1] == 2:
-            made[f"accuracy_{end}"] = {name: _accuracy(cell, numbers) for name, numbers in named.items()}
+            results[f"accuracy_{end}"] = {name: _accuracy(cell, numbers) for name, numbers in named.items()}
     if changes.SIGN_VIOLATIONS.applies(cell):
-        made["sign_violated"] = {name: of["violated"] for name, of in changes.sign_violations(cell).items()}
-    return {test: made[test] for test in TESTS if test in made}
+        results["sign_violated"] = {name: of["violated"] for name, of in changes.sign_violations(cell).items()}
+    return {test: results[test] for test in TESTS if test in results}
 
 
 def _accuracy(cell: Cell, probs: np.ndarray) -> np.ndarray:

@@ -126,16 +126,16 @@ def measured(subject) -> dict[str, object]:
     ids = ids.masked_fill(mask == 0, subject.pad_token_id)
     whole, sites = Batch.of({"input_ids": ids, "attention_mask": mask}, subject), subject.sites
     differences, changes, rows = [], [], []
-    for one in (whole.take(torch.tensor([0])), whole.alone(1)):
+    for text in (whole.take(torch.tensor([0])), whole.alone(1)):
         with eager(subject.model):
-            plain = subject.model(input_ids=one["input_ids"], attention_mask=one["attention_mask"]).logits
-        read = subject.read(one, rows=True)
+            plain = subject.model(input_ids=text["input_ids"], attention_mask=text["attention_mask"]).logits
+        read = subject.read(text, rows=True)
         differences.append(float((read.logits - plain).abs().max()))
-        changes.append(float((subject.read(one, Silence(sites.layers[-1])).logits - plain).abs().max()))
-        length = one["input_ids"].shape[1]
+        changes.append(float((subject.read(text, Silence(sites.layers[-1])).logits - plain).abs().max()))
+        length = text["input_ids"].shape[1]
         places = read.rows[0].nonzero().squeeze(1).tolist()
         named = {"all": list(range(length)), "first": [0], "last": [length - 1]}
-        rows.append(next((name for name, given in named.items() if places == given), str(places)))
+        rows.append(next((name for name, positions in named.items() if places == positions), str(places)))
     return {
         "layers": len(sites.layers),
         "maps": sites.maps,
@@ -264,17 +264,17 @@ def main(arguments=None) -> None:
     parser.add_argument("--seconds", type=float, default=60, help="limit for one type")
     options = parser.parse_args(arguments)
     models = SEQUENCES if options.sequences else CLASSIFIERS
-    every = models.types()
-    if unknown := sorted(set(options.types) - set(every)):
+    types = models.types()
+    if unknown := sorted(set(options.types) - set(types)):
         parser.error(f"transformers has no {models.name} of type {', '.join(unknown)}")
     warnings.simplefilter("ignore")
     path, rows = options.output / f"{models.stem}.csv", {}
     if path.is_file():
         rows = {row["type"]: row for row in pd.read_csv(path, keep_default_na=False, na_values=[""]).to_dict("records")}
-    for kind in options.types or [name for name in every if name not in rows]:
+    for kind in options.types or [name for name in types if name not in rows]:
         rows[kind] = tried_within(kind, options.seconds, models)
         print(kind, rows[kind]["verdict"], rows[kind].get("reason") or "", flush=True)
-        table = pd.DataFrame([rows[name] for name in every if name in rows], columns=[*FACTS, *models.columns])
+        table = pd.DataFrame([rows[name] for name in types if name in rows], columns=[*FACTS, *models.columns])
         whole = {name: "Int64" for name in ("layers", "maps", "heads") if name in table}
         table = table.astype(whole | {name: float for name in ("difference", "own_difference", "change") if name in table})
         options.output.mkdir(parents=True, exist_ok=True)

@@ -138,12 +138,12 @@ def _difference(pair: Twins, plain: np.ndarray, changed: np.ndarray, most: float
     be.
     """
     defined = ~np.isnan(changed - plain)
-    held = np.logical_or(*(~np.isnan(side) for side in pair.values(lambda cell: np.zeros(len(cell)))))
+    read_by_one = np.logical_or(*(~np.isnan(side) for side in pair.values(lambda cell: np.zeros(len(cell)))))
     estimate = shared.estimate(changed - plain, (-most, most))
     return {
         "n_seeds": int((defined.sum(1) >= 2).sum()),
         "n_texts": int(defined.sum()),
-        "n_left_out": int((held & ~defined).sum()),
+        "n_left_out": int((read_by_one & ~defined).sum()),
         "mean_plain": shared.mean_of_means(np.where(defined, plain, np.nan)),
         "mean_changed": shared.mean_of_means(np.where(defined, changed, np.nan)),
         **dict(zip(("difference", "ci_low", "ci_high", "p_value"), estimate, strict=True)),

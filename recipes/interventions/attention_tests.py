@@ -207,8 +207,8 @@ def numbers(cell: Cell) -> dict[str, np.ndarray]:
 
 def shared_tests(pair: Twins) -> dict[str, AttentionTest]:
     """The tests and controls that both models of a seed have."""
-    every = [(tests_of(cell), tests_of(pair.changed[seed])) for seed, cell in pair.plain.items()]
-    return {name: test for plain, changed in every for name, test in plain.items() if name in changed}
+    both = [(tests_of(cell), tests_of(pair.changed[seed])) for seed, cell in pair.plain.items()]
+    return {name: test for plain, changed in both for name, test in plain.items() if name in changed}
 
 
 def values(pair: Twins, name: str) -> tuple[np.ndarray, np.ndarray]:

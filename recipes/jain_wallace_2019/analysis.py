@@ -56,11 +56,11 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
         "reach": reach(cells),
         "questions": questions(cells),
     }
-    beside = "{%s} ± {%s_std} / {published %s}"
+    sides = "{%s} ± {%s_std} / {published %s}"
     pages = {
         "side_by_side": MODEL
         | {"accuracy": "{accuracy} ± {accuracy_std} / {published_accuracy}"}
-        | {f"τ {pair.replace('_', '-')}": beside.replace("%s", f"tau {pair}") for pair in PAIRS},
+        | {f"τ {pair.replace('_', '-')}": sides.replace("%s", f"tau {pair}") for pair in PAIRS},
         "differences": {"vectors": "{kind}", "τ": "{pair}", "models": "{n_models}", "measured − published": "{mean}"}
         | {"mean size": "{mean_size}", "Pearson's r": "{pearson}"},
         "reach": MODEL
@@ -120,7 +120,7 @@ def differences(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def reach(cells: Sequence[Cell]) -> pd.DataFrame:
-    """How far attention can go while the prediction stays, of the cells that were asked, means over seeds and texts.
+    """How far attention can go while the prediction stays, of the cells with adversaries, means over seeds and texts.
 
     tvd, flips: the median change of the prediction over permutations, and the share of them that change the decision.
     search, exact: the epsilon-max JSD (nats) at EPSILON. one_token: share of texts in which one token can have all
@@ -151,10 +151,10 @@ def questions(cells: Sequence[Cell]) -> pd.DataFrame:
             for name, number in (("gradient", tau("attention–gradient")), ("both", tau("gradient–leave_one_out")))
         }
         ways = values(models, furthest("exact")) - values(models, furthest("search"))
-        asked = {"gradient and leave-one-out agree better with each other": own["both"] - own["gradient"]}
-        asked |= {"the exact attention lies beyond the search's": ways}
+        gaps = {"gradient and leave-one-out agree better with each other": own["both"] - own["gradient"]}
+        gaps |= {"the exact attention lies beyond the search's": ways}
         row = heading(models)
-        rows += [row | {"question": f"{name} ({row['encoder']})"} | answer(numbers) for name, numbers in asked.items()]
+        rows += [row | {"question": f"{name} ({row['encoder']})"} | answer(numbers) for name, numbers in gaps.items()]
     for pair in twins(cells, lambda identity: replace(identity, encoder="bilstm")):
         with_encoder, without = pair.values(tau("attention–gradient"))
         question = f"attention agrees better with the gradient under {pair.heading['encoder']} than under bilstm"
@@ -176,5 +176,5 @@ def furthest(method: str) -> Number:
 
 
 def _way(cell: Cell, method: str, number) -> np.ndarray | None:
-    found = [way for way in adversary.ways(cell) if (way.method, way.epsilon) == (method, EPSILON)]
-    return number(found[0]) if found else None
+    ways = [way for way in adversary.ways(cell) if (way.method, way.epsilon) == (method, EPSILON)]
+    return number(ways[0]) if ways else None

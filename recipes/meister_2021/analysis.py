@@ -38,9 +38,9 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
     published = read_published(settings.published, [*KEYS, "training", "mean", "source"], ["mean"])
     if not cells:
         return Analysis()
-    made = {"side_by_side": side_by_side(cells, published), "sweep": sweep(cells, published), "claims": claims(cells)}
-    texts = {f"{name}.md": page_table(made[name], columns) for name, columns in PAGES.items() if len(made[name])}
-    return Analysis(made, texts | {"made.md": made_by(cells)})
+    results = {"side_by_side": side_by_side(cells, published), "sweep": sweep(cells, published), "claims": claims(cells)}
+    texts = {f"{name}.md": page_table(results[name], columns) for name, columns in PAGES.items() if len(results[name])}
+    return Analysis(results, texts | {"made.md": made_by(cells)})
 
 
 def number(name: str):
@@ -115,29 +115,31 @@ def claims(cells: Sequence[Cell]) -> pd.DataFrame:
             continue
         dense, sparse, before = model["softmax"], model[0.0], untrained.get(_model(model), {})
         change = {name: _of(sparse, name) - _of(dense, name) for name in ("accuracy", "hidden_to_input_entropy")}
-        asked = [
+        differences = [
             (
                 "sparse attention does not lower the entropy of a state's gradient by .05",
                 "",
                 change["hidden_to_input_entropy"] + 0.05,
             )
         ]
-        asked += [("sparse attention costs less than .02 of accuracy", "", change["accuracy"] + 0.02)]
+        differences += [("sparse attention costs less than .02 of accuracy", "", change["accuracy"] + 0.02)]
         for name in INPUTS:
             tau, base = _of(sparse, f"tau_{name}"), _of(dense, f"tau_{name}")
             cut = values(sparse, lambda cell, name=name, dense=dense: cut_tau(cell, dense[cell.identity.seed], name))
-            asked += [("agrees less with inputs under sparsemax than under softmax", name, base - tau)]
-            asked += [("and less than softmax attention cut to the same support", name, cut - tau)]
+            differences += [("agrees less with inputs under sparsemax than under softmax", name, base - tau)]
+            differences += [("and less than softmax attention cut to the same support", name, cut - tau)]
         for name, inputs in zip(STATES, INPUTS[: len(STATES)], strict=True):
             tau = _of(sparse, f"tau_{name}")
-            asked += [
+            differences += [
                 ("sparse attention agrees better with states than with inputs", name, tau - _of(sparse, f"tau_{inputs}"))
             ]
-            asked += [("and better than the same weights at random places", name, tau - _of(sparse, f"random_tau_{name}"))]
+            differences += [
+                ("and better than the same weights at random places", name, tau - _of(sparse, f"random_tau_{name}"))
+            ]
             if 0.0 in before:
-                asked += [("and better than before training", name, tau - _of(before[0.0], f"tau_{name}"))]
+                differences += [("and better than before training", name, tau - _of(before[0.0], f"tau_{name}"))]
         row = heading(sparse)
-        rows += [row | {"claim": name, "measure": measure_label(measure)} | answer(of) for name, measure, of in asked]
+        rows += [row | {"claim": name, "measure": measure_label(measure)} | answer(of) for name, measure, of in differences]
     return pd.DataFrame(rows)
 
 

@@ -33,16 +33,16 @@ def of_cell(cell: Cell) -> dict[str, np.ndarray]:
     places, mean over the draws. hidden_to_input_entropy: how evenly a state depends on the tokens, hidden_to_input_own: its
     own token's share; means over states.
     """
-    held = set(cell.table.column_names)
+    columns = set(cell.table.column_names)
     numbers = {"accuracy": performance.per_text(cell)["correct"]}
     numbers["support_share"] = support_size(cell.attention) / np.maximum(cell.lengths, 1)
-    for column in held & {"hidden_to_input_entropy", "hidden_to_input_own"}:
+    for column in columns & {"hidden_to_input_entropy", "hidden_to_input_own"}:
         numbers[column] = _mean_by_text(records.rows(cell.table, column))
     for name in set(MEASURES) & set(cell.measures):
         numbers[f"tau_{name}"] = cell.tau("attention", name)
         if name in INPUTS:
             numbers[f"entropy_{name}"] = normalised_entropy(cell.scores(name))
-        if {"random_support_attention", null_of(name)} <= held:
+        if {"random_support_attention", null_of(name)} <= columns:
             draws, against = (records.rows(cell.table, column) for column in ("random_support_attention", null_of(name)))
             if name in INPUTS:
                 against = [[row] * len(places) for row, places in zip(against, draws, strict=True)]
@@ -62,11 +62,11 @@ def cut_tau(cell: Cell, dense: Cell, measure: str) -> np.ndarray:
     """tau-b of a dense model's attention and importance of inputs, once in each text its attention keeps the largest weights
     alone, as many as `cell` has: what tau-b then loses is due to ties, for neither model nor importance has changed.
     """
-    rows, others = match(cell, dense)
-    cut = [np.zeros_like(dense.attention[other]) for other in others]
-    for weights, row, other in zip(cut, rows, others, strict=True):
-        largest = np.argsort(-dense.attention[other], kind="stable")[: np.count_nonzero(cell.attention[row])]
-        weights[largest] = dense.attention[other][largest]
+    rows, dense_rows = match(cell, dense)
+    cut = [np.zeros_like(dense.attention[dense_row]) for dense_row in dense_rows]
+    for weights, row, dense_row in zip(cut, rows, dense_rows, strict=True):
+        largest = np.argsort(-dense.attention[dense_row], kind="stable")[: np.count_nonzero(cell.attention[row])]
+        weights[largest] = dense.attention[dense_row][largest]
     importance, numbers = dense.scores(measure), np.full(len(cell), np.nan)
-    numbers[rows] = kendall_tau(cut, [importance[other] for other in others])[0]
+    numbers[rows] = kendall_tau(cut, [importance[dense_row] for dense_row in dense_rows])[0]
     return numbers

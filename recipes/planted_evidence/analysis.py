@@ -105,8 +105,8 @@ def evidence(cells: Sequence[Cell]) -> pd.DataFrame:
         label = "one word" if label.startswith("1,") else label
         names = [name for name in statistics(first) if name.endswith("on the evidence") or name.startswith("average")]
         numbers = {"accuracy": lambda cell: performance.per_text(cell)["correct"], **{name: number(name) for name in names}}
-        for name, of_text in numbers.items():
-            rows.append(heading(models) | {"evidence": label, "statistic": name} | summary(values(models, of_text), (0, 1)))
+        for name, of_cell in numbers.items():
+            rows.append(heading(models) | {"evidence": label, "statistic": name} | summary(values(models, of_cell), (0, 1)))
     return pd.DataFrame(rows)
 
 

@@ -96,14 +96,14 @@ def uncovered_table(cells: Sequence[Cell]) -> pd.DataFrame:
 
 
 def _of_pair(pair: Twins) -> list[dict[str, object]]:
-    strata, held = _strata(pair), pair.values(lambda cell: np.zeros(len(cell)))
+    strata, read = _strata(pair), pair.values(lambda cell: np.zeros(len(cell)))
     rows = []
     for name, test in shared_tests(pair).items():
         numbers = values(pair, name)
         row = {**pair.heading, "test": name, "label": test.label, "kind": test.kind}
-        for side, of_side, read in zip(("honest", "deceiving"), numbers, held, strict=True):
+        for side, of_side, texts in zip(("honest", "deceiving"), numbers, read, strict=True):
             defined = ~np.isnan(of_side)
-            undefined = ~np.isnan(read) & ~defined
+            undefined = ~np.isnan(texts) & ~defined
             row |= {f"n_{side}": int(defined.sum()), f"n_undefined_{side}": int(undefined.sum())}
             row[f"mean_{side}"] = mean_of_means(of_side)
         suspicion = [test.suspect * of_side for of_side in numbers[::-1]]

@@ -30,9 +30,9 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
     cells = [cell for cell in cells if erasure.SECTION.applies(cell)]
     if not cells:
         return Analysis()
-    made = {"documents": documents(cells), "questions": questions(cells)}
-    pages = {"documents.md": page_table(made["documents"], PAGE), "questions.md": page_table(made["questions"], ASKED)}
-    return Analysis(made, pages | {"made.md": made_by(cells)})
+    results = {"documents": documents(cells), "questions": questions(cells)}
+    pages = {"documents.md": page_table(results["documents"], PAGE), "questions.md": page_table(results["questions"], ASKED)}
+    return Analysis(results, pages | {"made.md": made_by(cells)})
 
 
 def removed(order: str, name: str) -> Number:
@@ -87,10 +87,10 @@ def questions(cells: Sequence[Cell]) -> pd.DataFrame:
     for models in kinds(cells):
         share = {order: values(models, removed(order, "share")) for order in ORDERS}
         changed = values(models, lambda cell: single_weight(cell, "attention").top_flips)
-        asked = {
+        differences = {
             "attention's order removes more than the smallest set": share["attention"] - share["minimum"],
             "attention's order removes more than the gradient's": share["attention"] - share["gradient"],
             "without the largest weight most decisions stay": 0.5 - changed,
         }
-        rows += [heading(models) | {"question": name} | answer(numbers) for name, numbers in asked.items()]
+        rows += [heading(models) | {"question": name} | answer(numbers) for name, numbers in differences.items()]
     return pd.DataFrame(rows)

@@ -35,9 +35,9 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
     """ "models" and "claims", see the functions of these names, and both as the page shows them."""
     if not cells:
         return Analysis()
-    made = {"models": models_table(cells), "claims": claims(cells)}
-    texts = {f"{name}.md": page_table(made[name], columns) for name, columns in PAGES.items() if len(made[name])}
-    return Analysis(made, texts | {"made.md": made_by(cells)})
+    results = {"models": models_table(cells), "claims": claims(cells)}
+    texts = {f"{name}.md": page_table(results[name], columns) for name, columns in PAGES.items() if len(results[name])}
+    return Analysis(results, texts | {"made.md": made_by(cells)})
 
 
 def name_of(identity: Identity) -> str:
@@ -66,11 +66,11 @@ def correct(cell: Cell) -> np.ndarray:
 def distance(base: Cell, cell: Cell, name: str) -> np.ndarray:
     """JSD of attentions (nats) or TVD of predictions between a model and its base, [N of the model]; NaN unmatched."""
     numbers = np.full(len(cell), np.nan)
-    rows, others = match(cell, base)
+    rows, base_rows = match(cell, base)
     if name == "jsd":
-        numbers[rows] = jensen_shannon_divergence([cell.attention[i] for i in rows], [base.attention[j] for j in others])
+        numbers[rows] = jensen_shannon_divergence([cell.attention[i] for i in rows], [base.attention[j] for j in base_rows])
     else:
-        numbers[rows] = total_variation_distance(cell.probs[rows], base.probs[others])
+        numbers[rows] = total_variation_distance(cell.probs[rows], base.probs[base_rows])
     return numbers
 
 
@@ -83,8 +83,8 @@ def to_other_seeds(bases: Models, name: str) -> Number:
     """The mean distance of a base to the bases of other seeds; None without another."""
 
     def number(cell: Cell) -> np.ndarray | None:
-        others = [other for seed, other in bases.items() if seed != cell.identity.seed]
-        return np.mean([distance(other, cell, name) for other in others], axis=0) if others else None
+        rest = [base for seed, base in bases.items() if seed != cell.identity.seed]
+        return np.mean([distance(base, cell, name) for base in rest], axis=0) if rest else None
 
     return number
 
@@ -115,16 +115,13 @@ def claims(cells: Sequence[Cell]) -> pd.DataFrame:
     rows = []
     for family in families(cells):
         texts = text_ids([cell for models in family.values() for cell in models.values()])
-        bases, asked = family[BASE], []
+        bases, differences = family[BASE], []
 
-        def compare(claim: str, name: str, first: tuple, second: tuple, texts=texts, asked=asked) -> None:
-            (models, number), (others, other) = first, second
-            if models and others:
-                seeds = sorted({*models} & {*others})
-                sides = [
-                    values({seed: of[seed] for seed in seeds}, one, texts) for of, one in ((models, number), (others, other))
-                ]
-                asked.append((claim, name, sides[0] - sides[1]))
+        def compare(claim: str, name: str, first: tuple, second: tuple, texts=texts, differences=differences) -> None:
+            if first[0] and second[0]:
+                seeds = sorted({*first[0]} & {*second[0]})
+                sides = [values({seed: models[seed] for seed in seeds}, number, texts) for models, number in (first, second)]
+                differences.append((claim, name, sides[0] - sides[1]))
 
         compare("learned attention classifies better than uniform", BASE, (bases, correct), (family.get(UNIFORM), correct))
         compare("and in the MLP", MLP, (family.get(MLP), correct), (family.get(MLP_UNIFORM), correct))
@@ -144,5 +141,5 @@ def claims(cells: Sequence[Cell]) -> pd.DataFrame:
                 guided = (family.get(GUIDED + name), correct)
                 compare("its attention guides an MLP worse than the base's own", name, by_base, guided)
         row = heading(bases)
-        rows += [row | {"claim": claim, "model": name} | answer(numbers) for claim, name, numbers in asked]
+        rows += [row | {"claim": claim, "model": name} | answer(numbers) for claim, name, numbers in differences]
     return pd.DataFrame(rows)
