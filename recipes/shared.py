@@ -7,7 +7,7 @@ Numbers   `values`: a number per text, seeds x texts. `estimate`: its mean, inte
           `summary`: the same as columns of a table. `verdict`: one word for it; `answer`: both.
 Published `read_published`, `for_stand_ins`; `over_seeds` and `join_published`: ours beside theirs.
 Figures   `interval_figure`: numbers with their intervals. `panels`: the shortest names that tell models apart.
-Pages     `page_table`: a table as a page shows it. `made_by`: which code made the records.
+Pages     `page_texts`: tables as a page shows them, and `made_by`, which code made the records.
 
 Shapes: S seeds, N texts. NaN: undefined.
 """
@@ -283,6 +283,20 @@ def interval_figure(
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=2, title=note)
     return figure
+
+
+def page_texts(
+    results: Mapping[str, pd.DataFrame], pages: Mapping[str, Mapping[str, str]], cells: Sequence[Cell], made: str = "made"
+) -> dict[str, str]:
+    """What a page shows, by file name: each table of `pages` that has rows (`page_table`), its word vectors without their
+    scale or digest, and the line of `made_by`.
+    """
+    texts = {f"{made}.md": made_by(cells)}
+    for name, columns in pages.items():
+        if name in results and len(table := results[name]):
+            vectors = {"vectors": table["vectors"].str.partition("(")[0]} if "vectors" in table else {}
+            texts[f"{name}.md"] = page_table(table.assign(**vectors), columns)
+    return texts
 
 
 def page_table(table: pd.DataFrame, columns: Mapping[str, str], digits: int = 2) -> str:

@@ -15,7 +15,7 @@ from attnfaith.reporting.readings import ATTENTION, POSITIONS, readings
 from attnfaith.reporting.render import frame
 from attnfaith.reporting.sections.alignment import ANY, BY_LAYER, SECTION, WHOLE
 
-from ..shared import join_published, kinds, made_by, over_seeds, page_table, read_published
+from ..shared import join_published, kinds, over_seeds, page_texts, read_published
 
 
 KEYS = ("dataset", "measure", "layer", "row", "rule", "statistic")
@@ -49,8 +49,7 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
         "aligners": aligners(chosen, published),
         "rates": rates(chosen),
     }
-    texts = {f"{name}.md": page_table(results[name], columns) for name, columns in PAGES.items() if len(results[name])}
-    return Analysis(results, texts | {"made.md": made_by(cells)})
+    return Analysis(results, page_texts(results, PAGES, cells))
 
 
 def rates(chosen: pd.DataFrame) -> pd.DataFrame:

@@ -26,8 +26,7 @@ from ..shared import (
     heading,
     join_published,
     kinds,
-    made_by,
-    page_table,
+    page_texts,
     read_published,
     summary,
     values,
@@ -69,8 +68,7 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
     results = {"measures_ranking": ranking(groups), "signs": signs(groups), "reach": reach(cells)}
     if published is not None and len(results["measures_ranking"]):
         results["measures_published"] = beside_published(published, results["measures_ranking"])
-    texts = {f"{name}.md": page_table(table, PAGES[name]) for name, table in results.items() if len(table)}
-    return Analysis(results, texts | {"made.md": made_by(cells)})
+    return Analysis(results, page_texts(results, PAGES, cells))
 
 
 def by_name(models: Models, test: str) -> dict[str, np.ndarray]:

@@ -20,7 +20,7 @@ from attnfaith.reporting.render import frames
 from attnfaith.reporting.sections import saliency
 from attnfaith.stats import LEVEL
 
-from ..shared import KIND, made_by, page_table
+from ..shared import KIND, page_texts
 
 
 ALLOWED = 0.01
@@ -54,8 +54,7 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
     }
     page |= {"tests": "{n_tests}", "better than the rival": "{better}", "worse": "{worse}"}
     page |= {name.removeprefix("mean_").replace("_", " "): f"{{{name}}}" for name in means}
-    texts = {"saliency_ranking.md": page_table(results["saliency_ranking"], page), "made.md": made_by(cells)}
-    return Analysis(results, texts)
+    return Analysis(results, page_texts(results, {"saliency_ranking": page}, cells))
 
 
 def ranking(cells: Sequence[Cell], tests: pd.DataFrame) -> pd.DataFrame:

@@ -21,7 +21,7 @@ from attnfaith.stats import holm
 from attnfaith.support.escaping import Markdown, markdown_table
 
 from .. import shared
-from ..shared import Twins, interval_figure, made_by, page_table, panels, shown_number, twins
+from ..shared import Twins, interval_figure, page_texts, panels, shown_number, twins
 from . import attention_tests
 
 
@@ -53,8 +53,8 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
     if not len(table):
         return Analysis({"interventions": table})
     results = {"interventions": table, "interventions_summary": summary_table(table)}
-    texts = {"interventions_summary.md": page_table(results["interventions_summary"], PAGE), "by_test.md": by_test(table)}
-    return Analysis(results, texts | {"made.md": made_by(cells)}, figures(table))
+    texts = page_texts(results, {"interventions_summary": PAGE}, cells) | {"by_test.md": by_test(table)}
+    return Analysis(results, texts, figures(table))
 
 
 def plain_twin(identity: Identity) -> Identity:

@@ -22,8 +22,7 @@ from ..shared import (
     for_stand_ins,
     heading,
     kinds,
-    made_by,
-    page_table,
+    page_texts,
     read_published,
     summary,
     twins,
@@ -39,7 +38,19 @@ PAIRS = {
     "gradient–leave_one_out": ("gradient", "leave_one_out"),
 }
 EPSILON = 0.01  # the paper's
-MODEL = {"data": "{dataset}", "encoder": "{encoder}", "vectors": "{kind}", "seeds": "{n_seeds}"}
+MODEL = {"data": "{dataset}", "encoder": "{encoder}", "vectors": "{vectors}", "seeds": "{n_seeds}"}
+PAGES = {
+    "side_by_side": MODEL
+    | {"accuracy": "{accuracy} ± {accuracy_std} / {published_accuracy}"}
+    | {f"τ {pair}": f"{{tau {pair}}} ± {{tau {pair}_std}} / {{published tau {pair}}}" for pair in PAIRS},
+    "differences": {"vectors": "{vectors}", "τ": "{pair}", "models": "{n_models}", "measured − published": "{mean}"}
+    | {"mean size": "{mean_size}", "Pearson's r": "{pearson}"},
+    "reach": MODEL
+    | {"permuted: TVD": "{tvd}", "permuted: decisions changed": "{flips}"}
+    | {"JSD, search": "{search} ± {search_std}", "JSD, exact": "{exact} ± {exact_std}", "one token": "{one_token}"},
+    "questions": {"question": "{question}", "data": "{dataset}", "vectors": "{vectors}", "seeds": "{n_seeds}"}
+    | {"difference [95 %]": "{mean} [{ci_low}, {ci_high}]", "verdict": "{verdict}"},
+}
 
 
 def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
@@ -56,22 +67,7 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
         "reach": reach(cells),
         "questions": questions(cells),
     }
-    sides = "{%s} ± {%s_std} / {published %s}"
-    pages = {
-        "side_by_side": MODEL
-        | {"accuracy": "{accuracy} ± {accuracy_std} / {published_accuracy}"}
-        | {f"τ {pair.replace('_', '-')}": sides.replace("%s", f"tau {pair}") for pair in PAIRS},
-        "differences": {"vectors": "{kind}", "τ": "{pair}", "models": "{n_models}", "measured − published": "{mean}"}
-        | {"mean size": "{mean_size}", "Pearson's r": "{pearson}"},
-        "reach": MODEL
-        | {"permuted: TVD": "{tvd}", "permuted: decisions changed": "{flips}"}
-        | {"JSD, search": "{search} ± {search_std}", "JSD, exact": "{exact} ± {exact_std}", "one token": "{one_token}"},
-        "questions": {"question": "{question}", "data": "{dataset}", "vectors": "{kind}", "seeds": "{n_seeds}"}
-        | {"difference [95 %]": "{mean} [{ci_low}, {ci_high}]", "verdict": "{verdict}"},
-    }
-    kind = {name: part["vectors"].str.partition("(")[0] for name, part in results.items() if len(part)}
-    texts = {f"{name}.md": page_table(results[name].assign(kind=of), pages[name]) for name, of in kind.items()}
-    return Analysis(results, texts | {"made.md": made_by(cells)})
+    return Analysis(results, page_texts(results, PAGES, cells))
 
 
 def tau(pair: str) -> Number:

@@ -14,7 +14,7 @@ from scipy.stats import kendalltau
 from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import Cell, measure_label
 
-from ..shared import Models, answer, heading, kinds, made_by, page_table, read_published, summary, values
+from ..shared import Models, answer, heading, kinds, page_texts, read_published, summary, values
 from .numbers import INPUTS, MEASURES, STATES, cut_tau, of_cell
 
 
@@ -39,8 +39,7 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
     if not cells:
         return Analysis()
     results = {"side_by_side": side_by_side(cells, published), "sweep": sweep(cells, published), "claims": claims(cells)}
-    texts = {f"{name}.md": page_table(results[name], columns) for name, columns in PAGES.items() if len(results[name])}
-    return Analysis(results, texts | {"made.md": made_by(cells)})
+    return Analysis(results, page_texts(results, PAGES, cells))
 
 
 def number(name: str):

@@ -16,7 +16,7 @@ from attnfaith.stats import holm
 
 from ..interventions import analysis as interventions
 from ..interventions.attention_tests import named
-from ..shared import UNTOLD, join_published, over_seeds, page_table, read_published, verdict
+from ..shared import UNTOLD, join_published, over_seeds, page_texts, read_published, verdict
 
 
 KEYS = ("dataset", "model", "encoder", "statistic")
@@ -58,8 +58,7 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
         return Analysis()
     tests = interventions.tables(cells, settings)
     results = {"beside_published": beside_published(cells, published), "claims": claims(tests.tables["interventions"])}
-    texts = {f"{name}.md": page_table(results[name], columns) for name, columns in PAGES.items()}
-    return Analysis({**tests.tables, **results}, tests.texts | texts, tests.figures)
+    return Analysis({**tests.tables, **results}, tests.texts | page_texts(results, PAGES, cells), tests.figures)
 
 
 def claims(table: pd.DataFrame) -> pd.DataFrame:

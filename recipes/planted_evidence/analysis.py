@@ -21,7 +21,7 @@ from attnfaith.reporting.cells import Cell, measure_label
 from attnfaith.reporting.sections import performance
 from attnfaith.reporting.spec import per_cell
 
-from ..shared import Models, Number, Twins, answer, heading, kinds, made_by, page_table, summary, values
+from ..shared import Models, Number, Twins, answer, heading, kinds, page_texts, summary, values
 
 
 APART = 0.75
@@ -43,9 +43,7 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
     if not cells:
         return Analysis()
     results = {"evidence": evidence(cells), "planted_tests": planted_tests(cells)}
-    pages = {"evidence": EVIDENCE, "planted_tests": TESTS}
-    texts = {f"{name}.md": page_table(table, pages[name]) for name, table in results.items() if len(table)}
-    return Analysis(results, texts | {"made.md": made_by(cells)})
+    return Analysis(results, page_texts(results, {"evidence": EVIDENCE, "planted_tests": TESTS}, cells))
 
 
 def arguments_of(models: Models) -> dict[str, object]:

@@ -11,7 +11,7 @@ from attnfaith import record
 from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import Cell
 
-from ..shared import join_published, made_by, over_seeds, page_table, read_published
+from ..shared import join_published, over_seeds, page_texts, read_published
 
 
 TASKS = {"copy": "sequence_copy", "reverse": "sequence_reverse", "multi30k_links": "multi30k_en_de"}
@@ -34,10 +34,9 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
     columns = [*KEYS, "published", "measured", "difference", "n_seeds", "by", "source"]
     page = {"task": "{dataset}", "model": "{encoder}", "λ": "{penalty}", "number": "{statistic}"}
     page |= {"measured": "{measured}", "published": "{published}", "seeds": "{n_seeds}"}
-    joined = joined[columns]
-    texts = {"sequences_beside_published.md": page_table(joined[joined["by"] == "authors"], page)}
-    texts |= {"sequences_made.md": made_by(cells)}
-    return Analysis({"sequences_beside_published": joined, "sequences": measured}, texts)
+    joined = joined.loc[joined["by"] == "authors", columns]
+    results = {"sequences_beside_published": joined, "sequences": measured}
+    return Analysis(results, page_texts(results, {"sequences_beside_published": page}, cells, "sequences_made"))
 
 
 def _measured(cell: Cell) -> Iterator[dict]:

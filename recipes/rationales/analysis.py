@@ -16,7 +16,7 @@ from attnfaith.reporting.cells import Cell
 from attnfaith.reporting.sections import performance, selection
 from attnfaith.stats import LEVEL, holm
 
-from ..shared import Models, Number, Twins, estimate, kinds, made_by, page_table, summary, values, verdict
+from ..shared import Models, Number, Twins, estimate, kinds, page_texts, summary, values, verdict
 
 
 ATTENTION, OWN = "attention", "own"
@@ -48,8 +48,7 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
     if not groups:
         return Analysis()
     results = {"models": models(groups), "budgets": budgets(groups), "places": places(groups)}
-    texts = {f"{name}.md": page_table(table, PAGES[name]) for name, table in results.items() if len(table)}
-    return Analysis(results, texts | {"made.md": made_by(cells)})
+    return Analysis(results, page_texts(results, PAGES, cells))
 
 
 def models(groups: Sequence[Models]) -> pd.DataFrame:

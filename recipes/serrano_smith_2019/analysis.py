@@ -13,7 +13,7 @@ from attnfaith.reporting.cells import Cell
 from attnfaith.reporting.erased_weights import outcomes, removals, single_weight
 from attnfaith.reporting.sections import erasure, performance
 
-from ..shared import Number, answer, heading, kinds, made_by, page_table, summary, values
+from ..shared import Number, answer, heading, kinds, page_texts, summary, values
 
 
 ORDERS = ("random", "attention", "gradient", "minimum")
@@ -31,8 +31,7 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
     if not cells:
         return Analysis()
     results = {"documents": documents(cells), "questions": questions(cells)}
-    pages = {"documents.md": page_table(results["documents"], PAGE), "questions.md": page_table(results["questions"], ASKED)}
-    return Analysis(results, pages | {"made.md": made_by(cells)})
+    return Analysis(results, page_texts(results, {"documents": PAGE, "questions": ASKED}, cells))
 
 
 def removed(order: str, name: str) -> Number:
