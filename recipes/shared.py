@@ -92,6 +92,12 @@ class Twins:
         return values(self.plain, number, self.texts), values(self.changed, number, self.texts)
 
 
+def paired(plain: Models, changed: Models) -> Twins | None:
+    """Two kinds of models by the seeds that both have; None without one."""
+    seeds = sorted({*plain} & {*changed})
+    return Twins({seed: plain[seed] for seed in seeds}, {seed: changed[seed] for seed in seeds}) if seeds else None
+
+
 def twins(cells: Sequence[Cell], plain: Callable[[Identity], Identity]) -> list[Twins]:
     """Set each kind of model beside its plain twin, in order of first appearance.
 
@@ -101,10 +107,9 @@ def twins(cells: Sequence[Cell], plain: Callable[[Identity], Identity]) -> list[
     by_identity = {cell.identity: cell for cell in cells}
     pairs = []
     for models in kinds(cells):
-        partners = {seed: by_identity.get(plain(cell.identity)) for seed, cell in sorted(models.items())}
-        partners = {seed: twin for seed, twin in partners.items() if twin not in (None, models[seed])}
-        pairs += [Twins(partners, {seed: models[seed] for seed in partners})] if partners else []
-    return pairs
+        partners = {seed: by_identity.get(plain(cell.identity)) for seed, cell in models.items()}
+        pairs.append(paired({seed: twin for seed, twin in partners.items() if twin not in (None, models[seed])}, models))
+    return [pair for pair in pairs if pair is not None]
 
 
 def text_ids(cells: Sequence[Cell]) -> list[str]:

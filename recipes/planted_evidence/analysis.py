@@ -21,7 +21,7 @@ from attnfaith.reporting.cells import Cell, measure_label
 from attnfaith.reporting.sections import performance
 from attnfaith.reporting.spec import per_cell
 
-from ..shared import Models, Number, Twins, answer, heading, kinds, page_texts, summary, values
+from ..shared import Models, Number, Twins, answer, heading, kinds, page_texts, paired, summary, values
 
 
 APART = 0.75
@@ -62,13 +62,8 @@ def pairs(cells: Sequence[Cell]) -> list[Twins]:
 
     groups = kinds(cells)
     cannot = {key(models): models for models in groups if arguments_of(models).get("evidence_removed")}
-    twins = []
-    for uses in groups:
-        plain = cannot.get(key(uses), {})
-        if seeds := sorted({*uses} & {*plain}):
-            if not arguments_of(uses).get("evidence_removed"):
-                twins.append(Twins({seed: plain[seed] for seed in seeds}, {seed: uses[seed] for seed in seeds}))
-    return twins
+    uses = [models for models in groups if not arguments_of(models).get("evidence_removed")]
+    return [pair for models in uses if (pair := paired(cannot.get(key(models), {}), models)) is not None]
 
 
 @per_cell

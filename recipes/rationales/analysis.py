@@ -3,7 +3,7 @@
 The seeds of one kind of model read the same texts: every number is a mean over seeds and texts, with an interval over both.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,7 @@ from attnfaith.reporting.cells import Cell
 from attnfaith.reporting.sections import performance, selection
 from attnfaith.stats import LEVEL, holm
 
-from ..shared import Models, Number, Twins, estimate, kinds, page_texts, summary, values, verdict
+from ..shared import Models, Number, answer, kinds, mean_of_means, page_texts, paired, summary, values, verdict
 
 
 ATTENTION, OWN = "attention", "own"
@@ -83,15 +83,21 @@ def budgets(groups: Sequence[Models]) -> pd.DataFrame:
     rows = []
     for group in groups:
         plain = next((other for other in groups if kind_of(other) == kind_of(group) and not selects(other)), None)
-        for (size, scores), numbers in of_sizes(_first(group)).items():
-            if size != OWN and target(group) not in (None, size):
+        for (size, scores), numbers in selection.budgets(_first(group)).items():
+            own = size == selection.OWN
+            if not own and target(group) not in (None, size):
                 continue
-            compared = plain is not None and selects(group) and scores == ATTENTION and size != OWN
+            compared = plain is not None and selects(group) and scores == ATTENTION and not own and {*plain} & {*group}
             for name in numbers:
                 number = of_size((size, scores), name)
-                row = heading(group) | {"size": size, "scores": scores, "statistic": name}
+                row = heading(group) | {"size": OWN if own else size, "scores": scores, "statistic": name}
                 row |= summary(values(group, number), RANGES.get(name, SHARE))
-                rows.append(row | (difference(group, plain, number) if compared else {}))
+                if compared:
+                    other, mine = paired(plain, group).values(number)
+                    gap = answer(mine - other)
+                    row |= {"difference": gap["mean"], "diff_low": gap["ci_low"], "diff_high": gap["ci_high"]}
+                    row |= {"p_value": gap["p_value"], "diff_seeds": len(mine)}
+                rows.append(row)
     blank = ("difference", "diff_low", "diff_high", "verdict")
     table = pd.DataFrame(rows, columns=[*dict.fromkeys([*(name for row in rows for name in row), *blank])])
     if "p_value" in table:
@@ -119,10 +125,10 @@ def places(groups: Sequence[Models]) -> pd.DataFrame:
                 for name in ("places", "lengths", "majority")
             }
             p_values = [selection.places(cell)[label].p_value for cell in group.values()]
-            gain = estimate(numbers["places"] - numbers["lengths"], (-1, 1))
+            gain = summary(numbers["places"] - numbers["lengths"], (-1, 1))
             row = heading(group) | {"of": label, "n_seeds": len(group), "n_texts": int((~np.isnan(numbers["places"])).sum())}
-            row |= {name: estimate(of).value for name, of in numbers.items()}
-            row |= {"difference": gain.value, "diff_low": gain.ci_low, "diff_high": gain.ci_high}
+            row |= {name: mean_of_means(sides) for name, sides in numbers.items()}
+            row |= {"difference": gain["mean"], "diff_low": gain["ci_low"], "diff_high": gain["ci_high"]}
             rows.append(row | {"p_least": np.fmin.reduce(p_values), "p_most": np.fmax.reduce(p_values)})
             tests += [{"row": len(rows) - 1, "p_value": p_value} for p_value in p_values]
     table = pd.DataFrame(rows)
@@ -188,18 +194,5 @@ def precision_of(scores: str) -> Number:
     return lambda cell: average_precision(cell.scores(scores), records.rows(cell.table, "rationale"))
 
 
-def of_sizes(cell: Cell) -> Mapping[tuple[str, str], Mapping[str, np.ndarray]]:
-    """The numbers of each size and each score, {(size, scores): {name: [N]}}."""
-    return {(OWN if size == selection.OWN else size, scores): of for (size, scores), of in selection.budgets(cell).items()}
-
-
 def of_size(key: tuple[str, str], name: str) -> Number:
-    return lambda cell: of_sizes(cell).get(key, {}).get(name)
-
-
-def difference(group: Models, plain: Models, number: Number) -> dict[str, float]:
-    """The first's number less the second's, over the seeds and texts that both have."""
-    seeds = sorted(set(group) & set(plain))
-    other, mine = Twins({seed: plain[seed] for seed in seeds}, {seed: group[seed] for seed in seeds}).values(number)
-    names = ("difference", "diff_low", "diff_high", "p_value")
-    return dict(zip(names, estimate(mine - other), strict=True)) | {"diff_seeds": len(seeds)}
+    return lambda cell: selection.budgets(cell).get(key, {}).get(name)
