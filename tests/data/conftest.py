@@ -26,5 +26,7 @@ def hub(monkeypatch):
     builder = types.SimpleNamespace(
         hash="c0ffee", download_and_prepare=lambda: None, as_dataset=lambda: datasets.DatasetDict(splits)
     )
-    monkeypatch.setattr(datasets, "load_dataset_builder", lambda *where, **how: calls.append((where, how)) or builder)
+    monkeypatch.setattr(
+        datasets, "load_dataset_builder", lambda *where, **options: calls.append((where, options)) or builder
+    )
     return calls, splits

@@ -45,15 +45,15 @@ def test_positions_that_stay_move_up():
     batch = pad_batch(rows)
     before = {name: values.clone() for name, values in batch.items()}
     stays = torch.tensor([[1, 0, 1, 1, 1], [1, 1, 0, 0, 0], [1, 0, 1, 0, 0]], dtype=torch.bool)
-    left = [
+    remaining = [
         {name: [v for v, keep in zip(row[name], mask.tolist(), strict=False) if keep] for name in row}
         for row, mask in zip(rows, stays, strict=True)
     ]
-    expected = pad_batch(left)
-    found = keep_positions(batch, stays)
-    assert found.keys() == expected.keys()
+    expected = pad_batch(remaining)
+    actual = keep_positions(batch, stays)
+    assert actual.keys() == expected.keys()
     for name in expected:
-        assert torch.equal(found[name], expected[name]) and found[name].dtype == expected[name].dtype
+        assert torch.equal(actual[name], expected[name]) and actual[name].dtype == expected[name].dtype
         assert torch.equal(batch[name], before[name])
     assert keep_positions(batch, torch.zeros_like(stays))["input_ids"].tolist() == [[0], [0], [0]]
     assert keep_positions(batch, stays, pad_token_id=9)["input_ids"][1].tolist() == [2, 3, 9, 9]

@@ -29,8 +29,8 @@ counted_cases = pytest.mark.parametrize("arguments", COUNTED.values(), ids=list(
 tasks = pytest.mark.parametrize("task", babi.STATEMENTS)
 
 
-def rows_of(case, n, seed=0, **more):
-    arguments = CASES[case] | more
+def rows_of(case, n, seed=0, **options):
+    arguments = CASES[case] | options
     if case.startswith("babi"):
         return babi.generate(arguments.pop("task"), n, seed, **arguments)
     return (counting if case in COUNTED else planted_evidence).generate(n, seed, **arguments)
@@ -126,7 +126,7 @@ def test_planted_words_are_as_asked_and_decide(arguments):
         else:  # the four items can be parted into two groups that each decide the label
             a, b, c, d = values
             sums = [(a + b, c + d), (a + c, b + d), (a + d, b + c)]
-            assert any(one % 2 == row["label"] == other % 2 for one, other in sums)
+            assert any(item % 2 == row["label"] == other % 2 for item, other in sums)
     assert {low, high} <= lengths
 
 
@@ -177,34 +177,34 @@ def test_counted_anew_from_the_text(arguments):
 
 def statements(text):
     """[(kind, person, thing)] of the statements, from their words only."""
-    told = []
+    events = []
     for sentence in text.removesuffix(" .").split(" . "):
         words = sentence.split()
         person, last = words[0], words[-1]
         assert person in PEOPLE and last in LOCATIONS + OBJECTS
         kind = "move" if last in LOCATIONS else "take" if words[1] in ("took", "picked", "grabbed") else "drop"
-        told.append((kind, person, last))
-    return told
+        events.append((kind, person, last))
+    return events
 
 
 def facts(row):
     """The statements that the rationale marks, each as a whole or not at all."""
-    marks, told = list(row["rationale"]), []
+    marks, events = list(row["rationale"]), []
     for sentence, statement in zip(row["text"].removesuffix(" .").split(" . "), statements(row["text"]), strict=True):
         size = len(sentence.split()) + 1
         part, marks = marks[:size], marks[size:]
         assert len(set(part)) == 1
-        told += [statement] * part[0]
-    return told
+        events += [statement] * part[0]
+    return events
 
 
-def places_of_object(told, thing):
+def places_of_object(events, thing):
     """The places a thing has been in, without repeats in a row, by replaying the story."""
     at, holder, trail = {}, None, []
-    for kind, person, what in told:
+    for kind, person, target in events:
         if kind == "move":
-            at[person] = what
-        elif what == thing:
+            at[person] = target
+        elif target == thing:
             holder = person if kind == "take" else None
         place = at.get(holder) if holder else None
         if place and trail[-1:] != [place]:
@@ -212,24 +212,24 @@ def places_of_object(told, thing):
     return trail
 
 
-def answers(told, question, task):
+def answers(events, question, task):
     """The answer that statements give, None where they give none."""
-    asked = question.split()
+    questions = question.split()
     if task == 1:
-        places = [what for kind, who, what in told if (kind, who) == ("move", asked[2])]
+        places = [target for kind, who, target in events if (kind, who) == ("move", questions[2])]
         return places[-1] if places else None
-    trail = places_of_object(told, asked[3])
+    trail = places_of_object(events, questions[3])
     if task == 2:
         return trail[-1] if trail else None
-    return trail[trail.index(asked[6]) - 1] if asked[6] in trail[1:] else None
+    return trail[trail.index(questions[6]) - 1] if questions[6] in trail[1:] else None
 
 
 @tasks
 def test_stories_answer_their_questions_by_their_facts(task):
     labels, low, high = [], *babi.STATEMENTS[task]
     for row in babi.generate(task, 400, 4):
-        told, answer = statements(row["text"]), LOCATIONS[row["label"]]
-        assert answers(told, row["text_pair"], task) == answer and low <= len(told) <= high
+        events, answer = statements(row["text"]), LOCATIONS[row["label"]]
+        assert answers(events, row["text_pair"], task) == answer and low <= len(events) <= high
         assert len(facts(row)) == task
         if task != 2:  # an object may be seen put down only, where its holder's place decides
             assert answers(facts(row), row["text_pair"], task) == answer

@@ -57,13 +57,13 @@ NEAR = {"imdb": 17200 + 4297 + 4356, "20news_sports": 1426 + 334}
 
 def digest(loaded):
     """Everything a study reads of a data set."""
-    found = hashlib.sha256()
+    actual = hashlib.sha256()
     for split, rows in loaded.splits.items():
         for column in sorted(rows.column_names):
-            found.update(json.dumps([split, column, rows[column][:]]).encode())
+            actual.update(json.dumps([split, column, rows[column][:]]).encode())
     rest = [loaded.dropped, loaded.empty, loaded.label_names, loaded.vocabulary_texts]
-    found.update(json.dumps(rest).encode())
-    return found.hexdigest()[:16]
+    actual.update(json.dumps(rest).encode())
+    return actual.hexdigest()[:16]
 
 
 @pytest.mark.parametrize(

@@ -48,14 +48,14 @@ def test_subwords_have_the_marks_of_the_characters_that_they_are_of(kind, reader
     from transformers import AutoTokenizer
 
     texts = ["unglaublich gut, unglaubliche Musik", "gut"]
-    given = rows(texts, [[1, 0, 0, 1], [0]])
+    actual = rows(texts, [[1, 0, 0, 1], [0]])
     folder = subword_tokenizers.train(kind, tmp_path, texts=texts)
     if reader == "ours":
         tokenizer = adopt_tokenizer(str(folder))
-        encoded = encode(given, tokenizer)
+        encoded = encode(actual, tokenizer)
     else:
         tokenizer = AutoTokenizer.from_pretrained(folder)
-        encoded = encode_for_classifier(given, tokenizer, max_length=None)
+        encoded = encode_for_classifier(actual, tokenizer, max_length=None)
     wanted = marked_characters(texts[0], [1, 0, 0, 1])
     encoding = tokenizer(texts[0]).encodings[0]
     assert encoded[0]["impermissible"] == [
@@ -80,15 +80,15 @@ def test_batches_are_padded_and_shortened_with_their_marks():
     assert batch["impermissible"].tolist() == [[0, *MARKS[0], 0], [0, 1, 0, 0, *[0] * 6]]
     stays = batch["attention_mask"].bool()
     stays[:, 1] = False
-    kept = keep_positions(batch, stays)
-    assert kept["impermissible"].tolist() == [[0, *MARKS[0][1:], 0], [0] * 9]
-    assert kept["impermissible"].dtype == torch.int64
+    stored = keep_positions(batch, stays)
+    assert stored["impermissible"].tolist() == [[0, *MARKS[0][1:], 0], [0] * 9]
+    assert stored["impermissible"].dtype == torch.int64
     with pytest.raises(DatasetError, match="Only 1 of 2 instances have 'impermissible'"):
         pad_batch([{"input_ids": [1], "impermissible": [0]}, {"input_ids": [1]}])
 
 
 @pytest.mark.parametrize(
-    ("marks", "said"),
+    ("marks", "message"),
     [
         ([1], "[1] was given"),
         ([0, 2], "[0, 2] was given"),
@@ -97,10 +97,10 @@ def test_batches_are_padded_and_shortened_with_their_marks():
         (None, "None was given"),
     ],
 )
-def test_marks_that_are_none(marks, said):
+def test_marks_that_are_none(marks, message):
     with pytest.raises(DatasetError) as refusal:
         check_marks(marks, "a b", "t/0")
-    assert str(refusal.value).startswith("t/0: impermissible must be one 0 or 1 for each of its ") and said in str(
+    assert str(refusal.value).startswith("t/0: impermissible must be one 0 or 1 for each of its ") and message in str(
         refusal.value
     )
 

@@ -42,8 +42,8 @@ def stories(n, garden="garden"):
             (0, f"Mary{i} moved to the hallway.", [], ""),
             (1, f"Where is Mary{i}?", ["4", "1"], "hallway"),
         ]
-        more = [(0, f"John{i} went back to the garden.", [], ""), (1, f"Where is John{i}? ", ["1"], garden)]
-        parts += [[(str(number), *line) for number, line in enumerate(part, start=1)] for part in (lines, more)]
+        extra = [(0, f"John{i} went back to the garden.", [], ""), (1, f"Where is John{i}? ", ["1"], garden)]
+        parts += [[(str(number), *line) for number, line in enumerate(part, start=1)] for part in (lines, extra)]
     return [dict(zip(STORY, map(list, zip(*part, strict=True)), strict=True)) for part in parts]
 
 
@@ -106,7 +106,7 @@ def test_contract(name, root):
         if "impermissible" in columns:
             assert [len(marks) for marks in rows["impermissible"]] == lengths
         if entry.candidates:
-            assert all(label in found for label, found in zip(rows["label"], rows["candidates"], strict=True))
+            assert all(label in actual for label, actual in zip(rows["label"], rows["candidates"], strict=True))
     again = load_splits(name, root=root)
     assert again.revision == loaded.revision
     assert {s: r.to_dict() for s, r in again.splits.items()} == {s: r.to_dict() for s, r in loaded.splits.items()}

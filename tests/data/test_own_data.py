@@ -25,7 +25,7 @@ ROWS = [(f"Satz {row} über {TOPICS[row % 3]}, schön 🙂", TOPICS[row % 3]) fo
 CSV = "text,label\na,1\n"
 
 
-def write(path, rows=ROWS, head=("text", "label"), **how):
+def write(path, rows=ROWS, head=("text", "label"), **options):
     """A file of any kind, by the end of its name."""
     frame = pd.DataFrame(list(rows), columns=list(head))
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -36,7 +36,7 @@ def write(path, rows=ROWS, head=("text", "label"), **how):
     elif path.suffix in (".json", ".jsonl"):
         frame.to_json(path, orient="records", lines=path.suffix == ".jsonl", force_ascii=False)
     else:
-        frame.to_csv(path, index=False, **how)
+        frame.to_csv(path, index=False, **options)
     return str(path)
 
 
@@ -75,7 +75,7 @@ def test_encodings(tmp_path, encoding):
     if encoding == "utf-8-sig":
         assert read_file(path).column_names == ["text", "label"]
     else:
-        with pytest.raises(DatasetError, match="a.csv .* not in the encoding UTF-8: give --data.encoding cp1252, or save"):
+        with pytest.raises(DatasetError, match="a.csv .* not in the encoding UTF-8 .*--data.encoding cp1252, or save"):
             read_file(path)
 
 

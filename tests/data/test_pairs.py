@@ -167,7 +167,7 @@ def test_own_files(own):
 
 
 @pytest.mark.parametrize(
-    ("files", "how", "message"),
+    ("files", "options", "message"),
     [
         ({"train_src": "a b\nc\nd\n"}, {}, "have one line a pair, and these have train.src 3, train.trg 2, train.align 2"),
         ({"train_src": "a b\n\n"}, {}, "train.src, line 2: the sentence is empty"),
@@ -177,9 +177,9 @@ def test_own_files(own):
     ],
     ids=str,
 )
-def test_own_files_that_are_refused(own, files, how, message):
+def test_own_files_that_are_refused(own, files, options, message):
     with pytest.raises(DatasetError, match=message):
-        load_pairs(path=str(own(**files)), **how)
+        load_pairs(path=str(own(**files)), **options)
 
 
 def test_the_registry_of_pairs(tmp_path):
@@ -199,10 +199,10 @@ def test_the_registry_of_pairs(tmp_path):
                 (folder / place / (f"{part}.{name}" if part else name)).write_text(text)
     captions = load_pairs("multi30k_links", root=tmp_path)
     assert captions.left_out["train"] == 1 and captions.splits["train"]["source"] == ["The dog"]
-    seen, unseen = (load_pairs(name, root=tmp_path) for name in ("rwth_de_en", "rwth_de_en_unseen"))
+    whole, unseen = (load_pairs(name, root=tmp_path) for name in ("rwth_de_en", "rwth_de_en_unseen"))
     assert unseen.splits["train"]["source"] == ["der hund"] and unseen.splits["train"]["target"] == ["the dog"]
-    assert seen.splits["train"]["source"] == ["der hund", "das ist"]
-    assert seen.splits["test"]["links"] == [[[0, 0, 2], [1, 1, 1], [1, 2, 2]]], "counted from 1 in the file"
+    assert whole.splits["train"]["source"] == ["der hund", "das ist"]
+    assert whole.splits["test"]["links"] == [[[0, 0, 2], [1, 1, 1], [1, 2, 2]]], "counted from 1 in the file"
 
 
 # The encoded form
@@ -214,12 +214,12 @@ def test_encoded_pairs(vocabulary):
     tokenizer = build_pair_tokenizer([*rows["source"], *rows["target"]], vocabulary=vocabulary, size=60)
     assert (tokenizer.pad_token_id, tokenizer.unk_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id) == (0, 1, 2, 3)
     encoded = encode_pairs(rows, tokenizer)
-    for row, made in zip(rows, encoded, strict=True):
+    for row, result in zip(rows, encoded, strict=True):
         for side, ids, words in (("source", "input_ids", "source_words"), ("target", "labels", "target_words")):
-            assert made[ids][-1] == 3 and made[words][-1] == -1 and made[ids].count(3) == 1
-            assert sorted(set(made[words])) == list(range(-1, len(row[side].split())))
-            if 1 not in made[ids]:
-                assert tokenizer.decode(made[ids], skip_special_tokens=True) == row[side]
+            assert result[ids][-1] == 3 and result[words][-1] == -1 and result[ids].count(3) == 1
+            assert sorted(set(result[words])) == list(range(-1, len(row[side].split())))
+            if 1 not in result[ids]:
+                assert tokenizer.decode(result[ids], skip_special_tokens=True) == row[side]
     if vocabulary == "words":
         assert len(tokenizer) == 60 and any(1 in ids for ids in encoded["input_ids"])
         seldom = build_pair_tokenizer(rows["source"], min_df=20)
@@ -246,6 +246,6 @@ def test_a_batch_and_its_links():
 
 
 def test_tokenizers_that_are_refused():
-    for how, message in (({"vocabulary": "letters"}, "choose one of words, bpe"), ({"size": 4}, "leaves no room")):
+    for options, message in (({"vocabulary": "letters"}, "choose one of words, bpe"), ({"size": 4}, "leaves no room")):
         with pytest.raises(DatasetError, match=message):
-            build_pair_tokenizer(["a"], **how)
+            build_pair_tokenizer(["a"], **options)

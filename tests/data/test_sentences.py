@@ -84,11 +84,11 @@ def test_properties(text, preprocessing, longest):
     assert words(divided, text) == words(limited, text) == words(flat, text)
     for tokenizer in (divided, limited):
         tokens = tokenizer.convert_ids_to_tokens(tokenizer(text)["input_ids"])[1:-1]
-        found = divide(tokens)
-        assert [word for sentence in found for word in sentence] == words(flat, text)
+        actual = divide(tokens)
+        assert [word for sentence in actual for word in sentence] == words(flat, text)
         assert MARK not in tokens[:1] + tokens[-1:]
-        assert tokens.count(MARK) == max(0, len(found) - 1)
-    assert all(len(sentence) <= longest for sentence in found)
+        assert tokens.count(MARK) == max(0, len(actual) - 1)
+    assert all(len(sentence) <= longest for sentence in actual)
 
 
 @pytest.mark.parametrize("preprocessing", sorted(PREPROCESSING))
@@ -147,9 +147,9 @@ def test_rows_over_words():
     flat = by_words(encoded)
     assert flat["tokens"][:] == [["a", "dog", ".", "the", "cat", "."], [], ["dog", "."]]
     assert flat["rationale"][:] == [[0, 1, 0, 0, 1, 0], [], [1, 0]]
-    kept = ["instance_id", "input_ids", "labels", "length", "truncated", "n_unknown"]
+    stored = ["instance_id", "input_ids", "labels", "length", "truncated", "n_unknown"]
     assert {"words", "word_rationale"}.isdisjoint(flat.column_names)
-    assert all(flat[name][:] == encoded[name][:] for name in kept)
+    assert all(flat[name][:] == encoded[name][:] for name in stored)
     chosen = by_words(encoded.select([2, 0]))
     assert chosen["tokens"][:] == [flat["tokens"][2], flat["tokens"][0]] and chosen["rationale"][0] == [1, 0]
     with pytest.raises(DatasetError, match="The rows are not divided into sentences: encode them with a tokenizer"):
@@ -168,5 +168,5 @@ def test_encode_agrees_with_the_tokenizer(texts, max_length, longest, most):
         assert divide(tokenizer.convert_ids_to_tokens(row["input_ids"])[1:-1]) == row["words"]
         assert len(row["tokens"]) <= most
         whole = words(tokenizer, text)
-        kept = [word for sentence in row["words"] for word in sentence]
-        assert kept == whole[: len(kept)] and row["truncated"] == (len(kept) < len(whole))
+        stored = [word for sentence in row["words"] for word in sentence]
+        assert stored == whole[: len(stored)] and row["truncated"] == (len(stored) < len(whole))

@@ -34,8 +34,8 @@ def rows(texts, **columns):
     return datasets.Dataset.from_dict({"instance_id": ids, "text": list(texts), **columns})
 
 
-def whole(texts, tokenizer, **how):
-    return encode(rows(texts), tokenizer, **how).to_list()
+def whole(texts, tokenizer, **options):
+    return encode(rows(texts), tokenizer, **options).to_list()
 
 
 def joined(row):
@@ -122,7 +122,7 @@ def test_padding_is_never_another_token(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "how", "message"),
+    ("name", "options", "message"),
     [
         ("no/such-tokenizer", {}, "data.tokenizer='no/such-tokenizer' cannot be loaded"),
         ("", {}, "data.tokenizer='' cannot be loaded"),
@@ -130,13 +130,13 @@ def test_padding_is_never_another_token(tmp_path):
         ("of ours", {"max_length": 4, "pair": True}, "max_length=4 leaves no room for a token beside 4 markers"),
     ],
 )
-def test_tokenizers_that_cannot_be_taken_over(tmp_path, name, how, message):
+def test_tokenizers_that_cannot_be_taken_over(tmp_path, name, options, message):
     if name in ("in python", "of ours"):
         ByT5Tokenizer().save_pretrained(tmp_path / "in python")
         train("wordpiece", tmp_path / "of ours")
         name = str(tmp_path / name)
     with pytest.raises(DatasetError, match=message):
-        adopt_tokenizer(name, **how)
+        adopt_tokenizer(name, **options)
 
 
 def test_evidence_goes_to_the_tokens_of_its_words(tokenizer):
@@ -199,10 +199,10 @@ def test_read_tokens_by_hand():
 # ------------------------------------------------------------------------------------------------ any classifier
 
 
-def for_classifier(texts, of=None, max_length=None, others=None, labels=None):
+def for_classifier(texts, of=None, max_length=None, rest=None, labels=None):
     of = of or small_tokenizer()
     columns = {"instance_id": [f"t{row}" for row in range(len(texts))], "text": texts}
-    columns |= {} if others is None else {"text_pair": others}
+    columns |= {} if rest is None else {"text_pair": rest}
     columns |= {} if labels is None else {"label": labels}
     return encode_for_classifier(datasets.Dataset.from_dict(columns), of, max_length=max_length)
 
@@ -219,10 +219,10 @@ def test_ids_are_the_tokenizers_and_tokens_are_the_texts():
 
 
 def test_of_a_pair_tokens_of_the_second_stand_behind_those_of_the_first():
-    (row,) = for_classifier(["the ships"], others=["a film !"]).to_list()
+    (row,) = for_classifier(["the ships"], rest=["a film !"]).to_list()
     assert row["tokens"] == ["the", "ship", "##s", "a", "film", "!"]
     assert row["text_of_token"] == [0, 0, 0, 1, 1, 1] and row["word_of_token"] == [0, 1, 1, 2, 3, 4]
-    (empty,) = for_classifier([""], others=["film"]).to_list()
+    (empty,) = for_classifier([""], rest=["film"]).to_list()
     assert empty["tokens"] == ["film"] and empty["text_of_token"] == [1] and empty["word_of_token"] == [0]
 
 
@@ -230,5 +230,5 @@ def test_markers_are_where_the_tokenizer_puts_them_whatever_the_text_spells():
     (row,) = for_classifier(["the [SEP] ship [MASK] [PAD] zzz"]).to_list()
     assert row["tokens"] == ["the", "[SEP]", "ship", "[MASK]", "[PAD]", "zzz"] and row["length"] == 8
     assert row["special_tokens_mask"] == [1, 0, 0, 0, 0, 0, 0, 1]
-    (row,) = for_classifier(["the"], others=["ship"]).to_list()
+    (row,) = for_classifier(["the"], rest=["ship"]).to_list()
     assert row["special_tokens_mask"] == [1, 0, 1, 0, 1]

@@ -40,18 +40,21 @@ def test_what_a_tagger_must_say(source, message, tmp_path, monkeypatch):
 
 def test_taggers_that_there_are_not(monkeypatch):
     monkeypatch.setitem(sys.modules, "denckring_en_pos", None)
-    for name, message in (("nltk", "no tagger is called 'nltk'; known: denckring"), ("denckring", "pip install 'attnfaith")):
+    for name, message in (
+        ("nltk", "no tagger is called 'nltk'; .*denckring"),
+        ("denckring", "pip install 'attnfaith"),
+    ):
         with pytest.raises(DatasetError, match=message):
             tagger_of(name)
 
 
 def test_denckring_is_asked_without_punctuation(monkeypatch):
     """It was trained so; and of its labels the form of the verb is left out."""
-    asked = []
+    questions = []
 
     class Model:
         def tag(self, words):
-            asked.append(words)
+            questions.append(words)
             return ["VERB|Fin" if word.endswith("ed") else "NOUN|-" for word in words]
 
     module = ModuleType("denckring_en_pos")
@@ -59,7 +62,7 @@ def test_denckring_is_asked_without_punctuation(monkeypatch):
     monkeypatch.setitem(sys.modules, "denckring_en_pos", module)
     tag = tagger_of("denckring")
     assert tag(["...", "ships", ",", "sailed", "!?"]) == ["PUNCT", "NOUN", "PUNCT", "VERB", "PUNCT"]
-    assert asked == [["ships", "sailed"]]
+    assert questions == [["ships", "sailed"]]
 
 
 def test_punctuation():

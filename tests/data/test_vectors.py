@@ -30,9 +30,9 @@ def write(path, text):
 
 @pytest.mark.parametrize("name", ["v.txt", "v.vec", "v.txt.gz", "v.parquet"])
 def test_forms(tmp_path, name):
-    matrix, found = load_vectors(write(tmp_path / name, LINES), VOCABULARY)
-    assert matrix.dtype == np.float32 and found.dtype == bool
-    assert np.array_equal(matrix, EXPECTED) and found.tolist() == FOUND
+    matrix, actual = load_vectors(write(tmp_path / name, LINES), VOCABULARY)
+    assert matrix.dtype == np.float32 and actual.dtype == bool
+    assert np.array_equal(matrix, EXPECTED) and actual.tolist() == FOUND
     if name == "v.vec":  # a first line of counts is passed over
         assert np.array_equal(load_vectors(write(tmp_path / name, "5 3\n" + LINES), VOCABULARY)[0], EXPECTED)
 
@@ -40,9 +40,9 @@ def test_forms(tmp_path, name):
 def test_missing_words_at_random(tmp_path):
     path = write(tmp_path / "v.txt", "dog 1 2 3\n<pad> 4 4 4\n")
     words = {word: row for row, word in enumerate(["<pad>", "dog", *(f"w{i}" for i in range(4000))])}
-    matrix, found = load_vectors(path, words, missing="random", std=0.1, seed=3)
+    matrix, actual = load_vectors(path, words, missing="random", std=0.1, seed=3)
     assert matrix[0].tolist() == [0, 0, 0] and matrix[1].tolist() == [1, 2, 3]
-    assert found.tolist() == [False, True] + [False] * 4000
+    assert actual.tolist() == [False, True] + [False] * 4000
     assert matrix[2:].std() == pytest.approx(0.1, rel=0.05)
     assert np.array_equal(matrix[2:], random_vectors(4002, 3, 0.1, seed=3)[2:])
 

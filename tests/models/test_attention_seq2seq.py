@@ -25,40 +25,40 @@ def build(**fields):
 def test_one_step_of_bahdanau_by_hand():
     """The state before a step asks by v . tanh(W h + U s + b); the context enters the step, and the output."""
     model = build(recurrence="bahdanau", projection="softmax", encoder="embedding")
-    made = model(IDS[:1], labels=LABELS[:1], output_attentions=True, output_hidden_states=True)
+    result = model(IDS[:1], labels=LABELS[:1], output_attentions=True, output_hidden_states=True)
     words, alignment = model.encoder.embeddings, model.decoder.alignment
     hidden = words(IDS[0])
     state = torch.tanh(model.decoder.first(hidden.mean(0)))
     for step, word in enumerate([2, 5, 9, 8]):
         scores = alignment.value(torch.tanh(alignment.key(hidden) + alignment.query(state)))[:, 0]
         weights = scores.softmax(0)
-        torch.testing.assert_close(made.cross_attentions[0][0, 0, step], weights)
+        torch.testing.assert_close(result.cross_attentions[0][0, 0, step], weights)
         context = weights @ hidden
         state = model.decoder.cell(torch.cat([words.weight[word], context])[None], state[None])[0]
         read = model.read_out
         inner = (read.state(state) + read.word(words.weight[word]) + read.context(context)).tanh()
-        torch.testing.assert_close(made.logits[0, step], model.output(inner))
-    torch.testing.assert_close(made.decoder_hidden_states[1][0, -1], state)
-    loss = -made.logits[0].log_softmax(-1)[torch.arange(4), LABELS[0]].mean()
-    torch.testing.assert_close(made.loss, loss)
+        torch.testing.assert_close(result.logits[0, step], model.output(inner))
+    torch.testing.assert_close(result.decoder_hidden_states[1][0, -1], state)
+    loss = -result.logits[0].log_softmax(-1)[torch.arange(4), LABELS[0]].mean()
+    torch.testing.assert_close(result.loss, loss)
 
 
 @pytest.mark.parametrize("alignment", ["dot", "general"])
 def test_luong_by_hand(alignment):
     """The state after a step asks; the context enters the output only, so states know nothing of attention."""
     model = build(recurrence="luong", alignment=alignment)
-    made = model(IDS[:1], labels=LABELS[:1], output_attentions=True, output_hidden_states=True)
-    hidden, states = made.encoder_last_hidden_state[0], made.decoder_hidden_states[1][0]
+    result = model(IDS[:1], labels=LABELS[:1], output_attentions=True, output_hidden_states=True)
+    hidden, states = result.encoder_last_hidden_state[0], result.decoder_hidden_states[1][0]
     keys = model.decoder.alignment.key(hidden) if alignment == "general" else hidden
     weights = (states @ keys.t()).softmax(-1)
-    torch.testing.assert_close(made.cross_attentions[0][0, 0], weights)
-    read, embedded = model.read_out, made.decoder_hidden_states[0][0]
+    torch.testing.assert_close(result.cross_attentions[0][0, 0], weights)
+    read, embedded = model.read_out, result.decoder_hidden_states[0][0]
     inner = (read.state(states) + read.word(embedded) + read.context(weights @ hidden)).tanh()
-    torch.testing.assert_close(made.logits[0], model.output(inner))
+    torch.testing.assert_close(result.logits[0], model.output(inner))
     uniform = build(recurrence="luong", projection="uniform")
     uniform.load_state_dict(model.state_dict(), strict=False)
     same = uniform(IDS[:1], labels=LABELS[:1], output_hidden_states=True).decoder_hidden_states[1]
-    torch.testing.assert_close(same, made.decoder_hidden_states[1])
+    torch.testing.assert_close(same, result.decoder_hidden_states[1])
 
 
 @pytest.mark.slow
@@ -70,24 +70,24 @@ def test_every_cell_is_whole(recurrence, alignment, projection):
     """
     fields = {"sparsegen": {"sparsegen_lambda": 0.5}, "entmax": {"entmax_alpha": 1.3}}.get(projection, {})
     model = build(recurrence=recurrence, alignment=alignment, projection=projection, **fields)
-    made = model(IDS, labels=LABELS, output_attentions=True)
+    result = model(IDS, labels=LABELS, output_attentions=True)
     alone = model(IDS[1:, :3], labels=LABELS[1:, :2], output_attentions=True)
-    torch.testing.assert_close(made.logits[1:, :2], alone.logits)
+    torch.testing.assert_close(result.logits[1:, :2], alone.logits)
     if projection == "none":
-        assert made.cross_attentions is None
+        assert result.cross_attentions is None
     else:
-        (weights,) = made.cross_attentions
+        (weights,) = result.cross_attentions
         assert weights.shape == (2, 1, 4, 5) and weights.dtype == torch.float32 and float(weights.detach().min()) >= 0
         torch.testing.assert_close(weights.sum(-1), torch.ones(2, 1, 4))
         assert not weights[1, :, :, 3:].any()
         torch.testing.assert_close(weights[1:, :, :2, :3], alone.cross_attentions[0])
-    made.loss.backward()
+    result.loss.backward()
     still = [name for name, value in model.named_parameters() if value.grad is None or not value.grad.any()]
     if projection not in ("sparsemax", "sparsegen", "entmax15"):  # one of these may give all weight to one token
         assert not still
     for beams in (1, 3):
-        kept, anew = (model.generate(IDS, max_new_tokens=7, num_beams=beams, use_cache=state) for state in (True, False))
-        assert torch.equal(kept, anew) and int(kept[0, 0]) == 2
+        stored, anew = (model.generate(IDS, max_new_tokens=7, num_beams=beams, use_cache=state) for state in (True, False))
+        assert torch.equal(stored, anew) and int(stored[0, 0]) == 2
     step = model.generate(IDS, max_new_tokens=3, output_logits=True, return_dict_in_generate=True)
     forced = model(IDS, decoder_input_ids=step.sequences[:, :3]).logits
     torch.testing.assert_close(torch.stack(step.logits, 1)[0], forced[0, : len(step.logits)])
@@ -105,17 +105,17 @@ def test_saved_and_loaded_by_the_auto_class(encoder, tmp_path):
 def test_resized_embeddings_and_encoder_outputs():
     model = build()
     encoded = model.get_encoder()(IDS)
-    given = model(encoder_outputs=encoded, attention_mask=(IDS != 0).long(), labels=LABELS)
-    torch.testing.assert_close(given.logits, model(IDS, labels=LABELS).logits)
+    actual = model(encoder_outputs=encoded, attention_mask=(IDS != 0).long(), labels=LABELS)
+    torch.testing.assert_close(actual.logits, model(IDS, labels=LABELS).logits)
     embedded = model.get_input_embeddings()(IDS)
     of_vectors = model(inputs_embeds=embedded, attention_mask=(IDS != 0).long(), labels=LABELS)
-    torch.testing.assert_close(of_vectors.logits, given.logits)
+    torch.testing.assert_close(of_vectors.logits, actual.logits)
     model.resize_token_embeddings(15)
     assert model(IDS, labels=LABELS).logits.shape == (2, 4, 15)
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("actual", "message"),
     [
         ({"input_ids": IDS.flip(1), "attention_mask": (IDS != 0).flip(1), "labels": LABELS}, "padding must be on the right"),
         ({"input_ids": torch.tensor([[5, 3], [0, 0]]), "labels": LABELS}, "the source of row 1 is empty"),
@@ -128,6 +128,6 @@ def test_resized_embeddings_and_encoder_outputs():
         ),
     ],
 )
-def test_refuses(given, message):
+def test_refuses(actual, message):
     with pytest.raises(ValueError, match=message):
-        build()(**given)
+        build()(**actual)

@@ -70,8 +70,8 @@ def test_a_wrong_value_is_named(kind, fields, key):
 
 @pytest.mark.parametrize("kind", [CLASSIFIER, TRANSLATOR, SPARSE, RATIONALE])
 def test_parameter_of_the_projection(kind):
-    made = {name: kind(projection=name).projection_parameter for name in kind.choices["projection"]}
-    assert {name: value for name, value in made.items() if value is not None} == {"sparsegen": 0.0, "entmax": 1.5}
+    result = {name: kind(projection=name).projection_parameter for name in kind.choices["projection"]}
+    assert {name: value for name, value in result.items() if value is not None} == {"sparsegen": 0.0, "entmax": 1.5}
 
 
 @pytest.mark.parametrize("kind", [CLASSIFIER, TRANSLATOR, SPARSE, RATIONALE])

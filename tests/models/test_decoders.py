@@ -21,8 +21,8 @@ def vectors(*shape):
 def test_affine_tells_the_truth(name, query):
     """An affine map takes a mean of contexts to the mean of their logits."""
     decoder, context = build(name, query), 3 * vectors(2)
-    given = vectors(1)[0] if query == "text" else None
-    gap = decoder(context.mean(0), given) - decoder(context, given).mean(0)
+    value = vectors(1)[0] if query == "text" else None
+    gap = decoder(context.mean(0), value) - decoder(context, value).mean(0)
     assert (gap.abs().max() < 1e-12) == decoder.affine
 
 

@@ -66,7 +66,7 @@ def _short_searches():
     bisected = projections._bisected
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(
-            projections, "_bisected", lambda scores, alpha, dim, _, one: bisected(scores, alpha, dim, HALVINGS, one)
+            projections, "_bisected", lambda scores, alpha, dim, _, item: bisected(scores, alpha, dim, HALVINGS, item)
         )
         yield
 
@@ -108,7 +108,7 @@ def batch(fields, instances, extra=0):
     return inputs
 
 
-def others(fields):
+def rest(fields):
     """Batches of other sizes than the one that a graph is made from."""
     return [batch(fields, 3, extra=2), batch(fields, 1), batch(fields, 7, extra=9)]
 
@@ -151,7 +151,7 @@ def exported(fields):
 @every_model
 def test_exported(fields, exported):
     model, graph = build(fields), exported.module()
-    for inputs in others(fields):
+    for inputs in rest(fields):
         same(graph(**inputs), model(**inputs))
     with pytest.raises(RuntimeError, match="padding must be on the right"):
         graph(**padded_on_the_left(batch(fields, 4)))
@@ -161,7 +161,7 @@ def test_exported(fields, exported):
 def test_compiled_as_one_graph(fields):
     model = build(fields)
     compiled = torch.compile(model, backend="eager", fullgraph=True, dynamic=True)
-    first, single, last = others(fields)
+    first, single, last = rest(fields)
     for inputs in (first, single if fields in ALONE else last):  # a batch of one text has a graph of its own
         same(compiled(**inputs), model(**inputs))
     with pytest.raises(RuntimeError, match="padding must be on the right"):
@@ -187,8 +187,8 @@ def test_compiled_projections_have_their_slopes(projection):
 
     def slope(project):
         scores = torch.randn(3, 6, generator=torch.Generator().manual_seed(0)).requires_grad_()
-        (made,) = torch.autograd.grad(project(scores, mask, config).square().sum(), scores)
-        return made
+        (result,) = torch.autograd.grad(project(scores, mask, config).square().sum(), scores)
+        return result
 
     compiled = torch.compile(projections.project, backend="aot_eager", fullgraph=True)
     assert slope(projections.project).abs().max() > 0.01
@@ -209,6 +209,6 @@ def test_onnx(fields, exported, tmp_path):
     program.save(tmp_path / "model.onnx")
     session = onnxruntime.InferenceSession(tmp_path / "model.onnx", providers=["CPUExecutionProvider"])
     names = ("logits", "attention", "word_attention")
-    for inputs in others(fields):
-        made = session.run(None, {name: values.numpy() for name, values in inputs.items()})
-        same(dict(zip(names, map(torch.from_numpy, made), strict=False)), model(**inputs))
+    for inputs in rest(fields):
+        result = session.run(None, {name: values.numpy() for name, values in inputs.items()})
+        same(dict(zip(names, map(torch.from_numpy, result), strict=False)), model(**inputs))

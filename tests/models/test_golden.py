@@ -89,8 +89,8 @@ def test_forward(reference):
     close(output.attention, golden["attention"])
     hidden, mask, _ = model.encode(TOKEN_IDS)
     # theirs means nothing on padding, and their convolution sets the states of the markers, never attended, to 0
-    meant = mask if model.config.encoder == "cnn" else TOKEN_IDS != 0
-    close(hidden[meant], golden["hidden"][meant])
+    intended = mask if model.config.encoder == "cnn" else TOKEN_IDS != 0
+    close(hidden[intended], golden["hidden"][intended])
 
 
 def test_gradients_with_attention_held_fixed(reference):
@@ -133,8 +133,8 @@ def test_reversing_attention(reference):
     close(positive(both), torch.stack([golden["p"], golden["p_reversed_attention"]], 1))
 
     orders = [np.arange(length - 2)[None, ::-1] for length in LENGTHS]
-    found = permuted(model, {"input_ids": TOKEN_IDS}, orders)
-    close([probs[0, 1] for probs in found], golden["p_reversed_attention"])
+    result = permuted(model, {"input_ids": TOKEN_IDS}, orders)
+    close([probs[0, 1] for probs in result], golden["p_reversed_attention"])
 
 
 def test_adversary(reference):
@@ -219,5 +219,5 @@ def test_pair_reversing_attention(pair_reference):
     close(answers(model.decode(hidden, attention, query)), golden["p_reversed_attention"])
 
     orders = [np.arange(int(count))[None, ::-1] for count in mask.sum(1)]
-    found = np.concatenate(permuted(model, pair_inputs(), orders)) * GOLDEN["qa/answer_mask"]
-    close(found / found.sum(1, keepdims=True), golden["p_reversed_attention"])
+    result = np.concatenate(permuted(model, pair_inputs(), orders)) * GOLDEN["qa/answer_mask"]
+    close(result / result.sum(1, keepdims=True), golden["p_reversed_attention"])

@@ -154,8 +154,8 @@ def test_cell(encoder, alignment, projection, query, readout, hierarchy):
         types = torch.tensor([types]) if query == "text" else None
         alone = model(input_ids=torch.tensor([ids]), token_type_ids=types)
         close(alone.logits[0], output.logits[row])
-        kept = min(alone.attention.shape[1], words.shape[1])
-        close(alone.attention[0], output.attention[row, :kept])
+        stored = min(alone.attention.shape[1], words.shape[1])
+        close(alone.attention[0], output.attention[row, :stored])
         if hierarchy != "none":
             close(alone.word_attention[0], output.word_attention[row, : len(ids)])
     order = [3, 0, 4, 1, 2]

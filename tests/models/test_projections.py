@@ -24,7 +24,7 @@ CASES = [
     for name in PROJECTIONS
     for parameters in PARAMETERS.get(name, [{}])
 ]
-every = pytest.mark.parametrize(("name", "parameters"), CASES)
+everything = pytest.mark.parametrize(("name", "parameters"), CASES)
 every_that_reads_scores = pytest.mark.parametrize(
     ("name", "parameters"), [case for case in CASES if case.values[0] != "uniform"]
 )
@@ -75,7 +75,7 @@ def test_closed_form(name, parameters, scores, expected):
 
 def simplex_minimum(objective, size):
     """Minimise over the simplex by SLSQP, from the centre."""
-    found = scipy.optimize.minimize(
+    actual = scipy.optimize.minimize(
         objective,
         np.full(size, 1 / size),
         bounds=[(0, 1)] * size,
@@ -83,7 +83,7 @@ def simplex_minimum(objective, size):
         method="SLSQP",
         options={"ftol": 1e-15, "maxiter": 1000},
     )
-    return found.x
+    return actual.x
 
 
 def sparsegen_by_enumeration(scores, lam):
@@ -130,7 +130,7 @@ def test_entmax_solves_its_problem(name, alpha):
 # What holds for every projection
 
 
-@every
+@everything
 def test_masked_is_truncated(name, parameters):
     scores = torch.randn(4, 9, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     scores[:, 5:] += 30  # what is blocked would win
@@ -140,7 +140,7 @@ def test_masked_is_truncated(name, parameters):
     assert (weights[:, 5:] == 0).all()
 
 
-@every
+@everything
 @pytest.mark.parametrize("blocked", [0.0, 1e4, -1e30, float("inf"), float("-inf"), float("nan")])
 def test_row_without_allowed_token(name, parameters, blocked):
     scores = torch.tensor([[0.3, -1.0, 2.0], [0.3, blocked, 2.0], [0.1, 0.2, 0.3]], requires_grad=True)
@@ -154,7 +154,7 @@ def test_row_without_allowed_token(name, parameters, blocked):
         assert scores.grad[0].tolist() == [0, 0, 0] and scores.grad[1, 1] == 0
 
 
-@every
+@everything
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
 @pytest.mark.parametrize("length", [1, 7, 500])
 def test_sums_to_one_in_float32(name, parameters, dtype, length):
@@ -184,7 +184,7 @@ def test_gradient(name, parameters):
 numbers = st.floats(-50, 50, allow_nan=False, width=32)
 
 
-@every
+@everything
 @settings(max_examples=25)
 @given(data=st.data())
 def test_properties(name, parameters, data):
@@ -209,10 +209,10 @@ def held(scores, scale, mask=None):
     """The held scores of one row in numpy, straight from the definition."""
     scores = np.asarray(scores, np.float64)
     mask = np.ones(len(scores), bool) if mask is None else np.asarray(mask, bool)
-    found = np.zeros(len(scores))
+    actual = np.zeros(len(scores))
     if mask.any() and scores[mask].std() > 0:
-        found[mask] = scale * (scores[mask] - scores[mask].mean()) / scores[mask].std()
-    return found
+        actual[mask] = scale * (scores[mask] - scores[mask].mean()) / scores[mask].std()
+    return actual
 
 
 def test_held_scores_by_hand():

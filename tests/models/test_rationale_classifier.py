@@ -44,8 +44,8 @@ def test_what_is_read_is_hard_and_nothing_else_counts(kind):
     assert set(gates.unique().tolist()) <= {0.0, 1.0} and not gates[~INSIDE].any()
     assert 0 < int(gates.sum()) < int(INSIDE.sum())
     embedded = model.embed(IDS)
-    others = torch.where(INSIDE & (gates == 0), 1.0, 0.0).unsqueeze(-1)
-    changed = embedded._replace(vectors=embedded.vectors + others * torch.randn_like(embedded.vectors))
+    rest = torch.where(INSIDE & (gates == 0), 1.0, 0.0).unsqueeze(-1)
+    changed = embedded._replace(vectors=embedded.vectors + rest * torch.randn_like(embedded.vectors))
     torch.testing.assert_close(model.read(changed, gates), outputs.logits, atol=0, rtol=0)
     chosen = embedded._replace(vectors=embedded.vectors + gates.unsqueeze(-1) * torch.randn_like(embedded.vectors))
     assert (model.read(chosen, gates) - outputs.logits)[gates.sum(1) > 0].abs().amax(1).min() > 1e-6

@@ -30,9 +30,9 @@ def test_bernoulli_draws_and_probabilities():
     gates = samplers.bernoulli_sample(scores, mask)
     assert set(gates.unique().tolist()) == {0.0, 1.0} and not gates[:, 3].any()
     torch.testing.assert_close(gates.mean(0)[:3], scores[0, :3].sigmoid(), atol=0.01, rtol=0)
-    every = torch.tensor(list(itertools.product((0.0, 1.0), repeat=3)), dtype=torch.float64)
-    every = torch.cat([every, torch.zeros(8, 1)], 1)
-    logs = samplers.bernoulli_log_prob(scores[:8], every, mask[:8])
+    everything = torch.tensor(list(itertools.product((0.0, 1.0), repeat=3)), dtype=torch.float64)
+    everything = torch.cat([everything, torch.zeros(8, 1)], 1)
+    logs = samplers.bernoulli_log_prob(scores[:8], everything, mask[:8])
     assert logs.max() <= 0 and float(logs.exp().sum()) == pytest.approx(1)
     p = scores[0, :3].sigmoid()
     assert float(logs[0].exp()) == pytest.approx(float((1 - p).prod()))
@@ -41,9 +41,9 @@ def test_bernoulli_draws_and_probabilities():
 def test_the_score_function_has_the_gradient_of_the_expectation():
     """sum_z p(z) cost(z) grad log p(z) is the gradient of sum_z p(z) cost(z)."""
     scores = torch.tensor([[0.3, -0.8, 1.1]], dtype=torch.float64, requires_grad=True)
-    every = torch.tensor(list(itertools.product((0.0, 1.0), repeat=3)), dtype=torch.float64)
+    everything = torch.tensor(list(itertools.product((0.0, 1.0), repeat=3)), dtype=torch.float64)
     costs = torch.arange(8, dtype=torch.float64).sin()
-    logs = samplers.bernoulli_log_prob(scores.expand(8, -1), every, whole(8, 3))
+    logs = samplers.bernoulli_log_prob(scores.expand(8, -1), everything, whole(8, 3))
     (slope,) = torch.autograd.grad((logs.exp().detach() * costs * logs).sum(), scores, retain_graph=True)
     (exact,) = torch.autograd.grad((logs.exp() * costs).sum(), scores)
     torch.testing.assert_close(slope, exact)
@@ -107,13 +107,13 @@ def test_hardkuma_stays_finite_at_the_ends():
     scores = torch.tensor([[[-1e4, -1e4], [1e4, 1e4], [-1e4, 1e4], [1e4, -1e4], [0.0, 0.0]]], requires_grad=True)
     a, b = samplers.kuma_shape(scores)
     mask = whole(1, 5)
-    for made in (
+    for result in (
         samplers.hardkuma_sample(a, b, mask),
         samplers.expected_share(a, b, mask),
         samplers.hardkuma_value(a, b, mask),
     ):
-        assert bool(made.isfinite().all())
-        (slope,) = torch.autograd.grad(made.sum(), scores, retain_graph=True)
+        assert bool(result.isfinite().all())
+        (slope,) = torch.autograd.grad(result.sum(), scores, retain_graph=True)
         assert bool(slope.isfinite().all())
 
 
@@ -145,9 +145,9 @@ def test_budget_against_all_selections(length, transition):
     random = np.random.default_rng(length)
     for count in range(1, length + 1):
         scores = random.normal(0.3, 1, length)
-        made = samplers.budget(torch.tensor(scores)[None], whole(1, length), torch.tensor([count]), transition)[0].numpy()
-        np.testing.assert_allclose(made, best_average(scores, count, transition), atol=1e-4)
-        assert made.sum() <= count + 1e-12
+        result = samplers.budget(torch.tensor(scores)[None], whole(1, length), torch.tensor([count]), transition)[0].numpy()
+        np.testing.assert_allclose(result, best_average(scores, count, transition), atol=1e-4)
+        assert result.sum() <= count + 1e-12
 
 
 @pytest.mark.parametrize("transition", [0.02, 0.4, 2.0])
@@ -214,9 +214,9 @@ def test_the_best_window_is_selected():
     first, length = torch.randint(0, 3, (50, 1)), torch.randint(1, 7, (50, 1))
     mask = (torch.arange(9) >= first) & (torch.arange(9) < first + length)
     for count in range(0, 7):
-        made = samplers.hardened(values, mask, torch.full((50,), count), contiguous=True)
+        result = samplers.hardened(values, mask, torch.full((50,), count), contiguous=True)
         for row in range(50):
             number = min(count, int(length[row]))
             starts = range(int(first[row]), int(first[row] + length[row]) - number + 1)
             best = max(starts, key=lambda start, row=row, number=number: float(values[row, start : start + number].sum()))
-            assert made[row].nonzero().flatten().tolist() == list(range(best, best + number))
+            assert result[row].nonzero().flatten().tolist() == list(range(best, best + number))

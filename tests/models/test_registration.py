@@ -247,12 +247,12 @@ def test_remote_code(blocked, python, tmp_path):
         model = make()
         model.save_pretrained(tmp_path / "checkpoints" / name)
         translates = model.config.is_encoder_decoder
-        more = {"labels": IDS} if translates else {}
-        more |= {"token_type_ids": TYPES} if getattr(model.config, "query", None) == "text" else {}
+        options = {"labels": IDS} if translates else {}
+        options |= {"token_type_ids": TYPES} if getattr(model.config, "query", None) == "text" else {}
         generated = model.generate(IDS, max_new_tokens=4, num_beams=2).tolist() if translates else None
-        expected[name] = [model(IDS, **more).logits.tolist(), generated, sorted(CODE[model.config.model_type])]
-    given = f"IDS, TYPES, BLOCKED = {IDS.tolist()}, {TYPES.tolist()}, {blocked!r}\n"
-    assert python(given + textwrap.dedent(REMOTE), tmp_path, blocked) == expected
+        expected[name] = [model(IDS, **options).logits.tolist(), generated, sorted(CODE[model.config.model_type])]
+    actual = f"IDS, TYPES, BLOCKED = {IDS.tolist()}, {TYPES.tolist()}, {blocked!r}\n"
+    assert python(actual + textwrap.dedent(REMOTE), tmp_path, blocked) == expected
 
 
 # Pipelines

@@ -73,7 +73,7 @@ def maps_of(model, **inputs) -> list[torch.Tensor]:
     """The attention of each layer, as the hook of subjects reads it."""
     with torch.no_grad(), Hook(len(inputs["input_ids"])) as hook:
         model(**inputs)
-    return [one.weights for one in hook.maps]
+    return [item.weights for item in hook.maps]
 
 
 def by_sorting(scores: torch.Tensor) -> torch.Tensor:
@@ -89,23 +89,23 @@ def test_projection_is_that_of_each_row():
     scores = torch.randn(2, 3, 4, 5, dtype=torch.float64)
     scores[0, :, :, 3:] += torch.finfo(torch.float32).min
     scores[1, 0, 0, 1] = -torch.inf
-    given = attention_projection(scores, -1, config=SelfAttentionClassifierConfig(projection="sparsemax"))
+    actual = attention_projection(scores, -1, config=SelfAttentionClassifierConfig(projection="sparsemax"))
     for place in range(24):
         row, expected = scores.flatten(0, 2)[place], torch.zeros(5, dtype=torch.float64)
         reached = row > -1e4
         expected[reached] = by_sorting(row[reached])
-        assert torch.allclose(given.flatten(0, 2)[place], expected, atol=1e-12)
-    assert (given[0, :, :, 3:] == 0).all()
-    assert given[1, 0, 0, 1] == 0
+        assert torch.allclose(actual.flatten(0, 2)[place], expected, atol=1e-12)
+    assert (actual[0, :, :, 3:] == 0).all()
+    assert actual[1, 0, 0, 1] == 0
 
 
 @pytest.mark.parametrize("broken", [[torch.nan, 0.0], [torch.inf, 0.0], [-torch.inf, -torch.inf]])
 def test_a_broken_row_is_broken(broken):
     scores = torch.tensor([[[broken, [0.0, 5.0]]]])
-    given = attention_projection(scores, -1, config=SelfAttentionClassifierConfig(projection="sparsemax"))
+    actual = attention_projection(scores, -1, config=SelfAttentionClassifierConfig(projection="sparsemax"))
     assert scores.softmax(-1)[0, 0, 0].isnan().any()
-    assert given[0, 0, 0].isnan().any()
-    assert given[0, 0, 1].tolist() == [0, 1]
+    assert actual[0, 0, 0].isnan().any()
+    assert actual[0, 0, 1].tolist() == [0, 1]
 
 
 @pytest.mark.parametrize(
@@ -125,12 +125,12 @@ def test_a_broken_row_is_broken(broken):
 def test_every_way_to_write_softmax(write):
     scores, config = torch.randn(1, 2, 3, 4) * 3, SelfAttentionClassifierConfig(projection="sparsemax")
     with Projecting(config) as mode:
-        given = write(scores)
+        actual = write(scores)
     plain = write(scores)
     assert mode.count == 1
-    assert given.dtype == plain.dtype
-    assert torch.equal(given, attention_projection(scores, -1, dtype=plain.dtype, config=config))
-    assert not torch.equal(given, plain)
+    assert actual.dtype == plain.dtype
+    assert torch.equal(actual, attention_projection(scores, -1, dtype=plain.dtype, config=config))
+    assert not torch.equal(actual, plain)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -215,9 +215,9 @@ def test_nothing_to_project_is_an_error():
 
 def test_labels_and_padding_are_one_in_both_configurations():
     model = inner(id2label={0: "bad", 1: "fair", 2: "good"})
-    made = SelfAttentionClassifierForSequenceClassification.of(model, "sparsemax")
-    assert made.config.id2label == made.config.text_config.id2label == {0: "bad", 1: "fair", 2: "good"}
-    assert made.config.pad_token_id == made.config.text_config.pad_token_id == PAD
+    result = SelfAttentionClassifierForSequenceClassification.of(model, "sparsemax")
+    assert result.config.id2label == result.config.text_config.id2label == {0: "bad", 1: "fair", 2: "good"}
+    assert result.config.pad_token_id == result.config.text_config.pad_token_id == PAD
     config = SelfAttentionClassifierConfig(text_config=AutoConfig.for_model("bert", **BERT), num_labels=5)
     assert SelfAttentionClassifierForSequenceClassification(config).model.config.num_labels == 5
 

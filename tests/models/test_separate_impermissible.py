@@ -6,7 +6,7 @@ from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoModelForSequenceClassification
 
 from attnfaith import SelfAttentionClassifierConfig, SelfAttentionClassifierForSequenceClassification
-from attnfaith.models.modeling_self_attention_classifier import kept_together
+from attnfaith.models.modeling_self_attention_classifier import may_attend
 from attnfaith.subjects.attention import Hook
 from tests.small_classifiers import classifier, texts
 
@@ -23,7 +23,7 @@ def separated(kind="bert", projection="softmax", **parameters):
     ).eval()
 
 
-def given(model, impermissible=MARKED):
+def value(model, impermissible=MARKED):
     return {**texts(model, LENGTHS), "impermissible": impermissible}
 
 
@@ -43,7 +43,7 @@ def by_the_rule(row) -> torch.Tensor:
 
 
 def test_who_may_attend_to_whom():
-    together = kept_together(MARKED)
+    together = may_attend(MARKED)
     assert together.shape == (2, 1, 11, 11)
     for number, row in enumerate(MARKED):
         assert torch.equal(together[number, 0], by_the_rule(row))
@@ -53,26 +53,26 @@ def test_who_may_attend_to_whom():
 @pytest.mark.parametrize("kind", ENCODERS)
 def test_no_weight_lies_between_the_kinds(kind, projection):
     model = separated(kind, projection)
-    inputs = given(model)
+    inputs = value(model)
     with torch.no_grad(), Hook(2) as hook:
         returned = model(**inputs, output_attentions=True).attentions
     allowed, read = torch.stack([by_the_rule(row) for row in MARKED]), inputs["attention_mask"].bool()
     assert len(hook.maps) == len(returned) == 2
-    for one, other in zip(hook.maps, returned, strict=True):
-        assert torch.equal(one.weights, other)
+    for item, other in zip(hook.maps, returned, strict=True):
+        assert torch.equal(item.weights, other)
         between = (~allowed | ~read[:, None, :]) & read[:, :, None]
-        assert (one.weights.masked_select(between.unsqueeze(1)) == 0).all()
-        sums = one.weights.sum(-1).masked_select(read[:, None, :])
+        assert (item.weights.masked_select(between.unsqueeze(1)) == 0).all()
+        sums = item.weights.sum(-1).masked_select(read[:, None, :])
         assert torch.allclose(sums, torch.ones(()), atol=1e-5)
-        assert (one.weights[0, :, 0, 1:] > 0).any()  # the first position attends to both kinds
-        assert (one.weights[0, :, 1:, 0] == 0).all()
+        assert (item.weights[0, :, 0, 1:] > 0).any()  # the first position attends to both kinds
+        assert (item.weights[0, :, 1:, 0] == 0).all()
 
 
 @pytest.mark.parametrize("kind", ["bert", "roberta", "electra", "distilbert"])
 def test_it_is_the_classifier_under_a_mask_of_four_dimensions(kind):
     """These take such a mask of their own, added to scores."""
     model = separated(kind)
-    inputs = given(model)
+    inputs = value(model)
     allowed = torch.stack([by_the_rule(row) for row in MARKED]) & inputs["attention_mask"].bool()[:, None]
     added = torch.zeros(allowed.shape).masked_fill(~allowed, torch.finfo(torch.float32).min).unsqueeze(1)
     with torch.no_grad():
@@ -86,7 +86,7 @@ def test_it_is_the_classifier_under_a_mask_of_four_dimensions(kind):
 @pytest.mark.parametrize("kind", ENCODERS)
 def test_padding_and_company_change_nothing(kind):
     model = separated(kind)
-    inputs = given(model)
+    inputs = value(model)
     with torch.no_grad():
         both = model(**inputs).logits
         alone = model(**{name: values[1:, :7] for name, values in inputs.items()}).logits
@@ -96,7 +96,7 @@ def test_padding_and_company_change_nothing(kind):
 @pytest.mark.parametrize("projection", ["softmax", "sparsemax"])
 def test_saved_and_loaded(tmp_path, projection):
     model = separated("bert", projection)
-    inputs = given(model)
+    inputs = value(model)
     model.save_pretrained(tmp_path)
     loaded = AutoModelForSequenceClassification.from_pretrained(tmp_path)
     assert type(loaded) is SelfAttentionClassifierForSequenceClassification
@@ -118,7 +118,7 @@ def test_checkpointed_layers_keep_them_apart_in_the_backward_pass(projection):
                 module.p = 0.0
         if checkpointed:
             model.activation_checkpointing_enable()
-        model(**given(model), labels=torch.tensor([0, 1])).loss.backward()
+        model(**value(model), labels=torch.tensor([0, 1])).loss.backward()
         slopes.append(model.get_input_embeddings().weight.grad.clone())
     assert torch.allclose(*slopes, atol=1e-6)
     assert slopes[0].abs().max() > 0

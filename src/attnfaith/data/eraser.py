@@ -1,8 +1,8 @@
-"""Rationales in ERASER's exchange format (DeYoung et al., 2020): JSON lines, beside the documents that they point into.
+"""Rationales in ERASER's exchange format (DeYoung et al., 2020): JSON lines and the documents that they refer to.
 
-A folder holds <split>.jsonl, an annotation a line, and the documents, docs.jsonl. A document is sentences on lines of their
-own, of tokens between blanks; spans [start_token, end_token) count its tokens from 0. What a model makes of the annotations
-are results, one line each, which ERASER's own evaluation reads.
+A folder holds <split>.jsonl, an annotation a line, and the documents, docs.jsonl. A document has a sentence a line, of
+tokens between blanks; spans [start_token, end_token) count its tokens from 0. Results, one line for each annotation, are the
+input of ERASER's own evaluation.
 """
 
 import json
@@ -19,13 +19,13 @@ from attnfaith.support.files import write_atomically
 
 
 def write_annotations(folder: str | os.PathLike, split: str, rows: Sequence[Mapping]) -> Path:
-    """Write one split as annotations, its documents into docs.jsonl beside those of other splits; returns the file's path.
+    """Write a split as annotations, and its documents into docs.jsonl with those of other splits. Returns the file's path.
 
-    rows: {"instance_id", "text", "label", "rationale"} and "text_pair" where there is one; words lie between blanks,
-    sentences on lines, and each longest run of marked words is an evidence, all in one group.
+    rows: {"instance_id", "text", "label", "rationale"} and perhaps "text_pair"; words stand between blanks, sentences on
+    lines, and each longest run of marked words is an evidence, all in one group.
 
-    Raises DatasetError, before anything is written, for a rationale of another length than its text or of anything but 0
-    and 1, an id that comes twice, or a document of that id with another text.
+    Raises DatasetError, before anything is written, for a rationale that is not one 0 or 1 for each word, a repeated id, and
+    a document of that id with another text.
     """
     path, store = Path(folder) / f"{split}.jsonl", Path(folder) / "docs.jsonl"
     try:
@@ -36,7 +36,7 @@ def write_annotations(folder: str | os.PathLike, split: str, rows: Sequence[Mapp
     annotations = []
     for row in rows:
         name, marks = row["instance_id"], list(row["rationale"])
-        # between blanks and line ends alone: a no-break space is part of a token
+        # divided at blanks and line ends only: a no-break space is part of a token
         sentences = [[token for token in line.strip().split(" ") if token] for line in row["text"].split("\n")]
         words = [token for sentence in sentences for token in sentence]
         text = "\n".join(" ".join(sentence) for sentence in sentences if sentence)
@@ -55,14 +55,14 @@ def write_annotations(folder: str | os.PathLike, split: str, rows: Sequence[Mapp
 
 
 def write_results(path: str | os.PathLike, rows: Sequence[Mapping]) -> Path:
-    """Write what a model made of annotations, for ERASER's evaluation; returns the path.
+    """Write results of a model for ERASER's evaluation. Returns the path.
 
-    rows: {"instance_id", "scores" [T], "chosen" [T] of 0 and 1}, and where known "classification", "classification_scores"
-    {class: p}, "thresholded_scores": a list of {"threshold", "comprehensiveness_classification_scores",
-    "sufficiency_classification_scores"}, scores again by class. None of the first two is left out.
+    rows: {"instance_id", "scores" [T] or None, "chosen" [T] of 0 and 1 or None}, and perhaps "classification",
+    "classification_scores" {class: p}, "thresholded_scores": a list of {"threshold",
+    "comprehensiveness_classification_scores", "sufficiency_classification_scores"}, scores by class.
 
-    Raises DatasetError, before anything is written, where scores and chosen differ in length or chosen is anything but 0
-    and 1, a score is no finite number, or an id comes twice.
+    Raises DatasetError, before anything is written, for scores and chosen of different lengths, chosen other than 0 and 1, a
+    score that is not finite, and a repeated id.
     """
     lines = []
     for row in rows:
@@ -76,8 +76,8 @@ def write_results(path: str | os.PathLike, rows: Sequence[Mapping]) -> Path:
             if not set(chosen) <= {0, 1} or (scores is not None and len(chosen) != len(scores)):
                 raise DatasetError(f"row {name!r}: chosen must be one 0 or 1 for each token; {list(chosen)} was given.")
             rationale["hard_rationale_predictions"] = _spans(chosen)
-        more = ("classification", "classification_scores", "thresholded_scores")
-        predictions = {key: row[key] for key in more if row.get(key) is not None}
+        keys = ("classification", "classification_scores", "thresholded_scores")
+        predictions = {key: row[key] for key in keys if row.get(key) is not None}
         lines.append({"annotation_id": name, "rationales": [rationale], **predictions})
     _check_unique(lines, Path(path))
     return _write(Path(path), lines)
@@ -91,8 +91,8 @@ def _spans(marks: Sequence) -> list[dict[str, int]]:
 
 def _check_unique(lines: Sequence[Mapping], path: Path) -> None:
     names = [line["annotation_id"] for line in lines]
-    if twice := [name for name, count in Counter(names).items() if count > 1]:
-        raise DatasetError(f"{path}: id {twice[0]!r} comes twice; each text has one line.")
+    if repeated := [name for name, count in Counter(names).items() if count > 1]:
+        raise DatasetError(f"{path}: id {repeated[0]!r} comes twice; each text has one line.")
 
 
 def _write(path: Path, lines: Sequence[Mapping]) -> Path:

@@ -1,4 +1,4 @@
-"""Which texts and which model a number is of: fingerprints of what was read, whatever it is called and wherever it lies."""
+"""Fingerprints of texts, attention and models by their content, whatever their names and places."""
 
 import hashlib
 import json
@@ -17,35 +17,34 @@ ENCODED = (
     *("word_of_token", "text_of_token", "rationale", "query_tokens", "impermissible"),
     *("target_tokens", "source_words", "target_words", "gold_links"),
 )
-"""The same of an encoded split."""
+"""The same for an encoded split."""
 
 
 def fingerprint(split) -> str:
-    """12 hexadecimal digits of a SHA-256 over the texts of a split, second texts, labels and possible answers, in order;
-    of sentence pairs over both sentences and their links.
+    """Return 12 hexadecimal digits of a SHA-256 over the CONTENT of a split, in order.
 
-    split: a `datasets.Dataset` as `load_splits` or `load_pairs` gives it, before any tokenizer cuts it. Names of files, data
-    sets and rows are no part of it.
+    split: a `datasets.Dataset` of `load_splits` or `load_pairs`, before any tokenizer cuts it. Names of files, data sets and
+    rows do not count.
     """
     digest = hashlib.sha256()
     names = [name for name in CONTENT if name in split.column_names]
     digest.update(json.dumps(names).encode())
-    for part in pieces(split, names):
-        digest.update(json.dumps(part.to_pylist(), sort_keys=True).encode())
+    for piece in pieces(split, names):
+        digest.update(json.dumps(piece.to_pylist(), sort_keys=True).encode())
     return digest.hexdigest()[:12]
 
 
 def digest_data(dataset) -> str:
-    """SHA-256 of an encoded data set: ids, texts, input ids, labels, candidates, marks and questions, in its order."""
+    """Return the SHA-256 of an encoded data set: its columns of ENCODED, in order."""
     names = [name for name in ENCODED if name in dataset.column_names]
     digest = hashlib.sha256(repr(names).encode())
-    for part in pieces(dataset, names):
-        digest.update(repr(part.to_pydict()).encode())
+    for piece in pieces(dataset, names):
+        digest.update(repr(piece.to_pydict()).encode())
     return digest.hexdigest()
 
 
 def digest_attention(attention: Mapping[str, np.ndarray], dataset) -> str:
-    """SHA-256 of the weights for the texts of an encoded data set, {instance id: [T]}, in its order."""
+    """Return the SHA-256 of the weights {instance id: [T]} for the texts of an encoded data set, in its order."""
     digest = hashlib.sha256()
     for name in dataset["instance_id"]:
         digest.update(name.encode() + b"\0" + np.asarray(attention[name], np.float32).tobytes())
@@ -53,7 +52,7 @@ def digest_attention(attention: Mapping[str, np.ndarray], dataset) -> str:
 
 
 def hash_of_weights(model):
-    """A SHA-256 that has read the names and values of a model's weights."""
+    """Return a SHA-256 object that has read the names and values of a model's weights."""
     import torch
 
     digest = hashlib.sha256()
@@ -64,10 +63,10 @@ def hash_of_weights(model):
 
 
 def digest_model(model) -> str:
-    """SHA-256 of the weights of an attention classifier and of those settings that weights and their shapes do not show."""
+    """Return the SHA-256 of an attention classifier's weights and of the settings that weights and shapes do not show."""
     digest, config = hash_of_weights(model), model.config
-    shown = [projection_label(config.projection, config.projection_parameter), config.markers, config.num_attention_heads]
-    shown += [] if config.score_scale is None else [config.score_scale]
-    shown += [] if config.hierarchy == "none" else [config.hierarchy, config.sentence_token_id]
-    digest.update(json.dumps(shown).encode())
+    settings = [projection_label(config.projection, config.projection_parameter), config.markers, config.num_attention_heads]
+    settings += [] if config.score_scale is None else [config.score_scale]
+    settings += [] if config.hierarchy == "none" else [config.hierarchy, config.sentence_token_id]
+    digest.update(json.dumps(settings).encode())
     return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""A table in memory as a data set, and a data set as tables, at no cost."""
+"""A table in memory as a data set, and a data set as tables, without the hashing and copying of `datasets`."""
 
 import secrets
 from typing import TYPE_CHECKING
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 def in_memory(table: "pa.Table") -> "datasets.Dataset":
-    """The data set whose rows are those of `table`, named by chance.
+    """Return the data set with the rows of `table` and a random fingerprint.
 
-    Without a name `datasets` makes one of the content: it pickles and hashes all of it, which takes longer than encoding a
-    few texts. It names files of its cache, and of what is in memory there are none.
+    `datasets` would pickle and hash all content for a name of cache files, which data in memory do not have. For a few texts
+    that takes longer than encoding them.
     """
     import datasets
 
@@ -23,9 +23,9 @@ def in_memory(table: "pa.Table") -> "datasets.Dataset":
 
 
 def pieces(split: "datasets.Dataset", names: "Sequence[str]", rows: int = 1000) -> "Iterator[pa.Table]":
-    """Columns of a data set as Arrow tables of at most so many rows, in its order.
+    """Yield columns of a data set as Arrow tables of at most so many rows, in its order.
 
-    A data set whose rows are those of its table is read there: to select columns and a format copies its features each time.
+    A data set without an index is read from its table: selecting columns and a format copies its features each time.
     """
     if split._indices is not None:
         yield from split.select_columns(list(names)).with_format("arrow").iter(batch_size=rows)
@@ -36,25 +36,25 @@ def pieces(split: "datasets.Dataset", names: "Sequence[str]", rows: int = 1000) 
 
 
 def encoded_in_memory(
-    dataset: "datasets.Dataset", read: "Callable", types: "Mapping[str, pa.DataType]"
+    dataset: "datasets.Dataset", encode: "Callable", types: "Mapping[str, pa.DataType]"
 ) -> "datasets.Dataset":
-    """`dataset.map(read, batched=True)`, which of a few texts takes longer than to encode them: it hashes and shows a bar.
+    """Return `dataset.map(encode, batched=True)` without its hash and progress bar, which cost more than a few texts.
 
-    read: from the rows of a batch by column, and the number of the first, to new columns. types: of all columns that stay or
-    are new, in their order.
+    encode: maps the columns of a batch, and the number of its first row, to new columns. types: of all columns of the
+    result, in order.
     """
     import pyarrow as pa
 
     tables = [] if len(dataset) else [pa.schema(types).empty_table()]
-    for start in range(0, len(dataset), 1000):  # so that the Python lists of one batch only are alive
+    for start in range(0, len(dataset), 1000):  # so that the Python lists of only one batch are alive
         rows = dataset[start : start + 1000]
-        columns = {**rows, **read(rows, start)}
+        columns = {**rows, **encode(rows, start)}
         tables.append(pa.table({name: pa.array(columns[name], kind) for name, kind in types.items() if name in columns}))
     return in_memory(pa.concat_tables(tables))
 
 
 def texts_in_memory(texts: "Sequence") -> "datasets.Dataset":
-    """Texts, or pairs (text, second text), as a data set with instance_id, text and, of pairs, text_pair."""
+    """Return texts, or pairs (text, second text), as a data set with instance_id, text and, of pairs, text_pair."""
     import pyarrow as pa
 
     columns = {"instance_id": [str(row) for row in range(len(texts))], "text": list(texts)}

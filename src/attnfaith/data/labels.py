@@ -1,4 +1,4 @@
-"""Labels as people write them, as the names and the numbers 0..C-1 of classes."""
+"""Labels as people write them, as names of classes and numbers 0..C-1."""
 
 import re
 from collections.abc import Sequence
@@ -8,16 +8,16 @@ from attnfaith.support.errors import DatasetError, cut, excerpt, nearest
 
 
 COLUMNS = ("label", "labels", "label_ids")
-"""Names that a column of labels is found by, the first that is there; the others are what Trainer calls it."""
+"""Names of a column of labels, the first that exists; the second and third are those of Trainer."""
 READINGS = ("names", "ids")
 """What whole numbers as labels can be: names of classes, or their numbers from 0 on."""
 WHOLE = re.compile(r"([+-]?\d+)(?:\.0*)?")
 
 
 def class_of(value: object, column: str) -> str | None:
-    """The class that a value names, as a text: a word without blanks around it, a whole number (1.0 is 1), true or false.
+    """Return the class that a value names: a word without blanks around it, a whole number (1.0 is 1), true or false.
 
-    None: it has none (null, NaN, blanks). Raises DatasetError for other numbers, lists and the like.
+    None for null, NaN and blanks. Raises DatasetError for other numbers, lists and the like.
     """
     if isinstance(value, str):
         return value.strip() or None
@@ -37,15 +37,15 @@ def numbers_of(
     reading: str | None = None,
     published: Sequence[str] | None = None,
 ) -> list[int | None]:
-    """The number of the class of a model that each label means; None where it is empty.
+    """Return the number of the class of a model that each label means; None for an empty label.
 
-    The kind of input does not matter: 1, 1.0, "1" and "1.0" are one label, and so are True and "true".
+    The type of a label does not matter: 1, 1.0, "1" and "1.0" are one label, and so are True and "true".
 
-    names: of the model's classes, () where they have none. count: of classes. reading: one of READINGS; None: a name where
-    the label is one, else a number. published: the names of a column that holds their numbers (`datasets.ClassLabel`).
+    names: of the model's classes, () where they have none. count: of classes. reading: one of READINGS; None: a name if the
+    label is one, else a number. published: the names of a column that holds numbers (`datasets.ClassLabel`).
 
-    Raises DatasetError for a label that is no class, and without a reading for a whole number that may mean two things, as
-    classes have whole numbers other than their own as names.
+    Raises DatasetError for a label that is no class and, without a reading, for a whole number that may be a name or a
+    number because classes have other whole numbers than their own as names.
     """
     exact = {name: number for number, name in reversed([*enumerate(names)])}
     spelled = {_spelling(name): number for number, name in reversed([*enumerate(names)])}
@@ -65,22 +65,22 @@ def numbers_of(
         if reading is None and unclear and _is_whole(spelling) and by_name != by_id:
             raise DatasetError(
                 f"label {row} is {excerpt(word, 60)}, and classes are named {cut(', '.join(map(repr, unclear)), 60)}: "
-                'is it a name or a number from 0 on? Say labels="names" or labels="ids" (--labels names, --labels ids); '
-                "where labels=… is a list, give a frame with columns text and label"
+                'is it a name or a number from 0 on? Give labels="names" or labels="ids" (--labels names, --labels ids); '
+                "in place of a list labels=…, give a frame with columns text and label"
             )
         number = by_name
         if reading == "ids" or (reading is None and by_name is None and _is_whole(spelling)):
             number = by_id
         if number is None or not 0 <= number < count:
             classes = map(str, range(count)) if reading == "ids" or not names else names
-            own = '; labels="ids" takes the numbers of the column' if published and reading is None else ""
-            raise DatasetError(f"label {row} is {excerpt(word, 60)}, no class of the model{nearest(word, classes)}{own}")
+            advice = '; labels="ids" takes the numbers of the column' if published and reading is None else ""
+            raise DatasetError(f"label {row} is {excerpt(word, 60)}, no class of the model{nearest(word, classes)}{advice}")
         numbers.append(number)
     return numbers
 
 
 def _word(row: int, label: object, published: Sequence[str] | None) -> str | None:
-    """What a label says, as a text; None where it is empty."""
+    """A label as a text; None for an empty one."""
     if str(label) == "<NA>":  # of pandas
         return None
     try:
@@ -99,7 +99,7 @@ def _is_whole(text: str) -> bool:
 
 
 def _spelling(text: str) -> str:
-    """One spelling of what means the same class: without blanks around it, 1.0 as 1, True as true."""
+    """One spelling of equal classes: without blanks around it, 1.0 as 1, True as true."""
     text = text.strip()
     if _is_whole(text):
         return str(int(WHOLE.fullmatch(text)[1]))

@@ -1,4 +1,4 @@
-"""Sentence pairs as models from sequences to sequences read them: their tokenizers, encoding and batches.
+"""Sentence pairs for sequence-to-sequence models: tokenizers, encoding and batches.
 
 Words are what stands between blanks. T source words, G target words; L input positions of a source and K labels of a target,
 markers included.
@@ -16,20 +16,20 @@ from attnfaith.support.errors import DatasetError, excerpt
 
 
 MARKER = -1
-"""The word of a position that is of none."""
+"""The word number of a position without a word."""
 UNCOUNTED = -100  # a label that is no target token
 
 
 def build_pair_tokenizer(texts: Iterable[str], *, vocabulary: str = "words", size: int | None = None, min_df: int = 1):
-    """A tokenizer of sentences, sources and targets together. A saved one needs no code of ours.
+    """Build a tokenizer of sentences, sources and targets together. A saved one needs no code of ours.
 
     Ids: 0 <pad>, 1 <unk>, 2 <s>, with which a decoder starts, 3 </s>, which ends source and target.
 
-    vocabulary: words: those that at least min_df sentences hold, the `size` most frequent of them (None: all), others are
-    <unk>; bpe: byte-pair encoding within words (Sennrich et al. 2016), `size` entries in all (None: 8,000), which spells any
-    word whose letters are known.
+    vocabulary: words: those of at least min_df sentences, the `size` most frequent (None: all), others are <unk>; bpe:
+    byte-pair encoding within words (Sennrich et al. 2016), `size` entries in all (None: 8,000), which spells any word of
+    letters in the vocabulary.
 
-    Raises DatasetError for an unknown vocabulary, and a size that leaves no room beside the special tokens.
+    Raises DatasetError for an unknown vocabulary, and a size without room beside the special tokens.
     """
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
@@ -61,10 +61,10 @@ def build_pair_tokenizer(texts: Iterable[str], *, vocabulary: str = "words", siz
 
 
 def encode_pairs(rows, tokenizer, *, max_length: int | None = None):
-    """Encoded pairs for training, a `datasets.Dataset`, of a split of `attnfaith.data.pairs`: columns instance_id,
-    input_ids, source_words, labels, target_words and length of `encode_for_model`, and links, where the split has them.
+    """Encode a split of `attnfaith.data.pairs` for training, as a `datasets.Dataset` with columns instance_id, input_ids,
+    source_words, labels, target_words and length of `encode_for_model`, and links, if the split has them.
 
-    max_length: pairs of which a side is longer are left out. Raises DatasetError where the tokenizer has nothing for a word.
+    max_length: pairs with a longer side are left out. Raises DatasetError as `encode_for_model`.
     """
     import pyarrow as pa
 
@@ -80,18 +80,18 @@ def encode_pairs(rows, tokenizer, *, max_length: int | None = None):
 
 
 def encode_for_model(pairs, tokenizer, *, max_source: int | None, max_target: int | None, end: int | None):
-    """Encoded pairs, a `datasets.Dataset`, from one with instance_id, source, target and perhaps links, as lists of (source
-    word, target word, 2 sure or 1 possible) counted from 0.
+    """Encode pairs for a model, from and to a `datasets.Dataset`.
 
-    max_source, max_target: the most positions that the model reads; longer sentences are cut, and `truncated`. end: the
-    marker that ends a target, put there where the tokenizer puts none behind it, so that the last word is read as well.
+    pairs: columns instance_id, source, target and perhaps links, lists of (source word, target word, 2 sure or 1 possible)
+    counted from 0. max_source, max_target: the most positions that the model reads; longer sentences are cut, and
+    `truncated`. end: id of the marker behind a target, added where the tokenizer adds none, so that the last word is read.
 
-    Columns: instance_id; input_ids and source_words [L], labels and target_words [K], the word that each position is of, -1
-    for none; tokens [T] and target_tokens [G], the words; length (L + K); truncated; gold_links [G][T], where there are
-    links, without those to words that were cut.
+    Columns: instance_id; input_ids and source_words [L], labels and target_words [K], the word number of each position, -1
+    for none; tokens [T] and target_tokens [G], the words; length (L + K); truncated; gold_links [G][T], if there are links,
+    without those to words that were cut.
 
-    Raises DatasetError for a sentence without words, a word of which the tokenizer makes nothing, and a tokenizer that ends
-    no target where no end is known.
+    Raises DatasetError for a sentence without words, a word without tokens, and a tokenizer without an end of targets where
+    `end` is None.
     """
     import pyarrow as pa
 
@@ -112,14 +112,14 @@ def encode_for_model(pairs, tokenizer, *, max_source: int | None, max_target: in
             last = max(owners, default=MARKER) + 1
             if lost := set(range(last if is_cut else len(sentence))).difference(owners):
                 raise DatasetError(
-                    f"pair {name!r}: the tokenizer makes nothing of word {min(lost)} of the {side} sentence, "
-                    f"{excerpt(sentence[min(lost)])}: take it out, in the links too"
+                    f"pair {name!r}: the tokenizer has no token for word {min(lost)} of the {side} sentence, "
+                    f"{excerpt(sentence[min(lost)])}: leave it out, in the links too"
                 )
             columns[tokens].append(sentence[:last])
             if side == "target" and owners[-1:] != [MARKER]:
                 if end is None:
                     raise DatasetError(
-                        "the tokenizer puts no marker behind a target, and the model names none (eos_token_id): set it"
+                        "neither tokenizer nor model (eos_token_id) has a marker that ends a target: set eos_token_id"
                     )
                 numbers.append(end)
                 owners.append(MARKER)
@@ -137,26 +137,26 @@ def encode_for_model(pairs, tokenizer, *, max_source: int | None, max_target: in
 
 
 def _by_characters(sentences: list[list[str]], tokenizer, limit: int | None, side: str) -> tuple[list, list, list]:
-    """The ids of each sentence, the words that they are of, and whether it was cut."""
+    """The ids of each sentence, their word numbers, and whether the sentence was cut."""
     texts = [" ".join(words) for words in sentences]
-    how = {"text" if side == "source" else "text_target": texts, "padding": False, "verbose": False}
-    encoded = tokenizer(**how, truncation=False)
+    options = {"text" if side == "source" else "text_target": texts, "padding": False, "verbose": False}
+    encoded = tokenizer(**options, truncation=False)
     counts = list(map(len, encoded["input_ids"]))
     if limit is not None and max(counts, default=0) > limit:
-        encoded = tokenizer(**how, truncation=True, max_length=limit)
+        encoded = tokenizer(**options, truncation=True, max_length=limit)
     owners = []
     for words, text, encoding in zip(sentences, texts, encoded.encodings, strict=True):
         starts = np.cumsum([0, *(len(word) + 1 for word in words[:-1])])
         owners.append([])
         for (start, stop), special in zip(encoding.offsets, encoding.special_tokens_mask, strict=True):
-            start += len(text[start:stop]) - len(text[start:stop].lstrip())  # of a blank before a word: the word's
+            start += len(text[start:stop]) - len(text[start:stop].lstrip())  # a blank before a word belongs to the word
             owners[-1].append(MARKER if special else int(np.searchsorted(starts, start, "right")) - 1)
     all_ids = [list(ids) for ids in encoded["input_ids"]]
     return all_ids, owners, [len(ids) < count for ids, count in zip(all_ids, counts, strict=True)]
 
 
 def _word_by_word(sentences: list[list[str]], tokenizer, limit: int | None, side: str) -> tuple[list, list, list]:
-    """The same of a tokenizer that does not say which characters a token is of, which is therefore asked word by word."""
+    """The same for a tokenizer without offsets, by encoding each word alone."""
     target = side == "target" and hasattr(tokenizer, "_switch_to_target_mode")
     if target:
         tokenizer._switch_to_target_mode()
@@ -185,9 +185,9 @@ def _word_by_word(sentences: list[list[str]], tokenizer, limit: int | None, side
 
 
 def pad_pairs(features: Sequence[Mapping], pad_token_id: int = 0, *, linked: bool = False) -> dict:
-    """A batch of encoded pairs: int64 input_ids, attention_mask (B,L), labels (B,K) with -100 behind each target.
+    """Batch encoded pairs: int64 input_ids, attention_mask (B,L), labels (B,K) with -100 behind each target.
 
-    linked: with `linked` (B,K,L) float32 too: 1 where the words of a label and of a source position are linked, else 0.
+    linked: add `linked` (B,K,L) float32: 1 where the words of a label and a source position are linked, else 0.
     """
     import torch
     from torch.nn.utils.rnn import pad_sequence
@@ -206,9 +206,11 @@ def pad_pairs(features: Sequence[Mapping], pad_token_id: int = 0, *, linked: boo
 
 
 def linked_positions(row: Mapping) -> np.ndarray:
-    """(K,L) float32: 1 where the words of a label and of a source position are linked, surely or possibly."""
+    """Return (K,L) float32: 1 where the words of a label and a source position are linked, surely or possibly."""
     source, target = np.asarray(row["source_words"]), np.asarray(row["target_words"])
-    words = np.zeros((target.max(initial=0) + 2, source.max(initial=0) + 2), np.float32)  # the last of each is of no word
+    words = np.zeros(
+        (target.max(initial=0) + 2, source.max(initial=0) + 2), np.float32
+    )  # the last row and column are of no word
     for source_word, target_word, _ in row["links"]:
         words[target_word, source_word] = 1
     return words[target][:, source]

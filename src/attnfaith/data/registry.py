@@ -1,10 +1,10 @@
-"""The data sets the studies read: where each is published, which columns and labels are used, and how it is cut.
+"""The data sets by name: where each is published, which columns and labels are used, and how it is cut.
 
-One `DatasetEntry` per data set, read from registry.yaml beside this file. Nothing here touches the data or the network.
+The entries, one `DatasetEntry` each, are in registry.yaml. Nothing here reads data or uses the network.
 
-The filters and vocabulary thresholds are those of Jain & Wallace (2019): min_length < n < max_length for the number n of
-words of a text. Where they name no maximum they take the longest text *of that split* as the maximum, and where they name no
-minimum the shortest, so those texts are always lost: `drop_longest` and `drop_shortest`.
+Filters and vocabulary thresholds are those of Jain & Wallace (2019): min_length < n < max_length for the number n of words
+of a text. Where they name no maximum they take the longest text *of that split* as the maximum, and without a minimum the
+shortest, so those texts are always lost: `drop_longest` and `drop_shortest`.
 """
 
 import functools
@@ -39,42 +39,42 @@ class DatasetEntry:
     hub_id: str | None = None  # repository on the Hub; None for the user's own files and generated data
     hub_config: str | None = None  # configuration of that repository
     hub_data_dir: str | None = None  # folder of that repository that holds the data set
-    revision: str = "main"  # branch, tag or commit; `LoadedDataset.revision` says what was read in any run
+    revision: str = "main"  # branch, tag or commit; `LoadedDataset.revision` is the commit that was read
     folder: str | None = None  # place under the data root; None: the Hub id
     # our column (text, text_pair, label, impermissible) -> accepted published names, in order of preference; a tuple of
     # names stands for their texts joined by a blank
     columns: Mapping[str, tuple[str | tuple[str, ...], ...]] = field(
         default_factory=lambda: {"text": ("text",), "label": ("label",)}
     )
-    stories: bool = False  # a published row is a story of bAbI, of which each question becomes a row
-    line_breaks: bool = False  # the texts spell a line break as backslash and n, and a quotation mark as backslash and mark
+    stories: bool = False  # a published row is a bAbI story, each of whose questions becomes a row
+    line_breaks: bool = False  # the texts spell a line break as \n and a quotation mark as \" (two characters)
     published_labels: int = 2  # number of labels as published, from first_label on; any other is an error
     first_label: int = 0
-    no_label: int | None = None  # published where the annotators did not agree; such rows are left out and counted
-    # the published labels are words, numbered in alphabetical order over the training split as published; rows with another
-    # answer are left out and counted, and label_names is empty
+    no_label: int | None = None  # label of rows without agreement of the annotators, which are left out and counted
+    # the published labels are words, numbered alphabetically over the published training split; rows with another answer are
+    # left out and counted, and label_names is empty
     answers: bool = False
-    # pattern of the words of a text that may be its answer (needs answers), "" where every answer may be: the labels are
-    # then the candidates of the training texts, and a split has a column candidates
+    # with answers: pattern of the words of a text that may be its answer, ""  for any answer; the labels are then the
+    # candidates of the training texts, and a split has a column candidates
     candidates: str = ""
     label_subset: Mapping[int, int] | None = None  # published label -> ours; rows with others are left out and counted
     rationale: tuple[str, ...] = ()  # accepted published names of the column of gold evidence
     preprocessing: str = "default"  # name in `attnfaith.data.tokenization.PREPROCESSING`
-    min_df: int = 1  # training texts that a word must occur in to be known
+    min_df: int = 1  # training texts that a word of the vocabulary occurs in, at least
     min_length: int | None = None  # a text has more words
     max_length: int | None = None  # a text has fewer words
-    drop_longest: bool = False  # the longest texts of each split are left out, all that tie
+    drop_longest: bool = False  # the longest texts of each split are left out, with ties
     drop_shortest: bool = False  # likewise the shortest
     pooled: bool = False  # all published splits are pooled and cut anew
     distinct: bool = False  # of pooled rows: no (text, label) twice, and all rows of one text in one split
     test_fraction: float | None = None  # of pooled rows, or of the published test split, drawn at random; None: all of that
-    # of the training rows, where there is no validation split; of pairs, of their first texts: those of one story or premise
-    # stay together
+    # of the training rows, without a validation split; of pairs, of their first texts: those of one story or premise stay
+    # together
     validation_fraction: float | None = None
     train_from_validation: bool = False  # without a train split it is cut from validation, which keeps validation_fraction
-    split_seed: int = 1378  # of every random cut above, not of an experiment: all experiments share one test set
+    split_seed: int = 1378  # of the random cuts above; all experiments share one test set
     built_in: bool = False  # generated by this package
-    own: bool = False  # of a user, named in the recipe; `attnfaith.data.own_data` reads it
+    own: bool = False  # a user's, named in the recipe; `attnfaith.data.own_data` reads it
     licence: str = ""  # terms that the publisher states, or ""
     notes: str = ""  # what differs from the papers that used it
 
@@ -89,16 +89,16 @@ class DatasetEntry:
 
     @property
     def impermissible(self) -> bool:
-        """Whether it says which words are impermissible."""
+        """Whether its words have marks of impermissibility."""
         return "impermissible" in self.columns
 
     @property
     def permissible(self) -> "DatasetEntry":
-        """The same data set without its impermissible words. DatasetError where it does not say which they are."""
+        """The same data set without its impermissible words. DatasetError where it marks none."""
         if not self.impermissible:
             marked = ", ".join(sorted(name for name, entry in DATASETS.items() if entry.impermissible))
             raise DatasetError(
-                f"data.impermissible_removed: {self.name!r} does not say which words are impermissible: take {marked}, or "
+                f"data.impermissible_removed: {self.name!r} marks no impermissible words: take {marked}, or "
                 "own data with data.impermissible or data.impermissible_words"
             )
         columns = {name: names for name, names in self.columns.items() if name != "impermissible"}
@@ -106,7 +106,7 @@ class DatasetEntry:
 
 
 def get_entry(name: str) -> DatasetEntry:
-    """The entry of a data set. DatasetError, with the known names and the nearest, for an unknown one."""
+    """Return the entry of a data set. DatasetError, with the nearest name, for an unknown one."""
     if name in DATASETS or name in all_datasets():
         return DATASETS[name]
     from attnfaith.data.pairs import PAIRS
@@ -119,14 +119,14 @@ def get_entry(name: str) -> DatasetEntry:
 def register(entry: DatasetEntry) -> DatasetEntry:
     """Add a data set of your own to the registry. DatasetError where another has its name."""
     if DATASETS.setdefault(entry.name, entry) != entry:
-        raise DatasetError(f"the data set {entry.name!r} is there already: name yours otherwise")
+        raise DatasetError(f"there is a data set {entry.name!r} already: give yours another name")
     return entry
 
 
 @functools.cache
 def all_datasets() -> dict[str, DatasetEntry]:
-    """DATASETS with those of installed packages: an entry point of GROUP is a `DatasetEntry`, a list of them, or the path of
-    a file as `read_entries` reads it.
+    """Return DATASETS with those of installed packages: an entry point of GROUP is a `DatasetEntry`, a list of them, or the
+    path of a file that `read_entries` reads.
     """
     for point in entry_points(group=GROUP):
         try:
@@ -135,15 +135,14 @@ def all_datasets() -> dict[str, DatasetEntry]:
             for entry in [entries] if isinstance(entries, DatasetEntry) else entries:
                 register(entry)
         except Exception as error:  # the package of somebody else
-            raise DatasetError(f"the entry point {point.name!r} of {GROUP} is of no use: {excerpt(error, 300)}") from error
+            raise DatasetError(f"the entry point {point.name!r} of {GROUP} cannot be used: {excerpt(error, 300)}") from error
     return DATASETS
 
 
 def entry_of(data: object) -> DatasetEntry:
-    """The entry of a recipe's data section: the registry's, or one made of what the section says of the user's own data.
+    """Return the entry of a recipe's data section, from the registry or for the user's own data.
 
-    data: the section, or its keys and values as a record keeps them; a text is a name in the registry. DatasetError as
-    `get_entry`.
+    data: the section, or its keys and values as in a record; a text is a name in the registry. DatasetError as `get_entry`.
     """
     if isinstance(data, str):
         return get_entry(data)
@@ -174,24 +173,24 @@ def entry_of(data: object) -> DatasetEntry:
 
 
 def facts(data: object) -> dict:
-    """What a card says of a data set, as plain values; data and errors as `entry_of`."""
+    """Return what a card reports about a data set, as plain values; data and errors as `entry_of`."""
     entry = entry_of(data)
     names = ("name", "hub_id", "citation", "licence", "built_in", "own", "pair", "notes")
     return {field: getattr(entry, field) for field in names}
 
 
 def read_entries(path: Path, kind: type = DatasetEntry) -> dict:
-    """Name -> entry of a file such as registry.yaml: a list of entries, the fields of `kind` by name. A tuple is a list,
-    and notes may be a list of texts, which are joined by blanks.
+    """Read {name: entry} from a file such as registry.yaml: a list of entries, the fields of `kind` by name. A tuple is a
+    list, and notes may be a list of texts, which are joined by blanks.
 
-    Raises DatasetError where the file is no such list, for a field that there is not, is missing or of another type (with
-    entry and field), and for a name that comes twice.
+    Raises DatasetError for a file of another form, an unknown, missing or mistyped field (with its entry), and a repeated
+    name.
     """
     try:
         entries = yaml.load(path.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         for fields in entries:
             fields["notes"] = " ".join(notes) if isinstance(notes := fields.get("notes", ""), list) else notes
-        # as JSON, where a list is a tuple's only form and all else is strict: a text is no number, and 1 is not true
+        # as JSON, where a list can be a tuple and all else is strict: a text is no number, and 1 is not true
         checked = TypeAdapter(list[kind]).validate_json(json.dumps(entries), strict=True)
     except ValidationError as error:
         mistake = error.errors(include_url=False)[0]

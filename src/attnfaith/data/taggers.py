@@ -1,13 +1,12 @@
-"""Parts of speech by taggers that are installed: what one is, by which name, and what it may say.
+"""Parts of speech by taggers that are installed.
 
-No tagger is part of this package. A package of one's own offers one by an entry point of the group "attnfaith.taggers",
-whose name it is known by:
+This package has no tagger. An installed package offers one by an entry point of the group "attnfaith.taggers":
 
     [options.entry_points]
     attnfaith.taggers =
         mine = my_package:tags
 
-where `tags` takes the words of one text, a list of str, and gives as many universal tags.
+where `tags` maps the words of a text, a list of str, to as many universal tags.
 """
 
 import unicodedata
@@ -28,22 +27,20 @@ Tagger = Callable[[Sequence[str]], Sequence[str]]
 
 
 def is_punctuation(word: str) -> bool:
-    """Whether a word, or words between blanks, is made of punctuation alone, as Unicode has it (category P)."""
-    kinds = {unicodedata.category(character)[0] for character in word if not character.isspace()}
-    return kinds == {"P"}
+    """Whether a word, or words between blanks, consists of punctuation (Unicode category P)."""
+    return {unicodedata.category(character)[0] for character in word if not character.isspace()} == {"P"}
 
 
 @cache
 def tagger_of(name: str) -> Tagger:
-    """The tagger of this name. What it says is checked.
+    """Return the tagger of this name, which raises DatasetError for a missing or unknown tag.
 
-    Raises DatasetError where it is not installed, or nobody offers one of the name. It raises DatasetError itself where it
-    has another number of tags than of words, or a tag that is not one of UNIVERSAL.
+    Raises DatasetError for a name that no installed package offers.
     """
     offered = {"denckring": None, **{entry.name: entry for entry in entry_points(group=GROUP)}}
     if name not in offered:
         raise DatasetError(
-            f"no tagger is called {excerpt(name)}; known: {', '.join(sorted(offered))}. A package of yours offers another "
+            f"no tagger is called {excerpt(name)}; there are {', '.join(sorted(offered))}. A package offers another "
             f"by an entry point of the group '{GROUP}'"
         )
     tag = _denckring() if offered[name] is None else offered[name].load()
@@ -65,7 +62,7 @@ def tagger_of(name: str) -> Tagger:
 
 
 def _denckring() -> Tagger:
-    """English, by a perceptron over the words about a word, trained on the UD English Web Treebank; its weights are JSON."""
+    """English, by a perceptron trained on the UD English Web Treebank, whose weights are JSON."""
     try:
         from denckring_en_pos import tagger
     except ImportError as error:
@@ -73,7 +70,7 @@ def _denckring() -> Tagger:
     model = tagger()
 
     def tag(words: Sequence[str]) -> list[str]:
-        # it was trained without punctuation; its labels are a tag and a form of the verb, as in AUX|Fin
+        # it was trained without punctuation; a label is a tag and a form of the verb, as in AUX|Fin
         labels = iter(model.tag([word for word in words if not is_punctuation(word)]))
         return ["PUNCT" if is_punctuation(word) else next(labels).partition("|")[0] for word in words]
 

@@ -1,4 +1,4 @@
-"""Generated sentence pairs whose word alignment is known exactly: a toy language, and sequences to be rearranged.
+"""Generated sentence pairs with exact word alignments: a toy language, and rearranged sequences.
 
 A row is {"source": str, "target": str, "links": [[source word, target word, 2]]}, words counted from 0, 2 for a sure link.
 It depends on (seed, stream, its index) and the arguments only: more rows never change the earlier ones.
@@ -18,17 +18,17 @@ SEQUENCES = {
     "reverse": lambda length: range(length - 1, -1, -1),
     "bigram_flip": lambda length: [place ^ 1 if place ^ 1 < length else place for place in range(length)],
 }
-"""Task -> the source word of each target word: the same words, in the reverse order, or flipped two by two (a last one
-without a neighbour stays). Source: Pruthi et al. 2020, section 3.3: 1,000 words, sequences of 32, 100,000 of each split."""
+"""Task -> the source word of each target word: the same order, the reverse, or flipped two by two (a last word without a
+neighbour stays). Source: Pruthi et al. 2020, section 3.3: 1,000 words, sequences of 32, 100,000 of each split."""
 
 
 @checked
 def sequences(
     task: str, n: Number, seed: Number, *, stream: Number = 0, vocabulary_size: Positive = 1000, length: Bounds = (32, 32)
 ) -> list[dict]:
-    """n rows of a task of SEQUENCES.
+    """Generate n rows of a task of SEQUENCES.
 
-    Words are drawn uniformly and say nothing of one another, so a model has to look at the linked word, or to remember it.
+    Words are drawn uniformly and independently, so a model must look at the linked word, or remember it.
     vocabulary_size: number of different words. length: least and greatest number of words of a sequence, drawn uniformly.
     Raises DatasetError for an argument out of range.
     """
@@ -47,7 +47,7 @@ def sequences(
 def lexicon(
     seed: int, vocabulary_size: int, two_word_share: float, joined_share: float
 ) -> list[tuple[list[str], list[str]]]:
-    """[(source words, target words)]: (["s3"], ["t3"]), (["s3"], ["t3a", "t3b"]) or (["s3", "s3+"], ["t3"])."""
+    """Return [(source words, target words)]: (["s3"], ["t3"]), (["s3"], ["t3a", "t3b"]) or (["s3", "s3+"], ["t3"])."""
     import numpy as np
 
     order = np.random.default_rng([seed, vocabulary_size]).permutation(vocabulary_size)
@@ -73,19 +73,19 @@ def toy_language(
     clause_length: Bounds = (2, 5),
     reversed_share: Share = 0.5,
 ) -> list[dict]:
-    """n rows of a toy language and its translation.
+    """Generate n rows of a toy language and its translation.
 
-    A clause begins with a conjunction that says whether its words stand in the same order in the translation ("and", AND) or
-    in the reverse ("because", BECAUSE); the conjunction stays at its beginning. A word is translated by one word or by two
-    that stay together, and some are joined: two source words, always together, are one target word. Which word is which is
-    drawn from the seed, so a source word says its translation and its links; the order says the rest.
+    A clause begins with a conjunction that decides the order of its words in the translation: the same ("and", AND) or the
+    reverse ("because", BECAUSE); the conjunction stays at its beginning. A word is translated by one word or by two
+    neighbours, and some are joined: two source words, always together, are one target word. The seed decides which, so a
+    source word determines its translation, and the order its links.
 
     Args:
         n: number of rows.
         seed, stream: the random stream; `stream` tells splits of one seed apart, which have one lexicon.
         vocabulary_size: source words, conjunctions and the second parts of joined ones not counted.
-        two_word_share: the share of them that two target words translate.
-        joined_share: the share of them that two source words stand for.
+        two_word_share: the share of words with two target words.
+        joined_share: the share of words with two source words.
         clauses, clause_length: least and greatest number of clauses of a sentence, and of words of a clause without its
             conjunction, drawn uniformly.
         reversed_share: probability that a clause is reversed.
@@ -95,9 +95,7 @@ def toy_language(
     import numpy as np
 
     if two_word_share + joined_share > 1:
-        raise DatasetError(
-            f"two_word_share={two_word_share} and joined_share={joined_share} are of different words: at most 1 together"
-        )
+        raise DatasetError(f"two_word_share={two_word_share} and joined_share={joined_share}: their sum must be at most 1")
     entries = lexicon(seed, vocabulary_size, two_word_share, joined_share)
     rows = []
     for index in range(n):

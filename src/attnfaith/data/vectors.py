@@ -1,4 +1,4 @@
-"""Word vectors for an embedding layer: read from a file, or drawn. Shapes: V words of a vocabulary, D dimensions."""
+"""Word vectors for an embedding layer, read from a file or drawn. Shapes: V words of a vocabulary, D dimensions."""
 
 import gzip
 import hashlib
@@ -14,9 +14,9 @@ from attnfaith.support.errors import DatasetError, excerpt
 
 
 def random_vectors(n: int, dim: int, std: float = 0.25, seed: int = 0, padding: int = 0) -> np.ndarray:
-    """An (n, dim) float32 matrix of independent normal numbers, mean 0 and standard deviation `std`, zero in row `padding`.
+    """Draw an (n, dim) float32 matrix of normal numbers with mean 0 and standard deviation `std`, zero in row `padding`.
 
-    With random vectors, how far measures of importance agree depends on `std`, so state it.
+    With random vectors the agreement of measures of importance depends on `std`, so report it.
     """
     matrix = np.random.default_rng(seed).standard_normal((n, dim), np.float32) * np.float32(std)
     matrix[padding : padding + 1] = 0
@@ -24,7 +24,7 @@ def random_vectors(n: int, dim: int, std: float = 0.25, seed: int = 0, padding: 
 
 
 def file_digest(path: str | os.PathLike) -> str:
-    """12 hexadecimal digits of a SHA-256 over a file of vectors. DatasetError where there is no such file."""
+    """Return 12 hexadecimal digits of the SHA-256 of a file of vectors. DatasetError for a missing file."""
     try:
         with open(path, "rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()[:12]
@@ -41,21 +41,21 @@ def load_vectors(
     seed: int = 0,
     padding: int = 0,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Vectors of the words of a vocabulary, in its order.
+    """Load the vectors of a vocabulary's words, in its order.
 
     Args:
-        path: a text file with a word and D numbers a line, parted by blanks (.txt, .vec, or gzipped .gz; a first line
-            with the two counts of word2vec is passed over), or a parquet file with columns word and vector.
+        path: a text file with a word and D numbers a line, separated by blanks (.txt, .vec, or gzipped .gz; a first line
+            with the two counts of word2vec is skipped), or a parquet file with columns word and vector.
         vocabulary: word -> row, rows 0..V-1 (`tokenizer.get_vocab()`).
-        missing: "zero" leaves words that are not in the file at zero, as the papers' own route does; "random" draws
-            them like `random_vectors(V, D, std, seed)`.
-        padding: row of the padding token.
+        missing: "zero" leaves words outside the file at zero, as the papers do; "random" draws them like
+            `random_vectors(V, D, std, seed)`.
+        padding: row of the padding token, which stays zero.
 
-    Returns the (V, D) float32 matrix and a boolean (V,) mask of the words that the file has. The padding row is zero
-    and counts as not there. Of a word that is listed twice the first vector is kept.
+    Returns the (V, D) float32 matrix and a boolean (V,) mask of the words of the file, padding excluded. Of a repeated word
+    the first vector is used.
 
-    Raises DatasetError for a vocabulary with gaps, a line of another length than the first, something that is no finite
-    number, and a file that is missing, damaged, empty or of another form.
+    Raises DatasetError for a vocabulary with gaps, lines of different lengths, numbers that are not finite, and a file that
+    is missing, damaged, empty or of another form.
     """
     path = Path(path)
     if sorted(vocabulary.values()) != list(range(len(vocabulary))):
@@ -64,10 +64,8 @@ def load_vectors(
         raise DatasetError(f"There is no vector file {path}.")
     try:
         words, vectors = (_read_parquet if path.suffix == ".parquet" else _read_text)(path, vocabulary)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DatasetError(f"{path} is damaged or no gzip file ({error}); fetch it again.") from error
-    except UnicodeDecodeError as error:
-        raise DatasetError(f"{path} is not UTF-8 text ({error}).") from error
+    except (EOFError, zlib.error, gzip.BadGzipFile, UnicodeDecodeError) as error:
+        raise DatasetError(f"{path} is damaged, or no UTF-8 text or gzip file ({error}); fetch it again.") from error
     with np.errstate(over="ignore"):
         vectors = vectors.astype(np.float32)
     if not np.isfinite(vectors).all():
@@ -82,20 +80,20 @@ def load_vectors(
     return matrix, present
 
 
-def _read_text(path: Path, wanted: Mapping[str, int]) -> tuple[list[str], np.ndarray]:
-    """The wanted words of a text file, in file order, and their vectors."""
+def _read_text(path: Path, vocabulary: Mapping[str, int]) -> tuple[list[str], np.ndarray]:
+    """The vocabulary's words in a text file, in file order, and their vectors."""
     words, vectors, dim = [], [], 0
     with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8", newline="\n") as file:
         for number, line in enumerate(file, 1):
             if number == 1 and re.fullmatch(r"\d+ \d+\s*", line):
                 continue
             dim = dim or line.rstrip().count(" ")
-            # from the right, as a few words of the larger published files hold blanks themselves (". . .")
+            # from the right, since a few words of the larger published files hold blanks (". . .")
             word, *numbers = line.rstrip().rsplit(" ", dim)
             if not dim or len(numbers) != dim:
                 expected = f"{dim}, as on the first line," if dim else "a word and numbers"
                 raise DatasetError(f"{path}, line {number}: {len(numbers)} numbers after the word; {expected} expected.")
-            if word in wanted:
+            if word in vocabulary:
                 try:
                     vectors.append(np.array(numbers, np.float64))
                 except ValueError as error:
@@ -106,8 +104,8 @@ def _read_text(path: Path, wanted: Mapping[str, int]) -> tuple[list[str], np.nda
     return words, np.array(vectors, np.float64).reshape(len(words), dim)
 
 
-def _read_parquet(path: Path, wanted: Mapping[str, int]) -> tuple[list[str], np.ndarray]:
-    """The wanted words of a parquet file with columns word and vector, in file order, and their vectors."""
+def _read_parquet(path: Path, vocabulary: Mapping[str, int]) -> tuple[list[str], np.ndarray]:
+    """The vocabulary's words in a parquet file with columns word and vector, in file order, and their vectors."""
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
@@ -115,7 +113,7 @@ def _read_parquet(path: Path, wanted: Mapping[str, int]) -> tuple[list[str], np.
     try:
         table = pq.read_table(path, columns=["word", "vector"], partitioning=None)
         dim = len(table["vector"][0])
-        table = table.filter(pc.is_in(table["word"].cast(pa.large_string()), pa.array(wanted, pa.large_string())))
+        table = table.filter(pc.is_in(table["word"].cast(pa.large_string()), pa.array(vocabulary, pa.large_string())))
         vectors = np.array(table["vector"].cast(pa.list_(pa.float64())).to_pylist(), np.float64)
         return table["word"].to_pylist(), vectors.reshape(len(table), dim)
     except (pa.ArrowException, OSError, ValueError, TypeError, LookupError) as error:

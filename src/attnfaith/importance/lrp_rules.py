@@ -25,7 +25,7 @@ import torch
 from torch import nn
 
 from attnfaith.models import decoders, encoders
-from attnfaith.models.decoders import barring
+from attnfaith.models.decoders import answer_bias
 from attnfaith.models.encoders import NEARLY_ZERO, sinusoidal_positions
 from attnfaith.models.hierarchy import sentence_groups
 from attnfaith.models.modeling_attention_classifier import Encoded
@@ -367,4 +367,4 @@ def read_by_rules(model, batch, embedded, rules) -> Read:
     allowed = model.allow(Encoded(hidden.detach(), mask, query), batch.get("answer_mask")).query
     attention = model.attend(hidden.detach(), mask, query)
     logits = rules.decoded(model.decoder, rules.pooled(hidden, attention), query)
-    return Read(logits + barring(allowed, logits), hidden, mask, words)
+    return Read(logits + answer_bias(allowed, logits), hidden, mask, words)

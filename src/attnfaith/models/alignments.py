@@ -1,10 +1,10 @@
-"""Alignments: states, and a query where there is one, to scores. Scores are not attention: a projection makes it of them.
+"""Alignments: states, and perhaps a query, to scores, which a projection turns into attention.
 
 Shapes: B instances, T tokens, G decoder steps, H hidden, A alignment size.
 
-Of a text: `forward(hidden (B,T,H), query (B,H) or None) -> (B,T)`. Of a decoder, which asks at each step: `keys(hidden)`,
-made once for all steps, and `forward(keys, query)`, which takes one query (B,H) to (B,T), or many (B,G,H) to (B,G,T). To add
-an alignment: one module, and one line in ALIGNMENTS or SEQUENCE_ALIGNMENTS.
+For a text: `forward(hidden (B,T,H), query (B,H) or None) -> (B,T)`. For a decoder: `keys(hidden)`, computed once for all
+steps, and `forward(keys, query)`, from a query (B,H) to (B,T), or from (B,G,H) to (B,G,T). To add an alignment: one module,
+and one line in ALIGNMENTS or SEQUENCE_ALIGNMENTS.
 """
 
 import math
@@ -16,7 +16,7 @@ from torch import nn
 def tanh(values: torch.Tensor) -> torch.Tensor:
     """tanh(x), in float32 on CPUs as 2 sigmoid(2x) - 1: torch's sigmoid is several times faster there; equal to 1e-6."""
     if values.dtype == torch.float32 and values.device.type == "cpu":
-        return values.mul(2).sigmoid().mul(2).sub(1)  # not in place: DeepLIFT takes the place of this sigmoid
+        return values.mul(2).sigmoid().mul(2).sub(1)  # not in place: DeepLIFT replaces this sigmoid
     return values.tanh()
 
 
@@ -57,7 +57,7 @@ class Dot(nn.Module):
 ALIGNMENTS = {"additive": Additive, "dot": Dot}
 
 
-# ------------------------------------------------------------------------------------------------ of a decoder
+# ------------------------------------------------------------------------------------------------ decoders
 
 
 class SequenceAdditive(nn.Module):
@@ -87,7 +87,7 @@ class SequenceDot(nn.Module):
         super().__init__()
 
     def keys(self, hidden: torch.Tensor) -> torch.Tensor:
-        """(B,T,H), as they are."""
+        """(B,T,H), unchanged."""
         return hidden
 
     def forward(self, keys, query):

@@ -15,23 +15,22 @@ VECTORS = ("random", "pretrained")
 
 @strict
 class AttentionClassifierConfig(EncoderConfig):
-    """What an attention classifier is made of: encoder, alignment, projection, query, decoder and sizes.
+    """Encoder, alignment, projection, query, decoder and sizes of an attention classifier.
 
     encoder: bilstm, bigru, lstm, orthogonal_lstm, transformer, cnn, average or embedding. hidden_size H is the size of its
-        states, both directions of BiLSTM and BiGRU together; `embedding` needs hidden_size = embedding_size.
+        states, both directions together; `embedding` needs hidden_size = embedding_size.
     alignment: additive or dot; alignment_size None means H / 2.
     projection, score_scale: see `ProjectionConfig` and `EncoderConfig`.
     query: learned (one text) or text (the second text of a pair, token_type_ids 1, read by an encoder of its own).
     readout: the decoder, affine or tanh (Jain & Wallace's for pairs); `decoder` means something else to transformers.
-    hierarchy: none, or sentence: words of a sentence are read by an encoder and summed by attention, sentences by a second
-        encoder and attention of the same kinds; attention is then that over sentences. A document's sentences are divided by
-        sentence_token_id (4 where not given), the mark that a tokenizer built for sentences sets.
-    unk_token_id: what stands for an unknown token, where a measure puts one in a token's place.
+    hierarchy: none, or sentence: an encoder reads the words of a sentence and attention sums them, a second encoder and
+        attention of the same kinds read the sentences; `attention` is the second one. sentence_token_id (default 4), the
+        mark of a tokenizer built for sentences, divides them.
+    unk_token_id: the unknown token, which some measures put in a token's place.
     markers: each text starts and ends with a marker token, which is encoded and never attended.
-    vectors: the word vectors at the start, random or pretrained; vectors_digest: 12 hexadecimal digits of the file of
-        pretrained ones. Both are part of a result: the scale of random vectors moves the agreement of gradient and
-        leave-one-out.
-    tokenizer_digest: 12 hexadecimal digits of the tokenizer that divided the texts; None: the words of the training texts.
+    vectors: the word vectors at the start, random or pretrained; vectors_digest: 12 hexadecimal digits of their file. Both
+        are part of a result: the scale of random vectors moves the agreement of gradient and leave-one-out.
+    tokenizer_digest: 12 hexadecimal digits of the tokenizer of the texts; None: words of the training texts.
     """
 
     model_type = "attention_classifier"
@@ -73,8 +72,8 @@ class AttentionClassifierConfig(EncoderConfig):
     def validate_factors(self):
         if (self.vectors == "pretrained") != (self.vectors_digest is not None):
             raise ValueError(
-                f"vectors={self.vectors!r} with vectors_digest={self.vectors_digest!r}: pretrained vectors are known by the "
-                "digest of their file, random ones have none"
+                f"vectors={self.vectors!r} with vectors_digest={self.vectors_digest!r}: pretrained vectors need the digest "
+                "of their file, random ones have none"
             )
         if self.hierarchy == "none" and self.sentence_token_id is not None:
             raise ValueError(
@@ -100,9 +99,9 @@ class AttentionClassifierConfig(EncoderConfig):
 
     @property
     def removal_renormalises(self) -> bool:
-        """Whether projecting again without a token is dividing the other weights by their sum.
+        """Whether projecting again without a token divides the other weights by their sum.
 
-        Never at a fixed scale, which is that of the remaining scores: there even a token without weight moves the others.
+        False at a fixed scale, which is computed from the remaining scores: even a token without weight moves the others.
         """
         return self.projection in ("softmax", "uniform") and self.score_scale is None
 

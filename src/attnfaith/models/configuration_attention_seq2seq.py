@@ -9,22 +9,21 @@ from .projections import PROJECTIONS
 
 SOURCE_ENCODERS = ("bigru", "gru", "embedding")
 RECURRENCES = {"bahdanau": "additive", "luong": "dot"}
-"""How the decoder attends, and its alignment where none is named."""
+"""Recurrence of the decoder, and its default alignment."""
 NO_ATTENTION = "none"
 
 
 @strict
 class AttentionSeq2SeqConfig(EncoderConfig):
-    """What a recurrent translator is made of: encoder, recurrence, alignment, projection and sizes.
+    """Encoder, recurrence, alignment, projection and sizes of a recurrent translator.
 
     encoder: bigru (hidden_size H, both directions together), gru, or embedding (the words themselves; embedding_size = H).
-    recurrence: bahdanau: the decoder's state before a step asks, and what it attends to enters the step (Bahdanau et al.
-        2015). luong: the state after the step asks, and what it attends to enters the output only (Luong et al. 2015, global
-        attention without input feeding).
-    alignment: additive, dot or general (q W h); None: additive of bahdanau, dot of luong. alignment_size of additive: None
-        means H.
-    projection: as `ProjectionConfig` has it, or none: the decoder knows the source by its first state alone, and there is no
-        attention.
+    recurrence: bahdanau: the decoder's state before a step is the query, and the context enters the step (Bahdanau et al.
+        2015). luong: the state after the step is the query, and the context enters the output only (Luong et al. 2015,
+        global attention without input feeding).
+    alignment: additive, dot or general (q W h); None: additive for bahdanau, dot for luong. alignment_size: of additive,
+        None: H.
+    projection: as in `ProjectionConfig`, or none: no attention, the source enters by the decoder's first state alone.
     """
 
     model_type = "attention_seq2seq"
@@ -57,7 +56,7 @@ class AttentionSeq2SeqConfig(EncoderConfig):
 
     @property
     def aligns(self) -> bool:
-        """Whether attention depends on scores: a uniform one does not."""
+        """Whether attention depends on scores."""
         return self.projection not in (NO_ATTENTION, "uniform")
 
 

@@ -1,4 +1,4 @@
-"""What the configurations of this folder share: fields, and one check of choices and ranges."""
+"""Common fields of the configurations of this folder, and one check of choices and ranges."""
 
 from huggingface_hub.dataclasses import strict
 from transformers import PreTrainedConfig
@@ -11,7 +11,7 @@ class ProjectionConfig(PreTrainedConfig):
     """A configuration with a projection: softmax, sparsemax, sparsegen (sparsegen_lambda < 1), entmax15, entmax
     (entmax_alpha >= 1) or uniform.
 
-    A subclass says in `choices` which values its fields may have, and in `ranges` which numbers, by their names.
+    A subclass lists the allowed values of its fields in `choices`, and intervals of numbers in `ranges`.
     """
 
     _auto_class = "AutoConfig"  # as `register_for_auto_class` sets it: the code is saved with the configuration
@@ -40,11 +40,11 @@ class ProjectionConfig(PreTrainedConfig):
 
 @strict
 class EncoderConfig(ProjectionConfig):
-    """A configuration of a model that this folder builds from words on: sizes, dropout and special tokens.
+    """A configuration of a model with word vectors: sizes, dropout and special tokens.
 
-    alignment_size: of the additive alignment. score_scale: standard deviation that the scores of a row are held at before
-    the projection, so that it alone decides how sparse attention is; None leaves them (`projections.held_at`).
-    embedding_std: standard deviation of random word vectors at the start.
+    alignment_size: of the additive alignment. score_scale: standard deviation of the scores of a row before the projection,
+    so that the projection alone decides how sparse attention is (`projections.rescale`); None: unchanged. embedding_std:
+    standard deviation of random word vectors at the start.
     """
 
     ranges = {
@@ -74,7 +74,7 @@ class EncoderConfig(ProjectionConfig):
         self.check_encoder("encoder", self.encoder)
 
     def check_encoder(self, field: str, encoder: str):
-        """Raise ValueError where an encoder, named by a field, cannot have these sizes."""
+        """Raise ValueError for an encoder, named by a field, that cannot have these sizes."""
         if encoder == "embedding" and self.hidden_size != self.embedding_size:
             raise ValueError(
                 f"{field}='embedding' passes embeddings through: hidden_size={self.hidden_size} must be "

@@ -11,35 +11,34 @@ SAMPLERS = ("bernoulli", "hardkuma", "budget")
 POOLINGS = ("average", "max", "attention")
 READS = ("zeroed", "deleted")
 THRESHOLDS = {"bernoulli": 0.5, "hardkuma": 0.0, "budget": 0.0}
-"""What a token's value must be above, to be selected at test time, where a configuration says nothing."""
+"""Default thresholds: at test time a token is selected if its value is above."""
 
 
 @strict
 class RationaleClassifierConfig(AttentionClassifierConfig):
-    """A selector, which gives each token a gate, and a classifier, which reads what is let through and nothing else.
+    """A selector, which gives each token a gate, and a classifier, which reads only what passes the gates.
 
-    The classifier's encoder, its sizes, alignment and projection (of pooling='attention'), readout and vectors are the
-    fields of `AttentionClassifierConfig`; it is of single texts, without a hierarchy.
+    The classifier's encoder, sizes, alignment and projection (of pooling='attention'), readout and vectors are the fields of
+    `AttentionClassifierConfig`, for single texts without a hierarchy.
 
     sampler: bernoulli (Lei et al. 2016), hardkuma (Bastings et al. 2019) or budget (SPECTRA, Guerreiro & Martins 2021); see
         `rationale_samplers`.
-    selector_encoder: of the states that tokens are scored by; None: an encoder of the kind of the classifier's, with weights
-        of its own.
-    share_embeddings: selector and classifier read the same word vectors; else each has its own, which lie in one table, the
-        selector's first.
-    pooling: what the classifier makes of the states of selected tokens: their average, the maximum of each number, or an
-        attention's sum of them.
-    reads: zeroed: a token that is not selected keeps its place, its vector is zeros. deleted, of bernoulli alone: what
-        follows moves up. Begin and end markers are read in any case, and never selected.
-    budget: the share of its tokens that a text may keep (`rationale_samplers.budget_tokens`); of bernoulli and hardkuma,
-        which are trained without, it holds at test time, and None is no bound.
-    contiguous: at test time the selected tokens are one window, that of the largest sum of values.
-    transition: of budget, what two neighbours are worth more when both are selected, beside scores divided by the
-        temperature, as in the authors' code (0.001 to 0.01 there); 0: nothing.
-    temperature, test_temperature: of budget, what scores are divided by; None: the same at test time.
-    threshold: what a token's value must be above, to be selected at test time; None: 0.5 of bernoulli, else 0.
-    text_config: of an encoder of transformers, which then is the kind of both encoders ("pretrained"); embeddings of
-        positions and the like are each one's own, word vectors lie outside of both.
+    selector_encoder: encoder of the states that the selector scores; None: the kind of the classifier's encoder, with
+        separate weights.
+    share_embeddings: selector and classifier read the same word vectors; else each has its own half of the table, the
+        selector the first.
+    pooling: of the states of selected tokens: their average, maximum, or weighted sum by an attention.
+    reads: zeroed: the vector of an unselected token is 0. deleted (bernoulli only): unselected tokens are removed and the
+        rest moves up. Begin and end markers are always read, and never selected.
+    budget: the largest share of a text's tokens to select (`rationale_samplers.budget_tokens`); with bernoulli and hardkuma
+        it applies at test time only, and None is no bound.
+    contiguous: at test time the selected tokens are one window, the one with the largest sum of values.
+    transition: of the sampler budget, the bonus of two selected neighbours, added to scores divided by the temperature, as
+        in the authors' code (0.001 to 0.01 there); 0: none.
+    temperature, test_temperature: of the sampler budget, divisors of scores; None: the same at test time.
+    threshold: at test time a token is selected if its value is above; None: 0.5 for bernoulli, else 0.
+    text_config: of an encoder of transformers, the kind of both encoders ("pretrained"); each has its own position
+        embeddings, and word vectors lie outside of both.
     """
 
     model_type = "rationale_classifier"
@@ -92,12 +91,12 @@ class RationaleClassifierConfig(AttentionClassifierConfig):
         kinds = {self.encoder, self.selector_encoder}
         if kinds != {"pretrained"} if self.text_config is not None else "pretrained" in kinds:
             raise ValueError(
-                f"encoder={self.encoder!r} with selector_encoder={self.selector_encoder!r}: an encoder of transformers "
-                "stands in both places, and text_config says which; leave out both fields, or text_config"
+                f"encoder={self.encoder!r} with selector_encoder={self.selector_encoder!r}: text_config names an encoder of "
+                "transformers for both; leave out both fields, or text_config"
             )
         if self.hierarchy != "none" or self.query != "learned":
             raise ValueError(
-                f"hierarchy={self.hierarchy!r}, query={self.query!r}: a selector is over the tokens of single texts; leave "
+                f"hierarchy={self.hierarchy!r}, query={self.query!r}: a selector reads the tokens of single texts; leave "
                 "them out"
             )
         if self.reads == "deleted" and self.sampler != "bernoulli":
@@ -110,7 +109,7 @@ class RationaleClassifierConfig(AttentionClassifierConfig):
         for field, value in {"transition": 0, "temperature": 0.1, "test_temperature": None}.items():
             if self.sampler != "budget" and getattr(self, field) != value:
                 raise ValueError(
-                    f"{field}={getattr(self, field)} is of sampler='budget', not {self.sampler!r}: leave it out"
+                    f"{field}={getattr(self, field)} is for sampler='budget', not {self.sampler!r}: leave it out"
                 )
 
 

@@ -14,24 +14,24 @@ SELF_ATTENTION_PROJECTIONS = ("softmax", "sparsemax", "sparsegen", "entmax15", "
 class SelfAttentionClassifierConfig(ProjectionConfig):
     """A classifier of any type that `AutoModelForSequenceClassification` knows, and the projection of its self-attention.
 
-    text_config: the configuration of that classifier, with its model_type; BERT's where none is given. Its classes and its
-        padding token are those given here; where none are, those here are its own.
-    projection: softmax, sparsemax, sparsegen (sparsegen_lambda < 1), entmax15 or entmax (entmax_alpha >= 1), in every layer
-        and head. With softmax the model is the classifier itself.
-    separate_impermissible: whether the model is told which tokens are impermissible, and tokens attend only to those of
-        their own kind, in every layer and head. The first position, from which the classifier answers, attends to all, and
-        no other attends to it: there alone the two kinds meet (Pruthi et al. 2020, their BERT). It has no meaning for
-        decoders, and where an encoder and a decoder read a text.
+    text_config: the configuration of that classifier, with its model_type; default BERT. Classes and padding token that are
+        set here apply to it; else they are taken from it.
+    projection: softmax, sparsemax, sparsegen (sparsegen_lambda < 1), entmax15 or entmax (entmax_alpha >= 1), in all layers
+        and heads. With softmax the model is the classifier itself.
+    separate_impermissible: the model gets the mask of impermissible tokens, and tokens attend only to tokens of their own
+        kind, in all layers and heads. The first position, from which the classifier answers, attends to all tokens, and no
+        other position attends to it: the two kinds meet only there (the BERT of Pruthi et al. 2020). Not for models with a
+        decoder.
 
-    Raises ValueError, or the StrictDataclassError that holds it, for a projection that is not known, a parameter out of its
-    range, and kinds kept apart in an encoder and decoder.
+    Raises ValueError, or the StrictDataclassError that holds it, for an unknown projection, a parameter out of its range,
+    and separate_impermissible with an encoder and decoder.
     """
 
     model_type = "self_attention_classifier"
     sub_configs_defaults = {"text_config": SubConfigSpec(config_class=AutoConfig, model_type="bert")}
     keys_to_ignore_at_inference = ["past_key_values", "hidden_states", "attentions"]
     choices = {"projection": SELF_ATTENTION_PROJECTIONS}
-    score_scale = None  # for `project`: scores are as the classifier makes them
+    score_scale = None  # read by `project`: the classifier's scores are unchanged
 
     text_config: dict | PreTrainedConfig | None = None
     separate_impermissible: bool = False

@@ -1,8 +1,8 @@
-"""Decoders: context vector, and a query where there is one, to class logits.
+"""Decoders: context vector, and perhaps a query, to class logits.
 
 Shapes: B instances, T words, H hidden, C classes; leading dimensions are free. To add a decoder: one module
-`forward(context (..., H), query (..., H) or None) -> (..., C)`, with `affine` saying whether it is affine in the context,
-and one line in DECODERS.
+`forward(context (..., H), query (..., H) or None) -> (..., C)` with an attribute `affine` (in the context), and one line in
+DECODERS.
 """
 
 from dataclasses import dataclass, replace
@@ -54,14 +54,13 @@ BARRED = -1e4  # added to a logit: a probability of exactly 0 in any precision, 
 
 @dataclass(frozen=True)
 class Query:
-    """What a decoder reads besides states. Each field is None where an instance has nothing of the kind.
+    """What a decoder reads besides states; each field may be None.
 
-    state (B,H): the last state of the second text. answers (B,C) bool: the classes that may be predicted. Where attention is
-    over the words of a hierarchical model, sentences (B,T): the number of each word's sentence, -1 behind the last word; and
-    weights (B,T): what the model gives each word within its sentence.
+    state (B,H): the last state of the second text. answers (B,C) bool: the classes that may be predicted. For attention over
+    the words of a hierarchical model: sentences (B,T), the number of each word's sentence, -1 behind the last word, and
+    weights (B,T), the weight of each word within its sentence.
 
-    Indexing takes instances, or adds dimensions, in all of them, as it does in the plain tensor that a query of a state
-    alone is.
+    Indexing selects instances, or adds dimensions, in all fields, as in a tensor of states.
     """
 
     state: torch.Tensor | None = None
@@ -74,20 +73,20 @@ class Query:
 
 
 def state_of(query: torch.Tensor | Query | None) -> torch.Tensor | None:
-    """The state of the second text, None where there is none."""
+    """Return the state of the second text, or None."""
     return query.state if isinstance(query, Query) else query
 
 
-def barring(query: torch.Tensor | Query | None, like: torch.Tensor) -> torch.Tensor | float:
-    """What to add to logits (...,C): BARRED for each class that the query does not allow, else 0."""
+def answer_bias(query: torch.Tensor | Query | None, like: torch.Tensor) -> torch.Tensor | float:
+    """Return the bias of logits (...,C): BARRED for each class that the query does not allow, else 0."""
     answers = query.answers if isinstance(query, Query) else None
     return 0.0 if answers is None else (~answers).to(like) * BARRED
 
 
-def allowing(query: torch.Tensor | Query | None, answer_mask: torch.Tensor | None, num_labels: int):
-    """Add an answer mask (B,C) to the query: 1 or True for each class that may be predicted. None leaves the query.
+def with_answers(query: torch.Tensor | Query | None, answer_mask: torch.Tensor | None, num_labels: int):
+    """Add an answer mask (B,C) to the query, 1 or True for each class that may be predicted; None changes nothing.
 
-    Raises ValueError for a mask of another shape and for one that leaves an instance without an answer.
+    Raises ValueError for a mask of another shape, and a row without an answer.
     """
     if answer_mask is None:
         return query

@@ -1,8 +1,8 @@
 """Encoders: token embeddings to states, one per token, and to one state for a whole text (the query of a pair).
 
-Shapes: B instances, T tokens (padding on the right only), E embedding, H hidden. An encoder takes embeddings (B,T,E) and a
-prefix mask (B,T), and gives states (B,T,H), zero on padding, and a last state (B,H). What it gives for a text does not
-depend on how far the text is padded or with what it is batched. To add an encoder: one class and one line in ENCODERS.
+Shapes: B instances, T tokens (padding on the right only), E embedding, H hidden. An encoder maps embeddings (B,T,E) and a
+prefix mask (B,T) to states (B,T,H), zero on padding, and a last state (B,H), which depend neither on the padding nor on the
+rest of the batch. To add an encoder: one class and one line in ENCODERS.
 """
 
 import math
@@ -16,10 +16,9 @@ NEARLY_ZERO = 1e-6  # added to the squared length of a mean of states, as in the
 
 
 class Encoder(GradientCheckpointingLayer):
-    """What every encoder shares.
+    """The base of all encoders.
 
-    `contextual` is False where a state depends on its own token only: deleting another token then leaves it as it is.
-    `recurrent` is True where states are made one position after the other.
+    contextual: whether a state depends on other tokens. recurrent: whether states are computed one position after another.
     """
 
     contextual = True
@@ -27,14 +26,14 @@ class Encoder(GradientCheckpointingLayer):
 
 
 def reverse_by_length(mask: torch.Tensor) -> torch.Tensor:
-    """Positions (B,T) that read each text from its own end, leaving padding where it is. Its own inverse."""
+    """Return positions (B,T) that reverse each text and leave padding in place; the map is its own inverse."""
     lengths = mask.sum(1, keepdim=True)
     positions = torch.arange(mask.shape[1], device=mask.device).expand_as(mask)
     return torch.where(positions < lengths, lengths - 1 - positions, positions)
 
 
 def take(values: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-    """values (B,T,D) read at positions (B,S): (B,S,D)."""
+    """Return values (B,T,D) at positions (B,S): (B,S,D)."""
     return values.gather(1, positions.unsqueeze(-1).expand(-1, -1, values.shape[-1]))
 
 
@@ -72,12 +71,11 @@ class GRU(Layer):
 
 
 class OrthogonalLSTM(Layer):
-    """An LSTM layer of one direction, positions first, whose states have no part along the mean of those before them.
+    """An LSTM layer of one direction, positions first, whose states have no part along the mean of earlier states.
 
-    h_t <- h_t - (h_t . m) / (m . m + 1e-6) m with m the mean of h_1 .. h_(t-1), as they became; h_1 stays. What is left is
-    what the next step reads; the memory stays as it is. The mean alone is left out, not every state before, so that conicity
-    falls and is not 0 (Mohankumar et al. 2020; their code divides the sum by t and not by t - 1, which changes nothing but
-    the weight of 1e-6).
+    h_t <- h_t - (h_t . m) / (m . m + 1e-6) m with m the mean of the final h_1 .. h_(t-1); h_1 is unchanged. The next step
+    reads the result; the memory is unchanged. Conicity falls and is not 0, since states stay similar to single earlier
+    states (Mohankumar et al. 2020; their code divides the sum by t, not t - 1, which only changes the weight of 1e-6).
     """
 
     def forward(self, tokens):
@@ -98,9 +96,9 @@ class OrthogonalLSTM(Layer):
         return torch.stack(states), (carried[0],)
 
     def step(self, carried, gates):
-        """State, memory, sum (B,H) and number of states so far to the next of them, and that state.
+        """One step: (state, memory, sum of states (B,H), number of states) to the next ones, and the state.
 
-        gates (B,4H): the input's part of them.
+        gates (B,4H): the input's part of the gates.
         """
         state, memory, total, count = carried
         enter, keep, candidate, leave = torch.addmm(gates, state, self.weight_hh_l0.t()).chunk(4, -1)
@@ -110,9 +108,9 @@ class OrthogonalLSTM(Layer):
 
 
 def without_mean(states: torch.Tensor, total: torch.Tensor, count) -> torch.Tensor:
-    """States (B,H) less their part along the mean of `count` states before, whose sum is total (B,H); all of it at first.
+    """Return states (B,H) without their part along the mean of `count` earlier states, whose sum is total (B,H).
 
-    By the sum, not the mean: s . m / (m . m + e) m = s . t / (t . t + e n^2) t for m = t / n.
+    Computed from the sum: s . m / (m . m + e) m = s . t / (t . t + e n^2) t for m = t / n.
     """
     exact = states.to(total.dtype)
     length = (total * total).sum(-1, keepdim=True) + NEARLY_ZERO * (count * count + (count == 0))
@@ -120,7 +118,7 @@ def without_mean(states: torch.Tensor, total: torch.Tensor, count) -> torch.Tens
 
 
 class Recurrent(Encoder):
-    """Layers of one kind, each of one direction and named in `parts`, which share the H units."""
+    """Layers of one kind, named in `parts`, each of one direction with an equal part of the H units."""
 
     recurrent = True
     layer: type[nn.RNNBase]
@@ -133,7 +131,7 @@ class Recurrent(Encoder):
 
     @property
     def directions(self) -> tuple[nn.RNNBase, ...]:
-        """The layer that reads onward, and the one that reads backward if there is one, positions first."""
+        """The layer that reads onward and, if any, the one that reads backward."""
         return tuple(getattr(self, part) for part in self.parts)
 
     def forward(self, embedded, mask):
@@ -141,10 +139,10 @@ class Recurrent(Encoder):
 
 
 class OneDirection(Recurrent):
-    """A layer that reads onward; last state: that of the last token."""
+    """A layer that reads onward; last state: the state of the last token."""
 
     def read(self, embedded, mask, read_onward):
-        """States and last state, where the reader makes of tokens (T,B,E) (states (T,B,H), ...)."""
+        """Return states and last state; the reader maps tokens (T,B,E) to (states (T,B,H), ...)."""
         states = read_onward(embedded.transpose(0, 1).contiguous())[0].transpose(0, 1) * mask.unsqueeze(-1)
         end = (mask.sum(1, keepdim=True) - 1).clamp(min=0)
         return states, take(states, end)[:, 0]
@@ -169,24 +167,24 @@ class OnwardOrthogonalLSTM(OneDirection):
 
 
 class Bidirectional(Recurrent):
-    """Two layers, one over the text and one over the text reversed by its own length; last state: the end of each.
+    """Two layers, one over the text and one over the reversed text; last state: the end of each.
 
-    These are the numbers of a packed bidirectional layer, without packing, which is several times slower on CPUs.
-    torch.export keeps its example's length, unless it runs within `register_lstm_while_loop_decomposition` and its twin for
-    GRU, of torch.export._patches; ONNX does.
+    The numbers are those of a packed bidirectional layer; packing is several times slower on CPUs. torch.export fixes the
+    length of its example, unless it runs within `register_lstm_while_loop_decomposition`, or its twin for GRU, of
+    torch.export._patches; ONNX does not.
     """
 
     def read(self, embedded, mask, read_onward, read_backward):
-        """States and last state, where each reader makes of tokens (T,B,E), in its own order, (states (T,B,H/2), ...)."""
+        """Return states and last state; each reader maps tokens (T,B,E) in its order to (states (T,B,H/2), ...)."""
         batch, length, size = embedded.shape
-        # Tokens in the order in which the layers take them, position by position, so that nothing is copied once more.
+        # tokens in the order of the layers, position by position, which saves a copy
         tokens = embedded.transpose(0, 1).contiguous()
         rows = torch.arange(batch, device=embedded.device)
         reverse = (reverse_by_length(mask).t() * batch + rows).flatten()
         onward = read_onward(tokens)[0].flatten(0, 1)
         backward = read_backward(tokens.flatten(0, 1).index_select(0, reverse).view(length, batch, size))[0]
         states = torch.cat([onward, backward.flatten(0, 1).index_select(0, reverse)], -1)
-        # by the sizes of the tokens: a graph of dynamic length does not know those of what a recurrent layer gives
+        # by the sizes of the tokens: a graph of dynamic length does not know the sizes of a recurrent layer's output
         states = states.unflatten(0, (length, batch)).transpose(0, 1) * mask.unsqueeze(-1)
         end = (mask.sum(1, keepdim=True) - 1).clamp(min=0)
         last = torch.cat([take(states, end)[:, 0, : onward.shape[-1]], states[:, 0, onward.shape[-1] :]], -1)
@@ -224,7 +222,7 @@ class CNN(Encoder):
 
 
 def mean_over_tokens(states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """(B,T,H) to (B,H), padding left out; 0 for an empty text."""
+    """Return the mean (B,H) of states (B,T,H) without padding; 0 for an empty text."""
     return (states * mask.unsqueeze(-1)).sum(1) / mask.sum(1, keepdim=True).clamp(min=1)
 
 
@@ -270,11 +268,11 @@ class SelfAttention(nn.Module):
         return self.output(self.joined(weights @ value)), weights
 
     def by_head(self, inputs):
-        """(B,T,3H) to the queries, keys and values (B,heads,T,H/heads) in them."""
+        """Split (B,T,3H) into queries, keys and values (B,heads,T,H/heads)."""
         return inputs.unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
 
     def weights(self, query, key, mask):
-        """Attention (B,heads,T,T) of each token to every token, in float32 or what is more exact."""
+        """Return attention (B,heads,T,T) of each token to all tokens, in float32 or float64."""
         scores = query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])
         scores = scores.to(torch.promote_types(scores.dtype, torch.float32))  # half precision is too coarse for a softmax
         return scores.masked_fill(~mask[:, None, None, :], torch.finfo(scores.dtype).min).softmax(-1)
@@ -303,17 +301,17 @@ class TransformerLayer(GradientCheckpointingLayer):
         return self.each(self.mix(states, mask))
 
     def mix(self, states, mask):
-        """What tokens take from one another, added to what they were."""
+        """Self-attention, added to the states."""
         return states + self.attention(states, mask)[0]
 
     def each(self, mixed):
-        """The rest, which every token goes through by itself."""
+        """The rest of the layer, which treats each token by itself."""
         states = self.attention_norm(mixed)
         return self.feed_forward_norm(states + self.feed_forward(states))
 
 
 def sinusoidal_positions(length: int, size: int, device=None) -> torch.Tensor:
-    """(T,H): sines in the even places and cosines in the odd ones (Vaswani et al. 2017)."""
+    """Return (T,H): sines in even places and cosines in odd ones (Vaswani et al. 2017)."""
     rates = torch.exp(torch.arange(0, size, 2, device=device) * (-math.log(10000.0) / size))
     angles = torch.arange(length, device=device).unsqueeze(1) * rates
     return torch.stack([angles.sin(), angles.cos()], -1).reshape(length, -1)[:, :size]
@@ -322,7 +320,7 @@ def sinusoidal_positions(length: int, size: int, device=None) -> torch.Tensor:
 class Transformer(Encoder):
     """Meister et al.'s encoder: embeddings projected to H, sinusoidal positions, 2 layers of 1 head.
 
-    Layer order (normalisation after addition), ReLU and positions are not stated there; they are those of Vaswani et al.
+    Layer order (normalisation after addition), ReLU and positions are those of Vaswani et al., as the paper names none.
     Last state: the mean over tokens.
     """
 
@@ -339,7 +337,7 @@ class Transformer(Encoder):
         return states, mean_over_tokens(states, mask)
 
     def enter(self, embedded):
-        """(B,T,E) to (B,T,H): what the first layer reads, each token by itself and affine in its embedding."""
+        """Map (B,T,E) to the input (B,T,H) of the first layer, which is affine in each token's embedding."""
         positions = sinusoidal_positions(embedded.shape[1], self.projection.out_features, embedded.device)
         return self.projection(embedded) + positions.to(embedded.dtype)
 

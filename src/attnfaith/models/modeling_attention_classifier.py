@@ -1,9 +1,9 @@
 """The attention classifier in three stages that compose: encode, attend, decode.
 
-Shapes: B instances, L input positions, T tokens, H hidden, C classes, K attentions per instance. T = L, but for a
-hierarchical model, whose attention is over sentences: T is their number in the longest document. `forward` is
-decode(attend(encode(...))). An intervention on attention calls the stages itself: a permutation decodes K shuffled rows,
-"attention held fixed" decodes `attend(...).detach()`.
+Shapes: B instances, L input positions, T tokens, H hidden, C classes, K attentions per instance. T = L, except in a
+hierarchical model, whose attention is over sentences: there T is their number in the longest document. `forward` is
+decode(attend(encode(...))). Interventions on attention call the stages: a permutation decodes K shuffled rows, fixed
+attention decodes `attend(...).detach()`.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .alignments import ALIGNMENTS
 from .configuration_attention_classifier import AttentionClassifierConfig
-from .decoders import DECODERS, Query, allowing, barring, state_of
+from .decoders import DECODERS, Query, answer_bias, state_of, with_answers
 from .encoders import ENCODERS, Encoder, SelfAttention, TransformerLayer, take
 from .hierarchy import SentenceReader, above_words, item_mask, sentence_items
 from .modeling_common import (
@@ -32,11 +32,11 @@ from .projections import project
 
 
 class Read(NamedTuple):
-    """The input of the encoder, and what does not go through it.
+    """The input of the encoder.
 
     inputs (B,T,E): embeddings of input positions; sentence vectors (B,T,H) of a hierarchical model.
-    present (B,T) bool: the places it reads: the first text with its markers; the sentences.
-    mask (B,T) bool: those that attention is over: the first text without its markers; the sentences.
+    present (B,T) bool: the first text with its markers; the sentences.
+    mask (B,T) bool: the attendable places: the first text without its markers; the sentences.
     query (B,H) or None: the last state of the second text.
     word_attention (B,L) or None: of a hierarchical model, the weight of each word in its sentence.
     """
@@ -52,8 +52,8 @@ class Encoded(NamedTuple):
     """The output of the encoder.
 
     hidden (B,T,H): one state per input position, zero on padding and on a second text; per sentence in a hierarchical model.
-    mask (B,T) bool: what is attendable: the first text without its begin and end marker; the sentences.
-    query (B,H) or None: the last state of the second text; where answers are masked a `Query`, which holds both.
+    mask (B,T) bool: the attendable places: the first text without its begin and end marker; the sentences.
+    query (B,H) or None: the last state of the second text; with masked answers a `Query` of both.
     """
 
     hidden: torch.Tensor
@@ -65,9 +65,9 @@ class Encoded(NamedTuple):
 class AttentionClassifierModelOutput(ModelOutput):
     """last_hidden_state (B,T,H); pooler_output (B,H), the context vector; attention (B,T); the rest on request.
 
-    word_attention (B,L), of hierarchical models: the weight of each word in its sentence, 0 elsewhere. hidden_states: what
-    enters the first layer, the states after each Transformer layer, last_hidden_state. attentions: the self-attention
-    (B,heads,T,T) of each Transformer layer. Neither holds anything of the encoders of words and of a second text.
+    word_attention (B,L), of hierarchical models: the weight of each word in its sentence, 0 elsewhere. hidden_states: the
+    input of the first layer, the states after each Transformer layer, last_hidden_state. attentions: the self-attention
+    (B,heads,T,T) of each Transformer layer. The encoders of words and of a second text are in neither.
     """
 
     last_hidden_state: torch.FloatTensor | None = None
@@ -81,7 +81,7 @@ class AttentionClassifierModelOutput(ModelOutput):
 
 @dataclass
 class AttentionClassifierOutput(ModelOutput):
-    """loss (); logits (B,C); attention (B,T), 0 on all that is not attendable; the rest as above."""
+    """loss (); logits (B,C); attention (B,T), 0 outside the attendable places; the rest as above."""
 
     loss: torch.FloatTensor | None = None
     logits: torch.FloatTensor | None = None
@@ -92,7 +92,7 @@ class AttentionClassifierOutput(ModelOutput):
 
 
 class AttentionClassifierPreTrainedModel(PaperPreTrainedModel):
-    """Loading and saving. A saved checkpoint carries this folder's code for all three Auto classes."""
+    """Loading and saving; checkpoints hold the code of this folder for three Auto classes."""
 
     config_class = AttentionClassifierConfig
     config: AttentionClassifierConfig
@@ -108,7 +108,7 @@ class AttentionClassifierPreTrainedModel(PaperPreTrainedModel):
     }
 
     def save_pretrained(self, *args, **kwargs):
-        # transformers adds the class that is saved, and the configuration; each of these two loads what the other saved
+        # transformers adds the saved class and the configuration; each of these two loads what the other saved
         self.config.auto_map = {
             "AutoModel": "modeling_attention_classifier.AttentionClassifierModel",
             "AutoModelForSequenceClassification": (
@@ -121,7 +121,7 @@ class AttentionClassifierPreTrainedModel(PaperPreTrainedModel):
 class AttentionClassifierModel(AttentionClassifierPreTrainedModel):
     """Encoder and attention without a decoder: texts to context vectors."""
 
-    _auto_class = "AutoModel"  # what register_for_auto_class sets: save the code with the weights
+    _auto_class = "AutoModel"  # as `register_for_auto_class` sets it: the code is saved too
 
     def __init__(self, config: AttentionClassifierConfig):
         super().__init__(config)
@@ -142,7 +142,7 @@ class AttentionClassifierModel(AttentionClassifierPreTrainedModel):
         self.embeddings = value
 
     def text_masks(self, attention_mask: torch.Tensor, token_type_ids: torch.Tensor | None = None):
-        """Boolean masks (B,T): the first text, its attendable tokens, the second text (None where there is no query).
+        """Return boolean masks (B,T): the first text, its attendable tokens, the second text (None without a query).
 
         Raises ValueError for padding that is not on the right, and for a pair model without token_type_ids.
         """
@@ -161,9 +161,9 @@ class AttentionClassifierModel(AttentionClassifierPreTrainedModel):
         return first, between_markers(first), second
 
     def items(self, input_ids, attention_mask=None, token_type_ids=None) -> torch.Tensor:
-        """(B,L): which of the T places of attention each input position belongs to, -1 for none (markers, padding, query).
+        """Return (B,L): the place of attention of each input position, -1 for markers, padding and query.
 
-        A token belongs to its own place; in a hierarchical model to its sentence, and marks between sentences to none.
+        The place of a token is its own; in a hierarchical model it is its sentence, and marks between sentences have none.
         """
         if self.sentence_reader is not None and input_ids is None:
             raise ValueError(
@@ -176,13 +176,13 @@ class AttentionClassifierModel(AttentionClassifierPreTrainedModel):
         return torch.arange(inner.shape[1], device=inner.device).expand_as(inner).masked_fill(~inner, -1)
 
     def attendable(self, input_ids, attention_mask=None, token_type_ids=None) -> torch.Tensor:
-        """The mask (B,T) that `encode` gives, without encoding."""
+        """Return the mask (B,T) of `encode`, without encoding."""
         if self.sentence_reader is not None:
             return item_mask(self.items(input_ids, attention_mask, token_type_ids))
         return self.text_masks(present_mask(input_ids, attention_mask, self.config.pad_token_id), token_type_ids)[1]
 
     def texts(self, input_ids=None, attention_mask=None, token_type_ids=None, inputs_embeds=None):
-        """Embeddings (B,L,E), masks (B,L) of the first text and of its attendable tokens, and the query (B,H) or None."""
+        """Return embeddings (B,L,E), masks (B,L) of the first text and its attendable tokens, query (B,H) or None."""
         present = present_mask(input_ids, attention_mask, self.config.pad_token_id, inputs_embeds)
         embedded = self.dropout(self.embeddings(input_ids) if inputs_embeds is None else inputs_embeds)
         first, inner, second = self.text_masks(present, token_type_ids)
@@ -194,7 +194,7 @@ class AttentionClassifierModel(AttentionClassifierPreTrainedModel):
         return embedded, first, inner, query
 
     def read(self, input_ids=None, attention_mask=None, token_type_ids=None, inputs_embeds=None, items=None) -> Read:
-        """Compute all below the encoder: embeddings, the query, sentence vectors of a hierarchical model. See `encode`."""
+        """Compute the input of the encoder: embeddings or sentence vectors, masks and the query. See `encode`."""
         embedded, first, inner, query = self.texts(input_ids, attention_mask, token_type_ids, inputs_embeds)
         if self.sentence_reader is None:
             return Read(embedded, first, inner, query, None)
@@ -206,19 +206,19 @@ class AttentionClassifierModel(AttentionClassifierPreTrainedModel):
     def encode(self, input_ids=None, attention_mask=None, token_type_ids=None, inputs_embeds=None, items=None) -> Encoded:
         """Stage 1: input ids (B,L), or embeddings (B,L,E), to states, attendable mask and query.
 
-        Without attention_mask, ids equal to pad_token_id are padding; embeddings have none, nor has a model whose
-        pad_token_id is None. items: where embeddings are given to a hierarchical model, what `items` gives for their ids.
+        Without attention_mask, ids equal to pad_token_id are padding; embeddings, and models whose pad_token_id is None,
+        have none. items: for embeddings of a hierarchical model, the `items` of their ids.
         """
         return self.states(self.read(input_ids, attention_mask, token_type_ids, inputs_embeds, items))
 
     def states(self, read: Read) -> Encoded:
-        """The rest of stage 1, from what the encoder reads."""
+        """Run the encoder."""
         return Encoded(self.encoder(read.inputs, read.present)[0], read.mask, read.query)
 
     def attend(self, hidden: torch.Tensor, mask: torch.Tensor, query: torch.Tensor | Query | None = None) -> torch.Tensor:
         """Stage 2: states (B,T,H) and attendable mask (B,T) to attention (B,T); with K masks (B,K,T) to (B,K,T).
 
-        float32 whatever the dtype of the states; each row sums to 1, or is all 0 where the mask allows nothing.
+        At least float32; each row sums to 1, or is all 0 where the mask allows nothing.
         """
         scores = self.alignment(hidden, state_of(query))
         if mask.dim() == 3:
@@ -242,12 +242,12 @@ class AttentionClassifierModel(AttentionClassifierPreTrainedModel):
 class AttentionClassifierForSequenceClassification(AttentionClassifierPreTrainedModel):
     """An attention classifier of one text, or of a text and a query.
 
-    Its stages `encode`, `attend`, `decode` may be called one by one; `forward` composes them.
+    `forward` composes the stages `encode`, `attend` and `decode`.
 
     level: what attention is over: "token", or "sentence" in a hierarchical model. affine: whether logits are affine in
-    attention, states held fixed: then `decoder_weights` gives W and b. contextual: whether an item's state depends on other
-    items. removal_renormalises: whether attending to all items but one is dividing their weights by their sum.
-    ignores_weightless: whether leaving out an item without weight leaves the weights of the others as they are.
+    attention at fixed states (`decoder_weights` gives W and b). contextual: whether an item's state depends on other items.
+    removal_renormalises: whether attending without an item divides the other weights by their sum. ignores_weightless:
+    whether the other weights stay the same without an item of weight 0.
     """
 
     _auto_class = "AutoModelForSequenceClassification"
@@ -275,12 +275,11 @@ class AttentionClassifierForSequenceClassification(AttentionClassifierPreTrained
         return self.allow(self.model.encode(input_ids, attention_mask, token_type_ids, inputs_embeds, items), answer_mask)
 
     def allow(self, encoded: Encoded, answer_mask: torch.Tensor | None) -> Encoded:
-        """Restrict the classes that each instance may be given to answer_mask (B,C); None allows all.
+        """Restrict the classes of each instance to answer_mask (B,C); None allows all. The others get probability 0.
 
-        Whatever is decoded of them later, the other classes have probability 0. Raises ValueError for a mask of another
-        shape and for one that allows an instance no class.
+        Raises ValueError for a mask of another shape, and a row without a class.
         """
-        return encoded._replace(query=allowing(encoded.query, answer_mask, self.num_labels))
+        return encoded._replace(query=with_answers(encoded.query, answer_mask, self.num_labels))
 
     def decode(self, hidden: torch.Tensor, attention: torch.Tensor, query: torch.Tensor | Query | None = None):
         """Stage 3: states (B,T,H) and attention (B,T) to logits (B,C); with attentions (B,K,T) to (B,K,C).
@@ -295,20 +294,20 @@ class AttentionClassifierForSequenceClassification(AttentionClassifierPreTrained
         return self.classify(self.dropout(contexts(hidden, attention)), query)
 
     def classify(self, contexts: torch.Tensor, query: torch.Tensor | Query | None = None) -> torch.Tensor:
-        """The end of stage 3: context vectors (...,H) to logits (...,C); the query has their leading dimensions, or 1s."""
+        """End of stage 3: context vectors (...,H) to logits (...,C); the query has their leading dimensions, or 1s."""
         logits = self.decoder(contexts, state_of(query))
-        return logits + barring(query, logits)
+        return logits + answer_bias(query, logits)
 
     def decoder_weights(self, query: torch.Tensor | Query | None = None) -> tuple[torch.Tensor, torch.Tensor]:
-        """W (C,H) and b, (C,) or (B,C) with a query, such that the logits are W c + b for a context vector c.
+        """Return W (C,H) and b, (C,) or (B,C) with a query: the logits are W c + b for a context vector c.
 
-        Raises ValueError where the decoder is not affine in the context.
+        Raises ValueError for a decoder that is not affine in the context.
         """
         if not self.decoder.affine:
             raise ValueError(f"readout={self.config.readout!r} is not affine in the context: no W, b exist")
         layer, state = self.decoder.context, state_of(query)
         bias = layer.bias if state is None else layer.bias + self.decoder.query(state)
-        return layer.weight, bias + barring(query, bias)
+        return layer.weight, bias + answer_bias(query, bias)
 
     @can_return_tuple
     def forward(
@@ -322,7 +321,7 @@ class AttentionClassifierForSequenceClassification(AttentionClassifierPreTrained
         answer_mask=None,
         **kwargs,
     ):
-        """answer_mask (B,C): the classes that each instance may be given, see `allow`; the logits of others are lowered."""
+        """answer_mask (B,C): the classes that each instance may have, see `allow`."""
         outputs = self.model(
             input_ids=input_ids,
             attention_mask=attention_mask,
@@ -331,7 +330,7 @@ class AttentionClassifierForSequenceClassification(AttentionClassifierPreTrained
             items=items,
             **kwargs,
         )
-        query = allowing(outputs.query_state, answer_mask, self.num_labels)
+        query = with_answers(outputs.query_state, answer_mask, self.num_labels)
         logits = self.decode(outputs.last_hidden_state, outputs.attention, query)
         loss = None
         if labels is not None:

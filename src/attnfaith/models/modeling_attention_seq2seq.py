@@ -1,7 +1,7 @@
 """A recurrent sequence-to-sequence model with attention, after Bahdanau et al. (2015) and Luong et al. (2015).
 
 Shapes: B instances, T source tokens, G target tokens, E embedding, H hidden, V vocabulary. `forward` is
-read_out(decode(encode(...))). All weights are made by `Decoder.attend`: what reads or edits them takes its place.
+read_out(decode(encode(...))). `Decoder.attend` computes all weights; measures that read or edit them replace it.
 """
 
 from dataclasses import dataclass
@@ -25,10 +25,10 @@ UNCOUNTED = -100  # a label that is no target token
 
 
 class Decoded(NamedTuple):
-    """What a decoder makes of G steps.
+    """The output of a decoder over G steps.
 
-    states (B,G,H): after each step. contexts (B,G,H): the weighted sum of source states in each, None without attention.
-    attention (B,G,T): the weights, None without attention. last (B,H): the state to go on from.
+    states (B,G,H): after each step. contexts (B,G,H): weighted sums of source states, None without attention. attention
+    (B,G,T): the weights, None without attention. last (B,H): the last state.
     """
 
     states: torch.Tensor
@@ -39,8 +39,8 @@ class Decoded(NamedTuple):
 
 @dataclass
 class SourceOutput(ModelOutput):
-    """last_hidden_state (B,T,H), 0 on padding; pooler_output (B,H): what the encoder's last state is; hidden_states, on
-    request: the embeddings (B,T,E) and the states.
+    """last_hidden_state (B,T,H), 0 on padding; pooler_output (B,H), the encoder's last state; hidden_states, on request: the
+    embeddings (B,T,E) and the states.
     """
 
     last_hidden_state: torch.FloatTensor | None = None
@@ -48,7 +48,7 @@ class SourceOutput(ModelOutput):
     hidden_states: tuple[torch.FloatTensor, ...] | None = None
 
 
-class Source(nn.Module):
+class SourceEncoder(nn.Module):
     """Source ids to states. It holds the word vectors, which the decoder reads too."""
 
     main_input_name = "input_ids"
@@ -61,7 +61,7 @@ class Source(nn.Module):
         self.network = ENCODERS[config.encoder](config)
 
     def present(self, input_ids=None, attention_mask=None, inputs_embeds=None) -> torch.Tensor:
-        """(B,T) bool: what is no padding. Raises ValueError for padding that is not on the right, and an empty source."""
+        """Return the mask (B,T). Raises ValueError for padding that is not on the right, and an empty source."""
         mask = padded_right(present_mask(input_ids, attention_mask, self.padding, inputs_embeds))
         refuse(~mask.any(1), "the source of {row} is empty: give at least one token")
         return mask
@@ -75,7 +75,7 @@ class Source(nn.Module):
 
 
 class StateGRU(nn.RNNBase):
-    """One GRU layer of one direction from a given state: `encoders.GRU` with a start."""
+    """One GRU layer of one direction from a first state: `encoders.GRU` with a start."""
 
     def __init__(self, input_size, hidden_size):
         super().__init__("GRU", input_size, hidden_size, batch_first=True)
@@ -95,14 +95,14 @@ class Decoder(nn.Module):
         self.alignment = SEQUENCE_ALIGNMENTS[config.alignment](config) if config.aligns else None
 
     def start(self, last: torch.Tensor) -> torch.Tensor:
-        """The first state (B,H), of the encoder's last."""
+        """Return the first state (B,H) from the encoder's last."""
         return self.first(last).tanh()
 
     def keys(self, hidden):
         return None if self.alignment is None else self.alignment.keys(hidden)
 
     def attend(self, keys, query, hidden, mask):
-        """Weights of source tokens: of a query (B,H) (B,T), of many (B,G,H) (B,G,T)."""
+        """Return weights of source tokens: (B,T) for a query (B,H), (B,G,T) for queries (B,G,H)."""
         if query.dim() == 3:
             mask = mask.unsqueeze(1)
         scores = query.new_zeros(*query.shape[:-1], hidden.shape[1]) if keys is None else self.alignment(keys, query)
@@ -110,7 +110,7 @@ class Decoder(nn.Module):
 
 
 class BahdanauDecoder(Decoder):
-    """The state before a step asks; the context enters the step."""
+    """The state before a step is the query; the context enters the step."""
 
     def __init__(self, config):
         super().__init__(config)
@@ -138,7 +138,7 @@ class BahdanauDecoder(Decoder):
 
 
 class LuongDecoder(Decoder):
-    """The state after a step asks; the context enters the output. All steps at once."""
+    """The state after a step is the query; the context enters the output. All steps at once."""
 
     def __init__(self, config):
         super().__init__(config)
@@ -156,9 +156,9 @@ DECODERS = {"bahdanau": BahdanauDecoder, "luong": LuongDecoder}
 
 
 class ReadOut(nn.Module):
-    """tanh(W_s s + W_c c + W_y y + b): what the output layer reads of a step, y the word that entered it.
+    """tanh(W_s s + W_c c + W_y y + b), the input of the output layer; y is the word that entered the step.
 
-    `context` is apart from the rest: W_c h_j times its weight is what source token j gives to the step.
+    `context` is a layer of its own: W_c h_j times its weight is the contribution of source token j.
     """
 
     def __init__(self, config):
@@ -178,9 +178,9 @@ class ReadOut(nn.Module):
 class AttentionSeq2SeqForConditionalGeneration(PaperPreTrainedModel, GenerationMixin):
     """Encoder, decoder with attention, and a word for each step; `generate` greedily or with beams.
 
-    Sources are padded on the right, targets too; what stands behind a target's end changes nothing before it.
-    cross_attentions, with output_attentions, is a tuple of one layer (B,1,G,T), float32; None where projection='none'.
-    Of a generation `past_key_values` is the decoder's state (B,H).
+    Sources and targets are padded on the right; tokens behind a target's end change nothing before it. cross_attentions,
+    with output_attentions, is a tuple of one layer (B,1,G,T), float32; None for projection='none'. In generation
+    `past_key_values` is the decoder's state (B,H).
     """
 
     config_class = AttentionSeq2SeqConfig
@@ -191,7 +191,7 @@ class AttentionSeq2SeqForConditionalGeneration(PaperPreTrainedModel, GenerationM
 
     def __init__(self, config: AttentionSeq2SeqConfig):
         super().__init__(config)
-        self.encoder = Source(config)
+        self.encoder = SourceEncoder(config)
         self.decoder = DECODERS[config.recurrence](config)
         self.read_out = ReadOut(config)
         self.dropout = nn.Dropout(config.dropout)
@@ -222,7 +222,7 @@ class AttentionSeq2SeqForConditionalGeneration(PaperPreTrainedModel, GenerationM
         return past_key_values.index_select(0, beam_idx)
 
     def prepare_decoder_input_ids_from_labels(self, labels: torch.Tensor) -> torch.Tensor:
-        """Labels (B,G) one place later, behind the start token; padding where a label is -100."""
+        """Return labels (B,G) shifted by one place behind the start token, with padding in place of -100."""
         shifted = torch.nn.functional.pad(labels[:, :-1], (1, 0), value=self.config.decoder_start_token_id)
         return shifted.masked_fill(shifted == UNCOUNTED, self.config.pad_token_id or 0)
 
@@ -244,7 +244,7 @@ class AttentionSeq2SeqForConditionalGeneration(PaperPreTrainedModel, GenerationM
         logits_to_keep=0,
         **kwargs,
     ):
-        """logits_to_keep: of the last steps only, 0 of all. loss: the mean of -log p over labels (B,G) that are not -100.
+        """logits_to_keep: number of last steps with logits, 0: all. loss: the mean of -log p over labels (B,G) except -100.
 
         Raises ValueError for padding that is not on the right, an empty source, and encoder_outputs without pooler_output.
         """
@@ -257,7 +257,7 @@ class AttentionSeq2SeqForConditionalGeneration(PaperPreTrainedModel, GenerationM
         hidden = encoder_outputs.last_hidden_state
         if encoder_outputs.pooler_output is None:
             raise ValueError(
-                "encoder_outputs lack pooler_output, which the decoder starts from: give all that get_encoder() gives"
+                "encoder_outputs lack pooler_output, which the decoder starts from: give the whole output of get_encoder()"
             )
         mask = self.encoder.present(input_ids, attention_mask, hidden if input_ids is None else None)
         if decoder_input_ids is None and decoder_inputs_embeds is None:

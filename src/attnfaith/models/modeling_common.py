@@ -1,4 +1,4 @@
-"""What the models of this folder share: initialisation, and checks of masks that traced graphs keep.
+"""What the models of this folder share: initialisation, masks, and checks that traced graphs keep.
 
 Shapes: B instances, T positions.
 """
@@ -36,10 +36,9 @@ class PaperPreTrainedModel(PreTrainedModel):
 
 
 def refuse(wrong: torch.Tensor, message: str) -> None:
-    """Raise ValueError with the message where anything in `wrong` (B, ...) bool is true; {row} in it says in which row.
+    """Raise ValueError with the message if `wrong` (B, ...) bool has a True; {row} in the message names its row.
 
-    A graph traced by torch.compile or torch.export has the check in it and stops with a RuntimeError of that message. One
-    exported to ONNX has none: that format knows no assertions.
+    A graph traced by torch.compile or torch.export includes the check, as a RuntimeError. ONNX has no assertions.
     """
     if torch.compiler.is_compiling():
         torch._assert_async(~wrong.any(), message.format(row="a row"))
@@ -48,9 +47,9 @@ def refuse(wrong: torch.Tensor, message: str) -> None:
 
 
 def present_mask(input_ids, attention_mask, pad_token_id: int | None, inputs_embeds=None) -> torch.Tensor:
-    """The attention mask (B,T), or what stands for none: ids that are not padding; all places of embeddings.
+    """Return the attention mask (B,T); without one, the ids that are not padding, or all places of embeddings.
 
-    Raise ValueError unless exactly one of input_ids (B,T) and inputs_embeds (B,T,E) is given.
+    Raises ValueError unless exactly one of input_ids (B,T) and inputs_embeds (B,T,E) is given.
     """
     if (input_ids is None) == (inputs_embeds is None):
         raise ValueError("give exactly one of input_ids and inputs_embeds")
@@ -62,7 +61,7 @@ def present_mask(input_ids, attention_mask, pad_token_id: int | None, inputs_emb
 
 
 def padded_right(attention_mask: torch.Tensor) -> torch.Tensor:
-    """The mask (B,T) as bool. Raise ValueError for padding that is not on the right."""
+    """Return the mask (B,T) as bool. Raises ValueError for padding that is not on the right."""
     mask = attention_mask.bool()
     refuse(
         mask[:, 1:] & ~mask[:, :-1],
@@ -72,12 +71,12 @@ def padded_right(attention_mask: torch.Tensor) -> torch.Tensor:
 
 
 def between_markers(text: torch.Tensor) -> torch.Tensor:
-    """(B,T): the tokens of a text (B,T) between two others of it, neither the first nor the last one."""
+    """Return the mask (B,T) of a text (B,T) without its first and last token."""
     return text & nn.functional.pad(text[:, :-1], (1, 0)) & nn.functional.pad(text[:, 1:], (0, 1))
 
 
 def contexts(values: torch.Tensor, attention: torch.Tensor) -> torch.Tensor:
-    """Attention-weighted sums: values (B,T,D) with attention (B,T) to (B,D), with attention (B,K,T) to (B,K,D)."""
+    """Return attention-weighted sums of values (B,T,D): (B,D) with attention (B,T), (B,K,D) with attention (B,K,T)."""
     attention = attention.to(values.dtype)
     if attention.dim() == 2:
         return (attention.unsqueeze(1) @ values).squeeze(1)

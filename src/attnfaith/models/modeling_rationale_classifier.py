@@ -1,9 +1,9 @@
 """A classifier that reads only what a selector lets it read: rationales by Bernoulli, HardKuma or a budget.
 
-Two stages that compose: `select`, tokens to gates, and `read`, gates to logits. `forward` is read(select(...)). An
-intervention on the selection calls the second stage itself.
+`forward` is read(select(...)): `select`, from tokens to gates, and `read`, from gates to logits, which interventions on the
+selection call themselves.
 
-Shapes: B instances, L input positions, E embedding, H hidden, C classes, P numbers of the selector a token.
+Shapes: B instances, L input positions, E embedding, H hidden, C classes, P scores of the selector for each token.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from transformers.utils import can_return_tuple
 
 from .alignments import ALIGNMENTS
 from .configuration_rationale_classifier import RationaleClassifierConfig
-from .decoders import DECODERS, allowing, barring
+from .decoders import DECODERS, answer_bias, with_answers
 from .encoders import ENCODERS, Encoder, take
 from .modeling_common import (
     PaperPreTrainedModel,
@@ -40,8 +40,8 @@ from .rationale_samplers import (
 
 
 class Embedded(NamedTuple):
-    """Texts before they are read: vectors (B,L,E), or (B,L,2E) where selector and classifier have their own, and masks (B,L)
-    of what is there and of what may be selected, tokens without markers.
+    """Embedded texts: vectors (B,L,E), or (B,L,2E) where selector and classifier have their own; masks (B,L) of all tokens,
+    and of those that may be selected, without markers.
     """
 
     vectors: torch.Tensor
@@ -50,12 +50,12 @@ class Embedded(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """What a selector says of texts.
+    """The selection of a selector.
 
-    scores (B,L,P): its numbers of each token. values (B,L): the gate of each at test time before it is made hard, in 0..1:
-    the probability of bernoulli; of hardkuma 0, 1 or the mean of the distribution that was not stretched; the relaxed gate
-    of a budget. selected (B,L) bool: what is read at test time. gates (B,L): what the classifier reads of each token now:
-    in training a draw, of a budget the relaxed gates; else `selected` as 0 and 1.
+    scores (B,L,P): its scores of each token. values (B,L): the gates at test time before they are hardened, in 0..1: the
+    probability of bernoulli; for hardkuma 0, 1 or the mean of the unstretched distribution; the relaxed gate of a budget.
+    selected (B,L) bool: the tokens that are read at test time. gates (B,L): the current gates: in training a draw, for a
+    budget the relaxed gates; else `selected` as 0 and 1.
     """
 
     scores: torch.Tensor
@@ -78,7 +78,7 @@ class RationaleClassifierOutput(ModelOutput):
 
 
 class PretrainedEncoder(Encoder):
-    """An encoder of transformers that is given word vectors; its own table of them is left out."""
+    """An encoder of transformers that reads word vectors, without its own table of them."""
 
     def __init__(self, config):
         super().__init__()
@@ -100,7 +100,7 @@ class Score(nn.Linear):
 
 
 class Selector(nn.Module):
-    """States of an encoder of its own, and an affine score or two of each."""
+    """An encoder with an affine layer to P scores for each token."""
 
     def __init__(self, config: RationaleClassifierConfig):
         super().__init__()
@@ -114,12 +114,11 @@ class Selector(nn.Module):
 
 
 class RationaleClassifierForSequenceClassification(PaperPreTrainedModel):
-    """A selector and a classifier of what it selects. In eval mode gates are 0 or 1: a token is read, or it is not.
+    """A selector, and a classifier of the selected tokens. In eval mode gates are 0 or 1.
 
-    Which are 1, of the tokens of a text: those whose value is above config.threshold; of more than config.budget allows,
-    those of the largest values, of equal ones the first. With config.contiguous, the window of as many tokens (of as many as
-    the budget has, where there is one) whose values have the largest sum. There may be none: then the classifier has its
-    bias alone to answer by.
+    Selected are the tokens whose value is above config.threshold; if they are more than config.budget allows, those with the
+    largest values, first ones first. With config.contiguous, the window of as many tokens (of as many as the budget, if
+    any) whose values have the largest sum. If no token is selected, the classifier answers by its bias alone.
     """
 
     config_class = RationaleClassifierConfig
@@ -143,8 +142,8 @@ class RationaleClassifierForSequenceClassification(PaperPreTrainedModel):
 
     @torch.no_grad()
     def _init_weights(self, module):
-        """As the attention classifiers'; scores start at 0, where all gates let something through: a gate that is shut has
-        no gradient to open by, and a layer drawn at random may shut all of them.
+        """As in attention classifiers, but scores start at 0, where all gates are partly open: a closed gate has no
+        gradient, and a random layer may close all of them.
         """
         super()._init_weights(module)
         if isinstance(module, Score):
@@ -158,7 +157,7 @@ class RationaleClassifierForSequenceClassification(PaperPreTrainedModel):
         self.embeddings = value
 
     def attendable(self, input_ids, attention_mask=None, token_type_ids=None) -> torch.Tensor:
-        """(B,L) bool: the tokens of the texts, which may be selected; no markers, no padding."""
+        """Return (B,L) bool: the tokens that may be selected, without markers and padding."""
         return self._masks(present_mask(input_ids, attention_mask, self.config.pad_token_id))[1]
 
     def _masks(self, attention_mask):
@@ -166,7 +165,7 @@ class RationaleClassifierForSequenceClassification(PaperPreTrainedModel):
         return present, between_markers(present) if self.config.markers else present
 
     def embed(self, input_ids=None, attention_mask=None, inputs_embeds=None) -> Embedded:
-        """Input ids (B,L), or embeddings (B,L,E), and masks. Without attention_mask, ids equal to pad_token_id are padding;
+        """Embed input ids (B,L), or take embeddings (B,L,E). Without attention_mask, ids equal to pad_token_id are padding;
         embeddings have none.
         """
         present = present_mask(input_ids, attention_mask, self.config.pad_token_id, inputs_embeds)
@@ -174,11 +173,11 @@ class RationaleClassifierForSequenceClassification(PaperPreTrainedModel):
         return Embedded(self.dropout(vectors), *self._masks(present))
 
     def _parts(self, vectors):
-        """What the selector reads of embeddings, and what the classifier does."""
+        """The embeddings of the selector and of the classifier."""
         return (vectors, vectors) if self.config.share_embeddings else vectors.chunk(2, -1)
 
     def select(self, embedded: Embedded) -> Selection:
-        """Stage 1: texts to gates."""
+        """Stage 1: embedded texts to gates."""
         inside, kind = embedded.inside, self.config.sampler
         scores = self.selector(self._parts(embedded.vectors)[0], embedded.present)
         exact = scores.to(torch.promote_types(scores.dtype, torch.float32))
@@ -198,13 +197,13 @@ class RationaleClassifierForSequenceClassification(PaperPreTrainedModel):
     def _budget(self, scores, inside):
         config, count = self.config, budget_tokens(inside, self.config.budget)
         temperature = config.temperature if self.training else config.test_temperature or config.temperature
-        # of each token the authors have two variables, selected and not, whose squares both count
+        # the authors have two variables for each token, selected and not, whose squares both count
         exact = (scores.squeeze(-1).double() / temperature + 1) / 2
         gates = budget(exact, inside, count, config.transition / 2).to(scores.dtype)
         return gates, gates
 
     def harden(self, values: torch.Tensor, inside: torch.Tensor) -> torch.Tensor:
-        """What is selected at test time, (B,L) bool, of values (B,L) and tokens (B,L): see the class."""
+        """Return the selection of test time, (B,L) bool, from values (B,L) and tokens (B,L); see the class."""
         config, values = self.config, values.detach()
         above = ((values > config.threshold) & inside).sum(-1)
         if config.budget is not None:
@@ -213,10 +212,10 @@ class RationaleClassifierForSequenceClassification(PaperPreTrainedModel):
         return hardened(values, inside, above, config.contiguous)
 
     def read(self, embedded: Embedded, gates: torch.Tensor, answer_mask: torch.Tensor | None = None) -> torch.Tensor:
-        """Stage 2: texts and gates (B,L) to logits (B,C).
+        """Stage 2: embedded texts and gates (B,L) to logits (B,C).
 
-        A token's vector is multiplied by its gate, or, where the configuration deletes, is there if its gate is not 0; what
-        is pooled are the states of tokens, by their gates. answer_mask (B,C): the classes that each instance may be given.
+        A token's vector is multiplied by its gate, or deleted at gate 0 where config.reads is "deleted"; states are pooled
+        by their gates. answer_mask (B,C): the classes that each instance may have.
         """
         vectors, present, inside = self._parts(embedded.vectors)[1], embedded.present, embedded.inside
         gates = gates.to(vectors.dtype) * inside
@@ -228,7 +227,7 @@ class RationaleClassifierForSequenceClassification(PaperPreTrainedModel):
         passing = torch.where(inside, gates, present.to(gates))
         states = self.encoder(vectors * passing.unsqueeze(-1), present)[0]
         logits = self.decoder(self.dropout(self._pooled(states, gates, inside)), None)
-        return logits + barring(allowing(None, answer_mask, self.num_labels), logits)
+        return logits + answer_bias(with_answers(None, answer_mask, self.num_labels), logits)
 
     def _pooled(self, states, gates, inside):
         chosen = (gates > 0) & inside
@@ -237,7 +236,7 @@ class RationaleClassifierForSequenceClassification(PaperPreTrainedModel):
         if self.config.pooling == "max":
             least = states.masked_fill(~chosen.unsqueeze(-1), torch.finfo(states.dtype).min).amax(1)
             return least * chosen.any(1, keepdim=True)
-        # of less than one token in sum the gates themselves, so that the average of nearly nothing is nearly nothing
+        # with gates that sum to less than 1 the sum, so that the average of almost closed gates is almost 0
         return contexts(states, gates / gates.sum(1, keepdim=True).clamp(min=1))
 
     @can_return_tuple
@@ -251,7 +250,7 @@ class RationaleClassifierForSequenceClassification(PaperPreTrainedModel):
         answer_mask=None,
         **kwargs,
     ):
-        """token_type_ids are not read: texts are single."""
+        """token_type_ids are ignored: texts are single."""
         embedded = self.embed(input_ids, attention_mask, inputs_embeds)
         selection = self.select(embedded)
         logits = self.read(embedded, selection.gates, answer_mask)

@@ -1,8 +1,8 @@
-"""Any text classifier of transformers, with sparse self-attention, or with two kinds of tokens that are kept apart.
+"""Any text classifier of transformers, with sparse self-attention, or with separate attention of two kinds of tokens.
 
-The classifier is built and run as it is. What is replaced is the function that makes attention of scores: every softmax over
-the last dimension of a tensor of 4 dimensions, which is how models under "eager" attention write it. `attention_projection`
-stands in its place; before it, scores between tokens that are kept apart are masked, as those of padding are.
+The classifier is built and run unchanged, under "eager" attention. Each softmax over the last dimension of a tensor of 4
+dimensions, which turns scores into attention there, is replaced by `attention_projection`; before it, scores between tokens
+of two separate kinds are masked, as those of padding are.
 
 Shapes: B instances, N heads, Q queries, K keys, L input positions, C classes.
 """
@@ -24,14 +24,14 @@ SOFTMAX = frozenset({nn.functional.softmax, torch.softmax, torch.Tensor.softmax,
 
 
 def attention_projection(scores: torch.Tensor, dim: int, *, dtype: torch.dtype | None = None, config) -> torch.Tensor:
-    """Attention (B,N,Q,K) from scores of the same shape, by config.projection along `dim`; as torch.softmax is called.
+    """Compute attention (B,N,Q,K) from scores of the same shape by config.projection along `dim`; called like torch.softmax.
 
-    It is computed in float32 (float64 for float64 scores) and given in `dtype`, or that of the scores. A score that lies
-    BLOCKED or more below the largest of its row is that of a masked key: exactly 0. As under softmax, a row of which all are
-    masked is uniform over all keys, and one with NaN or infinity, or of nothing but minus infinity, is NaN.
+    Computed in float32 (float64 for float64 scores) and returned in `dtype`, default that of the scores. A score that lies
+    BLOCKED or more below the largest of its row belongs to a masked key, whose weight is exactly 0. As under softmax, a row
+    of masked keys only is uniform, and a row with NaN or plus infinity, or of minus infinity only, is NaN.
 
-    A `TorchFunctionMode` around the model sees a call of this function as it sees one of torch.softmax. It is known by its
-    attribute `is_attention`, whichever copy of this file it is of.
+    A `TorchFunctionMode` around the model sees calls of this function as those of torch.softmax, and recognises it by its
+    attribute `is_attention`, in any copy of this file.
     """
     if has_torch_function_unary(scores):
         return handle_torch_function(attention_projection, (scores,), scores, dim, dtype=dtype, config=config)
@@ -44,10 +44,10 @@ def attention_projection(scores: torch.Tensor, dim: int, *, dtype: torch.dtype |
 attention_projection.is_attention = True
 
 
-def kept_together(impermissible: torch.Tensor) -> torch.Tensor:
-    """(B,1,Q,K) bool: which position may attend to which, of positions that are impermissible (B,L), Q = K = L.
+def may_attend(impermissible: torch.Tensor) -> torch.Tensor:
+    """Return (B,1,Q,K) bool, whether position q may attend to position k, from impermissible positions (B,L), Q = K = L.
 
-    Both have to be impermissible, or neither. The first position attends to all, and only itself attends to it.
+    Both must be impermissible, or neither. The first position attends to all, and only itself attends to it.
     """
     impermissible = impermissible.bool()
     first = torch.arange(impermissible.shape[1], device=impermissible.device) == 0
@@ -56,17 +56,16 @@ def kept_together(impermissible: torch.Tensor) -> torch.Tensor:
 
 
 class Projecting(TorchFunctionMode):
-    """Within, each softmax of 4-dimensional scores along their last dimension is `attention_projection`, or stays softmax
-    where that is the projection. `count` is their number.
+    """Replace each softmax of 4-dimensional scores along their last dimension by the configured projection, and count them.
 
-    together: which position may attend to which (B,1,L,L) bool; other scores are masked. None: all to all.
+    allowed: (B,1,L,L) bool, other scores are masked. None: no mask.
 
-    Raises ValueError for scores of other instances or positions than those of `together`.
+    Raises ValueError for scores of another shape than `allowed`.
     """
 
-    def __init__(self, config: SelfAttentionClassifierConfig, together: torch.Tensor | None = None):
+    def __init__(self, config: SelfAttentionClassifierConfig, allowed: torch.Tensor | None = None):
         super().__init__()
-        self.config, self.together, self.count = config, together, 0
+        self.config, self.allowed, self.count = config, allowed, 0
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -76,14 +75,14 @@ class Projecting(TorchFunctionMode):
         if scores.dim() != 4 or dim is None or dim not in (-1, 3):
             return function(*args, **kwargs)
         self.count += 1
-        if self.together is not None:
-            if (scores.shape[0], *scores.shape[2:]) != (self.together.shape[0], *self.together.shape[2:]):
+        if self.allowed is not None:
+            if (scores.shape[0], *scores.shape[2:]) != (self.allowed.shape[0], *self.allowed.shape[2:]):
                 raise ValueError(
                     f"separate_impermissible=True: attention scores of shape {tuple(scores.shape)} are not those of "
-                    f"{self.together.shape[0]} texts, from each of {self.together.shape[2]} positions to each: "
-                    "in this type of model no tokens can be kept apart"
+                    f"{self.allowed.shape[0]} texts, from each of {self.allowed.shape[2]} positions to each: "
+                    "this type of model cannot separate tokens"
                 )
-            scores = scores.masked_fill(~self.together, torch.finfo(scores.dtype).min)
+            scores = scores.masked_fill(~self.allowed, torch.finfo(scores.dtype).min)
         if self.config.projection == "softmax":
             return torch.softmax(scores, -1, dtype=dtype)
         return attention_projection(scores, -1, dtype=dtype, config=self.config)
@@ -94,14 +93,14 @@ def _softmax_arguments(input, dim=None, *rest, dtype=None, **_):
 
 
 class SelfAttentionClassifierForSequenceClassification(PreTrainedModel):
-    """A classifier of transformers with `config.projection` in each layer and head of its self-attention (and
+    """A classifier of transformers with `config.projection` in all layers and heads of its self-attention (and
     cross-attention, if any). With `config.separate_impermissible`, tokens of two kinds do not attend to one another.
 
-    model: the classifier; None builds one from config.text_config. It takes the arguments of that classifier and returns its
-    outputs; `attentions` are the projected ones. Attention is computed by the "eager" implementation.
+    model: the classifier; None builds one from config.text_config. Arguments and outputs are those of the classifier;
+    `attentions` are the projected ones. Attention is "eager".
 
-    Raises ValueError for a model that cannot change to "eager" attention, and for a decoder with separate_impermissible; in
-    `forward`, for a classifier that makes no attention by a softmax of 4 dimensions, so that nothing would be projected.
+    Raises ValueError for a model that cannot change to "eager" attention, and a decoder with separate_impermissible; in
+    `forward`, for a classifier whose attention is no softmax of 4 dimensions, so that nothing would be projected.
     """
 
     config_class = SelfAttentionClassifierConfig
@@ -144,7 +143,7 @@ class SelfAttentionClassifierForSequenceClassification(PreTrainedModel):
         """Give a classifier another projection. Its weights are shared, not copied. parameters: sparsegen_lambda,
         entmax_alpha, separate_impermissible.
         """
-        # a configuration decides how its parts attend, so that of the model itself is not taken before it is known
+        # a copy: a wrapped configuration would change the attention of the model's own parts
         config = SelfAttentionClassifierConfig(text_config=deepcopy(model.config), projection=projection, **parameters)
         return cls(config, model)
 
@@ -155,7 +154,7 @@ class SelfAttentionClassifierForSequenceClassification(PreTrainedModel):
         self.model.set_input_embeddings(value)
 
     def _set_gradient_checkpointing(self, enable=True, gradient_checkpointing_func: Callable | None = None, **how):
-        # a layer is run again in the backward pass, where `forward` below is long left: it brings the projection with it
+        # the backward pass runs a layer again, outside of `forward` below, so the layer brings the projection with it
         def checkpoint(function, *args, **kwargs):
             return gradient_checkpointing_func(self._projecting(function), *args, **kwargs)
 
@@ -184,12 +183,13 @@ class SelfAttentionClassifierForSequenceClassification(PreTrainedModel):
         impermissible=None,
         **kwargs,
     ):
-        """Run the classifier. What is None is left out, since not every type knows token_type_ids.
+        """Run the classifier, without arguments that are None, since not all types accept token_type_ids.
 
-        impermissible (B,L): 1, or true, on impermissible tokens, 0 on others, markers and padding. Models of
-        `separate_impermissible` need it, zeros where a text has none.
+        impermissible (B,L): 1 or True on impermissible tokens, 0 on others, markers and padding; needed with
+        `separate_impermissible`.
 
-        Raises ValueError where such a model does not get it in this shape, and where any other model gets it.
+        Raises ValueError where it is missing or has another shape, and where a model without `separate_impermissible` gets
+        it.
         """
         inputs = {
             "input_ids": input_ids,
@@ -200,36 +200,36 @@ class SelfAttentionClassifierForSequenceClassification(PreTrainedModel):
             **kwargs,
         }
         run = partial(self.model, **{name: value for name, value in inputs.items() if value is not None})
-        together = self._kept_together(input_ids if inputs_embeds is None else inputs_embeds, impermissible)
-        if self.config.projection == "softmax" and together is None:
+        allowed = self._allowed(input_ids if inputs_embeds is None else inputs_embeds, impermissible)
+        if self.config.projection == "softmax" and allowed is None:
             return run()
-        mode = self._mode = Projecting(self.config, together)
+        mode = self._mode = Projecting(self.config, allowed)
         try:
             with mode:
                 outputs = run()
         finally:
             self._mode = None
         if not mode.count:
-            what = f"projection={self.config.projection!r} has nothing to project"
+            fault = f"projection={self.config.projection!r} has nothing to project"
             if self.config.separate_impermissible:
-                what = "separate_impermissible=True keeps nothing apart"
+                fault = "separate_impermissible=True separates nothing"
             raise ValueError(
-                f"{what}: {self.config.text_config.model_type} makes no attention by a softmax over 4-dimensional scores"
+                f"{fault}: {self.config.text_config.model_type} makes no attention by a softmax over 4-dimensional scores"
             )
         return outputs
 
-    def _kept_together(self, texts, impermissible):
+    def _allowed(self, texts, impermissible):
         if not self.config.separate_impermissible:
             if impermissible is not None:
-                raise ValueError("impermissible is for models of separate_impermissible=True; this is none: leave it out")
+                raise ValueError("impermissible is for models with separate_impermissible=True: leave it out")
             return None
         if impermissible is None or impermissible.shape != texts.shape[:2]:
             shape = "nothing" if impermissible is None else f"shape {tuple(impermissible.shape)}"
             raise ValueError(
-                f"this model reads which tokens are impermissible: give impermissible of shape {tuple(texts.shape[:2])}, 0 "
-                f"or 1 a position (zeros, where a text has none); {shape} was given"
+                f"this model needs impermissible of shape {tuple(texts.shape[:2])}, 0 or 1 for each position (zeros for a "
+                f"text without impermissible tokens); {shape} was given"
             )
-        return kept_together(impermissible)
+        return may_attend(impermissible)
 
 
 __all__ = ["SelfAttentionClassifierForSequenceClassification"]

@@ -1,9 +1,8 @@
 """Projections: alignment scores to attention, a point of the probability simplex.
 
-Shapes: B instances, T tokens; leading dimensions are free. Every function in PROJECTIONS takes scores (..., T) whose
-maximum over the allowed places (..., T) is 0 and gives weights (..., T); what it gives elsewhere is dropped. `project`
-prepares the scores, closes the blocked places and is what the models call. To add a projection: one function and one line
-in PROJECTIONS.
+Shapes: B instances, T tokens; leading dimensions are free. A function in PROJECTIONS maps scores (..., T) whose maximum over
+the allowed places (..., T) is 0 to weights (..., T); values elsewhere are ignored. Models call `project`, which prepares the
+scores and sets the blocked places to 0. To add a projection: one function and one line in PROJECTIONS.
 """
 
 import torch
@@ -18,7 +17,7 @@ BLOCKED = -1e4  # the maximum is 0 and no support reaches down to here; safe to 
 
 
 def _static(function):
-    """A function of entmax as it is, in static methods: torch.compile enters no class methods of autograd functions."""
+    """A function of entmax with static methods, since torch.compile enters no class methods of autograd functions."""
     forward, backward = function.forward.__func__, function.backward.__func__
 
     class Static(torch.autograd.Function):
@@ -82,7 +81,7 @@ def entmax_alpha(scores, allowed, config):
 
 
 def uniform(scores, allowed, config):
-    """The same weight on every allowed token, whatever the scores: the baseline of Wiegreffe & Pinter (2019)."""
+    """The same weight on all allowed tokens: the baseline of Wiegreffe & Pinter (2019)."""
     return allowed.to(scores.dtype) / allowed.sum(-1, keepdim=True).clamp(min=1)
 
 
@@ -96,13 +95,12 @@ PROJECTIONS = {
 }
 
 
-def held_at(scores: torch.Tensor, allowed: torch.Tensor, scale: float, largest: torch.Tensor) -> torch.Tensor:
-    """Scores (..., T) moved and stretched so that those allowed (..., T) have standard deviation `scale` and maximum 0.
+def rescale(scores: torch.Tensor, allowed: torch.Tensor, scale: float, largest: torch.Tensor) -> torch.Tensor:
+    """Shift and scale scores (..., T) so that the allowed ones (..., T) have standard deviation `scale` and maximum 0.
 
-    The standard deviation is that of the allowed tokens of the row (divided by their number). With a token blocked it is
-    that of the remaining ones: removing a token rescales the others, and may move weight even if it had none. A row whose
-    allowed scores are all equal, to rounding at their magnitude `largest` (..., 1), has no deviation: it gets 0 everywhere,
-    which is uniform attention, and no gradient. The maximum of the allowed scores given must be 0.
+    The (population) standard deviation is over the allowed tokens of the row. Blocking a token rescales the others, and may
+    move weight even if it had none. A row of equal allowed scores, up to rounding at their magnitude `largest` (..., 1),
+    gets 0 everywhere, which is uniform attention, and no gradient. The maximum of the allowed scores must be 0.
     """
     spread = -scores.detach().masked_fill(~allowed, 0.0).amin(-1, keepdim=True)
     flat = ~(spread > 8 * torch.finfo(scores.dtype).eps * largest)
@@ -116,17 +114,17 @@ def held_at(scores: torch.Tensor, allowed: torch.Tensor, scale: float, largest: 
 
 
 def project(scores: torch.Tensor, mask: torch.Tensor, config) -> torch.Tensor:
-    """Attention from scores by the configured projection.
+    """Compute attention from scores by the configured projection.
 
-    scores (..., T) of any float dtype; mask (..., T) bool, True where a token may be attended. Returns (..., T) in
-    float32 (float64 for float64 scores): exactly 0 where blocked, non-negative, summing to 1; all zero in a row where
-    nothing is allowed. A row with an allowed score of NaN or plus infinity gives NaN; minus infinity gets no weight. With
-    config.score_scale the scores are first held at that scale (`held_at`), and minus infinity gives NaN too.
+    scores (..., T) of any float dtype; mask (..., T) bool, True where a token may be attended. Returns (..., T) in float32
+    (float64 for float64 scores): exactly 0 where blocked, non-negative, summing to 1; all zero in a row that allows nothing.
+    A row with an allowed score of NaN or plus infinity gives NaN; minus infinity gets no weight. With config.score_scale the
+    scores are first brought to that scale (`rescale`), and minus infinity gives NaN too.
     """
     scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
     mask = mask.expand_as(scores)
     reachable = mask.any(-1, keepdim=True)
-    allowed = mask | ~reachable  # a row without any allowed token is computed as if open, then closed again below
+    allowed = mask | ~reachable  # a row that allows nothing is computed as if it allowed all, and set to 0 below
     top = scores.detach().masked_fill(~allowed, -torch.inf).amax(-1, keepdim=True)
     broken = ~top.isfinite()  # the sorting algorithms would fail on it with an index error
     if config.score_scale is not None:
@@ -134,6 +132,6 @@ def project(scores: torch.Tensor, mask: torch.Tensor, config) -> torch.Tensor:
         broken = broken | ~largest.isfinite()
     scores = (scores - top).masked_fill(broken, 0.0)
     if config.score_scale is not None:
-        scores = held_at(scores, allowed, config.score_scale, largest)
+        scores = rescale(scores, allowed, config.score_scale, largest)
     weights = PROJECTIONS[config.projection](scores, allowed, config)
     return weights.masked_fill(broken, torch.nan).masked_fill(~mask, 0.0)

@@ -4,33 +4,35 @@ Shapes: B instances, T tokens, V selections that a solution is an average of, at
 
 The problem: over all averages (z, p) of selections y in {0,1}^T of at most `count` tokens, with p_t the average of
 y_t y_(t+1), the largest of u.z + transition * sum_t p_t - |z|^2 / 2. It is solved by an active set of selections (Nocedal &
-Wright 2006, 16.5; Niculae et al. 2018, SparseMAP): the best average of those at hand, and the selection that would raise it
-most, found by a Viterbi search over two states and the number of tokens spent, until none would.
+Wright 2006, 16.5; Niculae et al. 2018, SparseMAP): alternately the best average of the current set, and the selection that
+would raise it most, by a Viterbi search over two states and the number of selected tokens, until none would.
 """
 
 import torch
 
 
 TOLERANCE = 1e-9  # of gains and of weights, at scores of the size of 1
-MOST_ROUNDS = 100  # times T: never reached, for every round raises the objective
+MOST_ROUNDS = 100  # times T: never reached, since each round raises the objective
 
 
 def best_selections(scores: torch.Tensor, count: torch.Tensor, transition: float) -> torch.Tensor:
-    """(B,T) bool: the selection of at most count (B,) tokens with the largest sum of scores (B,T), float64 and minus
-    infinity where there is no token, and of `transition` for each two neighbours that are selected.
+    """Return (B,T) bool: the selection of at most count (B,) tokens with the largest sum of scores (B,T), float64 and minus
+    infinity without a token, and of `transition` for each two selected neighbours.
 
-    Exact, in T steps over all numbers of tokens spent at once.
+    Exact, in T steps over all numbers of selected tokens at once.
     """
     batch, length = scores.shape
     most = int(count.max()) if batch else 0
-    out = scores.new_full((batch, most + 1), -torch.inf)  # best sums by number spent, where the last token is not selected
+    out = scores.new_full(
+        (batch, most + 1), -torch.inf
+    )  # best sums by number of selected tokens, if the last is not selected
     out[:, 0] = 0
-    taken = torch.full_like(out, -torch.inf)  # where it is
+    taken = torch.full_like(out, -torch.inf)  # if it is selected
     stayed, paired = [], []
     for place in range(length):
-        stayed.append(taken > out)  # of a token that is not selected: whether the one before was
+        stayed.append(taken > out)  # whether the token before an unselected one is selected
         after = taken + transition
-        paired.append(after > out)  # of one that is
+        paired.append(after > out)  # and before a selected one
         entered = torch.maximum(out, after)[:, :-1] + scores[:, place, None]
         out, taken = torch.maximum(out, taken), torch.nn.functional.pad(entered, (1, 0), value=-torch.inf)
     allowed = torch.arange(most + 1, device=scores.device) <= count[:, None]
@@ -47,8 +49,8 @@ def best_selections(scores: torch.Tensor, count: torch.Tensor, transition: float
 
 
 class Average:
-    """The best average of some selections of one text: `rows` (V,T) their tokens, `gains` (V,) what each is worth,
-    `weights` (V,) how much of it is taken.
+    """The best average of some selections of one text: `rows` (V,T) their tokens, `gains` (V,) their linear objectives,
+    `weights` (V,) their weights.
     """
 
     def __init__(self, scores: torch.Tensor, transition: float):
@@ -61,16 +63,16 @@ class Average:
         return self.weights @ self.rows
 
     def worth(self, row: torch.Tensor) -> torch.Tensor:
-        """What a selection (T,) adds to the objective's linear part."""
+        """Return the linear part of the objective for a selection (T,)."""
         return row @ self.scores + self.transition * (row[1:] * row[:-1]).sum()
 
     def gain(self, row: torch.Tensor) -> float:
-        """How fast the objective rises as a selection's weight does, at the expense of those at hand."""
+        """Return the slope of the objective in a selection's weight, at the expense of the current ones."""
         return float(self.worth(row) - row @ self.values - self.weights @ (self.gains - self.rows @ self.values))
 
     def add(self, row: torch.Tensor) -> None:
-        """Take a selection (T,) in, and go to the best average there is now."""
-        self._to_the_side_of(row)
+        """Add a selection (T,) and move to the best average."""
+        self._append(row)
         while len(self.weights) > 1:
             system = torch.nn.functional.pad(self.rows @ self.rows.t(), (0, 1, 0, 1), value=1.0)
             system[-1, -1] = 0
@@ -81,9 +83,9 @@ class Average:
             self._move(target - self.weights, 1.0)
         self.weights = self.weights / self.weights.sum()
 
-    def _to_the_side_of(self, row: torch.Tensor) -> None:
-        """Add a row with no weight; where it is an affine mixture of the others, so that |z|^2 does not tell them apart, go
-        towards it until one of them has none.
+    def _append(self, row: torch.Tensor) -> None:
+        """Append a row with weight 0; if it is an affine mixture of the others, which leaves |z|^2 undetermined, move
+        towards it until another weight is 0.
         """
         mixed = row.new_zeros(0)
         depends = False
@@ -99,7 +101,7 @@ class Average:
             self._move(torch.cat([-mixed, mixed.new_ones(1)]), torch.inf)
 
     def _move(self, direction: torch.Tensor, most: float) -> None:
-        """Go along a direction until a weight is 0, which is then left out, or `most` is reached."""
+        """Move along a direction until a weight is 0, which is removed, or `most` is reached."""
         falling = direction < 0
         steps = torch.where(falling, self.weights / -direction.where(falling, -1), torch.inf)
         step, first = steps.min(0)
@@ -109,7 +111,7 @@ class Average:
 
 
 def averages(scores: torch.Tensor, mask: torch.Tensor, count: torch.Tensor, transition: float) -> list[Average]:
-    """The solution of each text; scores (B,T) in float64. All texts look for their next selection together."""
+    """Return the solution of each text; scores (B,T) in float64. The search for next selections is batched."""
     solutions = [Average(row, transition) for row in scores]
     unsolved = torch.arange(len(scores))
     slopes = scores
@@ -130,7 +132,7 @@ def averages(scores: torch.Tensor, mask: torch.Tensor, count: torch.Tensor, tran
 
 
 class SequenceBudget(torch.autograd.Function):
-    """The gates, and their Jacobian: dz is du projected onto the differences of the selections that are taken."""
+    """The gates, and their Jacobian: dz is du projected onto the differences of the selections with weight."""
 
     @staticmethod
     def forward(ctx, scores, mask, count, transition):
@@ -149,7 +151,7 @@ class SequenceBudget(torch.autograd.Function):
 
 
 def sequence_budget(scores: torch.Tensor, mask: torch.Tensor, count: torch.Tensor, transition: float) -> torch.Tensor:
-    """Gates (B,T) in float64; see above. Solved on the CPU, wherever the scores are.
+    """Return gates (B,T) in float64, solved on the CPU; see above.
 
     Raises ValueError for scores that are not finite.
     """

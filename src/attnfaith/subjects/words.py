@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import torch
 
-from attnfaith.models.decoders import Query, allowing
+from attnfaith.models.decoders import Query, with_answers
 from attnfaith.models.hierarchy import SentenceReader, item_mask, sentence_groups, sentence_items
 from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification, Encoded
 from attnfaith.models.projections import project
@@ -89,7 +89,7 @@ class WordLevel:
         numbers = sentences[rows, places]
         query = Query(state, sentences=numbers)
         weights = self._within(hidden, mask.unsqueeze(1), _Words(query, mask.shape[1]), state).squeeze(1)
-        return Encoded(hidden, mask, allowing(replace(query, weights=weights), answer_mask, self.num_labels))
+        return Encoded(hidden, mask, with_answers(replace(query, weights=weights), answer_mask, self.num_labels))
 
     def attend(self, hidden: torch.Tensor, mask: torch.Tensor, query: Query) -> torch.Tensor:
         """Stage 2: word states (B,T,H) and mask (B,T) to attention (B,T); with K masks (B,K,T) to (B,K,T).

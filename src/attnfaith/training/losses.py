@@ -1,4 +1,4 @@
-"""Losses, one value per instance: the labels', and an adversary's.
+"""Losses, one value per instance: of labels, and of an adversary.
 
 Shapes: B instances, T tokens, C classes.
 """
@@ -23,7 +23,7 @@ def classification_loss(
 
 
 def balancing_weights(labels: torch.Tensor, num_labels: int) -> torch.Tensor:
-    """(C,): 1 for class 0 and n_0 / n_c for class c, so that all classes weigh the same in sum (Jain & Wallace).
+    """Class weights (C,): 1 for class 0 and n_0 / n_c for class c, so that all classes have the same total (Jain & Wallace).
 
     Raises AttnfaithError where a class has no instance.
     """
@@ -80,14 +80,13 @@ def adversarial_loss(
     """|softmax(logits) - base_probs|_1 / 2 - weight * divergence(attention || base_attention): (B,).
 
     Wiegreffe & Pinter (2019): small where a model predicts as the base does and attends elsewhere. logits and base_probs
-    (B,C); attention and base_attention (B,T), 0 outside the attendable tokens that mask (B,T) marks. The distance is in
-    0..1. divergence: "kl", in nats and without bound, or "jsd", in nats and at most ln 2. A text without tokens has no
-    divergence: it is 0.
+    (B,C); attention and base_attention (B,T), 0 outside the attendable tokens, mask (B,T). The distance is in 0..1.
+    divergence: "kl", in nats and without bound, or "jsd", in nats and at most ln 2; 0 for a text without tokens.
 
-    weight: their lambda. Their code takes half the difference of one probability, which for two classes is half of this
-    distance, |p_1 - base_1|, and the whole of the divergence: lambda there trades the two as weight = 2 lambda does here.
+    weight: their lambda. Their code takes half the difference of one probability, half of this distance for two classes, and
+    the whole divergence: weight = 2 lambda gives the same trade-off here.
 
-    Raises AttnfaithError as `check_adversary` does, and for KL where the base's attention to a token is 0.
+    Raises AttnfaithError as `check_adversary`, and for KL where the base's attention to a token is 0.
     """
     check_adversary(weight, divergence)
     if divergence == "kl" and bool(((base_attention == 0) & mask).any()):
@@ -97,7 +96,7 @@ def adversarial_loss(
 
 
 def check_adversary(weight: float, divergence: str) -> None:
-    """Raise AttnfaithError for a weight that is not above 0, or a divergence that is not known."""
+    """Raise AttnfaithError for a weight that is not above 0 and for an unknown divergence."""
     if divergence not in DIVERGENCES:
         raise AttnfaithError(f"divergence={divergence!r} is not known; choose one of {', '.join(DIVERGENCES)}")
     if not 0 < weight < math.inf:

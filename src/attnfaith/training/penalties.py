@@ -1,4 +1,4 @@
-"""Penalties: what attention, or the states that it sums, should be like. Each is a callable that `AttentionTrainer` takes.
+"""Penalties on attention and on the states that it sums: callables that `AttentionTrainer` takes.
 
     AttentionTrainer(model, args, ..., penalties=[Diversity(0.1), ImpermissibleMass(1.0, heads="max")])
 
@@ -23,17 +23,17 @@ from attnfaith.support.errors import AttnfaithError
 from attnfaith.training.word_states import WordStates
 
 
-FLOOR = 1e-3  # of the weight that is left: below it the gradient of its logarithm, 1 over it, would drown all others
-SMALLEST = 1e-6  # length that a vector counts at least, as in the authors' code
-EVALUATION = -1  # in place of a step, where the same words are masked each time
+FLOOR = 1e-3  # least permissible weight: below it the gradient of its logarithm, 1 / weight, would drown all others
+SMALLEST = 1e-6  # least length of a vector in a cosine, as in the authors' code
+EVALUATION = -1  # stands for the step in evaluations, which mask the same words each time
 
 
 @dataclass(frozen=True)
 class Penalty:
-    """A penalty on what a forward pass makes of words.
+    """A penalty on the words of a forward pass.
 
-    weight: what its value is multiplied by before it is added to the loss of an instance; 0 leaves it out. Called with the
-    words, the inputs of the model, and the trainer, it returns its values (B,) and where they are defined (B,) bool.
+    weight: factor of its value in the loss of an instance; 0 leaves it out. A call with the words, the inputs of the model
+    and the trainer returns its values (B,) and where they are defined (B,) bool.
 
     Raises pydantic's ValidationError, a ValueError, for a weight that is no finite number from 0 on, and options out of
     their range.
@@ -51,7 +51,7 @@ class Penalty:
 
 @dataclass(frozen=True)
 class ImpermissibleMass(Penalty):
-    """`impermissible_mass`; heads: the mean over heads, or that of the head with most of it."""
+    """`impermissible_mass`; heads: its mean over heads, or its maximum."""
 
     heads: Literal["mean", "max"] = "mean"
     name = "impermissible_mass"
@@ -72,16 +72,16 @@ def impermissible_mass(
     scores: torch.Tensor | None = None,
     floor: float = FLOOR,
 ) -> torch.Tensor:
-    """-log(1 - a.m): (B,) in nats, 0 where no attention goes to impermissible tokens, growing to infinity with their share.
+    """Return -log(1 - a.m): (B,) in nats, 0 where no attention goes to impermissible tokens, infinite where all does.
 
     attention a (B,T), or (B,A,T) of A heads, is 0 outside the mask (B,T) and sums to 1 inside. impermissible m (B,T): 1 or
-    True on the tokens that should get none; what it says outside the mask is not read. heads: "mean" of -log(1 - a_h.m) over
-    heads, or "max", that of the head with the most impermissible weight, of each instance by itself. The authors' code takes
-    the maximum over heads and batch, so that one instance of a batch is penalised; the paper's formula, which is followed
-    here, has one text. scores and floor: see `log_permissible`.
+    True on the tokens that should get none, ignored outside the mask. heads: "mean" of -log(1 - a_h.m) over heads, or "max",
+    that of the head with the most impermissible weight in each instance. The authors' code takes the maximum over heads and
+    batch, so that one instance of a batch is penalised; here, as in the paper's formula, each text is. scores and floor: see
+    `log_permissible`.
 
-    Undefined, and 0, for a text without permissible tokens: all its weight is impermissible whatever is learned
-    (`permissible_texts`). 0, too, for one without impermissible tokens and for one without tokens.
+    Undefined, and 0, for a text without permissible tokens, whose weight is impermissible whatever is learned
+    (`permissible_texts`). Also 0 for a text without impermissible tokens or without tokens.
     """
     lost = -log_permissible(attention, impermissible, mask, scores=scores, floor=floor)
     if lost.dim() == 1:
@@ -97,15 +97,15 @@ def log_permissible(
     scores: torch.Tensor | None = None,
     floor: float = FLOOR,
 ) -> torch.Tensor:
-    """log(1 - a.m), the logarithm of the weight on permissible tokens: (B,), or (B,A) of attention (B,A,T); at most 0.
+    """Return log(1 - a.m), the logarithm of the weight on permissible tokens: (B,), or (B,A) of heads; at most 0.
 
-    scores, in the shape of attention: of a softmax, what it was taken of. Then the logarithm is LSE over permissible tokens
-    - LSE over all, exact also where weights are rounded to 0, with a gradient everywhere, and the attention is not read.
-    Without them it is that of the sum of permissible weights, but of `floor` where the sum is less: there the gradient is 0.
-    A sparse projection passes nothing on to a token without weight anyway; the floor keeps the few texts whose permissible
-    weight is near 0 from deciding where training goes.
+    scores, in the shape of attention: the input of its softmax. The logarithm is then LSE over permissible tokens - LSE over
+    all, exact also where weights are rounded to 0, with a gradient everywhere, and attention is not read. Without scores it
+    is that of the sum of permissible weights, or of `floor` where the sum is less: there the gradient is 0. A sparse
+    projection passes no gradient to a token without weight anyway; the floor keeps the few texts whose permissible weight is
+    near 0 from dominating the training.
 
-    0 where `permissible_texts` says that nothing is to be learned.
+    0 where `permissible_texts` is False.
     """
     learns = permissible_texts(impermissible, mask)
     permissible, allowed = mask & ~impermissible.bool(), mask
@@ -124,17 +124,16 @@ def log_permissible(
 
 
 def permissible_texts(impermissible: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """(B,) bool: the texts that have permissible and impermissible tokens, so that attention has a choice."""
+    """Return (B,) bool: the texts with permissible and impermissible tokens, between which attention can choose."""
     marked = impermissible.bool()
     return (mask & marked).any(-1) & (mask & ~marked).any(-1)
 
 
 def linked_mass(attention: torch.Tensor, linked: torch.Tensor, counted: torch.Tensor) -> torch.Tensor:
-    """The mean over target tokens of a batch of the attention that goes to linked source tokens: (), 0..1 (Pruthi et al.,
-    section 3.3).
+    """Return the mean attention of a batch's target tokens to linked source tokens: (), 0..1 (Pruthi et al., section 3.3).
 
-    attention (B,G,T), or (B,A,G,T) of heads, whose mean is taken; linked (B,G,T), 1 where the words of both are linked;
-    counted (B,G) bool, False on padding. A target token without links, such as the end of a sentence, counts and gives 0.
+    attention (B,G,T), or (B,A,G,T) of heads, which are averaged; linked (B,G,T), 1 where the words are linked; counted (B,G)
+    bool, False on padding. A target token without links, such as the end of a sentence, counts as 0.
     """
     if attention.dim() == 4:
         attention = attention.mean(1)
@@ -142,10 +141,10 @@ def linked_mass(attention: torch.Tensor, linked: torch.Tensor, counted: torch.Te
 
 
 def hidden_links(mass: torch.Tensor, floor: float = FLOOR) -> torch.Tensor:
-    """-log(1 - mass): () in nats, 0 where no attention goes to linked source tokens.
+    """Return -log(1 - mass): () in nats, 0 where no attention goes to linked source tokens.
 
-    Of the mean mass of a batch, inside the logarithm, as in the authors' code: a token whose whole attention is on what it
-    translates then costs no more than its share. Below `floor` the rest counts as that much, and has no gradient.
+    As in the authors' code, the mean mass of a batch is inside the logarithm: a token whose whole attention is on what it
+    translates costs no more than its share. 1 - mass counts at least `floor`, below which there is no gradient.
     """
     return -(1 - mass).clamp(min=floor).log()
 
@@ -155,8 +154,8 @@ def hidden_links(mass: torch.Tensor, floor: float = FLOOR) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class Diversity(Penalty):
-    """`conicity` of what attention sums: of a hierarchical model the mean of that of the sentences' states and that of the
-    words' in each sentence of two or more.
+    """`conicity` of the states that attention sums; in a hierarchical model the mean of that of sentences and that of the
+    words in each sentence of two or more.
     """
 
     name = "diversity"
@@ -174,13 +173,12 @@ class Diversity(Penalty):
 
 
 def conicity(states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """The mean over tokens of |cos(h_i, mean of h)|: (B,) in 0..1; 1 where all states point in one direction, either way.
+    """Return the mean over tokens of |cos(h_i, mean of h)|: (B,) in 0..1; 1 where all states lie on one line.
 
-    states (B,T,H); mask (B,T) bool, the tokens that count: both means leave out markers and padding. The absolute value is
-    the authors' code's; the paper writes the cosine. A state, or a mean, that is shorter than 1e-6 counts as that long, so
-    that a zero state has cosine 0.
+    states (B,T,H); mask (B,T) bool: both means leave out markers and padding. The absolute value is that of the authors'
+    code; the paper writes the cosine. A state or mean shorter than 1e-6 counts as that long: a zero state has cosine 0.
 
-    Undefined, and 0, for a text of fewer than two tokens: its state is the mean.
+    Undefined, and 0, for a text of fewer than two tokens, whose state is the mean.
     """
     states = states.to(torch.promote_types(states.dtype, torch.float32))
     count = mask.sum(-1)
@@ -194,7 +192,7 @@ def conicity(states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class WordTying(Penalty):
-    """`word_tying`; padding: whether markers and padding are in the mean over tokens, too."""
+    """`word_tying`; padding: whether the mean over tokens includes markers and padding."""
 
     distance: Literal["norm", "squared"] = "squared"
     padding: bool = False
@@ -206,12 +204,12 @@ class WordTying(Penalty):
 
 
 def word_tying(states: torch.Tensor, vectors: torch.Tensor, mask: torch.Tensor, distance: str = "squared") -> torch.Tensor:
-    """The mean over tokens of |h_i - e_i| ("norm") or of its square ("squared"): (B,), from 0 on.
+    """Return the mean over tokens of |h_i - e_i| ("norm") or of its square ("squared"): (B,), from 0 on.
 
-    states h and word vectors e (B,T,H), of one size; mask (B,T) bool, the tokens that the mean is over. With markers and
-    padding in the mask it is the mean of the authors' later code (2023), where padding, whose state and vector are 0, makes
-    it smaller: there what a text adds depends on the longest one of its batch. Both are pulled, the state and the vector. 0
-    for a text without tokens. The gradient of a norm of 0 is 0.
+    states h and word vectors e (B,T,H), of one size, both with a gradient; mask (B,T) bool, the tokens of the mean. With
+    markers and padding it is the mean of the authors' later code (2023), which padding, with state and vector 0, makes
+    smaller: there a text's value depends on the longest text of its batch. 0 for a text without tokens. The gradient of a
+    norm of 0 is 0.
 
     Raises AttnfaithError for states and vectors of two sizes.
     """
@@ -222,7 +220,7 @@ def word_tying(states: torch.Tensor, vectors: torch.Tensor, mask: torch.Tensor, 
 
 
 def check_sizes(hidden_size: int, embedding_size: int) -> None:
-    """Raise AttnfaithError where states and word vectors have not one size."""
+    """Raise AttnfaithError for states and word vectors of two sizes."""
     if hidden_size != embedding_size:
         raise AttnfaithError(
             f"word tying compares a state of {hidden_size} numbers with a word vector of {embedding_size}: set "
@@ -232,10 +230,9 @@ def check_sizes(hidden_size: int, embedding_size: int) -> None:
 
 @dataclass(frozen=True)
 class MaskedWords(Penalty):
-    """`masked_language_model` at words that are masked in a pass of its own, so that labels are learned from whole texts.
+    """`masked_language_model` at words masked in a second forward pass, so that labels are learned from whole texts.
 
-    share: the probability of each word to be masked. Which words are depends on seed, step and text; evaluations mask the
-    same ones each time.
+    share: the probability that a word is masked. The draw depends on seed, step and text; evaluations repeat theirs.
     """
 
     share: Annotated[float, Field(gt=0, le=1)] = 0.15
@@ -253,12 +250,12 @@ class MaskedWords(Penalty):
 
 
 def masked_language_model(logits: torch.Tensor, words: torch.Tensor, masked: torch.Tensor) -> torch.Tensor:
-    """The mean over a text's masked words of -log p(word): (B,) in nats, from 0 on.
+    """Return the mean of -log p(word) over a text's masked words: (B,) in nats, from 0 on.
 
-    masked (B,T) bool: the places whose word was replaced by the mask; words (B,T): the ids that were there. logits (N,V):
-    what the states of these N places predict, in the order of `masked.nonzero()`; no others are needed.
+    masked (B,T) bool: the places of masked words; words (B,T): their ids. logits (N,V): the predictions at these N places,
+    in the order of `masked.nonzero()`.
 
-    Undefined, and 0, for a text none of whose words was masked.
+    Undefined, and 0, for a text without masked words.
     """
     losses = cross_entropy(logits.float(), words[masked], reduction="none")
     rows = masked.nonzero()[:, 0]
@@ -269,10 +266,10 @@ def masked_language_model(logits: torch.Tensor, words: torch.Tensor, masked: tor
 def drawn_words(
     input_ids: torch.Tensor, attention_mask: torch.Tensor, words: torch.Tensor, share: float, *, seed: int, step: int
 ) -> torch.Tensor:
-    """(B,T) bool: of the places `words` (B,T) those to mask, each with probability `share`.
+    """Return the places to mask, (B,T) bool: each of `words` (B,T) with probability `share`.
 
-    Which ones depends on seed, step and the text alone: neither on the batch nor on the number of processes, so that a
-    training goes on where it was stopped. All arguments of shape (B,T).
+    The draw depends only on seed, step and text, not on the batch or the number of processes, so a resumed training
+    continues as if it had not stopped. All tensors have the shape (B,T).
     """
     ids, inside, chosen = input_ids.cpu().numpy(), attention_mask.bool().cpu().numpy(), words.cpu().numpy().copy()
     for row, places in enumerate(chosen):

@@ -1,9 +1,9 @@
-"""Training of models that read a selection: what is added to the loss of each instance, its state, and its logs.
+"""Training of models that read a selection: terms of the loss of each instance, their state, and their logs.
 
-Selections that are drawn as 0 or 1 (bernoulli) have a price and are learned by the score function: Lei et al. 2016,
-"Rationalizing Neural Predictions"; Williams 1992, REINFORCE. How much hardkuma selects is held at a target by a multiplier
-that training moves: Bastings et al. 2019, "Interpretable Neural Predictions with Differentiable Binary Variables", and their
-code; the multiplier after Rezende & Viola 2018. A budget needs neither.
+Selections drawn as 0 or 1 (bernoulli) have a price and are learned by the score function: Lei et al. 2016, "Rationalizing
+Neural Predictions"; Williams 1992, REINFORCE. A multiplier that training moves holds the share that hardkuma selects at a
+target: Bastings et al. 2019, "Interpretable Neural Predictions with Differentiable Binary Variables", and their code; the
+multiplier after Rezende & Viola 2018. A budget needs neither.
 
 Shapes: B instances, T tokens.
 """
@@ -22,19 +22,19 @@ from attnfaith.training.trainers import AttentionConfig, AttentionTrainer
 
 
 SHARE = "share_selected"
-"""In logs and evaluations: the mean over texts of the share of their tokens that was read."""
+"""In logs and evaluations: the mean over texts of the share of their tokens that is read."""
 DECAY = {"bernoulli": 0.9, "hardkuma": 0.99}
 
 
 def selection_price(gates: torch.Tensor, mask: torch.Tensor, sparsity: float, coherence: float) -> torch.Tensor:
-    """sparsity * (sum_t z_t + coherence * sum_t |z_t - z_(t-1)|) of gates z (B,T) at the tokens of mask (B,T): (B,)."""
+    """Return sparsity * (sum_t z_t + coherence * sum_t |z_t - z_(t-1)|) of gates z (B,T) at tokens, mask (B,T): (B,)."""
     changes = (gates[:, 1:] - gates[:, :-1]).abs() * (mask[:, 1:] & mask[:, :-1])
     return sparsity * ((gates * mask).sum(-1) + coherence * changes.sum(-1))
 
 
 def reinforced(costs: torch.Tensor, log_probs: torch.Tensor, baseline: float = 0.0) -> torch.Tensor:
-    """The costs (B,), with the gradient of their expectation: that of the costs themselves plus (cost - baseline) times that
-    of log p(gates) (B,). The baseline must not depend on these draws.
+    """Return the costs (B,) with the gradient of their expectation: that of the costs plus (cost - baseline) times that of
+    log p(gates) (B,). The baseline must not depend on these draws.
     """
     surrogate = (costs.detach() - baseline) * log_probs
     return costs + surrogate - surrogate.detach()
@@ -42,22 +42,20 @@ def reinforced(costs: torch.Tensor, log_probs: torch.Tensor, baseline: float = 0
 
 @dataclass
 class RationaleConfig(AttentionConfig):
-    """Arguments of `RationaleTrainer`: those that the model's sampler has are read.
+    """Arguments of `RationaleTrainer`, each for one sampler.
 
-    Of bernoulli, the price of a selection, which is added to the loss of the label. sparsity: of each selected token.
-    coherence: of each change from one token to the next, in units of sparsity. baseline: what costs are compared with: none,
-    as in the authors' code; or moving_average, the mean cost of the batches before, which leaves the expected gradient as it
-    is and makes it vary less.
+    bernoulli: the price of a selection, added to the loss of the label. sparsity: of each selected token. coherence: of each
+    change from one token to the next, in units of sparsity. baseline: subtracted from costs: none, as in the authors' code;
+    or moving_average, the mean cost of earlier batches, which reduces the variance of the gradient and keeps its mean.
 
-    Of hardkuma, targets that multipliers follow. share, of tokens whose gate is not 0, and lasso, the changes a token; None
-    leaves one free. multiplier: at first, above 0 unless two_sided. multiplier_rate: how fast it moves. multiplier_range:
-    [least, greatest], None: no bounds. two_sided False: lambda <- lambda * exp(rate * average), as in the authors' code: it
-    is never negative, so that it pushes what is measured down to the target and, below it, fades and does not pull it up.
-    True: lambda <- lambda + rate * average, the ascent of the dual problem of an equality, which below the target becomes
-    negative and pulls up.
+    hardkuma: targets that multipliers follow. share: of tokens whose gate is not 0; lasso: changes a token; None: free.
+    multiplier: its first value, above 0 unless two_sided. multiplier_rate: its speed. multiplier_range: [least, greatest],
+    None: no bounds. two_sided False: lambda <- lambda * exp(rate * average), as in the authors' code: never negative, it
+    pushes the measured value down to the target and fades below it. True: lambda <- lambda + rate * average, the ascent of
+    the dual problem of an equality, which becomes negative below the target and pulls up.
 
-    decay: how much of a moving average, of costs or of (measured - target), is kept at each batch; None: 0.9 of bernoulli,
-    0.99 of hardkuma.
+    decay: the part of a moving average, of costs or of (measured - target), that stays at each batch; None: 0.9 for
+    bernoulli, 0.99 for hardkuma.
 
     Raises AttnfaithError for a multiplier of 0 that is not two-sided, and bounds in the wrong order.
     """
@@ -76,21 +74,21 @@ class RationaleConfig(AttentionConfig):
     def __post_init__(self):
         super().__post_init__()
         if not self.multiplier and not self.two_sided:
-            raise AttnfaithError("multiplier=0 would stay 0: it is multiplied by what moves it; give one above 0")
+            raise AttnfaithError("multiplier=0 would stay 0, since training multiplies it; give one above 0, or two_sided")
         if self.multiplier_range and not self.multiplier_range[0] < self.multiplier_range[1]:
             raise AttnfaithError(f"multiplier_range={self.multiplier_range}: give [least, greatest]")
 
 
 @dataclass(frozen=True)
 class Constraint:
-    """One target of hardkuma: share or lasso. args: the `RationaleConfig` that says how its multiplier moves."""
+    """One target of hardkuma: share or lasso. args: how its multiplier moves."""
 
     name: str
     target: float
     args: RationaleConfig
 
     def after(self, multiplier: float, average: float, measured: float) -> tuple[float, float]:
-        """Multiplier and moving average after a batch in which `measured` is the mean over its texts.
+        """Return multiplier and moving average after a batch in which `measured` is the mean over its texts.
 
         Raises AttnfaithError where the multiplier stops being a finite number.
         """
@@ -113,15 +111,15 @@ class Constraint:
         return moved, average
 
     def loss(self, measured: torch.Tensor, multiplier: float, average: float) -> torch.Tensor:
-        """multiplier * (measured - target) of each text (B,), shifted so that the mean over texts has the value of the
-        moving average; the gradient is that of what is measured in this batch.
+        """Return multiplier * (measured - target) of each text (B,), with the gradient of this batch
+        and shifted so that their mean is that of the moving average.
         """
         differences = measured - self.target
         return multiplier * (differences + (average - differences.mean()).detach())
 
 
 class SelectionState(TrainerCallback, ExportableState):
-    """The numbers that a selection's training moves, saved in and restored from checkpoints."""
+    """The numbers that the training of a selection moves, saved in checkpoints and restored from them."""
 
     def __init__(self):
         self.numbers: dict[str, float] = {}
@@ -131,15 +129,15 @@ class SelectionState(TrainerCallback, ExportableState):
 
 
 class RationaleTrainer(AttentionTrainer):
-    """Train a model that reads a selection on labels; one over a pretrained encoder by transformers' own optimiser.
+    """Train a model that reads a selection on labels; over a pretrained encoder, by transformers' own optimiser.
 
-    Every training log has share_selected, of which texts without tokens are left out; of bernoulli selection_price, the mean
-    price of a text, and baseline; of hardkuma, for each constraint, its multiplier and the moving average of what is
-    measured less the target (share_multiplier, share_constraint, lasso_multiplier, lasso_constraint). All of it is in the
-    state of the trainer, and so in each checkpoint. An evaluation reads what is selected at test time; its loss is that of
-    the labels and, of bernoulli, the price of what is read: a checkpoint chosen by it is not the one that reads most.
+    Training logs hold share_selected (texts without tokens left out); for bernoulli selection_price, the mean price of a
+    text, and baseline; for hardkuma, by constraint, its multiplier and the moving average of the measured value less the
+    target (share_multiplier, share_constraint, lasso_multiplier, lasso_constraint). All are in the trainer's state, and so
+    in each checkpoint. Evaluations use the selection of test time; their loss is that of the labels and, for bernoulli, the
+    price, so the checkpoint that they select is not the one that reads most.
 
-    Raises AttnfaithError for hardkuma without a target, and where a multiplier stops being a finite number.
+    Raises AttnfaithError for hardkuma without a target, and a multiplier that is no longer finite.
     """
 
     config_class = RationaleConfig
@@ -150,8 +148,8 @@ class RationaleTrainer(AttentionTrainer):
         targets = {name: target for name, target in targets.items() if target is not None}
         self.constraints = [Constraint(*target, args) for target in targets.items()] if self.sampler == "hardkuma" else []
         if self.sampler == "hardkuma" and not targets:
-            raise AttnfaithError("a selection by hardkuma is trained to a target: give share or lasso")
-        args.restore_callback_states_from_checkpoint = True  # else a training that goes on would begin anew with them
+            raise AttnfaithError("hardkuma is trained to a target: give share or lasso")
+        args.restore_callback_states_from_checkpoint = True  # else a resumed training would begin anew with them
         super().__init__(model, args, **kwargs)
         state = SelectionState()
         if self.sampler == "bernoulli":
@@ -162,7 +160,7 @@ class RationaleTrainer(AttentionTrainer):
 
     @property
     def numbers(self) -> dict[str, float]:
-        """The numbers of the present callback: a checkpoint brings another one."""
+        """The numbers of the current callback, which loading a checkpoint replaces."""
         states = [callback for callback in self.callback_handler.callbacks if isinstance(callback, SelectionState)]
         return states[0].numbers
 
@@ -209,7 +207,7 @@ class RationaleTrainer(AttentionTrainer):
         return constraint.loss(measured, *moved)
 
     def _mean(self, values: torch.Tensor) -> float:
-        """The mean over the texts of all processes."""
+        """Return the mean over the texts of all processes."""
         return float(self.accelerator.reduce(values.detach().double().mean(), "mean"))
 
     def create_optimizer(self, model=None):

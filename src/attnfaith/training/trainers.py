@@ -1,6 +1,6 @@
 """Trainers of classifiers: transformers' Trainer with the papers' losses and optimiser.
 
-Each `XTrainer` takes an `XConfig`, which is transformers' TrainingArguments and the options of that training.
+Each `XTrainer` takes an `XConfig`: transformers' TrainingArguments with the options of that training.
 """
 
 import math
@@ -35,21 +35,21 @@ from attnfaith.training.word_states import PREDICTION, ClassifierReader, Pretrai
 
 SELECTION_METRICS = ("roc_auc", "accuracy", "loss")
 LOWER_IS_BETTER = ("loss", "objective")
-MOST_CLASSES = 20  # of which an evaluation has the F1 of each: of more the log of an epoch would be pages long
+MOST_CLASSES = 20  # an evaluation reports the F1 of each class up to here: longer logs would be unreadable
 
 
 class DivergedError(AttnfaithError):
-    """A training whose loss or weights are no longer finite. The message says when, and what to try."""
+    """Raised where the loss or the weights of a training are no longer finite."""
 
 
 # ------------------------------------------------------------------------------------------------ what all trainers share
 
 
 class SharedOrder(LengthGroupedSampler):
-    """Texts of similar length together, in an order drawn from (seed, epoch), which all processes agree on.
+    """Group texts of similar length in an order drawn from (seed, epoch), the same in all processes.
 
-    The Trainer's own sampler draws from the global stream. Dropout moves that on by another amount in each process, and
-    from the second epoch on the processes would train on some texts twice and on others never.
+    The Trainer's sampler draws from the global stream, which dropout advances by a different amount in each process. From
+    the second epoch on, the processes would train on some texts twice and on others never.
     """
 
     def __init__(self, sampler: LengthGroupedSampler, seed: int):
@@ -66,8 +66,8 @@ class BaseTrainer(Trainer):
 
     args.early_stopping_patience: stop after so many evaluations without improvement; None trains to the end.
 
-    Raises DivergedError as soon as the loss of a step is NaN or infinite (`check_loss`), before the step is taken, and where
-    an evaluation finds such weights or loss, before the checkpoint is saved.
+    Raises DivergedError where the loss of a step is NaN or infinite, before the step is taken (`check_loss`), and where an
+    evaluation finds such weights or losses, before the checkpoint is saved.
     """
 
     config_class: type[TrainingArguments]
@@ -93,25 +93,25 @@ class BaseTrainer(Trainer):
                 raise self._diverged(f"{name} is {score:g}", *reached)
         return scores
 
-    def _diverged(self, what: str, step: int, epoch: int) -> DivergedError:
-        faster = getattr(self.args, "attention_learning_rate_factor", 1)
+    def _diverged(self, fault: str, step: int, epoch: int) -> DivergedError:
+        factor = getattr(self.args, "attention_learning_rate_factor", 1)
         rates = f"training.learning_rate (now {self.args.learning_rate:g}"
-        rates += ")" if faster == 1 else f", and {faster:g} times that for the alignment)"
+        rates += ")" if factor == 1 else f", and {factor:g} times that for the alignment)"
         return DivergedError(
-            f"the training diverged in epoch {epoch}, step {step} of {self.state.max_steps}: {what}; try a lower {rates}, "
+            f"the training diverged in epoch {epoch}, step {step} of {self.state.max_steps}: {fault}; try a lower {rates}, "
             f"or clip gradients with training.max_grad_norm (now {self.args.max_grad_norm:g}; 0 does not)"
         )
 
     def _get_train_sampler(self, train_dataset=None):
         sampler = super()._get_train_sampler(train_dataset)
         if isinstance(sampler, LengthGroupedSampler):
-            sampler.lengths = sampler.lengths[:]  # a column gives each number as slowly as a row of the data set
+            sampler.lengths = sampler.lengths[:]  # a list: a column reads each number as slowly as a row
             if self.args.world_size > 1:
                 return SharedOrder(sampler, self.args.seed)
         return sampler
 
     def trained_model(self):
-        """The model that was trained."""
+        """Return the trained model."""
         return self.accelerator.unwrap_model(self.model)
 
 
@@ -133,12 +133,11 @@ def check_processes(arguments: TrainingArguments) -> None:
 class AttentionConfig(TrainingArguments):
     """Arguments of `AttentionTrainer`, beside those of transformers.
 
-    balance_classes: weigh instances so that all labels weigh the same in sum. loss_reduction: "sum" over the effective
-    batch, as Jain & Wallace's code has it, or "mean". amsgrad: Adam with AMSGrad. weight_decay is its coupled L2, none on
-    the alignment, and compared with the gradient of the *summed* loss, so it means something else under "mean".
-    attention_learning_rate_factor: learning rate of the alignment's parameters over that of the others (Meister et al.: 1
-    or 10). random_erasure: see `erase_tokens`; evaluation sees whole texts. early_stopping_patience: evaluations without
-    improvement after which training stops; None: never.
+    balance_classes: weigh instances so that all classes have the same total weight. loss_reduction: "sum" over the effective
+    batch, as in Jain & Wallace's code, or "mean". amsgrad: Adam with AMSGrad. weight_decay: its coupled L2, none on the
+    alignment, added to the gradient of the *summed* loss, so its scale differs under "mean". attention_learning_rate_factor:
+    learning rate of the alignment over that of all else (Meister et al.: 1 or 10). random_erasure: see `erase_tokens`;
+    evaluation sees whole texts. early_stopping_patience: evaluations without improvement before training stops; None: never.
     """
 
     balance_classes: bool = True
@@ -156,16 +155,14 @@ class AttentionTrainer(BaseTrainer):
     penalties: callables of `attnfaith.training.penalties`; those with weight 0 are left out. Data are splits encoded by
     `attnfaith.data.tokenization.encode`.
 
-    Logs have the mean of each penalty beside the loss, before it is weighted, over the texts of which it is defined, and the
-    number of the others where there are any (`diversity_undefined`); evaluations have the means. The loss of an evaluation
-    has the weighted penalties in it, as that of training. What predicts masked words is trained with the model, kept in its
-    checkpoints, and no part of `trained_model`. In a hierarchical model an impermissible word has its weight in the sentence
-    times that of the sentence.
+    Logs hold the mean of each penalty, unweighted, over the texts where it is defined, and the number of the other texts
+    (`diversity_undefined`); evaluations hold the means. The loss includes the weighted penalties. The layer that predicts
+    masked words is trained with the model and saved in its checkpoints, but is no part of `trained_model`. In a hierarchical
+    model the weight of an impermissible word is its weight in the sentence times that of the sentence.
 
-    Raises AttnfaithError where a class has no training instance, the metric that selects the checkpoint is not defined, the
-    data mark no impermissible words and the model or a penalty reads them, states and word vectors that are to be tied have
-    two sizes, and where words are to be masked and there is neither a mask nor an unknown token; DivergedError as
-    `BaseTrainer` does.
+    Raises AttnfaithError for a class without training instances, an undefined metric of selection, data without
+    impermissible words that the model or a penalty reads, states and word vectors of two sizes that are to be tied, and
+    words to be masked without a mask or unknown token; DivergedError as `BaseTrainer`.
     """
 
     config_class = AttentionConfig
@@ -214,7 +211,7 @@ class AttentionTrainer(BaseTrainer):
 
     @property
     def score_names(self) -> tuple[str, ...]:
-        """The scores that evaluations average over instances, in addition to the scores of the labels."""
+        """Names of the scores that evaluations average over instances, beside the scores of the labels."""
         return tuple(penalty.name for penalty in self.penalties)
 
     def check(self, model, args, train, validation) -> None:
@@ -230,7 +227,7 @@ class AttentionTrainer(BaseTrainer):
             )
 
     def make_reader(self):
-        """The reader of words for penalties. Raises AttnfaithError where the model has not what a penalty needs."""
+        """Return the reader of words for penalties. Raises AttnfaithError where the model lacks what a penalty needs."""
         config, names = self.model.config, self.score_names
         if "word_tying" in names:
             check_sizes(config.hidden_size, self.model.get_input_embeddings().embedding_dim)
@@ -255,7 +252,7 @@ class AttentionTrainer(BaseTrainer):
         return (loss, outputs) if return_outputs else loss
 
     def losses(self, model, inputs: dict) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        """Per-instance losses (B,) of a batch; its logits (B,C) and, in evaluation, the scores (B,) that are averaged."""
+        """Return losses (B,) of a batch, and its logits (B,C) with, in evaluation, the scores (B,) to be averaged."""
         labels, impermissible = inputs.pop("labels"), inputs.pop("impermissible", None)
         outputs, values = self.outputs_and_penalties(model, inputs, impermissible)
         losses, scores = classification_loss(outputs.logits, labels, self.class_weights), {}
@@ -269,12 +266,12 @@ class AttentionTrainer(BaseTrainer):
         return losses, {"logits": outputs.logits, **scores}
 
     def outputs_and_penalties(self, model, inputs: Mapping, impermissible: torch.Tensor | None):
-        """The model's outputs for a batch; by the name of a penalty its values (B,) and where they are defined (B,)."""
+        """Return the model's outputs for a batch and {penalty: its values (B,), where they are defined (B,)}."""
         if not self.penalties:
             return model(**inputs), {}
         stages = self.accelerator.unwrap_model(model)
         with self.reader.reading(inputs) as read:
-            # within the forward pass, where several processes look for the parameters that have a part in the loss
+            # within the forward pass, where distributed training looks for the parameters that the loss depends on
             hook = stages.register_forward_hook(
                 lambda module, args, outputs: (outputs, self.penalise(inputs, outputs, read, impermissible))
             )
@@ -284,26 +281,26 @@ class AttentionTrainer(BaseTrainer):
                 hook.remove()
 
     def penalise(self, inputs: Mapping, outputs, read, impermissible: torch.Tensor | None) -> dict:
-        """The values of all penalties, from a pass that was read."""
+        """Return the values of all penalties for a forward pass."""
         words = self.reader.word_states(inputs, outputs, read)._replace(impermissible=impermissible)
         return {penalty.name: penalty(words, inputs, self) for penalty in self.penalties}
 
     def count(self, name: str, values: torch.Tensor, defined: torch.Tensor) -> None:
-        """Add values (B,), where they are defined (B,), to the mean in the next log."""
+        """Add values (B,), where defined (B,), to the mean in the next log."""
         sums = torch.stack([(values.detach().double() * defined).sum(), defined.double().sum(), (~defined).double().sum()])
         self.sums[name] = self.sums.get(name, 0) + sums
 
     def create_optimizer(self, model=None):
         if self.optimizer is None:
-            attention, others = [], []
+            alignment, rest = [], []
             for name, parameter in self.model.named_parameters():
                 if parameter.requires_grad:
                     aligns = {"alignment", "word_alignment"}.intersection(name.split("."))
-                    (attention if aligns else others).append(parameter)
+                    (alignment if aligns else rest).append(parameter)
             rate = self.args.learning_rate
             groups = [
-                {"params": others, "weight_decay": self.args.weight_decay},
-                {"params": attention, "weight_decay": 0.0, "lr": rate * self.args.attention_learning_rate_factor},
+                {"params": rest, "weight_decay": self.args.weight_decay},
+                {"params": alignment, "weight_decay": 0.0, "lr": rate * self.args.attention_learning_rate_factor},
             ]
             self.optimizer = torch.optim.Adam(
                 [group for group in groups if group["params"]],
@@ -316,7 +313,7 @@ class AttentionTrainer(BaseTrainer):
         return self.optimizer
 
     def log(self, logs, start_time=None):
-        if self.args.loss_reduction == "sum":  # shown per instance, as the validation loss is
+        if self.args.loss_reduction == "sum":  # logged per instance, as the validation loss is
             batch = self.args.per_device_train_batch_size * self.args.gradient_accumulation_steps * self.args.world_size
             logs.update({name: logs[name] / batch for name in ("loss", "train_loss") if name in logs})
         if "loss" in logs:
@@ -329,7 +326,7 @@ class AttentionTrainer(BaseTrainer):
         super().log(logs, start_time)
 
     def trained_model(self):
-        """The model without what only its training needed."""
+        """Return the trained model without the layer that predicts masked words."""
         if hasattr(self.model, PREDICTION):
             delattr(self.model, PREDICTION)
         return self.model
@@ -338,9 +335,8 @@ class AttentionTrainer(BaseTrainer):
 class FineTuningTrainer(AttentionTrainer):
     """Train a pretrained classifier on labels, by transformers' own optimiser: AdamW, no decay on biases and norms.
 
-    Penalties are of its last layer: the states that it gives, and the row of each head that the classifier answers from.
-    Word vectors are what the input embeddings make of words, and the products of states with all of them predict a masked
-    word.
+    Penalties read its last layer: the states, and the row of each head that the classifier answers from. Word vectors are
+    the input embeddings, and the products of states with all of them predict a masked word.
     """
 
     def make_reader(self):
@@ -362,12 +358,12 @@ class FineTuningTrainer(AttentionTrainer):
 
 
 def erase_tokens(model, inputs: Mapping, share: float, *, seed: int, step: int) -> dict:
-    """Delete words of each text of a training batch at random, so that the model has seen shortened texts.
+    """Delete random words from each text of a training batch, so that the model learns shortened texts.
 
-    Of each text a share of the words is drawn uniformly from 0..`share`, and each word goes with that probability; markers,
-    marks between sentences and a second text stay, and what follows moves up. share: 0..1; at 1 texts of every length down
-    to none are seen. What goes depends on seed, step and the text alone: neither on the batch nor on the number of
-    processes, so that a training goes on where it was stopped.
+    For each text a probability is drawn uniformly from 0..`share`, and each word is deleted with it; markers, marks between
+    sentences and a second text stay, and what follows moves up. share: 0..1; at 1 the model sees texts of every length down
+    to 0. The draw depends only on seed, step and text, not on the batch or the number of processes, so a resumed training
+    continues as if it had not stopped.
 
     Source: the objection that erasure shows a model texts it was not trained on, Hooker et al. 2019; training on such texts
     answers it without training anew for each measure.
@@ -385,17 +381,16 @@ def erase_tokens(model, inputs: Mapping, share: float, *, seed: int, step: int) 
 
 
 def mask_id(tokenizer, config) -> int:
-    """The id that replaces a masked word: the tokenizer's mask, or the unknown token.
+    """Return the id that replaces a masked word: the tokenizer's mask, or the unknown token.
 
-    Raises AttnfaithError where there is none.
+    Raises AttnfaithError where there is neither.
     """
-    candidates = [getattr(tokenizer, "mask_token_id", None), getattr(tokenizer, "unk_token_id", None)]
-    for number in (*candidates, getattr(config, "unk_token_id", None)):
-        if number is not None:
+    for owner, name in ((tokenizer, "mask_token_id"), (tokenizer, "unk_token_id"), (config, "unk_token_id")):
+        if (number := getattr(owner, name, None)) is not None:
             return number
     raise AttnfaithError(
-        "penalties.masked_language_model puts a token in the place of a word, and this tokenizer has neither a mask nor an "
-        "unknown token: leave it out, or take another tokenizer"
+        "penalties.masked_language_model needs a mask or unknown token, and this tokenizer has neither: leave it out, or "
+        "give another tokenizer"
     )
 
 
@@ -403,9 +398,9 @@ def mask_id(tokenizer, config) -> int:
 
 
 class GuidedTrainer(AttentionTrainer):
-    """Train on labels under the attention of a base: each instance brings its weights `base_attention` [T].
+    """Train on labels under the attention of a base model, `base_attention` [T] of each instance.
 
-    The model's own alignment takes no part and stays as it was drawn. Raises AttnfaithError in several processes.
+    The model's own alignment is not trained. Raises AttnfaithError in several processes.
     """
 
     def __init__(self, model, args, **kwargs):
@@ -439,14 +434,13 @@ class AdversarialConfig(AttentionConfig):
 
 
 class AdversarialTrainer(AttentionTrainer):
-    """Train without labels against a base: each instance brings `base_probs` [C] and `base_attention` [T].
+    """Train without labels against a base model, `base_probs` [C] and `base_attention` [T] of each instance.
 
-    Class weights have no part in it. Evaluation has, beside the scores of the labels, the means over instances of the
-    objective, of the distance `tvd` to the base's predictions, and of the divergences `jsd` and `kl` from its attention
-    (infinite where that is sparse; texts without tokens left out).
+    Class weights are not used. Evaluations hold, beside the scores of the labels, the means over instances of the objective,
+    the distance `tvd` to the base's predictions, and the divergences `jsd` and `kl` from its attention (infinite where that
+    is sparse; texts without tokens left out).
 
-    Raises AttnfaithError for a weight and a divergence that `check_adversary` refuses, and for KL from a base whose
-    attention is 0 on some token.
+    Raises AttnfaithError as `check_adversary`, and for KL from a base whose attention is 0 on some token.
     """
 
     config_class = AdversarialConfig
@@ -497,7 +491,7 @@ class AdversarialTrainer(AttentionTrainer):
 
 
 def collate(rows: Sequence[Mapping], pad_token_id: int, hierarchy: str = "none", num_labels: int | None = None) -> dict:
-    """`pad_batch`, with base_attention, in the shape of such a model's, and base_probs (B,C) where the rows have them."""
+    """Batch rows by `pad_batch`, with base_attention, in the shape of the model's attention, and base_probs (B,C)."""
     batch = pad_batch(rows, pad_token_id, num_labels)
     if "base_attention" in rows[0]:
         weights = [row["base_attention"] for row in rows]
@@ -510,9 +504,9 @@ def collate(rows: Sequence[Mapping], pad_token_id: int, hierarchy: str = "none",
 
 
 def evaluation_scores(prediction, names: Sequence[str] = ()) -> dict[str, float]:
-    """Accuracy, ROC-AUC and F1 per class (of MOST_CLASSES at most) of a Trainer's evaluation: the keys that may select.
+    """Return accuracy, ROC-AUC and F1 per class (up to MOST_CLASSES) of a Trainer's evaluation.
 
-    names: of what comes after the logits; its means over instances, NaN left out.
+    names: of the predictions after the logits, which are averaged over instances without NaN.
     """
     logits, *rest = prediction.predictions if isinstance(prediction.predictions, tuple) else (prediction.predictions,)
     probs = torch.from_numpy(np.asarray(logits)).double().softmax(-1).numpy()
@@ -532,7 +526,7 @@ def check_selection(
 ) -> None:
     """Raise AttnfaithError for a metric that cannot select a checkpoint: unknown, or undefined for these classes and labels.
 
-    The Trainer would find out after an epoch, or take an undefined score for the best one. `objective` is an adversary's.
+    The Trainer would fail after an epoch, or take an undefined score for the best. `objective` is for adversaries.
     """
     number = metric.removeprefix("f1_class_") if metric.startswith("f1_class_") else ""
     if metric == "objective" and adversarial:

@@ -1,4 +1,4 @@
-"""Training of sequence-to-sequence models with transformers' Trainer, their translations, and scores of these.
+"""Training of sequence-to-sequence models with transformers' Trainer, translations, and their scores.
 
 Shapes: B pairs, G target tokens with the end of the sentence.
 """
@@ -23,7 +23,7 @@ PAIRS_AT_ONCE = 64
 @dataclass
 class TranslationConfig(TrainingArguments):
     """Arguments of `TranslationTrainer`. impermissible_mass: lambda, the weight of `hidden_links`; 0 adds nothing.
-    early_stopping_patience: evaluations without improvement after which training stops; None: never.
+    early_stopping_patience: evaluations without improvement before training stops; None: never.
     """
 
     impermissible_mass: float = 0.0
@@ -34,11 +34,11 @@ class TranslationConfig(TrainingArguments):
 class TranslationTrainer(BaseTrainer):
     """A Trainer whose loss is the mean of -log p over target tokens, plus a penalty on attention to linked source words.
 
-    Data are splits encoded by `encode_pairs`; pairs that have links bring them (`pad_pairs`). Evaluations have
-    token_accuracy, the share of target tokens that are the likeliest given the true ones before them, 0..1; and where pairs
-    have links and the model gives its attention, linked_mass, see there.
+    Data are splits encoded by `encode_pairs`, with their links, if any (`pad_pairs`). Evaluations hold token_accuracy, the
+    share of target tokens that are the likeliest given the true ones before them, 0..1; and `linked_mass` where pairs have
+    links and the model gives its attention.
 
-    Raises AttnfaithError for a penalty where pairs have no links.
+    Raises AttnfaithError for a penalty without links.
     """
 
     config_class = TranslationConfig
@@ -67,7 +67,7 @@ class TranslationTrainer(BaseTrainer):
         return loss
 
     def losses(self, model, inputs, *, attends: bool):
-        """The loss of a batch, and per pair how many tokens are right, there are, and their mass on linked words (B,3)."""
+        """Return the loss of a batch, and (B,3): right tokens, all tokens, and their mass on linked words."""
         linked = inputs.pop("linked", None)
         outputs = model(**inputs, output_attentions=attends and linked is not None)
         loss, labels = outputs.loss, inputs["labels"]
@@ -88,16 +88,16 @@ class TranslationTrainer(BaseTrainer):
 
 
 def token_scores(prediction) -> dict[str, float]:
-    """token_accuracy and, where it is defined, linked_mass, over all target tokens of an evaluation."""
+    """Return token_accuracy and, where defined, linked_mass over all target tokens of an evaluation."""
     right, tokens, mass = np.asarray(prediction.predictions, np.float64).T
     scores = {"token_accuracy": float(right.sum() / tokens.sum())}
     return scores if np.isnan(mass).any() else {**scores, "linked_mass": float(mass.sum() / tokens.sum())}
 
 
 def translations(model, tokenizer, rows) -> Iterator[str]:
-    """Generate the likeliest translation of each encoded pair, word by word and in order: text without markers.
+    """Generate the translation of each encoded pair greedily, in order: text without markers.
 
-    A translation ends after twice the longest target of the rows and 10 tokens more, at the latest.
+    A translation has at most twice the tokens of the longest target of the rows, plus 10.
     """
     most = 2 * max(map(len, rows["labels"])) + 10
     device = next(model.parameters()).device
@@ -113,14 +113,15 @@ def translations(model, tokenizer, rows) -> Iterator[str]:
 def translation_scores(generated: Sequence[str], targets: Sequence[str]) -> Mapping[str, float | str | None]:
     """Compare generated sentences with the targets, by words between blanks.
 
-    exact: the share of sentences that are the same. word_accuracy: the share of target words, and the end of the sentence,
-    that stand at their place in what was generated (Pruthi et al.'s accuracy). bleu and chrf, 0..100, and their signatures,
-    by sacrebleu over sentences as they are divided already; None, with one printed line, where it is not installed.
+    exact: the share of identical sentences. word_accuracy: the share of target words, and ends of sentences, that are at
+    their place in the generated sentence (Pruthi et al.'s accuracy). bleu and chrf, 0..100, and their signatures, by
+    sacrebleu without tokenisation; None, with one printed line, where it is not installed.
     """
     pairs = [(sentence.split(), target.split()) for sentence, target in zip(generated, targets, strict=True)]
     right = 0
     for words, target in pairs:
-        right += sum(word == wanted for word, wanted in zip(words, target, strict=False)) + (len(words) == len(target))
+        right += sum(word == expected for word, expected in zip(words, target, strict=False))
+        right += len(words) == len(target)
     scores: dict[str, float | str | None] = {
         "exact": sum(words == target for words, target in pairs) / len(pairs),
         "word_accuracy": right / sum(len(target) + 1 for _, target in pairs),

@@ -57,14 +57,14 @@ def weights(trainer):
     return {name: value.clone() for name, value in trainer.model.state_dict().items()}
 
 
-def same(one, other, atol=0.0):
-    assert one.keys() == other.keys()
-    for name in one:
-        torch.testing.assert_close(one[name], other[name], atol=atol, rtol=0, msg=name)
+def same(first, other, atol=0.0):
+    assert first.keys() == other.keys()
+    for name in first:
+        torch.testing.assert_close(first[name], other[name], atol=atol, rtol=0, msg=name)
 
 
-def moved(one, other):
-    return max(float((one[name] - other[name]).abs().max()) for name in one)
+def moved(first, other):
+    return max(float((first[name] - other[name]).abs().max()) for name in first)
 
 
 # ------------------------------------------------------------------------------------------------ loss and optimiser
@@ -118,16 +118,16 @@ def test_words_that_are_erased(tiny_model, tiny_rows, tiny_batch):
     model, rows = tiny_model(), tiny_rows([40] * 200 + [0, 1])
     batch = {**tiny_batch(rows), "labels": torch.arange(202)}
     for share in (0.5, 1.0):
-        found = erase_tokens(model, batch, share, seed=1, step=3)
-        lengths = found["attention_mask"].sum(1).tolist()
-        for row, length, ids in zip(rows, lengths, found["input_ids"].tolist(), strict=True):
-            left, place = ids[:length], iter(row["input_ids"])
-            assert all(word in place for word in left) and left[0] == 2 and left[-1] == 3
+        actual = erase_tokens(model, batch, share, seed=1, step=3)
+        lengths = actual["attention_mask"].sum(1).tolist()
+        for row, length, ids in zip(rows, lengths, actual["input_ids"].tolist(), strict=True):
+            remaining, place = ids[:length], iter(row["input_ids"])
+            assert all(word in place for word in remaining) and remaining[0] == 2 and remaining[-1] == 3
             assert not any(ids[length:])
         gone = 1 - (np.array(lengths[:200]) - 2) / 40
         assert abs(gone.mean() - share / 2) < 5 * share / np.sqrt(12 * 200)
         assert gone.min() < 0.1 * share and gone.max() > 0.8 * share
-        assert torch.equal(found["labels"], batch["labels"])
+        assert torch.equal(actual["labels"], batch["labels"])
     assert max(lengths) < 42 or min(lengths) == 2
 
 
@@ -153,13 +153,13 @@ def test_parameter_groups(make):
     trainer = make(attention_learning_rate_factor=10.0, weight_decay=1e-5, adam_beta1=0.8, adam_epsilon=1e-7)
     optimizer = trainer.create_optimizer()
     assert isinstance(optimizer, torch.optim.Adam) and not isinstance(optimizer, torch.optim.AdamW)
-    others, attention = optimizer.param_groups
-    assert (others["weight_decay"], attention["weight_decay"]) == (1e-5, 0.0)
-    assert attention["lr"] == pytest.approx(10 * others["lr"]) and others["lr"] == 1e-2
-    assert others["amsgrad"] and others["betas"] == (0.8, 0.999) and others["eps"] == 1e-7
+    rest, attention = optimizer.param_groups
+    assert (rest["weight_decay"], attention["weight_decay"]) == (1e-5, 0.0)
+    assert attention["lr"] == pytest.approx(10 * rest["lr"]) and rest["lr"] == 1e-2
+    assert rest["amsgrad"] and rest["betas"] == (0.8, 0.999) and rest["eps"] == 1e-7
     names = {id(parameter): name for name, parameter in trainer.model.named_parameters()}
     assert all("model.alignment." in names[id(parameter)] for parameter in attention["params"])
-    assert len(others["params"]) + len(attention["params"]) == len(names)
+    assert len(rest["params"]) + len(attention["params"]) == len(names)
     assert trainer.create_optimizer() is optimizer
 
 
@@ -189,15 +189,15 @@ def test_the_logged_loss_is_per_instance(make, reduction, accumulation):
 def with_base(rows, classes=2, seed=7, sparse=False):
     """The rows with attention and predictions of some base."""
     generator = np.random.default_rng(seed)
-    made = []
+    result = []
     for row in rows:
         weights = generator.dirichlet(np.ones(row["length"] - 2))
         if sparse:
             weights = np.eye(len(weights))[0]
-        made.append(
+        result.append(
             {**row, "base_attention": weights.tolist(), "base_probs": generator.dirichlet(np.ones(classes)).tolist()}
         )
-    return datasets.Dataset.from_list(made)
+    return datasets.Dataset.from_list(result)
 
 
 @pytest.fixture
@@ -273,14 +273,14 @@ def test_an_adversarys_validation_scores(against, size):
     attention = [row[1 : 1 + len(base)].numpy() for row, base in zip(output.attention, rows["base_attention"], strict=True)]
     tvd = total_variation_distance(output.logits.softmax(-1).numpy(), batch["base_probs"].numpy())
     kl = kullback_leibler_divergence(attention, rows["base_attention"])
-    found = trainer.evaluate()
-    assert found["eval_tvd"] == pytest.approx(tvd.mean(), abs=1e-5)
-    assert found["eval_jsd"] == pytest.approx(jensen_shannon_divergence(attention, rows["base_attention"]).mean(), abs=1e-5)
-    assert found["eval_kl"] == pytest.approx(kl.mean(), abs=1e-4)
-    assert found["eval_objective"] == pytest.approx((tvd - 0.1 * kl).mean(), abs=1e-5)
-    assert found["eval_loss"] == pytest.approx(found["eval_objective"], abs=1e-5)
+    actual = trainer.evaluate()
+    assert actual["eval_tvd"] == pytest.approx(tvd.mean(), abs=1e-5)
+    assert actual["eval_jsd"] == pytest.approx(jensen_shannon_divergence(attention, rows["base_attention"]).mean(), abs=1e-5)
+    assert actual["eval_kl"] == pytest.approx(kl.mean(), abs=1e-4)
+    assert actual["eval_objective"] == pytest.approx((tvd - 0.1 * kl).mean(), abs=1e-5)
+    assert actual["eval_loss"] == pytest.approx(actual["eval_objective"], abs=1e-5)
     accuracy = (output.logits.argmax(-1) == batch["labels"]).float().mean()
-    assert found["eval_accuracy"] == pytest.approx(float(accuracy))
+    assert actual["eval_accuracy"] == pytest.approx(float(accuracy))
 
 
 def test_a_frozen_adversary_moves_its_alignment_only(against):
@@ -299,8 +299,8 @@ def test_a_sparse_base_needs_jsd(against):
     trainer.train()
     assert moved(weights(trainer), before) > 1e-3
     assert all(value.isfinite().all() for value in weights(trainer).values())
-    found = trainer.evaluate()
-    assert np.isinf(found["eval_kl"]) and 0 < found["eval_jsd"] <= np.log(2) and np.isfinite(found["eval_objective"])
+    actual = trainer.evaluate()
+    assert np.isinf(actual["eval_kl"]) and 0 < actual["eval_jsd"] <= np.log(2) and np.isfinite(actual["eval_objective"])
 
 
 # ------------------------------------------------------------------------------------------------ selection
@@ -347,18 +347,18 @@ def test_bad_arguments_stop_before_anything_is_written(tiny_recipe, tmp_path, ch
 @pytest.fixture
 def spied(monkeypatch):
     """Callbacks added to every Trainer that a run makes; and the Trainers themselves."""
-    made, callbacks = [], []
+    result, callbacks = [], []
     make = runs.train.make_trainer
 
     def spy(*args, **kwargs):
         trainer = make(*args, **kwargs)
         for callback in callbacks:
             trainer.add_callback(callback)
-        made.append(trainer)
+        result.append(trainer)
         return trainer
 
     monkeypatch.setattr(runs.train, "make_trainer", spy)
-    return made, callbacks
+    return result, callbacks
 
 
 def train_only(recipe, **how):
@@ -405,13 +405,13 @@ def scripted_scores(monkeypatch, name, values):
 )
 def test_the_best_checkpoint_by_validation_is_kept(tiny_recipe, spied, monkeypatch, metric, values, best):
     evaluated = scripted_scores(monkeypatch, metric, values)
-    kept = Kept()
-    spied[1].append(kept)
+    stored = Kept()
+    spied[1].append(stored)
     folder = train_only(tiny_recipe(training__num_train_epochs=3, training__metric_for_best_model=metric))
     assert evaluated == [1, 2, 3]
     final = final_weights(folder)
-    same(final, kept.weights[best - 1])
-    assert all(moved(final, other) > 0 for number, other in enumerate(kept.weights, 1) if number != best)
+    same(final, stored.weights[best - 1])
+    assert all(moved(final, other) > 0 for number, other in enumerate(stored.weights, 1) if number != best)
     state = runs.read_state(folder)
     assert state["best"] == {"metric": f"eval_{metric}", "value": values[best - 1]}
     assert state["status"] == "trained" and state["epochs"] == 3
@@ -431,13 +431,13 @@ def test_early_stopping(tiny_recipe, monkeypatch):
 def test_a_training_that_diverges_stops_at_the_step(make, monkeypatch):
     """The third loss is NaN: the weights are those of the second step."""
     trainer = make(num_train_epochs=2, per_device_train_batch_size=16, attention_learning_rate_factor=3.0)
-    seen, losses = [], AttentionTrainer.losses
+    recorded, losses = [], AttentionTrainer.losses
 
     def broken(self, model, inputs):
-        found, outputs = losses(self, model, inputs)
+        actual, outputs = losses(self, model, inputs)
         if model.training:
-            seen.append(weights(trainer))
-        return found * (float("nan") if len(seen) == 3 and model.training else 1.0), outputs
+            recorded.append(weights(trainer))
+        return actual * (float("nan") if len(recorded) == 3 and model.training else 1.0), outputs
 
     monkeypatch.setattr(AttentionTrainer, "losses", broken)
     message = (
@@ -446,8 +446,8 @@ def test_a_training_that_diverges_stops_at_the_step(make, monkeypatch):
     )
     with pytest.raises(DivergedError, match=message):
         trainer.train()
-    assert len(seen) == 3 and moved(seen[1], seen[2]) > 0
-    same(weights(trainer), seen[2])
+    assert len(recorded) == 3 and moved(recorded[1], recorded[2]) > 0
+    same(weights(trainer), recorded[2])
 
 
 class Kill(TrainerCallback):
@@ -473,8 +473,8 @@ def test_a_killed_training_goes_on_to_the_same_weights(tiny_recipe, spied, tmp_p
     assert not (tmp_path / "killed" / "model").exists()
     folder = train_only(recipe, resume=True)
     same(final_weights(folder), final_weights(whole))
-    one, other = runs.read_state(folder), runs.read_state(whole)
-    assert one["best"] == other["best"] and one["epochs"] == other["epochs"] == 3
+    first, other = runs.read_state(folder), runs.read_state(whole)
+    assert first["best"] == other["best"] and first["epochs"] == other["epochs"] == 3
     assert spied[0][-1].state.global_step == 3 * 2
 
 

@@ -70,13 +70,13 @@ def test_scores_of_an_evaluation_by_hand(pairs, tmp_path):
     scores = trainer.evaluate()
     batch = pad_pairs(list(rows["validation"]), linked=True)
     linked = batch.pop("linked")
-    made = trainer.model(**batch, output_attentions=True)
+    result = trainer.model(**batch, output_attentions=True)
     counted = batch["labels"] != -100
-    right = ((made.logits.argmax(-1) == batch["labels"]) & counted).sum() / counted.sum()
+    right = ((result.logits.argmax(-1) == batch["labels"]) & counted).sum() / counted.sum()
     assert scores["eval_token_accuracy"] == pytest.approx(right.item())
-    mass = linked_mass(made.cross_attentions[0][:, 0], linked, counted)
+    mass = linked_mass(result.cross_attentions[0][:, 0], linked, counted)
     assert scores["eval_linked_mass"] == pytest.approx(mass.item(), abs=1e-6)
-    assert scores["eval_loss"] == pytest.approx(made.loss.item(), abs=1e-5), "all in one batch"
+    assert scores["eval_loss"] == pytest.approx(result.loss.item(), abs=1e-5), "all in one batch"
 
 
 @pytest.mark.slow

@@ -161,8 +161,8 @@ def test_masked_words_by_loops():
     probs = iter(np.exp(logits.numpy()) / np.exp(logits.numpy()).sum(1, keepdims=True))
     expected = np.zeros(5)
     for row in range(5):
-        told = [next(probs)[words[row, place]] for place in range(5) if masked[row, place]]
-        expected[row] = -np.mean(np.log(told)) if told else 0
+        facts = [next(probs)[words[row, place]] for place in range(5) if masked[row, place]]
+        expected[row] = -np.mean(np.log(facts)) if facts else 0
     assert (expected > 0).sum() >= 3
     np.testing.assert_allclose(masked_language_model(logits, words, masked), expected, rtol=1e-5)
 
@@ -203,12 +203,12 @@ def test_a_text_has_its_penalty_in_any_batch(name):
 
         inside = torch.nn.functional.pad(mask[rows], (0, padding))
         marks = cut(impermissible)
-        one, many = (project(cut(z, z.dim() - 1), inside[:, None] if z.dim() == 3 else inside, Settings("softmax"))
+        first, many = (project(cut(z, z.dim() - 1), inside[:, None] if z.dim() == 3 else inside, Settings("softmax"))
                      for z in (scores, heads))  # fmt: skip
         hidden = torch.nn.functional.pad(masked[rows], (0, padding))
         return {
-            "mass": lambda: impermissible_mass(one, marks, inside),
-            "stable mass": lambda: impermissible_mass(one, marks, inside, scores=cut(scores)),
+            "mass": lambda: impermissible_mass(first, marks, inside),
+            "stable mass": lambda: impermissible_mass(first, marks, inside, scores=cut(scores)),
             "heads": lambda: impermissible_mass(many, marks, inside, heads="max"),
             "conicity": lambda: conicity(cut(states), inside),
             "norm": lambda: word_tying(cut(states), cut(vectors), inside, "norm"),

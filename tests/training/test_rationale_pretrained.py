@@ -10,7 +10,7 @@ from attnfaith import recipes, record, runs
 from attnfaith.recipes import RecipeError
 from attnfaith.runs import load_data, make_model, make_tokenizer
 from attnfaith.runs.models import load_tokenizer
-from tests.test_fine_tuning import pretrain, recipe_of, write_texts
+from tests.training.test_fine_tuning import pretrain, recipe_of, write_texts
 
 
 pytestmark = pytest.mark.usefixtures("quick_report")

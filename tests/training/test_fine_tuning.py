@@ -192,12 +192,12 @@ def test_training_begins_with_the_weights_of_the_files(encoder, texts, tmp_path,
         encoder, texts, tmp_path / "run", model=model, objective={"kind": "untrained"}, measure={"producers": []}
     )
     runs.run(recipe)
-    given, kept = load_file(encoder / "model.safetensors"), load_file(tmp_path / "run" / "model" / "model.safetensors")
+    actual, stored = load_file(encoder / "model.safetensors"), load_file(tmp_path / "run" / "model" / "model.safetensors")
     prefix = "bert." if projection == "softmax" else "model.bert."
-    assert {name for name in kept if name.removeprefix(prefix) not in given} == {
+    assert {name for name in stored if name.removeprefix(prefix) not in actual} == {
         f"{prefix.removesuffix('bert.')}classifier.{part}" for part in ("weight", "bias")
     }
-    assert all(torch.equal(kept[prefix + name], values) for name, values in given.items())
+    assert all(torch.equal(stored[prefix + name], values) for name, values in actual.items())
     again = recipe_of(
         encoder, texts, tmp_path / "again", model=model, objective={"kind": "untrained"}, measure={"producers": []}
     )
@@ -269,11 +269,11 @@ def test_files_that_cannot_be_used(copied, texts, tmp_path, spoil, reason):
 
 
 def test_of_the_hub_neither_code_nor_pickles_are_fetched(encoder, texts, tmp_path, monkeypatch):
-    asked = {}
+    questions = {}
     snapshot = Path(shutil.copytree(encoder, tmp_path / "snapshots" / "0a1b2c"))
 
-    def download(name, **how):
-        asked.update(how, name=name)
+    def download(name, **options):
+        questions.update(options, name=name)
         return str(snapshot)
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", download)
@@ -281,9 +281,58 @@ def test_of_the_hub_neither_code_nor_pickles_are_fetched(encoder, texts, tmp_pat
     recipe = recipe_of(encoder, texts, tmp_path / "run", model=model, measure={"producers": []})
     runs.run(recipe)
     models.files_of.cache_clear()
-    assert (asked["name"], asked["revision"]) == ("owner/name", "v1")
+    assert (questions["name"], questions["revision"]) == ("owner/name", "v1")
     names = ["pytorch_model.bin", "model.pt", "modeling_name.py", "tokenizer.pkl", "flax_model.msgpack", "deep/model.bin"]
-    assert not [name for name in names for pattern in asked["allow_patterns"] if fnmatch(name, pattern)]
-    assert all(any(fnmatch(path.name, pattern) for pattern in asked["allow_patterns"]) for path in encoder.iterdir())
+    assert not [name for name in names for pattern in questions["allow_patterns"] if fnmatch(name, pattern)]
+    assert all(any(fnmatch(path.name, pattern) for pattern in questions["allow_patterns"]) for path in encoder.iterdir())
     state = json.loads((tmp_path / "run" / "run.json").read_text())
     assert [state["pretrained"][name] for name in ("name", "revision")] == ["owner/name", "0a1b2c"]
+
+
+# ------------------------------------------------------------------------------------------------ impermissible words
+
+
+PENALTIES = {"impermissible_mass": 1.0, "diversity": 0.1, "word_tying": 0.01, "masked_language_model": 0.1}
+
+
+def apart(encoder, texts, folder, **changes):
+    """A recipe whose impermissible words are those that decide the label."""
+    settings = {
+        "model__separate_impermissible": True,
+        "data__impermissible_words": [*GOOD, *BAD],
+        "penalties": PENALTIES,
+        "training__num_train_epochs": 2,
+    }
+    return recipe_of(encoder, texts, folder, **{**settings, **changes})
+
+
+@pytest.mark.parametrize("projection", ["softmax", "sparsemax"])
+def test_a_run_with_penalties_and_words_apart(encoder, texts, tmp_path, projection):
+    recipe = apart(encoder, texts, tmp_path / "run", model__projection=projection)
+    runs.run(recipe)
+    model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "run" / "model").eval()
+    assert type(model) is SelfAttentionClassifierForSequenceClassification
+    assert model.config.separate_impermissible and model.config.projection == projection
+    table = record.load(tmp_path / "run" / "record.parquet")
+    identity = record.from_row(table.slice(0, 1).to_pylist()[0])
+    assert identity.separate_impermissible is True
+    assert identity.impermissible_mass == 1.0
+    assert identity.heading["alignment"] == "dot(last layer, impermissible apart)"
+    # the record's probabilities are those of the saved model
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "run" / "model")
+    marked = {tokenizer.convert_tokens_to_ids(word) for word in (*GOOD, *BAD)}
+    for row in table.slice(0, 5).to_pylist():
+        ids = torch.tensor(
+            [[tokenizer.cls_token_id, *tokenizer.convert_tokens_to_ids(row["tokens"]), tokenizer.sep_token_id]]
+        )
+        marks = torch.tensor([[int(number in marked) for number in ids[0].tolist()]])
+        assert [bool(mark) for mark in marks[0, 1:-1]] == row["impermissible"]
+        with torch.no_grad():
+            probs = model(ids, torch.ones_like(ids), torch.zeros_like(ids), impermissible=marks).logits.softmax(-1)
+        assert row["probs"] == pytest.approx(probs[0].tolist(), abs=1e-5)
+
+
+def test_a_type_in_which_kinds_would_meet(texts, tmp_path):
+    folder = pretrain(tmp_path / "convolutions", "convbert", embedding_size=16, conv_kernel_size=3)
+    with pytest.raises(RecipeError, match=r"^model\.pretrained='.*convolutions': the attention of .* check 'separation'"):
+        runs.run(apart(folder, texts, tmp_path / "run"))

@@ -46,16 +46,16 @@ def read_words(model, penalties=MASS, inputs=None, tokens=None):
 def test_the_first_row_and_last_states_are_those_that_a_model_returns(kind):
     model = classifier(kind)
     model.set_attn_implementation("eager")
-    given, outputs, inputs = read_words(model, [ImpermissibleMass(1.0), Diversity(1.0)])
+    actual, outputs, inputs = read_words(model, [ImpermissibleMass(1.0), Diversity(1.0)])
     returned = outputs.attentions[-1][:, :, 0]
     if kind == "squeezebert":  # which returns scores
         returned = returned.softmax(-1)
-    torch.testing.assert_close(given.attention, returned, rtol=1e-5, atol=1e-6)
-    torch.testing.assert_close(given.scores.softmax(-1), returned, rtol=1e-5, atol=1e-6)
-    torch.testing.assert_close(given.states, outputs.hidden_states[-1], rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(actual.attention, returned, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(actual.scores.softmax(-1), returned, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(actual.states, outputs.hidden_states[-1], rtol=1e-5, atol=1e-6)
     table = model.get_input_embeddings().weight
-    assert torch.equal(given.vectors, table[inputs["input_ids"]])
-    assert torch.equal(given.attended, inputs["attention_mask"].bool())
+    assert torch.equal(actual.vectors, table[inputs["input_ids"]])
+    assert torch.equal(actual.attended, inputs["attention_mask"].bool())
 
 
 @pytest.mark.parametrize("projection", ["sparsemax", "entmax15"])
@@ -63,23 +63,23 @@ def test_the_first_row_and_last_states_are_those_that_a_model_returns(kind):
 def test_of_sparse_attention_kept_apart(kind, projection):
     model = apart(classifier(kind), projection)
     inputs = {**texts(model, LENGTHS), "impermissible": MARKED}
-    given, outputs, _ = read_words(model, inputs=inputs)
-    torch.testing.assert_close(given.attention, outputs.attentions[-1][:, :, 0], rtol=1e-5, atol=1e-6)
-    assert given.scores is None
-    assert (given.attention == 0).any()
+    actual, outputs, _ = read_words(model, inputs=inputs)
+    torch.testing.assert_close(actual.attention, outputs.attentions[-1][:, :, 0], rtol=1e-5, atol=1e-6)
+    assert actual.scores is None
+    assert (actual.attention == 0).any()
 
 
 def test_a_decoder_answers_from_its_last_row_and_a_mean_from_all():
-    given, outputs, _ = read_words(classifier("gpt2", attn_implementation="eager"), tokens=tokenizer(False))
+    actual, outputs, _ = read_words(classifier("gpt2", attn_implementation="eager"), tokens=tokenizer(False))
     for row, length in enumerate(LENGTHS):
         expected = outputs.attentions[-1][row, :, length - 1]
-        torch.testing.assert_close(given.attention[row], expected, rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(actual.attention[row], expected, rtol=1e-5, atol=1e-6)
     model = classifier("eurobert", attn_implementation="eager")
-    given, outputs, _ = read_words(model)
+    actual, outputs, _ = read_words(model)
     for row, length in enumerate(LENGTHS):
         expected = outputs.attentions[-1][row, :, :length].mean(1)
-        torch.testing.assert_close(given.attention[row], expected, rtol=1e-5, atol=1e-6)
-    assert given.scores is None
+        torch.testing.assert_close(actual.attention[row], expected, rtol=1e-5, atol=1e-6)
+    assert actual.scores is None
 
 
 # ------------------------------------------------------------------------------------------------ trainings
@@ -93,7 +93,7 @@ def rows_of(count=48, seed=1, length=8):
         words = draws.integers(10, 30, draws.integers(3, length)).tolist()
         words[draws.integers(len(words))] = 7 + number % 2
         ids = [1, *words, 2]
-        marks = [int(one in (7, 8)) for one in ids]
+        marks = [int(number in (7, 8)) for number in ids]
         rows.append({"input_ids": ids, "impermissible": marks, "labels": number % 2, "length": len(ids)})
     return rows
 
@@ -127,7 +127,7 @@ def batch_of(rows):
 
 def conicity_by_hand(states):
     mean = states.mean(0)
-    return np.mean([abs(one @ mean) / np.linalg.norm(one) / np.linalg.norm(mean) for one in states])
+    return np.mean([abs(state @ mean) / np.linalg.norm(state) / np.linalg.norm(mean) for state in states])
 
 
 @pytest.mark.parametrize("heads", ["mean", "max"])
@@ -142,20 +142,20 @@ def test_the_penalties_of_a_batch_by_hand(make, heads, kept_apart):
     inputs = batch if kept_apart else {name: value for name, value in batch.items() if name != "impermissible"}
     with torch.no_grad():
         losses, outputs = trainer.losses(model, {**batch, "labels": labels})
-        said = model(**inputs, output_attentions=True, output_hidden_states=True)
+        outputs = model(**inputs, output_attentions=True, output_hidden_states=True)
         words = batch["attention_mask"].bool() & (batch["input_ids"] > 2)
         masked = drawn_words(batch["input_ids"], batch["attention_mask"], words, 0.5, seed=0, step=-1)
         ids = batch["input_ids"].masked_fill(masked, tokenizer().mask_token_id)
         hidden = model(**{**inputs, "input_ids": ids}, output_hidden_states=True).hidden_states[-1]
         table = model.get_input_embeddings().weight.detach()
     for row in range(len(rows)):
-        weights = said.attentions[-1][row, :, 0].double()
+        weights = outputs.attentions[-1][row, :, 0].double()
         mass = [-math.log(1 - float((head * marks[row]).sum())) for head in weights]
         inside = words[row].numpy()
-        states = said.hidden_states[-1][row].double().numpy()[inside]
+        states = outputs.hidden_states[-1][row].double().numpy()[inside]
         vectors = table[batch["input_ids"][row]].double().numpy()[inside]
-        told = (hidden[row] @ table.T).log_softmax(-1)
-        lost = [-float(told[place, batch["input_ids"][row, place]]) for place in masked[row].nonzero().flatten()]
+        log_probs = (hidden[row] @ table.T).log_softmax(-1)
+        lost = [-float(log_probs[place, batch["input_ids"][row, place]]) for place in masked[row].nonzero().flatten()]
         expected = {
             "impermissible_mass": max(mass) if heads == "max" else sum(mass) / len(mass),
             "diversity": conicity_by_hand(states),
@@ -164,7 +164,7 @@ def test_the_penalties_of_a_batch_by_hand(make, heads, kept_apart):
         }
         for name, value in expected.items():
             assert float(outputs[name][row]) == pytest.approx(value, rel=1e-4, nan_ok=True), name
-        loss = torch.nn.functional.cross_entropy(said.logits[row], labels[row])
+        loss = torch.nn.functional.cross_entropy(outputs.logits[row], labels[row])
         added = sum(ALL[name] * value for name, value in expected.items() if not math.isnan(value))
         assert float(losses[row]) == pytest.approx(float(loss) + added, rel=1e-4)
 
@@ -177,8 +177,8 @@ def test_gradients_against_finite_differences():
     def value():
         with trained.reading(inputs) as read:
             model(**inputs)
-        given = trained.word_states(inputs, None, read)
-        return impermissible_mass(given.attention, MARKED, given.attended, heads="mean", scores=given.scores).sum()
+        actual = trained.word_states(inputs, None, read)
+        return impermissible_mass(actual.attention, MARKED, actual.attended, heads="mean", scores=actual.scores).sum()
 
     value().backward()
     checked = 0
@@ -203,7 +203,7 @@ def test_gradients_against_finite_differences():
 @pytest.mark.parametrize("projection", ["softmax", "sparsemax"])
 def test_mass_falls_while_the_labels_are_still_learned(make, projection):
     """All that tells the label is impermissible."""
-    said = {}
+    scores = {}
     for weight in (0.0, 1.0):
         model = apart(classifier("bert", num_labels=2), projection)
         penalties = {"impermissible_mass": weight} if weight else {"diversity": 1e-9}
@@ -216,18 +216,18 @@ def test_mass_falls_while_the_labels_are_still_learned(make, projection):
         with torch.no_grad():
             outputs = model.eval()(**batch, output_attentions=True)
         share = (outputs.attentions[-1][:, :, 0] * batch["impermissible"][:, None]).sum(-1).mean()
-        said[weight] = float((outputs.logits.argmax(-1) == labels).float().mean()), float(share)
-    assert said[0.0][0] >= 0.95 and said[1.0][0] >= 0.95
-    assert said[0.0][1] > 0.2
-    assert said[1.0][1] < 0.02
+        scores[weight] = float((outputs.logits.argmax(-1) == labels).float().mean()), float(share)
+    assert scores[0.0][0] >= 0.95 and scores[1.0][0] >= 0.95
+    assert scores[0.0][1] > 0.2
+    assert scores[1.0][1] < 0.02
 
 
 def test_logs_and_evaluations_have_the_penalties(make):
     trainer = make(classifier("bert", num_labels=2), ALL)
     trainer.train()
-    (logs,) = [one for one in trainer.state.log_history if "loss" in one]
+    (logs,) = [first for first in trainer.state.log_history if "loss" in first]
     assert all(logs[name] > 0 for name in ("impermissible_mass", "diversity", "word_tying", "masked_language_model"))
-    (scores,) = [one for one in trainer.state.log_history if "eval_loss" in one]
+    (scores,) = [first for first in trainer.state.log_history if "eval_loss" in first]
     assert scores["eval_impermissible_mass"] > 0
     assert "eval_accuracy" in scores
     assert type(trainer.trained_model()).__name__ == "BertForSequenceClassification"

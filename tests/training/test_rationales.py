@@ -51,7 +51,7 @@ def make(tmp_path):
         fields, usual = KINDS[kind]
         torch.manual_seed(seed)
         config = RationaleClassifierConfig(vocab_size=30, embedding_size=16, hidden_size=16, encoder="cnn", **fields)
-        made = make_trainer(
+        result = make_trainer(
             RationaleClassifierForSequenceClassification(config),
             planted(count, 1),
             planted(24, 2),
@@ -59,10 +59,10 @@ def make(tmp_path):
             kind=RationaleTrainer,
             **{"balance_classes": False, **usual, **arguments},
         )
-        made.processing_class = None  # which checkpoints would hold
-        made.logs = Logs()
-        made.add_callback(made.logs)
-        return made
+        result.processing_class = None  # which checkpoints would hold
+        result.logs = Logs()
+        result.add_callback(result.logs)
+        return result
 
     return trainer
 
@@ -92,8 +92,8 @@ def test_a_step_of_bernoulli_by_hand(make):
         logs = bernoulli_log_prob(outputs.selection_scores.squeeze(-1), outputs.gates, inside)
         surrogate = (costs + (costs.detach() - baseline) * logs).sum()
         expected = torch.autograd.grad(surrogate, [model.selector.score.weight, model.decoder.context.weight])
-        for one, other in zip(own, expected, strict=True):
-            torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+        for slope, other in zip(own, expected, strict=True):
+            torch.testing.assert_close(slope, other, rtol=1e-4, atol=1e-5)
         mean = costs.mean().item()
         baseline = mean if step == 0 else 0.75 * baseline + 0.25 * mean
         assert trainer.numbers["baseline"] == pytest.approx(baseline, rel=1e-5)
@@ -147,7 +147,7 @@ def test_a_training_that_goes_on_is_the_one_that_was_not_stopped(kind, make):
     again = make(kind, seed=9, num_train_epochs=2, save_strategy="epoch")
     again.train(resume_from_checkpoint=f"{whole.args.output_dir}/checkpoint-2")
     assert whole.numbers == again.numbers and whole.numbers
-    assert sum(isinstance(one, SelectionState) for one in again.callback_handler.callbacks) == 1
+    assert sum(isinstance(callback, SelectionState) for callback in again.callback_handler.callbacks) == 1
     for name, values in whole.model.state_dict().items():
         torch.testing.assert_close(again.model.state_dict()[name], values, atol=0, rtol=0, msg=name)
 

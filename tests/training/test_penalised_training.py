@@ -58,7 +58,7 @@ def make(tiny_model, tiny_rows, tmp_path):
         columns = ["input_ids", "labels", "length", "impermissible", *(["token_type_ids"] if rows.get("pair") else [])]
         model = {name: value for name, value in kinds.items() if name != "pair"}
         splits = (marked_rows(tiny_rows, lengths, **rows), marked_rows(tiny_rows, lengths[:24], 2, **rows))
-        made = make_trainer(
+        result = make_trainer(
             tiny_model(seed=5, scale=1.0, dtype=torch.float32, query="text" if rows.get("pair") else "learned", **model),
             *(datasets.Dataset.from_list(split).select_columns(columns) for split in splits),
             tmp_path,
@@ -66,9 +66,9 @@ def make(tiny_model, tiny_rows, tmp_path):
             penalties=penalties_by_name(**penalties or {}),
             **{"balance_classes": False, **arguments},
         )
-        made.losses_seen = Losses()
-        made.add_callback(made.losses_seen)
-        return made
+        result.losses_seen = Losses()
+        result.add_callback(result.losses_seen)
+        return result
 
     return trainer
 
@@ -121,9 +121,9 @@ def test_a_step_of_all_four_by_hand(make, reduction):
     assert logs["loss"] == pytest.approx(losses.mean().item(), rel=1e-4)
     parts = {name: value.detach() for name, value in parts.items()}
     marks, masked = batch["impermissible"].bool(), batch["attention_mask"].bool()
-    told = (masked[:, 2:] & ~marks[:, 1:-1]).any(-1)
-    assert logs["impermissible_mass"] == pytest.approx(float(parts["impermissible_mass"][told].mean()), rel=1e-4)
-    assert logs.get("impermissible_mass_undefined", 0) == int((~told).sum())
+    defined = (masked[:, 2:] & ~marks[:, 1:-1]).any(-1)
+    assert logs["impermissible_mass"] == pytest.approx(float(parts["impermissible_mass"][defined].mean()), rel=1e-4)
+    assert logs.get("impermissible_mass_undefined", 0) == int((~defined).sum())
     assert logs["diversity"] == pytest.approx(float(parts["diversity"].mean()), rel=1e-4)
     assert logs["word_tying"] == pytest.approx(float(parts["word_tying"].mean()), rel=1e-4)
 
@@ -197,22 +197,22 @@ def test_words_of_sentences_weigh_what_both_levels_give_them(tiny_model, tiny_ro
     reader = ClassifierReader(model)
     with reader.reading(inputs) as read:
         outputs = model(**inputs)
-    given, items = reader.word_states(inputs, outputs, read), model.items(**inputs)
-    assert given.words.equal(items >= 0) and (given.scores is None) == (projection != "softmax")
-    torch.testing.assert_close(given.attention.sum(-1), torch.ones(3))
+    actual, items = reader.word_states(inputs, outputs, read), model.items(**inputs)
+    assert actual.words.equal(items >= 0) and (actual.scores is None) == (projection != "softmax")
+    torch.testing.assert_close(actual.attention.sum(-1), torch.ones(3))
     for row in range(3):
         for place in range(items.shape[1]):
             item = int(items[row, place])
             weight = outputs.attention[row, item] * outputs.word_attention[row, place] if item >= 0 else torch.tensor(0.0)
-            torch.testing.assert_close(given.attention[row, place], weight)
-    if given.scores is not None:
-        torch.testing.assert_close(given.scores.exp()[given.words], given.attention[given.words])
-    cones = [value for each in given.levels[0] for value in conicity(each.states, each.mask).tolist()]
+            torch.testing.assert_close(actual.attention[row, place], weight)
+    if actual.scores is not None:
+        torch.testing.assert_close(actual.scores.exp()[actual.words], actual.attention[actual.words])
+    cones = [value for each in actual.levels[0] for value in conicity(each.states, each.mask).tolist()]
     expected = sorted(
         conicity(states[None], torch.ones(1, len(states), dtype=torch.bool)).item()
         for row in range(3)
         for item in range(int(items[row].max()) + 1)
-        for states in [given.states[row, items[row] == item]]
+        for states in [actual.states[row, items[row] == item]]
     )
     np.testing.assert_allclose(sorted(cones), expected, atol=1e-6)
 
@@ -236,11 +236,10 @@ def test_an_evaluation_has_the_means(make, size):
 def test_erased_words_take_their_marks_along(make):
     trainer = make({"impermissible_mass": 1.0}, random_erasure=0.9)
     batch = pad_batch(list(trainer.train_dataset))
-    left = erase_tokens(trainer.model, batch, 0.9, seed=0, step=0)
-    assert left["attention_mask"].sum() < batch["attention_mask"].sum() - 50
-    assert left["impermissible"].equal(((left["input_ids"] % 3 == 0) & (left["attention_mask"] == 1)).long() & (
-        left["input_ids"] > 0
-    ).long())  # fmt: skip
+    remaining = erase_tokens(trainer.model, batch, 0.9, seed=0, step=0)
+    assert remaining["attention_mask"].sum() < batch["attention_mask"].sum() - 50
+    ids, mask = remaining["input_ids"], remaining["attention_mask"]
+    assert remaining["impermissible"].equal(((ids % 3 == 0) & (mask == 1) & (ids > 0)).long())
     trainer.train()
     assert all(value.isfinite().all() for value in weights(trainer).values())
 
@@ -254,9 +253,9 @@ def test_a_training_goes_on_where_it_was_stopped(make):
     """The layer that predicts masked words is in the checkpoint, and the same words are masked at each step."""
 
     def trainer():
-        made = make(ALL, num_train_epochs=3, per_device_train_batch_size=16, save_strategy="epoch", eval_strategy="epoch")
-        made.processing_class = None
-        return made
+        result = make(ALL, num_train_epochs=3, per_device_train_batch_size=16, save_strategy="epoch", eval_strategy="epoch")
+        result.processing_class = None
+        return result
 
     whole = trainer()
     whole.train()
