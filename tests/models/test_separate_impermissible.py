@@ -126,7 +126,11 @@ def test_checkpointed_layers_keep_them_apart_in_the_backward_pass(projection):
 
 @pytest.mark.parametrize(
     ("apart", "marks", "key"),
-    [(True, None, "give impermissible of shape"), (True, MARKED[:, :7], "shape"), (False, MARKED, "separate_impermissible")],
+    [
+        (True, None, "needs impermissible of shape"),
+        (True, MARKED[:, :7], "shape"),
+        (False, MARKED, "separate_impermissible"),
+    ],
 )
 def test_marks_are_read_by_models_of_them_alone(apart, marks, key):
     model = separated() if apart else SelfAttentionClassifierForSequenceClassification.of(classifier("bert"), "sparsemax")

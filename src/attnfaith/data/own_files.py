@@ -97,12 +97,12 @@ def _advice(error: BaseException, encoding: str | None) -> str:
         error = error.__cause__
     fault = "it has no rows" if "corresponds to no data" in str(error) else excerpt(error, 200)
     for kind, advice in {
-        UnicodeError: f"it is not in the encoding {encoding or 'UTF-8'} ({fault}): give --data.encoding cp1252, or save it as "
-        "UTF-8",
+        UnicodeError: f"it is not in the encoding {encoding or 'UTF-8'} ({fault}): give --data.encoding cp1252, or save it "
+        "as UTF-8",
         ImportError: "pip install 'attnfaith[xlsx]', which brings openpyxl, or save the sheet as CSV (UTF-8)",
         zipfile.BadZipFile: f"it is no xlsx spreadsheet ({fault}): save the sheet again as xlsx, or as CSV (UTF-8)",
-        pd.errors.ParserError: f"{fault}. Put a text that holds the delimiter into quotation marks; --data.quotes false takes "
-        "these as ordinary characters",
+        pd.errors.ParserError: f"{fault}. Put a text that holds the delimiter into quotation marks; --data.quotes false "
+        "takes these as ordinary characters",
     }.items():
         if isinstance(error, kind):
             return advice
