@@ -14,7 +14,6 @@ from attnfaith import cli, space
 from attnfaith.data.tokenization import build_tokenizer
 from attnfaith.space import Service, checked, framed, report, short_name, typed_weights
 from attnfaith.support.errors import AttnfaithError
-from tests.records import draw
 from tests.small_classifiers import classifier, tokenizer
 from tests.toy_subject import Toy
 
@@ -281,11 +280,3 @@ def test_what_can_be_mended_is_said_and_a_fault_is_logged_alone(logged):
     assert space.message(AttnfaithError("a <b>\n c")) == "a &lt;b&gt; c"
     assert "secret" not in space.message(RuntimeError("a secret place"))
     assert any("question" in record.getMessage() for record in logged)
-
-
-def test_records_to_be_fetched_are_the_newest_ones(monkeypatch):
-    monkeypatch.setattr(space, "MOST_FILES", 2)
-    exports, record = space.Exports(), attnfaith.Record(draw(3))
-    paths = [exports.save(record) for _ in range(3)]
-    assert len(set(paths)) == 3 and len(list(exports.folder.iterdir())) == 2
-    assert attnfaith.Record.load(paths[-1]) == record and not space.Path(paths[0]).exists()

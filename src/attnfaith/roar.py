@@ -3,14 +3,13 @@
     attnfaith roar RUN --output FOLDER [--measures attention gradient] [--shares 0.1 0.5] [--seeds 10 11]
 
 RUN is a finished run. Its model ranks the words of every training, validation and test text by each measure; the first of
-them become the unknown word, in all three splits; a fresh model of the same recipe is trained on what is left, once for each
-measure, share and seed, and classifies the test texts. A measure that knows what mattered costs more accuracy than words
-taken at random, which are always among the measures. Since each model is trained on texts like those that it is tested on,
-none is shown anything new; but where evidence is redundant, removing what one model used does not keep another from
-learning, and what a new model learns says little of the old one. And which words are gone can itself tell the class (Rong et
-al. 2022): a signed measure takes the evidence for the class that the old model predicted and leaves that against it, from
-which a new model can read the prediction backwards. So each signed measure is there by its size as well (`absolute_`), and a
-measure that seems worse than chance at a large share may have removed too well.
+them become the unknown word, in all three splits; a fresh model of the same recipe is trained on the rest, once for each
+measure, share and seed, and classifies the test texts. A measure that ranks the words well costs more accuracy than random
+words, which are always among the measures. Each model is tested on texts like its training texts, so nothing is new to it.
+Two limits. Where evidence is redundant, a new model learns from words that the old model did not use. And the pattern of
+removed words can itself reveal the class (Rong et al. 2022): a signed measure removes the evidence for the predicted class
+and keeps the evidence against it, from which a new model can read the prediction backwards. So each signed measure is also
+ranked by its size (`absolute_`).
 
 FOLDER holds scores-<split>.parquet (records of the run's model), roar.csv, a row for each trained model, and
 roar_summary.csv. Stopped and called again, it goes on with the models that are missing.
@@ -98,7 +97,7 @@ def roar(
 
 
 def without(dataset, scores: Mapping[str, np.ndarray] | None, share: float, unknown: int, start: int, seed: int):
-    """An encoded data set in which the first words by scores are the unknown one: ceil(share T) of the T words of each text.
+    """Return an encoded data set whose ceil(share T) first words by scores, of T in each text, are the unknown word.
 
     scores: instance id -> [T]; None takes words at random, others with each seed. Equal scores go in random order. start:
     where the first word stands, behind a begin marker or not. A text without words stays as it is.
@@ -117,7 +116,7 @@ def without(dataset, scores: Mapping[str, np.ndarray] | None, share: float, unkn
 
 
 def summary(rows: pd.DataFrame) -> pd.DataFrame:
-    """How much more accuracy each measure costs than words taken at random: one row per measure.
+    """Return how much more accuracy each measure costs than random words: one row per measure.
 
     loss: mean over shares of accuracy without random words - accuracy without those of the measure, positive where the
     measure knows better than chance; mean over seeds, with the least and the largest. n_seeds: seeds of which all shares are
@@ -130,13 +129,13 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def check(recipe: Recipe, names: Sequence[str]) -> None:
-    """Raise RecipeError for a run whose words cannot be removed, and for what is no measure of inputs."""
-    given = {
+    """Raise RecipeError for a run whose words cannot be removed, and for a name that is no measure of inputs."""
+    keys = {
         **{f"model.{key}": (getattr(recipe.model, key), None) for key in ("type", "pretrained", "selector")},
         "model.hierarchy": (recipe.model.hierarchy, "none"),
         "objective.kind": (recipe.objective.kind, "classification"),
     }
-    if other := [f"{key}={value!r}" for key, (value, needed) in given.items() if value != needed]:
+    if other := [f"{key}={value!r}" for key, (value, needed) in keys.items() if value != needed]:
         raise RecipeError(
             f"the run has {', '.join(other)}: words are removed where a model of this package that reads whole texts was "
             "trained on labels"
@@ -151,7 +150,7 @@ def _scores(model, recipe: Recipe, loaded, split: str, rows, names, output: Path
     path, wanted = output / f"scores-{split}.parquet", [name for name in names if name != "attention"]
     if not path.exists():
         cell = record.Identity(loaded.entry.name, fingerprint(loaded.splits[split]), split, recipe.seed)
-        options = {name: given for name, given in recipe.measure.options.items() if name in wanted}
+        options = {name: values for name, values in recipe.measure.options.items() if name in wanted}
         measure(model, rows, cell, wanted, path, options=options, seed=recipe.measure.seed)
     table = record.load(path)
     (settings,) = record.settings(table)

@@ -9,15 +9,12 @@ Shapes: T tokens of the text, C classes, K predictions.
 
 import logging
 import re
-import secrets
-import shutil
 import tempfile
 import threading
-import weakref
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import cycle
 from pathlib import Path
 
 import numpy as np
@@ -50,8 +47,8 @@ OWN, UNIFORM, WITHOUT, TYPED = "the model's own", "uniform", "no weight on the l
 EXAMPLE = "a moving and brilliant portrait of a family that never feels long"
 HEAD = (
     "# Does attention explain this prediction?\nOne sentence, one model: every measure beside attention, how far attention "
-    "is from being determined, and what the model says when words or weights are changed. A single text shows how things "
-    "work; whether attention explains a model takes many: `attnfaith measure`."
+    "is from being determined, and the predictions for other words or weights. A single text is an illustration; whether "
+    "attention explains a model takes many: `attnfaith measure`."
 )
 CSS = ".space-frame { width: 100%; height: 85vh; min-height: 30rem; border: 1px solid #8886; background: #fff; }"
 
@@ -101,7 +98,7 @@ class Service:
         self._lock = threading.Lock()
 
     def model(self, name: object) -> str:
-        """The folder, run or name on the Hub behind the name that a reader chose or typed."""
+        """Return the folder, run or name on the Hub for the name that a reader chose or typed."""
         name = name.strip() if isinstance(name, str) else ""
         if name in self.offered:
             return self.offered[name]
@@ -122,7 +119,7 @@ class Service:
         return name
 
     def record(self, name: object, text: object) -> Record:
-        """The record of one text: the default measures of the model, kept for the next question."""
+        """Return the record of one text: the default measures of the model, kept for the next question."""
         model, text = self.model(name), checked(text)
         with self._lock:
             return self._cached(model, text)
@@ -132,14 +129,14 @@ class Service:
         return measure(model, [text], name="typed", split="text", progress=False)
 
     def edit(self, name: object, text: object, edits: object) -> Predictions:
-        """Predictions for the text and for each line of `edits`."""
+        """Return predictions for the text and for each line of `edits`."""
         lines = [checked(line) for line in (edits if isinstance(edits, str) else "").splitlines() if line.strip()]
         if not lines:
             raise AttnfaithError("there is no edited text: write one on a line, or several")
         return self._predictions(name, checked(text), lines)
 
     def without_words(self, name: object, text: object) -> Predictions:
-        """Predictions for the text and for it without each of its words, the largest change first."""
+        """Return predictions for the text and for it without each of its words, the largest change first."""
         words = checked(text).split()
         if len(words) < 2:
             raise AttnfaithError("the text has one word: without it nothing is left to read")
@@ -160,7 +157,7 @@ class Service:
         return Predictions(["the text", *(names or edits)], probs, _names_of_classes(cell.class_names, probs))
 
     def under(self, name: object, text: object, weights: object = "") -> Predictions:
-        """Predictions for the text under other attentions: uniform, without its largest weight, and the typed one.
+        """Return predictions for the text under other attentions: uniform, without its largest weight, and the typed one.
 
         weights: "", or T numbers of 0 or more, of which one is above 0; they are divided by their sum. The predictions are
         exact: the model's own read-out, states held.
@@ -180,7 +177,7 @@ class Service:
 
 
 def under_attentions(subject, batch, weights: object, tokens: Sequence[str]) -> tuple[list[str], np.ndarray]:
-    """Names of K attentions and the probabilities under them, (K,C)."""
+    """Return the names of K attentions and the probabilities under them, (K,C)."""
     (readout,) = read_out(subject, batch)
     attention, count = readout.attention, len(readout.attention)
     attentions = {OWN: attention, UNIFORM: np.full(count, 1 / count)}
@@ -198,7 +195,7 @@ def under_attentions(subject, batch, weights: object, tokens: Sequence[str]) -> 
 
 
 def typed_weights(text: str, count: int) -> np.ndarray:
-    """Weights (T,) that sum to 1, from `count` numbers written with blanks or commas between them."""
+    """Return weights (T,) that sum to 1, from `count` numbers written with blanks or commas between them."""
     words = text[: MOST_TOKENS * 30].replace(",", " ").split()
     if len(words) != count:
         raise AttnfaithError(
@@ -216,7 +213,7 @@ def typed_weights(text: str, count: int) -> np.ndarray:
 
 
 def checked(text: object) -> str:
-    """The text with single blanks; halves of letters that UTF-8 cannot hold are replaced."""
+    """Return the text with single blanks; lone surrogates are replaced."""
     if not isinstance(text, str) or not text.strip():
         raise AttnfaithError("there is no text: write a sentence")
     if len(text) > MOST_LETTERS:
@@ -227,10 +224,10 @@ def checked(text: object) -> str:
 
 
 def check_length(subject, text: str) -> dict:
-    """The text as the model reads it: a classifier, which reads 1 to MOST_TOKENS tokens in it."""
+    """Return the encoded text. Raises AttnfaithError unless a classifier reads 1 to MOST_TOKENS tokens in it."""
     if isinstance(subject, SequenceSubject):
         raise AttnfaithError(
-            "the model is one from sequences to sequences, and this page asks classifiers: attnfaith view MODEL"
+            "this is a model from sequences to sequences, and this page takes classifiers: attnfaith view MODEL"
         )
     row = subject.rows(read_texts([text], None, Columns(), "typed").dataset)[0]
     if not 0 < len(row["tokens"]) <= MOST_TOKENS:
@@ -243,17 +240,17 @@ def _names_of_classes(names: Sequence[str], probs: np.ndarray) -> tuple[str, ...
 
 
 def short_name(name: str, offered: Sequence[str]) -> str:
-    """A folder's last part, with its parent where another one has the same; it names no place of the server."""
+    """Return a folder's last part, with its parent where two have the same; no path of the server."""
     folder = Path(name)
     if not folder.exists():
         return str(name)
     last = folder.resolve().name
-    others = [Path(other).resolve().name for other in dict.fromkeys(offered) if other != name and Path(other).exists()]
-    return f"{folder.resolve().parent.name}/{last}" if last in others else last
+    names = [Path(other).resolve().name for other in dict.fromkeys(offered) if other != name and Path(other).exists()]
+    return f"{folder.resolve().parent.name}/{last}" if last in names else last
 
 
 def _size_on_hub(name: str) -> int:
-    """Bytes of a model's weights; 0 where the Hub does not say, such as without a network: what is here already is small."""
+    """Bytes of a model's weights on the Hub; 0 without an answer, as without a network."""
     from huggingface_hub import HfApi
 
     try:
@@ -275,39 +272,23 @@ def require_gradio() -> None:
 
 
 def report(record: Record) -> str:
-    """The report's page of a record, without figures: one HTML document that needs nothing beside it."""
+    """Return the report's page of a record as one HTML document without figures."""
     tables = sections.frames(record.cells)
     title = "Does attention explain this prediction?"
     return render_page(record.cells, tables, [()] * len(record.cells), title=title, facts={}, n_examples=1)
 
 
 def framed(page: str) -> str:
-    """A whole page in a frame: its own scripts run, and reach neither this page nor its origin, cookies or windows."""
+    """Return a page in a frame whose scripts reach neither this page nor its origin, cookies or windows."""
     return f'<iframe class="space-frame" title="Report" sandbox="allow-scripts" srcdoc="{html(page)}"></iframe>'
 
 
 def message(error: Exception) -> str:
-    """An error for the page, as HTML; a fault of the package is logged and not shown."""
+    """Return an error as HTML for the page; a fault of the package is logged and not shown."""
     if isinstance(error, AttnfaithError):
         return html(" ".join(str(error).split()))
     logging.error("a question could not be answered", exc_info=error)
     return "the page failed on this input, and its log says where; try another text"
-
-
-class Exports:
-    """Files of records to be fetched: the newest MOST_FILES, in a folder that goes with the process."""
-
-    def __init__(self):
-        self.folder = Path(tempfile.mkdtemp())
-        weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
-        self.saved: deque[Path] = deque()
-
-    def save(self, record: Record) -> str:
-        """The path of a record's file."""
-        self.saved.append(record.save(self.folder / f"{secrets.token_hex(16)}.parquet"))
-        while len(self.saved) > MOST_FILES:
-            self.saved.popleft().unlink(missing_ok=True)
-        return str(self.saved[-1])
 
 
 def build(service: Service):
@@ -315,7 +296,7 @@ def build(service: Service):
     require_gradio()
     import gradio
 
-    exports = Exports()
+    folder, slots = tempfile.TemporaryDirectory(), cycle(range(MOST_FILES))
 
     def answer(question: Callable, *inputs) -> object:
         try:
@@ -325,7 +306,8 @@ def build(service: Service):
 
     def show_record(model, text):
         record = service.record(model, text)
-        return framed(report(record)), gradio.DownloadButton(value=exports.save(record), interactive=True)
+        path = record.save(Path(folder.name) / f"record-{next(slots)}.parquet")  # gradio serves a copy
+        return framed(report(record)), gradio.DownloadButton(value=str(path), interactive=True)
 
     names = list(service.offered)
     with gradio.Blocks(title="Attention, measured", analytics_enabled=False, delete_cache=(3600, 3600)) as page:

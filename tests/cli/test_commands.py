@@ -1,6 +1,5 @@
 """The commands as a user types them, from a recipe to a page: folders, files, many runs and the Hub are named alike."""
 
-import gc
 import json
 import os
 import re
@@ -16,9 +15,6 @@ import pandas as pd
 import pytest
 
 from attnfaith import cli, locate, recipes, record, runs
-from attnfaith.data.fingerprint import fingerprint
-from attnfaith.data.loading import load_splits
-from attnfaith.data.planted_evidence import generate
 from tests.figures import IN_A_PROCESS
 from tests.hub.server import HubServer
 from tests.records import draw
@@ -134,61 +130,6 @@ def test_a_data_set_without_a_recipe(fails, tmp_path, capfd):
     assert recipes.load(tmp_path / "runs" / "sst" / "recipe.yaml").data == recipes.Data("sst")
 
 
-@pytest.fixture
-def own_files(tmp_path, monkeypatch):
-    """The user's own tweets (data set "adr"), from rows of (text, label) per split."""
-
-    def write(**splits):
-        import pandas as pd
-
-        (tmp_path / "data" / "adr").mkdir(parents=True)
-        rows = [(row["text"], row["label"]) for row in generate(40, 1, length=(6, 9))]
-        for split in ("train", "validation", "test"):
-            given = splits.get(split, rows)
-            pd.DataFrame(given, columns=["text", "label"]).to_csv(tmp_path / "data" / "adr" / f"{split}.csv", index=False)
-        monkeypatch.setenv("ATTNFAITH_DATA", str(tmp_path / "data"))
-
-    return write
-
-
-ADR = ["train", "--config", "tiny.yaml", "--data.name", "adr", "--data.arguments", "{}"]
-SIX = "one two three four five six"
-
-
-@pytest.mark.parametrize(
-    ("rows", "says"),
-    [
-        ([(SIX, 2)] * 3, "'adr'.* 2 "),
-        ([(SIX, None)] * 3, "label"),
-        ([(SIX, "yes")] * 3, "label"),
-        ([(SIX, -1)] * 3, "-1"),
-        ([(None, 1)] * 3, "text"),
-        ([("short", 1)] * 3, "length filter of 'adr' leaves no row of its test split"),
-    ],
-)
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
-def test_bad_rows(own_files, fails, rows, says):
-    own_files(test=rows)
-    assert "test" in fails(*ADR, says=says)
-    gc.collect()  # datasets leaves a file open that it could not read
-
-
-def test_training_labels_of_one_class(own_files, fails):
-    own_files(train=[(SIX, 1)] * 20)
-    fails(*ADR, says=r"no training instance of class \[0\]")
-
-
-def test_texts_of_unknown_words_only(own_files, capfd):
-    own_files(test=[("xa xb xc xd xe xf xg", 1), ("ya yb yc yd ye yf", 0)] * 4)
-    assert cli.main(ADR) == 0
-    table = record.load("run/record.parquet")
-    assert table.num_rows == 8 and table.column("tokens")[0].as_py() == ["xa", "xb", "xc", "xd", "xe", "xf", "xg"]
-    assert all(row.sum() > 0.999 for row in record.rows(table, "attention"))
-    loaded = load_splits("adr", seed=0)
-    assert table.column("texts").unique().to_pylist() == [fingerprint(loaded.splits["test"])]
-    assert loaded.revision.startswith("local-")
-
-
 NEWS = ["train", "--config", "tiny.yaml", "--data.name", "cnn_qa", "--data.arguments", "{}", "--min_df", "1"]
 NEWS += ["--readout", "tanh", "--num_train_epochs", "1"]
 
@@ -234,29 +175,6 @@ def test_news_questions_from_training_to_page(news, capfd):
             assert (np.atleast_2d(values)[:, [name in tokens for name in names]] > 0).all()
     page = Path("run/report/index.html").read_text(encoding="utf-8")
     assert 'query: <span lang="" dir="auto"><bdi>who</bdi> <bdi>is</bdi> <bdi>@placeholder</bdi>' in page
-
-
-PAIRS = ["train", "--config", "tiny.yaml", "--data.name", "snli", "--data.arguments", "{}", "--num_train_epochs", "1"]
-
-
-@pytest.mark.parametrize("hierarchy", ["none", "sentence"])
-def test_empty_second_texts(hierarchy, tmp_path, monkeypatch, quick_report, capfd):
-    """In training and in test: they are kept, counted and measured; so is a pair of which both are empty."""
-    import pandas as pd
-
-    folder = tmp_path / "data" / "stanfordnlp" / "snli"
-    folder.mkdir(parents=True)
-    for split in ("train", "validation", "test"):
-        pairs = [(f"a w{row % 4} b . C d ." * (row % 3), "c d" * (row % 2), row % 3) for row in range(12)]
-        pd.DataFrame(pairs, columns=["premise", "hypothesis", "label"]).to_parquet(folder / f"{split}.parquet")
-    monkeypatch.setenv("ATTNFAITH_DATA", str(tmp_path / "data"))
-    assert cli.main([*PAIRS, "--min_df", "1", "--hierarchy", hierarchy, "--measure.producers", "[gradient]"]) == 0
-    said = capfd.readouterr().out
-    assert "snli: texts without words: 12" in said and "snli: second texts without words: 18" in said
-    table = record.load("run/record.parquet")
-    assert table.column("query_tokens").to_pylist() == [["c", "d"] * (row % 2) for row in range(12)]
-    assert [len(row) for row in record.rows(table, "attention")].count(0) == 4
-    assert all(np.isfinite(row).all() for row in record.rows(table, "probs"))
 
 
 # ------------------------------------------------------------------------------------------------ many runs
@@ -434,13 +352,6 @@ def test_table(runs_there, kind, capfd):
     assert (runs_there / f"table{suffix}").read_text() == shown, "the suffix says the format"
 
 
-def test_table_without_names_shows_what_there_is(runs_there, capfd, fails):
-    assert cli.main(["table", "soft", "sparse"]) == 0
-    shown = capfd.readouterr().out
-    assert shown.count("projection") == 2 and "accuracy" in shown and "(n = 1)" in shown
-    fails("table", "soft", "--format", "csv", says="a CSV holds one table")
-
-
 def test_show(runs_there, capfd, fails):
     assert cli.main(["show", "sparse", "5", "t/006", "--measures", "gradient"]) == 0
     shown = capfd.readouterr().out
@@ -448,12 +359,6 @@ def test_show(runs_there, capfd, fails):
     assert cli.main(["show", "sparse"]) == 0
     assert capfd.readouterr().out.count("(text ") == 2, "the best and the worst"
     fails("show", "sparse", "t/0055", says="did you mean t/005")
-
-
-def test_report_takes_a_folder_of_runs(runs_there, capfd, fails):
-    fails("report", "soft", says="--output is needed")
-    assert cli.main(["report", "soft", "--output", "page", "--examples", "1"]) == 0
-    assert (runs_there / "page" / "index.html").is_file()
 
 
 def test_seeds_without_yaml(tmp_path, capfd, monkeypatch, fails):

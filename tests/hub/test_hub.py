@@ -337,21 +337,6 @@ def test_a_run_that_is_being_written(run, place):
         hub.plan(run, "alice")
 
 
-@pytest.mark.parametrize("text", ["---\nlicense: [", "<script>alert(1)</script> & <b>", "a: b: {c", "'\"\n\t- x\n---"])
-def test_text_that_is_no_yaml_or_html(run, text):
-    """Whatever a recipe says, the card's front matter is YAML and its text shows as it is."""
-
-    def change(settings):
-        settings["recipe"]["note"] = text
-        settings["label_names"] = [text, "b"]
-
-    restate(run, change)
-    for repo in hub.plan(run, "alice").repos[1:]:
-        assert repo.card.startswith("---\n")
-        assert isinstance(yaml.safe_load(repo.card.split("\n---\n")[0].removeprefix("---\n")), dict)
-        assert "<script" not in repo.card and "<b>" not in repo.card
-
-
 # ------------------------------------------------------------------------------------------------ calls of a push
 
 
@@ -451,13 +436,6 @@ def test_a_repository_that_is_somebodys_own_work(run, api, kind, name, files, ke
     assert not api.calls
 
 
-def test_a_repository_without_a_file_that_would_be_replaced(run, api):
-    api.put("model", "tiny", {"README.md": "# soon", "weights.bin": "x"})
-    plan = hub.plan(run, "alice")
-    hub.push(plan, api=api)
-    assert api.files("model", "tiny") == {"weights.bin": b"x", **plan.repos[-1].files}
-
-
 def test_who_may_push(run, api, monkeypatch):
     assert hub.check(None, api=api) == "alice" and hub.check("lab", api=api) == "lab"
     assert hub.check("bob", create_pr=True, api=api) == "bob"
@@ -532,20 +510,6 @@ def alice(server, tmp_path_factory, warm_python):
             return done.returncode, output
 
         yield do
-
-
-@pytest.mark.parametrize(
-    ("owner", "token", "key"),
-    [
-        ("alice", None, "no access token"),
-        ("alice", f"{TOKEN}_read", "may only read"),
-        ("alice", "hf_unknown", "does not know the access token"),
-        ("bob", TOKEN, "cannot write for bob"),
-    ],
-)
-def test_who_may_not_push(alice, run, owner, token, key):
-    code, output = alice(["push", str(run), "--to", owner], run, token)
-    assert code == 2 and key in output and "hf_unknown" not in output
 
 
 def test_several_runs_after_a_failure(finished, server, alice, tmp_path):

@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import json
 import operator
-import os
 import shutil
 import subprocess
 import sys
@@ -13,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-import yaml
 from accelerate import PartialState
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, TrainerCallback
 
@@ -353,20 +351,6 @@ def test_overwriting_leaves_nothing_of_the_old_run(copied):
 # ------------------------------------------------------------------------------------------------ measured anew
 
 
-def test_going_on_may_change_the_measurement(copied, monkeypatch):
-    folder, recipe = copied
-    weights = (folder / "model" / "model.safetensors").stat().st_mtime_ns
-    monkeypatch.setattr(runs.train, "train", lambda *_args: pytest.fail("trained again"))
-    changed = again(recipe, "--measure.producers=[permutation]", "--measure.options={permutation: {draws: 3}}", "--limit=7")
-    runs.run(changed, resume=True)
-    table = record.load(folder / "record.parquet")
-    assert table.num_rows == 7 and "permuted_probs" in table.column_names
-    assert "importance_gradient" not in table.column_names
-    assert recipes.load(folder / "recipe.yaml") == changed
-    assert runs.read_state(folder)["status"] == "complete"
-    assert (folder / "model" / "model.safetensors").stat().st_mtime_ns == weights
-
-
 def test_measuring_anew_is_not_stopped_by_an_older_measurement(copied, monkeypatch):
     """Stopped in the middle of one measurement, and asked for another; the old shards are no use."""
     folder, recipe = copied
@@ -384,19 +368,6 @@ def test_measuring_anew_is_not_stopped_by_an_older_measurement(copied, monkeypat
     runs.run(again(recipe, "--measure.producers=[leave_one_out]"), resume=True)
     assert calls and "importance_leave_one_out" in record.load(folder / "record.parquet").column_names
     assert not (folder / "record.parquet.shards").exists()
-
-
-def test_a_recipe_written_before_there_were_objectives(copied, monkeypatch):
-    folder, recipe = copied
-    tree = dataclasses.asdict(recipe)
-    del tree["objective"], tree["measure"]["outputs"], tree["measure"]["options"]
-    (folder / "recipe.yaml").write_text(yaml.dump(tree))
-    table = record.load(folder / "record.parquet")
-    (settings,) = record.settings(table)
-    record.save(record.with_settings(table, [{**settings, "recipe": tree}]), folder / "record.parquet")
-    monkeypatch.setattr(runs.measure, "measure", lambda *_a, **_k: pytest.fail("measured again"))
-    runs.run(recipe, resume=True)
-    assert recipes.load(folder / "recipe.yaml").objective.kind == "classification"
 
 
 # ------------------------------------------------------------------------------------------------ outputs for other runs
@@ -522,19 +493,6 @@ def test_a_guided_model_reads_under_the_attention_it_is_given(family, name, base
                 weights = torch.zeros(mask.shape).masked_scatter(mask, torch.tensor(attention))
                 logits = model.decode(hidden, weights, query)
             np.testing.assert_allclose(probs, logits.softmax(-1)[0], atol=1e-6)
-
-
-def test_guides_are_matched_by_instance(family, against):
-    """The base's rows in another order are the same guides."""
-    base, make = against
-    for split in ("train", "validation", "test"):
-        path = base / "outputs" / f"{split}.parquet"
-        table = record.load(path)
-        order = np.random.default_rng(0).permutation(table.num_rows)
-        record.save(table.take(order), path)
-    runs.run(make("guided"))
-    one, other = (record.load(path / "record.parquet") for path in (family["guided"][1], base.parent / "run"))
-    assert one.replace_schema_metadata().equals(other.replace_schema_metadata())
 
 
 def test_an_adversary_starts_where_its_base_started(against, monkeypatch):
@@ -860,31 +818,6 @@ def test_word_vectors_from_the_data_root(tiny_recipe, tmp_path, monkeypatch, mis
 # ------------------------------------------------------------------------------------------------ one process, one reading
 
 
-@pytest.fixture
-def read_and_encoded(monkeypatch):
-    """Names of the data sets that are read, and the number of texts of each split that is encoded."""
-    read, encoded = [], []
-    load_splits, encode = runs.texts.load_splits, runs.texts.encode
-    monkeypatch.setattr(runs.texts, "load_splits", lambda name, **how: read.append(name) or load_splits(name, **how))
-    monkeypatch.setattr(
-        runs.texts, "encode", lambda rows, *more, **how: encoded.append(len(rows)) or encode(rows, *more, **how)
-    )
-    return read, encoded
-
-
-def test_a_run_reads_its_data_once_and_encodes_a_split_once(tiny_recipe, read_and_encoded):
-    read, encoded = read_and_encoded
-    recipe = tiny_recipe(measure__outputs=["train", "validation", "test"], measure__producers=["gradient"])
-    runs.run(recipe)
-    assert read == ["planted_evidence"] and sorted(encoded) == [24, 24, 64]
-    runs.run(again(recipe, "--measure.producers=[leave_one_out]"), resume=True)
-    assert len(read) == 2 and len(encoded) == 6
-    runs.measure_run(Path(recipe.output_dir), again(recipe, "--measure.outputs=[]"), overwrite=True)
-    assert len(read) == 3 and encoded[6:] == [24]
-    runs.run(again(recipe, "--measure.outputs=[]"), resume=True)  # nothing is left to do, and nothing is read
-    assert len(read) == 3
-
-
 HOLD = """
 import sys, time
 from attnfaith.support.files import folder_lock
@@ -914,15 +847,6 @@ def test_a_folder_in_use_is_left_alone(copied):
 
 
 # ------------------------------------------------------------------------------------------------ killed
-
-
-def test_files_are_on_the_disk_before_they_have_their_names(tiny_recipe, tmp_path, monkeypatch):
-    synced, fsync = set(), os.fsync
-    monkeypatch.setattr(os, "fsync", lambda number: synced.add(os.fstat(number).st_ino) or fsync(number))
-    runs.run(tiny_recipe(objective__kind="untrained", measure__producers=["gradient"]))
-    kept = [path for name in ("model", ".") for path in (tmp_path / "run" / name).iterdir() if path.is_file()]
-    names = sorted(path.name for path in kept if path.stat().st_ino in synced)
-    assert names == sorted(path.name for path in kept if path.name != ".lock") and "model.safetensors" in names
 
 
 # ------------------------------------------------------------------------------------------------ measured by itself

@@ -1,6 +1,5 @@
 """Studies on the real engine: cells of a grid, what waits for what, resumable runs, tables beside published numbers."""
 
-import io
 import json
 import os
 import runpy
@@ -197,14 +196,6 @@ def test_a_text_of_a_study_stays_that_text(value):
     assert recipe.note == value.replace("{not}", "3") and recipe.seed == 3
 
 
-@pytest.mark.parametrize("value", [1e-05, -0.0, 10**20, True, None, [1, "yes"], {"a": {"b": ["#"]}}])
-def test_other_values_of_a_study_stay_what_they_are(value):
-    block = {"recipe": "a/sst.yaml", "set": {"data.arguments": {"it": value}}}
-    (cell,) = plan.cells({"output_dir": "x", "blocks": [block]})
-    it = recipes.parse(TINY, cell.overrides).data.arguments["it"]
-    assert it == value and type(it) is type(value)
-
-
 def test_a_value_may_name_a_key_of_the_grid():
     study = {"output_dir": "runs/x", "blocks": [{"recipe": "a.yaml", **BASE}, {"recipe": "a.yaml", **GUIDED}]}
     by_name = {cell.name: cell for cell in plan.cells(study)}
@@ -393,14 +384,6 @@ def test_the_tables_alone_and_a_part_alone_keep_what_is_there(ran):
         assert table.read_text() == before and starts(runs, "base-2", "guided-2") == [1, 1]
 
 
-def test_any_command_of_the_engine_works_in_the_folder_of_the_study(ran):
-    _, runs, _ = ran
-    words = [PYTHON, "-m", "snakemake", "--summary", "--nolock"]
-    done = subprocess.run(words, cwd=runs / ".study", capture_output=True, text=True, check=True)
-    rows = pd.read_csv(io.StringIO(done.stdout), sep="\t").set_index("output_file")
-    assert rows.index[rows["status"] == "missing"].tolist() == ["done/base-1", "done/guided-1"] and len(rows) == 4
-
-
 def test_complete_means_by_this_recipe_and_base(ran):
     path, runs, _ = ran
     _, cell, _, guided = plan.cells(plan.read_study(path))
@@ -439,16 +422,6 @@ def test_records_of_another_version_are_told_and_measured_anew(planned):
     for _ in range(2):
         study(path, "--remeasure")
         assert starts(runs, "a", "b") == [1, 2]
-
-
-def test_a_cell_after_one_that_is_run_anew_is_looked_at_again(planned):
-    """After it, and by a command that goes on with a run: whether that is complete depends on what its base became."""
-    blocks = ({**BASE, "grid": {"seed": [1]}}, {**GUIDED, "grid": {"seed": [1]}}, {"name": "other", "set": {"seed": 7}})
-    path, runs = planned(*blocks)
-    run_alone(path)
-    path, runs = planned({**blocks[0], "set": {**BASE["set"], "measure.seed": 1}}, *blocks[1:])
-    study(path)
-    assert starts(runs, "base-1", "guided-1", "other") == [2, 2, 1]
 
 
 def test_nothing_complete_is_nothing_to_tabulate(planned):

@@ -276,7 +276,7 @@ def test_of_the_hub_neither_code_nor_pickles_are_fetched(encoder, texts, tmp_pat
         questions.update(options, name=name)
         return str(snapshot)
 
-    monkeypatch.setattr("huggingface_hub.snapshot_download", download)
+    monkeypatch.setattr("attnfaith.runs.models.snapshot_download", download)
     model = {"pretrained": "owner/name", "revision": "v1"}
     recipe = recipe_of(encoder, texts, tmp_path / "run", model=model, measure={"producers": []})
     runs.run(recipe)

@@ -1,5 +1,5 @@
-"""The command line. A command is a function of the modules here, which import nothing that takes long at their top: help is
-there at once, and what is mistyped is named before a model is loaded.
+"""The command line. A command is a function of the modules here, which import nothing slow at their top: help comes at once,
+and mistakes in arguments are reported before a model is loaded.
 """
 
 import difflib
@@ -26,7 +26,7 @@ GROUPS = {
 
 
 def usage() -> str:
-    """What `attnfaith --help` shows."""
+    """Return the text of `attnfaith --help`."""
     width = max(map(len, COMMANDS))
     lines = ["usage: attnfaith COMMAND ...", ""]
     lines += ["Does attention explain what a model does? Train, measure, compare, publish."]
@@ -37,7 +37,7 @@ def usage() -> str:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run a command; what the user can mend is one line on standard error and exit code 2."""
+    """Run a command; an AttnfaithError becomes one line on standard error and exit code 2."""
     name, *rest = list(sys.argv[1:] if words is None else words) or [""]
     if name in COMMANDS:
         return guarded(COMMANDS[name], rest)
@@ -56,8 +56,8 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def guarded(command: Callable, words: Sequence[str] | None = None) -> int:
-    """Run one command; its exit code. An AttnfaithError is told in one line, without its traceback, as is what the system
-    refuses (a full disk); any other exception is a fault of the package and goes on.
+    """Run one command and return its exit code. An AttnfaithError, or a refusal of the system such as a full disk, is
+    printed in one line; any other exception is a fault of the package and goes on.
     """
     if int(os.environ.get("WORLD_SIZE", 1)) > 1:  # two processes on two cores must not start two threads each
         os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -1,4 +1,4 @@
-"""What there is, a line each: measures, encoders, projections, data sets, recipes, studies."""
+"""List measures, encoders, projections, data sets, recipes and studies, a line each."""
 
 import ast
 import json
@@ -51,7 +51,7 @@ def written_catalogue() -> str:
 
 
 def _parts(module: str, registry: str) -> Lines:
-    """Classes or functions of a module of models and what they say of themselves, read from its text: no torch."""
+    """Classes or functions of a module of models with their first sentence, read from its text without torch."""
     tree = ast.parse((Path(__file__).parents[1] / "models" / f"{module}.py").read_text(encoding="utf-8"))
     documented = {
         node.name: ast.get_docstring(node) or "" for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)
@@ -105,21 +105,21 @@ KINDS: dict[str, tuple[str, Callable[[], Lines]]] = {
     flag("--names", help="names alone, for scripts"),
     examples=(
         "list measures",
-        "list recipes sst                           # those that speak of sst",
+        "list recipes sst                           # those that name sst",
         "list datasets --names",
     ),
 )
 def list_(args):
-    """What there is, a line each: measures, encoders, projections, data sets, recipes, studies."""
+    """List measures, encoders, projections, data sets, recipes and studies, a line each."""
     if args.kind is None:
-        lines = [(name, what) for name, (what, _) in KINDS.items()]
+        lines = [(name, text) for name, (text, _) in KINDS.items()]
     else:
         lines = [line for line in KINDS[args.kind][1]() if (args.word or "").lower() in " ".join(line).lower()]
         if not lines:
             raise AttnfaithError(f"no line of {args.kind} holds {args.word!r}; `attnfaith list {args.kind}` shows all")
     width = max(len(name) for name, _ in lines)
-    for name, what in lines:
-        print(name if args.names else f"{name:{width}}  {what}".rstrip())
+    for name, text in lines:
+        print(name if args.names else f"{name:{width}}  {text}".rstrip())
 
 
 def _sentence(text: str) -> str:

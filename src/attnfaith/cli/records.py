@@ -1,4 +1,4 @@
-"""What was measured, looked at: texts, models and runs side by side, tables, files for others."""
+"""Commands that read records: texts, models and runs side by side, tables, exports, the Space."""
 
 import os
 import re
@@ -28,7 +28,7 @@ GENERATOR = b'content="attnfaith view'
     ),
 )
 def show(args):
-    """One text, or pair of sentences, in the terminal: its tokens, and what every measure says of each."""
+    """One text, or pair of sentences, in the terminal: its tokens with the scores of every measure."""
     from attnfaith.locate import locate
     from attnfaith.reporting.cells import one_cell
 
@@ -57,8 +57,8 @@ def show(args):
         "--measure",
         nargs="+",
         metavar="NAME",
-        help="attention, rollout, alti, value_zeroing: those to be seen, the first of them first (default: all that the "
-        "model has); of a translator its own measures",
+        help="attention, rollout, alti, value_zeroing, in this order (default: all that the model has); of a translator its "
+        "own measures",
     ),
     DEVICE,
     argument("--output", type=Path, default=Path("view.html"), help="the page (default: view.html)"),
@@ -73,9 +73,8 @@ def show(args):
 def view(args):
     """All self-attention of a model on one text, in a page to look at and to send.
 
-    The page shows what reads what in a model of many layers: attention of each layer and head, rollout, ALTI and value
-    zeroing through the layers. Of pairs of sentences: which words align, by every measure, layer and head, with gold links.
-    It is one file and needs nothing else, no server and no network.
+    The page shows attention of each layer and head, rollout, ALTI and value zeroing through the layers; for pairs of
+    sentences which words align, by every measure, layer and head, with gold links. It is one file that needs no network.
     """
     if args.output.suffix not in (".html", ".htm"):
         raise AttnfaithError(f"--output {excerpt(str(args.output))}: the page is HTML, so end its name in .html")
@@ -86,7 +85,7 @@ def view(args):
     from attnfaith.reporting.view_figures import TITLES
 
     if wrong := {*(args.measure or ())} - {*TITLES, *registry.names("pairs")}:
-        raise AttnfaithError(f"nothing to be seen is called {excerpt(min(wrong))}; there are {', '.join(TITLES)}")
+        raise AttnfaithError(f"--measure {excerpt(min(wrong))} is not known; there are {', '.join(TITLES)}")
     if not os.path.exists(args.model):
         model_folders(args.model)
     from attnfaith.api.viewing import view
@@ -95,12 +94,12 @@ def view(args):
     if args.figures:
         require_matplotlib()
     text = args.text if args.pair is None else (args.text, args.pair)
-    shown = view(args.model, text, args.measure, device=args.device)
-    if args.figures and not hasattr(shown, "figures"):
+    page_of_text = view(args.model, text, args.measure, device=args.device)
+    if args.figures and not hasattr(page_of_text, "figures"):
         raise AttnfaithError("--figures are of a text; those of sentence pairs are in the report: attnfaith report RECORD")
-    figures = shown.figures() if args.figures else {}
-    page = shown.save(args.output)
-    print(f"{shown}\nview: {page} ({page.stat().st_size / 1e3:,.0f} kB)")
+    figures = page_of_text.figures() if args.figures else {}
+    page = page_of_text.save(args.output)
+    print(f"{page_of_text}\nview: {page} ({page.stat().st_size / 1e3:,.0f} kB)")
     for name, figure in figures.items():
         print("figure: " + " ".join(map(str, save_figure(figure, page.with_name(f"{page.stem}-{name}")))))
     return page
@@ -122,8 +121,8 @@ def compare(args):
     """Runs side by side over the texts and numbers that they share, with paired intervals.
 
     Every other one is compared with the first, text by text, with 95 % intervals and p-values corrected by Holm: the
-    agreement with each measure, accuracy, what experiments changed. Runs that differ in their seed alone are one side. What
-    evidence does not show is called `cannot be told`, not equal.
+    agreement with each measure, accuracy, effects of experiments. Runs that differ in their seed alone are one side.
+    Without enough evidence the answer is `cannot be told`, not equal.
     """
     from attnfaith.locate import locate_each
     from attnfaith.support.escaping import csv_frame
@@ -170,7 +169,7 @@ def table(args):
     """A wide table of runs: mean ± std over seeds, as Markdown, LaTeX or CSV.
 
     Runs that differ in their seed alone become mean ± standard deviation, with the number of seeds; one seed has no spread.
-    Without --rows and --columns: the kinds of models that there are, by measure and by the other numbers.
+    Without --rows and --columns: kinds of models by measure and by the other numbers.
     """
     kind = args.format or (SUFFIXES.get(args.output.suffix) if args.output else "text")
     if kind is None:
@@ -196,7 +195,7 @@ def table(args):
     wide = [wide_table(cells, args.rows, args.columns, args.value or NUMBERS, where)] if args.rows else overview(cells)
     if kind == "csv" and len(wide) > 1:
         raise AttnfaithError("a CSV holds one table: give --rows and --columns")
-    text = "\n".join(each.formatted(kind) for each in wide)
+    text = "\n".join(part.formatted(kind) for part in wide)
     print(f"table: {write_atomically(args.output, text)}\n" if args.output else text, end="")
     return text
 
@@ -242,9 +241,8 @@ def eraser(args):
 def space(args):
     """Serve a page that measures a model on a typed sentence, to be tried by hand.
 
-    It shows every measure as heat maps beside attention, how far attention is from being determined, what the model says
-    when words or weights are changed, and the record to take away. It needs gradio: pip install 'attnfaith[space]'. It is
-    stopped with Ctrl-C.
+    It shows every measure as heat maps beside attention, how far attention is from being determined, the predictions for
+    other words or weights, and the record as a file. It needs gradio: pip install 'attnfaith[space]'. Ctrl-C stops it.
     """
     from attnfaith.loading import is_repository
 

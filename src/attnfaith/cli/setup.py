@@ -1,4 +1,4 @@
-"""What sets the command line up: completion in a shell, the metric for `evaluate`."""
+"""Commands that set things up: completion in a shell, the metric for `evaluate`."""
 
 from argparse import ArgumentParser
 
@@ -16,7 +16,7 @@ LISTS = {
     "projection": "projections",
     "data.name": "datasets",
 }
-"""Options, keys of a recipe by their last word, and the `attnfaith list` that holds what they may be."""
+"""Options, or keys of a recipe by their last word, and the `attnfaith list` of their values."""
 FOLDERS, FILES = ("run", "source", "output_dir", "base"), ("study", "output", "cards", "vectors")
 
 
@@ -35,8 +35,8 @@ def completion(args):
     whole = ArgumentParser(prog="attnfaith", description="Does attention explain what a model does?")
     whole.add_argument("--version", action="store_true", help="which version this is")
     subparsers = whole.add_subparsers(dest="command", parser_class=ArgumentParser)
-    for name, each in COMMANDS.items():
-        parser = each.parser()
+    for name, entry in COMMANDS.items():
+        parser = entry.parser()
         for action in parser._actions:
             last = action.dest.rpartition(".")[2]
             if kind := LISTS.get(action.dest, LISTS.get(last)):
@@ -45,7 +45,7 @@ def completion(args):
                 action.complete = shtab.DIRECTORY
             elif last in FILES:
                 action.complete = shtab.FILE
-        subparsers.add_parser(name, help=each.summary, parents=[parser], add_help=False)
+        subparsers.add_parser(name, help=entry.summary, parents=[parser], add_help=False)
     script = shtab.complete(whole, shell=args.shell)
     print(script)
     return script

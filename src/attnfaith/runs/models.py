@@ -1,6 +1,6 @@
-"""The model and the tokenizer of a recipe as training begins, and as they are read back from the folder of a run.
+"""The model and the tokenizer of a recipe at the start of training, and read back from the folder of a run.
 
-Of a pretrained model weights are read from safetensors alone, and no code of a repository is run.
+Weights of a pretrained model are read from safetensors alone, and no code of a repository is run.
 """
 
 import hashlib
@@ -11,7 +11,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import torch
-from huggingface_hub.errors import StrictDataclassError
+from huggingface_hub import snapshot_download
+from huggingface_hub.errors import HfHubHTTPError, HFValidationError, StrictDataclassError
 from transformers import (
     AutoConfig,
     AutoModel,
@@ -52,26 +53,27 @@ FILES = ("config.json", WEIGHTS, "model.safetensors.index.json", "tokenizer_conf
 FILES += ("added_tokens.json", "merges.txt", *VOCABULARIES)
 LOADED_AT_LEAST = 0.5
 """Share of a pretrained model's numbers that its files must hold; the rest is drawn anew."""
+SAFELY = {"dtype": torch.float32, "use_safetensors": True, "trust_remote_code": False}
 
 
 # ------------------------------------------------------------------------------------------------ from a run's folder
 
 
 def load_model(run: Path) -> PreTrainedModel:
-    """The model of a run's folder, with the "eager" attention that it was trained with. Raises ModelError."""
+    """Return the model of a run's folder, with the "eager" attention that it was trained with. Raises ModelError."""
     loading.check_complete(run / MODEL)
     return loading.load_model(run / MODEL, attn_implementation="eager")
 
 
 def load_tokenizer(run: Path) -> PreTrainedTokenizerBase:
-    """Its tokenizer. Raises ModelError where its files are missing or broken."""
+    """Return the tokenizer of a run's folder. Raises ModelError where its files are missing or broken."""
     loading.check_complete(run / MODEL)
     return loading.load_tokenizer(run / MODEL)
 
 
 def measurable(model, tokenizer, pairs: bool = False):
-    """What `attnfaith.measurement` takes: a classifier of this package as it is, another model as a subject. pairs: whether
-    it is a model of sentence pairs.
+    """Return the model as `attnfaith.measurement` takes it: a classifier of this package as it is, another one as a subject.
+    pairs: whether it is a model of sentence pairs.
     """
     if pairs:
         blind = getattr(model.config, "projection", None) == "none"
@@ -84,7 +86,7 @@ def measurable(model, tokenizer, pairs: bool = False):
 
 
 def make_tokenizer(recipe: Recipe, loaded):
-    """The tokenizer that the recipe names, that of its pretrained model, or one of the words of the training texts."""
+    """Return the recipe's tokenizer: the named one, its pretrained model's, or one of the words of the training texts."""
     entry, data = loaded.entry, recipe.data
     if recipe.kind == "pretrained":
         return Pretrained(recipe).tokenizer()
@@ -105,10 +107,12 @@ def make_tokenizer(recipe: Recipe, loaded):
 
 
 def make_model(recipe: Recipe, loaded, tokenizer) -> PreTrainedModel:
-    """A fresh model of the recipe for this data set, on the word vectors it names; or its pretrained one, its head new."""
+    """Return a fresh model of the recipe for this data set, on the word vectors it names; or its pretrained one with a new
+    head.
+    """
     if recipe.kind == "translator":
-        how = {} if recipe.model.type == "gru" else {"attn_implementation": "eager"}
-        return AutoModelForSeq2SeqLM.from_config(sequence_config(recipe, len(tokenizer)), **how)
+        eager = {} if recipe.model.type == "gru" else {"attn_implementation": "eager"}
+        return AutoModelForSeq2SeqLM.from_config(sequence_config(recipe, len(tokenizer)), **eager)
     labels = {"id2label": dict(enumerate(loaded.label_names))}
     labels["label2id"] = {name: number for number, name in labels["id2label"].items()}
     if recipe.kind == "pretrained":
@@ -145,14 +149,14 @@ def make_model(recipe: Recipe, loaded, tokenizer) -> PreTrainedModel:
 
 
 def _set_vectors(model: PreTrainedModel, vectors: torch.Tensor) -> None:
-    """Copy word vectors into a model; of selector and classifier into both, where each has its own."""
+    """Copy word vectors into a model, twice side by side where selector and classifier have their own."""
     table = model.get_input_embeddings().weight
     with torch.no_grad():
         table.copy_(vectors.repeat(1, table.shape[1] // vectors.shape[1]))
 
 
 def vectors_path(name: str) -> Path:
-    """Where a file of word vectors lies: as it is given, or below the data root."""
+    """Return the path of a file of word vectors: as it is given, or below the data root."""
     root = os.environ.get(ROOT_VARIABLE)
     if root and not Path(name).exists() and (Path(root) / name).exists():
         return Path(root) / name
@@ -160,7 +164,7 @@ def vectors_path(name: str) -> Path:
 
 
 def facts_of_tokenizer(recipe: Recipe, tokenizer) -> dict[str, dict]:
-    """Which tokenizer was taken over, and of which pretrained model; nothing where it is of the training texts' words."""
+    """Return facts about an adopted tokenizer and its pretrained model; {} for a vocabulary of the training texts."""
     data, model = recipe.data, recipe.model
     if recipe.kind == "pretrained":
         facts = tokenizer_facts(tokenizer, model.pretrained, model.revision)
@@ -175,35 +179,32 @@ def facts_of_tokenizer(recipe: Recipe, tokenizer) -> dict[str, dict]:
 
 @cache
 def files_of(name: str, revision: str | None = None) -> Path:
-    """The folder of a pretrained model: that which the name says, or what huggingface_hub caches of a repository.
+    """Return the folder of a pretrained model: a folder of that name, or the cache of a repository on the Hub.
 
     Raises RecipeError where there is none, or its weights are not kept as safetensors.
     """
     stated, folder = f"model.pretrained={excerpt(name)}", Path(name)
     if not folder.is_dir():
-        from huggingface_hub import snapshot_download
-        from huggingface_hub.errors import HfHubHTTPError, HFValidationError
-
         try:
             folder = Path(snapshot_download(name, revision=revision, allow_patterns=FILES))
         except (HfHubHTTPError, HFValidationError, OSError) as error:
             raise RecipeError(
-                f"{stated}: there is no such folder, and the Hub gives no model of that name ({type(error).__name__}); is "
-                "the name right, and the token one that may read it?"
+                f"{stated}: no such folder is here, and the Hub gives no model of that name ({type(error).__name__}): check "
+                "the name; private models need `hf auth login`"
             ) from error
     if not (folder / "config.json").is_file():
         raise RecipeError(f"{stated} holds no config.json: give the folder of a model, or its name on the Hub")
     if not list(folder.glob(WEIGHTS)):
         raise RecipeError(
-            f"{stated} holds no {WEIGHTS}: weights are read as safetensors alone, for to read pickled ones (.bin, .pt) "
-            "is to run code that they bring; give a model, or a revision of it, that has them"
+            f"{stated} holds no {WEIGHTS}: pickled weights (.bin, .pt) can run code and are not read; give a model, or a "
+            "revision of it, with safetensors"
         )
     return folder
 
 
 @contextmanager
 def _quiet():
-    """Within, transformers does not say that the head is new, which it always is."""
+    """Silence transformers' warning about a new head."""
     level = logging.get_verbosity()
     logging.set_verbosity_error()
     try:
@@ -213,7 +214,7 @@ def _quiet():
 
 
 class Pretrained:
-    """The pretrained model of a recipe: its files, its tokenizer, and the model as training begins."""
+    """The pretrained model of a recipe: its files, its tokenizer, and the model at the start of training."""
 
     def __init__(self, recipe: Recipe):
         self.recipe, self.name = recipe, recipe.model.pretrained
@@ -221,8 +222,8 @@ class Pretrained:
         self.folder = files_of(self.name, recipe.model.revision)
 
     def facts(self) -> dict[str, str]:
-        """Which model it is: its name (of a folder its path, where that is relative, else its last part), its commit
-        ("local" of a folder), and a digest of its weights, 12 hexadecimal digits.
+        """Return its name (of a folder its path, if relative, else the last part), its commit ("local" of a folder) and a
+        digest of its weights, 12 hexadecimal digits.
         """
         digest = hashlib.sha256()
         for path in sorted(self.folder.glob(WEIGHTS)):
@@ -236,37 +237,33 @@ class Pretrained:
         }
 
     def configuration(self):
-        """Its configuration. Raises RecipeError for a type of which transformers makes no classifier."""
+        """Return its configuration. Raises RecipeError for a type without a classifier in transformers."""
         try:
             config = AutoConfig.from_pretrained(self.folder, trust_remote_code=False)
         except Exception as error:  # transformers raises many kinds
-            raise RecipeError(f"{self.stated} is of no kind that transformers knows: {excerpt(error, 200)}") from error
+            raise RecipeError(f"{self.stated} is of a type unknown to transformers: {excerpt(error, 200)}") from error
         if config.model_type in MODEL_TYPES:
             raise RecipeError(f"{self.stated} is a model of this package ({config.model_type}): leave model.pretrained out")
         if type(config) not in AutoModelForSequenceClassification._model_mapping:
-            kind = config.model_type
-            raise RecipeError(f"{self.stated} is of the type {kind}, of which transformers makes no classifier of texts")
+            raise RecipeError(f"{self.stated}: transformers has no classifier of texts of its type {config.model_type}")
         return config
 
     def tokenizer(self):
-        """Its own tokenizer, with the bound of the model and of data.max_length; a padding token is added where it has none.
+        """Return its own tokenizer, with the bound of the model and of data.max_length, and a padding token.
 
         Raises RecipeError where it cannot be loaded without code of the repository, or is not of the tokenizers library.
         """
-        if not any(
-            next(self.folder.glob(pattern), None) for pattern in VOCABULARIES
-        ):  # transformers would make an empty one
-            raise RecipeError(
-                f"{self.stated} holds no tokenizer ({', '.join(VOCABULARIES)}): give a model with its tokenizer"
-            )
+        names = ", ".join(VOCABULARIES)
+        if not any(path for pattern in VOCABULARIES for path in self.folder.glob(pattern)):  # else an empty one is made
+            raise RecipeError(f"{self.stated} holds no tokenizer ({names}): give a model with its tokenizer")
         try:
             tokenizer = AutoTokenizer.from_pretrained(self.folder, trust_remote_code=False)
         except Exception as error:  # transformers and tokenizers raise many kinds
             raise RecipeError(f"{self.stated}: its tokenizer cannot be loaded ({excerpt(error, 200)})") from error
         if not getattr(tokenizer, "is_fast", False):
             raise RecipeError(
-                f"{self.stated}: its tokenizer is a {type(tokenizer).__name__}, written in Python, which does not say which "
-                "characters a token is of: give a model with a tokenizer.json"
+                f"{self.stated}: its {type(tokenizer).__name__} is written in Python and does not map tokens to characters: "
+                "give a model with a tokenizer.json"
             )
         tokenizer.backend_tokenizer.no_truncation()
         tokenizer.backend_tokenizer.no_padding()
@@ -282,16 +279,15 @@ class Pretrained:
         return tokenizer
 
     def model(self, labels: dict, tokenizer) -> torch.nn.Module:
-        """The classifier as training begins: the weights of the files, a head drawn anew, and the recipe's projection.
+        """Return the classifier at the start of training: the weights of the files, a new head, and the recipe's projection.
 
-        Under softmax it is the model itself, as transformers has it, unless impermissible words are kept apart. Raises
-        RecipeError where the files hold no such model, or the tokenizer of another one, and where nothing can be kept apart.
+        Under softmax it is the model of transformers itself, unless impermissible words are kept apart. Raises RecipeError
+        where the files hold no such model, or the tokenizer of another one, and where words cannot be kept apart.
         """
         config = self.configuration()
         config.problem_type = "single_label_classification"
         config.id2label, config.label2id = labels["id2label"], labels["label2id"]
-        how = {"dtype": torch.float32, "use_safetensors": True, "trust_remote_code": False}
-        how |= {"attn_implementation": "eager", "ignore_mismatched_sizes": True, "output_loading_info": True}
+        how = {"attn_implementation": "eager", "ignore_mismatched_sizes": True, "output_loading_info": True, **SAFELY}
         try:
             with _quiet():
                 model, report = AutoModelForSequenceClassification.from_pretrained(self.folder, config=config, **how)
@@ -299,17 +295,17 @@ class Pretrained:
             raise RecipeError(f"{self.stated} cannot be loaded: {excerpt(error, 300)}") from error
         sizes = {key: values.numel() for key, values in model.state_dict().items()}
         drawn = {*report["missing_keys"], *(key for key, *_ in report["mismatched_keys"])}
-        held = 1 - sum(sizes.get(key, 0) for key in drawn) / sum(sizes.values())
-        if held < LOADED_AT_LEAST:
+        loaded = 1 - sum(sizes.get(key, 0) for key in drawn) / sum(sizes.values())
+        if loaded < LOADED_AT_LEAST:
             raise RecipeError(
-                f"{self.stated}: its files hold {held:.0%} of the numbers of a {type(model).__name__}: they are of another "
-                "model than its config.json says"
+                f"{self.stated}: its files hold {loaded:.0%} of the numbers of a {type(model).__name__}: weights and "
+                "config.json are of different models"
             )
-        known, largest = model.get_input_embeddings().num_embeddings, max(tokenizer.get_vocab().values())
-        if largest == known == tokenizer.pad_token_id:  # the padding token that it lacked
+        size, largest = model.get_input_embeddings().num_embeddings, max(tokenizer.get_vocab().values())
+        if largest == size == tokenizer.pad_token_id:  # the padding token that it lacked
             model.resize_token_embeddings(largest + 1, mean_resizing=False)
         else:
-            self._check_vocabulary(largest, known)
+            self._check_vocabulary(largest, size)
         model.config.pad_token_id = tokenizer.pad_token_id
         apart = self.recipe.model.separate_impermissible
         if self.recipe.model.projection == "softmax" and not apart:
@@ -323,15 +319,15 @@ class Pretrained:
         return model
 
     def selecting_model(self, labels: dict, tokenizer) -> RationaleClassifierForSequenceClassification:
-        """A classifier that reads a selection, whose selector and classifier both begin as the encoder of the files; word
-        vectors are those of the files, what scores and what answers is new.
+        """Return a classifier that reads a selection: its selector and its classifier start from the encoder and the word
+        vectors of the files, with new heads.
 
         Raises RecipeError where the files hold no such encoder, or the tokenizer of another one.
         """
-        config, how = self.configuration(), {"dtype": torch.float32, "use_safetensors": True, "trust_remote_code": False}
+        config = self.configuration()
         try:
             with _quiet():
-                encoder = AutoModel.from_pretrained(self.folder, config=config, **how)
+                encoder = AutoModel.from_pretrained(self.folder, config=config, **SAFELY)
             vectors = encoder.get_input_embeddings().weight.detach()
             fields = {
                 **selector_fields(self.recipe.model.selector),
@@ -355,15 +351,15 @@ class Pretrained:
             raise RecipeError(f"{self.stated} cannot be loaded as an encoder: {reason}") from error
         if config.is_encoder_decoder or any(getattr(part, "is_causal", False) for part in encoder.modules()):
             raise RecipeError(
-                f"{self.stated} with model.selector: in a {config.model_type} tokens do not see those behind "
-                "them: give a plain encoder, such as a BERT"
+                f"{self.stated} with model.selector: in a {config.model_type} a token does not see later ones: give a plain "
+                "encoder, such as a BERT"
             )
         self._check_vocabulary(max(tokenizer.get_vocab().values()), len(vectors))
         return model
 
-    def _check_vocabulary(self, largest: int, known: int) -> None:
-        if largest >= known:
+    def _check_vocabulary(self, largest: int, size: int) -> None:
+        if largest >= size:
             raise RecipeError(
-                f"{self.stated}: its tokenizer has tokens up to {largest}, and the model knows {known}, from 0 on: "
-                "the tokenizer is not the model's"
+                f"{self.stated}: its tokenizer has tokens up to {largest}, its model {size} of them: the tokenizer is of "
+                "another model"
             )
