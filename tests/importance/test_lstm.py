@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from attnfaith.importance import lstm, removal, state_lengths
+from attnfaith.importance import ablation, lstm, state_lengths
 from attnfaith.models.alignments import ALIGNMENTS
 from attnfaith.models.configuration_attention_classifier import AttentionClassifierConfig
 from attnfaith.models.encoders import ENCODERS
@@ -42,7 +42,7 @@ def check_changes(encoder, lengths, edge=(0, 0), replaces=False, alignment="addi
     filling = embedded.flip(1) + 1 if replaces else None
     with torch.no_grad():
         states, _ = encoder(embedded, present)
-        sums = removal.sums_of_changes(
+        sums = ablation.sums_of_changes(
             encoder, module, config, embedded, states, present, mask, queries, values, filling=filling
         )
         assert (sums[~mask] == 0).all()
@@ -73,7 +73,7 @@ def test_changed_texts(name, replaces, lengths):
 def test_a_subclass_is_read_by_its_own_forward_pass(name, replaces):
     """Its parent's engine knows another encoder."""
     encoder = build_subclass(name)
-    assert type(encoder) not in {**removal.READERS, **state_lengths.ENGINES}
+    assert type(encoder) not in {**ablation.READERS, **state_lengths.ENGINES}
     check_changes(encoder, (5, 3, 5), replaces=replaces)
     embedded, _ = texts((7, 7))
     close(all_norms(encoder, embedded, 1, 6), one_pass_a_state(encoder, embedded, 1, 6))

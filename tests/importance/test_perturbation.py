@@ -5,7 +5,7 @@ import pytest
 import torch
 from captum.attr import FeatureAblation
 
-from attnfaith.importance import removal
+from attnfaith.importance import ablation
 from attnfaith.importance.perturbation import LeaveOneOut, Occlusion
 from attnfaith.models.encoders import ENCODERS
 from attnfaith.models.hierarchy import HIERARCHIES
@@ -119,7 +119,7 @@ def test_one_token_holding_nearly_all_weight(readout, tiny_model):
     hidden = torch.randn(1, 6, 8)
     weights = torch.tensor([[1e-10, 2e-10, 0, 1 - 1e-9, 3e-10, 4e-10]], dtype=torch.float64)
     weights[0, 3] = 1 - (weights.sum() - weights[0, 3])
-    without = removal.without_state(subject_of(model), hidden, weights.float()).double().softmax(-1)[0]
+    without = ablation.without_state(subject_of(model), hidden, weights.float()).double().softmax(-1)[0]
     precise = tiny_model(readout=readout, scale=1.0)
     for token in range(6):
         left = weights.clone()

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from attnfaith.importance.explained import Explain
+from attnfaith.importance.targets import BatchTarget
 from attnfaith.subjects import Batch, SelfAttention, subject_of
 from tests.measuring import run
 from tests.small_classifiers import classifier, texts
@@ -94,11 +94,20 @@ def test_all_that_is_shared_goes_with_the_batch(bert):
 
 def test_questions_are_equal_that_ask_the_same():
     first, second = {"label": [0, 1], "instance_id": ["a", "b"]}, {"label": [1, 0], "instance_id": ["a", "b"]}
-    assert Explain(first) == Explain(second) != Explain(first, target=0) != Explain(first, target=0, output="probability")
+    assert (
+        BatchTarget(first)
+        == BatchTarget(second)
+        != BatchTarget(first, target=0)
+        != BatchTarget(first, target=0, output="probability")
+    )
     contrast = {"of": 1, "against": 0}
-    assert Explain(first, contrast) == Explain(first, {"against": 0, "of": 1}) != Explain(first, {"of": 0, "against": 1})
-    gold = Explain({**first, "answer_mask": None}, "gold")
+    assert (
+        BatchTarget(first, contrast)
+        == BatchTarget(first, {"against": 0, "of": 1})
+        != BatchTarget(first, {"of": 0, "against": 1})
+    )
+    gold = BatchTarget({**first, "answer_mask": None}, "gold")
     logits = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
     assert gold(logits, torch.tensor([1, 0])).tolist() == [2.0, 3.0]
-    odds = Explain({"answer_mask": torch.tensor([[True, True], [False, True]])}, "predicted", "log_odds")
+    odds = BatchTarget({"answer_mask": torch.tensor([[True, True], [False, True]])}, "predicted", "log_odds")
     assert odds(logits[1:], torch.tensor([1])).isnan().all() and odds(logits[:1], torch.tensor([0])).isfinite().all()

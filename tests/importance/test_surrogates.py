@@ -11,7 +11,7 @@ from captum._utils.models.linear_model import SkLearnLasso
 
 from attnfaith.importance.surrogates import KernelShap, Lime
 from attnfaith.subjects import opened
-from attnfaith.subjects.removal import read_parts
+from attnfaith.subjects.text_parts import read_parts
 from attnfaith.support.draws import generator
 from tests.measuring import run
 

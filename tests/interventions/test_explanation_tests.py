@@ -12,8 +12,8 @@ from attnfaith import record
 from attnfaith.interventions.explanation_tests import budget, rationales
 from attnfaith.measurement.registry import find
 from attnfaith.models.rationale_samplers import budget_tokens
-from attnfaith.subjects import SelfAttention, removal, subject_of
-from attnfaith.subjects.removal import read_parts
+from attnfaith.subjects import SelfAttention, subject_of, text_parts
+from attnfaith.subjects.text_parts import read_parts
 from attnfaith.support.draws import generator
 from tests.measuring import classifier_of, run
 from tests.small_classifiers import classifier, tokenizer
@@ -90,9 +90,9 @@ def test_each_part_is_read_once(tiny_model, tiny_rows, tiny_batch, monkeypatch):
     rows, read = tiny_rows([10]), []
     values = random_scores(rows)["one"]
     scores = {"a": values, "b": [2 * v for v in values], "c": [v + 1 for v in values], "d": [-v for v in values]}
-    real = removal._read
+    real = text_parts._read
     monkeypatch.setattr(
-        removal, "_read", lambda model, batch, owner, *rest: read.append(len(owner)) or real(model, batch, owner, *rest)
+        text_parts, "_read", lambda model, batch, owner, *rest: read.append(len(owner)) or real(model, batch, owner, *rest)
     )
     measured(tiny_model(), tiny_batch(rows), scores, shares=(0.1, 0.3))
     assert sum(read) == 9 and len(read) == 1

@@ -14,7 +14,7 @@ from attnfaith.interventions import erasure
 from attnfaith.interventions.explanation_tests import smallest_set
 from attnfaith.models.modeling_attention_classifier import Encoded
 from attnfaith.subjects import Batch, SelfAttention
-from attnfaith.subjects.removal import read_parts
+from attnfaith.subjects.text_parts import read_parts
 from tests import tolerances
 from tests.measuring import run
 from tests.small_classifiers import classifier, texts, tokenizer
@@ -272,7 +272,7 @@ def test_sets_and_what_the_model_says(bert):
     batch = Batch.of(texts(bert.model, (11, 7, 9, 10), seed=2), bert)
     mask = bert.attendable(batch).numpy()
     logits = bert.predict(batch).double().numpy()
-    shares = bert.relevance(batch, lambda logits, rows: logits, "frozen").of_places.numpy()
+    shares = bert.relevance(batch, lambda logits, rows: logits, "frozen").per_position.numpy()
     columns = run("frozen_flip_set", bert, batch, absent="mask_token", draws=3)
     sizes = columns["frozen_flip_size"]
     assert np.isfinite(sizes).any()

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from attnfaith import AttentionClassifierConfig, AttentionClassifierForSequenceClassification
-from attnfaith.importance import removal
+from attnfaith.importance import ablation
 from attnfaith.interventions.permutation import read_permuted
 from attnfaith.interventions.targets import Pooled
 from attnfaith.subjects import Batch, opened, subject_of
@@ -117,7 +117,7 @@ def test_deleting_each_token(reference):
         close(positive(model(deleted).logits), expected)
 
         alone = {"input_ids": text[None], "attention_mask": torch.ones(1, length, dtype=torch.int64)}
-        without = removal.without_token(subject_of(model), Batch.of(alone, subject_of(model)))
+        without = ablation.without_token(subject_of(model), Batch.of(alone, subject_of(model)))
         close(positive(without[0, 1 : length - 1]), expected)
 
 

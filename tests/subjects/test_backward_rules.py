@@ -138,12 +138,14 @@ def test_predictions_stay_and_parts_are_of_the_text(kind):
             subject.check_rules(inputs)
             shares = subject.relevance(batch, lambda logits, rows: logits, rules, inputs)
             torch.testing.assert_close(shares.values, subject.predict(batch).detach().double(), atol=1e-5, rtol=1e-5)
-            assert shares.of_places.shape == (2, subject.num_labels, batch["input_ids"].shape[1])
-            assert not shares.of_places[batch["attention_mask"].bool().logical_not().unsqueeze(1).expand(-1, 3, -1)].any()
+            assert shares.per_position.shape == (2, subject.num_labels, batch["input_ids"].shape[1])
+            assert not shares.per_position[batch["attention_mask"].bool().logical_not().unsqueeze(1).expand(-1, 3, -1)].any()
             alone = subject.relevance(batch.alone(1), lambda logits, rows: logits, rules, inputs)
-            length = alone.of_places.shape[2]
-            size = float(alone.of_places.abs().max())
-            torch.testing.assert_close(alone.of_places[0], shares.of_places[1, :, :length], atol=1e-4 * size, rtol=1e-3)
+            length = alone.per_position.shape[2]
+            size = float(alone.per_position.abs().max())
+            torch.testing.assert_close(
+                alone.per_position[0], shares.per_position[1, :, :length], atol=1e-4 * size, rtol=1e-3
+            )
     assert all(torch.equal(value, weights[name]) for name, value in model.state_dict().items())
     assert all(values.requires_grad and values.grad is None for values in model.parameters())
     assert hooks_of(model) == hooks
@@ -155,7 +157,7 @@ def test_without_biases_everything_is_the_tokens(kind):
     model = classifier(kind)
     subject = SelfAttention(model)
     shares = subject.relevance(Batch.of(texts(model), subject), lambda logits, rows: logits, "frozen", "table")
-    torch.testing.assert_close(shares.of_places.sum(2), shares.values, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(shares.per_position.sum(2), shares.values, atol=1e-5, rtol=1e-4)
 
 
 def test_what_no_rule_is_for_is_refused():

@@ -17,7 +17,7 @@ from attnfaith.measurement.engine import check, model_identity
 from attnfaith.measurement.registry import MeasurementError
 from attnfaith.subjects import KINDS, Batch, Pooled, SubjectError, opened, require, subject_of
 from attnfaith.subjects.protocol import CAPABILITIES
-from attnfaith.subjects.removal import read_parts
+from attnfaith.subjects.text_parts import read_parts
 from tests.measuring import run
 from tests.small_classifiers import classifier
 from tests.toy_subject import Toy
@@ -27,7 +27,7 @@ PACKAGE = Path(__file__).parents[2] / "src" / "attnfaith"
 TEXTS = ["the old ship sank", "a new ship", "", "ship"]
 
 
-ENGINES = ("integrated", "lrp_rules", "lstm", "removal", "state_lengths")
+ENGINES = ("ablation", "integrated", "lrp_rules", "lstm", "state_lengths")
 """What is written for the classifiers of this package alone."""
 
 

@@ -7,7 +7,7 @@ import torch
 from attnfaith.measurement.registry import find
 from attnfaith.models.encoders import ENCODERS
 from attnfaith.models.projections import project
-from attnfaith.subjects import words
+from attnfaith.subjects import word_level
 from tests.gates import options_of
 from tests.impermissible import marked
 from tests.measuring import run
@@ -106,7 +106,7 @@ def test_any_attention_by_loops_and_in_parts(encoder, setting, monkeypatch):
         for draw in range(9):
             close(logits[row, draw], by_loops(model, hidden, attention[row, draw], query, row))
     close(logits[0, 4], model.classifier.decode(hidden[:1], torch.zeros_like(attention[:1, 0]), query[:1])[0])  # the bias
-    monkeypatch.setattr(words, "NUMBERS_AT_ONCE", 1)
+    monkeypatch.setattr(word_level, "NUMBERS_AT_ONCE", 1)
     close(model.decode(hidden, attention, query), logits, 1e-6)
     masks = (attention > 0.4) & mask.unsqueeze(1)
     parts = model.attend(hidden, masks, query)

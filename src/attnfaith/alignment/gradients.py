@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from attnfaith.alignment import PairMeasure
-from attnfaith.importance.inputs import differentiable
+from attnfaith.importance.input_gradients import differentiable
 from attnfaith.importance.integrated import UNDEFINED, baseline_vector, check_baseline
 from attnfaith.importance.quadrature import Line, integrate
 from attnfaith.measurement.options import Baseline, Points, Tolerance

@@ -10,7 +10,7 @@ from attnfaith.importance.perturbation import cosine_distances
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
 from attnfaith.subjects.pairs import PairBatch, of_sources, of_targets, word_sums
-from attnfaith.subjects.removal import TOKENS_AT_ONCE
+from attnfaith.subjects.text_parts import TOKENS_AT_ONCE
 
 
 @torch.no_grad()

@@ -3,17 +3,16 @@
 import numpy as np
 import torch
 
-from attnfaith.importance.explained import (
-    EXPLAINED,
-    MATTER,
-    Explain,
-    Explains,
+from attnfaith.importance.targets import (
+    ROWS_DOC,
+    TARGET_DOC,
+    TargetMeasure,
     check_data,
     check_target,
-    explaining,
     per_token,
     score,
     signed_score,
+    target_output,
     token_counts,
 )
 from attnfaith.measurement.options import Target
@@ -42,7 +41,7 @@ class AttentionNorm(Measure):
         "importance_attention_norm": score(
             "||a h||_2 of a token's attention a and its encoder state h. In layers with heads h is the value, projected "
             "without the output's bias, a h is summed over the heads shown, and the mean is over the layers shown and "
-            f"{MATTER}",
+            f"{ROWS_DOC}",
             undefined="where the logits depend on no row that attention makes",
         ),
     }
@@ -59,7 +58,7 @@ class AttentionNorm(Measure):
 
 
 @register
-class AttentionXGradient(Explains):
+class AttentionXGradient(TargetMeasure):
     """Attention times its gradient (Serrano & Smith 2019): what each weight adds, were what is explained linear in it.
 
     Where a logit is affine in attention this is `exact_contribution`. A token without attention has exactly 0.
@@ -72,13 +71,13 @@ class AttentionXGradient(Explains):
     columns = {
         "importance_attention_x_gradient": signed_score(
             "a df/da of a token's attention a: each weight is free, nothing is renormalised, states are held fixed "
-            f"(at the word level sentence vectors move with the weights); {EXPLAINED}. In a stack of layers the sum over "
-            f"the layers and heads that the reduction takes, all of them for rollout and flow, and over {MATTER}"
+            f"(at the word level sentence vectors move with the weights); {TARGET_DOC}. In a stack of layers the sum over "
+            f"the layers and heads that the reduction takes, all of them for rollout and flow, and over {ROWS_DOC}"
         ),
     }
 
     def __call__(self, subject, batch) -> dict[str, list]:
-        products = subject.attention_products(batch, Explain(batch, self.target, self.output))
+        products = subject.attention_products(batch, self.batch_target(batch))
         return {"importance_attention_x_gradient": per_token(subject, batch, products)}
 
 
@@ -107,13 +106,12 @@ class ExactContribution(Measure):
         check_target(self.target)
 
     def check(self, subject, dataset) -> None:
-        """Raise ValueError for a class that the model does not have or an instance may not be given."""
         check_data(subject, dataset, target=self.target)
 
     @torch.no_grad()
     def __call__(self, subject, batch) -> dict[str, list]:
         hidden, _, query = subject.encoded(batch)
-        f = explaining(whole_logits(subject, batch), batch, self.target)
+        f = target_output(whole_logits(subject, batch), batch, self.target)
         weight = subject.decoder_weights(query)[0].double()
         direction = weight[f.of] - (0 if f.against is None else weight[f.against])
         parts = subject.attention(batch).double() * (hidden.double() @ direction.unsqueeze(-1)).squeeze(-1)

@@ -7,26 +7,26 @@ Shapes: L input positions, T tokens of a text.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 
 import torch
 
-from attnfaith.importance.explained import per_token, share
+from attnfaith.importance.targets import per_token, share
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.subjects import Batch, Subject
 from attnfaith.subjects.layers import LayerParts
 from attnfaith.subjects.reduction import Reduction
 
 
-def rolled_out(subject: Subject, batch: Batch, mixing: Callable[[Batch, list], Iterable[torch.Tensor]]) -> list:
+@torch.no_grad()
+def rolled_out(subject: Subject, batch: Batch, mixing: Callable[..., Iterable[torch.Tensor]]) -> list:
     """(T,) of each instance: the mean of the rows that matter of M_n ... M_1, divided by its sum, at the tokens; M_l are the
-    matrices (L,L) in float64 that `mixing` makes of a text and its layers. Each text is read alone, so without padding.
+    matrices (L,L) in float64 of mixing(subject, text, layers). Each text is read alone, so without padding.
     """
     scores = []
     for row in range(len(batch["input_ids"])):
         text = batch.alone(row)
         layers, matter = subject.layers(text)
-        scores.append(carried(mixing(text, layers), matter)[subject.attendable(text)[0]].float().cpu().numpy())
+        scores.append(carried(mixing(subject, text, layers), matter)[subject.attendable(text)[0]].float().cpu().numpy())
     return scores
 
 
@@ -132,9 +132,8 @@ class Alti(Measure):
         ),
     }
 
-    @torch.no_grad()
     def __call__(self, subject, batch) -> dict[str, list]:
-        return {"importance_alti": rolled_out(subject, batch, partial(alti_matrices, subject))}
+        return {"importance_alti": rolled_out(subject, batch, alti_matrices)}
 
 
 def _vector_lengths(subject, text, layers: Sequence) -> list[torch.Tensor]:
@@ -169,6 +168,5 @@ class GlobEnc(Measure):
         ),
     }
 
-    @torch.no_grad()
     def __call__(self, subject, batch) -> dict[str, list]:
-        return {"importance_globenc": rolled_out(subject, batch, partial(_vector_lengths, subject))}
+        return {"importance_globenc": rolled_out(subject, batch, _vector_lengths)}

@@ -18,9 +18,9 @@ from pydantic import Field
 
 import attnfaith
 from attnfaith.data.fingerprint import digest_data
-from attnfaith.importance.explained import per_token, score
 from attnfaith.importance.gates import Gates, about_gates, load_gates, log_open, sampled, save_gates, states_of
-from attnfaith.importance.inputs import differentiable
+from attnfaith.importance.input_gradients import differentiable
+from attnfaith.importance.targets import per_token, score
 from attnfaith.measurement.options import Count, Natural, Positive, number
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column, ragged
@@ -199,11 +199,12 @@ def train(subject, rows, validation, path: str | Path, *, seed: int = 0, say: Ca
     """
     measure = DiffMask(**settings)
     require(subject, DiffMask.needs | ({"other states"} if measure.kind == "states" else frozenset()), "diffmask")
-    path, trained = Path(path), train_gates(subject, rows, validation, measure, seed, say)
+    path = Path(path)
+    gates, log = train_gates(subject, rows, validation, measure, seed, say)
     about = {"model": subject.digest(), "settings": measure.settings, "seed": seed, "texts": [len(rows), len(validation)]}
-    lines = [[f"{row[key]:.6g}" if isinstance(row[key], float) else row[key] for key in LOG] for row in trained.log]
+    lines = [[f"{row[key]:.6g}" if isinstance(row[key], float) else row[key] for key in LOG] for row in log]
     write_atomically(path.with_suffix(".csv"), csv_text([LOG, *lines]))
-    save_gates(trained.gates, path, about)
+    save_gates(gates, path, about)
     return path
 
 
@@ -232,13 +233,6 @@ class Lookahead:
                     fast.copy_(slow)
 
 
-class Trained(NamedTuple):
-    """Trained gates, and the log of the training: one row an epoch and layer, by LOG."""
-
-    gates: Gates
-    log: list[dict]
-
-
 class Masked(NamedTuple):
     """What a mask does to each instance (B,)."""
 
@@ -248,8 +242,11 @@ class Masked(NamedTuple):
     same: torch.Tensor  # 1 where the predicted class stays, else 0
 
 
-def train_gates(subject: Subject, rows, validation, measure: DiffMask, seed: int, say=lambda line: None) -> Trained:
-    """Train gates of a subject on encoded texts, and return them with the log; the subject stays as it was.
+def train_gates(
+    subject: Subject, rows, validation, measure: DiffMask, seed: int, say=lambda line: None
+) -> tuple[Gates, list[dict]]:
+    """Train gates of a subject on encoded texts; the subject stays as it was. Return them, and a row an epoch and layer of
+    the log, by LOG.
 
     Each step draws a layer l and reads a batch: with gates z drawn for each token, loss = m_l (KL(p || p masked) - margin) +
     penalty, in which m_l > 0, the layer's multiplier, goes up that loss while the gates go down it. rows, validation: data
@@ -318,7 +315,7 @@ def train_gates(subject: Subject, rows, validation, measure: DiffMask, seed: int
     else:
         last, state = chosen
         gates.load_state_dict(state)
-    return Trained(gates.eval(), [{**row, "chosen": int(row["epoch"] == last)} for row in log])
+    return gates.eval(), [{**row, "chosen": int(row["epoch"] == last)} for row in log]
 
 
 def _optimizer(gates: Gates, measure: DiffMask) -> Lookahead:

@@ -88,11 +88,8 @@ class Gates(nn.Module):
 
     def logits(self, states: Sequence[torch.Tensor], layers: Sequence[int]) -> torch.Tensor:
         """Logits (B,T,n) of the gates of n layers, from the states (B,T,·) of layers 0..S-1."""
-        logits = []
-        for layer in layers:
-            inputs = torch.cat([states[0], states[layer]], 2) if self.kind == "inputs" else states[layer]
-            logits.append(self.gates[layer](inputs))
-        return torch.stack(logits, 2)
+        first = states[:1] if self.kind == "inputs" else []
+        return torch.stack([self.gates[layer](torch.cat([*first, states[layer]], 2)) for layer in layers], 2)
 
     def layers_of(self, layer: int) -> list[int]:
         """The layers whose gates decide what is masked at a layer."""
@@ -108,22 +105,18 @@ class Gates(nn.Module):
         return subject.predict(batch, open_share * embedded + (1 - open_share) * self.placeholders[0].to(embedded))
 
 
+@torch.no_grad()
 def states_of(subject: Subject, batch: Batch) -> list[torch.Tensor]:
     """h_0, the embeddings of the places of attention, and the states of each layer: S of (B,T,·), float32, without gradient.
 
     The embedding of a place that holds several input positions is their mean.
     """
-    with torch.no_grad():
-        return [_of_items(subject, batch).float(), *(states.float() for states in subject.states_by_layer(batch))]
-
-
-def _of_items(subject: Subject, batch: Batch) -> torch.Tensor:
     embedded, items = subject.embed(batch), subject.items(batch)
-    if items is None:
-        return embedded
-    places = torch.arange(subject.attendable(batch).shape[1], device=items.device)
-    belongs = (items.unsqueeze(1) == places[:, None]).to(embedded)
-    return belongs @ embedded / belongs.sum(2, keepdim=True).clamp(min=1)
+    if items is not None:
+        places = torch.arange(subject.attendable(batch).shape[1], device=items.device)
+        belongs = (items.unsqueeze(1) == places[:, None]).to(embedded)
+        embedded = belongs @ embedded / belongs.sum(2, keepdim=True).clamp(min=1)
+    return [embedded.float(), *(states.float() for states in subject.states_by_layer(batch))]
 
 
 def of_positions(subject: Subject, batch: Batch, gates: torch.Tensor) -> torch.Tensor:

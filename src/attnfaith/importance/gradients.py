@@ -5,22 +5,20 @@ import math
 import numpy as np
 import torch
 
-from attnfaith.importance.explained import (
-    EXPLAINED,
+from attnfaith.importance.input_gradients import input_slopes, odds_slopes
+from attnfaith.importance.state_lengths import norms_of_states
+from attnfaith.importance.targets import (
     STATES,
-    Explains,
-    explained,
+    TARGET_DOC,
+    TargetMeasure,
     per_token,
     score,
     signed_score,
     token_counts,
 )
-from attnfaith.importance.inputs import odds_slopes, products
-from attnfaith.importance.state_lengths import norms_of_states
 from attnfaith.measurement.options import Flag
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
-from attnfaith.subjects.protocol import log_odds
 
 
 HELD = frozenset({"held attention"})
@@ -73,12 +71,13 @@ class Gradient(Measure):
         return subject.capabilities >= STATES | HELD
 
     def __call__(self, subject, batch) -> dict[str, list]:
-        odds, inward = products(subject, batch, log_odds, hold=self.holds(subject))
+        (slopes,) = odds_slopes(subject, batch, [self.holds(subject)])
+        odds = slopes.f
         is_value = getattr(subject, "output", "classes") == "values"
         spread = torch.ones_like(odds) if is_value else odds.sigmoid() * (-odds).sigmoid()  # p(1-p)
         return {
             name: per_token(subject, batch, spread.unsqueeze(-1) * values.abs())
-            for name, values in zip(self.columns, inward, strict=False)  # states where there are any
+            for name, values in zip(self.columns, slopes.products, strict=False)  # states where there are any
         }
 
 
@@ -142,7 +141,7 @@ class GradientNorm(Measure):
 
 
 @register
-class GradientXInput(Explains):
+class GradientXInput(TargetMeasure):
     """Gradient times input (Denil et al. 2015; Shrikumar et al. 2016): the part of a linear approximation that a token has.
 
     What leaving a token's embedding out would change if f were linear. `gradient` drops the sign, and in pooled models holds
@@ -155,16 +154,16 @@ class GradientXInput(Explains):
     needs = frozenset({"embeddings", "embedding length"})
     columns = {
         "importance_gradient_x_input": signed_score(
-            f"x . df/dx, {ITEM}, {EXPLAINED}; {THROUGH}; markers and a second text have shares that belong to no token"
+            f"x . df/dx, {ITEM}, {TARGET_DOC}; {THROUGH}; markers and a second text have shares that belong to no token"
         ),
         "importance_gradient_x_input_hidden": signed_score(
-            f"h . df/dh, h the encoder state of a token, {EXPLAINED}; {THROUGH}", needs=STATES
+            f"h . df/dh, h the encoder state of a token, {TARGET_DOC}; {THROUGH}", needs=STATES
         ),
     }
 
     def __call__(self, subject, batch) -> dict[str, list]:
-        _, inward = products(subject, batch, lambda logits: explained(logits, batch, self.target, self.output))
-        named = zip(self.columns, inward, strict=False)  # states where there are any
+        (slopes,) = input_slopes(subject, batch, lambda logits: self.batch_output(logits, batch)(logits))
+        named = zip(self.columns, slopes.products, strict=False)  # states where there are any
         return {name: per_token(subject, batch, values) for name, values in named}
 
 

@@ -9,10 +9,17 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from attnfaith.importance.explained import EXPLAINED, STATES, Explained, Explains, explaining, per_token, signed_score
-from attnfaith.importance.inputs import differentiable, gradients, inside, item_sums
+from attnfaith.importance.input_gradients import differentiable, gradients, inside, item_sums
 from attnfaith.importance.lstm import LstmLine
 from attnfaith.importance.quadrature import Line, integrate
+from attnfaith.importance.targets import (
+    STATES,
+    TARGET_DOC,
+    TargetMeasure,
+    TargetOutput,
+    per_token,
+    signed_score,
+)
 from attnfaith.measurement.options import Baseline, Points, Tolerance
 from attnfaith.measurement.registry import register
 from attnfaith.models.encoders import BiLSTM
@@ -24,6 +31,7 @@ from attnfaith.subjects.translator import CrossAttention
 
 
 UNDEFINED = "where the line leaves float range, or max_steps points do not give its integral to the tolerance"
+OF_STATES = "the same for encoder states"
 RESIDUAL = {"undefined": "where the line leaves float range", "tolerance": 2}  # what rounding and the points leave
 
 
@@ -34,7 +42,7 @@ def check_baseline(subject: Subject, baseline: str | None) -> None:
 
 
 @torch.no_grad()
-def input_line(subject: Subject, batch: Batch, f: Explained, baseline: str | None) -> Line:
+def input_line(subject: Subject, batch: Batch, f: TargetOutput, baseline: str | None) -> Line:
     """The line of embeddings, from the baseline to the text."""
     embedded, lengths = subject.embed(batch), batch["attention_mask"].sum(1)
     filling = baseline_vector(subject, baseline).to(embedded)
@@ -44,17 +52,15 @@ def input_line(subject: Subject, batch: Batch, f: Explained, baseline: str | Non
         return f[rows](subject.predict(batch.take(rows, points.shape[1]), points))
 
     reached = f(whole_logits(subject, batch))
-    if isinstance(subject, Pooled) and subject.level == "token" and type(subject.classifier.model.encoder) is BiLSTM:
-        model = subject.classifier.model
-        mask, _, _ = model.text_masks(batch["attention_mask"].bool(), batch.get("token_type_ids"))
-        if embedded.dtype in (torch.float32, torch.float64):
-            value = state_line(subject, batch, f).value
-            return LstmLine(start, embedded, mask.sum(1), value, reached, model.encoder, mask)
-    return Line(start, embedded, lengths, value, reached)
+    model = subject.classifier.model if isinstance(subject, Pooled) and subject.level == "token" else None
+    if type(getattr(model, "encoder", None)) is not BiLSTM or embedded.dtype not in (torch.float32, torch.float64):
+        return Line(start, embedded, lengths, value, reached)
+    mask, _, _ = model.text_masks(batch["attention_mask"].bool(), batch.get("token_type_ids"))
+    return LstmLine(start, embedded, mask.sum(1), state_line(subject, batch, f).value, reached, model.encoder, mask)
 
 
 @torch.no_grad()
-def state_line(subject: Subject, batch: Batch, f: Explained) -> Line:
+def state_line(subject: Subject, batch: Batch, f: TargetOutput) -> Line:
     """The line of states, from states of 0."""
     hidden, mask, query = subject.encoded(batch)
     places = mask.shape[1] - mask.flip(1).to(torch.int8).argmax(1)  # up to the last that is attendable
@@ -84,7 +90,7 @@ def baseline_vector(subject: Subject, baseline: str | None) -> torch.Tensor:
 
 
 @register
-class IntegratedGradients(Explains):
+class IntegratedGradients(TargetMeasure):
     """Integrated gradients (Sundararajan et al. 2017): what is explained, handed out to tokens along a line from a baseline.
 
     baseline: "zero", "padding" (the embedding of the padding token) or "mean" (the mean of all embeddings of the vocabulary
@@ -106,26 +112,25 @@ class IntegratedGradients(Explains):
         "importance_integrated_gradients": signed_score(
             "sum_d (x - b)_d times the mean of df/dx_d over the line from b to x, x the embeddings of a token and b their "
             "baseline: zeros in models of this package, the mean of the vocabulary's in others, unless the option baseline "
-            f"says else; {EXPLAINED}, always of the class of the text itself; through attention. Markers, marks between "
+            f"says else; {TARGET_DOC}, always of the class of the text itself; through attention. Markers, marks between "
             "sentences and a second text stay what they are, so that the parts sum to f - f at the baseline. An adaptive "
             "rule of Gauss and Kronrod takes the integral, each part right to `tolerance` times the largest",
             undefined=UNDEFINED,
         ),
         "importance_integrated_gradients_hidden": signed_score(
-            f"the same of encoder states, from states of 0, whatever the baseline of embeddings; {EXPLAINED}",
+            f"the same of encoder states, from states of 0, whatever the baseline of embeddings; {TARGET_DOC}",
             undefined=UNDEFINED,
             needs=STATES,
         ),
-        "integrated_gradients_residual": Column(
-            **RESIDUAL, doc="sum of the tokens' parts - (f - f at the baseline), in units of f"
-        ),
-        "integrated_gradients_residual_hidden": Column(**RESIDUAL, needs=STATES, doc="the same for encoder states"),
-        "integrated_gradients_error": Column(
-            **RESIDUAL, doc="the estimated error of the token's part that is least certain, in units of f"
-        ),
-        "integrated_gradients_error_hidden": Column(**RESIDUAL, needs=STATES, doc="the same for encoder states"),
-        "integrated_gradients_steps": Column(dtype="int64", doc="points of the line at which a gradient was taken"),
-        "integrated_gradients_steps_hidden": Column(dtype="int64", needs=STATES, doc="the same for encoder states"),
+        **{
+            f"integrated_gradients_{number}{ending}": Column(**fields, needs=needs, doc=doc if not ending else OF_STATES)
+            for number, fields, doc in (
+                ("residual", RESIDUAL, "sum of the tokens' parts - (f - f at the baseline), in units of f"),
+                ("error", RESIDUAL, "the estimated error of the token's part that is least certain, in units of f"),
+                ("steps", {"dtype": "int64"}, "points of the line at which a gradient was taken"),
+            )
+            for ending, needs in (("", frozenset()), ("_hidden", STATES))
+        },
     }
 
     baseline: Baseline | None = None
@@ -140,8 +145,7 @@ class IntegratedGradients(Explains):
     def __call__(self, subject, batch) -> dict[str, list]:
         self.check(subject, None)
         with frozen(subject):
-            with torch.no_grad():
-                f = explaining(whole_logits(subject, batch), batch, self.target, self.output)
+            f = self.batch_output(whole_logits(subject, batch), batch)
             lines = {"": input_line(subject, batch, f, self.baseline)}
             if "states" in subject.capabilities:
                 lines["_hidden"] = state_line(subject, batch, f)
@@ -151,9 +155,8 @@ class IntegratedGradients(Explains):
         for ending, integral in integrals.items():
             parts = integral.parts if ending else item_sums(integral.parts, subject.items(batch))
             columns[f"importance_integrated_gradients{ending}"] = per_token(subject, batch, parts)
-            columns[f"integrated_gradients_residual{ending}"] = integral.residual.tolist()
-            columns[f"integrated_gradients_error{ending}"] = integral.error.tolist()
-            columns[f"integrated_gradients_steps{ending}"] = integral.steps.tolist()
+            for number in ("residual", "error", "steps"):
+                columns[f"integrated_gradients_{number}{ending}"] = getattr(integral, number).tolist()
         return {name: columns[name] for name in self.columns if name in columns}
 
 
@@ -177,8 +180,8 @@ class _Rescaled(torch.autograd.Function):
         with torch.enable_grad():
             inputs = values.detach().requires_grad_()
             (slopes,) = torch.autograd.grad(ctx.function(inputs).sum(), inputs)
-        (of_text, of_baseline), (high, low) = values.chunk(2), results.chunk(2)
-        way = of_text - of_baseline
+        (text_values, baseline_values), (high, low) = values.chunk(2), results.chunk(2)
+        way = text_values - baseline_values
         multiplier = torch.where(way.abs() < SAME, slopes.chunk(2)[0], (high - low) / way)
         return seeds * torch.cat([multiplier, multiplier]), None
 
@@ -193,7 +196,7 @@ class _Rescaling(TorchFunctionMode):
 
 
 @register
-class DeepLift(Explains):
+class DeepLift(TargetMeasure):
     """DeepLIFT (Shrikumar et al. 2017), rescale rule: finite differences to a baseline instead of slopes.
 
     Where a tanh, a sigmoid or a ReLU stands between, the multiplier m goes through it by (f(x) - f(b)) / (x - b), of the
@@ -213,7 +216,7 @@ class DeepLift(Explains):
     columns = {
         "importance_deeplift": signed_score(
             "sum_d (x - b)_d m_d, x the embeddings of a token, b the option baseline, zeros unless it says else, m the "
-            f"multipliers of the rescale rule; {EXPLAINED}; through attention, by its slope at the text; markers and a "
+            f"multipliers of the rescale rule; {TARGET_DOC}; through attention, by its slope at the text; markers and a "
             "second text stay what they are and have no part"
         ),
         "deeplift_residual": Column(
@@ -234,9 +237,8 @@ class DeepLift(Explains):
 
     def __call__(self, subject, batch) -> dict[str, list]:
         self.check(subject, None)
-        with torch.no_grad():
-            f = explaining(whole_logits(subject, batch), batch, self.target, self.output)
-            line = input_line(subject, batch, f, self.baseline)
+        f = self.batch_output(whole_logits(subject, batch), batch)
+        line = input_line(subject, batch, f, self.baseline)
         count = len(line.end)
         rows = torch.arange(count, device=line.end.device).repeat(2)
         with differentiable(subject):

@@ -139,7 +139,9 @@ class Rules:
 
     def decoded(self, decoder, context, query):
         """Logits (B,C) of contexts (B,H) and the state (B,H) of a second text or None, from a kind in DECODERS."""
-        return DECODERS[type(decoder)](self, decoder, context, query)
+        constants = [] if query is None else [decoder.query(query)]
+        inner = self.dense(context, decoder.context.weight, decoder.context.bias, *constants)
+        return inner if type(decoder) is decoders.Affine else self.linear(tanh(inner), decoder.output)
 
 
 def tanh(values):
@@ -239,18 +241,18 @@ class _LSTM(torch.autograd.Function):
         own = slice(2 * memory.shape[2], 3 * memory.shape[2])  # the candidate, in torch's order i, f, g, o
         read, recur = ctx.layer.weight_ih_l0.detach()[own], ctx.layer.weight_hh_l0.detach()[own]
         share = _share(candidate, ctx.epsilon)
-        into_sum, of_memory, of_sum = enter * share, torch.empty_like(slope), torch.empty_like(slope)
+        into_sum, memory_slopes, sum_slopes = enter * share, torch.empty_like(slope), torch.empty_like(slope)
         earlier, state = torch.zeros_like(slope[:1].sum(0)), slope[-1:].sum(0)  # of no token, too
         for place in range(len(slope) - 1, -1, -1):
-            torch.addcmul(earlier, into[place], state, out=of_memory[place])
-            torch.mul(into_sum[place], of_memory[place], out=of_sum[place])
+            torch.addcmul(earlier, into[place], state, out=memory_slopes[place])
+            torch.mul(into_sum[place], memory_slopes[place], out=sum_slopes[place])
             if place:
-                earlier = keep[place] * of_memory[place]
-                state = torch.addmm(slope[place - 1], of_sum[place], recur)
-        absorbed = of_memory * (memory * (1 - _share(memory, ctx.epsilon)) + enter * candidate * (1 - share))
-        constants = of_sum * (ctx.layer.bias_ih_l0 + ctx.layer.bias_hh_l0).detach()[own]
+                earlier = keep[place] * memory_slopes[place]
+                state = torch.addmm(slope[place - 1], sum_slopes[place], recur)
+        absorbed = memory_slopes * (memory * (1 - _share(memory, ctx.epsilon)) + enter * candidate * (1 - share))
+        constants = sum_slopes * (ctx.layer.bias_ih_l0 + ctx.layer.bias_hh_l0).detach()[own]
         ended = (absorbed + constants).transpose(0, 1).flatten(1).sum(1, dtype=torch.float64)
-        return of_sum @ read, ended, None, None
+        return sum_slopes @ read, ended, None, None
 
 
 def _recurrent(read):
@@ -279,8 +281,8 @@ def _with_values(rules, states, layer):
     """States through a layer that makes queries, keys and values of them, the last third: only this has relevance."""
     size = states.shape[-1]
     weight, bias = layer.weight.detach(), layer.bias.detach()
-    others = nn.functional.linear(states.detach(), weight[:-size], bias[:-size])
-    return torch.cat([others, rules.dense(states, weight[-size:], bias[-size:])], -1)
+    queries_and_keys = nn.functional.linear(states.detach(), weight[:-size], bias[:-size])
+    return torch.cat([queries_and_keys, rules.dense(states, weight[-size:], bias[-size:])], -1)
 
 
 def _transformer(rules, encoder, embedded, mask):
@@ -310,20 +312,7 @@ ENCODERS = {
 }
 
 
-def _affine(rules, decoder, context, query):
-    constants = [] if query is None else [decoder.query(query)]
-    return rules.dense(context, decoder.context.weight, decoder.context.bias, *constants)
-
-
-def _tanh(rules, decoder, context, query):
-    constants = []
-    if query is not None:
-        constants = [decoder.query(query)]
-    inner = rules.dense(context, decoder.context.weight, decoder.context.bias, *constants)
-    return rules.linear(tanh(inner), decoder.output)
-
-
-DECODERS = {decoders.Affine: _affine, decoders.Tanh: _tanh}
+DECODERS = (decoders.Affine, decoders.Tanh)
 
 
 def check_rules(classifier) -> None:

@@ -367,8 +367,8 @@ class LstmLine(Line):
         slopes = []
         for (order, step, gates, change), seed, trace in zip(paths, seeds, read, strict=True):
             to_gates = back(step, gates, *trace[1:], seed).unflatten(1, shares.shape)
-            of_places = (to_gates @ change.unsqueeze(-1)).squeeze(-1)
-            slopes.append(of_places.gather(0, order.unsqueeze(2).expand_as(of_places)))
+            per_position = (to_gates @ change.unsqueeze(-1)).squeeze(-1)
+            slopes.append(per_position.gather(0, order.unsqueeze(2).expand_as(per_position)))
         return sum(slopes).permute(1, 2, 0).double()
 
     def _paths(self, rows, shares, length):

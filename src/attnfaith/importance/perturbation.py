@@ -4,38 +4,37 @@ Shapes: B instances, T tokens, H hidden, C classes.
 """
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Literal
 
 import torch
 
-from attnfaith.importance.context_mixing import rolled_out, shares
-from attnfaith.importance.explained import EXPLAINED, STATES, Explains, explaining, per_token, score, share, signed_score
-from attnfaith.importance.inputs import item_sums
-from attnfaith.importance.removal import (
+from attnfaith.importance.ablation import (
     ABSENCES,
     with_token_replaced,
     without_state,
     without_state_reprojected,
     without_token,
 )
+from attnfaith.importance.context_mixing import rolled_out, shares
+from attnfaith.importance.input_gradients import item_sums
+from attnfaith.importance.targets import STATES, TARGET_DOC, TargetMeasure, per_token, score, share, signed_score
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.subjects import Edit, require, whole_logits
-from attnfaith.subjects.removal import ABSENT, TOKENS_AT_ONCE
+from attnfaith.subjects.text_parts import ABSENT, TOKENS_AT_ONCE
 
 
 Way = Literal["delete", "retokenise", "mask_token", "hide"]
 OcclusionWay = Literal["delete", "zero", "unknown", "mask", "retokenise", "mask_token", "hide"]
 DISTANCE = "total variation distance of the prediction to that"
+REMOVED = "where the token's state alone is removed from attention: other states stay, the other"
+SHARE = {"range": (0.0, 1.0), "words": ""}
 FALL = {"words": "", "undefined": "where either f is not finite"}
 
 
-def _of_states(subject, batch, probs) -> tuple[torch.Tensor, torch.Tensor]:
+def _state_distances(subject, batch, probs) -> tuple[torch.Tensor, torch.Tensor]:
     """Distances (B,T) after removing each state: the other weights renormalised, and the other scores projected again."""
     encoded, attention = subject.encoded(batch), subject.attention(batch)
-    # A state without weight takes nothing with it, under any projection of free scores: exactly 0, so that rounding breaks
-    # no ties.
-    idle = attention == 0
+    idle = attention == 0  # takes nothing with it, under any projection of free scores: exactly 0 breaks no ties
     removed = without_state(subject, encoded.hidden, attention, encoded.query)
     renormalised = _distance(removed, probs).masked_fill(idle, 0.0)
     if subject.removal_renormalises:
@@ -63,9 +62,7 @@ class LeaveOneOut(Measure):
     whose weight or score is removed leave the sentence encoder another vector to read (`WordLevel`); re-projecting, at both
     levels, is then not renormalising under any projection.
 
-    by: another way to take the token away than "delete", for importance_leave_one_out alone: "retokenise", its characters
-    are gone and the rest of the text is divided into tokens anew, which may be others; "mask_token", the tokenizer's mask
-    token is in its place; "hide", it keeps its place and no layer's attention may look at it.
+    by: another way to take the token away than "delete", for importance_leave_one_out alone, see `Occlusion`.
 
     Source: Jain & Wallace 2019, algorithm 1; Meister et al. 2021, eq. 6.
     """
@@ -76,22 +73,11 @@ class LeaveOneOut(Measure):
         "importance_leave_one_out": score(
             f"{DISTANCE} for the text without the token: deleted unless the option by says else (later tokens move "
             "up, markers stay, a sentence goes with its words), encoded and attended again",
-            range=(0.0, 1.0),
-            words="",
+            **SHARE,
         ),
-        "importance_leave_one_out_hidden": score(
-            f"{DISTANCE} where the token's state alone is removed from attention: other states stay, the other weights are "
-            "renormalised",
-            range=(0.0, 1.0),
-            words="",
-            needs=STATES,
-        ),
+        "importance_leave_one_out_hidden": score(f"{DISTANCE} {REMOVED} weights are renormalised", **SHARE, needs=STATES),
         "importance_leave_one_out_reproject_hidden": score(
-            f"{DISTANCE} where the token's state alone is removed from attention: other states stay, the other scores are "
-            "projected again",
-            range=(0.0, 1.0),
-            words="",
-            needs=STATES,
+            f"{DISTANCE} {REMOVED} scores are projected again", **SHARE, needs=STATES
         ),
     }
 
@@ -105,7 +91,7 @@ class LeaveOneOut(Measure):
     def __call__(self, subject, batch) -> dict[str, list]:
         self.check(subject, None)
         probs = whole_logits(subject, batch).double().softmax(-1)
-        distances = _of_states(subject, batch, probs) if "states" in subject.capabilities else ()
+        distances = _state_distances(subject, batch, probs) if "states" in subject.capabilities else ()
         if distances and not subject.contextual and self.by == "delete":
             deleted = distances[1]  # no other state depends on the token: deleting it is removing its state
         else:
@@ -136,7 +122,7 @@ def _falls(subject, batch, f, whole: torch.Tensor, by: str) -> torch.Tensor:
 
 
 @register
-class Occlusion(Explains):
+class Occlusion(TargetMeasure):
     """Occlusion (Zeiler & Fergus 2014; Li et al. 2016): by how much what is explained falls when a token is taken away.
 
     leave_one_out is the distance of the whole prediction and has no sign. Exactly 0 where what takes a token's place is what
@@ -155,13 +141,13 @@ class Occlusion(Explains):
     needs = frozenset({"token deletion"})
     columns = {
         "importance_occlusion": signed_score(
-            f"f - f of the text with the token taken away, encoded and attended again; {EXPLAINED}, always of the class of "
+            f"f - f of the text with the token taken away, encoded and attended again; {TARGET_DOC}, always of the class of "
             "the whole text; the token is deleted unless the option by says else; markers stay",
             **FALL,
         ),
         "importance_occlusion_hidden": signed_score(
             "f - f where the token's state alone is removed from attention, whatever by says: other states stay, the other "
-            f"weights are renormalised; {EXPLAINED}",
+            f"weights are renormalised; {TARGET_DOC}",
             **FALL,
             needs=STATES,
         ),
@@ -178,7 +164,7 @@ class Occlusion(Explains):
     def __call__(self, subject, batch) -> dict[str, list]:
         self.check(subject, None)
         logits = whole_logits(subject, batch)
-        f = explaining(logits, batch, self.target, self.output)
+        f = self.batch_output(logits, batch)
         whole = f(logits).unsqueeze(1)
         columns = {"importance_occlusion": _falls(subject, batch, f, whole, self.by)}
         if "states" in subject.capabilities:
@@ -189,13 +175,12 @@ class Occlusion(Explains):
 
 
 class Zeroed(Edit):
-    """Of each copy the values of one place, in all heads and layers."""
+    """The values of one place of each copy are zeros, in all heads and layers."""
+
+    per_copy = {"places": ""}
 
     def __init__(self, places: torch.Tensor):
         self.places = places
-
-    def take(self, rows, length):
-        return Zeroed(self.places[rows])
 
     def values(self, number, values):
         gone = torch.arange(values.shape[2], device=values.device) == self.places.unsqueeze(1)
@@ -208,14 +193,12 @@ def zeroing_matrices(subject, text, layers: Sequence) -> list[torch.Tensor]:
 
     subject: asked for `device` and `each_layer` alone. L are the positions of the layers' states.
     """
-    states = [layer.state[0] for layer in layers]
-    width, distances = len(states[0]), [[] for _ in layers]
+    states, parts = [layer.state[0] for layer in layers], []
+    width = len(states[0])
     for places in torch.arange(width, device=subject.device).split(max(1, TOKENS_AT_ONCE // max(1, width))):
-        copies = text.take(torch.zeros_like(places))
-        results = subject.each_layer(copies, states, Zeroed(places))
-        for of_layer, layer, changed in zip(distances, layers, results, strict=True):
-            of_layer.append(cosine_distances(changed, layer.result[0]))
-    return [shares(torch.cat(of_layer).T) for of_layer in distances]
+        results = subject.each_layer(text.take(torch.zeros_like(places)), states, Zeroed(places))
+        parts.append([cosine_distances(result, layer.result[0]) for layer, result in zip(layers, results, strict=True)])
+    return [shares(torch.cat(distances).T) for distances in zip(*parts, strict=True)]
 
 
 def cosine_distances(results: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
@@ -245,6 +228,5 @@ class ValueZeroing(Measure):
         ),
     }
 
-    @torch.no_grad()
     def __call__(self, subject, batch) -> dict[str, list]:
-        return {"importance_value_zeroing": rolled_out(subject, batch, partial(zeroing_matrices, subject))}
+        return {"importance_value_zeroing": rolled_out(subject, batch, zeroing_matrices)}

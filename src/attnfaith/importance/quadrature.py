@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import torch
 
-from attnfaith.importance.inputs import differentiable, gradients
+from attnfaith.importance.input_gradients import differentiable, gradients
 
 
 PLACES_AT_ONCE = 3 * 2**12  # positions of texts dealt with together: with more a CPU is slower, not faster
@@ -95,7 +95,7 @@ class Intervals:
 
     @classmethod
     def integrated(cls, line: Line, rows: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> "Intervals":
-        """These intervals with the parts that gradients at their nodes give, and the difference of two rules as error."""
+        """Intervals with the parts that gradients at their nodes give, and the difference of two rules as error."""
         shares, long, short = _nodes(low, high)
         slopes = shares.new_zeros(*shares.shape, line.end.shape[1])
         for chosen, nodes, length in _pieces(line, rows, shares.shape[1]):
@@ -103,9 +103,9 @@ class Intervals:
         parts, less = (torch.einsum("in,inl->il", weights, slopes) for weights in (long, short))
         return cls(rows, low, high, parts, (parts - less).abs())
 
-    def chosen(self, which: torch.Tensor) -> "Intervals":
-        """Those of which (I,) is True."""
-        return Intervals(*(getattr(self, field.name)[which] for field in fields(self)))
+    def __getitem__(self, chosen: torch.Tensor) -> "Intervals":
+        """The intervals where chosen (I,) is True."""
+        return Intervals(*(getattr(self, field.name)[chosen] for field in fields(self)))
 
     def halved(self, line: Line) -> "Intervals":
         """Both halves of each."""
@@ -113,9 +113,8 @@ class Intervals:
         low, high = torch.cat([self.low, middle]), torch.cat([middle, self.high])
         return Intervals.integrated(line, self.rows.repeat(2), low, high)
 
-    def joined(self, others: "Intervals") -> "Intervals":
-        """These and others."""
-        return Intervals(*(torch.cat([getattr(part, field.name) for part in (self, others)]) for field in fields(self)))
+    def __add__(self, intervals: "Intervals") -> "Intervals":
+        return Intervals(*(torch.cat([getattr(part, field.name) for part in (self, intervals)]) for field in fields(self)))
 
     def sums(self, values: torch.Tensor, count: int) -> torch.Tensor:
         """values (I,L) summed over the intervals of each of `count` instances."""
@@ -144,9 +143,8 @@ def integrate(line: Line, max_steps: int, tolerance: float) -> Parts:
         split &= (steps + more <= max_steps)[intervals.rows]
         if not split.any():
             break
-        halves = intervals.chosen(split).halved(line)
-        steps += 15 * torch.bincount(halves.rows, minlength=count)
-        intervals = intervals.chosen(~split).joined(halves)
+        steps += more * (steps + more <= max_steps)
+        intervals = intervals[~split] + intervals[split].halved(line)
     broken = ~residual.isfinite()
     residual[broken], error[broken] = torch.nan, torch.nan
     parts[broken | unfinished] = torch.nan

@@ -6,9 +6,9 @@ from typing import ClassVar, NamedTuple
 
 import torch
 
-from attnfaith.importance.explained import EXPLAINED, MATTER, Explain, Explains, explaining, per_token, score, signed_score
-from attnfaith.importance.inputs import differentiable, gradients, inside, item_sums, value_times_slope
+from attnfaith.importance.input_gradients import differentiable, gradients, inside, item_sums, value_times_slope
 from attnfaith.importance.lrp_rules import Rules, check_rules, read_by_rules
+from attnfaith.importance.targets import ROWS_DOC, TARGET_DOC, TargetMeasure, per_token, score, signed_score, target_output
 from attnfaith.measurement.options import Inputs, number
 from attnfaith.measurement.registry import register
 from attnfaith.record import Column
@@ -21,9 +21,12 @@ VECTORS = (
 )
 
 
+NUMBER = {"dtype": "float64", "signed": True}
+
+
 def _rest_columns(name: str) -> dict[str, Column]:
     """The columns of what no token has."""
-    fields = {"dtype": "float64", "signed": True, "undefined": "where a part is"}
+    fields = {**NUMBER, "undefined": "where a part is"}
     return {
         f"{name}_markers": Column(**fields, doc="the same of all markers together"),
         f"{name}_rest": Column(**fields, doc="what tokens and markers leave of f, what is explained: the part of biases"),
@@ -31,7 +34,7 @@ def _rest_columns(name: str) -> dict[str, Column]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _GradientByRules(Explains):
+class _GradientByRules(TargetMeasure):
     """A measure by gradient times input under rules of the backward pass. Three columns: the tokens' scores, those of all
     markers together, and what these leave of f.
 
@@ -43,14 +46,14 @@ class _GradientByRules(Explains):
     inputs: Inputs = "layer"
 
     def check(self, subject, dataset) -> None:
-        """Raise ValueError where the model lacks the class, and SubjectError where the rules do not suit it."""
+        """Raise SubjectError where the rules do not suit the model."""
         subject.check_rules(self.inputs)
         super().check(subject, dataset)
 
     def __call__(self, subject, batch) -> dict[str, list]:
         subject.check_rules(self.inputs)
-        shares = subject.relevance(batch, Explain(batch, self.target, self.output), self.rules, self.inputs)
-        places, values = shares.of_places[:, 0], shares.values[:, 0]
+        shares = subject.relevance(batch, self.batch_target(batch), self.rules, self.inputs)
+        places, values = shares.per_position[:, 0], shares.values[:, 0]
         markers = places.masked_fill(subject.attendable(batch), 0).sum(1)
         rest = values - places.sum(1)
         return dict(zip(self.columns, (per_token(subject, batch, places), markers.tolist(), rest.tolist()), strict=True))
@@ -81,7 +84,7 @@ class AttnLrp(_GradientByRules):
     rules = "halved"
     columns = {
         "importance_attn_lrp": signed_score(
-            f"x . df/dx, {VECTORS}, by the rules of AttnLRP, through attention; {EXPLAINED}"
+            f"x . df/dx, {VECTORS}, by the rules of AttnLRP, through attention; {TARGET_DOC}"
         ),
         **_rest_columns("attn_lrp"),
     }
@@ -110,14 +113,14 @@ class DecompX(_GradientByRules):
     columns = {
         "importance_decompx": signed_score(
             f"x . df/dx, {VECTORS}, with the attention, the divisors of normalisations and the slopes y / x of activations "
-            f"held as they are in the text (where x is 0, its derivative): what x adds to f through all layers; {EXPLAINED}"
+            f"held as they are in the text (where x is 0, its derivative): what x adds to f through all layers; {TARGET_DOC}"
         ),
         **_rest_columns("decompx"),
     }
 
 
 @register
-class Chefer(Explains):
+class Chefer(TargetMeasure):
     """Relevance through attention times its gradient, layer by layer (Chefer et al. 2021, ICCV).
 
     R begins as the identity and R becomes R + A' R in each layer, A' the mean over heads of the positive parts of attention
@@ -131,14 +134,14 @@ class Chefer(Explains):
     needs = frozenset({"attention maps"})
     columns = {
         "importance_chefer": score(
-            f"the mean of R - I over {MATTER}, R the product over layers of I + the mean over heads of max(0, A df/dA); "
-            f"{EXPLAINED}",
+            f"the mean of R - I over {ROWS_DOC}, R the product over layers of I + the mean over heads of max(0, A df/dA); "
+            f"{TARGET_DOC}",
             undefined="where f or its slope is not finite",
         ),
     }
 
     def check(self, subject, dataset) -> None:
-        """Raise ValueError where the model lacks the class, and SubjectError for an encoder–decoder."""
+        """Raise SubjectError for an encoder–decoder."""
         maps, layers = subject.sites.maps, len(subject.sites.layers)
         if maps != layers:
             raise SubjectError(
@@ -152,14 +155,14 @@ class Chefer(Explains):
         mask = subject.attendable(batch)
         scores = torch.zeros(mask.shape, dtype=torch.float64, device=mask.device)
         layers = range(len(subject.sites.layers))
-        for part in map_products(subject, batch, Explain(batch, self.target, self.output), layers):
+        for part in map_products(subject, batch, self.batch_target(batch), layers):
             identity = torch.eye(part.length, dtype=torch.float64, device=mask.device)
             whole = identity
             for layer in layers:
                 whole = whole + part.positive[layer] @ whole
             matter = part.matter.double()
-            of_rows = (matter.unsqueeze(1) @ (whole - identity)).squeeze(1) / matter.sum(1, keepdim=True).clamp(min=1)
-            scores[part.rows, : part.length] = of_rows
+            row_sums = (matter.unsqueeze(1) @ (whole - identity)).squeeze(1) / matter.sum(1, keepdim=True).clamp(min=1)
+            scores[part.rows, : part.length] = row_sums
         return {"importance_chefer": per_token(subject, batch, scores)}
 
 
@@ -167,7 +170,7 @@ EPSILON = 1e-3
 
 
 class Relevance(NamedTuple):
-    """How what is explained is shared out, for the B instances of a batch; float64, in units of `explained`.
+    """The relevance of the parts of B instances, in float64 and units of what is explained.
 
     explained = sum of tokens + markers + constants + output, but for rounding.
     """
@@ -203,7 +206,7 @@ def relevance(subject, batch, *, target="predicted", output: str = "logit", epsi
         embedded = subject.embed(batch).detach().requires_grad_()
         ledger = torch.zeros(count, dtype=torch.float64, device=embedded.device, requires_grad=True)
         read = read_by_rules(subject.classifier, batch, embedded, Rules(epsilon, ledger))
-        f = explaining(read.logits.detach(), batch, target, output)
+        f = target_output(read.logits.detach(), batch, target, output)
         tops = read.logits.detach().requires_grad_()
         values = f(tops)
         (slopes,) = torch.autograd.grad(values.sum(), tops)
@@ -229,7 +232,7 @@ def relevance(subject, batch, *, target="predicted", output: str = "logit", epsi
 
 
 @register
-class Lrp(Explains):
+class Lrp(TargetMeasure):
     """Layer-wise relevance propagation: what is explained, shared out layer by layer down to the embeddings.
 
     Relevance starts at the logits as value times slope of what is explained: for a logit that is the logit, for a contrast
@@ -257,21 +260,17 @@ class Lrp(Explains):
     columns = {
         "importance_lrp": signed_score(
             "relevance of a token's embedding by the epsilon rule (option epsilon, 0.001 unless it says else), attention, "
-            f"gates and divisors of normalisations held fixed; {EXPLAINED}; biases, markers, a second text and positions "
+            f"gates and divisors of normalisations held fixed; {TARGET_DOC}; biases, markers, a second text and positions "
             "keep theirs",
             undefined="where what is explained is",
             unit="what is explained",
         ),
         "importance_lrp_hidden": signed_score("the same of a token's encoder state", undefined="where what is explained is"),
         "lrp_residual": Column(
-            dtype="float64",
-            signed=True,
-            undefined="where what is explained is",
-            doc="f - the sum of importance_lrp: not given to any token",
+            **NUMBER, undefined="where what is explained is", doc="f - the sum of importance_lrp: not given to any token"
         ),
         "lrp_unaccounted": Column(
-            dtype="float64",
-            signed=True,
+            **NUMBER,
             undefined="where what is explained is",
             doc="the part of lrp_residual that is in no marker, second text, position, bias or stabiliser",
         ),
@@ -280,7 +279,7 @@ class Lrp(Explains):
     epsilon: number("what stabilises a divisor: a number from 0 on", ge=0) = EPSILON
 
     def check(self, subject, dataset) -> None:
-        """Raise ValueError for an encoder or decoder without a rule, and where the model lacks the class."""
+        """Raise ValueError for an encoder or decoder without a rule."""
         check_rules(subject.classifier)
         super().check(subject, dataset)
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import torch
 
 from attnfaith.importance import lstm
-from attnfaith.importance.explained import token_counts
-from attnfaith.importance.inputs import differentiable, item_norms
+from attnfaith.importance.input_gradients import differentiable, item_norms
 from attnfaith.importance.lstm import direction, norms
+from attnfaith.importance.targets import token_counts
 from attnfaith.models.encoders import CNN, BiLSTM, Transformer
 from attnfaith.models.hierarchy import sentence_groups
 from attnfaith.subjects import Batch, Pooled
@@ -98,10 +98,21 @@ def length_gradients(encoder, embedded) -> tuple[torch.Tensor, torch.Tensor]:
 
     For most encoders the states themselves and their directions.
     """
-    if type(encoder) is Transformer:
-        return _transformer_length_gradients(encoder, embedded)
-    states, _ = encoder(embedded, _everywhere(embedded))
-    return states, direction(states.detach())
+    mask = _everywhere(embedded)
+    if type(encoder) is not Transformer:
+        states, _ = encoder(embedded, mask)
+        return states, direction(states.detach())
+    # From the last place where tokens mix, and from there to the states in float64: a layer normalisation with gain 1 and
+    # bias 0, as models start, makes all states equally long but for the epsilon in its divisor. In float32 the gradient of
+    # that rest would be rounding noise, by some percent.
+    states = encoder.enter(embedded)
+    for layer in encoder.layers[:-1]:
+        states = layer(states, mask)
+    mixed = encoder.layers[-1].mix(states, mask)
+    apart = mixed.detach().double().requires_grad_()
+    last = copy.deepcopy(encoder.layers[-1]).double().requires_grad_(False)
+    (gradients,) = torch.autograd.grad(norms(last.each(apart)).sum(), apart)
+    return mixed, gradients.to(mixed.dtype)
 
 
 def one_pass_a_state(encoder, embedded, start, stop) -> Parts:
@@ -116,23 +127,6 @@ def one_pass_a_state(encoder, embedded, start, stop) -> Parts:
         seeds[states - states[0], :, states] = directions[:, states].transpose(0, 1)
         (slopes,) = torch.autograd.grad(outputs, inputs, seeds, is_grads_batched=True, retain_graph=True)
         yield _slice(states - start), norms(slopes[:, :, start:stop]).transpose(0, 1)
-
-
-def _transformer_length_gradients(encoder, embedded) -> tuple[torch.Tensor, torch.Tensor]:
-    """From the last place where tokens mix, and from there to the states in float64.
-
-    A layer normalisation with gain 1 and bias 0, as models start, makes all states equally long but for the epsilon in
-    its divisor. In float32 the gradient of that rest would be rounding noise, by some percent.
-    """
-    mask = _everywhere(embedded)
-    states = encoder.enter(embedded)
-    for layer in encoder.layers[:-1]:
-        states = layer(states, mask)
-    mixed = encoder.layers[-1].mix(states, mask)
-    apart = mixed.detach().double().requires_grad_()
-    last = copy.deepcopy(encoder.layers[-1]).double().requires_grad_(False)
-    (gradients,) = torch.autograd.grad(norms(last.each(apart)).sum(), apart)
-    return mixed, gradients.to(mixed.dtype)
 
 
 def _cnn(encoder, embedded, start, stop) -> Parts:

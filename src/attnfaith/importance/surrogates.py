@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from scipy.special import comb
 
-from attnfaith.importance.explained import EXPLAINED, Explains, explaining, signed_score, token_counts
+from attnfaith.importance.targets import TARGET_DOC, TargetMeasure, signed_score, token_counts
 from attnfaith.measurement.options import Absent, at_least, number
 from attnfaith.measurement.registry import register
 from attnfaith.record import Column
 from attnfaith.subjects import require, whole_logits
-from attnfaith.subjects.removal import ABSENT, read_parts
+from attnfaith.subjects.text_parts import ABSENT, read_parts
 from attnfaith.support.draws import default_dtype, drawing, generator
 
 
@@ -36,11 +36,11 @@ def captum():
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Surrogate(Explains):
+class _Surrogate(TargetMeasure):
     """A measure that fits a linear model to parts of each text.
 
     samples: how many parts are read. absent: "deleted" tokens are gone from the text, "zero" ones have embeddings of zeros,
-    and so on (`attnfaith.subjects.removal`). Of a hierarchical model sentences, or words, take the place of tokens.
+    and so on (`attnfaith.subjects.text_parts`). Of a hierarchical model sentences, or words, take the place of tokens.
     """
 
     samples: Samples = 256
@@ -51,8 +51,7 @@ class _Surrogate(Explains):
         captum()
 
     def check(self, subject, dataset) -> None:
-        """Raise ValueError where the model lacks the class, without captum, and where it cannot read parts in this way."""
-        captum()
+        """Raise ValueError where the model lacks the class, SubjectError where it cannot read parts in this way."""
         require(subject, {ABSENT[self.absent]}, f"{self.name} with absent='{self.absent}'")
         super().check(subject, dataset)
 
@@ -63,8 +62,7 @@ class _Surrogate(Explains):
         each instance by (seed, instance id, name) and put back, in float32. One item has all of the difference, without a
         fit, and no items have no scores: []. NaN where f of the text, of nothing or of a part is not finite.
         """
-        with torch.no_grad():
-            f = explaining(whole_logits(subject, batch), batch, self.target, self.output)
+        f = self.batch_output(whole_logits(subject, batch), batch)
         fitted, residuals = [], []
         for row, (name, length) in enumerate(zip(batch["instance_id"], token_counts(subject, batch), strict=True)):
             scores, residual = np.zeros(0), 0.0
@@ -148,7 +146,7 @@ class KernelShap(_Surrogate):
     columns = {
         "importance_kernel_shap": signed_score(
             "Shapley value of a token, exact where all 2^T parts of the text are read, else an estimate from the option "
-            f"samples; {EXPLAINED}; tokens outside a part are deleted unless the option absent says else; markers stay",
+            f"samples; {TARGET_DOC}; tokens outside a part are deleted unless the option absent says else; markers stay",
             undefined=UNDEFINED,
             unit="what is explained",
         ),
@@ -199,7 +197,7 @@ class Lime(_Surrogate):
         "importance_lime": signed_score(
             "a token's weight in a sparse linear model (penalty on absolute coefficients) fitted to parts of the text that "
             "are drawn at random and weighted by their nearness to the whole (options samples, width, penalty); "
-            f"{EXPLAINED}; tokens outside a part are deleted unless the option absent says else; markers stay",
+            f"{TARGET_DOC}; tokens outside a part are deleted unless the option absent says else; markers stay",
             undefined=UNDEFINED,
         ),
     }

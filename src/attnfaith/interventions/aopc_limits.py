@@ -196,8 +196,8 @@ class AOPCLimits(_Limits, ExplanationTest):
     probability of the class predicted for the whole text. Models and texts differ in how high it can get at all, so that an
     AOPC alone means little: (AOPC - low) / (high - low) is 0 for the worst and 1 for the best order.
 
-    absent: what becomes of tokens that are taken away, see `subjects.removal.read_parts`. exact_tokens: up to so many tokens
-    all 2^T subsets are read, and limits are exact, over all T! orders. Beyond, a beam of `beam` sets looks for the best and
+    absent: what becomes of tokens that are taken away, see `subjects.text_parts`. exact_tokens: up to so many tokens all
+    2^T subsets are read, and limits are exact, over all T! orders. Beyond, a beam of `beam` sets looks for the best and
     the worst order, in texts of up to beam_tokens; the orders of the measures count too. What it meets bounds the limits
     from within. The other side is certified, and wide: all sets of up to whole_sizes tokens, and of all but so many, are
     read; of other sizes p is only known to lie in 0..1. Undefined (NaN): a text without tokens; a measure with a NaN score.

@@ -19,7 +19,7 @@ from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
 from attnfaith.record.words import words_of
 from attnfaith.subjects import Batch, Subject, SubjectError
-from attnfaith.subjects.removal import marked_places
+from attnfaith.subjects.text_parts import marked_places
 
 
 IMPERMISSIBLE = "impermissible"
@@ -63,9 +63,9 @@ class PermissibleOnly(_OfImpermissible, ExplanationTest):
     """The prediction without the impermissible tokens: whether the model needs them, whatever its attention shows.
 
     They are taken away (of a model over sentences the sentences that hold one) and the rest is read anew; absent: what
-    becomes of them, see `subjects.removal`. Where predictions get worse the model needs them, and attention that hides them
-    deceives. Some of the fall is due to the shortened text: a model trained on texts without them shows how much the rest
-    can tell. Undefined (NaN): a text without impermissible tokens, and one with no other. Nothing is random.
+    becomes of them, see `subjects.text_parts`. Where predictions get worse the model needs them, and attention that hides
+    them deceives. Some of the fall is due to the shortened text: a model trained on texts without them shows how much the
+    rest can tell. Undefined (NaN): a text without impermissible tokens, and one with no other. Nothing is random.
 
     Source: Pruthi et al. 2020, table 3 ("I used: no"), where models are trained without them.
     """

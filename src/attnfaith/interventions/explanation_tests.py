@@ -18,7 +18,7 @@ from attnfaith.interventions.targets import softmax
 from attnfaith.measurement.options import Absent, Draws, Inputs, Shares
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import ABSOLUTE, Column
-from attnfaith.subjects import Batch, Subject, removal, require, whole_logits
+from attnfaith.subjects import Batch, Subject, require, text_parts, whole_logits
 from attnfaith.subjects.protocol import log_odds
 from attnfaith.support.draws import generator
 from attnfaith.verdict import SHARES
@@ -43,7 +43,7 @@ def whole(subject: Subject, batch: Batch) -> np.ndarray:
 
 def read_parts(subject: Subject, batch: Batch, parts: Sequence[np.ndarray], absent: str) -> list[np.ndarray]:
     """Return class probabilities (V,C) in float64 of parts of each text: one array (V,T) bool an instance, true where items
-    stay. absent: what becomes of the other items, see `subjects.removal`.
+    stay. absent: what becomes of the other items, see `subjects.text_parts`.
     """
     return [softmax(logits) for logits in read_logits(subject, batch, parts, absent)]
 
@@ -51,7 +51,7 @@ def read_parts(subject: Subject, batch: Batch, parts: Sequence[np.ndarray], abse
 def read_logits(subject: Subject, batch: Batch, parts: Sequence[np.ndarray], absent: str) -> list[np.ndarray]:
     """Return logits (V,C) in float64 of the same. No part is read twice."""
     different = [_distinct(part) for part in parts]
-    logits = removal.read_parts(subject, batch, [part for part, _ in different], absent)
+    logits = text_parts.read_parts(subject, batch, [part for part, _ in different], absent)
     return [values[number] for values, (_, number) in zip(logits, different, strict=True)]
 
 
@@ -93,7 +93,7 @@ class ExplanationTest(Measure):
 
     def check(self, subject, dataset) -> None:
         """Raise SubjectError for an absence that the subject cannot read."""
-        require(subject, {removal.ABSENT[self.absent]}, f"{self.name} with absent='{self.absent}'")
+        require(subject, {text_parts.ABSENT[self.absent]}, f"{self.name} with absent='{self.absent}'")
 
 
 @register
@@ -101,7 +101,7 @@ class RationaleErasure(ExplanationTest):
     """Erasing the tokens that a measure ranks first: sufficiency, comprehensiveness, insertion and deletion curves.
 
     The rationale of a share s are the ceil(s T) tokens of highest score, at least one: of signed measures those with most
-    evidence for the class. Tokens are deleted, unless `absent` is another way (`subjects.removal.read_parts` lists them),
+    evidence for the class. Tokens are deleted, unless `absent` is another way (`subjects.text_parts.read_parts` lists them),
     and the rest is read anew. With p the probability of the class that is predicted for the whole text, p(whole) - p(kept)
     is sufficiency (small is good) and p(whole) - p(removed) comprehensiveness (large is good); in the order of the shares,
     between p(empty) and p(whole), they are the insertion and the deletion curve.
@@ -398,7 +398,7 @@ class SoftErasure(Measure):
     def __call__(self, subject, batch, *, seed: int = 0, scores=None) -> dict[str, list]:
         """Return the columns, one value an instance."""
         scores, own = scores_of(subject, batch, scores), whole(subject, batch)
-        items, rows = removal.item_places(subject, batch).cpu().numpy(), []
+        items, rows = text_parts.item_places(subject, batch).cpu().numpy(), []
         for row, name in enumerate(batch["instance_id"]):
             values = np.stack([np.asarray(of_measure[row], np.float64) for of_measure in scores.values()])
             low, high = values.min(1, keepdims=True, initial=np.inf), values.max(1, keepdims=True, initial=-np.inf)
@@ -427,7 +427,7 @@ class SoftErasure(Measure):
             copies = text.take(torch.zeros(len(stays), dtype=torch.int64, device=embedded.device))
             return subject.predict(copies, thinned).double().softmax(-1)[:, predicted].cpu().numpy()
 
-        count, step = len(shares) * self.draws, max(1, removal.TOKENS_AT_ONCE // max(1, length))
+        count, step = len(shares) * self.draws, max(1, text_parts.TOKENS_AT_ONCE // max(1, length))
         probs = np.empty((2, count))
         for part in torch.arange(count, device=drawn.device).split(step) if count else ():
             stays = drawn[part % self.draws] < likely[part // self.draws].unsqueeze(-1)
@@ -448,7 +448,7 @@ class FrozenFlipSet(ExplanationTest):
     is a sort for each rival class, as in `minimal_flip_set`; of rivals that need equally many the lower class is taken, and
     the lower class wins a tie. Logits that differ by less than 10^-5 of the largest part are a tie. The model itself does
     not stay frozen: it reads the text without these tokens, and without as many at random, `draws` times. absent: what
-    becomes of the tokens, see `subjects.removal`. inputs: see `decompx`.
+    becomes of the tokens, see `subjects.text_parts`. inputs: see `decompx`.
 
     Source: the decomposition, Modarressi et al. 2023; the question, Serrano & Smith 2019, section 5.
     """
@@ -491,7 +491,7 @@ class FrozenFlipSet(ExplanationTest):
             return logits.gather(1, predicted[rows].unsqueeze(1)) - logits.gather(1, rivals[rows])
 
         shares = subject.relevance(batch, margins, "frozen", self.inputs)
-        parts, values = shares.of_places.cpu().numpy(), shares.values.cpu().numpy()
+        parts, values = shares.per_position.cpu().numpy(), shares.values.cpu().numpy()
         predicted, rivals = predicted.cpu().numpy(), rivals.cpu().numpy()
         sets, classes, asked = [], [], []
         for row, name in enumerate(batch["instance_id"]):

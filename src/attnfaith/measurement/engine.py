@@ -27,7 +27,7 @@ from attnfaith.measurement.registry import Measure, MeasurementError, build, cla
 from attnfaith.subjects import SubjectError, outputs, require, subject_of, whole_logits
 from attnfaith.subjects.pairs import word_sums
 from attnfaith.subjects.protocol import FIELDS, MARKED, RECORDED
-from attnfaith.subjects.removal import marked_places
+from attnfaith.subjects.text_parts import marked_places
 from attnfaith.subjects.translator import sequence_subject
 from attnfaith.support.errors import DatasetError, FileError, counted, excerpt
 from attnfaith.support.files import read_object, write_atomically

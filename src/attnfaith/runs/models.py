@@ -42,7 +42,7 @@ from attnfaith.recipes import Recipe, RecipeError, model_config, projection_fiel
 from attnfaith.recipes.config import selector_fields
 from attnfaith.subjects import SelfAttention
 from attnfaith.subjects.base import position_limit
-from attnfaith.subjects.recurrent import WithoutAttention
+from attnfaith.subjects.recurrent_translator import WithoutAttention
 from attnfaith.subjects.translator import sequence_subject
 from attnfaith.support.errors import excerpt
 

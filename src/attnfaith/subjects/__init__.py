@@ -28,7 +28,7 @@ from attnfaith.subjects.protocol import (
 )
 from attnfaith.subjects.rationales import Rationales
 from attnfaith.subjects.translator import sequence_subject
-from attnfaith.subjects.words import WordLevel
+from attnfaith.subjects.word_level import WordLevel
 
 
 KINDS = (Pooled, Rationales, SelfAttention)

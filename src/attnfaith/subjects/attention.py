@@ -72,10 +72,10 @@ class Edit:
 
     def take(self, chosen: torch.Tensor, length: int | None = None, targets: int | None = None) -> "Edit":
         """The edit for the instances `chosen`, cut to so many positions; itself, where it is the same for all."""
-        other, ends = copy.copy(self) if self.per_copy else self, {"S": length, "N": targets}
+        edit, ends = copy.copy(self) if self.per_copy else self, {"S": length, "N": targets}
         for name, axes in self.per_copy.items():
-            setattr(other, name, getattr(self, name)[(chosen, *(slice(ends.get(axis)) for axis in axes))])
-        return other
+            setattr(edit, name, getattr(self, name)[(chosen, *(slice(ends.get(axis)) for axis in axes))])
+        return edit
 
 
 class Hook(TorchFunctionMode):
@@ -214,12 +214,12 @@ class Embedded(TorchFunctionMode):
         result = function(*args, **(kwargs or {}))
         if function is not torch.nn.functional.embedding or len(args) < 2 or args[1] is not self.table:
             return result
-        asked, ids = args[0], self.ids
-        if asked.shape == ids.shape and torch.equal(asked, ids):
+        looked_up, ids = args[0], self.ids
+        if looked_up.shape == ids.shape and torch.equal(looked_up, ids):
             return self.embedded.to(result.dtype, copy=True)  # some scale it in place
-        if asked.shape == ids.T.shape and torch.equal(asked, ids.T):
+        if looked_up.shape == ids.T.shape and torch.equal(looked_up, ids.T):
             return self.embedded.to(result.dtype, copy=True).transpose(0, 1)
-        if asked.shape == ids.shape and torch.equal(asked[:, 1:], ids[:, :-1]):
+        if looked_up.shape == ids.shape and torch.equal(looked_up[:, 1:], ids[:, :-1]):
             return torch.cat([result[:, :1], self.embedded[:, :-1].to(result.dtype)], 1)
         return result
 
@@ -284,7 +284,7 @@ class Leaves(Edit):
 
 
 class Silence(Edit):
-    """All weights of one layer are 0: a change whatever they were, also where a row has one weight of 1."""
+    """All weights of a layer are 0: a change whatever they were, also where a row has a weight of 1."""
 
     def __init__(self, layer: int):
         self.layer = layer
@@ -294,10 +294,9 @@ class Silence(Edit):
 
 
 class Watching(Edit):
-    """An edit that is a context around one forward pass: within, what `watch` registers stands on a model's modules."""
+    """An edit that is a context around one forward pass: within, modules have the hooks that `watch` registers."""
 
-    def watch(self) -> Iterator[RemovableHandle]:
-        raise NotImplementedError
+    watch: Callable[[], Iterator[RemovableHandle]]
 
     def __enter__(self):
         self._handles = [*self.watch()]
@@ -376,62 +375,57 @@ def joined(parts: list[Read], order: torch.Tensor, width: int) -> Read:
     return Read(torch.cat([part.logits for part in parts])[back], maps, rows)
 
 
-Explain = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+Target = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """(logits (n,C), rows (n,)) → the number (n,) that is explained of each of the instances `rows`."""
 
 
 class Products(NamedTuple):
     """Weights times slopes of instances that were read together, in float64: rows (n,), their length, and for each layer,
-    counted from 0, positive (n,length,length), the mean over heads of the positive ones, and of_rows (n,H,length), the sum
+    counted from 0, positive (n,length,length), the mean over heads of the positive ones, and row_sums (n,H,length), the sum
     over the rows that matter; matter (n,length) bool: the rows of the last layer that the logits depend on.
     """
 
     rows: torch.Tensor
     length: int
     positive: dict[int, torch.Tensor]
-    of_rows: dict[int, torch.Tensor]
+    row_sums: dict[int, torch.Tensor]
     matter: torch.Tensor
 
 
-def map_products(subject, batch, explain: Explain, layers: Sequence[int]) -> list[Products]:
+def map_products(subject, batch, target: Target, layers: Sequence[int]) -> list[Products]:
     """The weights of some layers, counted from 0, times the slopes of what is explained in them; see `Products`.
 
-    Kept in the batch, for an equal `explain`; the products of more layers serve for fewer. No more numbers than those of one
+    Kept in the batch, for an equal target; the products of more layers serve for fewer. No more numbers than those of one
     head's map are kept of a layer.
     """
-    products_by_question = batch.results.setdefault("map_products", {})
-    for (explained, of_layers), products in products_by_question.items():
-        if explained == explain and of_layers.issuperset(layers):
-            return products
-    products_by_question[explain, frozenset(layers)] = list(_map_products(subject, batch, explain, sorted(layers)))
-    return products_by_question[explain, frozenset(layers)]
-
-
-def _map_products(subject, batch, explain: Explain, layers: list[int]) -> Iterator[Products]:
-    numbers = {subject.sites.layers[layer] for layer in layers}
+    results = batch.results.setdefault("map_products", {})
+    for (earlier_target, layers_read), parts in results.items():
+        if earlier_target == target and layers_read.issuperset(layers):
+            return parts
+    parts = results[target, frozenset(layers)] = []
+    layers, numbers = sorted(layers), {subject.sites.layers[layer] for layer in layers}
     for rows, length in subject.groups(batch):
         part = batch.take(rows, length)
         with torch.enable_grad():
             read = subject.read(part, Leaves(), keep=numbers.__contains__, rows=True)
             weights = [attention_map.weights for attention_map in read.maps]
-            value = explain(read.logits, rows).sum()
-            slopes = torch.autograd.grad(value, weights, allow_unused=True)
-        products_read = Products(rows, length, {}, {}, read.rows)
+            value = target(read.logits, rows).sum()
+            slopes = torch.autograd.grad(value, weights, allow_unused=True, materialize_grads=True)
+        parts.append(Products(rows, length, {}, {}, read.rows))
         for layer, weight, slope in zip(layers, weights, slopes, strict=True):
-            slope = torch.zeros_like(weight) if slope is None else slope
             products = weight.detach().double() * slope.double()
-            products_read.of_rows[layer] = (products * read.rows[:, None, :, None]).sum(2)
-            products_read.positive[layer] = products.clamp_(min=0).mean(1)
-        yield products_read
+            parts[-1].row_sums[layer] = (products * read.rows[:, None, :, None]).sum(2)
+            parts[-1].positive[layer] = products.clamp_(min=0).mean(1)
+    return parts
 
 
-def products_of_intervention(subject, batch, explain: Explain) -> torch.Tensor:
+def products_of_intervention(subject, batch, target: Target) -> torch.Tensor:
     """(B,T): a df/da of the subject's attention, states held fixed and each weight a free variable."""
     attention = subject.attention(batch)
     rows = torch.arange(len(attention), device=attention.device)
     with torch.enable_grad():
         weights = attention.detach().requires_grad_()
-        f = explain(subject.intervene(batch, weights), rows)
+        f = target(subject.intervene(batch, weights), rows)
         slopes = torch.zeros_like(weights)
         if f.requires_grad:  # an empty batch of places depends on nothing
             slopes = torch.autograd.grad(f.sum(), [weights], materialize_grads=True)[0]

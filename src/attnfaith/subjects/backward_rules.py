@@ -215,12 +215,12 @@ INPUTS = ("layer", "table")
 
 @dataclass(frozen=True)
 class Shares:
-    """values (B,K): what is explained. of_places (B,K,L): the share of each input position, 0 behind shorter texts. Both are
+    """values (B,K): what is explained. per_position (B,K,L): the share of each input position, 0 behind shorter texts. In
     float64. The rest of a value is the share of biases and start tokens and, for inputs "table", of positions.
     """
 
     values: torch.Tensor
-    of_places: torch.Tensor
+    per_position: torch.Tensor
 
 
 @dataclass(frozen=True)
@@ -246,15 +246,15 @@ def shares(subject, batch, explain: Callable, rules: str | None = None, inputs: 
     Raises SubjectError where inputs is "layer" and a model's first layer does not read one vector for each token.
     """
     count, width = batch["input_ids"].shape
-    values = of_places = None
+    values = per_position = None
     for rows, length in subject.groups(batch):
         numbers, group_shares = _shares(subject, batch.take(rows, length), rows, explain, rules, inputs)
         if values is None:
             values = numbers.new_zeros(count, numbers.shape[1])
-            of_places = group_shares.new_zeros(count, numbers.shape[1], width)
+            per_position = group_shares.new_zeros(count, numbers.shape[1], width)
         values[rows] = numbers
-        of_places[rows, :, :length] = group_shares
-    return Shares(values, of_places)
+        per_position[rows, :, :length] = group_shares
+    return Shares(values, per_position)
 
 
 def check_rules(subject, text: dict) -> None:

@@ -1,7 +1,4 @@
-"""The base of this package's subjects: a model with its tokenizer, what it is, and how it is while it is measured.
-
-Out of its wrappers, with eager attention, and without modes that change numbers.
-"""
+"""The base of this package's subjects: a model out of its wrappers, with its tokenizer, read without modes of torch."""
 
 import copy
 import json
@@ -23,6 +20,8 @@ BOUNDLESS = 10**9
 """A tokenizer's limit from here on means that it has none."""
 TOLERANCE = 1e-4
 """Largest difference of logits, over their size or 1, that counts as rounding of float32 and float64."""
+EAGER = {"_attn_implementation": "eager", "return_dict": True}
+"""By `set_attn_implementation` the same takes as long, warns of models with one way, and forgets the ways of parts."""
 LEFT_OUT = ("_name_or_path", "transformers_version", "architectures", "dtype", "torch_dtype", "auto_map")
 """Keys of a configuration that do not change what the model computes."""
 
@@ -109,6 +108,7 @@ class ModelSubject:
         """A copy of the subject with its model in float64, to see what rounding does."""
         other = copy.copy(self)
         other.model = copy.deepcopy(self.model).double()
+        other.configurations = configurations(other.model)
         return other
 
     def digest(self) -> str:
@@ -249,11 +249,21 @@ def frozen(model) -> Iterator[None]:
             parameter.requires_grad_(True)
 
 
+def configurations(model) -> list:
+    """The different configurations of a model and of its parts, outer ones first."""
+    waiting = [module.config for module in model.modules() if hasattr(type(module), "set_attn_implementation")]
+    different = {}
+    while waiting:
+        config = waiting.pop(0)
+        different[id(config)] = config
+        waiting += [part for name in config.sub_configs if (part := getattr(config, name, None)) is not None]
+    return list(different.values())
+
+
 @contextmanager
-def configured(model, **values) -> Iterator[None]:
-    """Within, the configurations of a model and of its parts have these values; after it their own."""
-    configurations = {id(config): config for config in _configurations(model)}.values()
-    own = [(config, name, getattr(config, name, value)) for name, value in values.items() for config in configurations]
+def configured(configs: list, **values) -> Iterator[None]:
+    """Within, `configurations` have these values; after it their own."""
+    own = [(config, name, getattr(config, name, value)) for name, value in values.items() for config in configs]
     try:
         for config, name, value in own:
             if value != values[name]:
@@ -267,13 +277,4 @@ def configured(model, **values) -> Iterator[None]:
 
 def eager(model):
     """Within, a model computes attention step by step ("eager"), so that its weights are there, and names its outputs."""
-    return configured(model, _attn_implementation="eager", return_dict=True)
-
-
-def _configurations(model) -> Iterator:
-    """The configurations of a model and of its parts, outer ones first."""
-    waiting = [module.config for module in model.modules() if hasattr(type(module), "set_attn_implementation")]
-    while waiting:
-        config = waiting.pop(0)
-        yield config
-        waiting += [part for name in config.sub_configs if (part := getattr(config, name, None)) is not None]
+    return configured(configurations(model), **EAGER)

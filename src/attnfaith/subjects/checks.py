@@ -14,11 +14,11 @@ import torch
 
 from attnfaith.subjects.attention import Edit, Embedded, Hook, Leaves, Map, Named, Silence, nothing
 from attnfaith.subjects.base import (
+    EAGER,
     TOLERANCE,
     ModelSubject,
     check_finite,
     configured,
-    eager,
     is_encoder_decoder,
     plainly,
     precision,
@@ -96,17 +96,17 @@ def checked(probe: "Texts | Pairs") -> Sites:
         gradients: those of logits reach the last layer's output.
         separation: of a model that keeps impermissible tokens apart, they are, see `keeps_apart`.
     """
-    model, first = probe.model, probe.inputs[0]
-    with plainly(), ModelSubject.evaluating(probe.subject), configured(model, return_dict=True), torch.no_grad():
+    model, first, configurations = probe.model, probe.inputs[0], probe.subject.configurations
+    with plainly(), ModelSubject.evaluating(probe.subject), configured(configurations, return_dict=True), torch.no_grad():
         own_logits = probe.own_logits()
-        with eager(model):
+        with configured(configurations, **EAGER):
             with Named(model) as named:
                 logits, hook = probe.run(first, named)
             layers = probe.layers(hook, named)
             names = tuple(named.names[number] for number in layers)
             difference = _difference(logits, own_logits)
-            what = f"the hook's differ from the model's own by {difference:.2g}"
-            probe.check(difference <= tolerance_of(model), "logits", what)
+            fault = f"the hook's differ from the model's own by {difference:.2g}"
+            probe.check(difference <= tolerance_of(model), "logits", fault)
             for number in layers:
                 _check_rows(probe, hook.maps[number])
             slopes = _slopes(probe, layers)
@@ -141,8 +141,8 @@ def _check_rows(probe, read: Map) -> None:
     low, high, least = float(sums.min()), float(sums.max()), float(weights.min())
     has_sink = read.scores.shape[-1] > weights.shape[-1]
     sound = least >= 0 and high <= 1 + slack and low > 0 and (has_sink or low >= 1 - slack)
-    what = f"in layer {read.number} rows sum to {low:.4g} to {high:.4g}, least weight {least:.4g}"
-    probe.check(sound, "rows", what)
+    fault = f"in layer {read.number} rows sum to {low:.4g} to {high:.4g}, least weight {least:.4g}"
+    probe.check(sound, "rows", fault)
 
 
 def _takes_embeddings(table: Callable, ids: torch.Tensor, read: Callable, plain: torch.Tensor, tolerance: float) -> bool:
@@ -173,7 +173,9 @@ def _refusal(make: Callable, layers: Iterable) -> str | None:
 class _Probe:
     """A subject, its model, and random inputs, the first of which is read most."""
 
-    what: str
+    attention: str
+    input_kind: str
+    hint: str
     inputs: list
 
     def __init__(self, subject):
@@ -181,11 +183,10 @@ class _Probe:
         # for texts that one implementation reads in another way
         self.near = max(TOLERANCE, 2 * precision(self.model))
 
-    def check(self, holds: bool, name: str, what: str) -> None:
+    def check(self, holds: bool, name: str, fault: str) -> None:
         if not holds:
-            raise SubjectError(
-                f"the {self.what} of {type(self.model).__name__} fails the check '{name}': {what}; it cannot be measured"
-            )
+            model = type(self.model).__name__
+            raise SubjectError(f"the {self.attention} of {model} fails the check '{name}': {fault}; it cannot be measured")
 
     def own_logits(self) -> torch.Tensor:
         """The model's logits without the hook. Raises SubjectError where it reads something else than such inputs."""
@@ -193,8 +194,8 @@ class _Probe:
             logits = self.call(self.inputs[0]).logits
         except Exception as error:  # models raise many kinds
             raise SubjectError(
-                f"{type(self.model).__name__} fails the check 'reading': given {self.asked} it raises "
-                f"{type(error).__name__}: {excerpt(error, 200)}; {self.reads}"
+                f"{type(self.model).__name__} fails the check 'reading': given {self.input_kind} it raises "
+                f"{type(error).__name__}: {excerpt(error, 200)}; {self.hint}"
             ) from error
         if not logits.isfinite().all():
             check_finite(self.model)
@@ -226,7 +227,7 @@ class _Probe:
 class Texts(_Probe):
     """A classifier of transformers: one text or two, and attention over all input positions."""
 
-    what, asked, reads = "attention", "token ids and a mask", "a classifier of texts reads these alone"
+    attention, input_kind, hint = "attention", "token ids and a mask", "a classifier of texts reads these alone"
 
     def __init__(self, subject):
         super().__init__(subject)
@@ -264,14 +265,14 @@ class Texts(_Probe):
         shapes = [tuple(attention_map.weights.shape[2:]) for attention_map in maps]
         square = [number for number, shape in enumerate(shapes) if shape == (LENGTHS[0], LENGTHS[0])]
         seen = sorted(set(shapes))
-        what = f"of a text of {LENGTHS[0]} tokens it has maps of {seen}, and none from every token to every token"
-        self.check(bool(square), "layers", what)
+        fault = f"of a text of {LENGTHS[0]} tokens it has maps of {seen}, and none from every token to every token"
+        self.check(bool(square), "layers", fault)
         if is_encoder_decoder(self.model):
             square = [number for number in square if CROSS.search(names[number])]
             self.check(bool(square), "layers", "its decoder has no attention over the encoder alone")
         else:
-            what = f"only {len(square)} of its {len(maps)} maps are over all input positions ({seen})"
-            self.check(len(square) == len(maps), "layers", what)
+            fault = f"only {len(square)} of its {len(maps)} maps are over all input positions ({seen})"
+            self.check(len(square) == len(maps), "layers", fault)
         self.check_once([(names[number], named.calls[number]) for number in square])
         return square
 
@@ -279,8 +280,8 @@ class Texts(_Probe):
         """The fields of `Sites` that texts decide."""
         model, text = self.model, self.inputs[0]
         if separates(model):
-            what = "tokens of two kinds meet elsewhere than in the first position, by another way than masked attention"
-            self.check(keeps_apart(model, text, self.inputs[2]["input_ids"], layers[-1]), "separation", what)
+            fault = "tokens of two kinds meet elsewhere than in the first position, by another way than masked attention"
+            self.check(keeps_apart(model, text, self.inputs[2]["input_ids"], layers[-1]), "separation", fault)
         blocks = ()
         if not model.config.is_encoder_decoder and len(layers) == maps:
             blocks = first_chain(model, names, lambda candidate: is_chain(model, text, layers, candidate))
@@ -361,8 +362,8 @@ class Texts(_Probe):
 class Pairs(_Probe):
     """A model of transformers from sequences to sequences, and its decoder's attention to the encoder."""
 
-    what, asked = "cross-attention", "token ids of a source and of a target"
-    reads = "a model from sentences to sentences reads these alone"
+    attention, input_kind = "cross-attention", "token ids of a source and of a target"
+    hint = "a model from sentences to sentences reads these alone"
 
     def __init__(self, subject):
         super().__init__(subject)
@@ -411,8 +412,8 @@ class Pairs(_Probe):
         shapes = [tuple(attention_map.weights.shape[2:]) for attention_map in hook.maps]
         over_source = [number for number, shape in enumerate(shapes) if shape == (targets, sources)]
         seen = sorted(set(shapes))
-        what = f"of {sources} source and {targets} target tokens its decoder has maps of {seen}, none from target to source"
-        self.check(bool(over_source), "layers", what)
+        fault = f"of {sources} source and {targets} target tokens its decoder has maps of {seen}, none from target to source"
+        self.check(bool(over_source), "layers", fault)
         self.check_once([(named.names[number],) for number in over_source])
         heads = {hook.maps[number].weights.shape[1] for number in over_source}
         self.check(len(heads) == 1, "layers", f"they have {sorted(heads)} heads: one number for all is needed")

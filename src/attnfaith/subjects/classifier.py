@@ -1,17 +1,19 @@
 """Any text classifier of transformers as a subject: the attention of its layers and heads, read and edited by one hook.
 
-Shapes: B instances, L input positions, which are the places of attention, H heads, C classes, K attentions per instance, E
-embedding, D the size of a head's values.
+Texts are divided by the model's own tokenizer. Shapes: B instances, L input positions, which are the places of attention, H
+heads, C classes, K attentions per instance, E embedding, D the size of a head's values.
 """
 
 import copy
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
 
 import torch
 
+from attnfaith.data.collation import POSITION_COLUMNS, keep_positions, pad_batch
+from attnfaith.data.subwords import encode_for_classifier, without_tokens
 from attnfaith.models import AttentionClassifierConfig, RationaleClassifierConfig, SelfAttentionClassifierConfig
 from attnfaith.subjects.attention import (
     Edit,
@@ -27,7 +29,20 @@ from attnfaith.subjects.attention import (
     widened,
 )
 from attnfaith.subjects.backward_rules import Entry, Shares, check_rules, find_entries, shares
-from attnfaith.subjects.base import configured, eager, hash_of_model, separates, tolerance_of, unwrapped
+from attnfaith.subjects.base import (
+    EAGER,
+    ModelSubject,
+    check_finite,
+    check_ids,
+    configurations,
+    configured,
+    hash_of_model,
+    position_limit,
+    separates,
+    tolerance_of,
+    unwrapped,
+    vocabulary_size,
+)
 from attnfaith.subjects.checks import Texts, checked, probe
 from attnfaith.subjects.layers import (
     Fed,
@@ -41,10 +56,9 @@ from attnfaith.subjects.layers import (
     rows_at_once,
     summands,
 )
-from attnfaith.subjects.protocol import MAPS, OF_TOKENIZERS, TEXT, Batch, SubjectError, cached
+from attnfaith.subjects.protocol import MAPS, OF_TOKENIZERS, TEXT, TEXTS, Batch, SubjectError, cached
 from attnfaith.subjects.reduction import Reduction
-from attnfaith.subjects.removal import TOKENS_AT_ONCE
-from attnfaith.subjects.texts import ClassifierTexts
+from attnfaith.subjects.text_parts import TOKENS_AT_ONCE
 
 
 WITHOUT_CLASSES = {
@@ -54,7 +68,7 @@ WITHOUT_CLASSES = {
 """Why a classifier lacks "classes", by what its outputs are."""
 
 
-class SelfAttention(ClassifierTexts):
+class SelfAttention(ModelSubject):
     """A `…ForSequenceClassification` of transformers: encoder, decoder, or encoder and decoder; one text or two.
 
     model: the classifier. While it is read its attention is "eager", step by step, since other implementations do not give
@@ -85,18 +99,19 @@ class SelfAttention(ClassifierTexts):
         problem = getattr(self.config, "problem_type", None)
         values = problem == "regression" or self.num_labels < 2
         self.output = "labels" if problem == "multi_label_classification" else "values" if values else "classes"
+        self.configurations = configurations(self.model)
         self.sites = checked(Texts(self))
-        self.own_way = getattr(self.config, "_attn_implementation", "eager")
+        self.own_implementation = getattr(self.config, "_attn_implementation", "eager")
         self.in_one_piece = False  # see `fused`
-        self.read_whole: set[int] = set()  # lengths of texts at which all maps were there
+        self.watched_lengths: set[int] = set()  # of texts that had all maps
         self.reduction.check(self.sites.heads, self.sites.lacks)
 
     @classmethod
     def of(cls, model, level: str | None = None) -> "SelfAttention | None":
         """A sequence classifier of transformers as a subject; None for anything else, and for those of this package."""
         name = getattr(getattr(model, "config", None), "model_type", "")
-        others = (AttentionClassifierConfig.model_type, RationaleClassifierConfig.model_type)
-        if name in others or not type(model).__name__.endswith("ForSequenceClassification"):
+        own_types = (AttentionClassifierConfig.model_type, RationaleClassifierConfig.model_type)
+        if name in own_types or not type(model).__name__.endswith("ForSequenceClassification"):
             return None
         if level == "word":
             raise SubjectError(
@@ -132,12 +147,136 @@ class SelfAttention(ClassifierTexts):
         names = super().class_names
         return names or ("value",) if self.output == "values" and self.num_labels == 1 else names
 
+    # ---------------------------------------------------------------------------------------- texts
+
+    @property
+    def max_length(self) -> int | None:
+        """The most input positions of a text; None where there is no bound."""
+        return position_limit(self)
+
+    @property
+    def pad_token_id(self) -> int | None:
+        """The model's own where it has a padding token, since a decoder finds the end of a text by it."""
+        owners = (self.config, getattr(self.config, "text_config", None), self.tokenizer)
+        ids = [getattr(owner, "pad_token_id", None) for owner in owners]
+        return next((int(number) for number in ids if number is not None and number >= 0), None)
+
+    @property
+    def filling(self) -> int:
+        """The id behind the mask; a model without a padding token reads texts of one length at a time."""
+        return 0 if self.pad_token_id is None else self.pad_token_id
+
+    @property
+    def unknown_token_id(self) -> int:
+        number = getattr(self.tokenizer, "unk_token_id", None)
+        return self.filling if number is None else number
+
+    @property
+    def mask_token_id(self) -> int | None:
+        return getattr(self.tokenizer, "mask_token_id", None)
+
+    @property
+    def end_token_id(self) -> int | None:
+        """The marker behind a text, at which an encoder–decoder answers; None for other models."""
+        ids = [
+            getattr(config, "eos_token_id", None)
+            for config in (self.config, getattr(self.config, "text_config", None))
+            if getattr(config, "is_encoder_decoder", False)
+        ]
+        return ids[0] if ids and isinstance(ids[0], int) else None
+
+    @property
+    def markers(self) -> frozenset[int]:
+        """The ids of tokens that stand around texts: these are markers in a batch without special_tokens_mask."""
+        owner = self.config if self.tokenizer is None else self.tokenizer
+        ids = [getattr(owner, f"{role}_token_id", None) for role in ("cls", "sep", "bos", "eos")]
+        several = (number if isinstance(number, list | tuple) else [number] for number in ids)  # an end may be one of many
+        return frozenset(number for numbers in several for number in numbers if number is not None)
+
+    def rows(self, texts):
+        """The tokens of a pair are those of both texts."""
+        self.check_tokenizer()
+        rows = encode_for_classifier(texts, self.tokenizer, max_length=self.max_length)
+        check_ids(rows["input_ids"], vocabulary_size(self.model))
+        end = self.end_token_id
+        for name, ids in zip(rows["instance_id"], rows["input_ids"], strict=True):
+            if end is not None and ids.count(end) != 1:
+                raise SubjectError(
+                    f"text {name!r} has {ids.count(end)} end markers (token {end}), and {type(self.model).__name__} answers "
+                    "at the end marker behind a text: take spelled ones out, or give the model's own tokenizer"
+                )
+        return rows
+
+    def collate(self, rows: Sequence[Mapping]) -> Batch:
+        """A batch from rows of `rows`, on the model's device; a text of no token has a place to fill."""
+        empty = {"input_ids": [self.filling], **dict.fromkeys(POSITION_COLUMNS, [0]), "special_tokens_mask": [1]}
+        features = [{name: row[name] or empty[name] for name in empty if row.get(name) is not None} for row in rows]
+        batch = pad_batch(features, self.filling)
+        batch["attention_mask"][[not row["input_ids"] for row in rows]] = 0  # a place to fill is no token
+        batch |= {"instance_id": [row["instance_id"] for row in rows], "label": [row.get("labels") for row in rows]}
+        batch |= {name: [row[name] for row in rows] for name in TEXTS if rows[0].get(name) is not None}
+        return Batch.of(batch, self)
+
+    def check(self, dataset) -> None:
+        """Raise SubjectError for weights that are not finite, and for texts beyond the model's positions."""
+        check_finite(self.model)
+        longest = max(dataset["length"], default=0)
+        if self.max_length is not None and longest > self.max_length:
+            raise SubjectError(
+                f"a text of {longest} tokens, and the model has {self.max_length} positions: encode the texts by `rows`, "
+                "which cuts them and marks them as truncated"
+            )
+
+    def attendable(self, batch: Batch) -> torch.Tensor:
+        """(B,L) bool: the tokens of a text, of a pair those of both; no markers, no padding."""
+        special = batch.get("special_tokens_mask")
+        if special is None:
+            markers = torch.tensor(sorted(self.markers), device=batch["input_ids"].device, dtype=torch.int64)
+            special = torch.isin(batch["input_ids"], markers)
+        return batch["attention_mask"].bool() & ~special.bool()
+
+    def keep(self, batch: Batch, stays: torch.Tensor) -> Batch:
+        """Ids are taken away; the rest is not tokenised anew."""
+        rest = {name: batch[name] for name in ("instance_id", "label") if name in batch}
+        return Batch.of({**keep_positions(batch, stays, self.filling), **rest}, self)
+
+    def retokenised(self, batch: Batch, stays: torch.Tensor) -> Batch:
+        """The texts without the characters of the input positions that do not stay (B,L), tokenised anew ("texts").
+
+        Raises SubjectError for a batch that does not hold its texts, DatasetError where its tokens are not theirs.
+        """
+        names = [name for name in TEXTS if batch.get(name) is not None]
+        if not names:
+            raise SubjectError("this batch holds tokens alone: to tokenise texts anew make it by `encode`, or by `collate`")
+        lengths, marks = batch["attention_mask"].sum(1).tolist(), batch.get("impermissible")
+        remainders = []  # of each instance its texts, each with the marks of its characters
+        for row, texts in enumerate(zip(*(batch[name] for name in names), strict=True)):
+            columns = (batch["input_ids"], stays) if marks is None else (batch["input_ids"], stays, marks)
+            ids, places, *mark_column = (values[row, : lengths[row]].tolist() for values in columns)
+            remainders.append(without_tokens(texts, ids, places, self.tokenizer, *mark_column))
+        texts = zip(*([text for text, _ in remainder] for remainder in remainders), strict=True)
+        encoded = self.tokenizer(*map(list, texts), truncation=False, padding=False)
+        rows = []
+        for remainder, encoding in zip(remainders, encoded.encodings, strict=True):
+            sequences, special = encoding.sequence_ids, encoding.special_tokens_mask
+            marker = [int(number is None or is_special) for number, is_special in zip(sequences, special, strict=True)]
+            row = {"input_ids": encoding.ids or [self.filling], "special_tokens_mask": marker or [1]}
+            if batch.get("token_type_ids") is not None:
+                row["token_type_ids"] = encoding.type_ids or [0]
+            if marks is not None:
+                tokens = zip(sequences, encoding.offsets, strict=True)
+                marked = [number is not None and any(remainder[number][1][slice(*span)]) for number, span in tokens]
+                row["impermissible"] = [int(mark) for mark in marked] or [0]
+            rows.append(row)
+        rest = {"instance_id": batch["instance_id"], "label": batch["label"]}
+        return Batch.of({**pad_batch(rows, self.filling), **rest}, self)
+
     # ---------------------------------------------------------------------------------------- reading
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
         """Within, the model is in eval mode and its attention "eager"; after it, both as before."""
-        with super().evaluating(), eager(self.model):
+        with super().evaluating(), configured(self.configurations, **EAGER):
             yield
 
     @contextmanager
@@ -145,7 +284,7 @@ class SelfAttention(ClassifierTexts):
         """Within, predictions compute attention in one piece ("sdpa") where no map of it is read or edited, and that is the
         model's own way and gives the logits of "eager" attention.
         """
-        self.in_one_piece = self.own_way == "sdpa" and self.sites.difference <= 0.1 * tolerance_of(self.model)
+        self.in_one_piece = self.own_implementation == "sdpa" and self.sites.difference <= 0.1 * tolerance_of(self.model)
         try:
             yield
         finally:
@@ -165,7 +304,7 @@ class SelfAttention(ClassifierTexts):
         scores: bool = False,
         after: tuple[Prefix, torch.Tensor] | None = None,
     ) -> Read:
-        """One forward pass, edited and read: see `Read`.
+        """Return the results of one forward pass that is edited.
 
         edit: its numbers are those of all maps; `sites.layers` are those of the layers over input positions, and only their
         maps are returned. embedded (B,L,E) takes the place of the tokens' embeddings, and gradients reach it. keep: the maps
@@ -191,10 +330,10 @@ class SelfAttention(ClassifierTexts):
         returned = {number for number in self.sites.layers if keep(number)}
         hook = Hook(count, edit, returned.__contains__, self.sites.layers[-1] if rows else None, scores)
         watched = rows or after is not None or keep is not nothing or type(edit) is not Edit
-        plain = not watched and length in self.read_whole  # nothing to read or edit: watching would only take time
-        way = "sdpa" if plain and self.in_one_piece else "eager"
+        plain = not watched and length in self.watched_lengths  # nothing to read or edit: watching would only take time
+        implementation = "sdpa" if plain and self.in_one_piece else "eager"
         with ExitStack() as stack:
-            stack.enter_context(configured(self.model, _attn_implementation=way, return_dict=True))
+            stack.enter_context(configured(self.configurations, **EAGER | {"_attn_implementation": implementation}))
             if embedded is not None:
                 stack.enter_context(Embedded(self.vocabulary(), inputs["input_ids"], embedded))
             if after is not None:
@@ -211,7 +350,7 @@ class SelfAttention(ClassifierTexts):
                 f"texts of {length} positions are read by {hook.number} attentions, shorter ones by "
                 f"{self.sites.maps}: this model reads long texts in pieces, and only short ones can be measured"
             )
-        self.read_whole.add(length)
+        self.watched_lengths.add(length)
         return Read(logits, hook.maps, hook.rows(logits, inputs["attention_mask"]) if rows else None)
 
     def groups(self, batch: Batch) -> list[tuple[torch.Tensor, int]]:
@@ -220,12 +359,9 @@ class SelfAttention(ClassifierTexts):
         rows = torch.arange(len(lengths), device=lengths.device)
         if self.sites.together == "padded":
             return [(rows, width)]
-        if len(rows) == 1:
-            return [(rows, int(lengths[0]))]
         groups = [(rows[lengths == length], int(length)) for length in lengths.unique()]
-        if self.sites.together == "one at a time":
-            groups = [(row, length) for group, length in groups for row in group.split(1)]
-        return groups
+        size = 1 if self.sites.together == "one at a time" else len(rows)
+        return [(part, length) for group, length in groups for part in group.split(size)]
 
     def model_inputs(self, batch: Batch) -> dict[str, torch.Tensor]:
         """The arguments of the model: behind texts its own padding, by which some find ends; of no text one such token.
@@ -234,13 +370,12 @@ class SelfAttention(ClassifierTexts):
         tokens are impermissible, where the model keeps these apart.
         """
         names = TEXT if self.sites.token_types else TEXT[:2]
-        if separates(self.model):
-            names = (*names, "impermissible")
-            if batch.get("impermissible") is None:
-                raise SubjectError(
-                    f"{type(self.model).__name__} keeps impermissible tokens apart, and this batch does not mark "
-                    "them: give texts of a data set that marks them, or a tensor impermissible, 0 or 1 for each of input_ids"
-                )
+        names = (*names, "impermissible") if separates(self.model) else names
+        if "impermissible" in names and batch.get("impermissible") is None:
+            raise SubjectError(
+                f"{type(self.model).__name__} keeps impermissible tokens apart, and this batch does not mark them: give "
+                "texts of a data set that marks them, or a tensor impermissible, 0 or 1 for each of input_ids"
+            )
         inputs = {name: batch[name] for name in names if batch.get(name) is not None}
         ids, mask = inputs["input_ids"], inputs["attention_mask"]
         if bool(mask.all()):
@@ -341,7 +476,7 @@ class SelfAttention(ClassifierTexts):
         whole = torch.zeros(batch["input_ids"].shape, dtype=torch.float64, device=self.device)
         for part in map_products(self, batch, explain, layers):
             for layer in layers:
-                products = part.of_rows[layer]
+                products = part.row_sums[layer]
                 whole[part.rows, : part.length] += products.sum(1) if head is None else products[:, head]
         return whole
 

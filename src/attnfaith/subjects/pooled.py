@@ -17,7 +17,7 @@ from attnfaith.subjects.attention import Edit, Hook, nothing, products_of_interv
 from attnfaith.subjects.base import ModelSubject, check_finite
 from attnfaith.subjects.layers import Fed, Recorded, Stack
 from attnfaith.subjects.protocol import CAPABILITIES, MAPS, OF_TOKENIZERS, TEXT, Batch, SubjectError, cached
-from attnfaith.subjects.words import WordLevel
+from attnfaith.subjects.word_level import WordLevel
 
 
 class PackageSubject(ModelSubject):
@@ -98,7 +98,6 @@ class Pooled(PackageSubject):
         return cls(WordLevel(model) if level == "word" else model)
 
     def encode(self, texts: Sequence) -> Batch:
-        """A batch from texts or pairs (text, query). Raises SubjectError without a tokenizer."""
         encoded = self.rows(texts_in_memory(texts))
         return self.collate(by_words(encoded).to_list() if self.level == "word" else encoded.to_list())
 
@@ -117,7 +116,7 @@ class Pooled(PackageSubject):
         return super().identity() | {"level": self.level, **{name: getattr(self.config, name) for name in names}}
 
     def digest(self) -> str:
-        return digest_model(self.classifier)
+        return digest_model(self.model)
 
     def check(self, dataset) -> None:
         """Raise SubjectError for rows of another hierarchy than the model's, a model of fewer than two classes, and one
@@ -194,25 +193,27 @@ class Pooled(PackageSubject):
 
         Where embeddings (B,L,E) are given they are read instead, with gradients, and nothing is kept.
         """
-        if embedded is None:
-            return self._encoded(batch)
-        text = {**text_of(batch), "input_ids": None, "inputs_embeds": embedded, "items": self.items(batch)}
-        return self.stages.encode(**text, answer_mask=batch.get("answer_mask"))
-
-    @cached
-    def _encoded(self, batch: Batch) -> Encoded:
-        answers = batch.get("answer_mask")
-        if self.level == "sentence":
-            return self.classifier.allow(self.classifier.model.states(self._sentences(batch)), answers)
-        return self.stages.encode(**text_of(batch), answer_mask=answers)
-
-    @cached
-    def _sentences(self, batch: Batch):
-        return self.classifier.model.read(**text_of(batch))
+        answers, text = batch.get("answer_mask"), text_of(batch)
+        if embedded is not None:
+            text |= {"input_ids": None, "inputs_embeds": embedded, "items": self.items(batch)}
+            return self.stages.encode(**text, answer_mask=answers)
+        if "encoded" not in batch.results:
+            with torch.no_grad():
+                if self.level == "sentence":
+                    states = self.classifier.allow(self.classifier.model.states(self.sentences(batch)), answers)
+                else:
+                    states = self.stages.encode(**text, answer_mask=answers)
+            batch.results["encoded"] = states
+        return batch.results["encoded"]
 
     def word_attention(self, batch: Batch) -> torch.Tensor | None:
         """(B,L): the weight of each word in its sentence, where attention is over sentences; else None."""
-        return self._sentences(batch).word_attention if self.level == "sentence" else None
+        return self.sentences(batch).word_attention if self.level == "sentence" else None
+
+    @cached
+    def sentences(self, batch: Batch):
+        """The vectors of sentences, which the encoder of a hierarchical model reads."""
+        return self.classifier.model.read(**text_of(batch))
 
 
 def text_of(batch: Mapping) -> dict[str, torch.Tensor | None]:

@@ -127,33 +127,31 @@ class Batch(dict):
 
     @classmethod
     def of(cls, values: Mapping, subject: "Subject") -> "Batch":
-        """A plain batch of a tokenizer as one of this subject, on its device; one that is this subject's, as it is.
+        """Return the plain batch of a tokenizer as a batch of this subject, on its device; a batch of it as it is.
 
-        Ids are row numbers and labels those under "labels", or None, where there are none. Without attention_mask, ids equal
-        to the subject's padding are padding. The argument is left as it was.
+        Row numbers serve as ids, and "labels" as labels. Without attention_mask, ids equal to the subject's padding are
+        padding. The argument is left as it was.
 
         Raises SubjectError where there are no input_ids, or they are no tensor (B,L).
         """
         if isinstance(values, cls) and values.owner is subject:
             return values
-        batch, device = cls(values), subject.device
-        ids = batch.get("input_ids")
+        batch, ids = cls(values), values.get("input_ids")
         if not (isinstance(ids, torch.Tensor) and ids.dim() == 2):
             raise SubjectError(
-                f"a batch needs input_ids, a tensor (instances, positions); this one has {sorted(batch)}: give what a "
+                f"a batch needs input_ids, a tensor (instances, positions); this batch has {sorted(batch)}: give what a "
                 "tokenizer makes with padding=True and return_tensors='pt'"
             )
+        labels, pad = batch.get("labels"), subject.pad_token_id
+        defaults = {
+            "attention_mask": (torch.ones_like(ids, dtype=torch.bool) if pad is None else ids != pad).long(),
+            "instance_id": [str(row) for row in range(len(ids))],
+            "label": [None] * len(ids) if labels is None else torch.as_tensor(labels).tolist(),
+        }
+        batch |= {name: value for name, value in defaults.items() if batch.get(name) is None}
         for name in (*POSITIONS, "answer_mask"):
             if batch.get(name) is not None:
-                batch[name] = batch[name].to(device)
-        if batch.get("attention_mask") is None:
-            pad, ids = subject.pad_token_id, batch["input_ids"]
-            batch["attention_mask"] = (torch.ones_like(ids, dtype=torch.bool) if pad is None else ids != pad).long()
-        if batch.get("instance_id") is None:
-            batch["instance_id"] = [str(row) for row in range(len(ids))]
-        if batch.get("label") is None:
-            labels = batch.get("labels")
-            batch["label"] = [None] * len(ids) if labels is None else labels.tolist()
+                batch[name] = batch[name].to(subject.device)
         batch.owner = subject
         return batch
 
@@ -197,12 +195,11 @@ def cached(method: Callable) -> Callable:
 class Subject(Protocol):
     """A model that can be measured.
 
-    T are the places that attention is over: the L input positions of a model that attends to tokens, fewer of one that
-    attends to sentences or words. `attendable` gives the places that there are, and `items` the place of an input position.
+    T are the places that attention is over: the L input positions of a model that attends to tokens, fewer where it attends
+    to sentences or words. `attendable` gives the places that there are, and `items` the place of an input position.
 
-    Every subject has all that comes before `rows`. A record needs RECORDED as well; measures do not. The rest, from `embed`
-    on, belongs to capabilities, and a subject without that capability may lack it. What one kind of subject alone has, such
-    as a selection, is documented there.
+    Every subject has all that comes before `rows`. A record needs RECORDED as well; measures do not. Methods from `embed` on
+    belong to capabilities, and a subject without the capability may lack them.
     """
 
     kind: str  # of this subject, for people
@@ -331,8 +328,8 @@ def log_odds(logits: torch.Tensor, classes: torch.Tensor | None = None) -> torch
         chosen = logits.argmax(-1, keepdim=True)
     else:
         chosen = classes.reshape(-1, *[1] * (logits.dim() - 1)).expand(*logits.shape[:-1], 1)
-    others = logits.scatter(-1, chosen, -torch.inf).logsumexp(-1)
-    return logits.gather(-1, chosen).squeeze(-1) - others
+    rest = logits.scatter(-1, chosen, -torch.inf).logsumexp(-1)
+    return logits.gather(-1, chosen).squeeze(-1) - rest
 
 
 def require(subject: Subject, needs: Iterable[str], who: str, *, measures: Sequence[str] | None = None) -> None:

@@ -152,9 +152,9 @@ class Rationales(PackageSubject):
             return self.model.read(self._embedded(batch), gates, batch.get("answer_mask"))
         count, length = gates.shape[1:]
         owner = torch.arange(len(gates), device=gates.device).repeat_interleave(count)
-        some = max(1, READ_AT_ONCE // length)
-        parts = zip(owner.split(some), gates.flatten(0, 1).split(some), strict=True)
-        logits = [self.read_selected(batch.take(rows), of_rows) for rows, of_rows in parts if len(rows)]
+        size = max(1, READ_AT_ONCE // length)
+        parts = zip(owner.split(size), gates.flatten(0, 1).split(size), strict=True)
+        logits = [self.read_selected(batch.take(rows), selections) for rows, selections in parts if len(rows)]
         return torch.cat([gates.new_zeros(0, self.num_labels), *logits]).unflatten(0, (len(gates), count))
 
     def intervene(self, batch: Batch, attention: torch.Tensor) -> torch.Tensor:

@@ -17,14 +17,14 @@ WAYS = ("mean", "rollout", "flow")
 
 @dataclass(frozen=True)
 class Reduction:
-    """A named way from maps to weights over tokens; every one takes the mean of the rows that matter to the logits.
+    """A named way from maps to weights over tokens, the mean of the rows that matter to the logits.
 
     way: "mean" of the chosen layers and heads; "rollout", the product over layers of (A + I) / 2, A the mean of a layer's
     heads, and "flow", the most that flows from a token to such a row when these are capacities (both Abnar & Zuidema 2020).
     layers: "last", "all", or the number of one, counted from 0. head: the number of one, or None for the mean of them; both
     for "mean" alone.
 
-    Raises SubjectError for what there is not.
+    Raises SubjectError for another value.
     """
 
     way: str = "mean"
@@ -33,10 +33,10 @@ class Reduction:
 
     def __post_init__(self):
         if self.way not in WAYS:
-            raise SubjectError(f"reduction {self.way!r} is not known; choose one of {', '.join(WAYS)}")
-        if self.layers not in ("last", "all") and not _is_number(self.layers):
+            raise SubjectError(f"reduction {self.way!r} does not exist; choose one of {', '.join(WAYS)}")
+        if self.layers not in ("last", "all") and not (type(self.layers) is int and self.layers >= 0):
             raise SubjectError(f"layers={self.layers!r}; give 'last', 'all', or the number of a layer from 0 on")
-        if self.head is not None and not _is_number(self.head):
+        if self.head is not None and not (type(self.head) is int and self.head >= 0):
             raise SubjectError(f"head={self.head!r}; give the number of a head from 0 on, or None for the mean of all")
         if self.way != "mean" and (self.layers, self.head) != ("last", None):
             raise SubjectError(f"reduction {self.way!r} takes all layers and heads: leave layers and head out")
@@ -95,10 +95,6 @@ class Reduction:
             return flow(layers, rows)
         weights = sum(layers) / len(layers) if self.way == "mean" else rollout(layers)
         return (weights * rows.unsqueeze(2)).sum(1) / rows.sum(1, keepdim=True)
-
-
-def _is_number(value) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def rollout(layers: Sequence[torch.Tensor]) -> torch.Tensor:

@@ -17,7 +17,16 @@ import torch
 from attnfaith.data.in_memory import in_memory
 from attnfaith.data.pair_encoding import MARKER, encode_for_model
 from attnfaith.subjects.attention import ALL, Edit, Embedded, Hook, Map, Watching, nothing, widened
-from attnfaith.subjects.base import ModelSubject, check_ids, configured, eager, position_limit, unwrapped, vocabulary_size
+from attnfaith.subjects.base import (
+    EAGER,
+    ModelSubject,
+    check_ids,
+    configurations,
+    configured,
+    position_limit,
+    unwrapped,
+    vocabulary_size,
+)
 from attnfaith.subjects.checks import Pairs, Sites, checked
 from attnfaith.subjects.layers import (
     CrossParts,
@@ -32,7 +41,7 @@ from attnfaith.subjects.layers import (
 )
 from attnfaith.subjects.pairs import UNCOUNTED, PairBatch, word_sums
 from attnfaith.subjects.protocol import PAIR_CAPABILITIES, SubjectError
-from attnfaith.subjects.removal import TOKENS_AT_ONCE
+from attnfaith.subjects.text_parts import TOKENS_AT_ONCE
 
 
 NUMBERS_AT_ONCE = 2**24
@@ -40,7 +49,10 @@ NUMBERS_AT_ONCE = 2**24
 
 
 class SequenceSubject(ModelSubject):
-    """A model from sequences to sequences, as measures see it. Subclasses define `_read`, `_weights` and `_encoded`.
+    """A model from sequences to sequences, as measures see it.
+
+    Subclasses define, for pairs that can be read together, _encoded(batch, embedded), the output of the encoder;
+    _read(batch, edit, embedded, encoded), the logits; and _weights(batch), the weights (B,L,A,N,S).
 
     together: "padded" where pairs are read together, "one at a time" where padding changes the logits of a pair.
     """
@@ -52,23 +64,27 @@ class SequenceSubject(ModelSubject):
     vocabulary_size: int
     """The number of words that the decoder chooses from."""
 
+    def __init__(self, model, tokenizer=None):
+        super().__init__(model, tokenizer)
+        self.configurations = configurations(model)
+
     @property
     def pad_token_id(self) -> int:
-        number = self.setting("pad_token_id")
-        number = getattr(self.tokenizer, "pad_token_id", None) if number is None else number
+        number = self.setting("pad_token_id", self.tokenizer)
         return 0 if number is None or number < 0 else int(number)
 
     @property
     def end_token_id(self) -> int | None:
         """The marker that ends a target; None where it is unknown."""
-        number = self.setting("eos_token_id")
-        number = getattr(self.tokenizer, "eos_token_id", None) if number is None else number
+        number = self.setting("eos_token_id", self.tokenizer)
         return number[0] if isinstance(number, list) and number else number
 
-    def setting(self, name: str):
-        """A value of the model's configuration, else of that of generation, else of the decoder's; None without one."""
-        owners = (self.config, getattr(self.model, "generation_config", None), getattr(self.config, "decoder", None))
-        return next((value for owner in owners if (value := getattr(owner, name, None)) is not None), None)
+    def setting(self, name: str, *more):
+        """A value of the configuration, of that of generation, of the decoder's or of `more`: the first that there is."""
+        decoder = getattr(self.config, "decoder", None)
+        owners = (self.config, getattr(self.model, "generation_config", None), decoder, *more)
+        values = (getattr(owner, name, None) for owner in owners)
+        return next((value for value in values if value is not None), None)
 
     def identity(self) -> dict[str, object]:
         """The fields of an identity that the model decides; subclasses add those of its parts."""
@@ -138,7 +154,7 @@ class SequenceSubject(ModelSubject):
     @contextmanager
     def evaluating(self) -> Iterator[None]:
         """Within, the model is in eval mode and names its outputs; after it, both as before."""
-        with super().evaluating(), configured(self.model, return_dict=True):
+        with super().evaluating(), configured(self.configurations, return_dict=True):
             yield
 
     def model_inputs(self, batch: PairBatch) -> dict[str, torch.Tensor]:
@@ -202,18 +218,6 @@ class SequenceSubject(ModelSubject):
             missing = sizes[1] - width if part.dim() == 5 else 0  # weights end in source positions, logits in words
             parts.append(torch.nn.functional.pad(part, (0, missing, 0, sizes[0] - height)))
         return torch.cat(parts)
-
-    def _read(self, batch: PairBatch, edit=None, embedded=None, encoded=None) -> torch.Tensor:
-        """Logits of pairs that can be read together; encoded: `_encoded` of their sources."""
-        raise NotImplementedError
-
-    def _weights(self, batch: PairBatch, edit=None, embedded=None) -> torch.Tensor:
-        """Their weights (B,L,A,N,S)."""
-        raise NotImplementedError
-
-    def _encoded(self, batch: PairBatch, embedded=None):
-        """The output of the encoder for the sources."""
-        raise NotImplementedError
 
     def without(self, batch: PairBatch, owner: torch.Tensor, gone: torch.Tensor) -> PairBatch:
         """Copies `owner` (n,) of pairs without the source positions `gone` (n,S) bool: what follows them moves up."""
@@ -296,21 +300,21 @@ class CrossAttention(SequenceSubject):
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
-        with super().evaluating(), eager(self.model):
+        with super().evaluating(), configured(self.configurations, **EAGER):
             yield
 
     # ---------------------------------------------------------------------------------------- reading
 
     def _encoded(self, batch: PairBatch, embedded=None):
         with ExitStack() as stack:
-            stack.enter_context(eager(self.model))
+            stack.enter_context(configured(self.configurations, **EAGER))
             if embedded is not None:
                 stack.enter_context(Embedded(self.vocabulary(), batch["input_ids"], embedded))
             return self.model.get_encoder()(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"])
 
     def _decoded(self, batch: PairBatch, encoded, edit: Edit | None = None, keep=nothing) -> tuple:
         """Logits, and the hook that read the decoder."""
-        with eager(self.model), Hook(len(batch), edit, keep) as hook:
+        with configured(self.configurations, **EAGER), Hook(len(batch), edit, keep) as hook:
             logits = widened(self.model(encoder_outputs=encoded, **self.model_inputs(batch), **self.uncached).logits)
         if hook.number != self.sites.maps:
             raise SubjectError(
@@ -470,7 +474,7 @@ def sequence_subject(model, tokenizer=None) -> SequenceSubject:
 
     Raises SubjectError for any other model, and as the subjects do for one whose attention cannot be trusted.
     """
-    from attnfaith.subjects.recurrent import RecurrentAttention
+    from attnfaith.subjects.recurrent_translator import RecurrentAttention
 
     if isinstance(model, SequenceSubject):
         return model

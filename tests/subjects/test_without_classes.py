@@ -6,11 +6,10 @@ import torch
 
 import attnfaith
 from attnfaith import record
-from attnfaith.importance.inputs import products
+from attnfaith.importance.input_gradients import odds_slopes
 from attnfaith.measurement.registry import MeasurementError
 from attnfaith.subjects import SubjectError
 from attnfaith.subjects.classifier import SelfAttention
-from attnfaith.subjects.protocol import log_odds
 from tests.small_classifiers import classifier, tokenizer
 
 
@@ -92,7 +91,7 @@ def test_gradient_is_that_of_the_value_or_of_the_label_s_probability(model, kind
     (found,) = go(model, ["gradient"]).table.column("importance_gradient").to_pylist()[:1]
     np.testing.assert_allclose(found, factor * slopes, rtol=1e-4, atol=1e-7)
     subject = SelfAttention(model, tokenizer())
-    (f, *_), (fixed,) = products(subject, subject.encode(TEXTS[:1]), log_odds, hold=True)
+    (((f, *_), (fixed,), _),) = odds_slopes(subject, subject.encode(TEXTS[:1]), [True])
     assert f.item() == pytest.approx(largest, abs=1e-5)
     held = go(model, ["gradient_attention_held"]).table.column("importance_gradient_attention_held").to_pylist()
     np.testing.assert_allclose(held[0], factor * fixed[0, 1:-1].abs().numpy(), rtol=1e-4)

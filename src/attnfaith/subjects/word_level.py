@@ -122,17 +122,17 @@ class WordLevel:
         weights = self._within(hidden, mask, words, query.state)
         left = words.totals(mask.to(weights)) > 0
         weights = torch.where(words.take(left), weights, words.weights)
-        states, asked = self._read(hidden, weights, words, query)
-        scores = self.classifier.model.alignment(states, asked.state).unflatten(0, left.shape[:2])
+        states, sentence_query = self._read(hidden, weights, words, query)
+        scores = self.classifier.model.alignment(states, sentence_query.state).unflatten(0, left.shape[:2])
         return words.take(project(scores, left, self.config)) * weights
 
     def _decode(self, hidden, attention, query):
         words = _Words(query, attention.shape[2])
         totals = words.totals(attention)
-        of_words, own = words.take(totals), words.weights if attention.requires_grad else words.weights.detach()
-        weights = torch.where(of_words > WEIGHTLESS, attention / of_words.clamp(min=WEIGHTLESS), own)
-        states, asked = self._read(hidden, weights, words, query)
-        return self.classifier.decode(states, totals.flatten(0, 1), asked).unflatten(0, totals.shape[:2])
+        word_totals, own = words.take(totals), words.weights if attention.requires_grad else words.weights.detach()
+        weights = torch.where(word_totals > WEIGHTLESS, attention / word_totals.clamp(min=WEIGHTLESS), own)
+        states, sentence_query = self._read(hidden, weights, words, query)
+        return self.classifier.decode(states, totals.flatten(0, 1), sentence_query).unflatten(0, totals.shape[:2])
 
     def _within(self, hidden, mask, words, state) -> torch.Tensor:
         """Weights (B,K,T) of the words that masks (B,K,T) allow, summing to 1 over each sentence that has one left."""
@@ -140,8 +140,8 @@ class WordLevel:
         weights = torch.zeros_like(mask.transpose(1, 2), dtype=torch.promote_types(scores.dtype, torch.float32))
         for group in words.groups:
             allowed = (group.take(mask.transpose(1, 2)) & group.mask.unsqueeze(-1)).transpose(1, 2)
-            of_group = project(group.take(scores).unsqueeze(1).expand(allowed.shape), allowed, self.config)
-            weights = group.put(of_group.transpose(1, 2), weights)
+            group_weights = project(group.take(scores).unsqueeze(1).expand(allowed.shape), allowed, self.config)
+            weights = group.put(group_weights.transpose(1, 2), weights)
         return weights.transpose(1, 2)
 
     def _read(self, hidden, weights, words, query):
@@ -158,8 +158,8 @@ def word_states(reader: SentenceReader, embedded: torch.Tensor, items: torch.Ten
     """Word states (B,L,H) of embeddings (B,L,E) and items (B,L), 0 where there is no word."""
     states = embedded.new_zeros(*items.shape, reader.config.hidden_size)
     for group in sentence_groups(items):
-        of_group, _ = reader.word_encoder(group.take(embedded), group.mask)
-        states = group.put(of_group.to(states.dtype), states)
+        group_states, _ = reader.word_encoder(group.take(embedded), group.mask)
+        states = group.put(group_states.to(states.dtype), states)
     return states
 
 
@@ -180,8 +180,8 @@ class _Words:
         sums = values.new_zeros(*self.present.shape, weights.shape[2], values.shape[2])
         for group in self.groups:
             chosen = group.take(weights).masked_fill(~group.mask.unsqueeze(-1), 0)
-            of_group = chosen.transpose(1, 2).to(values.dtype) @ group.take(values)
-            sums = sums.index_put((group.rows, group.numbers), of_group)
+            group_sums = chosen.transpose(1, 2).to(values.dtype) @ group.take(values)
+            sums = sums.index_put((group.rows, group.numbers), group_sums)
         return sums.transpose(1, 2)
 
     def totals(self, weights: torch.Tensor) -> torch.Tensor:

@@ -49,15 +49,15 @@ class Attended:
 class CrossSum:
     """The input of the output layer's tanh at each step, as a sum of one vector a source position, and of the rest.
 
-    whole (N,H); of_source (N,S,H) and rest (N,H), of the state and the word that entered, both without biases.
+    whole (N,H); parts (N,S+1,H) of source positions and, last, of the state and the word that entered, without biases.
     """
 
-    def __init__(self, whole: torch.Tensor, of_source: torch.Tensor, rest: torch.Tensor):
-        self.whole, self.of_source, self.rest = whole, of_source, rest
+    def __init__(self, whole: torch.Tensor, parts: torch.Tensor):
+        self.whole, self.parts = whole, parts
 
     def all(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """All rows, by number, with the vectors (N,S+1,H) of source positions and of the rest."""
-        yield torch.arange(len(self.whole), device=self.whole.device), torch.cat([self.of_source, self.rest.unsqueeze(1)], 1)
+        """All rows, by number, with their parts."""
+        yield torch.arange(len(self.whole), device=self.whole.device), self.parts
 
 
 class RecurrentAttention(SequenceSubject):
@@ -121,8 +121,9 @@ class RecurrentAttention(SequenceSubject):
         read_out, ((weights, vectors),) = self.model.read_out, self.vectors(pair)
         states, embedded = self._states(pair)
         rest = states @ read_out.state.weight.T + read_out.word(embedded)
-        of_source = weights[0].unsqueeze(2) * vectors[0]
-        return [CrossSum(rest + of_source.sum(1) + read_out.state.bias, of_source, rest)]
+        source_parts = weights[0].unsqueeze(2) * vectors[0]
+        parts = torch.cat([source_parts, rest.unsqueeze(1)], 1)
+        return [CrossSum(rest + source_parts.sum(1) + read_out.state.bias, parts)]
 
     def _states(self, pair: PairBatch) -> tuple[torch.Tensor, torch.Tensor]:
         """The decoder's states (N,H) after each step, and the words that enter (N,E), of one pair."""

@@ -59,8 +59,8 @@ def read_parts(subject: Subject, batch: Batch, parts: Sequence[np.ndarray], abse
     """
     require(subject, {ABSENT[absent]}, f"absent='{absent}'")
     owner = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
-    where, present = item_places(subject, batch).cpu().numpy(), batch["attention_mask"].bool().cpu().numpy()
-    stays = np.concatenate([_positions(*text) for text in zip(where, present, parts, strict=True)])
+    items, present = item_places(subject, batch).cpu().numpy(), batch["attention_mask"].bool().cpu().numpy()
+    stays = np.concatenate([_positions(*text) for text in zip(items, present, parts, strict=True)])
     lengths = (stays if absent in ("deleted", "retokenised") else present[owner]).sum(1)
     logits = np.empty((len(stays), subject.num_labels))
     mapped = "attention maps" in subject.capabilities and subject.device.type == "cpu"
@@ -69,11 +69,11 @@ def read_parts(subject: Subject, batch: Batch, parts: Sequence[np.ndarray], abse
     return np.split(logits, np.cumsum([len(part) for part in parts])[:-1])
 
 
-def _positions(where: np.ndarray, present: np.ndarray, part: np.ndarray) -> np.ndarray:
-    """Which input positions (V,L) stay, for items (V,T) that do; where (L,) and present (L,) of one instance."""
-    inside = where >= 0
+def _positions(items: np.ndarray, present: np.ndarray, part: np.ndarray) -> np.ndarray:
+    """Which input positions (V,L) stay, for items (V,T) that do; items (L,) and present (L,) of one instance."""
+    inside = items >= 0
     stays = np.repeat(present[None], len(part), axis=0)
-    stays[:, inside] = part[:, where[inside]]
+    stays[:, inside] = part[:, items[inside]]
     return stays
 
 

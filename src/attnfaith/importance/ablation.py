@@ -1,4 +1,4 @@
-"""What a subject predicts from a text that lacks one token, or one token's state, for every token.
+"""Logits of a text that lacks one token, or one token's state, for every token.
 
 Shapes: B instances, L input positions, T tokens, E embedding, H hidden, C classes, N changed texts per text, V values.
 Logits are (B,T,C); where there is no token they are 0, which means nothing.
@@ -17,11 +17,11 @@ from attnfaith.models.hierarchy import sentence_groups
 from attnfaith.models.projections import project
 from attnfaith.subjects import Batch, Pooled, Subject
 from attnfaith.subjects.pooled import text_of
-from attnfaith.subjects.removal import TOKENS_AT_ONCE, item_places, read_parts
+from attnfaith.subjects.text_parts import TOKENS_AT_ONCE, item_places, read_parts
 
 
 ABSENCES = {"delete": "deleted", "retokenise": "retokenised", "mask_token": "mask_token", "hide": "hidden"}
-"""Ways of taking a token away, as measures name them, and what `subjects.removal.read_parts` calls them."""
+"""Ways of taking a token away, as measures name them, and what `subjects.text_parts.read_parts` calls them."""
 PLACES_AT_ONCE = 2**19  # tokens of changed texts, or weights of attentions, dealt with together
 NUMBERS_AT_ONCE = 2**24  # read of the tokens of changed texts together: 64 MiB in float32
 STATES_AT_ONCE = 2**15  # made of texts that are read again together: 32 MiB for H = 256 in float32
@@ -31,17 +31,16 @@ TEXTS_AT_ONCE = 64
 def without_token(subject: Subject, batch: Batch, absent: str = "deleted") -> torch.Tensor:
     """Logits of the text without each token, read anew. Kept in the batch, since several measures ask for them.
 
-    absent: one of `subjects.removal.ABSENT`, which lists what each needs.
+    absent: one of `subjects.text_parts.ABSENT`, which lists what each needs.
     """
-    return batch.once("without", absent, lambda: _without_token(subject, batch, absent))
 
+    def logits() -> torch.Tensor:
+        if "layers" in subject.capabilities and absent == "deleted":
+            return _logits_of_changes(subject, batch)
+        parts = [~np.eye(count, dtype=bool) for count in subject.attendable(batch).sum(1).tolist()]
+        return _at_tokens(subject, batch, read_parts(subject, batch, parts, absent))
 
-@torch.no_grad()
-def _without_token(subject: Subject, batch: Batch, absent: str) -> torch.Tensor:
-    if "layers" in subject.capabilities and absent == "deleted":
-        return _logits_of_changes(subject, batch)
-    counts = subject.attendable(batch).sum(1).tolist()
-    return _at_tokens(subject, batch, read_parts(subject, batch, [~np.eye(count, dtype=bool) for count in counts], absent))
+    return batch.once("without", absent, logits)
 
 
 @torch.no_grad()
@@ -52,10 +51,10 @@ def with_token_replaced(subject: Subject, batch: Batch, filling: torch.Tensor) -
     places, logits = item_places(subject, batch), []
     for row, count in enumerate(subject.attendable(batch).sum(1).tolist()):
         text = batch.alone(row)
-        where, embedded = places[row, : text["input_ids"].shape[1]], subject.embed(text)
+        item_numbers, embedded = places[row, : text["input_ids"].shape[1]], subject.embed(text)
         text_logits = [embedded.new_zeros(0, subject.num_labels)]
-        for tokens in torch.arange(count, device=where.device).split(max(1, TOKENS_AT_ONCE // len(where))):
-            replaced = torch.where((where == tokens.unsqueeze(1)).unsqueeze(2), filling.to(embedded), embedded)
+        for tokens in torch.arange(count, device=item_numbers.device).split(max(1, TOKENS_AT_ONCE // len(item_numbers))):
+            replaced = torch.where((item_numbers == tokens.unsqueeze(1)).unsqueeze(2), filling.to(embedded), embedded)
             text_logits.append(subject.predict(text.take(torch.zeros_like(tokens)), replaced))
         logits.append(torch.cat(text_logits).double().cpu().numpy())
     return _at_tokens(subject, batch, logits)
@@ -77,8 +76,8 @@ def without_state(subject, hidden, attention, query=None) -> torch.Tensor:
     weights = attention.double().unsqueeze(-1)
     remaining = _sum_of_others(weights)
     if "affine read-out" not in subject.capabilities:
-        others, divisor = _others(attention), remaining.masked_fill(remaining == 0, 1.0)
-        left = (torch.where(part, attention.double().unsqueeze(1), 0.0) / divisor[:, rows] for rows, part in others)
+        remaining_masks, divisor = _masks_of_others(attention), remaining.masked_fill(remaining == 0, 1.0)
+        left = (torch.where(part, attention.double().unsqueeze(1), 0.0) / divisor[:, rows] for rows, part in remaining_masks)
         return torch.cat([subject.decode(hidden, weights.to(attention.dtype), query) for weights in left], 1)
     weight, bias = subject.decoder_weights(query)
     mean = _sum_of_others(weights * (hidden @ weight.t()).double()) / remaining
@@ -93,20 +92,20 @@ def _sum_of_others(values: torch.Tensor) -> torch.Tensor:
     return left + right
 
 
-def _others(values: torch.Tensor) -> Iterator[tuple[slice, torch.Tensor]]:
+def _masks_of_others(values: torch.Tensor) -> Iterator[tuple[slice, torch.Tensor]]:
     """Which tokens stay (V,T) when each of some is removed, and which some; values (B,T). All of them, in parts."""
     length = values.shape[1]
-    others = ~torch.eye(length, dtype=torch.bool, device=values.device)
+    remaining_masks = ~torch.eye(length, dtype=torch.bool, device=values.device)
     step = max(1, PLACES_AT_ONCE // values.numel())
     for start in range(0, length, step):
         rows = slice(start, start + step)
-        yield rows, others[rows]
+        yield rows, remaining_masks[rows]
 
 
 def without_state_reprojected(subject, encoded) -> torch.Tensor:
     """Logits (B,T,C) after removing each state in turn and projecting the remaining scores again."""
     hidden, mask, query = encoded
-    left = (mask.unsqueeze(1) & part for _, part in _others(mask))
+    left = (mask.unsqueeze(1) & part for _, part in _masks_of_others(mask))
     return torch.cat([subject.decode(hidden, subject.attend(hidden, part, query), query) for part in left], 1)
 
 
@@ -270,9 +269,8 @@ def score_and_value(alignment, query, values, states) -> Readout:
 
 def read_again(encoder, changes: Changes, readout: Readout) -> torch.Tensor:
     """Like `lstm.readings_of_changes`, of any encoder, for texts of one length: each changed text is encoded again."""
-    embedded, filling, (batch, length, _) = changes.embedded, changes.filling, changes.embedded.shape
-    changed, read = torch.arange(changes.edges[0], length - changes.edges[1], device=embedded.device), []
-    for places in changed.split(max(1, STATES_AT_ONCE // (batch * length))):
+    embedded, filling, (batch, length, _), read = changes.embedded, changes.filling, changes.embedded.shape, []
+    for places in _changed_places(changes):
         if filling is None:
             variants = embedded[:, _remaining(length, places)].transpose(0, 1)
         else:
@@ -293,10 +291,9 @@ def _read_windows(encoder, changes: Changes, readout: Readout) -> torch.Tensor:
     reach = max(convolution.padding[0] for convolution in encoder.convolutions)
     if changes.filling is not None or not reach:
         return read_again(encoder, changes, readout)
-    embedded, (batch, length, _) = changes.embedded, changes.embedded.shape
-    changed, read = torch.arange(changes.edges[0], length - changes.edges[1], device=embedded.device), []
+    embedded, (batch, length, _), read = changes.embedded, changes.embedded.shape, []
     middle = slice(reach, 3 * reach)
-    for deleted in changed.split(max(1, STATES_AT_ONCE // (batch * length))):
+    for deleted in _changed_places(changes):
         without = changes.states[:, _remaining(length, deleted)].transpose(0, 1)
         places = deleted.unsqueeze(1) + torch.arange(-2 * reach, 2 * reach, device=deleted.device)  # of the shorter text
         inside = (places >= 0) & (places < length - 1)
@@ -308,6 +305,13 @@ def _read_windows(encoder, changes: Changes, readout: Readout) -> torch.Tensor:
         without[rows, :, places[:, middle][rows, columns]] = again[rows, :, columns]
         read.append(readout.of(without))
     return torch.cat(read)
+
+
+def _changed_places(changes: Changes) -> tuple[torch.Tensor, ...]:
+    """The places that change, as many at a time as are read again together."""
+    batch, length, _ = changes.embedded.shape
+    places = torch.arange(changes.edges[0], length - changes.edges[1], device=changes.embedded.device)
+    return places.split(max(1, STATES_AT_ONCE // (batch * length)))
 
 
 def _remaining(length: int, deleted: torch.Tensor) -> torch.Tensor:
