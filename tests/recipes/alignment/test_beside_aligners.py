@@ -1,4 +1,4 @@
-"""Published alignment error rates beside measured ones that are known; readings carried from one seed to another."""
+"""Published alignment error rates beside measured ones that are scored; readings carried from one seed to another."""
 
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -28,12 +28,12 @@ def cells():
 
 
 @pytest.fixture(scope="module")
-def made(cells):
+def results(cells):
     return analysis.tables(cells, Settings(published=PUBLISHED)).tables
 
 
-def test_layers_stand_beside_published_ones(cells, made):
-    table = made["beside_published"].set_index(["measure", "row", "layer"])
+def test_layers_stand_beside_published_ones(cells, results):
+    table = results["beside_published"].set_index(["measure", "row", "layer"])
     own = frame(BY_LAYER, cells)
     own = own[(own["measure"] == "attention_mean") & (own["layer"] == "1") & (own["row"] == "input")]["error_rate"]
     row = table.loc[("attention_mean", "input", "1")]
@@ -42,8 +42,8 @@ def test_layers_stand_beside_published_ones(cells, made):
     assert table.loc[[("attention_mean", "input", "5"), ("alti", "input", "1")], "measured"].isna().all()
 
 
-def test_aligners_stand_beside_chosen_readings(cells, made):
-    table = made["aligners"]
+def test_aligners_stand_beside_chosen_readings(cells, results):
+    table = results["aligners"]
     theirs = table[table["kind"] == "aligner"].set_index(["model", "measure"])
     assert theirs.loc[("fast_align", "grow_diagonal"), "error_rate"] == 0.27
     assert np.isnan(theirs.loc[("GIZA++", "forward"), "recall"])
@@ -56,21 +56,23 @@ def test_aligners_stand_beside_chosen_readings(cells, made):
 def test_translation_stands_beside_alignment(cells):
     table = aligned(12, layers=2, heads=2, where=(1, 0, 1), seed=1, dataset="rwth_de_en")
     (cell,) = split_cells(table)
-    said = {"bleu": 31.5, "chrf": None, "word_accuracy": 0.5, "pairs": 100, "exact": 0.25, "split": "test"}
-    (known,) = split_cells(records.with_settings(table, [{"identity": asdict(cell.identity), "run": {"translation": said}}]))
-    made = analysis.beside_translation([known, cells[1]])
-    assert made.loc[0, ["bleu", "word_accuracy", "translated"]].tolist() == [31.5, 0.5, 100]
-    assert made[["chrf"]].isna().all().all() and np.isnan(made.loc[1, "bleu"]) and made.loc[1, "translated"] == 0
-    expected = frame(WHOLE, [known, cells[1]])
+    scores = {"bleu": 31.5, "chrf": None, "word_accuracy": 0.5, "pairs": 100, "exact": 0.25, "split": "test"}
+    (scored,) = split_cells(
+        records.with_settings(table, [{"identity": asdict(cell.identity), "run": {"translation": scores}}])
+    )
+    results = analysis.beside_translation([scored, cells[1]])
+    assert results.loc[0, ["bleu", "word_accuracy", "translated"]].tolist() == [31.5, 0.5, 100]
+    assert results[["chrf"]].isna().all().all() and np.isnan(results.loc[1, "bleu"]) and results.loc[1, "translated"] == 0
+    expected = frame(WHOLE, [scored, cells[1]])
     for column, measure in (("error_rate", "any_measure"), ("attention_error_rate", "attention")):
-        assert made[column].tolist() == expected[expected["measure"] == measure]["error_rate"].tolist()
+        assert results[column].tolist() == expected[expected["measure"] == measure]["error_rate"].tolist()
 
 
-def test_a_head_is_not_carried_over_to_a_seed_that_has_it_elsewhere(made):
-    table = made["carried_over"].set_index(["measure", "seed", "from_seed"])["error_rate"]
+def test_a_head_is_not_carried_over_to_a_seed_that_has_it_elsewhere(results):
+    table = results["carried_over"].set_index(["measure", "seed", "from_seed"])["error_rate"]
     assert table[("attention", 1, 2)] == table[("attention", 2, 1)] == 0
     assert table[("attention", 1, 3)] > 0.5 and table[("attention", 3, 1)] > 0.5
-    own = made["carried_over"].set_index(["measure", "seed", "from_seed"])
+    own = results["carried_over"].set_index(["measure", "seed", "from_seed"])
     assert (own["difference"] == own["error_rate"] - own["own_error_rate"]).all()
     assert len(own.loc["attention"]) == 6
 

@@ -17,7 +17,7 @@ NAMES = ("attention", "absolute_signed", "signed", "random")
 FALLS = (0.3, 0.3, 0.6, 0.1)
 
 
-def one(seed=0, falls=FALLS, texts=30, noise=0.03, projection="softmax", undefined=()):
+def draw_cell(seed=0, falls=FALLS, texts=30, noise=0.03, projection="softmax", undefined=()):
     """A cell in which taking away what a measure ranks first costs what `falls` says, in the order of NAMES; leaving nothing
     else costs as much less. undefined: texts on which the third measure is.
     """
@@ -55,8 +55,8 @@ def one(seed=0, falls=FALLS, texts=30, noise=0.03, projection="softmax", undefin
 
 def test_measures_are_held_against_one_rival_and_beside_their_size(monkeypatch):
     monkeypatch.setattr(analysis.saliency, "RIVALS", ("absolute_signed",))
-    made = analysis.tables([one(seed) for seed in (10, 11, 12, 13, 14)], Settings()).tables
-    ranked = made["measures_ranking"].set_index(["test", "measure"])
+    results = analysis.tables([draw_cell(seed) for seed in (10, 11, 12, 13, 14)], Settings()).tables
+    ranked = results["measures_ranking"].set_index(["test", "measure"])
     aopc = ranked.loc["aopc_removed"]
     assert aopc["verdict"].to_dict() == {
         "attention": "cannot be told", "absolute_signed": "undefined", "signed": "better", "random": "worse"
@@ -65,7 +65,7 @@ def test_measures_are_held_against_one_rival_and_beside_their_size(monkeypatch):
     assert aopc.loc["signed", "mean"] == pytest.approx(0.6, abs=0.01)
     assert aopc.loc["signed", "to_rival"] == pytest.approx(0.3, abs=0.02) and aopc.loc["signed", "to_rival_ci_low"] > 0
     assert ranked.loc["aopc_kept"].loc[["signed", "random"], "verdict"].tolist() == ["better", "worse"]  # the less is lost
-    signs = made["signs"].set_index("test")
+    signs = results["signs"].set_index("test")
     assert signs.loc["aopc_removed", "verdict"] == "better" and signs.loc["aopc_removed", "mean"] == pytest.approx(
         0.3, abs=0.02
     )
@@ -74,10 +74,10 @@ def test_measures_are_held_against_one_rival_and_beside_their_size(monkeypatch):
 
 def test_accuracy_of_what_is_left():
     # .65, .7, .35 and .85 of class 1 without the first tokens; .55, .5, .85 and .35 by them
-    made = analysis.per_text(one(falls=(0.3, 0.25, 0.6, 0.1), noise=0, texts=2))
-    removed, kept = ({name: list(row) for name, row in made[f"accuracy_{end}"].items()} for end in ("removed", "kept"))
+    results = analysis.per_text(draw_cell(falls=(0.3, 0.25, 0.6, 0.1), noise=0, texts=2))
+    removed, left = ({name: list(row) for name, row in results[f"accuracy_{end}"].items()} for end in ("removed", "kept"))
     assert removed == {"attention": [1, 1], "absolute_signed": [1, 1], "signed": [0, 0], "random": [1, 1]}
-    assert kept == {"attention": [1, 1], "absolute_signed": [0, 0], "signed": [1, 1], "random": [0, 0]}
+    assert left == {"attention": [1, 1], "absolute_signed": [0, 0], "signed": [1, 1], "random": [0, 0]}
 
 
 def test_published_numbers_stand_beside_measured_ones(tmp_path):
@@ -85,11 +85,13 @@ def test_published_numbers_stand_beside_measured_ones(tmp_path):
     rows += "sst2,BERT,signed,Signed,aopc_removed,0.5,the same,a paper\nsst2,BERT,,Other,aopc_removed,0.4,not ours,a paper\n"
     (tmp_path / "published.csv").write_text(rows)
     settings = Settings(published=tmp_path / "published.csv", stand_ins={"sst": "sst2"})
-    made = analysis.tables([one(seed, projection=name) for name in ("softmax", "sparsemax") for seed in (10, 11)], settings)
-    table = made.tables["measures_published"].set_index(["projection", "published_measure"])
+    results = analysis.tables(
+        [draw_cell(seed, projection=name) for name in ("softmax", "sparsemax") for seed in (10, 11)], settings
+    )
+    table = results.tables["measures_published"].set_index(["projection", "published_measure"])
     assert table.loc[("softmax", "Signed"), "measured"] == pytest.approx(0.6, abs=0.01)
     assert table["measured"].isna().sum() == 1
-    means = made.tables["reach"].set_index(["projection", "quantity"])["mean"]
+    means = results.tables["reach"].set_index(["projection", "quantity"])["mean"]
     assert means["sparsemax", "identifiability_tvd"] == pytest.approx(0.1)
     (tmp_path / "published.csv").write_text("dataset,value\nsst2,0.5\n")
     with pytest.raises(StudyError, match="lacks the columns"):

@@ -17,14 +17,14 @@ TRIED = (  # a type that works in every way of reading, and refusals of every ki
 ROWS = [*(("CLASSIFIERS", kind) for kind in TRIED), *(("SEQUENCES", kind) for kind in ("marian", "fsmt", "t5"))]
 
 
-def kept(models):
+def stored(models):
     path = FOLDER / f"{models.stem}.csv"
     return pd.read_csv(path, keep_default_na=False, na_values=[""]).set_index("type")
 
 
 @pytest.mark.slow
 def test_the_table_is_of_all_types_and_most_of_them_work():
-    table = kept(architectures().CLASSIFIERS)
+    table = stored(architectures().CLASSIFIERS)
     works = table[table["verdict"] == "works"]
     assert table["class"].to_dict() == architectures().CLASSIFIERS.types() and len(table) == 127 and len(works) >= 100
     assert table.loc[table["verdict"] != "works", "reason"].notna().all()
@@ -37,7 +37,7 @@ def test_the_table_is_of_all_types_and_most_of_them_work():
 @pytest.mark.parametrize(("name", "kind"), ROWS)
 def test_a_type_says_today_what_it_says_in_the_table(name, kind):
     models = getattr(architectures(), name)
-    row, before = architectures().tried(kind, models), kept(models).loc[kind]
+    row, before = architectures().tried(kind, models), stored(models).loc[kind]
     for column in ("class", "verdict", *models.columns):
         if column not in ("difference", "own_difference", "change"):
             assert row.get(column) == before[column] or (pd.isna(before[column]) and column not in row), column
@@ -48,10 +48,10 @@ def test_a_type_says_today_what_it_says_in_the_table(name, kind):
 
 
 def test_the_command_goes_on_where_it_was_and_tries_again_what_is_named(tmp_path, monkeypatch):
-    module, asked = architectures(), []
+    module, tried_types = architectures(), []
 
     def tried(kind, seconds, models):
-        asked.append(kind)
+        tried_types.append(kind)
         return {"type": kind, "class": "X", "verdict": "refused", "reason": f"for {seconds:g} s"}
 
     monkeypatch.setattr(module, "tried_within", tried)
@@ -60,7 +60,7 @@ def test_the_command_goes_on_where_it_was_and_tries_again_what_is_named(tmp_path
     module.main(["gpt2", "--output", str(tmp_path)])
     module.main(["--output", str(tmp_path), "--seconds", "5"])
     module.main(["fnet", "--output", str(tmp_path)])
-    assert asked == ["gpt2", "bert", "fnet", "fnet"]
+    assert tried_types == ["gpt2", "bert", "fnet", "fnet"]
     table = pd.read_csv(tmp_path / "architectures.csv")
     assert list(table["type"]) == ["bert", "gpt2", "fnet"] and list(table["reason"]) == ["for 5 s", "for 60 s", "for 60 s"]
     assert "0 of 3 types work, 3 are refused" in (tmp_path / "architectures.md").read_text()

@@ -22,9 +22,9 @@ def test_the_table_has_values_times_and_versions(peers, monkeypatch, tmp_path):
     tokenizer().save_pretrained(tmp_path / "model")
     texts = [" ".join(WORDS[start : start + 6]) for start in range(4)]
     pd.DataFrame({"text": texts}).to_parquet(tmp_path / "texts.parquet")
-    given = ["compare_peers.py", str(tmp_path / "model"), str(tmp_path / "texts.parquet"), "--texts", "3", "--long", "1"]
+    arguments = ["compare_peers.py", str(tmp_path / "model"), str(tmp_path / "texts.parquet"), "--texts", "3", "--long", "1"]
     monkeypatch.setattr(
-        "sys.argv", [*given, "--lengths", "7", "--output", str(tmp_path / "peers"), "--named", "a small one"]
+        "sys.argv", [*arguments, "--lengths", "7", "--output", str(tmp_path / "peers"), "--named", "a small one"]
     )
     find = importlib.util.find_spec
     monkeypatch.setattr(peers.importlib.util, "find_spec", lambda name: find(name) if name == "captum" else None)
@@ -35,8 +35,8 @@ def test_the_table_has_values_times_and_versions(peers, monkeypatch, tmp_path):
     assert str(tmp_path) not in page and page.startswith("CPU time of one thread")
     missing = table[table["definition"] == "not installed"]
     assert set(missing["peer"]) == {"interpreto", "explainkit"} and len(missing) == 8
-    made = table[table["peer"] == "captum"].set_index("tokens")
-    assert made.index.tolist() == ["those of the texts", "7"] and made["texts"].tolist() == [3, 1]
-    assert (made["largest_difference"] < 1e-5).all() and (made["largest_value"] > 1e-3).all()
-    assert (made["times_faster"] == made["theirs_ms"] / made["ours_ms"]).all() and (made["forward_passes"] > 1).all()
-    assert (made["ours_reads"] == 19).all() and (made["theirs_reads"] == 16).all()
+    rows = table[table["peer"] == "captum"].set_index("tokens")
+    assert rows.index.tolist() == ["those of the texts", "7"] and rows["texts"].tolist() == [3, 1]
+    assert (rows["largest_difference"] < 1e-5).all() and (rows["largest_value"] > 1e-3).all()
+    assert (rows["times_faster"] == rows["theirs_ms"] / rows["ours_ms"]).all() and (rows["forward_passes"] > 1).all()
+    assert (rows["ours_reads"] == 19).all() and (rows["theirs_reads"] == 16).all()

@@ -16,7 +16,7 @@ SHARES = (0.1, 0.5)
 NAMES = ("attention", "good", "random")
 
 
-def one(dataset="sst", projection="softmax", seed=0, objective="classification", falls=(0.3, 0.6, 0.1), texts=30):
+def draw_cell(dataset="sst", projection="softmax", seed=0, objective="classification", falls=(0.3, 0.6, 0.1), texts=30):
     """A cell in which removing what a measure ranks first costs what `falls` says, in the order of NAMES."""
     columns: dict[str, list] = {}
     identity = columns_of(typed(projection, objective=objective, dataset=dataset, seed=seed))
@@ -45,7 +45,7 @@ def one(dataset="sst", projection="softmax", seed=0, objective="classification",
 
 def test_measures_beside_the_rival_over_seeds(monkeypatch):
     monkeypatch.setattr(analysis.saliency, "RIVALS", ("good",))
-    cells = [one(seed=0), one(seed=1, falls=(0.6, 0.3, 0.1)), one(projection="sparsemax")]
+    cells = [draw_cell(seed=0), draw_cell(seed=1, falls=(0.6, 0.3, 0.1)), draw_cell(projection="sparsemax")]
     table = analysis.tables(cells, Settings()).tables["saliency_ranking"].set_index(["projection", "measure"])
     assert len(table) == 6 and set(table["rival"]) == {"good"}
     softmax = table.loc["softmax"]
@@ -56,7 +56,7 @@ def test_measures_beside_the_rival_over_seeds(monkeypatch):
 
 def test_twins_trained_with_tokens_erased():
     erased = "classification(tokens erased 0.5)"
-    cells = [one(), one(objective=erased, falls=(0.6, 0.3, 0.1)), one(seed=1)]
+    cells = [draw_cell(), draw_cell(objective=erased, falls=(0.6, 0.3, 0.1)), draw_cell(seed=1)]
     table = analysis.tables(cells, Settings()).tables["saliency_training"]
     assert len(table) == 4 and set(table["objective"]) == {erased} and set(table["seed"]) == {0}
     row = table.set_index("test").loc["comprehensiveness"]
@@ -65,7 +65,7 @@ def test_twins_trained_with_tokens_erased():
 
 
 def test_records_without_tests():
-    cell = one()
+    cell = draw_cell()
     bare = split_cells(cell.table.drop_columns(["rationale_erasure_kept_probs"]))
     assert analysis.tables(bare, Settings()) == Analysis()
 

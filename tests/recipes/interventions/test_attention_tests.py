@@ -33,22 +33,22 @@ def test_a_measured_model_has_the_tests_that_its_columns_allow(tiny_model, tiny_
     path = tmp_path / "record.parquet"
     measure(tiny_model(), rows, typed(seed=1), list(PRODUCERS), path, options=options, progress=False)
     (cell,) = split_cells(records.load(path))
-    every = attention_tests.numbers(cell)
-    assert set(every) == {
+    numbers = attention_tests.numbers(cell)
+    assert set(numbers) == {
         *("tau_gradient", "first_gradient", "tau_gradient_hidden", "from_uniform", "permutation", "adversary_exact"),
         *("erasure_flip", "erasure_jsd", "minimal_flip_set", "comprehensiveness", "sufficiency", "identifiability"),
         "confidence",
     }
-    for name, values in every.items():
+    for name, values in numbers.items():
         assert (name == "confidence") != np.isnan(values[0]), f"{name} of an empty text"
         assert attention_tests.named(name).suspect in (1, -1) and not np.isnan(values[3:]).all()
     epsilons, jsd = (records.rows(cell.table, f"adversary_exact_{name}") for name in ("epsilon", "jsd"))
-    assert every["adversary_exact"][4] == jsd[4][list(epsilons[4]).index(0.01)], "at the smallest epsilon"
+    assert numbers["adversary_exact"][4] == jsd[4][list(epsilons[4]).index(0.01)], "at the smallest epsilon"
     erased = scores(cell)["sufficiency"]
-    np.testing.assert_array_equal(every["sufficiency"], erased["attention"] - erased["random"])
-    kept = [name for name in cell.table.column_names if not name.startswith(("permuted", "importance_gradient"))]
-    left = set(attention_tests.tests_of(Cell(cell.identity, cell.table.select(kept))))
-    assert left == set(every) - {"permutation", "tau_gradient", "first_gradient", "tau_gradient_hidden"}
+    np.testing.assert_array_equal(numbers["sufficiency"], erased["attention"] - erased["random"])
+    columns = [name for name in cell.table.column_names if not name.startswith(("permuted", "importance_gradient"))]
+    left = set(attention_tests.tests_of(Cell(cell.identity, cell.table.select(columns))))
+    assert left == set(numbers) - {"permutation", "tau_gradient", "first_gradient", "tau_gradient_hidden"}
 
 
 def test_numbers_by_hand():
@@ -82,7 +82,7 @@ def test_numbers_by_hand():
         "punctuation": [0.3, NAN, NAN, NAN, NAN],
         "confidence": [np.log(4), 0, attention_tests.LARGEST_ODDS, np.log(9), np.log(7 / 3)],
     }
-    every = attention_tests.numbers(split_cells(table)[0])
+    numbers = attention_tests.numbers(split_cells(table)[0])
     for name, values in expected.items():
-        np.testing.assert_allclose(every[name], values, atol=1e-6, err_msg=name)
-    assert set(every) == {*expected, "tau_gradient"}
+        np.testing.assert_allclose(numbers[name], values, atol=1e-6, err_msg=name)
+    assert set(numbers) == {*expected, "tau_gradient"}

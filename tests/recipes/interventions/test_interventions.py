@@ -39,10 +39,12 @@ def test_an_intervention_is_named_and_its_twin_has_none(fields, label):
 
 
 def test_better_and_worse_are_by_the_direction_of_each_test():
-    made = analysis.tables(pair(diversity=0.5, deceit=2.0), Settings())
-    table = made.tables["interventions"].set_index("test")
+    results = analysis.tables(pair(diversity=0.5, deceit=2.0), Settings())
+    table = results.tables["interventions"].set_index("test")
     assert table.loc["tau_gradient", "verdict"] == "worse" and table.loc["tau_gradient", "ci_high"] < 0
-    assert table.loc["minimal_flip_set", "verdict"] == "cannot be told" and list(made.figures) == ["sst_wiki-interventions"]
+    assert table.loc["minimal_flip_set", "verdict"] == "cannot be told" and list(results.figures) == [
+        "sst_wiki-interventions"
+    ]
     table = analysis.interventions_table(pair(diversity=0.5, deceit=-2.0)).set_index("test")
     assert table.loc["from_uniform", "verdict"] == "better" and table.loc["from_uniform", "ci_low"] > 0
     assert set(table["intervention"]) == {"diversity 0.5"} and "impermissible" not in table.index

@@ -49,8 +49,8 @@ def test_random_places_are_averaged_over_draws(measure):
     draws = records.rows(cell.table, "random_support_attention")
     importance = records.rows(cell.table, numbers.null_of(measure))
     for text in range(2, len(cell)):
-        others = importance[text] if measure in numbers.STATES else [importance[text]] * 2
-        taus = [stats.kendalltau(row, other).statistic for row, other in zip(draws[text], others, strict=True)]
+        rows = importance[text] if measure in numbers.STATES else [importance[text]] * 2
+        taus = [stats.kendalltau(places, row).statistic for places, row in zip(draws[text], rows, strict=True)]
         assert averages[text] == pytest.approx(np.mean(taus))
     assert np.isnan(averages[:2]).all()
 
@@ -59,20 +59,20 @@ def test_a_study_end_to_end():
     names = ("softmax", "sparsemax", "sparsegen(-3)", "sparsegen(0.5)")
     cells = [draw_sparse(name, seed, texts=22) for name in names for seed in SEEDS]
     cells += [draw_sparse("sparsemax", seed, objective="untrained", relation=0.0, texts=22) for seed in SEEDS]
-    made = analysis.tables(cells, Settings(published=FOLDER / "published.csv"))
-    assert set(made.texts) == {"side_by_side.md", "sweep.md", "claims.md", "made.md"}
-    sides = made.tables["side_by_side"].set_index("projection")
+    analysed = analysis.tables(cells, Settings(published=FOLDER / "published.csv"))
+    assert set(analysed.texts) == {"side_by_side.md", "sweep.md", "claims.md", "made.md"}
+    sides = analysed.tables["side_by_side"].set_index("projection")
     taus = [np.nanmean(numbers.of_cell(cell)["tau_leave_one_out"]) for cell in cells[5:10]]
     assert sides.loc["sparsemax", "tau_leave_one_out"] == pytest.approx(np.mean(taus))
     assert sides.loc["sparsemax", "tau_leave_one_out_std"] == pytest.approx(np.std(taus, ddof=1))
     assert sides.loc["softmax", "tau_gradient_norm_published"] == 0.25 and sides.loc["softmax", "accuracy_published"] == 0.82
-    sweep = made.tables["sweep"].set_index("measure")
+    sweep = analysed.tables["sweep"].set_index("measure")
     assert sweep.loc["gradient norm", ["n_lambdas", "n_seeds", "published"]].tolist() == [
         3,
         5,
         pytest.approx(-0.87, abs=0.01),
     ]
-    claims = made.tables["claims"].set_index(["claim", "measure"])
+    claims = analysed.tables["claims"].set_index(["claim", "measure"])
     cost = claims.loc[("sparse attention costs less than .02 of accuracy", "")]
     assert (cost["mean"], cost["n_seeds"]) == (pytest.approx(0.02), 5)
     places = claims.loc["and better than the same weights at random places"]

@@ -42,9 +42,9 @@ def test_each_model_stands_beside_its_own_numbers():
     ]
     table = analysis.beside_published(cells, pd.read_csv(PUBLISHED))
     assert set(table["dataset"]) == {"sst"}
-    made = analysis.tables(cells, Settings(published=PUBLISHED)).tables
-    assert set(made) == {"interventions", "interventions_summary", "beside_published", "claims"}
-    assert set(made["claims"]["test"]) == {"accuracy", "conicity"}
+    results = analysis.tables(cells, Settings(published=PUBLISHED)).tables
+    assert set(results) == {"interventions", "interventions_summary", "beside_published", "claims"}
+    assert set(results["claims"]["test"]) == {"accuracy", "conicity"}
     by_authors = table[table["by"] == "authors"].set_index(["model", "statistic"])
     for model, accuracy, conicity, seeds in (
         ("vanilla", 0.75, 0.75, 2),

@@ -70,5 +70,5 @@ def test_a_test_that_sees_the_evidence_tells_the_models_apart(cells):
     assert mass["auc"] == pytest.approx(np.mean(areas)) and np.mean(areas) > planted.APART
     same = table.loc["average precision of gradient"]
     assert (same["auc"], same["mean"], same["tells_apart"]) == (0.5, 0, "cannot be told"), "both hold the same gradient"
-    known = results["evidence"].set_index("statistic")
-    assert set(known["evidence"]) == {"one word"} and known.loc["attention on the evidence", "mean"] == mass["uses"]
+    evidence = results["evidence"].set_index("statistic")
+    assert set(evidence["evidence"]) == {"one word"} and evidence.loc["attention on the evidence", "mean"] == mass["uses"]

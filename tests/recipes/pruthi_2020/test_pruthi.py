@@ -1,4 +1,4 @@
-"""Models that were trained to deceive: published numbers beside measured ones that are known."""
+"""Models that were trained to deceive: published numbers rows measured ones that are known."""
 
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -46,15 +46,15 @@ PRONOUN = [
 
 
 def test_seeds_are_averaged_and_stand_beside_the_number_of_their_task_encoder_and_penalty():
-    made = analysis.tables(PRONOUN, SETTINGS).tables
-    models = made["accuracy_and_mass"].set_index(["penalty", "impermissible_removed"])
+    results = analysis.tables(PRONOUN, SETTINGS).tables
+    models = results["accuracy_and_mass"].set_index(["penalty", "impermissible_removed"])
     row = models.loc[(0.1, False)]
     assert (row["accuracy"], row["n_seeds"], row["impermissible_mass_bound"]) == (0.75, 2, "below")
     assert (row["impermissible_mass"], row["impermissible_mass_published"]) == pytest.approx((0.4, 1e-8))
     honest, without = models.loc[(0.0, False)], models.loc[(0.0, True)]
     assert honest["accuracy"] == 1 and np.isnan(honest["accuracy_published"]) and honest["impermissible_mass"] == 0.8
     assert (without["accuracy"], without["accuracy_published"]) == (0.5, 0.633) and np.isnan(without["impermissible_mass"])
-    assert len(made["uncovered_models"]) == 1 and made["uncovered"]["test"].is_unique
+    assert len(results["uncovered_models"]) == 1 and results["uncovered"]["test"].is_unique
 
 
 @pytest.mark.parametrize(("heads", "mass"), [("mean", 0.3), ("max", 0.6)])
@@ -90,15 +90,15 @@ def translator(dataset="copy", seed=1, penalty=0.0, projection="softmax", weight
 def test_sequence_tasks_by_hand_and_beside_published_numbers():
     cells = [translator(), translator(seed=2, weight=0.7, accuracy=0.7), translator(projection="none")]
     cells += [translator(penalty=1.0, weight=0.0), translator("multi30k_links", bleu=20.0, weight=0.2)]
-    made = sequences_analysis.tables(cells, SETTINGS).tables
+    results = sequences_analysis.tables(cells, SETTINGS).tables
     dot, hidden, none = (f"gru sequence to sequence, {kind} attention" for kind in ("dot", "manipulated", "none"))
-    ours = made["sequences"].set_index(["dataset", "encoder", "penalty", "statistic"])["measured"]
+    ours = results["sequences"].set_index(["dataset", "encoder", "penalty", "statistic"])["measured"]
     assert ours["sequence_copy", dot, 0.0, "accuracy"] == pytest.approx(0.8)
     mass = ours["sequence_copy", dot, 0.0, "impermissible_mass"]
     assert mass == pytest.approx((1.0 + 1.4) / 2 / 3), "the end of the sentence counts"
     assert ours["sequence_copy", hidden, 1.0, "impermissible_mass"] == 0
     assert ("sequence_copy", none, 0.0, "impermissible_mass") not in ours
-    beside = made["sequences_beside_published"].set_index(["dataset", "encoder", "penalty", "statistic"])
-    row = beside.loc[("sequence_copy", dot, "0.0", "accuracy")]
+    rows = results["sequences_beside_published"].set_index(["dataset", "encoder", "penalty", "statistic"])
+    row = rows.loc[("sequence_copy", dot, "0.0", "accuracy")]
     assert (row["published"], row["n_seeds"]) == (0.999, 2) and row["difference"] == pytest.approx(0.8 - 0.999)
-    assert beside.loc[("multi30k_en_de", dot, "0.0", "bleu"), "measured"] == 20
+    assert rows.loc[("multi30k_en_de", dot, "0.0", "bleu"), "measured"] == 20

@@ -17,15 +17,15 @@ def pair(seeds=SEEDS, **deceiving):
 
 def test_a_deceiving_model_is_uncovered_by_the_tests_that_see_what_it_hides():
     table = uncovered.uncovered_table(pair(deceit=3.0))
-    every = table.set_index("test")
-    found = every.loc[["tau_gradient", "first_gradient"]]
-    assert (found[["verdict", "matched_verdict"]] == "uncovers").all(axis=None) and (found["ci_low"] > 0.5).all()
-    assert every.loc["minimal_flip_set", "verdict"] == "cannot be told", "it is drawn alike in both"
-    assert every.loc["impermissible", "auc"] > 0.9 and every.loc["impermissible", "verdict"] == "", "a control is no test"
-    tests = every[every["kind"] == "test"]
+    rows = table.set_index("test")
+    seen = rows.loc[["tau_gradient", "first_gradient"]]
+    assert (seen[["verdict", "matched_verdict"]] == "uncovers").all(axis=None) and (seen["ci_low"] > 0.5).all()
+    assert rows.loc["minimal_flip_set", "verdict"] == "cannot be told", "it is drawn alike in both"
+    assert rows.loc["impermissible", "auc"] > 0.9 and rows.loc["impermissible", "verdict"] == "", "a control is no test"
+    tests = rows[rows["kind"] == "test"]
     for start in ("", "matched_"):
         np.testing.assert_allclose(tests[f"{start}p_holm"], holm(tests[f"{start}p_value"]))
-    assert every.loc["tau_gradient", ["n_honest", "n_undefined_honest"]].tolist() == [5 * 58, 5 * 2]
+    assert rows.loc["tau_gradient", ["n_honest", "n_undefined_honest"]].tolist() == [5 * 58, 5 * 2]
     counts = uncovered.by_test(table).set_index("test")
     assert counts.loc["tau_gradient", ["n_pairs", "uncovers", "misled", "matched_uncovers"]].tolist() == [1, 1, 0, 1]
     alone = uncovered.uncovered_table(pair([2], deceit=3.0)).set_index("test")
@@ -41,9 +41,9 @@ def test_a_test_that_is_led_astray_is_called_misled_and_not_turned_round():
 
 def test_what_only_confidence_makes_is_gone_where_texts_are_matched():
     cells = [model(seed, weight, doubt=1.5 * weight, texts=120) for weight in (0.0, 1.0) for seed in SEEDS]
-    every = uncovered.uncovered_table(cells).set_index("test")
-    assert every.loc["permutation", ["verdict", "matched_verdict"]].tolist() == ["uncovers", "cannot be told"]
-    assert abs(every.loc["confidence", "matched_auc"] - 0.5) < 0.05 and every.loc["confidence", "auc"] > 0.8
+    rows = uncovered.uncovered_table(cells).set_index("test")
+    assert rows.loc["permutation", ["verdict", "matched_verdict"]].tolist() == ["uncovers", "cannot be told"]
+    assert abs(rows.loc["confidence", "matched_auc"] - 0.5) < 0.05 and rows.loc["confidence", "auc"] > 0.8
     (row,) = uncovered.models_table(cells).to_dict("records")
     assert row["imbalance"] < -1 and abs(row["imbalance_matched"]) < 0.05 and 0 < row["share_matched"] < 1
     assert row["accuracy_honest"] == pytest.approx(0.8, abs=0.1) and row["n_texts"] == 120
@@ -69,11 +69,11 @@ def test_the_area_and_its_interval_by_brute_force(stratified):
     sides, strata = draw()
     strata = strata if stratified else [np.zeros_like(part) for part in strata]
 
-    def area(first, second, kinds, others):
+    def area(first, second, kinds, other_kinds):
         wins = [
             (x > y) + (x == y) / 2
             for x, kind in zip(first, kinds, strict=True)
-            for y, other in zip(second, others, strict=True)
+            for y, other in zip(second, other_kinds, strict=True)
             if not np.isnan([x, y]).any() and kind == other
         ]
         return np.mean(wins)
@@ -100,10 +100,10 @@ def test_closed_forms_of_the_area():
 
 @pytest.mark.parametrize("spread", [0.0, 1.0])
 def test_two_models_of_one_kind_are_told_apart_no_more_often_than_stated(spread):
-    """Every model has a mean of its own by chance, and every text; honest and deceiving ones are drawn alike."""
-    generator, rounds, told = np.random.default_rng(int(spread)), 300, 0
+    """Every model has a mean of its own by chance, and rows text; honest and deceiving ones are drawn alike."""
+    generator, rounds, rejected = np.random.default_rng(int(spread)), 300, 0
     for _ in range(rounds):
         shared = generator.normal(size=(1, 40))
         sides = [shared + spread * generator.normal(size=(3, 1)) + generator.normal(size=(3, 40)) for _ in range(2)]
-        told += uncovered.separation(sides).estimate.p_value <= 0.05
-    assert told / rounds <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / rounds)
+        rejected += uncovered.separation(sides).estimate.p_value <= 0.05
+    assert rejected / rounds <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / rounds)

@@ -50,7 +50,7 @@ def cell(kind, seed):
         declared |= {name: records.OPTIONAL_COLUMNS[name] for name in ("selected", "selection")}
     for name, values in columns.items():
         field = declared[name].field(name)
-        lists = [np.asarray(one).tolist() for one in values]
+        lists = [np.asarray(value).tolist() for value in values]
         table = table.append_column(field, pa.array(lists, field.type))
     return split_cells(table)[0], hits
 
@@ -58,15 +58,15 @@ def cell(kind, seed):
 @pytest.fixture(scope="module")
 def measured():
     pairs = {(kind, seed): cell(kind, seed) for kind in HIT for seed in SEEDS}
-    made_of = analysis.tables([one for one, _ in pairs.values()], Settings()).tables
+    tables = analysis.tables([drawn for drawn, _ in pairs.values()], Settings()).tables
     hits = {kind: np.array([pairs[kind, seed][1] for seed in SEEDS], float) for kind in HIT}
-    return made_of, hits
+    return tables, hits
 
 
 def row(table, **values):
-    held = np.logical_and.reduce([table[name] == value for name, value in values.items()])
-    (one,) = table[held].to_dict("records")
-    return one
+    matches = np.logical_and.reduce([table[name] == value for name, value in values.items()])
+    (record,) = table[matches].to_dict("records")
+    return record
 
 
 def without_each(numbers):
@@ -77,10 +77,10 @@ def without_each(numbers):
 def test_means_are_over_seeds_and_texts_with_an_interval_over_both(measured):
     tables, hits = measured
     for kind, numbers in hits.items():
-        one = row(tables["budgets"], model=kind, size="10%", statistic="token_f1")
+        line = row(tables["budgets"], model=kind, size="10%", statistic="token_f1")
         by_hand = over_seeds_and_texts(numbers.mean(1), without_each(numbers))
-        assert (one["n_seeds"], one["n_texts"], one["n_undefined"]) == (5, 5 * TEXTS, 0)
-        np.testing.assert_allclose([one["mean"], one["ci_low"], one["ci_high"]], by_hand[:3])
+        assert (line["n_seeds"], line["n_texts"], line["n_undefined"]) == (5, 5 * TEXTS, 0)
+        np.testing.assert_allclose([line["mean"], line["ci_low"], line["ci_high"]], by_hand[:3])
     assert row(tables["models"], model="attention", statistic="accuracy")["mean"] == pytest.approx(0.5)
     precise = row(tables["models"], model="attention", statistic="auprc_attention")
     assert precise["mean"] == pytest.approx((hits["attention"] + 0.1 * (1 - hits["attention"])).mean())
@@ -99,11 +99,11 @@ def test_no_interval_leaves_the_range_of_its_statistic(measured):
 def test_a_selector_is_compared_with_attention_at_the_share_that_it_aims_at(measured):
     tables, hits = measured
     budgets = tables["budgets"]
-    one = row(budgets, model="hardkuma", size="10%", statistic="token_f1")
+    line = row(budgets, model="hardkuma", size="10%", statistic="token_f1")
     gain = hits["hardkuma"] - hits["attention"]
     by_hand = over_seeds_and_texts(gain.mean(1), without_each(gain))
-    np.testing.assert_allclose([one["difference"], one["diff_low"], one["diff_high"], one["p_value"]], by_hand)
-    assert one["verdict"] == "higher" and one["diff_seeds"] == 5
+    np.testing.assert_allclose([line["difference"], line["diff_low"], line["diff_high"], line["p_value"]], by_hand)
+    assert line["verdict"] == "higher" and line["diff_seeds"] == 5
     equal = row(budgets, model="hardkuma", size="10%", statistic="sufficiency")
     assert equal["difference"] == 0 and equal["verdict"] == "cannot be told"
     assert set(budgets[budgets["model"] == "hardkuma"]["size"]) == {"own", "10%"}
@@ -117,8 +117,8 @@ def test_a_selector_is_compared_with_attention_at_the_share_that_it_aims_at(meas
 
 
 def test_one_seed_has_no_verdict_and_a_selector_without_attention_beside_it_none_at_all():
-    one = analysis.tables([cell("hardkuma", 1)[0], cell("attention", 1)[0]], Settings()).tables["budgets"]
-    assert set(one["verdict"]) == {"", "cannot be told"}
+    line = analysis.tables([cell("hardkuma", 1)[0], cell("attention", 1)[0]], Settings()).tables["budgets"]
+    assert set(line["verdict"]) == {"", "cannot be told"}
     alone = analysis.tables([cell("hardkuma", 1)[0]], Settings()).tables["budgets"]
     assert alone["verdict"].isna().all()
 

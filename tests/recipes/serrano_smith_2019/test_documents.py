@@ -47,11 +47,11 @@ def cell(seed):
 def test_shares_ratios_and_verdicts():
     cells = [cell(seed) for seed in range(5)]
     assert all(map(erasure.SECTION.applies, cells))
-    made = analysis.tables(cells, Settings())
-    row = made.tables["documents"].iloc[0]
+    results = analysis.tables(cells, Settings())
+    row = results.tables["documents"].iloc[0]
     assert (row["n_seeds"], row["n"], row["items"], row["only_top"]) == (5, 3, 4, 1)
     assert row["attention"] == pytest.approx((2 / 4 + 1) / 2) and row["minimum"] == pytest.approx((1 / 4 + 1) / 2)
     assert row["ratio"] == pytest.approx((2 + 1) / 2) and row["never_attention"] == pytest.approx(1 / 3)
     assert row["all_minimum"] == pytest.approx(1 / 3)
-    assert "never: attention" in made.texts["documents.md"]
-    assert set(made.tables["questions"]["question"]) and analysis.tables([], Settings()) == Analysis()
+    assert "never: attention" in results.texts["documents.md"]
+    assert set(results.tables["questions"]["question"]) and analysis.tables([], Settings()) == Analysis()
