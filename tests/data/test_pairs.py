@@ -108,7 +108,7 @@ def test_sequences_and_their_links(task):
     ("name", "arguments", "message"),
     [
         ("toy_language", {"two_word_share": 1.5}, "two_word_share=1.5"),
-        ("toy_language", {"two_word_share": 0.7, "joined_share": 0.7}, "are of different words"),
+        ("toy_language", {"two_word_share": 0.7, "joined_share": 0.7}, "their sum must be at most 1"),
         ("toy_language", {"clauses": (2, 1)}, "clauses="),
         ("toy_language", {"words": 3}, "'toy_language' does not know .'words'.; its arguments are sizes, vocabulary_size"),
         ("copy", {"length": (0, 4)}, "length.0=0"),

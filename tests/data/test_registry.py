@@ -82,11 +82,11 @@ def test_an_installed_package_adds_data_sets(tmp_path, monkeypatch):
     registry.all_datasets.cache_clear()
     offer(tmp_path, monkeypatch, "mine", ENTRIES, registry.GROUP, "entries")
     assert get_entry("letters").label_names == ("a", "b") and "letters" not in DATASETS
-    with pytest.raises(DatasetError, match="'letters' is there already"):
+    with pytest.raises(DatasetError, match="data set 'letters' already"):
         registry.register(DatasetEntry("letters", "another"))
     registry.all_datasets.cache_clear()
     offer(tmp_path, monkeypatch, "broken", "entries = 3", registry.GROUP, "entries")
-    with pytest.raises(DatasetError, match="the entry point 'broken' of attnfaith.datasets is of no use"):
+    with pytest.raises(DatasetError, match="the entry point 'broken' of attnfaith.datasets cannot be used"):
         get_entry("nowhere")
     registry.all_datasets.cache_clear()
 
