@@ -1,4 +1,4 @@
-"""From a name to train, validation and test, checked and cut as the registry says.
+"""Data sets of the registry as train, validation and test, checked and cut by their entries.
 
 A split is a `datasets.Dataset` with the columns
     instance_id  str, "<data set>/<source split>/<row>": the row in the published file, whatever is cut
@@ -217,8 +217,8 @@ def without_impermissible(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _published_rows(entry: DatasetEntry, split: str, table: pa.Table) -> pd.DataFrame:
-    """The rows of a published split: instance_id, text, label and, where there are such, text_pair, rationale (0 and 1 for
-    each word), impermissible (0 and 1 for each word of text.split()), and answer in place of a label.
+    """The rows of a published split: instance_id, text, label (or answer) and perhaps text_pair, rationale (0/1 for each
+    word), impermissible (0/1 for each word of text.split()).
     """
     place = f"{entry.name!r}, {split} split"
     names = {column: _accepted(place, column, choices, table.column_names) for column, choices in entry.columns.items()}
@@ -273,7 +273,7 @@ def _labels(place: str, values: list, entry: DatasetEntry) -> np.ndarray:
 
 
 def _rationale(column: str, gold: list, words: list[str], instance_id: str) -> list[int]:
-    """Gold evidence as 0/1 per word: from marks, from spans [start, end) of words, or from quotes at their first place."""
+    """Gold evidence as 0/1 per word, from marks, spans [start, end) of words, or quotes at their first occurrence."""
     size, marks = len(words), [0] * len(words)
     if column == "rationale":
         if len(gold) != size or not set(gold) <= {0, 1}:
@@ -295,12 +295,12 @@ def _rationale(column: str, gold: list, words: list[str], instance_id: str) -> l
 
 
 def _number_answers(entry: DatasetEntry, splits: dict[str, pd.DataFrame], dropped: dict[str, int]) -> list[str]:
-    """Number the answers over the training split and leave out the rows that cannot be answered so.
+    """Number the answers over the training split, leave out rows with other answers, and return the names of the labels.
 
-    Sets the labels, and candidates where the entry has them; returns the names of the labels.
+    Adds the column label and, if the entry has candidates, their labels.
     """
     if "train" not in splits:
-        return []  # `_cut` says what is missing
+        return []  # `_cut` reports the missing split
     if entry.candidates:
         pattern, dropped["answer_not_candidate"] = re.compile(entry.candidates), 0
         for split, rows in splits.items():
@@ -336,7 +336,7 @@ def _number_answers(entry: DatasetEntry, splits: dict[str, pd.DataFrame], droppe
 
 
 def _cut(entry: DatasetEntry, splits: dict[str, pd.DataFrame], dropped: dict[str, int]) -> dict[str, pd.DataFrame]:
-    """Train, validation and test by the entry's rule: the labels it uses, then pooling, then the random cuts."""
+    """Train, validation and test by the entry's rule: select labels, pool, and cut at random."""
     sizes = sum(map(len, splits.values()))
     if entry.no_label is not None:
         splits = {split: rows[rows["label"] != entry.no_label - entry.first_label] for split, rows in splits.items()}
@@ -372,7 +372,7 @@ def _cut(entry: DatasetEntry, splits: dict[str, pd.DataFrame], dropped: dict[str
 def _cut_anew(
     entry: DatasetEntry, rows: pd.DataFrame, rng: np.random.Generator, dropped: dict[str, int]
 ) -> dict[str, pd.DataFrame]:
-    """Train, validation and test of pooled rows; of distinct ones, all rows of one text are in one split."""
+    """Train, validation and test of pooled rows; with distinct rows, all rows of one text are in one split."""
     group = np.arange(len(rows))
     if entry.distinct:
         distinct = rows.drop_duplicates(["text", "label"])
@@ -387,8 +387,8 @@ def _cut_anew(
 
 
 def _continued(texts: Sequence[str]) -> np.ndarray:
-    """The number of each text's group: the same texts are of one group, and a text is of that of the text before it which it
-    starts with. The questions of a story follow one another, each with the story up to it; hypotheses share a premise.
+    """The group number of each text. Equal texts share a group, and a text that continues the one before it joins its group:
+    the questions of a story follow one another, each with the story up to it; hypotheses share a premise.
     """
     groups, numbers, before = {}, [], None
     for text in texts:
@@ -400,15 +400,15 @@ def _continued(texts: Sequence[str]) -> np.ndarray:
 
 
 def _length_filter(entry: DatasetEntry, lengths: np.ndarray) -> tuple[np.ndarray, dict[str, int]]:
-    """Rows with min_length < n < max_length, without the extremes where the entry drops them, and the counts."""
+    """Which rows have min_length < n < max_length, without the extremes that the entry drops, and the counts."""
     inside, counts = np.ones(len(lengths), bool), {}
-    for reason, asked, outside in (
+    for reason, applies, outside in (
         ("too_short", entry.min_length is not None, lengths <= (entry.min_length or 0)),
         ("too_long", entry.max_length is not None, lengths >= (entry.max_length or 0)),
         ("shortest", entry.drop_shortest, lengths == lengths.min(initial=np.iinfo(np.int64).max)),
         ("longest", entry.drop_longest, lengths == lengths.max(initial=-1)),
     ):
-        if asked:
+        if applies:
             counts[reason] = int((inside & outside).sum())
             inside &= ~outside
     return inside, counts

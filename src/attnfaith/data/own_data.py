@@ -362,9 +362,9 @@ def _column(key: str, names: list[str], columns: Mapping[str, str], place: str) 
         if len(named := [name for name in free if name.lower() == word]) == 1:
             return named[0]
     other = "label" if key == "text" else "text"
-    left = [name for name in free if other in columns or name.lower() != other]
-    if len(left) == 1:
-        return left[0]
+    rest = [name for name in free if other in columns or name.lower() != other]
+    if len(rest) == 1:
+        return rest[0]
     listed = cut(", ".join(map(repr, names)), 300)
     raise DatasetError(f"{place} has no column {key!r}; it has {listed}: name the one of the {key} with --data.{key}")
 

@@ -150,18 +150,18 @@ def read_tokens(text: str, tokens: Sequence[str], spans: Sequence[tuple[int, int
     after a combining mark (at which some tokenizers cut), or after a lone blank. It does not across a blank in the text, nor
     at a letter of a script without blanks between words: there a token is a word.
     """
-    shown, pieces, owner, before, blank = 0, [], [], None, False
+    end, pieces, owner, before, blank = 0, [], [], None, False
     for token, (start, stop), word in zip(tokens, spans, words, strict=True):
         lone = bool(token) and not token.strip(BLANK)
         while not lone and 0 < stop < len(text) and _combines(text[stop]):
             stop += 1
-        fresh = "" if lone else text[max(start, shown) : stop]
+        fresh = "" if lone else text[max(start, end) : stop]
         piece = fresh.strip()
         if not pieces:
             begins = True
-        elif not lone and (start < shown or blank):
+        elif not lone and (start < end or blank):
             begins = False
-        elif lone or fresh[:1].isspace() or any(map(str.isspace, text[shown:start])):
+        elif lone or fresh[:1].isspace() or any(map(str.isspace, text[end:start])):
             begins = True
         else:
             inside = start > 0 and _combines(text[start - 1]) and piece[:1].isalpha()
@@ -171,7 +171,7 @@ def read_tokens(text: str, tokens: Sequence[str], spans: Sequence[tuple[int, int
         pieces.append((piece or " ") if begins else REPEATS + repeated if repeated else CONTINUES + (piece or " "))
         before, blank = word, begins and not piece
         if not lone:
-            shown = max(shown, stop)
+            end = max(end, stop)
     return pieces, owner
 
 
@@ -270,8 +270,8 @@ def subword_columns(rows: Mapping, first_row: int, *, tokenizer, max_length: int
 
     def check(encodings) -> None:
         texts = [text_positions(encoding, 0) for encoding in encodings]
-        taken = [len(encoding.ids) - len(text) for encoding, text in zip(encodings, texts, strict=True)]
-        check_room(texts, taken, max_length, first_row)
+        occupied = [len(encoding.ids) - len(text) for encoding, text in zip(encodings, texts, strict=True)]
+        check_room(texts, occupied, max_length, first_row)
 
     columns, encodings, texts = _columns(rows, tokenizer, max_length, "only_first" if pair else True, check)
     columns["tokens"], columns["word_of_token"] = ([first[part] for first, *_ in texts] for part in (0, 1))

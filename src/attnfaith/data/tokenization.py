@@ -314,12 +314,12 @@ def _word_columns(rows, first_row: int, *, tokenizer, max_length: int | None, la
     encoded = tokenizer(*parts, return_attention_mask=False, **options)
     read = []
     for row, (ids, text, question) in enumerate(zip(encoded["input_ids"], split, questions, strict=True)):
-        taken = n_markers + len(question)
-        read.append(text if max_length is None else text[: max_length - taken])
-        if len(ids) != len(read[-1]) + taken:
+        occupied = n_markers + len(question)
+        read.append(text if max_length is None else text[: max_length - occupied])
+        if len(ids) != len(read[-1]) + occupied:
             raise DatasetError(
-                f"The tokenizer gives {len(ids)} ids for row {first_row + row}, {len(read[-1]) + taken} were expected from "
-                "its words and markers: give a tokenizer of build_tokenizer."
+                f"The tokenizer gives {len(ids)} ids for row {first_row + row}, {len(read[-1]) + occupied} were expected "
+                "from its words and markers: give a tokenizer of build_tokenizer."
             )
     unknown = tokenizer.unk_token_id
     columns = {
@@ -353,12 +353,12 @@ def _word_columns(rows, first_row: int, *, tokenizer, max_length: int | None, la
     return columns
 
 
-def check_room(texts: Sequence[Sequence], taken: Sequence[int], max_length: int | None, first_row: int) -> None:
-    """Raise DatasetError for a row whose markers and question, `taken` positions, leave no room for its text."""
-    for row, (text, positions) in enumerate(zip(texts, taken, strict=True)):
+def check_room(texts: Sequence[Sequence], occupied: Sequence[int], max_length: int | None, first_row: int) -> None:
+    """Raise DatasetError for a row whose markers and question, `occupied` positions, leave no room for its text."""
+    for row, (text, positions) in enumerate(zip(texts, occupied, strict=True)):
         if max_length is not None and positions + min(1, len(text)) > max_length:
             raise DatasetError(
-                f"max_length={max_length} leaves no room for the text of row {first_row + row}: markers and question alone "
+                f"max_length={max_length} leaves no room for the text of row {first_row + row}: markers and question "
                 f"take {positions}; give {positions + 1} or more."
             )
 

@@ -153,12 +153,12 @@ class SelfAttentionClassifierForSequenceClassification(PreTrainedModel):
     def set_input_embeddings(self, value):
         self.model.set_input_embeddings(value)
 
-    def _set_gradient_checkpointing(self, enable=True, gradient_checkpointing_func: Callable | None = None, **how):
+    def _set_gradient_checkpointing(self, enable=True, gradient_checkpointing_func: Callable | None = None, **options):
         # the backward pass runs a layer again, outside of `forward` below, so the layer brings the projection with it
         def checkpoint(function, *args, **kwargs):
             return gradient_checkpointing_func(self._projecting(function), *args, **kwargs)
 
-        self.model._set_gradient_checkpointing(enable, checkpoint, **how)
+        self.model._set_gradient_checkpointing(enable, checkpoint, **options)
 
     def _projecting(self, function: Callable) -> Callable:
         if (mode := self._mode) is None:

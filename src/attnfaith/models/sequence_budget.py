@@ -23,20 +23,20 @@ def best_selections(scores: torch.Tensor, count: torch.Tensor, transition: float
     """
     batch, length = scores.shape
     most = int(count.max()) if batch else 0
-    out = scores.new_full(
-        (batch, most + 1), -torch.inf
-    )  # best sums by number of selected tokens, if the last is not selected
-    out[:, 0] = 0
-    taken = torch.full_like(out, -torch.inf)  # if it is selected
-    stayed, paired = [], []
+    # best sums by number of selected tokens, where the last token is skipped and where it is selected
+    skipped = scores.new_full((batch, most + 1), -torch.inf)
+    skipped[:, 0] = 0
+    selected = torch.full_like(skipped, -torch.inf)
+    stayed, paired = [], []  # whether the token before a skipped one, and before a selected one, is selected
     for place in range(length):
-        stayed.append(taken > out)  # whether the token before an unselected one is selected
-        after = taken + transition
-        paired.append(after > out)  # and before a selected one
-        entered = torch.maximum(out, after)[:, :-1] + scores[:, place, None]
-        out, taken = torch.maximum(out, taken), torch.nn.functional.pad(entered, (1, 0), value=-torch.inf)
+        stayed.append(selected > skipped)
+        after = selected + transition
+        paired.append(after > skipped)
+        entered = torch.maximum(skipped, after)[:, :-1] + scores[:, place, None]
+        skipped = torch.maximum(skipped, selected)
+        selected = torch.nn.functional.pad(entered, (1, 0), value=-torch.inf)
     allowed = torch.arange(most + 1, device=scores.device) <= count[:, None]
-    ends = torch.stack([out, taken], -1).masked_fill(~allowed[..., None], -torch.inf).flatten(1).argmax(1)
+    ends = torch.stack([skipped, selected], -1).masked_fill(~allowed[..., None], -torch.inf).flatten(1).argmax(1)
     spent, state = ends // 2, ends % 2 == 1
     chosen = torch.zeros_like(scores, dtype=torch.bool)
     rows = torch.arange(batch, device=scores.device)
@@ -141,8 +141,8 @@ class SequenceBudget(torch.autograd.Function):
         ctx.spans, gates = [], torch.zeros_like(scores)
         for row, solution in enumerate(averages(scores, mask, count, transition)):
             gates[row] = solution.values
-            taken = solution.rows[solution.weights > TOLERANCE]
-            ctx.spans.append(torch.linalg.qr((taken[1:] - taken[:1]).t())[0].to(place))
+            rows = solution.rows[solution.weights > TOLERANCE]
+            ctx.spans.append(torch.linalg.qr((rows[1:] - rows[:1]).t())[0].to(place))
         return (gates * mask).to(place)
 
     @staticmethod
