@@ -278,8 +278,6 @@ def test_half_precision(encoder, projection, hierarchy, dtype, tmp_path):
     close(output.logits.float(), full(**batch()).logits, 0.1)
 
 
-# Training
-
 
 # Outputs on request
 

@@ -77,10 +77,10 @@ def weights(trainer):
     return {name: value.clone() for name, value in trainer.model.state_dict().items()}
 
 
-def same(one, other, atol=0.0):
-    assert one.keys() == other.keys()
-    for name in one:
-        torch.testing.assert_close(one[name], other[name], atol=atol, rtol=0, msg=name)
+def same(weights, expected, atol=0.0):
+    assert weights.keys() == expected.keys()
+    for name in weights:
+        torch.testing.assert_close(weights[name], expected[name], atol=atol, rtol=0, msg=name)
 
 
 def penalties_by_hand(model, batch, *, seed=0, step=0, share=0.5):

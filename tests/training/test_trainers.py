@@ -361,11 +361,11 @@ def spied(monkeypatch):
     return result, callbacks
 
 
-def train_only(recipe, **how):
+def train_only(recipe, *, resume=False):
     """Carry out the training of a recipe; the folder of the run."""
     folder = Path(recipe.output_dir)
     state = PartialState(cpu=True)
-    with runs.folder.opened(folder, recipe, state, resume=how.get("resume", False)):
+    with runs.folder.opened(folder, recipe, state, resume=resume):
         if not (folder / runs.MODEL).is_dir():
             texts, arguments = runs.texts.Texts(recipe, folder, state), runs.training_arguments(recipe)
             runs.train.train(recipe, arguments, folder, texts, None, state)
