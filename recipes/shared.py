@@ -4,7 +4,8 @@ An analysis imports them with two dots, `from ..shared import estimate`; a scrip
 
 Cells     `kinds`: models that differ in their seed alone. `twins`: models beside plain ones, of the same seeds and texts.
 Numbers   `values`: a number per text, seeds x texts. `estimate`: its mean, interval and p-value over seeds and texts.
-          `summary`: the same as columns of a table. `verdict`: one word for it; `answer`: both.
+          `summary`: the same as columns of a table; `row_of`: of several numbers of a kind of model.
+          `verdict`: one word for it; `answer`: both.
 Published `read_published`, `for_stand_ins`; `over_seeds` and `join_published`: ours beside theirs.
 Figures   `interval_figure`: numbers with their intervals. `panels`: the shortest names that tell models apart.
 Pages     `page_texts`: tables as a page shows them, and `made_by`, which code made the records.
@@ -160,6 +161,17 @@ def summary(numbers: np.ndarray, bounds: tuple[float, float] = (-np.inf, np.inf)
     means = [row[~np.isnan(row)].mean() for row in numbers if not np.isnan(row).all()]
     spread = {"std": float(np.std(means, ddof=1)) if len(means) > 1 else np.nan}
     return counts | dict(zip(("mean", "ci_low", "ci_high"), estimate(numbers, bounds)[:3], strict=True)) | spread
+
+
+def row_of(models: Models, numbers: Mapping[str, Number]) -> dict[str, object]:
+    """A row of a table for a kind of model: its labels, n_seeds, n (texts of one model), and each number under its name as
+    the mean over seeds and texts, with _ci_low, _ci_high and _std (`summary`).
+    """
+    row = heading(models) | {"n_seeds": len(models), "n": len(next(iter(models.values())))}
+    for name, number in numbers.items():
+        counts = summary(values(models, number))
+        row |= {name: counts["mean"]} | {f"{name}_{key}": counts[key] for key in ("ci_low", "ci_high", "std")}
+    return row
 
 
 def verdict(effect: float, p_value: float, n_seeds: int, above: str, below: str) -> str:

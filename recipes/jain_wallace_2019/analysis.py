@@ -6,7 +6,7 @@ name with the ending _performance (accuracy and ROC-AUC of each model).
 Source: Jain & Wallace (2019), Attention is not Explanation.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -24,7 +24,7 @@ from ..shared import (
     kinds,
     page_texts,
     read_published,
-    summary,
+    row_of,
     twins,
     values,
 )
@@ -84,15 +84,8 @@ def side_by_side(cells: Sequence[Cell], scores: pd.DataFrame, taus: pd.DataFrame
         "accuracy": lambda cell: performance.per_text(cell)["correct"],
         **{f"tau {pair}": tau(pair) for pair in PAIRS},
     }
-    rows = []
-    for models in kinds(cells):
-        row = heading(models)
-        for name, number in numbers.items():
-            counted = summary(values(models, number), (0, 1) if name == "accuracy" else (-1, 1))
-            row |= {"n_seeds": counted["n_seeds"], "n": len(next(iter(models.values())))} if name == "accuracy" else {}
-            row |= {name if key == "mean" else f"{name}_{key}": counted[key] for key in ("mean", "ci_low", "ci_high", "std")}
-        rows.append(row)
-    table = pd.DataFrame(rows).merge(scores.drop(columns="source"), how="left", on=FACTORS)
+    table = pd.DataFrame([row_of(models, numbers) for models in kinds(cells)])
+    table = table.merge(scores.drop(columns="source"), how="left", on=FACTORS)
     overall = taus[(taus["class"] == "overall") & (taus["statistic"] == "tau_mean")]
     for pair in PAIRS:
         theirs = overall.loc[overall["pair"] == pair, [*FACTORS, "value"]]
@@ -123,17 +116,8 @@ def reach(cells: Sequence[Cell]) -> pd.DataFrame:
     the weight.
     """
     numbers = {"tvd": permuted(0), "flips": permuted(1), "search": furthest("search"), "exact": furthest("exact")}
-    numbers |= {
-        "one_token": lambda cell: _way(cell, "exact", lambda way: np.where(np.isnan(way.jsd), np.nan, way.one_token > 0))
-    }
-    rows = []
-    for models in kinds([cell for cell in cells if adversary.ways(cell)]):
-        row = heading(models) | {"n_seeds": len(models)}
-        for name, number in numbers.items():
-            counted = summary(values(models, number))
-            row |= {name: counted["mean"], f"{name}_std": counted["std"]}
-        rows.append(row)
-    return pd.DataFrame(rows)
+    numbers["one_token"] = furthest("exact", lambda way: np.where(np.isnan(way.jsd), np.nan, way.one_token > 0))
+    return pd.DataFrame([row_of(models, numbers) for models in kinds([cell for cell in cells if adversary.ways(cell)])])
 
 
 def questions(cells: Sequence[Cell]) -> pd.DataFrame:
@@ -142,13 +126,11 @@ def questions(cells: Sequence[Cell]) -> pd.DataFrame:
     """
     rows = []
     for models in kinds(cells):
-        own = {
-            name: values(models, number)
-            for name, number in (("gradient", tau("attention–gradient")), ("both", tau("gradient–leave_one_out")))
-        }
-        ways = values(models, furthest("exact")) - values(models, furthest("search"))
-        gaps = {"gradient and leave-one-out agree better with each other": own["both"] - own["gradient"]}
-        gaps |= {"the exact attention lies beyond the search's": ways}
+        own, both = (values(models, tau(pair)) for pair in ("attention–gradient", "gradient–leave_one_out"))
+        gaps = {"gradient and leave-one-out agree better with each other": both - own}
+        gaps["the exact attention lies beyond the search's"] = values(models, furthest("exact")) - values(
+            models, furthest("search")
+        )
         row = heading(models)
         rows += [row | {"question": f"{name} ({row['encoder']})"} | answer(numbers) for name, numbers in gaps.items()]
     for pair in twins(cells, lambda identity: replace(identity, encoder="bilstm")):
@@ -161,16 +143,15 @@ def questions(cells: Sequence[Cell]) -> pd.DataFrame:
 
 def permuted(place: int) -> Number:
     """The median TVD of permuted attention (0), or the share of permutations that change the decision (1)."""
-    return lambda cell: (
-        changes.changes(cell, "permuted_probs")[place] if "permuted_probs" in cell.table.column_names else None
-    )
+    name = "permuted_probs"
+    return lambda cell: changes.changes(cell, name)[place] if name in cell.table.column_names else None
 
 
-def furthest(method: str) -> Number:
-    """The epsilon-max JSD in nats, by "search" or "exact", at EPSILON."""
-    return lambda cell: _way(cell, method, lambda way: way.jsd)
+def furthest(method: str, number: Callable[[adversary.Way], np.ndarray] = lambda way: way.jsd) -> Number:
+    """The epsilon-max JSD in nats, by "search" or "exact", at EPSILON, or another number of that way."""
 
+    def of_cell(cell: Cell) -> np.ndarray | None:
+        ways = [way for way in adversary.ways(cell) if (way.method, way.epsilon) == (method, EPSILON)]
+        return number(ways[0]) if ways else None
 
-def _way(cell: Cell, method: str, number) -> np.ndarray | None:
-    ways = [way for way in adversary.ways(cell) if (way.method, way.epsilon) == (method, EPSILON)]
-    return number(ways[0]) if ways else None
+    return of_cell

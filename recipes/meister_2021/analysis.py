@@ -14,7 +14,7 @@ from scipy.stats import kendalltau
 from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import Cell, measure_label
 
-from ..shared import Models, answer, heading, kinds, page_texts, read_published, summary, values
+from ..shared import Models, answer, heading, kinds, page_texts, read_published, row_of, values
 from .numbers import INPUTS, MEASURES, STATES, cut_tau, of_cell
 
 
@@ -70,13 +70,10 @@ def side_by_side(cells: Sequence[Cell], published: pd.DataFrame) -> pd.DataFrame
     rows = []
     for model in levels(cells):
         for level in [level for level in ("softmax", 0.0) if level in model]:
-            row = heading(model[level]) | {"n": len(next(iter(model[level].values())))}
+            row = row_of(model[level], {name: number(name) for name in SIDES.values()})
             for name in SIDES.values():
-                counted = summary(values(model[level], number(name)))
                 statistic = f"tau attention–{name.removeprefix('tau_')}" if name.startswith("tau_") else name
-                key = tuple(row[part] for part in KEYS[:-1])
-                row |= {name: counted["mean"], f"{name}_std": counted["std"], "n_seeds": len(model[level])}
-                row[f"{name}_published"] = theirs.get((*key, statistic), np.nan)
+                row[f"{name}_published"] = theirs.get((*(row[part] for part in KEYS[:-1]), statistic), np.nan)
             rows.append(row)
     return pd.DataFrame(rows)
 

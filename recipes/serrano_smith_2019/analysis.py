@@ -13,7 +13,7 @@ from attnfaith.reporting.cells import Cell
 from attnfaith.reporting.erased_weights import outcomes, removals, single_weight
 from attnfaith.reporting.sections import erasure, performance
 
-from ..shared import Number, answer, heading, kinds, page_texts, summary, values
+from ..shared import Number, answer, heading, kinds, page_texts, row_of, values
 
 
 ORDERS = ("random", "attention", "gradient", "minimum")
@@ -70,14 +70,7 @@ def documents(cells: Sequence[Cell]) -> pd.DataFrame:
     }
     for order in ("attention", "minimum"):
         numbers |= {f"never_{order}": removed(order, "never"), f"all_{order}": removed(order, "empty")}
-    rows = []
-    for models in kinds(cells):
-        row = heading(models) | {"n_seeds": len(models), "n": len(next(iter(models.values())))}
-        for name, number in numbers.items():
-            counted = summary(values(models, number))
-            row |= {name: counted["mean"], f"{name}_std": counted["std"]}
-        rows.append(row)
-    return pd.DataFrame(rows)
+    return pd.DataFrame([row_of(models, numbers) for models in kinds(cells)])
 
 
 def questions(cells: Sequence[Cell]) -> pd.DataFrame:

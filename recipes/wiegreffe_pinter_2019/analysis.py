@@ -17,7 +17,7 @@ from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import Cell, match
 from attnfaith.reporting.sections import performance
 
-from ..shared import Models, Number, answer, heading, kinds, page_texts, summary, text_ids, values
+from ..shared import Models, Number, answer, heading, kinds, page_texts, row_of, text_ids, values
 
 
 BASE, UNIFORM, OTHERS = "base", "uniform attention", "other seeds"
@@ -101,11 +101,7 @@ def models_table(cells: Sequence[Cell]) -> pd.DataFrame:
                 numbers |= {part: to_base(bases, part) for part in DISTANCES}
             elif name == OTHERS:
                 numbers |= {part: to_other_seeds(bases, part) for part in DISTANCES}
-            row = heading(models) | {"model": name, "n_seeds": len(models), "n": len(next(iter(models.values())))}
-            for part in ("accuracy", *DISTANCES):
-                counted = summary(values(models, numbers[part])) if part in numbers else {}
-                row |= {part: counted.get("mean", np.nan), f"{part}_std": counted.get("std", np.nan)}
-            rows.append(row)
+            rows.append({"model": name} | row_of(models, numbers))
     return pd.DataFrame(rows)
 
 
