@@ -107,10 +107,8 @@ def signs(groups: Sequence[Models]) -> pd.DataFrame:
         for test, good in TESTS.items():
             numbers = by_name(models, test) if test in per_text(next(iter(models.values()))) else {}
             for name in [name for name in numbers if records.ABSOLUTE + name in numbers]:
-                gap = answer(good * (numbers[name] - numbers[records.ABSOLUTE + name]), BETTER, WORSE)
-                gap |= {"mean": good * gap["mean"]}
-                ends = sorted(good * gap[end] for end in ("ci_low", "ci_high"))
-                gap |= dict(zip(("ci_low", "ci_high"), ends, strict=True))
+                words = (BETTER, WORSE) if good > 0 else (WORSE, BETTER)
+                gap = answer(numbers[name] - numbers[records.ABSOLUTE + name], *words)
                 rows.append(heading(models) | {"test": test, "measure": name} | gap)
     return pd.DataFrame(rows)
 

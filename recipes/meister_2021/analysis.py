@@ -4,7 +4,7 @@ A model is an encoder with its alignment; its levels are softmax and the lambdas
 texts are those of `numbers`; intervals are over seeds and texts.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +14,7 @@ from scipy.stats import kendalltau
 from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import Cell, measure_label
 
-from ..shared import Models, answer, heading, kinds, page_texts, read_published, row_of, values
+from ..shared import Models, answer, heading, kinds, page_texts, paired, read_published, row_of, values
 from .numbers import INPUTS, MEASURES, STATES, cut_tau, of_cell
 
 
@@ -86,13 +86,14 @@ def sweep(cells: Sequence[Cell], published: pd.DataFrame) -> pd.DataFrame:
         knobs = sorted(level for level in model if level != "softmax")
         if len(knobs) < 3:
             continue
+        seeds = sorted(set.intersection(*({*model[knob]} for knob in knobs)))
         for measure in INPUTS:
-            means = np.array([np.nanmean(values(model[knob], number(f"entropy_{measure}")), axis=1) for knob in knobs])
-            taus = pd.Series([kendalltau(knobs, seed).statistic for seed in means.T])
+            sides = [_of({seed: model[knob][seed] for seed in seeds}, f"entropy_{measure}") for knob in knobs]
+            taus = pd.Series([kendalltau(knobs, means).statistic for means in np.nanmean(sides, axis=2).T])
             row = heading(model[knobs[0]]) | {
                 "measure": measure_label(measure),
                 "n_lambdas": len(knobs),
-                "n_seeds": len(taus),
+                "n_seeds": len(seeds),
             }
             key = (row["dataset"], row["encoder"], row["alignment"], f"lambda–entropy of {measure}")
             rows.append(row | {"tau": taus.mean(), "tau_std": taus.std(), "published": theirs.get(key, np.nan)})
@@ -107,36 +108,32 @@ def claims(cells: Sequence[Cell]) -> pd.DataFrame:
     untrained = {_model(model): model for model in levels(cells, "untrained")}
     rows = []
     for model in levels(cells):
-        if not {"softmax", 0.0} <= set(model):
-            continue
-        dense, sparse, before = model["softmax"], model[0.0], untrained.get(_model(model), {})
-        change = {name: _of(sparse, name) - _of(dense, name) for name in ("accuracy", "hidden_to_input_entropy")}
-        differences = [
-            (
-                "sparse attention does not lower the entropy of a state's gradient by .05",
-                "",
-                change["hidden_to_input_entropy"] + 0.05,
-            )
-        ]
-        differences += [("sparse attention costs less than .02 of accuracy", "", change["accuracy"] + 0.02)]
-        for name in INPUTS:
-            tau, base = _of(sparse, f"tau_{name}"), _of(dense, f"tau_{name}")
-            cut = values(sparse, lambda cell, name=name, dense=dense: cut_tau(cell, dense[cell.identity.seed], name))
-            differences += [("agrees less with inputs under sparsemax than under softmax", name, base - tau)]
-            differences += [("and less than softmax attention cut to the same support", name, cut - tau)]
-        for name, inputs in zip(STATES, INPUTS[: len(STATES)], strict=True):
-            tau = _of(sparse, f"tau_{name}")
-            differences += [
-                ("sparse attention agrees better with states than with inputs", name, tau - _of(sparse, f"tau_{inputs}"))
-            ]
-            differences += [
-                ("and better than the same weights at random places", name, tau - _of(sparse, f"random_tau_{name}"))
-            ]
-            if 0.0 in before:
-                differences += [("and better than before training", name, tau - _of(before[0.0], f"tau_{name}"))]
-        row = heading(sparse)
-        rows += [row | {"claim": name, "measure": measure_label(measure)} | answer(of) for name, measure, of in differences]
+        if {"softmax", 0.0} <= set(model):
+            for claim, measure, numbers in differences(model, untrained.get(_model(model), {})):
+                row = heading(model[0.0]) | {"claim": claim, "measure": measure_label(measure)}
+                rows.append(row | answer(numbers))
     return pd.DataFrame(rows)
+
+
+def differences(model: dict[object, Models], untrained: dict[object, Models]) -> Iterator[tuple[str, str, np.ndarray]]:
+    """Claim, measure, and the numbers [S, N] whose mean is above 0 where the claim holds."""
+    pair = paired(model["softmax"], model[0.0])
+    dense, sparse = pair.values(number("hidden_to_input_entropy"))
+    yield "sparse attention lowers the entropy of a state's gradient by less than .05", "", sparse - dense + 0.05
+    dense, sparse = pair.values(number("accuracy"))
+    yield "sparse attention costs less than .02 of accuracy", "", sparse - dense + 0.02
+    for name in INPUTS:
+        dense, sparse = pair.values(number(f"tau_{name}"))
+        cut = values(pair.changed, lambda cell, name=name: cut_tau(cell, pair.plain[cell.identity.seed], name), pair.texts)
+        yield "agrees less with inputs under sparsemax than under softmax", name, dense - sparse
+        yield "and less than softmax attention cut to the same support", name, cut - sparse
+    for name, inputs in zip(STATES, INPUTS, strict=True):
+        sparse = _of(model[0.0], f"tau_{name}")
+        yield "sparse attention agrees better with states than with inputs", name, sparse - _of(model[0.0], f"tau_{inputs}")
+        yield "and better than the same weights at random places", name, sparse - _of(model[0.0], f"random_tau_{name}")
+        if (before := paired(untrained.get(0.0, {}), model[0.0])) is not None:
+            drawn, trained = before.values(number(f"tau_{name}"))
+            yield "and better than before training", name, trained - drawn
 
 
 def _of(models: Models, name: str) -> np.ndarray:
