@@ -269,7 +269,7 @@ def test_limits_draw_at_random_in_order(root):
         ("ssst", {}, "'ssst'; did you mean 'sst'"),
         ("sst", {}, "Cannot read 'sst': the data set SetFit/sst2 at main .* set ATTNFAITH_DATA"),
         ("mimic_anemia", {}, "'mimic_anemia' is read from .*mimic/anemia.*csv, jsonl or parquet"),
-        ("sst", {"impermissible_removed": True}, "impermissible: take occupation, pronoun, sst_wiki"),
+        ("sst", {"impermissible_removed": True}, "impermissible words: take occupation, pronoun, sst_wiki"),
     ],
 )
 def test_arguments_that_are_refused(root, name, arguments, message):
