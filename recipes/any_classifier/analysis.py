@@ -14,7 +14,7 @@ from attnfaith.metrics.attention_faithfulness.erasure_curves import aopc, compre
 from attnfaith.reporting import sections
 from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import Cell
-from attnfaith.reporting.explanation_tests import column, measures, stacked
+from attnfaith.reporting.explanation_tests import measures
 from attnfaith.reporting.sections import changes, identifiability, performance, saliency
 from attnfaith.reporting.spec import per_cell
 from attnfaith.stats import holm
@@ -117,7 +117,7 @@ def reach(cells: Sequence[Cell]) -> pd.DataFrame:
     """Accuracy, and every number of the section "identifiability", of each kind of model that has it."""
     rows = []
     for models in kinds([cell for cell in cells if identifiability.SECTION.applies(cell)]):
-        names = identifiability.SECTION.per_text(next(iter(models.values())))
+        names = identifiability.per_text(next(iter(models.values())))
         numbers = {"accuracy": lambda cell: performance.per_text(cell)["correct"]}
         numbers |= {name: lambda cell, name=name: sections.numbers(cell).get(name) for name in names}
         rows += [heading(models) | {"quantity": name} | summary(values(models, of)) for name, of in numbers.items()]
@@ -144,15 +144,16 @@ def per_text(cell: Cell) -> dict[str, dict[str, np.ndarray]]:
     when nothing else is left; mean over all shares measured. accuracy_removed, accuracy_kept: share of these shares at which
     the model is right; a record knows it for two classes alone. sign_violated: `sections.sign_violations`.
     """
-    results, whole = {}, column(cell, "rationale_erasure_whole_prob")
+    results, whole = {}, cell.column("rationale_erasure_whole_prob")
     for end, falls in (("removed", comprehensiveness), ("kept", sufficiency)):
-        probs = stacked(cell, f"rationale_erasure_{end}_probs")
+        probs = cell.stacked(f"rationale_erasure_{end}_probs")
         named = dict(zip(measures(cell), np.moveaxis(probs, 1, 0), strict=True))
         results[f"aopc_{end}"] = {name: aopc(falls(whole, numbers)) for name, numbers in named.items()}
         if cell.probs.shape[1] == 2:
             results[f"accuracy_{end}"] = {name: _accuracy(cell, numbers) for name, numbers in named.items()}
     if changes.SIGN_VIOLATIONS.applies(cell):
-        results["sign_violated"] = {name: of["violated"] for name, of in changes.sign_violations(cell).items()}
+        numbers, start = changes.sign_violations(cell), "sign_violated_by_"
+        results["sign_violated"] = {name[len(start) :]: of for name, of in numbers.items() if name.startswith(start)}
     return {test: results[test] for test in TESTS if test in results}
 
 

@@ -15,7 +15,7 @@ from scipy.stats import kendalltau
 from attnfaith import record as records
 from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import CELL, PREFIX, Cell
-from attnfaith.reporting.explanation_tests import TESTS, column
+from attnfaith.reporting.explanation_tests import TESTS
 from attnfaith.reporting.render import frames
 from attnfaith.reporting.sections import saliency
 from attnfaith.stats import LEVEL
@@ -112,14 +112,14 @@ def completeness(cells: Sequence[Cell]) -> pd.DataFrame:
         for measure, (left_name, steps_name) in LEFT.items():
             if measure not in cell.measures or left_name not in cell.table.column_names:
                 continue
-            left = column(cell, left_name)
+            left = cell.column(left_name)
             if np.isnan(left).all():
                 continue
             parts = np.array([np.sum(row, dtype=np.float64) for row in records.rows(cell.table, PREFIX + measure)])
-            whole = parts + column(cell, "lrp_residual") if measure == "lrp" else parts - left
+            whole = parts + cell.column("lrp_residual") if measure == "lrp" else parts - left
             with np.errstate(invalid="ignore", divide="ignore"):
                 shares = np.abs(left) / np.abs(whole)
-            steps = column(cell, steps_name) if steps_name else np.array([np.nan])
+            steps = cell.column(steps_name) if steps_name else np.array([np.nan])
             defined = shares[np.isfinite(shares)]
             row = cell.heading | {"measure": measure, "n": len(defined), "n_undefined": len(shares) - len(defined)}
             numbers = (np.median(defined), defined.max(), np.mean(defined > ALLOWED)) if len(defined) else [np.nan] * 3

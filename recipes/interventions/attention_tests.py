@@ -15,9 +15,8 @@ from attnfaith.metrics.attention_faithfulness.divergences import total_variation
 from attnfaith.metrics.attention_faithfulness.plausibility import average_precision
 from attnfaith.reporting import explanation_tests
 from attnfaith.reporting.cells import PREFIX, Cell, measure_label
-from attnfaith.reporting.erased_weights import single_weight
-from attnfaith.reporting.explanation_tests import column
 from attnfaith.reporting.sections import adversary, attention, changes, identifiability
+from attnfaith.reporting.sections.erasure import single_weight
 from attnfaith.reporting.spec import per_cell
 
 from ..shared import Twins
@@ -64,7 +63,7 @@ def smallest_set(cell: Cell) -> np.ndarray:
     """Share of the tokens in the smallest set of weights whose removal changes the decision; 1 where none does. Undefined
     below two tokens.
     """
-    share = column(cell, "minimal_flip_size") / np.maximum(cell.lengths, 1)
+    share = cell.column("minimal_flip_size") / np.maximum(cell.lengths, 1)
     return np.where(cell.lengths > 1, np.where(np.isnan(share), 1.0, share), np.nan)
 
 
@@ -93,7 +92,7 @@ def impermissible_weight(cell: Cell) -> np.ndarray:
 
 def hidden_influence(cell: Cell) -> np.ndarray:
     """How far the prediction goes without the impermissible tokens (TVD), less attention on them. Undefined likewise."""
-    probs = explanation_tests.stacked(cell, "permissible_only_probs")
+    probs = cell.stacked("permissible_only_probs")
     weights = impermissible_weight(cell)
     defined = ~np.isnan(probs).any(axis=1) & ~np.isnan(weights)
     influence = np.full(len(cell), np.nan)
@@ -104,8 +103,7 @@ def hidden_influence(cell: Cell) -> np.ndarray:
 
 def punctuation_mass(cell: Cell) -> np.ndarray:
     """Attention on punctuation, 0..1. Undefined where a text has none, or nothing else."""
-    groups = attention.group_mass(cell)
-    return groups["punctuation"]["mass"] if "punctuation" in groups else np.full(len(cell), np.nan)
+    return attention.group_mass(cell).get("group_mass_punctuation", np.full(len(cell), np.nan))
 
 
 def confidence(cell: Cell) -> np.ndarray:
@@ -121,7 +119,7 @@ def plausibility(cell: Cell) -> np.ndarray:
 
 
 def of_column(name: str) -> Callable[[Cell], np.ndarray]:
-    return lambda cell: column(cell, name)
+    return lambda cell: cell.column(name)
 
 
 def of_section(per_text: Callable[[Cell], Mapping[str, np.ndarray]], name: str) -> Callable[[Cell], np.ndarray]:

@@ -73,5 +73,6 @@ def _measured(cell: Cell) -> Iterator[dict]:
         row |= {"model": of.encoder}
         yield {**row, "statistic": "accuracy", "value": accuracy}
         if "group_mass" in cell.table.column_names and not removed:
-            mass = group_mass(cell)[IMPERMISSIBLE]["head_max" if heads == "max" else "whole"]
+            start = "group_mass_head_max" if heads == "max" else "group_whole"
+            mass = group_mass(cell)[f"{start}_{IMPERMISSIBLE}"]
             yield {**row, "statistic": "impermissible_mass", "value": pd.Series(mass).mean()}

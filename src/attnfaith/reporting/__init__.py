@@ -8,7 +8,7 @@ from importlib import import_module
 _MODULES = {
     "page.facts": ("run_facts",),
     "page.report": ("write_report",),
-    "sections.agreement": ("agreement_table", "attention_overview", "gradient_vs_leave_one_out"),
+    "sections.agreement": ("agreement_table",),
     "sections.performance": ("performance_table",),
     "sections.plausibility": ("plausibility_table",),
     "style": ("save_figure",),

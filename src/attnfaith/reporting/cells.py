@@ -43,9 +43,9 @@ class Cell:
         states = [PREFIX + name for name in self.measures if name.endswith("_hidden")]
         if not states:
             return self
-        made = Cell(self.identity, self.table.drop_columns(states))
-        made._taus = self._taus  # of the same scores
-        return made
+        cell = Cell(self.identity, self.table.drop_columns(states))
+        cell._taus = self._taus  # of the same scores
+        return cell
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
@@ -54,6 +54,35 @@ class Cell:
         if {"gradient", "leave_one_out"} <= set(self.measures):
             pairs.append(("gradient", "leave_one_out"))
         return pairs
+
+    def has(self, *columns: str) -> bool:
+        """Whether it holds all of these columns."""
+        return set(columns) <= set(self.table.column_names)
+
+    def column(self, name: str) -> np.ndarray:
+        """A column of one number per instance, [N] float64."""
+        return self.table.column(name).to_numpy().astype(np.float64)
+
+    def rows(self, name: str) -> list[np.ndarray]:
+        """A list column as one array per instance, as `record.rows` has it."""
+        return records.rows(self.table, name)
+
+    def stacked(self, name: str) -> np.ndarray:
+        """A list column of one shape, [N, ...] float64."""
+        return np.stack(self.rows(name)).astype(np.float64)
+
+    def shared(self, name: str) -> list:
+        """The list that a column holds in every row, such as the names of the measures of a test.
+
+        Raises RecordError where two rows differ: they were not measured together.
+        """
+        values = self.table.column(name).to_pylist()
+        if any(row != values[0] for row in values):
+            other = next(row for row in values if row != values[0])
+            raise records.RecordError(
+                f"{describe(self.heading)}: column '{name}' holds {values[0]} and {other}; a cell is measured in one way"
+            )
+        return values[0]
 
     @cached_property
     def instance_ids(self) -> list[str]:
@@ -66,7 +95,7 @@ class Cell:
 
     @cached_property
     def attention(self) -> list[np.ndarray]:
-        return records.rows(self.table, "attention")
+        return self.rows("attention")
 
     @cached_property
     def lengths(self) -> np.ndarray:
@@ -79,7 +108,7 @@ class Cell:
 
         Raises RecordError where the instances of the cell have different numbers of classes.
         """
-        rows = records.rows(self.table, "probs")
+        rows = self.rows("probs")
         if len(counts := sorted({len(row) for row in rows})) > 1:
             raise records.RecordError(
                 f"{describe(self.heading)}: instances have {counts} classes; one cell is one model and has one number"
@@ -111,16 +140,16 @@ class Cell:
     @property
     def classes(self) -> list[tuple[str, np.ndarray]]:
         """Name and members (bool [N]) of "overall" and of each predicted class, "0", "1", ..., where there are classes."""
-        everything = np.ones(len(self), dtype=bool)
+        overall = ("overall", np.ones(len(self), dtype=bool))
         if self.of_sequences or not records.has_classes(self.table):
-            return [("overall", everything)]
-        return [("overall", everything), *((str(number), self.predicted == number) for number in np.unique(self.predicted))]
+            return [overall]
+        return [overall, *((str(number), self.predicted == number) for number in np.unique(self.predicted))]
 
     @cached_property
     def settings(self) -> dict:
         """What made the cell, as stored in the record; {} where nothing is stored for this identity."""
-        known = asdict(self.identity)
-        return next((part for part in records.settings(self.table) if part.get("identity") == known), {})
+        identity = asdict(self.identity)
+        return next((part for part in records.settings(self.table) if part.get("identity") == identity), {})
 
     @cached_property
     def class_names(self) -> tuple[str, ...]:
@@ -135,7 +164,7 @@ class Cell:
     @cached_property
     def labels(self) -> np.ndarray:
         """Gold class per instance, [N] float; NaN where unknown."""
-        return self.table.column("label").to_numpy().astype(np.float64)
+        return self.column("label")
 
     def scores(self, name: str) -> list[np.ndarray]:
         """Token scores of "attention" or of one measure, one array per instance.
@@ -146,7 +175,7 @@ class Cell:
             return self.attention
         if name not in self.measures:
             raise AttnfaithError(f"the record holds no importance '{name}'; it holds {list(self.measures)}")
-        return records.rows(self.table, PREFIX + name)
+        return self.rows(PREFIX + name)
 
     def tau(self, first: str, second: str) -> np.ndarray:
         """Kendall's tau-b per instance between two token scores, [N] in -1..1; NaN where undefined."""
@@ -176,8 +205,8 @@ def one_cell(record: "pa.Table | Cell") -> Cell:
         return record
     cells = split_cells(record)
     if len(cells) != 1:
-        known = "; ".join(describe(cell.heading) for cell in cells)
-        raise AttnfaithError(f"a figure shows one cell, the record holds {len(cells)} ({known}): filter the record first")
+        names = "; ".join(describe(cell.heading) for cell in cells)
+        raise AttnfaithError(f"one cell is needed, the record holds {len(cells)} ({names}): filter the record first")
     return cells[0]
 
 
@@ -235,9 +264,9 @@ def reference_measure(cell: Cell) -> str | None:
 
 
 def main_measures(cell: Cell) -> tuple[str, ...]:
-    """What the page speaks of: attention, then gradient and leave-one-out; without either, the first measure there is."""
-    known = tuple(name for name in ("gradient", "leave_one_out") if name in cell.measures)
-    return ("attention", *(known or cell.measures[:1]))
+    """The measures of the page's sentences: attention, gradient and leave-one-out; without either, the first there is."""
+    held = tuple(name for name in ("gradient", "leave_one_out") if name in cell.measures)
+    return ("attention", *(held or cell.measures[:1]))
 
 
 def pair_name(first: str, second: str) -> str:
@@ -245,9 +274,9 @@ def pair_name(first: str, second: str) -> str:
 
 
 def describe(heading: Mapping[str, object]) -> str:
-    """One line that tells a cell from the others: data set, split, model, seed; without what is not known."""
+    """A line that tells a cell from the others: data set, split, model, seed; without what is unknown."""
     factors = [str(heading[name]) for name in ("encoder", "alignment", "projection")]
-    parts = [f"{heading['dataset']} ({heading['split']})", " + ".join(one for one in factors if one != records.UNKNOWN)]
+    parts = [f"{heading['dataset']} ({heading['split']})", " + ".join(name for name in factors if name != records.UNKNOWN)]
     if heading["objective"] not in ("classification", records.UNKNOWN):
         parts.append(str(heading["objective"]))
     parts += [f"vectors {heading['vectors']}"] if heading["vectors"] != records.UNKNOWN else []

@@ -2,19 +2,18 @@
 
 import numpy as np
 
-from attnfaith import record as records
 from attnfaith.metrics.attention_faithfulness.plausibility import mean_share, top_tokens
 from attnfaith.reporting.cells import Cell
 from attnfaith.reporting.errors import ReportError
-from attnfaith.reporting.explanation_tests import column, measures, shared, stacked, token_scores
+from attnfaith.reporting.explanation_tests import measures, token_scores
 from attnfaith.reporting.render import file_name
 
 
 def annotations(cell: Cell) -> list[dict]:
     """The texts of a cell and their gold evidence as rows for `attnfaith.data.eraser.write_annotations`.
 
-    [] where the record knows no evidence; a text without a label is left out, as ERASER has no place for it. label: the
-    class by its name where the record knows it, else its number.
+    [] where the record has no evidence; a text without a label is left out, as ERASER has no place for it. label: the
+    class by its name where the record has it, else its number.
 
     Raises ReportError where the tokens are sentences, which have no evidence word by word, or subwords, and for a split of a
     name that no file can have.
@@ -22,9 +21,9 @@ def annotations(cell: Cell) -> list[dict]:
     file_name(cell.heading["split"])
     if cell.words is not None:
         raise ReportError("the record is of sentences, ERASER's files are of words: measure with --measure.level word")
-    if "word_of_token" in cell.table.column_names:
+    if cell.has("word_of_token"):
         raise ReportError("the record is of subwords, ERASER's files are of words: train without data.tokenizer")
-    if "rationale" not in cell.table.column_names:
+    if not cell.has("rationale"):
         return []
     rows = zip(cell.instance_ids, cell.table.column("tokens").to_pylist(), cell.labels, strict=True)
     queries = cell.queries or [[]] * len(cell)
@@ -32,11 +31,11 @@ def annotations(cell: Cell) -> list[dict]:
         {
             "instance_id": name,
             "text": " ".join(tokens),
-            "text_pair": " ".join(asked),
+            "text_pair": " ".join(query),
             "label": cell.class_names[int(label)] if cell.class_names else str(int(label)),
             "rationale": gold.astype(int).tolist(),
         }
-        for (name, tokens, label), asked, gold in zip(rows, queries, records.rows(cell.table, "rationale"), strict=True)
+        for (name, tokens, label), query, gold in zip(rows, queries, cell.rows("rationale"), strict=True)
         if not np.isnan(label) and not np.isnan(gold).any()
     ]
 
@@ -45,7 +44,7 @@ def results(cell: Cell, measure: str, share: float | None = None) -> list[dict]:
     """One measure's tests as rows for `attnfaith.data.eraser.write_results`, which ERASER's own evaluation reads.
 
     share: of the tokens that make up the rationale; None for the mean share marked in the record, without which there is
-    none. classification: the predicted class by its name where the record knows it, else its number. Of the scores by class
+    none. classification: the predicted class by its name where the record has it, else its number. Of the scores by class
     those of the predicted one are there, the only one that AOPC reads. Texts where the measure is undefined are left out.
 
     Raises ReportError for a measure that was not tested, or of a name that no file can have, and for a share out of range.
@@ -55,12 +54,12 @@ def results(cell: Cell, measure: str, share: float | None = None) -> list[dict]:
     if measure not in names:
         raise ReportError(f"no tests of {measure!r}; the cell holds those of {', '.join(names)}")
     values, place = token_scores(cell, measure), names.index(measure)
-    if share is None and "rationale" in cell.table.column_names:
-        share = mean_share(records.rows(cell.table, "rationale"))
+    if share is None and cell.has("rationale"):
+        share = mean_share(cell.rows("rationale"))
     chosen = [None] * len(cell) if share is None or np.isnan(share) else top_tokens(values, share)
-    shares = shared(cell, "rationale_erasure_shares")
-    whole = column(cell, "rationale_erasure_whole_prob")
-    kept, removed = (stacked(cell, f"rationale_erasure_{name}_probs")[:, place] for name in ("kept", "removed"))
+    shares = cell.shared("rationale_erasure_shares")
+    whole = cell.column("rationale_erasure_whole_prob")
+    kept, removed = (cell.stacked(f"rationale_erasure_{name}_probs")[:, place] for name in ("kept", "removed"))
     rows = []
     for row in np.flatnonzero(~np.isnan(kept).any(1)):
         number = int(cell.predicted[row])

@@ -10,11 +10,14 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from attnfaith.reporting import render, sections
+from attnfaith.errors import AttnfaithError, counted, cut, excerpt, nearest
+from attnfaith.escaping import printable
+from attnfaith.reporting import render
 from attnfaith.reporting.blocks import template
 from attnfaith.reporting.cells import Cell, describe, main_measures, measure_label, undefined
 from attnfaith.reporting.explained import class_label, explained
 from attnfaith.reporting.heatmap import NEGATIVE, Example, choose, example, hue_of, palette, shown_measures, signed
+from attnfaith.reporting.sections import agreement
 from attnfaith.reporting.sections.performance import accuracy_in_words
 from attnfaith.reporting.tables import as_text
 from attnfaith.reporting.verdicts import verdict
@@ -137,10 +140,9 @@ class Overview:
     @cached_property
     def lead(self) -> list[str]:
         """The report's sentences on agreement; of several cells what they say side by side."""
-        section = sections.known()["agreement"]
         if len(self.cells) == 1:
-            return list(render.sentences(section, self.cells[0]))
-        return list(section.across(render.frames(section, self.cells).get(section.tables[0].name)))
+            return render.sentences(agreement.SECTION, self.cells[0])
+        return agreement.side_by_side(self.cells)
 
     @cached_property
     def verdict(self) -> list[str]:

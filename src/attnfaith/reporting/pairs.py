@@ -19,7 +19,6 @@ from attnfaith.support.escaping import html, printable
 
 
 MOST_WORDS = 60  # of either sentence on the page; more cannot be looked over
-FITTING = 20  # words of the longer sentence where a matrix with its words fits into a figure
 HEAVIEST = 3  # source words that a terminal names of each target word
 LINKS = {SURE: "sure", POSSIBLE: "possible", 0: ""}
 
@@ -97,20 +96,6 @@ def errors(cell: Cell, reading: Reading | None) -> np.ndarray | None:
         return None
     known = readings(cell)
     return alignment_scores(known.counts[:, known.readings.index(reading)])[:, 0]
-
-
-def middle_pair(cell: Cell) -> int:
-    """A pair for figures: of those whose longer sentence has FITTING words or fewer and at least half as many, the one of
-    middle error; else the one of the shortest longer sentence. Equal ones: by instance id.
-    """
-    longer = np.maximum(cell.lengths, [len(row) for row in cell.table.column("target_tokens").to_pylist()])
-    rates = errors(cell, shown_reading(cell))
-    fitting = np.flatnonzero((longer <= FITTING) & (2 * longer >= FITTING))
-    ids = cell.instance_ids
-    if rates is None or not len(fitting) or np.isnan(rates[fitting]).all():
-        return min(range(len(cell)), key=lambda row: (abs(longer[row] - FITTING // 2), ids[row]))
-    fitting = [row for row in fitting if not np.isnan(rates[row])]
-    return int(sorted(fitting, key=lambda row: (rates[row], ids[row]))[len(fitting) // 2])
 
 
 def pair(cell: Cell, row: int, reading: Reading) -> Pair:

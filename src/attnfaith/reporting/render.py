@@ -11,7 +11,7 @@ import pandas as pd
 from attnfaith.reporting.blocks import CLASS_COLUMN, Grid, differing, number_with_interval
 from attnfaith.reporting.cells import CELL, Cell
 from attnfaith.reporting.errors import ReportError
-from attnfaith.reporting.spec import SUMMARY, Drawing, Row, Section, Table, per_cell
+from attnfaith.reporting.spec import SUMMARY, Row, Section, Table, per_cell
 from attnfaith.reporting.tables import format_number
 from attnfaith.support.errors import counted
 
@@ -34,11 +34,6 @@ def file_name(name: str) -> str:
     return name
 
 
-def numbers(section: Section, cell: Cell) -> dict[str, np.ndarray]:
-    """The section's numbers per text of a cell, {name: [N] float64}; {} where it has none or does not apply."""
-    return section.per_text(cell) if section.per_text and section.applies(cell) else {}
-
-
 # ---------- tables
 
 
@@ -48,17 +43,15 @@ def _rows(cell: Cell, table: Table) -> list[Row]:
 
 
 def rows(table: Table, cell: Cell) -> list[Row]:
-    """The rows of a table on one cell, computed once; without what names the cell."""
+    """The rows of a table on one cell, computed once; without the columns that name the cell."""
     return _rows(cell, table)
 
 
 def frame(table: Table, cells: Sequence[Cell]) -> pd.DataFrame:
-    """The table of these cells, each row with what names its cell first; no row where there is none."""
-    if table.frame is not None:
-        return table.frame(cells)
-    found = [{**cell.heading, **row} for cell in cells for row in rows(table, cell)]
-    if found:
-        return pd.DataFrame(found)
+    """The table of these cells, each row with the columns that name its cell first."""
+    lines = [{**cell.heading, **row} for cell in cells for row in rows(table, cell)]
+    if lines:
+        return pd.DataFrame(lines)
     return pd.DataFrame(columns=[*CELL, *table.shown]).astype(
         dict.fromkeys(["seed", *list(table.shown)[table.heads :]], float)
     )
@@ -72,32 +65,28 @@ def summary(cells: Sequence[Cell], sections: Iterable[Section]) -> pd.DataFrame:
     share_beyond of the bound that `beyond` names: each with its 95 % interval over texts (`stats.interval_of`).
     """
     sections = list(sections)
-    found = [{**cell.heading, **row} for cell in cells for section in sections for row in section.summary(cell)]
-    return pd.DataFrame(found, columns=[*CELL, *SUMMARY])
+    lines = [{**cell.heading, **row} for cell in cells for section in sections for row in section.summary(cell)]
+    return pd.DataFrame(lines, columns=[*CELL, *SUMMARY])
 
 
 def frames(section: Section, cells: Sequence[Cell], *, study: bool = False) -> dict[str, pd.DataFrame]:
-    """The section's own tables of those cells that it applies to, by file name, without those that have no row.
+    """The section's own tables of those cells that it applies to, by file name, without tables that have no row.
 
-    study: only what a study does not make in its own way. Raises ReportError for a name that no file can have.
+    study: whether a study asks, which makes some tables in its own way.
     """
     cells = [cell for cell in cells if section.applies(cell)]
-    asked = [table for table in section.tables if cells and (table.studies or not study)]
-    every = {file_name(table.name): frame(table, cells) for table in asked}
-    return {name: table for name, table in every.items() if len(table)}
+    tables = {table.name: frame(table, cells) for table in section.tables if cells and (table.studies or not study)}
+    return {name: table for name, table in tables.items() if len(table)}
 
 
-def grids(section: Section, every: Mapping[str, pd.DataFrame], cells: Sequence[Cell]) -> list[Grid]:
-    """What the page shows of the section: its rows of `summary`, and of its own tables. every: all tables by name."""
-    shown = []
-    if section.caption and WHOLE in every:
-        mine = every[WHOLE][every[WHOLE]["section"] == section.name]
-        shown += [summary_grid(section, mine)] if len(mine) else []
-    return shown + [
-        grid(table, every[table.name], cells)
-        for table in section.tables
-        if table.name in every and (table.caption or table.grid)
-    ]
+def grids(section: Section, tables: Mapping[str, pd.DataFrame], cells: Sequence[Cell]) -> list[Grid]:
+    """The section's tables on the page: its rows of `summary`, and its own. tables: all frames by name."""
+    grids = []
+    if section.caption and WHOLE in tables:
+        summary = tables[WHOLE][tables[WHOLE]["section"] == section.name]
+        grids += [summary_grid(section, summary)] if len(summary) else []
+    own = [table for table in section.tables if table.name in tables and (table.caption or table.grid)]
+    return grids + [grid(table, tables[table.name], cells) for table in own]
 
 
 def summary_grid(section: Section, table: pd.DataFrame) -> Grid:
@@ -131,10 +120,9 @@ def _number(value: object) -> str:
 
 
 def grid(table: Table, frame: pd.DataFrame, cells: Sequence[Cell]) -> Grid:
-    """What the page shows of a table's frame."""
+    """The page's form of a table's frame."""
     if table.grid is not None:
         return table.grid(frame, cells)
-    note = table.note if isinstance(table.note, str) else table.note(frame)
     frame = frame if table.page_rows is None else table.page_rows(frame)
     keys = differing(frame, CELL)
     shown = {name: (heading, None) if isinstance(heading, str) else heading for name, heading in table.shown.items()}
@@ -151,62 +139,43 @@ def grid(table: Table, frame: pd.DataFrame, cells: Sequence[Cell]) -> Grid:
 
     lines = [(*(str(row[key]) for key in keys), *(text(row, name) for name in shown)) for row in frame.to_dict("records")]
     headings = (*keys, *(heading for heading, _ in shown.values()))
-    return Grid(table.caption, headings, tuple(lines), len(keys) + len(heads), note, f"tables/{table.name}")
-
-
-# ---------- figures
-
-
-def figures(section: Section, cell: Cell) -> list[Drawing]:
-    """The section's figures of a cell, not drawn yet; none where it does not apply.
-
-    Raises ReportError for a name that no file can have.
-    """
-    if not section.applies(cell):
-        return []
-    declared = list(section.figures(cell) if callable(section.figures) else section.figures)
-    for drawing in declared:
-        file_name(drawing.name)
-    return declared
+    return Grid(table.caption, headings, tuple(lines), len(keys) + len(heads), table.note, f"tables/{table.name}")
 
 
 # ---------- sentences
 
 
 def sentences(section: Section, cell: Cell) -> list[str]:
-    """What the section's numbers say about a cell; nothing where it does not apply."""
+    """The section's sentences on a cell; none where it does not apply."""
     if not section.applies(cell):
         return []
     return list(section.sentences(cell)) if callable(section.sentences) else list(_filled(section, cell))
 
 
 def _filled(section: Section, cell: Cell) -> Iterator[str]:
-    known = {row["quantity"]: _in_words(row) for row in section.summary(cell) if row["class"] == "overall"}
-    told = False
+    words = {row["quantity"]: _in_words(row) for row in section.summary(cell) if row["class"] == "overall"}
+    counted_undefined = False
     for text in section.sentences:
         names = [name.partition(".")[0] for _, name, _, _ in Formatter().parse(text) if name]
-        if not names or not set(names) <= set(known):
+        if not names or not set(names) <= set(words):
             continue
-        first = known[names[0]]
+        first = words[names[0]]
         if not first.n:
             label = section.quantity(names[0]).label
             yield f"{label[0].upper()}{label[1:]}: undefined for all texts ({first.n_undefined:,})."
             continue
-        left_out = f" Left out because it is undefined: {first.n_undefined:,}." if first.n_undefined and not told else ""
-        told = told or bool(left_out)
-        yield text.format_map(known) + left_out
+        yield text.format_map(words) + ("" if counted_undefined else left_out(first.n_undefined))
+        counted_undefined = counted_undefined or first.n_undefined > 0
+
+
+def left_out(count: int) -> str:
+    """A sentence, for behind another, on texts where a number is undefined; "" without any."""
+    return f" Left out because it is undefined: {count:,}." if count else ""
 
 
 def _in_words(row: Row) -> SimpleNamespace:
-    return SimpleNamespace(
-        mean=row["mean"],
-        median=row["median"],
-        share=row["share_beyond"],
-        n=row["n"],
-        n_undefined=row["n_undefined"],
-        texts=counted(row["n"]),
-        interval=interval_in_words(row),
-    )
+    words = {"share": row["share_beyond"], "texts": counted(row["n"]), "interval": interval_in_words(row)}
+    return SimpleNamespace(**words, **{name: row[name] for name in ("mean", "median", "n", "n_undefined")})
 
 
 def interval_in_words(row: Row) -> str:

@@ -1,11 +1,11 @@
-"""What a report says about one experiment, declared once; `render` makes frames, the page and its sentences of it.
+"""How a report's sections are declared; `render` makes frames, the page and its sentences of the declarations.
 
-A section names the columns of a record that it uses and its numbers per text. Each number has rows in the one table
-`summary`, read as its `Quantity` declares. A section has tables of its own only for what that table cannot say. N: texts of
-a cell.
+A section names the columns of a record that it reads and its numbers per text. Each number has rows in the generic table
+`summary`, read as its `Quantity` declares. A section has tables of its own only for what that table cannot show. N: texts
+of a cell.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import wraps
@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from attnfaith.reporting.blocks import Grid
 from attnfaith.reporting.cells import Cell, measure_label, quantity_label, split_cells
-from attnfaith.stats import estimate
+from attnfaith.stats import estimate, mean
 
 
 if TYPE_CHECKING:
@@ -33,9 +33,7 @@ WEIGHT_BINS = ("[0, 0.25)", "[0.25, 0.5)", "[0.5, 0.75)", "[0.75, 1]")
 
 
 def per_cell(make: Callable[..., object]) -> Callable[..., object]:
-    """A function of a cell, and maybe of more, that is computed once for each: tables, figures and sentences ask for the
-    same numbers.
-    """
+    """Compute a function of a cell (and of further arguments) once: tables, figures and sentences share its result."""
     cached: WeakKeyDictionary[Cell, dict] = WeakKeyDictionary()
 
     @wraps(make)
@@ -72,13 +70,12 @@ def counts(values: np.ndarray) -> dict[str, int]:
 
 def plain(**numbers: np.ndarray) -> dict[str, float]:
     """The mean of each of several arrays [N], NaN left out and NaN of nothing, without an interval."""
-    defined = {name: values[~np.isnan(values)] for name, values in numbers.items()}
-    return {name: float(values.mean()) if len(values) else np.nan for name, values in defined.items()}
+    return {name: mean(values[~np.isnan(values)]) for name, values in numbers.items()}
 
 
-def main(name: str, values: np.ndarray) -> dict[str, float]:
+def main(name: str, values: np.ndarray, interval: Callable | None = None) -> dict[str, float]:
     """A mean with its interval in the columns ci_low and ci_high: the number that a table is about."""
-    return dict(zip((name, "ci_low", "ci_high"), estimate(name, values).values(), strict=True))
+    return dict(zip((name, "ci_low", "ci_high"), estimate(name, values, interval=interval).values(), strict=True))
 
 
 def share(values: np.ndarray, *, below: float | None = None, above: float | None = None) -> np.ndarray:
@@ -90,8 +87,8 @@ def share(values: np.ndarray, *, below: float | None = None, above: float | None
 class Quantity:
     """How a number per text is read.
 
-    label: {} stands for what a pattern such as "tau *" leaves open. below, above: a bound; the table says which share of the
-    texts lies beyond it. interval: that of the mean, where it is not `stats.interval_of`.
+    label: {} stands for what a pattern such as "tau *" leaves open. below, above: a bound; `summary` has the share of the
+    texts beyond it. interval: of the mean, where it is not `stats.interval_of`.
     """
 
     label: str = ""
@@ -101,15 +98,13 @@ class Quantity:
 
     @property
     def beyond(self) -> str:
-        """The bound in words, such as "below 0.05"; "" without one."""
+        """The bound in words, such as "below 0.05"; "" without a bound."""
         bounds = {"below": self.below, "above": self.above}
         return next((f"{side} {bound:g}" for side, bound in bounds.items() if bound is not None), "")
 
     def summary(self, values: np.ndarray) -> dict[str, float]:
         """The numbers of a row of `summary`, of values [N] with NaN undefined."""
-        row = counts(values) | main("mean", values)
-        if self.interval:
-            row |= dict(zip(("ci_low", "ci_high"), self.interval(values[~np.isnan(values)]), strict=True))
+        row = counts(values) | main("mean", values, self.interval)
         beyond = share(values, below=self.below, above=self.above) if self.beyond else np.zeros(0)
         return row | estimate("median", values, np.median) | estimate("share_beyond", beyond)
 
@@ -123,35 +118,34 @@ SUMMARY += tuple(f"{name}{end}" for name in ("median", "share_beyond") for end i
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Table:
-    """A table of all cells that have what it is about.
+    """A table of all cells that have its rows.
 
-    name: of its files. rows: of one cell, each {column: value}, without what names the cell; all have the same columns.
-    shown: what the page shows, {column: heading, or heading and words made of the row}; a number under "… [95 % interval]"
-    has that of ci_low and ci_high, and other undefined numbers are a dash. heads: how many of them name a row. caption: on
-    the page; "" of a table that only files have. note: below it, or what says it of the frame. page_rows: which rows the
-    page shows. frame, grid: what makes the frame of the cells, or the page's form of it, where no declaration does. studies:
-    False where a study makes it in its own way.
+    name: of its files. rows: of one cell, each {column: value}, without the columns that name the cell; all have the same
+    columns. shown: what the page shows, {column: heading, or heading and a function of the row that words it}; a number
+    under "… [95 % interval]" has that of ci_low and ci_high, and other undefined numbers are a dash. heads: how many of
+    them name a row. caption: on the page; "" of a table in files only. page_rows: which rows the page shows. grid: the
+    page's form of the frame, where `shown` does not declare it. studies: whether studies have it.
     """
 
     name: str
-    rows: Callable[[Cell], Iterable[Row]] | None = None
+    rows: Callable[[Cell], Iterable[Row]]
     shown: Mapping[str, "str | tuple[str, Callable[[Row], str]]"] = field(default_factory=dict)
     heads: int = 1
     caption: str = ""
-    note: "str | Callable[[pd.DataFrame], str]" = ""
+    note: str = ""
     page_rows: Callable[[pd.DataFrame], pd.DataFrame] | None = None
-    frame: Callable[[Sequence[Cell]], pd.DataFrame] | None = None
     grid: Callable[[pd.DataFrame, Sequence[Cell]], Grid] | None = None
     studies: bool = True
 
 
 @dataclass(frozen=True, eq=False)
 class Drawing:
-    """A figure of each cell. name: of its files. draw: makes it. words: its alternative text and caption."""
+    """The figure of a section. name: of its files. words: its alternative text and caption. when: whether a cell has it."""
 
     name: str
     draw: "Callable[[Cell], Figure]"
     words: Callable[[Cell], tuple[str, str]]
+    when: Callable[[Cell], bool] = lambda cell: True
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -159,14 +153,14 @@ class Section:
     """What a report says about one experiment.
 
     name: by which a study asks for it. source: the paper it follows, "" for none. place: on the page, small first, within
-    the chapter, "measures" (of what is there) or "interventions" (on it), that holds its sentences and figures.
-    needs: columns that a cell must hold; one_of: of these one at least. uses: patterns of all others that it reads.
-    per_text: numbers per text, {name: [N] float64}, NaN undefined. compared: patterns of those that cells are compared by.
-    quantities: how they are read, by name or pattern. by_class: whether they are summarised by predicted class too.
-    caption, note: of the rows of `summary` on the page; "" where tables of its own show them.
+    the chapter, "measures" (of what is there) or "interventions" (on it), that holds its sentences and figure.
+    needs: columns that a cell must hold; one_of: of these at least one. uses: patterns of all others that it reads.
+    per_text: numbers per text, {name: [N] float64}, NaN undefined; without it the columns that `quantities` names.
+    compared: patterns of the numbers that cells are compared by. quantities: how they are read, by name or pattern.
+    by_class: whether they are summarised by predicted class too. caption, note: of the rows of `summary` on the page; ""
+    where tables of its own show them.
     sentences: on a cell. A text is a format string over its quantities: {permutation_tvd.mean:.3f}, .share, .median, .n,
-    .texts and .interval (in words); it stands where the first quantity has a value. Else what makes the sentences.
-    across: sentences on several cells, from the first table's frame. conventions: words on how sentences are put.
+    .texts and .interval (in words); it stands where the first quantity has a value. Else a function that makes them.
     """
 
     name: str
@@ -183,23 +177,28 @@ class Section:
     caption: str = ""
     note: str = ""
     tables: tuple[Table, ...] = ()
-    figures: "tuple[Drawing, ...] | Callable[[Cell], Iterable[Drawing]]" = ()
+    figure: Drawing | None = None
     sentences: "tuple[str, ...] | Callable[[Cell], Iterable[str]]" = ()
-    across: Callable[[pd.DataFrame], Sequence[str]] | None = None
-    conventions: str = ""
 
     def applies(self, cell: Cell) -> bool:
         """Whether the cell holds what the section needs."""
-        names = set(cell.table.column_names)
-        return set(self.needs) <= names and (not self.one_of or bool(names & set(self.one_of)))
+        return cell.has(*self.needs) and (not self.one_of or any(map(cell.has, self.one_of)))
 
     def columns(self, names: Iterable[str]) -> list[str]:
         """Those of a record's columns whose values the section depends on: their code must agree in cells side by side."""
         patterns = (*self.needs, *self.one_of, *self.uses)
         return [name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns)]
 
+    def numbers(self, cell: Cell) -> dict[str, np.ndarray]:
+        """Its numbers per text of a cell, {name: [N] float64}; {} where it does not apply."""
+        if not self.applies(cell):
+            return {}
+        if self.per_text:
+            return self.per_text(cell)
+        return {name: cell.column(name) for name in self.quantities if cell.has(name)}
+
     def quantity(self, name: str) -> Quantity:
-        """How one of its numbers is read."""
+        """How a number of its is read."""
         for pattern, quantity in self.quantities.items():
             if fnmatchcase(name, pattern):
                 start, _, end = pattern.partition("*")
@@ -208,19 +207,16 @@ class Section:
         return Quantity(quantity_label(name))
 
     def summary(self, cell: Cell) -> list[Row]:
-        """Its rows of `summary` on one cell, computed once, without what names the cell."""
+        """Its rows of `summary` on one cell, computed once, without the columns that name the cell."""
         return _summary(cell, self)
 
 
 @per_cell
 def _summary(cell: Cell, section: Section) -> list[Row]:
-    return list(_summary_rows(cell, section)) if section.per_text and section.applies(cell) else []
-
-
-def _summary_rows(cell: Cell, section: Section) -> Iterator[Row]:
-    classes = cell.classes if section.by_class else [("overall", np.ones(len(cell), bool))]
-    for name, values in section.per_text(cell).items():
+    classes, rows = cell.classes if section.by_class else [("overall", np.ones(len(cell), bool))], []
+    for name, values in section.numbers(cell).items():
         quantity = section.quantity(name)
         for label, members in classes:
             head = {"section": section.name, "quantity": name, "class": label, "beyond": quantity.beyond}
-            yield head | quantity.summary(values[members])
+            rows.append(head | quantity.summary(values[members]))
+    return rows

@@ -56,20 +56,19 @@ def check_names(names: Sequence[str]) -> None:
 
 
 def study_figures(cells: Sequence[Cell], names: Sequence[str] = DEFAULT) -> "dict[str, Figure]":  # noqa: F821
-    """Figures of the first cell of each data set, by file name.
+    """The figures of the named sections, and with "agreement" that of dispersion, of the first cell of each data set, by
+    file name.
 
-    They are those of the sections that are named, and with "agreement" that of dispersion; neither of these where a cell has
-    no measure. Raises ReportError for a data set or a measure of a name that no file can have.
+    Raises ReportError for a data set of a name that no file can have.
     """
-    figures = {}
-    named = dict.fromkeys((*names, "dispersion") if "agreement" in names else names)
+    names = (*names, "dispersion") if "agreement" in names else names
     first = {cell.heading["dataset"]: cell for cell in reversed(cells)}
-    for dataset, cell in reversed(first.items()):
-        of_measures = () if cell.measures else ("agreement", "dispersion")
-        for section in (sections.known()[name] for name in named if name not in of_measures):
-            for drawing in render.figures(section, cell):
-                figures[render.file_name(f"{dataset}-{drawing.name}")] = drawing.draw(cell)
-    return figures
+    return {
+        render.file_name(f"{dataset}-{drawing.name}"): drawing.draw(cell)
+        for dataset, cell in reversed(first.items())
+        for section, drawing in sections.figures(cell)
+        if section in names
+    }
 
 
 def analyse(study: Mapping, cells: Sequence[Cell] = (), tables: Mapping[str, pd.DataFrame] | None = None) -> Analysis:

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from attnfaith import record as records
-from attnfaith.metrics.attention_faithfulness.plausibility import plausibility_results
+from attnfaith.metrics.attention_faithfulness.plausibility import average_precision
+from attnfaith.record import ABSOLUTE
 from attnfaith.reporting.cells import Cell, measure_label
 from attnfaith.verdict import CANNOT_TELL, SCOPE, Losses, Verdict, judge
 
@@ -23,7 +23,7 @@ UNMEASURED = Verdict(
 def verdict(cells: Sequence[Cell]) -> Verdict:
     """Return the verdict on one model from its cells: the first in which comprehensiveness was measured decides."""
     uniform = cells[0].heading["projection"] == "uniform"
-    measured = [cell for cell in cells if set(NEEDS) <= set(cell.table.column_names)]
+    measured = [cell for cell in cells if cell.has(*NEEDS)]
     if not measured and not uniform:
         return UNMEASURED
     return judge(losses(measured[0] if measured else cells[0]))
@@ -32,25 +32,25 @@ def verdict(cells: Sequence[Cell]) -> Verdict:
 def losses(cell: Cell) -> Losses:
     """Return what the rule reads about the model of one cell; what was not measured is NaN."""
     nothing = np.full(len(cell), np.nan)
-    table = cell.table
     columns = dict.fromkeys(("attention", "reference", "random", "evidence", "evidence_random"), nothing)
-    reference = f"{records.ABSOLUTE}integrated_gradients"
-    if set(NEEDS) <= set(table.column_names):
-        orders = table.column("comprehensiveness_orders").to_pylist()
-        lost = np.array([[*row, np.nan][:2] for row in table.column("comprehensiveness_losses").to_pylist()], np.float64)
+    reference = f"{ABSOLUTE}integrated_gradients"
+    if cell.has(*NEEDS):
+        orders = cell.table.column("comprehensiveness_orders").to_pylist()
+        lost = np.array(
+            [[*row, np.nan][:2] for row in cell.table.column("comprehensiveness_losses").to_pylist()], np.float64
+        )
         reference = next((row[1] for row in orders if len(row) > 1), reference)
         columns |= {"attention": lost[:, 0], "reference": lost[:, 1]}
         for name in ("random", "evidence", "evidence_random"):
-            columns[name] = table.column(f"comprehensiveness_{name}").to_numpy().astype(np.float64)
+            columns[name] = cell.column(f"comprehensiveness_{name}")
     precision = nothing
-    if "rationale" in table.column_names:
-        gold = records.rows(table, "rationale")
-        precision = plausibility_results(cell.scores("attention"), gold)["average_precision"]
+    if cell.has("rationale"):
+        precision = average_precision(cell.attention, cell.rows("rationale"))
     return Losses(
         predicted=cell.predicted,
         labels=cell.labels,
         class_names=cell.class_names or tuple(map(str, range(cell.probs.shape[1]))),
-        reference_name=measure_label(reference.removeprefix(records.ABSOLUTE)),
+        reference_name=measure_label(reference.removeprefix(ABSOLUTE)),
         uniform=cell.heading["projection"] == "uniform",
         precision=precision,
         **columns,

@@ -12,7 +12,6 @@ from attnfaith.metrics.attention_faithfulness.support_agreement import top_k_ove
 from attnfaith.metrics.classification import classification_scores
 from attnfaith.reporting.cells import Cell, measure_label, one_cell
 from attnfaith.reporting.errors import ReportError
-from attnfaith.reporting.explanation_tests import column as numbers_of
 from attnfaith.reporting.render import frame
 from attnfaith.reporting.sections import adversary, attention, changes
 from attnfaith.reporting.sections.agreement import agreement_table
@@ -167,11 +166,11 @@ def _concentration(cell: Cell) -> Iterator[tuple[str, Number]]:
     ):
         yield key, Number.of(CONCENTRATION, label, values[f"{name} attention"])
     if attention.MARKER_ATTENTION.applies(cell):
-        marked = numbers_of(cell, "marker_attention")
+        marked = cell.column("marker_attention")
         yield "marker_attention", Number.of(CONCENTRATION, "share of what is shown that lies on markers", marked)
-    if attention.GROUP_MASS.applies(cell) and "impermissible" in (groups := attention.group_mass(cell)):
+    if attention.GROUP_MASS.applies(cell) and "group_mass_impermissible" in (groups := attention.group_mass(cell)):
         label = "share of attention on words that it should not need"
-        yield "mass.impermissible", Number.of(CONCENTRATION, label, groups["impermissible"]["mass"])
+        yield "mass.impermissible", Number.of(CONCENTRATION, label, groups["group_mass_impermissible"])
 
 
 def _shuffled(cell: Cell) -> Iterator[tuple[str, Number]]:

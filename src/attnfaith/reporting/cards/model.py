@@ -24,7 +24,7 @@ from attnfaith.support.escaping import Markdown, yaml_head
 from attnfaith.verdict import RULE
 
 
-FIGURES = ("gradient_vs_leave_one_out", "permutation_by_max_attention", "attention_overview")  # of these, two at most
+FIGURES = ("tau_by_measure", "permutation_by_max_attention", "dispersion_by_scores")  # of these, two at most
 DECIMALS = 6  # of numbers in metadata
 LICENCE = "apache-2.0"  # of code and weights
 ENCODERS = {

@@ -35,6 +35,7 @@ from attnfaith.reporting.page.first_screen import first_screen
 from attnfaith.reporting.page.instrument import MOST_BYTES, instrument, scripts_of
 from attnfaith.reporting.pairs import choose_pairs, pair, reading_label, shown_reading
 from attnfaith.reporting.readings import has_gold
+from attnfaith.reporting.sections.agreement import side_by_side
 from attnfaith.verdict import RULE
 
 
@@ -80,18 +81,16 @@ def render_page(
     shared = names.pop() if len(names) == 1 else ()
     known = sections.known().values()
     grids = [grid for section in known for grid in render.grids(section, tables, cells) if grid.rows]
-    spoken = [section for section in known if any(table.name in tables for table in section.tables)]
     return template("report.html.j2").render(
         title=title,
         question="Does attention align words?" if pairs else "Does attention explain?",
         version=__version__,
         facts=[*_shared(cells), ("cells", str(len(cells))), *_flat(facts)],
         grids=[_of_classes(grid, cells, shared) for grid in grids],
-        conventions=[section.conventions for section in spoken if section.conventions],
         screens=[] if pairs else [first_screen(cell, f"chart{place}") for place, cell in enumerate(cells)],
         most_charts=MOST_CHARTS,
         rule=RULE,
-        lead=lead if len(cells) == 1 else _across(tables, len(cells)),
+        lead=lead if len(cells) == 1 else _side_by_side(cells),
         parts=parts,
         pairs=pairs,
         chapters=chapters,
@@ -133,11 +132,9 @@ def _charts(cell: Cell, place: int) -> Iterator[tuple[str, Markup, str]]:
             yield fold, svg(chart, f"agreement{place}{'-states' if hidden else ''}"), chart.why
 
 
-def _across(tables: Mapping[str, pd.DataFrame], count: int) -> list[str]:
-    """What the numbers of several cells say side by side."""
-    spoken = [section for section in sections.known().values() if section.across]
-    said = [sentence for section in spoken for sentence in section.across(tables.get(section.tables[0].name))]
-    return [f"{count} cells are compared; the sentences on each stand above its figures.", *said]
+def _side_by_side(cells: Sequence[Cell]) -> list[str]:
+    """Sentences on several cells."""
+    return [f"{len(cells)} cells are compared; the sentences on each stand above its figures.", *side_by_side(cells)]
 
 
 def _shared(cells: Sequence[Cell]) -> list[tuple[str, str]]:

@@ -23,7 +23,7 @@ def known() -> dict[str, Section]:
 
 
 def of_cell(cell: Cell) -> list[Section]:
-    """Those whose columns the cell holds."""
+    """The sections whose columns the cell holds."""
     return [section for section in known().values() if section.applies(cell)]
 
 
@@ -31,28 +31,28 @@ def numbers(cell: Cell) -> dict[str, np.ndarray]:
     """The numbers per text by which a cell is compared with others, [N] float64, NaN where undefined."""
     return {
         name: values
-        for section in of_cell(cell)
+        for section in known().values()
         if section.compared
-        for name, values in render.numbers(section, cell).items()
+        for name, values in section.numbers(cell).items()
         if any(fnmatchcase(name, pattern) for pattern in section.compared)
     }
 
 
 def frames(cells: Sequence[Cell], names: Sequence[str] | None = None, *, study: bool = False) -> dict[str, pd.DataFrame]:
-    """Every table of the named sections, of all unless some are named, that one of the cells has rows in, by file name."""
+    """Every table of the named sections, of all unless some are named, that has rows, by file name."""
     chosen = [known()[name] for name in (known() if names is None else names)]
     tables = {name: table for section in chosen for name, table in render.frames(section, cells, study=study).items()}
-    whole = render.summary(cells, chosen)
-    return tables | ({render.WHOLE: whole} if len(whole) else {})
+    summary = render.summary(cells, chosen)
+    return tables | ({render.WHOLE: summary} if len(summary) else {})
 
 
 def figures(cell: Cell) -> Iterator[tuple[str, Drawing]]:
-    """The section and the declaration of every figure of a cell."""
+    """The name of each section with a figure of the cell, and its declaration."""
     for section in of_cell(cell):
-        for drawing in render.figures(section, cell):
-            yield section.name, drawing
+        if section.figure and section.figure.when(cell):
+            yield section.name, section.figure
 
 
 def figure_words(cell: Cell, name: str) -> tuple[str, str]:
-    """Alternative text and caption of one of the cell's figures, without drawing it. KeyError for one it does not have."""
+    """Alternative text and caption of a figure of the cell, without drawing it."""
     return next(drawing for _, drawing in figures(cell) if drawing.name == name).words(cell)

@@ -1,10 +1,10 @@
-"""How far attention can go while the prediction stays: what a record's adversarial attentions say.
+"""How far attention can go while the prediction stays, from the columns of `adversary_exact` and `adversary_search`.
 
 Per text and epsilon, the epsilon-max JSD (nats, 0..ln 2): the largest Jensen-Shannon divergence between the model's
-attention and one that moves the prediction by a total variation distance of epsilon at most. "exact" is what
-`adversary_exact` stored, a maximum where its certainty says so. "search" is the largest of the rows of `adversary_search`
-that stay within a selection threshold, .01 and .05, and of the model's own attention (0), whatever epsilon the search was
-run with. Undefined for a text of fewer than two tokens.
+attention and another that moves the prediction by a total variation distance of epsilon at most. "exact" is what
+`adversary_exact` stored, a maximum where its certainty is "exact". "search" is the largest of the rows of
+`adversary_search` that stay within a selection threshold, .01 and .05, and of the model's own attention (0), whatever
+epsilon the search was run with. Undefined for a text of fewer than two tokens.
 """
 
 from collections.abc import Iterator
@@ -12,12 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attnfaith import record as records
+from attnfaith.errors import counted
 from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence, total_variation_distance
+from attnfaith.record import RecordError
 from attnfaith.reporting.blocks import CLASS_COLUMN
 from attnfaith.reporting.cells import Cell
-from attnfaith.reporting.figures import VIOLINS, histograms, ranges_in_words, violins, violins_in_words
-from attnfaith.reporting.render import interval_in_words, rows
+from attnfaith.reporting.figures import histograms, ranges_in_words
+from attnfaith.reporting.render import interval_in_words, left_out, rows
 from attnfaith.reporting.spec import Drawing, Row, Section, Table, counts, main, per_cell, plain, share
 from attnfaith.stats import estimate
 from attnfaith.support.errors import counted
@@ -26,7 +27,6 @@ from attnfaith.support.errors import counted
 EXACT, SEARCH = "adversary_exact_jsd", "adversary_search_attention"
 SELECTION_EPSILONS = (0.01, 0.05)
 HIGH = 0.6  # nats
-HISTOGRAM, BY_LARGEST = "adversary_jsd", "adversary_jsd_by_max_attention"
 CERTAINTIES = ("exact", "bounded", "lower bound")
 
 
@@ -63,12 +63,12 @@ def ways(cell: Cell) -> list[Way]:
 
 
 def _searched(cell: Cell) -> Iterator[Way]:
-    if SEARCH not in cell.table.column_names:
+    if not cell.has(SEARCH):
         return
-    draws = records.rows(cell.table, SEARCH)
+    draws = cell.rows(SEARCH)
     draw_counts = np.array([len(drawn) for drawn in draws])
     owner = np.repeat(np.arange(len(cell)), draw_counts)
-    probs = [row for drawn in records.rows(cell.table, "adversary_search_probs") for row in drawn]
+    probs = [row for drawn in cell.rows("adversary_search_probs") for row in drawn]
     jsd = jensen_shannon_divergence([row for drawn in draws for row in drawn], [cell.attention[place] for place in owner])
     changes = total_variation_distance(probs, [cell.probs[place] for place in owner])
     nothing = np.full(len(cell), np.nan)
@@ -82,24 +82,22 @@ def _searched(cell: Cell) -> Iterator[Way]:
 
 
 def _stored(cell: Cell) -> Iterator[Way]:
-    if EXACT not in cell.table.column_names:
+    if not cell.has(EXACT):
         return
-    columns = {
-        name: records.rows(cell.table, f"adversary_exact_{name}") for name in ("epsilon", "jsd", "bound", "one_token")
-    }
+    names = ("epsilon", "jsd", "bound", "one_token")
+    columns = {name: cell.rows(f"adversary_exact_{name}") for name in names}
+    sizes = {name: [len(row) for row in rows] for name, rows in columns.items()}
+    if len({*map(tuple, sizes.values())}) > 1:
+        raise RecordError("the columns adversary_exact_... have different numbers of epsilons: measure the model anew")
+    owner = np.repeat(np.arange(len(cell)), sizes["epsilon"])
+    flat = {name: np.concatenate(rows).astype(np.float64) for name, rows in columns.items()}
     certainty = np.array(cell.table.column("adversary_exact_certainty").to_pylist(), dtype=object)
     nothing = np.full(len(cell), np.nan)
-    for epsilon in sorted({float(value) for row in columns["epsilon"] for value in row}):
-        values = {name: nothing.copy() for name in columns}
-        for row, epsilons in enumerate(columns["epsilon"]):
-            if {len(column[row]) for column in columns.values()} != {len(epsilons)}:
-                raise records.RecordError(
-                    f"row {row} of the cell: the columns adversary_exact_... have other numbers of epsilons: measure it anew"
-                )
-            for place in np.flatnonzero(epsilons == epsilon):
-                for name in columns:
-                    values[name][row] = columns[name][row][place]
-        yield Way("exact", epsilon, values["jsd"], values["bound"], values["one_token"], nothing, certainty)
+    for epsilon in np.unique(flat["epsilon"]):
+        values, here = {name: nothing.copy() for name in names}, flat["epsilon"] == epsilon
+        for name in names:
+            values[name][owner[here]] = flat[name][here]
+        yield Way("exact", float(epsilon), values["jsd"], values["bound"], values["one_token"], nothing, certainty)
 
 
 def per_text(cell: Cell) -> dict[str, np.ndarray]:
@@ -124,7 +122,7 @@ def _numbers(way: Way, exact: dict[float, np.ndarray], members: np.ndarray) -> d
     if searched and way.epsilon in exact:
         best = exact[way.epsilon][members]
     reached = np.divide(jsd, best, out=nothing.copy(), where=best > 0)
-    known = {
+    certain = {
         f"share_{name.replace(' ', '_')}": np.where(defined, way.certainty[members] == name, np.nan) for name in CERTAINTIES
     }
     return {
@@ -134,7 +132,7 @@ def _numbers(way: Way, exact: dict[float, np.ndarray], members: np.ndarray) -> d
         **estimate("jsd_median", jsd, np.median),
         **estimate("share_above_0.6", share(jsd, above=HIGH)),
         **estimate("bound_mean", way.bound[members]),
-        **plain(**(dict.fromkeys(known, nothing) if searched else known)),
+        **plain(**(dict.fromkeys(certain, nothing) if searched else certain)),
         **estimate("share_one_token", share(way.one_token[members], above=0)),
         **estimate("share_feasible", way.feasible[members]),
         "n_nothing_found": int((jsd == 0).sum()) if searched else np.nan,
@@ -186,11 +184,11 @@ of it, mean over texts where that is above 0. NaN belongs to the other way.
 """
 
 
-# ---------- figures and sentences
+# ---------- figure and sentence
 
 
 def shown_ways(cell: Cell) -> list[Way]:
-    """The ways that figures and texts show, at one epsilon: .01, the paper's, where a way has it."""
+    """The ways that the figure and the sentence show, at one epsilon: .01, the paper's, where a way has it."""
     epsilons = [way.epsilon for way in ways(cell)]
     epsilon = SELECTION_EPSILONS[0] if SELECTION_EPSILONS[0] in epsilons else min(epsilons, default=0.0)
     return [way for way in reversed(ways(cell)) if way.epsilon == epsilon]
@@ -212,56 +210,37 @@ def _histogram_words(cell: Cell) -> tuple[str, str]:
     return f"Histograms of the largest divergence per text between own and adversarial attention. {values}.", caption
 
 
-def _violins(cell: Cell):
-    way, top = shown_ways(cell)[0], float(np.log(2))
-    axis = "JSD to the model's attention (dotted: ln 2)"
-    return violins(cell, f"Adversarial attention ({way})", way.jsd, axis, highest=top, line=top)
-
-
-def _violin_words(cell: Cell) -> tuple[str, str]:
-    parts = violins_in_words(cell, shown_ways(cell)[0].jsd)
-    caption = (
-        "Whether attention that rests on few tokens can be replaced too: the largest divergence per text by how much weight "
-        "one token has."
-    )
-    return f"Violins of the divergence of the adversarial attention, by largest weight. {parts}.", f"{caption} {VIOLINS}"
-
-
-def _sentences(cell: Cell) -> list[str]:
+def _sentences(cell: Cell) -> Iterator[str]:
     overall = {(row["method"], row["epsilon"]): row for row in rows(TABLE, cell) if row["class"] == "overall"}
-    shown = [overall[way.method, way.epsilon] for way in shown_ways(cell)]
-    if not shown:
-        return []
-    row, exact = shown[0], shown[0]["method"] == "exact"
+    row, *others = [overall[way.method, way.epsilon] for way in shown_ways(cell)]
     if not row["n"]:
-        return [f"No text has two tokens, so there is no adversarial attention ({row['n_undefined']:,} undefined)."]
-    sure = exact and row["share_exact"] == 1
+        yield f"No text has two tokens, so there is no adversarial attention ({row['n_undefined']:,} undefined)."
+        return
+    exact = row["method"] == "exact"
     text = (
-        f"An attention that moves the prediction by no more than {row['epsilon']:g} can be {'' if sure else 'at least '}"
-        f"{row['jsd_mean']:.3f} nats{interval_in_words(row)} of Jensen-Shannon divergence away from the model’s own, on "
-        f"average over {counted(row['n'])}; at ln 2 = 0.693 the two share no weight."
+        f"An attention that moves the prediction by no more than {row['epsilon']:g} can be "
+        f"{'' if exact and row['share_exact'] == 1 else 'at least '}{row['jsd_mean']:.3f} nats{interval_in_words(row)} of "
+        f"Jensen-Shannon divergence away from the model’s own, on average over {counted(row['n'])}; at ln 2 = 0.693 the two "
+        "share no weight."
     )
     if exact:
         text += f" In {row['share_one_token']:.0%} of the texts one token can have all the weight."
-        if len(shown) > 1:
-            text += f" The published search finds {shown[1]['jsd_mean']:.3f}."
-    if row["n_undefined"]:
-        text += f" Left out because they have fewer than two tokens: {row['n_undefined']:,}."
-    return [text]
+    if others:
+        text += f" The published search finds {others[0]['jsd_mean']:.3f}."
+    yield text + left_out(row["n_undefined"])
 
 
 def adversarial_attention(cell: Cell, way: Way, row: int) -> tuple[np.ndarray, np.ndarray]:
     """The attention and the prediction that reach the epsilon-max JSD of one text."""
-    part = cell.table.slice(row, 1)
+    part = Cell(cell.identity, cell.table.slice(row, 1))
     if way.method == "exact":
-        place = int(np.flatnonzero(records.rows(part, "adversary_exact_epsilon")[0] == way.epsilon)[0])
-        return tuple(records.rows(part, f"adversary_exact_{name}")[0][place] for name in ("attention", "probs"))
-    attentions, probs = (records.rows(part, f"adversary_search_{name}")[0] for name in ("attention", "probs"))
-    own = [cell.attention[row]] * len(attentions)
-    jsd = jensen_shannon_divergence(list(attentions), own)
-    jsd[total_variation_distance(probs, [cell.probs[row]] * len(probs)) > way.epsilon] = 0
+        place = int(np.flatnonzero(part.rows("adversary_exact_epsilon")[0] == way.epsilon)[0])
+        return tuple(part.rows(f"adversary_exact_{name}")[0][place] for name in ("attention", "probs"))
+    attentions, probs = (part.rows(f"adversary_search_{name}")[0] for name in ("attention", "probs"))
+    jsd = jensen_shannon_divergence(list(attentions), [part.attention[0]] * len(attentions))
+    jsd[total_variation_distance(probs, [part.probs[0]] * len(probs)) > way.epsilon] = 0
     if not jsd.max() > 0:
-        return cell.attention[row], cell.probs[row]
+        return part.attention[0], part.probs[0]
     return attentions[jsd.argmax()], probs[jsd.argmax()]
 
 
@@ -275,6 +254,6 @@ SECTION = Section(
     uses=("adversary_exact_*", "adversary_search_*"),
     per_text=per_text,
     tables=(TABLE,),
-    figures=(Drawing(HISTOGRAM, _histograms, _histogram_words), Drawing(BY_LARGEST, _violins, _violin_words)),
+    figure=Drawing("adversary_jsd", _histograms, _histogram_words),
     sentences=_sentences,
 )

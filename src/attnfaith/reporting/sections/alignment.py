@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from attnfaith import record as records
-from attnfaith.metrics.attention_faithfulness.alignment_error_rate import POSSIBLE, SURE, alignment_scores
+from attnfaith.errors import counted
+from attnfaith.metrics.attention_faithfulness.alignment_error_rate import alignment_scores
 from attnfaith.reporting.blocks import Grid, differing
 from attnfaith.reporting.cells import CELL, Cell, measure_label
-from attnfaith.reporting.heatmap import visible
-from attnfaith.reporting.pairs import middle_pair
 from attnfaith.reporting.readings import (
     FIXED,
     NONE,
@@ -25,10 +23,6 @@ from attnfaith.reporting.readings import (
     Place,
     Reading,
     Readings,
-    at,
-    columns,
-    has_gold,
-    reading_of,
     readings,
 )
 from attnfaith.reporting.render import interval_in_words
@@ -45,52 +39,52 @@ if TYPE_CHECKING:
 ANY = "any_measure"
 """The reading that is chosen of all measures."""
 MOST_WRITTEN = 16  # heads of a layer whose numbers can be read in the figure
-ACROSS = 3  # matrices in a line
-LONGEST_WORD = 14  # letters of a word beside a matrix
 
 
 @per_cell
 def per_text(cell: Cell) -> dict[str, np.ndarray]:
     """alignment_error_<measure> of each pair of the half that is judged, by the reading chosen on the other; else NaN."""
-    known, values = readings(cell), {}
-    for measure in known.measures:
-        place = known.chosen(measure)
+    result, values = readings(cell), {}
+    for measure in result.measures:
+        place = result.chosen(measure)
         if place is not None:
-            rates = alignment_scores(known.counts[:, place])[:, 0]
-            values[f"alignment_error_{measure}"] = np.where(known.chooses, np.nan, rates)
+            rates = alignment_scores(result.counts[:, place])[:, 0]
+            values[f"alignment_error_{measure}"] = np.where(result.chooses, np.nan, rates)
     return values
 
 
 # ---------- tables
 
 
-def _judged(known: Readings, place: int, among: Sequence[int]) -> dict[str, float]:
+def _judged(result: Readings, place: int, among: Sequence[int]) -> dict[str, float]:
     """The numbers of a reading that was chosen among others, on the half that is judged."""
-    judged = ~known.chooses
-    scores = known.scores(judged)
-    rates = scores[list(among), 0]
-    low, high = known.intervals(judged, [place])[0]
+    scores = result.scores(~result.chooses)
+    least = scores[list(among), 0]
     return {
-        "n": int(judged.sum()),
-        "n_chosen_on": int(known.chooses.sum()),
-        **dict(zip(("error_rate", "ci_low", "ci_high"), (scores[place, 0], low, high), strict=True)),
-        **dict(zip(("precision", "recall"), scores[place, 1:], strict=True)),
-        "error_rate_chosen_on": known.chosen_rates[place],
-        "error_rate_least": np.nan if np.isnan(rates).all() else float(np.nanmin(rates)),
+        "n": int((~result.chooses).sum()),
+        "n_chosen_on": int(result.chooses.sum()),
+        **_rates(scores[place], result.intervals(~result.chooses, [place])[0]),
+        "error_rate_chosen_on": result.chosen_rates[place],
+        "error_rate_least": np.nan if np.isnan(least).all() else float(np.nanmin(least)),
         "readings": len(among),
     }
+
+
+def _rates(scores: np.ndarray, interval: np.ndarray) -> dict[str, float]:
+    rate, precision, recall = scores
+    return {"error_rate": rate, "ci_low": interval[0], "ci_high": interval[1], "precision": precision, "recall": recall}
 
 
 @per_cell
 def _chosen(cell: Cell) -> dict[str, tuple[Reading, dict[str, float]]]:
     """{measure: its chosen reading, numbers}, ANY first; a measure that nothing decides is left out."""
-    known, found = readings(cell), {}
-    for measure in (ANY, *known.measures):
-        of = None if measure == ANY else measure
-        place = known.chosen(of)
+    result, chosen = readings(cell), {}
+    for measure in (ANY, *result.measures):
+        name = None if measure == ANY else measure
+        place = result.chosen(name)
         if place is not None:
-            found[measure] = known.readings[place], _judged(known, place, known.of(of))
-    return found
+            chosen[measure] = result.readings[place], _judged(result, place, result.of(name))
+    return chosen
 
 
 def _chosen_rows(cell: Cell) -> Iterator[Row]:
@@ -105,41 +99,33 @@ def _measure_rows(cell: Cell) -> Iterator[Row]:
 
 def _rule_rows(cell: Cell) -> Iterator[Row]:
     """For each measure and rule the best place of it."""
-    known = readings(cell)
-    for measure in known.measures:
-        for rule in dict.fromkeys(known.readings[place].rule for place in known.of(measure)):
-            place = known.chosen(measure, rule)
+    result = readings(cell)
+    for measure in result.measures:
+        for rule in dict.fromkeys(result.readings[place].rule for place in result.of(measure)):
+            place = result.chosen(measure, rule)
             if place is not None:
-                yield {"measure": measure, "rule": rule.label, **_judged(known, place, known.of(measure, rule))}
-
-
-def _reading_rows(cell: Cell, places: Sequence[int], members: np.ndarray) -> Iterator[tuple[int, Reading, dict[str, float]]]:
-    """Some readings with their numbers over some pairs, members [N] bool."""
-    known = readings(cell)
-    scores, intervals = known.scores(members), known.intervals(members, places)
-    for place, (low, high) in zip(places, intervals, strict=True):
-        rate, precision, recall = scores[place]
-        numbers = {"n": int(members.sum()), "error_rate": rate, "ci_low": low, "ci_high": high}
-        yield place, known.readings[place], {**numbers, "precision": precision, "recall": recall}
+                yield {"measure": measure, "rule": rule.label, **_judged(result, place, result.of(measure, rule))}
 
 
 def _fixed_rows(cell: Cell, heads: bool) -> Iterator[Row]:
-    """The places of measures with, or without, heads, that have layers or rows."""
-    fixed = [
-        place
-        for place, reading in enumerate(readings(cell).readings)
-        if reading.rule == FIXED and (reading.place.head is not None) == heads
-    ]
-    for _, reading, numbers in _reading_rows(cell, fixed, np.ones(len(cell), bool)):
-        yield {"measure": reading.place.measure, **reading.place.keys, **numbers}
+    """The places of measures with, or without, heads, that have layers or rows, over all pairs."""
+    result, everything = readings(cell), np.ones(len(cell), bool)
+    wanted = [reading.rule == FIXED and (reading.place.head is not None) == heads for reading in result.readings]
+    places, scores = np.flatnonzero(wanted), result.scores(everything)
+    for place, interval in zip(places, result.intervals(everything, places), strict=True):
+        reading = result.readings[place]
+        head = {"measure": reading.place.measure, **reading.place.keys, "n": len(cell)}
+        yield head | _rates(scores[place], interval)
 
 
 def _all_rows(cell: Cell) -> Iterator[Row]:
-    known = readings(cell)
-    chosen = {known.chosen(measure) for measure in known.measures}
-    for place, reading, numbers in _reading_rows(cell, range(len(known.readings)), ~known.chooses):
-        more = {"error_rate_chosen_on": known.chosen_rates[place], "chosen": int(place in chosen)}
-        yield {"measure": reading.place.measure, **reading.keys, **numbers, **more}
+    result = readings(cell)
+    scores, intervals = result.scores(~result.chooses), result.intervals(~result.chooses, range(len(result.readings)))
+    chosen = {result.chosen(measure) for measure in result.measures}
+    for place, (reading, own, interval) in enumerate(zip(result.readings, scores, intervals, strict=True)):
+        row = {"measure": reading.place.measure, **reading.keys, "n": int((~result.chooses).sum())}
+        row |= _rates(own, interval)
+        yield row | {"error_rate_chosen_on": result.chosen_rates[place], "chosen": int(place in chosen)}
 
 
 def _named(name: str):
@@ -202,19 +188,15 @@ READINGS = Table(name="alignment_readings", rows=_all_rows, studies=False)
 def _pivot(table: Table, df: pd.DataFrame, heads: Sequence[str], across: str) -> Grid:
     """The error rates of a table's frame with a column for each value of `across`."""
     keys = differing(df, CELL)
-    named = list(dict.fromkeys(df[across]))
-    words = {"measure": lambda row: measure_label(row["measure"]), "row": _named("row")[1]}
-    lines: dict[tuple, dict[str, float]] = {}
+    lines: dict[tuple, dict[str, str]] = {}
     for row in df.to_dict("records"):
-        head = (*(str(row[key]) for key in keys), *(words[name](row) for name in heads))
-        lines.setdefault(head, {})[row[across]] = row["error_rate"]
-    rows = [
-        (*head, *(format_number(values[name]) if name in values else "–" for name in named))
-        for head, values in lines.items()
-    ]
-    shown = ["without layers" if name == NONE else f"layer {name}" if across == "layer" else name for name in named]
-    stem = f"tables/{table.name}"
-    return Grid(table.caption, (*keys, *heads, *shown), tuple(rows), len(keys) + len(heads), table.note, stem)
+        words = [measure_label(row[name]) if name == "measure" else _named(name)[1](row) for name in heads]
+        lines.setdefault((*(str(row[key]) for key in keys), *words), {})[row[across]] = format_number(row["error_rate"])
+    names = list(dict.fromkeys(df[across]))
+    rows = [(*head, *(rates.get(name, "–") for name in names)) for head, rates in lines.items()]
+    headings = ["without layers" if name == NONE else f"layer {name}" if across == "layer" else name for name in names]
+    columns = (*keys, *heads, *headings)
+    return Grid(table.caption, columns, tuple(rows), len(keys) + len(heads), table.note, f"tables/{table.name}")
 
 
 # ---------- figures
@@ -259,19 +241,26 @@ def _draw_grid(axes: "Axes", grid: np.ndarray):
     return image
 
 
-def _of_heads(cell: Cell):
+def _has_heads(cell: Cell) -> bool:
+    """Whether there is more than one head."""
+    return len({reading.place for reading in readings(cell).readings if reading.place.head is not None}) > len(ROWS)
+
+
+def _of_heads(cell: Cell) -> tuple[dict[str, np.ndarray], Place | None]:
     """{row: rates [L, A]} of attention, and the place of its chosen reading."""
-    known = readings(cell)
-    scores = known.scores(np.ones(len(cell), bool))[:, 0]
-    places = [
-        (place, one.place) for place, one in enumerate(known.readings) if one.rule == FIXED and one.place.head is not None
+    result = readings(cell)
+    rates = result.scores(np.ones(len(cell), bool))[:, 0]
+    heads = [
+        (reading.place, rate)
+        for reading, rate in zip(result.readings, rates, strict=True)
+        if reading.rule == FIXED and reading.place.head is not None
     ]
-    layers, heads = (1 + max(getattr(of, name) for _, of in places) for name in ("layer", "head"))
-    grids = {row: np.full((layers, heads), np.nan) for row in ROWS}
-    for place, of in places:
-        grids[ROWS[of.row]][of.layer, of.head] = scores[place]
-    chosen = known.chosen(places[0][1].measure)
-    return grids, None if chosen is None else known.readings[chosen].place
+    sizes = [1 + max(getattr(place, name) for place, _ in heads) for name in ("layer", "head")]
+    grids = {row: np.full(sizes, np.nan) for row in ROWS}
+    for place, rate in heads:
+        grids[ROWS[place.row]][place.layer, place.head] = rate
+    chosen = result.chosen(heads[0][0].measure)
+    return grids, None if chosen is None else result.readings[chosen].place
 
 
 def _head_words(cell: Cell) -> tuple[str, str]:
@@ -293,107 +282,22 @@ def _head_words(cell: Cell) -> tuple[str, str]:
     return alt, caption
 
 
-def _figures(cell: Cell) -> Iterator[Drawing]:
-    """Where there is more than one head."""
-    if len({reading.place for reading in readings(cell).readings if reading.place.head is not None}) > len(ROWS):
-        yield Drawing("alignment_by_head", by_head, _head_words)
-
-
-def places(cell: Cell) -> list[Place]:
-    """Where each measure is shown."""
-    return [reading_of(cell, measure).place for measure in columns(cell)]
-
-
-@own_style
-def matrices(cell: Cell) -> "Figure":
-    """The weights of one pair of sentences by each measure, with gold links where there are any."""
-    row, shown = middle_pair(cell), places(cell)
-    part = cell.table.slice(row, 1)
-    source, target = (part.column(name)[0].as_py() for name in ("tokens", "target_tokens"))
-    links = records.rows(part, "gold_links")[0] if has_gold(cell) else None
-    across = min(ACROSS, len(shown))
-    down = -(-len(shown) // across)
-    size = (0.26 * len(source) + 1.5, 0.26 * len(target) + 1.6)
-    title = f"What target words read of source words: {visible(cell.instance_ids[row])}"
-    figure = titled_figure(title, cell, max(9.0, across * size[0]), down * size[1])
-    panels = figure.subplots(down, across, squeeze=False)
-    for axes, place in zip(panels.flat, shown, strict=False):
-        _draw_matrix(axes, at(cell, place, row), links)
-        axes.set_title(measure_label(place.measure) + (f"\n{_short(place)}" if _short(place) else ""), fontsize=9.5)
-    for axes in panels.flat[len(shown) :]:
-        axes.set_visible(False)
-    for axes in panels[:, 0]:
-        axes.set_yticks(range(len(target)), [_word(word) for word in target], fontsize=8.5)
-    for axes in [panels[(len(shown) - 1 - column) // across, column] for column in range(across)]:
-        axes.set_xticks(range(len(source)), [_word(word) for word in source], rotation=90, fontsize=8.5)
-    return figure
-
-
-def _short(place: Place) -> str:
-    parts = [f"{name} {number}" for name, number in (("layer", place.layer), ("head", place.head)) if number is not None]
-    return ", ".join([*parts, *([] if place.row is None else ["predicting row" if place.row == 0 else "input row"])])
-
-
-def _word(word: str) -> str:
-    """A word beside a matrix; a dollar sign would start a formula."""
-    shown = visible(word)
-    return (shown if len(shown) <= LONGEST_WORD else shown[: LONGEST_WORD - 1] + "…").replace("$", r"\$")
-
-
-def _draw_matrix(axes: "Axes", weights: np.ndarray, links: np.ndarray | None) -> None:
-    """Target words by source words: blue above 0, orange below; a filled square on a sure link, an open one on others."""
-    largest = max(float(np.nanmax(np.abs(weights), initial=0.0)), 1e-12)
-    signed = bool((weights < 0).any())
-    limits = {"vmin": -largest if signed else 0, "vmax": largest}
-    axes.imshow(weights, cmap="PuOr" if signed else "Blues", aspect="equal", **limits)
-    axes.set_xticks([])
-    axes.set_yticks([])
-    for spine in axes.spines.values():
-        spine.set_visible(False)
-    if links is None:
-        return
-    for kind, face in ((SURE, PALETTE[1]), (POSSIBLE, "none")):
-        targets, sources = np.nonzero(links == kind)
-        axes.scatter(sources, targets, s=20, marker="s", facecolors=face, edgecolors=PALETTE[1], linewidths=1.1)
-
-
-def _matrix_words(cell: Cell) -> tuple[str, str]:
-    row, shown = middle_pair(cell), places(cell)
-    part = cell.table.slice(row, 1)
-    source, target = (" ".join(map(visible, part.column(name)[0].as_py())) for name in ("tokens", "target_tokens"))
-    named = "; ".join(", ".join(filter(None, (measure_label(place.measure), _short(place)))) for place in shown)
-    alt = f"Matrices of target words by source words, a dark square for a large weight. Source: {source}. Target: {target}. "
-    chosen = "the layer, head and row that were chosen on one half of the pairs"
-    caption = (
-        "A matrix for each measure, target words down, source words across; its darkest square is its largest weight, and "
-        "of measures with a sign purple is above 0 and orange below. "
-    )
-    if has_gold(cell):
-        caption += (
-            f"Orange squares are gold links, filled where sure, open where possible. Each measure at {chosen}; the pair "
-        )
-        caption += "is of middle error rate among those that fit."
-    else:
-        caption += "Each measure in its last layer, in the row that predicts the word."
-    return f"{alt}Shown: {named}.", caption
-
-
 # ---------- sentences
 
 
 def _sentences(cell: Cell) -> Iterator[str]:
-    found = _chosen(cell)
-    if ANY not in found:
+    chosen = _chosen(cell)
+    if ANY not in chosen:
         yield "No reading could be chosen: there is no gold link, or no measure that says which words belong together."
         return
-    reading, numbers = found[ANY]
+    reading, numbers = chosen[ANY]
     yield (
         f"Of {counted(numbers['readings'], 'way')} to read links, {measure_label(reading.place.measure)} ({reading.label}) "
         f"had the lowest alignment error rate on one half of the sentence pairs, {numbers['error_rate_chosen_on']:.3f}; on "
         f"the other {numbers['n']:,} it is {_rate(numbers)}."
     )
-    if POSITIONS in found:
-        yield f"Word positions alone have {_rate(found[POSITIONS][1])} there."
+    if POSITIONS in chosen:
+        yield f"Word positions alone have {_rate(chosen[POSITIONS][1])} there."
 
 
 def _rate(numbers: Row) -> str:
@@ -409,13 +313,6 @@ SECTION = Section(
     uses=("alignment_*",),
     per_text=per_text,
     tables=(WHOLE, BY_RULE, BY_LAYER, BY_MEASURE, BY_HEAD, READINGS),
-    figures=_figures,
+    figure=Drawing("alignment_by_head", by_head, _head_words, when=_has_heads),
     sentences=_sentences,
-)
-MAPS = Section(
-    name="alignment_maps",
-    place=6,
-    needs=("target_tokens",),
-    uses=("alignment_*", "gold_links"),
-    figures=lambda cell: [Drawing("alignment_matrices", matrices, _matrix_words)] if columns(cell) else [],
 )

@@ -1,4 +1,4 @@
-"""Every other number that a record holds for each text, such as those of a measure of one's own: from its columns alone."""
+"""All other numbers that a record holds for each text, such as those of a measure of one's own: from its columns alone."""
 
 import numpy as np
 import pyarrow as pa
@@ -6,18 +6,18 @@ import pyarrow as pa
 from attnfaith import record as records
 from attnfaith.reporting import sections
 from attnfaith.reporting.cells import Cell
-from attnfaith.reporting.explanation_tests import column
 from attnfaith.reporting.spec import Section, per_cell
 
 
 @per_cell
 def per_text(cell: Cell) -> dict[str, np.ndarray]:
-    """The scalar columns of a cell that are no part of every record and that no other section reads, [N]."""
+    """The scalar columns of a cell that are no common column of records and that no other section reads, [N]."""
     names = [
         field.name for field in cell.table.schema if pa.types.is_floating(field.type) or pa.types.is_integer(field.type)
     ]
-    read = {name for section in sections.known().values() if section is not SECTION for name in section.columns(names)}
-    return {name: column(cell, name) for name in names if name not in {*read, *records.COLUMNS, *records.IDENTITY_COLUMNS}}
+    others = [section for section in sections.known().values() if section is not SECTION]
+    read = {*records.COLUMNS, *records.IDENTITY_COLUMNS, *(name for section in others for name in section.columns(names))}
+    return {name: cell.column(name) for name in names if name not in read}
 
 
 SECTION = Section(

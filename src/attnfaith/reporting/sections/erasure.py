@@ -1,34 +1,108 @@
-"""What erasing attention weights changed, from the columns of `erasure` and `minimal_flip_set`.
+"""What erasing attention weights changes, from the columns of `erasure` and `minimal_flip_set`.
 
-One weight: i* is the weight that a ranking puts first (the earlier one on ties), r a random other one; p without a weight is
-the prediction with it set to 0 and the rest renormalised. Several weights: how many are removed, by decreasing rank, until
-the decision first changes. Both are undefined for a text of fewer than two tokens. Source: Serrano & Smith (2019).
+i*, r: the weight that a ranking puts first, the earlier one on ties, and a random other one; p without a weight is the
+prediction with it set to 0 and the rest renormalised. Several weights are removed by decreasing rank until the decision
+first changes. Undefined for a text of fewer than two tokens. N: texts of a cell. Source: Serrano & Smith (2019).
 """
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
-from attnfaith.reporting.blocks import Grid, differing
-from attnfaith.reporting.cells import CELL, Cell
-from attnfaith.reporting.erased_weights import RANKINGS, Removal, outcomes, removals, single_weight
-from attnfaith.reporting.figures import grid_behind, ranges, ranges_in_words
+from attnfaith.errors import counted
+from attnfaith.metrics.attention_faithfulness.divergences import decision_flips, jensen_shannon_divergence
+from attnfaith.reporting.cells import Cell
+from attnfaith.reporting.figures import ranges, ranges_in_words
 from attnfaith.reporting.spec import Drawing, Row, Section, Table, bin_of, main, per_cell, plain, share
-from attnfaith.reporting.style import PALETTE, mean_in_words, own_style, titled_figure
 from attnfaith.stats import estimate
 from attnfaith.support.errors import counted
 
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
+RANKINGS = {"attention": "attention", "gradient": "gradient", "attention_gradient": "attention × gradient"}
+OUTCOMES = {"both": "both", "only_top": "only i*", "only_random": "only r", "neither": "neither"}
 LABELS = {"random": "random order", **RANKINGS, "minimum": "smallest set"}
 EDGES = (0.0, 0.25, 0.5, 0.75)  # of a_i* - a_r
 BINS = ("below 0", "[0, 0.25)", "[0.25, 0.5)", "[0.5, 0.75)", "[0.75, 1]")
-OUTCOMES = {"both": "both", "only_top": "only i*", "only_random": "only r", "neither": "neither"}
-SINGLE, DECISIONS, MULTI = "erasure_single_weight", "erasure_decision_flips", "erasure_multi_weight"
+
+
+# ---------- numbers per text
+
+
+class SingleWeight(NamedTuple):
+    """Per instance [N] float64, NaN where undefined. delta: JSD(p, p without i*) - JSD(p, p without r) in nats; difference:
+    a_i* - a_r; top_flips, random_flips: 1 where the decision changes without i*, without r.
+    """
+
+    delta: np.ndarray
+    difference: np.ndarray
+    top_flips: np.ndarray
+    random_flips: np.ndarray
+
+
+class Removal(NamedTuple):
+    """Per instance [N] float64: tokens removed until the decision changes (NaN: never, or undefined), attention removed
+    (NaN likewise, or unknown), and 1 where no weight was left then.
+    """
+
+    size: np.ndarray
+    mass: np.ndarray
+    empty: np.ndarray
+
+
+@per_cell
+def single_weight(cell: Cell, ranking: str) -> SingleWeight:
+    """The test of one weight against a random other one, of the first random order of the record, for one of RANKINGS."""
+    probs, gradients, orders = (cell.rows(f"erasure_{name}") for name in ("probs", "gradient", "order"))
+    without_top, without_random, difference = [None] * len(cell), [None] * len(cell), np.full(len(cell), np.nan)
+    for row in np.flatnonzero(cell.lengths > 1):
+        weights, order = cell.attention[row].astype(np.float64), orders[row][0]
+        scores = {"attention": weights, "gradient": gradients[row], "attention_gradient": weights * gradients[row]}
+        top = int(scores[ranking].argmax())
+        other = int(order[0] if order[0] != top else order[1])
+        without_top[row], without_random[row] = probs[row][top], probs[row][other]
+        difference[row] = weights[top] - weights[other]
+    top, other = (jensen_shannon_divergence(cell.probs, without) for without in (without_top, without_random))
+    flips = (decision_flips(cell.probs, without) for without in (without_top, without_random))
+    return SingleWeight(top - other, difference, *flips)
+
+
+@per_cell
+def removals(cell: Cell) -> dict[tuple[str, str], Removal]:
+    """(ranking, "renormalised" or "reprojected") -> where the decision first changes.
+
+    "random" is the first random order. "minimum", the smallest set, is there where the record holds it. Re-projection is
+    left out where it is renormalising (`Identity.removal_renormalises`), and where the model could not be asked for it.
+    """
+    starts = {ranking: ("erasure_flip_", f"_{ranking}") for ranking in ("random", *RANKINGS)}
+    if cell.has("minimal_flip_size"):
+        starts["minimum"] = ("minimal_flip_", "")
+    results = {
+        (ranking, "renormalised"): Removal(*(first_draws(cell, start + part + end) for part in Removal._fields))
+        for ranking, (start, end) in starts.items()
+    }
+    again = {ranking: f"erasure_reprojected_flip_size_{ranking}" for ranking in ("random", *RANKINGS)}
+    if not cell.identity.removal_renormalises and cell.has(*again.values()):
+        for ranking, name in again.items():
+            size = first_draws(cell, name)
+            results[ranking, "reprojected"] = Removal(size, np.full(len(cell), np.nan), size == cell.lengths)
+    return results
+
+
+def first_draws(cell: Cell, name: str) -> np.ndarray:
+    """A column as [N] float64: the first draw of those with draws, NaN without any."""
+    if name.endswith("_random"):
+        return np.array([row[0] if len(row) else np.nan for row in cell.rows(name)], dtype=np.float64)
+    return cell.column(name)
+
+
+def outcomes(test: SingleWeight) -> dict[str, np.ndarray]:
+    """Whether each outcome is a text's, [N] 1 or 0, NaN where undefined: whether its decision changes without i* and without
+    r (both), only without i* (only_top), only without r (only_random), or in neither case.
+    """
+    top, other = test.top_flips == 1, test.random_flips == 1
+    results = {"both": top & other, "only_top": top & ~other, "only_random": ~top & other, "neither": ~top & ~other}
+    return {name: np.where(np.isnan(test.delta), np.nan, happened) for name, happened in results.items()}
 
 
 def fractions(cell: Cell, removal: Removal) -> np.ndarray:
@@ -46,14 +120,14 @@ def per_text(cell: Cell) -> dict[str, np.ndarray]:
     undefined or the decision never changes.
     """
     numbers = {f"erasure_delta_jsd_{ranking}": single_weight(cell, ranking).delta for ranking in RANKINGS}
-    every = {ranking: removal for (ranking, how), removal in removals(cell).items() if how == "renormalised"}
-    minimum = every.pop("minimum", None)
-    for ranking, removal in every.items():
-        numbers[f"erasure_flip_fraction_{ranking}"] = removal.size / np.maximum(cell.lengths, 1)
+    results = {ranking: removal for (ranking, how), removal in removals(cell).items() if how == "renormalised"}
+    minimum = results.pop("minimum", None)
+    for ranking, removal in results.items():
+        numbers[f"erasure_flip_fraction_{ranking}"] = fractions(cell, removal)
         if minimum:
             numbers[f"erasure_flip_ratio_{ranking}"] = removal.size / minimum.size
     if minimum:
-        numbers["minimal_flip_fraction"] = minimum.size / np.maximum(cell.lengths, 1)
+        numbers["minimal_flip_fraction"] = fractions(cell, minimum)
     return numbers
 
 
@@ -83,62 +157,25 @@ def _decision_rows(cell: Cell) -> Iterator[Row]:
 
 
 def _multi_rows(cell: Cell) -> Iterator[Row]:
-    asked, every = cell.lengths > 1, removals(cell)
-    minimum = every.get(("minimum", "renormalised"))
-    for (ranking, how), removal in every.items():
+    defined, results, undefined = cell.lengths > 1, removals(cell), np.full(len(cell), np.nan)
+    minimum = results.get(("minimum", "renormalised"))
+    for (ranking, how), removal in results.items():
         fraction = fractions(cell, removal)
-        never = asked & np.isnan(fraction)
-        ratio = np.full(len(cell), np.nan)
-        if minimum is not None and how == "renormalised" and ranking != "minimum":
-            ratio = np.where(asked, removal.size / minimum.size, np.nan)
-        exact = np.full(len(cell), np.nan)
+        never = defined & np.isnan(fraction)
+        ratio, exact = undefined, undefined
         if ranking == "minimum":
-            exact = np.where(asked, np.array(cell.table.column("minimal_flip_certainty").to_pylist()) == "exact", np.nan)
-        row = {"ranking": ranking, "removal": how, "n": int(asked.sum()), **_left_out(cell), "n_never": int(never.sum())}
+            exact = np.array(cell.table.column("minimal_flip_certainty").to_pylist()) == "exact"
+        elif minimum is not None and how == "renormalised":
+            ratio = removal.size / minimum.size
+        row = {"ranking": ranking, "removal": how, "n": int(defined.sum()), **_left_out(cell), "n_never": int(never.sum())}
         row |= {"n_averaged": int((~np.isnan(fraction)).sum())} | main("fraction_mean", fraction)
         row |= estimate("fraction_median", fraction, np.median)
         row |= estimate("censored_median", np.where(never, 1.0, fraction), np.median)
-        row |= estimate("share_empty", np.where(asked, removal.empty, np.nan))
-        row |= estimate("mass_mean", np.where(asked, removal.mass, np.nan))
-        yield row | {"n_ratio": int((~np.isnan(ratio)).sum())} | estimate("ratio_mean", ratio) | plain(share_exact=exact)
-
-
-def _decision_grid(df: pd.DataFrame, cells: Sequence[Cell]) -> Grid:
-    keys, rows = differing(df, CELL), []
-    for _, part in df.groupby([*CELL, "ranking"], sort=False, dropna=False):
-        shares = {row["outcome"]: row for row in part.to_dict("records")}
-        first, texts = shares["both"], (_percent_with_interval(shares[name]) for name in OUTCOMES)
-        numbers = (f"{first['n']:,}", f"{first['n_undefined']:,}")
-        rows.append((*(str(first[name]) for name in keys), LABELS[first["ranking"]], *numbers, *texts))
-    note = (
-        "Does the decision change without the first weight of the ranking (i*), without a random other one (r)? Percent of "
-        "texts [95 % interval]. Only i* speaks for the ranking, only r against it. Undefined: texts with fewer than two "
-        "tokens."
-    )
-    columns = (*keys, "i* first by", "texts", "undefined", *OUTCOMES.values())
-    return Grid(
-        "Decisions that change with one weight removed", columns, tuple(rows), len(keys) + 1, note, f"tables/{DECISIONS}"
-    )
-
-
-def _percent_with_interval(row: Row) -> str:
-    if np.isnan(row["share"]):
-        return "undefined"
-    interval = "" if np.isnan(row["ci_low"]) else f" [{100 * row['ci_low']:.1f}, {100 * row['ci_high']:.1f}]"
-    return f"{100 * row['share']:.1f}{interval}"
-
-
-def _multi_note(df: pd.DataFrame) -> str:
-    note = (
-        "Share of a text's tokens whose weight is removed, the rest renormalised, until the decision first changes; over "
-        "the texts whose decision changes, and in the censored median with 1 for those where it never does. Bias decides: "
-        "texts whose decision changes only when no weight is left. Over smallest set: tokens removed, as a multiple of the "
-        "fewest that are enough. Undefined: texts with fewer than two tokens."
-    )
-    inexact = df["share_exact"].dropna()
-    if inexact.lt(1).any():
-        note += f" Smallest sets proven smallest: {inexact.min():.0%} at least in each row; the others are the best found."
-    return note
+        row |= estimate("share_empty", np.where(defined, removal.empty == 1, np.nan))
+        row |= estimate("mass_mean", np.where(defined, removal.mass, np.nan))
+        ratio = np.where(defined, ratio, np.nan)
+        row |= {"n_ratio": int((~np.isnan(ratio)).sum())} | estimate("ratio_mean", ratio)
+        yield row | plain(share_exact=np.where(defined, exact, np.nan))
 
 
 def _ranking(row: Row) -> str:
@@ -147,14 +184,14 @@ def _ranking(row: Row) -> str:
 
 TABLES = (
     Table(
-        name=SINGLE,
+        name="erasure_single_weight",
         rows=_single_rows,
         heads=2,
         shown={
             "ranking": ("i* first by", _ranking),
             "weight_difference": "attention on i* − on r",
             "n": "texts",
-            "n_undefined": ("undefined", lambda row: f"{row['n_undefined']:,}" if row["weight_difference"] == "all" else ""),
+            "n_undefined": "undefined",
             "delta_jsd_mean": "mean [95 % interval]",
             "share_negative": "share below 0",
         },
@@ -164,9 +201,23 @@ TABLES = (
         "more. Undefined: texts with fewer than two tokens.",
         page_rows=lambda df: df[(df["weight_difference"] == "all") | (df["n"] > 0)],
     ),
-    Table(name=DECISIONS, rows=_decision_rows, grid=_decision_grid),
     Table(
-        name=MULTI,
+        name="erasure_decision_flips",
+        rows=_decision_rows,
+        heads=2,
+        shown={
+            "ranking": ("i* first by", _ranking),
+            "outcome": ("decision changes without", lambda row: OUTCOMES[row["outcome"]]),
+            "n": "texts",
+            "n_undefined": "undefined",
+            "share": "share [95 % interval]",
+        },
+        caption="Decisions that change with one weight removed",
+        note="Whether the decision changes without the first weight of the ranking (i*), and without a random other (r). "
+        "Only i* speaks for the ranking, only r against it. Undefined: texts with fewer than two tokens.",
+    ),
+    Table(
+        name="erasure_multi_weight",
         rows=_multi_rows,
         shown={
             "ranking": ("removed by", _ranking),
@@ -179,9 +230,14 @@ TABLES = (
             "share_empty": "bias decides",
             "mass_mean": "attention removed",
             "ratio_mean": "over smallest set",
+            "share_exact": "proven smallest",
         },
         caption="Weights removed until the decision changes",
-        note=_multi_note,
+        note="Share of a text's tokens whose weight is removed, the rest renormalised, until the decision first changes; "
+        "over the texts whose decision changes, and in the censored median with 1 for those where it never does. Bias "
+        "decides: texts whose decision changes only when no weight is left. Over smallest set: as a multiple of "
+        "the fewest that are enough. Proven smallest: the share of these sets; the others are the best found. Undefined: "
+        "texts with fewer than two tokens.",
     ),
 )
 """n: texts a number is over; n_undefined: texts with fewer than two tokens, n_length1 of them with one. ci_low, ci_high: 95
@@ -199,48 +255,17 @@ set, n_ratio texts. share_exact: of the smallest sets those proven smallest.
 """
 
 
-# ---------- figures
-
-
-@own_style
-def single_weight_scatter(cell: Cell) -> "Figure":
-    """JSD(p, p without i*) - JSD(p, p without r) of each text against a_i* - a_r, a panel per ranking that i* is first of.
-
-    Above the line the ranked weight mattered more, below it the random one. Source: Serrano & Smith (2019), section 4.
-    """
-    from matplotlib.ticker import MaxNLocator
-
-    figure = titled_figure("One weight removed: the first of a ranking or a random one", cell, 9.0, 3.5)
-    panels = figure.subplots(1, len(RANKINGS), sharex=True, sharey=True)
-    for axes, (ranking, label), colour in zip(panels, RANKINGS.items(), PALETTE, strict=False):
-        test = single_weight(cell, ranking)
-        axes.set_title(f"{label}\n{mean_in_words(test.delta)}", fontsize=10)
-        axes.axhline(0, color="#777777", linewidth=1)
-        # as pixels inside the SVG: thousands of points would make the file heavy
-        axes.scatter(test.difference, test.delta, s=8, color=colour, alpha=0.35, linewidths=0, rasterized=True)
-        grid_behind(axes, "both").xaxis.set_major_locator(MaxNLocator(4))
-    panels[0].set_ylabel("JSD without i* − JSD without r (nats)")
-    panels[1].set_xlabel("attention on i* − attention on r")
-    return figure
-
-
-def _scatter_words(cell: Cell) -> tuple[str, str]:
-    parts = [f"{label}: {mean_in_words(single_weight(cell, ranking).delta)}" for ranking, label in RANKINGS.items()]
-    caption = (
-        "How much further the prediction moves when the weight that a ranking puts first (i*) is removed than when a "
-        "random other one (r) is, by how much more attention i* had. Below 0 the random weight mattered more."
-    )
-    return f"Scatter plots, one point per text. {'; '.join(parts)}.", caption
+# ---------- figure and sentences
 
 
 def _removed(cell: Cell) -> dict[str, np.ndarray]:
     """The share removed of each text by label, renormalised before re-projected."""
-    every = removals(cell)
-    keys = [key for name in LABELS for key in every if key[0] == name]
-    return {_ranking({"ranking": name, "removal": how}): fractions(cell, every[name, how]) for name, how in keys}
+    results = removals(cell)
+    keys = [key for name in LABELS for key in results if key[0] == name]
+    return {_ranking({"ranking": name, "removal": how}): fractions(cell, results[name, how]) for name, how in keys}
 
 
-def multi_weight_ranges(cell: Cell) -> "Figure":
+def multi_weight_ranges(cell: Cell):
     """Share of a text's tokens whose weight is removed until the decision first changes, a line per ranking.
 
     A change when no weight is left counts; texts whose decision never changes are undefined. Source: Serrano & Smith (2019),
@@ -258,42 +283,24 @@ def _removed_words(cell: Cell) -> tuple[str, str]:
     return f"Share of tokens removed until the decision changes. {ranges_in_words(_removed(cell))}.", caption
 
 
-# ---------- sentences
-
-
-def _sentences(cell: Cell) -> list[str]:
+def _sentences(cell: Cell) -> Iterator[str]:
     n, undefined = int((cell.lengths > 1).sum()), int((cell.lengths < 2).sum())
     if not n:
-        return [f"No text has two tokens, so no weight could be removed ({undefined:,} undefined)."]
+        yield f"No text has two tokens, so no weight could be removed ({undefined:,} undefined)."
+        return
     shares = {name: np.nanmean(happened) for name, happened in outcomes(single_weight(cell, "attention")).items()}
-    first = (
+    yield (
         f"Removing the largest attention weight changes the decision where removing a random other one does not in "
         f"{shares['only_top']:.1%} of {counted(n)}; the reverse holds in {shares['only_random']:.1%}, and in "
         f"{shares['neither']:.1%} neither changes it."
+        + (f" Left out because they have fewer than two tokens: {undefined:,}." if undefined else "")
     )
-    if undefined:
-        first += f" Left out because they have fewer than two tokens: {undefined:,}."
-    every = {ranking: removal for (ranking, how), removal in removals(cell).items() if how == "renormalised"}
-    parts = [_removed_sentence(cell, ranking, every[ranking]) for ranking in LABELS if ranking in every]
-    second = f"Weights removed one after the other until the decision changes: {'; '.join(parts)}."
-    ratio = per_text(cell).get("erasure_flip_ratio_attention", np.zeros(0))
-    ratio = ratio[~np.isnan(ratio)]
-    if len(ratio):
-        second += (
-            f" Removal by attention takes {ratio.mean():.1f} times as many weights as the smallest set that is known to "
-            f"be enough (n = {len(ratio):,})."
-        )
-    return [first, second]
-
-
-def _removed_sentence(cell: Cell, ranking: str, removal: Removal) -> str:
-    fraction = fractions(cell, removal)
-    fraction = fraction[~np.isnan(fraction)]
-    by = {"minimum": "the smallest set", "random": "in random order"}.get(ranking, f"by {LABELS[ranking]}")
-    never = int((cell.lengths > 1).sum()) - len(fraction)
-    if not len(fraction):
-        return f"{by}, no decision changes"
-    return f"{by} {fraction.mean():.0%} on average" + (f" ({never:,} never change)" if never else "")
+    parts = []
+    for label, fraction in _removed(cell).items():
+        never = n - int((~np.isnan(fraction)).sum())
+        mean = "never" if never == n else f"{np.nanmean(fraction):.0%}"
+        parts.append(f"{label} {mean}" + (f" ({never:,} never change)" if 0 < never < n else ""))
+    yield f"Share of weights removed until the decision changes, on average: {'; '.join(parts)}."
 
 
 SECTION = Section(
@@ -305,9 +312,6 @@ SECTION = Section(
     uses=("erasure_*", "minimal_flip_*"),
     per_text=per_text,
     tables=TABLES,
-    figures=(
-        Drawing(SINGLE, single_weight_scatter, _scatter_words),
-        Drawing(MULTI, multi_weight_ranges, _removed_words),
-    ),
+    figure=Drawing("erasure_multi_weight", multi_weight_ranges, _removed_words),
     sentences=_sentences,
 )

@@ -45,24 +45,21 @@ def _rows(cell: Cell) -> Iterator[Row]:
     scores = classification_scores(cell.probs, cell.labels)
     weights = [row.astype(np.float64) for row in cell.attention if len(row)]
     entropy = normalised_entropy(weights)
-    numbers = {
+    yield {
         "n": len(cell),
         "n_without_label": scores.pop("n_unscored"),
-        "n_truncated": int(np.sum(cell.table.column("truncated").to_pylist())),
+        "n_truncated": int(cell.column("truncated").sum()),
         "n_empty": int((cell.lengths == 0).sum()),
+        "accuracy": scores.pop("accuracy"),
+        "roc_auc": scores.pop("roc_auc"),
         "length_mean": float(cell.lengths.mean()),
         "length_median": float(np.median(cell.lengths)),
         "max_attention": mean([row.max() for row in weights]),
         "support_share": mean([np.mean(row > 0) for row in weights]),
         "normalised_entropy": mean(entropy[~np.isnan(entropy)]),
         "n_entropy_undefined": len(cell) - int((~np.isnan(entropy)).sum()),
-    } | {name: value for name, value in scores.items() if name != "n_scored"}
-    yield {name: numbers[name] for name in (*STATISTICS, *sorted(numbers.keys() - set(STATISTICS), key=_by_class))}
-
-
-def _by_class(name: str) -> tuple[str, int]:
-    start, _, number = name.rpartition("_")
-    return start, int(number)
+        **{name: scores[name] for start in ("f1_class_", SUPPORT) for name in scores if name.startswith(start)},
+    }
 
 
 def performance_table(record: "pa.Table | Sequence[Cell]") -> pd.DataFrame:
@@ -80,17 +77,14 @@ def performance_table(record: "pa.Table | Sequence[Cell]") -> pd.DataFrame:
 
 def _grid(df: pd.DataFrame, cells: Sequence[Cell]) -> Grid:
     """Statistics down, cells across: a cell has many statistics, and a report few cells."""
-    known = {cell.class_names for cell in cells}
-    class_names = known.pop() if len(known) == 1 else ()
-    two = max(cell.probs.shape[1] for cell in cells) == 2
-    names = [name for name in df.columns if name not in CELL and (two or name != "roc_auc" or df[name].notna().any())]
+    class_names = cells[0].class_names if len({cell.class_names for cell in cells}) == 1 else ()
+    supports = {name.removeprefix(SUPPORT): df[name].sum() for name in df.columns if name.startswith(SUPPORT)}
+    classes, remark = largest_classes(supports, "with most texts")
+    names = [name for name in df.columns if name in STATISTICS or name.rpartition("_")[2] in classes]
     columns = [" · ".join(str(row[name]) for name in differing(df, CELL)) or "value" for row in df.to_dict("records")]
-    supports = {name.removeprefix(SUPPORT): df[name].sum() for name in names if name.startswith(SUPPORT)}
-    kept, left_out = largest_classes(supports, "with most texts")
-    shown = [name for name in names if name in STATISTICS or name.rpartition("_")[2] in kept]
-    rows = [(statistic(name, class_names), *(format_number(value) for value in df[name])) for name in shown]
+    rows = [(statistic(name, class_names), *map(format_number, df[name])) for name in names if df[name].notna().any()]
     note = "Accuracy, F1 and ROC over texts with a gold label. Attention statistics leave out texts without tokens."
-    return Grid("Performance and attention", ("", *columns), tuple(rows), 1, note + left_out, f"tables/{TABLE.name}")
+    return Grid("Performance and attention", ("", *columns), tuple(rows), 1, note + remark, f"tables/{TABLE.name}")
 
 
 def statistic(name: str, class_names: tuple[str, ...]) -> str:

@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from attnfaith import record as records
 from attnfaith.metrics.attention_faithfulness.plausibility import average_precision, constant_precision, random_precision
 from attnfaith.reporting.cells import Cell, measure_label
 from attnfaith.reporting.render import frame
@@ -19,7 +18,7 @@ from attnfaith.reporting.spec import Row, Section, Table, cells_of, counts, main
 
 
 def _rows(cell: Cell) -> Iterator[Row]:
-    gold = records.rows(cell.table, "rationale")
+    gold = cell.rows("rationale")
     chance = {"random_baseline": random_precision(gold), "uniform_baseline": constant_precision(gold)}
     for name in ("attention", *cell.measures):
         auprc = average_precision(cell.scores(name), gold)

@@ -1,4 +1,5 @@
-"""What a model selects, what it says of that and of the rest, selections of one size, and what their places tell.
+"""What a model selects, its predictions from that and from the rest, selections of one size, and the class that the places
+of a selection tell.
 
 Undefined: of a text without tokens; accuracy without a label; agreement with marked tokens where none is marked. A text in
 which nothing is selected stays in all means: its F1 is 0.
@@ -8,26 +9,23 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from attnfaith import record as records
+from attnfaith.errors import counted
 from attnfaith.metrics.attention_faithfulness.plausibility import average_precision, span_iou, spans, token_f1
 from attnfaith.reporting import render
 from attnfaith.reporting.cells import Cell
-from attnfaith.reporting.explanation_tests import shared, stacked
 from attnfaith.reporting.leakage import Leakage, leakage
-from attnfaith.reporting.spec import Quantity, Row, Section, Table, counts, main, per_cell, plain
-from attnfaith.stats import estimate
-from attnfaith.support.errors import counted
+from attnfaith.reporting.spec import Quantity, Section, per_cell
 
 
 @per_cell
 def selection(cell: Cell) -> dict[str, np.ndarray]:
-    """Of each text: share_selected, spans_selected (number of runs), nothing_selected, everything_selected; and where the
+    """For each text: share_selected, spans_selected (number of runs), nothing_selected, everything_selected; and where the
     record has them complement_correct, complement_same (the predicted class stays without what is selected), and against
     marked tokens selection_precision, _recall, _f1, _iou_f1 and _auprc; marked_selected, whether a marked token is among
     what is selected; where none is, unmarked_correct; and, as published means have it, selection_f1_papers, of the texts in
     which something is selected.
     """
-    rows = records.rows(cell.table, "selected")
+    rows = cell.rows("selected")
     empty = cell.lengths == 0
     share = np.array([np.mean(row) if len(row) else np.nan for row in rows])
     runs = np.array([len(spans(row)) if len(row) else np.nan for row in rows], np.float64)
@@ -37,20 +35,20 @@ def selection(cell: Cell) -> dict[str, np.ndarray]:
         "nothing_selected": np.where(empty, np.nan, share == 0),
         "everything_selected": np.where(empty, np.nan, share == 1),
     }
-    if "complement_probs" in cell.table.column_names:
-        without = stacked(cell, "complement_probs").argmax(1)
+    if cell.has("complement_probs"):
+        without = cell.stacked("complement_probs").argmax(1)
         labelled = ~np.isnan(cell.labels) & ~empty
-        numbers["selection_correct"] = np.where(labelled, stacked(cell, "selection_probs").argmax(1) == cell.labels, np.nan)
+        numbers["selection_correct"] = np.where(labelled, cell.stacked("selection_probs").argmax(1) == cell.labels, np.nan)
         numbers["complement_correct"] = np.where(labelled, without == cell.labels, np.nan)
         numbers["complement_same"] = np.where(empty, np.nan, without == cell.predicted)
-    if "rationale" in cell.table.column_names:
-        gold = records.rows(cell.table, "rationale")
+    if cell.has("rationale"):
+        gold = cell.rows("rationale")
         marks = [row.astype(np.float64) for row in rows]
         for name, values in zip(("precision", "recall", "f1"), token_f1(marks, gold), strict=True):
             numbers[f"selection_{name}"] = values
         numbers["selection_f1_papers"] = np.where(share == 0, np.nan, numbers["selection_f1"])
         numbers["selection_iou_f1"] = span_iou(marks, gold)[2]
-        numbers["selection_auprc"] = average_precision(records.rows(cell.table, "selection"), gold)
+        numbers["selection_auprc"] = average_precision(cell.rows("selection"), gold)
         recall = numbers["selection_recall"]
         numbers["marked_selected"] = np.where(np.isnan(recall), np.nan, recall > 0)
         if "selection_correct" in numbers:
@@ -85,9 +83,9 @@ SELECTION = Section(
     },
     caption="What the model selects and reads",
     note="Runs: longest stretches of selected tokens. Accuracy from the selection: the model reads what it selects and "
-    "nothing else, so this is its accuracy; from the rest: it reads all other tokens, and none of those. F1 against marked "
-    "tokens: of each text, mean over texts; where nothing is selected it is 0. Accuracy where no marked token is selected: "
-    "above chance, something else tells the label, perhaps the places that are selected.",
+    "nothing else, so this is its accuracy; from the rest: it reads all other tokens. F1 against marked tokens: mean over "
+    "texts; where nothing is selected it is 0. Accuracy above chance where no marked token is selected: something else "
+    "tells the label, perhaps the places that are selected.",
     sentences=(
         "On average {share_selected.mean:.1%} of a text is selected{share_selected.interval}; in "
         "{nothing_selected.mean:.1%} of the texts nothing is, and they are in all means.",
@@ -101,39 +99,6 @@ SELECTION = Section(
 
 
 OWN = "as many as selected"
-
-
-@per_cell
-def budgets(cell: Cell) -> dict[tuple[str, str], dict[str, np.ndarray]]:
-    """Selections of one size, {(size, scores): {number: [N]}}: sufficiency, comprehensiveness, correct, rest_correct and,
-    against marked tokens, token_f1 and iou_f1.
-    """
-    names, sizes = shared(cell, "selection_measures"), shared(cell, "selection_shares")
-    order = sorted(range(len(sizes)), key=lambda number: sizes.index(sizes[number]))  # the measures of a size together
-    return {(OWN if sizes[at] == 0 else f"{sizes[at]:.0%}", names[at]): _budget(cell, at) for at in order}
-
-
-def _budget(cell: Cell, place: int) -> dict[str, np.ndarray]:
-    """The numbers of the selection that stands at this place of the record's lists."""
-    kept, removed = (stacked(cell, f"selection_{name}_probs")[:, place] for name in ("kept", "removed"))
-    texts, whole = np.arange(len(cell)), cell.probs.astype(np.float64)
-    undefined = np.isnan(kept).any(1) | (cell.lengths == 0)
-    unlabelled = undefined | np.isnan(cell.labels)
-    whole_prob = whole[texts, cell.predicted]
-    numbers = {
-        "sufficiency": np.where(undefined, np.nan, whole_prob - kept[texts, cell.predicted]),
-        "comprehensiveness": np.where(undefined, np.nan, whole_prob - removed[texts, cell.predicted]),
-        "correct": np.where(unlabelled, np.nan, np.nan_to_num(kept).argmax(1) == cell.labels),
-        "rest_correct": np.where(unlabelled, np.nan, np.nan_to_num(removed).argmax(1) == cell.labels),
-    }
-    if "rationale" in cell.table.column_names:
-        gold = records.rows(cell.table, "rationale")
-        marks = [row[place].astype(np.float64) for row in records.rows(cell.table, "selection_chosen")]
-        numbers["token_f1"] = np.where(undefined, np.nan, token_f1(marks, gold)[2])
-        numbers["iou_f1"] = np.where(undefined, np.nan, span_iou(marks, gold)[2])
-    return numbers
-
-
 BUDGET_NUMBERS = {
     "correct": "accuracy from {}",
     "rest_correct": "accuracy from all but {}",
@@ -144,10 +109,40 @@ BUDGET_NUMBERS = {
 }
 
 
+@per_cell
+def budgets(cell: Cell) -> dict[tuple[str, str], dict[str, np.ndarray]]:
+    """Selections of one size, {(size, scores): {number: [N]}} with the numbers of BUDGET_NUMBERS, F1 where the record has
+    marked tokens.
+    """
+    names, sizes = cell.shared("selection_measures"), cell.shared("selection_shares")
+    order = sorted(range(len(sizes)), key=lambda number: sizes.index(sizes[number]))  # the measures of a size together
+    return {(OWN if sizes[at] == 0 else f"{sizes[at]:.0%}", names[at]): _budget(cell, at) for at in order}
+
+
+def _budget(cell: Cell, place: int) -> dict[str, np.ndarray]:
+    """The numbers of the selection at this place of the record's lists."""
+    kept, removed = (cell.stacked(f"selection_{name}_probs")[:, place] for name in ("kept", "removed"))
+    texts, whole = np.arange(len(cell)), cell.probs.max(axis=1).astype(np.float64)
+    undefined = np.isnan(kept).any(1) | (cell.lengths == 0)
+    unlabelled = undefined | np.isnan(cell.labels)
+    numbers = {
+        "correct": np.where(unlabelled, np.nan, np.nan_to_num(kept).argmax(1) == cell.labels),
+        "rest_correct": np.where(unlabelled, np.nan, np.nan_to_num(removed).argmax(1) == cell.labels),
+        "sufficiency": np.where(undefined, np.nan, whole - kept[texts, cell.predicted]),
+        "comprehensiveness": np.where(undefined, np.nan, whole - removed[texts, cell.predicted]),
+    }
+    if cell.has("rationale"):
+        gold = cell.rows("rationale")
+        marks = [row[place].astype(np.float64) for row in cell.rows("selection_chosen")]
+        numbers["token_f1"] = np.where(undefined, np.nan, token_f1(marks, gold)[2])
+        numbers["iou_f1"] = np.where(undefined, np.nan, span_iou(marks, gold)[2])
+    return numbers
+
+
 def _budget_numbers(cell: Cell) -> dict[str, np.ndarray]:
     """<number> <size> <scores>, such as "sufficiency 10% attention"."""
-    every = budgets(cell).items()
-    return {f"{name} {size} {of}": values[name] for (size, of), values in every for name in BUDGET_NUMBERS if name in values}
+    sizes = budgets(cell).items()
+    return {f"{name} {size} {of}": values[name] for (size, of), values in sizes for name in BUDGET_NUMBERS if name in values}
 
 
 SELECTION_BUDGETS = Section(
@@ -179,27 +174,30 @@ LABEL, PREDICTION = "gold label", "predicted class"
 @per_cell
 def places(cell: Cell) -> dict[str, Leakage]:
     """What the places that are selected tell of the gold label, and of the class that the model predicts."""
-    selected = records.rows(cell.table, "selected")
+    selected = cell.rows("selected")
     return {LABEL: leakage(selected, cell.labels), PREDICTION: leakage(selected, cell.predicted)}
 
 
-def _leakage_rows(cell: Cell) -> Iterator[Row]:
-    for of, accuracies in places(cell).items():
-        row = {"of": of} | counts(accuracies.places) | main("places_accuracy", accuracies.places)
-        row |= estimate("length_accuracy", accuracies.lengths) | plain(majority_accuracy=accuracies.majority)
-        yield row | {"p_value": accuracies.p_value}
+def _place_numbers(cell: Cell) -> dict[str, np.ndarray]:
+    """ "<number> <class>": whether the class of a text is predicted, from places, from the length, by the majority."""
+    return {
+        f"{number}_accuracy {of}": getattr(result, number)
+        for of, result in places(cell).items()
+        for number in ("places", "lengths", "majority")
+    }
 
 
-def _leakage_sentences(cell: Cell) -> Iterator[str]:
-    row = render.rows(LEAKAGE.tables[0], cell)[0]
-    if not row["n"] or np.isnan(row["p_value"]):
-        return
-    tells = "they tell the label" if row["p_value"] < 0.05 else "it cannot be told whether they say anything about the label"
-    yield (
-        f"From the places alone that are selected a linear classifier tells the label of {row['places_accuracy']:.1%} of "
-        f"{counted(row['n'])}{render.interval_in_words(row)}, from the length alone {row['length_accuracy']:.1%}, by the "
-        f"commonest class {row['majority_accuracy']:.1%}: {tells} (p = {row['p_value']:.3f})."
-    )
+def _place_sentences(cell: Cell) -> Iterator[str]:
+    rows = {row["quantity"]: row for row in LEAKAGE.summary(cell)}
+    for name, result in places(cell).items():
+        row, length, majority = (rows[f"{number}_accuracy {name}"] for number in ("places", "lengths", "majority"))
+        if row["n"]:
+            tells = "tell it" if result.p_value < 0.05 else "are not shown to tell it"
+            yield (
+                f"From the places alone that are selected a linear classifier predicts the {name} of {row['mean']:.1%} of "
+                f"{counted(row['n'])}{render.interval_in_words(row)}, from the length alone {length['mean']:.1%}, by the "
+                f"commonest class {majority['mean']:.1%}: the places {tells} (p = {result.p_value:.3f})."
+            )
 
 
 LEAKAGE = Section(
@@ -207,26 +205,18 @@ LEAKAGE = Section(
     source="Jacovi and Goldberg (2021), section 5",
     place=37,
     needs=("selected", "label", "probs"),
-    tables=(
-        Table(
-            name="leakage",
-            rows=_leakage_rows,
-            shown={
-                "of": "told",
-                "n": "texts",
-                "n_undefined": "undefined",
-                "places_accuracy": "from the places selected [95 % interval]",
-                "length_accuracy": "from the length alone",
-                "majority_accuracy": "the commonest class",
-                "p_value": "p, labels exchanged",
-            },
-            caption="What the places tell",
-            note="Accuracy of a linear classifier that sees how many tokens are selected, in how many runs and at which "
-            "places, and how long the text is, but no word; each text is told by a fit on four fifths of the others. p: how "
-            "often labels exchanged among texts of about one length are told as much better than from the length alone. "
-            "Undefined: texts without tokens or label; all where there are fewer than 20, or one class. It is a lower "
-            "bound: another classifier may tell more.",
-        ),
-    ),
-    sentences=_leakage_sentences,
+    per_text=_place_numbers,
+    compared=(),
+    quantities={
+        "places_accuracy *": Quantity("{}, from the places selected"),
+        "lengths_accuracy *": Quantity("{}, from the length alone"),
+        "majority_accuracy *": Quantity("{}, the commonest class"),
+    },
+    caption="What the places tell",
+    note="Accuracy of a linear classifier that sees how many tokens are selected, in how many runs and at which places, and "
+    "how long the text is, but no word; each text is predicted by a fit on four fifths of the others. p: how often labels "
+    "exchanged among texts of about one length are predicted as much better than from the length alone. Undefined: texts "
+    "without tokens or label; all where there are fewer than 20, or one class. It is a lower bound: another classifier may "
+    "tell more.",
+    sentences=_place_sentences,
 )

@@ -1,8 +1,8 @@
-"""Pairs of sentences: what a translator foresees, what it reads of markers, what it says when its cross-attention is
-changed, and what that attention could be.
+"""Pairs of sentences: how well a translator predicts the target, its attention to markers, its predictions when its
+cross-attention is changed, and what that attention could be.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,10 +10,10 @@ import numpy as np
 from attnfaith import record as records
 from attnfaith.metrics.attention_faithfulness.alignment_error_rate import SURE
 from attnfaith.reporting.cells import Cell
-from attnfaith.reporting.explanation_tests import column
 from attnfaith.reporting.figures import RANGES, ranges, ranges_in_words
 from attnfaith.reporting.readings import ROWS, gold
-from attnfaith.reporting.spec import Drawing, Quantity, Section, per_cell
+from attnfaith.reporting.spec import Drawing, Quantity, Section, per_cell, plain
+from attnfaith.stats import mean
 
 
 if TYPE_CHECKING:
@@ -27,12 +27,12 @@ def sentence_pairs(cell: Cell) -> dict[str, np.ndarray]:
     """
     lengths = records.list_lengths(cell.table.column("target_tokens").combine_chunks())
     values = {
-        "target_probability": np.array([row.mean() for row in records.rows(cell.table, "target_probs")], np.float64),
+        "target_probability": np.array([row.mean() for row in cell.rows("target_probs")], np.float64),
         "source_words": cell.lengths.astype(float),
         "target_words": lengths.astype(float),
-        "truncated": column(cell, "truncated"),
+        "truncated": cell.column("truncated"),
     }
-    if "gold_links" in cell.table.column_names:
+    if cell.has("gold_links"):
         links = gold(cell)
         values["sure_links"] = np.array([(row == SURE).sum() for row in links], float)
         values["possible_links"] = np.array([((row > 0) & (row != SURE)).sum() for row in links], float)
@@ -50,11 +50,6 @@ SENTENCE_PAIRS = Section(
     caption="Sentence pairs",
     note="Means over pairs. Probability of a target word: given the source sentence and the right target words before it, "
     "the mean over the words of a pair. Cut: share of the pairs that are longer than the model reads.",
-    sentences=(
-        "Over the sentences of {target_probability.n:,} pairs the model gives a target word a probability of "
-        "{target_probability.mean:.2f}{target_probability.interval} on average, when it has read the source and the right "
-        "target words before it.",
-    ),
 )
 
 MARKER_MASS = "alignment_marker_mass"
@@ -65,7 +60,7 @@ def alignment_markers(cell: Cell) -> dict[str, np.ndarray]:
     """The share of attention that lies on markers, [N] in 0..1, means over heads and target words of a pair: marker_mass, of
     the row that predicts the word, over layers too; and by layer and row, "marker_mass layer 0, predicting".
     """
-    masses = np.stack([row.mean(axis=(1, 3)) for row in records.rows(cell.table, MARKER_MASS)]).astype(np.float64)
+    masses = np.stack([row.mean(axis=(1, 3)) for row in cell.rows(MARKER_MASS)]).astype(np.float64)
     values = {"marker_mass": masses[:, :, 0].mean(axis=1)}
     for layer in range(masses.shape[1]):
         values |= {f"marker_mass layer {layer}, {row}": masses[:, layer, place] for place, row in enumerate(ROWS)}
@@ -107,42 +102,40 @@ FALLEN = 0.5
 """A target word has fallen where its probability is at most this share of the model's own."""
 
 
-def _mean(values: np.ndarray) -> float:
-    """The mean of what is defined, NaN of nothing."""
-    defined = values[~np.isnan(values)]
-    return float(defined.mean()) if defined.size else np.nan
-
-
 def _pair(own: np.ndarray, changed: np.ndarray) -> dict[str, float]:
     """Means over draws and target words of one pair. own: probabilities [G]; changed: [G] or [K, G], NaN where undefined."""
     changed = changed.astype(np.float64) if len(changed) else np.full(len(own), np.nan)  # without draws
     before = np.where(np.isnan(changed), np.nan, own.astype(np.float64))
     fallen = np.where(np.isnan(before), np.nan, changed <= FALLEN * before)
-    numbers = {"probability_drop": before - changed, "probability": changed, "before": before, "fallen": fallen}
-    return {name: _mean(values) for name, values in numbers.items()}
+    return plain(probability_drop=before - changed, probability=changed, before=before, fallen=fallen)
 
 
 @per_cell
 def cross_interventions(cell: Cell) -> dict[str, np.ndarray]:
-    """Of each way that the cell holds, cross_<way>_probability_drop, _probability, _before (of the same target words),
+    """For each way that the cell holds, cross_<way>_probability_drop, _probability, _before (of the same target words),
     _fallen and, where it has distances, _tvd, [N] each: means over draws and target words of a pair; NaN where none is
     defined. Of uniform layers "cross_uniform_probability_drop layer 0" and "cross_uniform_tvd layer 0".
     """
-    own, numbers, held = records.rows(cell.table, "target_probs"), {}, set(cell.table.column_names)
+    own, numbers = cell.rows("target_probs"), {}
     for way, (probs, tvd, _) in WAYS.items():
-        if probs not in held:
+        if not cell.has(probs):
             continue
-        pairs = [_pair(*both) for both in zip(own, records.rows(cell.table, probs), strict=True)]
+        pairs = [_pair(*probabilities) for probabilities in zip(own, cell.rows(probs), strict=True)]
         numbers |= {f"cross_{way}_{name}": np.array([pair[name] for pair in pairs]) for name in pairs[0]}
         if tvd:
-            numbers[f"cross_{way}_tvd"] = np.array([_mean(row) for row in records.rows(cell.table, tvd)], np.float64)
-    if set(LAYERS) <= held:
-        probs, distances = (records.rows(cell.table, name) for name in LAYERS)
+            numbers[f"cross_{way}_tvd"] = _means(cell.rows(tvd))
+    if cell.has(*LAYERS):
+        probs, distances = (cell.rows(name) for name in LAYERS)
         for layer in range(distances[0].shape[0]):
-            drops = [_mean(before - after[layer]) for before, after in zip(own, probs, strict=True)]
-            numbers[f"cross_uniform_probability_drop layer {layer}"] = np.array(drops)
-            numbers[f"cross_uniform_tvd layer {layer}"] = np.array([_mean(row[layer]) for row in distances])
+            drops = [before - after[layer] for before, after in zip(own, probs, strict=True)]
+            numbers[f"cross_uniform_probability_drop layer {layer}"] = _means(drops)
+            numbers[f"cross_uniform_tvd layer {layer}"] = _means([row[layer] for row in distances])
     return numbers
+
+
+def _means(rows: Sequence[np.ndarray]) -> np.ndarray:
+    """The mean of what is defined in each row, [N] float64; NaN of nothing."""
+    return np.array([mean(row[~np.isnan(row)].astype(np.float64)) for row in rows])
 
 
 def _falls(cell: Cell) -> dict[str, np.ndarray]:
@@ -165,25 +158,13 @@ def _drop_words(cell: Cell) -> tuple[str, str]:
     return f"Fall of the probability of target words. {ranges_in_words(_falls(cell))}.", caption
 
 
-def _cross_quantities() -> dict[str, Quantity]:
-    labels = {
-        "probability_drop": "fall of a target word’s probability",
-        "probability": "probability of a target word",
-        "before": "the model’s own probability",
-        "fallen": "words that fall by half or more",
-        "tvd": "TVD",
-    }
-    own = {
-        f"cross_{way}_{name}": Quantity(f"{label}, {words}")
-        for way, (*_, words) in WAYS.items()
-        for name, label in labels.items()
-    }
-    layers = {
-        f"cross_uniform_{name} *": Quantity(f"{labels[name]}, uniform in {{}}") for name in ("probability_drop", "tvd")
-    }
-    return own | layers
-
-
+LABELS = {
+    "probability_drop": "fall of a target word’s probability",
+    "probability": "probability of a target word",
+    "before": "the model’s own probability",
+    "fallen": "words that fall by half or more",
+    "tvd": "TVD",
+}
 CROSS_INTERVENTIONS = Section(
     name="cross_interventions",
     source="after Jain & Wallace (2019), sections 4.2.1 and 4.1",
@@ -194,7 +175,12 @@ CROSS_INTERVENTIONS = Section(
     uses=("cross_permuted_*", "cross_uniform_*", "knock_out_*"),
     per_text=cross_interventions,
     compared=("*_probability_drop", "*_tvd"),
-    quantities=_cross_quantities(),
+    quantities={
+        f"cross_{way}_{name}": Quantity(f"{label}, {words}")
+        for way, (*_, words) in WAYS.items()
+        for name, label in LABELS.items()
+    }
+    | {f"cross_uniform_{name} *": Quantity(f"{LABELS[name]}, uniform in {{}}") for name in ("probability_drop", "tvd")},
     caption="Changed cross-attention",
     note="Means over the target words of a pair, then over pairs. The model’s own probability: of the same target "
     "words. Falls by half or more: share of the target words. TVD: total variation distance between the next token’s "
@@ -204,7 +190,7 @@ CROSS_INTERVENTIONS = Section(
     "time; removed: the word is left out of the source, and the encoder reads what is left. The best source word has the "
     "largest weight, mean over heads and the layers that were asked for; another is drawn at random, since any word may be "
     "missed.",
-    figures=(Drawing("cross_interventions", drops, _drop_words),),
+    figure=Drawing("cross_interventions", drops, _drop_words),
     sentences=(
         "With uniform weights a target word has a probability of {cross_uniform_probability.mean:.2f} in place of "
         "{cross_uniform_before.mean:.2f}.",
@@ -223,6 +209,7 @@ CROSS_INTERVENTIONS = Section(
 
 IDENTIFIABILITY = "cross_identifiability_"
 ATTENTION = "alignment_attention"
+CHANGES = ("change", "change_double")
 DETERMINED = 1e-6  # TVD: attention is the only one, to what float32 keeps
 
 
@@ -234,29 +221,27 @@ def cross_identifiability(cell: Cell) -> dict[str, np.ndarray]:
     each target word and the ends of its interval; zero: share of these that could be 0. change, change_double: the largest
     change of a log probability of the pair when every row has its far alternative.
     """
-    every: dict[str, list[np.ndarray]] = {}
-    weights = records.rows(cell.table, ATTENTION) if ATTENTION in cell.table.column_names else [None] * len(cell)
-    parts = (records.rows(cell.table, IDENTIFIABILITY + name) for name in ("tvd", "low", "high"))
+    weights = cell.rows(ATTENTION) if cell.has(ATTENTION) else [None] * len(cell)
+    parts = (cell.rows(IDENTIFIABILITY + name) for name in ("tvd", "low", "high"))
+    pairs = []
     for tvd, low, high, own in zip(*parts, weights, strict=True):
         values = {"tvd": tvd.mean(axis=(1, 3)), "width": (high - low).mean(axis=(1, 3, 4))}
         if own is not None:
             place = own.argmax(axis=-1)[..., None]
             top, least, most = (np.take_along_axis(array, place, -1)[..., 0] for array in (own, low, high))
-            of_top = {"top": top, "low": least, "high": most, "zero": (least < DETERMINED).astype(float)}
-            values |= {name: value.mean(axis=(1, 3)) for name, value in of_top.items()}
-        for name, value in values.items():
-            every.setdefault(name, []).append(value.astype(np.float64))
-    stacked = {name: np.stack(values) for name, values in every.items()}  # [N, L, 2]
-    numbers = {IDENTIFIABILITY + name: values[:, :, 0].mean(axis=1) for name, values in stacked.items()}
-    for name in ("change", "change_double"):
-        if IDENTIFIABILITY + name in cell.table.column_names:
-            numbers[IDENTIFIABILITY + name] = column(cell, IDENTIFIABILITY + name)
-    return numbers | {
-        f"{IDENTIFIABILITY}{name} layer {layer}, {row}": values[:, layer, place]
+            at_largest = {"top": top, "low": least, "high": most, "zero": (least < DETERMINED).astype(float)}
+            values |= {name: value.mean(axis=(1, 3)) for name, value in at_largest.items()}
+        pairs.append(values)
+    stacked = {name: np.stack([values[name] for values in pairs]).astype(np.float64) for name in pairs[0]}  # [N, L, 2]
+    numbers = {name: values[:, :, 0].mean(axis=1) for name, values in stacked.items()}
+    numbers |= {name: cell.column(IDENTIFIABILITY + name) for name in CHANGES if cell.has(IDENTIFIABILITY + name)}
+    numbers |= {
+        f"{name} layer {layer}, {row}": values[:, layer, place]
         for name, values in stacked.items()
         for layer in range(values.shape[1])
         for place, row in enumerate(ROWS)
     }
+    return {IDENTIFIABILITY + name: values for name, values in numbers.items()}
 
 
 def _identifiability_sentences(cell: Cell) -> Iterator[str]:
@@ -264,16 +249,15 @@ def _identifiability_sentences(cell: Cell) -> Iterator[str]:
     if means["tvd"] <= DETERMINED:
         yield "In every row that predicts a target word attention is the only one."
         return
-    text = (
+    yield (
         f"The rows that predict target words could be others, at a total variation distance of {means['tvd']:.3f} on "
-        "average, and nothing in the model would notice"
+        "average, and nothing in the model would notice."
     )
     if "top" in means:
-        text += (
-            f"; the largest weight of a target word, {means['top']:.2f} on average, could be anything from "
-            f"{means['low']:.2f} to {means['high']:.2f}"
+        yield (
+            f"The largest weight of a target word, {means['top']:.2f} on average, could be anything from {means['low']:.2f} "
+            f"to {means['high']:.2f}."
         )
-    yield f"{text}."
 
 
 IDENTIFIED = {
