@@ -37,7 +37,7 @@ def without_pixels(figure, kinds, dpi):
     return {kind: _empty()[kind] for kind in kinds}
 
 
-def one_small_figure(name="attention_overview"):
+def one_small_figure(name="dispersion_by_scores"):
     """What can stand in for REPORT: in place of the figures of agreement and dispersion a small empty one of this name."""
 
     def figures(cell):

@@ -183,15 +183,15 @@ def check_section(section, cell):
     """What a section declares is what its frames hold; undefined texts are counted; words and grids are whole."""
     frames = sections.frames([cell], [section.name])
     assert frames
-    own = [table for table in section.tables if table.name in frames and not table.frame]
+    own = [table for table in section.tables if table.name in frames]
     for table in own:
         frame = frames[table.name]
         assert list(frame.columns)[: len(CELL)] == list(CELL) and set(list(table.shown)[: table.heads]) <= set(frame.columns)
         if "class" in frame.columns and {"n", "n_undefined"} <= set(frame.columns):
             overall = frame[frame["class"] == "overall"]
             assert len(overall) and (overall["n"] + overall["n_undefined"] == len(cell)).all()
-    numbers = render.numbers(section, cell)
-    assert len(numbers) == (len(whole(section, cell)) if section.per_text else 0)
+    numbers = section.numbers(cell)
+    assert len(numbers) == len(whole(section, cell))
     for name, values in numbers.items():
         assert values.shape == (len(cell),) and values.dtype == np.float64, name
         row = whole(section, cell).loc[name]
@@ -205,7 +205,7 @@ def check_section(section, cell):
 
 
 def check_columns(section, cell):
-    """The section says the same of a cell without the columns that it does not say it uses, and nothing without its own."""
+    """A section depends on the columns that it names and on no others, and has nothing without the columns that it needs."""
     table = cell.table
     if "importance_x" not in table.column_names and "attention" in table.column_names:
         table = table.append_column("importance_x", table.column("attention"))
@@ -220,4 +220,4 @@ def check_columns(section, cell):
     assert render.sentences(section, bare) == render.sentences(section, cell)
     without = Cell(cell.identity, table.drop_columns([*section.needs, *set(section.one_of) & set(table.column_names)]))
     assert render.frames(section, [without]) == {} and render.sentences(section, without) == []
-    assert render.numbers(section, without) == {} and not render.figures(section, without)
+    assert section.numbers(without) == {} and section not in sections.of_cell(without)

@@ -72,7 +72,7 @@ def make(folder, **overrides):
         "report": {"examples": 1},
     }
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(REPORT, one_small_figure("gradient_vs_leave_one_out"))
+        patch.setattr(REPORT, one_small_figure("tau_by_measure"))
         runs.run(recipes.build({**tree, **overrides}))
     note(folder, provenance=CLEAN)
     restate(folder, lambda settings: settings.update(provenance=CLEAN))
@@ -192,7 +192,7 @@ def test_what_a_run_becomes(run):
     assert set(results.files) == {"README.md", *(f"{name}/results-00000-of-00001.parquet" for name in tables)}
     local = {path.name for path in (run / "model").iterdir()}
     assert {"model.safetensors", "config.json", "tokenizer.json", "modeling_attention_classifier.py"} <= local
-    figures = {f"figures/tiny-{name}.png" for name in ("gradient_vs_leave_one_out", "permutation_by_max_attention")}
+    figures = {f"figures/tiny-{name}.png" for name in ("tau_by_measure", "permutation_by_max_attention")}
     figures.add("figures/tiny-answer.svg")
     assert set(model.files) == local | figures | {"README.md", "run.json", "recipe.yaml"}
     for name in local - {"config.json"}:
@@ -366,7 +366,7 @@ def test_old_files_of_ours_go_and_others_stay(run, api):
     ours = ["old.safetensors", "old.py", "figures/tiny-old.png", "figures/tiny-old.svg"]
     theirs = ["LICENSE", "figures/mine.png", "data/notes.json", ".eval_results/x.yaml"]
     model.update(dict.fromkeys([*ours, *theirs], b"x"))
-    (run / "report" / "figures" / "gradient_vs_leave_one_out.png").unlink()
+    (run / "report" / "figures" / "tau_by_measure.png").unlink()
     (run / "report" / "tables" / "summary.parquet").unlink()
     plan = hub.plan(run, "alice")
     hub.push(plan, api=api)

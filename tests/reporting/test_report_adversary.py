@@ -2,7 +2,6 @@ import math
 import re
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -18,10 +17,6 @@ from tests.sections import check_section
 
 def tables(cells):
     return render.frames(adversary.SECTION, cells)
-
-
-def figures(cell):
-    return {drawing.name: drawing.draw(cell) for drawing in render.figures(adversary.SECTION, cell)}
 
 
 def part_of(cell, count):
@@ -156,12 +151,11 @@ def test_one_way_alone_or_none(exact, search, build_record):
     cell = one_cell(table)
     found = tables([cell])
     if not exact and not search:
-        assert found == {} and figures(cell) == {} and said(cell) == []
+        assert found == {} and said(cell) == []
         assert part_of(cell, 3) == "" and render.grids(adversary.SECTION, found, [cell]) == []
         return
     assert set(found["adversary"]["method"]) == {"exact" if exact else "search"}
     assert found["adversary"]["gap_mean"].isna().all()
-    assert set(figures(cell)) == {adversary.HISTOGRAM, adversary.BY_LARGEST}
     (grid,) = render.grids(adversary.SECTION, found, [cell])
     assert all(len(row) == len(grid.columns) for row in grid.rows)
     assert ("at least" in said(cell)[0]) == search
@@ -175,7 +169,7 @@ def test_what_is_known_of_a_maximum_is_said(build_record):
     assert {row[0] for row in grid.rows} == {"search", "lower bound"}
     assert "can be at least" in said(cell)[0]
     assert "the exact maximum" not in part_of(cell, 1)
-    assert "lower bound, ε = 0.01" in sections.figure_words(cell, adversary.HISTOGRAM)[0]
+    assert "lower bound, ε = 0.01" in sections.figure_words(cell, "adversary_jsd")[0]
 
 
 def test_the_page_shows_both_predictions(build_record):
@@ -208,15 +202,6 @@ def test_tokens_are_text_not_markup(build_record):
     assert "[U+202E]a&amp;b" in part
 
 
-def test_sentences_stand_beside_their_weights(build_record):
-    table, *_ = two_texts(build_record)
-    assert "sentence" not in part_of(one_cell(table), 2)
-    words = [[["a", "b"]] * len(tokens) for tokens in table.column("tokens").to_pylist()]
-    field = records.OPTIONAL_COLUMNS["words"].field("words")
-    part = part_of(one_cell(table.append_column(field, pa.array(words, field.type))), 2)
-    assert part.count('class="lines sentences"') == 2
-
-
 def test_the_question_stands_above_its_text(build_record):
     table, *_ = two_texts(build_record)
     field = records.OPTIONAL_COLUMNS["query_tokens"].field("query_tokens")
@@ -226,23 +211,14 @@ def test_the_question_stands_above_its_text(build_record):
     assert part.index("t/001") < part.index("query: no words") and "query" not in part_of(one_cell(table), 2)
 
 
-def test_figures_say_what_is_drawn(drawn):
+def test_the_figure(drawn):
     cell = one_cell(drawn())
-    found = figures(cell)
-    histogram = found[adversary.HISTOGRAM]
-    assert len(histogram.axes) == 2
-    assert [axes.get_title(loc="left").partition(":")[0] for axes in histogram.axes] == [
-        "exact, ε = 0.01",
-        "search, restarts within 0.01",
-    ]
+    panels = adversary.SECTION.figure.draw(cell).axes
+    titles = [axes.get_title(loc="left") for axes in panels]
+    assert [title.partition(":")[0] for title in titles] == ["exact, ε = 0.01", "search, restarts within 0.01"]
     mean = np.nanmean(adversary.per_text(cell)["adversary_exact_0.01"])
-    assert f"mean {mean:.3f}, n = 58 (2 undefined)" in histogram.axes[0].get_title(loc="left")
-    assert histogram.axes[0].get_xlim() == (0, pytest.approx(math.log(2)))
-    counts = [int(text.get_text()) for text in found[adversary.BY_LARGEST].axes[0].texts]
-    assert sum(counts) == 58
-    for name in found:
-        alt, caption = sections.figure_words(cell, name)
-        assert "n = " in alt and caption
+    assert f"mean {mean:.3f}, n = 58 (2 undefined)" in titles[0]
+    assert panels[0].get_xlim() == (0, pytest.approx(math.log(2)))
 
 
 def test_a_cell_without_a_defined_text(build_record):
@@ -252,19 +228,15 @@ def test_a_cell_without_a_defined_text(build_record):
     row = tables([cell])["adversary"].iloc[0]
     assert (row["n"], row["n_undefined"], row["n_nothing_found"]) == (0, 2, 0) and np.isnan(row["jsd_mean"])
     assert "2 undefined" in said(cell)[0] and part_of(cell, 2) == ""
-    assert set(figures(cell)) == {adversary.HISTOGRAM, adversary.BY_LARGEST}
     render.grids(adversary.SECTION, tables([cell]), [cell])
 
 
-def test_the_page_holds_it(drawn):
+def test_cells_side_by_side(drawn):
     cells = [one_cell(table) for table in (drawn(), drawn(seed=1))]
-    assert adversary.SECTION in sections.known().values()
-    made = sections.frames(cells)
-    assert list(made["adversary"]["seed"].unique()) == [0, 1] and isinstance(made["adversary"], pd.DataFrame)
-    (grid,) = render.grids(adversary.SECTION, made, cells)
-    assert grid.columns[0] == "seed" and len(grid.rows) == len(made["adversary"])
-    every = [text for section in sections.of_cell(cells[0]) for text in render.sentences(section, cells[0])]
-    assert said(cells[0])[0] in every
+    frames = sections.frames(cells)
+    assert list(frames["adversary"]["seed"].unique()) == [0, 1]
+    (grid,) = render.grids(adversary.SECTION, frames, cells)
+    assert grid.columns[0] == "seed" and len(grid.rows) == len(frames["adversary"])
 
 
 def test_the_contract_of_sections(build_record):

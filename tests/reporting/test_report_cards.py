@@ -105,7 +105,7 @@ def tables():
 
 
 def rendered(drawn):
-    with_figures = ["attention_overview", "gradient_vs_leave_one_out", "tau_by_measure"]
+    with_figures = ["dispersion_by_scores", "tau_by_measure"]
     repos = {"records_repo": "someone/attnfaith-records", "results_repo": "someone/attnfaith-results"}
     cell = cards.cell_facts(RUN, drawn, model_repo=REPO)
     return {
@@ -296,7 +296,7 @@ def test_texts_of_others_format_nothing(drawn):
     plain = ModelCard(rendered(drawn)["model_card.md"])
     cell = cards.cell_facts(run, table, model_repo=REPO)
     for text in (
-        cards.model_card(run, table, repo_id=REPO, dataset=dataset, figures=["gradient_vs_leave_one_out"]),
+        cards.model_card(run, table, repo_id=REPO, dataset=dataset, figures=["tau_by_measure"]),
         cards.records_card({"c": cell}, repo_id=REPO, datasets={"sst": dataset}),
         cards.results_card({"t": {"rows": 1, "columns": [NASTY]}}, repo_id=REPO),
     ):
@@ -305,7 +305,9 @@ def test_texts_of_others_format_nothing(drawn):
         assert "<script" not in body and "![x]" not in body and "{{ 7\\*7 }}" in body
         assert not re.search(r"^(---|license: mit|# head)", body, re.M)
     assert len(re.findall("^## ", plain.text, re.M)) == len(
-        re.findall("^## ", cards.model_card(run, table, repo_id=REPO, dataset=dataset, figures=["attention_overview"]), re.M)
+        re.findall(
+            "^## ", cards.model_card(run, table, repo_id=REPO, dataset=dataset, figures=["dispersion_by_scores"]), re.M
+        )
     )
 
 
@@ -386,7 +388,7 @@ def test_what_training_was_given_is_named_and_cited(fields, cited, said):
 def folder(tmp_path, drawn):
     (tmp_path / "run" / "report" / "figures").mkdir(parents=True)
     (tmp_path / "run" / "run.json").write_text(json.dumps(RUN))
-    (tmp_path / "run" / "report" / "figures" / "attention_overview.png").write_bytes(b"png")
+    (tmp_path / "run" / "report" / "figures" / "dispersion_by_scores.png").write_bytes(b"png")
     records.save(drawn.drop_columns(["permuted_probs"]), tmp_path / "run" / "record.parquet")
     return tmp_path / "run"
 
@@ -394,11 +396,11 @@ def folder(tmp_path, drawn):
 def test_cards_of_folders(folder, tmp_path, drawn):
     written = cards.write_cards({REPO: folder}, tmp_path / "cards", facts)
     names = {path.relative_to(tmp_path / "cards").as_posix() for path in written}
-    figures = {f"figures/tiny-bilstm-{name}" for name in ("attention_overview.png", "answer.svg")}
+    figures = {f"figures/tiny-bilstm-{name}" for name in ("dispersion_by_scores.png", "answer.svg")}
     assert names == {"README.md", "tiny-bilstm.md"} | figures
     text = (tmp_path / "cards" / "tiny-bilstm.md").read_text()
     table = records.load(folder / "record.parquet")
-    assert text == cards.model_card(RUN, table, repo_id=REPO, dataset=facts("sst"), figures=["attention_overview"])
+    assert text == cards.model_card(RUN, table, repo_id=REPO, dataset=facts("sst"), figures=["dispersion_by_scores"])
     for link in re.findall(r"\]\(((?!http|#)[^)]+)\)", text + (tmp_path / "cards" / "README.md").read_text()):
         assert (tmp_path / "cards" / link).is_file(), link
     # a second measurement of the same weights, beside the first

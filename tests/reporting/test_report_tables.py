@@ -108,16 +108,6 @@ def test_one_row_per_cell_pair_and_class(draw_record):
     pd.testing.assert_frame_equal(alone, among)
 
 
-def test_rows_of_a_cell_may_be_apart(draw_record):
-    joined = records.concatenate([draw_record(12, seed=seed) for seed in (0, 1)])
-    shuffled = joined.take(np.random.default_rng(0).permutation(joined.num_rows))
-    columns = ["seed", "pair", "class", "n", "tau_mean"]
-    first, second = (
-        agreement_table(table)[columns].sort_values(columns[:3]).reset_index(drop=True) for table in (joined, shuffled)
-    )
-    pd.testing.assert_frame_equal(first, second)
-
-
 def test_no_importance_gives_an_empty_table_with_its_columns(draw_record):
     table = agreement_table(draw_record(5, measures=()))
     assert len(table) == 0
@@ -204,14 +194,6 @@ def test_texts_with_all_or_none_marked_are_counted(draw_record):
     marked = record.set_column(place, kind, pa.array([row.astype(float).tolist() for row in gold], kind.type))
     assert set(plausibility_table(marked)["n"]) == {len(long) - 2}
     assert set(plausibility_table(marked)["n_undefined"]) == {12 - len(long) + 2}
-
-
-def test_plausibility_interval_shrinks_with_more_texts(draw_record):
-    widths = [
-        (row["ci_high"] - row["ci_low"])
-        for row in (plausibility_table(draw_record(count, rationale=True)).iloc[0] for count in (20, 320))
-    ]
-    assert widths[1] < widths[0] / 2
 
 
 def test_no_rationale_no_plausibility(draw_record):

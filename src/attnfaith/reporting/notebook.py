@@ -10,8 +10,6 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from attnfaith.errors import AttnfaithError, counted, cut, excerpt, nearest
-from attnfaith.escaping import printable
 from attnfaith.reporting import render
 from attnfaith.reporting.blocks import template
 from attnfaith.reporting.cells import Cell, describe, main_measures, measure_label, undefined

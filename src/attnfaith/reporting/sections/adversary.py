@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attnfaith.errors import counted
 from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence, total_variation_distance
 from attnfaith.record import RecordError
 from attnfaith.reporting.blocks import CLASS_COLUMN

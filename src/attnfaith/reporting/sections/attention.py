@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnfaith.errors import counted
 from attnfaith.metrics.attention_faithfulness.dispersion import normalised_entropy, share_of_zeros, support_size
 from attnfaith.reporting.cells import Cell, measure_label
 from attnfaith.reporting.figures import RANGES, ranges, ranges_in_words
 from attnfaith.reporting.render import interval_in_words
 from attnfaith.reporting.spec import Drawing, Quantity, Section, per_cell
 from attnfaith.stats import mean
+from attnfaith.support.errors import counted
 
 
 if TYPE_CHECKING:

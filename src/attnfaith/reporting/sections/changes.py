@@ -10,7 +10,6 @@ from attnfaith.reporting.cells import Cell
 from attnfaith.reporting.figures import VIOLINS, violins, violins_in_words
 from attnfaith.reporting.sections.erasure import RANKINGS, first_draws
 from attnfaith.reporting.spec import Drawing, Quantity, Section, per_cell
-from attnfaith.support.errors import counted
 
 
 # ---------- weights permuted, moved or made equal

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attnfaith.errors import counted
 from attnfaith.metrics.attention_faithfulness.divergences import decision_flips, jensen_shannon_divergence
 from attnfaith.reporting.cells import Cell
 from attnfaith.reporting.figures import ranges, ranges_in_words

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnfaith.errors import counted
 from attnfaith.reporting.cells import Cell
 from attnfaith.reporting.figures import grid_behind
 from attnfaith.reporting.render import interval_in_words, left_out
 from attnfaith.reporting.spec import Drawing, Quantity, Section, per_cell
 from attnfaith.reporting.style import ATTENTION, PALETTE, mean_in_words, note, own_style, titled_figure
+from attnfaith.support.errors import counted
 
 
 if TYPE_CHECKING:

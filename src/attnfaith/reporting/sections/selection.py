@@ -9,12 +9,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from attnfaith.errors import counted
 from attnfaith.metrics.attention_faithfulness.plausibility import average_precision, span_iou, spans, token_f1
 from attnfaith.reporting import render
 from attnfaith.reporting.cells import Cell
 from attnfaith.reporting.leakage import Leakage, leakage
 from attnfaith.reporting.spec import Quantity, Section, per_cell
+from attnfaith.support.errors import counted
 
 
 @per_cell
