@@ -117,7 +117,7 @@ def reach(cells: Sequence[Cell]) -> pd.DataFrame:
     """Accuracy, and every number of the section "identifiability", of each kind of model that has it."""
     rows = []
     for models in kinds([cell for cell in cells if identifiability.SECTION.applies(cell)]):
-        names = identifiability.per_text(next(iter(models.values())))
+        names = [name for name in sections.numbers(next(iter(models.values()))) if name.startswith(identifiability.BEGIN)]
         numbers = {"accuracy": lambda cell: performance.per_text(cell)["correct"]}
         numbers |= {name: lambda cell, name=name: sections.numbers(cell).get(name) for name in names}
         rows += [heading(models) | {"quantity": name} | summary(values(models, of)) for name, of in numbers.items()]

@@ -10,8 +10,8 @@ import pandas as pd
 
 from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import Cell
-from attnfaith.reporting.erased_weights import outcomes, removals, single_weight
 from attnfaith.reporting.sections import erasure, performance
+from attnfaith.reporting.sections.erasure import outcomes, removals, single_weight
 
 from ..shared import Number, answer, heading, kinds, page_texts, row_of, values
 

@@ -41,7 +41,7 @@ class SingleWeight(NamedTuple):
 
 class Removal(NamedTuple):
     """Per instance [N] float64: tokens removed until the decision changes (NaN: never, or undefined), attention removed
-    (NaN likewise, or unknown), and 1 where no weight was left then.
+    (NaN likewise, or unknown); and whether no weight was left then, bool.
     """
 
     size: np.ndarray
@@ -76,10 +76,10 @@ def removals(cell: Cell) -> dict[tuple[str, str], Removal]:
     starts = {ranking: ("erasure_flip_", f"_{ranking}") for ranking in ("random", *RANKINGS)}
     if cell.has("minimal_flip_size"):
         starts["minimum"] = ("minimal_flip_", "")
-    results = {
-        (ranking, "renormalised"): Removal(*(first_draws(cell, start + part + end) for part in Removal._fields))
-        for ranking, (start, end) in starts.items()
-    }
+    results = {}
+    for ranking, (start, end) in starts.items():
+        size, mass, empty = (first_draws(cell, start + part + end) for part in Removal._fields)
+        results[ranking, "renormalised"] = Removal(size, mass, empty == 1)
     again = {ranking: f"erasure_reprojected_flip_size_{ranking}" for ranking in ("random", *RANKINGS)}
     if not cell.identity.removal_renormalises and cell.has(*again.values()):
         for ranking, name in again.items():
@@ -170,7 +170,7 @@ def _multi_rows(cell: Cell) -> Iterator[Row]:
         row |= {"n_averaged": int((~np.isnan(fraction)).sum())} | main("fraction_mean", fraction)
         row |= estimate("fraction_median", fraction, np.median)
         row |= estimate("censored_median", np.where(never, 1.0, fraction), np.median)
-        row |= estimate("share_empty", np.where(defined, removal.empty == 1, np.nan))
+        row |= estimate("share_empty", np.where(defined, removal.empty, np.nan))
         row |= estimate("mass_mean", np.where(defined, removal.mass, np.nan))
         ratio = np.where(defined, ratio, np.nan)
         row |= {"n_ratio": int((~np.isnan(ratio)).sum())} | estimate("ratio_mean", ratio)
