@@ -22,8 +22,8 @@ from attnfaith.models.encoders import ENCODERS
 from attnfaith.models.projections import PROJECTIONS
 from attnfaith.recipes.schema import PENALTIES
 from attnfaith.reporting import cards
-from attnfaith.reporting.cards import citations
-from attnfaith.reporting.cards.findings import Checkpoint
+from attnfaith.reporting.cards import model as model_cards
+from attnfaith.reporting.cards.checkpoint import Checkpoint
 from attnfaith.reporting.chart import measures_chart
 from attnfaith.support.escaping import markdown
 from attnfaith.verdict import CANNOT_TELL, RULE
@@ -109,7 +109,7 @@ def rendered(drawn):
     repos = {"records_repo": "someone/attnfaith-records", "results_repo": "someone/attnfaith-results"}
     cell = cards.cell_facts(RUN, drawn, model_repo=REPO)
     return {
-        "model_card.md": cards.model_card(RUN, drawn, repo_id=REPO, dataset=facts("sst"), figures=with_figures, **repos),
+        "model_card.md": cards.model_card(Checkpoint(RUN, drawn), REPO, facts("sst"), figures=with_figures, **repos),
         "records_card.md": cards.records_card(
             {"tiny-bilstm": cell, "other": {**cell, "dataset": "snli"}},
             repo_id=repos["records_repo"],
@@ -117,7 +117,7 @@ def rendered(drawn):
         ),
         "results_card.md": cards.results_card(tables(), repo_id=repos["results_repo"]),
         "cards_index.md": cards.cards_index({REPO: Checkpoint(RUN, drawn)}),
-        "eval_results.yaml": cards.eval_results(drawn, dataset=facts("sst"), records_repo=repos["records_repo"])[
+        "eval_results.yaml": cards.eval_results(Checkpoint({}, drawn), facts("sst"), records_repo=repos["records_repo"])[
             ".eval_results/sst.yaml"
         ],
     }
@@ -134,14 +134,14 @@ def test_the_stored_card(name, drawn):
 @pytest.mark.parametrize(("projection", "needs"), [("softmax", False), ("uniform", False), ("sparsegen(0.5)", True)])
 def test_what_a_sparse_checkpoint_needs(draw_record, projection, needs):
     table = draw_record(4, measures=("gradient",), dataset="sst", projection=projection)
-    text = cards.model_card(RUN, table, repo_id=REPO, dataset=facts("sst"))
+    text = cards.model_card(Checkpoint(RUN, table), REPO, facts("sst"))
     assert ("the repository, and needs `pip install entmax`:" in text) == needs
 
 
 def test_the_card_begins_with_the_answer_and_its_chart(drawn, build_record):
     """The sentence and the picture are those of the page."""
     checkpoint = Checkpoint(RUN, drawn)
-    text = cards.model_card(RUN, drawn, repo_id=REPO, dataset=facts("sst"))
+    text = cards.model_card(Checkpoint(RUN, drawn), REPO, facts("sst"))
     start = text[: text.index("## How to load it")]
     assert f"**May its attention be shown as an explanation?** {checkpoint.verdict.headline}." in start and RULE in text
     ((path, content),) = cards.answer_files(checkpoint, REPO).items()
@@ -150,7 +150,7 @@ def test_the_card_begins_with_the_answer_and_its_chart(drawn, build_record):
     assert ElementTree.fromstring(content)[0].text == chart.title
     bare = build_record([{"attention": [0.6, 0.4], "label": 1}], dataset="sst")
     assert cards.answer_files(Checkpoint({}, bare), REPO) == {}
-    assert "answer.svg" not in cards.model_card(RUN, bare, repo_id=REPO, dataset=facts("sst"))
+    assert "answer.svg" not in cards.model_card(Checkpoint(RUN, bare), REPO, facts("sst"))
 
 
 def test_numbers_are_those_of_the_metric(drawn):
@@ -212,8 +212,8 @@ def test_metadata_reads_back(drawn):
 
 
 def test_data_without_a_repository_has_no_results_of_one(drawn):
-    assert cards.eval_results(drawn, dataset=facts("planted_evidence")) == {}
-    card = ModelCard(cards.model_card(RUN, drawn, repo_id=REPO, dataset=facts("planted_evidence")))
+    assert cards.eval_results(Checkpoint({}, drawn), facts("planted_evidence")) == {}
+    card = ModelCard(cards.model_card(Checkpoint(RUN, drawn), REPO, facts("planted_evidence")))
     assert card.data.datasets is None and "attnfaith" not in card.data.to_dict()
 
 
@@ -271,7 +271,7 @@ def test_the_smallest_epsilon_decides(build_record, distances):
 def test_what_is_undefined_is_not_known(build_record):
     table = build_record([{"attention": [1.0], "leave_one_out": [0.3]}], measures=("leave_one_out",))
     assert Checkpoint({}, table).verdict.outcome == CANNOT_TELL
-    text = cards.model_card({"status": "complete"}, table, repo_id=REPO, dataset=facts("sst"))
+    text = cards.model_card(Checkpoint({"status": "complete"}, table), REPO, facts("sst"))
     assert ".nan" not in text and "nan" not in re.findall(r"\| ([^|]*) \|", text)
     metrics = yaml.safe_load(text.split("---\n")[1])["model-index"][0]["results"][0]["metrics"]
     assert "kendall_tau" not in [metric["type"] for metric in metrics]
@@ -281,7 +281,7 @@ def test_what_is_undefined_is_not_known(build_record):
 @pytest.mark.parametrize(("classes", "rows"), [(3, 3), (30, 1)])
 def test_many_classes_are_not_listed(draw_record, classes, rows):
     table = made_of(draw_record(20, classes=classes), label_names=[f"name{number}" for number in range(classes)])
-    text = cards.model_card(RUN, table, repo_id=REPO, dataset=facts("sst"))
+    text = cards.model_card(Checkpoint(RUN, table), REPO, facts("sst"))
     assert len(re.findall(r"^\| F1", text, re.M)) == rows and "roc_auc" not in text.split("---\n")[1]
     assert (f"between {classes} classes: name0" in text) == (classes == 3)
 
@@ -296,7 +296,7 @@ def test_texts_of_others_format_nothing(drawn):
     plain = ModelCard(rendered(drawn)["model_card.md"])
     cell = cards.cell_facts(run, table, model_repo=REPO)
     for text in (
-        cards.model_card(run, table, repo_id=REPO, dataset=dataset, figures=["tau_by_measure"]),
+        cards.model_card(Checkpoint(run, table), REPO, dataset, figures=["tau_by_measure"]),
         cards.records_card({"c": cell}, repo_id=REPO, datasets={"sst": dataset}),
         cards.results_card({"t": {"rows": 1, "columns": [NASTY]}}, repo_id=REPO),
     ):
@@ -305,21 +305,19 @@ def test_texts_of_others_format_nothing(drawn):
         assert "<script" not in body and "![x]" not in body and "{{ 7\\*7 }}" in body
         assert not re.search(r"^(---|license: mit|# head)", body, re.M)
     assert len(re.findall("^## ", plain.text, re.M)) == len(
-        re.findall(
-            "^## ", cards.model_card(run, table, repo_id=REPO, dataset=dataset, figures=["dispersion_by_scores"]), re.M
-        )
+        re.findall("^## ", cards.model_card(Checkpoint(run, table), REPO, dataset, figures=["dispersion_by_scores"]), re.M)
     )
 
 
 @pytest.mark.parametrize("repo_id", ["no-owner", "a/b/c", "a/b--c", 'a/b"c', "a/", "a/b\nc"])
 def test_names_that_the_hub_does_not_allow(repo_id, drawn):
     with pytest.raises(ValueError):
-        cards.model_card(RUN, drawn, repo_id=repo_id, dataset=facts("sst"))
+        cards.model_card(Checkpoint(RUN, drawn), repo_id, facts("sst"))
 
 
 def test_no_folder_of_a_machine(drawn):
     table = of_cell(drawn, dataset="/srv/somebody/reviews.csv")
-    text = cards.model_card(RUN, table, repo_id=REPO, dataset=facts("sst"))
+    text = cards.model_card(Checkpoint(RUN, table), REPO, facts("sst"))
     assert "reviews.csv" in text and "/srv" not in text
     cell = cards.cell_facts(RUN, table, model_repo=REPO)
     assert cell["dataset"] == "reviews.csv"
@@ -338,15 +336,15 @@ def test_a_record_of_several_cells_is_refused(draw_record):
 
 
 def test_every_data_set_is_cited():
-    assert set(citations.CITED["datasets"]) == set(DATASETS)
-    for kind in citations.CITED.values():
+    assert set(model_cards.CITED["datasets"]) == set(DATASETS)
+    for kind in model_cards.CITED.values():
         for keys in kind.values():
-            assert isinstance(keys, list) and set(keys) <= set(citations.BIBTEX)
+            assert isinstance(keys, list) and set(keys) <= set(model_cards.BIBTEX)
     # one that somebody adds is theirs to cite
-    assert set(citations.CITED["producers"]) <= set(names())
-    assert set(citations.CITED["projections"]) <= set(PROJECTIONS) | set(SAMPLERS)
-    assert set(citations.CITED["penalties"]) == set(PENALTIES) == set(citations.PENALTIES)
-    assert set(citations.CITED["encoders"]) <= set(ENCODERS)
+    assert set(model_cards.CITED["producers"]) <= set(names())
+    assert set(model_cards.CITED["projections"]) <= set(PROJECTIONS) | set(SAMPLERS)
+    assert set(model_cards.CITED["penalties"]) == set(PENALTIES) == set(model_cards.PENALTIES)
+    assert set(model_cards.CITED["encoders"]) <= set(ENCODERS)
 
 
 @pytest.mark.parametrize(
@@ -379,7 +377,7 @@ def test_every_data_set_is_cited():
 )
 def test_what_training_was_given_is_named_and_cited(fields, cited, said):
     records_of = (made_of(deception.model(1, texts=12, dataset="sst", **of).table) for of in ({}, fields))
-    plain, changed = (cards.model_card(RUN, table, repo_id=REPO, dataset=facts("sst")) for table in records_of)
+    plain, changed = (cards.model_card(Checkpoint(RUN, table), REPO, facts("sst")) for table in records_of)
     assert said in changed and f"{{{cited}," in changed
     assert said not in plain and (cited.startswith("pruthi") or f"{{{cited}," not in plain)  # every card names Pruthi et al.
 
@@ -400,7 +398,7 @@ def test_cards_of_folders(folder, tmp_path, drawn):
     assert names == {"README.md", "tiny-bilstm.md"} | figures
     text = (tmp_path / "cards" / "tiny-bilstm.md").read_text()
     table = records.load(folder / "record.parquet")
-    assert text == cards.model_card(RUN, table, repo_id=REPO, dataset=facts("sst"), figures=["dispersion_by_scores"])
+    assert text == cards.model_card(Checkpoint(RUN, table), REPO, facts("sst"), figures=["dispersion_by_scores"])
     for link in re.findall(r"\]\(((?!http|#)[^)]+)\)", text + (tmp_path / "cards" / "README.md").read_text()):
         assert (tmp_path / "cards" / link).is_file(), link
     # a second measurement of the same weights, beside the first

@@ -79,7 +79,7 @@ def test_page_card_and_notebook_say_the_same(ratio):
     cell = one_cell(measured(ratio))
     expected = verdict([cell])
     page = render_page([cell], sections.frames([cell]), [[]], title="t", facts={}, n_examples=1)
-    card = cards.model_card({"status": "complete"}, cell.table, repo_id="someone/model", dataset=facts("sst"))
+    card = cards.model_card(cards.Checkpoint({"status": "complete"}, cell.table), "someone/model", facts("sst"))
     notebook = Overview([cell])
     assert f">{expected.headline}</p>" in page and unbroken(escape(expected.reason)) in page
     assert f"{expected.headline}." in card and expected.advice in card

@@ -174,10 +174,10 @@ def test_a_card_of_a_data_set_of_the_hub_claims_no_language(finished):
     table = record.load(finished / "runs" / "reviews" / "record.parquet")
     state = json.loads((finished / "runs" / "reviews" / "run.json").read_text())
     own, known = facts(Data(hub_id="owner/name")), facts("sst")
-    assert list(cards.eval_results(table, dataset=own)) == [".eval_results/owner--name.yaml"]
-    text = cards.model_card(state, table, repo_id="alice/reviews", dataset=own)
+    assert list(cards.eval_results(cards.Checkpoint({}, table), own)) == [".eval_results/owner--name.yaml"]
+    text = cards.model_card(cards.Checkpoint(state, table), "alice/reviews", own)
     assert "language:" not in text and "- owner/name" in text
-    assert "language: en" in cards.model_card(state, table, repo_id="alice/reviews", dataset=known)
+    assert "language: en" in cards.model_card(cards.Checkpoint(state, table), "alice/reviews", known)
 
 
 def test_studies_take_own_data(finished):

@@ -242,10 +242,11 @@ def _card_files(folder: Path, repo_id: str, state: Mapping, tables: Sequence[pa.
     figures = folder / "report" / "figures"
     names = sorted(path.stem for path in figures.glob("*.png"))
     dataset = facts(records.settings(tables[0])[0]["recipe"]["data"])
-    card = cards.model_card(state, tables, repo_id=repo_id, dataset=dataset, figures=names, **shared)
-    files = {CARD: card.encode(), **cards.answer_files(cards.Checkpoint(state, tables), repo_id)}
+    checkpoint = cards.Checkpoint(state, tables)
+    card = cards.model_card(checkpoint, repo_id, dataset, figures=names, **shared)
+    files = {CARD: card.encode(), **cards.answer_files(checkpoint, repo_id)}
     files |= {path: (figures / f"{name}.png").read_bytes() for path, name in cards.card_figures(repo_id, names).items()}
-    results = cards.eval_results(tables, dataset=dataset, records_repo=shared["records_repo"])
+    results = cards.eval_results(checkpoint, dataset, records_repo=shared["records_repo"])
     return files | {path: text.encode() for path, text in results.items()}
 
 

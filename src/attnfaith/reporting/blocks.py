@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from attnfaith.support.errors import counted
-from attnfaith.support.escaping import html
+from attnfaith.support.escaping import code, html, markdown
 
 
 CLASS_COLUMN = "predicted class"
@@ -73,17 +73,18 @@ def number_with_interval(row: Mapping[str, object], name: str) -> str:
 
 @functools.cache
 def template(name: str) -> jinja2.Template:
-    """A template of this package by its file name: what it writes into a page is escaped."""
+    """A template of this package by its file name: values are escaped, in Markdown (.md.j2) too."""
+    is_card = name.endswith(".md.j2")
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("attnfaith.reporting"),
-        autoescape=True,
-        finalize=html,
+        autoescape=not is_card,
+        finalize=markdown if is_card else html,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        keep_trailing_newline=is_card,
     )
-    environment.filters["unbroken"] = unbroken
-    environment.filters["counted"] = counted
+    environment.filters |= {"unbroken": unbroken, "counted": counted, "code": code}
     return environment.get_template(name)
 
 

@@ -1,21 +1,22 @@
 """The card of a model: README.md of its repository, with its metadata, and its `.eval_results/`."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from importlib.resources import files
 from pathlib import PurePath
 
 import numpy as np
-import pyarrow as pa
 import yaml
 from huggingface_hub import EvalResult, EvalResultEntry, ModelCardData, eval_result_entries_to_yaml
+from huggingface_hub.utils import HFValidationError, validate_repo_id
 
 from attnfaith.record import Identity
-from attnfaith.reporting.blocks import MOST_CLASSES
-from attnfaith.reporting.cards import citations
-from attnfaith.reporting.cards.findings import Checkpoint, Number, only_reason
-from attnfaith.reporting.cards.markdown import check_name, template
+from attnfaith.reporting.blocks import MOST_CLASSES, template
+from attnfaith.reporting.cards.checkpoint import Checkpoint, Number, only_reason
 from attnfaith.reporting.chart import measures_chart, svg
+from attnfaith.reporting.errors import ReportError
 from attnfaith.reporting.own_data import in_words
 from attnfaith.reporting.sections import figure_words
 from attnfaith.reporting.sections.performance import selected_by
@@ -24,6 +25,16 @@ from attnfaith.support.escaping import Markdown, yaml_head
 from attnfaith.verdict import RULE
 
 
+_FOLDER = files("attnfaith.reporting.cards")
+BIBTEX: dict[str, str] = {
+    re.match(r"@\w+\{([^,]+),", entry)[1]: entry
+    for entry in re.split(r"\n(?=@)", (_FOLDER / "citations.bib").read_text(encoding="utf-8"))
+}
+"""Key -> entry of citations.bib."""
+CITED: dict[str, dict[str, list[str]]] = yaml.safe_load((_FOLDER / "citations.yaml").read_text(encoding="utf-8"))
+"""Kind of what is cited -> its name -> keys."""
+PENALTIES = ("impermissible_mass", "diversity", "word_tying", "masked_language_model")
+"""As an identity names their weights."""
 FIGURES = ("tau_by_measure", "permutation_by_max_attention", "dispersion_by_scores")  # of these, two at most
 DECIMALS = 6  # of numbers in metadata
 LICENCE = "apache-2.0"  # of code and weights
@@ -62,31 +73,18 @@ METRICS = {
 """What each number, or each of a kind, is called in the metadata."""
 
 
+def check_name(repo_id: str) -> str:
+    """Return the name of a repository. Raises ReportError for anything but an "owner/name" that the Hub allows."""
+    try:
+        validate_repo_id(repo_id)
+    except HFValidationError as error:
+        raise ReportError(str(error)) from error
+    if repo_id.count("/") != 1:
+        raise ReportError(f"{repo_id!r} is no name of a repository: give owner/name")
+    return repo_id
+
+
 def model_card(
-    run: Mapping,
-    record: "pa.Table | Sequence[pa.Table]",
-    *,
-    repo_id: str,
-    dataset: Mapping,
-    figures: Sequence[str] = (),
-    records_repo: str | None = None,
-    results_repo: str | None = None,
-) -> str:
-    """README.md of a model repository, with its YAML front matter (model-index inside).
-
-    run: the parsed run.json. record: the run's record, of one cell, or several of the same weights, the run's own first;
-    recipe and names of the classes are read from its settings. repo_id: "owner/name". dataset: what
-    `attnfaith.data.registry.facts` says of it. figures: names of the report's figures that are at hand (the stems of
-    report/figures/*.png); the card shows those of `card_figures`. records_repo, results_repo: the data set repositories
-    that are pushed beside it, named where they are given.
-
-    Raises ValueError for a name that the Hub does not allow, a record of several cells, and records of other weights.
-    """
-    repos = {"records_repo": records_repo, "results_repo": results_repo}
-    return card_of(Checkpoint(run, record), repo_id, dataset, figures=figures, **repos)
-
-
-def card_of(
     checkpoint: Checkpoint,
     repo_id: str,
     dataset: Mapping,
@@ -95,25 +93,32 @@ def card_of(
     records_repo: str | None = None,
     results_repo: str | None = None,
 ) -> str:
-    """`model_card` of a checkpoint."""
+    """README.md of a model repository, with its YAML front matter (model-index inside).
+
+    repo_id: "owner/name". dataset: what `attnfaith.data.registry.facts` knows about it. figures: names of the report's
+    figures that are at hand (the stems of report/figures/*.png); the card shows those of `card_figures`. records_repo,
+    results_repo: the data set repositories that are pushed beside it.
+
+    Raises ReportError for a name that the Hub does not allow.
+    """
     name = check_name(repo_id).partition("/")[2]
-    cell, run, shown_identity = checkpoint.cell, checkpoint.run, public(checkpoint.heading)
-    identity, projection = cell.identity, shown_identity["projection"]
+    cell, run, heading = checkpoint.cell, checkpoint.run, public(checkpoint.heading)
+    identity, projection = cell.identity, heading["projection"]
     twice = ", once over the words of a sentence and once over sentences" if identity.hierarchy == "sentence" else ""
     groups: dict[str, list[Number]] = {}
-    for number in checkpoint.numbers.values():
-        groups.setdefault(number.group, []).append(number)
-    groups.pop("classification")
-    left_out: Counter[str] = Counter()
-    for part in (run.get("dataset") or {}).get("dropped", {}).values():
-        left_out.update(part)
+    for key, number in checkpoint.numbers.items():
+        if key != "accuracy":
+            groups.setdefault(number.group, []).append(number)
+    dropped: Counter[str] = Counter()
+    for counts in (run.get("dataset") or {}).get("dropped", {}).values():
+        dropped.update(counts)
     chart, names = measures_chart(checkpoint.cells), cell.class_names
     pictures = [(Markdown(path), *figure_words(cell, figure)) for path, figure in card_figures(repo_id, figures).items()]
     return template("model_card.md.j2").render(
         front_matter=yaml_head(_metadata(checkpoint, repo_id, dataset, records_repo)),
         name=name,
         repo_id=Markdown(repo_id),
-        identity=shown_identity,
+        identity=heading,
         encoder=ENCODERS.get(identity.encoder, identity.encoder) + twice,
         projection=PROJECTIONS.get(projection, f"{projection}: words can get no weight at all"),
         penalties=penalties_in_words(identity),
@@ -129,7 +134,7 @@ def card_of(
         run=run,
         selected_by=selected_by(run, names),
         recipe=public(checkpoint.recipe),
-        left_out={reason.replace("_", " "): count for reason, count in left_out.items() if count},
+        left_out={reason.replace("_", " "): count for reason, count in dropped.items() if count},
         own=in_words(run.get("dataset") or {}),
         accuracy=checkpoint.numbers["accuracy"],
         scores=checkpoint.scores,
@@ -143,13 +148,30 @@ def card_of(
         provenance=_provenance(checkpoint),
         measurements=[_measured(settings) for settings in checkpoint.settings],
         sizes=[len(cell) for cell in checkpoint.cells],
-        truncated=int(np.sum(cell.table.column("truncated").to_pylist())),
+        truncated=int(cell.column("truncated").sum()),
         records_repo=records_repo and Markdown(check_name(records_repo)),
         results_repo=results_repo and Markdown(check_name(results_repo)),
-        bibtex=Markdown(citations.bibtex(citations.keys(checkpoint)).rstrip("\n")),
+        bibtex=Markdown("\n".join(BIBTEX[key] for key in citation_keys(checkpoint)).rstrip("\n")),
         shown=shown,
         number=format_number,
     )
+
+
+def citation_keys(checkpoint: Checkpoint) -> list[str]:
+    """What the card of a checkpoint cites: its data set, its encoder and projection, its objective and penalties, its
+    measurements, and Pruthi et al., whom every card names.
+    """
+    identity = checkpoint.cell.identity
+    subjects = {
+        "datasets": [identity.dataset],
+        "encoders": [identity.encoder],
+        "projections": [identity.projection],
+        "objectives": [identity.objective],
+        "penalties": [name for name in PENALTIES if getattr(identity, name)],
+        "producers": [name for settings in checkpoint.settings for name in settings.get("producers", ())],
+    }
+    cited = [key for kind, names in subjects.items() for name in names for key in CITED[kind].get(name, ())]
+    return list(dict.fromkeys([*cited, "pruthi-etal-2020-learning"]))
 
 
 def selection_in_words(identity: Identity) -> str:
@@ -176,7 +198,8 @@ def penalties_in_words(identity: Identity) -> list[Markdown]:
         "masked_language_model": f"States had to tell masked words in training (masked language model{share}), with a "
         "weight of {} (Tutek & Šnajder 2020).",
     }
-    return [Markdown(sentences[name].format(f"{weight:g}")) for name, weight in citations.penalties(identity).items()]
+    weights = {name: getattr(identity, name) for name in PENALTIES}
+    return [Markdown(sentences[name].format(f"{weight:g}")) for name, weight in weights.items() if weight]
 
 
 def public(value: object) -> object:
@@ -242,9 +265,7 @@ def _metadata(checkpoint: Checkpoint, repo_id: str, dataset: Mapping, records_re
     return json.loads(json.dumps(data))  # plain values only
 
 
-def eval_results(
-    record: "pa.Table | Sequence[pa.Table]", *, dataset: Mapping, records_repo: str | None = None
-) -> dict[str, str]:
+def eval_results(checkpoint: Checkpoint, dataset: Mapping, *, records_repo: str | None = None) -> dict[str, str]:
     """{path in the model repository: YAML} of its `.eval_results/`; {} where the data set has no repository on the Hub.
 
     The numbers of the model-index in the Hub's newer form, one entry a number; its task is the metric, with what it compares
@@ -252,7 +273,6 @@ def eval_results(
     """
     if not dataset["hub_id"]:
         return {}
-    checkpoint = Checkpoint({}, record)
     source = f"https://huggingface.co/datasets/{check_name(records_repo)}" if records_repo else None
     entries = []
     for metric, name, value, arguments in _metric_values(checkpoint):
@@ -286,7 +306,7 @@ def card_figures(repo_id: str, names: Sequence[str]) -> dict[str, str]:
     The path holds the checkpoint's name, so that cards of many checkpoints can lie in one folder.
     """
     name = check_name(repo_id).partition("/")[2]
-    return {f"figures/{name}-{figure}.png": figure for figure in [one for one in FIGURES if one in names][:2]}
+    return {f"figures/{name}-{figure}.png": figure for figure in [figure for figure in FIGURES if figure in names][:2]}
 
 
 def answer_files(checkpoint: Checkpoint, repo_id: str) -> dict[str, bytes]:
@@ -300,36 +320,36 @@ def _answer_path(repo_id: str) -> str:
 
 
 def _provenance(checkpoint: Checkpoint) -> list[tuple[str, str]]:
-    """What is known of how the model came to be; what is not known is said."""
+    """How the model came to be, each (heading, value); "not recorded" where that is so."""
     run = checkpoint.run
-    found, versions = run.get("provenance") or {}, run.get("versions", {})
-    dataset, commit = found.get("data") or {}, found.get("commit")
-    libraries = found.get("libraries") or {name: version for name, version in versions.items() if name != "attnfaith"}
+    provenance, versions = run.get("provenance") or {}, run.get("versions", {})
+    dataset, commit = provenance.get("data") or {}, provenance.get("commit")
+    libraries = provenance.get("libraries") or {name: version for name, version in versions.items() if name != "attnfaith"}
     digests = dataset.get("fingerprint") or {}
     rows = {
-        "attnfaith": found.get("version") or versions.get("attnfaith"),
-        "commit": f"{commit}, with uncommitted changes" if commit and found.get("dirty") else commit,
+        "attnfaith": provenance.get("version") or versions.get("attnfaith"),
+        "commit": f"{commit}, with uncommitted changes" if commit and provenance.get("dirty") else commit,
         "libraries": ", ".join(f"{name} {version}" for name, version in libraries.items()),
-        "Python": found.get("python"),
-        "platform": found.get("platform"),
+        "Python": provenance.get("python"),
+        "platform": provenance.get("platform"),
         "data": dataset.get("revision") or checkpoint.heading["texts"],
         "fingerprint of the data": ", ".join(f"{split} {str(digest)[:16]}" for split, digest in digests.items()),
         "weights (SHA-256)": checkpoint.settings[0].get("model"),
     }
-    if found.get("of") == "measurement":
+    if provenance.get("of") == "measurement":
         rows["covers"] = "the measurement; of the training it was not recorded"
     return [(name, str(value) if value else "not recorded") for name, value in rows.items()]
 
 
 def _measured(settings: Mapping) -> str:
     """One line about a record: what was measured, and by which version."""
-    found = settings.get("provenance") or {}
+    provenance = settings.get("provenance") or {}
     parts = [", ".join(settings.get("producers", [])) or "attention and prediction"]
-    values = {"seed": settings.get("seed"), "attnfaith": settings.get("version"), "commit": found.get("commit")}
+    values = {"seed": settings.get("seed"), "attnfaith": settings.get("version"), "commit": provenance.get("commit")}
     parts += [f"{name} {'not recorded' if value is None else value}" for name, value in values.items()]
-    return "; ".join(parts) + (" with uncommitted changes" if found.get("dirty") else "")
+    return "; ".join(parts) + (" with uncommitted changes" if provenance.get("dirty") else "")
 
 
 def licence(dataset: Mapping | None) -> str:
-    """What is known of the terms of a data set's texts."""
+    """The terms of a data set's texts, in words."""
     return "see the data set’s own card" if dataset is None else dataset["licence"] or UNKNOWN_LICENCE

@@ -8,19 +8,26 @@ import numpy as np
 import pyarrow as pa
 
 from attnfaith import record as records
-from attnfaith.reporting.cards.findings import Checkpoint
-from attnfaith.reporting.cards.markdown import check_name, template
-from attnfaith.reporting.cards.model import LICENCE, answer_files, card_figures, card_of, licence, public, shown
+from attnfaith.reporting.blocks import template
+from attnfaith.reporting.cards.checkpoint import Checkpoint, read_checkpoint
+from attnfaith.reporting.cards.model import (
+    LICENCE,
+    answer_files,
+    card_figures,
+    check_name,
+    licence,
+    model_card,
+    public,
+    shown,
+)
 from attnfaith.reporting.cells import CELL, one_cell
-from attnfaith.reporting.errors import ReportError
-from attnfaith.support.errors import FileError
 from attnfaith.support.escaping import Markdown, yaml_head
-from attnfaith.support.files import read_object, write_atomically
+from attnfaith.support.files import write_atomically
 from attnfaith.verdict import RULE
 
 
 def cell_facts(run: Mapping, record: pa.Table, *, model_repo: str | None) -> dict:
-    """What `records_card` says of one cell, as plain JSON. model_repo: of the model, None where it is on no Hub.
+    """What `records_card` shows about one cell, as plain JSON. model_repo: of the model, None where it is on no Hub.
 
     Raises ValueError for a record of several cells.
     """
@@ -30,7 +37,7 @@ def cell_facts(run: Mapping, record: pa.Table, *, model_repo: str | None) -> dic
     for field in record.schema:
         column = records.column_of(field)
         columns[field.name] = {"axes": list(column.axes), "doc": column.doc}
-    known = settings.get("provenance") or run.get("provenance") or {}
+    provenance = settings.get("provenance") or run.get("provenance") or {}
     return {
         "model": cell.identity.model if model_repo is None else check_name(model_repo),
         "rows": len(cell),
@@ -38,7 +45,7 @@ def cell_facts(run: Mapping, record: pa.Table, *, model_repo: str | None) -> dic
         "producers": list(settings.get("producers", [])),
         "label_names": list(settings.get("label_names", [])),
         "version": settings.get("version"),
-        "commit": known.get("commit"),
+        "commit": provenance.get("commit"),
         "columns": columns,
     }
 
@@ -51,7 +58,7 @@ def records_card(cells: Mapping[str, Mapping], *, repo_id: str, datasets: Mappin
     """README.md of a data set repository of records, one configuration per cell: {configuration: `cell_facts`}.
 
     The shards of a cell are <configuration>/<split>-*.parquet. Front matter: `configs`, so that load_dataset(repo_id,
-    configuration) and the viewer find them. datasets: name -> what `attnfaith.data.registry.facts` says of it; for the
+    configuration) and the viewer find them. datasets: name -> what `attnfaith.data.registry.facts` knows about it; for the
     terms of the others the card sends the reader there.
     """
     datasets = datasets or {}
@@ -133,25 +140,6 @@ def cards_index(cards: Mapping[str, Checkpoint]) -> str:
 # ------------------------------------------------------------------------------------------------ of folders
 
 
-def read_checkpoint(folder: str | os.PathLike) -> Checkpoint:
-    """The checkpoint of a finished run's folder: run.json, record.parquet, and other records of the same weights beside it.
-
-    Raises ReportError where the folder is no run, or one that is not complete, and RecordError for a broken record.
-    """
-    folder = Path(folder)
-    try:
-        run = read_object(folder / "run.json")
-    except FileError as error:
-        raise ReportError(f"{folder} is no run: {error}; give the output_dir of one") from error
-    if run.get("status") != "complete":
-        raise ReportError(
-            f"{folder} is not complete (its run.json says {run.get('status')!r}): finish it with --resume_from_checkpoint"
-        )
-    own = folder / "record.parquet"
-    others = sorted(path for path in folder.glob("*.parquet") if path != own)
-    return Checkpoint(run, [records.load(path) for path in (own, *others)])
-
-
 def checkpoint_name(name: str) -> str:
     """A recipe's name as that of a repository, which may not hold "--": "sparsegen--100" is "sparsegen-minus-100"."""
     return name.replace("--", "-minus-")
@@ -177,7 +165,7 @@ def write_cards(
         checkpoint = checkpoints[repo_id] = read_checkpoint(folder)
         pictures = Path(folder) / "report" / "figures"
         at_hand = sorted(path.stem for path in pictures.glob("*.png"))
-        text = card_of(
+        text = model_card(
             checkpoint,
             repo_id,
             facts(checkpoint.recipe.get("data") or checkpoint.heading["dataset"]),

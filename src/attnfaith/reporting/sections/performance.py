@@ -82,7 +82,9 @@ def _grid(df: pd.DataFrame, cells: Sequence[Cell]) -> Grid:
     classes, remark = largest_classes(supports, "with most texts")
     names = [name for name in df.columns if name in STATISTICS or name.rpartition("_")[2] in classes]
     columns = [" · ".join(str(row[name]) for name in differing(df, CELL)) or "value" for row in df.to_dict("records")]
-    rows = [(statistic(name, class_names), *map(format_number, df[name])) for name in names if df[name].notna().any()]
+    if max(cell.probs.shape[1] for cell in cells) > 2:
+        names.remove("roc_auc")
+    rows = [(statistic(name, class_names), *map(format_number, df[name])) for name in names]
     note = "Accuracy, F1 and ROC over texts with a gold label. Attention statistics leave out texts without tokens."
     return Grid("Performance and attention", ("", *columns), tuple(rows), 1, note + remark, f"tables/{TABLE.name}")
 
