@@ -50,12 +50,6 @@ def test_it_is_called_without_cells_to_check_the_study(write):
     assert analyse({"tables": ["performance"]}) == Analysis(), "a study without one has none"
 
 
-def test_siblings_of_one_name_do_not_clash(write):
-    one, other = (load_analysis(write(folder=name, words=name)) for name in ("one", "other"))
-    assert [made.tables([], Settings()).texts["summary.md"] for made in (one, other)] == ["0 one", "0 other"]
-    assert load_analysis(one.__file__) is one
-
-
 def test_an_analysis_that_cannot_be_loaded(write, tmp_path):
     with pytest.raises(StudyError, match=r"no file at .*nowhere.py; its path is read from the study file"):
         analyse({"analysis": tmp_path / "nowhere.py"})

@@ -8,7 +8,7 @@ import pytest
 from attnfaith import record as records
 from attnfaith.measurement.registry import find
 from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence
-from attnfaith.reporting import render, sections
+from attnfaith.reporting import render
 from attnfaith.reporting.cells import CELL, one_cell
 from attnfaith.reporting.page import alternatives
 from attnfaith.reporting.sections import adversary
@@ -162,16 +162,6 @@ def test_one_way_alone_or_none(exact, search, build_record):
     assert "<article" in part_of(cell, 3)
 
 
-def test_what_is_known_of_a_maximum_is_said(build_record):
-    table, _, _ = two_texts(build_record, certainty="lower bound")
-    cell = one_cell(table)
-    (grid,) = render.grids(adversary.SECTION, tables([cell]), [cell])
-    assert {row[0] for row in grid.rows} == {"search", "lower bound"}
-    assert "can be at least" in said(cell)[0]
-    assert "the exact maximum" not in part_of(cell, 1)
-    assert "lower bound, ε = 0.01" in sections.figure_words(cell, "adversary_jsd")[0]
-
-
 def test_the_page_shows_both_predictions(build_record):
     table, own, _ = two_texts(build_record)
     part = part_of(one_cell(table), 2)
@@ -202,15 +192,6 @@ def test_tokens_are_text_not_markup(build_record):
     assert "[U+202E]a&amp;b" in part
 
 
-def test_the_question_stands_above_its_text(build_record):
-    table, *_ = two_texts(build_record)
-    field = records.OPTIONAL_COLUMNS["query_tokens"].field("query_tokens")
-    cell = one_cell(table.append_column(field, pa.array([["<who>"], [], []], field.type)))
-    part = part_of(cell, 2)
-    assert part.index("t/000") < part.index('query: <span lang="" dir="auto"><bdi>&lt;who&gt;</bdi>') < part.index("t/001")
-    assert part.index("t/001") < part.index("query: no words") and "query" not in part_of(one_cell(table), 2)
-
-
 def test_the_figure(drawn):
     cell = one_cell(drawn())
     panels = adversary.SECTION.figure.draw(cell).axes
@@ -229,14 +210,6 @@ def test_a_cell_without_a_defined_text(build_record):
     assert (row["n"], row["n_undefined"], row["n_nothing_found"]) == (0, 2, 0) and np.isnan(row["jsd_mean"])
     assert "2 undefined" in said(cell)[0] and part_of(cell, 2) == ""
     render.grids(adversary.SECTION, tables([cell]), [cell])
-
-
-def test_cells_side_by_side(drawn):
-    cells = [one_cell(table) for table in (drawn(), drawn(seed=1))]
-    frames = sections.frames(cells)
-    assert list(frames["adversary"]["seed"].unique()) == [0, 1]
-    (grid,) = render.grids(adversary.SECTION, frames, cells)
-    assert grid.columns[0] == "seed" and len(grid.rows) == len(frames["adversary"])
 
 
 def test_the_contract_of_sections(build_record):

@@ -131,13 +131,6 @@ def test_the_stored_card(name, drawn):
     assert rendered(drawn)[name] == (GOLDEN / f"{name}.golden").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(("projection", "needs"), [("softmax", False), ("uniform", False), ("sparsegen(0.5)", True)])
-def test_what_a_sparse_checkpoint_needs(draw_record, projection, needs):
-    table = draw_record(4, measures=("gradient",), dataset="sst", projection=projection)
-    text = cards.model_card(Checkpoint(RUN, table), REPO, facts("sst"))
-    assert ("the repository, and needs `pip install entmax`:" in text) == needs
-
-
 def test_the_card_begins_with_the_answer_and_its_chart(drawn, build_record):
     """The sentence and the picture are those of the page."""
     checkpoint = Checkpoint(RUN, drawn)
@@ -211,63 +204,6 @@ def test_metadata_reads_back(drawn):
     assert len(entries) == len(card.data.eval_results)
 
 
-def test_data_without_a_repository_has_no_results_of_one(drawn):
-    assert cards.eval_results(Checkpoint({}, drawn), facts("planted_evidence")) == {}
-    card = ModelCard(cards.model_card(Checkpoint(RUN, drawn), REPO, facts("planted_evidence")))
-    assert card.data.datasets is None and "attnfaith" not in card.data.to_dict()
-
-
-def moved(build_record, share, count=200, probs=(0.2, 0.8)):
-    """Texts whose prediction is [.9, .1]; under every permutation [.88, .12] in a share of them, `probs` in the others."""
-    table = build_record(
-        [{"attention": [0.4, 0.6], "probs": [0.9, 0.1], "leave_one_out": [0.1, 0.9]} for _ in range(count)],
-        measures=("leave_one_out",),
-    )
-    field = find("permutation").columns["permuted_probs"].field("permuted_probs")
-    draws = [[[0.88, 0.12] if number < share * count else list(probs)] * 4 for number in range(count)]
-    return table.append_column(field, pa.array(draws, field.type))
-
-
-@pytest.mark.parametrize("share", [1.0, 0.54, 0.0])
-def test_what_shuffled_weights_do(build_record, share):
-    checkpoint = Checkpoint(RUN, moved(build_record, share))
-    assert checkpoint.numbers["shuffled.small"].value == share
-    assert checkpoint.numbers["shuffled.flips"].value == pytest.approx(1 - share)
-    assert checkpoint.numbers["shuffled.tvd"].value == pytest.approx(0.02 * share + 0.7 * (1 - share))
-
-
-def with_adversaries(table, epsilons, distances):
-    """The record with an exact adversary of every text at each epsilon, so far (nats) from the model's attention."""
-
-    count, tried = table.num_rows, len(epsilons)
-    columns = {
-        "epsilon": [epsilons] * count,
-        "attention": [[[1.0, 0.0]] * tried] * count,
-        "probs": [[[0.9, 0.1]] * tried] * count,
-        "bound": [[0.6] * tried] * count,
-        "one_token": [[1] * tried] * count,
-        "certainty": ["exact"] * count,
-        "jsd": [distances] * count,
-    }
-    for end, values in columns.items():
-        name = f"adversary_exact_{end}"
-        array = (
-            pa.array(values).dictionary_encode()
-            if end == "certainty"
-            else pa.array(values, find("adversary_exact").columns[name].arrow_type())
-        )
-        table = table.append_column(find("adversary_exact").columns[name].field(name), array)
-    return table
-
-
-@pytest.mark.parametrize("distances", [[0.1, 0.6], [0.4, 0.6]])
-def test_the_smallest_epsilon_decides(build_record, distances):
-    """That the attention can be far away where the prediction may move far says nothing."""
-    checkpoint = Checkpoint(RUN, with_adversaries(moved(build_record, 0.0), [0.01, 0.2], distances))
-    number = checkpoint.numbers["adversary.jsd"]
-    assert number.value == pytest.approx(distances[0]) and "by at most 0.01" in number.label
-
-
 def test_what_is_undefined_is_not_known(build_record):
     table = build_record([{"attention": [1.0], "leave_one_out": [0.3]}], measures=("leave_one_out",))
     assert Checkpoint({}, table).verdict.outcome == CANNOT_TELL
@@ -276,14 +212,6 @@ def test_what_is_undefined_is_not_known(build_record):
     metrics = yaml.safe_load(text.split("---\n")[1])["model-index"][0]["results"][0]["metrics"]
     assert "kendall_tau" not in [metric["type"] for metric in metrics]
     assert "| Kendall’s τ of attention and leave-one-out | undefined | 0 | 1 |  |" in text
-
-
-@pytest.mark.parametrize(("classes", "rows"), [(3, 3), (30, 1)])
-def test_many_classes_are_not_listed(draw_record, classes, rows):
-    table = made_of(draw_record(20, classes=classes), label_names=[f"name{number}" for number in range(classes)])
-    text = cards.model_card(Checkpoint(RUN, table), REPO, facts("sst"))
-    assert len(re.findall(r"^\| F1", text, re.M)) == rows and "roc_auc" not in text.split("---\n")[1]
-    assert (f"between {classes} classes: name0" in text) == (classes == 3)
 
 
 NASTY = "</td><script>alert(1)</script> ![x](https://evil.example/p.png) | a\n---\nlicense: mit\n# head `c` {{ 7*7 }} ```"
@@ -329,12 +257,6 @@ def test_records_of_other_weights_are_refused(drawn, weights):
         Checkpoint(RUN, [drawn, made_of(drawn, model=weights)])
 
 
-def test_a_record_of_several_cells_is_refused(draw_record):
-    both = records.concatenate([draw_record(4, seed=1), draw_record(4, seed=2)])
-    with pytest.raises(ValueError, match="holds 2"):
-        Checkpoint(RUN, both)
-
-
 def test_every_data_set_is_cited():
     assert set(model_cards.CITED["datasets"]) == set(DATASETS)
     for kind in model_cards.CITED.values():
@@ -348,38 +270,33 @@ def test_every_data_set_is_cited():
 
 
 @pytest.mark.parametrize(
-    ("fields", "cited", "said"),
+    ("fields", "cited", "words"),
     [
-        (
-            {"impermissible_mass": 0.1, "impermissible_heads": "max"},
-            "pruthi-etal-2020-learning",
-            "**Its attention was trained to deceive**: attention on impermissible words, which it may go by, was punished "
-            "(of the head with most of it), with a weight of 0.1 (Pruthi et al. 2020).",
-        ),
-        (
-            {"diversity": 0.5},
-            "mohankumar-etal-2020-towards",
-            "(diversity, the conicity of the states), with a weight of 0.5 (Mohankumar et al. 2020).",
-        ),
-        (
-            {"word_tying": 10.0, "word_tying_distance": "squared", "word_tying_padding": True},
-            "tutek-snajder-2020-staying",
-            "(word tying, the squared distance, markers and padding in its mean), with a weight of 10 (Tutek & "
-            "Šnajder 2020).",
-        ),
-        (
-            {"masked_language_model": 1.0, "masked_share": 0.15},
-            "tutek-snajder-2020-staying",
-            "(masked language model, 15% of the words masked), with a weight of 1 (Tutek & Šnajder 2020).",
-        ),
+        ({"impermissible_mass": 0.1, "impermissible_heads": "max"}, "pruthi-etal-2020-learning", "(of the head with most"),
+        ({"diversity": 0.5}, "mohankumar-etal-2020-towards", "with a weight of 0.5 (Mohankumar et al. 2020)."),
+        ({"masked_language_model": 1.0, "masked_share": 0.15}, "tutek-snajder-2020-staying", "15% of the words masked"),
         ({"encoder": "orthogonal_lstm"}, "mohankumar-etal-2020-towards", "An LSTM that reads onward, each state without"),
     ],
 )
-def test_what_training_was_given_is_named_and_cited(fields, cited, said):
-    records_of = (made_of(deception.model(1, texts=12, dataset="sst", **of).table) for of in ({}, fields))
-    plain, changed = (cards.model_card(Checkpoint(RUN, table), REPO, facts("sst")) for table in records_of)
-    assert said in changed and f"{{{cited}," in changed
-    assert said not in plain and (cited.startswith("pruthi") or f"{{{cited}," not in plain)  # every card names Pruthi et al.
+def test_training_and_encoder_are_named_and_cited(fields, cited, words):
+    tables = (made_of(deception.model(1, texts=12, dataset="sst", **of).table) for of in ({}, fields))
+    plain, changed = (cards.model_card(Checkpoint(RUN, table), REPO, facts("sst")) for table in tables)
+    assert words in changed and f"{{{cited}," in changed
+    assert words not in plain and (
+        cited.startswith("pruthi") or f"{{{cited}," not in plain
+    )  # every card names Pruthi et al.
+
+
+@pytest.mark.parametrize(("projection", "classes"), [("softmax", 3), ("sparsegen(0.5)", 30)])
+def test_sparse_checkpoints_and_many_classes(draw_record, projection, classes):
+    names = [f"name{number}" for number in range(classes)]
+    table = made_of(draw_record(20, classes=classes, projection=projection), label_names=names)
+    text = cards.model_card(Checkpoint(RUN, table), REPO, facts("planted_evidence"))
+    assert ("and needs `pip install entmax`:" in text) == (projection != "softmax")
+    assert len(re.findall(r"^\| F1", text, re.M)) == (3 if classes == 3 else 1)
+    assert (
+        ModelCard(text).data.datasets is None and cards.eval_results(Checkpoint({}, table), facts("planted_evidence")) == {}
+    )
 
 
 @pytest.fixture

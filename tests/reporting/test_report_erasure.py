@@ -105,17 +105,6 @@ def test_single_weight_by_hand(cell):
     np.testing.assert_allclose(test.delta[0], 0 - jsd(P, KEPT), atol=1e-7)
 
 
-def test_the_random_weight_is_uniform(build_record):
-    """Each of the other three positions in a third of the texts."""
-    generator = np.random.default_rng(0)
-    weights = [0.2, 0.15, 0.55, 0.1]
-    text = {"attention": weights, "probs": P, "gradient": weights, "without": [P] * 4}
-    cell = erased([text | {"order": [generator.permutation(4).tolist()]} for _ in range(900)], build_record)
-    difference = erasure.single_weight(cell, "attention").difference
-    shares = [np.isclose(difference, 0.55 - weight, atol=1e-6).mean() for weight in weights]
-    np.testing.assert_allclose(shares, [1 / 3, 1 / 3, 0, 1 / 3], atol=0.08)
-
-
 def test_decision_flips_by_hand(build_record):
     """One text of each outcome, by attention; i* is 0, r is 1."""
     pairs = {"both": (TURNED, TURNED), "only_top": (TURNED, KEPT), "only_random": (KEPT, TURNED), "neither": (KEPT, P)}
@@ -188,13 +177,6 @@ def test_sparse_attention_is_also_projected_again(build_record):
 def test_projected_again_wherever_it_is_not_renormalising(identity, again, build_record):
     table = tables([erased(TEXTS, build_record, **identity)])["erasure_multi_weight"]
     assert ("reprojected" in set(table["removal"])) == again
-
-
-def test_a_model_that_was_not_asked_for_projections_again(build_record):
-    cell = erased(TEXTS, build_record, projection="sparsemax")
-    kept = [name for name in cell.table.column_names if "reprojected" not in name]
-    (cell,) = split_cells(cell.table.select(kept))
-    assert set(tables([cell])["erasure_multi_weight"]["removal"]) == {"renormalised"}
 
 
 def test_numbers_per_text(cell):

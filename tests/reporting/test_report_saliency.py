@@ -12,7 +12,7 @@ from attnfaith import cli
 from attnfaith import record as records
 from attnfaith.data.eraser import write_results
 from attnfaith.metrics.attention_faithfulness.plausibility import plausibility_results, token_f1
-from attnfaith.reporting import eraser, explanation_tests, render, sections
+from attnfaith.reporting import eraser, explanation_tests, render
 from attnfaith.reporting.cells import split_cells
 from attnfaith.reporting.sections import saliency
 from tests.records import with_columns
@@ -112,14 +112,6 @@ def test_soft_tests_are_cut_to_the_unit_interval_draw_by_draw(draw_record):
         # falls of .5, .03, 0 and -.3 of .1; kept: of 0, .05, .5 and -.3 of .1
         assert found["soft_comprehensiveness"][name] == pytest.approx(np.mean([1, 0.3, 0, 0]))
         assert found["soft_sufficiency"][name] == pytest.approx(np.mean([1, 0.5, 0, 1]))
-
-
-def test_what_the_columns_allow(draw_record):
-    bare = draw_record(12, measures=("good", "random"))
-    (cell,) = split_cells(erased(bare, soft=False))
-    assert list(explanation_tests.scores(cell)) == ["comprehensiveness", "sufficiency", "deletion_area", "insertion_area"]
-    assert tables(split_cells(bare)) == {}
-    assert saliency.SECTION in sections.of_cell(cell) and saliency.SECTION not in sections.of_cell(split_cells(bare)[0])
 
 
 def test_the_better_measure_is_better_by_every_test(cell):
@@ -326,29 +318,6 @@ def test_the_command_writes_erasers_files(record, draw_record, tmp_path, capsys)
     assert not (tmp_path / "no").exists()
 
 
-@pytest.mark.parametrize("sign", [1, -1])
-@pytest.mark.parametrize("size", [1e-6, 1e-30, 1.0])
-def test_scores_close_together_keep_their_ranks(size, sign, build_record):
-    """30 different scores each, of either sign, however small: the first fifth of one is the first fifth of the other."""
-    small = (sign * size * np.linspace(0.1, 1, 30)).astype(np.float32)
-    assert len(set(small.tolist())) == 30
-    order = np.random.default_rng(0).permutation(30)
-    text = {"attention": np.full(30, 1 / 30), "small": small[order], "ranks": np.argsort(np.argsort(small))[order]}
-    names = ("small", "ranks")
-    cells = split_cells(erased(build_record([text], measures=names), dict.fromkeys(names, 0.1), names=names))
-    table = tables(cells)["saliency_agreement"].set_index(["first", "second"])
-    assert table.loc[("small", "ranks"), ["tau", "top_k_overlap"]].tolist() == [1, 1]
-    assert table.loc[("small", "ranks"), "top_k_overlap_chance"] == 0.2
-
-
-def test_statistics_of_attention_for_comparisons(cell):
-    found = saliency.per_text(cell)
-    np.testing.assert_array_equal(
-        found["comprehensiveness of attention"], explanation_tests.scores(cell)["comprehensiveness"]["attention"]
-    )
-    assert len(found) == 6 and "average_precision of attention" not in found
-
-
 def test_grids(record, draw_record):
     second = erased(draw_record(30, measures=("good", "random"), rationale=True, projection="sparsemax", seed=1))
     cells = split_cells(records.concatenate([record, second]))
@@ -359,14 +328,6 @@ def test_grids(record, draw_record):
     assert [row[2] for row in agreement.rows[:3]] == list(NAMES)
     assert agreement.rows[0][3] == "—" and agreement.rows[1][4] == "—"
     assert render.grids(saliency.SECTION, {}, cells) == []
-
-
-def test_a_grid_counts_texts_where_a_test_is_defined(cell):
-    table = tables([cell])["saliency_tests"]
-    before = {row[0]: row[1] for row in saliency.tests_grid(table).rows}
-    table.loc[(table["measure"] == "good") & (table["test"] == "soft_sufficiency"), ["n", "mean"]] = 0, np.nan
-    table.loc[table["measure"] == "random", ["n", "mean"]] = 0, np.nan
-    assert {row[0]: row[1] for row in saliency.tests_grid(table).rows} == {**before, "random": "0"}
 
 
 def test_the_contract_of_sections(cell):

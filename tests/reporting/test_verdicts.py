@@ -60,14 +60,6 @@ def test_what_was_not_measured_cannot_be_told():
     assert verdict([one_cell(without), one_cell(table)]).outcome == MAY_SHOW
 
 
-def test_without_a_reference_beside_attention_nothing_can_be_told():
-    table = measured(1.0).drop_columns(["comprehensiveness_orders", "comprehensiveness_losses"])
-    for end, column in {"orders": [["attention"]] * 120, "losses": [[2.0]] * 120}.items():
-        field = find("comprehensiveness").columns[f"comprehensiveness_{end}"].field(f"comprehensiveness_{end}")
-        table = table.append_column(field, pa.array(column, field.type))
-    assert verdict([one_cell(table)]).outcome == CANNOT_TELL
-
-
 @pytest.mark.parametrize(("gold", "outcome"), [([1, 0, 0], MAY_SHOW), ([0, 0, 1], DO_NOT_SHOW)])
 def test_marked_evidence_is_read(gold, outcome):
     """Attention puts the first token first: precision 1, or 1/3 where the last decides."""

@@ -4,9 +4,9 @@
 
     tables(cells, settings) -> Analysis
 
-cells: the measured cells of the study. settings: what the study says beside its cells, and the tables of single cells that
-are made already. It is called twice: before anything runs without any cell, when it must read what it needs, raise where it
-cannot use it, and return an empty `Analysis`; and at the end with the cells.
+cells: the measured cells of the study. settings: the study's keys beside its cells, and the tables of single cells. It is
+called twice: before anything runs without any cell, when it must read what it needs, raise where it cannot use it, and
+return an empty `Analysis`; and at the end with the cells.
 
 Its folder is a package: it can import the modules beside it (`from . import stability`) and, with two dots, what lies
 in the folder above: helpers that several analyses share (`from ..shared import estimate`).
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 
 
 class StudyError(AttnfaithError):
-    """A study asks for tables that nobody makes, names an analysis that cannot be loaded, or says what it cannot use."""
+    """A study asks for tables that do not exist, names an analysis that cannot be loaded, or has an unusable key."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What a study says to its analysis.
+    """The settings that a study gives its analysis.
 
     published: the file of published numbers, None without one. stand_ins: data set measured -> data set of the paper that it
     stands in for. tables: those of single cells that the study asks for, by file name; {} where there are no cells yet.
@@ -54,7 +54,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Analysis:
-    """What an analysis makes: tables and figures by file name without ending, texts by whole file name ("summary.md")."""
+    """Results of an analysis: tables and figures by file name without ending, texts by whole file name ("summary.md")."""
 
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     texts: Mapping[str, str] = field(default_factory=dict)
@@ -79,7 +79,7 @@ def load_analysis(path: str | Path) -> ModuleType:
             spec = ModuleSpec(package, None, is_package=True)
             spec.submodule_search_locations = [str(folder)]
             sys.modules[package] = module_from_spec(spec)
-    importlib.invalidate_caches()  # the file may be younger than what is known of its folder
+    importlib.invalidate_caches()  # the file may be younger than Python's list of its folder
     module = importlib.import_module(f"{package}.{path.stem}")
     if not callable(getattr(module, "tables", None)):
         raise StudyError(f"analysis: {path} has no function tables(cells, settings); define it")

@@ -1,9 +1,9 @@
-"""Every way to read links off a record of sentence pairs, and which one is chosen where it is not judged.
+"""The ways to read links off a record of sentence pairs; one is chosen on half of the pairs and judged on the others.
 
 A reading is a measure, a layer, a head and a row of it where it has these, and a rule that makes links of weights
 (`attnfaith.metrics.extraction`). The pairs with gold links are cut in halves by their instance ids, so that the halves of
 two records of the same sentences are the same. Of all readings of a measure the one of the lowest alignment error rate on
-the one half is chosen, the first of equal ones; what is said of it is of the other half.
+one half is chosen, the first of equal ones, and judged on the other half.
 
 Shapes: N sentence pairs, S readings.
 """
@@ -27,7 +27,7 @@ from attnfaith.stats import ratio_intervals
 PREFIX = "alignment_"
 ATTENTION = "attention"
 POSITIONS = "positions_only"
-"""The reading that knows nothing but where words stand: what a measure has to be better than."""
+"""The reading by the places of words alone, which a measure has to beat."""
 ROWS = ("predicting", "input")
 """The rows of a target word: that which predicts it, and that in which it is the input."""
 ROW_WORDS = dict(zip(ROWS, ("that predicts the word", "in which the word is the input"), strict=True))
@@ -36,7 +36,7 @@ NONE = "none"
 FIXED = Rule("target_argmax")
 """The rule where nothing is chosen, as in published tables of layers."""
 AXES = {"L": "layer", "A": "head", "R": "row"}
-"""The field of a Place that says where one is along an axis."""
+"""The field of a Place along each axis."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Reading:
 
 @dataclass(frozen=True, eq=False)
 class Readings:
-    """What each reading counts in each sentence pair of a cell.
+    """The counts of each reading in each sentence pair of a cell.
 
     counts [N, S, 4]: as `link_counts`. chooses [N]: whether a pair is of the half that is chosen on.
     """
@@ -127,17 +127,17 @@ class Readings:
 
 def columns(cell: Cell) -> dict[str, records.Column]:
     """The columns of a cell that weigh source words in target words, by measure; a signed one also by its size."""
-    known: dict[str, records.Column] = {}
+    held: dict[str, records.Column] = {}
     for field in cell.table.schema:
         column = column_of(field)
         if field.name.startswith(PREFIX) and column.axes[-2:] == ("G", "T"):
             name = field.name.removeprefix(PREFIX)
-            known |= {name: column, records.ABSOLUTE + name: column} if column.signed else {name: column}
-    return known
+            held |= {name: column, records.ABSOLUTE + name: column} if column.signed else {name: column}
+    return held
 
 
 def weights(table: pa.Table, measure: str) -> list[np.ndarray]:
-    """What a measure says of each sentence pair of a record, with the axes of its column, (..., G, T) each."""
+    """The weights of a measure in each sentence pair of a record, with the axes of its column, (..., G, T) each."""
     if measure == POSITIONS:
         lengths = (records.list_lengths(table.column(name).combine_chunks()) for name in ("target_tokens", "tokens"))
         return [diagonal(*sizes) for sizes in zip(*lengths, strict=True)]
@@ -153,12 +153,12 @@ def at(cell: Cell, place: Place, row: int) -> np.ndarray:
 
 
 def has_gold(cell: Cell) -> bool:
-    return "gold_links" in cell.table.column_names
+    return cell.has("gold_links")
 
 
 def reading_of(cell: Cell, measure: str) -> Reading:
-    """How a measure is read where one way is shown: as it is chosen by gold links. Where these are none or decide nothing,
-    in its last layer, the first head, the row that predicts the word, by the heaviest source word of each target word.
+    """The reading of a measure that is shown: the one chosen by gold links. Where there are none or they decide nothing, its
+    last layer, the first head, the row that predicts the word, by the heaviest source word of each target word.
     """
     if has_gold(cell) and (place := readings(cell).chosen(measure)) is not None:
         return readings(cell).readings[place]
@@ -169,20 +169,19 @@ def reading_of(cell: Cell, measure: str) -> Reading:
 
 def gold(cell: Cell) -> list[np.ndarray]:
     """The gold links (G, T) of each sentence pair."""
-    return records.rows(cell.table, "gold_links")
+    return cell.rows("gold_links")
 
 
 @per_cell
 def readings(cell: Cell) -> Readings:
     """All readings of a cell that has gold links."""
-    known = gold(cell)
-    counts, made = [], []
+    counts, ways, gold_links = [], [], gold(cell)
     for measure, column in {**columns(cell), POSITIONS: records.Column(("G", "T"))}.items():
         values = weights(cell.table, measure)
         rules = (FIXED,) if measure == POSITIONS else OF_WEIGHTS if column.range == (0.0, 1.0) else RULES
-        pairs = zip(values, known, strict=True)
+        pairs = zip(values, gold_links, strict=True)
         counts.append(np.stack([count_links(extract_links(value, rules), links).reshape(-1, 4) for value, links in pairs]))
         for index in np.ndindex(*values[0].shape[:-2]):
             place = Place(measure, **dict(zip((AXES[axis] for axis in column.axes[:-2]), index, strict=True)))
-            made += [Reading(place, rule) for rule in rules]
-    return Readings(tuple(made), np.concatenate(counts, axis=1), halves(cell.instance_ids))
+            ways += [Reading(place, rule) for rule in rules]
+    return Readings(tuple(ways), np.concatenate(counts, axis=1), halves(cell.instance_ids))

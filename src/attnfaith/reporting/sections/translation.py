@@ -10,14 +10,13 @@ import numpy as np
 from attnfaith import record as records
 from attnfaith.metrics.attention_faithfulness.alignment_error_rate import SURE
 from attnfaith.reporting.cells import Cell
-from attnfaith.reporting.figures import RANGES, ranges, ranges_in_words
 from attnfaith.reporting.readings import ROWS, gold
-from attnfaith.reporting.spec import Drawing, Quantity, Section, per_cell, plain
+from attnfaith.reporting.spec import Quantity, Section, per_cell, plain
 from attnfaith.stats import mean
 
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    pass
 
 
 @per_cell
@@ -138,26 +137,6 @@ def _means(rows: Sequence[np.ndarray]) -> np.ndarray:
     return np.array([mean(row[~np.isnan(row)].astype(np.float64)) for row in rows])
 
 
-def _falls(cell: Cell) -> dict[str, np.ndarray]:
-    numbers = cross_interventions(cell)
-    drops = {words: f"cross_{way}_probability_drop" for way, (*_, words) in WAYS.items()}
-    return {words: numbers[name] for words, name in drops.items() if name in numbers}
-
-
-def drops(cell: Cell) -> "Figure":
-    """How far the probability of the target words of each pair falls, a line for each way."""
-    title, axis = (
-        "What target words lose when cross-attention is changed",
-        "fall of the mean probability of a pair’s target words",
-    )
-    return ranges(cell, title, _falls(cell), (-1, 1), axis, mark=0)
-
-
-def _drop_words(cell: Cell) -> tuple[str, str]:
-    caption = f"To the right: target words become less probable ({RANGES.replace('texts', 'pairs')})."
-    return f"Fall of the probability of target words. {ranges_in_words(_falls(cell))}.", caption
-
-
 LABELS = {
     "probability_drop": "fall of a target word’s probability",
     "probability": "probability of a target word",
@@ -190,7 +169,6 @@ CROSS_INTERVENTIONS = Section(
     "time; removed: the word is left out of the source, and the encoder reads what is left. The best source word has the "
     "largest weight, mean over heads and the layers that were asked for; another is drawn at random, since any word may be "
     "missed.",
-    figure=Drawing("cross_interventions", drops, _drop_words),
     sentences=(
         "With uniform weights a target word has a probability of {cross_uniform_probability.mean:.2f} in place of "
         "{cross_uniform_before.mean:.2f}.",
