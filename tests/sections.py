@@ -186,7 +186,9 @@ def check_section(section, cell):
     own = [table for table in section.tables if table.name in frames]
     for table in own:
         frame = frames[table.name]
-        assert list(frame.columns)[: len(CELL)] == list(CELL) and set(list(table.shown)[: table.heads]) <= set(frame.columns)
+        assert list(frame.columns)[: len(CELL)] == list(CELL) and set(list(table.headings)[: table.heads]) <= set(
+            frame.columns
+        )
         if "class" in frame.columns and {"n", "n_undefined"} <= set(frame.columns):
             overall = frame[frame["class"] == "overall"]
             assert len(overall) and (overall["n"] + overall["n_undefined"] == len(cell)).all()

@@ -61,7 +61,7 @@ def test_the_words_are_those_of_the_report_and_the_cards():
     cell = one_cell(draw(40))
     overview = Overview([cell])
     shown, verdict = page(overview.html()), Checkpoint({}, cell.table).verdict
-    sentences = list(render.sentences(sections.known()["agreement"], cell))
+    sentences = list(render.sentences(sections.registry()["agreement"], cell))
     assert sentences and overview.lead == sentences
     for said in [*sentences, verdict.headline, verdict.reason, verdict.advice]:
         assert said in shown and said in str(overview)

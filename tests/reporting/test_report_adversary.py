@@ -117,7 +117,7 @@ def test_the_largest_feasible_restart_counts(build_record):
 def test_table_by_hand(build_record):
     table, own, stored = two_texts(build_record)
     df = tables([one_cell(table)])["adversary"]
-    assert df.columns[: len(CELL)].tolist() == list(CELL) and set(adversary.TABLE.shown) <= set(df.columns)
+    assert df.columns[: len(CELL)].tolist() == list(CELL) and set(adversary.TABLE.headings) <= set(df.columns)
     assert len(df) == 2 * 2 * 3  # methods, epsilons, "overall" and two predicted classes
     row = df[(df["method"] == "search") & (df["epsilon"] == 0.01) & (df["class"] == "overall")].iloc[0]
     reached, most = jsd([0, 1, 0], own[0]), [values[1] for values in stored["adversary_exact_jsd"][:2]]

@@ -18,7 +18,12 @@ SIZES = np.array([0.0, 1.0, 2.0, 6.0, np.nan])
 TABLE = Table(
     name="toy",
     rows=lambda cell: [{"way": way, "n": 7, "size": 2.5, "ci_low": 1.0, "ci_high": 3.0, "gap": np.nan} for way in "ab"],
-    shown={"way": ("the way", lambda row: row["way"].upper()), "n": "whole", "size": "size [95 % interval]", "gap": "gap"},
+    headings={
+        "way": ("the way", lambda row: row["way"].upper()),
+        "n": "whole",
+        "size": "size [95 % interval]",
+        "gap": "gap",
+    },
     caption="Toys",
     note="All rows.",
     page_rows=lambda df: df[df["way"] == "b"],
@@ -94,7 +99,7 @@ def test_the_page_shows_what_has_a_heading(cell):
     assert summary.rows[0] == ("size", "overall", "4", "1", f"2.250 [{low:.3f}, {high:.3f}]", "1.500", "50.0% above 1")
     assert summary.rows[3][0] == "τ with LIME" and summary.rows[3][-1] == "–"
     assert (summary.caption, summary.note, summary.heads, summary.stem) == ("Sizes", "In metres.", 2, "tables/summary")
-    assert own.columns == ("the way", "whole", "size [95 % interval]"), "no row knows the gap"
+    assert own.columns == ("way", "whole", "size [95 % interval]"), "no row knows the gap"
     assert own.rows == (("B", "7", "2.500 [1.000, 3.000]"),)
     assert own.note == "All rows." and own.heads == 1 and render.grids(TOY, {}, [cell]) == []
 
@@ -151,7 +156,7 @@ def test_a_hostile_name_is_refused(name):
 
 
 def test_names_of_files(build_record):
-    for section in sections.known().values():
+    for section in sections.registry().values():
         drawn = [section.figure.name] if section.figure else []
         names = (section.name, *drawn, *(table.name for table in section.tables))
         assert all(render.file_name(name) == name for name in names)

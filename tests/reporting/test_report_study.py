@@ -34,7 +34,7 @@ def test_one_seed_has_no_mean_over_seeds(cells):
 
 def test_numbers_that_name_a_row_are_no_statistics(cells, monkeypatch):
     attack = Section(name="attack", tables=(Table(name="attack", rows=of_epsilons),))
-    monkeypatch.setitem(sections.known(), "attack", attack)
+    monkeypatch.setitem(sections.registry(), "attack", attack)
     table = study.study_tables(cells, ["attack"])["attack_over_seeds"]
     found = table[table["statistic"] == "jsd"].set_index("epsilon")
     assert found.loc["0.5", "mean"] == pytest.approx(1.0) and found.loc["1.0", "mean"] == pytest.approx(2.0)

@@ -47,7 +47,7 @@ SECTIONS = {
 
 @pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, names in SECTIONS.items() for name in names])
 def test_every_section_holds_its_contract(kind, name):
-    check_section(sections.known()[name], one_cell(RECORDS[kind]()))
+    check_section(sections.registry()[name], one_cell(RECORDS[kind]()))
 
 
 @pytest.mark.slow
@@ -469,7 +469,7 @@ def test_identifiability_of_cross_attention_by_hand():
 def test_a_number_that_no_section_reads_has_a_row(build_record):
     own = {"my_number": records.Column((), "float64", doc="mine")}
     cell = one_cell(appended(build_record([{"attention": [1.0]}] * 3), own, my_number=[1.0, np.nan, 4.0]))
-    row = whole(sections.known()["columns"], cell).loc["my_number"]
+    row = whole(sections.registry()["columns"], cell).loc["my_number"]
     assert (row["n"], row["n_undefined"], row["mean"]) == (2, 1, 2.5)
 
 
@@ -494,16 +494,16 @@ def one_file_more(tmp_path, monkeypatch):
     folder.mkdir()
     (folder / "weights.py").write_text(MODULE, encoding="utf-8")
     monkeypatch.setattr(sections, "__path__", [*sections.__path__, str(folder)])
-    sections.known.cache_clear()
+    sections.registry.cache_clear()
     yield
-    sections.known.cache_clear()
+    sections.registry.cache_clear()
     sys.modules.pop("attnfaith.reporting.sections.weights", None)
 
 
 @pytest.mark.usefixtures("one_file_more", "quick_figures")
 def test_a_section_is_one_file(tmp_path, build_record):
     record = build_record([{"attention": weights} for weights in ([0.5, 0.5], [1.0], [0.2, 0.8], [0.25] * 4, [])])
-    assert list(sections.known())[-1] == "weights"
+    assert list(sections.registry())[-1] == "weights"
     index = write_report(record, tmp_path / "report", facts={})
     saved = pd.read_parquet(index.parent / "tables" / "summary.parquet").set_index("quantity").loc["largest"]
     assert saved["mean"] == pytest.approx((0.5 + 1 + 0.8 + 0.25) / 4) and saved["n_undefined"] == 1

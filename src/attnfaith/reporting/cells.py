@@ -49,7 +49,7 @@ class Cell:
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
-        """What is compared: attention with each measure, then gradient with leave-one-out where both are there."""
+        """Compared pairs: attention with each measure, then gradient with leave-one-out where both are there."""
         pairs = [("attention", name) for name in self.measures]
         if {"gradient", "leave_one_out"} <= set(self.measures):
             pairs.append(("gradient", "leave_one_out"))
@@ -104,7 +104,7 @@ class Cell:
 
     @cached_property
     def probs(self) -> np.ndarray:
-        """Class probabilities, [N, C]; of a model without classes what `record.OUTPUTS` says.
+        """Class probabilities, [N, C]; of a model without classes as in `record.OUTPUTS`.
 
         Raises RecordError where the instances of the cell have different numbers of classes.
         """
@@ -265,8 +265,8 @@ def reference_measure(cell: Cell) -> str | None:
 
 def main_measures(cell: Cell) -> tuple[str, ...]:
     """The measures of the page's sentences: attention, gradient and leave-one-out; without either, the first there is."""
-    held = tuple(name for name in ("gradient", "leave_one_out") if name in cell.measures)
-    return ("attention", *(held or cell.measures[:1]))
+    names = tuple(name for name in ("gradient", "leave_one_out") if name in cell.measures)
+    return ("attention", *(names or cell.measures[:1]))
 
 
 def pair_name(first: str, second: str) -> str:
@@ -293,11 +293,12 @@ def match(first: Cell, second: Cell) -> tuple[np.ndarray, np.ndarray]:
     pairs = [(row, place[name]) for row, name in enumerate(first.instance_ids) if name in place]
     if not pairs:
         raise AttnfaithError(f"{describe(first.heading)} and {describe(second.heading)} have no instance in common")
-    rows, others = (np.array(column) for column in zip(*pairs, strict=True))
-    if (different := np.flatnonzero(first.lengths[rows] != second.lengths[others])).size:
+    rows, second_rows = (np.array(column) for column in zip(*pairs, strict=True))
+    different = np.flatnonzero(first.lengths[rows] != second.lengths[second_rows])
+    if different.size:
         name = first.instance_ids[rows[different[0]]]
         raise AttnfaithError(
             f"instance {name!r} has {first.lengths[rows[different[0]]]} tokens in {describe(first.heading)} and "
-            f"{second.lengths[others[different[0]]]} in {describe(second.heading)}: they did not read the same text"
+            f"{second.lengths[second_rows[different[0]]]} in {describe(second.heading)}: they did not read the same text"
         )
-    return rows, others
+    return rows, second_rows

@@ -20,9 +20,9 @@ def annotations(cell: Cell) -> list[dict]:
     """
     file_name(cell.heading["split"])
     if cell.words is not None:
-        raise ReportError("the record is of sentences, ERASER's files are of words: measure with --measure.level word")
+        raise ReportError("the record holds sentences, ERASER's files hold words: measure with --measure.level word")
     if cell.has("word_of_token"):
-        raise ReportError("the record is of subwords, ERASER's files are of words: train without data.tokenizer")
+        raise ReportError("the record holds subwords, ERASER's files hold words: train without data.tokenizer")
     if not cell.has("rationale"):
         return []
     rows = zip(cell.instance_ids, cell.table.column("tokens").to_pylist(), cell.labels, strict=True)

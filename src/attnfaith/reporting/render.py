@@ -52,8 +52,8 @@ def frame(table: Table, cells: Sequence[Cell]) -> pd.DataFrame:
     lines = [{**cell.heading, **row} for cell in cells for row in rows(table, cell)]
     if lines:
         return pd.DataFrame(lines)
-    return pd.DataFrame(columns=[*CELL, *table.shown]).astype(
-        dict.fromkeys(["seed", *list(table.shown)[table.heads :]], float)
+    return pd.DataFrame(columns=[*CELL, *table.headings]).astype(
+        dict.fromkeys(["seed", *list(table.headings)[table.heads :]], float)
     )
 
 
@@ -125,20 +125,21 @@ def grid(table: Table, frame: pd.DataFrame, cells: Sequence[Cell]) -> Grid:
         return table.grid(frame, cells)
     frame = frame if table.page_rows is None else table.page_rows(frame)
     keys = differing(frame, CELL)
-    shown = {name: (heading, None) if isinstance(heading, str) else heading for name, heading in table.shown.items()}
-    heads = list(shown)[: table.heads]
-    shown = {
-        name: heading for name, heading in shown.items() if name in heads or (name in frame and frame[name].notna().any())
+    heads = list(table.headings)[: table.heads]
+    columns = {
+        name: (heading, None) if isinstance(heading, str) else heading
+        for name, heading in table.headings.items()
+        if name in heads or (name in frame and frame[name].notna().any())
     }
 
     def text(row: Row, name: str) -> str:
-        heading, words = shown[name]
+        heading, words = columns[name]
         if words:
             return words(row)
         return number_with_interval(row, name) if "[95 %" in heading else _number(row[name])
 
-    lines = [(*(str(row[key]) for key in keys), *(text(row, name) for name in shown)) for row in frame.to_dict("records")]
-    headings = (*keys, *(heading for heading, _ in shown.values()))
+    lines = [(*(str(row[key]) for key in keys), *(text(row, name) for name in columns)) for row in frame.to_dict("records")]
+    headings = (*keys, *(heading for heading, _ in columns.values()))
     return Grid(table.caption, headings, tuple(lines), len(keys) + len(heads), table.note, f"tables/{table.name}")
 
 

@@ -121,15 +121,15 @@ class Table:
     """A table of all cells that have its rows.
 
     name: of its files. rows: of one cell, each {column: value}, without the columns that name the cell; all have the same
-    columns. shown: what the page shows, {column: heading, or heading and a function of the row that words it}; a number
+    columns. headings: of the page, {column: heading, or heading and a function of the row that words it}; a number
     under "… [95 % interval]" has that of ci_low and ci_high, and other undefined numbers are a dash. heads: how many of
     them name a row. caption: on the page; "" of a table in files only. page_rows: which rows the page shows. grid: the
-    page's form of the frame, where `shown` does not declare it. studies: whether studies have it.
+    page's form of the frame, where `headings` do not declare it. studies: whether studies have it.
     """
 
     name: str
     rows: Callable[[Cell], Iterable[Row]]
-    shown: Mapping[str, "str | tuple[str, Callable[[Row], str]]"] = field(default_factory=dict)
+    headings: Mapping[str, "str | tuple[str, Callable[[Row], str]]"] = field(default_factory=dict)
     heads: int = 1
     caption: str = ""
     note: str = ""

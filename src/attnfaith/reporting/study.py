@@ -18,7 +18,7 @@ from attnfaith.support.errors import counted
 
 MOST_ROWS, MOST_PAIRS, MOST_KEYS, LONGEST_KEY = 12, 3, 4, 40
 """Of the table of published numbers on the first screen: rows, pairs of columns, columns that name a row, letters there."""
-DEFAULT = tuple(sections.known())
+DEFAULT = tuple(sections.registry())
 """Names of the sections that a study has unless it says otherwise."""
 
 
@@ -51,8 +51,8 @@ def study_tables(cells: Sequence[Cell], names: Sequence[str] = DEFAULT) -> dict[
 
 def check_names(names: Sequence[str]) -> None:
     """Raises StudyError for the name of a table that does not exist."""
-    if unknown := [name for name in names if name not in sections.known()]:
-        raise StudyError(f"tables {unknown} are not known; choose from {', '.join(sections.known())}")
+    if unknown := [name for name in names if name not in sections.registry()]:
+        raise StudyError(f"tables {unknown} are not known; choose from {', '.join(sections.registry())}")
 
 
 def study_figures(cells: Sequence[Cell], names: Sequence[str] = DEFAULT) -> "dict[str, Figure]":  # noqa: F821

@@ -53,8 +53,7 @@ def format_number(value: object) -> str:
     if isinstance(value, float | np.floating):
         if np.isnan(value):
             return "undefined"
-        shown = f"{value:.3f}"
-        return "0.000" if shown == "-0.000" else shown
+        return f"{round(value, 3) + 0.0:.3f}"  # never -0.000
     return "undefined" if pd.isna(value) else str(value)
 
 

@@ -176,7 +176,7 @@ def numbers_table(cells: Sequence[Cell]) -> pd.DataFrame:
 def statistics(cells: Sequence[Cell]) -> dict[str, pd.DataFrame]:
     """Every table that a wide one can be made of, by name."""
     made = {NUMBERS: numbers_table(cells)}
-    for section in sections.known().values():
+    for section in sections.registry().values():
         made |= {name: table for name, table in render.frames(section, cells).items() if {"n", "seed"} <= set(table.columns)}
     return made
 
@@ -272,7 +272,7 @@ def overview(cells: Sequence[Cell]) -> list[Wide]:
     """The tables of a study or of a few seeds, a row for each kind of model: agreement by measure, then others."""
     rows = [name for name in KINDS if len({str(cell.heading[name]) for cell in cells}) > 1] or ["dataset", "encoder"]
     if cells and all(cell.of_sequences for cell in cells):
-        aligned = any(ALIGNED.partition(".")[0] in render.frames(section, cells) for section in sections.known().values())
+        aligned = any(ALIGNED.partition(".")[0] in render.frames(section, cells) for section in sections.registry().values())
         return [wide_table(cells, rows, column) for column in (*(["measure"] if aligned else []), "quantity")]
     table, made = numbers_table(cells), []
     varied = [name for name in ("texts", "training_texts") if len({cell.heading[name] for cell in cells}) > 1]

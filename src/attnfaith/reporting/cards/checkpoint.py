@@ -211,11 +211,10 @@ def _shuffled(cell: Cell) -> Iterator[tuple[str, Number]]:
 
 def _adversary(cell: Cell) -> Iterator[tuple[str, Number]]:
     """At the smallest epsilon of the record; the exact solution where it holds one, else the search."""
-    found = (
-        [row for row in rows(adversary.TABLE, cell) if row["class"] == "overall"] if adversary.SECTION.applies(cell) else []
-    )
-    if found:
-        row = min(found, key=lambda row: (row["epsilon"], row["method"] != "exact"))
+    held = rows(adversary.TABLE, cell) if adversary.SECTION.applies(cell) else []
+    overall = [row for row in held if row["class"] == "overall"]
+    if overall:
+        row = min(overall, key=lambda row: (row["epsilon"], row["method"] != "exact"))
         exact = row["method"] == "exact"
         largest = "largest" if exact and row["share_exact"] == 1 else "largest found"
         start = f"attention that moves the prediction by at most {row['epsilon']:g}: "

@@ -152,7 +152,7 @@ def model_card(
         records_repo=records_repo and Markdown(check_name(records_repo)),
         results_repo=results_repo and Markdown(check_name(results_repo)),
         bibtex=Markdown("\n".join(BIBTEX[key] for key in citation_keys(checkpoint)).rstrip("\n")),
-        shown=shown,
+        in_numbers=in_numbers,
         number=format_number,
     )
 
@@ -211,7 +211,7 @@ def public(value: object) -> object:
     return PurePath(value).name if isinstance(value, str) and PurePath(value).is_absolute() else value
 
 
-def shown(number: Number) -> Markdown:
+def in_numbers(number: Number) -> Markdown:
     """ "0.123 [0.100, 0.150]"."""
     interval = "" if np.isnan(number.low) else f" [{format_number(number.low)}, {format_number(number.high)}]"
     return Markdown(format_number(number.value) + interval)
@@ -296,8 +296,8 @@ def _class_scores(checkpoint: Checkpoint) -> list[tuple[str, float, int]]:
     """Name, F1 and texts of each class; [] of very many classes."""
     scores, names, count = checkpoint.scores, checkpoint.cell.class_names, checkpoint.cell.probs.shape[1]
     names = [*names, *map(str, range(len(names), count))]
-    shown_classes = range(count if count <= MOST_CLASSES else 0)
-    return [(names[n], scores[f"f1_class_{n}"], scores[f"support_class_{n}"]) for n in shown_classes]
+    classes = range(count if count <= MOST_CLASSES else 0)
+    return [(names[n], scores[f"f1_class_{n}"], scores[f"support_class_{n}"]) for n in classes]
 
 
 def card_figures(repo_id: str, names: Sequence[str]) -> dict[str, str]:

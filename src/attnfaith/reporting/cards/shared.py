@@ -15,10 +15,10 @@ from attnfaith.reporting.cards.model import (
     answer_files,
     card_figures,
     check_name,
+    in_numbers,
     licence,
     model_card,
     public,
-    shown,
 )
 from attnfaith.reporting.cells import CELL, one_cell
 from attnfaith.support.escaping import Markdown, yaml_head
@@ -125,7 +125,7 @@ def cards_index(cards: Mapping[str, Checkpoint]) -> str:
                 identity["seed"],
                 f"{len(checkpoint.cell):,}",
                 *(
-                    shown(numbers[key]) if key in numbers else "not measured"
+                    in_numbers(numbers[key]) if key in numbers else "not measured"
                     for key in ("accuracy", "kendall_tau.gradient", "kendall_tau.leave_one_out")
                 ),
                 checkpoint.verdict.outcome,

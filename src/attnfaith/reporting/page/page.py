@@ -79,8 +79,7 @@ def render_page(
     lead = [line for chapter in parts[0]["chapters"].values() for part in chapter for line in part.sentences]
     names = {cell.class_names for cell in cells}
     shared = names.pop() if len(names) == 1 else ()
-    known = sections.known().values()
-    grids = [grid for section in known for grid in render.grids(section, tables, cells) if grid.rows]
+    grids = [grid for section in sections.registry().values() for grid in render.grids(section, tables, cells) if grid.rows]
     return template("report.html.j2").render(
         title=title,
         question="Does attention align words?" if pairs else "Does attention explain?",

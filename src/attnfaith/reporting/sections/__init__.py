@@ -15,7 +15,7 @@ from attnfaith.reporting.spec import Drawing, Section
 
 
 @functools.cache
-def known() -> dict[str, Section]:
+def registry() -> dict[str, Section]:
     """Every section by its name, in the order of the page."""
     modules = [importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)]
     declared = [value for module in modules for value in vars(module).values() if isinstance(value, Section)]
@@ -24,14 +24,14 @@ def known() -> dict[str, Section]:
 
 def of_cell(cell: Cell) -> list[Section]:
     """The sections whose columns the cell holds."""
-    return [section for section in known().values() if section.applies(cell)]
+    return [section for section in registry().values() if section.applies(cell)]
 
 
 def numbers(cell: Cell) -> dict[str, np.ndarray]:
     """The numbers per text by which a cell is compared with others, [N] float64, NaN where undefined."""
     return {
         name: values
-        for section in known().values()
+        for section in registry().values()
         if section.compared
         for name, values in section.numbers(cell).items()
         if any(fnmatchcase(name, pattern) for pattern in section.compared)
@@ -40,7 +40,7 @@ def numbers(cell: Cell) -> dict[str, np.ndarray]:
 
 def frames(cells: Sequence[Cell], names: Sequence[str] | None = None, *, study: bool = False) -> dict[str, pd.DataFrame]:
     """Every table of the named sections, of all unless some are named, that has rows, by file name."""
-    chosen = [known()[name] for name in (known() if names is None else names)]
+    chosen = [registry()[name] for name in (registry() if names is None else names)]
     tables = {name: table for section in chosen for name, table in render.frames(section, cells, study=study).items()}
     summary = render.summary(cells, chosen)
     return tables | ({render.WHOLE: summary} if len(summary) else {})

@@ -72,12 +72,12 @@ def _searched(cell: Cell) -> Iterator[Way]:
     changes = total_variation_distance(probs, [cell.probs[place] for place in owner])
     nothing = np.full(len(cell), np.nan)
     for epsilon in SELECTION_EPSILONS:
-        held = changes <= epsilon
+        feasible = changes <= epsilon
         best = np.where(draw_counts > 0, 0.0, np.nan)
-        np.maximum.at(best, owner[held], jsd[held])
+        np.maximum.at(best, owner[feasible], jsd[feasible])
         with np.errstate(invalid="ignore"):
-            feasible = np.bincount(owner, held, minlength=len(cell)) / draw_counts
-        yield Way("search", epsilon, best, nothing, nothing, feasible, np.full(len(cell), ""))
+            share_feasible = np.bincount(owner, feasible, minlength=len(cell)) / draw_counts
+        yield Way("search", epsilon, best, nothing, nothing, share_feasible, np.full(len(cell), ""))
 
 
 def _stored(cell: Cell) -> Iterator[Way]:
@@ -151,7 +151,7 @@ TABLE = Table(
     name="adversary",
     rows=_rows,
     heads=3,
-    shown={
+    headings={
         "method": ("method", _method),
         "epsilon": ("ε", lambda row: f"{row['epsilon']:g}"),
         "class": CLASS_COLUMN,
@@ -175,8 +175,8 @@ TABLE = Table(
 )
 """n: texts with an epsilon-max JSD. jsd_mean, jsd_std, jsd_median in nats; shares in 0..1; all over texts.
 
-exact: bound_mean, mean of the certified upper bounds; share_exact, share_bounded, share_lower_bound: what is known of a
-maximum; share_one_token: texts where one token given all weight keeps the prediction. search: share_feasible of the
+exact: bound_mean, mean of the certified upper bounds; share_exact, share_bounded, share_lower_bound: how certain a
+maximum is; share_one_token: texts where one token given all weight keeps the prediction. search: share_feasible of the
 restarts, mean over texts; n_nothing_found: texts where no restart within epsilon differs from the model's attention.
 Where the cell has both ways at an epsilon, the search falls short of the exact one by gap_mean, and reaches share_of_exact
 of it, mean over texts where that is above 0. NaN belongs to the other way.

@@ -52,7 +52,7 @@ TABLE = Table(
     name="agreement",
     rows=_rows,
     heads=2,
-    shown={
+    headings={
         "pair": ("pair", pair_label),
         "class": CLASS_COLUMN,
         "n": "texts",

@@ -141,7 +141,7 @@ WHOLE = Table(
     name="alignment",
     rows=_chosen_rows,
     heads=5,
-    shown={
+    headings={
         "measure": ("measure", _measure_words),
         **{name: _named(name) for name in ("layer", "head", "row")},
         "rule": "rule",

@@ -186,7 +186,7 @@ TABLES = (
         name="erasure_single_weight",
         rows=_single_rows,
         heads=2,
-        shown={
+        headings={
             "ranking": ("i* first by", _ranking),
             "weight_difference": "attention on i* − on r",
             "n": "texts",
@@ -204,7 +204,7 @@ TABLES = (
         name="erasure_decision_flips",
         rows=_decision_rows,
         heads=2,
-        shown={
+        headings={
             "ranking": ("i* first by", _ranking),
             "outcome": ("decision changes without", lambda row: OUTCOMES[row["outcome"]]),
             "n": "texts",
@@ -218,7 +218,7 @@ TABLES = (
     Table(
         name="erasure_multi_weight",
         rows=_multi_rows,
-        shown={
+        headings={
             "ranking": ("removed by", _ranking),
             "n": "texts",
             "n_undefined": "undefined",

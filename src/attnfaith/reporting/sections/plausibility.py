@@ -29,7 +29,7 @@ def _rows(cell: Cell) -> Iterator[Row]:
 TABLE = Table(
     name="plausibility",
     rows=_rows,
-    shown={
+    headings={
         "scores": ("scores", lambda row: measure_label(row["scores"])),
         "n": "texts",
         "n_undefined": "undefined",
