@@ -151,8 +151,8 @@ SIX = np.array([0.1, 0.11, 0.12, 0.13, 0.14, 0.15])
 def told(build_record, falls):
     """A cell of texts of ten tokens: what each text {measure: [N]} loses without a rationale, and has of it alone."""
     names, count, shares = [*falls], len(next(iter(falls.values()))), [0.1, 0.5]
-    one = {"attention": np.full(10, 0.1)} | {name: np.arange(10.0) for name in names if name != "attention"}
-    table = build_record([one] * count, measures=[name for name in names if name != "attention"])
+    item = {"attention": np.full(10, 0.1)} | {name: np.arange(10.0) for name in names if name != "attention"}
+    table = build_record([item] * count, measures=[name for name in names if name != "attention"])
 
     def for_each_share(start, sign):
         return [[[start + sign * falls[name][row]] * len(shares) for name in names] for row in range(count)]
@@ -212,10 +212,10 @@ def check_columns(section, cell):
     if "importance_x" not in table.column_names and "attention" in table.column_names:
         table = table.append_column("importance_x", table.column("attention"))
     cell = Cell(cell.identity, table)
-    kept = {"instance_id", *records.IDENTITY_COLUMNS, "tokens", *section.columns(table.column_names)}
-    assert set(section.needs) <= kept <= set(table.column_names)
-    bare = Cell(cell.identity, table.select([name for name in table.column_names if name in kept]))
-    frames, again = (sections.frames([one], [section.name]) for one in (cell, bare))
+    remaining = {"instance_id", *records.IDENTITY_COLUMNS, "tokens", *section.columns(table.column_names)}
+    assert set(section.needs) <= remaining <= set(table.column_names)
+    bare = Cell(cell.identity, table.select([name for name in table.column_names if name in remaining]))
+    frames, again = (sections.frames([item], [section.name]) for item in (cell, bare))
     assert frames and frames.keys() == again.keys()
     for name, frame in frames.items():
         pd.testing.assert_frame_equal(again[name], frame)

@@ -37,16 +37,16 @@ def test_it_gets_cells_settings_and_tables_and_may_make_more(write, draw_record)
     cells = [split_cells(draw_record(8, seed=seed))[0] for seed in (1, 2)]
     study = {"analysis": write(), "published": "a.csv", "stand_ins": {"mine": "theirs"}, "tables": ["performance"]}
     performance = pd.DataFrame({"n": [8]})
-    made = analyse(study, cells, {"performance": performance})
-    assert made.tables.keys() == {"counts"}, "a table without rows is left out"
-    assert made.tables["counts"].to_dict("list") == {"n": [8, 8], "published": ["a.csv"] * 2, "mine": ["theirs"] * 2}
-    assert made.texts == {"summary.md": "2 cells"}
-    assert made.figures == {"drawn": {"performance": performance}}
+    result = analyse(study, cells, {"performance": performance})
+    assert result.tables.keys() == {"counts"}, "a table without rows is left out"
+    assert result.tables["counts"].to_dict("list") == {"n": [8, 8], "published": ["a.csv"] * 2, "mine": ["theirs"] * 2}
+    assert result.texts == {"summary.md": "2 cells"}
+    assert result.figures == {"drawn": {"performance": performance}}
 
 
 def test_it_is_called_without_cells_to_check_the_study(write):
-    made = analyse({"analysis": write()})
-    assert made.tables == {} and made.texts == {"summary.md": "0 cells"}
+    result = analyse({"analysis": write()})
+    assert result.tables == {} and result.texts == {"summary.md": "0 cells"}
     assert analyse({"tables": ["performance"]}) == Analysis(), "a study without one has none"
 
 

@@ -38,18 +38,18 @@ def at_random(row, label, random):
 @pytest.mark.parametrize("code", [by_first_place, by_count, by_half])
 def test_a_code_in_places_is_seen(code):
     rows, labels = texts(300, code)
-    made = leakage(rows, labels)
-    assert made.places.mean() > 0.95 and made.majority.mean() < 0.6 and made.lengths.mean() < 0.65
-    assert made.p_value == 1 / 1000
+    result = leakage(rows, labels)
+    assert result.places.mean() > 0.95 and result.majority.mean() < 0.6 and result.lengths.mean() < 0.65
+    assert result.p_value == 1 / 1000
 
 
 def test_selections_that_tell_nothing():
     p_values = []
     for seed in range(20):
         rows, labels = texts(120, at_random, seed)
-        made = leakage(rows, labels, permutations=99)
-        assert made.places.mean() < 0.7
-        p_values.append(made.p_value)
+        result = leakage(rows, labels, permutations=99)
+        assert result.places.mean() < 0.7
+        p_values.append(result.p_value)
     assert min(p_values) > 0.005 and np.mean(np.array(p_values) <= 0.05) <= 0.2 and np.mean(p_values) > 0.3
 
 
@@ -58,18 +58,18 @@ def test_what_length_tells_is_not_taken_for_a_code():
     random = np.random.default_rng(0)
     labels = random.integers(2, size=300)
     rows = [random.random(10 + 10 * label + random.integers(4)) < 0.3 for label in labels]
-    made = leakage(rows, labels.astype(float))
-    assert made.lengths.mean() > 0.95 and made.places.mean() > 0.9 and made.p_value > 0.05
+    result = leakage(rows, labels.astype(float))
+    assert result.lengths.mean() > 0.95 and result.places.mean() > 0.9 and result.p_value > 0.05
 
 
 def test_texts_that_cannot_say_are_left_out():
     rows, labels = texts(60, by_first_place)
     labels[3], rows[5] = np.nan, np.zeros(0, bool)
-    made = leakage(rows, labels)
-    assert np.isnan(made.places).nonzero()[0].tolist() == [3, 5] == np.isnan(made.majority).nonzero()[0].tolist()
+    result = leakage(rows, labels)
+    assert np.isnan(result.places).nonzero()[0].tolist() == [3, 5] == np.isnan(result.majority).nonzero()[0].tolist()
     for few_rows, few_labels in ((rows[:19], labels[:19]), (rows, np.zeros(60)), (rows, np.full(60, np.nan))):
-        made = leakage(few_rows, few_labels)
-        assert np.isnan(made.places).all() and np.isnan(made.p_value) and len(made.places) == len(few_rows)
+        result = leakage(few_rows, few_labels)
+        assert np.isnan(result.places).all() and np.isnan(result.p_value) and len(result.places) == len(few_rows)
 
 
 def test_features_by_hand():
@@ -86,6 +86,6 @@ def test_labels_are_exchanged_among_texts_of_about_one_length():
     random = np.random.default_rng(3)
     length, labels = random.permutation(np.repeat([4.0, 6.0, 9.0, 15.0, 30.0], 20)), random.integers(2, size=100)
     drawn = list(_exchanged(labels, length, 50, random))
-    assert any((one != labels).any() for one in drawn)
-    for one in drawn:
-        assert all(one[length == size].sum() == labels[length == size].sum() for size in np.unique(length))
+    assert any((item != labels).any() for item in drawn)
+    for item in drawn:
+        assert all(item[length == size].sum() == labels[length == size].sum() for size in np.unique(length))

@@ -81,7 +81,7 @@ def drawn(draw_record):
         table = draw_record(count, measures=(), **identity)
         generator = np.random.default_rng(1)
         cell = one_cell(table)
-        found = {name: [] for name in (*find("adversary_search").columns, *find("adversary_exact").columns)}
+        results = {name: [] for name in (*find("adversary_search").columns, *find("adversary_exact").columns)}
         for attention, probs in zip(cell.attention, cell.probs, strict=True):
             length = len(attention)
             some = length > 1
@@ -93,24 +93,24 @@ def drawn(draw_record):
                 *(last, np.tile(probs, (len(last), 1)), furthest, furthest, [1, 2] if some else []),
                 "exact" if some else "undefined",
             )
-            for name, value in zip(found, values, strict=True):
-                found[name].append(value)
-        return with_columns(table, {**find("adversary_search").columns, **find("adversary_exact").columns}, found)
+            for name, value in zip(results, values, strict=True):
+                results[name].append(value)
+        return with_columns(table, {**find("adversary_search").columns, **find("adversary_exact").columns}, results)
 
     return make
 
 
 def test_the_largest_feasible_restart_counts(build_record):
     table, own, stored = two_texts(build_record)
-    found = adversary.per_text(one_cell(table))
+    results = adversary.per_text(one_cell(table))
     first = jsd([0, 1, 0], own[0])
-    np.testing.assert_allclose(found["adversary_search_0.01"], [first, 0, np.nan])
-    np.testing.assert_allclose(found["adversary_search_0.05"], [first, jsd([1, 0], own[1]), np.nan])
+    np.testing.assert_allclose(results["adversary_search_0.01"], [first, 0, np.nan])
+    np.testing.assert_allclose(results["adversary_search_0.05"], [first, jsd([1, 0], own[1]), np.nan])
     np.testing.assert_allclose(
-        found["adversary_exact_0.05"], [row[0] for row in stored["adversary_exact_jsd"][:2]] + [np.nan]
+        results["adversary_exact_0.05"], [row[0] for row in stored["adversary_exact_jsd"][:2]] + [np.nan]
     )
     np.testing.assert_allclose(
-        found["adversary_exact_0.01"], [row[1] for row in stored["adversary_exact_jsd"][:2]] + [np.nan]
+        results["adversary_exact_0.01"], [row[1] for row in stored["adversary_exact_jsd"][:2]] + [np.nan]
     )
 
 
@@ -149,14 +149,14 @@ def test_a_text_that_nothing_can_move_has_no_share_reached():
 def test_one_way_alone_or_none(exact, search, build_record):
     table, _, _ = two_texts(build_record, exact=exact, search=search)
     cell = one_cell(table)
-    found = tables([cell])
+    results = tables([cell])
     if not exact and not search:
-        assert found == {} and said(cell) == []
-        assert part_of(cell, 3) == "" and render.grids(adversary.SECTION, found, [cell]) == []
+        assert results == {} and said(cell) == []
+        assert part_of(cell, 3) == "" and render.grids(adversary.SECTION, results, [cell]) == []
         return
-    assert set(found["adversary"]["method"]) == {"exact" if exact else "search"}
-    assert found["adversary"]["gap_mean"].isna().all()
-    (grid,) = render.grids(adversary.SECTION, found, [cell])
+    assert set(results["adversary"]["method"]) == {"exact" if exact else "search"}
+    assert results["adversary"]["gap_mean"].isna().all()
+    (grid,) = render.grids(adversary.SECTION, results, [cell])
     assert all(len(row) == len(grid.columns) for row in grid.rows)
     assert ("at least" in said(cell)[0]) == search
     assert "<article" in part_of(cell, 3)
@@ -183,11 +183,11 @@ def test_examples_are_chosen_by_weight_times_divergence(drawn):
 
 def test_tokens_are_text_not_markup(build_record):
     table = build_record([{"attention": [0.6, 0.4], "tokens": ["<script>", "\u202ea&b"], "id": "<b>"}])
-    found = {
+    results = {
         "adversary_search_attention": [[[0.1, 0.9]]],
         "adversary_search_probs": [[[0.4, 0.6]]],
     }
-    part = part_of(one_cell(with_columns(table, find("adversary_search").columns, found)), 1)
+    part = part_of(one_cell(with_columns(table, find("adversary_search").columns, results)), 1)
     assert "&lt;script&gt;" in part and "<script>" not in part and "<bdi>&lt;b&gt;" in part
     assert "[U+202E]a&amp;b" in part
 

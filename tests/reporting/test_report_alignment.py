@@ -40,21 +40,21 @@ def undrawn(monkeypatch):
 
 def written(weights, gold):
     """The links of each target word's heaviest source word, and gold, as the texts of .talp files from 1."""
-    links = [" ".join(f"{row.argmax() + 1}-{g + 1}" for g, row in enumerate(one)) for one in weights]
+    links = [" ".join(f"{row.argmax() + 1}-{g + 1}" for g, row in enumerate(item)) for item in weights]
     marks = {2: "-", 1: "p"}
-    known = [
-        " ".join(f"{t + 1}{marks[kind]}{g + 1}" for (g, t), kind in np.ndenumerate(one) if kind) for one in gold
+    reading_set = [
+        " ".join(f"{t + 1}{marks[kind]}{g + 1}" for (g, t), kind in np.ndenumerate(item) if kind) for item in gold
     ]  # fmt: skip
-    return read_links(links, "links", start=1), read_links(known, "gold", start=1)
+    return read_links(links, "links", start=1), read_links(reading_set, "gold", start=1)
 
 
 def test_places_and_rules_of_every_measure(cell):
     """Attention has two layers, heads and rows; its mean no heads; occlusion neither, but a sign, so that its size is one
     more. What is a share of 1 is also read by how much it is.
     """
-    known = readings(cell)
-    assert known.measures == ("attention", "attention_mean", "norm", "occlusion", "absolute_occlusion", POSITIONS)
-    counts = {measure: len(known.of(measure)) for measure in known.measures}
+    reading_set = readings(cell)
+    assert reading_set.measures == ("attention", "attention_mean", "norm", "occlusion", "absolute_occlusion", POSITIONS)
+    counts = {measure: len(reading_set.of(measure)) for measure in reading_set.measures}
     assert counts == {
         "attention": 8 * (len(RULES) + 5),
         "attention_mean": 4 * (len(RULES) + 5),
@@ -63,7 +63,7 @@ def test_places_and_rules_of_every_measure(cell):
         "absolute_occlusion": len(RULES),
         POSITIONS: 1,
     }
-    assert len(known.of()) == len(known.readings) - 1  # all but positions
+    assert len(reading_set.of()) == len(reading_set.readings) - 1  # all but positions
     np.testing.assert_array_equal(
         at(cell, Place("attention", 1, 0, 1), 3), records.rows(cell.table, "alignment_attention")[3][1, 0, 1]
     )
@@ -74,16 +74,16 @@ def test_places_and_rules_of_every_measure(cell):
 def test_counts_are_those_of_the_metric_on_files(cell, place):
     values = [at(cell, place, row) for row in range(PAIRS)]
     links, gold = written(values, records.rows(cell.table, "gold_links"))
-    known = readings(cell)
-    own = known.counts[:, known.readings.index(Reading(place, FIXED))]
+    reading_set = readings(cell)
+    own = reading_set.counts[:, reading_set.readings.index(Reading(place, FIXED))]
     np.testing.assert_array_equal(own, link_counts(links, gold))
     everything = np.ones(PAIRS, bool)
     expected = alignment_results(links, gold)
-    number = known.readings.index(Reading(place, FIXED))
+    number = reading_set.readings.index(Reading(place, FIXED))
     names = ("alignment_error_rate", "precision", "recall")
-    assert known.scores(everything)[number].tolist() == pytest.approx([expected[name] for name in names])
+    assert reading_set.scores(everything)[number].tolist() == pytest.approx([expected[name] for name in names])
     bounds = [expected[f"alignment_error_rate_ci_{end}"] for end in ("low", "high")]
-    assert known.intervals(everything, [number])[0].tolist() == pytest.approx(bounds)
+    assert reading_set.intervals(everything, [number])[0].tolist() == pytest.approx(bounds)
 
 
 def two_faced(count=20):
@@ -92,8 +92,8 @@ def two_faced(count=20):
     chooses = halves(ids)
     gold = [np.array([[2, 0, 0], [0, 2, 0]])] * count
     right, wrong = np.array([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1]]), np.array([[0.1, 0.1, 0.8], [0.8, 0.1, 0.1]])
-    attention = [np.stack([right, wrong] if one else [wrong, right])[None, :, None].repeat(2, 2) for one in chooses]
-    measures = {"alignment_attention": [one.astype(np.float32) for one in attention]}
+    attention = [np.stack([right, wrong] if item else [wrong, right])[None, :, None].repeat(2, 2) for item in chooses]
+    measures = {"alignment_attention": [item.astype(np.float32) for item in attention]}
     return build([(["a", "b", "c"], ["d", "e"])] * count, links=gold, measures=measures), chooses
 
 
@@ -108,8 +108,8 @@ def test_what_is_chosen_on_one_half_is_judged_on_the_other():
         assert (row["n"], row["n_chosen_on"], row["readings"]) == (10, 10, 4 * 14)
     per_pair = alignment.SECTION.numbers(cell)["alignment_error_attention"]
     assert np.isnan(per_pair[chooses]).all() and (per_pair[~chooses] == 1).all()
-    said = " ".join(sentences(alignment.SECTION, cell))
-    assert "one half of the sentence pairs, 0.000; on the other 10 it is 1.000" in said
+    text = " ".join(sentences(alignment.SECTION, cell))
+    assert "one half of the sentence pairs, 0.000; on the other 10 it is 1.000" in text
 
 
 def test_the_aligned_head_is_chosen(cell):
@@ -121,29 +121,29 @@ def test_the_aligned_head_is_chosen(cell):
 
 
 def test_tables_by_rule_layer_and_head(cell):
-    known, judged = readings(cell), ~readings(cell).chooses
+    reading_set, judged = readings(cell), ~readings(cell).chooses
     by_rule = frame(alignment.BY_RULE, [cell]).set_index(["measure", "rule"])
-    place = known.chosen("norm", RULES[2])
-    assert by_rule.loc[("norm", "intersection"), "error_rate"] == known.scores(judged)[place][0]
+    place = reading_set.chosen("norm", RULES[2])
+    assert by_rule.loc[("norm", "intersection"), "error_rate"] == reading_set.scores(judged)[place][0]
     assert set(by_rule.loc["norm"].index) == {rule.label for rule in RULES}
     everything = np.ones(PAIRS, bool)
     by_layer = frame(alignment.BY_LAYER, [cell]).set_index(["measure", "layer", "row"])
-    number = known.readings.index(Reading(Place("attention_mean", 1, None, 0), FIXED))
-    assert by_layer.loc[("attention_mean", "1", "predicting"), "error_rate"] == known.scores(everything)[number][0]
+    number = reading_set.readings.index(Reading(Place("attention_mean", 1, None, 0), FIXED))
+    assert by_layer.loc[("attention_mean", "1", "predicting"), "error_rate"] == reading_set.scores(everything)[number][0]
     assert "attention" not in by_layer.index and (by_layer["n"] == PAIRS).all()
     by_head = frame(alignment.BY_HEAD, [cell])
     assert set(by_head["measure"]) == {"attention"} and len(by_head) == 8
     whole = frame(alignment.READINGS, [cell])
-    assert len(whole) == len(known.readings) and whole["chosen"].sum() == len(known.measures)
+    assert len(whole) == len(reading_set.readings) and whole["chosen"].sum() == len(reading_set.measures)
     everywhere = frame(alignment.BY_MEASURE, [cell]).set_index("measure")["error_rate"]
     np.testing.assert_array_equal(everywhere, frame(alignment.WHOLE, [cell])["error_rate"])
 
 
 def test_a_study_has_tables_whose_rows_do_not_depend_on_what_was_chosen(cell):
     """Else the seeds of a kind of model would not come together."""
-    made = sections.render.frames(alignment.SECTION, [cell], study=True)
-    assert set(made) == {"alignment_by_rule", "alignment_by_layer", "alignment_by_measure", "alignment_by_head"}
-    for df in made.values():
+    result = sections.render.frames(alignment.SECTION, [cell], study=True)
+    assert set(result) == {"alignment_by_rule", "alignment_by_layer", "alignment_by_measure", "alignment_by_head"}
+    for df in result.values():
         after = df.columns[df.columns.get_loc("n") :]
         assert all(pd.api.types.is_numeric_dtype(df[name]) for name in after)
 
@@ -153,21 +153,21 @@ def test_marker_mass_and_what_a_record_holds(cell):
         check_section(section, cell)
     masses = records.rows(cell.table, "alignment_marker_mass")
     means = whole(translation.ALIGNMENT_MARKERS, cell)["mean"]
-    assert means["marker_mass layer 1, input"] == pytest.approx(np.mean([one[1, :, 1].mean() for one in masses]))
+    assert means["marker_mass layer 1, input"] == pytest.approx(np.mean([item[1, :, 1].mean() for item in masses]))
     values = translation.ALIGNMENT_MARKERS.numbers(cell)["marker_mass"]
     assert values[4] == pytest.approx(masses[4][:, :, 0].mean())
     assert re.search(r"\d+% of the attention lies on markers", " ".join(sentences(translation.ALIGNMENT_MARKERS, cell)))
     means, links = whole(translation.SENTENCE_PAIRS, cell)["mean"], records.rows(cell.table, "gold_links")
     assert (means["target_probability"], means["truncated"]) == (0.5, 0)
-    assert means["sure_links"] == pytest.approx(np.mean([(one == 2).sum() for one in links]))
-    assert means["possible_links"] == pytest.approx(np.mean([(one == 1).sum() for one in links]))
+    assert means["sure_links"] == pytest.approx(np.mean([(item == 2).sum() for item in links]))
+    assert means["possible_links"] == pytest.approx(np.mean([(item == 1).sum() for item in links]))
     assert means["source_words"] == pytest.approx(cell.lengths.mean())
 
 
 def test_no_gold_link_at_all(tmp_path, undrawn):
     """Everything that is read is wrong, and where nothing is read the rate is undefined."""
     table = aligned(6)
-    empty = [np.zeros(one.shape, np.int64) for one in records.rows(table, "gold_links")]
+    empty = [np.zeros(item.shape, np.int64) for item in records.rows(table, "gold_links")]
     measures = {name: records.rows(table, name) for name in ("alignment_norm",)}
     pairs = list(zip(table["tokens"].to_pylist(), table["target_tokens"].to_pylist(), strict=True))
     table = build(pairs, links=empty, measures=measures)
@@ -192,22 +192,22 @@ def test_long_sentences_are_cut_on_the_page():
     values = np.random.default_rng(0).random((2, len(long))).astype(np.float32)
     table = build([(long, ["x", "y"])], measures={"alignment_occlusion": [values]})
     (cell,) = split_cells(table)
-    made = pair(cell, 0, shown_reading(cell))
-    assert (len(made.source), made.sizes) == (MOST_WORDS, (MOST_WORDS + 5, 2))
-    assert len(made.targets[0].marks) == MOST_WORDS
+    result = pair(cell, 0, shown_reading(cell))
+    assert (len(result.source), result.sizes) == (MOST_WORDS, (MOST_WORDS + 5, 2))
+    assert len(result.targets[0].marks) == MOST_WORDS
 
 
 def test_a_pair_as_it_is_shown(cell):
     reading = shown_reading(cell)
     assert reading.place == Place("attention", 1, 0, 1)
     links = records.rows(cell.table, "gold_links")[0]
-    made = pair(cell, 0, reading)
-    kinds = np.array([[mark.link for mark in target.marks] for target in made.targets])
+    result = pair(cell, 0, reading)
+    kinds = np.array([[mark.link for mark in target.marks] for target in result.targets])
     np.testing.assert_array_equal(kinds, np.array(["", "possible", "sure"])[links])
-    read = np.array([[mark.read for mark in target.marks] for target in made.targets])
+    read = np.array([[mark.read for mark in target.marks] for target in result.targets])
     np.testing.assert_array_equal(read, links > 0)  # the head follows gold
-    assert made.error == "0.00" and made.targets[0].probability == "0.50"
-    mark = made.targets[0].marks[int(links[0].argmax())]
+    assert result.error == "0.00" and result.targets[0].probability == "0.50"
+    mark = result.targets[0].marks[int(links[0].argmax())]
     assert mark.words.startswith("we – ") and mark.words.endswith("link in gold; read as a link")
 
 
@@ -233,8 +233,8 @@ def test_the_page(table, tmp_path):
     assert "predicted class" not in page and "What this attention may be shown for" not in page
     assert re.search(r'<td class="m0s\d+ sure" title="[^"]*sure link in gold[^"]*">●</td>', page)
     assert re.search(r'<td class="m0s\d+ possible"', page)
-    made = {path.name for path in (tmp_path / "report" / "figures").iterdir()}
-    assert "alignment_by_head.png" in made
+    result = {path.name for path in (tmp_path / "report" / "figures").iterdir()}
+    assert "alignment_by_head.png" in result
 
 
 def test_text_is_escaped(tmp_path, undrawn):

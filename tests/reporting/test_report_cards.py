@@ -151,23 +151,25 @@ def test_numbers_are_those_of_the_metric(drawn):
     metric = evaluate.load(str(METRIC_DIR))
     numbers = Checkpoint(RUN, drawn).numbers
     for name in MEASURES:
-        found = metric.compute(
+        measured = metric.compute(
             attention=records.rows(drawn, "attention"), importance=records.rows(drawn, f"importance_{name}")
         )
         tau = numbers[f"kendall_tau.{name}"]
-        assert tau.value == pytest.approx(found["kendall_tau"])
-        assert (tau.low, tau.high) == pytest.approx((found["kendall_tau_ci_low"], found["kendall_tau_ci_high"]))
-        assert tau.n_undefined == found["kendall_tau_undefined"] == 3 and tau.n == 37
-        assert tau.against == pytest.approx(found["tie_ceiling"])
+        assert tau.value == pytest.approx(measured["kendall_tau"])
+        assert (tau.low, tau.high) == pytest.approx((measured["kendall_tau_ci_low"], measured["kendall_tau_ci_high"]))
+        assert tau.n_undefined == measured["kendall_tau_undefined"] == 3 and tau.n == 37
+        assert tau.against == pytest.approx(measured["tie_ceiling"])
         overlap = numbers[f"top_k_overlap.{name}"]
-        assert (overlap.value, overlap.against) == pytest.approx((found["top_k_overlap"], found["top_k_overlap_chance"]))
+        assert (overlap.value, overlap.against) == pytest.approx(
+            (measured["top_k_overlap"], measured["top_k_overlap_chance"])
+        )
     for key in ("normalised_entropy", "support_size", "share_of_zeros"):
-        assert numbers[key].value == pytest.approx(found[key])
+        assert numbers[key].value == pytest.approx(measured[key])
     labels = drawn.column("label").to_numpy()
     predicted = np.stack(records.rows(drawn, "probs")).argmax(1)
-    known = ~np.isnan(labels)
-    assert numbers["accuracy"].value == np.mean(predicted[known] == labels[known])
-    assert numbers["accuracy"].n_undefined == (~known).sum() > 0
+    labelled = ~np.isnan(labels)
+    assert numbers["accuracy"].value == np.mean(predicted[labelled] == labels[labelled])
+    assert numbers["accuracy"].n_undefined == (~labelled).sum() > 0
 
 
 def test_states_are_left_out_and_all_else_is_what_it_is_without_them(draw_record):
@@ -188,15 +190,16 @@ def test_metadata_reads_back(drawn):
     assert card.data.license == "apache-2.0" and card.data.datasets == ["SetFit/sst2"]
     assert card.data.to_dict()["attnfaith"] == {"records": "someone/attnfaith-records", "configuration": "tiny-bilstm"}
     results = {
-        (found.metric_type, (found.metric_args or {}).get("compared_with")): found for found in card.data.eval_results
+        (measured.metric_type, (measured.metric_args or {}).get("compared_with")): measured
+        for measured in card.data.eval_results
     }
     numbers = Checkpoint(RUN, drawn).numbers
     assert results["accuracy", None].metric_value == pytest.approx(numbers["accuracy"].value, abs=1e-6)
     for name in MEASURES:
-        found, number = results["kendall_tau", name], numbers[f"kendall_tau.{name}"]
-        assert found.metric_value == pytest.approx(number.value, abs=1e-6)
-        assert found.metric_args["ci_low"] == pytest.approx(number.low, abs=1e-6)
-        assert (found.metric_args["n"], found.metric_args["undefined"]) == (number.n, number.n_undefined)
+        measured, number = results["kendall_tau", name], numbers[f"kendall_tau.{name}"]
+        assert measured.metric_value == pytest.approx(number.value, abs=1e-6)
+        assert measured.metric_args["ci_low"] == pytest.approx(number.low, abs=1e-6)
+        assert (measured.metric_args["n"], measured.metric_args["undefined"]) == (number.n, number.n_undefined)
     assert results["tvd", None].metric_value == pytest.approx(numbers["shuffled.tvd"].value, abs=1e-6)
     entries = parse_eval_result_entries(yaml.safe_load(rendered(drawn)["eval_results.yaml"]))
     tau = next(entry for entry in entries if entry.task_id == "kendall_tau.gradient")
@@ -324,13 +327,13 @@ def test_cards_of_folders(folder, tmp_path, drawn):
 
 
 @pytest.mark.parametrize(
-    ("content", "says"), [('{"status": "trained"}', "not complete"), ("{", "cannot be read"), (None, "no run")]
+    ("content", "message"), [('{"status": "trained"}', "not complete"), ("{", "cannot be read"), (None, "no run")]
 )
-def test_folders_that_are_no_finished_run(folder, tmp_path, content, says):
+def test_folders_that_are_no_finished_run(folder, tmp_path, content, message):
     if content is None:
         (folder / "run.json").unlink()
     else:
         (folder / "run.json").write_text(content)
-    with pytest.raises(ValueError, match=says):
+    with pytest.raises(ValueError, match=message):
         cards.write_cards({REPO: folder}, tmp_path / "cards", facts)
     assert not (tmp_path / "cards").exists()

@@ -112,22 +112,22 @@ def test_decision_flips_by_hand(build_record):
     for outcome, without in pairs.items():
         cell = erased([base | {"without": list(without)}, ONE, NONE], build_record)
         table = tables([cell])["erasure_decision_flips"]
-        mine = table[table["ranking"] == "attention"].set_index("outcome")
-        assert mine["share"].to_dict() == {name: float(name == outcome) for name in pairs}
-        assert (mine["n"] == 1).all() and (mine["n_undefined"] == 2).all() and (mine["n_length1"] == 1).all()
+        own_rows = table[table["ranking"] == "attention"].set_index("outcome")
+        assert own_rows["share"].to_dict() == {name: float(name == outcome) for name in pairs}
+        assert (own_rows["n"] == 1).all() and (own_rows["n_undefined"] == 2).all() and (own_rows["n_length1"] == 1).all()
 
 
 def test_single_weight_table(cell):
     table = tables([cell])["erasure_single_weight"]
-    mine = table[table["ranking"] == "attention"].set_index("weight_difference")
-    assert list(mine.index) == ["all", *erasure.BINS]
-    assert mine["n"].to_dict() == dict(zip(mine.index, [3, 0, 1, 1, 1, 0], strict=True))
+    own_rows = table[table["ranking"] == "attention"].set_index("weight_difference")
+    assert list(own_rows.index) == ["all", *erasure.BINS]
+    assert own_rows["n"].to_dict() == dict(zip(own_rows.index, [3, 0, 1, 1, 1, 0], strict=True))
     delta = erasure.single_weight(cell, "attention").delta[:3]
-    assert mine.loc["all", "delta_jsd_mean"] == pytest.approx(delta.mean())
-    assert mine.loc["all", "ci_low"] <= delta.mean() <= mine.loc["all", "ci_high"]
-    assert mine.loc["all", "share_negative"] == pytest.approx(1 / 3)
-    assert mine.loc["[0.5, 0.75)", "delta_jsd_mean"] == pytest.approx(delta[1])
-    assert np.isnan(mine.loc["below 0", "delta_jsd_mean"])
+    assert own_rows.loc["all", "delta_jsd_mean"] == pytest.approx(delta.mean())
+    assert own_rows.loc["all", "ci_low"] <= delta.mean() <= own_rows.loc["all", "ci_high"]
+    assert own_rows.loc["all", "share_negative"] == pytest.approx(1 / 3)
+    assert own_rows.loc["[0.5, 0.75)", "delta_jsd_mean"] == pytest.approx(delta[1])
+    assert np.isnan(own_rows.loc["below 0", "delta_jsd_mean"])
 
 
 def rows_of(table, **wanted):

@@ -90,8 +90,8 @@ def test_csv_and_markdown(cell, tmp_path):
 
 
 def test_the_page_shows_what_has_a_heading(cell):
-    every = {"summary": render.summary([cell], [TOY]), **render.frames(TOY, [cell])}
-    summary, own = render.grids(TOY, every, [cell])
+    everything = {"summary": render.summary([cell], [TOY]), **render.frames(TOY, [cell])}
+    summary, own = render.grids(TOY, everything, [cell])
     assert summary.columns == (
         *("mean over texts of", "predicted class", "texts", "undefined", "mean [95 % interval]", "median", "beyond"),
     )
@@ -106,8 +106,8 @@ def test_the_page_shows_what_has_a_heading(cell):
 
 def test_cells_are_told_apart_by_what_differs(build_record):
     cells = [one_cell(build_record([{"attention": [1.0]}] * 5, seed=seed)) for seed in (1, 2)]
-    (shown,) = render.grids(TOY, render.frames(TOY, cells), cells)
-    assert shown.columns[0] == "seed" and [row[0] for row in shown.rows] == ["1", "2"] and shown.heads == 2
+    (grid,) = render.grids(TOY, render.frames(TOY, cells), cells)
+    assert grid.columns[0] == "seed" and [row[0] for row in grid.rows] == ["1", "2"] and grid.heads == 2
 
 
 def test_cells_without_the_columns_are_left_out(cell, build_record):

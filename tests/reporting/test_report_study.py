@@ -36,8 +36,8 @@ def test_numbers_that_name_a_row_are_no_statistics(cells, monkeypatch):
     attack = Section(name="attack", tables=(Table(name="attack", rows=of_epsilons),))
     monkeypatch.setitem(sections.registry(), "attack", attack)
     table = study.study_tables(cells, ["attack"])["attack_over_seeds"]
-    found = table[table["statistic"] == "jsd"].set_index("epsilon")
-    assert found.loc["0.5", "mean"] == pytest.approx(1.0) and found.loc["1.0", "mean"] == pytest.approx(2.0)
+    results = table[table["statistic"] == "jsd"].set_index("epsilon")
+    assert results.loc["0.5", "mean"] == pytest.approx(1.0) and results.loc["1.0", "mean"] == pytest.approx(2.0)
     assert set(table["statistic"]) == {"n", "jsd"}
 
 
@@ -56,7 +56,7 @@ def test_figures_are_of_the_first_cell_of_a_data_set(cells, draw_record, tmp_pat
     assert study.study_figures(cells, ["performance"]) == {}
     again = study.study_figures([*cells, other], ["agreement"])
     paths = [
-        study.save_png(found["imdb-dispersion_by_scores"], tmp_path / f"{place}.png")
-        for place, found in enumerate((figures, again))
+        study.save_png(results["imdb-dispersion_by_scores"], tmp_path / f"{place}.png")
+        for place, results in enumerate((figures, again))
     ]
     assert paths[0].read_bytes() == paths[1].read_bytes()

@@ -23,9 +23,9 @@ IDENTITY = list(records.HEADING)
 
 
 def row_of(table, **wanted):
-    found = table[np.logical_and.reduce([table[name] == value for name, value in wanted.items()])]
-    assert len(found) == 1
-    return found.iloc[0]
+    results = table[np.logical_and.reduce([table[name] == value for name, value in wanted.items()])]
+    assert len(results) == 1
+    return results.iloc[0]
 
 
 @pytest.fixture
@@ -85,8 +85,8 @@ def test_agreement_against_scipy(draw_record):
         ("gradient–leave_one_out", "importance_gradient", "importance_leave_one_out"),
     ]:
         rows = zip(records.rows(record, first), records.rows(record, second), strict=True)
-        found = [kendalltau(x, y) if len(x) > 1 else (np.nan, np.nan) for x, y in rows]
-        tau, p = np.array([f[0] for f in found]), np.array([f[1] for f in found])
+        results = [kendalltau(x, y) if len(x) > 1 else (np.nan, np.nan) for x, y in rows]
+        tau, p = np.array([f[0] for f in results]), np.array([f[1] for f in results])
         for name, members in [("overall", predicted >= 0), ("0", predicted == 0), ("1", predicted == 1)]:
             row = row_of(table, pair=pair, **{"class": name})
             defined = members & ~np.isnan(tau)
@@ -125,16 +125,16 @@ def test_performance_against_sklearn(draw_record):
     record = draw_record(80)
     row = performance_table(record).iloc[0]
     labels = np.array(record.column("label").to_pylist(), dtype=float)
-    known = ~np.isnan(labels)
-    probs = np.stack(records.rows(record, "probs"))[known]
-    labels = labels[known]
+    labelled = ~np.isnan(labels)
+    probs = np.stack(records.rows(record, "probs"))[labelled]
+    labels = labels[labelled]
     assert row["accuracy"] == pytest.approx((probs.argmax(1) == labels).mean())
     assert row["roc_auc"] == pytest.approx(roc_auc_score(labels, probs[:, 1]))
     expected = f1_score(labels, probs.argmax(1), average=None)
     assert [row["f1_class_0"], row["f1_class_1"]] == pytest.approx(list(expected))
-    said = performance.accuracy_in_words(one_cell(record))
-    assert said.startswith(f"accuracy {accuracy_score(labels, probs.argmax(1)):.2f} (")
-    assert f"(F1 of class 0: {expected[0]:.2f}, of class 1: {expected[1]:.2f}) over {known.sum()} texts with" in said
+    text = performance.accuracy_in_words(one_cell(record))
+    assert text.startswith(f"accuracy {accuracy_score(labels, probs.argmax(1)):.2f} (")
+    assert f"(F1 of class 0: {expected[0]:.2f}, of class 1: {expected[1]:.2f}) over {labelled.sum()} texts with" in text
 
 
 def test_cells_with_other_numbers_of_classes_share_one_table(draw_record):
@@ -218,12 +218,12 @@ def test_saved_tables_come_back(tiny, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("value", "shown"),
+    ("value", "text"),
     [(0.12345, "0.123"), (-0.0001, "0.000"), (float("nan"), "undefined"), (7, "7"), (True, "True"), (None, "undefined")]
     + [(np.int64(3), "3"), (np.float32(0.5), "0.500"), (float("inf"), "inf"), ("x", "x"), (-0.25, "-0.250")],
 )
-def test_numbers_for_reading(value, shown):
-    assert format_number(value) == shown
+def test_numbers_for_reading(value, text):
+    assert format_number(value) == text
 
 
 def test_instances_with_other_numbers_of_classes_in_one_cell_are_refused(build_record):

@@ -280,8 +280,8 @@ def test_nothing_to_change():
     record = appended(record, "map_permutation", map_permuted_probs=[[]])
     record = appended(record, "map_uniform", map_uniform_probs=[[0.9, 0.1]])
     cell = one_cell(record)
-    said = [render.sentences(section, cell) for section in (changes.MAP_PERMUTATION, changes.MAP_UNIFORM)]
-    assert [len(texts) for texts in said] == [1, 1] and all("undefined for all texts (1)" in texts[0] for texts in said)
+    text = [render.sentences(section, cell) for section in (changes.MAP_PERMUTATION, changes.MAP_UNIFORM)]
+    assert [len(texts) for texts in text] == [1, 1] and all("undefined for all texts (1)" in texts[0] for texts in text)
 
 
 # ---------- what a model selects
@@ -323,8 +323,8 @@ def test_what_is_selected_by_hand():
     assert set(values) == set(expected)
     check_numbers(values, expected)
     assert set(expected) - set(sections.numbers(cell)) == {"selection_f1_papers"}
-    said = " ".join(render.sentences(selection.SELECTION, cell))
-    assert "54.2% of a text is selected" in said and "66.7% of the texts are classified rightly, from all other" in said
+    text = " ".join(render.sentences(selection.SELECTION, cell))
+    assert "54.2% of a text is selected" in text and "66.7% of the texts are classified rightly, from all other" in text
     bare = one_cell(with_selection(build(TEXTS), SELECTED))
     assert "selection_f1" not in selection.selection(bare) and len(render.sentences(selection.SELECTION, bare)) == 1
 
@@ -339,9 +339,9 @@ def test_selections_of_one_size_by_hand():
         selection_kept_probs=[[[0.3, 0.7], [0.8, 0.2]], [[0.7, 0.3], [np.nan, np.nan]]],
         selection_removed_probs=[[[0.6, 0.4], [0.2, 0.8]], [[0.1, 0.9], [np.nan, np.nan]]],
     )
-    every = selection.budgets(one_cell(table))
-    assert list(every) == [("as many as selected", "attention"), ("20%", "gradient")]
-    own, other = every.values()
+    everything = selection.budgets(one_cell(table))
+    assert list(everything) == [("as many as selected", "attention"), ("20%", "gradient")]
+    own, other = everything.values()
     # the predicted classes are 1 (0.9) and 0 (0.8), the labels 1 and 1
     check_numbers(
         own, {"sufficiency": [0.2, 0.1], "comprehensiveness": [0.5, 0.7], "correct": [1, 0], "rest_correct": [0, 1]}
@@ -363,8 +363,8 @@ def test_what_places_tell():
     cell = one_cell(with_selection(build(texts), selected))
     rows = whole(selection.LEAKAGE, cell)["mean"]
     assert rows["places_accuracy gold label"] == 1 and rows["majority_accuracy predicted class"] <= 0.5
-    said, _ = render.sentences(selection.LEAKAGE, cell)
-    assert "predicts the gold label of 100.0% of 120 texts" in said and "the places tell it (p = 0.001)" in said
+    text, _ = render.sentences(selection.LEAKAGE, cell)
+    assert "predicts the gold label of 100.0% of 120 texts" in text and "the places tell it (p = 0.001)" in text
     assert render.sentences(selection.LEAKAGE, one_cell(with_selection(build(texts[:10]), selected[:10]))) == []
 
 
@@ -389,10 +389,12 @@ CROSS = {
 HEAD = ("L", "A", "R", "G", "T")
 
 
-def pairs(given):
-    made = columns(PAIRS, measures={name: values for name, (_, values) in given.items()})
-    made["target_probs"] = [[0.8, 0.6], [0.4]]
-    return split_cells(records.build(made, {name: records.Column(axes, "float64") for name, (axes, _) in given.items()}))[0]
+def pairs(extra):
+    result = columns(PAIRS, measures={name: values for name, (_, values) in extra.items()})
+    result["target_probs"] = [[0.8, 0.6], [0.4]]
+    return split_cells(records.build(result, {name: records.Column(axes, "float64") for name, (axes, _) in extra.items()}))[
+        0
+    ]
 
 
 def test_cross_interventions_by_hand():
@@ -417,9 +419,9 @@ def test_cross_interventions_by_hand():
     values = translation.cross_interventions(cell)
     check_numbers(values, expected)
     assert "cross_best_word_tvd" not in values
-    said = " ".join(render.sentences(translation.CROSS_INTERVENTIONS, cell))
-    assert "With uniform weights a target word has a probability of 0.38 in place of 0.55." in said
-    assert "loses its weight, a target word’s probability falls by 0.25, of another one by 0.05" in said
+    text = " ".join(render.sentences(translation.CROSS_INTERVENTIONS, cell))
+    assert "With uniform weights a target word has a probability of 0.38 in place of 0.55." in text
+    assert "loses its weight, a target word’s probability falls by 0.25, of another one by 0.05" in text
     one_way = pairs({name: CROSS[name] for name in ("cross_uniform_probs", "cross_uniform_tvd")})
     assert len(render.sentences(translation.CROSS_INTERVENTIONS, one_way)) == 1, "of the others there is nothing"
     # K = 0 draws of one source word: undefined, and no warning
@@ -433,12 +435,12 @@ def identifiable(tvd, low, high, attention=None):
     """One layer, one head, both rows alike."""
 
     def both(values):
-        return [np.array(one, float)[None, None, None].repeat(2, 2) for one in values]
+        return [np.array(item, float)[None, None, None].repeat(2, 2) for item in values]
 
     begin = "cross_identifiability_"
-    given = {f"{begin}low": (HEAD, both(low)), f"{begin}high": (HEAD, both(high)), f"{begin}tvd": (HEAD[:-1], both(tvd))}
-    given |= {f"{begin}change": ((), [1e-7, 3e-7]), f"{begin}change_double": ((), [1e-15, np.nan])}
-    return pairs(given | ({"alignment_attention": (HEAD, both(attention))} if attention else {}))
+    options = {f"{begin}low": (HEAD, both(low)), f"{begin}high": (HEAD, both(high)), f"{begin}tvd": (HEAD[:-1], both(tvd))}
+    options |= {f"{begin}change": ((), [1e-7, 3e-7]), f"{begin}change_double": ((), [1e-15, np.nan])}
+    return pairs(options | ({"alignment_attention": (HEAD, both(attention))} if attention else {}))
 
 
 LOW, HIGH = [[[0.0, 0.2], [0.5, 0.1]], [[0.1, 0.0, 0.0]]], [[[0.8, 1.0], [0.9, 0.5]], [[0.9, 0.5, 0.4]]]
@@ -454,13 +456,13 @@ def test_identifiability_of_cross_attention_by_hand():
     check_numbers(
         translation.cross_identifiability(cell), {f"cross_identifiability_{name}": of for name, of in expected.items()}
     )
-    said = " ".join(render.sentences(translation.CROSS_IDENTIFIABILITY, cell))
-    assert "distance of 0.150 on average" in said and "0.57 on average, could be anything from 0.12 to 0.68" in said
+    text = " ".join(render.sentences(translation.CROSS_IDENTIFIABILITY, cell))
+    assert "distance of 0.150 on average" in text and "0.57 on average, could be anything from 0.12 to 0.68" in text
     label = translation.CROSS_IDENTIFIABILITY.quantity("cross_identifiability_tvd layer 0, predicting").label
     assert label == "TVD reached layer 0, predicting"
     determined = identifiable([[0.0, 0.0], [0.0]], WEIGHTS, WEIGHTS)
-    (said,) = render.sentences(translation.CROSS_IDENTIFIABILITY, determined)
-    assert said == "In every row that predicts a target word attention is the only one."
+    (text,) = render.sentences(translation.CROSS_IDENTIFIABILITY, determined)
+    assert text == "In every row that predicts a target word attention is the only one."
 
 
 # ---------- columns of one's own, and sections in one more file
