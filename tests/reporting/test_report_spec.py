@@ -99,7 +99,7 @@ def test_the_page_shows_what_has_a_heading(cell):
     assert summary.rows[0] == ("size", "overall", "4", "1", f"2.250 [{low:.3f}, {high:.3f}]", "1.500", "50.0% above 1")
     assert summary.rows[3][0] == "τ with LIME" and summary.rows[3][-1] == "–"
     assert (summary.caption, summary.note, summary.heads, summary.stem) == ("Sizes", "In metres.", 2, "tables/summary")
-    assert own.columns == ("way", "whole", "size [95 % interval]"), "no row knows the gap"
+    assert own.columns == ("the way", "whole", "size [95 % interval]"), "no row knows the gap"
     assert own.rows == (("B", "7", "2.500 [1.000, 3.000]"),)
     assert own.note == "All rows." and own.heads == 1 and render.grids(TOY, {}, [cell]) == []
 
