@@ -217,9 +217,7 @@ def without_impermissible(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _published_rows(entry: DatasetEntry, split: str, table: pa.Table) -> pd.DataFrame:
-    """The rows of a published split: instance_id, text, label (or answer) and perhaps text_pair, rationale (0/1 for each
-    word), impermissible (0/1 for each word of text.split()).
-    """
+    """The rows of a published split, with label (or answer), and marks as 0/1 for each word."""
     place = f"{entry.name!r}, {split} split"
     names = {column: _accepted(place, column, choices, table.column_names) for column, choices in entry.columns.items()}
     rows = {"instance_id": [f"{entry.name}/{split}/{row}" for row in range(len(table))]}
@@ -295,10 +293,7 @@ def _rationale(column: str, gold: list, words: list[str], instance_id: str) -> l
 
 
 def _number_answers(entry: DatasetEntry, splits: dict[str, pd.DataFrame], dropped: dict[str, int]) -> list[str]:
-    """Number the answers over the training split, leave out rows with other answers, and return the names of the labels.
-
-    Adds the column label and, if the entry has candidates, their labels.
-    """
+    """Number the training answers as labels, leave out rows with other answers, and return the names of the labels."""
     if "train" not in splits:
         return []  # `_cut` reports the missing split
     if entry.candidates:
@@ -387,9 +382,7 @@ def _cut_anew(
 
 
 def _continued(texts: Sequence[str]) -> np.ndarray:
-    """The group number of each text. Equal texts share a group, and a text that continues the one before it joins its group:
-    the questions of a story follow one another, each with the story up to it; hypotheses share a premise.
-    """
+    """The group of each text: equal texts, and texts that continue the one before them (the questions of a story)."""
     groups, numbers, before = {}, [], None
     for text in texts:
         if before and text.startswith(before):

@@ -138,9 +138,7 @@ class _OwnData:
         return {key: columns[key] for key in keys if key in columns}
 
     def _classes(self, column: str) -> tuple[dict[str, list[str | None]], list[str]]:
-        """The class of each row, and the names of the training classes: in the publisher's order if the column has names,
-        whole numbers (1.0 is 1) by size, others in alphabetical order.
-        """
+        """The class of each row, and the training classes: in the publisher's order, numbers by size, words by alphabet."""
         labels, published = {}, None
         for split, rows in self.source.splits.items():
             feature, values = rows.features[column], rows[column][:]

@@ -221,9 +221,7 @@ def _read_pairs(files: PairFiles, root: Path, *, own: bool) -> tuple[list[dict],
 
 
 def _lines(path: Path) -> list[str]:
-    """The lines of a file, divided at line feeds only. Words are divided at blanks and tabs only, as the aligners do: any
-    other blank becomes a visible mark, so that it stays part of its word.
-    """
+    """The lines of a file, in which blanks other than space and tab become visible marks: aligners do not divide there."""
     try:
         lines = path.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
     except (OSError, UnicodeDecodeError) as error:

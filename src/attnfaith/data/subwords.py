@@ -226,10 +226,7 @@ def spread(marks: Sequence[int], words: Sequence[tuple[int, int]], spans: Sequen
 def _columns(
     rows: Mapping, tokenizer, max_length: int | None, truncation: bool | str, check=None
 ) -> tuple[dict, list, list]:
-    """The columns of every encoding, the encodings, and of each text of a row its tokens, words and characters.
-
-    check: called with the encodings before texts are cut at max_length.
-    """
+    """Columns of all encodings, the encodings, and (tokens, words, characters) of each text; check gets uncut encodings."""
     parts = [rows[name] for name in ("text", "text_pair") if name in rows]
     encoded = tokenizer(*parts, truncation=False, padding=False, verbose=False)
     lengths = list(map(len, encoded["input_ids"]))

@@ -142,9 +142,7 @@ class RationaleClassifierForSequenceClassification(PaperPreTrainedModel):
 
     @torch.no_grad()
     def _init_weights(self, module):
-        """As in attention classifiers, but scores start at 0, where all gates are partly open: a closed gate has no
-        gradient, and a random layer may close all of them.
-        """
+        """As in attention classifiers, but scores start at 0: a random layer may close gates, which have no gradient."""
         super()._init_weights(module)
         if isinstance(module, Score):
             init.zeros_(module.weight)

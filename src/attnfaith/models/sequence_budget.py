@@ -84,9 +84,7 @@ class Average:
         self.weights = self.weights / self.weights.sum()
 
     def _append(self, row: torch.Tensor) -> None:
-        """Append a row with weight 0; if it is an affine mixture of the others, which leaves |z|^2 undetermined, move
-        towards it until another weight is 0.
-        """
+        """Append a row with weight 0; move towards an affine mixture of the others until another weight is 0."""
         mixed = row.new_zeros(0)
         depends = False
         if len(self.rows):
