@@ -2,6 +2,8 @@
 
 from types import SimpleNamespace
 
+import torch
+
 from attnfaith.recipes import Penalties, Recipe
 from attnfaith.recipes.schema import Model
 from attnfaith.runs.train import penalties_of
@@ -48,3 +50,19 @@ def penalties_by_name(**section):
     """Penalties, by the keys of a recipe."""
     model = Model(pretrained="any") if section.get("impermissible_heads") else Model()  # only such a model has several heads
     return penalties_of(Recipe("a", "b", model=model, penalties=Penalties(**section)))
+
+
+def weights(trainer):
+    return {name: value.clone() for name, value in trainer.model.state_dict().items()}
+
+
+def same(state, expected, atol=0.0):
+    """Check that two states of a model are equal."""
+    assert state.keys() == expected.keys()
+    for name in state:
+        torch.testing.assert_close(state[name], expected[name], atol=atol, rtol=0, msg=name)
+
+
+def moved(state, other):
+    """The largest difference of two states of a model."""
+    return max(float((state[name] - other[name]).abs().max()) for name in state)

@@ -197,9 +197,7 @@ def test_a_word_that_the_tokenizer_makes_nothing_of_and_a_target_without_an_end(
 
     of, odd = subject("marian"), tokenizer()
     odd.backend_tokenizer.normalizer = normalizers.Replace("!", "")
-    with pytest.raises(
-        AttnfaithError, match="no token for word 1 of the source sentence, '!': leave it out, in the links"
-    ):
+    with pytest.raises(AttnfaithError, match="no token for word 1 of the source sentence, '!': leave it out, in the links"):
         type(of)(of.model, odd).encode([("a !", "ein")])
     endless = type(of)(of.model, tokenizer("$A"))
     pair = endless.encode([("a man", "ein boot")])

@@ -278,7 +278,6 @@ def test_half_precision(encoder, projection, hierarchy, dtype, tmp_path):
     close(output.logits.float(), full(**batch()).logits, 0.1)
 
 
-
 # Outputs on request
 
 

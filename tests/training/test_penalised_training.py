@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import TrainerCallback
 
 from attnfaith import cli, recipes
 from attnfaith.data.collation import pad_batch
@@ -19,7 +18,7 @@ from attnfaith.training.penalties import conicity, drawn_words, impermissible_ma
 from attnfaith.training.trainers import erase_tokens
 from attnfaith.training.word_states import PREDICTION, ClassifierReader
 from tests.figures import IN_A_PROCESS
-from tests.tiny_trainings import make_trainer, penalties_by_name
+from tests.tiny_trainings import make_trainer, penalties_by_name, same, weights
 
 
 pytestmark = pytest.mark.slow
@@ -39,14 +38,6 @@ def marked_rows(tiny_rows, lengths, seed=1, **kinds):
     return rows
 
 
-class Losses(TrainerCallback):
-    def __init__(self):
-        self.logs = []
-
-    def on_log(self, args, state, control, logs, **kwargs):
-        self.logs.append(dict(logs))
-
-
 @pytest.fixture
 def make(tiny_model, tiny_rows, tmp_path):
     """A Trainer of penalties on 64 tiny texts in which a third of the words are impermissible."""
@@ -58,7 +49,7 @@ def make(tiny_model, tiny_rows, tmp_path):
         columns = ["input_ids", "labels", "length", "impermissible", *(["token_type_ids"] if rows.get("pair") else [])]
         model = {name: value for name, value in kinds.items() if name != "pair"}
         splits = (marked_rows(tiny_rows, lengths, **rows), marked_rows(tiny_rows, lengths[:24], 2, **rows))
-        result = make_trainer(
+        return make_trainer(
             tiny_model(seed=5, scale=1.0, dtype=torch.float32, query="text" if rows.get("pair") else "learned", **model),
             *(datasets.Dataset.from_list(split).select_columns(columns) for split in splits),
             tmp_path,
@@ -66,21 +57,8 @@ def make(tiny_model, tiny_rows, tmp_path):
             penalties=penalties_by_name(**penalties or {}),
             **{"balance_classes": False, **arguments},
         )
-        result.losses_seen = Losses()
-        result.add_callback(result.losses_seen)
-        return result
 
     return trainer
-
-
-def weights(trainer):
-    return {name: value.clone() for name, value in trainer.model.state_dict().items()}
-
-
-def same(weights, expected, atol=0.0):
-    assert weights.keys() == expected.keys()
-    for name in weights:
-        torch.testing.assert_close(weights[name], expected[name], atol=atol, rtol=0, msg=name)
 
 
 def penalties_by_hand(model, batch, *, seed=0, step=0, share=0.5):
@@ -117,7 +95,7 @@ def test_a_step_of_all_four_by_hand(make, reduction):
     model.load_state_dict(before)
     trainer.train()
     same(weights(trainer), expected, atol=2e-6)
-    (logs,) = [logs for logs in trainer.losses_seen.logs if "loss" in logs]
+    (logs,) = [logs for logs in trainer.state.log_history if "loss" in logs]
     assert logs["loss"] == pytest.approx(losses.mean().item(), rel=1e-4)
     parts = {name: value.detach() for name, value in parts.items()}
     marks, masked = batch["impermissible"].bool(), batch["attention_mask"].bool()

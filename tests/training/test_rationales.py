@@ -4,7 +4,6 @@ import datasets
 import numpy as np
 import pytest
 import torch
-from transformers import TrainerCallback
 
 from attnfaith import RationaleClassifierConfig, RationaleClassifierForSequenceClassification, record, runs
 from attnfaith.data.collation import pad_batch
@@ -25,14 +24,6 @@ KINDS = {
     "budget": ({"sampler": "budget", "budget": 0.3}, {}),
 }
 """Fields of the model, and options of the training, by sampler."""
-
-
-class Logs(TrainerCallback):
-    def __init__(self):
-        self.seen = []
-
-    def on_log(self, args, state, control, logs, **kwargs):
-        self.seen.append(dict(logs))
 
 
 def planted(count, seed):
@@ -60,8 +51,6 @@ def make(tmp_path):
             **{"balance_classes": False, **usual, **arguments},
         )
         result.processing_class = None  # which checkpoints would hold
-        result.logs = Logs()
-        result.add_callback(result.logs)
         return result
 
     return trainer

@@ -21,7 +21,7 @@ from attnfaith.support.errors import AttnfaithError
 from attnfaith.training import AdversarialTrainer, AttentionTrainer, DivergedError, GuidedTrainer
 from attnfaith.training.losses import adversarial_loss, classification_loss
 from attnfaith.training.trainers import check_selection, collate, erase_tokens
-from tests.tiny_trainings import make_trainer
+from tests.tiny_trainings import make_trainer, moved, same, weights
 
 
 pytestmark = pytest.mark.slow
@@ -51,20 +51,6 @@ def make(tiny_model, tiny_rows, tmp_path):
         )
 
     return trainer
-
-
-def weights(trainer):
-    return {name: value.clone() for name, value in trainer.model.state_dict().items()}
-
-
-def same(first, other, atol=0.0):
-    assert first.keys() == other.keys()
-    for name in first:
-        torch.testing.assert_close(first[name], other[name], atol=atol, rtol=0, msg=name)
-
-
-def moved(first, other):
-    return max(float((first[name] - other[name]).abs().max()) for name in first)
 
 
 # ------------------------------------------------------------------------------------------------ loss and optimiser
