@@ -109,7 +109,8 @@ class Cell:
         Raises RecordError where the instances of the cell have different numbers of classes.
         """
         rows = self.rows("probs")
-        if len(counts := sorted({len(row) for row in rows})) > 1:
+        counts = sorted({len(row) for row in rows})
+        if len(counts) > 1:
             raise records.RecordError(
                 f"{describe(self.heading)}: instances have {counts} classes; one cell is one model and has one number"
             )

@@ -41,7 +41,7 @@ AXES = {"L": "layer", "A": "head", "R": "row"}
 
 @dataclass(frozen=True)
 class Place:
-    """A measure of a record, or POSITIONS, at one layer, head and row; None what it does not have."""
+    """A measure of a record, or POSITIONS, at a layer, head and row; None where it has no such axis."""
 
     measure: str
     layer: int | None = None
@@ -160,7 +160,8 @@ def reading_of(cell: Cell, measure: str) -> Reading:
     """The reading of a measure that is shown: the one chosen by gold links. Where there are none or they decide nothing, its
     last layer, the first head, the row that predicts the word, by the heaviest source word of each target word.
     """
-    if has_gold(cell) and (place := readings(cell).chosen(measure)) is not None:
+    place = readings(cell).chosen(measure) if has_gold(cell) else None
+    if place is not None:
         return readings(cell).readings[place]
     axes = columns(cell)[measure].axes
     last = {"L": lambda: weights(cell.table.slice(0, 1), measure)[0].shape[0] - 1}

@@ -1,4 +1,4 @@
-"""From a section's declaration and cells to frames, what the page shows of them, figures and sentences."""
+"""Frames, grids of the page and sentences, made from a section's declaration and cells."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

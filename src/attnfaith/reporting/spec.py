@@ -150,7 +150,7 @@ class Drawing:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Section:
-    """What a report says about one experiment.
+    """The part of a report about one experiment.
 
     name: by which a study asks for it. source: the paper it follows, "" for none. place: on the page, small first, within
     the chapter, "measures" (of what is there) or "interventions" (on it), that holds its sentences and figure.

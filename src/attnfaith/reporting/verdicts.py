@@ -1,4 +1,4 @@
-"""What the rule of `attnfaith.verdict` reads from a record, and the verdict on each of its cells."""
+"""The numbers that the rule of `attnfaith.verdict` reads from a record, and the verdict on a model."""
 
 from collections.abc import Sequence
 
@@ -30,7 +30,7 @@ def verdict(cells: Sequence[Cell]) -> Verdict:
 
 
 def losses(cell: Cell) -> Losses:
-    """Return what the rule reads about the model of one cell; what was not measured is NaN."""
+    """Return the numbers of one cell that the rule reads; NaN where not measured."""
     nothing = np.full(len(cell), np.nan)
     columns = dict.fromkeys(("attention", "reference", "random", "evidence", "evidence_random"), nothing)
     reference = f"{ABSOLUTE}integrated_gradients"

@@ -32,7 +32,7 @@ BIBTEX: dict[str, str] = {
 }
 """Key -> entry of citations.bib."""
 CITED: dict[str, dict[str, list[str]]] = yaml.safe_load((_FOLDER / "citations.yaml").read_text(encoding="utf-8"))
-"""Kind of what is cited -> its name -> keys."""
+"""Kind (data set, encoder, …) -> name -> keys of its papers."""
 PENALTIES = ("impermissible_mass", "diversity", "word_tying", "masked_language_model")
 """As an identity names their weights."""
 FIGURES = ("tau_by_measure", "permutation_by_max_attention", "dispersion_by_scores")  # of these, two at most

@@ -1,4 +1,4 @@
-"""All other numbers that a record holds for each text, such as those of a measure of one's own: from its columns alone."""
+"""All other numbers that a record holds for each text, such as those of a plugin's measure: from its columns alone."""
 
 import numpy as np
 import pyarrow as pa

@@ -173,7 +173,7 @@ def _sentences(cell: Cell) -> Iterator[str]:
             better, worse = (differences > 0).sum(), (differences < 0).sum()
             parts.append(f"better than {other} in {better} of {len(tested)} tests and worse in {worse}")
     if parts:
-        yield f"Attention is {', '.join(parts)} (p ≤ {LEVEL:g}, corrected); the others cannot be told."
+        yield f"Attention is {', '.join(parts)} (p ≤ {LEVEL:g}, corrected); in the others no difference is shown."
     if parts and "random" not in measures(cell):
         yield "Whether it is better than chance is not known: measure random_scores too."
 

@@ -133,7 +133,7 @@ def cross_interventions(cell: Cell) -> dict[str, np.ndarray]:
 
 
 def _means(rows: Sequence[np.ndarray]) -> np.ndarray:
-    """The mean of what is defined in each row, [N] float64; NaN of nothing."""
+    """The mean of the defined numbers of each row, [N] float64; NaN without any."""
     return np.array([mean(row[~np.isnan(row)].astype(np.float64)) for row in rows])
 
 
