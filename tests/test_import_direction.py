@@ -30,7 +30,6 @@ LAYERS = (
     ("training",),
     ("reporting",),
     ("recipes",),
-    ("locate",),
     ("loading",),
     ("hub",),
     ("runs", "api"),

@@ -11,7 +11,7 @@ import torch
 import attnfaith
 from attnfaith import recipes
 from attnfaith.loading import ModelError, open_subject, written_recipe
-from attnfaith.record.identity import model_fields, objective_fields
+from attnfaith.record import model_fields, objective_fields
 from attnfaith.subjects import SubjectError
 from tests.small_classifiers import classifier, tokenizer
 

@@ -44,7 +44,7 @@ def entered(call):
 
 def test_one_measure_of_one_text_enters_few_files_and_functions(folder):
     def measure():
-        loading._opened.cache_clear()
+        loading._open_folder.cache_clear()
         attnfaith.measure(folder, ["a text"], measures=["leave_one_out"], progress=False)
 
     measure()  # what is imported once is no part of the walk

@@ -12,8 +12,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pandas as pd
 
-from attnfaith.record import PENALTY_FIELDS, Identity
-from attnfaith.record.identity import projection_label
+from attnfaith.record import PENALTY_FIELDS, Identity, projection_label
 from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import Cell
 from attnfaith.reporting.sections.performance import per_text as correctness

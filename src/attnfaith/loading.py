@@ -5,19 +5,18 @@ import os
 import re
 import threading
 from collections.abc import Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import yaml
 
-from attnfaith.locate import CHECKPOINT, MODEL, STATE, why_not
-from attnfaith.record.identity import RECIPE, objective_fields, training_fields
+from attnfaith.record import objective_fields, training_fields
+from attnfaith.record.lookup import why_unreadable
 from attnfaith.support.errors import AttnfaithError, FileError, counted, excerpt
-from attnfaith.support.files import read_object
+from attnfaith.support.files import CHECKPOINT, MODEL, RECIPE, STATE, read_object
 
 
 if TYPE_CHECKING:
@@ -46,14 +45,13 @@ class ModelError(AttnfaithError):
     """A model that cannot be measured as it is given. The message says why and what to do."""
 
 
-@dataclass(frozen=True)
-class Origin:
-    """Where a subject comes from. name: of its folder, repository or class. training: the fields of `record.Identity` that
-    are known about its training.
+class Origin(NamedTuple):
+    """Where a subject comes from. name: of its folder, repository or class. training: fields of `record.Identity` about its
+    training.
     """
 
     name: str
-    training: Mapping[str, object] = field(default_factory=dict)
+    training: Mapping[str, object] = {}
 
 
 def load_subject(
@@ -89,7 +87,7 @@ def load_subject(
         device = device_of(device)
         path, folder = model_folders(model, revision, code=trust_remote_code)
         name = str(model) if revision is None else f"{model}@{revision}"
-        subject = _from_folder(path, folder, name, device, level, trust_remote_code)
+        subject = _open_folder.__wrapped__(path, folder, name, device, level, trust_remote_code, ())
     else:
         if revision is not None:
             raise ModelError(f"revision={excerpt(revision)}: only a name on the Hub has one; leave it out")
@@ -98,21 +96,27 @@ def load_subject(
 
 
 def open_subject(model, *, device=None, level: str = "sentence", attention=None, **options) -> "Subject":
-    """As `load_subject`, but the subject of a folder is given again until one of the folder's files changes."""
+    """As `load_subject`, but the subject of a folder is kept until one of the folder's files changes."""
     if not isinstance(model, str | os.PathLike) or any(options.values()):
         return load_subject(model, device=device, level=level, attention=attention, **options)
-    device = device_of(device)
     path, folder = model_folders(model)
     run_files = [place / name for place in {path, folder.parent} for name in (STATE, RECIPE)]
     files = [file for file in (*sorted(folder.iterdir()), *sorted(run_files)) if file.is_file()]
     stamps = tuple((str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in files)
-    return _with_attention(_opened(path, folder, str(model), device, level, stamps, threading.get_ident()), attention)
+    kept = (stamps, threading.get_ident())  # each thread has its own
+    return _with_attention(_open_folder(path, folder, str(model), device_of(device), level, False, kept), attention)
 
 
 @lru_cache(maxsize=1)
-def _opened(path: Path, folder: Path, name: str, device, level: str, stamps: tuple, thread: int) -> "Subject":
-    """The subject of a folder whose files have these stamps; each thread has its own."""
-    return _from_folder(path, folder, name, device, level, False)
+def _open_folder(path: Path, folder: Path, name: str, device, level: str, trusted: bool, kept: tuple) -> "Subject":
+    from attnfaith.subjects import sequence_subject, subject_of
+
+    training = _training(path if folder == path / MODEL else folder)
+    model = load_model(folder, trust_remote_code=trusted).to(device).eval()
+    subject = sequence_subject(model) if translates(vars(model.config)) else subject_of(model, level)
+    subject.tokenizer = load_tokenizer(folder, trust_remote_code=trusted)
+    subject.origin = Origin(name, training)
+    return subject
 
 
 def device_of(device):
@@ -147,9 +151,8 @@ def _with_attention(subject: "Subject", attention) -> "Subject":
 
 
 def _from_object(model, tokenizer, device, level: str) -> "Subject":
-    from attnfaith.subjects import Pooled, subject_of
-    from attnfaith.subjects.base import unwrapped
-    from attnfaith.subjects.translator import SequenceSubject, is_sequence_model, sequence_subject
+    from attnfaith.subjects import Pooled, sequence_subject, subject_of, unwrapped
+    from attnfaith.subjects.translator import SequenceSubject, is_sequence_model
 
     if hasattr(model, "model") and hasattr(model, "tokenizer") and not hasattr(model, "capabilities"):  # a pipeline
         model, tokenizer = model.model, model.tokenizer if tokenizer is None else tokenizer
@@ -182,46 +185,30 @@ def _from_object(model, tokenizer, device, level: str) -> "Subject":
     return subject
 
 
-def _from_folder(path: Path, folder: Path, name: str, device, level: str, trusted: bool) -> "Subject":
-    from attnfaith.subjects import subject_of
-    from attnfaith.subjects.translator import sequence_subject
-
-    training = _training(path if folder == path / MODEL else folder)
-    model = load_model(folder, trust_remote_code=trusted).to(device).eval()
-    subject = sequence_subject(model) if translates(read_config(folder)) else subject_of(model, level)
-    subject.tokenizer = load_tokenizer(folder, trust_remote_code=trusted)
-    subject.origin = Origin(name, training)
-    return subject
-
-
 # ------------------------------------------------------------------------------------------------ folders and names
 
 
 def model_folders(model: str | os.PathLike, revision: str | None = None, *, code: bool = False) -> tuple[Path, Path]:
-    """The folder that a path or a name on the Hub stands for, and the one in it, or itself, that holds the checkpoint.
+    """Return the folder of a path or of a name on the Hub, and the folder of its checkpoint: itself, or model/ in it.
 
     revision: of a name on the Hub. code: fetch the Python files of a repository too. Raises ModelError where there is none.
     """
     path = Path(model)
-    try:
-        exists = path.exists()
-    except (OSError, ValueError):  # too long for a path, or a character that none may have
-        exists = False
-    if not exists:
+    if not os.path.exists(model):
         path = _fetched(str(model), revision, code)
     elif revision is not None:
         raise ModelError(f"revision={excerpt(revision)}: {path} is on this machine and has none; leave it out")
     elif not path.is_dir():
         raise ModelError(f"{path} is a file; a model is a folder with {CHECKPOINT[0]}, or a run with {MODEL}/ in it")
-    folder = path if (path / CHECKPOINT[0]).is_file() else path / MODEL
     if (path / ADAPTER).is_file():
         raise ModelError(
             f"{path} holds a PEFT adapter ({ADAPTER}): load it with peft.AutoPeftModelForSequenceClassification, and give "
             "the model and its tokenizer as objects"
         )
-    if not (folder / CHECKPOINT[0]).is_file():
-        raise ModelError(f"{path} holds no model: neither {CHECKPOINT[0]} nor {MODEL}/{CHECKPOINT[0]} is there")
-    return path, folder
+    for folder in (path, path / MODEL):
+        if (folder / CHECKPOINT[0]).is_file():
+            return path, folder
+    raise ModelError(f"{path} holds no model: neither {CHECKPOINT[0]} nor {MODEL}/{CHECKPOINT[0]} is there")
 
 
 def _fetched(name: str, revision: str | None, code: bool) -> Path:
@@ -233,17 +220,17 @@ def _fetched(name: str, revision: str | None, code: bool) -> Path:
         return Path(snapshot_download(name, revision=revision, allow_patterns=[*FETCHED_FILES, *(["*.py"] if code else [])]))
     except (HFValidationError, HfHubHTTPError, OSError) as error:
         raise ModelError(
-            f"no model {excerpt(name)}: no such folder is here, and on the Hub {why_not(error, name)}"
+            f"no model {excerpt(name)}: no such folder is here, and on the Hub {why_unreadable(error, name)}"
         ) from error
 
 
 def is_repository(name: str | Path) -> bool:
-    """Whether a name can only be that of a model on the Hub: it looks like one, and nothing like it lies here."""
+    """Whether a name can only be that of a model on the Hub: it looks like one, and there is no such path here."""
     path = Path(name)
     return bool(re.fullmatch(r"[\w.-]+/[\w.-]+", str(name))) and not path.exists() and not path.parent.is_dir()
 
 
-def read_config(folder: Path) -> dict:
+def _config(folder: Path) -> dict:
     """The configuration of a checkpoint. Raises ModelError where it cannot be read."""
     try:
         return read_object(folder / CHECKPOINT[0])
@@ -259,7 +246,7 @@ def translates(config: Mapping) -> bool:
 
 def of_sequences(model: str | os.PathLike) -> bool:
     """Whether a folder, a run or a name on the Hub is of a model from sequences to sequences. Raises ModelError for none."""
-    return translates(read_config(model_folders(model)[1]))
+    return translates(_config(model_folders(model)[1]))
 
 
 def load_model(folder: Path, *, trust_remote_code: bool = False, **options):
@@ -272,10 +259,11 @@ def load_model(folder: Path, *, trust_remote_code: bool = False, **options):
     """
     import torch
     from transformers import CONFIG_MAPPING, AutoModelForSeq2SeqLM, AutoModelForSequenceClassification
+    from transformers.utils import logging
 
     from attnfaith.models import MODEL_TYPES
 
-    config = read_config(folder)
+    config = _config(folder)
     kind, classes = config.get("model_type"), config.get("architectures") or []
     if kind in MODEL_TYPES:
         check_complete(folder)
@@ -294,14 +282,18 @@ def load_model(folder: Path, *, trust_remote_code: bool = False, **options):
     auto = AutoModelForSeq2SeqLM if translates(config) else AutoModelForSequenceClassification
     options |= {"trust_remote_code": trust_remote_code and not ours, "output_loading_info": True}
     options |= {"use_safetensors": True, "dtype": torch.float32}
-    with quiet():
-        try:
-            model, loading = auto.from_pretrained(folder, **options)
-        except Exception as error:  # transformers and safetensors raise many kinds
-            raise ModelError(
-                f"{folder} cannot be loaded ({excerpt(error, 300)}): it needs config.json and weights in safetensors "
-                "(model.save_pretrained writes them), of an architecture that transformers has"
-            ) from error
+    bars = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()  # loading takes no time
+    try:
+        model, loading = auto.from_pretrained(folder, **options)
+    except Exception as error:  # transformers and safetensors raise many kinds
+        raise ModelError(
+            f"{folder} cannot be loaded ({excerpt(error, 300)}): it needs config.json and weights in safetensors "
+            "(model.save_pretrained writes them), of an architecture that transformers has"
+        ) from error
+    finally:
+        if bars:
+            logging.enable_progress_bar()
     if lacking := sorted({*loading["missing_keys"], *(key for key, *_ in loading["mismatched_keys"])}):
         raise ModelError(
             f"{folder} lacks {counted(len(lacking), 'weight')} of {type(model).__name__} ({excerpt(', '.join(lacking), 99)})"
@@ -323,16 +315,13 @@ def load_tokenizer(source, *, trust_remote_code: bool = False):
     from transformers import AutoTokenizer
 
     refused = f"no tokenizer is loaded from {str(source)!r}"
-    with quiet():
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=trust_remote_code)
-        except Exception as error:  # transformers and tokenizers raise many kinds
-            here = Path(source).is_dir()
-            reason = excerpt(error, 200) if here else f"no such folder is here, and {why_not(error, str(source))}"
-            raise ModelError(f"{refused}: {reason}") from error
-    if not isinstance(limit := tokenizer.model_max_length, int | float):
-        raise ModelError(f"{refused}: its model_max_length is {excerpt(limit)}, no number")
-    if not set(tokenizer.get_vocab()) - set(tokenizer.all_special_tokens):  # made of nothing where there are no files of it
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=trust_remote_code)
+    except Exception as error:  # transformers and tokenizers raise many kinds
+        here = Path(source).is_dir()
+        reason = excerpt(error, 200) if here else f"no such folder is here, and {why_unreadable(error, str(source))}"
+        raise ModelError(f"{refused}: {reason}") from error
+    if not set(tokenizer.get_vocab()) - set(tokenizer.all_special_tokens):  # transformers makes an empty one without files
         raise ModelError(
             f"{refused}: neither tokenizer.json nor a vocabulary is there. Give tokenizer=… beside the model as an object, "
             "or put it there: tokenizer.save_pretrained(folder)"
@@ -351,7 +340,7 @@ def written_recipe(path: Path) -> SimpleNamespace:
 
 
 def _training(folder: Path) -> dict[str, object]:
-    """The training that run.json and recipe.yaml, beside a model or its folder, tell of; {} where they are not there.
+    """The fields of an identity in run.json and recipe.yaml beside a model or its folder; {} where they are not there.
 
     Raises ModelError for a model that was trained under the attention of another one: its own means nothing.
     """
@@ -362,8 +351,8 @@ def _training(folder: Path) -> dict[str, object]:
     try:
         recipe, state = written_recipe(run / RECIPE), read_object(run / STATE)
         fields = objective_fields(recipe)
-    except (*UNREADABLE, FileError):
-        return {}  # made by another version, perhaps: the model itself is whole
+    except UNREADABLE:
+        return {}  # of another version, perhaps: the model itself is whole
     if recipe.objective.kind == "guided":
         raise ModelError(
             f"{folder} was trained under the attention of another model, so its own means nothing: `attnfaith measure` "
@@ -372,17 +361,3 @@ def _training(folder: Path) -> dict[str, object]:
     with suppress(*UNREADABLE):  # the run that it was trained against may be elsewhere
         fields = training_fields(recipe, written_recipe)
     return {"seed": recipe.seed, "training_texts": (state.get("texts") or {}).get("train"), **fields}
-
-
-@contextmanager
-def quiet():
-    """Within, transformers draws no bars: loading takes no time."""
-    from transformers.utils import logging
-
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if shown:
-            logging.enable_progress_bar()

@@ -26,9 +26,9 @@ import pyarrow.compute as pc
 
 from attnfaith import recipes, record, runs
 from attnfaith.data.fingerprint import fingerprint
-from attnfaith.locate import fetch_folder, locate
 from attnfaith.measurement.registry import find, names
 from attnfaith.recipes import Recipe
+from attnfaith.record.lookup import fetch_run, find_record
 from attnfaith.support.errors import AttnfaithError, counted, excerpt
 from attnfaith.support.escaping import csv_frame
 from attnfaith.support.files import write_atomically
@@ -95,14 +95,14 @@ def reproduce(
     training starts.
     """
     local = Path(source).is_dir()
-    folder = Path(source) if local else fetch_folder(str(source))
+    folder = Path(source) if local else fetch_run(str(source))
     name = folder.resolve().name if local else str(source).rpartition("/")[2]
     if missing := [path for path in (runs.RECIPE, runs.STATE) if not (folder / path).is_file()]:
         raise ReproductionError(f"{folder} is no run ({', '.join(missing)} missing there); give the output_dir of one")
     recorded = runs.read_state(folder)
     if (status := recorded.get("status")) != "complete":
         raise ReproductionError(f"{name} is not complete (status {status!r} in {runs.STATE}): there is nothing to compare")
-    table = locate(source).load()
+    table = find_record(source).load()
     recipe = _with_data(recipes.load(folder / runs.RECIPE, of_stranger=not local), name, data_path, local=local)
     _check_texts(recipe, recorded, name)
     folder = Path(output) if output is not None else Path("runs") / "reproduced" / name

@@ -158,7 +158,7 @@ def _scores(model, recipe: Recipe, loaded, split: str, rows, names, output: Path
         raise RecipeError(f"{path} holds scores of another model, other texts or other measures: give another --output")
     ids = table.column("instance_id").to_pylist()
     declared = {name: column for measure in wanted for name, column in find(measure).columns.items()}
-    by_word = [name for name in ("attention", *declared) if record.axes(table.schema.field(name)) == ("T",)]
+    by_word = [name for name in ("attention", *declared) if record.column_of(table.schema.field(name)).axes == ("T",)]
     scores = scores_by_measure({name: record.rows(table, name) for name in by_word}, declared)
     return {name: dict(zip(ids, rows, strict=True)) for name, rows in scores.items() if name != "attention" or name in names}
 

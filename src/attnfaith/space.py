@@ -23,7 +23,7 @@ import torch
 
 from attnfaith.api.measuring import measure
 from attnfaith.api.records import Record
-from attnfaith.api.texts import Columns, read_texts
+from attnfaith.api.texts import read_texts
 from attnfaith.interventions.targets import AFFINE, read_out, softmax, under
 from attnfaith.loading import open_subject
 from attnfaith.reporting import sections
@@ -229,7 +229,7 @@ def check_length(subject, text: str) -> dict:
         raise AttnfaithError(
             "this is a model from sequences to sequences, and this page takes classifiers: attnfaith view MODEL"
         )
-    row = subject.rows(read_texts([text], None, Columns(), "typed").dataset)[0]
+    row = subject.rows(read_texts([text], name="typed").dataset)[0]
     if not 0 < len(row["tokens"]) <= MOST_TOKENS:
         raise AttnfaithError(f"the model reads {len(row['tokens'])} tokens in this text: this page takes 1 to {MOST_TOKENS}")
     return row

@@ -160,7 +160,7 @@ def test_a_folder_a_frame_and_a_file_of_links(kind, tmp_path):
         ({"links": LINKS, "links_from": 2}, "links_from=2: words are counted from 0 or from 1"),
         ({"texts": [("a man", "ein man"), ("a", " ")]}, "pair 'texts/1' has an empty target sentence: leave the pair out"),
         ({"texts": ["a man"]}, "reads pairs of sentences: give a list of"),
-        ({"labels": [0, 1, 1]}, "labels are of texts with classes; of pairs of sentences give links"),
+        ({"labels": [0, 1, 1]}, "labels=.*give links"),
         ({"level": "word"}, "a model from sequences to sequences is measured by words"),
         ({"measures": ["attention_norm"]}, "no measure is called 'attention_norm'; did you mean 'attention'"),
         (

@@ -14,7 +14,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from attnfaith import cli, locate, recipes, record, runs
+from attnfaith import cli, recipes, record, runs
+from attnfaith.record import lookup
 from tests.figures import IN_A_PROCESS
 from tests.hub.server import HubServer
 from tests.records import draw
@@ -196,11 +197,11 @@ def runs_there(tmp_path):
 
 
 def test_a_run_a_record_and_a_folder_of_runs(runs_there):
-    (one,) = locate.locate_all("soft/seed_1")
-    (same,) = locate.locate_all("soft/seed_1/record.parquet")
+    (one,) = lookup.find_records("soft/seed_1")
+    (same,) = lookup.find_records("soft/seed_1/record.parquet")
     assert one.paths == same.paths and str(one.folder) == "soft/seed_1" and same.folder is None
-    assert [source.name for source in locate.locate_all("soft")] == [f"soft/seed_{seed}" for seed in (1, 2, 10)]
-    assert len(locate.locate_each(["soft", "soft/seed_1"])) == 3, "one that two words name comes once"
+    assert [source.name for source in lookup.find_records("soft")] == [f"soft/seed_{seed}" for seed in (1, 2, 10)]
+    assert len(lookup.find_records("soft", "soft/seed_1")) == 3, "one that two words name comes once"
     assert one.load().equals(record.load("soft/seed_1/record.parquet"))
 
 
@@ -236,7 +237,8 @@ def test_commands_that_need_a_run_say_so(runs_there, command, fails):
 HUB = """
 import os, sys
 from huggingface_hub import HfApi
-from attnfaith import cli, locate, record
+from attnfaith import cli, record
+from attnfaith.record import lookup
 api, files = HfApi(), sys.argv[1:]
 card = "---\\nattnfaith:\\n  records: alice/attnfaith-records\\n  configuration: tiny\\n---\\n"
 api.create_repo("alice/tiny")
@@ -245,7 +247,7 @@ api.create_repo("alice/attnfaith-records", repo_type="dataset")
 for place, file in zip(("tiny/a-0.parquet", "tiny/a-1.parquet", "other/b-0.parquet"), files):
     api.upload_file(path_or_fileobj=file, path_in_repo=place, repo_id="alice/attnfaith-records", repo_type="dataset")
 def show(*words):
-    sources = locate.locate_each(words)
+    sources = lookup.find_records(*words)
     print([(source.name, source.load().num_rows) for source in sources])
 show("alice/tiny")
 show("alice/attnfaith-records:other")
@@ -314,7 +316,7 @@ def test_a_run_of_the_hub_is_measured(tmp_path, warm_python):
         done = subprocess.run(words, capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 0, done.stderr
     assert re.findall("code (.)", done.stdout) == ["0", "0", "2", "2", "2"], done.stderr
-    made, first = (record.load(folder / "record.parquet") for folder in (locate.FETCHED / "alice--tiny", tmp_path / "run"))
+    made, first = (record.load(folder / "record.parquet") for folder in (lookup.FETCHED / "alice--tiny", tmp_path / "run"))
     assert made["attention"].equals(first["attention"]) and "importance_occlusion" in made.column_names
     errors = [line.removeprefix("error: ") for line in done.stderr.splitlines() if line.startswith("error: ")]
     assert "`attnfaith reproduce alice/of_a_file --data.path FILE` makes it anew" in errors[0]

@@ -8,7 +8,7 @@ from transformers import AutoTokenizer, ByT5Tokenizer
 
 from attnfaith.data.subwords import adopt_tokenizer, encode_for_classifier, read_tokens, spread, tokenizer_facts
 from attnfaith.data.tokenization import encode, split_words
-from attnfaith.record.words import CONTINUES, REPEATS, words_of
+from attnfaith.record import CONTINUES, REPEATS, words_of
 from attnfaith.support.errors import DatasetError
 from tests.small_classifiers import tokenizer as small_tokenizer
 from tests.subword_tokenizers import KINDS, TEXTS, train

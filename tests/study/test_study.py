@@ -51,7 +51,7 @@ from pathlib import Path
 import attnfaith
 from attnfaith import recipes, record
 from attnfaith.support.files import folder_lock
-from attnfaith.record.identity import model_fields, training_fields
+from attnfaith.record import model_fields, training_fields
 
 again = "--remeasure" in sys.argv
 recipe = recipes.load(sys.argv[2], [word for word in sys.argv[4:] if word != "--remeasure"])

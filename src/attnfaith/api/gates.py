@@ -1,4 +1,4 @@
-"""Gates of DiffMask for a model that is no run: trained on texts of one's own, then given to `measure`."""
+"""Train the gates of DiffMask for a model that is no run, on texts of one's own."""
 
 import os
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnfaith.api.texts import Columns, read_texts
+from attnfaith.api.texts import read_texts
 from attnfaith.data.sources import draw
 from attnfaith.data.tokenization import by_words
 from attnfaith.importance.diffmask import DiffMask, train
@@ -39,16 +39,15 @@ def train_gates(
 
     Args:
         model, texts, tokenizer, text, text_pair, level, device: as `attnfaith.measure` takes them. Texts need no
-            labels: what is kept is what the model says.
+            labels: the gates keep the model's prediction.
         output: path of the file; beside it, its name ending in .csv, the log: divergence, multiplier, share of open gates
             and of kept classes, by epoch and layer.
         validation: texts by which the best epoch is chosen; None sets a tenth of `texts` apart, at least one.
-        seed: of what is drawn: which texts, batches, layers and gates.
+        seed: of the draws of texts, batches, layers and gates.
         progress: say each epoch in a line.
         settings: of the training, the options of `diffmask` (`attnfaith.measures()`) but for `gates`.
 
-    Then `attnfaith.measure(model, others, measures=["diffmask"], options={"diffmask": {"gates": output}})`. Give it other
-    texts than those the gates were trained on.
+    Then measure other texts with `measures=["diffmask"], options={"diffmask": {"gates": output}}`.
 
     Raises AttnfaithError for what is not as said here, before any work.
     """
@@ -59,22 +58,22 @@ def train_gates(
     subject = open_subject(model, tokenizer=tokenizer, device=device, level=level)
 
     def encoded(texts) -> "Dataset":
-        rows = subject.rows(read_texts(texts, None, Columns(text, text_pair, None), None).dataset)
+        rows = subject.rows(read_texts(texts, text=text, text_pair=text_pair).dataset)
         return by_words(rows) if subject.level == "word" and "words" in rows.column_names else rows
 
     rows = encoded(texts)
     if validation is not None:
-        others = encoded(validation)
+        validation_rows = encoded(validation)
     elif len(rows) < 2:
         raise AttnfaithError(f"{len(rows)} text: give two or more, of which one is set apart, or validation=…")
     else:
-        order, apart = np.random.default_rng(seed).permutation(len(rows)), max(1, len(rows) // 10)
-        rows, others = rows.select(np.sort(order[apart:])), rows.select(np.sort(order[:apart]))
+        order, count = np.random.default_rng(seed).permutation(len(rows)), max(1, len(rows) // 10)
+        rows, validation_rows = rows.select(np.sort(order[count:])), rows.select(np.sort(order[:count]))
     rows = rows.select(draw(np.arange(len(rows)), training.train_texts, seed, "train"))
-    others = others.select(draw(np.arange(len(others)), training.validation_texts, seed, "validation"))
+    chosen = draw(np.arange(len(validation_rows)), training.validation_texts, seed, "validation")
     say = print if progress else lambda line: None
     try:
-        return train(subject, rows, others, Path(output), seed=seed, say=say, **settings)
+        return train(subject, rows, validation_rows.select(chosen), Path(output), seed=seed, say=say, **settings)
     except AttnfaithError:
         raise
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""From a model and texts, or pairs of sentences, to a record, by the way that the command line takes."""
+"""Measure a model on texts or pairs of sentences, as the command line does."""
 
 import os
 import sys
@@ -8,13 +8,11 @@ from typing import Literal
 
 from attnfaith import record
 from attnfaith.api.records import Record
-from attnfaith.api.texts import Columns, is_unicode, read_texts
+from attnfaith.api.texts import is_unicode, read_texts
 from attnfaith.data.fingerprint import fingerprint
 from attnfaith.data.in_memory import pieces
-from attnfaith.data.pairs import read_links
 from attnfaith.loading import device_of, open_subject, origin_of
 from attnfaith.measurement import engine, registry
-from attnfaith.record import list_lengths
 from attnfaith.reporting.cells import undefined
 from attnfaith.subjects.base import plainly
 from attnfaith.subjects.translator import SequenceSubject
@@ -32,20 +30,17 @@ DEFAULTS = {
     ),
     "pairs": ("attention", "norm", "alti", "gradient", "gradient_x_input", "occlusion", "cross_uniform", "knock_out"),
 }
-"""What is measured where nothing is named, by what attention a model has: one over a text, those of its layers and heads, or
-one from a target to a source.
-"""
+"""The default measures by the model's attention: one over a text, those of layers and heads, or from target to source."""
 AFFINE_DEFAULTS = ("token_logits",)
-"""Beside these where logits are affine in attention: with it a page answers for any other attention itself."""
+"""Added where logits are affine in attention: with it a page computes predictions under any other attention."""
 MOST_READINGS = 2 * 10**8
-"""Tokens that the default measures may read for leaving out one token after the other; beyond it, leave-one-out is named by
-those who want it."""
+"""The most tokens that default measures may read to leave out one token after the other."""
 UNUSED = {
-    "labels": "labels are of texts with classes; of pairs of sentences give links=…",
+    "labels": "pairs of sentences have no labels; give links=…",
     "level": "a model from sequences to sequences is measured by words: leave it out",
     "links": "links are between the words of two sentences, and the model is a classifier: leave them out",
 }
-"""Why an argument says nothing to the model that is given."""
+"""Why an argument does not apply to the model."""
 
 
 @plainly()
@@ -73,8 +68,8 @@ def measure(
     links_from: int = 0,
     progress: bool = True,
 ) -> Record:
-    """Measure whether the attention of a model explains what it says of texts; of a model from sequences to sequences, which
-    words of the source each word of the target depends on.
+    """Measure whether the attention of a model explains its predictions; of a model from sequences to sequences, on which
+    source words each target word depends.
 
     The numbers are those of `attnfaith measure`, to the bit: the same code measures the same encoded texts.
 
@@ -119,10 +114,10 @@ def measure(
     for keyword, value in (("name", "texts" if name is None else name), ("split", split)):
         if not isinstance(value, str) or not value or not is_unicode(value):
             raise DatasetError(f"{keyword}={excerpt(value)}: give a word")
-    device = None if device is None else device_of(device)
-    read = read_texts(texts, labels, Columns(text, text_pair, label), name)
     if output is not None and not (isinstance(output, str | os.PathLike) and "\0" not in str(output)):
         raise AttnfaithError(f"output={excerpt(output)}: give the path of a file")
+    device = None if device is None else device_of(device)
+    read = read_texts(texts, labels, name, text=text, text_pair=text_pair, label=label)
     subject = open_subject(model, tokenizer=tokenizer, device=device, level=level, attention=attention)
     reads = "pairs" if isinstance(subject, SequenceSubject) else "texts"
     unused = {"links": links} if reads == "texts" else {"labels": labels, "level": None if level == "sentence" else level}
@@ -142,27 +137,23 @@ def measure(
         raise AttnfaithError(f"labels={excerpt(labels, 60)}: this model has no classes ({reason}); leave them out")
     rows, remarks = _encoded(subject, dataset, reads)
     say = (lambda line: print(f"attnfaith: {line}", file=sys.stderr)) if progress else (lambda line: None)
-    for line in filter(None, [read.remark if reads == "texts" else "", *remarks]):
+    for line in [read.remark, *remarks] if reads == "texts" and read.remark else remarks:
         say(line)
-    if names is None:
-        names = _defaults(subject, rows, reads, say)
-    names = [*dict.fromkeys([*names, *registry.check_names(add, reads)])]
-    fingerprinted = dataset if reads == "texts" else read.dataset
-    texts_of = {"dataset": read.name, "texts": fingerprint(fingerprinted), "split": split}
+    names = _defaults(subject, rows, reads, say) if names is None else names
     origin = origin_of(subject)
-    unknown = {"seed": record.UNKNOWN_SEED, "objective": record.UNKNOWN}
-    cell = record.Identity(**{**unknown, **origin.training, **texts_of})
-    settings = {"source": origin.name} | ({"label_names": [*subject.class_names]} if reads == "texts" else {})
+    known = {"seed": record.UNKNOWN_SEED, "objective": record.UNKNOWN, **origin.training}
+    texts_read = fingerprint(dataset if reads == "texts" else read.dataset)
+    cell = record.Identity(**{**known, "dataset": read.name, "texts": texts_read, "split": split})
     table = engine.measure(
         subject,
         rows,
         cell,
-        names,
+        [*dict.fromkeys([*names, *registry.check_names(add, reads)])],
         output,
         level=level,
         seed=seed,
         options=options,
-        settings=settings,
+        settings={"source": origin.name} | ({"label_names": [*subject.class_names]} if reads == "texts" else {}),
         batch_tokens=batch_tokens,
         progress=progress,
     )
@@ -173,7 +164,7 @@ def measure(
 
 
 def _pairs(dataset, links, links_from: int):
-    """Pairs of sentences with their gold links, of a list of lines or of a file."""
+    """Pairs of sentences as source and target, with their gold links."""
     if "text_pair" not in dataset.column_names:
         raise DatasetError(
             "a model from sequences to sequences reads pairs of sentences: give a list of (source, target), or text=… and "
@@ -183,18 +174,17 @@ def _pairs(dataset, links, links_from: int):
     dataset = dataset.rename_columns({"text": "source", "text_pair": "target"})
     if links is None:
         return dataset
-    name = "links"
-    if isinstance(links, str | os.PathLike):
-        name = str(links)
-        try:
-            links = Path(links).read_text(encoding="utf-8").splitlines()
-        except (OSError, ValueError) as error:
-            raise FileError(f"links={excerpt(name)} cannot be read: {excerpt(error, 200)}") from error
-    elif not isinstance(links, Iterable):
+    from attnfaith.data.pairs import read_links  # what it imports makes data sets, too
+
+    name = str(links) if isinstance(links, str | os.PathLike) else "links"
+    if name == "links" and not isinstance(links, Iterable):
         raise DatasetError(
             f"links={excerpt(links)}: give a list of strings such as '0-0 1-2', or the path of a file of lines"
         )
-    lines = list(links)
+    try:
+        lines = list(links) if name == "links" else Path(links).read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        raise FileError(f"links={excerpt(name)} cannot be read: {excerpt(error, 200)}") from error
     if len(lines) != len(dataset):
         raise DatasetError(
             f"links={excerpt(name)}: {counted(len(lines), 'line')} for {counted(len(dataset), 'pair')} of sentences; give "
@@ -210,22 +200,20 @@ def _pairs(dataset, links, links_from: int):
 
 
 def _encoded(subject, dataset, reads: str) -> tuple:
-    """The rows that the model reads, and remarks on them. Raises DatasetError where it cannot read these, or no text has a
-    word.
-    """
+    """The encoded rows, and remarks on them. Raises DatasetError where the model cannot read them, or no text has a word."""
     rows = subject.rows(dataset)
     cut = empty = 0
     for part in pieces(rows, ("tokens", "truncated")):
         cut += sum(part.column("truncated").to_pylist())
-        empty += int((list_lengths(part.column("tokens").combine_chunks()) == 0).sum())
+        empty += int((record.list_lengths(part.column("tokens").combine_chunks()) == 0).sum())
     if empty == len(rows):
-        raise DatasetError("no text has a word that the model's tokenizer knows of: there is nothing to attend to")
+        raise DatasetError("no text has a word of the model's vocabulary: there is nothing to attend to")
     remarks = {"cut, being longer than the model reads": cut, "without a word": empty}
     return rows, [f"{n:,} of {counted(len(rows), reads[:-1])}: {remark}" for remark, n in remarks.items() if n]
 
 
 def _defaults(subject, rows, reads: str, say) -> list[str]:
-    """The names of the default measures that the subject is capable of: importance first, cheap ones before dear ones."""
+    """The names of the default measures that the subject is capable of, importance and cheap measures first."""
     kind = reads if reads == "pairs" else "maps" if "attention maps" in subject.capabilities else "pooled"
     defaults = DEFAULTS[kind] + (AFFINE_DEFAULTS if "affine read-out" in subject.capabilities else ())
     names = []

@@ -8,17 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 
 from attnfaith import record as records
-from attnfaith.locate import locate, locate_all
-from attnfaith.reporting.cells import Cell, describe, split_cells
+from attnfaith.record.lookup import find_record, find_records
+from attnfaith.reporting.cells import CELL, Cell, describe, pair_name, split_cells
 from attnfaith.support.errors import AttnfaithError, counted, excerpt
 from attnfaith.support.escaping import html
 
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from attnfaith.reporting.compare import Comparison
     from attnfaith.reporting.notebook import Overview, Shown
     from attnfaith.reporting.pairs import ShownPair
@@ -31,10 +32,10 @@ MARKERS = "alignment_marker_mass"
 
 
 class Record:
-    """What a model says of texts and what was measured of it, one row a text. In a notebook it shows itself.
+    """Predictions of a model and what was measured, a row a text. In a notebook it shows itself.
 
-    Of a model from sequences to sequences it has a row for each pair of sentences, and `alignment` in place of what asks for
-    classes; `show` and `report` are of these pairs.
+    The record of a model from sequences to sequences has a row for each pair of sentences; `alignment` takes the place of
+    what needs classes.
 
     `measure` makes one, `load` reads one. Two are equal where all columns hold the same values. len() counts the texts.
 
@@ -68,18 +69,18 @@ class Record:
 
     @property
     def measures(self) -> list[str]:
-        """The names of the measures of importance that it holds; of pairs of sentences, of all that `alignment` gives."""
+        """The names of its measures of importance; of pairs of sentences, of those that `alignment` takes."""
         if not self.of_sequences:
             return list(self.cells[0].measures)
         names = (name for name in self.table.column_names if name.startswith(ALIGNMENT) and name != MARKERS)
         return [name.removeprefix(ALIGNMENT) for name in names]
 
     def alignment(self, measure: str = "attention") -> list[np.ndarray]:
-        """Of each pair of sentences how a measure, one of `measures`, links target words to source words.
+        """How a measure, one of `measures`, links the target words of each pair of sentences to its source words.
 
-        An array a pair, whose axes the column says (`record.table.field`): (L,A,R,G,T) of attention, (L,R,G,T) of what is
-        summed over heads, (G,T) of what has no layers; L layers of the decoder, A heads, R the row that predicts the word
-        and the one in which it is the input, G target words, T source words.
+        An array a pair, with the axes of its column (`record.table.field`): (L,A,R,G,T) of attention, (L,R,G,T) of sums over
+        heads, (G,T) without layers; L layers of the decoder, A heads, R the row that predicts the word and the row in which
+        it is the input, G target words, T source words.
 
         Raises AttnfaithError for a record of texts, and for a measure that it does not hold.
         """
@@ -91,16 +92,14 @@ class Record:
             raise AttnfaithError(f"the record holds no alignment {excerpt(measure)}; it holds {', '.join(self.measures)}")
         return records.rows(self.table, ALIGNMENT + measure)
 
-    def _frame(self, what: str) -> pd.DataFrame:
-        """A frame of `attnfaith.api.frames`. Raises AttnfaithError for a record of pairs of sentences, which has none."""
+    def _cells_of_texts(self, method: str) -> list[Cell]:
+        """The cells. Raises AttnfaithError for a record of pairs of sentences, which has no frames."""
         if self.of_sequences:
             raise AttnfaithError(
-                f"{what}() is of texts with classes, and this record is of pairs of sentences: use alignment(), of "
+                f"{method}() is about texts with classes, and this record holds pairs of sentences: use alignment(), of "
                 f"{', '.join(self.measures)}"
             )
-        from attnfaith.api import frames
-
-        return getattr(frames, what)(self.cells)
+        return self.cells
 
     def __len__(self) -> int:
         return self.table.num_rows
@@ -137,40 +136,94 @@ class Record:
             raise AttnfaithError("a verdict is about one model of texts with classes: take one of the record's cells")
         return verdict([self.cells[0].of_inputs])
 
-    def agreement(self) -> pd.DataFrame:
+    def agreement(self) -> "pd.DataFrame":
         """How far attention ranks the tokens of a text as each measure does: Kendall's tau-b, text by text.
 
         A row for each measure. Columns: measure; tau_mean, tau_median (-1..1, over texts); ci_low, ci_high (95 % bootstrap
         interval of the mean over texts, NaN below two texts); n (texts with a tau), n_undefined (texts without: fewer than
-        two tokens, or all scores equal); tie_ceiling (the largest mean that tied scores allow). Of several models what tells
-        them apart comes first.
+        two tokens, or all scores equal); tie_ceiling (the largest mean that tied scores allow). Of several models the
+        columns that differ between them come first.
         """
-        return self._frame("agreement")
+        import pandas as pd
 
-    def scores(self) -> pd.DataFrame:
+        from attnfaith.reporting.render import rows
+        from attnfaith.reporting.sections.agreement import TABLE
+
+        names = ("tau_mean", "tau_median", "ci_low", "ci_high", "n", "n_undefined", "tie_ceiling")
+        lines = []
+        for cell in self._cells_of_texts("agreement"):
+            overall = {row["pair"]: row for row in rows(TABLE, cell) if row["class"] == "overall"}
+            for measure in cell.measures:
+                row = {**overall[pair_name("attention", measure)], "tau_median": _median(cell.tau("attention", measure))}
+                lines.append({**self._apart(cell), "measure": measure, **{name: row[name] for name in names}})
+        return pd.DataFrame(lines, columns=[*self._apart(self.cells[0]), "measure", *names])
+
+    def scores(self) -> "pd.DataFrame":
         """Every token's scores, a row a token.
 
         Columns: instance_id; position (from 0); token; attention (0..1, summing to 1 over a text); then each measure, in its
         own unit, as `attnfaith.measures()` says. A text without tokens has no row.
         """
-        return self._frame("scores")
+        import pandas as pd
 
-    def per_text(self) -> pd.DataFrame:
+        parts = []
+        for cell in self._cells_of_texts("scores"):
+            columns = {
+                "instance_id": np.repeat(np.array(cell.instance_ids, dtype=object), cell.lengths),
+                "position": np.concatenate([np.arange(length) for length in cell.lengths]),
+                "token": cell.table.column("tokens").combine_chunks().flatten().to_pylist(),
+                **{name: np.concatenate(cell.scores(name)) for name in ("attention", *cell.measures)},
+            }
+            parts.append(pd.DataFrame({**self._apart(cell), **columns}))
+        return pd.concat(parts, ignore_index=True)
+
+    def per_text(self) -> "pd.DataFrame":
         """Every text's numbers, a row a text.
 
         Columns: instance_id; label (gold class, <NA> where unknown); predicted (class); probability (of that class, 0..1);
         n_tokens; truncated (whether it was cut); then the numbers that models are compared by, NaN where undefined, such as
         "tau attention–gradient".
         """
-        return self._frame("per_text")
+        import pandas as pd
 
-    def summary(self) -> pd.DataFrame:
+        from attnfaith.reporting import sections
+
+        parts = []
+        for cell in self._cells_of_texts("per_text"):
+            columns = {
+                "instance_id": cell.instance_ids,
+                "label": pd.array([None if np.isnan(label) else int(label) for label in cell.labels], "Int64"),
+                "predicted": cell.predicted,
+                "probability": cell.probs[np.arange(len(cell)), cell.predicted],
+                "n_tokens": cell.lengths,
+                "truncated": cell.table.column("truncated").to_numpy(),
+                **sections.numbers(cell),
+            }
+            parts.append(pd.DataFrame({**self._apart(cell), **columns}))
+        return pd.concat(parts, ignore_index=True)
+
+    def summary(self) -> "pd.DataFrame":
         """The numbers of `per_text` over all texts, a row for each.
 
         Columns: quantity; mean; ci_low, ci_high (95 % bootstrap interval of the mean over texts, NaN below two texts);
-        median; n (texts that it is over); n_undefined (texts without it).
+        median; n (texts with this number); n_undefined (texts without it).
         """
-        return self._frame("summary")
+        import pandas as pd
+
+        from attnfaith.reporting import sections
+        from attnfaith.stats import estimate
+
+        names, lines = ("quantity", "mean", "ci_low", "ci_high", "median", "n", "n_undefined"), []
+        for cell in self._cells_of_texts("summary"):
+            for name, values in sections.numbers(cell).items():
+                n = int((~np.isnan(values)).sum())
+                row = (name, *estimate("", values).values(), _median(values), n, len(values) - n)
+                lines.append({**self._apart(cell), **dict(zip(names, row, strict=True))})
+        return pd.DataFrame(lines, columns=[*self._apart(self.cells[0]), *names])
+
+    def _apart(self, cell: Cell) -> dict[str, object]:
+        """The parts of a cell's heading that differ between the cells."""
+        return {name: cell.heading[name] for name in CELL if len({str(other.heading[name]) for other in self.cells}) > 1}
 
     def show(self, text: int | str = 0, measures: str | Iterable[str] | None = None) -> "Shown | ShownPair":
         """One text, as a heat map in a notebook and as a table of scores where it is printed. One pair of sentences as
@@ -190,23 +243,15 @@ class Record:
 
     def _place(self, text: int | str) -> tuple[Cell, int]:
         """The cell of a text, and its row there."""
-        if isinstance(text, str) and len(self.cells) == 1:
+        if isinstance(text, str):
             from attnfaith.reporting.notebook import row_of
 
-            return self.cells[0], row_of(self.cells[0], text)
-        if isinstance(text, str):
-            names = self.table.column("instance_id").to_pylist()
-            if text not in names:
-                raise AttnfaithError(f"no text has the instance id {excerpt(text)}; the first is {excerpt(names[0])}")
-            text = names.index(text)
-        is_row = isinstance(text, Integral) and not isinstance(text, bool)
-        if not is_row or not -len(self) <= int(text) < len(self):
+            cell = next((cell for cell in self.cells if text in cell.instance_ids), self.cells[0])
+            return cell, row_of(cell, text)
+        if not isinstance(text, Integral) or isinstance(text, bool) or not -len(self) <= text < len(self):
             raise AttnfaithError(f"text {excerpt(text)}: give a row from 0 to {len(self) - 1}, or an instance id")
-        row = int(text) % len(self)
-        if len(self.cells) == 1:
-            return self.cells[0], row
-        (alone,) = split_cells(self.table.slice(row, 1))
-        (cell,) = (cell for cell in self.cells if cell.identity == alone.identity)
+        (alone,) = split_cells(self.table.slice(int(text) % len(self), 1))
+        cell = next(cell for cell in self.cells if cell.identity == alone.identity)
         return cell, cell.instance_ids.index(alone.instance_ids[0])
 
     def report(self, folder: str | os.PathLike, *, title: str | None = None, examples: int = 5) -> Path:
@@ -228,7 +273,7 @@ class Record:
         """As `attnfaith.load`."""
         if not isinstance(source, str | os.PathLike):
             raise AttnfaithError(f"a record is loaded from a path or a name on the Hub, not from {excerpt(source)}")
-        return cls(locate(source, revision=revision).load(), checked=True)
+        return cls(find_record(source, revision=revision).load(), checked=True)
 
     def to_dataset(self):
         """A `datasets.Dataset` with the same columns and rows; columns of few values become strings."""
@@ -251,6 +296,11 @@ class Record:
         return address
 
 
+def _median(values: np.ndarray) -> float:
+    defined = values[~np.isnan(values)]
+    return np.median(defined) if len(defined) else np.nan
+
+
 def compare(
     *sources: Record | str | os.PathLike, names: Sequence[str] | None = None, mix_versions: bool = False
 ) -> "Comparison":
@@ -260,7 +310,7 @@ def compare(
     sources: Records, or what `load` takes; a folder of runs stands for each of them. names: what they are called; None takes
     those of files and runs. mix_versions: also numbers that different versions of the package made.
 
-    Raises ReportError where they have nothing in common, LocateError where no record lies, AttnfaithError for what is no
+    Raises ReportError where they have nothing in common, NotFoundError where no record lies, AttnfaithError for what is no
     record and for names that are not one for each.
     """
     from attnfaith.reporting.compare import compare as compare_tables
@@ -272,9 +322,9 @@ def compare(
             tables.append(source.table)
             labels.append(f"record {number}")
         elif isinstance(source, str | os.PathLike):
-            for located in locate_all(source):
-                tables.append(located.load())
-                labels.append(located.name)
+            for source_of_record in find_records(source):
+                tables.append(source_of_record.load())
+                labels.append(source_of_record.name)
         else:
             raise AttnfaithError(f"record {number} is {excerpt(source)}: give a Record, a path, a run or a name on the Hub")
     if names is not None and (isinstance(names, str) or len(names) != len(tables)):
@@ -288,6 +338,6 @@ def load(source: str | os.PathLike, *, revision: str | None = None) -> Record:
     source: a parquet file, the folder of a run, or on the Hub the name (owner/name) of a model with a record, or of a data
     set of records; owner/name:configuration of one that holds several. revision: of the repository.
 
-    Raises RecordError for a file that is no record, LocateError where nothing lies there, naming what is near.
+    Raises RecordError for a file that is no record, NotFoundError where nothing lies there, naming what is near.
     """
     return Record.load(source, revision=revision)

@@ -1,4 +1,4 @@
-"""Texts as people have them, a list, a frame, a data set or a file, as the one form that models read."""
+"""Read texts as people have them: a list, a frame, a data set or a file."""
 
 import os
 from collections import Counter
@@ -21,14 +21,16 @@ if TYPE_CHECKING:
 
 TEXTS = "list of strings, list of pairs (text, second text), pandas frame, datasets.Dataset, or the path of a file"
 LISTED = 'list with one for each text, or "names" or "ids" for what a column of labels holds'
-CARRIED = ("rationale", "impermissible", "candidates")  # columns of lists that measurements know what to do with
+CARRIED = ("rationale", "impermissible", "candidates")  # columns of lists that measurements use
 
 
 @dataclass(frozen=True)
 class Texts:
-    """dataset: a `datasets.Dataset` with instance_id, text and, where there are any, text_pair. labels: one for each as it
-    was given, None where unknown; None where there are none at all. name: of the texts, for people. reading, label_names: as
-    `numbers_of` takes them. remark: which column labels were read from, where that is not plain; "".
+    """Texts that were read.
+
+    dataset: a `datasets.Dataset` with instance_id, text and perhaps text_pair. labels: those given, None where unknown; None
+    for no labels at all. name: of the texts, for people. reading, label_names: as `numbers_of` takes them. remark: which
+    column labels were read from, where that is not plain; "".
     """
 
     dataset: "datasets.Dataset"
@@ -39,7 +41,7 @@ class Texts:
     remark: str = ""
 
     def labelled(self, class_names: Sequence[str], count: int):
-        """The data set with a column label of class numbers. class_names: () where classes have none; count: of classes.
+        """Return the data set with a column label of class numbers. class_names: () without names; count: of classes.
 
         Raises DatasetError for a label that is no class.
         """
@@ -51,55 +53,39 @@ class Texts:
         return self.dataset.add_column("label", classes, feature=Value("int64"))
 
 
-@dataclass(frozen=True)
-class Columns:
-    """Names of the columns of a frame; None: "text_pair", and the first of LABELS, where it has them."""
+def read_texts(
+    texts,
+    labels: Iterable | None = None,
+    name: str | None = None,
+    *,
+    text: str = "text",
+    text_pair: str | None = None,
+    label: str | None = None,
+) -> Texts:
+    """Read texts and their labels; `Texts.labelled` turns names of classes into numbers.
 
-    text: str = "text"
-    text_pair: str | None = None
-    label: str | None = None
+    labels: one for each text, or one of READINGS, which says how a column of labels is read. text, text_pair, label: names
+    of columns; None takes "text_pair" and the first of LABELS, where they are there.
 
-    def chosen(self, known: Sequence[str], listed: bool = False) -> dict[str, str]:
-        """{keyword: column} of those that are there; listed: texts are a list, which has no names of columns.
-
-        Raises DatasetError for a name that is no string or not there.
-        """
-        chosen, label = {}, next((name for name in LABELS if name in known), "label")
-        for keyword, name in vars(self).items():
-            if not isinstance(name, str) and (name is not None or keyword == "text"):
-                more = "; the classes themselves are labels=[…]" if keyword == "label" else ""
-                raise DatasetError(f"{keyword}={excerpt(name)}: give the name of a column{more}")
-            column = keyword if listed else name or (label if keyword == "label" else keyword)
-            if column in known:
-                chosen[keyword] = column
-            elif name is not None and not listed:
-                raise DatasetError(f"there is no column {column!r} for {keyword}{nearest(column, known)} (say {keyword}=…)")
-        return chosen
-
-
-def read_texts(texts, labels: Iterable | None, columns: Columns, name: str | None) -> Texts:
-    """Texts with their labels as they were given: `numbers_of` makes numbers of names. labels: one of READINGS says how
-    those of a column are read.
-
-    Raises DatasetError where they are none of TEXTS, there is none, one is missing or no string, single texts stand beside
-    pairs, a column is not there, instance ids are not unique, or there are as many labels as there are not texts.
+    Raises DatasetError where texts are none of TEXTS, there is none, a text is missing or no string, single texts stand
+    beside pairs, a column is not there, instance ids are not unique, or labels are not one for each text.
     """
-    table, listed = _table(texts)
+    table, is_list = _table(texts)
     names = table.column_names
-    chosen = columns.chosen(names, listed)
+    columns = chosen_columns(names, is_list, text=text, text_pair=text_pair, label=label)
     reading = labels if isinstance(labels, str) and labels in READINGS else None
     values, class_names, remark = None, None, ""
-    if "label" in chosen:
-        values = table.column(chosen["label"]).to_pylist()
-        class_names = getattr(getattr(texts, "features", {}).get(chosen["label"]), "names", None)
+    if "label" in columns:
+        values = table.column(columns["label"]).to_pylist()
+        class_names = getattr(getattr(texts, "features", {}).get(columns["label"]), "names", None)
     if reading is not None and values is None:
         raise DatasetError(f"labels={labels!r} says how a column of labels is read: there is none, so name it, label=…")
     if labels is not None and reading is None:
-        if columns.label is not None:
-            raise DatasetError(f"labels are given twice: labels=… and the column label={columns.label!r}; leave one out")
+        if label is not None:
+            raise DatasetError(f"labels are given twice: labels=… and the column label={label!r}; leave one out")
         values, class_names = _list(labels, "labels", LISTED), None
-    elif not listed and columns.label is None:
-        first, *others = [label for label in LABELS if label in names] or [""]
+    elif not is_list and label is None:
+        first, *others = [column for column in LABELS if column in names] or [""]
         if others:
             remark = f"labels are read from the column {first!r}, not from {', '.join(map(repr, others))}"
         elif not first:
@@ -111,18 +97,34 @@ def read_texts(texts, labels: Iterable | None, columns: Columns, name: str | Non
         raise DatasetError(f"{counted(len(values), 'label')} for {counted(len(table))}: give one for each, None if unknown")
     if name is None:
         name = Path(texts).name.partition(".")[0] if isinstance(texts, str | os.PathLike) else "texts"
-    read = {keyword: _strings(table, chosen[keyword]) for keyword in ("text", "text_pair") if keyword in chosen}
+    rows = {keyword: _strings(table, columns[keyword]) for keyword in ("text", "text_pair") if keyword in columns}
     if "instance_id" in names and table.schema.field("instance_id").type in (pa.string(), pa.large_string()):
-        read["instance_id"] = _strings(table, "instance_id")
-        (most_common, count), *_ = Counter(read["instance_id"]).most_common(1)
+        rows["instance_id"] = _strings(table, "instance_id")
+        (most_common, count), *_ = Counter(rows["instance_id"]).most_common(1)
         if count > 1:
             raise DatasetError(f"instance_id {excerpt(most_common)} comes twice: give unique ones")
     else:
-        read["instance_id"] = [f"{name}/{row}" for row in range(len(table))]
+        rows["instance_id"] = [f"{name}/{row}" for row in range(len(table))]
     for column in CARRIED:
         if column in names and pa.types.is_list(table.schema.field(column).type):
-            read[column] = table.column(column).combine_chunks()
-    return Texts(in_memory(pa.table(read)), values, name, reading, class_names, remark)
+            rows[column] = table.column(column).combine_chunks()
+    return Texts(in_memory(pa.table(rows)), values, name, reading, class_names, remark)
+
+
+def chosen_columns(names: Sequence[str], is_list: bool = False, **keywords: str | None) -> dict[str, str]:
+    """{keyword: column} of the columns that are there. Raises DatasetError for a name that is no string or not there."""
+    columns = {}
+    for keyword, name in keywords.items():
+        if not isinstance(name, str) and (name is not None or keyword == "text"):
+            more = "; the classes themselves are labels=[…]" if keyword == "label" else ""
+            raise DatasetError(f"{keyword}={excerpt(name)}: give the name of a column{more}")
+        usual = next((column for column in LABELS if column in names), keyword) if keyword == "label" else keyword
+        column = keyword if is_list else name or usual
+        if column in names:
+            columns[keyword] = column
+        elif name is not None and not is_list:
+            raise DatasetError(f"there is no column {column!r} for {keyword}{nearest(column, names)} (say {keyword}=…)")
+    return columns
 
 
 def _strings(table: pa.Table, column: str) -> list[str]:
@@ -158,23 +160,22 @@ def _table(texts) -> tuple[pa.Table, bool]:
     if isinstance(texts, Mapping) or endless:  # a DatasetDict is a mapping
         raise DatasetError(f"texts is a {type(texts).__name__}: give one of its parts, or some of its rows, as a {TEXTS}")
     rows = _list(texts, "texts", TEXTS)
-    parts = [(row,) if isinstance(row, str) else row if isinstance(row, list | tuple) else () for row in rows]
-    for number, row in enumerate(parts):
+    pairs = [(row,) if isinstance(row, str) else row if isinstance(row, list | tuple) else () for row in rows]
+    for number, row in enumerate(pairs):
         strings = all(isinstance(part, str) and is_unicode(part) for part in row)
-        if not strings or len(row) not in (1, 2) or len(row) != len(parts[0]):
+        if not strings or len(row) not in (1, 2) or len(row) != len(pairs[0]):
             more = ", such as datasets.Dataset.from_list(texts)" if isinstance(rows[number], Mapping) else ""
             raise DatasetError(
                 f"text {number} is {excerpt(rows[number], 60)}: give strings of whole characters, all single or all pairs "
                 f"(text, second text){more}"
             )
-    columns = list(zip(*parts, strict=True)) or [()]
-    keys = ("text", "text_pair")[: len(columns)]
-    return pa.table({key: pa.array(column, pa.string()) for key, column in zip(keys, columns, strict=True)}), True
+    columns = zip(("text", "text_pair"), list(zip(*pairs, strict=True)) or [()], strict=False)
+    return pa.table({keyword: pa.array(column, pa.string()) for keyword, column in columns}), True
 
 
-def _list(values, name: str, wanted: str) -> list:
+def _list(values, name: str, allowed: str) -> list:
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        raise DatasetError(f"{name} is {excerpt(values)}: give a {wanted}")
+        raise DatasetError(f"{name} is {excerpt(values)}: give a {allowed}")
     return list(values)
 
 

@@ -12,18 +12,18 @@ import torch
 from attnfaith import record
 from attnfaith.api.measuring import measure
 from attnfaith.api.records import Record
-from attnfaith.api.texts import Columns, read_texts
+from attnfaith.api.texts import read_texts
 from attnfaith.importance.context_mixing import alti_matrices
 from attnfaith.importance.perturbation import zeroing_matrices
 from attnfaith.loading import open_subject, origin_of
-from attnfaith.locate import MODEL, RECORD
 from attnfaith.reporting.view_figures import TITLES
 from attnfaith.reporting.views import PairView, View
+from attnfaith.subjects import Subject, SubjectError, outputs
 from attnfaith.subjects.base import plainly
 from attnfaith.subjects.layers import Stack, stack_of
-from attnfaith.subjects.protocol import Subject, SubjectError, outputs
 from attnfaith.subjects.translator import SequenceSubject
 from attnfaith.support.errors import AttnfaithError, DatasetError, excerpt
+from attnfaith.support.files import MODEL, RECORD
 
 
 MOST_READ = 128
@@ -71,7 +71,7 @@ def view(model, text=None, measures: str | Sequence[str] | None = None, *, token
         raise AttnfaithError(f"nothing to be seen is called {excerpt(wrong)}; there are {', '.join(TITLES)}")
     if names is not None and len(set(names)) < max(1, len(names)):
         raise AttnfaithError(f"measures={excerpt(list(names))}: name one or more, each once")
-    rows = subject.rows(read_texts(texts, None, Columns(), "text").dataset)
+    rows = subject.rows(read_texts(texts, name="text").dataset)
     row = rows[0]
     if not len(row["tokens"]):
         raise DatasetError(f"the text {excerpt(text)} has no word that the model's tokenizer knows of")

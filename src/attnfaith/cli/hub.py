@@ -46,9 +46,9 @@ def push(args):
 
 def _folders(args, needs: str) -> dict[str, Path]:
     """Name on the Hub -> folder of each run. Raises AttnfaithError where there is no run, or two have one name."""
-    from attnfaith.locate import locate_folder
+    from attnfaith.record.lookup import run_folder
 
-    folders = [locate_folder(word, needs) for word in args.run]
+    folders = [run_folder(word, needs) for word in args.run]
     from attnfaith import recipes
     from attnfaith.reporting.cards import checkpoint_name
 
@@ -92,10 +92,10 @@ def reproduce(args):
     Every result is compared: exactly, within its tolerance, or not; reproduction.csv has them all.
     """
     from attnfaith.loading import is_repository
-    from attnfaith.locate import locate_folder
+    from attnfaith.record.lookup import run_folder
 
     if not is_repository(args.source):
-        locate_folder(args.source, "a reproduction")
+        run_folder(args.source, "a reproduction")
     from attnfaith import reproduction
 
     result = reproduction.reproduce(args.source, args.output, data_path=args.data_path)
@@ -125,10 +125,10 @@ def roar(args):
     The words go from all texts, and a model is trained anew on the rest: a measure that knows which words mattered costs
     more accuracy than words taken at random.
     """
-    from attnfaith.locate import locate_folder
     from attnfaith.measurement import registry
+    from attnfaith.record.lookup import run_folder
 
-    folder = locate_folder(args.run, "retraining")
+    folder = run_folder(args.run, "retraining")
     registry.check_names([name for name in args.measures if name != "attention"])
     from datasets import disable_progress_bars
 

@@ -29,10 +29,10 @@ GENERATOR = b'content="attnfaith view'
 )
 def show(args):
     """One text, or pair of sentences, in the terminal: its tokens with the scores of every measure."""
-    from attnfaith.locate import locate
+    from attnfaith.record.lookup import find_record
     from attnfaith.reporting.cells import one_cell
 
-    cell = one_cell(locate(args.run).load())
+    cell = one_cell(find_record(args.run).load())
     from attnfaith.reporting.heatmap import choose
     from attnfaith.reporting.notebook import Shown, row_of
     from attnfaith.reporting.pairs import ShownPair, choose_pairs
@@ -124,11 +124,11 @@ def compare(args):
     agreement with each measure, accuracy, effects of experiments. Runs that differ in their seed alone are one side.
     Without enough evidence the answer is `cannot be told`, not equal.
     """
-    from attnfaith.locate import locate_each
+    from attnfaith.record.lookup import find_records
     from attnfaith.support.escaping import csv_frame
     from attnfaith.support.files import write_atomically
 
-    sources = locate_each(args.run)
+    sources = find_records(*args.run)
     from attnfaith.reporting.compare import compare
     from attnfaith.reporting.page.comparison import comparison_page
 
@@ -182,12 +182,12 @@ def table(args):
     if not all(pairs):
         raise AttnfaithError(f"--where {' '.join(args.where)}: write KEY=VALUE, such as projection=softmax")
     from attnfaith import record
-    from attnfaith.locate import locate_each
+    from attnfaith.record.lookup import find_records
     from attnfaith.reporting.cells import split_cells
     from attnfaith.reporting.wide import NUMBERS, overview, wide_table
     from attnfaith.support.files import write_atomically
 
-    tables = [source.load() for source in locate_each(args.run)]
+    tables = [source.load() for source in find_records(*args.run)]
     if not args.mix_versions:
         record.check_one_version(tables, remedy="measure them anew with one, or give --mix-versions")
     cells = [cell for table in tables for cell in split_cells(table)]
@@ -214,11 +214,11 @@ def eraser(args):
     and without it.
     """
     from attnfaith.data.eraser import write_annotations, write_results
-    from attnfaith.locate import locate
+    from attnfaith.record.lookup import find_record
     from attnfaith.reporting import eraser
     from attnfaith.reporting.cells import one_cell
 
-    cell = one_cell(locate(args.run).load())
+    cell = one_cell(find_record(args.run).load())
     annotations, split = eraser.annotations(cell), cell.heading["split"]
     results = {name: eraser.results(cell, name, args.share) for name in eraser.measures(cell)}
     if annotations:

@@ -104,7 +104,7 @@ def _train_seeds(args, recipe) -> Path:
     seeds, folder = [*dict.fromkeys(args.seeds)], Path(recipe.output_dir)
     if (folder / "recipe.yaml").exists():
         raise AttnfaithError(f"{folder} is a run: its seeds go into folders in it; give another --output_dir")
-    from attnfaith.locate import locate
+    from attnfaith.record.lookup import find_record
     from attnfaith.reporting.cells import split_cells
     from attnfaith.reporting.wide import FORMATS, overview
     from attnfaith.support.files import write_atomically
@@ -116,7 +116,7 @@ def _train_seeds(args, recipe) -> Path:
             print(f"seed {seed} ({number} of {len(seeds)}), in {place}", flush=True)
         own = [("seed", seed), ("output_dir", str(place)), ("name", f"{recipe.name}-{seed}")]
         _run(args, _load(args.config, [*args.overrides, *own], args.add), resume=not args.overwrite_output_dir)
-        cells += split_cells(locate(place).load())
+        cells += split_cells(find_record(place).load())
     tables = overview(cells)
     print("\n" + "\n".join(table.text() for table in tables))
     for kind in ("markdown", "latex"):
@@ -171,7 +171,7 @@ def measure(args):
     --data.hub_id OWNER/NAME, and --data.text and --data.label for the columns; it needs no recipe.
     """
     from attnfaith.loading import is_repository
-    from attnfaith.locate import fetch_folder, locate_folder
+    from attnfaith.record.lookup import fetch_run, run_folder
 
     if any(key.startswith("data.") for key, _ in args.overrides):
         return _measure_model(args)
@@ -182,7 +182,7 @@ def measure(args):
         raise AttnfaithError(
             f"{args.run} is a model without a recipe: give its texts, with --data.path FILE or --data.hub_id OWNER/NAME"
         )
-    folder = fetch_folder(args.run) if of_hub else locate_folder(args.run, "measuring")
+    folder = fetch_run(args.run) if of_hub else run_folder(args.run, "measuring")
     recipe = _load(folder / "recipe.yaml", args.overrides, args.add, of_stranger=of_hub)
     if of_hub and recipe.data.path is not None:  # a recipe of a stranger names no file of this machine
         raise AttnfaithError(
@@ -200,7 +200,7 @@ def measure(args):
 def _measure_model(args) -> Path:
     """Measure any model on texts of one's own; write a folder with the record and its report."""
     from attnfaith import recipes
-    from attnfaith.api.texts import Columns
+    from attnfaith.api.texts import chosen_columns
     from attnfaith.data.own_data import read_texts
     from attnfaith.loading import of_sequences
     from attnfaith.measurement import registry
@@ -227,7 +227,7 @@ def _measure_model(args) -> Path:
     registry.check_options(measures if chosen else [*measures, *section.options], section.options, reads)
     texts = read_texts(data, section.split, section.limit, section.seed)
     columns = {"text": data.text or "text", "text_pair": data.text_pair, "label": data.label}
-    Columns(**columns).chosen(texts.column_names)
+    chosen_columns(texts.column_names, **columns)
     from attnfaith.api.measuring import measure
     from attnfaith.loading import device_of
 
@@ -268,9 +268,9 @@ def _measure_model(args) -> Path:
 )
 def report(args):
     """Tables, figures and page from the records of one or more runs, without a model."""
-    from attnfaith.locate import locate_each
+    from attnfaith.record.lookup import find_records
 
-    sources = locate_each(args.run)
+    sources = find_records(*args.run)
     own = sources[0].folder if len(sources) == 1 else None
     if args.output is None and own is None:
         raise AttnfaithError("--output is needed: the folder of the report; only one run has a report of its own")

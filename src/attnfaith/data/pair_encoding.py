@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from attnfaith.data.in_memory import in_memory
-from attnfaith.data.pairs import gold_matrix
 from attnfaith.data.tokenization import SPECIAL_TOKENS, fast_tokenizer
 from attnfaith.support.errors import DatasetError, excerpt
 
@@ -214,3 +213,11 @@ def linked_positions(row: Mapping) -> np.ndarray:
     for source_word, target_word, _ in row["links"]:
         words[target_word, source_word] = 1
     return words[target][:, source]
+
+
+def gold_matrix(links: Iterable[Sequence[int]], sources: int, targets: int) -> np.ndarray:
+    """Return (G,T) int64 of links as `read_links` gives them: 2 sure, 1 possible, 0 none."""
+    gold = np.zeros((targets, sources), np.int64)
+    for source, target, strength in links:
+        gold[target, source] = strength
+    return gold

@@ -13,7 +13,7 @@ TALP alignments, Lambert et al. 2005). Words are counted from 0 or from 1; no fi
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -262,11 +262,3 @@ def read_links(line: str, sources: int, targets: int, *, first: int = 0, place: 
             )
         strengths[link] = max(2 if match[2] == "-" else 1, strengths.get(link, 0))
     return [(*link, strength) for link, strength in sorted(strengths.items())]
-
-
-def gold_matrix(links: Iterable[Sequence[int]], sources: int, targets: int) -> np.ndarray:
-    """Return (G,T) int64 of links as `read_links` gives them: 2 sure, 1 possible, 0 none."""
-    gold = np.zeros((targets, sources), np.int64)
-    for source, target, strength in links:
-        gold[target, source] = strength
-    return gold

@@ -19,7 +19,6 @@ import yaml
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from attnfaith.support.errors import DatasetError, excerpt, nearest
-from attnfaith.support.files import real_path
 
 
 SPLITS = ("train", "validation", "test")
@@ -156,7 +155,7 @@ def entry_of(data: object) -> DatasetEntry:
         columns["text_pair"] = (keys["text_pair"],)
     if keys.get("impermissible") or keys.get("impermissible_words"):
         columns["impermissible"] = (keys.get("impermissible") or "text",)
-    file = "" if path is None else real_path(path).name
+    file = "" if path is None else Path(path).resolve().name
     name = hub_id or file.partition(".")[0] or file
     entry = DatasetEntry(
         name=f"own_{name}" if name in DATASETS else name,

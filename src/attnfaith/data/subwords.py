@@ -16,7 +16,7 @@ from pathlib import Path
 from attnfaith.data.impermissible import position_marks
 from attnfaith.data.in_memory import encoded_in_memory
 from attnfaith.data.scripts import begins_unspaced
-from attnfaith.record.words import CONTINUES, REPEATS
+from attnfaith.record import CONTINUES, REPEATS
 from attnfaith.support.errors import DatasetError, excerpt
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
+import pandas as pd
 import torch
 from pydantic import Field
 
@@ -25,7 +26,7 @@ from attnfaith.measurement.options import Count, Natural, Positive, number
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column, ragged
 from attnfaith.subjects import Subject, SubjectError, require
-from attnfaith.support.escaping import csv_text
+from attnfaith.support.escaping import csv_frame
 from attnfaith.support.files import write_atomically
 
 
@@ -203,7 +204,7 @@ def train(subject, rows, validation, path: str | Path, *, seed: int = 0, say: Ca
     gates, log = train_gates(subject, rows, validation, measure, seed, say)
     about = {"model": subject.digest(), "settings": measure.settings, "seed": seed, "texts": [len(rows), len(validation)]}
     lines = [[f"{row[key]:.6g}" if isinstance(row[key], float) else row[key] for key in LOG] for row in log]
-    write_atomically(path.with_suffix(".csv"), csv_text([LOG, *lines]))
+    write_atomically(path.with_suffix(".csv"), csv_frame(pd.DataFrame(lines, columns=LOG)))
     save_gates(gates, path, about)
     return path
 

@@ -16,8 +16,7 @@ from attnfaith.interventions.explanation_tests import ExplanationTest, read_part
 from attnfaith.interventions.targets import read_out
 from attnfaith.measurement.options import Absent, StateLayer
 from attnfaith.measurement.registry import Measure, register
-from attnfaith.record import Column
-from attnfaith.record.words import words_of
+from attnfaith.record import Column, words_of
 from attnfaith.subjects import Batch, Subject, SubjectError
 from attnfaith.subjects.text_parts import marked_places
 

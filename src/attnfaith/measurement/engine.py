@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import chain
 from numbers import Integral
@@ -24,27 +24,24 @@ from attnfaith import record
 from attnfaith.data.fingerprint import digest_attention, digest_data
 from attnfaith.data.tokenization import by_words
 from attnfaith.measurement.registry import Measure, MeasurementError, build, classes
-from attnfaith.subjects import SubjectError, outputs, require, subject_of, whole_logits
+from attnfaith.subjects import SubjectError, outputs, require, sequence_subject, subject_of, whole_logits
 from attnfaith.subjects.pairs import word_sums
 from attnfaith.subjects.protocol import FIELDS, MARKED, RECORDED
 from attnfaith.subjects.text_parts import marked_places
-from attnfaith.subjects.translator import sequence_subject
-from attnfaith.support.errors import DatasetError, FileError, counted, excerpt
+from attnfaith.support.errors import DatasetError, FileError, excerpt
 from attnfaith.support.files import read_object, write_atomically
 
 
 LEVELS = ("sentence", "word")
 COPIED = ("word_of_token", "text_of_token", "rationale", "query_tokens")
-"""Columns of the data that a record holds as they are."""
-CALLED = ("tokens", "word_of_token", "rationale")
-"""What a batch holds in a measurement besides: its tokens, the word of each, and whether each is marked as deciding."""
+"""Columns of the data that a record keeps as they are."""
+IN_BATCH = ("tokens", "word_of_token", "rationale")
+"""Columns of the data that measures may read in a batch."""
 SELECTION = ("selection", "selected")
-"""What a record holds of a subject that reads a selection."""
+"""Columns of a subject that reads a selection."""
 PREFIX = "importance_"
-
-
 SIZES = {"texts": (8192, 64, 128), "pairs": (2048, 32, 64)}
-"""How much is read and written at once: padded tokens and instances of a batch, instances of a shard."""
+"""Sizes of work: padded tokens and instances of a batch, instances of a shard."""
 NEEDED = {
     "texts": ("instance_id", "input_ids", "tokens", "length", "truncated"),
     "pairs": (
@@ -72,45 +69,46 @@ def measure(
     discard: bool = False,
     progress: bool = True,
 ) -> Path | pa.Table:
-    """Measure every instance of a data set and return its record; with output write it, and return its path.
+    """Measure every instance of a data set. Return the record, or with `output` the path it was written to.
 
-    model: an attention classifier, a model from sequences to sequences, or a subject (`attnfaith.subjects`) of one. dataset:
-    a `datasets.Dataset` as `attnfaith.data.tokenization.encode` or the subject's `rows` makes it. cell: what the record says
-    about data and training; what it says about the model is read from the model. names: the measures to run, beside
-    attention and prediction. output: path of the record (parquet). level: what a record of a hierarchical model, and every
-    measure, is over: "sentence", with word attention beside it, or "word", where a word's attention is that of its sentence
-    times its weight within it (`WordLevel`). options: {measure: {option: value}}. attention: instance id -> weights [T] that
-    take the place of the model's own, for a model that was trained under them; no measure may run then, for it would measure
-    the model's own. settings: what else to keep in the record about the run. discard: delete shards of another measurement
-    that lie there, in place of refusing them; for a caller that holds the folder, so that nobody is at work on them.
+    Args:
+        model: an attention classifier, a model from sequences to sequences, or a subject (`attnfaith.subjects`).
+        dataset: a `datasets.Dataset` as `attnfaith.data.tokenization.encode` or the subject's `rows` makes it.
+        cell: what the record states about data and training; the rest is read from the model.
+        names: of the measures, beside attention and prediction.
+        output: path of the record (parquet).
+        level: of a hierarchical model, what attention and measures are over: "sentence", with word attention beside it, or
+            "word", where a word's attention is that of its sentence times its weight within it (`WordLevel`).
+        options: {measure: {option: value}}.
+        attention: {instance id: weights [T]} in place of the model's own, for a model that was trained under them; without
+            measures, which would measure the model's own.
+        settings: what else the record states about the run.
+        discard: delete shards of another measurement at the output, in place of refusing them.
 
     Instances are sorted by length, cut into batches of at most `batch_tokens` padded tokens, and batches into shards. Under
     `accelerate launch` each process takes every n-th shard; batches, and so the numbers, do not depend on the number of
-    processes. With output a shard is written when it is complete: killed at any moment and called again, the measurement
-    goes on with the shards that are missing and ends with the same record; shards of another version of the package are made
-    anew. Rows come in the data set's order.
+    processes. With output a shard is written when it is complete: a measurement that was killed and is called again goes on
+    with the missing shards and ends with the same record. Shards of another version of the package are made anew. Rows come
+    in the data set's order.
 
-    Raises MeasurementError where output is a folder, and as `check` does; where a given attention is missing, of another
-    length than its text or no distribution; where a prediction is not finite; and where the shards that lie there belong to
-    another measurement and are not to be discarded.
+    Raises MeasurementError where output is a folder, as `check` does, where a prediction is not finite, and for shards of
+    another measurement unless they are to be discarded.
     """
     if output is not None and Path(output).is_dir():
         raise MeasurementError(
             f"the record cannot be written to {output}, which is a folder; name a file, such as a .parquet"
         )
     subject, dataset, measures, reads = check(model, dataset, names, level=level, options=options)
+    if attention is not None and measures:
+        raise MeasurementError(
+            f"{list(names)} would measure the model's own attention, not the one that is given: measure without them"
+        )
     extra = _declared(measures, subject, dataset, reads)
-    if attention is not None:
-        if measures:
-            raise MeasurementError(
-                f"{list(names)} would measure the model's own attention, not the one that is given: measure without them"
-            )
-        _check_given(attention, dataset)
     identity = replace(cell, **model_identity(subject), **({} if attention is None else {"attention_kind": "given"}))
     usual_tokens, instances, usual_shard = SIZES[reads]
     batch_tokens = usual_tokens if batch_tokens is None else batch_tokens
     shard_instances = usual_shard if shard_instances is None else shard_instances
-    parts = in_shards(batches(np.asarray(dataset["length"]), batch_tokens, instances), shard_instances)
+    shards = in_shards(batches(np.asarray(dataset["length"]), batch_tokens, instances), shard_instances)
     common = record.COLUMNS if reads == "texts" else record.SEQUENCE_COLUMNS
     plan = {
         "version": attnfaith.__version__,
@@ -125,21 +123,51 @@ def measure(
         "seed": seed,
         "batch_tokens": batch_tokens,
         "shard_instances": shard_instances,
-        "shards": len(parts),
+        "shards": len(shards),
     }
-    read = _read_texts if reads == "texts" else _read_pairs
-
-    def measured(numbers: np.ndarray) -> dict[str, list]:
-        rows = dataset[numbers.tolist()]
-        batch, columns = read(subject, rows, extra, attention)
-        columns = {"instance_id": rows["instance_id"], **record.as_columns(identity, len(numbers)), **columns}
-        return columns | _measured(subject, batch, measures, columns, extra, seed)
-
-    settings = {**(settings or {}), "contextual": getattr(subject, "contextual", True)}
-    with torch.no_grad(), subject.evaluating():
-        return carry_out(
-            output, plan, parts, measured, extra, settings=settings, discard=discard, unit=reads[:-1], progress=progress
-        )
+    plan = json.loads(json.dumps(plan))  # as a file has it: tuples are lists there
+    state = PartialState(cpu=not torch.cuda.is_available())
+    folder = None if output is None else Path(output).with_name(f"{Path(output).name}.shards")
+    own = range(len(shards)) if folder is None else range(state.process_index, len(shards), state.num_processes)
+    if folder is not None:
+        if state.is_main_process:
+            _prepare(folder, plan, discard)
+        state.wait_for_everyone()
+    tables, paths = [], [folder and folder / f"{number:05d}.parquet" for number in range(len(shards))]
+    bar = tqdm(
+        total=sum(len(batch) for number in own for batch in shards[number]),
+        desc=f"measuring {identity.dataset} {identity.split}",
+        unit=reads[:-1],
+        disable=not (progress and state.is_main_process and (sys.stderr.isatty() or "ipykernel" in sys.modules)),
+    )
+    with bar, torch.no_grad(), subject.evaluating():
+        for number in own:
+            count = sum(map(len, shards[number]))
+            if folder is not None and _is_whole(paths[number], count):
+                bar.update(count)
+                continue
+            parts = []
+            for batch in shards[number]:
+                parts.append(_measured(subject, dataset[batch.tolist()], measures, extra, attention, seed))
+                bar.update(len(batch))
+            columns = {name: list(chain.from_iterable(part[name] for part in parts)) for name in parts[0]}
+            tables.append(record.build(columns | record.as_columns(identity, count), extra))
+            if folder is not None:
+                record.save(tables.pop(), paths[number])
+    if folder is not None:
+        state.wait_for_everyone()
+    if folder is None or state.is_main_process:
+        table = pa.concat_tables(tables if folder is None else map(record.load, paths))
+        order = np.argsort(np.concatenate([batch for shard in shards for batch in shard]), kind="stable")
+        stated = {**plan, **(settings or {}), "contextual": getattr(subject, "contextual", True)}
+        table = record.with_settings(table.unify_dictionaries().combine_chunks().take(pa.array(order)), [stated])
+    if folder is None:
+        return table
+    if state.is_main_process:
+        record.save(table, output)
+        shutil.rmtree(folder)
+    state.wait_for_everyone()
+    return Path(output)
 
 
 def check(
@@ -151,17 +179,17 @@ def check(
     options: Mapping[str, Mapping] | None = None,
     trained: bool = True,
 ) -> tuple:
-    """The subject, its encoded texts, the measures with their options, and what they read ("texts" or "pairs"), checked as
-    `measure` needs them: a run asks before it trains the model.
+    """Check what `measure` takes. Return the subject, its encoded texts, the measures with their options, and what they read
+    ("texts" or "pairs").
 
-    trained: a measure that has to be trained on the model itself must have been.
+    trained: a measure that has to be trained on the model must have been. A run asks without before it trains the model.
 
     Raises MeasurementError where the data set is empty or lacks columns, a measure, option or level does not exist, words
     are asked of a model that is not hierarchical, the model cannot be measured or lacks what a measure needs, has weights or
     predictions that are not finite or fewer than two classes, or a measure refuses the model or an instance.
     """
     reads = "pairs" if "target_words" in dataset.column_names else "texts"
-    measures = configured(names, options, reads)
+    measures = build(names, options, reads)
     if level not in LEVELS:
         raise MeasurementError(f"level={level!r} is not known; choose one of {', '.join(LEVELS)}")
     try:
@@ -182,9 +210,10 @@ def check(
             dataset = by_words(dataset)
     except (SubjectError, DatasetError) as error:
         raise MeasurementError(str(error)) from error
-    longest = int(np.argmax(dataset["length"])) if any(measure.most_tokens for measure in measures) else 0
-    for measure in measures:
-        if measure.most_tokens and (count := len(dataset[longest]["tokens"])) > measure.most_tokens:
+    bounded = [measure for measure in measures if measure.most_tokens]
+    longest = int(np.argmax(dataset["length"])) if bounded else 0
+    for measure in bounded:
+        if (count := len(dataset[longest]["tokens"])) > measure.most_tokens:
             raise MeasurementError(
                 f"'{measure.name}' takes texts of up to {measure.most_tokens:,} tokens, for it holds numbers of each two of "
                 f"them, and {excerpt(dataset[longest]['instance_id'])} has {count:,}: measure without it, or texts that are "
@@ -198,35 +227,17 @@ def check(
     return subject, dataset, measures, reads
 
 
-def configured(names: Sequence[str], options: Mapping[str, Mapping] | None, reads: str = "texts") -> list[Measure]:
-    """The measures of these names with their options.
-
-    Raises MeasurementError as `registry.build` does, and where a measure explains anything but the predicted class and a
-    test of explanations, which follows that class, is run beside it.
-    """
-    measures = build(names, options, reads)
-    tests = sorted(measure.name for measure in measures if measure.takes_scores)
-    for measure in measures:
-        target = asdict(measure).get("target", "predicted")
-        if tests and target != "predicted":
-            raise MeasurementError(
-                f"'{measure.name}' explains target={target!r}, and {tests} would judge it by the predicted class, whose "
-                "evidence may be evidence against what it explains: leave out the target, or measure it without them"
-            )
-    return measures
-
-
 def check_recorded(subject) -> None:
-    """Raise SubjectError where a subject lacks what a record says about its model."""
+    """Raise SubjectError where a subject lacks what a record states about its model."""
     if missing := [name for name in RECORDED if not hasattr(subject, name)]:
         raise SubjectError(
-            f"a record needs to know which model it is of, and this subject ({subject.kind}) has no {', '.join(missing)}: "
-            "attnfaith.subjects.protocol.Subject says what they are"
+            f"a record states which model was measured, and this subject ({subject.kind}) has no {', '.join(missing)}: "
+            "attnfaith.subjects.protocol.Subject describes them"
         )
 
 
 def model_identity(subject) -> dict[str, object]:
-    """The fields of an identity that a model decides; what its subject does not say is unknown, or does not apply.
+    """Return the fields of an identity that a model decides; fields that its subject does not state are unknown.
 
     Raises MeasurementError for a field that no model decides.
     """
@@ -240,10 +251,10 @@ def model_identity(subject) -> dict[str, object]:
 
 
 def scores_by_measure(columns: Mapping[str, list], declared: Mapping[str, record.Column]) -> dict[str, list[np.ndarray]]:
-    """The token scores that the columns of a batch or record hold: measure -> one array [T] per instance, attention first.
+    """Return the token scores in the columns of a batch or record: {measure: one array [T] per instance}, attention first.
 
-    Importances of states are not among them: a token is erased from the input. A signed measure (one whose column's doc says
-    so) is there by its size as well, beside the measures that have no sign: else none could tell what is due to the sign.
+    Importances of states are left out: a token is erased from the input. A signed measure is there by its size as well:
+    beside measures without a sign, nothing else shows what is due to the sign.
     """
     scores = {"attention": columns["attention"]}
     for name, column in declared.items():
@@ -258,9 +269,17 @@ def scores_by_measure(columns: Mapping[str, list], declared: Mapping[str, record
 # ------------------------------------------------------------------------------------------ one batch
 
 
-def _measured(subject, batch, measures: Sequence[Measure], columns: Mapping, extra: Mapping, seed: int) -> dict[str, list]:
-    """The columns of all measures of a batch: first of those that score, then of those that test scores."""
-    columns, added, scores = dict(columns), {}, None
+def _measured(
+    subject, rows: Mapping[str, list], measures: Sequence[Measure], extra: Mapping, attention: Mapping | None, seed: int
+) -> dict[str, list]:
+    """The columns of a batch: first what every record holds, then measures that score, then those that test scores."""
+    count = len(rows["instance_id"])
+    batch = subject.collate([{name: values[index] for name, values in rows.items()} for index in range(count)])
+    if "target_tokens" in rows:
+        columns = _read_pairs(subject, batch, rows, extra)
+    else:
+        columns = _read_texts(subject, batch, rows, extra, attention)
+    scores = None
     for measure in sorted(measures, key=lambda measure: measure.takes_scores):
         keywords = {"seed": seed} if measure.takes_seed else {}
         if measure.takes_scores:
@@ -269,49 +288,46 @@ def _measured(subject, batch, measures: Sequence[Measure], columns: Mapping, ext
         values = measure(subject, batch, **keywords)
         if set(values) != (declared := set(measure.columns_for(subject))):
             raise MeasurementError(f"'{measure.name}' declares {sorted(declared)} and returned {sorted(values)}")
-        columns.update(values)
-        added.update(values)
-    return added
+        columns |= values
+    return columns
 
 
-def _read_texts(subject, rows: Mapping[str, list], extra: Mapping, attention: Mapping | None) -> tuple:
-    """A batch of texts, and the columns of every record of texts: prediction, attention and words."""
-    count = len(rows["instance_id"])
-    batch = subject.collate([{name: values[index] for name, values in rows.items()} for index in range(count)])
-    batch |= {name: rows[name] for name in CALLED if name in rows}
+def _read_texts(subject, batch, rows: Mapping[str, list], extra: Mapping, attention: Mapping | None) -> dict[str, list]:
+    """The columns of every record of texts: prediction, attention and words."""
+    batch |= {name: rows[name] for name in IN_BATCH if name in rows}
     mask = subject.attendable(batch)
     if attention is not None:
         weights = np.concatenate([np.asarray(attention[name], np.float32) for name in rows["instance_id"]])
         batch.results["attention"] = torch.zeros(mask.shape, device=mask.device)
         batch.results["attention"][mask] = torch.from_numpy(weights).to(mask.device)
-    probs = _finite(outputs(subject, whole_logits(subject, batch)), rows)
-    columns = {
-        "tokens": rows["tokens"],
-        "label": batch["label"],
-        "truncated": rows["truncated"],
-        "probs": list(probs.astype(np.float32)),
-        "attention": record.ragged(subject.attention(batch).float().cpu(), mask.cpu()),
-    }
+    columns = {name: rows[name] for name in ("instance_id", "tokens", "truncated", *COPIED) if name in rows}
+    columns["label"] = batch["label"]
+    columns["probs"] = list(_finite(outputs(subject, whole_logits(subject, batch)), rows).astype(np.float32))
+    columns["attention"] = record.ragged(subject.attention(batch).float().cpu(), mask.cpu())
     if "word_attention" in extra:
         columns["words"] = rows["words"]
         columns["word_attention"] = _by_sentence(subject.word_attention(batch), subject.items(batch))
     if "selection" in extra:
         columns |= {name: record.ragged(getattr(subject, name)(batch).cpu(), mask.cpu()) for name in SELECTION}
-    columns |= {name: rows[name] for name in COPIED if name in extra}
-    columns |= {name: _of_items(subject, batch, name) for name in MARKED if name in extra}
-    return batch, columns
+    for name in MARKED:
+        if name in extra and batch.get(name) is None:
+            raise MeasurementError(
+                f"the data set marks words as {name}, and the batches that this subject ({subject.kind}) collates do not: "
+                f"put the marks there, (instances, positions), or leave out the column '{name}'"
+            )
+        if name in extra:
+            columns[name] = record.ragged(marked_places(subject, batch, batch[name]).cpu(), mask.cpu())
+    return columns
 
 
-def _read_pairs(subject, rows: Mapping[str, list], extra: Mapping, attention: None) -> tuple:
-    """A batch of pairs, and the columns of every record of pairs: the probabilities of target words."""
-    count = len(rows["instance_id"])
-    batch = subject.collate([{name: values[index] for name, values in rows.items()} for index in range(count)])
+def _read_pairs(subject, batch, rows: Mapping[str, list], extra: Mapping) -> dict[str, list]:
+    """The columns of every record of pairs: the probabilities of target words."""
     probs = _finite(word_sums(batch, subject.log_probs(batch)).exp().float(), rows)
+    names = ("instance_id", "tokens", "target_tokens", "truncated", "gold_links")
+    columns = {name: rows[name] for name in names if name in rows}
     lengths = map(len, rows["target_tokens"])
-    columns = {name: rows[name] for name in ("tokens", "target_tokens", "truncated")}
     columns["target_probs"] = [np.minimum(row[:length], 1) for row, length in zip(probs, lengths, strict=True)]
-    columns |= {name: rows[name] for name in ("gold_links",) if name in extra}
-    return batch, columns
+    return columns
 
 
 def _finite(probs: torch.Tensor, rows: Mapping[str, list]) -> np.ndarray:
@@ -319,16 +335,6 @@ def _finite(probs: torch.Tensor, rows: Mapping[str, list]) -> np.ndarray:
     if (bad := np.flatnonzero(~np.isfinite(probs).all(1))).size:
         raise MeasurementError(f"the model's prediction for '{rows['instance_id'][bad[0]]}' is not finite")
     return probs
-
-
-def _of_items(subject, batch, name: str) -> list[np.ndarray]:
-    """Marks (B,L) of input positions as one array [T] bool an instance: of an item, whether one of its positions has it."""
-    if batch.get(name) is None:
-        raise MeasurementError(
-            f"the data set says which words are {name}, and the batches that this subject ({subject.kind}) collates do not: "
-            f"put them there, (instances, positions), or leave out the column '{name}'"
-        )
-    return record.ragged(marked_places(subject, batch, batch[name]).cpu(), subject.attendable(batch).cpu())
 
 
 def _by_sentence(weights: torch.Tensor, items: torch.Tensor) -> list[list[np.ndarray]]:
@@ -339,9 +345,6 @@ def _by_sentence(weights: torch.Tensor, items: torch.Tensor) -> list[list[np.nda
         counts = np.bincount(numbers[inside])
         sentences.append(np.split(row[inside], np.cumsum(counts)[:-1]) if len(counts) else [])
     return sentences
-
-
-# ------------------------------------------------------------------------------------------ checks
 
 
 def _declared(measures: Sequence[Measure], subject, dataset, reads: str) -> dict[str, record.Column]:
@@ -362,19 +365,7 @@ def _declared(measures: Sequence[Measure], subject, dataset, reads: str) -> dict
     return extra
 
 
-def _check_given(attention: Mapping[str, np.ndarray], dataset) -> None:
-    for name, tokens in zip(dataset["instance_id"], dataset["tokens"], strict=True):
-        weights = np.asarray(attention.get(name, ()), np.float64)
-        if name not in attention or len(weights) != len(tokens):
-            raise MeasurementError(
-                f"the attention given for '{name}' has {counted(len(weights), 'weight')} and the text "
-                f"{counted(len(tokens), 'token')}"
-            )
-        if not ((weights >= 0).all() and (not len(weights) or abs(weights.sum() - 1) <= record.SUM_TOLERANCE)):
-            raise MeasurementError(f"the attention given for '{name}' must be 0 or more everywhere and sum to 1")
-
-
-# ------------------------------------------------------------------------------------------ shards
+# ------------------------------------------------------------------------------------------ batches and shards
 
 
 def batches(lengths: np.ndarray, batch_tokens: int, instances: int = 64) -> list[np.ndarray]:
@@ -406,84 +397,18 @@ def in_shards(batches: list[np.ndarray], shard_instances: int) -> list[list[np.n
     return shards
 
 
-def carry_out(
-    output: str | os.PathLike | None,
-    plan: dict,
-    shards: list[list[np.ndarray]],
-    measured: Callable[[np.ndarray], dict[str, list]],
-    extra: Mapping[str, record.Column],
-    *,
-    settings: Mapping,
-    discard: bool = False,
-    unit: str = "text",
-    progress: bool = True,
-) -> Path | pa.Table:
-    """Measure what is missing of a plan, and write its record; returns its path. Without output nothing is written, and the
-    record itself is returned.
-
-    plan: what tells this measurement from any other, to be kept as JSON; "columns" and "version" say of which code it is.
-    measured: the columns of the rows that a batch of a shard names. extra: the columns that are not common. settings: what
-    else to keep in the record. discard: delete shards of another measurement that lie there. unit: what a row is called.
-
-    Under `accelerate launch` each process takes every n-th shard. Raises MeasurementError where shards of another
-    measurement lie there and are not to be discarded.
-    """
-    plan = json.loads(json.dumps(plan))  # as the file has it: tuples are lists there
-    state = PartialState(cpu=not torch.cuda.is_available())
-    mine = range(len(shards)) if output is None else range(state.process_index, len(shards), state.num_processes)
-    order = pa.array(np.argsort(np.concatenate([batch for shard in shards for batch in shard]), kind="stable"))
-    folder = None if output is None else _folder_of(Path(output))
-    if folder is not None and state.is_main_process:
-        _prepare(folder, plan, discard)
-    if folder is not None:
-        state.wait_for_everyone()
-    tables, paths = [], [folder and folder / f"{number:05d}.parquet" for number in range(len(shards))]
-    with tqdm(
-        total=sum(len(batch) for number in mine for batch in shards[number]),
-        desc=f"measuring {plan['identity']['dataset']} {plan['identity']['split']}",
-        unit=unit,
-        disable=not (progress and state.is_main_process and (sys.stderr.isatty() or "ipykernel" in sys.modules)),
-    ) as bar:
-        for number in mine:
-            count = sum(map(len, shards[number]))
-            if folder is not None and _is_whole(paths[number], count):
-                bar.update(count)
-                continue
-            parts = []
-            for batch in shards[number]:
-                parts.append(measured(batch))
-                bar.update(len(batch))
-            columns = {name: list(chain.from_iterable(part[name] for part in parts)) for name in parts[0]}
-            tables.append(record.build(columns, extra))
-            if folder is not None:
-                record.save(tables.pop(), paths[number])
-    if folder is None:
-        return _whole_record(tables, order, plan, settings)
-    state.wait_for_everyone()
-    if state.is_main_process:
-        record.save(_whole_record(map(record.load, paths), order, plan, settings), output)
-        shutil.rmtree(folder)
-    state.wait_for_everyone()
-    return Path(output)
-
-
-def _whole_record(tables, order: pa.Array, plan: dict, settings: Mapping) -> pa.Table:
-    table = pa.concat_tables(tables).unify_dictionaries().combine_chunks()
-    return record.with_settings(table.take(order), [{**plan, **settings}])
-
-
 def _prepare(folder: Path, plan: dict, discard: bool) -> None:
-    """Make the folder of the shards, or take what lies there of this very measurement."""
+    """Make the folder of the shards, unless it holds shards of this very measurement."""
     path = folder / "plan.json"
     if path.exists():
         try:
             planned = read_object(path)
         except FileError:
             planned = {"plan": None}
-        changed = sorted(key for key in {*plan, *planned} if plan.get(key) != planned.get(key))
+        changed = {key for key in {*plan, *planned} if plan.get(key) != planned.get(key)}
         if not changed:
             return
-        other = [key for key in changed if key not in ("columns", "version")]
+        other = sorted(changed - {"columns", "version"})
         if other and not discard:
             raise MeasurementError(
                 f"{folder} holds part of another measurement (different: {', '.join(other)}); "
@@ -494,28 +419,6 @@ def _prepare(folder: Path, plan: dict, discard: bool) -> None:
         shutil.rmtree(folder)
     folder.mkdir(parents=True)
     write_atomically(path, json.dumps(plan, indent=1))
-
-
-def delete_finished(output: str | os.PathLike) -> None:
-    """Delete the shards of the record at `output` that a kill, which came after the record was whole, left beside it.
-
-    Those of another measurement stay: it may be gone on with.
-    """
-    folder = _folder_of(Path(output))
-    try:
-        planned = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
-        (settings,) = record.settings(record.load(output))
-        finished = all(settings.get(key) == value for key, value in planned.items())
-    except FileNotFoundError:
-        finished = True  # while they were deleted
-    except (ValueError, AttributeError, record.RecordError):
-        finished = False
-    if finished:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _folder_of(output: Path) -> Path:
-    return output.with_name(f"{output.name}.shards")
 
 
 def _is_whole(path: Path, count: int) -> bool:

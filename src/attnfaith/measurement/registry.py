@@ -1,7 +1,7 @@
-"""The measures: what a measure is, the registry of all, and the reading of names and options that people give.
+"""The measures: their base class, their registry, and the checks of names and options.
 
-A measure gives columns of a record from a model and a batch of texts. One of importance scores tokens; an intervention
-changes attention or the text and reads the model again. Names are checked without importing torch.
+A measure computes columns of a record from a model and a batch of texts. A measure of importance scores tokens; an
+intervention changes attention or the text and reads the model again. Names are checked without importing torch.
 """
 
 import functools
@@ -92,21 +92,21 @@ class Measure:
         return True
 
     def stated(self) -> dict[str, object]:
-        """The options as a record keeps them."""
+        """Return the options as a record keeps them."""
         return {field.name: getattr(self, field.name) for field in fields(self)} if is_dataclass(self) else {}
 
     @classmethod
     def columns_for(cls, subject) -> dict[str, Column]:
-        """The columns that it has for a subject: those whose own needs the subject meets."""
+        """Return its columns for a subject: those whose own needs the subject meets."""
         return {name: column for name, column in cls.columns.items() if column.needs <= subject.capabilities}
 
     def in_columns(self, subject, rows: Iterable[Sequence]) -> dict[str, list]:
-        """{column: one value for each instance} from rows, the values of one instance each in the order of the columns."""
+        """Return {column: one value for each instance} from rows: the values of an instance in the order of the columns."""
         return dict(zip(self.columns_for(subject), map(list, zip(*rows, strict=True)), strict=True))
 
     @classmethod
     def options(cls) -> dict[str, object]:
-        """{option: its default}."""
+        """Return {option: its default}."""
         return {field.name: field.default for field in fields(cls)} if is_dataclass(cls) else {}
 
     @classmethod
@@ -121,14 +121,14 @@ class Measure:
 
     @classmethod
     def summary(cls) -> str:
-        """The first paragraph of the docstring, in one line."""
+        """Return the first paragraph of the docstring, in one line."""
         return " ".join(inspect.getdoc(cls).partition("\n\n")[0].split())
 
     @classmethod
     def source(cls) -> str:
-        """The paper that the docstring names, "" where there is none."""
-        found = _SOURCE.search(inspect.getdoc(cls))
-        return _SENTENCE.split(" ".join(found[1].split()))[0].rstrip(".") if found else ""
+        """Return the paper that the docstring names, "" where there is none."""
+        match = _SOURCE.search(inspect.getdoc(cls))
+        return _SENTENCE.split(" ".join(match[1].split()))[0].rstrip(".") if match else ""
 
 
 Kind = TypeVar("Kind", bound=type[Measure])
@@ -184,31 +184,31 @@ def _checked(cls: Kind) -> Kind:
     from pydantic.dataclasses import dataclass
 
     cls = dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))(cls)
-    check = cls.__init__
+    init = cls.__init__
 
-    @functools.wraps(check)
-    def explained(self, **options):
+    @functools.wraps(init)
+    def check_options(self, **options):
         _check_option_names(cls.name, options, cls.options())
         try:
-            check(self, **options)
+            init(self, **options)
         except ValidationError as refusal:
-            raise ValueError(_explain(cls, refusal, options)) from refusal
+            raise ValueError(_first_mistake(cls, refusal, options)) from refusal
 
-    cls.__init__ = explained
+    cls.__init__ = check_options
     return cls
 
 
-def _check_option_names(measure: str, options: Iterable[str], known: Iterable[str]) -> None:
+def _check_option_names(measure: str, options: Iterable[str], allowed: Iterable[str]) -> None:
     for name in options:
-        if name not in known:
-            listed = ", ".join(known) or "none"
-            raise ValueError(f"{measure} has no option {name!r}{nearest(name, known)}; options: {listed}")
+        if name not in allowed:
+            listed = ", ".join(allowed) or "none"
+            raise ValueError(f"{measure} has no option {name!r}{nearest(name, allowed)}; options: {listed}")
 
 
-def _explain(cls: type[Measure], refusal, options: Mapping) -> str:
-    """What is wrong with the first option that pydantic refused, in one line."""
+def _first_mistake(cls: type[Measure], refusal, options: Mapping) -> str:
+    """The first option that pydantic refused and what is allowed, in one line."""
     mistake = refusal.errors(include_url=False)[0]
-    if not mistake["loc"]:  # a rule between options, which says all itself
+    if not mistake["loc"]:  # a rule between options has its own message
         return str(mistake["ctx"]["error"])
     name = str(mistake["loc"][0])
     field = cls.__pydantic_fields__[name]
@@ -225,7 +225,7 @@ def _choices(annotation) -> Iterable:
 
 
 def names(reads: str = "texts") -> list[str]:
-    """The names of all measures of texts, or of pairs; those of installed packages too.
+    """Return the names of all measures of texts, or of pairs, those of installed packages too.
 
     Raises AttnfaithError for anything else than "texts" and "pairs".
     """
@@ -235,8 +235,25 @@ def names(reads: str = "texts") -> list[str]:
     return sorted({*catalogue()[reads], *_CLASSES[reads]})
 
 
+def check_names(wanted: str | Iterable[str], reads: str = "texts") -> list[str]:
+    """Return the names of measures as a list, from one name or several.
+
+    Raises MeasurementError for a name that no measure has, with the nearest, and for a name that comes twice.
+    """
+    if not isinstance(wanted, Iterable):
+        raise MeasurementError(f"measures={excerpt(wanted)}: give a list of names of measures")
+    wanted = [wanted] if isinstance(wanted, str) else list(wanted)
+    for place, name in enumerate(wanted):
+        listed = isinstance(name, str) and (name in catalogue()[reads] or name in _CLASSES[reads])
+        if not listed and name not in names(reads):
+            raise MeasurementError(f"no measure is called {excerpt(name)}{nearest(str(name), names(reads))}")
+        if name in wanted[:place]:
+            raise MeasurementError(f"'{name}' is named twice")
+    return wanted
+
+
 def find(name: str, reads: str = "texts") -> type[Measure]:
-    """The class of a measure. Raises MeasurementError for a name that no measure has, with the nearest."""
+    """Return the class of a measure. Raises MeasurementError for a name that no measure has, with the nearest."""
     if name not in _CLASSES[reads]:
         check_names([name], reads)
         if name in catalogue()[reads]:
@@ -244,43 +261,26 @@ def find(name: str, reads: str = "texts") -> type[Measure]:
     return _CLASSES[reads][name]
 
 
-def check_names(wanted: str | Iterable[str], reads: str = "texts") -> list[str]:
-    """The names of measures as a list, from one name or several.
-
-    Raises MeasurementError for a name that no measure has, with the nearest, and for one that comes twice.
-    """
-    if not isinstance(wanted, Iterable):
-        raise MeasurementError(f"measures={excerpt(wanted)}: give a list of names of measures")
-    wanted = [wanted] if isinstance(wanted, str) else list(wanted)
-    known = {*catalogue()[reads], *_CLASSES[reads]}
-    for place, name in enumerate(wanted):
-        if not isinstance(name, str) or (name not in known and name not in names(reads)):
-            raise MeasurementError(f"no measure is called {excerpt(name)}{nearest(str(name), names(reads))}")
-        if name in wanted[:place]:
-            raise MeasurementError(f"'{name}' is named twice")
-    return wanted
-
-
 def classes(reads: str = "texts") -> list[type[Measure]]:
-    """Every measure: those of importance first, each kind from cheap to dear and then by name."""
+    """Return every measure: those of importance first, each kind from cheap to dear and then by name."""
     return sorted((find(name, reads) for name in names(reads)), key=lambda cls: (*by_cost(cls), cls.name))
 
 
 def by_cost(cls: type[Measure]) -> tuple[bool, int]:
-    """The place of a measure in a list: importance before interventions, cheap measures before dear ones."""
+    """Return the sort key of a list of measures: importance before interventions, cheap measures before dear ones."""
     return cls.role() != "importance", [*COSTS].index(cls.cost)
 
 
 def check_options(wanted: Sequence[str], options: Mapping[str, Mapping], reads: str = "texts") -> None:
     """Raise MeasurementError for options, {name: {option: value}}, of a measure that is not among the wanted ones, and for a
-    name that is no option of its measure. Without torch for the measures of this package, whose values are not looked at.
+    name that is no option of its measure. Measures of this package are not imported for it; values are not looked at.
     """
     for part in (options, *(options.values() if isinstance(options, Mapping) else ())):
         if not isinstance(part, Mapping):
             raise MeasurementError(f"options: {excerpt(part)} is no mapping; give {{measure: {{option: value}}}}")
-    if idle := [name for name in options if name not in wanted]:
-        raise MeasurementError(f"options for {excerpt(idle[0])}, which is not measured; measured: {sorted(wanted)}")
     for name in options:
+        if name not in wanted:
+            raise MeasurementError(f"options for {excerpt(name)}, which is not measured; measured: {sorted(wanted)}")
         if name not in _CLASSES[reads] and name in catalogue()[reads]:
             try:
                 _check_option_names(name, options[name], catalogue()[reads][name]["options"])
@@ -289,9 +289,10 @@ def check_options(wanted: Sequence[str], options: Mapping[str, Mapping], reads: 
 
 
 def build(wanted: Iterable[str], options: Mapping[str, Mapping] | None = None, reads: str = "texts") -> list[Measure]:
-    """The measures of these names with their options, {name: {option: value}}, in this order.
+    """Return the measures of these names with their options, {name: {option: value}}, in this order.
 
-    Raises MeasurementError as `check_names` and `check_options` do, and for a value that a measure refuses.
+    Raises MeasurementError as `check_names` and `check_options` do, for a value that a measure refuses, and where a test of
+    explanations, which follows the predicted class, would judge a measure that explains anything else.
     """
     wanted, options, measures = check_names(wanted, reads), {} if options is None else options, []
     if options != {}:
@@ -301,12 +302,19 @@ def build(wanted: Iterable[str], options: Mapping[str, Mapping] | None = None, r
             measures.append(find(name, reads)(**options.get(name, {})))
         except (TypeError, ValueError) as error:
             raise MeasurementError(f"options of '{name}': {error}") from error
+    tests = sorted(measure.name for measure in measures if measure.takes_scores)
+    for measure in measures:
+        if tests and (target := measure.stated().get("target", "predicted")) != "predicted":
+            raise MeasurementError(
+                f"'{measure.name}' explains target={target!r}, and {tests} would judge it by the predicted class, whose "
+                "evidence may be evidence against what it explains: leave out the target, or measure it without them"
+            )
     return measures
 
 
 @functools.cache
 def catalogue() -> dict[str, dict[str, dict]]:
-    """What CATALOGUE holds: {reads: {measure: {"line": what it is, "module": where, "options": their names}}}."""
+    """Return what CATALOGUE holds: {reads: {measure: {"line": its summary, "module": where, "options": their names}}}."""
     return json.loads(CATALOGUE.read_text(encoding="utf-8"))
 
 

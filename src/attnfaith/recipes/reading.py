@@ -18,7 +18,6 @@ from attnfaith.recipes.options import parse_overrides
 from attnfaith.recipes.recipe import Recipe
 from attnfaith.recipes.schema import RecipeError, make_section
 from attnfaith.support.errors import cut, excerpt
-from attnfaith.support.files import real_path
 
 
 LARGEST_FILE, MOST_VALUES = 1 << 18, 100_000  # bytes, and values with every reference (&, *) counted as a copy
@@ -111,7 +110,7 @@ def load(
     if path is None and names:
         name = str(names[-1])
         if ("data.path", name) in pairs:  # reviews.csv.gz is reviews
-            name = real_path(name).name.partition(".")[0] or "own"
+            name = Path(name).resolve().name.partition(".")[0] or "own"
         name = re.sub(r"[^\w.-]+", "-", name)
         recipe = _complete({"name": name, "output_dir": f"runs/{name}"}, pairs, "the recipe")
     else:

@@ -1,6 +1,4 @@
-"""The record: what a measurement leaves, and all that tables, figures, pages and cards are made from. Needs no model."""
-
-# ruff: noqa: F401 (what other modules import from here)
+"""The record: the result of a measurement, and the source of all tables, figures, pages and cards. Needs no model."""
 
 from attnfaith.record.identity import (
     HEADING,
@@ -10,7 +8,10 @@ from attnfaith.record.identity import (
     Identity,
     as_columns,
     from_row,
+    model_fields,
+    objective_fields,
     projection_label,
+    training_fields,
 )
 from attnfaith.record.io import (
     check_one_version,
@@ -35,7 +36,6 @@ from attnfaith.record.schema import (
     SUM_TOLERANCE,
     VERSION,
     Column,
-    axes,
     build,
     column_of,
     common_columns,
@@ -43,9 +43,24 @@ from attnfaith.record.schema import (
     list_lengths,
     of_sequences,
     ragged,
-    schema,
     validate,
     with_settings,
 )
-from attnfaith.record.words import by_word
+from attnfaith.record.words import (
+    CONTINUES,
+    REPEATS,
+    by_word,
+    words_of,
+)
 from attnfaith.support.errors import RecordError
+
+
+__all__ = (
+    ["ABSOLUTE", "COLUMNS", "CONTINUES", "HEADING", "IDENTITY_COLUMNS", "OPTIONAL_COLUMNS", "OUTPUTS"]
+    + ["PENALTY_FIELDS", "REPEATS", "SEQUENCE_COLUMNS", "SUM_TOLERANCE", "UNKNOWN", "UNKNOWN_SEED", "VERSION"]
+    + ["Column", "Identity", "RecordError"]
+    + ["as_columns", "build", "by_word", "check_one_version", "column_of", "common_columns", "concatenate", "equal"]
+    + ["from_row", "has_classes", "is_current", "list_lengths", "load", "model_fields", "objective_fields"]
+    + ["of_sequences", "plain", "projection_label", "ragged", "rows", "save", "schema_of", "schema_version", "settings"]
+    + ["training_fields", "validate", "with_settings", "words_of"]
+)

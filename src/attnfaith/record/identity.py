@@ -1,4 +1,4 @@
-"""Which cell a row belongs to: one trained model on one set of texts, as typed fields and as labels for people."""
+"""The identity of a cell, one trained model on one set of texts: typed fields, and labels for people."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -7,12 +7,11 @@ from functools import cached_property
 from pathlib import Path
 
 from attnfaith.support.errors import RecordError
+from attnfaith.support.files import RECIPE
 
 
 UNKNOWN, UNKNOWN_SEED = "unknown", -1
-"""The value of a field that nobody knows about a model, and of its seed."""
-RECIPE = "recipe.yaml"
-"""Name of the recipe in the folder of a run."""
+"""The value of an unknown field, and of an unknown seed."""
 PENALTY_FIELDS = (
     *("impermissible_mass", "impermissible_heads", "diversity", "word_tying", "word_tying_distance", "word_tying_padding"),
     *("masked_language_model", "masked_share"),
@@ -103,7 +102,7 @@ class Identity:
 
     @cached_property
     def heading(self) -> dict[str, object]:
-        """What a table's rows begin with, by HEADING: labels for people. Nothing reads them back."""
+        """Labels for people, by HEADING, with which a table's rows begin. Nothing reads them back."""
         hierarchy = "" if self.hierarchy == "none" else self.hierarchy
         words = "words" if hierarchy and self.level == "word" else ""
         attention = self.reduction_label if self.reduction else self.selection_label if self.selection_kind else ""
@@ -129,7 +128,7 @@ class Identity:
 
     @property
     def model_label(self) -> str:
-        """Encoder, alignment and projection, such as "bilstm+additive+softmax"; of an adversary its objective."""
+        """Such as "bilstm+additive+softmax", encoder, alignment and projection; of an adversary its objective."""
         if self.objective == "adversarial":
             return _labelled("adversarial", *self._adversary_parts)
         return "+".join(str(self.heading[name]) for name in ("encoder", "alignment", "projection"))
@@ -144,17 +143,17 @@ class Identity:
 
     @property
     def selection_label(self) -> str:
-        """How tokens are selected and read, where it is not as usual, such as "transition 0.01, contiguous"."""
+        """How tokens are selected and read, where it is not the default, such as "transition 0.01, contiguous"."""
         if self.selection_kind is None:
             return ""
-        usual = 0.5 if self.selection_kind == "bernoulli" else 0.0
+        default = 0.5 if self.selection_kind == "bernoulli" else 0.0
         test = self.selection_test_temperature
         parts = (
             "" if self.selection_encoder == self.encoder else self.selection_encoder,
             _part("transition", self.selection_transition or None),
             _part("temperature", self.selection_temperature),
             _part("at test", None if test == self.selection_temperature else test),
-            _part("threshold", None if self.selection_threshold == usual else self.selection_threshold),
+            _part("threshold", None if self.selection_threshold == default else self.selection_threshold),
             "contiguous" if self.selection_contiguous else "",
             "" if self.selection_reads == "zeroed" else self.selection_reads,
             "" if self.selection_pooling == "average" else self.selection_pooling,
@@ -218,20 +217,20 @@ def _labelled(name: str, *parts: str | None) -> str:
 
 
 def _part(name: str, value: float | str | None) -> str:
-    """Name and value of a part of a label; "" for None."""
+    """A name with its value; "" for None."""
     if value is None or value == "":
         return ""
     return f"{name} {value if isinstance(value, str) else format(value, 'g')}".strip()
 
 
 def as_columns(identity: Identity, count: int) -> dict[str, list]:
-    """The identity as record columns of `count` equal rows."""
+    """Return the identity as record columns of `count` equal rows."""
     cell = {key.name: value for key in fields(Identity) if (value := getattr(identity, key.name)) != key.default}
     return {name: [value] * count for name, value in {**identity.heading, "cell": json.dumps(cell)}.items()}
 
 
 def from_row(row: Mapping[str, object]) -> Identity:
-    """The identity of a row of a record. Raises RecordError where the row's column cell holds none."""
+    """Return the identity of a row of a record. Raises RecordError where the row's column cell holds none."""
     try:
         return Identity(**json.loads(row["cell"]))
     except (TypeError, ValueError) as error:
@@ -244,8 +243,8 @@ def from_row(row: Mapping[str, object]) -> Identity:
 
 
 def model_fields(model) -> dict[str, object]:
-    """The fields of an identity that the model section of a recipe decides, but for those of word vectors. Of a model from
-    sequences to sequences also what else tells the models of a study apart.
+    """Return the fields of an identity that the model section of a recipe decides, without those of word vectors. Of a
+    model from sequences to sequences also its hidden size, by which a study tells models apart.
     """
     names = ("encoder", "hierarchy", "alignment", "score_scale", "projection", "readout")
     parameter = {"sparsegen": model.sparsegen_lambda, "entmax": model.entmax_alpha}.get(model.projection)
@@ -265,7 +264,7 @@ def model_fields(model) -> dict[str, object]:
 
 
 def objective_fields(recipe) -> dict[str, object]:
-    """The fields of an identity about what a model is trained for."""
+    """Return the fields of an identity about a model's objective."""
     objective = recipe.objective
     fields = {
         "objective": objective.kind if recipe.model.type is None else "translation",
@@ -282,7 +281,7 @@ def objective_fields(recipe) -> dict[str, object]:
 
 
 def training_fields(recipe, read: Callable) -> dict[str, object]:
-    """`objective_fields`, and those of the run that the model is trained against. read: reads the recipe of that run."""
+    """Return `objective_fields`, and those of the run that the model is trained against. read: reads that run's recipe."""
     fields = objective_fields(recipe)
     if recipe.objective.base is None:
         return fields

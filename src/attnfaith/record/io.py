@@ -15,7 +15,7 @@ from attnfaith.record.schema import (
     OPTIONAL_COLUMNS,
     VERSION,
     VERSION_KEY,
-    axes,
+    column_of,
     has_classes,
     list_lengths,
     of_sequences,
@@ -33,13 +33,13 @@ FILLED: dict[str, Callable[[list[str]], list]] = {
     "word_attention": lambda tokens: [[1.0] for _ in tokens],
     "query_tokens": lambda tokens: [],
 }
-"""Columns of some records only, and their values for the tokens of a text whose record has none: each token is a word, and
-all there is of its item; a single text has no second one."""
+"""Columns of some records only, and their values for the tokens of a text in a record without them: each token is a word,
+the only word of its item, and there is no second text."""
 
 
 def rows(table: pa.Table, column: str) -> list[np.ndarray]:
-    """A list column as one numpy array per instance (views, not copies): (T,), (C,), or with as many axes as it has, such as
-    (K,T), (K,C) for one of draws, (L,A,R,G,T) for attention between two sentences.
+    """Return a list column as one numpy array per instance (views, not copies), with the axes of the column: (T,), (C,),
+    (K,T) of draws, (L,A,R,G,T) of attention between two sentences.
 
     Without draws, (0, 0). A column [T][W] gives a list of T arrays (W,) per instance. Raises RecordError where the record
     has no such column, it holds one value per instance, or the lists of an instance differ in length.
@@ -57,7 +57,7 @@ def rows(table: pa.Table, column: str) -> list[np.ndarray]:
     outer = list(zip(bounds[0][:-1], bounds[0][1:], strict=True))
     if len(bounds) == 1:
         return [flat[start:stop] for start, stop in outer]
-    if axes(table.schema.field(column))[-1] == "W":
+    if column_of(table.schema.field(column)).axes[-1] == "W":
         return [[flat[bounds[1][place] : bounds[1][place + 1]] for place in range(*both)] for both in outer]
     return [_shaped(flat, bounds, start, stop, f"column '{column}' row {row}") for row, (start, stop) in enumerate(outer)]
 
@@ -74,7 +74,7 @@ def _shaped(flat: np.ndarray, bounds: list[np.ndarray], start: int, stop: int, w
 
 
 def series(version: str) -> str:
-    """The part of a version of the package, major.minor, whose records compare: numbers change with these only."""
+    """Return major.minor of a version of the package: numbers change with these only, so records of a series compare."""
     return ".".join(version.split(".")[:2])
 
 
@@ -86,9 +86,8 @@ def is_current(table: pa.Table | pa.Schema) -> bool:
 def check_one_version(
     tables: Iterable[pa.Table], remedy: str = "measure them anew with one, or say mix_versions=True"
 ) -> None:
-    """Raise RecordError where different series of the package, major.minor, measured the records: numbers need not compare.
-
-    remedy: what the message says to do.
+    """Raise RecordError where different series of the package, major.minor, measured the records. remedy: what to do, for
+    the message.
     """
     versions = sorted({series(part["version"]) for table in tables for part in settings(table) if "version" in part})
     if len(versions) > 1:
@@ -96,11 +95,10 @@ def check_one_version(
 
 
 def concatenate(tables: Iterable[pa.Table], *, mix_versions: bool = False) -> pa.Table:
-    """Records of several cells as one; columns that only some of them have are FILLED.
+    """Return records of several cells as one, with the `settings` of all. Missing columns of FILLED are added.
 
-    Raises RecordError where some are of texts and some of sentence pairs, a column is in some records and missing in
-    others, the same instance of the same cell comes twice, or, unless mix_versions, different versions of the package
-    measured them. Run information (`settings`) of the parts is kept as a list.
+    Raises RecordError where some are of texts and some of sentence pairs, another column is missing in some, the same
+    instance of the same cell comes twice, or, unless mix_versions, different versions of the package measured them.
     """
     tables = list(tables)
     if not tables:
@@ -158,7 +156,7 @@ def _alike(first: pa.ChunkedArray | pa.Array, second: pa.ChunkedArray | pa.Array
 
 
 def plain(table: pa.Table) -> pa.Table:
-    """The record as columns of types that every reader of Arrow knows: strings in place of dictionaries, no metadata."""
+    """Return the columns of a record with strings in place of dictionaries and without metadata, for any reader of Arrow."""
     columns = [
         column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column for column in table.columns
     ]
@@ -166,26 +164,21 @@ def plain(table: pa.Table) -> pa.Table:
 
 
 def settings(table: pa.Table | pa.Schema) -> list[dict]:
-    """What made the record: one dict of settings per cell; [] where none were stored.
+    """Return what made the record: one dict of settings per cell; [] where none were stored.
 
-    Raises RecordError where what is stored is nothing of the kind.
+    Raises RecordError where anything else is stored.
     """
     schema = table if isinstance(table, pa.Schema) else table.schema
     stored = (schema.metadata or {}).get(b"attnfaith", b"[]")
     try:
         parts = json.loads(stored)
-    except (ValueError, RecursionError):
-        parts = None
-    if not isinstance(parts, list) or not all(_is_settings(part) for part in parts):
-        shown = stored[:60].decode(errors="replace")
-        raise RecordError(f"the record's settings are {shown!r}, not a list of one object per cell: measure the model anew")
-    return parts
-
-
-def _is_settings(part: object) -> bool:
-    """Whether this can be what made a cell: an object, whose columns name the measures that made them."""
-    columns = part.get("columns", {}) if isinstance(part, dict) else None
-    return isinstance(columns, dict) and all(isinstance(measure, str) for measure in columns.values())
+        columns = [part.get("columns", {}) for part in parts]  # those of a cell name the measures that made them
+        if isinstance(parts, list) and all(isinstance(measure, str) for each in columns for measure in each.values()):
+            return parts
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        pass
+    shown = stored[:60].decode(errors="replace")
+    raise RecordError(f"the record's settings are {shown!r}, not a list of one object per cell: measure the model anew")
 
 
 def save(table: pa.Table, path: str | os.PathLike) -> None:
@@ -223,7 +216,7 @@ def load(path: str | os.PathLike) -> pa.Table:
 
 
 def schema_of(path: str | os.PathLike) -> pa.Schema:
-    """The columns that a record's file says it has. Raises RecordError where there is no file, or it is corrupt."""
+    """Return the schema in a record's file. Raises RecordError where there is no file, or it is corrupt."""
     if not Path(path).is_file():
         raise RecordError(f"no record at {path}")
     with _readable(path):
@@ -239,6 +232,6 @@ def _readable(path: str | os.PathLike) -> Iterator[None]:
 
 
 def schema_version(schema: pa.Schema) -> int | str:
-    """The version of a record's schema; 1 where it states none."""
+    """Return the version of a record's schema; 1 where it states none."""
     stated = (schema.metadata or {}).get(VERSION_KEY, b"1").decode(errors="replace")
     return int(stated) if stated.isdecimal() else stated[:20]

@@ -47,14 +47,14 @@ class Column:
     dtype: Arrow type name of the innermost value; "category" for a text of few values.
     distribution: non-negative and summing to 1 along the last axis.
     signed: a negative value is evidence against what is explained.
-    words: how the value of a word is made of those of its subwords, by `attnfaith.record.words.RULES`; "" where it does not
-        follow from them.
-    undefined: when a value is NaN, or its list empty; "" where it always is defined.
+    words: how the value of a word follows from those of its subwords, by `attnfaith.record.words.RULES`; "" where it does
+        not.
+    undefined: when a value is NaN, or its list empty; "" where it is always defined.
     unit: of the values; "" for a share, a rank or a count. range: least and greatest value, None where there is no bound.
     nullable: a scalar that may be absent.
-    tolerance: how far the same work on another machine may be from a recorded column (`attnfaith.reproduction`): of numbers,
-        the mean difference over the spread of the column, its mean absolute deviation; of other values, the share of the
-        texts where they differ. 0: not at all, as for what is copied from the data.
+    tolerance: the largest difference that `attnfaith.reproduction` allows on another machine: of numbers, the mean
+        difference over the mean absolute deviation of the column; of other values, the share of texts where they differ.
+        0 for what is copied from the data.
     needs: capabilities that a subject must have for this column, beside those of its measure; not kept in files.
     doc: the meaning.
     """
@@ -87,7 +87,7 @@ class Column:
 
 
 def check_name(name: str) -> None:
-    """Raises RecordError for a name that no column may have: it would become part of a file's name."""
+    """Raise RecordError for a name that no column may have: it would become part of a file's name."""
     if not NAME.fullmatch(name):
         raise RecordError(
             f"column name {name[:80]!r}: a name is lower-case letters, digits and underscores, begins with a letter and has "
@@ -96,7 +96,7 @@ def check_name(name: str) -> None:
 
 
 def column_of(field: pa.Field) -> Column:
-    """The description of a record's field; the plain Column for a field without one.
+    """Return the description of a record's field; the plain Column for a field without one.
 
     Raises RecordError for metadata that no Column wrote.
     """
@@ -109,10 +109,9 @@ def column_of(field: pa.Field) -> Column:
         raise RecordError(f"column '{field.name}': its description in the file cannot be read: {error}") from error
 
 
-@lru_cache(maxsize=1024)  # a record is checked often, and its columns say the same each time
+@lru_cache(maxsize=1024)  # a record is checked often, with the same columns each time
 def _described(stored: bytes) -> Column:
-    values = json.loads(stored)
-    names = {key.name for key in fields(Column)}
+    values, names = json.loads(stored), {key.name for key in fields(Column)}
     column = Column(**{name: value for name, value in values.items() if name in names})
     return replace(column, axes=tuple(column.axes), range=None if column.range is None else tuple(column.range))
 
@@ -211,35 +210,30 @@ def has_classes(record: pa.Table | pa.Schema) -> bool:
 
 
 def common_columns(names: Iterable[str]) -> dict[str, Column]:
-    """The columns that a record with columns of these names has to have."""
+    """Return the columns that a record with columns of these names has to have."""
     return SEQUENCE_COLUMNS if SEQUENCE in names else COLUMNS
 
 
-def schema(extra: Mapping[str, Column] | None = None, *, sequences: bool = False) -> pa.Schema:
-    """The Arrow schema of a record with the columns of the given producers beside the common ones.
-
-    sequences: of sentence pairs. Raises RecordError where a producer declares a name that the record already has.
-    """
-    columns = dict(SEQUENCE_COLUMNS if sequences else COLUMNS)
-    for name, column in (extra or {}).items():
-        if name in columns and not (name == "probs" and column in OUTPUTS.values()):
-            raise RecordError(f"column '{name}' is declared twice: rename it in the producer's COLUMNS")
-        columns[name] = column
-    return pa.schema([column.field(name) for name, column in columns.items()], {VERSION_KEY: str(VERSION).encode()})
-
-
 def build(columns: Mapping[str, Sequence], extra: Mapping[str, Column] | None = None) -> pa.Table:
-    """A validated record from Python or numpy columns of equal row count; of sentence pairs where there are target words."""
-    wanted = schema(extra, sequences=SEQUENCE in columns)
-    if missing := [name for name in wanted.names if name not in columns]:
+    """Return a validated record from Python or numpy columns of equal row count, of sentence pairs with target words.
+
+    extra: the columns beside the common ones. Raises RecordError where columns and declarations differ, one of `extra` is
+    common, or a rule is broken.
+    """
+    declared = dict(common_columns(columns))
+    for name, column in (extra or {}).items():
+        if name in declared and not (name == "probs" and column in OUTPUTS.values()):
+            raise RecordError(f"column '{name}' is declared twice: every record has it, so give it another name")
+        declared[name] = column
+    if missing := [name for name in declared if name not in columns]:
         raise RecordError(f"columns missing: {missing}; given: {sorted(columns)}")
-    if unknown := [name for name in columns if name not in wanted.names]:
-        raise RecordError(f"columns nobody declared: {unknown}; declared: {wanted.names}")
+    if undeclared := [name for name in columns if name not in declared]:
+        raise RecordError(f"columns without a declaration: {undeclared}; declared: {[*declared]}")
     counts = {name: len(values) for name, values in columns.items()}
     if len(set(counts.values())) > 1:
         raise RecordError(f"columns of unequal row count: {counts}")
-    arrays = [_array(columns[field.name], field) for field in wanted]
-    table = pa.Table.from_arrays(arrays, schema=wanted)
+    schema = pa.schema([column.field(name) for name, column in declared.items()], {VERSION_KEY: str(VERSION).encode()})
+    table = pa.Table.from_arrays([_array(columns[field.name], field) for field in schema], schema=schema)
     validate(table)
     return table
 
@@ -257,7 +251,7 @@ def _array(values: Sequence, field: pa.Field) -> pa.Array:
 
 
 def _nested(values: Sequence[np.ndarray], kind: pa.DataType) -> pa.Array:
-    """One array of several axes per instance as lists of lists, without a Python object for each of the innermost."""
+    """Arrays of several axes as lists of lists, without a Python object for each of the innermost."""
     kinds = [kind]
     while pa.types.is_list(kinds[-1]):
         kinds.append(kinds[-1].value_type)
@@ -270,61 +264,78 @@ def _nested(values: Sequence[np.ndarray], kind: pa.DataType) -> pa.Array:
 
 
 def offsets(lengths: Sequence[int]) -> pa.Array:
-    """Where lists of these lengths begin and end in their flat values."""
+    """Return where lists of these lengths begin and end in their flat values."""
     return pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
 
 
-def axes(field: pa.Field) -> tuple[str, ...]:
-    """The axes of a record's column."""
-    return column_of(field).axes
-
-
 def list_lengths(array: pa.ListArray) -> np.ndarray:
-    """How many values each list holds."""
+    """Return how many values each list holds."""
     return pc.list_value_length(array).to_numpy(zero_copy_only=False)
 
 
 def whole(column: pa.ChunkedArray) -> pa.Array:
-    """A column in one piece, itself where it is: `combine_chunks` copies even then."""
+    """Return a column in one piece without copying a single chunk, which `combine_chunks` does."""
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
+# ------------------------------------------------------------------------------------------ the rules
+
+
 def validate(table: pa.Table) -> None:
-    """Check the rules a record obeys; raise RecordError naming the first broken rule, column and row.
+    """Check the rules of a record. Raise RecordError naming the first broken rule, column and row.
 
     Rules: the common columns are there, with their types; nothing but a label is null; instance ids are unique within a
     cell; in each row all [T] columns have one length and all [C] columns another, with draws too ([K][T], [K][C]), and all
     [T][W] columns as many words in each sentence; distributions are finite, non-negative and sum to 1 within 1e-4 (an empty
-    one is allowed: an empty text attends to nothing). Of texts: there is a class, and a label that is not null lies in
+    list is allowed: an empty text attends to nothing). Of texts: there is a class, and a label that is not null lies in
     0..C-1. Of sentence pairs: both have words, the axes G, L and A have one length in each row as well, R is 2, and links
     are 0, 1 or 2.
     """
     common = common_columns(table.column_names)
     if missing := [name for name in common if name not in table.column_names]:
         raise RecordError(f"not a record: columns {missing} are missing; it has {table.column_names}")
-    columns = {}
+    columns, fixed = {}, common | OPTIONAL_COLUMNS
     for field in sorted(table.schema, key=lambda field: field.name not in common):  # the common ones give T, C and G
         check_name(field.name)
-        column, required = column_of(field), common.get(field.name, OPTIONAL_COLUMNS.get(field.name))
-        if field.name == "probs" and column in OUTPUTS.values():
-            required = column
-        columns[field.name] = required or column
-        if required:
-            _check_type(field, required)
+        column = column_of(field)
+        is_fixed = field.name in fixed
+        if is_fixed and not (field.name == "probs" and column in OUTPUTS.values()):
+            column = fixed[field.name]
+        if is_fixed:
+            _check_type(field, column)
         elif not column.axes and pa.types.is_nested(field.type):
             raise RecordError(f"column '{field.name}' is a list but its metadata names no axes")
+        columns[field.name] = column
     at_once = max(1, table.num_rows * BLOCK // max(table.nbytes, 1))
     for start in range(0, max(table.num_rows, 1), at_once):
         _check_rows(table.slice(start, at_once), start, columns)
-    _check_unique(table)
+    if pc.count_distinct(table.column("instance_id"), mode="all").as_py() == table.num_rows:
+        return  # as in a record of one cell
+    cells = table.select(["instance_id", "cell"]).group_by(["instance_id", "cell"]).aggregate([([], "count_all")])
+    for row in cells.filter(pc.greater(cells.column("count_all"), 1)).slice(0, 1).to_pylist():
+        cell = ", ".join(f"{name} {value}" for name, value in from_row(row).heading.items())
+        raise RecordError(
+            f"instance '{row['instance_id']}' appears {row['count_all']} times in one cell ({cell}): give each cell once"
+        )
+
+
+def _check_type(field: pa.Field, column: Column) -> None:
+    kind = field.type
+    for _ in column.axes:
+        kind = kind.value_type if pa.types.is_list(kind) else pa.null()
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    kinds = {"int64": pa.types.is_integer, "bool": pa.types.is_boolean}
+    kinds |= dict.fromkeys(("string", "category"), pa.types.is_string)
+    if not kinds.get(column.dtype, pa.types.is_floating)(kind):
+        raise RecordError(f"column '{field.name}' is {field.type}; it must be {column.arrow_type()}")
 
 
 def _check_rows(table: pa.Table, start: int, columns: Mapping[str, Column]) -> None:
     """Check some rows of a record. start: the number of the first of them in the record."""
     sequences = SEQUENCE in columns
-    one_a_row = ("T", "G", "L", "A", "R") if sequences else ("T", "C")  # axes whose lists have one length in a row
+    shared = ("T", "G", "L", "A", "R", "W") if sequences else ("T", "C", "W")
     lengths: dict[str, tuple[str, np.ndarray]] = {"R": ("the rule", np.full(table.num_rows, 2))}
-    words = None
     for name, column in columns.items():
         array = lists = whole(table.column(name))
         rows = rows_of_lists = np.arange(len(array))  # the row of each value
@@ -333,35 +344,26 @@ def _check_rows(table: pa.Table, start: int, columns: Mapping[str, Column]) -> N
                 raise RecordError(f"column '{name}' is {array.type}; its axes {column.axes} need nested lists")
             _refuse_nulls(name, array, start + rows)
             counts = list_lengths(array)
-            if axis in one_a_row:
-                first, expected = lengths.setdefault(axis, (name, np.zeros(table.num_rows, np.int64)))
+            if axis in shared:
+                # one length in a row; of W in a sentence, which is a list by itself
+                owners, size = (np.arange(len(counts)), len(counts)) if axis == "W" else (rows, table.num_rows)
+                first, expected = lengths.setdefault(axis, (name, np.zeros(size, np.int64)))
                 if first == name:
-                    expected[rows] = counts
-                for place in np.flatnonzero(expected[rows] != counts)[:1]:
-                    row = rows[place]
+                    expected[owners] = counts
+                for place in np.flatnonzero(expected[owners] != counts)[:1]:
                     raise RecordError(
-                        f"row {start + row}: column '{name}' has {counts[place]} values and '{first}' {expected[row]}; all "
-                        f"columns over {axis} of a row must have one length"
-                    )
-            if axis == "W":
-                first, expected = words = words or (name, counts)
-                for place in np.flatnonzero(expected != counts)[:1]:
-                    raise RecordError(
-                        f"row {start + rows[place]}: columns '{name}' and '{first}' have other numbers of words in a "
-                        "sentence; all columns over W must have one"
+                        f"row {start + rows[place]}: column '{name}' has {counts[place]} values and '{first}' "
+                        f"{expected[owners[place]]}; all columns over {axis} of a row must have one length"
                     )
             lists, rows_of_lists = array, rows
             array, rows = array.flatten(), np.repeat(rows, counts)
         if name in COLUMNS or name in OPTIONAL_COLUMNS or name in SEQUENCE_COLUMNS:
             if not column.nullable:
                 _refuse_nulls(name, array, start + rows)
-            if column.range is not None:
-                low, high = column.range
-                values = array.to_numpy(zero_copy_only=False)
-                for place in np.flatnonzero(~((values >= low) & (values <= high)))[:1]:
-                    raise RecordError(
-                        f"column '{name}' row {start + rows[place]}: {values[place]} is outside {low:g}..{high:g}"
-                    )
+            low, high = column.range or (None, None)
+            values = array.to_numpy(zero_copy_only=False)
+            for place in np.flatnonzero(~((values >= low) & (values <= high)))[:1] if column.range else ():
+                raise RecordError(f"column '{name}' row {start + rows[place]}: {values[place]} is outside {low:g}..{high:g}")
         if column.distribution and column.axes:
             _check_distribution(name, lists, start + rows_of_lists)
     if sequences:
@@ -376,18 +378,6 @@ def _check_rows(table: pa.Table, start: int, columns: Mapping[str, Column]) -> N
         raise RecordError(f"row {start + row}: label {label[row]:.0f} is outside 0..{classes[row] - 1}")
 
 
-def _check_type(field: pa.Field, column: Column) -> None:
-    kind = field.type
-    for _ in column.axes:
-        kind = kind.value_type if pa.types.is_list(kind) else pa.null()
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    wanted = {"int64": pa.types.is_integer, "bool": pa.types.is_boolean, "string": pa.types.is_string}
-    wanted |= {"category": pa.types.is_string}
-    if not wanted.get(column.dtype, pa.types.is_floating)(kind):
-        raise RecordError(f"column '{field.name}' is {field.type}; it must be {column.arrow_type()}")
-
-
 def _refuse_nulls(name: str, array: pa.Array, rows: np.ndarray) -> None:
     if array.null_count:
         place = np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))[0]
@@ -396,8 +386,7 @@ def _refuse_nulls(name: str, array: pa.Array, rows: np.ndarray) -> None:
 
 def _check_distribution(name: str, lists: pa.ListArray, rows: np.ndarray) -> None:
     """Check that each list is a distribution. rows: the row of each list."""
-    values = lists.flatten().to_numpy(zero_copy_only=False).astype(np.float64)
-    lengths = list_lengths(lists)
+    values, lengths = lists.flatten().to_numpy(zero_copy_only=False).astype(np.float64), list_lengths(lists)
     owner = np.repeat(np.arange(len(lengths)), lengths)
     for place in np.flatnonzero(~(values >= 0))[:1]:  # NaN too
         raise RecordError(f"column '{name}' row {rows[owner[place]]}: value {values[place]} is not a probability")
@@ -406,24 +395,11 @@ def _check_distribution(name: str, lists: pa.ListArray, rows: np.ndarray) -> Non
         raise RecordError(f"column '{name}' row {rows[place]}: sums to {sums[place]:.6f}, not to 1")
 
 
-def _check_unique(table: pa.Table) -> None:
-    """Check that no instance comes twice in a cell."""
-    if pc.count_distinct(table.column("instance_id"), mode="all").as_py() == table.num_rows:
-        return  # as in a record of one cell
-    cells = table.select(["instance_id", "cell"]).group_by(["instance_id", "cell"]).aggregate([([], "count_all")])
-    repeated = cells.filter(pc.greater(cells.column("count_all"), 1))
-    for row in repeated.slice(0, 1).to_pylist():
-        cell = ", ".join(f"{name} {value}" for name, value in from_row(row).heading.items())
-        raise RecordError(
-            f"instance '{row['instance_id']}' appears {row['count_all']} times in one cell ({cell}): give each cell once"
-        )
-
-
 def ragged(values: np.ndarray, mask: np.ndarray) -> list[np.ndarray]:
-    """Values (B,T,...) of padded instances at the places where mask (B,T) is true: one array (T_b,...) per instance."""
-    return [row[keep] for row, keep in zip(np.asarray(values), np.asarray(mask, bool), strict=True)]
+    """Return values (B,T,...) of padded instances where mask (B,T) is true: one array (T_b,...) per instance."""
+    return [row[inside] for row, inside in zip(np.asarray(values), np.asarray(mask, bool), strict=True)]
 
 
 def with_settings(table: pa.Table, parts: list[dict]) -> pa.Table:
-    """The record with the settings that made it (one dict per cell) stored in its schema."""
+    """Return the record with the settings that made it, one dict per cell, stored in its schema."""
     return table.replace_schema_metadata({**(table.schema.metadata or {}), b"attnfaith": json.dumps(parts).encode()})

@@ -16,33 +16,31 @@ from attnfaith.support.errors import RecordError
 
 
 CONTINUES = "##"
-"""Prefix of a token that goes on with the word of the token before it."""
+"""Prefix of a token that continues the word of the token before it."""
 REPEATS = f"{CONTINUES}⋯"
-"""Prefix of a token that is a further part, such as a byte, of a character that the token before it has shown."""
+"""Prefix of a token that is a further part, such as a byte, of a character that the token before it shows."""
 
 RULES: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "sum": np.add.reduceat,
     "length": lambda values, starts: np.sqrt(np.add.reduceat(values**2, starts)),
     "largest": np.maximum.reduceat,
 }
-"""How the value of a word is made of those of its tokens, by what `Column.words` says: values and the place where each word
-starts, to one value a word.
+"""Rules by which the value of a word follows from those of its tokens (`Column.words`): functions of the values and of the
+place where each word starts, to one value a word.
 
-sum      parts that add up: the word's part is their sum, exactly. Sizes of parts, which have no sign: their sum, which the
-         size of the word's part does not exceed.
-length   lengths of gradients: the length of the gradient in all tokens of the word at once, exactly.
-largest  marks: a word is marked where one of its tokens is.
+sum      of parts that add up, exact; of sizes of parts without a sign, an upper bound of the size of the word's part.
+length   of gradients: the length of the gradient in all tokens of the word at once, exact.
+largest  of marks: a word is marked where one of its tokens is.
 """
 
 
 def by_word(table: pa.Table) -> pa.Table:
-    """The record with words in place of subwords: of the same texts, predictions and labels, of level "word".
+    """Return the record with words in place of subwords: the same texts, predictions and labels, at level "word".
 
-    tokens: the tokens of a word put together. attention: summed, so that it is a distribution over words. rationale and
-    impermissible: 1 where a token of the word has it. An importance: as `Column.words` of its column says (RULES); one that
-    says nothing, such as leave-one-out, has no value for a word that follows from those of its tokens, and is left out, as
-    are the results of interventions, which were carried out on tokens. `settings` of each cell says under "words" by which
-    rule each column was made, and what was left out.
+    Tokens of a word are joined; their attention is summed, so that it is a distribution over words; a word is marked as
+    rationale or impermissible where one of its tokens is. An importance follows the rule of its column (`Column.words`). One
+    without a rule, such as leave-one-out, is left out, as are the results of interventions, which were carried out on
+    tokens. `settings` of each cell lists under "words" the rule of each column and what was left out.
 
     Raises RecordError where the record is not of subwords: it has no column word_of_token.
     """
@@ -88,7 +86,7 @@ def by_word(table: pa.Table) -> pa.Table:
 
 
 def words_of(tokens: Sequence[str], owners: Sequence[int]) -> tuple[list[str], list[int]]:
-    """The words that a text's tokens make, and the number of the word that each token is of, from 0.
+    """Return the words that a text's tokens make, and the number of each token's word, from 0.
 
     owners: `word_of_token` of the text.
     """
@@ -100,7 +98,7 @@ def words_of(tokens: Sequence[str], owners: Sequence[int]) -> tuple[list[str], l
 
 
 def _joined(tokens: list[str], starts: np.ndarray) -> list[str]:
-    """The words that tokens make, each without the blanks around it."""
+    """The words that tokens make, without surrounding blanks."""
     words, ends = [], [*starts.tolist(), len(tokens)][1:]
     for start, end in zip(starts.tolist(), ends, strict=True):
         word = tokens[start]

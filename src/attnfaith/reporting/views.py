@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from attnfaith import record as records
-from attnfaith.record.words import CONTINUES
+from attnfaith.record import CONTINUES
 from attnfaith.reporting.cells import describe, measure_label, one_cell
 from attnfaith.reporting.heatmap import direction_of, visible
 from attnfaith.reporting.notebook import row_of

@@ -17,7 +17,6 @@ from attnfaith.recipes import Recipe
 from attnfaith.runs.folder import MODEL, OUTPUTS, RECIPE, STATE, RunError, note, read_state
 from attnfaith.runs.models import load_model
 from attnfaith.support.errors import AttnfaithError
-from attnfaith.support.files import real_path
 
 
 KINDS = {"guided": ("classification", "adversarial"), "adversarial": ("classification",)}  # objectives a base may have
@@ -111,7 +110,7 @@ def open_base(recipe: Recipe) -> Base | None:
     if not objective.needs_base:
         return None
     folder, stated = Path(objective.base), f"objective.base={objective.base}"
-    if real_path(folder) == real_path(recipe.output_dir):
+    if folder.resolve() == Path(recipe.output_dir).resolve():
         raise RunError(f"{stated} is this run's own output_dir; name the run it is trained against")
     if missing := [name for name in (RECIPE, STATE, MODEL) if not (folder / name).exists()]:
         raise RunError(f"{stated} is no trained run ({', '.join(missing)} missing there): train it first")

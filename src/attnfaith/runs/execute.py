@@ -11,14 +11,13 @@ from transformers.utils.logging import disable_progress_bar
 
 from attnfaith import record
 from attnfaith.loading import device_of
-from attnfaith.measurement.engine import configured, delete_finished
+from attnfaith.measurement.registry import build
 from attnfaith.recipes import Recipe, RecipeError, check_model, differences, load
 from attnfaith.runs import train
 from attnfaith.runs.base import open_base
 from attnfaith.runs.folder import MODEL, RECIPE, RECORD, REPORT, SHARDS, RunError, held, note, opened, write_recipe
 from attnfaith.runs.measure import Measurement, faithfulness, other_measurement, print_results, report
 from attnfaith.runs.texts import Texts, check_splits
-from attnfaith.support.files import real_path
 from attnfaith.training import check_processes
 
 
@@ -63,7 +62,7 @@ def run(recipe: Recipe, *, overwrite: bool = False, resume: bool = False, remeas
 
 
 def _check_measures(recipe: Recipe) -> None:
-    configured(recipe.measure.producers, recipe.measure.options, recipe.reads)
+    build(recipe.measure.producers, recipe.measure.options, recipe.reads)
     check_splits(recipe)
 
 
@@ -89,7 +88,7 @@ def measure_run(
     started = time.perf_counter()
     device = None if device is None else device_of(device)
     folder = Path(folder)
-    if output is not None and real_path(output) == real_path(folder / RECORD):
+    if output is not None and Path(output).resolve() == (folder / RECORD).resolve():
         output = None
     if not (folder / MODEL).is_dir():
         raise RunError(f"{folder} holds no trained model ({MODEL}/); train first")
@@ -120,7 +119,6 @@ def _check_replaces_nothing(folder: Path, recipe: Recipe, output: str | os.PathL
     """Raise RunError where a measurement would replace the record of another one."""
     path = folder / RECORD if output is None else Path(output)
     if output is not None and path.exists() and not path.is_dir():
-        delete_finished(path)
         raise RunError(f"{path} is there already: name another --output, or replace it with --overwrite")
     if output is None and path.is_file() and (other := other_measurement(path, recipe)):
         raise RunError(

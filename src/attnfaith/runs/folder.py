@@ -19,12 +19,20 @@ from accelerate.utils import broadcast_object_list
 
 import attnfaith
 from attnfaith import recipes
-from attnfaith.locate import MODEL, RECORD, STATE
 from attnfaith.recipes import Recipe
-from attnfaith.record.identity import RECIPE
 from attnfaith.support import provenance
 from attnfaith.support.errors import AttnfaithError, FileError
-from attnfaith.support.files import LOCK, folder_lock, is_locked, read_object, write_atomically
+from attnfaith.support.files import (
+    LOCK,
+    MODEL,
+    RECIPE,
+    RECORD,
+    STATE,
+    folder_lock,
+    is_locked,
+    read_object,
+    write_atomically,
+)
 
 
 REPORT, OUTPUTS, CHECKPOINTS, TRANSLATIONS = "report", "outputs", "checkpoints", "translations.txt"

@@ -18,7 +18,7 @@ from attnfaith.measurement.engine import measure
 from attnfaith.measurement.registry import build, classes
 from attnfaith.metrics.attention_faithfulness.attention_faithfulness import AttentionFaithfulness
 from attnfaith.recipes import Recipe, RecipeError
-from attnfaith.record.identity import training_fields
+from attnfaith.record import training_fields
 from attnfaith.reporting import run_facts, write_report
 from attnfaith.reporting.cells import split_cells
 from attnfaith.reporting.page.facts import translation_in_words
@@ -194,7 +194,9 @@ def faithfulness(path: str | os.PathLike) -> dict[str, dict]:
         for argument, column in experiment.metric.items():
             if column in table.column_names:
                 draws = record.rows(table, column)
-                if len(record.axes(table.schema.field(column))) == 1:  # one counterfactual a text, without an axis of draws
+                if (
+                    len(record.column_of(table.schema.field(column)).axes) == 1
+                ):  # one counterfactual a text, without an axis of draws
                     draws = [row[None] for row in draws]
                 original = argument.removeprefix("counterfactual_")
                 arguments[argument] = [row for rows in draws for row in (rows if len(rows) else [None])]

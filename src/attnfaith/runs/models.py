@@ -29,7 +29,6 @@ from attnfaith.data.sources import ROOT_VARIABLE
 from attnfaith.data.subwords import adopt_tokenizer, tokenizer_digest, tokenizer_facts
 from attnfaith.data.tokenization import build_tokenizer
 from attnfaith.data.vectors import file_digest, load_vectors
-from attnfaith.locate import MODEL
 from attnfaith.models import (
     MODEL_TYPES,
     AttentionClassifierConfig,
@@ -45,6 +44,7 @@ from attnfaith.subjects.base import position_limit
 from attnfaith.subjects.recurrent_translator import WithoutAttention
 from attnfaith.subjects.translator import sequence_subject
 from attnfaith.support.errors import excerpt
+from attnfaith.support.files import MODEL
 
 
 WEIGHTS = "model*.safetensors"

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from attnfaith import recipes, record
 from attnfaith.recipes import Recipe, RecipeError, library, section
-from attnfaith.record.identity import model_fields, objective_fields
+from attnfaith.record import model_fields, objective_fields
 from attnfaith.support.errors import cut, excerpt
 from attnfaith.support.files import read_object
 

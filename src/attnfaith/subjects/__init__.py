@@ -86,6 +86,8 @@ __all__ = [
     "opened",
     "outputs",
     "require",
+    "sequence_subject",
     "subject_of",
+    "unwrapped",
     "whole_logits",
 ]

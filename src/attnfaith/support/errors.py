@@ -1,4 +1,4 @@
-"""What a user can mend: the one error base of the package.
+"""Errors that a user can mend, and the words of their messages.
 
 The command line turns an `AttnfaithError` into one line and exit code 2; any other exception is a fault of the package and
 shows its traceback.
@@ -11,15 +11,15 @@ from attnfaith.support.escaping import printable
 
 
 MOST = 120  # characters of a value in a message
-MOST_SAID, END_SAID = 1200, 300  # characters of a whole message, and of its end, which says what to do
+LONGEST, END = 1200, 300  # characters of a message, and of its end, which names what to do
 
 
 class AttnfaithError(ValueError):
-    """Something given, or something on this machine, that the work cannot be done with. The message says what was given,
-    what is allowed and what to do.
+    """Input, or something on this machine, with which the work cannot be done. The message names what was given, what is
+    allowed and what to do.
 
-    As a text it is one line that any terminal and page can show, whatever a file or a library put into it: characters that
-    cannot be seen are written as their escapes, and of more than MOST_SAID the middle is left out.
+    Its text is one line that any terminal and page can show: invisible characters are escaped, and the middle of more than
+    LONGEST characters is left out.
     """
 
     def __init__(self, message: str = ""):
@@ -29,15 +29,15 @@ class AttnfaithError(ValueError):
         message = super().__str__()
         if not message.isprintable():
             message = printable(" ".join(message.split()))
-        return message if len(message) <= MOST_SAID else f"{message[: MOST_SAID - END_SAID - 3]} … {message[-END_SAID:]}"
+        return message if len(message) <= LONGEST else f"{message[: LONGEST - END - 3]} … {message[-END:]}"
 
 
 class DatasetError(AttnfaithError):
-    """A data set, file, column, label or text that cannot be used as asked."""
+    """A data set, file, column, label or text that cannot be used."""
 
 
 class RecordError(AttnfaithError):
-    """A record that breaks a rule, or a file that is not one. The message names the column and the row."""
+    """A record that breaks a rule, or a file that is no record. The message names the column and the row."""
 
 
 class FileError(AttnfaithError, OSError):
@@ -45,7 +45,7 @@ class FileError(AttnfaithError, OSError):
 
 
 def excerpt(value: object, most: int = MOST) -> str:
-    """A value as a message shows it: its repr, of an error its own words, cut after `most` characters."""
+    """Return a value as a message shows it: its repr, or the message of an error, cut after `most` characters."""
     try:
         return cut(" ".join(str(value).split()) if isinstance(value, Exception) else repr(value), most)
     except ValueError:  # Python writes no whole number of thousands of digits
@@ -62,14 +62,16 @@ def cut(text: str, most: int = MOST) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def closest(name: str, known: Iterable[str]) -> str:
-    """The known name that is most like another; "" where none is."""
-    return next(iter(difflib.get_close_matches(name, list(known), 1)), "")
+def closest(name: str, names: Iterable[str]) -> str:
+    """Return the most similar of some names; "" where none is similar."""
+    return next(iter(difflib.get_close_matches(name, list(names), 1)), "")
 
 
-def nearest(name: object, known: Iterable[str]) -> str:
-    """The end of a message about an unknown name: the closest one, or all that there are. Case, "-" and " " do not count."""
-    plain = {entry.lower().replace("-", "_").replace(" ", "_"): entry for entry in known}
+def nearest(name: object, names: Iterable[str]) -> str:
+    """Return the end of a message about an unknown name: the closest of those that exist, or all of them. Case, "-" and " "
+    do not count.
+    """
+    plain = {entry.lower().replace("-", "_").replace(" ", "_"): entry for entry in names}
     if near := closest(str(name).lower().replace("-", "_").replace(" ", "_"), plain):
         return f"; did you mean {plain[near]!r}?"
     return f"; there are {cut(', '.join(plain.values()), 400) or 'none'}"

@@ -1,4 +1,4 @@
-"""The atomic writer and the lock of a folder."""
+"""The atomic writer, the lock of a folder, and the names of files in the folder of a run."""
 
 import contextlib
 import errno
@@ -14,11 +14,14 @@ from filelock import FileLock, Timeout
 from attnfaith.support.errors import AttnfaithError, FileError, cut, excerpt
 
 
+RECIPE, STATE, RECORD, CARD = "recipe.yaml", "run.json", "record.parquet", "README.md"
+MODEL, CHECKPOINT = "model", ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
+"""Names in the folder of a run: its files, the folder of its model and the files of a checkpoint of this package."""
 LOCK = ".lock"
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-# what only the user can mend: a full disk, no right to write, a broken one, a name that is too long
+# what only the user can mend: a full or broken disk, no right to write, a name that is too long
 REFUSALS = (*NO_ROOM, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ENAMETOOLONG)
-# the same where a library says it by an exception of its own: safetensors and tokenizers, torch
+# the same in exceptions of safetensors, tokenizers and torch
 NO_ROOM_IN_WORDS = (
     *(os.strerror(number) for number in NO_ROOM),
     "PytorchStreamWriter failed",
@@ -29,9 +32,9 @@ NO_ROOM_IN_WORDS = (
 
 @contextlib.contextmanager
 def refusals(work: str) -> Iterator[None]:
-    """Turn what the system refuses within the block, such as a write to a full disk, into a FileError.
+    """Turn a refusal of the system within the block, such as a full disk, into a FileError.
 
-    work: what stops then, in words ("train"). Any other OSError goes on: it is a fault of the package.
+    work: what stops then, in words ("train"). Any other OSError is a fault of the package and goes on.
     """
     try:
         yield
@@ -74,7 +77,7 @@ def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
 
 
 def sync_folder(folder: str | os.PathLike) -> None:
-    """Return when all files of a folder, which others have written, are on the disk: before the folder gets its name."""
+    """Wait until all files of a folder are on the disk: before the folder gets its name."""
     for path in Path(folder).rglob("*"):
         if path.is_file():
             with open(path, "rb+") as stream:
@@ -88,13 +91,8 @@ def write_atomically(path: str | os.PathLike, content: bytes | str) -> Path:
     return Path(path)
 
 
-def real_path(path: str | os.PathLike) -> Path:
-    """The whole path of a file, links followed. A link that leads to itself stays as it is: who opens it says so."""
-    return Path(os.path.realpath(path))
-
-
 def read_object(path: str | os.PathLike) -> dict:
-    """What a JSON file holds, keys and values. Raises FileError where it cannot be read, is cut off or holds others."""
+    """Return the keys and values in a JSON file. Raises FileError where it cannot be read or holds anything else."""
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
@@ -114,24 +112,26 @@ def folder_lock(folder: str | os.PathLike, work: str) -> Iterator[None]:
     process holds it, or the lock cannot be made.
     """
     path = Path(folder) / LOCK
+    holder = path.with_name(f"{LOCK}.holder")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = FileLock(path)
         lock.acquire(timeout=0)
     except Timeout as error:
-        raise FileError(f"{folder} is in use{_holder(path)}: wait for it, stop it, or give another folder") from error
+        name = holder.read_text(encoding="utf-8") if holder.is_file() else "another process"
+        raise FileError(f"{folder} is in use by {name}: wait for it, stop it, or give another folder") from error
     except OSError as error:
         raise _refusal(folder, "locked", error) from error
     try:
-        _holder_file(path).write_text(f"{work}, process {os.getpid()} on {platform.node()}", encoding="utf-8")
+        holder.write_text(f"{work}, process {os.getpid()} on {platform.node()}", encoding="utf-8")
         yield
     finally:
-        _holder_file(path).unlink(missing_ok=True)
+        holder.unlink(missing_ok=True)
         lock.release()
 
 
 def is_locked(folder: str | os.PathLike) -> bool:
-    """Whether a process holds the folder; asked without making anything."""
+    """Whether a process holds the folder; makes no file."""
     path = Path(folder) / LOCK
     if not path.is_file():
         return False
@@ -142,19 +142,7 @@ def is_locked(folder: str | os.PathLike) -> bool:
         return True
 
 
-def _refusal(path: str | os.PathLike, done: str, error: OSError) -> FileError:
-    refusal = FileError(f"{cut(os.fspath(path), 300)} cannot be {done}: {error.strerror or error}")
+def _refusal(path: str | os.PathLike, attempt: str, error: OSError) -> FileError:
+    refusal = FileError(f"{cut(os.fspath(path), 300)} cannot be {attempt}: {error.strerror or error}")
     refusal.errno = error.errno
     return refusal
-
-
-def _holder_file(path: Path) -> Path:
-    return path.with_name(f"{path.name}.holder")
-
-
-def _holder(path: Path) -> str:
-    """Who holds the lock, as the end of a phrase; "" where its holder has not written so yet."""
-    with contextlib.suppress(OSError):
-        if name := _holder_file(path).read_text(encoding="utf-8"):
-            return f" by {name}"
-    return ""

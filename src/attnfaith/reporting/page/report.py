@@ -18,7 +18,7 @@ from attnfaith.reporting.sections import figures
 from attnfaith.reporting.style import require_matplotlib, save_figure
 from attnfaith.reporting.tables import save_table
 from attnfaith.support.escaping import file_name
-from attnfaith.support.files import folder_lock, real_path, write_atomically
+from attnfaith.support.files import folder_lock, write_atomically
 
 
 MARK = '<meta name="generator" content="attnfaith report'
@@ -53,7 +53,7 @@ def write_report(
     records.validate(record)
     if record.num_rows == 0:
         raise records.RecordError("a record without rows has nothing to report: measure at least one instance")
-    target = real_path(out_dir)
+    target = Path(out_dir).resolve()
     _refuse_foreign(target)
     cells = split_cells(record)
     if facts is None:

@@ -16,7 +16,7 @@ from attnfaith.data.collation import pad_batch
 from attnfaith.data.fingerprint import digest_model
 from attnfaith.importance.gradients import Gradient
 from attnfaith.measurement import engine, registry
-from attnfaith.measurement.engine import configured, measure
+from attnfaith.measurement.engine import measure
 from attnfaith.measurement.registry import MeasurementError
 from attnfaith.record import Column, Identity
 from attnfaith.reporting.cells import split_cells
@@ -149,12 +149,12 @@ def test_documents_by_sentences_and_by_words(go, texts, tiny_model, tiny_batch):
 def test_no_explanation_of_one_class_is_judged_by_another(target):
     options = {"occlusion": {"target": target}, "lrp": {"target": "predicted"}}
     alone = ["occlusion", "lrp"]
-    assert [one.name for one in configured(alone, options)] == alone
+    assert [one.name for one in registry.build(alone, options)] == alone
     for test in ("rationale_erasure", "soft_erasure"):
-        assert configured([*alone, "permutation", test], {"lrp": {"target": "predicted"}})
+        assert registry.build([*alone, "permutation", test], {"lrp": {"target": "predicted"}})
         message = rf"'occlusion' explains target={re.escape(repr(target))}, and \['{test}'\] would judge it by the predicted"
         with pytest.raises(MeasurementError, match=message):
-            configured([*alone, test], options)
+            registry.build([*alone, test], options)
 
 
 @pytest.mark.parametrize(
@@ -222,21 +222,9 @@ def test_given_attention_takes_the_place_of_the_models(go, texts, tiny_model, pa
     assert len(digests[0]) == 64 and digests[1] is None
 
 
-@pytest.mark.parametrize(
-    ("producers", "change", "message"),
-    [
-        ([], {"tiny/test/3": None}, "'tiny/test/3'"),
-        ([], {"tiny/test/0": np.full(4, 0.25)}, "'tiny/test/0' has 4 weights and the text 5"),
-        (["gradient"], {}, "'gradient'"),
-        ([], {"tiny/test/0": np.full(5, 0.4)}, "'tiny/test/0' must be 0 or more"),
-        ([], {"tiny/test/0": np.full(5, np.nan)}, "'tiny/test/0' must be 0 or more"),
-        ([], {"tiny/test/0": np.array([-1.0, 2, 0, 0, 0])}, "'tiny/test/0' must be 0 or more"),
-    ],
-)
-def test_given_attention_that_does_not_fit(go, texts, tmp_path, producers, change, message):
-    given = {name: row for name, row in {**guides(texts()), **change}.items() if row is not None}
-    with pytest.raises(MeasurementError, match=message):
-        go(producers=producers, attention=given)
+def test_no_measure_runs_under_given_attention(go, texts, tmp_path):
+    with pytest.raises(MeasurementError, match="'gradient'"):
+        go(attention=guides(texts()))
     assert list(tmp_path.iterdir()) == []  # no shards that the next measurement would be refused for
 
 
@@ -289,11 +277,11 @@ def counted(monkeypatch):
     def stop(at):
         counter.done, counter.stop_at = [], at
 
-    def spy(model, rows, *args):
+    def spy(model, batch, rows, *args):
         if len(counter.done) == counter.stop_at:
             raise KeyboardInterrupt
         counter.done.append(rows["instance_id"])
-        return inner(model, rows, *args)
+        return inner(model, batch, rows, *args)
 
     counter.stop = stop
 

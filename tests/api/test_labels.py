@@ -5,7 +5,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from attnfaith.api.texts import Columns, read_texts
+from attnfaith.api.texts import read_texts
 from attnfaith.support.errors import DatasetError
 
 
@@ -28,7 +28,7 @@ def read(tmp_path):
             frame.to_parquet(path)
         tables = {"frame": frame, "dataset": datasets.Dataset.from_pandas(frame), "arrow": pa.Table.from_pandas(frame)}
         given = texts if kind == "list" else tables.get(kind, path)
-        return read_texts(given, labels if kind == "list" else reading, Columns(), None).labelled(names, 3)["label"][:]
+        return read_texts(given, labels if kind == "list" else reading).labelled(names, 3)["label"][:]
 
     return classes
 
@@ -61,7 +61,7 @@ def test_numbers_with_names_of_their_own():
     def read(names, classes, reading=None):
         features = datasets.Features({"text": datasets.Value("string"), "label": datasets.ClassLabel(names=names)})
         given = datasets.Dataset.from_dict({"text": ["a", "b", "c"], "label": [0, 1, None]}, features)
-        return read_texts(given, reading, Columns(), None).labelled(classes, 2)["label"][:]
+        return read_texts(given, reading).labelled(classes, 2)["label"][:]
 
     assert read(["1", "2"], ("1", "2")) == read(["neg", "pos"], ("neg", "pos")) == read(["0", "1"], ()) == [0, 1, None]
     assert read(["2", "1"], ("1", "2"), "names") == read(["pos", "neg"], ("neg", "pos")) == [1, 0, None]
@@ -74,4 +74,4 @@ def test_numbers_with_names_of_their_own():
 def test_a_reading_needs_a_column():
     for given in (["a"], pd.DataFrame({"text": ["a"]})):
         with pytest.raises(DatasetError, match="labels='ids'"):
-            read_texts(given, "ids", Columns(), None)
+            read_texts(given, "ids")

@@ -164,7 +164,7 @@ def test_wrong_options_of_every_measure_name_the_option(reads, name):
 
 def test_the_example_of_the_documents(tmp_path):
     """As somebody follows it, from an empty folder."""
-    text = (Path(__file__).parents[1] / "docs/how_to/extend.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[2] / "docs/how_to/extend.md").read_text(encoding="utf-8")
     script = (
         re.search(r"```python\n(.*?)```", text, re.S)[1]
         + """
@@ -179,7 +179,7 @@ for record in (forward, backward):
     print(*[f"{sum(row):.4f}" for row in record.table.column("importance_prefix_odds").to_pylist()])
 """
     )
-    root = str(Path(__file__).parents[1])
+    root = str(Path(__file__).parents[2])
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([root, f"{root}/src"])},

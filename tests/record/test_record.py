@@ -2,7 +2,6 @@
 
 import dataclasses
 import errno
-import importlib
 import json
 import os
 import subprocess
@@ -18,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnfaith import record
-from attnfaith.record import Column, Identity, RecordError
+from attnfaith.record import Column, Identity, RecordError, schema
 from attnfaith.support.errors import FileError
 from tests.identities import columns_of
 
@@ -66,10 +65,9 @@ def metadata_of(made):
 
 def refused(made, *parts):
     """Also where each row is looked at by itself, as the rows of large records are by thousands."""
-    module = importlib.import_module("attnfaith.record.schema")  # `record.schema` is its function of that name
-    for block in (module.BLOCK, 1):
+    for block in (schema.BLOCK, 1):
         with pytest.MonkeyPatch.context() as patched, pytest.raises(RecordError) as caught:
-            patched.setattr(module, "BLOCK", block)
+            patched.setattr(schema, "BLOCK", block)
             record.validate(made)
         for part in parts:
             assert part in str(caught.value)
@@ -81,7 +79,7 @@ def refused(made, *parts):
 @pytest.mark.parametrize("name", ["../up", "a/b", "A", "", "_x", "1a", "a b", "a" * 81, "a\n", "ä"])
 def test_names_that_could_leave_a_folder_are_refused(name):
     with pytest.raises(RecordError, match="column name .*lower-case letters"):
-        record.schema({name: Column()})
+        Column().field(name)
     hostile = table().append_column(pa.field(name, pa.float32()), pa.array([1.0, 2.0], pa.float32()))
     refused(hostile, "column name", "lower-case letters")
 
@@ -224,7 +222,7 @@ def test_concatenate_keeps_settings_and_cells():
     assert joined.column("encoder").to_pylist() == ["bilstm"] * 2 + ["cnn"] * 2 + ["bilstm"] * 2
     assert record.settings(joined) == [{"run": 1}, {"run": 2}]
     assert record.settings(table()) == []
-    assert record.axes(joined.schema.field("attention")) == ("T",)
+    assert record.column_of(joined.schema.field("attention")).axes == ("T",)
 
 
 def test_concatenate_refuses():

@@ -13,7 +13,7 @@ from tests.records import draw
 pytestmark = pytest.mark.slow
 
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,225 @@
+"""Look up records and runs: the folder of a run, a record file, or a repository on the Hub."""
+
+import os
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import yaml
+
+from attnfaith.record.io import concatenate, load
+from attnfaith.support.errors import AttnfaithError, closest, cut, excerpt
+from attnfaith.support.files import CARD, CHECKPOINT, MODEL, RECIPE, RECORD, STATE
+
+
+FETCHED = Path("runs") / "hub"
+REPOSITORY = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+?)(:(?P<configuration>[\w.-]+))?")
+MOST_NAMED = 8
+
+
+class NotFoundError(AttnfaithError):
+    """No record or run where it was looked for. The message names what is near."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a record lies. name: for people. paths: its files. folder: of its run, None for any other record."""
+
+    name: str
+    paths: tuple[Path, ...]
+    folder: Path | None = None
+
+    def load(self) -> pa.Table:
+        """Return the record. Raises RecordError where it cannot be read."""
+        tables = [load(path) for path in self.paths]
+        return tables[0] if len(tables) == 1 else concatenate(tables, mix_versions=True)
+
+
+def find_record(word: str | os.PathLike, *, revision: str | None = None) -> Source:
+    """Return the source of one record.
+
+    word: the folder of a run, a record file, OWNER/NAME of a model on the Hub whose card names its records or of a data set
+    of records, or OWNER/NAME:CONFIGURATION. A path on this machine comes first. revision: of the repository.
+
+    Raises NotFoundError where there is no record, naming what is near, or more than one.
+    """
+    sources = find_records(word, revision=revision)
+    if len(sources) > 1:
+        names = _listed([source.name for source in sources])
+        raise NotFoundError(f"{cut(str(word))} holds {len(sources)} records: name one of {names}")
+    return sources[0]
+
+
+def find_records(*words: str | os.PathLike, revision: str | None = None) -> list[Source]:
+    """Return the sources of all records of some words, each once, in the order of their names, numbers by size.
+
+    A word may also be a folder of runs, such as that of a study, or a data set of many configurations. Raises NotFoundError
+    as `find_record` does.
+    """
+    sources = {}
+    for word in words:
+        path = Path(word)
+        if os.path.isfile(word):
+            found = [Source(str(word), (path,))]
+        elif os.path.isdir(word):
+            found = _in_folder(path)
+        elif (match := REPOSITORY.fullmatch(str(word))) and not closest(path.name, _neighbours(path)):
+            found = _on_hub(match["repo"], match["configuration"], path, revision)
+        else:
+            raise NotFoundError(f"no run or record at {cut(str(word))}{_near(path)}")
+        sources |= {source.paths: source for source in found}
+    return list(sources.values())
+
+
+def run_folder(word: str | Path, needs: str) -> Path:
+    """Return the folder of a run on this machine. needs: the work that needs it, for the message. Raises NotFoundError."""
+    path = Path(word)
+    if os.path.isdir(word):
+        return path
+    if os.path.isfile(word):
+        raise NotFoundError(f"{cut(str(word))} is a file; {needs} needs the folder of a run, with its model and recipe")
+    if REPOSITORY.fullmatch(str(word)) and not path.parent.is_dir():
+        raise NotFoundError(
+            f"no folder {cut(str(word))} here; {needs} needs that of a run: of a model on the Hub `attnfaith reproduce "
+            f"{cut(str(word))}` makes one"
+        )
+    raise NotFoundError(f"no folder of a run at {cut(str(word))}{_near(path)}")
+
+
+def fetch_run(repo_id: str) -> Path:
+    """Return the folder below runs/hub of a run on the Hub, fetched unless it is there: recipe, state and model, no code.
+
+    Raises NotFoundError where the Hub does not give it, or it is no run.
+    """
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+
+    folder, names = FETCHED / repo_id.replace("/", "--"), (RECIPE, STATE, *CHECKPOINT)
+    if (folder / RECIPE).is_file():
+        return folder
+    try:
+        snapshot = Path(snapshot_download(repo_id, allow_patterns=[*names]))
+    except (HfHubHTTPError, HFValidationError, OSError) as error:
+        raise NotFoundError(
+            f"no folder of a run at {cut(repo_id)}, and on the Hub {why_unreadable(error, repo_id)}"
+        ) from error
+    if missing := [name for name in names if not (snapshot / name).is_file()]:
+        raise NotFoundError(f"{repo_id} on the Hub is no run of this package: it lacks {', '.join(missing)}")
+    (folder / MODEL).mkdir(parents=True, exist_ok=True)
+    for name in (*CHECKPOINT, STATE, RECIPE):  # the recipe last: with it the folder is whole
+        shutil.copyfile(snapshot / name, (folder / MODEL if name in CHECKPOINT else folder) / name)
+    return folder
+
+
+def _in_folder(folder: Path) -> list[Source]:
+    if (folder / RECORD).is_file():
+        return [Source(str(folder), (folder / RECORD,), folder)]
+    if (folder / RECIPE).is_file() or (folder / STATE).is_file():
+        raise NotFoundError(f"{folder} is a run without a record: `attnfaith measure {folder}` makes it")
+    runs = [path.parent for path in folder.glob(f"*/{RECORD}")]
+    if not runs:
+        raise NotFoundError(f"{folder} holds no {RECORD}, nor do the folders in it: give the folder of a run{_near(folder)}")
+    return [Source(str(run), (run / RECORD,), run) for run in sorted(runs, key=_by_number)]
+
+
+def _by_number(path: Path) -> list[tuple[int, str]]:
+    """The sort key by which seed_2 comes before seed_10."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", path.name)]
+
+
+def _neighbours(path: Path) -> list[str]:
+    """Names of the runs and records in the folder of a path."""
+    try:
+        return sorted(item.name for item in path.parent.iterdir() if (item / RECORD).is_file() or item.suffix == ".parquet")
+    except (OSError, ValueError):
+        return []
+
+
+def _near(path: Path) -> str:
+    """The end of a message: the run or record with the most similar name, or all in the same folder."""
+    neighbours = _neighbours(path)
+    if near := closest(path.name, neighbours):
+        return f"; did you mean {path.parent / near}?"
+    return f"; in {path.parent} there are {_listed(neighbours)}" if neighbours else ""
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return ", ".join(names[:MOST_NAMED]) + more
+
+
+# ------------------------------------------------------------------------------------------------ on the Hub
+
+
+def _on_hub(repo_id: str, configuration: str | None, path: Path, revision: str | None) -> list[Source]:
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+
+    absent = (HfHubHTTPError, OSError, HFValidationError)
+    try:
+        card = card_of(hf_hub_download(repo_id, CARD, revision=revision))
+    except absent as error:
+        no_card = error
+    else:
+        if not card.get("records"):
+            raise NotFoundError(f"{repo_id}: the model's card names no record; give the data set that holds it")
+        wanted = configuration or card.get("configuration") or repo_id.rpartition("/")[2]
+        return [*hub_records(card["records"], wanted, name=repo_id)]
+    try:
+        return [*hub_records(repo_id, configuration, revision)]
+    except absent as error:
+        raise NotFoundError(
+            f"no run or record at {cut(str(path))}{_near(path)}, and on the Hub {why_unreadable(no_card, repo_id)}"
+        ) from error
+
+
+def why_unreadable(error: Exception, repo_id: str) -> str:
+    """Return why a repository cannot be read, in short. error: of huggingface_hub, or caused by such an error."""
+    from huggingface_hub import constants
+    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError, RepositoryNotFoundError
+
+    repo_id, causes = cut(repo_id), (error, error.__cause__)
+    if any(isinstance(cause, HFValidationError) for cause in causes):
+        return "no repository has such a name"
+    if any(isinstance(cause, LocalEntryNotFoundError) for cause in causes):
+        why = "HF_HUB_OFFLINE is set, so that nothing is fetched" if constants.HF_HUB_OFFLINE else "the Hub is not reached"
+        return f"{repo_id} cannot be looked up: it is not in the cache, and {why}"
+    if any(isinstance(cause, RepositoryNotFoundError) for cause in causes):
+        return f"there is no {repo_id} that you may read; private ones need `hf auth login`"
+    return f"{repo_id} cannot be read ({type(error).__name__}: {excerpt(error)})"
+
+
+def card_of(path: str) -> dict:
+    """Return what a checkpoint's card holds for this package; {} of any other card."""
+    from huggingface_hub import ModelCard
+
+    try:
+        data = ModelCard(Path(path).read_text(encoding="utf-8")).data.get("attnfaith")
+    except (ValueError, yaml.YAMLError):
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def hub_records(
+    repo_id: str, wanted: str | None = None, revision: str | None = None, name: str | None = None
+) -> Iterator[Source]:
+    """Yield the record of each configuration of a data set on the Hub, or of the wanted one.
+
+    name: of the source, for people. Raises NotFoundError where there is none, and what huggingface_hub raises.
+    """
+    from huggingface_hub import HfApi, snapshot_download
+
+    pattern = f"{wanted or '*'}/*.parquet"
+    folder = Path(snapshot_download(repo_id, repo_type="dataset", revision=revision, allow_patterns=pattern))
+    parts: dict[str, list[Path]] = {}
+    for path in sorted(folder.glob(pattern)):
+        parts.setdefault(path.parent.name, []).append(path)
+    if not parts:
+        files = HfApi().list_repo_files(repo_id, repo_type="dataset", revision=revision)
+        there = _listed(sorted({file.partition("/")[0] for file in files if file.endswith(".parquet")}))
+        raise NotFoundError(f"the data set {repo_id} holds no record{f' of {wanted}; it has {there}' if wanted else ''}")
+    for configuration, paths in parts.items():
+        yield Source(name or (repo_id if len(parts) == 1 else f"{repo_id}:{configuration}"), tuple(paths))
