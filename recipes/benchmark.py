@@ -48,7 +48,7 @@ from attnfaith.measurement.engine import measure
 from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence
 from attnfaith.metrics.attention_faithfulness.rank_agreement import kendall_tau
 from attnfaith.record import Identity
-from attnfaith.runs.execute import run
+from attnfaith.runs import run
 from attnfaith.subjects import Batch, subject_of
 from attnfaith.training import AttentionTrainer, Diversity, RationaleTrainer
 from attnfaith.training.losses import classification_loss

@@ -4,8 +4,7 @@ import functools
 
 import torch
 
-from attnfaith.subjects import Batch
-from attnfaith.subjects.classifier import SelfAttention
+from attnfaith.subjects import Batch, SelfAttention
 
 
 ORDINARY = 5  # ids below it are markers

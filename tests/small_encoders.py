@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from attnfaith.models.configuration_attention_classifier import AttentionClassifierConfig
+from attnfaith.models import AttentionClassifierConfig
 from attnfaith.models.encoders import ENCODERS
 
 

@@ -18,7 +18,7 @@ from transformers import (
 )
 
 from attnfaith import AttentionSeq2SeqConfig, AttentionSeq2SeqForConditionalGeneration
-from attnfaith.subjects.translator import sequence_subject
+from attnfaith.subjects import sequence_subject
 
 
 MARKERS = ("<pad>", "<s>", "</s>", "<unk>")

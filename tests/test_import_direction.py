@@ -98,6 +98,23 @@ def test_direction():
                 assert LEVEL[other] < LEVEL[mine], f"{file} imports {other}"
 
 
+def test_what_a_package_exports_is_imported_from_it_alone():
+    """What `__init__` imports from the package's own modules; other code imports it from the package."""
+    homes = {}
+    for file in (file for file in FILES if file.name == "__init__.py"):
+        package = ".".join(file.parent.parts)
+        for node in ast.parse((SOURCE / file).read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"{package}."):
+                homes |= {(node.module, alias.name): package for alias in node.names}
+    root = SOURCE.parent
+    for path in (path for folder in ("src", "recipes", "tests") for path in (root / folder).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            for name in [alias.name for alias in node.names] if isinstance(node, ast.ImportFrom) else ():
+                package = homes.get((node.module, name))
+                inside = package and (SOURCE / package.replace(".", "/")) in path.parents
+                assert not package or inside, f"{path}: import {name} from {package}"
+
+
 def test_no_circle_between_the_files_of_reporting():
     files = {".".join(file.with_suffix("").parts): file for file in FILES if own_part(file) == "reporting"}
     graph = {

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from attnfaith.import_hook import when_imported
+from attnfaith import when_imported
 
 
 @pytest.fixture

@@ -32,10 +32,9 @@ from transformers import CONFIG_MAPPING, AutoModelForSeq2SeqLM, AutoModelForSequ
 from transformers.models.auto import modeling_auto
 
 from attnfaith import AttnfaithError
-from attnfaith.subjects import Batch, SelfAttention
+from attnfaith.subjects import Batch, SelfAttention, sequence_subject
 from attnfaith.subjects.attention import Silence
 from attnfaith.subjects.base import eager
-from attnfaith.subjects.translator import sequence_subject
 from attnfaith.support.errors import excerpt
 
 

@@ -24,8 +24,8 @@ from attnfaith.importance.diffmask import FOLDER, DiffMask, train_gates
 from attnfaith.importance.gates import about_gates
 from attnfaith.importance.integrated import IntegratedGradients
 from attnfaith.importance.perturbation import Occlusion
-from attnfaith.runs.models import load_model, load_tokenizer, measurable
-from attnfaith.runs.texts import load_data
+from attnfaith.runs import load_data, load_model, load_tokenizer
+from attnfaith.runs.models import measurable
 from attnfaith.subjects import subject_of
 
 

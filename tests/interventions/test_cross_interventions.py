@@ -8,8 +8,8 @@ import torch
 from scipy.optimize import linprog
 from transformers.models.marian import modeling_marian
 
+from attnfaith.subjects import sequence_subject
 from attnfaith.subjects.pairs import word_sums
-from attnfaith.subjects.translator import sequence_subject
 from attnfaith.support.draws import generator
 from tests import tolerances
 from tests.measuring import run_pairs

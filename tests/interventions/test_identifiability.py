@@ -12,8 +12,7 @@ from transformers import (
 )
 
 from attnfaith.measurement.registry import find
-from attnfaith.subjects import SubjectError, opened, subject_of
-from attnfaith.subjects.classifier import SelfAttention
+from attnfaith.subjects import SelfAttention, SubjectError, opened, subject_of
 from tests.measuring import run
 
 

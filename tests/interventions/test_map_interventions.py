@@ -8,7 +8,7 @@ from attnfaith.interventions.erasure import Erased, Scaled, Zeroed
 from attnfaith.interventions.permutation import Permuted, read_permuted
 from attnfaith.interventions.targets import Maps
 from attnfaith.measurement.registry import find
-from attnfaith.subjects.attention import Edit
+from attnfaith.subjects import Edit
 from tests import tolerances
 from tests.loud_classifiers import batch_of, classifier
 from tests.measuring import run

@@ -26,7 +26,8 @@ from attnfaith.measurement.registry import (
     register,
 )
 from attnfaith.record import Column
-from attnfaith.subjects.protocol import CAPABILITIES, PAIR_CAPABILITIES
+from attnfaith.subjects import CAPABILITIES
+from attnfaith.subjects.protocol import PAIR_CAPABILITIES
 
 
 @pytest.fixture(autouse=True)

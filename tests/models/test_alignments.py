@@ -4,8 +4,8 @@ import math
 
 import torch
 
+from attnfaith.models import AttentionClassifierConfig
 from attnfaith.models.alignments import ALIGNMENTS
-from attnfaith.models.configuration_attention_classifier import AttentionClassifierConfig
 
 
 def build(name, query="learned", **fields):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from attnfaith.models.configuration_attention_classifier import AttentionClassifierConfig
+from attnfaith.models import AttentionClassifierConfig
 from attnfaith.models.decoders import DECODERS
 
 

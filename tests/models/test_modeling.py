@@ -6,16 +6,17 @@ import pytest
 import torch
 from transformers.utils import logging
 
+from attnfaith.models import (
+    AttentionClassifierConfig,
+    AttentionClassifierForSequenceClassification,
+    AttentionClassifierModel,
+)
 from attnfaith.models.alignments import ALIGNMENTS
-from attnfaith.models.configuration_attention_classifier import QUERIES, AttentionClassifierConfig
+from attnfaith.models.configuration_attention_classifier import QUERIES
 from attnfaith.models.decoders import DECODERS
 from attnfaith.models.encoders import ENCODERS
 from attnfaith.models.hierarchy import HIERARCHIES
-from attnfaith.models.modeling_attention_classifier import (
-    AttentionClassifierForSequenceClassification,
-    AttentionClassifierModel,
-    contexts,
-)
+from attnfaith.models.modeling_attention_classifier import contexts
 from attnfaith.models.projections import PROJECTIONS
 from tests import tolerances
 

@@ -8,7 +8,8 @@ from transformers import AutoConfig, AutoModelForSequenceClassification
 
 from attnfaith import SelfAttentionClassifierConfig, SelfAttentionClassifierForSequenceClassification
 from attnfaith.models.modeling_self_attention_classifier import Projecting, attention_projection
-from attnfaith.subjects.attention import Edit, Hook
+from attnfaith.subjects import Edit
+from attnfaith.subjects.attention import Hook
 
 
 BERT = {

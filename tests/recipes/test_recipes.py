@@ -24,7 +24,7 @@ from attnfaith import (
 from attnfaith.data.pairs import PAIRS
 from attnfaith.data.registry import DATASETS, SPLITS, entry_of
 from attnfaith.measurement import registry
-from attnfaith.models.configuration_attention_classifier import AttentionClassifierConfig
+from attnfaith.models import AttentionClassifierConfig
 from attnfaith.recipes import RecipeError
 from attnfaith.recipes.options import KEYS
 from attnfaith.recipes.recipe import MODEL_KEYS

@@ -133,7 +133,7 @@ def test_a_run_over_subwords(run):
 def test_a_checkpoint_over_subwords_is_loaded_without_our_code(run):
     from transformers import AutoTokenizer
 
-    from attnfaith.runs.models import load_model, load_tokenizer
+    from attnfaith.runs import load_model, load_tokenizer
     from attnfaith.subjects import subject_of
 
     loaded = AutoTokenizer.from_pretrained(run / "model", trust_remote_code=False)

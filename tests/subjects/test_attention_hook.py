@@ -5,7 +5,8 @@ import sys
 import pytest
 import torch
 
-from attnfaith.subjects.attention import Edit, Embedded, Hook
+from attnfaith.subjects import Edit
+from attnfaith.subjects.attention import Embedded, Hook
 from attnfaith.subjects.base import eager
 from tests.small_classifiers import classifier, texts
 

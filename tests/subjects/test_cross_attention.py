@@ -8,9 +8,9 @@ from transformers import AutoModelForSequenceClassification, GPT2Config, GPT2LMH
 from transformers.models.marian import modeling_marian
 
 from attnfaith.importance.gradients import Gradient
-from attnfaith.subjects import Edit, SubjectError
+from attnfaith.subjects import Edit, SubjectError, sequence_subject
 from attnfaith.subjects.pairs import by_words, word_sums
-from attnfaith.subjects.translator import CrossAttention, SequenceSubject, is_sequence_model, sequence_subject
+from attnfaith.subjects.translator import CrossAttention, SequenceSubject, is_sequence_model
 from tests import tolerances
 from tests.measuring import run
 from tests.small_translators import KINDS, PAIRS, STACKED, batch, tokenizer, translator

@@ -8,9 +8,9 @@ from datasets import Dataset
 from torch.overrides import TorchFunctionMode
 from transformers import CanineTokenizer
 
-from attnfaith.subjects import Batch, SelfAttention, SubjectError
+from attnfaith.subjects import Batch, Edit, SelfAttention, SubjectError
 from attnfaith.subjects import classifier as subjects_classifier
-from attnfaith.subjects.attention import Edit, rows_that_matter
+from attnfaith.subjects.attention import rows_that_matter
 from attnfaith.support.errors import DatasetError
 from tests import tolerances
 from tests.small_classifiers import classifier, texts, tokenizer

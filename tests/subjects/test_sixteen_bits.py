@@ -7,8 +7,7 @@ import pytest
 import torch
 
 import attnfaith
-from attnfaith.subjects import SelfAttention
-from attnfaith.subjects.translator import sequence_subject
+from attnfaith.subjects import SelfAttention, sequence_subject
 from tests.golden import subjects
 from tests.small_classifiers import classifier
 from tests.small_translators import translator

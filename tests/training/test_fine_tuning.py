@@ -23,7 +23,7 @@ from attnfaith import SelfAttentionClassifierForSequenceClassification, recipes,
 from attnfaith.data.subwords import tokenizer_digest
 from attnfaith.recipes import RecipeError
 from attnfaith.runs import models
-from attnfaith.subjects.classifier import SelfAttention
+from attnfaith.subjects import SelfAttention
 from tests.subword_tokenizers import train
 
 

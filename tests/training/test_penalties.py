@@ -9,18 +9,8 @@ from sklearn.metrics.pairwise import cosine_similarity as sklearn_cosine
 
 from attnfaith.models.projections import project
 from attnfaith.support.errors import AttnfaithError
-from attnfaith.training.penalties import (
-    FLOOR,
-    Diversity,
-    ImpermissibleMass,
-    MaskedWords,
-    WordTying,
-    conicity,
-    drawn_words,
-    impermissible_mass,
-    masked_language_model,
-    word_tying,
-)
+from attnfaith.training import Diversity, ImpermissibleMass, MaskedWords, WordTying
+from attnfaith.training.penalties import FLOOR, conicity, drawn_words, impermissible_mass, masked_language_model, word_tying
 
 
 LENGTHS = (5, 1, 3, 0, 4)

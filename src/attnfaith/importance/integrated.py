@@ -24,9 +24,8 @@ from attnfaith.measurement.options import Baseline, Points, Tolerance
 from attnfaith.measurement.registry import register
 from attnfaith.models.encoders import BiLSTM
 from attnfaith.record import Column
-from attnfaith.subjects import Batch, Pooled, Subject, whole_logits
+from attnfaith.subjects import Batch, Pooled, SelfAttention, Subject, whole_logits
 from attnfaith.subjects.base import frozen
-from attnfaith.subjects.classifier import SelfAttention
 from attnfaith.subjects.translator import CrossAttention
 
 

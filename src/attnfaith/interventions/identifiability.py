@@ -17,8 +17,8 @@ from attnfaith.interventions.targets import AFFINE, MASKED, under
 from attnfaith.measurement.options import Count, Natural, number
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
-from attnfaith.subjects import Batch, require
-from attnfaith.subjects.attention import ALL, Edit, Map, nothing, rows_that_matter
+from attnfaith.subjects import Batch, Edit, require
+from attnfaith.subjects.attention import ALL, Map, nothing, rows_that_matter
 from attnfaith.subjects.pairs import of_sources, of_targets
 from attnfaith.subjects.translator import label_log_probs
 

@@ -21,8 +21,8 @@ import torch
 
 from attnfaith.measurement.registry import Measure
 from attnfaith.models.decoders import Query
-from attnfaith.subjects import Batch, Subject, whole_logits
-from attnfaith.subjects.attention import ALL, Edit
+from attnfaith.subjects import Batch, Edit, Subject, whole_logits
+from attnfaith.subjects.attention import ALL
 from attnfaith.subjects.layers import Prefix
 from attnfaith.subjects.pairs import PairBatch, by_target_words, word_sums
 from attnfaith.subjects.protocol import cached

@@ -12,7 +12,7 @@ from datasets import Dataset
 from attnfaith import recipes, record
 from attnfaith.data.fingerprint import digest_data, digest_model
 from attnfaith.data.registry import SPLITS
-from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
+from attnfaith.models import AttentionClassifierForSequenceClassification
 from attnfaith.recipes import Recipe
 from attnfaith.runs.folder import MODEL, OUTPUTS, RECIPE, STATE, RunError, note, read_state
 from attnfaith.runs.models import load_model

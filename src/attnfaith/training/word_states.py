@@ -15,11 +15,10 @@ from attnfaith.models import SelfAttentionClassifierConfig
 from attnfaith.models.hierarchy import sentence_groups
 from attnfaith.models.modeling_self_attention_classifier import attention_projection
 from attnfaith.models.projections import BLOCKED
+from attnfaith.subjects import Batch, SelfAttention
 from attnfaith.subjects.attention import Hook, lengths_of
 from attnfaith.subjects.base import eager, is_encoder_decoder
 from attnfaith.subjects.checks import probe
-from attnfaith.subjects.classifier import SelfAttention
-from attnfaith.subjects.protocol import Batch
 from attnfaith.support.errors import AttnfaithError
 
 
