@@ -21,11 +21,14 @@ from attnfaith.stats import (
     over_seeds_of_texts,
     ratio_intervals,
     seeds_in_words,
-    sign_flip_test,
     sign_flip_tests,
     t_interval,
     with_interval,
 )
+
+
+def sign_flip_test(differences, **options):
+    return sign_flip_tests(np.reshape(differences, (-1, 1)), **options)[0]
 
 
 FEW = arrays(np.float64, st.integers(1, 8), elements=st.integers(-4, 4).map(float))

@@ -1,4 +1,4 @@
-"""Name and open models: `attnfaith.load_subject`. Only what opens a model imports torch."""
+"""Open models as subjects: `attnfaith.load_subject`. Only functions that open a model import torch."""
 
 import json
 import os
@@ -42,7 +42,7 @@ MODELS = (
 
 
 class ModelError(AttnfaithError):
-    """A model that cannot be measured as it is given. The message says why and what to do."""
+    """A model that cannot be measured. The message gives the reason and what to do."""
 
 
 class Origin(NamedTuple):
@@ -74,7 +74,7 @@ def load_subject(
         device: "cpu", "cuda:0", 0, a `torch.device`: the model is moved there. None leaves an object where it is and loads
             a folder to the CPU.
         level: "sentence", or "word" for the words of a hierarchical model.
-        attention: of a classifier of transformers, how its layers and heads become the attention that is shown
+        attention: how layers and heads of a classifier of transformers become one attention
             (`attnfaith.subjects.reduction.Reduction.of`). None: the mean of the last layer's heads.
         trust_remote_code: run the code that a checkpoint brings.
 
@@ -120,7 +120,7 @@ def _open_folder(path: Path, folder: Path, name: str, device, level: str, truste
 
 
 def device_of(device):
-    """The `torch.device` that is named by a string, the number of an accelerator (-1: the CPU) or itself; None: the CPU.
+    """Return the `torch.device` of a string, the number of an accelerator (-1: the CPU) or a device; None: the CPU.
 
     Raises ModelError where there is no such device, or it holds no numbers.
     """
@@ -132,13 +132,13 @@ def device_of(device):
         torch.zeros(1, device=place).item()
     except (RuntimeError, AssertionError, TypeError, ValueError, NotImplementedError) as error:
         kind = torch.accelerator.current_accelerator()  # None where there is none
-        known = ["cpu", *(f"{kind.type}:{number}" for number in range(torch.accelerator.device_count() if kind else 0))]
-        raise ModelError(f"device={excerpt(device)} is no device of this machine; there are {', '.join(known)}") from error
+        devices = ["cpu", *(f"{kind.type}:{number}" for number in range(torch.accelerator.device_count() if kind else 0))]
+        raise ModelError(f"device={excerpt(device)} is no device of this machine; there are {', '.join(devices)}") from error
     return place
 
 
 def origin_of(subject: "Subject") -> Origin:
-    """Where a subject comes from; of one that was not opened here the kind is its name."""
+    """Return where a subject comes from; the name of a subject that was not opened here is its kind."""
     return getattr(subject, "origin", None) or Origin(getattr(subject, "kind", type(subject).__name__))
 
 
@@ -146,7 +146,7 @@ def _with_attention(subject: "Subject", attention) -> "Subject":
     if attention is None:
         return subject
     if not hasattr(subject, "shown_by"):
-        raise ModelError(f"attention={excerpt(attention)}: {subject.kind} have one attention, which is shown: leave it out")
+        raise ModelError(f"attention={excerpt(attention)}: {subject.kind} have one attention only: leave it out")
     return subject.shown_by(attention)
 
 
@@ -166,7 +166,7 @@ def _from_object(model, tokenizer, device, level: str) -> "Subject":
             )
         if isinstance(model, SequenceSubject):
             if tokenizer is not None:
-                raise ModelError("tokenizer: this subject is given with its own; leave it out")
+                raise ModelError("tokenizer: this subject has its own; leave it out")
             return model
         subject = subject_of(model, level)
         if isinstance(subject, Pooled) and tokenizer is not None:
@@ -178,7 +178,7 @@ def _from_object(model, tokenizer, device, level: str) -> "Subject":
     source = str(getattr(model.config, "_name_or_path", "") or "")
     if tokenizer is None and not source:
         raise ModelError(
-            f"the tokenizer of this {type(model).__name__} is not known: give tokenizer=…, or the folder of the model"
+            f"no tokenizer belongs to this {type(model).__name__}: give tokenizer=…, or the folder of the model"
         )
     subject.tokenizer = load_tokenizer(source if tokenizer is None else tokenizer)
     subject.origin = Origin(source or type(model).__name__, _training(Path(source)) if source else {})
@@ -250,7 +250,7 @@ def of_sequences(model: str | os.PathLike) -> bool:
 
 
 def load_model(folder: Path, *, trust_remote_code: bool = False, **options):
-    """The classifier, or the model from sequences to sequences, of a checkpoint, in float32. Nothing pickled is read.
+    """Load the classifier, or the model from sequences to sequences, of a checkpoint in float32. No pickle is read.
 
     options: further arguments of `from_pretrained`.
 
@@ -303,13 +303,13 @@ def load_model(folder: Path, *, trust_remote_code: bool = False, **options):
 
 
 def check_complete(folder: Path) -> None:
-    """Raise ModelError where a checkpoint of this package lacks files, in whose place transformers would guess others."""
+    """Raise ModelError where a checkpoint of this package lacks files, which transformers would replace by guesses."""
     if missing := [name for name in CHECKPOINT if not (folder / name).is_file()]:
         raise ModelError(f"{folder} lacks {', '.join(missing)}: copy the model anew")
 
 
 def load_tokenizer(source, *, trust_remote_code: bool = False):
-    """The tokenizer of a folder or a name on the Hub; an object as it is. Raises ModelError where none is there."""
+    """Return the tokenizer of a folder or a name on the Hub; an object stays. Raises ModelError where there is none."""
     if not isinstance(source, str | os.PathLike):
         return source
     from transformers import AutoTokenizer
@@ -330,7 +330,7 @@ def load_tokenizer(source, *, trust_remote_code: bool = False):
 
 
 def written_recipe(path: Path) -> SimpleNamespace:
-    """A recipe as a run wrote it, complete, with its sections as attributes; read without a check and in little time.
+    """Read the complete recipe of a run, with its sections as attributes, quickly and without a check.
 
     Raises OSError, ValueError, TypeError or yaml.YAMLError where it cannot be read, AttributeError where it lacks a section.
     """

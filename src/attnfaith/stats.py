@@ -17,7 +17,7 @@ LEVEL, LEAST_P = 0.05, 1e-12
 DRAWS = 1000
 EXACT_PAIRS = 13  # up to 2^13 patterns of signs are all tried
 BLOCK = 1 << 22  # signs or counts at a time
-CACHED = 1 << 25  # counts, of a byte each, that are kept for the next column
+CACHED = 1 << 25  # counts, of a byte each, that are cached
 
 
 # ---------- intervals over texts
@@ -31,7 +31,7 @@ def estimate(
     interval: "Callable[..., tuple[float, float]] | None" = None,
 ) -> dict[str, float]:
     """A mean, share or median of values [N], NaN left out, as columns of a table: name, and name_ci_low and name_ci_high,
-    its 95 % interval over texts, by `interval_of` unless another is given. NaN of nothing.
+    its 95 % interval over texts, by `interval_of` or `interval`. NaN without values.
     """
     values = np.asarray(values, np.float64)
     values = values[~np.isnan(values)]
@@ -41,12 +41,12 @@ def estimate(
 
 
 def with_interval(name: str) -> tuple[str, str, str]:
-    """The columns that `estimate` makes."""
+    """Return the names of the columns that `estimate` returns."""
     return name, f"{name}_ci_low", f"{name}_ci_high"
 
 
 def interval_of(values: np.ndarray, statistic: Callable[[np.ndarray], float] = np.mean) -> tuple[float, float]:
-    """The 95 % interval of the mean or the median of values [N] without NaN, which never leaves their range.
+    """Return the 95 % interval of the mean or the median of values [N] without NaN, within their range.
 
     A share, the mean of zeros and ones, has Wilson's interval; another mean and a median the BCa bootstrap's. NaN below two
     values.
@@ -76,7 +76,7 @@ def interval_of(values: np.ndarray, statistic: Callable[[np.ndarray], float] = n
 
 
 def wilson_interval(count: int, n: int) -> tuple[float, float]:
-    """The 95 % interval of a share, count of n; n at least 1."""
+    """Return the 95 % interval of a share, count of n; n at least 1."""
     from scipy.stats import binomtest  # it takes as long to import as all of numpy
 
     bounds = binomtest(count, n).proportion_ci(0.95, method="wilson")
@@ -84,7 +84,7 @@ def wilson_interval(count: int, n: int) -> tuple[float, float]:
 
 
 def t_interval(values: np.ndarray, bounds: tuple[float, float] = (-1.0, 1.0)) -> tuple[float, float]:
-    """Student's 95 % interval of the mean of values [N] without NaN, cut at the bounds of their range; NaN below two."""
+    """Return Student's 95 % interval of the mean of values [N] without NaN, within the bounds; NaN below two."""
     if len(values) < 2:
         return np.nan, np.nan
     reach = -stdtrit(len(values) - 1, LEVEL / 2) * np.std(values, ddof=1) / math.sqrt(len(values))
@@ -93,14 +93,14 @@ def t_interval(values: np.ndarray, bounds: tuple[float, float] = (-1.0, 1.0)) ->
 
 
 def bootstrap_interval(values: np.ndarray, *, seed: int = 0, draws: int = DRAWS) -> tuple[float, float]:
-    """The 95 % percentile interval of the mean of values [N] without NaN over resamples; NaN below two values."""
+    """Return the 95 % percentile interval of the mean of values [N] without NaN over resamples; NaN below two values."""
     low, high = ratio_intervals(np.reshape(values, (-1, 1)), np.ones((len(values), 1)), seed=seed, draws=draws)[0]
     return float(low), float(high)
 
 
 def ratio_intervals(above: np.ndarray, below: np.ndarray, *, seed: int = 0, draws: int = DRAWS) -> np.ndarray:
-    """The 95 % percentile intervals [K, 2] of K quotients of two sums over N instances, of `above` and `below`, both [N, K]
-    without NaN.
+    """Return the 95 % percentile intervals [K, 2] of K quotients of sums over N instances, `above` by `below`, both
+    [N, K] without NaN.
 
     A resample whose sum below is 0 has no quotient and is left out. NaN below two instances, and without a quotient.
     """
@@ -119,7 +119,7 @@ def ratio_intervals(above: np.ndarray, below: np.ndarray, *, seed: int = 0, draw
 def _resample_counts(count: int, draws: int, seed: int) -> Iterator[np.ndarray]:
     """How often each of `count` items is in each resample, [draws, count] float64, in parts of at most BLOCK numbers.
 
-    The columns of a cell, and the cells of one data set, have equally many texts, so that they are kept, in a narrow type.
+    Columns of a cell, and cells of a data set, have equally many texts: counts are cached, in a narrow type.
     """
     parts = _cached_counts(count, draws, seed) if count * draws <= CACHED else _count_parts(count, draws, seed)
     return (part.astype(np.float64) for part in parts)
@@ -185,11 +185,6 @@ def sign_flip_tests(columns: np.ndarray, *, seed: int = 0, draws: int = 9999) ->
     return p_values
 
 
-def sign_flip_test(differences: Sequence[float], *, seed: int = 0, draws: int = 9999) -> float:
-    """The p-value of `sign_flip_tests` of one column [N]."""
-    return float(sign_flip_tests(np.reshape(np.asarray(differences, np.float64), (-1, 1)), seed=seed, draws=draws)[0])
-
-
 def holm(p_values: Sequence[float]) -> np.ndarray:
     """Adjusted p-values [N] of a family of tests: rejecting where one is <= alpha errs at all with probability <= alpha.
 
@@ -216,7 +211,7 @@ def holm(p_values: Sequence[float]) -> np.ndarray:
 
 
 class Estimate(NamedTuple):
-    """A number, its 95 % interval, and the two-sided p-value of what it would be by chance."""
+    """A number, its 95 % interval, and its two-sided p-value against chance."""
 
     value: float
     ci_low: float
@@ -226,14 +221,14 @@ class Estimate(NamedTuple):
 
 UNKNOWN = Estimate(np.nan, np.nan, np.nan, np.nan)
 GAP_OF_RANGE, GAP_OF_REST = 0.2, 20.0
-"""Seeds fall apart where a gap between two neighbours is wider than this share of the number's range, or than so many times
-the gaps beside it together."""
+"""Seeds fall apart where a gap between neighbours is wider than this share of the number's range, or than so many times all
+other gaps together."""
 
 
 def over_seeds_and_texts(
     by_seed: np.ndarray, left_out: np.ndarray, *, chance: float = 0.0, bounds: tuple[float, float] = (-np.inf, np.inf)
 ) -> Estimate:
-    """The mean over seeds of a number of each model, and how far it can be trusted for another seed and other texts.
+    """Return the mean over seeds of a number of each model, with its interval for another seed and other texts.
 
     by_seed [S]: the number of the model of each seed, without NaN. left_out [N]: the mean over seeds when one text is left
     out, for each text. chance: the number where there is nothing. bounds: ends of its range, which cut the interval.
@@ -245,8 +240,8 @@ def over_seeds_and_texts(
     LEAST_P. Of one seed both are over texts only, and speak of that model. Nothing random enters.
 
     No interval and no p-value where no t holds: where seeds fall apart (`fall_apart`: some learned and some did not) and
-    where all give one number that is not chance. There say "k of S seeds" and each seed's value. All NaN without a seed, or
-    below two texts.
+    where all have the same number, which is not chance. There report "k of S seeds" and each seed's
+    value. All NaN without a seed, or below two texts.
     """
     by_seed, seeds, texts = np.asarray(by_seed, np.float64), len(by_seed), len(left_out)
     if seeds < 1 or texts < 2:
@@ -303,17 +298,17 @@ def over_seeds_of_texts(
 
 
 def seeds_in_words(by_seed: Sequence[float], above: float) -> str:
-    """ "2 of 3 seeds above 0 (0.31, 0.29, -0.02)": what is said of seeds in place of an interval."""
+    """ "2 of 3 seeds above 0 (0.31, 0.29, -0.02)": the words in place of an interval over seeds."""
     by_seed = [float(value) for value in by_seed if not np.isnan(value)]
     listed = ", ".join(f"{value + 0.0:.2f}" for value in by_seed)
     return f"{sum(value > above for value in by_seed)} of {len(by_seed)} seeds above {above:g} ({listed})"
 
 
 def mean(values: Sequence[float]) -> float:
-    """The mean; NaN of nothing."""
+    """Return the mean; NaN without values."""
     return float(np.mean(values)) if len(values) else np.nan
 
 
 def ratio(total: np.ndarray, count: np.ndarray) -> np.ndarray:
-    """total / count, NaN where count is 0."""
+    """Return total / count, NaN where count is 0."""
     return np.where(count > 0, total / np.where(count > 0, count, 1), np.nan)

@@ -67,7 +67,7 @@ class Interval:
 
 @dataclass(frozen=True, kw_only=True)
 class Losses:
-    """What the rule reads about one model.
+    """The numbers of a model that the rule reads.
 
     attention, reference, random (N,): log-odds of the predicted class that a text loses, on average over `SHARES`, when the
     words that come first are deleted; NaN undefined. predicted (N,): the predicted class. labels (N,): the gold class, NaN
@@ -152,7 +152,7 @@ def judge(losses: Losses) -> Verdict:
         )
     defined = ~np.isnan([losses.attention, losses.reference, losses.random]).any(axis=0)
     n = int(defined.sum())
-    blocked = _too_little_known(losses, n) or _nothing_to_compare_with(losses, defined)
+    blocked = _too_few(losses, n) or _nothing_to_compare_with(losses, defined)
     if blocked:
         return Verdict(CANNOT_TELL, "Cannot be told from these texts", *blocked, n=n, remarks=(SCOPE,))
     ratio = ratio_interval(losses.attention[defined], losses.reference[defined], losses.random[defined])
@@ -173,8 +173,8 @@ def judge(losses: Losses) -> Verdict:
     return Verdict(outcome, headline, reason, advice, ratio, n, (*few, SCOPE))
 
 
-def _too_little_known(losses: Losses, n: int) -> tuple[str, str] | None:
-    """The reason and the advice where texts or labels cannot decide; None where they can."""
+def _too_few(losses: Losses, n: int) -> tuple[str, str] | None:
+    """The reason and the advice where texts are few or the model no better than the commonest class; or None."""
     if n < MIN_TEXTS:
         measured = "1 text was measured" if n == 1 else f"{n:,} texts were measured"
         return f"Only {measured}; at least {MIN_TEXTS} are needed.", f"Measure {MIN_TEXTS - n} more."
@@ -189,7 +189,7 @@ def _too_little_known(losses: Losses, n: int) -> tuple[str, str] | None:
 
 
 def _nothing_to_compare_with(losses: Losses, defined: np.ndarray) -> tuple[str, str] | None:
-    """The reason and the advice where the reference is not above random; None where it is."""
+    """The reason and the advice where the reference is not above random; or None."""
     if mean_interval((losses.reference - losses.random)[defined]).low > 0:
         return None
     return (
@@ -199,7 +199,7 @@ def _nothing_to_compare_with(losses: Losses, defined: np.ndarray) -> tuple[str, 
 
 
 def _classes(losses: Losses, defined: np.ndarray) -> tuple[list[str], list[str]]:
-    """The predicted classes in which attention falls short, and those of too few texts to be judged."""
+    """The predicted classes in which attention falls short, and those with too few texts to be judged."""
     failed, unjudged = [], []
     for number in np.unique(losses.predicted[defined]).astype(int):
         members = defined & (losses.predicted == number)
@@ -232,7 +232,7 @@ def _by_ratio(losses: Losses, ratio: Interval, failed: list[str]) -> tuple[str, 
 
 
 def _precision(losses: Losses) -> float:
-    """Mean average precision against known evidence; infinity where none is known, or where the model does not use it."""
+    """Mean average precision against known evidence; infinity without it, or where the model does not use it."""
     used = losses.evidence - losses.evidence_random
     precision = losses.precision[~np.isnan(losses.precision)]
     if not len(precision) or not mean_interval(used[~np.isnan(used)]).low > 0:

@@ -72,7 +72,7 @@ FRAME = pd.DataFrame({"review": ["the ship", "a ship"], "topic": ["a", "b"]})
         (["the"], {"measures": ["lime"], "options": {"lrp": {}}}, "options for 'lrp', which is not measured"),
         (["the"], {"measures": ["lime"], "options": {"lime": {"samples": 0}}}, "options of 'lime'"),
         (["the"], {"level": "word"}, "hierarchy='none'"),
-        (["the"], {"level": "letter"}, "level='letter' is not known"),
+        (["the"], {"level": "letter"}, "level='letter': choose"),
         ([("the", "ship")], {}, "these are pairs, and the model reads single texts"),
     ],
 )

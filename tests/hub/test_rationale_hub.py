@@ -98,7 +98,7 @@ def test_a_folder_and_an_object_are_measured_alike(finished, tmp_path):
             for one, other in zip(record.rows(table, name), record.rows(tables[0], name), strict=True):
                 np.testing.assert_allclose(one, other, atol=1e-6)
     assert [len(row) for row in record.rows(tables[0], "selected")] == [4, 5, 1, 0]
-    with pytest.raises(ModelError, match="classifiers that read a selection have one attention, which is shown"):
+    with pytest.raises(ModelError, match="classifiers that read a selection have one attention only"):
         attnfaith.measure(model, TEXTS, tokenizer=tokenizer, attention="all")
     of_run = attnfaith.measure(finished, TEXTS, measures=[], progress=False).table
     identity = record.from_row(of_run.slice(0, 1).to_pylist()[0])

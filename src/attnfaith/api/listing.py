@@ -1,4 +1,4 @@
-"""All measures as a frame that shows itself in a notebook."""
+"""List all measures as a frame."""
 
 import pandas as pd
 
@@ -32,7 +32,7 @@ def measures(of: str = "texts") -> pd.DataFrame:
 
 
 class _Listing(pd.DataFrame):
-    """A frame that is shown whole: a line that is cut tells nobody what a measure is."""
+    """A frame whose texts a notebook shows whole."""
 
     @property
     def _constructor(self):

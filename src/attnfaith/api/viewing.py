@@ -1,4 +1,4 @@
-"""From a model and one text to a view of all its self-attention; from a record to a view of one pair of sentences."""
+"""View all self-attention of a model on a text, or the alignments of a pair of sentences."""
 
 import os
 from collections.abc import Sequence
@@ -27,32 +27,30 @@ from attnfaith.support.files import MODEL, RECORD
 
 
 MOST_READ = 128
-"""Positions of a text that value zeroing reads so many times over without being asked for."""
+"""The longest text, in positions, that value zeroing reads by default: it reads a text once for each."""
 
 
 @plainly()
 def view(model, text=None, measures: str | Sequence[str] | None = None, *, tokenizer=None, device=None) -> View | PairView:
-    """One view of all self-attention of a model on one text: which position takes how much of which, layer over layer; or of
-    one pair of sentences of a record: which words align by every measure, layer and head, with gold links.
+    """View all self-attention of a model on one text: how much each position takes from each other, layer over layer. Or
+    view a pair of sentences of a record: which words align by every measure, layer and head, with gold links.
 
-    In a notebook it shows itself; `save` writes its page, one file to look at in a browser or to send; `figures` draws that
-    of a text.
+    The view shows itself in a notebook; `save` writes its page, one file for a browser; `figures` draws the view of a text.
 
     Args:
         model: as `attnfaith.measure` takes it, of any kind that has self-attention: a text classifier of transformers, or
             one of this package whose encoder is "transformer". Or a model from sequences to sequences; or a record of
-            sentence pairs: a `Record`, its file, or the run that it is of.
+            sentence pairs: a `Record`, its file, or its run.
         text: a string, or a pair (text, second text); (source, target) of a model from sequences to sequences; of a record
             the number of a pair, from 0, or its instance id (None: the first).
-        measures: of "attention" (the weights of each layer and head), "rollout", "alti" and "value_zeroing", those to be
-            seen, the first of them first. None: all that the model can give; of texts above 128 positions value_zeroing,
-            which reads a text once for each of them, only where it is named. Of a model from sequences to sequences: as
-            `attnfaith.measure` takes them.
+        measures: which of "attention" (the weights of each layer and head), "rollout", "alti" and "value_zeroing", in this
+            order. None: all that the model has; value_zeroing of texts above 128 positions only by name. Of a model from
+            sequences to sequences: as `attnfaith.measure` takes them.
         tokenizer: of a model object, or its name or folder.
         device: where the model is put, as `attnfaith.measure` takes it.
 
-    Raises AttnfaithError for what is not as said here, and for a model without self-attention or without what a measure that
-    is named needs.
+    Raises AttnfaithError for wrong arguments, a model without self-attention, and a model that lacks what a named measure
+    needs.
     """
     if (table := _record_of_pairs(model)) is not None:
         if (measures, tokenizer, device) != (None, None, None):
@@ -61,7 +59,7 @@ def view(model, text=None, measures: str | Sequence[str] | None = None, *, token
             )
         return PairView.of(table, 0 if text is None else text)
     if text is None:
-        raise DatasetError("there is no text: give one, or of a model that reads two a pair of them")
+        raise DatasetError("there is no text: give one, or a pair of texts for a model that reads two")
     subject = open_subject(model, tokenizer=tokenizer, device=device)
     name, texts = _name(origin_of(subject).name), [tuple(text) if isinstance(text, list) else text]
     if isinstance(subject, SequenceSubject):
@@ -100,7 +98,7 @@ def view(model, text=None, measures: str | Sequence[str] | None = None, *, token
 
 
 def _record_of_pairs(model) -> pa.Table | None:
-    """The record of sentence pairs that a Record, a file or the folder of a run is; None for a model."""
+    """The record of sentence pairs in a Record, a file or the folder of a run; None for a model."""
     if isinstance(model, Record):
         return model.table
     if not isinstance(model, str | os.PathLike):
@@ -113,7 +111,7 @@ def _record_of_pairs(model) -> pa.Table | None:
 
 
 def _name(source: str) -> str:
-    """A model's name: of a folder its last part, of a run that of the run; a view is sent, and names no place."""
+    """A model's name without its place, for views are sent: the last part of a folder, of a run the run's."""
     folder = Path(source)
     if not (folder.is_dir() or folder.is_absolute()):
         return source
@@ -122,7 +120,7 @@ def _name(source: str) -> str:
 
 
 def _matrices(stack: Stack, names: Sequence[str] | None) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """{measure: (N,L,L)} of those that are named, and why others are left out."""
+    """{measure: (N,L,L)} of the named measures, and {measure: reason} of those left out."""
     lacks = {name: stack.lacks[need] for name, (_, needs) in SEEN.items() for need in needs if need in stack.lacks}
     for name in names or ():
         if name in lacks:
@@ -152,11 +150,11 @@ SEEN = {
     "alti": (partial(_mixed, alti_matrices), ("layer parts", "stacked maps")),
     "value_zeroing": (partial(_mixed, zeroing_matrices), ("layer states", "stacked maps")),
 }
-"""What can be seen: what makes it of a stack, and what of the stack it needs; the last that is lacking is the reason."""
+"""{measure: (function of a stack, what it needs of the stack)}; the last need that is lacking is the reason."""
 
 
 def _tokens(subject: Subject, row, stack: Stack) -> tuple[tuple[str, ...], tuple[int | None, ...]]:
-    """The text of each position, and the number of the word that it is of."""
+    """The text of each position, and the number of its word."""
     ids, tokens, words = stack.text["input_ids"][0].tolist(), [], []
     owners, place = row.get("word_of_token") or range(len(row["tokens"])), 0
     for position, inside in enumerate(stack.inside.tolist()):

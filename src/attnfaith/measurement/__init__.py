@@ -1,1 +1,1 @@
-"""From a model and encoded texts to a record: `registry` has the measures, `engine` runs them."""
+"""Measures and how they are run: `registry` holds them, `options` the types of their options, `engine` the loop."""

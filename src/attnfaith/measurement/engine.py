@@ -1,4 +1,4 @@
-"""From a model, encoded texts and measures to a record: one loop for texts and for pairs of sentences.
+"""Measure a model on encoded texts or pairs of sentences: one loop, whose result is a record.
 
 With an output the record is made in shards: over processes, resumable at any moment, one file at the end.
 """
@@ -34,7 +34,7 @@ from attnfaith.support.files import read_object, write_atomically
 
 LEVELS = ("sentence", "word")
 COPIED = ("word_of_token", "text_of_token", "rationale", "query_tokens")
-"""Columns of the data that a record keeps as they are."""
+"""Columns of the data that a record copies."""
 IN_BATCH = ("tokens", "word_of_token", "rationale")
 """Columns of the data that measures may read in a batch."""
 SELECTION = ("selection", "selected")
@@ -77,7 +77,7 @@ def measure(
         cell: what the record states about data and training; the rest is read from the model.
         names: of the measures, beside attention and prediction.
         output: path of the record (parquet).
-        level: of a hierarchical model, what attention and measures are over: "sentence", with word attention beside it, or
+        level: the items of a hierarchical model that attention and measures score: "sentence", with word attention, or
             "word", where a word's attention is that of its sentence times its weight within it (`WordLevel`).
         options: {measure: {option: value}}.
         attention: {instance id: weights [T]} in place of the model's own, for a model that was trained under them; without
@@ -101,7 +101,7 @@ def measure(
     subject, dataset, measures, reads = check(model, dataset, names, level=level, options=options)
     if attention is not None and measures:
         raise MeasurementError(
-            f"{list(names)} would measure the model's own attention, not the one that is given: measure without them"
+            f"{list(names)} would measure the model's own attention, not the given one: measure without them"
         )
     extra = _declared(measures, subject, dataset, reads)
     identity = replace(cell, **model_identity(subject), **({} if attention is None else {"attention_kind": "given"}))
@@ -184,14 +184,14 @@ def check(
 
     trained: a measure that has to be trained on the model must have been. A run asks without before it trains the model.
 
-    Raises MeasurementError where the data set is empty or lacks columns, a measure, option or level does not exist, words
-    are asked of a model that is not hierarchical, the model cannot be measured or lacks what a measure needs, has weights or
-    predictions that are not finite or fewer than two classes, or a measure refuses the model or an instance.
+    Raises MeasurementError where the data set is empty or lacks columns, a measure, option or level does not exist, the
+    level is "word" and the model not hierarchical, the model cannot be measured or lacks what a measure needs, has weights
+    or predictions that are not finite or fewer than two classes, or a measure refuses the model or an instance.
     """
     reads = "pairs" if "target_words" in dataset.column_names else "texts"
     measures = build(names, options, reads)
     if level not in LEVELS:
-        raise MeasurementError(f"level={level!r} is not known; choose one of {', '.join(LEVELS)}")
+        raise MeasurementError(f"level={level!r}: choose one of {', '.join(LEVELS)}")
     try:
         subject = sequence_subject(model) if reads == "pairs" else subject_of(model, level)
         check_recorded(subject)

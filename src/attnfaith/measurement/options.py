@@ -1,6 +1,4 @@
-"""The types of options that several measures share. Each description completes "give …" in the message about a wrong
-value.
-"""
+"""Types of options that several measures share. A description completes "give …" in the message about a wrong value."""
 
 from collections.abc import Mapping
 from typing import Annotated, Literal
@@ -8,26 +6,26 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 
-def at_least(least: int, what: str = "") -> object:
-    """The type of a whole number from `least` on. what: what it is the number of."""
-    description = f"a whole number from {least} on{f': {what}' if what else ''}"
+def at_least(least: int, meaning: str = "") -> object:
+    """Return the type of a whole number from `least` on. meaning: of the number, for messages."""
+    description = f"a whole number from {least} on{f': {meaning}' if meaning else ''}"
     return Annotated[int, Field(strict=True, ge=least, description=description)]
 
 
 def number(description: str, **bounds: float) -> object:
-    """The type of a finite number within bounds (gt, ge, lt, le)."""
+    """Return the type of a finite number within bounds (gt, ge, lt, le)."""
     return Annotated[float, Field(strict=True, allow_inf_nan=False, description=description, **bounds)]
 
 
 def increasing(values: list[float]) -> list[float]:
-    """The same list. Raise ValueError where it does not increase."""
+    """Return the list. Raise ValueError where it does not increase."""
     if sorted(set(values)) != list(values):
         raise ValueError("does not increase")
     return values
 
 
 def different(values: list[float]) -> list[float]:
-    """The same list. Raise ValueError where a value comes twice."""
+    """Return the list. Raise ValueError where a value comes twice."""
     if len(set(values)) < len(values):
         raise ValueError("a value comes twice")
     return values

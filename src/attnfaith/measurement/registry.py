@@ -40,18 +40,18 @@ _SENTENCE = re.compile(r"\. (?=[A-Z])")
 
 
 class MeasurementError(AttnfaithError):
-    """A measurement that cannot start or go on. The message says why and what to do."""
+    """A measurement that cannot start or go on. The message gives the reason and what to do."""
 
 
 class Measure:
-    """A measure: subclass it, declare what it needs and gives, and `register` it.
+    """The base class of measures: subclass it, declare what it needs and returns, and `register` it.
 
     Fields with annotations are the options; pydantic checks them. The class docstring explains the measure; a paragraph
     "Source: …" names the paper.
 
     name: as people write it. needs: names of capabilities, those of `attnfaith.subjects.protocol.CAPABILITIES` or, for
-    pairs, PAIR_CAPABILITIES there. cost: one of COSTS. columns: what it adds to a record; a column that needs more than the
-    measure says so in `Column.needs`. reads: one of READS. metric: which arguments of the metric
+    pairs, PAIR_CAPABILITIES there. cost: one of COSTS. columns: what it adds to a record; `Column.needs` lists what a column
+    needs beyond the measure. reads: one of READS. metric: which arguments of the metric
     `attention_faithfulness` its columns are. most_tokens: the longest text that it takes, None without a bound.
     """
 
@@ -116,7 +116,7 @@ class Measure:
 
     @classmethod
     def signed(cls) -> bool:
-        """Whether a negative score is evidence against what is explained."""
+        """Whether a negative score is evidence against the explained class."""
         return cls.role() == "importance" and any(column.signed for column in cls.columns.values())
 
     @classmethod

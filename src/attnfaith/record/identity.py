@@ -16,7 +16,7 @@ PENALTY_FIELDS = (
     *("impermissible_mass", "impermissible_heads", "diversity", "word_tying", "word_tying_distance", "word_tying_padding"),
     *("masked_language_model", "masked_share"),
 )
-"""The fields about what was added to the loss."""
+"""The fields about penalties added to the loss."""
 LABELS = {
     "dataset": "name of the data set",
     "texts": "fingerprint of the texts that were measured, 12 hexadecimal digits",
@@ -122,7 +122,7 @@ class Identity:
     def removal_renormalises(self) -> bool:
         """Whether projecting again without an item is dividing the other weights by their sum.
 
-        Not at a fixed scale, which is that of the remaining scores, nor over words, whose sentences become others.
+        Not at a fixed scale, which depends on the remaining scores, nor over words, whose sentences change.
         """
         return self.projection in ("softmax", "uniform") and self.score_scale is None and self.level != "word"
 

@@ -84,7 +84,7 @@ def is_current(table: pa.Table | pa.Schema) -> bool:
 
 
 def check_one_version(
-    tables: Iterable[pa.Table], remedy: str = "measure them anew with one, or say mix_versions=True"
+    tables: Iterable[pa.Table], remedy: str = "measure them anew with one, or give mix_versions=True"
 ) -> None:
     """Raise RecordError where different series of the package, major.minor, measured the records. remedy: what to do, for
     the message.
@@ -104,9 +104,9 @@ def concatenate(tables: Iterable[pa.Table], *, mix_versions: bool = False) -> pa
     if not tables:
         raise RecordError("nothing to concatenate: no record was given")
     if len({of_sequences(table) for table in tables}) > 1:
-        raise RecordError("some of the records are of texts and some of sentence pairs: report these apart")
+        raise RecordError("some of the records hold texts and some sentence pairs: report them apart")
     if not of_sequences(tables[0]) and len({has_classes(table) for table in tables}) > 1:
-        raise RecordError("'probs' are those of classes in some of the records, and not in others: report these apart")
+        raise RecordError("'probs' are probabilities of classes in only some of the records: report them apart")
     if not mix_versions:
         check_one_version(tables)
     for name, of_tokens in FILLED.items():

@@ -5,9 +5,8 @@ of many cells concatenate and a table is a group-by. Each column carries its `Co
 of hierarchical models T counts sentences, and [T][W] columns hold values of the words of each; measured at the word level, T
 counts words. Q counts words of a second text.
 
-A record is of texts, which have classes, or of sentence pairs: these have target words. There T counts source words, G
-target words, L the layers of the decoder, first to last, A their heads, and R is 2: row 0 is the one that predicts a target
-word, row 1 the one in which the word is the input.
+A record holds texts with classes, or sentence pairs with target words. Of pairs T counts source words, G target words, L the
+layers of the decoder, first to last, A their heads, and R is 2: row 0 predicts a target word, row 1 has the word as input.
 """
 
 import json
@@ -26,11 +25,11 @@ from attnfaith.support.errors import RecordError
 
 
 VERSION = 8
-"""Version of the schema; a file of another one is refused."""
+"""Version of the schema; files of other versions are refused."""
 VERSION_KEY = b"attnfaith_schema"
 SUM_TOLERANCE = 1e-4
 BLOCK = 1 << 22
-"""How many bytes of a record are checked at a time: what is made of them takes several times their memory."""
+"""Bytes of a record that are checked at a time: the check takes several times their memory."""
 ABSOLUTE = "absolute_"
 """Start of the name under which tests of explanations take a signed measure by its size."""
 NAME = re.compile(r"[a-z][a-z0-9_]{0,79}")
@@ -39,7 +38,7 @@ NAME = re.compile(r"[a-z][a-z0-9_]{0,79}")
 
 @dataclass(frozen=True)
 class Column:
-    """What one column of a record holds.
+    """The description of a column of a record.
 
     axes: names of its dimensions, outermost first: () a scalar per instance, ("T",) a value per token, ("C",) per class,
         ("K", "C") per draw and class, ("M", "S") per measure of importance and share of the tokens, ("T", "W") per word of
@@ -144,7 +143,7 @@ OUTPUTS = {
     ),
     "values": Column(("C",), doc="the model's outputs, which are no probabilities"),
 }
-"""What "probs" holds of a model without classes, by what its outputs are."""
+"""The column "probs" of a model without classes, by the kind of its outputs."""
 SEQUENCE_COLUMNS = {
     "instance_id": COLUMNS["instance_id"],
     **IDENTITY_COLUMNS,
@@ -159,7 +158,7 @@ SEQUENCE_COLUMNS = {
 }
 """The columns of every record of sentence pairs."""
 SEQUENCE = "target_tokens"
-"""The column that tells a record of sentence pairs from one of texts."""
+"""The column that only records of sentence pairs have."""
 OPTIONAL_COLUMNS = {
     "word_of_token": Column(
         ("T",), "int64", tolerance=0, doc="of subwords: the number of the word that a token is part of, from 0 in each text"

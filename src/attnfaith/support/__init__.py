@@ -1,1 +1,1 @@
-"""What every part uses: errors, files, escapes, random streams and provenance. Imports no part of the package."""
+"""Errors, files, escapes, random streams and provenance, for all parts. Imports no part of the package."""

@@ -1,4 +1,4 @@
-"""Random numbers that belong to an instance, and draws of torch that its default dtype does not change."""
+"""Random streams of instances, and draws of torch that its default dtype does not change."""
 
 import hashlib
 from collections.abc import Iterator
@@ -8,14 +8,14 @@ import numpy as np
 
 
 def generator(seed: int, instance_id: str, purpose: str) -> np.random.Generator:
-    """The random stream of one instance and one purpose: no batch, order or number of processes changes it."""
+    """Return the random stream of an instance and a purpose: no batch, order or number of processes changes it."""
     digest = hashlib.sha256(f"{purpose}\0{seed}\0{instance_id}".encode()).digest()
     return np.random.Generator(np.random.PCG64(int.from_bytes(digest[:16], "big")))
 
 
 @contextmanager
 def drawing(seed: int) -> Iterator[None]:
-    """Within, torch draws from this seed in float32, as it does by default; its own state is put back."""
+    """Within, torch draws from this seed in float32; its own state is put back."""
     import torch
 
     with torch.random.fork_rng(devices=()), default_dtype(torch.float32):

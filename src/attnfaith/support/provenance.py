@@ -1,6 +1,6 @@
-"""Where a model and its numbers come from: code, commit, libraries, data.
+"""The provenance of a model and its numbers: code, commit, libraries, data.
 
-Neither the command line nor the environment is part of it, so no path, host, user or access token can be.
+It holds neither command line nor environment, and so no path, host, user or access token.
 """
 
 import functools
@@ -20,10 +20,10 @@ LIBRARIES = (
 
 
 def collect(*, seed: int, data: dict | None = None, device: str | None = None) -> dict:
-    """The provenance of what this process makes, as JSON.
+    """Return the provenance of this process's results, as JSON.
 
-    data: {"revision", "fingerprint"} of what it is made from. device: what it is computed on. commit and dirty are
-    None where the package lies in no git checkout; dirty tells whether the package's own files differ from the commit.
+    data: {"revision", "fingerprint"} of the data. device: of the computation. commit and dirty are None where the package
+    lies in no git checkout; dirty: whether the package's own files differ from the commit.
     """
     commit, dirty = checkout()
     return {
@@ -41,7 +41,7 @@ def collect(*, seed: int, data: dict | None = None, device: str | None = None) -
 
 @functools.cache
 def checkout(package: Path = Path(__file__).parents[1]) -> tuple[str | None, bool | None]:
-    """Commit of the checkout that tracks the package's files, and whether they differ from it; (None, None) without one.
+    """Return the commit of the checkout that tracks the package's files, and whether they differ; (None, None) without it.
 
     Of the state at the first call in a process.
     """
@@ -65,7 +65,7 @@ def checkout(package: Path = Path(__file__).parents[1]) -> tuple[str | None, boo
 
 
 def libraries() -> dict[str, str]:
-    """Versions of the installed libraries that numbers depend on; those that are not installed are left out."""
+    """Return the versions of the installed libraries that numbers depend on."""
     return {name: version for name in LIBRARIES if (version := _version(name)) is not None}
 
 
