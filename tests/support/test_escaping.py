@@ -126,7 +126,7 @@ def test_code_holds_whatever_it_is_given(text):
     assert not re.search(r"(?<!\\)\|", inside)
 
 
-@given(st.lists(st.lists(ANY.filter(lambda text: "\x00" not in text), min_size=2, max_size=2), max_size=4))
+@given(st.lists(st.lists(ANY.map(lambda text: re.sub("[\x00\ud800-\udfff]", "", text)), min_size=2, max_size=2), max_size=4))
 def test_csv_gives_the_texts_again_and_holds_no_formula(rows):
     text = csv_frame(pd.DataFrame(rows, columns=["a", "b"], dtype=object))
     _, *cells = csv.reader(io.StringIO(text, newline=""))

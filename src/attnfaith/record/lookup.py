@@ -160,16 +160,16 @@ def _on_hub(repo_id: str, configuration: str | None, path: Path, revision: str |
 
     absent = (HfHubHTTPError, OSError, HFValidationError)
     try:
-        card = card_of(hf_hub_download(repo_id, CARD, revision=revision))
+        card = _card(hf_hub_download(repo_id, CARD, revision=revision))
     except absent as error:
         no_card = error
     else:
         if not card.get("records"):
             raise NotFoundError(f"{repo_id}: the model's card names no record; give the data set that holds it")
         wanted = configuration or card.get("configuration") or repo_id.rpartition("/")[2]
-        return [*hub_records(card["records"], wanted, name=repo_id)]
+        return [*_hub_records(card["records"], wanted, name=repo_id)]
     try:
-        return [*hub_records(repo_id, configuration, revision)]
+        return [*_hub_records(repo_id, configuration, revision)]
     except absent as error:
         raise NotFoundError(
             f"no run or record at {cut(str(path))}{_near(path)}, and on the Hub {why_unreadable(no_card, repo_id)}"
@@ -192,7 +192,7 @@ def why_unreadable(error: Exception, repo_id: str) -> str:
     return f"{repo_id} cannot be read ({type(error).__name__}: {excerpt(error)})"
 
 
-def card_of(path: str) -> dict:
+def _card(path: str) -> dict:
     """Return what a checkpoint's card holds for this package; {} of any other card."""
     from huggingface_hub import ModelCard
 
@@ -203,7 +203,7 @@ def card_of(path: str) -> dict:
     return data if isinstance(data, dict) else {}
 
 
-def hub_records(
+def _hub_records(
     repo_id: str, wanted: str | None = None, revision: str | None = None, name: str | None = None
 ) -> Iterator[Source]:
     """Yield the record of each configuration of a data set on the Hub, or of the wanted one.
