@@ -81,7 +81,7 @@ def tiny_model():
     import torch
 
     from attnfaith import AttentionClassifierConfig, AttentionClassifierForSequenceClassification
-    from attnfaith.subjects.word_level import WordLevel
+    from attnfaith.subjects import WordLevel
 
     def make(*, seed=0, scale=3.0, num_labels=2, dtype=torch.float64, **fields):
         sizes = {"vocab_size": VOCABULARY, "embedding_size": 8, "hidden_size": 8, "intermediate_size": 8}

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from attnfaith.importance import ablation, lstm, state_lengths
+from attnfaith.models import AttentionClassifierConfig
 from attnfaith.models.alignments import ALIGNMENTS
-from attnfaith.models.configuration_attention_classifier import AttentionClassifierConfig
 from attnfaith.models.encoders import ENCODERS
 from attnfaith.models.projections import project
 from tests.small_encoders import SIZE, build, build_subclass, close, texts

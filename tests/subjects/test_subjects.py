@@ -15,8 +15,7 @@ from attnfaith.importance.gradients import GradientNorm
 from attnfaith.importance.perturbation import LeaveOneOut, Occlusion
 from attnfaith.measurement.engine import check, model_identity
 from attnfaith.measurement.registry import MeasurementError
-from attnfaith.subjects import KINDS, Batch, Pooled, SubjectError, opened, require, subject_of
-from attnfaith.subjects.protocol import CAPABILITIES
+from attnfaith.subjects import CAPABILITIES, KINDS, Batch, Pooled, SubjectError, opened, require, subject_of
 from attnfaith.subjects.text_parts import read_parts
 from tests.measuring import run
 from tests.small_classifiers import classifier

@@ -8,8 +8,7 @@ import attnfaith
 from attnfaith import record
 from attnfaith.importance.input_gradients import odds_slopes
 from attnfaith.measurement.registry import MeasurementError
-from attnfaith.subjects import SubjectError
-from attnfaith.subjects.classifier import SelfAttention
+from attnfaith.subjects import SelfAttention, SubjectError
 from tests.small_classifiers import classifier, tokenizer
 
 

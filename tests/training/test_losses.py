@@ -17,6 +17,7 @@ from attnfaith.metrics.attention_faithfulness.divergences import (
 )
 from attnfaith.models.rationale_samplers import bernoulli_log_prob
 from attnfaith.support.errors import AttnfaithError
+from attnfaith.training import RationaleConfig
 from attnfaith.training.losses import (
     adversarial_loss,
     balancing_weights,
@@ -25,7 +26,7 @@ from attnfaith.training.losses import (
     kullback_leibler,
     total_variation,
 )
-from attnfaith.training.rationales import Constraint, RationaleConfig, reinforced, selection_price
+from attnfaith.training.rationales import Constraint, reinforced, selection_price
 
 
 def logits_and_labels(count, classes, seed=0):

@@ -8,8 +8,7 @@ from transformers import AutoModel, AutoModelForSequenceClassification
 import attnfaith
 from attnfaith import recipes, record, runs
 from attnfaith.recipes import RecipeError
-from attnfaith.runs import load_data, make_model, make_tokenizer
-from attnfaith.runs.models import load_tokenizer
+from attnfaith.runs import load_data, load_tokenizer, make_model, make_tokenizer
 from tests.training.test_fine_tuning import pretrain, recipe_of, write_texts
 
 

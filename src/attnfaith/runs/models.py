@@ -39,10 +39,9 @@ from attnfaith.models import (
 )
 from attnfaith.recipes import Recipe, RecipeError, model_config, projection_fields, sequence_config
 from attnfaith.recipes.config import selector_fields
-from attnfaith.subjects import SelfAttention
+from attnfaith.subjects import SelfAttention, sequence_subject
 from attnfaith.subjects.base import position_limit
 from attnfaith.subjects.recurrent_translator import WithoutAttention
-from attnfaith.subjects.translator import sequence_subject
 from attnfaith.support.errors import excerpt
 from attnfaith.support.files import MODEL
 

@@ -8,9 +8,10 @@ from dataclasses import replace
 
 import torch
 
+from attnfaith.models import AttentionClassifierForSequenceClassification
 from attnfaith.models.decoders import Query, with_answers
 from attnfaith.models.hierarchy import SentenceReader, item_mask, sentence_groups, sentence_items
-from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification, Encoded
+from attnfaith.models.modeling_attention_classifier import Encoded
 from attnfaith.models.projections import project
 from attnfaith.subjects.protocol import SubjectError
 
