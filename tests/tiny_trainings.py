@@ -4,8 +4,7 @@ from types import SimpleNamespace
 
 import torch
 
-from attnfaith.recipes import Penalties, Recipe
-from attnfaith.recipes.schema import Model
+from attnfaith.recipes import Model, Penalties, Recipe
 from attnfaith.runs.train import penalties_of
 from attnfaith.training import AttentionTrainer
 

@@ -12,7 +12,7 @@ from markupsafe import escape
 from attnfaith.reporting import chart as charts
 from attnfaith.reporting import sections
 from attnfaith.reporting.blocks import unbroken
-from attnfaith.reporting.cards.checkpoint import Checkpoint
+from attnfaith.reporting.cards import Checkpoint
 from attnfaith.reporting.cells import one_cell, split_cells
 from attnfaith.reporting.chart import Bar, Chart, measures_chart, svg
 from attnfaith.reporting.page import page as pages

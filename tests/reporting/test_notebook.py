@@ -10,7 +10,7 @@ import pytest
 
 from attnfaith import record as records
 from attnfaith.reporting import render, sections
-from attnfaith.reporting.cards.checkpoint import Checkpoint
+from attnfaith.reporting.cards import Checkpoint
 from attnfaith.reporting.cells import one_cell
 from attnfaith.reporting.heatmap import HUES, NEGATIVE, choose, scores_of
 from attnfaith.reporting.notebook import Overview, Shown, row_of

@@ -22,8 +22,8 @@ from attnfaith.models.encoders import ENCODERS
 from attnfaith.models.projections import PROJECTIONS
 from attnfaith.recipes.schema import PENALTIES
 from attnfaith.reporting import cards
+from attnfaith.reporting.cards import Checkpoint
 from attnfaith.reporting.cards import model as model_cards
-from attnfaith.reporting.cards.checkpoint import Checkpoint
 from attnfaith.reporting.chart import measures_chart
 from attnfaith.support.escaping import markdown
 from attnfaith.verdict import CANNOT_TELL, RULE

@@ -7,7 +7,8 @@ from pathlib import PurePath
 import numpy as np
 from markupsafe import Markup
 
-from attnfaith.reporting.cards.checkpoint import Checkpoint, only_reason
+from attnfaith.reporting.cards import Checkpoint
+from attnfaith.reporting.cards.checkpoint import only_reason
 from attnfaith.reporting.cells import Cell, describe, measure_label, reference_measure
 from attnfaith.reporting.chart import measures_chart, svg
 from attnfaith.reporting.heatmap import SHORTEST_EXAMPLE, Example, example, signed
