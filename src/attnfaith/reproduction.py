@@ -6,7 +6,7 @@ are compared and decide nothing. A result agrees exactly, within its tolerance, 
 
 * a column of the record: the difference, a mean over texts, is at most 5 % of the column's spread (its mean absolute
   deviation), or the share that `Column.tolerance` names; of values that are no numbers, at most that share of the texts has
-  another one. The scores of the metric `attention_faithfulness` are computed from these columns;
+  another one;
 * the score that the checkpoint was selected by: 0.01, of losses 5 %; scores of translations: 5 %;
 * sizes, vocabulary, epochs, tokens and labels: none.
 """
@@ -43,7 +43,7 @@ TABLE = "reproduction.csv"
 
 
 class ReproductionError(AttnfaithError):
-    """A run that cannot be carried out again. The message names why and what to do."""
+    """A run that cannot be carried out again. The message names the reason and what to do."""
 
 
 class Compared(NamedTuple):

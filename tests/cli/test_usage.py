@@ -95,17 +95,6 @@ def test_a_bug_is_no_mistake_of_the_user(monkeypatch):
         cli.main(["report", "nowhere"])
 
 
-def test_keys_of_a_recipe_and_a_commands_own_words_in_any_order():
-    parse = cli.COMMANDS["measure"].parser().parse_args
-    known = parse(["--limit", "500", "run", "--bf16", "--output", "x", "--split=test"])
-    assert (known.run, str(known.output)) == ("run", "x")
-    assert known.overrides == (("measure.limit", 500), ("training.bf16", True), ("measure.split", "test"))
-    known = parse(["run", "--producers", "a", "b", "--add", "c", "d"])
-    assert (known.add, known.overrides) == (["c", "d"], (("measure.producers", ["a", "b"]),))
-    known = parse(["--bf16", "run"])
-    assert known.run == "run", "true or false only is the value of a flag"
-
-
 @pytest.mark.parametrize("kind", listing.KINDS)
 def test_lists_have_a_line_each(kind, capsys):
     shown = says(capsys, "list", kind, code=0).splitlines()

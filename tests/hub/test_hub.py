@@ -13,12 +13,14 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import httpx2
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
 from huggingface_hub import CommitOperationDelete
 from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
+from scipy.stats import kendalltau
 
 from attnfaith import cli, hub, record
 from attnfaith.hub.contents import table_files, without_places
@@ -613,5 +615,6 @@ def test_round_trip(run, server, alice, tmp_path, blocked, warm_python):
     assert found["apart"] < 1e-6 and found["rows"] == 24 and found["configs"] == ["tiny"]
     tables = {path.stem: pq.read_metadata(path).num_rows for path in (run / "report" / "tables").glob("*.parquet")}
     assert found["tables"] == tables
-    noted = json.loads((run / "run.json").read_text())["attention_faithfulness"]["gradient"]["kendall_tau"]
-    assert found["tau"] == pytest.approx(noted, abs=1e-6)
+    table = record.load(run / "record.parquet")
+    pairs = zip(record.rows(table, "attention"), record.rows(table, "importance_gradient"), strict=True)
+    assert found["tau"] == pytest.approx(np.nanmean([kendalltau(*pair).statistic for pair in pairs]), abs=1e-6)

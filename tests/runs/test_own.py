@@ -11,10 +11,6 @@ import yaml
 from sklearn.metrics import accuracy_score
 
 from attnfaith import cli, hub, recipes, record, reproduction
-from attnfaith.data.registry import facts
-from attnfaith.recipes import Data
-from attnfaith.reporting import cards
-from attnfaith.study import plan
 from attnfaith.support import provenance
 
 
@@ -168,28 +164,6 @@ def test_a_push_sends_the_recipe_and_not_the_file(copied, monkeypatch):
         assert not any(path.endswith(".csv") for path in repo.files)
         for content in repo.files.values():
             assert place.encode() not in (content if isinstance(content, bytes) else content.read_bytes())
-
-
-def test_a_card_of_a_data_set_of_the_hub_claims_no_language(finished):
-    table = record.load(finished / "runs" / "reviews" / "record.parquet")
-    state = json.loads((finished / "runs" / "reviews" / "run.json").read_text())
-    own, known = facts(Data(hub_id="owner/name")), facts("sst")
-    assert list(cards.eval_results(cards.Checkpoint({}, table), own)) == [".eval_results/owner--name.yaml"]
-    text = cards.model_card(cards.Checkpoint(state, table), "alice/reviews", own)
-    assert "language:" not in text and "- owner/name" in text
-    assert "language: en" in cards.model_card(cards.Checkpoint(state, table), "alice/reviews", known)
-
-
-def test_studies_take_own_data(finished):
-    cells = "blocks:\n  - {recipe: runs/reviews/recipe.yaml, grid: {seed: [1, 2]}}\n"
-    (finished / "study.yaml").write_text(f"output_dir: runs/study\nresults: results\n{cells}")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(finished)
-        wanted = {cell.name: plan.load_recipe(cell) for cell in plan.cells(plan.read_study(finished / "study.yaml"))}
-        for recipe in wanted.values():
-            recipes.check_model(recipe)
-        plan.check_distinct(wanted)
-    assert {recipe.data.path for recipe in wanted.values()} == {"reviews.csv"} and len(wanted) == 2
 
 
 @pytest.mark.parametrize(

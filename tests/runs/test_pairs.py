@@ -108,14 +108,6 @@ def test_a_model_without_attention_is_measured_by_what_it_says(recipe):
     assert not (Path(recipe("other").output_dir) / "model").exists(), "before it is trained"
 
 
-def test_the_penalty_of_a_recipe_is_in_its_record(recipe):
-    made = recipe(penalties={"impermissible_mass": 0.5}, training={"num_train_epochs": 1})
-    runs.run(made)
-    table = record.load(Path(made.output_dir) / "record.parquet")
-    assert record.from_row(table.slice(0, 1).to_pylist()[0]).impermissible_mass == 0.5
-    assert "0.5 on attention to linked words" in (Path(made.output_dir) / "report" / "index.html").read_text()
-
-
 @pytest.fixture
 def own(tmp_path):
     folder = tmp_path / "mine"

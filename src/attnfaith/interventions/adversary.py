@@ -194,7 +194,6 @@ class AdversaryExact(Measure):
             dtype="category", doc="exact; bounded: below a certified bound; lower bound; undefined: fewer than two tokens"
         ),
     }
-    metric = {"counterfactual_attention": "adversary_exact_attention", "counterfactual_probs": "adversary_exact_probs"}
 
     epsilons: Epsilons = EPSILONS
 

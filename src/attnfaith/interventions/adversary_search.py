@@ -52,7 +52,6 @@ class AdversarySearch(Measure):
         ),
         "adversary_search_probs": Column(("K", "C"), distribution=True, doc="the prediction under each of these attentions"),
     }
-    metric = {"counterfactual_attention": "adversary_search_attention", "counterfactual_probs": "adversary_search_probs"}
 
     restarts: Count = 5
     steps: Count = 500

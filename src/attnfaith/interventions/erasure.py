@@ -145,7 +145,6 @@ class Erasure(Measure):
             needs=frozenset({"states"}),
         ),
     }
-    metric = {"counterfactual_probs": "erasure_probs"}
 
     draws: Draws = 5
 
@@ -362,7 +361,6 @@ class MapErasure(TargetMeasure):
             ("T",), "float64", signed=True, doc="as the gradient, but by a factor of all weights on a token, at 1"
         ),
     }
-    metric = {"counterfactual_probs": "map_erasure_probs"}
 
     draws: Draws = 5
     layers: Layers = "shown"

@@ -84,7 +84,6 @@ class Permutation(_Permutation):
             ("K", "C"), distribution=True, undefined=NO_DRAWS, doc="class probabilities after each random permutation"
         )
     }
-    metric = {"counterfactual_probs": "permuted_probs"}
 
     draws: Draws = 100
 
@@ -109,7 +108,6 @@ class MapPermutation(_Permutation):
             ("K", "C"), distribution=True, undefined=NO_DRAWS, doc="class probabilities after each random permutation"
         )
     }
-    metric = {"counterfactual_probs": "map_permuted_probs"}
 
     draws: Draws = 20
     layers: Layers = "shown"
@@ -261,7 +259,6 @@ class RandomSupport(Measure):
             ("K", "T"), range=(0.0, 1.0), doc="total variation distance under it without a state, the rest renormalised"
         ),
     }
-    metric = {"counterfactual_attention": "random_support_attention", "counterfactual_probs": "random_support_probs"}
 
     draws: Draws = 5
 

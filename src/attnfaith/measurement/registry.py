@@ -51,8 +51,7 @@ class Measure:
 
     name: as people write it. needs: names of capabilities, those of `attnfaith.subjects.protocol.CAPABILITIES` or, for
     pairs, PAIR_CAPABILITIES there. cost: one of COSTS. columns: what it adds to a record; `Column.needs` lists what a column
-    needs beyond the measure. reads: one of READS. metric: which arguments of the metric
-    `attention_faithfulness` its columns are. most_tokens: the longest text that it takes, None without a bound.
+    needs beyond the measure. reads: one of READS. most_tokens: the longest text that it takes, None without a bound.
     """
 
     name: ClassVar[str]
@@ -60,7 +59,6 @@ class Measure:
     cost: ClassVar[str] = "reading"
     columns: ClassVar[Mapping[str, Column]]
     reads: ClassVar[Literal["texts", "pairs"]] = "texts"
-    metric: ClassVar[Mapping[str, str]] = {}
     most_tokens: ClassVar[int | None] = None
     takes_seed: ClassVar[bool] = False  # `register` sets these two from the signature of __call__
     takes_scores: ClassVar[bool] = False

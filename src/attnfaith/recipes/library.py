@@ -1,4 +1,4 @@
-"""Where a recipe lies: as their path says, else among those that come with the package."""
+"""The place of a recipe: at its path, else among those that come with the package."""
 
 import difflib
 from pathlib import Path
@@ -11,7 +11,7 @@ QUICKSTART = Path("quickstart.yaml")
 
 
 def folder() -> Path:
-    """The recipes that come with the package: beside this file where it is installed, else at the top of the checkout."""
+    """Return the folder of the shipped recipes: in the installed package, else at the top of the checkout."""
     installed = Path(__file__).with_name("shipped")
     return installed if installed.is_dir() else Path(__file__).parents[3] / "recipes"
 
@@ -34,7 +34,7 @@ def find(path: str | Path, what: str = "recipe") -> Path:
         return files[name]
     near = difflib.get_close_matches(name, files, cutoff=0.9)
     if not near:
-        alike = difflib.get_close_matches(path.stem, {Path(known).stem for known in files}, 1)
-        near = [known for known in files if Path(known).stem in alike]
+        alike = difflib.get_close_matches(path.stem, {Path(file).stem for file in files}, 1)
+        near = [file for file in files if Path(file).stem in alike]
     hint = f"did you mean {' or '.join(near)}?" if near else f"they lie in {shipped}"
     raise RecipeError(f"no {what} at {cut(str(path))}, nor of that name among those that come with attnfaith: {hint}")

@@ -124,15 +124,14 @@ def load(
 
 def _import_plugins(names: Sequence[str]) -> None:
     """Import modules, installed or in the current folder. Raises RecipeError where one cannot be imported."""
+    if names and os.getcwd() not in sys.path:  # after all others, so that it replaces no installed module
+        sys.path.append(os.getcwd())
     for name in names:
         try:
-            sys.path.append(os.getcwd())
             importlib.import_module(name)
         except Exception as error:  # whatever the module does
             reason = f"{type(error).__name__}: {excerpt(error, 300)}"
             raise RecipeError(f"plugins: {excerpt(name)} cannot be imported from {os.getcwd()} ({reason})") from error
-        finally:
-            sys.path.pop()
 
 
 def parse(text: str, overrides: Sequence[str | tuple[str, Any]] = (), source: str = "the recipe") -> Recipe:

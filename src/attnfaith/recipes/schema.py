@@ -1,7 +1,7 @@
-"""What a recipe may say: its sections, each key with its type, range, default and one line of help.
+"""The sections of a recipe: each key with its type, range, default and one line of help.
 
-pydantic checks types and ranges. `recipe` says which keys go together, and what a key is where a recipe is silent. The rules
-of a model's fields are those of its configuration, which `config` asks.
+pydantic checks types and ranges. `recipe` has the rules between keys and the values where a recipe is silent; the
+configuration of a model (`config`) checks its fields.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ from attnfaith.support.errors import AttnfaithError, closest, cut, excerpt
 
 
 class RecipeError(AttnfaithError):
-    """A recipe that cannot be used. The message says where, what was given, what is allowed."""
+    """A recipe that cannot be used. The message names the key, its value, and the allowed values."""
 
 
 # A section of a recipe. strict: a text is no number, and 1 is not true. The text below a key is its line of help.
@@ -27,48 +27,48 @@ section = partial(
     config=ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True),
 )
 
-LARGEST = 2**31 - 1  # what every library below takes as a number of things
+LARGEST = 2**31 - 1  # a count that every library takes
 Count = Annotated[int, Field(ge=1, le=LARGEST)]
-Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]  # what numpy takes
+Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]  # as numpy takes it
 Share = Annotated[float, Field(ge=0, le=1)]
 Part = Annotated[float, Field(gt=0, lt=1)]
 Below = Annotated[float, Field(ge=0, lt=1)]
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
-MOST_LISTED = 420  # characters of all known names in a message
+MOST_LISTED = 420  # characters of all key names in a message
 
 
 def make_section(kind: type, values: Mapping, place: str):
-    """A section (`section`) of its keys, and the sections in it; RecipeError names the place of a mistake and the value."""
+    """Return a section from its keys and inner sections. Raises RecipeError with the place of a mistake and the value."""
     if not isinstance(values, Mapping):
         raise RecipeError(f"{place} must hold keys and values, not {excerpt(values)}")
     parts = sections_of(kind)
-    known = list(kind.__pydantic_fields__)
+    choices = list(kind.__pydantic_fields__)
     for key in values:
-        if key not in known:
-            near, names = closest(str(key), known), ", ".join(known)
+        if key not in choices:
+            near, names = closest(str(key), choices), ", ".join(choices)
             hint = f"; did you mean {place}.{near}?" if near else ""
             names = f" Known: {names}" if len(names) <= MOST_LISTED else " `attnfaith train --help` lists all"
             raise RecipeError(f"unknown key {place}.{cut(str(key), 60)}{hint or '.'}{names}")
-    made = {
+    inner = {
         key: make_section(parts[key], value, f"{place}.{key}")
         for key, value in values.items()
         if key in parts and value is not None and not isinstance(value, parts[key])
     }
     try:
-        return kind(**{**values, **made})
+        return kind(**{**values, **inner})
     except ValidationError as refusal:
         mistake = refusal.errors(include_url=False)[0]
         where = place + "".join(f"[{step}]" if isinstance(step, int) else f".{cut(step)}" for step in mistake["loc"])
         if mistake["type"] == "missing":
             raise RecipeError(f"{place} lacks {mistake['loc'][0]}") from refusal
-        if "error" in mistake.get("ctx", {}):  # a rule between keys, which says all itself
+        if "error" in mistake.get("ctx", {}):  # a rule between keys, with its own message
             raise mistake["ctx"]["error"] from refusal
         raise RecipeError(f"{where}={excerpt(mistake['input'])}: {mistake['msg']}") from refusal
 
 
 def sections_of(kind: type) -> dict[str, type]:
-    """The keys of a section that are sections themselves, optional ones too."""
+    """Return the keys of a section that are sections themselves, optional ones too."""
     hints = {name: (key.annotation, *get_args(key.annotation)) for name, key in kind.__pydantic_fields__.items()}
     return {name: part for name, parts in hints.items() for part in parts if dataclasses.is_dataclass(part)}
 
@@ -88,11 +88,11 @@ class Data:
     config: str | None = None
     """of the Hub's data set: its configuration; null: the default"""
     text: str | None = None
-    """own data: column of the text; null: text, or the only one that it can be"""
+    """own data: column of the text; null: text, or the only candidate"""
     text_pair: str | None = None
     """own data: column of the second text of a pair; null: single texts"""
     label: str | None = None
-    """own data: column of the class; null: label, or the only one that it can be"""
+    """own data: column of the class; null: label, or the only candidate"""
     impermissible: str | None = None
     """own data: column that marks words which a deceptive model hides, one 0 or 1 for each word between blanks"""
     impermissible_words: Annotated[list[Annotated[str, Field(pattern=r"^\S+$")]], Field(min_length=1)] | None = None
@@ -120,7 +120,7 @@ class Data:
     max_length: Count | None = None
     """tokens of an input, markers included; longer texts are cut and counted; null: no limit, of own data 1000"""
     max_sentence_length: Count | None = None
-    """of hierarchical models: words of a sentence; a longer one goes on as another"""
+    """of hierarchical models: words of a sentence; a longer sentence is split"""
     max_sentences: Count | None = None
     """of hierarchical models: sentences of a text; longer texts are cut and counted"""
     min_df: Count | None = None
@@ -149,7 +149,7 @@ class Data:
 
     @property
     def usual(self) -> dict[str, object]:
-        """Keys and what they are where a recipe is silent."""
+        """Keys and their values where a recipe is silent."""
         if not self.own:
             return {"name": "planted_evidence"}
         usual = {"preprocessing": "words", "validation_share": 0.15, "test_share": 0.15, "split_seed": 0, "max_length": 1000}
@@ -163,7 +163,7 @@ class Data:
 
 @section
 class Selector:
-    """What selects the tokens that the classifier reads: the fields of RationaleClassifierConfig that say so."""
+    """The selector of the tokens that the classifier reads: fields of RationaleClassifierConfig."""
 
     kind: Literal["bernoulli", "hardkuma", "budget"]
     """draws of 0 or 1 (Lei et al. 2016), of fractions too (Bastings et al. 2019), or a budget (SPECTRA, 2021)"""
@@ -172,17 +172,17 @@ class Selector:
     budget: Annotated[float, Field(gt=0, le=1)] | None = None
     """largest share of its tokens that a text may keep; of bernoulli and hardkuma at test time only; null: no bound"""
     contiguous: bool = False
-    """at test time the selected tokens are one window"""
+    """select one window of tokens at test time"""
     transition: NotNegative = 0.0
-    """of a budget: what two neighbours are worth more when both are selected, beside scores over the temperature"""
+    """of a budget: bonus for two selected neighbours, added to scores over the temperature"""
     temperature: Positive | None = None
-    """of a budget: what scores are divided by; null: 0.1"""
+    """of a budget: the divisor of scores; null: 0.1"""
     test_temperature: Positive | None = None
     """of a budget: the same at test time; null: that of training"""
     threshold: Below | None = None
-    """what a token's value must be above to be selected at test time; null: 0.5 of bernoulli, else 0"""
+    """lower bound of a selected token's value at test time; null: 0.5 of bernoulli, else 0"""
     pooling: Literal["average", "max", "attention"] = "average"
-    """what the classifier makes of the states of selected tokens; attention: by model.alignment and model.projection"""
+    """how the classifier pools the states of selected tokens; attention: by model.alignment and model.projection"""
     reads: Literal["zeroed", "deleted"] = "zeroed"
     """tokens that are not selected keep their places as zeros, or, of bernoulli, are left out"""
     share_embeddings: bool = True
@@ -203,7 +203,7 @@ class Selector:
 
 @section
 class Model:
-    """The fields of AttentionClassifierConfig, which says what each may be; or a pretrained model, and its projection."""
+    """The fields of AttentionClassifierConfig, which checks them; or a pretrained model, and its projection."""
 
     type: Literal["gru", "marian"] | None = None
     """gru or marian: from sequences to sequences, trained on sentence pairs; null: a classifier of texts"""
@@ -232,7 +232,7 @@ class Model:
     entmax_alpha: float = 1.5
     """alpha of entmax, from 1 on; 1 is softmax, 2 sparsemax"""
     separate_impermissible: bool = False
-    """of pretrained models: impermissible words and others attend to their own kind alone, but for the row that answers"""
+    """of pretrained models: impermissible words and others attend to their own kind alone, except for the answer"""
     score_scale: float | None = None
     """standard deviation that the scores of a text are held at; null: as they are"""
     kernel_sizes: list[int] = field(default_factory=lambda: [1, 3, 5, 7])
@@ -259,7 +259,7 @@ class Model:
 class Training:
     """Settings of the training, by the names of transformers' TrainingArguments where they have one.
 
-    Those that are null become the papers' (Jain & Wallace 2019), or, of a pretrained model, what is usual for fine-tuning.
+    Null is the value of the papers (Jain & Wallace 2019), or, of a pretrained model, the usual value for fine-tuning.
     random_erasure: tests of explanations that delete words then show the model nothing new.
     """
 
@@ -305,7 +305,7 @@ class Training:
 
 @section
 class Objective:
-    """What the model is trained for.
+    """The objective of the training.
 
     kind: "classification", the labels; "untrained", nothing: the model as it was drawn, with the weights that a training of
     the same data, model and seed starts from, and `training` is not read; "guided", the labels, under the attention of the
@@ -338,11 +338,11 @@ PENALTIES = ("impermissible_mass", "diversity", "word_tying", "masked_language_m
 
 @section
 class Penalties:
-    """What is added to the loss of each text where a model is trained for the labels; a weight of 0 adds nothing.
+    """Penalties on the loss of each text where a model is trained for the labels; a weight of 0 adds nothing.
 
     impermissible_mass: attention on impermissible words, lambda of Pruthi et al. (2020). diversity: states that point in one
     direction (Mohankumar et al. 2020). word_tying and masked_language_model: states far from the vectors of their words, and
-    states that do not tell a masked word (Tutek & Snajder 2020). They may be taken together.
+    states that do not predict a masked word (Tutek & Snajder 2020). They may be combined.
     """
 
     impermissible_mass: NotNegative = 0.0
@@ -370,7 +370,7 @@ class Penalties:
 
 @section
 class Selection:
-    """What the selection of model.selector is trained by, beside the labels; of a budget nothing.
+    """The penalties that train the selection of model.selector together with the labels; of a budget none.
 
     See `attnfaith.training.RationaleConfig`: sparsity, coherence and baseline are of bernoulli, share, lasso and the
     multiplier of hardkuma.
@@ -381,7 +381,7 @@ class Selection:
     coherence: NotNegative | None = None
     """of bernoulli: price of a change from one token to the next, in units of sparsity; null: 2"""
     baseline: Literal["none", "moving_average"] | None = None
-    """of bernoulli: what the cost of a draw is compared with; null: none"""
+    """of bernoulli: the baseline of the cost of a draw; null: none"""
     share: Share | None = None
     """of hardkuma: the share of tokens that training aims at; null: model.selector.budget, else 0.2"""
     lasso: Share | None = None
@@ -400,14 +400,14 @@ class Selection:
 
 @section
 class Measure:
-    """What is measured, on which texts."""
+    """The measures and their texts."""
 
     producers: list[str] | None = None
     """measures of importance and experiments; null: gradient, gradient_norm, leave_one_out; of pairs attention, norm, …"""
     options: dict[str, dict[str, Any]] = field(default_factory=dict)
     """keyword arguments of a producer, by its name"""
     level: Literal["sentence", "word"] = "sentence"
-    """of hierarchical models: what a record is over, sentences or all words of a text"""
+    """of hierarchical models: whether a record is over sentences or all words of a text"""
     outputs: list[str] = field(default_factory=list)
     """splits whose attention and predictions are kept, for models trained against this one"""
     split: str = "test"
@@ -415,14 +415,14 @@ class Measure:
     limit: Count | None = None
     """that many of its texts, drawn at random; null: all"""
     seed: Seed = 0
-    """of what is drawn while measuring"""
+    """of the draws of a measurement"""
     batch_tokens: Count | None = None
     """tokens of a batch, padding included; null: 8192, of sentence pairs 2048"""
 
 
 @section
 class Report:
-    """What the report shows."""
+    """The contents of the report."""
 
     examples: Count = 5
     """texts shown of best and of worst agreement"""

@@ -1,13 +1,12 @@
 """A recipe carried out in one folder.
 
-`folder`: what a run leaves, and how its folder is held. `texts` and `models`: from a recipe to texts, tokenizer and model.
+`folder`: the files of a run and the lock of its folder. `texts` and `models`: from a recipe to texts, tokenizer and model.
 `train` and `measure`: the two parts of the work. `base`: the run that another is trained against. `execute`: all of them in
 their order.
 """
 
 from attnfaith.runs.execute import measure_run, run
 from attnfaith.runs.folder import MODEL, RECIPE, RECORD, STATE, RunError, read_state
-from attnfaith.runs.measure import faithfulness
 from attnfaith.runs.models import load_model, load_tokenizer, make_model, make_tokenizer
 from attnfaith.runs.texts import load_data
 from attnfaith.runs.train import training_arguments
@@ -19,7 +18,6 @@ __all__ = [
     "RECORD",
     "STATE",
     "RunError",
-    "faithfulness",
     "load_data",
     "load_model",
     "load_tokenizer",

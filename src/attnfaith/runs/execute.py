@@ -16,7 +16,7 @@ from attnfaith.recipes import Recipe, RecipeError, check_model, differences, loa
 from attnfaith.runs import train
 from attnfaith.runs.base import open_base
 from attnfaith.runs.folder import MODEL, RECIPE, RECORD, REPORT, SHARDS, RunError, held, note, opened, write_recipe
-from attnfaith.runs.measure import Measurement, faithfulness, other_measurement, print_results, report
+from attnfaith.runs.measure import Measurement, other_measurement, print_results, report
 from attnfaith.runs.texts import Texts, check_splits
 from attnfaith.training import check_processes
 
@@ -131,7 +131,6 @@ def _finish(recipe: Recipe, folder: Path, state: PartialState, started: float) -
     """Report the run's record, and note that the run is complete."""
     if state.is_main_process:
         report(folder / RECORD, folder / REPORT, recipe)
-        scores = {} if recipe.kind == "translator" else {"attention_faithfulness": faithfulness(folder / RECORD)}
-        note(folder, status="complete", seconds=round(time.perf_counter() - started, 1), **scores)
+        note(folder, status="complete", seconds=round(time.perf_counter() - started, 1))
         print_results(folder / RECORD, folder, recipe)
     state.wait_for_everyone()

@@ -38,7 +38,7 @@ from attnfaith.support.files import (
 REPORT, OUTPUTS, CHECKPOINTS, TRANSLATIONS = "report", "outputs", "checkpoints", "translations.txt"
 SHARDS = f"{RECORD}.shards"  # of a measurement that is under way
 TRAINED = ("versions", "dataset", "sizes", "vocabulary")  # keys of run.json that a training writes
-MEASURED = ("attention_faithfulness", "seconds")  # keys that a measurement and its report write
+MEASURED = ("attention_faithfulness", "seconds")  # keys that a measurement writes, the first in older runs
 LOCKS = (LOCK, f"{LOCK}.holder")
 
 

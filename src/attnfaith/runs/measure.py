@@ -15,8 +15,7 @@ from attnfaith.data.pair_encoding import encode_pairs
 from attnfaith.data.sources import draw
 from attnfaith.data.tokenization import by_words
 from attnfaith.measurement.engine import measure
-from attnfaith.measurement.registry import build, classes
-from attnfaith.metrics.attention_faithfulness.attention_faithfulness import AttentionFaithfulness
+from attnfaith.measurement.registry import build
 from attnfaith.recipes import Recipe, RecipeError
 from attnfaith.record import training_fields
 from attnfaith.reporting import run_facts, write_report
@@ -173,41 +172,6 @@ def report(path: Path, output: Path, recipe: Recipe) -> Path:
     """Write tables, figures and page of a record; return the page's path."""
     table, section = record.load(path), recipe.report
     return write_report(table, output, title=section.title, facts=run_facts(table, recipe.note), n_examples=section.examples)
-
-
-def faithfulness(path: str | os.PathLike) -> dict[str, dict]:
-    """Return the scores of the metric `attention_faithfulness` for a record, by the name of the measure or experiment.
-
-    Attention against each measure of input importance; the model's own attention and prediction against those of each
-    experiment, where every draw is one row and a text without draws is one undefined row. Undefined is None, so that the
-    result is JSON.
-    """
-    table = record.load(path)
-    metric = AttentionFaithfulness(keep_in_memory=True, mask="none")  # a record holds no padding
-    own = {name: record.rows(table, name) for name in ("attention", "probs")}
-    scores = {}
-    for name in table.column_names:
-        if name.startswith("importance_") and not name.endswith("_hidden"):
-            scores[name.removeprefix("importance_")] = metric.compute(importance=record.rows(table, name), **own)
-    for experiment in sorted(classes(), key=lambda cls: cls.name):
-        arguments = {}
-        for argument, column in experiment.metric.items():
-            if column in table.column_names:
-                draws = record.rows(table, column)
-                if (
-                    len(record.column_of(table.schema.field(column)).axes) == 1
-                ):  # one counterfactual a text, without an axis of draws
-                    draws = [row[None] for row in draws]
-                original = argument.removeprefix("counterfactual_")
-                arguments[argument] = [row for rows in draws for row in (rows if len(rows) else [None])]
-                arguments[original] = [
-                    row for row, rows in zip(own[original], draws, strict=True) for _ in range(len(rows) or 1)
-                ]
-        if arguments:
-            scores[experiment.name] = metric.compute(**arguments)
-    return {
-        name: {key: None if value != value else value for key, value in values.items()} for name, values in scores.items()
-    }
 
 
 def print_results(path: Path, folder: Path, recipe: Recipe) -> None:

@@ -1,6 +1,6 @@
 """The cells of a study run by Snakemake: on the cores of this machine, or by one of its executors on a cluster or a cloud.
 
-Snakemake decides what runs when and where, tries again where it is asked to, and skips what waits for a cell that failed.
+Snakemake schedules the cells, retries on request, and skips cells whose dependencies failed.
 A cell's record decides whether it is complete (`plan.complete`), not the age of files, so that a study may be stopped,
 killed and copied. In the study's output_dir lie, beside the runs and their logs, .study/Snakefile and
 plan.json (the commands): any other command of Snakemake, such as --summary, works in that folder.
@@ -25,7 +25,7 @@ from attnfaith.support.files import folder_lock, write_atomically
 
 CONTROL = ".study"
 SNAKEFILE = '''\
-"""Made anew for each run of the study: the cells of plan.json that are not complete."""
+"""Written for each run of the study: the cells of plan.json that are not complete."""
 import json
 import sys
 
@@ -80,7 +80,7 @@ def run_cells(
         ready = {name for name, recipe in wanted.items() if complete(recipe)}
         stale = {cell.name for cell in chosen} - {n for n in ready if not remeasure or of_this_version(wanted[n])}
         while more := {cell.name for cell in chosen if stale & set(cell.after)} - stale:
-            stale |= more  # whether these are complete can be told when what they need is there
+            stale |= more  # they depend on cells that run now
         pending = {cell.name: cell for cell in chosen if cell.name in stale}
         if len(pending) < len(chosen):
             print(f"{counted(len(chosen) - len(pending), 'cell')} complete already", flush=True)
