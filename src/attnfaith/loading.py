@@ -92,7 +92,7 @@ def load_subject(
         if revision is not None:
             raise ModelError(f"revision={excerpt(revision)}: only a name on the Hub has one; leave it out")
         subject = _from_object(model, tokenizer, None if device is None else device_of(device), level)
-    return _with_attention(subject, attention)
+    return subject if attention is None else _with_attention(subject, attention)
 
 
 def open_subject(model, *, device=None, level: str = "sentence", attention=None, **options) -> "Subject":
@@ -104,7 +104,8 @@ def open_subject(model, *, device=None, level: str = "sentence", attention=None,
     files = [file for file in (*sorted(folder.iterdir()), *sorted(run_files)) if file.is_file()]
     stamps = tuple((str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in files)
     kept = (stamps, threading.get_ident())  # each thread has its own
-    return _with_attention(_open_folder(path, folder, str(model), device_of(device), level, False, kept), attention)
+    subject = _open_folder(path, folder, str(model), device_of(device), level, False, kept)
+    return subject if attention is None else _with_attention(subject, attention)
 
 
 @lru_cache(maxsize=1)
@@ -143,8 +144,6 @@ def origin_of(subject: "Subject") -> Origin:
 
 
 def _with_attention(subject: "Subject", attention) -> "Subject":
-    if attention is None:
-        return subject
     if not hasattr(subject, "shown_by"):
         raise ModelError(f"attention={excerpt(attention)}: {subject.kind} have one attention only: leave it out")
     return subject.shown_by(attention)

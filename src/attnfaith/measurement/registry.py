@@ -186,7 +186,8 @@ def _checked(cls: Kind) -> Kind:
 
     @functools.wraps(init)
     def check_options(self, **options):
-        _check_option_names(cls.name, options, cls.options())
+        if options:
+            _check_option_names(cls.name, options, cls.options())
         try:
             init(self, **options)
         except ValidationError as refusal:

@@ -30,6 +30,13 @@ VERSION_KEY = b"attnfaith_schema"
 SUM_TOLERANCE = 1e-4
 BLOCK = 1 << 22
 """Bytes of a record that are checked at a time: the check takes several times their memory."""
+KINDS = {
+    "int64": pa.types.is_integer,
+    "bool": pa.types.is_boolean,
+    "string": pa.types.is_string,
+    "category": pa.types.is_string,
+}
+"""Checks of the Arrow type of a common column by `Column.dtype`; any other is floating."""
 ABSOLUTE = "absolute_"
 """Start of the name under which tests of explanations take a signed measure by its size."""
 NAME = re.compile(r"[a-z][a-z0-9_]{0,79}")
@@ -301,7 +308,12 @@ def validate(table: pa.Table) -> None:
         if is_fixed and not (field.name == "probs" and column in OUTPUTS.values()):
             column = fixed[field.name]
         if is_fixed:
-            _check_type(field, column)
+            kind = field.type
+            for _ in column.axes:
+                kind = kind.value_type if pa.types.is_list(kind) else pa.null()
+            kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+            if not KINDS.get(column.dtype, pa.types.is_floating)(kind):
+                raise RecordError(f"column '{field.name}' is {field.type}; it must be {column.arrow_type()}")
         elif not column.axes and pa.types.is_nested(field.type):
             raise RecordError(f"column '{field.name}' is a list but its metadata names no axes")
         columns[field.name] = column
@@ -316,18 +328,6 @@ def validate(table: pa.Table) -> None:
         raise RecordError(
             f"instance '{row['instance_id']}' appears {row['count_all']} times in one cell ({cell}): give each cell once"
         )
-
-
-def _check_type(field: pa.Field, column: Column) -> None:
-    kind = field.type
-    for _ in column.axes:
-        kind = kind.value_type if pa.types.is_list(kind) else pa.null()
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    kinds = {"int64": pa.types.is_integer, "bool": pa.types.is_boolean}
-    kinds |= dict.fromkeys(("string", "category"), pa.types.is_string)
-    if not kinds.get(column.dtype, pa.types.is_floating)(kind):
-        raise RecordError(f"column '{field.name}' is {field.type}; it must be {column.arrow_type()}")
 
 
 def _check_rows(table: pa.Table, start: int, columns: Mapping[str, Column]) -> None:
