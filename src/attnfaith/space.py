@@ -24,7 +24,7 @@ import torch
 from attnfaith.api.measuring import measure
 from attnfaith.api.records import Record
 from attnfaith.api.texts import read_texts
-from attnfaith.interventions.targets import AFFINE, read_out, softmax, under
+from attnfaith.interventions.targets import read_out, softmax
 from attnfaith.loading import open_subject
 from attnfaith.reporting import sections
 from attnfaith.reporting.cells import name_class
@@ -187,11 +187,7 @@ def under_attentions(subject, batch, weights: object, tokens: Sequence[str]) -> 
     if isinstance(weights, str) and weights.strip():
         attentions[TYPED] = typed_weights(weights, count)
     stacked = np.stack(list(attentions.values()))
-    if AFFINE in subject.capabilities:
-        return list(attentions), softmax(readout.logits(stacked))
-    read = under(subject, batch, [0])
-    logits = read(torch.from_numpy(stacked).to(subject.device, read.dtype)[None])
-    return list(attentions), logits[0].double().softmax(-1).cpu().numpy()
+    return list(attentions), softmax(readout.logits(stacked))
 
 
 def typed_weights(text: str, count: int) -> np.ndarray:

@@ -3,13 +3,14 @@
 import importlib.util
 import math
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from attnfaith.interventions.adversary_search import AdversarySearch, _AffineGroup, _DecodedGroup
+from attnfaith.interventions.adversary_search import AdversarySearch, affine_slope, decoded_slope
 from attnfaith.interventions.targets import Readout, read_out, softmax, under
 from attnfaith.measurement.registry import find
 from attnfaith.subjects import opened
@@ -42,9 +43,9 @@ def test_the_reference_implementations_search_from_its_noise(encoder, alignment,
     inner = [slice(1, length - 1) for length in golden.LENGTHS]
     noise = expected["adversary_noise"].double().numpy()
     starts = [noise[row][:, tokens] for row, tokens in enumerate(inner)]  # the width and 1 / L shift all alike
-    readout = _AffineGroup(texts)
-    found = AdversarySearch(**THEIRS).search(texts, starts, readout)
-    for row, (attention, probs) in enumerate(zip(found, readout.probs(found), strict=True)):
+    found = AdversarySearch(**THEIRS).search(texts, starts, affine_slope(texts))
+    for row, attention in enumerate(found):
+        probs = softmax(texts[row].logits(attention))
         np.testing.assert_allclose(attention, expected["adversary_attention"][row][:, inner[row]], atol=1e-4)
         np.testing.assert_allclose(probs[:, 1], expected["adversary_p"][row], atol=2e-5)
 
@@ -85,7 +86,7 @@ def plainly(text, start, steps):
 @pytest.mark.parametrize("classes", [2, 3, 5])
 def test_a_plain_version_of_the_method(classes):
     texts, starts = texts_of(classes, [9, 4, 2])
-    found = AdversarySearch(**{**THEIRS, "steps": 60}).search(texts, starts, _AffineGroup(texts))
+    found = AdversarySearch(**{**THEIRS, "steps": 60}).search(texts, starts, affine_slope(texts))
     for text, start, attention in zip(texts, starts, found, strict=True):
         np.testing.assert_allclose(attention, plainly(text, start, 60), atol=2e-4)
         assert np.abs(attention - plainly(text, start, 0)).max() > 0.01  # it has gone somewhere
@@ -98,17 +99,13 @@ def test_the_decoder_asked_gives_what_its_values_give(tiny_model, tiny_rows, tin
     subject, batch = opened(model, batch)
     texts = read_out(subject, batch)
     starts = [np.random.default_rng(row).normal(size=(4, len(text.attention))) for row, text in enumerate(texts)]
-    affine, asked = (
-        _AffineGroup(texts),
-        _DecodedGroup(under(subject, batch, [0, 1]), texts),
-    )
-    options = {**THEIRS, "steps": 40}
+    slopes = affine_slope(texts), decoded_slope(under(subject, batch, [0, 1]), texts)
     with torch.no_grad():
-        found = [AdversarySearch(**options).search(texts, starts, readout) for readout in (affine, asked)]
-        for one, other in zip(*found, strict=True):
-            np.testing.assert_allclose(one, other, atol=1e-4)
-        for one, other in zip(affine.probs(found[0]), asked.probs(found[0]), strict=True):
-            np.testing.assert_allclose(one, other, atol=1e-5)
+        found = [AdversarySearch(**THEIRS | {"steps": 40}).search(texts, starts, slope) for slope in slopes]
+    for text, affine, decoded in zip(texts, *found, strict=True):
+        np.testing.assert_allclose(affine, decoded, atol=1e-4)
+        read = replace(text, values=None, bias=None).logits(affine)
+        np.testing.assert_allclose(softmax(read), softmax(text.logits(affine)), atol=1e-5)
 
 
 @pytest.mark.parametrize("readout", ["affine", "tanh"])

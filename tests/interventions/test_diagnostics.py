@@ -86,7 +86,7 @@ def test_pooled_states_by_plain_loops(encoder, hierarchy, tiny_model, tiny_rows)
         np.testing.assert_allclose(values, loops(states), atol=1e-9)
         cosines = cosine_similarity(states, states.mean(0, keepdims=True))
         np.testing.assert_allclose(values, (np.abs(cosines).mean(), cosines.mean()), atol=1e-9)
-    with pytest.raises(SubjectError, match=r"layer=1: there is none of that number; the model has 1, counted from 0"):
+    with pytest.raises(SubjectError, match=r"layer=1: .* the model has 1, counted from 0"):
         find("conicity")(layer=1).check(subject, None)
 
 
@@ -214,7 +214,7 @@ def test_what_is_refused(tiny_model, monkeypatch):
         find("group_mass")(tagger="flair")
     subject = subject_of(tiny_model(hierarchy="sentence"))
     monkeypatch.setattr("attnfaith.interventions.diagnostics.tagger_of", lambda name: None)  # as one that is installed
-    with pytest.raises(SubjectError, match="a sentence has no part of speech: measure the words .* with level='word'"):
+    with pytest.raises(SubjectError, match="level='word'"):
         find("group_mass")(tagger="denckring").check(subject, None)
     find("group_mass")().check(subject, None)
 
@@ -222,19 +222,7 @@ def test_what_is_refused(tiny_model, monkeypatch):
 # --------------------------------------------------------------------------------------- impermissible
 
 
-TEXTS_IMPERMISSIBLE = ["the old ships sailed slowly !", "a new ship sank", "", "good", "! never bad"]
-MARKED_IMPERMISSIBLE = [(0, 2), (), (), (0,), (1, 2)]  # tokens of each text
-DEFINED = (0, 4)
-
-
-def of_texts_impermissible(kind="bert", reduction="last"):
-    subject = SelfAttention(classifier(kind), tokenizer(kind != "gpt2"), reduction)
-    batch = subject.encode(TEXTS_IMPERMISSIBLE)
-    places = [row.nonzero().squeeze(1) for row in subject.attendable(batch)]
-    batch["impermissible"] = torch.zeros_like(batch["input_ids"])
-    for row, tokens in enumerate(MARKED_IMPERMISSIBLE):
-        batch["impermissible"][row, places[row][list(tokens)]] = 1
-    return subject, batch
+DEFINED = (0, 3)  # texts with impermissible tokens and others
 
 
 @torch.no_grad()
@@ -250,9 +238,9 @@ def values_of(subject, text, layer):
 @pytest.mark.parametrize("reduction", ["last", {"layers": 0}, {"layers": "last", "head": 1}])
 def test_values_of_heads(reduction):
     """As the authors' code has it: lengths of values by head, markers in the sum, the mean and the largest of heads."""
-    subject, batch = of_texts_impermissible(reduction=reduction)
+    subject, batch = of_texts(reduction=reduction)
     measured = run("value_norm_share", subject, batch)
-    for row in range(len(TEXTS_IMPERMISSIBLE)):
+    for row in range(len(TEXTS)):
         values = measured["value_norm_share"][row], measured["value_norm_share_head_max"][row]
         if row not in DEFINED:
             assert np.isnan(values).all()
@@ -269,9 +257,9 @@ def test_values_of_heads(reduction):
 @torch.no_grad()
 def test_texts_without_them_are_read(kind):
     """The same words written as a text of their own."""
-    subject, batch = of_texts_impermissible(kind)
+    subject, batch = of_texts(kind)
     measured = run("permissible_only", subject, batch)["permissible_only_probs"]
-    for row, text in enumerate(TEXTS_IMPERMISSIBLE):
+    for row, text in enumerate(TEXTS):
         if row not in DEFINED:
             assert np.isnan(measured[row]).all() and len(measured[row]) == subject.num_labels
             continue
@@ -286,9 +274,9 @@ def test_texts_without_them_are_read(kind):
 @pytest.mark.parametrize("name", ["permissible_only", "value_norm_share"])
 def test_nothing_is_marked(name):
     subject = SelfAttention(classifier("bert"), tokenizer())
-    with pytest.raises(SubjectError, match=f"^'{name}' is about impermissible tokens, and this batch does not mark them"):
-        run(name, subject, subject.encode(TEXTS_IMPERMISSIBLE))
-    with pytest.raises(SubjectError, match=f"^'{name}' is about .* nothing says which these are: name the column of marks"):
+    with pytest.raises(SubjectError, match=f"^'{name}' needs 'impermissible' in the batch"):
+        run(name, subject, subject.encode(TEXTS))
+    with pytest.raises(SubjectError, match=f"^'{name}' needs marks .* data.impermissible"):
         find(name)().check(subject, Dataset.from_dict({"tokens": [["a"]]}))
     find(name)().check(subject, Dataset.from_dict({"impermissible": [[0, 1]]}))
 

@@ -112,13 +112,12 @@ def test_against_programmes_one_at_a_time(length, size):
     stays(values, attention, found.attention)
 
 
-@pytest.mark.parametrize(("length", "size", "slack"), [(14, 3, None), (12, 9, None), (10, 3, 0.05)])
-def test_a_bound_holds_whatever_the_solver_did(length, size, slack):
+@pytest.mark.parametrize(("length", "size"), [(14, 3), (12, 9)])
+def test_a_bound_holds_whatever_the_solver_did(length, size):
     """It meets the optimum; and prices that are wrong make it worse, never wrong."""
     values, attention = drawn(length, size, seed=4)
     rows = equations(values)
-    slack = None if slack is None else np.append(0.0, np.full(len(rows) - 1, slack))
-    programmes = Programmes(attention, rows, slack)
+    programmes = Programmes(attention, rows)
     assert (programmes.basis is None) == (size < 9)
     generator = np.random.default_rng(0)
     for costs in generator.normal(size=(5, length)):
@@ -139,66 +138,26 @@ def test_a_bound_holds_whatever_the_solver_did(length, size, slack):
         programmes.solver = right
 
 
-class GivesUp:
-    """A solver that ends its first runs without an optimum."""
-
-    def __init__(self, solver, times):
-        self.solver, self.left = solver, times
-
-    def __getattr__(self, name):
-        return getattr(self.solver, name)
-
-    def run(self):
-        self.left -= 1
-        self.solver.run()
-
-    def getModelStatus(self):
-        return highspy.HighsModelStatus.kUnknown if self.left >= 0 else self.solver.getModelStatus()
-
-
-@pytest.mark.parametrize("times", range(len(OTHERWISE) + 2))
+@pytest.mark.parametrize("times", [1, len(OTHERWISE), len(OTHERWISE) + 1])
 @pytest.mark.parametrize("size", [3, 9])
-def test_a_programme_that_is_given_up_is_solved_otherwise(times, size):
-    """In every other way the same optimum, with its bound; the next one is solved as the first was."""
+def test_a_programme_that_is_given_up_is_solved_otherwise(times, size, monkeypatch):
+    """In every other way the same optimum, with its bound; the next programme is solved as the first was."""
     values, attention = drawn(12, size, seed=3)
     costs = np.random.default_rng(1).normal(size=(2, 12))
-    wanted = [Programmes(attention, equations(values)).minimise(one)[1] for one in costs]
+    expected = [Programmes(attention, equations(values)).minimise(row)[1] for row in costs]
+    status, runs = highspy.Highs.getModelStatus, iter(range(times))
+    giving_up = lambda solver: highspy.HighsModelStatus.kUnknown if next(runs, None) is not None else status(solver)  # noqa: E731
+    monkeypatch.setattr(highspy.Highs, "getModelStatus", giving_up)
     programmes = Programmes(attention, equations(values))
-    programmes.solver = GivesUp(programmes.solver, times)
     if times > len(OTHERWISE):
         with pytest.raises(AttnfaithError, match=r"of 12 tokens has no solution \(Unknown\)"):
             programmes.minimise(costs[0])
         return
-    for one, best in zip(costs, wanted, strict=True):
-        vertex, bound = programmes.minimise(one)
-        assert one @ vertex == pytest.approx(best, abs=1e-6) and bound == pytest.approx(best, abs=1e-6)
+    for row, best in zip(costs, expected, strict=True):
+        vertex, bound = programmes.minimise(row)
+        assert row @ vertex == pytest.approx(best, abs=1e-6) and bound == pytest.approx(best, abs=1e-6)
         for name, value in {**SETTINGS, "solver": "choose"}.items():
             assert programmes.solver.getOptionValue(name)[1] == value
-
-
-@pytest.mark.parametrize("epsilon", [0.01, 0.2])
-def test_within_epsilon(epsilon):
-    """Against the same programmes with inequalities, one at a time; nothing may go nowhere is the limit of little."""
-    values, attention = drawn(9, 3, seed=5)
-    found, exact = alternatives(values, attention, epsilon=epsilon), alternatives(values, attention)
-    kept = values.T @ attention
-    for token in range(9):
-        for sign, limit in ((1, found.low), (-1, found.high)):
-            costs = np.zeros(9)
-            costs[token] = sign
-            by_hand = linprog(
-                costs,
-                A_ub=np.vstack([values.T, -values.T]),
-                b_ub=np.append(kept + epsilon, epsilon - kept),
-                A_eq=np.ones((1, 9)),
-                b_eq=[1],
-            )
-            assert limit[token] == pytest.approx(sign * by_hand.fun, abs=1e-8)
-    assert (
-        (found.low <= exact.low + 1e-9).all() and (found.high >= exact.high - 1e-9).all() and found.tvd >= exact.tvd - 1e-9
-    )
-    assert np.abs(values.T @ found.attention - kept).max() == pytest.approx(epsilon, abs=1e-9)
-    assert found.gap < 1e-8
 
 
 def test_groups_have_sums_of_their_own():
@@ -215,8 +174,6 @@ def test_groups_have_sums_of_their_own():
         np.testing.assert_allclose(found.high[members], mass * alone.high, atol=1e-8)
         distance += mass * alone.tvd
     assert found.tvd == pytest.approx(distance, abs=1e-5)
-    near = alternatives(values, attention, groups=groups, epsilon=1e-9)
-    np.testing.assert_allclose(near.high, found.high, atol=1e-6)
 
 
 @pytest.mark.parametrize("attention", [[0.25] * 4, [0.5, 0.5, 0, 0], [1.0, 0, 0, 0]])

@@ -148,8 +148,8 @@ WRONG = {
     "epsilon": (-0.1, float("nan"), True), "tolerance": (-1, None), "epsilons": ([], [0.1, 0.1], [0], [1], 0.1, [True]),
     "shares": ([], [0.5, 0.1], [0.1, 0.1], [0], [1], 0.1, None, ["a"]),
     "layers": ([], "first", [-1], [True], [0.0]), "layer": (-1, "first", True), "rows": ("some", None),
-    "absent": ("gone", None), "by": ("blur", None), "inputs": ("x", None), "of": ("all", None), "over": ("rows", None),
-    "output": ("logits", None), "baseline": ("noise", 0), "tagger": (3, "none"), "renormalise": (1, None),
+    "absent": ("gone", None), "by": ("blur", None), "inputs": ("x", None), "of": ("all", None),
+    "output": ("logits", None), "baseline": ("noise", 0), "tagger": (3, "none"),
     "keep_rows": (1, "yes", None),
     "target": ("best", -1, True, 1.0, {"of": 1}, {"of": 1, "against": 1}, {"of": 1, "than": 0}),
 }  # fmt: skip

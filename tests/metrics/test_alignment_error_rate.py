@@ -121,7 +121,7 @@ def test_intervals_are_of_the_librarys_bootstrap():
     [
         (["0-0"], {"start": 1}, "row 0: links.*0-0"),
         (["1-1", "3-0"], {"start": 1}, "row 1: links.*3-0"),
-        (["0-0"], {"start": None}, "links is None; say 0 or 1"),
+        (["0-0"], {"start": None}, "links is None; give 0 or 1"),
         (["0-0", "0:0"], {}, "row 1: links holds '0:0'"),
         (["1-1"] * WITHOUT_FIRST, {}, "none of the 20 sentences of links"),
         (["0-2"], {"lengths": {"target": [2]}}, "row 0: links.*0-2.*target.*does it count from 1"),

@@ -86,8 +86,8 @@ class ALTI(PairMeasure):
 
     y_i is the decoder's state after cross-attention, its residual connection and, where it follows these, the norm; T_i(j)
     what source token j adds, through that norm with its scale held, and T_i(0) what the state before adds. c_ij = max(0,
-    |y_i| - |y_i - T_i(j)|) in L1, divided by the row's sum over all j, 0 too. What lies on markers and on the state before
-    is left out, so that a row sums to less than 1.
+    |y_i| - |y_i - T_i(j)|) in L1, divided by the row's sum over all j, 0 too. The shares of markers and of the state before
+    are left out.
 
     In total: E is the product of the encoder's matrices of such shares; of each layer of the decoder, P are the shares of
     target positions in a state after attention to the target, C those of the source and d of the state before in one after

@@ -31,19 +31,18 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from scipy.special import xlogy
 
-from attnfaith.interventions.climb import AT_ONCE, Climb, Decoder, Gathered, Ranges, cheapest, gathered, implied_ranges
-from attnfaith.interventions.targets import Readout, read_out, softmax, under
+from attnfaith.interventions.climb import TIE, Climb, Decoder, Ranges, cheapest, implied_ranges
+from attnfaith.interventions.targets import Readout, read_out, softmax
 from attnfaith.measurement.options import Epsilons
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
 
 
 EPSILONS = (0.01, 0.05)
+DIVERGENCE = {"axes": ("K",), "dtype": "float64", "range": (0.0, math.log(2)), "unit": "nats"}
 BLOCK = 1 << 17  # pairs of tokens looked at together: few enough for the processor's cache
-TIE = 1e-6  # nats: vertices closer than this to the maximum are tied, and rounding in the encoder must not choose
 
 
 class Adversary(NamedTuple):
@@ -84,9 +83,7 @@ def maximise(attention: np.ndarray, scores: np.ndarray, bias: float = 0.0, epsil
 
 
 class _Vertices:
-    """Vertices of the simplex cut by an interval of s.x + bias, s (T,); own: the attention to be far from. What a vertex
-    loses is twice what its divergence falls short of log 2.
-    """
+    """Vertices of the simplex cut by an interval of s.x + bias. The loss of a vertex: 2 (log 2 - its divergence)."""
 
     def __init__(self, own: np.ndarray, scores: np.ndarray, bias: float):
         self.own, self.scores = own, scores + bias  # (s + b).x is s.x + b on the simplex
@@ -117,9 +114,7 @@ class _Vertices:
         return Adversary(max(math.log(2) - float(least) / 2, 0.0), attention, float(log_odds), len(inside))
 
     def _pairs(self, low: float, high: float) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
-        """Tokens below (M,1) and above (N,) an end of the interval, some at a time; the weight (M,N) of the former with
-        which two of them reach the end, and a bound (M,N) of what that vertex loses.
-        """
+        """Tokens below (M,1) and above (N,) an end, the former's weight (M,N) at it, and a bound (M,N) of the loss."""
         for end in (low, high):
             below, above = np.flatnonzero(self.scores < end)[:, None], np.flatnonzero(self.scores > end)
             parts = min(len(below), -(-below.size * above.size // BLOCK))
@@ -128,7 +123,7 @@ class _Vertices:
                 yield left, above, weight, self.single[above] + weight * (self.single[left] - self.single[above])
 
     def _first_pair(self, low: float, high: float, limit: float) -> tuple[int, int, float]:
-        """The two tokens of the first vertex in the text that loses no more than a limit, and the weight of the one."""
+        """The two tokens of the first vertex whose loss is within a limit, and the weight of the former."""
         places, vertex = (len(self.own), 0), None
         for left, right, weight, bound in self._pairs(low, high):
             row, column = ((bound <= limit) & (np.minimum(left, right) <= places[0])).nonzero()
@@ -163,16 +158,11 @@ def _interval(log_odds: float, epsilon: float) -> tuple[float, float]:
 class AdversaryExact(Measure):
     """The adversarial attention that no search can beat: as far from the model's own as the prediction allows, exactly.
 
-    The furthest attention within each of `epsilons`, hidden states held fixed; epsilons are total variation distances
-    between predictions, in 0..1, in the order of the K rows. `adversary_exact_certainty`: "exact" with two classes and an
-    affine read-out; "bounded" with more, where the best attention found and a certified bound are given; "lower bound" where
-    logits are not affine in attention. Classes that an answer mask bars do not count; where it leaves one class, any
-    attention keeps the prediction. A text of fewer than two tokens has no adversary: no rows, "undefined". Nothing is
-    random.
-
-    Where no closed form is known, the weights of the 1,000 tokens with the least attention are tried one by one, and those
-    of the others of a longer text together; of more than 32 classes the most probable are asked about. That leaves every
-    bound and every attention true, only maybe further from each other.
+    The furthest attention within each of `epsilons`, total variation distances between predictions, hidden states held
+    fixed. `adversary_exact_certainty`: "exact" with two classes and an affine read-out; "bounded" with more, where the best
+    attention found and a certified bound are given, by the most probable of more than 32 classes; "lower bound" where logits
+    are not affine in attention. Classes that an answer mask bars do not count; where it leaves one class, any attention
+    keeps the prediction. A text of fewer than two tokens has no adversary: no rows, "undefined". Nothing is random.
     """
 
     name, needs = "adversary_exact", frozenset({"classes", "intervention"})
@@ -180,13 +170,8 @@ class AdversaryExact(Measure):
         "adversary_exact_epsilon": Column(("K",), "float64", range=(0.0, 1.0), doc="largest total variation distance"),
         "adversary_exact_attention": Column(("K", "T"), distribution=True, doc="the furthest attention within epsilon"),
         "adversary_exact_probs": Column(("K", "C"), distribution=True, doc="the prediction under that attention"),
-        **{
-            f"adversary_exact_{column}": Column(("K",), "float64", range=(0.0, math.log(2)), unit="nats", doc=doc)
-            for column, doc in (
-                ("jsd", "its Jensen-Shannon divergence from the model's"),
-                ("bound", "no attention within epsilon diverges by more"),
-            )
-        },
+        "adversary_exact_jsd": Column(doc="its Jensen-Shannon divergence from the model's", **DIVERGENCE),
+        "adversary_exact_bound": Column(doc="no attention within epsilon diverges by more", **DIVERGENCE),
         "adversary_exact_one_token": Column(
             ("K",), "int32", doc="tokens that keep the prediction within epsilon when they have all the weight"
         ),
@@ -197,12 +182,11 @@ class AdversaryExact(Measure):
 
     epsilons: Epsilons = EPSILONS
 
-    @torch.no_grad()
     def __call__(self, subject, batch) -> dict[str, list]:
         """Return the columns, one value an instance."""
         values = []
-        for row, text in enumerate(read_out(subject, batch)):
-            certainty, rows = self._furthest(subject, batch, row, text)
+        for text in read_out(subject, batch):
+            certainty, rows = self._furthest(text)
             count = len(rows)
             probs = np.zeros((count, len(text.probs)), np.float32)  # of barred classes it stays 0
             probs[:, text.answers] = np.reshape([furthest.probs for furthest in rows], (count, text.answers.sum()))
@@ -213,7 +197,7 @@ class AdversaryExact(Measure):
             values.append((epsilons, attention, probs, *numbers.T, one_token, certainty))
         return self.in_columns(subject, values)
 
-    def _furthest(self, subject, batch, row: int, text: Readout) -> tuple[str, list["Furthest"]]:
+    def _furthest(self, text: Readout) -> tuple[str, list["Furthest"]]:
         """The certainty, and the furthest attention of each epsilon; none below two tokens."""
         if len(text.attention) < 2:
             return "undefined", []
@@ -224,7 +208,7 @@ class AdversaryExact(Measure):
             return "exact", exact(allowed, self.epsilons)
         if values is not None:
             return "bounded", bounded(allowed, self.epsilons)
-        return "lower bound", searched(allowed, _probs_of(subject, batch, row, possible), self.epsilons)
+        return "lower bound", searched(allowed, lambda points: softmax(text.logits(points))[:, possible], self.epsilons)
 
 
 class Furthest(NamedTuple):
@@ -253,9 +237,8 @@ def exact(text: Readout, epsilons) -> list[Furthest]:
 
 def bounded(text: Readout, epsilons) -> list[Furthest]:
     """Return the best found, and a certified bound, for more classes and an affine read-out."""
-    scores, few = text.values + text.bias, gathered(text)
-    tried = text if few is None else few.text
-    decoder = Decoder(tried.values + tried.bias, softmax)
+    scores = text.values + text.bias
+    alone, decoder = softmax(scores), Decoder(scores, softmax)
     single = xlogy(1 + text.attention, 1 + text.attention) - xlogy(text.attention, text.attention)
     rows = []
     for epsilon in epsilons:
@@ -264,54 +247,26 @@ def bounded(text: Readout, epsilons) -> list[Furthest]:
         bounds = [math.log(2) - least / 2]
         for line, low, high in zip(*ranges, strict=True):
             bounds.append(_Vertices(text.attention, line, 0.0).between(low, high).jsd)
-        starts = outer[None]
-        if few is not None:  # these ranges and this start are about all tokens
-            ranges, starts = implied_ranges(decoder.states, text.probs, epsilon), tried.attention[None]
-        rows.append(_climbed(Climb(tried, decoder, epsilon), ranges, min(bounds), starts, few, softmax(scores)))
+        rows.append(_climbed(Climb(text, decoder, epsilon), ranges, min(bounds), outer[None], alone))
     return rows
 
 
 def searched(text: Readout, probs: Callable[[np.ndarray], np.ndarray], epsilons) -> list[Furthest]:
     """Return the best found, under the maximum over the whole simplex. probs: predictions (M,C) under attentions (M,T)."""
-    few, alone = gathered(text), _alone(probs, len(text.attention))
-    bound = _Vertices(text.attention, np.zeros(len(text.attention)), 0.0).between(0, 0).jsd
-    tried, vertices = text, alone
-    if few is not None:
-        tried, probs = few.text, few.over_few(probs)
-        vertices = probs(np.eye(len(tried.attention)))
-    decoder = Decoder(np.eye(len(tried.attention)), probs)
-    logits = np.log(np.maximum(vertices, np.finfo(np.float64).tiny))
+    tokens = np.eye(len(text.attention))
+    alone, decoder = probs(tokens), Decoder(tokens, probs)
+    bound = _Vertices(text.attention, np.zeros(len(tokens)), 0.0).between(0, 0).jsd
+    logits = np.log(np.maximum(alone, np.finfo(np.float64).tiny))
     rows = []
     for epsilon in epsilons:
         ranges = implied_ranges(logits, text.probs, epsilon)
-        rows.append(_climbed(Climb(tried, decoder, epsilon), ranges, bound, tried.attention[None], few, alone))
+        rows.append(_climbed(Climb(text, decoder, epsilon), ranges, bound, text.attention[None], alone))
     return rows
 
 
-def _alone(probs: Callable[[np.ndarray], np.ndarray], length: int) -> np.ndarray:
-    """Predictions (T,C) where one token has all the weight."""
-    parts = np.array_split(np.arange(length)[:, None], -(-(length**2) // AT_ONCE))
-    return np.concatenate([probs((part == np.arange(length)).astype(np.float64)) for part in parts])
-
-
-def _climbed(
-    climb: Climb, ranges: Ranges, bound: float, starts: np.ndarray, few: Gathered | None, alone: np.ndarray
-) -> Furthest:
-    """few: the tokens that the climb is over, where these are not all. alone (T,C): predictions under each token alone."""
+def _climbed(climb: Climb, ranges: Ranges, bound: float, starts: np.ndarray, alone: np.ndarray) -> Furthest:
+    """The best attention of a climb. alone (T,C): predictions under each token alone."""
     attention, decoder = climb.best(ranges, starts), climb.decoder
     jsd = min(max(float(climb.divergence(attention[None])[0]), 0.0), bound)
     one_token = int((np.abs(alone - climb.probs).sum(-1) / 2 <= climb.epsilon).sum())
-    probs = decoder.probs(attention[None] @ decoder.states)[0]
-    return Furthest(attention if few is None else few.spread(attention[None])[0], probs, jsd, bound, one_token)
-
-
-def _probs_of(subject, batch, row: int, answers: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-    """The predictions of one text under attentions (M,T): probabilities (M,C) of the classes that it may be given."""
-    asked = under(subject, batch, [row])
-    dtype = torch.promote_types(asked.dtype, torch.float32)
-
-    def probs(points):
-        attentions = torch.as_tensor(points, dtype=dtype, device=subject.device)
-        return asked(attentions[None])[0].double().softmax(-1).cpu().numpy()[:, answers]
-
-    return probs
+    return Furthest(attention, decoder.probs(attention[None] @ decoder.states)[0], jsd, bound, one_token)

@@ -6,10 +6,9 @@ An order is a chain of growing sets of removed tokens, so a limit over all T! or
 Shapes: T tokens, V sets of removed tokens, M orders, C classes.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from itertools import combinations
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -31,11 +30,8 @@ Read = Callable[[np.ndarray], np.ndarray]
 """From sets (V,T) bool of removed tokens to the probability (V,) of a class without them."""
 
 
-@dataclass(frozen=True)
-class Limits:
-    """aopc (M,): of the orders given. low, high: the least and the greatest that any order reached; low_bound, high_bound:
-    no order goes beyond.
-    """
+class Limits(NamedTuple):
+    """AOPC (M,) of the orders given, the least and the greatest that any order reached, and what no order goes beyond."""
 
     aopc: np.ndarray
     low: float
@@ -50,7 +46,7 @@ class Limits:
 
 
 class _Limits(Measure):
-    """What both measures of limits share. A subclass gives a `Read` for each text, and bounds by size if there are any."""
+    """Limits of AOPC. A subclass gives a `Read` for each text, and bounds by size or None."""
 
     exact_tokens: int
     beam: int
@@ -58,7 +54,7 @@ class _Limits(Measure):
     whole_sizes = 0
     most_tokens = 4000  # each two of them have a number
 
-    def readers(self, subject, batch) -> list[tuple[Read, "_Bounds | None"]]:
+    def readers(self, subject, batch) -> Iterator[tuple[Read, "_Bounds | None"]]:
         raise NotImplementedError
 
     def __call__(self, subject, batch, *, seed: int = 0, scores=None) -> dict[str, list]:
@@ -66,12 +62,11 @@ class _Limits(Measure):
         self.check(subject, None)
         scores, rows = scores_of(subject, batch, scores), []
         for row, (read, bounds) in enumerate(self.readers(subject, batch)):
-            values = [of_measure[row] for of_measure in scores.values()]
+            values = [measure[row] for measure in scores.values()]
             numbers = np.full(len(values), np.nan), *[np.nan] * 4, "undefined"
             if len(values[0]):
                 limits = self.limits(rank(values, generator(seed, batch["instance_id"][row], self.name)), read, bounds)
-                numbers = (np.where(undefined(values), np.nan, limits.aopc), limits.low, limits.high)
-                numbers += (limits.low_bound, limits.high_bound, limits.certainty)
+                numbers = np.where(undefined(values), np.nan, limits.aopc), *limits[1:], limits.certainty
             rows.append((list(scores), *numbers))
         return self.in_columns(subject, rows)
 
@@ -90,8 +85,9 @@ class _Limits(Measure):
         low, high = min(aopc), max(aopc)  # the sums below are the same ones in another order of addition
         exact = length <= self.exact_tokens
         if exact or length <= self.beam_tokens:
-            every = read(_every_set(length)) if exact else None
-            least, most = _chains(every, length) if exact else (_beam(read, length, self.beam, sign) for sign in (1, -1))
+            # token t is in set number m where bit t of m is 1
+            probs = read((np.arange(2**length)[:, None] >> np.arange(length) & 1).astype(bool)) if exact else None
+            least, most = _chains(probs, length) if exact else (_beam(read, length, self.beam, sign) for sign in (1, -1))
             low, high = min(p_whole - most / length, low), max(p_whole - least / length, high)
         if exact:
             return Limits(aopc, low, high, low, high)
@@ -100,23 +96,14 @@ class _Limits(Measure):
         return Limits(aopc, low, high, min(low_bound, low), max(high_bound, high))
 
 
-def _every_set(length: int) -> np.ndarray:
-    """(2^T,T) bool: token t is in set number m where bit t of m is 1."""
-    return (np.arange(2**length)[:, None] >> np.arange(length) & 1).astype(bool)
-
-
 class _Once:
-    """A `Read` that reads no set twice. sets (V,T), probs (V,): what is read already."""
+    """A `Read` that reads no set twice."""
 
-    def __init__(self, read: Read, sets: np.ndarray | None = None, probs: np.ndarray | None = None):
-        self.read, self.probs = read, {} if sets is None else dict(zip(self._keys(sets), probs, strict=True))
-
-    @staticmethod
-    def _keys(sets: np.ndarray) -> list[bytes]:
-        return [row.tobytes() for row in np.packbits(sets, axis=1)]
+    def __init__(self, read: Read):
+        self.read, self.probs = read, {}
 
     def __call__(self, sets: np.ndarray) -> np.ndarray:
-        keys = self._keys(sets)
+        keys = [row.tobytes() for row in np.packbits(sets, axis=1)]
         new = {key: place for place, key in enumerate(keys) if key not in self.probs}
         if new:
             self.probs |= dict(zip(new, self.read(sets[list(new.values())]), strict=True))
@@ -124,9 +111,7 @@ class _Once:
 
 
 def _chains(p: np.ndarray, length: int) -> tuple[float, float]:
-    """The least and the greatest sum of p over a chain from one token to all; p (2^T,), set m holding token t where bit t of
-    m is 1. A chain to a set goes through one of the sets that lack one of its tokens.
-    """
+    """The least and the greatest sum of p over a chain from one token to all; p (2^T,), by the number of the set."""
     least, most = np.full(len(p), np.inf), np.full(len(p), -np.inf)
     least[0] = most[0] = 0.0
     masks = np.arange(len(p))
@@ -135,7 +120,7 @@ def _chains(p: np.ndarray, length: int) -> tuple[float, float]:
         own = masks[sizes == size]
         for token in range(length):
             having = own[own >> token & 1 == 1]
-            lacking = having ^ (1 << token)  # the same sets without this token
+            lacking = having ^ (1 << token)  # the same sets without this token: a chain goes through one of these
             least[having] = np.minimum(least[having], least[lacking])
             most[having] = np.maximum(most[having], most[lacking])
         least[own] += p[own]
@@ -171,20 +156,18 @@ def _by_size(read: Read, length: int, sizes: int) -> tuple[np.ndarray, np.ndarra
     return lowest, highest
 
 
-def _columns(name: str, without: str) -> dict[str, Column]:
-    """without: what becomes of tokens, in words."""
-    few, certainties = (
-        "the text has no token",
-        "exact: the limits were reached; bounded: they lie between; undefined: no token",
-    )
-    aopc = f"mean fall of the predicted class's probability, over 1..T tokens {without} in the measure's order"
+def _columns(name: str, removed: str) -> dict[str, Column]:
+    """The columns of a measure that leaves tokens `removed`, in words."""
+    few, fields = "the text has no token", {"dtype": "float64", "range": (-1.0, 1.0)}
+    aopc = f"mean fall of the predicted class's probability, over 1..T tokens {removed} in the measure's order"
     ends = {"low": "least AOPC of any order that was met", "high": "greatest AOPC of any order that was met"}
     ends |= {"low_bound": "no order has a lower AOPC", "high_bound": "no order has a higher AOPC"}
+    certainty = "exact: the limits were reached; bounded: they lie between; undefined: no token"
     return {
         f"{name}_measures": Column(("M",), "string", doc="names of the measures whose orders are judged"),
-        f"{name}_aopc": Column(("M",), "float64", range=(-1.0, 1.0), undefined=f"a score is undefined, or {few}", doc=aopc),
-        **{f"{name}_{end}": Column((), "float64", range=(-1.0, 1.0), undefined=few, doc=doc) for end, doc in ends.items()},
-        f"{name}_certainty": Column(dtype="category", doc=certainties),
+        f"{name}_aopc": Column(("M",), undefined=f"a score is undefined, or {few}", doc=aopc, **fields),
+        **{f"{name}_{end}": Column(undefined=few, doc=doc, **fields) for end, doc in ends.items()},
+        f"{name}_certainty": Column(dtype="category", doc=certainty),
     }
 
 
@@ -193,15 +176,14 @@ class AOPCLimits(_Limits, ExplanationTest):
     """How far removing a text's tokens can lower a prediction, in the best and in the worst order, and where measures lie.
 
     AOPC of an order of the T tokens is the mean, over k = 1..T, of p(whole) - p(without its first k tokens), p the
-    probability of the class predicted for the whole text. Models and texts differ in how high it can get at all, so that an
-    AOPC alone means little: (AOPC - low) / (high - low) is 0 for the worst and 1 for the best order.
+    probability of the class predicted for the whole text. Models and texts differ in how high it can get, so that an AOPC
+    alone means little: (AOPC - low) / (high - low) is 0 for the worst and 1 for the best order.
 
-    absent: what becomes of tokens that are taken away, see `subjects.text_parts`. exact_tokens: up to so many tokens all
-    2^T subsets are read, and limits are exact, over all T! orders. Beyond, a beam of `beam` sets looks for the best and
-    the worst order, in texts of up to beam_tokens; the orders of the measures count too. What it meets bounds the limits
-    from within. The other side is certified, and wide: all sets of up to whole_sizes tokens, and of all but so many, are
-    read; of other sizes p is only known to lie in 0..1. Undefined (NaN): a text without tokens; a measure with a NaN score.
-    A text takes 2^T passes, or about beam T^2 and one for each measure and token; no part is read twice.
+    absent: see `subjects.text_parts`. exact_tokens: up to so many tokens all 2^T subsets are read, and the limits
+    over all T! orders are exact. Beyond, a beam of `beam` sets looks for the best and the worst order, in texts of up to
+    beam_tokens; the orders of the measures count too. These bound the limits from within. The other side is certified, and
+    wide: sets of up to whole_sizes tokens, and of all but so many, are read; of other sizes p is only known to lie in 0..1.
+    Undefined (NaN): a text without tokens; a measure with a NaN score.
 
     Source: Edin et al. 2025, Normalized AOPC (ACL 2025); AOPC: Samek et al. 2017.
     """
@@ -216,19 +198,9 @@ class AOPCLimits(_Limits, ExplanationTest):
     whole_sizes: Natural = 1
 
     def readers(self, subject, batch):
-        """All sets of the short texts of a batch are read together."""
-        sets = []
-        for length in subject.attendable(batch).sum(1).tolist():
-            sets.append(_every_set(length) if 0 < length <= self.exact_tokens else np.zeros((0, length), bool))
-        probs = read_parts(subject, batch, [~every for every in sets], self.absent)
-        readers = []
         for row, predicted in enumerate(whole(subject, batch).argmax(1)):
-            read = self._reader(subject, batch.alone(row), predicted)
-            readers.append((_Once(read, sets[row], probs[row][:, predicted]), None))
-        return readers
-
-    def _reader(self, subject, text, predicted: int) -> Read:
-        return lambda sets: read_parts(subject, text, [~sets], self.absent)[0][:, predicted]
+            text = batch.alone(row)
+            yield lambda sets: read_parts(subject, text, [~sets], self.absent)[0][:, predicted], None  # noqa: B023
 
 
 @register
@@ -257,12 +229,12 @@ class WeightAOPCLimits(_Limits):
     beam_tokens: Natural = 64
 
     def readers(self, subject, batch):
-        bounds = [_Bounds(text) for text in read_out(subject, batch)]
-        return [(text.read, text) for text in bounds]
+        for bounds in map(_Bounds, read_out(subject, batch)):
+            yield bounds.read, bounds
 
 
 class _Bounds:
-    """The predicted class of a text when tokens have lost their weight: its probability, and the limits of that by size."""
+    """The probability of a text's predicted class when tokens have lost their weight, and its limits by size."""
 
     def __init__(self, text: Readout):
         self.text, self.predicted = text, int(text.probs.argmax())
@@ -294,11 +266,8 @@ class _Bounds:
 
 
 def _ratios(margins: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """The greatest sum(margins) / sum(weights) of any k tokens of which one has weight, k = 0..T; NaN of k = 0.
-
-    margins (T,) are 0 where weights (T,) are. Sums over the tokens chosen are made anew in each round, so that none loses
-    digits to one that is not chosen.
-    """
+    """The greatest sum(margins) / sum(weights) of any k tokens of which one has weight, k = 0..T; NaN of k = 0."""
+    # sums over the chosen tokens are made anew in each round, so that none loses digits to a token that is not chosen
     sizes, heaviest = np.arange(1, len(weights) + 1), np.argsort(-weights, kind="stable")
     ratios = margins[heaviest].cumsum() / weights[heaviest].cumsum()
     for _ in range(ROUNDS):

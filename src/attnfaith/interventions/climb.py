@@ -6,7 +6,6 @@ Shapes: T tokens, C classes, D numbers per point, M attentions at once, R ranges
 import itertools
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -17,21 +16,19 @@ from attnfaith.interventions.targets import Readout
 
 
 TIE = 1e-6  # nats: attentions closer than this to the best are tied; the first is taken
-AT_ONCE = 1 << 22  # numbers of attentions that a decoder which is not affine is asked about together
 PAIRS = 128  # pairs of tokens tried
 STEPS = 40  # halvings of a segment, to 1e-12
 STEPS_ASKED = 24  # the same where a model is asked: float32 predictions tell no points apart that are closer
 TINY = 1e-12
 GRID = 17  # weights tried on the segment between two tokens
 MOST_CLASSES = 32  # of which each two are asked about; of more classes the most probable
-MOST_NUMBERS = 1 << 23  # of scores, both bounds of each counted, in a linear programme
-MOST_TOKENS = 1000  # whose weights are tried one by one, see `gathered`
-NEIGHBOURS, ROUNDS = 3, 20  # heaviest tokens whose weight is moved to another, and how often
+NEIGHBOURS, ROUNDS = 3, 20  # heaviest tokens whose weight is moved to another, and how often. Without any of the ways
+# below the divergence found is .001 to .04 nats smaller on average, over random texts of 3 to 40 tokens
 
 
 class Decoder(NamedTuple):
-    """What predictions are made of: states (T,D), whose mean under an attention is a point (D,), and `probs`, which gives
-    probabilities (M,C) of points (M,D). Affine read-outs have values for states; for others a point is the attention.
+    """A read-out: states (T,D), whose mean under an attention is a point (D,), and `probs`, from points (M,D) to
+    probabilities (M,C). The states of an affine read-out are its values; elsewhere a point is the attention itself.
     """
 
     states: np.ndarray
@@ -39,7 +36,7 @@ class Decoder(NamedTuple):
 
 
 class Ranges(NamedTuple):
-    """What a prediction within epsilon implies, or is guessed to: scores (R,T) whose means lie between low and high (R,)."""
+    """Constraints that a prediction within epsilon implies, exactly or by a guess: low <= scores (R,T) . x <= high (R,)."""
 
     scores: np.ndarray
     low: np.ndarray
@@ -49,63 +46,18 @@ class Ranges(NamedTuple):
 def implied_ranges(scores: np.ndarray, probs: np.ndarray, epsilon: float) -> Ranges:
     """Return log-odds (T,C) of each two classes, and the intervals that a total variation distance of epsilon implies.
 
-    Of more than MOST_CLASSES classes those of the most probable ones, and of fewer where there would be more than
-    MOST_NUMBERS numbers.
+    Of more than MOST_CLASSES classes the most probable ones.
     """
-    most = next((count for count in range(MOST_CLASSES, 2, -1) if count * (count - 1) * len(scores) <= MOST_NUMBERS), 2)
-    first, second = np.array(list(itertools.combinations(_most_probable(probs, most), 2))).T
+    first, second = np.array(list(itertools.combinations(_most_probable(probs), 2))).T
     with np.errstate(divide="ignore"):
         rest = np.log(np.maximum(probs - epsilon, 0))
     raised = np.log(probs + epsilon)
     return Ranges((scores[:, first] - scores[:, second]).T, rest[first] - raised[second], raised[first] - rest[second])
 
 
-def _most_probable(probs: np.ndarray, most: int = MOST_CLASSES) -> np.ndarray:
-    """The numbers of the most probable classes, or of all where they are no more, in their order."""
-    return np.sort(np.argsort(-probs, kind="stable")[:most])
-
-
-class Gathered(NamedTuple):
-    """A text of few tokens in place of one of many, T: `tokens` (n - 1,) stand for themselves, the last for all others,
-    which have `shares` (T,) of their weight together. text: of n tokens.
-    """
-
-    text: Readout
-    tokens: np.ndarray
-    shares: np.ndarray
-
-    def over_few(self, probs: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
-        """Return predictions under attentions over these tokens (M,n), by those under attentions over all tokens (M,T)."""
-
-        def over_attentions(attentions: np.ndarray) -> np.ndarray:
-            parts = np.array_split(attentions, max(1, -(-len(attentions) * len(self.shares) // AT_ONCE)))
-            return np.concatenate([probs(self.spread(part)) for part in parts])
-
-        return over_attentions
-
-    def spread(self, attentions: np.ndarray) -> np.ndarray:
-        """Return attentions (M,n) over its tokens as those over all tokens (M,T)."""
-        whole = attentions[:, -1:] * self.shares
-        whole[:, self.tokens] = attentions[:, :-1]
-        return whole
-
-
-def gathered(text: Readout) -> Gathered | None:
-    """Return a text of more than MOST_TOKENS tokens as those with the least attention and one for all others, whose weights
-    keep their proportions; None for any other text.
-
-    What is left out is no error: an attention over the tokens gathered is one over the text, of the same prediction and the
-    same divergence, for weights in one proportion add to a divergence as their sum does.
-    """
-    if len(text.attention) <= MOST_TOKENS:
-        return None
-    tokens = np.sort(np.argsort(text.attention, kind="stable")[: MOST_TOKENS - 1])
-    shares = text.attention.copy()
-    shares[tokens] = 0
-    mass = shares.sum()
-    shares /= mass
-    values = None if text.values is None else np.vstack([text.values[tokens], shares @ text.values])
-    return Gathered(replace(text, attention=np.append(text.attention[tokens], mass), values=values), tokens, shares)
+def _most_probable(probs: np.ndarray) -> np.ndarray:
+    """The numbers of the MOST_CLASSES most probable classes, in increasing order."""
+    return np.sort(np.argsort(-probs, kind="stable")[:MOST_CLASSES])
 
 
 class Climb:
@@ -157,7 +109,7 @@ class Climb:
         reached.append(self.push(np.broadcast_to(self.own, starts.shape), starts))
         if self.linear is not None:
             near, far = self.linear.least(xlogy(1 + self.own, 1 + self.own) - self.entropy)
-            if self.distance(near @ self.decoder.states) > self.epsilon:  # by classes that were not asked about
+            if self.distance(near @ self.decoder.states) > self.epsilon:  # by classes without a constraint
                 near = self.own[None]
             reached += [near, self.push(near, far), *(self.push(near, start[None]) for start in starts)]
         chosen, divergence = self._furthest(np.concatenate(reached))
@@ -170,9 +122,7 @@ class Climb:
         return chosen
 
     def _moves(self, chosen: np.ndarray, tokens: np.ndarray) -> Iterator[np.ndarray]:
-        """Attentions (M,T) to go towards from the one chosen: the weight of a heavy token on another; up the slope of the
-        divergence, which never leads lower, for it is convex; along a line to the rim of the simplex.
-        """
+        """Attentions (M,T) to go towards: a heavy token's weight moved, up the divergence's slope, along principal lines."""
         heaviest = np.argsort(-chosen, kind="stable")[:NEIGHBOURS]
         yield (chosen + chosen[heaviest, None, None] * (tokens - tokens[heaviest, None])).reshape(-1, len(tokens))
         if self.linear is not None:
@@ -229,12 +179,11 @@ def _mix(tokens, first, second, weight) -> np.ndarray:
 
 
 class Linear:
-    """Attentions within epsilon by linear programmes, of an affine read-out.
+    """Attentions within epsilon of an affine read-out, by linear programmes. scores (T,C): logits under each token alone.
 
-    scores (T,C): logits under each token alone. lines (L,T): changes of attention, summing to 0, that move the prediction by
-    the most to the least, in both directions. Where there are no more tokens than classes, all that keeps the prediction
-    lies close to the model's attention, long and thin along these. With more tokens, the directions that change nothing are
-    many and none of them is principal: L = 0.
+    lines (L,T): changes of attention, summing to 0, that move the prediction by the most to the least, in both directions.
+    Where there are no more tokens than classes the attentions that keep the prediction are long and thin along these; with
+    more tokens many directions change nothing, and L = 0.
     """
 
     def __init__(self, text: Readout, scores: np.ndarray, epsilon: float):
@@ -288,6 +237,6 @@ def cheapest(costs: np.ndarray, ranges: Ranges) -> tuple[np.ndarray, float]:
 
 
 def _on_simplex(weights: np.ndarray) -> np.ndarray:
-    """What the solver returns sums to 1 and is not negative up to its tolerance; here without it."""
+    """Weights without what the solver's tolerance leaves below 0 and beside the sum of 1."""
     weights = np.maximum(weights, 0)
     return weights / weights.sum()

@@ -24,7 +24,11 @@ from attnfaith.subjects.text_parts import marked_places
 IMPERMISSIBLE = "impermissible"
 MAPS = "attention maps"
 EPSILON = 1e-6  # of the lengths in a cosine, as in the authors' code
+FEW = "below two tokens"
 NONE_OR_ALL = "no token of the text is impermissible, or all are"
+SHARE = {"dtype": "float64", "range": (0.0, 1.0), "undefined": NONE_OR_ALL}
+MASS = {"axes": ("G",), **SHARE, "undefined": "no token of the text is in the group, or all are"}
+LOGITS = {"unit": "logits", "undefined": "for a class that the answer mask of the text bars"}
 
 
 # --------------------------------------------------------------------------------------- impermissible tokens
@@ -38,9 +42,8 @@ class _OfImpermissible(Measure):
         super().check(subject, dataset)
         if IMPERMISSIBLE not in dataset.column_names:
             raise SubjectError(
-                f"'{self.name}' is about impermissible tokens, and nothing says which these are: name the column of marks, "
-                "one 0 or 1 for each word of a text, by data.impermissible, or the words themselves by "
-                "data.impermissible_words"
+                f"'{self.name}' needs marks of impermissible tokens: give their column, a 0 or 1 for each word, as "
+                "data.impermissible, or the words themselves as data.impermissible_words"
             )
 
 
@@ -51,8 +54,7 @@ def impermissible(subject: Subject, batch: Batch, name: str) -> torch.Tensor:
     """
     if batch.get(IMPERMISSIBLE) is None:
         raise SubjectError(
-            f"'{name}' is about impermissible tokens, and this batch does not mark them: give it '{IMPERMISSIBLE}', a "
-            "tensor (instances, positions) with 1 on them and 0 elsewhere"
+            f"'{name}' needs '{IMPERMISSIBLE}' in the batch: a tensor (instances, positions) of 1 on impermissible tokens"
         )
     return marked_places(subject, batch, batch[IMPERMISSIBLE])
 
@@ -73,7 +75,7 @@ class PermissibleOnly(_OfImpermissible, ExplanationTest):
     columns = {
         "permissible_only_probs": Column(
             ("C",), "float64", undefined=NONE_OR_ALL, doc="class probabilities when the impermissible tokens are taken away"
-        ),
+        )
     }
 
     absent: Absent = "deleted"
@@ -93,23 +95,23 @@ class PermissibleOnly(_OfImpermissible, ExplanationTest):
 class ValueNormShare(_OfImpermissible):
     """Impermissible tokens by the length of their vectors: what is hidden from attention may be long where it is summed.
 
-    sum over impermissible i of ||v_i||_2, over the sum of all ||v_i||_2: where tokens that get next to no weight have long
-    vectors, little weight is enough. v_i is what attention weighs: the state of a token, sentence or word; in a classifier
-    of transformers the value of a head, before the projection, in the layers or the head that are shown, markers included as
-    in the authors' code. No weight enters: compare it with `group_mass`. An honest model has no reason to make them differ
-    much; that they do is a sign, no proof. Undefined (NaN): a text without impermissible tokens, or with no other. Nothing
-    is random.
+    sum over impermissible i of ||v_i||_2, over the sum of all ||v_i||_2. v_i is what attention weighs: the state of a token,
+    sentence or word; in a classifier of transformers the value of a head, before the projection, in the layers or the head
+    that are shown, markers included as in the authors' code. No weight enters: compare it with `group_mass`. An honest model
+    has no reason to make them differ much; that they do is a sign, no proof. Undefined (NaN): a text without impermissible
+    tokens, or with no other. Nothing is random.
 
     Source: the code of Pruthi et al. 2020 (quantify_norms; value_norm_fraction).
     """
 
     name, needs = "value_norm_share", frozenset({"weighed vectors"})
     columns = {
-        column: Column((), "float64", range=(0.0, 1.0), undefined=NONE_OR_ALL, doc=doc, needs=needs)
-        for column, doc, needs in (
-            ("value_norm_share", "lengths of impermissible tokens' vectors over those of all; mean over heads", frozenset()),
-            ("value_norm_share_head_max", "the same in the head where it is largest", frozenset({MAPS})),
-        )
+        "value_norm_share": Column(
+            doc="lengths of impermissible tokens' vectors over those of all; mean over heads", **SHARE
+        ),
+        "value_norm_share_head_max": Column(
+            doc="the same in the head where it is largest", needs=frozenset({MAPS}), **SHARE
+        ),
     }
 
     @torch.no_grad()
@@ -151,20 +153,18 @@ class MarkerAttention(Measure):
 class GroupMass(Measure):
     """How much of attention lies on groups of tokens: impermissible ones, punctuation, markers, parts of speech.
 
-    The groups of a text's tokens, those that there are; they overlap:
+    The groups, which may overlap:
 
     * impermissible: what the data mark so (the paper's attention mass, a . m).
     * punctuation: tokens of words that are punctuation alone.
-    * markers: of a stack of layers what is no token of the text, such as [CLS] and [SEP]; and with them attention sinks.
+    * markers: of a stack of layers what is no token of the text, such as [CLS] and [SEP], and attention sinks.
     * with a tagger, the universal part of speech of a token's word in its text: an estimate, as good as the tagger.
 
-    Of a stack of layers a mass is a share of the whole rows, of which markers take a part; of what is shown of the text it
-    is the mass over 1 - that of markers. Punctuation and parts of speech need the tokens' text, which only batches of a
-    measurement hold. A sentence is in a group where one of its words is impermissible, or all is punctuation.
-
-    tagger: the name of one that is installed (`attnfaith.data.taggers`). group_mass_head_max is the paper's "max": one head
-    may look at what the mean over heads hides. Undefined (NaN): a group of which the text has no token, or of which all its
-    tokens are; all groups of a text without tokens. Nothing is random.
+    Of a stack of layers a mass is a share of the whole rows; divided by 1 - that of markers it is one of the text.
+    Punctuation and parts of speech need the tokens' text, which only batches of a measurement hold. A sentence is in a group
+    where one of its words is impermissible, or all is punctuation. group_mass_head_max is the paper's "max": one head may
+    look at what the mean over heads hides. tagger: the name of an installed one (`attnfaith.data.taggers`). Undefined (NaN):
+    a group that holds none, or all, of a text's tokens. Nothing is random.
 
     Source: Pruthi et al. 2020, section 3 (attention mass); Mohankumar et al. 2020, section 5.4 (parts of speech).
     """
@@ -172,21 +172,10 @@ class GroupMass(Measure):
     name = "group_mass"
     columns = {
         "group_mass_names": Column(("G",), "string", doc="names of the groups; parts of speech by their universal tags"),
-        "group_mass": Column(
-            ("G",),
-            "float64",
-            range=(0.0, 1.0),
-            undefined="no token of the text is in the group, or all are",
-            doc="sum of the weights on the group's tokens; of a stack of layers as a share of the whole rows",
-        ),
+        "group_mass": Column(doc="sum of the weights on the group's tokens; of a stack of layers of the whole rows", **MASS),
         "group_mass_tokens": Column(("G",), "int64", doc="how many tokens of the text are in the group"),
         "group_mass_head_max": Column(
-            ("G",),
-            "float64",
-            range=(0.0, 1.0),
-            undefined="no token of the text is in the group, or all are",
-            doc="the same in the head where it is largest, mean over the rows that matter",
-            needs=frozenset({MAPS}),
+            doc="the same in the head where it is largest, mean over the rows that matter", needs=frozenset({MAPS}), **MASS
         ),
     }
 
@@ -199,10 +188,7 @@ class GroupMass(Measure):
     def check(self, subject, dataset) -> None:
         """Raise SubjectError for parts of speech of sentences."""
         if self.tagger is not None and subject.level == "sentence":
-            raise SubjectError(
-                "a sentence has no part of speech: measure the words of this model, with level='word', or leave out the "
-                "tagger"
-            )
+            raise SubjectError("a sentence has no part of speech: measure words, with level='word', or leave out the tagger")
 
     @torch.no_grad()
     def __call__(self, subject, batch) -> dict[str, list]:
@@ -270,26 +256,25 @@ def _heads(subject: Subject, batch: Batch) -> torch.Tensor:
 class Conicity(Measure):
     """Conicity of states: how narrow the cone is that the states of a text's tokens lie in.
 
-    The alignment to the mean of a state h_i among h_1..h_n is ATM(h_i) = cos(h_i, (h_1 + .. + h_n) / n); conicity is its
-    mean over i. It is 1 where all states point one way, so that other weights give nearly the same sum, and 0 where they sum
-    to zero; n states of one length that are orthogonal to one another have 1 / sqrt(n), so short texts have more of it. A
-    state of zeros counts as 0. Much of it shows that the weights matter little, not which are right.
+    The mean over tokens i of cos(h_i, (h_1 + .. + h_n) / n). It is 1 where all states point one way, so that other weights
+    give nearly the same sum, and 0 where they sum to zero; n orthogonal states of one length have 1 / sqrt(n), so short
+    texts have more of it. A state of zeros counts as 0. Much of it shows that the weights matter little, not which are
+    right.
 
-    `conicity_absolute` takes |cos|, as the code of Mohankumar et al. does, which leaves begin, end and padding out;
-    `conicity_signed` takes cos, as their formula is written and as the code of Tutek & Šnajder has it, padding left out.
-    States are those that attention is over; of a stack of layers those of `layer`: the last one, or a number from 0 on,
-    markers left out, without a norm behind the whole stack. Undefined (NaN) below two tokens. Nothing is random.
+    `conicity_absolute` takes |cos|, as the code of Mohankumar et al. does; `conicity_signed` takes cos, as their formula is
+    written and as the code of Tutek & Šnajder has it. States are those that attention is over; of a stack of layers those of
+    `layer`: the last one, or a number from 0 on, without a norm behind the whole stack. Markers and padding are left out.
+    Undefined (NaN) below two tokens. Nothing is random.
 
     Source: Mohankumar et al. 2020, section 3.1.
     """
 
     name, needs = "conicity", frozenset({"token states"})
     columns = {
-        f"conicity_{kind}": Column((), "float64", range=(least, 1.0), undefined="below two tokens", doc=doc)
-        for kind, least, doc in (
-            ("absolute", 0.0, "mean over the tokens of |cos| between a token's state and the mean of all; markers left out"),
-            ("signed", -1.0, "the same of cos, with its sign"),
-        )
+        "conicity_absolute": Column(
+            (), "float64", range=(0.0, 1.0), undefined=FEW, doc="mean |cos| of a state and the mean"
+        ),
+        "conicity_signed": Column((), "float64", range=(-1.0, 1.0), undefined=FEW, doc="the same of cos, with its sign"),
     }
 
     layer: StateLayer = "last"
@@ -297,9 +282,7 @@ class Conicity(Measure):
     def check(self, subject, dataset) -> None:
         """Raise SubjectError for a layer that the subject has not."""
         if self.layer != "last" and self.layer >= subject.depth:
-            raise SubjectError(
-                f"layer={self.layer}: there is none of that number; the model has {subject.depth}, counted from 0"
-            )
+            raise SubjectError(f"layer={self.layer}: there is no such layer; the model has {subject.depth}, counted from 0")
 
     @torch.no_grad()
     def __call__(self, subject, batch) -> dict[str, list]:
@@ -327,11 +310,10 @@ class TokenLogits(Measure):
 
     name, needs = "token_logits", frozenset({"affine read-out"})
     columns = {
-        column: Column(axes, unit="logits", undefined="for a class that the answer mask of the text bars", doc=doc)
-        for column, axes, doc in (
-            ("token_logits", ("T", "C"), "W h of each token: attention sums these, and with the bias they are the logits"),
-            ("token_logits_bias", ("C",), "the logits that are left without any attention"),
-        )
+        "token_logits": Column(
+            ("T", "C"), doc="W h of each token: attention sums these, and with the bias they are the logits", **LOGITS
+        ),
+        "token_logits_bias": Column(("C",), doc="the logits that are left without any attention", **LOGITS),
     }
 
     def __call__(self, subject, batch) -> dict[str, list]:

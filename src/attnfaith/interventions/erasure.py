@@ -14,16 +14,16 @@ from attnfaith.interventions.pooled_erasure import (
     RANKINGS,
     Affine,
     Erasing,
-    after,
     erasing,
     erasure_orders,
     first_flips,
-    others,
+    probability_slope,
     ratio,
-    spread,
+    sum_after,
+    sum_of_others,
 )
 from attnfaith.interventions.targets import Cross, Maps, TargetMeasure, TokenEdit, softmax, under
-from attnfaith.measurement.options import DecoderLayer, Draws, Flag, Layers, Rows
+from attnfaith.measurement.options import DecoderLayer, Draws, Layers, Rows
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
 from attnfaith.subjects.attention import nothing
@@ -34,6 +34,7 @@ from attnfaith.support.draws import generator
 
 PLACES_AT_ONCE = 2**20  # weights of re-projected attentions that are held together
 NEVER = "the decision never changes"
+EMPTY = "where no weight is left in some row"
 
 
 class Erased(TokenEdit):
@@ -41,17 +42,10 @@ class Erased(TokenEdit):
 
     gone: torch.Tensor
 
-    def other(self, weights, reach):
+    def other(self, weights, tokens):
         rest = weights.masked_fill(self.gone[:, None, None], 0)
         left = rest.sum(3, keepdim=True)
         return torch.where(left > 0, rest * (weights.sum(3, keepdim=True) / left), rest)
-
-
-class Zeroed(Erased):
-    """No weight on the places `gone` (N,S); the rest of a row stays, and its sum falls."""
-
-    def other(self, weights, reach):
-        return weights.masked_fill(self.gone[:, None, None], 0)
 
 
 class Scaled(TokenEdit):
@@ -60,8 +54,8 @@ class Scaled(TokenEdit):
     factor: torch.Tensor
     added: torch.Tensor
 
-    def other(self, weights, reach):
-        return weights * self.factor[:, None, None] + (self.added[:, None, None] * reach)
+    def other(self, weights, tokens):
+        return weights * self.factor[:, None, None] + (self.added[:, None, None] * tokens)
 
 
 def _sizes(start: str, doc: str, **fields) -> dict[str, Column]:
@@ -109,17 +103,16 @@ def _erased(name: str, gradient: np.ndarray, orders: np.ndarray, alone: np.ndarr
 class Erasure(Measure):
     """Erasing attention weights: one alone, and one after the other until the decision changes (Serrano & Smith 2019).
 
-    Erased weights are never filled by a new softmax, and nothing is ranked again after a removal. Orders: decreasing
+    The rest is renormalised, never filled by a new softmax, and nothing is ranked again after a removal. Orders: decreasing
     attention, gradient, attention x gradient, and `draws` random ones; equal ranks go by position. The gradient is the
-    signed derivative of the predicted class's probability by a weight, the others fixed: p(1 - p) times that of the
-    log-odds. Orders are made by the latter, so that they exist where p rounds to 1. A removal counts whether the token had
-    weight or not. When no weight is left the decoder's bias decides.
+    signed derivative of the predicted class's probability by a weight, the others fixed; orders are made by that of the
+    log-odds, so that they exist where p rounds to 1. A removal counts whether the token had weight or not. When no weight is
+    left the decoder's bias decides.
 
     Re-projected: the scores of the tokens left out are dropped and the others projected again, so that tokens may gain
     weight that had none. For softmax and uniform attention this is renormalising.
 
-    With an affine decoder cumulative sums in each order give all removals; else as many attentions are decoded as there are
-    tokens. Undefined below two tokens: no orders, sizes and masses NaN.
+    Undefined below two tokens: no orders, sizes and masses NaN.
 
     Source: Serrano & Smith 2019, sections 4 and 5, and their code; re-projection: Meister et al. 2021 remove states so.
     """
@@ -163,11 +156,11 @@ class Erasure(Measure):
         for row, length in enumerate(texts.lengths):
             order = orders[row, : orders.shape[1] if length > 1 else 0, :length]
             flips = first_flips(changed[row, : len(order), :length], texts.attention[row][order])
-            gradient = spread(odds[row]) * slope[row, :length]
+            gradient = probability_slope(odds[row]) * slope[row, :length]
             columns = _erased(self.name, gradient, order, alone[row, :length], flips)
-            again = (projected[row, :length], sizes[row, : len(order)]) if projects else (alone[row, :length], flips[0])
-            columns["erasure_reprojected_probs"] = again[0].astype(np.float32)
-            rows.append(columns | _by_order("erasure_reprojected_flip_size", again[1], np.nan))
+            probs, counts = (projected[row], sizes[row, : len(order)]) if projects else (alone[row], flips[0])
+            columns["erasure_reprojected_probs"] = probs[:length].astype(np.float32)
+            rows.append(columns | _by_order("erasure_reprojected_flip_size", counts, np.nan))
         return {name: [row[name] for row in rows] for name in self.columns_for(subject)}
 
 
@@ -175,12 +168,12 @@ Projection = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 def _projection(subject, batch) -> Projection:
-    """A function of rows (N,) and tokens left (N,K,T) that gives the subject's attention (N,K,T) over these ("states")."""
-    asked = under(subject, batch)
+    """A function from rows (N,) and the tokens left (N,K,T) to the subject's attention (N,K,T) over these ("states")."""
+    reader = under(subject, batch)
 
     def attend(rows, left):
-        some = asked[rows]
-        return subject.attend(some.states, torch.from_numpy(left).to(some.states.device), some.query).double().cpu().numpy()
+        texts, left = reader[rows], torch.from_numpy(left).to(subject.device)
+        return subject.attend(texts.states, left, texts.query).double().cpu().numpy()
 
     return attend
 
@@ -199,11 +192,8 @@ def _reprojected_alone(texts: Erasing, project: Projection, ignores_weightless: 
 
 
 def _reprojected_sizes(texts: Erasing, project: Projection, orders: np.ndarray, ignores_weightless: bool) -> np.ndarray:
-    """Tokens left out (B,R) until the decision changes, in each order (B,R,T); NaN: never.
-
-    Where the model ignores tokens without weight, each round goes on to the next token with weight, for all orders together:
-    as many projections as there are changes of attention, not as there are tokens.
-    """
+    """Tokens left out (B,R) until the decision changes, in each order (B,R,T); NaN: never."""
+    # where the model ignores tokens without weight, each round goes on to the next one with weight, for all orders at once
     ranks, sizes = np.argsort(orders, 2), np.full(orders.shape[:2], np.nan)
     weights = np.repeat(texts.attention[:, None], orders.shape[1], 1)
     unsettled = np.repeat((texts.lengths > 1)[:, None], orders.shape[1], 1)
@@ -226,23 +216,21 @@ def _reprojected_sizes(texts: Erasing, project: Projection, orders: np.ndarray, 
 class MinimalFlipSet(Measure):
     """The smallest set of attention weights whose removal changes the decision: exact where the decoder is affine.
 
-    The fewest weights to set to 0, the rest renormalised, so that the most probable class is another one. With an affine
-    decoder the answer is exact and costs a sort per class, O(C T log T). Proof. After removing R, with weight left, the
-    logit of the predicted class c exceeds that of a rival j by
+    The fewest weights to set to 0, the rest renormalised, so that another class is the most probable. With an affine decoder
+    the answer is exact and costs a sort per class, O(C T log T). Proof. After removing R, with weight left, the logit of the
+    predicted class c exceeds that of a rival j by
 
         sum_{t not in R} m_tj / sum_{t not in R} a_t,   m_tj = a_t ((w_c - w_j) . h_t + b_c - b_j).
 
     The divisor is positive, so j beats c exactly when the sum is negative (or 0, for a lower class j: equal probability is
     the lower class's). Of all R with k tokens the k largest m_tj leave the smallest sum; so j can win with k removals only
     if it wins with these, and the smallest k over all rivals is the smallest there is. Tokens of weight 0 change nothing and
-    are never in the set. With no weight left the bias decides; that is looked at last, and flagged.
+    are never in the set. Where no weight is left the bias decides; that is tried last, and flagged.
 
-    Equal margins are taken by position; of rivals that need equally many tokens the lower class is taken: a set of another
-    composition and the same size may exist. With two classes of equal bias the order by m is that by attention x gradient.
-
-    A decoder that is not affine gets an upper bound: the best of the orders of `erasure` (with `draws` random ones) and of a
-    greedy search that removes the token which lowers the log-odds most. A set of one token is exact all the same; NaN then
-    means that none was found. Undefined below two tokens.
+    Equal margins go by position, and of rivals that need equally many tokens the lower class is taken: other sets of the
+    same size may exist. A decoder that is not affine gets an upper bound: the best of the orders of `erasure` (with `draws`
+    random ones) and of a greedy search that removes the token which lowers the log-odds most. A set of one token is exact
+    all the same; NaN then means that none was found. Undefined below two tokens.
 
     Source: the question, Serrano & Smith 2019, section 5 (there too costly to answer).
     """
@@ -287,8 +275,8 @@ def _smallest(texts: Affine) -> np.ndarray:
     margins = texts.evidence * attention
     # a rival that wins has won before a margin of 0, as of a token without weight, is reached
     order = np.argsort(-margins, 2, "stable")
-    remaining = after(np.take_along_axis(np.broadcast_to(attention, margins.shape), order, 2))
-    wins = texts.wins(after(np.take_along_axis(margins, order, 2)), remaining) & (remaining > 0)
+    remaining = sum_after(np.take_along_axis(np.broadcast_to(attention, margins.shape), order, 2))
+    wins = texts.wins(sum_after(np.take_along_axis(margins, order, 2)), remaining) & (remaining > 0)
     never = margins.shape[2]
     removed = np.where(wins.any(2), wins.argmax(2), never)  # one fewer than tokens removed
     rows, rival = np.arange(len(removed)), removed.argmin(1)
@@ -314,11 +302,11 @@ def _greedy(texts: Erasing, row: int, chosen: np.ndarray) -> np.ndarray:
     """A smaller set that leaves some weight, found by a greedy search; the same set where there is none."""
     weights, rows, predicted = texts.attention[row].copy(), slice(row, row + 1), texts.predicted[row]
     for _ in range(1, int(chosen.sum()) or len(chosen)):
-        remaining = others(weights)
+        remaining = sum_of_others(weights)
         possible = (weights > 0) & (remaining > 0)
         if not possible.any():
             return chosen
-        contents = ratio(others(weights * texts.content[row]), np.where(possible, remaining, 0.0))
+        contents = ratio(sum_of_others(weights * texts.content[row]), np.where(possible, remaining, 0.0))
         logits = texts.logits(contents[None], rows)[0]
         changed = (logits.argmax(-1) != predicted) & possible
         lead = logits[:, predicted] - np.logaddexp.reduce(np.delete(logits, predicted, 1), 1)
@@ -336,15 +324,15 @@ def _greedy(texts: Erasing, row: int, chosen: np.ndarray) -> np.ndarray:
 class MapErasure(TargetMeasure):
     """Erasing tokens from attention maps: one alone, and one after the other until the decision changes.
 
-    A token is erased where its column of a map is set to 0, in all heads and rows of the chosen layers. renormalise: the
-    rest of a row, markers with it, is multiplied so that its sum stays; a row without rest puts out nothing. Without it a
-    row sums to less, as if the token's values were zeros. Other layers see the token as before, and so does its residual
-    path: erasing in the last layer takes away what attention brings from the token at the end, no more.
+    A token is erased where its column of a map is set to 0, in all heads and rows of the chosen layers, and the rest of a
+    row, markers with it, is multiplied so that its sum stays; a row without rest puts out nothing. Other layers see the
+    token as before, and so does its residual path: the last layer loses no more than what attention brings from the token
+    there.
 
     Orders: decreasing attention, as it is shown; the signed derivative of the predicted class's log-odds by a number added
-    to the token's columns (gradient), or by a factor of them (attention x gradient), summed over layers, heads and rows;
-    and `draws` random orders. Nothing is ranked again after a removal, and equal ranks go by position. The order of T tokens
-    takes T passes from the first changed layer on. layers and rows: as for `map_permutation`. Undefined below two tokens.
+    to the token's columns (gradient), or by a factor of them (attention x gradient), summed over layers, heads and rows; and
+    `draws` random orders, as in `erasure`. The order of T tokens takes T passes from the first changed layer on. layers and
+    rows: as for `map_permutation`. Undefined below two tokens.
 
     Source: Serrano & Smith 2019, sections 4 and 5, for the one attention of their models.
     """
@@ -365,7 +353,6 @@ class MapErasure(TargetMeasure):
     draws: Draws = 5
     layers: Layers = "shown"
     rows: Rows = "all"
-    renormalise: Flag = True
 
     def __call__(self, subject, batch, *, seed: int = 0) -> dict[str, list]:
         """Return the columns, one value an instance."""
@@ -379,7 +366,10 @@ class MapErasure(TargetMeasure):
             length, order = len(target.places[row]), orders[row]
             along = probs[length:].reshape(len(order), length, subject.num_labels)
             flips = first_flips(along.argmax(-1) != predicted[row], scores[row][0][order])
-            attention_slope, gradient = spread(odds[row]) * scores[row][2], spread(odds[row]) * scores[row][1]
+            attention_slope, gradient = (
+                probability_slope(odds[row]) * scores[row][2],
+                probability_slope(odds[row]) * scores[row][1],
+            )
             columns = _erased(self.name, gradient, order, probs[:length], flips)
             rows.append(columns | {"map_erasure_attention_gradient": attention_slope})
         return {name: [row[name] for row in rows] for name in self.columns}
@@ -395,15 +385,13 @@ class MapErasure(TargetMeasure):
         counts, device = list(map(len, gone)), target.inside.device
         owner = torch.from_numpy(np.repeat(np.arange(len(gone)), counts)).to(device)
         gone = torch.from_numpy(np.concatenate(gone)).to(device)
-        (probs,) = target.outcomes(owner, target.edit(Erased if self.renormalise else Zeroed, owner, gone=gone))
+        (probs,) = target.outcomes(owner, target.edit(Erased, owner, gone=gone))
         return np.split(probs, np.cumsum(counts)[:-1])
 
 
 @torch.enable_grad()
 def _slopes(target: Maps) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The predicted class (B,), its log-odds (B,), and their derivatives (2,B,L) by a number added to each column and by a
-    factor of it.
-    """
+    """The predicted class (B,), its log-odds (B,), and their derivatives (2,B,L) by `added` and by `factor`."""
     owner = torch.arange(len(target.inside), device=target.inside.device)
     added = torch.zeros_like(target.inside, dtype=torch.float32, requires_grad=True)
     factor = torch.ones_like(added, requires_grad=True)
@@ -436,14 +424,10 @@ class KnockOut(Measure):
     } | {
         f"knock_out_{column}": Column(("G",), range=(0.0, 1.0), undefined=undefined, doc=doc)
         for column, undefined, doc in (
-            (
-                "probs",
-                "where no weight is left in some row",
-                "probability of the target word without the best word's weight",
-            ),
-            ("tvd", "where no weight is left in some row", "total variation distance of the next token's distribution"),
-            ("other_probs", "as without the best, and where the source has one word", "the probability for the other word"),
-            ("other_tvd", "as without the best, and where the source has one word", "the distance for the other word"),
+            ("probs", EMPTY, "probability of the target word without the best word's weight"),
+            ("tvd", EMPTY, "total variation distance of the next token's distribution"),
+            ("other_probs", f"{EMPTY}, or the source has one word", "the probability for the other word"),
+            ("other_tvd", f"{EMPTY}, or the source has one word", "the distance for the other word"),
             ("removed_probs", "where nothing is left to read", "probability without the best word, as `occlusion` reads it"),
             ("other_removed_probs", "where the source has one word", "the same without the other word"),
         )

@@ -1,8 +1,8 @@
 """Tests of explanations: what a model predicts from the tokens that measures rank first, and from the text without them.
 
 The measures under test are those of `scores`, {measure: one array (T,) an instance}; without it attention alone. Equal
-scores are put in a random order, drawn once for each text and the same for all measures, so that neither the place of a
-token nor luck sets two measures apart. A measure with a NaN score is undefined for that text.
+scores are put in a random order, drawn once for each text and the same for all measures. A measure with a NaN score is
+undefined for that text.
 
 Shapes: B instances, L input positions, T items of attention (tokens; of hierarchical models sentences or words), V parts of
 a text, M measures, S shares or sizes, K draws, C classes, E embedding.
@@ -25,6 +25,9 @@ from attnfaith.verdict import SHARES
 
 
 UNDEFINED = "the measure is undefined here, or the text is empty"
+CONSTANT = "the scores are constant or undefined, or the text is empty"
+SIGNED = {"axes": ("M",), "dtype": "float64", "range": (-1.0, 1.0), "undefined": UNDEFINED}
+THINNED = {"axes": ("M", "K"), "dtype": "float64", "undefined": CONSTANT}
 
 
 def scores_of(subject: Subject, batch: Batch, scores: Mapping | None) -> Mapping[str, list[np.ndarray]]:
@@ -101,12 +104,11 @@ class RationaleErasure(ExplanationTest):
     """Erasing the tokens that a measure ranks first: sufficiency, comprehensiveness, insertion and deletion curves.
 
     The rationale of a share s are the ceil(s T) tokens of highest score, at least one: of signed measures those with most
-    evidence for the class. Tokens are deleted, unless `absent` is another way (`subjects.text_parts.read_parts` lists them),
-    and the rest is read anew. With p the probability of the class that is predicted for the whole text, p(whole) - p(kept)
-    is sufficiency (small is good) and p(whole) - p(removed) comprehensiveness (large is good); in the order of the shares,
-    between p(empty) and p(whole), they are the insertion and the deletion curve.
-    `metrics.attention_faithfulness.erasure_curves` computes with them. A shortened text is not one of those that the model
-    was trained on: see `training.random_erasure`. Undefined (NaN): a text without tokens; a measure with a NaN score.
+    evidence for the class. Tokens are deleted, or `absent` takes them away (`subjects.text_parts`), and the rest is
+    read anew. With p the probability of the class that is predicted for the whole text, p(whole) - p(kept) is sufficiency
+    (small is good) and p(whole) - p(removed) comprehensiveness (large is good); in the order of the shares, between p(empty)
+    and p(whole), they are the insertion and the deletion curve. The model was not trained on shortened texts: see
+    `training.random_erasure`. Undefined (NaN): a text without tokens; a measure with a NaN score.
 
     Source: DeYoung et al. 2020, section 4.2 (sufficiency, comprehensiveness); Petsiuk et al. 2018 (insertion, deletion).
     """
@@ -139,15 +141,16 @@ class RationaleErasure(ExplanationTest):
         rows, shares = [], np.array(self.shares, np.float64)
         for values, probs, before in zip(texts, read_parts(subject, batch, parts, self.absent), own, strict=True):
             predicted = int(before.argmax())
-            both = probs[:-1, predicted].reshape(2, len(scores), len(shares))
-            both[:, undefined(values) | (not len(values[0]))] = np.nan
-            rows.append((list(scores), shares, *both, before[predicted], probs[-1, predicted]))
+            curves = probs[:-1, predicted].reshape(2, len(scores), len(shares))
+            curves[:, undefined(values) | (not len(values[0]))] = np.nan
+            rows.append((list(scores), shares, *curves, before[predicted], probs[-1, predicted]))
         return self.in_columns(subject, rows)
 
 
 REFERENCES = (f"{ABSOLUTE}integrated_gradients", "leave_one_out")
 """What attention is held against in `comprehensiveness`: the first of these that is measured beside it."""
-_MARKED = "the tokens that decide are not marked, or all are"
+LOSS = {"dtype": "float64", "unit": "log-odds", "undefined": UNDEFINED}
+MARKED = LOSS | {"undefined": "the tokens that decide are not marked, or all are"}
 
 
 @register
@@ -166,19 +169,11 @@ class Comprehensiveness(ExplanationTest):
 
     name, cost, needs = "comprehensiveness", "tokens", frozenset({"classes", "token deletion"})
     columns = {
-        "comprehensiveness_orders": Column(
-            ("M",), "string", doc="what orders the tokens: attention, then the measure beside it"
-        ),
-        "comprehensiveness_losses": Column(
-            ("M",), "float64", undefined=UNDEFINED, unit="log-odds", doc="log-odds lost without the first tokens of an order"
-        ),
-    } | {
-        f"comprehensiveness_{column}": Column(dtype="float64", undefined=undefined, unit="log-odds", doc=doc)
-        for column, undefined, doc in (
-            ("random", "the text is empty", "the same in random orders, mean over draws and shares"),
-            ("evidence", _MARKED, "log-odds lost without the tokens that are marked as deciding"),
-            ("evidence_random", _MARKED, "the same without as many random tokens, mean over draws"),
-        )
+        "comprehensiveness_orders": Column(("M",), "string", doc="orders of the tokens: attention, then the measure beside"),
+        "comprehensiveness_losses": Column(("M",), doc="log-odds lost without the first tokens of an order", **LOSS),
+        "comprehensiveness_random": Column(doc="the same in random orders, mean over draws and shares", **LOSS),
+        "comprehensiveness_evidence": Column(doc="log-odds lost without the tokens that are marked as deciding", **MARKED),
+        "comprehensiveness_evidence_random": Column(doc="the same without as many random tokens, mean over draws", **MARKED),
     }
 
     shares: Shares = SHARES
@@ -218,6 +213,8 @@ class Comprehensiveness(ExplanationTest):
         return np.concatenate(sets)
 
 
+SELECTED = {"dtype": "float64", "range": (0.0, 1.0), "undefined": "the measure is undefined here"}
+OWN = {"dtype": "float64", "distribution": True, "needs": frozenset({"selection"})}
 OWN_SIZE = 0.0
 """A share that stands for as many tokens as the model itself selects."""
 
@@ -229,13 +226,13 @@ def budget(share: float, length: int) -> int:
 
 @register
 class Selection(ExplanationTest):
-    """The prediction from selected tokens alone, and from all others: the model's own selection, and every measure's of the
-    same size.
+    """The prediction from selected tokens alone, and from all others: the model's own selection, and every measure's of that
+    size.
 
     A measure's selection of a share s are the s T tokens of highest score, rounded (halves to even numbers) and at least
     one, as many as a model of that budget may select (`rationale_samplers.budget_tokens`). A model that selects
-    ("selection") reads the given tokens and no others, whatever its selector would choose; each measure is then also cut to
-    the size of its own selection. Other models read a text without the other tokens, which `absent` takes away.
+    ("selection") reads these tokens and no others; each measure is then also cut to the size of its own selection. Other
+    models read a text without the other tokens, which `absent` takes away.
 
     Keeping only the selected words gives the same prediction of a model that selects by construction, so look at the
     prediction from the complement: it shows whether what was left out would have done as well. A text in which nothing is
@@ -253,18 +250,10 @@ class Selection(ExplanationTest):
             ("K",), "float64", range=(0.0, 1.0), doc="the share of tokens in each; 0: as many as the model selects itself"
         ),
         "selection_chosen": Column(("K", "T"), "bool", doc="which tokens each holds, none where the measure is undefined"),
-    } | {
-        f"selection_{column}_probs": Column(
-            ("K", "C"), "float64", range=(0.0, 1.0), undefined="the measure is undefined here", doc=doc
-        )
-        for column, doc in (("kept", "class probabilities from selected tokens alone"), ("removed", "from all other tokens"))
-    }
-    columns |= {
-        column: Column(("C",), "float64", distribution=True, doc=doc, needs=frozenset({"selection"}))
-        for column, doc in (
-            ("selection_probs", "class probabilities from the tokens that the model itself selects"),
-            ("complement_probs", "the same from all tokens that it does not select, read in their place"),
-        )
+        "selection_kept_probs": Column(("K", "C"), doc="class probabilities from selected tokens alone", **SELECTED),
+        "selection_removed_probs": Column(("K", "C"), doc="class probabilities from all other tokens", **SELECTED),
+        "selection_probs": Column(("C",), doc="class probabilities from the tokens that the model itself selects", **OWN),
+        "complement_probs": Column(("C",), doc="the same from all tokens that it does not select, in their place", **OWN),
     }
 
     shares: Shares = (0.1, 0.2, 0.3)
@@ -280,7 +269,7 @@ class Selection(ExplanationTest):
         names, all_sizes = np.repeat(list(scores), len(sizes)).tolist(), np.tile(np.array(sizes), len(scores))
         chosen, missing, parts = [], [], []
         for row, name in enumerate(batch["instance_id"]):
-            values = [of_measure[row] for of_measure in scores.values()]
+            values = [measure[row] for measure in scores.values()]
             own = subject.selected(batch)[row][inside[row]].cpu().numpy() if selects else None
             counts = [int(own.sum()) if size == OWN_SIZE else budget(size, len(values[0])) for size in sizes]
             selections = first_ranked(values, counts, generator(seed, name, self.name))
@@ -296,9 +285,9 @@ class Selection(ExplanationTest):
             probs = read_parts(subject, batch, parts, self.absent)
         rows = []
         for row, text in enumerate(probs):
-            both = text[: 2 * len(names)].reshape(2, len(names), -1)
-            both[:, missing[row]] = np.nan
-            rows.append((names, all_sizes, chosen[row], *both, *(text[-2:] if selects else ())))
+            parted = text[: 2 * len(names)].reshape(2, len(names), -1)
+            parted[:, missing[row]] = np.nan
+            rows.append((names, all_sizes, chosen[row], *parted, *(text[-2:] if selects else ())))
         return self.in_columns(subject, rows)
 
     @staticmethod
@@ -319,21 +308,21 @@ class SignViolations(ExplanationTest):
     The prediction without the token that each measure gives the score of largest size, and that score's sign. A sign is
     violated where a token has a score for the class, and the class is more probable without it, or the other way round.
     Measures without a sign, such as attention, give every token a score for the class. A signed one is there twice, with its
-    sign and by its size, whose first token is the same: what its sign is worth is the difference. Of equal sizes one is
-    drawn, the same for all measures. Undefined: a text without tokens; a measure with a NaN score.
+    sign and by its size: the difference is what its sign is worth. Of equal sizes one is drawn, the same for all measures.
+    Undefined: a text without tokens; a measure with a NaN score.
 
     Source: Liu et al. 2022 (the faithfulness violation test).
     """
 
     name, cost, needs = "sign_violations", "reading", frozenset({"classes", "token deletion"})
     columns = {
-        "sign_violations_measures": Column(("M",), "string", doc="names of the measures whose first tokens are taken away")
-    } | {
-        f"sign_violations_{column}": Column(("M",), "float64", range=(-1.0, 1.0), undefined=UNDEFINED, doc=doc)
-        for column, doc in (
-            ("signs", "sign of the score of largest size: 1 for the class, -1 against it, 0 where all scores are 0"),
-            ("effects", "probability of the class predicted for the whole text, minus that without this token"),
-        )
+        "sign_violations_measures": Column(("M",), "string", doc="names of the measures whose first tokens are taken away"),
+        "sign_violations_signs": Column(
+            doc="sign of the score of largest size: 1 for the class, -1 against it, 0 where all scores are 0", **SIGNED
+        ),
+        "sign_violations_effects": Column(
+            doc="probability of the class predicted for the whole text, minus that without this token", **SIGNED
+        ),
     }
 
     absent: Absent = "deleted"
@@ -344,7 +333,7 @@ class SignViolations(ExplanationTest):
         scores, own = scores_of(subject, batch, scores), whole(subject, batch)
         signs, parts, places = np.full((len(own), len(scores)), np.nan), [], []
         for row, name in enumerate(batch["instance_id"]):
-            values = np.stack([np.asarray(of_measure[row], np.float64) for of_measure in scores.values()])
+            values = np.stack([np.asarray(measure[row], np.float64) for measure in scores.values()])
             places.append(np.flatnonzero(~np.isnan(values).any(1) & (values.shape[1] > 0)))
             first = rank(np.abs(values), generator(seed, name, self.name))[places[-1], :1].reshape(-1, 1)
             signs[row, places[-1]] = np.sign(np.take_along_axis(values[places[-1]], first, 1)[:, 0])
@@ -362,13 +351,10 @@ class SoftErasure(Measure):
 
     Scores are brought to 0..1 by their least and largest in the text, q = (x - min) / (max - min). Of token t each element
     of the embedding stays with probability q_t (kept) or 1 - q_t (removed) and is 0 otherwise, independently; markers and a
-    second text stay. Texts keep their length. Of a signed measure the token with least evidence for the class, or most
-    against it, has q = 0. All measures share the random numbers of a draw, and what is kept in a draw is what is not removed
-    in it.
-
-    The numbers are for `normalised_sufficiency` and `normalised_comprehensiveness` of
-    `metrics.attention_faithfulness.erasure_curves`, with the text of zero embeddings as the empty one. Undefined (NaN):
-    constant scores, as of a text of one token; a NaN score; a text without tokens.
+    second text stay, and so does the length. Of a signed measure the token with most evidence against the class has q = 0.
+    All measures share the random numbers of a draw. `metrics.attention_faithfulness.erasure_curves` normalises the numbers,
+    with the text of zero embeddings as the empty one. Undefined (NaN): constant scores, as of one token; a NaN score; a text
+    without tokens.
 
     Source: Zhao & Aletras 2023, section 3; of its ways to bring scores to 0..1, the one in the paper.
     """
@@ -377,17 +363,9 @@ class SoftErasure(Measure):
     columns = {
         "soft_erasure_measures": Column(("M",), "string", doc="names of the measures by which embeddings are erased"),
         "soft_erasure_kept_probs": Column(
-            ("M", "K"),
-            "float64",
-            undefined="the scores are constant or undefined, or the text is empty",
-            doc="probability of the predicted class when an element of a token's embedding stays with the token's score",
+            doc="probability of the predicted class where an element of an embedding stays with the token's score", **THINNED
         ),
-        "soft_erasure_removed_probs": Column(
-            ("M", "K"),
-            "float64",
-            undefined="the scores are constant or undefined, or the text is empty",
-            doc="the same when an element stays with 1 - the token's score",
-        ),
+        "soft_erasure_removed_probs": Column(doc="the same where an element stays with 1 - the token's score", **THINNED),
         "soft_erasure_whole_prob": Column((), "float64", range=(0.0, 1.0), doc="the same for the whole text"),
         "soft_erasure_empty_prob": Column((), "float64", range=(0.0, 1.0), doc="the same when each token's embedding is 0"),
     }
@@ -400,19 +378,19 @@ class SoftErasure(Measure):
         scores, own = scores_of(subject, batch, scores), whole(subject, batch)
         items, rows = text_parts.item_places(subject, batch).cpu().numpy(), []
         for row, name in enumerate(batch["instance_id"]):
-            values = np.stack([np.asarray(of_measure[row], np.float64) for of_measure in scores.values()])
+            values = np.stack([np.asarray(measure[row], np.float64) for measure in scores.values()])
             low, high = values.min(1, keepdims=True, initial=np.inf), values.max(1, keepdims=True, initial=-np.inf)
             shares = np.divide(values - low, high - low, out=np.full(values.shape, np.nan), where=high > low)
-            both, predicted = np.full((2, len(scores), self.draws), np.nan), int(own[row].argmax())
+            probs, predicted = np.full((2, len(scores), self.draws), np.nan), int(own[row].argmax())
             defined = np.flatnonzero(~np.isnan(shares).any(1) & (shares.shape[1] > 0))
-            *both[:, defined], empty = self._read_thinned(
+            probs[:, defined], empty = self._read_thinned(
                 subject, batch.alone(row), items[row], shares[defined], generator(seed, name, self.name), predicted
             )
-            rows.append((list(scores), *both, own[row, predicted], empty))
+            rows.append((list(scores), *probs, own[row, predicted], empty))
         return self.in_columns(subject, rows)
 
     def _read_thinned(self, subject, text, items, shares, random, predicted):
-        """Probabilities (M,K) kept and (M,K) removed, and of zero embeddings (), of one text with shares (M,T)."""
+        """Probabilities (2,M,K) kept and removed, and of zero embeddings (), of one text with shares (M,T)."""
         length = text["input_ids"].shape[1]
         embedded, inside = subject.embed(text)[0], items[:length] >= 0
         positions = torch.from_numpy(np.flatnonzero(inside)).to(embedded.device)
@@ -420,8 +398,7 @@ class SoftErasure(Measure):
         drawn = torch.from_numpy(numbers).to(embedded.device)
         likely = torch.from_numpy(shares[:, items[:length][inside]]).to(drawn)
 
-        def read(stays: torch.Tensor) -> np.ndarray:
-            """Probability of the predicted class (V,) where the elements (V,P,E) of the tokens' P positions stay."""
+        def read(stays: torch.Tensor) -> np.ndarray:  # (V,P,E) bool: the elements of the tokens' P positions that stay
             thinned = embedded.expand(len(stays), -1, -1).clone()
             thinned[:, positions] *= stays.to(thinned.dtype)
             copies = text.take(torch.zeros(len(stays), dtype=torch.int64, device=embedded.device))
@@ -433,9 +410,10 @@ class SoftErasure(Measure):
             stays = drawn[part % self.draws] < likely[part // self.draws].unsqueeze(-1)
             probs[:, part.cpu().numpy()] = read(stays), read(~stays)
         (empty,) = read(torch.zeros_like(drawn[:1]))
-        return *probs.reshape(2, len(shares), self.draws), empty
+        return probs.reshape(2, len(shares), self.draws), empty
 
 
+NO_SIZE = "where the size is"
 TIE = 1e-5  # of the largest part: logits that are closer are equal, for float32 would decide between them by rounding
 
 
@@ -460,14 +438,12 @@ class FrozenFlipSet(ExplanationTest):
         "frozen_flip_size": Column(
             undefined="where nothing changes the frozen decision, or the text is empty", doc="tokens in that set, at least 1"
         ),
-        "frozen_flip_class": Column(undefined="where the size is", doc="the class that the frozen network then decides for"),
-        "frozen_flip_probs": Column(
-            ("C",), "float64", undefined="where the size is", doc="the model's own prediction without these tokens"
-        ),
+        "frozen_flip_class": Column(undefined=NO_SIZE, doc="the class that the frozen network then decides for"),
+        "frozen_flip_probs": Column(("C",), "float64", undefined=NO_SIZE, doc="the model's prediction without these tokens"),
         "frozen_flip_random": Column(
             range=(0.0, 1.0),
-            undefined="where the size is",
-            doc="share of random sets of as many tokens that change the model's own decision",
+            undefined=NO_SIZE,
+            doc="share of random sets of as many tokens that change the model's decision",
         ),
     }
 
@@ -493,16 +469,16 @@ class FrozenFlipSet(ExplanationTest):
         shares = subject.relevance(batch, margins, "frozen", self.inputs)
         parts, values = shares.per_position.cpu().numpy(), shares.values.cpu().numpy()
         predicted, rivals = predicted.cpu().numpy(), rivals.cpu().numpy()
-        sets, classes, asked = [], [], []
+        sets, classes, remaining = [], [], []
         for row, name in enumerate(batch["instance_id"]):
             chosen, rival = smallest_set(parts[row][:, mask[row]], values[row], rivals[row] < predicted[row])
             random = generator(seed, name, self.name)
             removed = np.array([chosen, *(random.permutation(chosen) for _ in range(self.draws))])
             sets.append(chosen)
             classes.append(float(rivals[row, rival]))
-            asked.append(~removed if chosen.any() else ~removed[:0])
+            remaining.append(~removed if chosen.any() else ~removed[:0])
         rows = []
-        for row, probs in enumerate(read_parts(subject, batch, asked, self.absent)):
+        for row, probs in enumerate(read_parts(subject, batch, remaining, self.absent)):
             columns = np.nan, np.nan, np.full(subject.num_labels, np.nan), np.nan
             if len(probs):
                 flipped = probs[1:].argmax(1) != predicted[row]
@@ -518,9 +494,9 @@ def smallest_set(parts: np.ndarray, whole: np.ndarray, lower: np.ndarray) -> tup
     parts (J,T): of each margin, what the tokens add to it. lower (J,) bool: a margin of 0 is lost already.
     """
     order = np.argsort(-parts, 1, "stable")
-    left = whole[:, None] - np.take_along_axis(parts, order, 1).cumsum(1)
+    margins = whole[:, None] - np.take_along_axis(parts, order, 1).cumsum(1)
     tie = TIE * np.abs(np.column_stack([parts, whole])).max(1, keepdims=True)
-    lost = (left < -tie) | (lower[:, None] & (left <= tie))
+    lost = (margins < -tie) | (lower[:, None] & (margins <= tie))
     never = parts.shape[1]
     sizes = np.where(lost.any(1), lost.argmax(1), never) if never else np.zeros(len(parts), np.int64)
     rival = int(sizes.argmin())

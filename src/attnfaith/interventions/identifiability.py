@@ -6,6 +6,7 @@ heads and layers are independent of one another: where each keeps its output, th
 Shapes: B instances, T tokens, L input positions, H heads, Q query rows, C classes, D layers.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Literal
 
@@ -14,7 +15,7 @@ import torch
 
 from attnfaith.interventions.polytope import DOUBLE, Alternatives, Part, Polytope, alternatives, equations, far, of_parts
 from attnfaith.interventions.targets import AFFINE, MASKED, under
-from attnfaith.measurement.options import Count, Natural, number
+from attnfaith.measurement.options import Count, Natural
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
 from attnfaith.subjects import Batch, Edit, require
@@ -26,6 +27,8 @@ from attnfaith.subjects.translator import label_log_probs
 NO_DOUBLE = (RuntimeError, TypeError, ValueError)  # what models raise that have kernels of one precision alone
 FEW = "below two tokens"
 MAPS = frozenset({"attention maps"})
+UNIT, ROWS = (0.0, 1.0), ("L", "A", "R", "G", "T")
+CHANGE, NATS = ({"dtype": "float64", "unit": unit, "range": (0.0, None)} for unit in ("logits", "nats"))
 
 
 class Replaced(Edit):
@@ -58,6 +61,10 @@ class Precise:
             self.twin = None
             return read(self.subject)
 
+    def changes(self, change: Callable) -> tuple[float, float]:
+        """Return what `change` gives of the subject, and of the twin; NaN without a twin."""
+        return change(self.subject), change(self.twin) if self.twin else np.nan
+
     @property
     def rounding(self) -> float:
         """Relative precision to which values are known."""
@@ -67,11 +74,11 @@ class Precise:
 def far_rows(weights: np.ndarray, values: np.ndarray, rounding: float, allowed: np.ndarray | None = None) -> np.ndarray:
     """Return other weights (Q,T) for the rows of a head, each with its mass and its sum of values (T,d): `polytope.far`."""
     others, mass = weights.copy(), weights.sum(1)
-    some = mass > 0
-    if values.size and some.any():
-        own = weights[some] / mass[some, None]
-        allowed = None if allowed is None else allowed[some] | (own > 0)
-        others[some] = mass[some, None] * far(values, own, allowed=allowed, rounding=rounding)
+    rows = mass > 0
+    if values.size and rows.any():
+        own = weights[rows] / mass[rows, None]
+        allowed = None if allowed is None else allowed[rows] | (own > 0)
+        others[rows] = mass[rows, None] * far(values, own, allowed=allowed, rounding=rounding)
     return others
 
 
@@ -82,20 +89,19 @@ def far_rows(weights: np.ndarray, values: np.ndarray, rounding: float, allowed: 
 class Identifiability(Measure):
     """Which other attentions a model could not tell from its own: exact limits of every weight, and the furthest of them.
 
-    Attention a acts through a sum of values alone, V'a. Every x >= 0 of the same sum, and sum 1, is followed by the same
-    prediction, whatever comes after; so a token's weight is known only up to its interval. Up to one token more than a value
-    has numbers, a is the only one if values are independent; with more tokens it never is.
+    Attention a acts through a sum of values alone, V'a. Every x >= 0 of the same sum, and sum 1, gives the same prediction;
+    so a token's weight is known only up to its interval. Up to one token more than a value has numbers, a is the only one if
+    values are independent; with more tokens it never is.
 
-    A pooled model has one sum, the context, of H numbers. Over the words of a hierarchical model each sentence has a sum of
-    its own, and the sum of its weights stays as well. A model with attention maps has one for every layer, head and row: the
-    attention that is shown is the mean of some of them, and its limits are the means of theirs. Tokens of the text exchange
-    weights, markers keep theirs. All rows that the logits depend on, of all layers, are replaced at once for the measured
-    change: those that are shown by the furthest, the others by a far one in closed form.
+    A pooled model has one sum, the context, of H numbers; over the words of a hierarchical model each sentence has its own,
+    and the sum of its weights stays too. A model with attention maps has one for every layer, head and row: the attention
+    that is shown is the mean of some of them, and its limits are the means of theirs. Markers keep their weights. For the
+    measured change all rows that the logits depend on are replaced at once: those that are shown by the furthest, the others
+    by a far one in closed form.
 
-    of: what has to stay: "context", or "logits", C numbers where they are affine in attention. epsilon: how far each of
-    these numbers may be off; with attention maps each number of the outputs of heads behind the attention shown. top: how
-    many of the tokens with the largest weights identifiability_top_... is about. nodes: how far a proof that the furthest is
-    the furthest is looked for, see `polytope.alternatives`; not of more than one row.
+    of: what has to stay: "context", or "logits", C numbers where they are affine in attention. top: how many of the tokens
+    with the largest weights identifiability_top_... is about. nodes: how far a proof that the furthest is the furthest is
+    looked for, see `polytope.alternatives`; not of more than one row.
 
     Limits come from rank or linear programmes, each with a proof to 1e-7. States of a pooled model are known to its
     rounding; maps are read in float64, if the model runs in it. Nothing is random.
@@ -106,55 +112,31 @@ class Identifiability(Measure):
 
     name, needs = "identifiability", frozenset({"weighted sums"})
     columns = {
-        **{
-            f"identifiability_{column}": Column(("T",), range=(0.0, 1.0), doc=doc)
-            for column, doc in (
-                ("low", "least weight in an attention that changes nothing"),
-                ("high", "greatest weight of a token in such an attention"),
-            )
-        },
+        "identifiability_low": Column(("T",), range=UNIT, doc="least weight in an attention that changes nothing"),
+        "identifiability_high": Column(("T",), range=UNIT, doc="greatest weight of a token in such an attention"),
         "identifiability_attention": Column(("T",), distribution=True, doc="the furthest such attention that was reached"),
-        **{
-            f"identifiability_{column}": Column((), "float64", range=(0.0, 1.0), undefined=FEW, doc=doc)
-            for column, doc in (
-                ("tvd", "its total variation distance from the model's own"),
-                ("bound", "no attention that changes nothing is further than that"),
-            )
-        },
+        "identifiability_tvd": Column((), "float64", range=UNIT, undefined=FEW, doc="its distance from the model's own"),
+        "identifiability_bound": Column((), "float64", range=UNIT, undefined=FEW, doc="no such attention is further"),
         "identifiability_certainty": Column(
             dtype="category", doc="exact: it is the furthest, to 1e-6; bounded: below a proved bound; undefined: too short"
         ),
         "identifiability_support": Column(undefined=FEW, doc="fewest tokens with weight in an attention that was met"),
-        **{
-            f"identifiability_top_{column}": Column(range=(0.0, 1.0), undefined=FEW, doc=doc)
-            for column, doc in (
-                ("attention", "weight that the tokens with the largest weights have together"),
-                ("low", "the least that they can have together"),
-            )
-        },
-        **{
-            f"identifiability_logit_{column}": Column(
-                (), "float64", unit="logits", range=(0.0, None), undefined=undefined, doc=doc, needs=needs
-            )
-            for column, undefined, doc, needs in (
-                ("change", FEW, "largest change of a logit under that attention, of maps all at once", frozenset()),
-                ("change_double", f"{FEW}, and where the model does not run in float64", "the same in float64", MAPS),
-            )
-        },
+        "identifiability_top_attention": Column(range=UNIT, undefined=FEW, doc="sum of the largest weights"),
+        "identifiability_top_low": Column(range=UNIT, undefined=FEW, doc="the least that their tokens can have together"),
+        "identifiability_logit_change": Column(
+            undefined=FEW, doc="largest change of a logit under that attention, of maps all at once", **CHANGE
+        ),
+        "identifiability_logit_change_double": Column(
+            undefined=f"{FEW}, and where the model does not run in float64", doc="the same in float64", needs=MAPS, **CHANGE
+        ),
         "identifiability_layer_tvd": Column(
-            ("D",),
-            "float64",
-            range=(0.0, 1.0),
-            undefined=FEW,
-            doc="total variation distance of the other attention, mean over heads and rows that matter",
-            needs=MAPS,
+            ("D",), "float64", range=UNIT, undefined=FEW, doc="mean distance, over heads and rows that matter", needs=MAPS
         ),
         "identifiability_layer_rows": Column(("D",), "int32", undefined=FEW, doc="rows that matter times heads", needs=MAPS),
     }
     most_tokens = 4000  # each two of them have a number
 
     of: Literal["context", "logits"] = "context"
-    epsilon: number("how far each number may be off, 0 or more, such as 0.01", ge=0) = 0.0
     top: Count = 3
     nodes: Natural = 100
 
@@ -184,23 +166,23 @@ class Identifiability(Measure):
         return self.in_columns(subject, rows)
 
     def _pooled(self, subject, batch, own: list[np.ndarray]) -> list[tuple[np.ndarray, Alternatives, tuple] | None]:
-        asked = under(subject, batch)
-        states, rounding = asked.states.double(), float(torch.finfo(asked.dtype).eps)
+        reader = under(subject, batch)
+        states, rounding = reader.states.double(), float(torch.finfo(reader.dtype).eps)
         if self.of == "logits":
-            weight, _ = subject.decoder_weights(asked.query)
+            weight, _ = subject.decoder_weights(reader.query)
             states = states @ weight.double().t()
         values, results, both = states.cpu().numpy(), [], np.zeros((len(own), 2, states.shape[1]))
-        options = {"epsilon": self.epsilon, "top": self.top, "nodes": self.nodes, "rounding": rounding}
+        options = {"top": self.top, "nodes": self.nodes, "rounding": rounding}
         for row, weights in enumerate(own):
             length, groups = len(weights), None
             if length < 2:
                 results.append(None)
                 continue
             if subject.level == "word":
-                groups = asked.query.sentences[row].cpu().numpy()[:length]
+                groups = reader.query.sentences[row].cpu().numpy()[:length]
             results.append(alternatives(values[row][:length], weights, groups=groups, **options))
             both[row, :, :length] = weights / weights.sum(), results[-1].attention
-        logits = asked(torch.from_numpy(both).to(asked.states)).double()
+        logits = reader(torch.from_numpy(both).to(reader.states)).double()
         changes = (logits[:, 1] - logits[:, 0]).abs().nan_to_num(0.0).amax(1).tolist()  # a barred class stays at -inf
         rows = zip(own, results, changes, strict=True)
         return [None if other is None else (weights, other, (change,)) for weights, other, change in rows]
@@ -210,14 +192,14 @@ class Identifiability(Measure):
         for row, weights in enumerate(own):
             chosen = torch.tensor([row], device=present.device)
             text = subject.keep(batch.take(chosen), present[chosen])
-            results.append(heads.alternatives(text, self.epsilon, self.top) if len(weights) > 1 else None)
+            results.append(heads.alternatives(text, self.top) if len(weights) > 1 else None)
         return results
 
 
 class Heads(Precise):
     """All heads of a stack of layers. Tokens of a text exchange weights; markers keep theirs, in every row."""
 
-    def alternatives(self, text: Batch, epsilon: float, top: int) -> tuple[np.ndarray, Alternatives, tuple]:
+    def alternatives(self, text: Batch, top: int) -> tuple[np.ndarray, Alternatives, tuple]:
         """Return, of one text, a batch without padding: the attention (T,) that is shown; what it could be; and, of the
         replacement of all rows at once, the largest change of a logit in the model's own arithmetic and in float64, and of
         each layer (D,) the mean distance and the number of the rows that matter, of all heads.
@@ -236,20 +218,17 @@ class Heads(Precise):
             for head, own in enumerate(weights[layer]):
                 may = allowed[layer][head, rows]
                 others[layer][head][places] = far_rows(own[places], values[layer][head], self.rounding, may)
-        shown, results, parts = self._shown(weights, values, allowed, matter[-1], inside, epsilon, top)
+        shown, results, parts = self._shown(weights, values, allowed, matter[-1], inside, top)
         for (layer, head, row, mass), part in zip(parts, results.of_parts, strict=True):
             others[layer][head, row, inside.nonzero()[0][allowed[layer][head, row]]] = mass * part
         distances = [np.abs(new - old).sum(2)[:, rows] / 2 for new, old, rows in zip(others, weights, matter, strict=True)]
         tvd = np.array([layer.mean() if layer.size else 0.0 for layer in distances])
         counts = np.array([layer.size for layer in distances], np.int32)
-        double = self.change(self.twin, text, others) if self.twin else np.nan
-        return shown, results, (self.change(self.subject, text, others), double, tvd, counts)
+        change = functools.partial(_change_of_logits, text=text, others=others)
+        return shown, results, (*self.changes(change), tvd, counts)
 
-    def _shown(self, weights, values, allowed, matter, inside, epsilon: float, top: int):
-        """Own attention (T,), what it could be, and the rows that it is the mean of: (layer, head, row, weight on tokens).
-
-        It is the mean over rows that matter, heads and layers of the reduction, of weights on tokens, divided by its sum.
-        """
+    def _shown(self, weights, values, allowed, matter, inside, top: int):
+        """The attention shown (T,), its alternatives, and the rows that it is the mean of: (layer, head, row, weight)."""
         reduction, length = self.subject.reduction, int(inside.sum())
         held, rows, parts = np.zeros(length), [], []
         for layer in reduction.chosen(len(weights)):
@@ -264,21 +243,20 @@ class Heads(Precise):
         for layer, head, row, mass in rows:
             places = allowed[layer][head, row].nonzero()[0]
             own = weights[layer][head, row, inside][places] / mass
-            own_values, room = values[layer][head][places], epsilon / mass
-            polytope = Polytope.of(own_values, own / own.sum(), epsilon=room, rounding=self.rounding)
+            polytope = Polytope.of(values[layer][head][places], own / own.sum(), rounding=self.rounding)
             parts.append(Part(polytope, places, float(mass / total)))
         results = of_parts(parts, held, top=top)
         for part in parts:
             held[part.places] += part.share * part.polytope.own
         return held, results, rows
 
-    @staticmethod
-    def change(subject, text: Batch, others: list[np.ndarray]) -> float:
-        """Return the largest change of a logit under other weights (H,L,L) of each layer."""
-        others = dict(zip(subject.sites.layers, map(torch.from_numpy, others), strict=True))
-        with torch.no_grad():
-            own, new = (subject.read(text, edit, keep=nothing).logits.double() for edit in (None, Replaced(others)))
-        return float((new - own).abs().max())
+
+@torch.no_grad()
+def _change_of_logits(subject, text: Batch, others: list[np.ndarray]) -> float:
+    """The largest change of a logit under other weights (H,L,L) of each layer."""
+    edit = Replaced(dict(zip(subject.sites.layers, map(torch.from_numpy, others), strict=True)))
+    own, new = (subject.read(text, change, keep=nothing).logits.double() for change in (None, edit))
+    return float((new - own).abs().max())
 
 
 @torch.enable_grad()
@@ -332,29 +310,17 @@ class CrossIdentifiability(Measure):
 
     name, cost, reads, needs = "cross_identifiability", "draws", "pairs", frozenset({"head values"})
     columns = {
-        **{
-            f"cross_identifiability_{column}": Column(("L", "A", "R", "G", "T"), range=(0.0, 1.0), doc=doc)
-            for column, doc in (
-                ("low", "least weight of a source word, mean over the target's tokens"),
-                ("high", "greatest weight of a source word in such rows"),
-            )
-        },
+        "cross_identifiability_low": Column(ROWS, range=UNIT, doc="least weight of a source word, mean over target tokens"),
+        "cross_identifiability_high": Column(ROWS, range=UNIT, doc="greatest weight of a source word in such rows"),
         "cross_identifiability_tvd": Column(
-            ("L", "A", "R", "G"), range=(0.0, 1.0), doc="total variation distance of the far alternative, over tokens"
+            ROWS[:-1], range=UNIT, doc="total variation distance of the far alternative, over tokens"
         ),
-        **{
-            f"cross_identifiability_{column}": Column(
-                (), "float64", unit="nats", range=(0.0, None), undefined=undefined, doc=doc
-            )
-            for column, undefined, doc in (
-                (
-                    "change",
-                    "",
-                    "largest change of a target token's log probability, every row replaced by its far alternative",
-                ),
-                ("change_double", "where the model does not run in float64", "the same in float64"),
-            )
-        },
+        "cross_identifiability_change": Column(
+            doc="largest change of a target token's log probability, every row replaced by its far alternative", **NATS
+        ),
+        "cross_identifiability_change_double": Column(
+            undefined="where the model does not run in float64", doc="the same in float64", **NATS
+        ),
     }
 
     @torch.no_grad()
@@ -376,8 +342,7 @@ class CrossIdentifiability(Measure):
                 np.einsum("rgn,lant->largt", rows, low).astype(np.float32),
                 np.einsum("rgn,lant->largt", rows, high).astype(np.float32),
                 np.einsum("rgn,lan->larg", rows, np.abs(others - own).sum(3) / 2).astype(np.float32),
-                _change(subject, pair, replacement),
-                _change(precise.twin, pair, replacement) if precise.twin else np.nan,
+                *precise.changes(functools.partial(_change_of_log_probs, pair=pair, replacement=replacement)),
             )
             pairs.append(values)
         return self.in_columns(subject, pairs)
@@ -401,9 +366,8 @@ def _word_limits(weights: np.ndarray, values: np.ndarray, words: np.ndarray, rou
     return low, high, others
 
 
-def _change(subject, pair, replacement: dict[int, torch.Tensor]) -> float:
+def _change_of_log_probs(subject, pair, replacement: dict[int, torch.Tensor]) -> float:
     """The largest change of the log probability of a target token under other weights (A,N,S) of each layer."""
-    owner = torch.zeros(1, dtype=torch.long, device=subject.device)
-    own = subject.log_probs(pair)
+    own, owner = subject.log_probs(pair), torch.zeros(1, dtype=torch.long, device=subject.device)
     ((_, logits),) = subject.edited(pair, owner, Replaced(replacement))
     return float((label_log_probs(logits, pair["labels"]) - own).abs().max())

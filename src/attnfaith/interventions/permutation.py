@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal
 
 import numpy as np
 import torch
 
-from attnfaith.interventions.pooled_erasure import Erasing, attention_for, erasing
-from attnfaith.interventions.targets import AFFINE, Cross, Maps, Pooled, Target, TargetMeasure, TokenEdit, softmax
+from attnfaith.interventions.pooled_erasure import Affine, Erasing, erasing
+from attnfaith.interventions.targets import Cross, Maps, Pooled, Target, TargetMeasure, TokenEdit, attention_for, softmax
 from attnfaith.measurement.options import CrossLayers, Draws, Layers, Rows
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
@@ -17,6 +16,7 @@ from attnfaith.support.draws import generator
 
 
 NO_DRAWS = "below two tokens: no draws"
+DRAWN = {"range": (0.0, 1.0), "undefined": "below two source tokens: no draws"}
 DISTANCE = "total variation distance of the next token's distribution from the model's own, mean over the word's tokens"
 
 
@@ -28,17 +28,16 @@ class Permuted(TokenEdit):
 
     sources: torch.Tensor
 
-    def other(self, weights, reach):
+    def other(self, weights, tokens):
         sources = self.sources[:, None, None].expand(-1, 1, weights.shape[2], -1)
-        on_tokens = self.on_tokens(reach)
-        if bool((on_tokens == self.inside[:, None, None]).all()):
+        if bool((tokens == self.inside[:, None, None]).all()):
             return weights.gather(3, sources.expand_as(weights))
         # Some rows see only a part of the tokens. The first token that a row sees, in the order of the text, gets the weight
         # of the first that it sees in the order of `sources`, and so on.
-        receivers = (~on_tokens).byte().argsort(dim=3, stable=True)
-        givers = sources.gather(3, (~on_tokens.gather(3, sources)).byte().argsort(dim=3, stable=True))
+        receivers = (~tokens).byte().argsort(dim=3, stable=True)
+        givers = sources.gather(3, (~tokens.gather(3, sources)).byte().argsort(dim=3, stable=True))
         dealt = weights.gather(3, givers.expand_as(weights))
-        return torch.where(on_tokens, torch.zeros_like(weights).scatter(3, receivers.expand_as(weights), dealt), weights)
+        return torch.where(tokens, torch.zeros_like(weights).scatter(3, receivers.expand_as(weights), dealt), weights)
 
 
 def read_permuted(target: Target, orders: Sequence[np.ndarray]) -> list[list[np.ndarray]]:
@@ -93,11 +92,11 @@ class MapPermutation(_Permutation):
     """Permutation of the attention maps of a stack of layers: does it matter which token has which weight?
 
     Each of `draws` draws is one of the T! orders of the text's tokens, the same in all heads and rows of the chosen layers.
-    Markers keep their weight, and everything behind a changed layer is computed anew, later attention too. A row that may
-    not look at all tokens, as in a decoder, deals out in this order what it has on those that it sees.
+    Markers keep their weight, and all that follows a changed layer is computed anew. A row that may not look at all tokens,
+    as in a decoder, deals out in this order the weights of those that it sees. Below two tokens K = 0.
 
     layers: "shown", those that the reduction takes; "last"; "all"; or numbers from 0 on. rows: "all", or "matter", the rows
-    of the last layer that the logits depend on. Below two tokens K = 0. A draw costs a pass from the first changed layer on.
+    of the last layer that the logits depend on.
 
     Source: Jain & Wallace 2019, section 4.2.1 and Algorithm 2, for the one attention of their models.
     """
@@ -128,10 +127,8 @@ class CrossPermutation(_Permutation):
     name, cost, reads, needs, target = "cross_permutation", "draws", "pairs", frozenset({"cross-attention"}), Cross
     purpose = "cross_permutation"
     columns = {
-        f"cross_permuted_{what}": Column(
-            ("K", "G"), range=(0.0, 1.0), undefined="below two source tokens: no draws", doc=doc
-        )
-        for what, doc in (("probs", "probability of each target word after each random permutation"), ("tvd", DISTANCE))
+        "cross_permuted_probs": Column(("K", "G"), doc="probability of each target word after each permutation", **DRAWN),
+        "cross_permuted_tvd": Column(("K", "G"), doc=DISTANCE, **DRAWN),
     }
 
     draws: Draws = 10
@@ -144,10 +141,9 @@ class CrossPermutation(_Permutation):
 class Uniform(TokenEdit):
     """The weight on tokens is divided equally among those that a row may look at."""
 
-    def other(self, weights, reach):
-        on_tokens = self.on_tokens(reach)
-        share = weights.masked_fill(~on_tokens, 0).sum(3, keepdim=True) / on_tokens.sum(3, keepdim=True).clamp(min=1)
-        return torch.where(on_tokens, share, weights)
+    def other(self, weights, tokens):
+        share = weights.masked_fill(~tokens, 0).sum(3, keepdim=True) / tokens.sum(3, keepdim=True).clamp(min=1)
+        return torch.where(tokens, share, weights)
 
 
 class UniformAlone(Uniform):
@@ -164,9 +160,8 @@ class UniformAlone(Uniform):
 class MapUniform(TargetMeasure):
     """Uniform attention maps: does it matter how a stack of layers weights what it attends to?
 
-    Each row divides equally what it gives: over "text" its weight on tokens, among those that it may look at, while markers
-    keep theirs; over "all" its whole weight, among all positions that it may look at. layers and rows: as for
-    `map_permutation`. Nothing is random.
+    Each row divides its weight on tokens equally among those that it may look at; markers keep theirs. layers and rows: as
+    for `map_permutation`. Nothing is random.
 
     Source: Wiegreffe & Pinter 2019, section 4.1, who train with such weights; here the trained model is read with them.
     """
@@ -178,16 +173,12 @@ class MapUniform(TargetMeasure):
 
     layers: Layers = "shown"
     rows: Rows = "all"
-    over: Literal["text", "all"] = "text"
 
     def __call__(self, subject, batch) -> dict[str, list]:
         """Return the columns, one value an instance."""
         target = Maps(subject, batch, **self.where)
         owner = torch.arange(len(target.inside), device=target.inside.device)
-        edit = target.edit(Uniform, owner)
-        if self.over == "all":
-            edit.inside = batch["attention_mask"].bool()
-        (probs,) = target.outcomes(owner, edit)
+        (probs,) = target.outcomes(owner, target.edit(Uniform, owner))
         return {"map_uniform_probs": list(probs.astype(np.float32))}
 
 
@@ -228,17 +219,16 @@ class CrossUniform(TargetMeasure):
 class RandomSupport(Measure):
     """Attention whose weights lie on random tokens: what a support of the same size explains that did not choose its places.
 
-    How the importance of states agrees with attention that nobody learned: a null for the agreement of sparse attention.
+    A null for the agreement of sparse attention: how the importance of states agrees with attention that nobody learned.
     Each draw deals the weights of a text out anew among its tokens, all orders equally likely, so that the size of the
-    support, the entropy and the ties stay. Under that attention a', states fixed, the two measures of states are taken:
+    support, the entropy and the ties stay. Under that attention a', states fixed, two measures of states are taken:
 
-    * ||df/dh_t||_2 = a'_t ||df/dc||_2, a' held fixed, c the context and f the log-odds of the class that is predicted under
-      a': its logit minus the log-sum-exp of the others;
+    * ||df/dh_t||_2 = a'_t ||df/dc||_2, a' held fixed, c the context and f the log-odds of the class predicted under a';
     * the total variation distance of the prediction under a' to that without state t, the other weights renormalised; where
       none remains the context is the zero vector.
 
-    A state without weight has 0 in both, except at the word level of a hierarchical model, where other sentences' states see
-    it and the gradient has no such closed form. K = 0 below two tokens.
+    Both are 0 for a state without weight, except at the word level of a hierarchical model, where the states of other
+    sentences see it and the gradient has no such closed form. K = 0 below two tokens.
 
     Source: the two measures, Meister et al. 2021, eq. 4 and 6; the null is not theirs.
     """
@@ -296,7 +286,7 @@ def _gradient_norms(subject, texts: Erasing, logits: np.ndarray) -> np.ndarray:
     np.put_along_axis(rivals, predicted, -np.inf, 1)
     slopes = -softmax(rivals)
     np.put_along_axis(slopes, predicted, 1, 1)
-    if AFFINE in subject.capabilities:
+    if isinstance(texts, Affine):
         weight, _ = subject.decoder_weights()
         steepness = np.linalg.norm(slopes @ weight.detach().double().cpu().numpy(), axis=1)
         return texts.attention * steepness[:, None]

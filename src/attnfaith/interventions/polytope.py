@@ -52,36 +52,32 @@ a vertex was found.
 
 
 class Programmes:
-    """min c.x over {x >= 0, |rows x - rows a| <= slack}, a set of attentions x (T,) around a given one, a. One after the
-    other: each starts where the last one ended, and has a proof.
+    """min c.x over {x >= 0, rows x = rows a}, a set of attentions x (T,) around a given one, a: programmes of which each
+    starts where the last one ended, and has a proof.
 
-    attention a (T,): non-negative, summing to 1. rows (r,T): what is to stay; 1 is a combination of those with slack 0, so
-    that x sums to 1. slack (r,): how far each may go; None for nowhere, and then rows are orthonormal. Where there are then
-    more equations than free directions, x = a + N z, N (T,T-r) an orthonormal basis of these, is the smaller programme.
+    attention a (T,): non-negative, summing to 1. rows (r,T): orthonormal, and 1 is a combination of them, so that x sums to
+    1. Where there are more equations than free directions, x = a + N z, N (T,T-r) an orthonormal basis of these, is the
+    smaller programme.
     """
 
-    def __init__(self, attention: np.ndarray, rows: np.ndarray, slack: np.ndarray | None = None):
+    def __init__(self, attention: np.ndarray, rows: np.ndarray):
         length, equations = len(attention), len(rows)
-        self.attention, self.rows, self.slack, self.basis = attention, rows, slack, None
-        if slack is None and length - equations < equations:
+        self.attention, self.rows, self.basis = attention, rows, None
+        if length - equations < equations:
             self.basis = np.linalg.qr(rows.T, mode="complete")[0][:, equations:]
             free = np.full(self.basis.shape[1], highspy.kHighsInf)
             matrix, of_rows, of_columns = self.basis, (-attention, np.full(length, highspy.kHighsInf)), (-free, free)
         else:
-            kept, room = rows @ attention, 0.0 if slack is None else slack
-            matrix, of_rows = rows, (kept - room, kept + room)
+            matrix, of_rows = rows, (rows @ attention,) * 2
             of_columns = np.zeros(length), np.full(length, highspy.kHighsInf)
+        lines, columns = matrix.shape
+        self.places, starts = np.arange(columns, dtype=np.int32), np.arange(columns + 1, dtype=np.int32) * lines
         programme = highspy.HighsLp()
-        programme.num_row_, programme.num_col_ = matrix.shape
-        programme.col_cost_ = np.zeros(matrix.shape[1])
-        programme.row_lower_, programme.row_upper_ = of_rows
-        programme.col_lower_, programme.col_upper_ = of_columns
+        programme.num_row_, programme.num_col_, programme.col_cost_ = lines, columns, np.zeros(columns)
+        (programme.row_lower_, programme.row_upper_), (programme.col_lower_, programme.col_upper_) = of_rows, of_columns
         entries = programme.a_matrix_
-        entries.format_ = highspy.MatrixFormat.kColwise
-        entries.start_ = np.arange(matrix.shape[1] + 1) * len(matrix)
-        entries.index_ = np.tile(np.arange(len(matrix)), matrix.shape[1])
-        entries.value_ = matrix.T.ravel()
-        self.places = np.arange(matrix.shape[1], dtype=np.int32)
+        entries.format_, entries.start_ = highspy.MatrixFormat.kColwise, starts
+        entries.index_, entries.value_ = np.tile(np.arange(lines), columns), matrix.T.ravel()
         self.solver = highspy.Highs()
         self.solver.silent()
         self._set(SETTINGS)
@@ -94,8 +90,8 @@ class Programmes:
     def minimise(self, costs: np.ndarray) -> tuple[np.ndarray, float]:
         """Return a vertex x (T,) of least c.x for costs c (T,), and a bound that no attention of the set goes below.
 
-        The bound holds whatever the solver did: with g = c minus any combination y of the rows, c.x is y.(rows x) + g.x,
-        which is at least y.(rows a) - |y|.slack + min g, since x sums to 1. It equals c.x at an optimum.
+        The bound holds whatever the solver did: with g = c minus any combination y of the rows, c.x is y.(rows a) + g.x,
+        which is at least y.(rows a) + min g, since x sums to 1. It equals c.x at an optimum.
 
         Raises AttnfaithError where the solver ends without one.
         """
@@ -106,11 +102,11 @@ class Programmes:
         solution = self.solver.getSolution()
         values, prices = np.array(solution.col_value), np.array(solution.row_dual)
         if self.basis is None:
-            rest, lost = costs - prices @ self.rows, 0.0 if self.slack is None else np.abs(prices) @ self.slack
+            rest = costs - prices @ self.rows
         else:
             values = self.attention + self.basis @ values
-            rest, lost = prices + self.basis @ (self.basis.T @ (costs - prices)), 0.0
-        return np.maximum(values, 0), float((costs - rest) @ self.attention - lost + rest.min())
+            rest = prices + self.basis @ (self.basis.T @ (costs - prices))
+        return np.maximum(values, 0), float((costs - rest) @ self.attention + rest.min())
 
     def _try_otherwise(self) -> None:
         """Solve the same programme from the beginning, not from where the last one ended, in another way each time."""
@@ -157,36 +153,28 @@ class Limits(NamedTuple):
 class Polytope:
     """The attentions around one, own (T,) float64 summing to 1, that leave sums as they are.
 
-    rows (r,T) and slack (r,): as `Programmes` has them. In closed form where rows leave nothing free, or one direction.
+    rows (r,T): as `Programmes` has them. In closed form where rows leave nothing free, or one direction.
     """
 
-    def __init__(self, own: np.ndarray, rows: np.ndarray, slack: np.ndarray | None = None):
-        self.own, self.rows, self.slack, self.seen = own, rows, slack, [own]
+    def __init__(self, own: np.ndarray, rows: np.ndarray):
+        self.own, self.rows, self.seen = own, rows, [own]
         freedom = len(own) - len(rows)
-        self.closed_form = freedom < 2 and slack is None
+        self.closed_form = freedom < 2
         if not self.closed_form:
-            self.programmes = Programmes(own, rows, slack)
+            self.programmes = Programmes(own, rows)
         elif freedom == 1:
             self.seen += self._ends()
 
     @classmethod
-    def of(cls, values: np.ndarray, own: np.ndarray, *, groups=None, epsilon=0.0, rounding=DOUBLE) -> "Polytope":
-        """Return that of values (T,d), each number of whose sums may be off by epsilon; groups (T,) int: tokens that are
-        summed together.
-        """
-        groups, rows, slack = np.zeros(len(own), int) if groups is None else groups, [], []
+    def of(cls, values: np.ndarray, own: np.ndarray, *, groups=None, rounding=DOUBLE) -> "Polytope":
+        """Return that of values (T,d); groups (T,) int: tokens that are summed together."""
+        groups, rows = np.zeros(len(own), int) if groups is None else groups, []
         for group in np.unique(groups):
-            part = values[groups == group]
-            if epsilon:
-                sizes = np.linalg.norm(part, axis=0)
-                scale = 1 / np.where(sizes > 0, sizes, 1)
-                equal = np.vstack([np.full((1, len(part)), len(part) ** -0.5), (part * scale).T])
-                slack += [0.0, *(epsilon * scale)]
-            else:
-                equal = equations(part, rounding)
+            members = groups == group
+            equal = equations(values[members], rounding)
             rows.append(np.zeros((len(equal), len(own))))
-            rows[-1][:, groups == group] = equal
-        return cls(own, np.vstack(rows), np.array(slack) if epsilon else None)
+            rows[-1][:, members] = equal
+        return cls(own, np.vstack(rows))
 
     def _ends(self) -> list[np.ndarray]:
         """The two ends of a segment."""
@@ -231,8 +219,6 @@ class Polytope:
 
     def polished(self, other: np.ndarray) -> np.ndarray:
         """Return the same attention with what rounding left of rows x - rows a taken out, in proportion to its weights."""
-        if self.slack is not None:
-            return other / other.sum()
         rows = self.rows * other
         correction = np.linalg.lstsq(rows @ self.rows.T, self.rows @ (self.own - other), rcond=None)[0]
         return np.maximum(other + other * (self.rows.T @ correction), 0)
@@ -271,7 +257,6 @@ def alternatives(
     values: np.ndarray,
     attention: np.ndarray,
     *,
-    epsilon: float = 0.0,
     groups: np.ndarray | None = None,
     top: int = 1,
     nodes: int = 0,
@@ -279,12 +264,11 @@ def alternatives(
 ) -> Alternatives:
     """Return the limits of every weight that a sum of values leaves open, and the attention furthest from the given one.
 
-    values V (T,d), attention a (T,), T >= 1: non-negative, summing to 1 within 1e-4 (it is divided by its sum). epsilon: how
-    far each number of V'x may be from V'a, in units of the values. groups (T,) int: tokens that are summed together, where
-    there are several sums; the weight of each group stays too. top: of how many tokens, those with the largest weights,
-    top_mass is the least. nodes: how many nodes a branch-and-bound search may visit for a proof that the furthest is the
-    furthest, 0 for none; beyond 500 tokens x equations none is tried. rounding: relative precision to which the values are
-    known, 1.2e-7 for those of a float32 model: directions that they span by no more than that count as none.
+    values V (T,d), attention a (T,), T >= 1: non-negative, summing to 1 within 1e-4 (it is divided by its sum). groups (T,)
+    int: tokens that are summed together, where there are several sums; the weight of each group stays too. top: of how many
+    tokens, those with the largest weights, top_mass is the least. nodes: how many nodes a branch-and-bound search may visit
+    for a proof that the furthest is the furthest, 0 for none; beyond 500 tokens x equations none is tried. rounding: the
+    relative precision of the values, 1.2e-7 of a float32 model's: directions that they span by no more count as none.
 
     Raises ValueError for other shapes or sums and values that are not finite.
 
@@ -299,7 +283,7 @@ def alternatives(
         raise ValueError("attention must be non-negative and sum to 1")
     if not np.isfinite(values).all():
         raise ValueError("values hold NaN or infinite numbers")
-    part = Polytope.of(values, own / own.sum(), groups=groups, epsilon=epsilon, rounding=rounding)
+    part = Polytope.of(values, own / own.sum(), groups=groups, rounding=rounding)
     return of_parts([Part(part, np.arange(len(own)), 1.0)], np.zeros(len(own)), top=top, nodes=nodes)
 
 
@@ -345,9 +329,7 @@ def of_parts(parts: Sequence[Part], held: np.ndarray, *, top: int = 1, nodes: in
 
 
 class _Mean:
-    """Sums of what is held and of parts; a choice of weights (n,) for each part is a list. support: the fewest tokens with
-    weight in a sum that was made.
-    """
+    """Weights `held` plus parts by their shares. support: the fewest tokens with weight in a sum met so far."""
 
     def __init__(self, parts: Sequence[Part], held: np.ndarray):
         self.parts, self.held, self.support = parts, held, len(held)
@@ -390,14 +372,11 @@ class _Mean:
 
 
 def _branch_and_bound(polytope: Polytope, low: np.ndarray, high: np.ndarray, nodes: int) -> tuple[np.ndarray | None, float]:
-    """Which tokens gain in the furthest attention, (T,) bool, None where the search ended before it met any; a bound.
-
-    x - a = gain - loss, of which a token has one: gain <= (high - a) z, loss <= (a - low) (1 - z), z 0 or 1.
-    """
+    """Which tokens gain in the furthest attention, (T,) bool, None where the search met no attention; and a bound."""
+    # x - a = gain - loss, of which a token has one: gain <= (high - a) z, loss <= (a - low) (1 - z), z 0 or 1
     length, up, down = len(polytope.own), high - polytope.own, polytope.own - low
     none, each = np.zeros((length, length)), np.eye(length)
-    room = np.zeros(len(polytope.rows)) if polytope.slack is None else polytope.slack
-    stays = LinearConstraint(np.hstack([polytope.rows, -polytope.rows, np.zeros_like(polytope.rows)]), -room, room)
+    stays = LinearConstraint(np.hstack([polytope.rows, -polytope.rows, np.zeros_like(polytope.rows)]), 0, 0)
     gaining = LinearConstraint(np.hstack([each, none, -np.diag(up)]), -np.inf, 0)
     losing = LinearConstraint(np.hstack([none, each, np.diag(down)]), -np.inf, down)
     solved = milp(
@@ -444,12 +423,8 @@ def far(
     if allowed is not None and allowed.all():
         allowed = None
     for part in np.array_split(np.arange(count), min(count, -(-count * width**2 // NUMBERS_AT_ONCE))):
-        own, places, own_rows, inside = (
-            attention[part],
-            np.broadcast_to(np.arange(length), (len(part), length)),
-            rows[None],
-            None,
-        )
+        own, own_rows, inside = attention[part], rows[None], None
+        places = np.broadcast_to(np.arange(length), own.shape)
         if width < length:
             places = np.sort(np.argpartition(-own, width - 1, axis=1)[:, :width], axis=1)
             own = np.take_along_axis(own, places, 1)
@@ -465,11 +440,9 @@ def far(
 
 
 def _walked(rows: np.ndarray, own: np.ndarray, allowed: np.ndarray | None) -> np.ndarray:
-    """The vertices (n,T) that walks from own (n,T) end at; rows (n,r,T) orthonormal or 0, or (1,r,T) of all.
-
-    closed (n,k,T): an orthonormal basis of what the k places closed so far take from the free directions, so that the
-    projection onto what is left is x - rows' rows x - closed' closed x.
-    """
+    """The vertices (n,T) where walks from own (n,T) end; rows (n,r,T) orthonormal or 0, or (1,r,T) for all."""
+    # closed (n,k,T): an orthonormal basis of what the k places closed so far take from the free directions, so that the
+    # projection onto the rest is x - rows' rows x - closed' closed x
     count, length = own.shape
     each = np.arange(count)
     row_of = np.zeros_like(each) if len(rows) == 1 else each

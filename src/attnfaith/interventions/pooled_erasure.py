@@ -1,11 +1,9 @@
 """Erasing weights of pooled attention: they are set to 0, the rest is renormalised, and the decision is looked at.
 
-Erasing a set R of tokens leaves the others t the weights a_t / sum_{u not in R} a_u, never a new softmax. Sums are always
-taken over what remains: a total minus what was removed would cancel where a few tokens hold nearly all weight. Where no
-weight remains the context is the zero vector, so that the decoder's bias decides.
-
-Decisions: the most probable class, on equal probability the lower one. With an affine decoder, logits that differ by less
-than TIE of the largest difference that any single token makes are equal: the order of a sum decides nothing.
+Erasing a set R leaves the other tokens t the weights a_t / sum_{u not in R} a_u. Sums are taken over what remains, for a
+total minus what was removed would cancel where a few tokens hold nearly all weight. Where no weight remains the decoder's
+bias decides. The decision is the most probable class, on equal probability the lower one. With an affine decoder, logits
+that differ by less than TIE of the largest difference that any single token makes are equal.
 
 Shapes: B instances, T tokens of the batch's longest text (at least 1; shorter texts are padded on the right with weight 0),
 C classes, K removals, R orders. Everything is float64 on the CPU, except what a model is asked.
@@ -18,7 +16,7 @@ import numpy as np
 import torch
 from scipy.special import expit, logsumexp
 
-from attnfaith.interventions.targets import AFFINE, OfStates, OfTexts, read_out, under
+from attnfaith.interventions.targets import AFFINE, Reader, attention_for, read_out, under
 from attnfaith.subjects import Batch, Subject
 from attnfaith.subjects.protocol import log_odds
 from attnfaith.support.draws import generator
@@ -30,8 +28,9 @@ ALL = slice(None)
 
 
 def erasure_orders(scores: np.ndarray, name: str, seed: int, draws: int) -> np.ndarray:
-    """Return orders (R,T) of an instance's tokens: by decreasing scores (3,T), those of RANKINGS, equal ones by position;
-    then `draws` random ones. None below two tokens.
+    """Return orders (R,T) of tokens: by decreasing scores (3,T), those of RANKINGS, ties by position; then random ones.
+
+    None below two tokens.
     """
     length = scores.shape[1]
     if length < 2:
@@ -41,14 +40,15 @@ def erasure_orders(scores: np.ndarray, name: str, seed: int, draws: int) -> np.n
 
 
 def first_flips(changed: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return, of orders in which the decision is another one after each removal (R,T) and of the weights removed (R,T), the
-    first flip: tokens removed and weight removed, NaN without a flip, and whether no weight was left; (R,) each.
+    """Return the first flip in each order: tokens removed, weight removed, and whether no weight was left; (R,) each.
+
+    changed (R,T): whether the decision is another one after each removal; weights (R,T): those removed. NaN without a flip.
     """
     if not len(changed):
         return np.empty(0), np.empty(0), np.empty(0, bool)
     flips, first = changed.any(1), changed.argmax(1)[:, None]
-    mass, left = (np.take_along_axis(values, first, 1)[:, 0] for values in (weights.cumsum(1), after(weights)))
-    return np.where(flips, first[:, 0] + 1.0, np.nan), np.where(flips, mass.clip(max=1), np.nan), flips & (left == 0)
+    mass, rest = (np.take_along_axis(values, first, 1)[:, 0] for values in (weights.cumsum(1), sum_after(weights)))
+    return np.where(flips, first[:, 0] + 1.0, np.nan), np.where(flips, mass.clip(max=1), np.nan), flips & (rest == 0)
 
 
 @dataclass(frozen=True)
@@ -86,13 +86,13 @@ class Erasing:
         for place, order in enumerate(orders.swapaxes(0, 1)):
             weights = np.take_along_axis(self.attention, order, 1)
             evidence = np.take_along_axis(self.evidence, order[:, None], 2) * weights[:, None]
-            changed[:, place] = self.changed(after(evidence), after(weights))
+            changed[:, place] = self.changed(sum_after(evidence), sum_after(weights))
         return changed
 
     def without_each(self) -> np.ndarray:
         """Return logits (B,T,C) with each weight removed alone; where that weight is 0, exactly those of the whole."""
-        remaining = others(self.attention)[:, None]
-        removed = self.logits(ratio(others(self.attention[:, None] * self.content), remaining))
+        remaining = sum_of_others(self.attention)[:, None]
+        removed = self.logits(ratio(sum_of_others(self.attention[:, None] * self.content), remaining))
         return np.where((self.attention == 0)[..., None], self.logits(self.whole()), removed)
 
     def whole(self) -> np.ndarray:
@@ -157,7 +157,7 @@ class Affine(Erasing):
 class NotAffine(Erasing):
     """content and evidence: all attention on each token (D = E = T), so that averages are what `under` is asked about."""
 
-    under: OfStates | OfTexts
+    under: Reader
 
     @cached_property
     def gradient(self):
@@ -184,9 +184,9 @@ def erasing(subject: Subject, batch: Batch) -> Affine | NotAffine:
         values = np.ascontiguousarray(_pad([readout.values for readout in readouts])[0].swapaxes(1, 2))
         return _affine(attention, lengths, values, np.stack([readout.bias for readout in readouts]))
     each = np.broadcast_to(np.eye(attention.shape[1]), (len(lengths), *attention.shape[1:] * 2))
-    asked = under(subject, batch)
-    predicted = asked(attention_for(asked, attention)).argmax(1).cpu().numpy()
-    return NotAffine(attention, lengths, each, each, predicted, asked)
+    reader = under(subject, batch)
+    predicted = reader(attention_for(reader, attention)).argmax(1).cpu().numpy()
+    return NotAffine(attention, lengths, each, each, predicted, reader)
 
 
 def _affine(attention: np.ndarray, lengths: np.ndarray, values: np.ndarray, bias: np.ndarray) -> Affine:
@@ -208,14 +208,8 @@ def _affine(attention: np.ndarray, lengths: np.ndarray, values: np.ndarray, bias
         predicted = np.where(ties.any(1), rivals[rows[:, 0], ties.argmax(1)], predicted)
 
 
-def attention_for(asked: OfStates | OfTexts, attention: np.ndarray) -> torch.Tensor:
-    """Return attention as a subject takes it, on its device."""
-    dtype = torch.promote_types(asked.dtype, torch.float32)
-    return torch.from_numpy(np.ascontiguousarray(attention)).to(asked.subject.device, dtype)
-
-
-def spread(odds: np.ndarray) -> np.ndarray:
-    """Return p(1 - p) from log-odds, exact where p rounds to 1: it makes a slope of log-odds one of the probability."""
+def probability_slope(odds: np.ndarray) -> np.ndarray:
+    """Return p(1 - p) from log-odds, exact where p rounds to 1: the derivative of the probability by its log-odds."""
     return expit(odds) * expit(-odds)
 
 
@@ -233,13 +227,13 @@ def ratio(sums: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return np.divide(sums, weights, out=np.zeros_like(sums), where=weights > 0)
 
 
-def after(values: np.ndarray) -> np.ndarray:
+def sum_after(values: np.ndarray) -> np.ndarray:
     """Return at each place of the last axis the sum over all later places."""
     sums = np.zeros_like(values)
     sums[..., :-1] = values[..., :0:-1].cumsum(-1)[..., ::-1]
     return sums
 
 
-def others(values: np.ndarray) -> np.ndarray:
+def sum_of_others(values: np.ndarray) -> np.ndarray:
     """Return at each place of the last axis the sum over all other places."""
-    return after(values) + after(values[..., ::-1])[..., ::-1]
+    return sum_after(values) + sum_after(values[..., ::-1])[..., ::-1]

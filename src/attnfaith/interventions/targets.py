@@ -2,18 +2,16 @@
 
 Pooled attention is one vector for each text; maps are layers x heads x rows; cross-attention is target x source. A target
 knows where the tokens of its texts are, and gives the outcomes of copies of the texts under a `TokenEdit`. Markers are no
-tokens: they keep their weight.
-
-Where logits are affine in pooled attention, those of any attention a are sum_t a_t v_t + b, with v_t = W h_t: T x C numbers
-are enough for any other attention. Elsewhere `under` asks the subject about each attention.
+tokens: they keep their weight. Where logits are affine in pooled attention a they are sum_t a_t v_t + b, v_t = W h_t;
+elsewhere `under` asks the subject about each attention.
 
 Shapes: B instances, N copies of instances, L input positions (S of a source), T tokens, Q queries, H heads, C classes, G
 target words, K attentions of one instance.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property, partial
 from typing import ClassVar
 
 import numpy as np
@@ -37,7 +35,7 @@ PREFIX_PAYS = 3  # passes of a batch from which on it pays to keep what comes be
 
 
 class TokenEdit(Edit):
-    """Other weights on the tokens of texts, in all heads of some layers. A subclass gives them, by `other`.
+    """Other weights on the tokens of texts, in all heads of some layers. A subclass defines `other`.
 
     layers: numbers of maps, or of a decoder's layers. inside (N,S) bool: where tokens are. rows (N,Q) bool: the rows that
     change, None for all; `queries` names their axis as `Edit.per_copy` does. tensors: what else a copy has, (N,S) each.
@@ -48,13 +46,9 @@ class TokenEdit(Edit):
         self.per_copy = dict.fromkeys(("inside", *tensors), "S") | ({} if rows is None else {"rows": queries})
         vars(self).update(tensors)
 
-    def other(self, weights: torch.Tensor, reach: torch.Tensor) -> torch.Tensor:
-        """Return other weights (N,H,Q,S) for all rows; reach (N,1,Q,S): what a row may look at."""
+    def other(self, weights: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+        """Return other weights (N,H,Q,S) for all rows; tokens (N,1,Q,S) bool: those that a row may look at."""
         raise NotImplementedError
-
-    def on_tokens(self, reach: torch.Tensor) -> torch.Tensor:
-        """Return (N,1,Q,S) bool: the tokens that a row may look at."""
-        return reach & self.inside[:, None, None]
 
     def scores(self, number, scores):
         self._scores = scores
@@ -63,11 +57,11 @@ class TokenEdit(Edit):
     def weights(self, number, weights, rows=ALL):
         if number not in self.layers:
             return weights
-        other = self.other(weights, self._reach(weights))
+        other = self.other(weights, self._visible(weights) & self.inside[:, None, None])
         return other if self.rows is None else torch.where(self.rows[:, None, rows, None], other, weights)
 
-    def _reach(self, weights: torch.Tensor) -> torch.Tensor:
-        """What no mask hides; without scores, as in cross-attention of a pair without padding, all."""
+    def _visible(self, weights: torch.Tensor) -> torch.Tensor:
+        """Positions that no mask hides; without scores, as in cross-attention of a pair without padding, all."""
         scores = self._scores
         if scores is None:
             return torch.ones_like(weights[:, :1], dtype=torch.bool)
@@ -75,7 +69,7 @@ class TokenEdit(Edit):
             scores = scores.reshape(weights.shape)
         elif scores.shape[:-1] == weights.shape[:-1]:  # a model with attention sinks
             scores = scores[..., : weights.shape[-1]]
-        else:  # a weight of 0 is all that tells
+        else:  # hidden where the weight is 0
             return (weights > 0).any(1, keepdim=True)
         return ((weights > 0) | (scores > MASKED)).any(1, keepdim=True)
 
@@ -142,7 +136,8 @@ class TargetMeasure(Measure):
 @dataclass(frozen=True)
 class Readout:
     """One instance, over its attendable tokens, in float64: attention (T,), summing to 1; values (T,C) and bias (C,), None
-    where logits are not affine; probs (C,), the prediction; answers (C,) bool, the classes that the instance may be given.
+    where logits are not affine and `reader` returns a Reader; probs (C,), the prediction; answers (C,) bool, classes that
+    the instance may be given.
     """
 
     attention: np.ndarray
@@ -150,15 +145,21 @@ class Readout:
     bias: np.ndarray | None
     probs: np.ndarray
     answers: np.ndarray
+    reader: "Callable[[], Reader] | None" = None
 
+    @torch.no_grad()
     def logits(self, attention: np.ndarray) -> np.ndarray:
-        """Return logits (...,C) of attentions (...,T); one that is all 0 leaves the bias. Only where affine."""
-        return attention @ self.values + self.bias
+        """Return logits (K,C) of attentions (K,T); one that is all 0 leaves the bias."""
+        if self.values is not None:
+            return attention @ self.values + self.bias
+        read = self.reader()
+        attention = np.pad(attention, ((0, 0), (0, 0 if attention.shape[1] else 1)))
+        return read(attention_for(read, attention[None]))[0].double().cpu().numpy()
 
 
 @cached
 def read_out(subject: Subject, batch: Batch) -> list[Readout]:
-    """Return the read-out of each instance of a batch, on the CPU; kept in the batch."""
+    """Return the read-out of each instance of a batch, on the CPU. It is kept in the batch."""
     mask = subject.attendable(batch).cpu().numpy()
     weights = subject.attention(batch).double().cpu().numpy() * mask
     total = weights.sum(1, keepdims=True)
@@ -175,17 +176,19 @@ def read_out(subject: Subject, batch: Batch) -> list[Readout]:
         probs = whole_logits(subject, batch).double().softmax(-1).cpu().numpy()
     answers = batch.get("answer_mask")
     answers = np.ones(probs.shape, bool) if answers is None else answers.bool().cpu().numpy()
-    return [
-        Readout(row[inside], None if value is None else value[inside], bias, predicted, possible)
-        for row, inside, value, bias, predicted, possible in zip(weights, mask, values, biases, probs, answers, strict=True)
-    ]
+    texts = []
+    for row, inside in enumerate(mask):
+        value, reader = values[row], cache(partial(under, subject, batch, [row]))
+        value = None if value is None else value[inside]
+        texts.append(Readout(weights[row][inside], value, biases[row], probs[row], answers[row], reader))
+    return texts
 
 
 @dataclass(frozen=True)
 class OfStates:
     """Logits of some texts under any attention over their tokens, of a subject with states; texts have no gaps here.
 
-    states (B,T,H), 0 behind shorter texts; query: what the decoder reads besides. Indexing takes instances, T stays.
+    states (B,T,H), 0 behind shorter texts; query: what the decoder reads besides. An index chooses instances; T stays.
     """
 
     subject: Subject
@@ -214,8 +217,8 @@ class OfTexts:
     dtype = torch.float32
 
     def __getitem__(self, rows) -> "OfTexts":
-        every = torch.arange(len(self.places), device=self.places.device)
-        return replace(self, batch=self.batch.take(every[rows]), places=self.places[rows])
+        numbers = torch.arange(len(self.places), device=self.places.device)
+        return replace(self, batch=self.batch.take(numbers[rows]), places=self.places[rows])
 
     def __call__(self, attention: torch.Tensor) -> torch.Tensor:
         """Attention (B,T) to logits (B,C), or (B,K,T) to (B,K,C)."""
@@ -227,7 +230,10 @@ class OfTexts:
         return self.subject.intervene(self.batch, spread[..., :width])
 
 
-def under(subject: Subject, batch: Batch, rows: np.ndarray | list[int] | None = None) -> OfStates | OfTexts:
+Reader = OfStates | OfTexts
+
+
+def under(subject: Subject, batch: Batch, rows: np.ndarray | list[int] | None = None) -> Reader:
     """Return the logits of the instances `rows`, by default all, under any attention over their tokens ("intervention").
 
     T is the number of tokens of the longest of them, at least 1.
@@ -240,6 +246,12 @@ def under(subject: Subject, batch: Batch, rows: np.ndarray | list[int] | None = 
         return OfStates(subject, states, None if query is None else query[rows])
     places = [inside.nonzero().squeeze(1) for inside in subject.attendable(batch)[rows]]
     return OfTexts(subject, batch.take(rows), _padded(places, -1))
+
+
+def attention_for(read: Reader, attention: np.ndarray) -> torch.Tensor:
+    """Return attention as a tensor that `read` takes."""
+    dtype = torch.promote_types(read.dtype, torch.float32)
+    return torch.from_numpy(np.ascontiguousarray(attention)).to(read.subject.device, dtype)
 
 
 def _padded(rows: list[torch.Tensor], value: int) -> torch.Tensor:
@@ -258,25 +270,19 @@ class Pooled(Target):
     """One attention vector for each text; the states that it weighs stay as they are. Outcomes: probabilities (N,C)."""
 
     def __init__(self, subject: Subject, batch: Batch):
-        self.subject, self.batch, self.texts = subject, batch, read_out(subject, batch)
+        self.subject, self.texts = subject, read_out(subject, batch)
         self.names, self.numbers = batch["instance_id"], [0]
         lengths = torch.tensor([len(text.attention) for text in self.texts])
         self.inside = torch.arange(max(1, int(lengths.max()))) < lengths.unsqueeze(1)
 
-    @torch.no_grad()
     def outcomes(self, owner, edit):
-        logits = []
+        probs = [np.empty((0, self.subject.num_labels))]
         for row, text in enumerate(self.texts):
             copies, length = (owner == row).nonzero().squeeze(1), len(text.attention)
             weights = torch.from_numpy(text.attention).expand(len(copies), 1, 1, length)
-            attention = edit.take(copies, length).weights(0, weights)[:, 0, 0]
-            if text.values is not None:
-                logits.append(text.logits(attention.numpy()))
-            elif len(copies):
-                asked = under(self.subject, self.batch, [row])
-                attention = torch.nn.functional.pad(attention, (0, 0 if length else 1)).to(self.subject.device, asked.dtype)
-                logits.append(asked(attention[None])[0].double().cpu().numpy())
-        return (softmax(np.concatenate([np.empty((0, self.subject.num_labels)), *logits])),)
+            if len(copies):
+                probs.append(softmax(text.logits(edit.take(copies, length).weights(0, weights)[:, 0, 0].numpy())))
+        return (np.concatenate(probs),)
 
 
 # --------------------------------------------------------------------------------------- maps of layers

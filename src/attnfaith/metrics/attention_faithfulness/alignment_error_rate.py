@@ -48,7 +48,9 @@ def read_links(
     first word, are refused too.
     """
     if isinstance(start, bool) or not isinstance(start, Integral) or start not in (0, 1):
-        raise InputError(f"the number of the first word in {name} is {short(start)}; say 0 or 1: links do not tell it")
+        raise InputError(
+            f"the number of the first word in {name} is {short(start)}; give 0 or 1: the links alone do not show it"
+        )
     links = parsed_links(items(rows, name, "text of links"), name, start, reverse)
     lengths = {side: column for side, column in (lengths or {}).items() if column is not None}
     for side, column in lengths.items():
@@ -56,8 +58,8 @@ def read_links(
     filled = [row for row in links if row is not None and len(row)]
     if start == 0 and not lengths and len(filled) >= WITHOUT_FIRST and all((row[:, :2] > 0).all() for row in filled):
         raise InputError(
-            f"none of the {len(filled)} sentences of {name} links a first word, so they seem to count from 1: say so, "
-            "or give the number of words of each sentence, which tells"
+            f"none of the {len(filled)} sentences of {name} links a first word, so they seem to count from 1: give that "
+            "number, or the number of words of each sentence"
         )
     return links
 
