@@ -13,5 +13,4 @@ class PairMeasure(Measure):
         raise NotImplementedError
 
     def __call__(self, subject, batch) -> dict[str, list]:
-        """Return the columns, one value an instance."""
         return self.in_columns(subject, [self.of_pair(subject, batch.alone(row)) for row in range(len(batch))])

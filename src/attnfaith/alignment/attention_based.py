@@ -33,7 +33,6 @@ class Attention(Measure):
 
     @torch.no_grad()
     def __call__(self, subject, batch) -> dict[str, list]:
-        """Return the columns, one value an instance."""
         weights = subject.attention(batch)
         words = by_words(batch, weights)
         markers = (batch["source_words"] < 0) & (batch["attention_mask"] == 1)

@@ -66,7 +66,6 @@ class Gradient(Measure):
     }
 
     def __call__(self, subject, batch) -> dict[str, list]:
-        """Return the columns, one value an instance."""
         squares = _by_source_word(batch, word_gradients(subject, batch).square().sum(3))
         return {"alignment_gradient": [_numbers(values.sqrt()) for values in squares]}
 
@@ -89,7 +88,6 @@ class GradientXInput(Measure):
     }
 
     def __call__(self, subject, batch) -> dict[str, list]:
-        """Return the columns, one value an instance."""
         products = torch.einsum("bgse,bse->bgs", word_gradients(subject, batch), subject.embed(batch).detach().double())
         return {"alignment_gradient_x_input": list(map(_numbers, _by_source_word(batch, products)))}
 

@@ -56,7 +56,6 @@ class Occlusion(Measure):
 
     @torch.no_grad()
     def __call__(self, subject, batch) -> dict[str, list]:
-        """Return the columns, one value an instance."""
         whole, drops = word_sums(batch, subject.log_probs(batch)), []
         for own, without in zip(whole, removed_log_probs(subject, batch), strict=True):
             drops.append((own[: without.shape[1]] - without).T.float().cpu().numpy())

@@ -183,7 +183,6 @@ class AdversaryExact(Measure):
     epsilons: Epsilons = EPSILONS
 
     def __call__(self, subject, batch) -> dict[str, list]:
-        """Return the columns, one value an instance."""
         values = []
         for text in read_out(subject, batch):
             certainty, rows = self._furthest(text)

@@ -65,7 +65,6 @@ class AdversarySearch(Measure):
 
     @torch.no_grad()
     def __call__(self, subject, batch, *, seed: int = 0) -> dict[str, list]:
-        """Return the columns, one value an instance."""
         texts = read_out(subject, batch)
         lengths = np.array([len(text.attention) for text in texts])
         rows = [(np.zeros((0, length), np.float32), np.zeros((0, subject.num_labels), np.float32)) for length in lengths]
@@ -245,7 +244,6 @@ class MapAdversary(TargetMeasure):
             raise ValueError("attention='flow' has no gradient to search by; give another reduction, such as 'rollout'")
 
     def __call__(self, subject, batch, *, seed: int = 0) -> dict[str, list]:
-        """Return the columns, one value an instance."""
         self.check(subject, None)
         rows = []
         for row, name in enumerate(batch["instance_id"]):

@@ -58,7 +58,6 @@ class _Limits(Measure):
         raise NotImplementedError
 
     def __call__(self, subject, batch, *, seed: int = 0, scores=None) -> dict[str, list]:
-        """Return the columns, one value an instance."""
         self.check(subject, None)
         scores, rows = scores_of(subject, batch, scores), []
         for row, (read, bounds) in enumerate(self.readers(subject, batch)):

@@ -81,7 +81,6 @@ class PermissibleOnly(_OfImpermissible, ExplanationTest):
     absent: Absent = "deleted"
 
     def __call__(self, subject, batch) -> dict[str, list]:
-        """Return the columns, one value an instance."""
         ExplanationTest.check(self, subject, None)
         marks, mask = impermissible(subject, batch, self.name), subject.attendable(batch)
         parts = [~marked[inside].cpu().numpy()[None] for marked, inside in zip(marks, mask, strict=True)]
@@ -116,7 +115,6 @@ class ValueNormShare(_OfImpermissible):
 
     @torch.no_grad()
     def __call__(self, subject, batch) -> dict[str, list]:
-        """Return the columns, one value an instance."""
         marks, norms = impermissible(subject, batch, self.name), subject.value_norms(batch)
         defined = marks.any(1) & (subject.attendable(batch) & ~marks).any(1)
         shares = (norms * marks.unsqueeze(1)).sum(2) / norms.sum(2)  # (B,N); 0 / 0 is NaN
@@ -145,7 +143,6 @@ class MarkerAttention(Measure):
     }
 
     def __call__(self, subject, batch) -> dict[str, list]:
-        """Return the columns, one value an instance."""
         return {"marker_attention": subject.reduced(batch)[1].clamp(0, 1).tolist()}
 
 
@@ -192,7 +189,6 @@ class GroupMass(Measure):
 
     @torch.no_grad()
     def __call__(self, subject, batch) -> dict[str, list]:
-        """Return the columns, one value an instance."""
         self.check(subject, None)
         mask, maps = subject.attendable(batch), MAPS in subject.capabilities
         groups, weights = self._groups(subject, batch, mask), subject.attention(batch).double()
@@ -286,7 +282,6 @@ class Conicity(Measure):
 
     @torch.no_grad()
     def __call__(self, subject, batch) -> dict[str, list]:
-        """Return the columns, one value an instance."""
         self.check(subject, None)
         mask = subject.attendable(batch)
         states = subject.token_states(batch, subject.depth - 1 if self.layer == "last" else self.layer).double()
@@ -317,7 +312,6 @@ class TokenLogits(Measure):
     }
 
     def __call__(self, subject, batch) -> dict[str, list]:
-        """Return the columns, one value an instance."""
         columns = {name: [] for name in self.columns}
         for text in read_out(subject, batch):
             for name, values in zip(columns, (text.values, text.bias), strict=True):

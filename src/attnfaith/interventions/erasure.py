@@ -143,7 +143,6 @@ class Erasure(Measure):
 
     @torch.no_grad()
     def __call__(self, subject, batch, *, seed: int = 0) -> dict[str, list]:
-        """Return the columns, one value an instance."""
         texts = erasing(subject, batch)
         orders = texts.orders(seed, batch["instance_id"], self.draws)
         changed, alone, (slope, odds) = texts.changed_along(orders), softmax(texts.without_each()), texts.gradient
@@ -251,7 +250,6 @@ class MinimalFlipSet(Measure):
     draws: Draws = 5
 
     def __call__(self, subject, batch, *, seed: int = 0) -> dict[str, list]:
-        """Return the columns, one value an instance."""
         texts, rows = erasing(subject, batch), []
         if isinstance(texts, Affine):
             sets = _smallest(texts)
@@ -355,7 +353,6 @@ class MapErasure(TargetMeasure):
     rows: Rows = "all"
 
     def __call__(self, subject, batch, *, seed: int = 0) -> dict[str, list]:
-        """Return the columns, one value an instance."""
         target = Maps(subject, batch, **self.where)
         shown = subject.attention(batch).double().cpu().numpy()
         predicted, odds, slopes = _slopes(target)
@@ -436,7 +433,6 @@ class KnockOut(Measure):
     layer: DecoderLayer = None
 
     def __call__(self, subject, batch, *, seed: int = 0) -> dict[str, list]:
-        """Return the columns, one value an instance."""
         columns = {name: [] for name in self.columns}
         for target, removed in zip(Cross.each(subject, batch), removed_log_probs(subject, batch), strict=True):
             best = self._best(subject, target)

@@ -131,7 +131,6 @@ class RationaleErasure(ExplanationTest):
     absent: Absent = "deleted"
 
     def __call__(self, subject, batch, *, seed: int = 0, scores=None) -> dict[str, list]:
-        """Return the columns, one value an instance."""
         self.check(subject, None)
         scores, own, parts = scores_of(subject, batch, scores), whole(subject, batch), []
         texts = list(zip(*scores.values(), strict=True))
@@ -181,7 +180,6 @@ class Comprehensiveness(ExplanationTest):
     absent: Absent = "deleted"
 
     def __call__(self, subject, batch, *, seed: int = 0, scores=None) -> dict[str, list]:
-        """Return the columns, one value an instance."""
         self.check(subject, None)
         scores = scores_of(subject, batch, scores)
         names = ["attention", *[name for name in REFERENCES if name in scores][:1]]
@@ -261,7 +259,6 @@ class Selection(ExplanationTest):
 
     @torch.no_grad()
     def __call__(self, subject, batch, *, seed: int = 0, scores=None) -> dict[str, list]:
-        """Return the columns, one value an instance."""
         self.check(subject, None)
         scores, inside = scores_of(subject, batch, scores), subject.attendable(batch)
         selects = "selection" in subject.capabilities
@@ -328,7 +325,6 @@ class SignViolations(ExplanationTest):
     absent: Absent = "deleted"
 
     def __call__(self, subject, batch, *, seed: int = 0, scores=None) -> dict[str, list]:
-        """Return the columns, one value an instance."""
         self.check(subject, None)
         scores, own = scores_of(subject, batch, scores), whole(subject, batch)
         signs, parts, places = np.full((len(own), len(scores)), np.nan), [], []
@@ -374,7 +370,6 @@ class SoftErasure(Measure):
 
     @torch.no_grad()
     def __call__(self, subject, batch, *, seed: int = 0, scores=None) -> dict[str, list]:
-        """Return the columns, one value an instance."""
         scores, own = scores_of(subject, batch, scores), whole(subject, batch)
         items, rows = text_parts.item_places(subject, batch).cpu().numpy(), []
         for row, name in enumerate(batch["instance_id"]):
@@ -457,7 +452,6 @@ class FrozenFlipSet(ExplanationTest):
         subject.check_rules(self.inputs)
 
     def __call__(self, subject, batch, *, seed: int = 0) -> dict[str, list]:
-        """Return the columns, one value an instance."""
         self.check(subject, None)
         mask, predicted = subject.attendable(batch).cpu().numpy(), whole_logits(subject, batch).argmax(1)
         rivals = torch.arange(subject.num_labels - 1, device=predicted.device).expand(len(predicted), -1)

@@ -147,7 +147,6 @@ class Identifiability(Measure):
 
     @torch.no_grad()
     def __call__(self, subject, batch) -> dict[str, list]:
-        """Return the columns, one value an instance."""
         self.check(subject, None)
         own = subject.attention(batch).double().cpu().numpy(), subject.attendable(batch).cpu().numpy()
         own = [row[inside] for row, inside in zip(*own, strict=True)]
@@ -325,7 +324,6 @@ class CrossIdentifiability(Measure):
 
     @torch.no_grad()
     def __call__(self, subject, batch) -> dict[str, list]:
-        """Return the columns, one value an instance."""
         pairs, precise = [], Precise(subject)
         for pair in (batch.alone(row) for row in range(len(batch))):
             layers = precise.read(lambda of: of.head_values(pair))  # noqa: B023

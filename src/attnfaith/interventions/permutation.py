@@ -57,7 +57,6 @@ class _Permutation(TargetMeasure):
     purpose = "permutation"
 
     def __call__(self, subject, batch, *, seed: int = 0) -> dict[str, list]:
-        """Return the columns, one value an instance."""
         columns = {name: [] for name in self.columns}
         for target in self.target.each(subject, batch, **self.where):
             outcomes = read_permuted(target, target.random_orders(self.draws, seed, self.purpose))
@@ -175,7 +174,6 @@ class MapUniform(TargetMeasure):
     rows: Rows = "all"
 
     def __call__(self, subject, batch) -> dict[str, list]:
-        """Return the columns, one value an instance."""
         target = Maps(subject, batch, **self.where)
         owner = torch.arange(len(target.inside), device=target.inside.device)
         (probs,) = target.outcomes(owner, target.edit(Uniform, owner))
@@ -201,7 +199,6 @@ class CrossUniform(TargetMeasure):
     }
 
     def __call__(self, subject, batch) -> dict[str, list]:
-        """Return the columns, one value an instance."""
         pairs = []
         for target in Cross.each(subject, batch):
             alone = torch.arange(-1, target.depth, device=target.inside.device).unsqueeze(1)
@@ -253,7 +250,6 @@ class RandomSupport(Measure):
     draws: Draws = 5
 
     def __call__(self, subject, batch, *, seed: int = 0) -> dict[str, list]:
-        """Return the columns, one value an instance."""
         texts = erasing(subject, batch)
         shuffled = np.zeros((self.draws, *texts.attention.shape))
         for row, (name, length) in enumerate(zip(batch["instance_id"], texts.lengths, strict=True)):
