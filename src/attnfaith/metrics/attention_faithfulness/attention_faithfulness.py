@@ -163,8 +163,6 @@ class AttentionFaithfulness(evaluate.Metric):
     def compute(self, *, alpha=0.05, n_bootstrap=1000, seed=0, share=None, mask=None, per_text=False, **columns):
         """Results over the columns given here, or over all that were added before. Absent columns stay out."""
         _check_settings(alpha, n_bootstrap, seed)
-        if not isinstance(per_text, bool):
-            raise InputError(f"per_text is {short(per_text)}; give True for a number per instance, or False")
         if share is not None:
             if self.config_name != "plausibility":
                 raise InputError(f'share is {short(share)}; give it to the configuration "plausibility" alone')
@@ -322,13 +320,11 @@ def _read_links(
     links, gold_links, source_length=None, target_length=None, links_from=None, gold_from=None, links_reversed=False
 ):
     """The columns of "alignment" as they are stored: links as text from 0, source first."""
-    if not isinstance(links_reversed, bool):
-        raise InputError(f"links_reversed is {short(links_reversed)}; give True where links name the target word first")
     columns = {"source": source_length, "target": target_length}
     lengths = {side: numbers(column, f"{side}_length") for side, column in columns.items() if column is not None}
     predicted = read_links(links, "links", start=links_from, reverse=links_reversed, lengths=lengths)
     gold = read_links(gold_links, "gold_links", start=gold_from, lengths=lengths)
-    link_counts(predicted, gold)
+    link_counts(predicted, gold)  # raises InputError where they differ in number
     stored = {f"{side}_length": column for side, column in lengths.items()}
     for name, rows in (("links", predicted), ("gold_links", gold)):
         stored[name] = [_UNDEFINED_LINKS if row is None else written_links(row) for row in rows]

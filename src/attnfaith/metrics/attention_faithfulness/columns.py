@@ -4,7 +4,7 @@ Shapes: N instances, T tokens of one instance, V values of all rows together. A 
 column of a table. None as a row and None as a value mean undefined.
 """
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from functools import cached_property
 from numbers import Real
 
@@ -12,7 +12,7 @@ import numpy as np
 
 
 SHOWN = 40  # letters of a value that an error repeats
-NO_NUMBERS = (str, bytes, bytearray, Mapping, Set, Iterator)
+NO_NUMBERS = (str, bytes, bytearray, Mapping, Set)
 ZEROS_ARE_TOKENS = "none"
 
 
@@ -34,12 +34,11 @@ def check_share(share: object, meaning: str) -> None:
 
 def items(column: object, name: str, what: str) -> list:
     """Return the N items of a column; what: the kind of item, for the error."""
-    if isinstance(column, Iterator):
-        raise InputError(f"{name} is of type {type(column).__name__}, which can be read only once: give list({name})")
-    values = None if isinstance(column, NO_NUMBERS) else _plain(column)
-    if not isinstance(values, Sequence | np.ndarray) or getattr(values, "ndim", 1) == 0:
-        raise InputError(f"{name} is of type {type(column).__name__}: give a list with one {what} per instance")
-    return list(values)
+    try:
+        return list(None if isinstance(column, NO_NUMBERS) else _plain(column))
+    except TypeError:
+        kind = type(column).__name__
+        raise InputError(f"{name} is of type {kind}: give a list with one {what} per instance") from None
 
 
 def number_rows(column: object, name: str) -> list[np.ndarray | None]:
