@@ -12,7 +12,7 @@ from attnfaith.data.tokenization import build_tokenizer
 
 
 PACKAGE = Path(attnfaith.__file__).parent
-MOST_FILES, MOST_FUNCTIONS = 31, 174
+MOST_FILES, MOST_FUNCTIONS = 31, 169
 """What is entered today. The aim is 28 files and 130 functions: lower these with every step."""
 
 

@@ -94,7 +94,7 @@ RULES = {
 }
 
 
-@pytest.mark.parametrize("epsilon", [0.0, 1e-3, 1.0])
+@pytest.mark.parametrize("epsilon", [0.0, 1.0])
 @pytest.mark.parametrize("name", [*RULES, *EVERY_ENCODER])
 def test_a_rule_conserves(name, epsilon, tiny_model):
     """Relevance of what comes out is relevance of what goes in and of what is entered, for each instance."""
@@ -217,7 +217,7 @@ def test_transformer_is_gradient_times_input_with_gates_held_fixed(hierarchy, a_
     torch.testing.assert_close(parts.tokens.sum(1) + parts.markers, tokens.sum(1), atol=1e-12, rtol=1e-11)
 
 
-@pytest.mark.parametrize("epsilon", [0.0, 1e-3, 1.0])
+@pytest.mark.parametrize("epsilon", [0.0, 1.0])
 @pytest.mark.parametrize(("projection", "query", "readout", "hierarchy"), MODELS)
 @pytest.mark.parametrize("encoder", EVERY_ENCODER)
 def test_nothing_is_lost(encoder, projection, query, readout, hierarchy, epsilon, a_batch):

@@ -88,20 +88,6 @@ def batch_of(subject, places=PLACES):
     return Batch.of({**texts(subject.model, LENGTHS), "impermissible": places}, subject)
 
 
-@pytest.mark.parametrize("projection", ["softmax", "sparsemax"])
-@torch.no_grad()
-def test_a_text_is_the_same_alone_and_in_any_batch(projection):
-    subject = separating(projection=projection)
-    whole, order = batch_of(subject), torch.tensor([2, 0, 1])
-    logits, attention = subject.predict(whole), subject.attention(whole)
-    torch.testing.assert_close(subject.predict(whole.take(order)), logits[order])
-    for row, length in enumerate(LENGTHS):
-        text = whole.alone(row)
-        tolerances.close(subject.predict(text)[0], logits[row], depth=4)
-        tolerances.close(subject.attention(text)[0], attention[row, :length], dtype=torch.float32, depth=4)
-    assert not torch.allclose(subject.predict(batch_of(subject, PLACES.roll(1, 1))), logits, atol=1e-4)
-
-
 def test_deleting_a_token_keeps_the_others_of_their_kind():
     subject = separating()
     whole = batch_of(subject)

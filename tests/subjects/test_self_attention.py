@@ -138,33 +138,6 @@ def test_rounding_is_no_path_and_does_not_hide_one():
     assert rows_that_matter(unmasked, [output], attended)[0].tolist() == [[True, True, False, False]]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-@torch.no_grad()
-def test_a_text_is_the_same_alone_in_a_batch_in_any_order_and_with_more_padding(kind):
-    subject = open_subject(kind)
-    whole, order = batch(subject), torch.tensor([2, 0, 3, 1])
-    read, attention, edited = subject.read(whole, rows=True), subject.attention(whole), subject.read(whole, Uniform()).logits
-    longer = {name: torch.nn.functional.pad(whole[name], (0, 3)) for name in ("input_ids", "attention_mask")}
-    padded, other = Batch.of(longer, subject), whole.take(order)
-    close(subject.predict(padded), read.logits)
-    close(subject.attention(padded)[:, : max(LENGTHS)], attention)
-    close(subject.predict(Batch.of({name: longer[name][1:2] for name in longer}, subject))[0], read.logits[1])
-    close(subject.predict(other), read.logits[order])
-    close(subject.attention(other), attention[order])
-    for row, length in enumerate(LENGTHS):
-        text = whole.alone(row)
-        alone = subject.read(text, rows=True)
-        close(alone.logits[0], read.logits[row])
-        close(subject.attention(text)[0], attention[row, :length])
-        close(subject.read(text, Uniform()).logits[0], edited[row])
-        assert torch.equal(alone.rows[0], read.rows[row, :length])
-        for here, there in zip(alone.maps, read.maps, strict=True):
-            close(here.weights[0], there.weights[row, :, :length, :length])
-            close(here.values[0], there.values[row, :, :length])
-            assert not there.weights[row, :, :length, length:].any()
-
-
 @pytest.mark.parametrize("kind", ["bert", "gpt2", "xlnet"])
 def test_padding_is_on_the_right_and_has_any_id(kind):
     subject = open_subject(kind)
@@ -304,6 +277,3 @@ def test_pairs_have_the_tokens_of_both_texts():
 def test_tokenizers_that_are_not_the_models_or_not_fast_are_refused(words, error, why):
     with pytest.raises(error, match=why):
         SelfAttention(classifier("bert", vocab_size=20), words).encode(["the ship was good !"])
-
-
-# ---------------------------------------------------------------------------------------------- through the front door

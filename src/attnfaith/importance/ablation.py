@@ -33,14 +33,14 @@ def without_token(subject: Subject, batch: Batch, absent: str = "deleted") -> to
 
     absent: one of `subjects.text_parts.ABSENT`, which lists what each needs.
     """
-
-    def logits() -> torch.Tensor:
+    if ("without", absent) not in batch.results:
         if "layers" in subject.capabilities and absent == "deleted":
-            return _logits_of_changes(subject, batch)
-        parts = [~np.eye(count, dtype=bool) for count in subject.attendable(batch).sum(1).tolist()]
-        return _at_tokens(subject, batch, read_parts(subject, batch, parts, absent))
-
-    return batch.once("without", absent, logits)
+            logits = _logits_of_changes(subject, batch)
+        else:
+            parts = [~np.eye(count, dtype=bool) for count in subject.attendable(batch).sum(1).tolist()]
+            logits = _at_tokens(subject, batch, read_parts(subject, batch, parts, absent))
+        batch.results["without", absent] = logits
+    return batch.results["without", absent]
 
 
 @torch.no_grad()

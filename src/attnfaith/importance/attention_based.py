@@ -26,8 +26,8 @@ from attnfaith.support.draws import generator
 class AttentionNorm(Measure):
     """Attention times the length of what it weighs (Kobayashi et al. 2020).
 
-    The length of each summand of what attention makes: a small weight on a long vector may be more than a large one on a
-    short. It does not say which way a summand points, nor whether the decoder reads it: compare `exact_contribution`.
+    The length of each summand of what attention makes: a small weight on a long vector may add more than a large weight on a
+    short vector. It does not show where a summand points, nor whether the decoder reads it: compare `exact_contribution`.
 
     At the word level of a hierarchical model h is the state of a word, and a its sentence's attention times its weight in
     the sentence.
@@ -83,7 +83,7 @@ class AttentionXGradient(TargetMeasure):
 
 @register
 class ExactContribution(Measure):
-    """The exact contribution of a token to a logit at the pooling layer: what attention would have to be to be right there.
+    """The exact contribution of a token to a logit at the pooling layer.
 
     It takes the states as they are and does not say which inputs made them. A token without attention has exactly 0. Where
     logits are not affine in attention they are no sum over tokens: integrated_gradients and lrp sum to them there, and
@@ -120,7 +120,7 @@ class ExactContribution(Measure):
 
 @register
 class RandomScores(Measure):
-    """Random importance: a floor that every measure must beat. Numbers that know nothing of the text."""
+    """Random importance, a floor that every measure must beat: numbers that do not depend on the text."""
 
     name, cost = "random_scores", "nothing"
     columns = {
@@ -140,7 +140,7 @@ class RandomScores(Measure):
 
 @register
 class UniformScores(Measure):
-    """Uniform importance: the floor that says nothing, the same for every token.
+    """Uniform importance, a floor: the same for every token.
 
     All ranks are tied: rank correlations with it are undefined, and what cuts at k falls back on position.
     """

@@ -98,7 +98,7 @@ class Flow(Measure):
 
 
 def alti_matrices(subject, text, layers: Sequence) -> list[torch.Tensor]:
-    """(L,L) in float64 of each layer of one text: row i says by what share each position makes state i; rows sum to 1."""
+    """(L,L) in float64 of each layer of a text: row i, which sums to 1, is the share of each position in state i."""
     return [shares(nearness(LayerParts(layer))) for layer in layers]
 
 

@@ -135,7 +135,7 @@ def save_gates(gates: Gates, path: Path, about: dict) -> None:
 
 
 def about_gates(path: str | Path) -> dict:
-    """The facts about gates in their file. Raises FileError for one that is not there, or is none."""
+    """The facts about gates in their file. Raises FileError for a file that is not there, or holds no gates."""
     try:
         with safe_open(path, "pt") as file:
             about = json.loads((file.metadata() or {})["attnfaith"])

@@ -188,10 +188,10 @@ class Zeroed(Edit):
 
 
 def zeroing_matrices(subject, text, layers: Sequence) -> list[torch.Tensor]:
-    """(L,L) in float64 of each layer of one text: row i says what share of the change at i each position's values are; rows
-    sum to 1.
+    """(L,L) in float64 of each layer of a text: row i, which sums to 1, is the share of each position's values in the change
+    at i.
 
-    subject: asked for `device` and `each_layer` alone. L are the positions of the layers' states.
+    subject: a subject, or another object with `device` and `each_layer`. L are the positions of the layers' states.
     """
     states, parts = [layer.state[0] for layer in layers], []
     width = len(states[0])

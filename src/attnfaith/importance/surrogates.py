@@ -82,7 +82,7 @@ class _Surrogate(TargetMeasure):
 
 
 class _Value:
-    """Parts (V,T) of one text, in 0 and 1, to what is explained of them, (V,) float64; `broken` once one is not finite."""
+    """Parts (V,T) of a text, in 0 and 1, to what is explained of them, (V,) float64; `broken` once a value is not finite."""
 
     def __init__(self, subject, batch, f, absent: str):
         self.subject, self.batch, self.f, self.absent = subject, batch, f, absent

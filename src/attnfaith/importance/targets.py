@@ -102,7 +102,7 @@ def check_target(target="predicted", output: str = "logit") -> None:
     if not is_number or (contrast and (set(target) != {"of", "against"} or len(set(classes)) < 2)):
         raise ValueError(f"target={target!r} does not exist; give {TARGETS}")
     if output not in OUTPUTS or (contrast and output != "logit"):
-        allowed = "a contrast is of logits" if contrast else f"choose one of {', '.join(OUTPUTS)}"
+        allowed = "a contrast compares logits" if contrast else f"choose one of {', '.join(OUTPUTS)}"
         raise ValueError(f"output={output!r} with target={target!r} does not exist; {allowed}")
 
 
@@ -115,7 +115,7 @@ def check_data(subject, dataset, *, target="predicted", output: str = "logit") -
     check_target(target, output)
     if output != "logit" and "classes" not in subject.capabilities:
         raise ValueError(
-            f"output={output!r} is of classes, which this model lacks: {subject.lacks['classes']}; explain a logit"
+            f"output={output!r} needs classes, which this model lacks: {subject.lacks['classes']}; explain a logit"
         )
     if target == "predicted":
         return

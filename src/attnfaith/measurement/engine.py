@@ -302,8 +302,9 @@ def _read_texts(subject, batch, rows: Mapping[str, list], extra: Mapping, attent
         batch.results["attention"][mask] = torch.from_numpy(weights).to(mask.device)
     columns = {name: rows[name] for name in ("instance_id", "tokens", "truncated", *COPIED) if name in rows}
     columns["label"] = batch["label"]
+    weights = subject.attention(batch).float().cpu()  # first: a stack of layers has its logits from the same reading
     columns["probs"] = list(_finite(outputs(subject, whole_logits(subject, batch)), rows).astype(np.float32))
-    columns["attention"] = record.ragged(subject.attention(batch).float().cpu(), mask.cpu())
+    columns["attention"] = record.ragged(weights, mask.cpu())
     if "word_attention" in extra:
         columns["words"] = rows["words"]
         columns["word_attention"] = _by_sentence(subject.word_attention(batch), subject.items(batch))

@@ -40,13 +40,13 @@ def subject_of(model, level: str | None = None) -> Subject:
 
     level: "word" for the words of a hierarchical model; None or "sentence" for what its attention is over.
 
-    Raises SubjectError for a model that is neither, and where words are asked of a model that is not hierarchical.
+    Raises SubjectError for another model, and for level "word" of a model that is not hierarchical.
     """
     model = unwrapped(model)
     if hasattr(model, "capabilities"):
         if level == "word" and getattr(model, "level", None) != "word":
             raise SubjectError(
-                f"level='word' is of hierarchical models; this subject ({model.kind}) has no words: leave it out"
+                f"level='word' is for hierarchical models; this subject ({model.kind}) has no words: leave it out"
             )
         return model
     for kind in KINDS:
@@ -55,7 +55,7 @@ def subject_of(model, level: str | None = None) -> Subject:
     if hasattr(model, "config") and hasattr(model, "from_pretrained"):
         raise SubjectError(
             f"{type(model).__name__} is no text classifier: load its checkpoint with AutoModelForSequenceClassification. A "
-            "head that the checkpoint does not hold is drawn at random: fine-tune it first"
+            "head that the checkpoint does not hold is drawn at random: fine-tune the model first"
         )
     raise SubjectError(
         f"{type(model).__name__} cannot be measured; subjects are {', '.join(sorted(kind.kind for kind in KINDS))}, and "
@@ -66,7 +66,7 @@ def subject_of(model, level: str | None = None) -> Subject:
 def opened(model, batch: Mapping, needs: Iterable[str] = (), name: str = "", reads: str = "texts") -> tuple[Subject, Batch]:
     """Return the subject of a model, and a batch of it, for the measure `name` of "texts" or "pairs".
 
-    Raises SubjectError for a model that is no subject, or lacks one of the capabilities `needs`.
+    Raises SubjectError for a model that is no subject, or lacks a capability of `needs`.
     """
     subject = sequence_subject(model) if reads == "pairs" else subject_of(model)
     require(subject, needs, name)

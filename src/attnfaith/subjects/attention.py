@@ -255,7 +255,7 @@ def nothing(number: int) -> bool:
 
 
 class RowWeights(Edit):
-    """Other weights on the tokens of a text, in some rows of one head of one layer.
+    """Other weights on the tokens of a text, in some rows of a head of a layer.
 
     attention (N,L): the share of each token in what the head gives tokens. inside (N,L) bool: which positions are tokens;
     others keep their weights. rows (N,L) bool: the rows that change.

@@ -227,8 +227,8 @@ class Shares:
 class Entry:
     """Where a stack of layers begins.
 
-    modules: names of its layers, of which the first that is called reads the texts. later: by how many places what it reads
-    comes later than the token, 1 in a decoder that reads its text shifted. turned: whether places come before instances.
+    modules: names of its layers; the first that is called reads the texts. later: by how many places its input comes later
+    than the token, 1 in a decoder that reads its text shifted. turned: whether places come before instances.
     """
 
     modules: tuple[str, ...]
@@ -376,7 +376,7 @@ def find_entries(subject, text: dict, names: list[str]) -> list[Entry]:
 
 
 def _entry(layers: tuple[str, ...], states: torch.Tensor, embedded: torch.Tensor) -> Entry | None:
-    """The entry of a stack whose first layer reads states; None where a state is not made of one embedding (1,L,E)."""
+    """The entry of a stack whose first layer reads states; None where a state depends on several of embedded (1,L,E)."""
     length = embedded.shape[1]
     turned = states.shape[:2] == (length, 1)
     if states.dim() != 3 or not (turned or states.shape[:2] == (1, length)) or not states.requires_grad:

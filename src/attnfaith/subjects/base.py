@@ -5,6 +5,7 @@ import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from operator import attrgetter
 
 import torch
 
@@ -38,6 +39,7 @@ class ModelSubject:
     can: frozenset[str] = frozenset()
     lacks: Mapping[str, str] = {}
     level = "token"
+    device = property(attrgetter("model.device"))
 
     def __init__(self, model, tokenizer=None):
         places = {values.device for values in model.parameters()}
@@ -52,10 +54,6 @@ class ModelSubject:
     def capabilities(self) -> frozenset[str]:
         """Those of `can` that this model has; `lacks` gives the reason for each of the others."""
         return self.can - self.lacks.keys()
-
-    @property
-    def device(self) -> torch.device:
-        return self.model.device
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -137,9 +135,8 @@ def tolerance_of(model) -> float:
 
 
 def check_finite(model) -> None:
-    """Raise SubjectError for a weight that is not finite."""
+    """Raise SubjectError for a weight that is not finite; each value is looked at only where their sum overflows."""
     for name, values in model.state_dict().items():
-        # a sum of finite values overflows at worst: only then is each value looked at
         if values.is_floating_point() and not values.sum().isfinite() and not values.isfinite().all():
             raise SubjectError(
                 f"weight '{name}' holds NaN or infinite values: the training diverged or the checkpoint is broken"
@@ -164,7 +161,7 @@ def check_ids(ids, size: int) -> None:
 
 
 def is_encoder_decoder(model) -> bool:
-    """Whether an encoder reads the texts and a decoder answers; of a model that wraps another, whether that is so."""
+    """Whether an encoder reads the texts and a decoder answers, in a model or in the model that it wraps."""
     config = model.config
     return config.is_encoder_decoder or bool(getattr(getattr(config, "text_config", None), "is_encoder_decoder", False))
 
@@ -190,9 +187,9 @@ def position_limit(subject) -> int | None:
 
 
 def unwrapped(model):
-    """Return the model within what `torch.compile` and data parallelism put around it. In place of one that a training in
-    mixed precision left under autocast, return a copy without it that shares its weights; in place of a PEFT model, a copy
-    with its adapters merged into the weights, which rules and norms read.
+    """Return the model within what `torch.compile` and data parallelism put around it. Of a model that a training in mixed
+    precision left under autocast, return a copy without it that shares its weights; of a PEFT model, a copy with its
+    adapters merged into the weights, which rules and norms read.
 
     Raises SubjectError for weights that were made in inference mode, which gradients do not pass, and for adapters that
     cannot be merged.
@@ -256,7 +253,8 @@ def configurations(model) -> list:
     while waiting:
         config = waiting.pop(0)
         different[id(config)] = config
-        waiting += [part for name in config.sub_configs if (part := getattr(config, name, None)) is not None]
+        parts = (getattr(config, name, None) for name in config.sub_configs)
+        waiting += [part for part in parts if part is not None]
     return list(different.values())
 
 

@@ -91,7 +91,7 @@ def checked(probe: "Texts | Pairs") -> Sites:
             layer has one.
         logits: they are the same when the hook reads, of pairs from what the encoder made before, and as in the model's own
             implementation of attention.
-        rows: every row is of weights from 0 on, and sums to 1; of a model with attention sinks, to less.
+        rows: weights are 0 or more, and every row sums to 1; with attention sinks, to less.
         use: other weights of a layer give other logits, so that these are what the model computed with.
         gradients: those of logits reach the last layer's output.
         separation: of a model that keeps impermissible tokens apart, they are, see `keeps_apart`.
@@ -219,7 +219,7 @@ class _Probe:
         self.check(not twice, "layers", f"'{twice}' weighs values more than once, and its attention is not one of these")
 
     def hides_padding(self, maps: list[Map], layers: Sequence[int], queries: torch.Tensor, keys: torch.Tensor) -> bool:
-        """Whether no query (B,Q) that is a token has a weight on a key (B,K) that is none."""
+        """Whether queries (B,Q) that are tokens have no weight on keys (B,K) that are padding."""
         wrong = ~keys[:, None, None] * queries[:, None, :, None]
         return all(number < len(maps) and float((maps[number].weights * wrong).max()) <= 1e-6 for number in layers)
 
@@ -305,7 +305,7 @@ class Texts(_Probe):
         table, read = lambda: self.model.get_input_embeddings().weight, lambda: self.model(**text).logits
         if not _takes_embeddings(table, text["input_ids"], read, logits, self.near):
             needing = ("embeddings", "embedding length", "held attention", "backward rules")
-            lacks |= dict.fromkeys(needing, "no table of tokens is asked for the ids as they are")
+            lacks |= dict.fromkeys(needing, "it looks the ids as they are up in no table of tokens")
         elif not self._reads_length(logits):
             lacks["embedding length"] = (
                 "a norm follows its embeddings: gradient_norm and integrated_gradients need no length"
@@ -447,7 +447,7 @@ class Pairs(_Probe):
         lacks = {"cross vectors": _refusal(projected, [layers[number] for number in cross])}
         plain, read = self._encode(pair)[0], lambda: self._encode(pair)[0]
         if not _takes_embeddings(self.subject.vocabulary, pair["input_ids"], read, plain, self.near):
-            lacks["source embeddings"] = "no table of tokens is asked for the ids"
+            lacks["source embeddings"] = "it looks the ids up in no table of tokens"
         if not blocks:
             lacks["layer results"] = lacks["cross parts"] = "its layers are no chain of modules"
         elif cross != list(range(1, maps, 2)):
@@ -458,7 +458,7 @@ class Pairs(_Probe):
         return {name: why for name, why in lacks.items() if why}
 
     def _encoder_refusal(self, blocks: tuple[str, ...]) -> str | None:
-        """Why the states of the encoder's layers are no sums of one vector a token; None where they are."""
+        """Why the states of the encoder's layers are no sums of vectors of tokens; None where they are such sums."""
         with Recorded(self.model.get_encoder(), range(len(blocks)), blocks) as recorded:
             self._encode(self.inputs[0], recorded)
         if not blocks or not chained(recorded.layers, self.inputs[0]["input_ids"].shape):
@@ -490,9 +490,9 @@ def probe(subject) -> tuple[dict[str, torch.Tensor], list[str]]:
 def keeps_apart(model, text, other: torch.Tensor, last: int) -> bool:
     """Whether tokens of two kinds meet in the first position alone, seen on one text (1,L) that has both.
 
-    They do where the logits depend on the first row of the last map alone, and where other tokens of one kind leave the
-    values of the other kind as they are, in every map: a model may have other ways from token to token than attention, such
-    as a convolution.
+    They do where the logits depend on the first row of the last map alone, and where a change of the tokens of one kind
+    leaves the values of the other kind unchanged in every map: a model may have other ways from token to token than
+    attention, such as a convolution.
 
     other (1,L): ids of another text. last: the number of the map whose rows the model answers from.
     """

@@ -115,7 +115,7 @@ class SelfAttention(ModelSubject):
             return None
         if level == "word":
             raise SubjectError(
-                "level='word' is of hierarchical models; leave it out: `attnfaith report --words` sums to words"
+                "level='word' is for hierarchical models; leave it out: `attnfaith report --words` sums to words"
             )
         return cls(model)
 
@@ -132,7 +132,7 @@ class SelfAttention(ModelSubject):
         if self.output != "classes":
             lacks["classes"] = WITHOUT_CLASSES[self.output]
         if not self.reduction.one_head:
-            lacks["intervention"] = "what is shown is not the attention of one head"
+            lacks["intervention"] = "it shows several heads, not one: choose a layer and a head"
         if self.mask_token_id is None:
             lacks["mask token"] = "its tokenizer has none"
         if self.tokenizer is None:
@@ -410,9 +410,10 @@ class SelfAttention(ModelSubject):
         """
         numbers = {self.sites.layers[layer] for layer in self.reduction.chosen(self.depth)}
         read = self.read(batch, keep=numbers.__contains__, rows=True)
-        batch.results["matter"] = read.rows
+        batch.results |= {"matter": read.rows, ("logits", "whole"): read.logits.detach()}
         weights = self.reduction([widened(attention_map.weights) for attention_map in read.maps], read.rows).double()
-        if bool((without := ~read.rows.any(1)).any()):
+        without = ~read.rows.any(1)
+        if bool(without.any()):
             raise SubjectError(
                 f"the logits of {int(without.sum())} of {len(without)} texts do not depend on the last layer ("
                 "such as where a ReLU gives 0 alone): no row of its attention can be shown"
@@ -463,7 +464,7 @@ class SelfAttention(ModelSubject):
         """The part of a batch's forward pass before the attention of a layer, for passes that change nothing before it:
         read(copies, edit, after=(prefix, rows)) equals read(copies, edit), where copies is batch.take(rows).
 
-        None where nothing is saved: a model that cannot be read so, or that reads texts of one length at a time.
+        None for a model that cannot be read from there, and for one that reads texts of one length at a time.
         """
         if self.sites.together != "padded":
             return None
@@ -531,7 +532,7 @@ class SelfAttention(ModelSubject):
             return self.read(batch, keep=nothing).logits
 
     def layers(self, batch: Batch) -> tuple[list[Layer], torch.Tensor]:
-        """The layers of a batch of one instance, and the rows (L,) bool of the last one that matter ("layer states")."""
+        """The layers of a batch of one instance, and the rows (L,) bool of the last layer that matter ("layer states")."""
         with Recorded(self.model, self.sites.layers, self.sites.blocks) as recorded:
             read = self.read(batch, recorded, keep=nothing, rows=True)
         return recorded.layers, read.rows[0]
@@ -543,7 +544,7 @@ class SelfAttention(ModelSubject):
 
     def each_layer(self, batch: Batch, states: Sequence[torch.Tensor], edit: Edit) -> list[torch.Tensor]:
         """The result (N,L,E) of each layer when it is given its state (L,E), in an edited pass of N copies of an instance
-        ("layer states"): so an edit of all layers changes each as if it were the only one.
+        ("layer states"): so an edit of all layers changes each as if no other layer changed.
         """
         with Fed(self.model, self.sites.blocks, states) as fed:
             self.read(batch, edit, keep=nothing)

@@ -65,7 +65,7 @@ class Layer:
 
 
 class Recorded(Watching):
-    """The layers of one forward pass, of which nothing is changed.
+    """A record of the layers of a forward pass; nothing is changed.
 
     numbers: those of the maps of layers. blocks: the name of each layer's module; () leaves states out. calls: whether to
     record the calls that follow a map.
@@ -114,10 +114,10 @@ class Recorded(Watching):
 
 
 class Fed(Watching):
-    """N copies of an instance, in which each layer is given a state of one's choice.
+    """N copies of an instance, in which each layer is given another state.
 
-    blocks: the name of each layer's module. states: one (L,E) for each layer. results: those (N,L,E) of the layers;
-    of copies that are read in several passes, pass by pass.
+    blocks: the name of each layer's module. states: the state (L,E) of each layer. results: those (N,L,E) of the layers; of
+    copies that are read in several passes, pass by pass.
     """
 
     def __init__(self, model, blocks: Sequence[str], states: Sequence[torch.Tensor]):
@@ -139,13 +139,13 @@ class Fed(Watching):
 
 
 def state_of(args, kwargs) -> torch.Tensor | None:
-    """The state among the arguments of a layer: the first tensor of three dimensions; None where there is none."""
+    """The state among the arguments of a layer: the first tensor of three dimensions; None without such a tensor."""
     tensors = (value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor))
     return next((value for value in tensors if value.dim() == 3 and value.is_floating_point()), None)
 
 
 def with_state(args, kwargs, change: Callable[[torch.Tensor], torch.Tensor]) -> tuple | None:
-    """The arguments of a layer with change(state) in place of its state; None where there is none."""
+    """The arguments of a layer with change(state) in place of its state; None without a state."""
     own = state_of(args, kwargs)
     if own is None:
         return None
@@ -176,10 +176,9 @@ def block_candidates(model, names: Sequence[str]) -> Iterator[tuple[str, ...]]:
 
 
 def _lists_around(model, parts: list[str]) -> list[str]:
-    owners = [".".join(parts[:stop]) for stop in range(len(parts))]
-    lists = torch.nn.ModuleList, torch.nn.Sequential
-    listed = [isinstance(model.get_submodule(owner), lists) for owner in owners]
-    return [f"{owner}.{part}" for owner, part, is_element in zip(owners, parts, listed, strict=True) if is_element]
+    owners, lists = [".".join(parts[:stop]) for stop in range(len(parts))], (torch.nn.ModuleList, torch.nn.Sequential)
+    elements = zip(owners, parts, strict=True)
+    return [f"{owner}.{part}" for owner, part in elements if isinstance(model.get_submodule(owner), lists)]
 
 
 def is_chain(model, text: Mapping[str, torch.Tensor], numbers: Sequence[int], blocks: Sequence[str]) -> bool:
@@ -242,7 +241,8 @@ def projected(layer: Layer) -> torch.Tensor:
     calls = layer.calls
     heads, sizes = layer.values.shape[1], layer.values.shape[3]
     joined = layer.output.transpose(1, 2).flatten(2)
-    if not calls or (matrix := _matrix(calls[0].module)) is None or not adds_up(calls[0].input, joined):
+    matrix = _matrix(calls[0].module) if calls else None
+    if matrix is None or not adds_up(calls[0].input, joined):
         raise SubjectError("what follows its attention is no linear module that reads the output of all heads alone")
     return torch.einsum("hld,hde->hle", widened(layer.values[0]), widened(matrix).unflatten(0, (heads, sizes)))
 

@@ -19,8 +19,8 @@ UNCOUNTED = -100
 class PairBatch(Batch):
     """input_ids, attention_mask, source_words (B,S); labels, target_words, decoder_input_ids (B,N); the list instance_id.
 
-    source_words and target_words: the word that a position, or a label, is of; -1 for markers and padding. Labels of padding
-    are -100.
+    source_words and target_words: the number of the word that a position, or a label, belongs to; -1 for markers and
+    padding. Labels of padding are -100.
     """
 
     axes = {
@@ -49,13 +49,13 @@ class PairBatch(Batch):
 
 
 def of_sources(batch: PairBatch, row: int) -> torch.Tensor:
-    """(S,T) in float64: 1 where a source position is of a word."""
+    """(S,T) in float64: 1 where a source position belongs to a word."""
     return _one_hot(batch["source_words"][row], batch.words[0][row])
 
 
 def of_targets(batch: PairBatch, row: int) -> torch.Tensor:
-    """(2,G,N) in float64: the share that a row has in the mean over a target word's tokens; first of the rows that predict
-    them, then of those in which they are the input.
+    """(2,G,N) in float64: the share of a row in the mean over a target word's tokens; first rows that predict the tokens,
+    then rows that read them.
     """
     owned = _one_hot(batch["target_words"][row], batch.words[1][row]).T
     predicting = owned / owned.sum(1, keepdim=True)
@@ -71,21 +71,21 @@ def by_words(batch: PairBatch, values: torch.Tensor | Sequence[torch.Tensor]) ->
     """Values (B,...,N,S), or one (...,N,S) a pair, as one array (...,2,G,T) a pair: sums over the tokens of a source word,
     means over those of a target word, in float32.
     """
-    words = []
+    arrays = []
     for row, numbers in enumerate(values):
         rows, columns = of_targets(batch, row), of_sources(batch, row)
         numbers = numbers[..., : rows.shape[2], : columns.shape[0]].double()
-        words.append(torch.einsum("rgn,...ns,st->...rgt", rows, numbers, columns).float().cpu().numpy())
-    return words
+        arrays.append(torch.einsum("rgn,...ns,st->...rgt", rows, numbers, columns).float().cpu().numpy())
+    return arrays
 
 
 def by_target_words(batch: PairBatch, values: torch.Tensor) -> list[np.ndarray]:
     """Values (B,...,N) of the rows that predict tokens as one array (...,G) a pair: means over a target word's tokens."""
-    words = []
+    arrays = []
     for row, numbers in enumerate(values):
         predicting = of_targets(batch, row)[0]
-        words.append((numbers[..., : predicting.shape[1]].double() @ predicting.T).float().cpu().numpy())
-    return words
+        arrays.append((numbers[..., : predicting.shape[1]].double() @ predicting.T).float().cpu().numpy())
+    return arrays
 
 
 def word_sums(batch: PairBatch, log_probs: torch.Tensor) -> torch.Tensor:

@@ -5,6 +5,7 @@ C classes, K attentions per instance, E embedding, H hidden.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter
 
 import torch
 
@@ -24,11 +25,9 @@ class PackageSubject(ModelSubject):
     """The texts, batches and embeddings of this package's classifiers."""
 
     mask_token_id = None
-
-    def __init__(self, model, tokenizer=None):
-        super().__init__(model, tokenizer)
-        self.num_labels, self.pad_token_id = self.config.num_labels, self.config.pad_token_id
-        self.unknown_token_id = self.config.unk_token_id
+    num_labels = property(attrgetter("config.num_labels"))
+    pad_token_id = property(attrgetter("config.pad_token_id"))
+    unknown_token_id = property(attrgetter("config.unk_token_id"))
 
     def collate(self, rows: Sequence[Mapping]) -> Batch:
         names = ("input_ids", *POSITION_COLUMNS, "candidates")

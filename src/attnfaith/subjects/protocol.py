@@ -101,7 +101,7 @@ FIELDS = (
 
 
 class SubjectError(AttnfaithError):
-    """A model that is no subject, or lacks a capability. The message names what is lacking and what to do."""
+    """A model that is no subject, or lacks a capability. The message names what is missing and what to do."""
 
 
 class Batch(dict):
@@ -245,7 +245,7 @@ class Subject(Protocol):
     def rows(self, texts: "Dataset") -> "Dataset":
         """A `datasets.Dataset` of encoded instances, row by row, from one with the columns instance_id and text, and perhaps
         text_pair and label. It has instance_id, input_ids, tokens [T], labels if there are any, length (of input_ids),
-        truncated (whether the text was cut), and what `collate` asks besides.
+        truncated (whether the text was cut), and what else `collate` needs.
 
         Raises SubjectError or DatasetError for texts that the model cannot read.
         """
@@ -307,8 +307,10 @@ class Subject(Protocol):
 
 def whole_logits(subject: Subject, batch: Batch) -> torch.Tensor:
     """Logits (B,C) of the texts as they are, without gradient; kept in the batch."""
-    with torch.no_grad():
-        return batch.once("logits", "whole", lambda: subject.predict(batch))
+    if ("logits", "whole") not in batch.results:
+        with torch.no_grad():
+            batch.results["logits", "whole"] = subject.predict(batch)
+    return batch.results["logits", "whole"]
 
 
 def outputs(subject: Subject, logits: torch.Tensor) -> torch.Tensor:
@@ -318,10 +320,10 @@ def outputs(subject: Subject, logits: torch.Tensor) -> torch.Tensor:
 
 
 def log_odds(logits: torch.Tensor, classes: torch.Tensor | None = None) -> torch.Tensor:
-    """log(p / (1 - p)) in float64 (B,...) of one class by logits (B,...,C), exact where p rounds to 1.
+    """log(p / (1 - p)) of a class, in float64 (B,...), by logits (B,...,C); exact where p rounds to 1.
 
-    classes (B,): the class of each instance; None for the predicted one. It is the logit minus the log-sum-exp of the
-    others; with two classes the difference of logits.
+    classes (B,): the class of each instance; None for the predicted class. It is the logit minus the log-sum-exp of the
+    other logits; with two classes the difference of logits.
     """
     logits = logits.double()
     if classes is None:
@@ -347,7 +349,8 @@ def require(subject: Subject, needs: Iterable[str], who: str, *, measures: Seque
     message += f", which this subject ({subject.kind}) lacks"
     if not set(needs) <= PAIR_CAPABILITIES.keys():
         message += f"; subjects that can have it: {', '.join(having) or 'none'}"
-    if why := [reason for name, reason in getattr(subject, "lacks", {}).items() if name in lacking]:
+    why = [reason for name, reason in getattr(subject, "lacks", {}).items() if name in lacking]
+    if why:
         message += f"; of this one {' and '.join(why)}"
     if measures is not None:
         message += f"; measures that this subject can have: {', '.join(measures) or 'none'}"

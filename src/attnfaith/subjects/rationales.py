@@ -49,7 +49,7 @@ class Rationales(PackageSubject):
         if kind != RationaleClassifierConfig.model_type or not hasattr(model, "selector"):
             return None
         if level == "word":
-            raise SubjectError("level='word' is of hierarchical models; this one selects tokens: leave it out")
+            raise SubjectError("level='word' is for hierarchical models; this model selects tokens: leave it out")
         return cls(model)
 
     def rows(self, texts):
@@ -145,7 +145,7 @@ class Rationales(PackageSubject):
 
     def read_selected(self, batch: Batch, selected: torch.Tensor) -> torch.Tensor:
         """Logits (B,C) where the classifier reads the tokens `selected` (B,T) and no other, whatever it selects itself; with
-        K selections (B,K,T) to (B,K,C) ("selection"). Gates between 0 and 1 are read as such.
+        K selections (B,K,T) to (B,K,C) ("selection"). Gates may lie between 0 and 1.
         """
         gates = selected.to(self.vocabulary().dtype)
         if gates.dim() == 2:

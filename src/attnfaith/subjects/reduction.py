@@ -3,6 +3,7 @@
 Shapes: B instances, H heads, L input positions.
 """
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -43,13 +44,11 @@ class Reduction:
 
     @classmethod
     def of(cls, value) -> "Reduction":
-        """A Reduction as it is; "last", "all", "rollout" or "flow"; or {"layers": …, "head": …, "way": …}."""
+        """Return a Reduction as it is, or that of "last", "all", "rollout", "flow" or {"layers": …, "head": …, "way": …}."""
         if isinstance(value, cls):
             return value
-        if isinstance(value, str) and value in ("last", "all"):
-            return cls(layers=value)
-        if isinstance(value, str) and value in WAYS:
-            return cls(value)
+        if isinstance(value, str) and value in ("last", "all", *WAYS):
+            return cls(value) if value in WAYS else cls(layers=value)
         if isinstance(value, dict) and set(value) <= {"way", "layers", "head"}:
             return cls(**value)
         raise SubjectError(
@@ -59,11 +58,11 @@ class Reduction:
 
     @property
     def one_head(self) -> bool:
-        """Whether it is the attention of one head of one layer, so that other weights can replace it."""
+        """Whether a single head of a single layer is shown, so that other weights can replace it."""
         return self.head is not None and self.layers != "all"
 
     def chosen(self, count: int) -> list[int]:
-        """The layers, of so many, that it reads. Raises SubjectError for one that there is not."""
+        """The layers, of so many, that it reads. Raises SubjectError for a layer that does not exist."""
         if self.way != "mean" or self.layers == "all":
             return list(range(count))
         number = count - 1 if self.layers == "last" else self.layers
@@ -72,17 +71,17 @@ class Reduction:
         return [number]
 
     def check(self, heads: Sequence[int], lacks: Mapping[str, str]) -> None:
-        """Raises SubjectError for a layer or a head that a model has not, and where its maps are not multiplied.
+        """Raise SubjectError for a layer or a head that a model does not have, and where its maps are not multiplied.
 
-        heads: how many each layer has. lacks: the capabilities that the model has not, and why.
+        heads: how many each layer has. lacks: the capabilities that the model does not have, and why.
         """
         for layer in self.chosen(len(heads)):
             if self.head is not None and self.head >= heads[layer]:
                 raise SubjectError(f"there is no head {self.head}; layer {layer} has {heads[layer]}, counted from 0")
         if self.way != "mean" and "stacked maps" in lacks:
             raise SubjectError(
-                f"'{self.way}' multiplies the attention of one layer with that of the next, and this model's is none of a "
-                f"stack ({lacks['stacked maps']}): choose 'last', 'all' or one layer"
+                f"'{self.way}' multiplies the attention of a layer with that of the next, and this model has no stack of "
+                f"layers ({lacks['stacked maps']}): choose 'last', 'all' or one layer"
             )
 
     def __call__(self, maps: Sequence[torch.Tensor], rows: torch.Tensor) -> torch.Tensor:
@@ -105,11 +104,9 @@ def rollout(layers: Sequence[torch.Tensor]) -> torch.Tensor:
 
     Source: Abnar & Zuidema 2020, section 3.
     """
-    whole = None
-    for layer in layers:
-        mixed = (torch.eye(layer.shape[1], dtype=layer.dtype, device=layer.device) + layer) / 2
-        whole = mixed if whole is None else mixed @ whole
-    return whole
+    identity = torch.eye(layers[0].shape[1], dtype=layers[0].dtype, device=layers[0].device)
+    first, *later = [(identity + layer) / 2 for layer in layers]
+    return functools.reduce(lambda whole, mixed: mixed @ whole, later, first)
 
 
 def flow(layers: Sequence[torch.Tensor], rows: torch.Tensor) -> torch.Tensor:

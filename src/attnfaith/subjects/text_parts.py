@@ -21,7 +21,7 @@ ABSENT = {
 }
 """{way of taking items away: the capability that a subject needs for it}"""
 TOKENS_AT_ONCE = 2**13  # padded tokens of parts that are read together
-MAPPED_AT_ONCE = 2**10  # the same on a CPU, of which each layer has maps of attention: more leave its cache
+MAPPED_AT_ONCE = 2**10  # the same of a model with maps of attention on a CPU: more leave its cache
 
 
 def item_places(subject: Subject, batch: Batch) -> torch.Tensor:
@@ -34,7 +34,7 @@ def item_places(subject: Subject, batch: Batch) -> torch.Tensor:
 
 
 def marked_places(subject: Subject, batch: Batch, marks: torch.Tensor) -> torch.Tensor:
-    """(B,T) bool: the places of attention of which an input position is marked; marks (B,L), not 0 where one is."""
+    """(B,T) bool: the places of attention with a marked input position; marks (B,L), 0 where a position is not marked."""
     items, inside, marked = subject.items(batch), subject.attendable(batch), marks != 0
     if items is None:
         return inside & marked
@@ -48,12 +48,11 @@ def marked_places(subject: Subject, batch: Batch, marks: torch.Tensor) -> torch.
 def read_parts(subject: Subject, batch: Batch, parts: Sequence[np.ndarray], absent: str = "deleted") -> list[np.ndarray]:
     """Logits (V,C) in float64 of parts of each text: one array (V,T) bool per instance, true where items stay.
 
-    absent: what becomes of the others. "deleted": what follows moves up, and of a hierarchical model a sentence without
-    words is gone. "zero": their embeddings are zeros. "mask_token": the mask token is in their place. "hidden": they keep
-    their places, and no attention may look at them. "retokenised": the characters of these tokens are gone, and the rest of
-    the text is divided into tokens anew, which may be others. Begin and end markers and a second text that is not attended
-    to stay. Each part is read as a text of its own; those of all instances run together by length, at most TOKENS_AT_ONCE
-    padded tokens at once, or MAPPED_AT_ONCE.
+    absent: what becomes of the rest. "deleted": what follows moves up, and of a hierarchical model a sentence without words
+    is gone. "zero": their embeddings are zeros. "mask_token": the mask token is in their place. "hidden": they keep their
+    places, and no attention may look at them. "retokenised": the characters of these tokens are gone, and the rest of the
+    text is divided into tokens anew, which may be others. Begin and end markers and a second text that is not attended to
+    stay. Each part is read as a text of its own, together with parts of its length.
 
     Raises SubjectError for a subject that cannot do so.
     """
@@ -78,8 +77,7 @@ def _positions(items: np.ndarray, present: np.ndarray, part: np.ndarray) -> np.n
 
 
 def _by_length(lengths: np.ndarray, together: int) -> Iterator[np.ndarray]:
-    order = np.argsort(lengths, kind="stable")
-    start = 0
+    order, start = np.argsort(lengths, kind="stable"), 0
     for stop in range(1, len(order) + 1):
         if stop == len(order) or lengths[order[stop]] * (stop + 1 - start) > together:
             yield order[start:stop]

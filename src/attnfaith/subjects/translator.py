@@ -336,7 +336,7 @@ class CrossAttention(SequenceSubject):
 
     @property
     def head(self) -> torch.nn.Module | None:
-        """The module that makes the logits of a place from the decoder's state there alone; None where there is none."""
+        """The module that makes the logits of a place from the decoder's state there alone; None without such a module."""
         return self.model.get_output_embeddings() if self._has_head else None
 
     @cached_property
@@ -358,7 +358,7 @@ class CrossAttention(SequenceSubject):
         return once and torch.allclose(some, logits[:, [1, 0]], rtol=1e-4, atol=1e-5)
 
     def log_probs_of(self, batch, words, embedded):
-        """The head is asked at the places of these words alone."""
+        """The head makes the logits of these words' places alone."""
         if self.head is None:
             return super().log_probs_of(batch, words, embedded)
         owned = batch["target_words"] == words.unsqueeze(1)
@@ -456,7 +456,7 @@ class Headed(Watching):
 
 
 def label_log_probs(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """(B,N) in float64: the log probabilities of labels, 0 where there is none."""
+    """(B,N) in float64: the log probabilities of labels, 0 without a label."""
     chosen = logits.gather(2, labels.clamp(min=0).unsqueeze(2)).squeeze(2).double()
     return torch.where(labels == UNCOUNTED, 0.0, chosen - logits.logsumexp(2).double())
 

@@ -16,7 +16,7 @@ from attnfaith.models.projections import project
 from attnfaith.subjects.protocol import SubjectError
 
 
-WEIGHTLESS = 1e-30  # a sentence's attention up to here is none: float32 would not hold its words' shares of it
+WEIGHTLESS = 1e-30  # attention of a sentence up to here counts as 0: float32 would not hold its words' shares of it
 NUMBERS_AT_ONCE = 2**24  # of the sentence vectors and word weights of attentions decoded together: 64 MiB in float32
 
 
@@ -48,7 +48,7 @@ class WordLevel:
     def __init__(self, classifier: AttentionClassifierForSequenceClassification):
         if classifier.level != "sentence":
             raise SubjectError(
-                "level='word' is of hierarchical models; this one has hierarchy='none' and attends to words anyway: "
+                "level='word' is for hierarchical models; this model has hierarchy='none' and attends to words anyway: "
                 "leave it out"
             )
         self.classifier = classifier
