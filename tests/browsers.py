@@ -72,6 +72,6 @@ def shown(page, name):
     return [tuple(one.split("\n")) for one in items.all_inner_texts()] if items.count() else []
 
 
-def said(page, name="said"):
+def said(page, name="sentence"):
     """A sentence of the page, with plain blanks."""
     return page.locator(f"#{name}").inner_text().replace("\u00a0", " ")

@@ -11,7 +11,7 @@ import pandas as pd
 from attnfaith.record import UNKNOWN_SEED
 from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import CELL, Cell
-from attnfaith.reporting.readings import ATTENTION, POSITIONS, readings
+from attnfaith.reporting.links import ATTENTION, POSITIONS, readings
 from attnfaith.reporting.render import frame
 from attnfaith.reporting.sections.alignment import ANY, BY_LAYER, SECTION, WHOLE
 

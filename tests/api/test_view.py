@@ -16,8 +16,9 @@ from attnfaith import AttnfaithError, cli, record
 from attnfaith.data.tokenization import build_tokenizer
 from attnfaith.importance.context_mixing import Alti, Rollout
 from attnfaith.importance.perturbation import ValueZeroing
+from attnfaith.reporting.alignment_view import PairView
+from attnfaith.reporting.attention_view import HEAD_STEPS, STEPS
 from attnfaith.reporting.view_figures import flow_to_answer
-from attnfaith.reporting.views import HEAD_STEPS, STEPS, PairView
 from attnfaith.subjects import SelfAttention, SubjectError
 from tests import tolerances
 from tests.records import draw
@@ -345,7 +346,6 @@ def test_values_of_pairs_are_kept_as_near_as_the_page_says():
         place += values.size
     assert place == len(steps)
     assert [one["sizes"] for one in data["measures"]] == [[2, 3, 2], [2, 0, 2], [0, 0, 0]]
-    assert [one["signed"] for one in data["measures"]] == [False, False, True]
 
 
 def test_records_that_are_of_no_pairs_or_hold_nothing_to_be_seen_are_refused(tmp_path, capsys):
@@ -360,7 +360,7 @@ def test_records_that_are_of_no_pairs_or_hold_nothing_to_be_seen_are_refused(tmp
     with pytest.raises(AttnfaithError, match="a record of sentence pairs shows all that it holds"):
         attnfaith.view(attnfaith.Record(draw_pairs(1)), 0, "alti")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("attnfaith.reporting.views.MOST_WEIGHTS", 3)
+        patch.setattr("attnfaith.reporting.alignment_view.MOST_WEIGHTS", 3)
         with pytest.raises(AttnfaithError, match="weights, and a page holds 3: choose a shorter one"):
             PairView.of(draw_pairs(1)).page  # noqa: B018
     record.save(draw_pairs(1), tmp_path / "pairs.parquet")

@@ -12,8 +12,8 @@ from attnfaith import record as records
 from attnfaith.reporting import render, sections
 from attnfaith.reporting.cards import Checkpoint
 from attnfaith.reporting.cells import one_cell
-from attnfaith.reporting.heatmap import HUES, NEGATIVE, choose, scores_of
-from attnfaith.reporting.notebook import Overview, Shown, row_of
+from attnfaith.reporting.heatmap import HUES, NEGATIVE, extreme_texts, scores_of
+from attnfaith.reporting.notebook import Overview, ShownText, row_of
 from attnfaith.support.errors import AttnfaithError
 from tests.records import build, draw
 
@@ -65,7 +65,7 @@ def test_the_words_are_those_of_the_report_and_the_cards():
     assert sentences and overview.lead == sentences
     for said in [*sentences, verdict.headline, verdict.reason, verdict.advice]:
         assert said in shown and said in str(overview)
-    best, worst, _ = choose(cell, 2)
+    best, worst = extreme_texts(cell, 2)
     assert all(cell.instance_ids[row] in shown for row in [*best, *worst])
     assert shown.index("Highest agreement") < shown.index("Lowest agreement")
 
@@ -84,28 +84,28 @@ def test_everything_is_escaped():
     table = records.with_settings(table, [{"identity": asdict(one_cell(table).identity), "label_names": [ATTACK, "b"]}])
     query = records.OPTIONAL_COLUMNS["query_tokens"].field("query_tokens")
     cell = one_cell(table.append_column(query, pa.array([[ATTACK]], query.type)))
-    for shown in (Overview([cell]), Shown(cell, 0)):
+    for shown in (Overview([cell]), ShownText(cell, 0)):
         assert "<script" not in shown.html() and "onerror=alert(1)>" not in shown.html() and page(shown.html())
         assert not re.search("[\x00-\x09\x0b-\x1f\u202e]", str(shown))
-    assert ATTACK in page(Shown(cell, 0).html()) and "[U+202E]" in str(Shown(cell, 0))
+    assert ATTACK in page(ShownText(cell, 0).html()) and "[U+202E]" in str(ShownText(cell, 0))
 
 
 def test_shades_follow_the_scores():
     cell = one_cell(build([text(lime=[2.0, -1.0, np.inf])], measures=["lime"]))
-    body = Shown(cell, 0).html().split("</style>")[1]
+    body = ShownText(cell, 0).html().split("</style>")[1]
     shades = re.findall(r'class="(m\d+s\d+)" title="LIME: ([^"]*)"', body)
     assert shades == [
         (f"m{len(HUES)}s10", "2, 100 % of the largest"),
         (f"m{NEGATIVE}s5", "-1, −50 % of the largest"),
         (f"m{len(HUES)}s0", "infinite"),
     ]
-    assert "against what is explained" in body and "against what is explained" not in Shown(cell, 0, []).html()
+    assert "against what is explained" in body and "against what is explained" not in ShownText(cell, 0, []).html()
     assert scores_of(np.array([np.nan, 1.0]), "lime")[0].value == "lime: undefined"
 
 
 def test_light_and_dark_colours_are_there():
     """Of each hue that is used, for light, for dark by wish and for dark by theme."""
-    style, body = Shown(one_cell(draw(5)), 3).html().split("</style>")
+    style, body = ShownText(one_cell(draw(5)), 3).html().split("</style>")
     used = set(re.findall(r'class="m(\d+)s(\d+)', body))
     assert used and all(style.count(f"--b{hue}-{step}:#") == style.count(f"--i{hue}-{step}:#") == 3 for hue, step in used)
 
@@ -126,8 +126,8 @@ def test_the_class_that_is_explained_is_said(target, label, said):
     table = build([text(lime=[2.0, -1.0, 0.0], gradient=[1, 2, 3], label=label)], measures=["lime", "gradient"])
     made = {"label_names": ["negative", "positive"], "options": options, "columns": columns}
     table = records.with_settings(table, [{"identity": asdict(one_cell(table).identity), **made}])
-    shown = Shown(one_cell(table), 0)
-    assert shown.explains == {"LIME": said} and said in shown.html() and f"LIME: {said}" in str(shown)
+    shown = ShownText(one_cell(table), 0)
+    assert shown.explained == {"LIME": said} and said in shown.html() and f"LIME: {said}" in str(shown)
     assert ("gold 0 negative (wrong)" in shown.html()) == (label == 0)
 
 
@@ -136,36 +136,36 @@ def test_a_row_for_each_token():
     cell = one_cell(
         build([text(label=1, gradient=[-2.0, 4.0, 0.0], lime=[nothing, 0.5, 2.0])], measures=("gradient", "lime"))
     )
-    assert str(Shown(cell, 0)).splitlines()[0] == "one  (text 0 of 1)" and "label: 1" in str(Shown(cell, 0))
-    assert words(Shown(cell, 0))[-4:] == [
+    assert str(ShownText(cell, 0)).splitlines()[0] == "one  (text 0 of 1)" and "label: 1" in str(ShownText(cell, 0))
+    assert words(ShownText(cell, 0))[-4:] == [
         ["attention", "gradient", "LIME"],
         ["a", "0.5", "-2", "–"],
         ["b", "0.3", "4", "0.5"],
         ["c", "0.2", "0", "2"],
     ]
-    assert Shown(cell, 0, ["lime"]).names == Shown(cell, 0, ["lime", "attention"]).names == ["attention", "lime"]
+    assert ShownText(cell, 0, ["lime"]).names == ShownText(cell, 0, ["lime", "attention"]).names == ["attention", "lime"]
     with pytest.raises(AttnfaithError, match="'limes'; did you mean 'lime'"):
-        Shown(cell, 0, ["limes"])
+        ShownText(cell, 0, ["limes"])
 
 
 def test_texts_that_have_nothing_to_show_and_long_ones():
     cell = one_cell(draw(5))
-    assert "A text without tokens." in page(Shown(cell, 0).html()) and "(no token)" in str(Shown(cell, 0))
-    assert "1 token ·" in page(Shown(cell, 1).html()) and "undefined" in str(Shown(cell, 1))
+    assert "A text without tokens." in page(ShownText(cell, 0).html()) and "(no token)" in str(ShownText(cell, 0))
+    assert "1 token ·" in page(ShownText(cell, 1).html()) and "undefined" in str(ShownText(cell, 1))
     long = one_cell(build([text(tokens=["w" * 90] * 500, attention=[1 / 500] * 500)]))
-    assert "First 400 of 500" in Shown(long, 0).html() and "The first 400 of 500 tokens." in str(Shown(long, 0))
-    assert max(map(len, str(Shown(long, 0)).splitlines())) <= 100
+    assert "First 400 of 500" in ShownText(long, 0).html() and "The first 400 of 500 tokens." in str(ShownText(long, 0))
+    assert max(map(len, str(ShownText(long, 0)).splitlines())) <= 100
 
 
 def test_gold_evidence_and_sentences():
     cell = one_cell(build([{"attention": [1.0, 0.0], "gold": [1.0, 0.0]}], rationale=True, measures=()))
-    assert words(Shown(cell, 0))[-2:] == [["w0", "1", "*"], ["w1", "0"]]
+    assert words(ShownText(cell, 0))[-2:] == [["w0", "1", "*"], ["w1", "0"]]
     table = build([text(tokens=["one two", "three", "x"], gradient=[1.0, 2.0, 3.0])], measures=["gradient"])
     given = {"words": [[["one", "two"], ["three"], ["x"]]], "word_attention": [[[0.5, 0.5], [1.0], [1.0]]]}
     for name, values in given.items():
         field = records.OPTIONAL_COLUMNS[name].field(name)
         table = table.append_column(field, pa.array(values, field.type))
-    assert words(Shown(one_cell(table), 0))[-3] == ["one", "two", "0.5", "1"]
+    assert words(ShownText(one_cell(table), 0))[-3] == ["one", "two", "0.5", "1"]
 
 
 def test_a_text_by_number_and_by_id():

@@ -6,7 +6,7 @@ Skipped where no browser is installed.
 import numpy as np
 import pytest
 
-from attnfaith.reporting.views import PairView
+from attnfaith.reporting.alignment_view import PairView
 from tests.browsers import BROWSER, NO_BROWSER, said, shown
 from tests.sequence_records import build
 from tests.views import HOSTILE

@@ -11,7 +11,7 @@ from attnfaith.hub import HubError, plan, plan_record
 from attnfaith.reporting.cells import split_cells
 from attnfaith.reporting.compare import compare
 from attnfaith.reporting.pairs import ShownPair
-from attnfaith.reporting.wide import overview, wide_table
+from attnfaith.reporting.seed_tables import overview, seed_table
 from attnfaith.support.errors import AttnfaithError
 from tests.records import draw as draw_texts
 from tests.sequence_records import SENTENCES, aligned, build
@@ -83,10 +83,15 @@ def test_the_command_shows_the_pairs_of_lowest_and_of_highest_error(tmp_path, ta
 def test_seeds_in_a_wide_table(table):
     cells = [*split_cells(table), *split_cells(aligned(12, layers=2, heads=2, where=(1, 0, 1), seed=1))]
     rates, others = overview(cells)
-    assert rates.title == "Alignment error rate" and "attention mean" in rates.text() and "over 2 seeds" in rates.note
-    assert "marker mass" in others.text()
-    by_hand = wide_table(cells, ["projection"], "measure")
-    assert by_hand.numbers[("softmax", "attention")]["mean"] == rates.numbers[("sst", "bilstm", "attention")]["mean"] == 0
+    assert (
+        rates.title == "Alignment error rate"
+        and "attention mean" in rates.formatted("text")
+        and "over 2 seeds" in rates.note
+    )
+    assert "marker mass" in others.formatted("text")
+    by_hand = seed_table(cells, ["projection"], "measure")
+    for long in (by_hand.long, rates.long):
+        assert long.set_index("measure").loc["attention", "mean"] == 0
     bare = [split_cells(aligned(4, seed=seed).drop_columns(["gold_links"]))[0] for seed in (0, 1)]
     assert [one.title for one in overview(bare)] == ["Mean over texts"]
 

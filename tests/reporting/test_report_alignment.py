@@ -11,8 +11,8 @@ from attnfaith.metrics.attention_faithfulness.alignment_error_rate import alignm
 from attnfaith.metrics.extraction import RULES, halves
 from attnfaith.reporting import sections, write_report
 from attnfaith.reporting.cells import split_cells
-from attnfaith.reporting.pairs import MOST_WORDS, choose_pairs, pair, shown_reading
-from attnfaith.reporting.readings import FIXED, POSITIONS, Place, Reading, at, columns, reading_of, readings, weights
+from attnfaith.reporting.links import FIXED, POSITIONS, Place, Reading, at, columns, reading_of, readings, weights
+from attnfaith.reporting.pairs import MOST_WORDS, extreme_pairs, pair, shown_reading
 from attnfaith.reporting.render import frame, sentences
 from attnfaith.reporting.sections import alignment, translation
 from tests.sections import check_section, whole
@@ -182,7 +182,7 @@ def test_without_gold_links_pairs_are_shown_and_nothing_is_judged(tmp_path, undr
     assert not alignment.SECTION.applies(cell)
     assert shown_reading(cell) == Reading(Place("attention_mean", 2, None, 0), FIXED)
     assert reading_of(cell, "attention") == Reading(Place("attention", 2, 0, 0), FIXED)
-    assert choose_pairs(cell, 2) == [("First pairs", [0, 1])]
+    assert extreme_pairs(cell, 2) == [("First pairs", [0, 1])]
     page = write_report(table, tmp_path / "report").read_text()
     assert "First pairs" in page and "Framed" not in page and "Alignment error rate" not in page
 
@@ -194,27 +194,25 @@ def test_long_sentences_are_cut_on_the_page():
     (cell,) = split_cells(table)
     result = pair(cell, 0, shown_reading(cell))
     assert (len(result.source), result.sizes) == (MOST_WORDS, (MOST_WORDS + 5, 2))
-    assert len(result.targets[0].marks) == MOST_WORDS
+    assert len(result.scores[0]) == result.values.shape[1] == MOST_WORDS
 
 
 def test_a_pair_as_it_is_shown(cell):
     reading = shown_reading(cell)
     assert reading.place == Place("attention", 1, 0, 1)
     links = records.rows(cell.table, "gold_links")[0]
-    result = pair(cell, 0, reading)
-    kinds = np.array([[mark.link for mark in target.marks] for target in result.targets])
-    np.testing.assert_array_equal(kinds, np.array(["", "possible", "sure"])[links])
-    read = np.array([[mark.read for mark in target.marks] for target in result.targets])
-    np.testing.assert_array_equal(read, links > 0)  # the head follows gold
-    assert result.error == "0.00" and result.targets[0].probability == "0.50"
-    mark = result.targets[0].marks[int(links[0].argmax())]
-    assert mark.words.startswith("we – ") and mark.words.endswith("link in gold; read as a link")
+    shown = pair(cell, 0, reading)
+    np.testing.assert_array_equal(shown.gold, links)
+    np.testing.assert_array_equal(shown.read, links > 0)  # the head follows gold
+    assert shown.error == "0.00" and shown.probabilities[0] == 0.5
+    words = shown.words(0, int(links[0].argmax()))
+    assert words.startswith("we – ") and words.endswith("link in gold; read as a link")
 
 
 def test_pairs_that_are_shown_are_not_those_that_were_chosen_on():
     table = aligned(30, noise=0.9)
     (cell,) = split_cells(table)
-    groups = dict(choose_pairs(cell, 3))
+    groups = dict(extreme_pairs(cell, 3))
     assert list(groups) == ["Lowest error rate", "Highest error rate"]
     rows = [row for group in groups.values() for row in group]
     assert len(set(rows)) == 6 and not readings(cell).chooses[rows].any()

@@ -7,7 +7,6 @@ import pytest
 from attnfaith.measurement.registry import find
 from attnfaith.reporting import render, sections
 from attnfaith.reporting.cells import one_cell
-from attnfaith.reporting.page import alternatives
 from attnfaith.reporting.sections.identifiability import SECTION
 from tests.sections import NAN, check_section, whole
 
@@ -71,17 +70,6 @@ def test_sentences(by_hand):
     assert "more than 3.0e-07" in second
     (none,) = render.sentences(SECTION, one_cell(by_hand.slice(3)))
     assert "2 undefined" in none
-
-
-def test_texts_are_shown_with_their_intervals(by_hand):
-    """The widest first; none where there is nothing else; tokens are escaped."""
-    html = alternatives.of_section("identifiability", one_cell(by_hand), 5)
-    assert html.count('<article class="example">') == 2
-    assert html.index("t/000") < html.index("t/002") and "t/001" not in html and "<w1>" not in html
-    assert 'The weight 0.41 of <bdi lang="" dir="auto">&lt;w1&gt;</bdi> could be anything from 0.25 to 0.67' in html
-    assert "0.500, the largest there is." in html and "0.260; none is above 0.400." in html
-    determined = one_cell(by_hand.slice(1, 3).filter([True, False, True]))
-    assert alternatives.of_section("identifiability", determined, 5) == ""
 
 
 def test_the_figure_in_words_and_of_nothing(by_hand):

@@ -10,8 +10,8 @@ from attnfaith.data.registry import facts
 from attnfaith.data.tokenization import build_tokenizer
 from attnfaith.measurement.registry import find
 from attnfaith.reporting import cards, sections
-from attnfaith.reporting.blocks import unbroken
 from attnfaith.reporting.cells import one_cell
+from attnfaith.reporting.html import unbroken
 from attnfaith.reporting.notebook import Overview
 from attnfaith.reporting.page.page import render_page
 from attnfaith.reporting.verdicts import losses, verdict

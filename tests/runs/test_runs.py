@@ -20,7 +20,7 @@ from attnfaith.data.vectors import file_digest
 from attnfaith.measurement import engine, registry
 from attnfaith.metrics.attention_faithfulness.divergences import kullback_leibler_divergence, total_variation_distance
 from attnfaith.reporting.cells import split_cells
-from attnfaith.reporting.page import report
+from attnfaith.reporting.facts import record_facts
 from attnfaith.runs import RunError
 from attnfaith.support.errors import DatasetError, FileError
 from attnfaith.support.files import is_locked
@@ -419,7 +419,7 @@ def test_the_record_says_what_a_model_was_trained_for(family):
     }
     joined = record.concatenate(record.load(folder / "outputs" / "test.parquet") for _, folder, _ in family.values())
     assert joined.num_rows == 4 * 24
-    facts = report.run_facts(record.load(family["adversary"][1] / "record.parquet"))
+    facts = record_facts(record.load(family["adversary"][1] / "record.parquet"))
     assert facts["trained against"] == str(family["base"][1])
 
 

@@ -21,10 +21,10 @@ from attnfaith import record
 from attnfaith.reporting import cards, write_report
 from attnfaith.reporting.cells import split_cells
 from attnfaith.reporting.compare import compare
-from attnfaith.reporting.notebook import Overview, Shown
+from attnfaith.reporting.notebook import Overview, ShownText
 from attnfaith.reporting.page.comparison import comparison_page
-from attnfaith.reporting.page.instrument import instrument
-from attnfaith.reporting.wide import overview
+from attnfaith.reporting.page.explorer import explorer
+from attnfaith.reporting.seed_tables import overview
 from attnfaith.study.results import Results, write_page
 from attnfaith.support import escaping
 from attnfaith.support.escaping import (
@@ -245,15 +245,15 @@ def outputs(kind, folder):
     wide = [(one, form) for one in overview([cell, other]) for form in ("markdown", "csv", "text")]
     view = drawn_view(4, tokens=[text() for _ in range(4)], model=text())
     made_here = {
-        "shown.html": Shown(cell, 3).html(),
+        "shown.html": ShownText(cell, 3).html(),
         "overview.html": Overview([cell]).html(),
         "compared.html": compared.html(),
         "compare_page.html": comparison_page(compared),
-        "instrument.html": str(instrument(cell, 0).html),
+        "explorer.html": str(explorer(cell, 0)),
         "view.html": view.page,
         "view_frame.html": view._repr_html_(),
         "records_card.md": cards.records_card(cells, repo_id="a/b"),
-        "shown.txt": str(Shown(cell, 3)),
+        "shown.txt": str(ShownText(cell, 3)),
         "overview.txt": str(Overview([cell])),
         "compared.txt": str(compared),
         "compared.csv": csv_frame(compared.frame),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from attnfaith.reporting.compare import Comparison
-    from attnfaith.reporting.notebook import Overview, Shown
+    from attnfaith.reporting.notebook import Overview, ShownText
     from attnfaith.reporting.pairs import ShownPair
     from attnfaith.verdict import Verdict
 
@@ -225,7 +225,7 @@ class Record:
         """The parts of a cell's heading that differ between the cells."""
         return {name: cell.heading[name] for name in CELL if len({str(other.heading[name]) for other in self.cells}) > 1}
 
-    def show(self, text: int | str = 0, measures: str | Iterable[str] | None = None) -> "Shown | ShownPair":
+    def show(self, text: int | str = 0, measures: str | Iterable[str] | None = None) -> "ShownText | ShownPair":
         """One text, as a heat map in a notebook and as a table of scores where it is printed. One pair of sentences as
         text: what each target word reads of the source, the links that this makes, and gold.
 
@@ -234,12 +234,12 @@ class Record:
 
         Raises AttnfaithError for a text or a measure that the record does not hold.
         """
-        from attnfaith.reporting.notebook import Shown
+        from attnfaith.reporting.notebook import ShownText
         from attnfaith.reporting.pairs import ShownPair
 
         cell, row = self._place(text)
         names = [measures] if isinstance(measures, str) else None if measures is None else list(measures)
-        return (ShownPair if self.of_sequences else Shown)(cell, row, names)
+        return (ShownPair if self.of_sequences else ShownText)(cell, row, names)
 
     def _place(self, text: int | str) -> tuple[Cell, int]:
         """The cell of a text, and its row there."""
@@ -255,13 +255,12 @@ class Record:
         return cell, cell.instance_ids.index(alone.instance_ids[0])
 
     def report(self, folder: str | os.PathLike, *, title: str | None = None, examples: int = 5) -> Path:
-        """Write tables, figures and a page into a folder; returns the path of the page. examples: texts of highest and of
-        lowest agreement. Raises what `attnfaith.reporting.write_report` raises.
+        """Write tables, figures and a page into a folder; returns the path of the page. examples: pairs of
+        sentences shown of lowest and of highest error. Raises what `attnfaith.reporting.write_report` raises.
         """
         from attnfaith.reporting import write_report
-        from attnfaith.reporting.page.facts import facts_of
 
-        return write_report(self.table, folder, title=title, facts=facts_of(self.table), n_examples=examples)
+        return write_report(self.table, folder, title=title, n_examples=examples)
 
     def save(self, path: str | os.PathLike) -> Path:
         """Write the record as a parquet file, whole or not at all; returns its path."""

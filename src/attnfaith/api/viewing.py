@@ -16,8 +16,9 @@ from attnfaith.api.texts import read_texts
 from attnfaith.importance.context_mixing import alti_matrices
 from attnfaith.importance.perturbation import zeroing_matrices
 from attnfaith.loading import open_subject, origin_of
+from attnfaith.reporting.alignment_view import PairView
+from attnfaith.reporting.attention_view import View
 from attnfaith.reporting.view_figures import TITLES
-from attnfaith.reporting.views import PairView, View
 from attnfaith.subjects import Subject, SubjectError, outputs
 from attnfaith.subjects.base import plainly
 from attnfaith.subjects.layers import Stack, stack_of

@@ -33,17 +33,17 @@ def show(args):
     from attnfaith.reporting.cells import one_cell
 
     cell = one_cell(find_record(args.run).load())
-    from attnfaith.reporting.heatmap import choose
-    from attnfaith.reporting.notebook import Shown, row_of
-    from attnfaith.reporting.pairs import ShownPair, choose_pairs
+    from attnfaith.reporting.heatmap import extreme_texts
+    from attnfaith.reporting.notebook import ShownText, row_of
+    from attnfaith.reporting.pairs import ShownPair, extreme_pairs
 
     rows = [row_of(cell, word) for word in args.text]
     if cell.of_sequences:
-        rows = rows or [row for _, group in choose_pairs(cell, 1) for row in group]
+        rows = rows or [row for _, group in extreme_pairs(cell, 1) for row in group]
         parts = [str(ShownPair(cell, row, args.measures)) for row in rows]
     else:
-        best, worst, _ = choose(cell, 1)
-        parts = [str(Shown(cell, row, args.measures or None)) for row in rows or [*best, *worst]]
+        rows = rows or [row for group in extreme_texts(cell, 1) for row in group]
+        parts = [str(ShownText(cell, row, args.measures or None)) for row in rows]
     text = "\n\n".join(parts)
     print(text)
     return text
@@ -184,7 +184,7 @@ def table(args):
     from attnfaith import record
     from attnfaith.record.lookup import find_records
     from attnfaith.reporting.cells import split_cells
-    from attnfaith.reporting.wide import NUMBERS, overview, wide_table
+    from attnfaith.reporting.seed_tables import NUMBERS, overview, seed_table
     from attnfaith.support.files import write_atomically
 
     tables = [source.load() for source in find_records(*args.run)]
@@ -192,7 +192,7 @@ def table(args):
         record.check_one_version(tables, remedy="measure them anew with one, or give --mix-versions")
     cells = [cell for table in tables for cell in split_cells(table)]
     where = {pair[1]: pair[2] for pair in pairs}
-    wide = [wide_table(cells, args.rows, args.columns, args.value or NUMBERS, where)] if args.rows else overview(cells)
+    wide = [seed_table(cells, args.rows, args.columns, args.value or NUMBERS, where)] if args.rows else overview(cells)
     if kind == "csv" and len(wide) > 1:
         raise AttnfaithError("a CSV holds one table: give --rows and --columns")
     text = "\n".join(part.formatted(kind) for part in wide)

@@ -106,7 +106,7 @@ def _train_seeds(args, recipe) -> Path:
         raise AttnfaithError(f"{folder} is a run: its seeds go into folders in it; give another --output_dir")
     from attnfaith.record.lookup import find_record
     from attnfaith.reporting.cells import split_cells
-    from attnfaith.reporting.wide import FORMATS, overview
+    from attnfaith.reporting.seed_tables import FORMATS, overview
     from attnfaith.support.files import write_atomically
 
     cells = []
@@ -118,11 +118,11 @@ def _train_seeds(args, recipe) -> Path:
         _run(args, _load(args.config, [*args.overrides, *own], args.add), resume=not args.overwrite_output_dir)
         cells += split_cells(find_record(place).load())
     tables = overview(cells)
-    print("\n" + "\n".join(table.text() for table in tables))
+    print("\n" + "\n".join(table.formatted("text") for table in tables))
     for kind in ("markdown", "latex"):
         write_atomically(folder / f"seeds{FORMATS[kind]}", "\n".join(table.formatted(kind) for table in tables))
     for table in tables:
-        write_atomically(folder / f"seeds-{table.name}.csv", table.csv())
+        write_atomically(folder / f"seeds-{table.name}.csv", table.formatted("csv"))
     print(f"tables: {folder / 'seeds.md'}, seeds.tex and seeds-*.csv; others of these runs: attnfaith table {folder}")
     return folder / "seeds.md"
 
@@ -261,7 +261,7 @@ def _measure_model(args) -> Path:
 @command(
     argument("run", nargs="+", metavar="RUN", help="run, record, Hub id, or a folder of runs"),
     argument("--output", type=Path, help="folder of the report (default: that of the run, where one is given)"),
-    argument("--examples", type=int, help="texts of best and of worst agreement (default: as the run's, or 5)"),
+    argument("--examples", type=int, help="pairs of sentences of lowest and of highest error (default: as the run's, or 5)"),
     flag("--words", help="sum the scores of subwords over the subwords of a word"),
     flag("--mix-versions", help="join records even if different code measured them"),
     examples=("report runs/quickstart", "report runs/one runs/two --output both"),
@@ -275,8 +275,7 @@ def report(args):
     if args.output is None and own is None:
         raise AttnfaithError("--output is needed: the folder of the report; only one run has a report of its own")
     from attnfaith import recipes, record
-    from attnfaith.reporting import run_facts, write_report
-    from attnfaith.reporting.page.facts import facts_of
+    from attnfaith.reporting import write_report
 
     recipe = recipes.load(own / "recipe.yaml") if own and (own / "recipe.yaml").is_file() else None
     tables = [source.load() for source in sources]
@@ -289,7 +288,6 @@ def report(args):
         record.concatenate(tables, mix_versions=True),
         args.output or own / ("report_words" if args.words else "report"),
         title=section.title,
-        facts=run_facts(tables[0], recipe.note) if recipe else facts_of(tables[0]) if len(tables) == 1 else None,
         n_examples=section.examples if args.examples is None else args.examples,
     )
     print(f"report: {page}")

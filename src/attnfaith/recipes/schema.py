@@ -425,6 +425,6 @@ class Report:
     """The contents of the report."""
 
     examples: Count = 5
-    """texts shown of best and of worst agreement"""
+    """pairs of sentences shown of lowest and of highest error; of texts the page lists all"""
     title: str | None = None
     """of the page"""

@@ -6,7 +6,6 @@ from importlib import import_module
 
 
 _MODULES = {
-    "page.facts": ("run_facts",),
     "page.report": ("write_report",),
     "sections.agreement": ("agreement_table",),
     "sections.performance": ("performance_table",),

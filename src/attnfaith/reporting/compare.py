@@ -9,11 +9,11 @@ import pyarrow as pa
 
 from attnfaith import record as records
 from attnfaith.reporting import sections
-from attnfaith.reporting.blocks import Grid, template
 from attnfaith.reporting.cells import CELL, Cell, describe, quantity_label, split_cells
 from attnfaith.reporting.errors import ReportError
+from attnfaith.reporting.html import Grid, template
 from attnfaith.reporting.tables import as_text, format_number, short_number
-from attnfaith.stats import LEVEL, estimate, holm, mean, over_seeds_of_texts, ratio, seeds_in_words, sign_flip_tests
+from attnfaith.stats import LEVEL, estimate, holm, mean, over_seeds_of_texts, seeds_in_words, sign_flip_tests
 from attnfaith.support.errors import counted
 from attnfaith.support.escaping import html, printable
 
@@ -84,7 +84,7 @@ def _numbers(row: Mapping) -> tuple[str, ...]:
 
 
 def compare(tables: Sequence[pa.Table], names: Sequence[str], *, mix_versions: bool = False) -> Comparison:
-    """Two records or more over the texts and numbers that all of them hold; every other one against the first.
+    """Compare two records or more over the texts and numbers that all of them hold, every other one against the first.
 
     Records of models that differ in nothing but their seed are one side, with an interval over seeds and texts; where two of
     these have one seed too, each record is a side of its own. Sides are paired by text: same instance id, same words. Seeds
@@ -101,17 +101,17 @@ def compare(tables: Sequence[pa.Table], names: Sequence[str], *, mix_versions: b
     if not mix_versions:
         records.check_one_version(tables, remedy="measure them anew with one, or give --mix-versions")
     sides, texts = _sides(cells), _shared_texts(cells)
-    numbers, alone = _shared_numbers(cells, texts)
-    (first, own), *others = sides.items()
-    family = len(others) * len(next(iter(numbers.values())).columns)
-    rows = [_rows(own, seeds, numbers, family) for _, seeds in others]
-    frame = pd.concat(rows, keys=[name for name, _ in others], names=["second", None]).reset_index("second")
+    numbers, left_out = _shared_numbers([cell for _, cell in cells], texts)
+    (first, first_seeds), *rest = sides.items()
+    family = len(rest) * len(next(iter(numbers.values())).columns)
+    rows = [_rows(first_seeds, seeds, numbers, family) for _, seeds in rest]
+    frame = pd.concat(rows, keys=[name for name, _ in rest], names=["second", None]).reset_index("second")
     frame = frame.reset_index(drop=True).assign(first=first, p_holm=holm(frame["p_value"]))
     sure = (frame["p_holm"] <= LEVEL) & ((frame["ci_low"] > 0) | (frame["ci_high"] < 0))
-    told = np.where(frame["difference"] > 0, "higher", "lower")
-    frame["verdict"] = np.where(frame["difference"].isna(), "undefined", np.where(sure, told, UNTOLD))
+    direction = np.where(frame["difference"] > 0, "higher", "lower")
+    frame["verdict"] = np.where(frame["difference"].isna(), "undefined", np.where(sure, direction, UNTOLD))
     frame = frame[[*KEYS, *(name for name in frame if name not in KEYS)]]
-    return Comparison(tuple(sides), tuple(texts), _notes(sides, cells, texts, alone), frame)
+    return Comparison(tuple(sides), tuple(texts), _notes(sides, cells, texts, left_out), frame)
 
 
 def _sides(cells: Sequence[tuple[str, Cell]]) -> dict[str, Seeds]:
@@ -128,19 +128,19 @@ def _sides(cells: Sequence[tuple[str, Cell]]) -> dict[str, Seeds]:
     differing = [key for key in CELL if key not in UNNAMED and len({str(cell.heading[key]) for _, cell in cells}) > 1]
     kinds = [" ".join(str(part[0][1].heading[key]) for key in differing) for part in parts]
     names = [kind if len(part) > 1 and kind else part[0][0] for part, kind in zip(parts, kinds, strict=True)]
-    places = [f" ({names[:place].count(name) + 1})" * (names.count(name) > 1) for place, name in enumerate(names)]
-    return {
-        name + place: {cell.identity.seed: cell for _, cell in part}
-        for name, place, part in zip(names, places, parts, strict=True)
-    }
+    sides = {}
+    for place, (name, part) in enumerate(zip(names, parts, strict=True)):
+        number = f" ({names[:place].count(name) + 1})" if names.count(name) > 1 else ""
+        sides[name + number] = {cell.identity.seed: cell for _, cell in part}
+    return sides
 
 
 def _shared_texts(cells: Sequence[tuple[str, Cell]]) -> list[str]:
     """The ids of the instances that all cells have, and read alike, in order: the draws do not depend on that of rows."""
     name, first = cells[0]
-    shared = _text_of(first)
+    shared = _words(first)
     for other, cell in cells[1:]:
-        texts = _text_of(cell)
+        texts = _words(cell)
         shared = {key: words for key, words in shared.items() if texts.get(key) == words}
         if not shared:
             raise ReportError(
@@ -150,55 +150,60 @@ def _shared_texts(cells: Sequence[tuple[str, Cell]]) -> list[str]:
     return sorted(shared)
 
 
-def _text_of(cell: Cell) -> dict[str, tuple[str, str]]:
-    """What each instance reads: its words, and those of its second text. A sentence is the words in it."""
+def _words(cell: Cell) -> dict[str, tuple[str, str]]:
+    """The words of each instance and of its second text, by instance id."""
     tokens, queries = cell.table.column("tokens").to_pylist(), cell.queries or [()] * len(cell)
-    read = [(" ".join(words), " ".join(more or ())) for words, more in zip(tokens, queries, strict=True)]
-    return dict(zip(cell.instance_ids, read, strict=True))
+    texts = [(" ".join(words), " ".join(query or ())) for words, query in zip(tokens, queries, strict=True)]
+    return dict(zip(cell.instance_ids, texts, strict=True))
 
 
-def _shared_numbers(cells: Sequence[tuple[str, Cell]], texts: Sequence[str]) -> tuple[dict[int, pd.DataFrame], list[str]]:
-    """Every number per text that all cells hold, by id() of the cell; and those that only some hold."""
-    tables = {id(cell): pd.DataFrame(sections.numbers(cell), index=cell.instance_ids).loc[texts] for _, cell in cells}
-    every = list(dict.fromkeys(name for table in tables.values() for name in table.columns))
-    names = [name for name in every if all(name in table.columns for table in tables.values())]
-    if not names:
-        raise ReportError(f"no number is in all records (some hold {_named(every)}): measure them with the same producers")
-    return {key: table[names] for key, table in tables.items()}, [name for name in every if name not in names]
+def _shared_numbers(cells: Sequence[Cell], texts: Sequence[str]) -> tuple[dict[Cell, pd.DataFrame], list[str]]:
+    """Every number per text that all cells hold, by cell; and the names of those that only some hold."""
+    tables = {cell: pd.DataFrame(sections.numbers(cell), index=cell.instance_ids).loc[texts] for cell in cells}
+    names = list(dict.fromkeys(name for table in tables.values() for name in table.columns))
+    shared = [name for name in names if all(name in table.columns for table in tables.values())]
+    if not shared:
+        raise ReportError(f"no number is in all records (some hold {_listed(names)}): measure them with the same producers")
+    return {cell: table[shared] for cell, table in tables.items()}, [name for name in names if name not in shared]
 
 
 def _paired_seeds(first: Seeds, second: Seeds) -> tuple[list[int], list[int]]:
-    """Which seed is held against which."""
+    """The seeds of both sides in the order in which they are paired."""
     if shared := sorted(set(first) & set(second)):
         return shared, shared
     count = min(len(first), len(second))
     return sorted(first)[:count], sorted(second)[:count]
 
 
-def _rows(first: Seeds, second: Seeds, numbers: Mapping[int, pd.DataFrame], family: int) -> pd.DataFrame:
+def _rows(first: Seeds, second: Seeds, numbers: Mapping[Cell, pd.DataFrame], family: int) -> pd.DataFrame:
     """A row for each number of two sides, without what depends on other rows. family: rows that are corrected together."""
-    seeds, others = _paired_seeds(first, second)
+    seeds, other_seeds = _paired_seeds(first, second)
     left, right = (
-        np.stack([numbers[id(side[seed])].to_numpy(np.float64) for seed in chosen])  # [S, N, Q]
-        for side, chosen in ((first, seeds), (second, others))
+        np.stack([numbers[side[seed]].to_numpy(np.float64) for seed in chosen])  # [S, N, Q]
+        for side, chosen in ((first, seeds), (second, other_seeds))
     )
     differences = right - left
     defined = ~np.isnan(differences)
-    means = [over_seeds_means(np.where(defined, side, np.nan)) for side in (left, right, differences)]
     if len(seeds) == 1:
         intervals = [list(estimate("", column).values())[1:] for column in differences[0].T]
         p_values = sign_flip_tests(differences[0], draws=max(9999, 100 * family))
         p_values = np.where(defined[0].sum(0) < 2, np.nan, p_values)
-        apart = [""] * differences.shape[2]
+        apart = [""] * len(intervals)
     else:
-        estimates = [over_seeds_of_texts(differences[:, :, place]) for place in range(differences.shape[2])]
+        columns = [differences[:, :, place] for place in range(differences.shape[2])]
+        estimates = [over_seeds_of_texts(column) for column in columns]
         intervals, p_values = [each[1:3] for each in estimates], [each.p_value for each in estimates]
-        by_seed = [[mean(column[~np.isnan(column)]) for column in differences[:, :, q]] for q in range(differences.shape[2])]
         apart = [
-            seeds_in_words(values, 0) if np.isnan(each.ci_low) and not np.isnan(each.value) else ""
-            for values, each in zip(by_seed, estimates, strict=True)
+            seeds_in_words([mean(seed[~np.isnan(seed)]) for seed in column], 0)
+            if np.isnan(each.ci_low) and not np.isnan(each.value)
+            else ""
+            for column, each in zip(columns, estimates, strict=True)
         ]
     n_texts = defined.any(axis=0).sum(axis=0)
+    means = [  # over seeds of means over texts, without what is undefined on either side
+        pd.concat([pd.DataFrame(seed).mean() for seed in np.where(defined, side, np.nan)], axis=1).mean(axis=1)
+        for side in (left, right, differences)
+    ]
     return pd.DataFrame(
         {
             "quantity": next(iter(numbers.values())).columns,
@@ -213,29 +218,23 @@ def _rows(first: Seeds, second: Seeds, numbers: Mapping[int, pd.DataFrame], fami
     )
 
 
-def over_seeds_means(numbers: np.ndarray) -> list[float]:
-    """The mean over seeds of the mean over texts of each number, [S, N, Q]; NaN without a value."""
-    by_seed = ratio(np.nansum(numbers, axis=1), (~np.isnan(numbers)).sum(axis=1))
-    return [mean(column[~np.isnan(column)]) for column in by_seed.T]
-
-
-def _notes(sides: Mapping[str, Seeds], cells: Sequence[tuple[str, Cell]], texts: list, alone: list) -> tuple[str, ...]:
+def _notes(sides: Mapping[str, Seeds], cells: Sequence[tuple[str, Cell]], texts: list, left_out: list) -> tuple[str, ...]:
     notes = [f"{len(sides)} sides over the {counted(len(texts))} that all have; intervals are paired by text."]
     for name, seeds in sides.items():
         model, _, seed = describe(next(iter(seeds.values())).heading).rpartition(" · seed ")
-        notes.append(f"{name}: {model} · {f'seeds {_named(seeds)}' if len(seeds) > 1 else f'seed {seed}'}")
+        notes.append(f"{name}: {model} · {f'seeds {_listed(seeds)}' if len(seeds) > 1 else f'seed {seed}'}")
     if longer := [f"{name} {len(cell) - len(texts)}" for name, cell in cells if len(cell) > len(texts)]:
-        notes.append(f"Texts left out, which not all have or read alike: {_named(longer)}.")
-    (_, own), *others = sides.items()
-    for name, seeds in others:
-        pairs = [f"{seed} and {other}" for seed, other in zip(*_paired_seeds(own, seeds), strict=True)]
-        if len(own) + len(seeds) > 2:
-            notes.append(f"Seeds of the first side and of {name} that are paired: {_named(pairs)}.")
-    if alone:
-        notes.append(f"Not compared, as not all have them: {_named(alone)}.")
+        notes.append(f"Texts left out, which not all have or read alike: {_listed(longer)}.")
+    (_, first), *rest = sides.items()
+    for name, seeds in rest:
+        pairs = [f"{seed} and {other}" for seed, other in zip(*_paired_seeds(first, seeds), strict=True)]
+        if len(first) + len(seeds) > 2:
+            notes.append(f"Seeds of the first side and of {name} that are paired: {_listed(pairs)}.")
+    if left_out:
+        notes.append(f"Not compared, as not all have them: {_listed(left_out)}.")
     return tuple(notes)
 
 
-def _named(values) -> str:
+def _listed(values) -> str:
     values = list(map(str, values))
     return ", ".join(values[:MOST_NAMED]) + (f" and {len(values) - MOST_NAMED} more" if len(values) > MOST_NAMED else "")

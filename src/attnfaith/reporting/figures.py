@@ -41,8 +41,8 @@ def ranges(
     """
     figure = titled_figure(title, cell, 9.0, 1.3 + 0.34 * max(len(values), 1))
     axes = figure.add_subplot()
-    for place, (label, of_texts) in enumerate(values.items()):
-        defined = of_texts[~np.isnan(of_texts)]
+    for place, (label, numbers) in enumerate(values.items()):
+        defined = numbers[~np.isnan(numbers)]
         if not len(defined):
             continue
         colour = ATTENTION if label == "attention" else PALETTE[-1]
@@ -54,7 +54,7 @@ def ranges(
     axes.set_ylim(len(values) - 0.4, -0.6)
     axes.set_yticks(rows, [*values])
     right = axes.secondary_yaxis("right")
-    right.set_yticks(rows, [mean_in_words(of_texts, 2) for of_texts in values.values()], fontsize=10)
+    right.set_yticks(rows, [mean_in_words(numbers, 2) for numbers in values.values()], fontsize=10)
     for axis in (axes, right):
         axis.tick_params(axis="y", length=0)
     right.spines["right"].set_visible(False)
@@ -62,14 +62,14 @@ def ranges(
     axes.set_xlabel(f"{xlabel}\n{RANGES}")
     if mark is not None:
         axes.axvline(mark, color="#777777", linewidth=1)
-    if all(np.isnan(of_texts).all() for of_texts in values.values()):
+    if all(np.isnan(numbers).all() for numbers in values.values()):
         note(axes, "nothing to draw")
     return grid_behind(axes, "x").figure
 
 
 def ranges_in_words(values: Values) -> str:
-    """The same for those who do not see it."""
-    return "; ".join(f"{label}: {mean_in_words(of_texts, 2)}" for label, of_texts in values.items())
+    """The numbers of `ranges` as alternative text."""
+    return "; ".join(f"{label}: {mean_in_words(numbers, 2)}" for label, numbers in values.items())
 
 
 def grid_behind(axes: "Axes", axis: str) -> "Axes":
@@ -84,13 +84,13 @@ def histograms(cell: Cell, title: str, values: Values, bins: np.ndarray, xlabel:
     groups = class_groups(cell)
     figure = titled_figure(title, cell, 9.0, 1.1 + 2.2 * len(values))
     panels = figure.subplots(len(values), 1, sharex=True, squeeze=False)[:, 0]
-    for axes, (label, of_texts) in zip(panels, values.items(), strict=True):
+    for axes, (label, numbers) in zip(panels, values.items(), strict=True):
         for (name, members), colour in zip(groups, PALETTE, strict=False):
-            shown = of_texts[members]
-            histogram(axes, shown[~np.isnan(shown)], bins, colour, f"{name}\n{mean_in_words(shown)}")
+            part = numbers[members]
+            histogram(axes, part[~np.isnan(part)], bins, colour, f"{name}\n{mean_in_words(part)}")
         axes.set_xlim(bins[0], bins[-1])
         percent_axis(axes)
-        axes.set_title(f"{label}: {mean_in_words(of_texts)}", fontsize=10.5)
+        axes.set_title(f"{label}: {mean_in_words(numbers)}", fontsize=10.5)
         axes.set_ylabel("share of the class's texts")
         axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), title="predicted", alignment="left", labelspacing=0.8)
     panels[-1].set_xlabel(xlabel)
@@ -119,9 +119,9 @@ def violins(
     width = 0.84 / len(groups)
     for number, ((name, members), colour) in enumerate(zip(groups, PALETTE, strict=False)):
         for position in range(len(WEIGHT_BINS)):
-            shown = values[members & defined & (place == position)]
-            if len(shown):
-                _violin(axes, shown, position + (number - (len(groups) - 1) / 2) * width, width, colour, highest)
+            part = values[members & defined & (place == position)]
+            if len(part):
+                _violin(axes, part, position + (number - (len(groups) - 1) / 2) * width, width, colour, highest)
         axes.plot([], [], color=colour, linewidth=6, alpha=0.6, label=f"{name}\n{mean_in_words(values[members])}")
     axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), title="predicted", alignment="left", labelspacing=0.8)
     if not defined.any():
@@ -153,5 +153,5 @@ def _violin(axes: "Axes", values: np.ndarray, at: float, width: float, colour: s
         body.set(facecolor=colour, edgecolor=colour, alpha=0.45, linewidth=1)
     middle = np.median(values)
     axes.plot([at - width / 4, at + width / 4], [middle, middle], color=colour, linewidth=2)
-    text = {"ha": "center", "va": "bottom", "fontsize": 9, "color": colour}
-    axes.text(at, values.max() + highest * 0.015, f"{len(values):,}", **text)
+    above = values.max() + highest * 0.015
+    axes.text(at, above, f"{len(values):,}", ha="center", va="bottom", fontsize=9, color=colour)

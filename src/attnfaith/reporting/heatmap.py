@@ -1,33 +1,32 @@
 """Texts as heat maps: which texts are shown, and the scores of their tokens as one of eleven shades.
 
-A shade is a share of the line's largest absolute value in tenths. Colours are computed for a light and a dark page, each
+A shade is a share of the largest absolute value of a line, in tenths. Colours are computed for a light and a dark page, each
 with the text colour of the larger contrast, so that every word on a shade can be read (WCAG >= 4.5).
 """
 
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from attnfaith import record as records
-from attnfaith.reporting.cells import Cell, main_measures, measure_label, reference_measure
+from attnfaith.reporting.cells import PREFIX, Cell, main_measures, measure_label, name_class, reference_measure
+from attnfaith.reporting.html import PAPER
 from attnfaith.reporting.style import ATTENTION, GRADIENT, LEAVE_ONE_OUT, PALETTE
 
 
 SHADES = 11
 MOST_TOKENS = 400
-"""Of a text on a page; words, where tokens are sentences."""
+"""Tokens of a text that are shown; of sentences, the words in them."""
 SHORTEST_EXAMPLE = 8
 """Tokens: on two or three a single swap takes tau from one end to the other, so extremes would all be such texts."""
 HUES = {"attention": ATTENTION, "gradient": GRADIENT, "leave_one_out": LEAVE_ONE_OUT}
-OTHER_HUE = PALETTE[3]
-NEGATIVE_HUE = PALETTE[6]  # of evidence against the class, whatever the measure
-COLOURS = (*HUES.values(), OTHER_HUE, NEGATIVE_HUE)
+COLOURS = (*HUES.values(), PALETTE[3], PALETTE[6])
+"""Hues of the measures above, of all other measures, and of evidence against the class."""
 NEGATIVE = len(COLOURS) - 1
-PAPER = {"light": "#ffffff", "dark": "#1d2126"}
 INK = ("#000000", "#ffffff")
 
 
@@ -55,21 +54,23 @@ class Token(NamedTuple):
 
 @dataclass(frozen=True)
 class Example:
-    """One text as shown. measures: the lines, (label, hue). taus: (pair, value) for reading. query: the words of the second
-    text, None where the cell has none. has_rationale: whether gold evidence is known. direction: "ltr" or "rtl".
+    """One text as shown.
+
+    predicted, label: classes, label None where unknown. probability: of the predicted class. lines: (label, hue) of each
+    line. length: of the whole text, in tokens. query: the words of the second text, None where the cell has none.
+    sentences: whether its tokens are sentences. has_rationale: whether gold evidence is known. direction: "ltr" or "rtl".
     """
 
     instance_id: str
     predicted: int
     probability: float
     label: int | None
-    taus: tuple[tuple[str, str], ...]
-    measures: tuple[tuple[str, int], ...]
+    lines: tuple[tuple[str, int], ...]
     tokens: tuple[Token, ...]
     length: int
     truncated: bool
     query: tuple[str, ...] | None
-    of_sentences: bool
+    sentences: bool
     has_rationale: bool
     direction: str
 
@@ -100,9 +101,9 @@ def shades(hue: str, theme: str) -> list[tuple[str, str]]:
 
 
 def palette(hues: Iterable[int] = range(len(COLOURS))) -> dict[str, object]:
-    """The fields of a template that shades words: {theme: [(hue, shades)]} of these hues, and the ground."""
+    """The field of a template that shades words: {theme: [(hue, shades)]} of these hues."""
     hues = list(hues)
-    return {"themes": {theme: [(hue, shades(COLOURS[hue], theme)) for hue in hues] for theme in PAPER}, "paper": PAPER}
+    return {"themes": {theme: [(hue, shades(COLOURS[hue], theme)) for hue in hues] for theme in PAPER}}
 
 
 def hue_of(measure: str) -> int:
@@ -138,14 +139,33 @@ def direction_of(tokens: Iterable[str]) -> str:
     return "rtl" if kinds["R"] + kinds["AL"] > kinds["L"] else "ltr"
 
 
+def class_label(cell: Cell, number: int) -> str:
+    """A class for reading, such as "1 positive", with nothing unseen in it."""
+    return visible(name_class(str(number), cell.class_names))
+
+
+def explained_class(cell: Cell, row: int, measure: str) -> str:
+    """The class that the scores of a measure explain, in words such as "of class 1 positive"; "" without a target."""
+    producer = cell.settings.get("columns", {}).get(PREFIX + measure, "")
+    target = cell.settings.get("options", {}).get(producer, {}).get("target")
+    if target is None:
+        return ""
+    if isinstance(target, Mapping):
+        return f"of class {class_label(cell, target['of'])} against class {class_label(cell, target['against'])}"
+    if target not in ("gold", "predicted"):
+        return f"of class {class_label(cell, target)}"
+    number = cell.labels[row] if target == "gold" else cell.predicted[row]
+    return "of no class" if np.isnan(number) else f"of class {class_label(cell, int(number))} ({target})"
+
+
 def shown_measures(cell: Cell) -> tuple[str, ...]:
     """Lines of a heat map: the main measures, then every other one of inputs, in the record's order."""
     first = main_measures(cell)
     return (*first, *(name for name in cell.measures if name not in first and not name.endswith("_hidden")))
 
 
-def choose(cell: Cell, count: int) -> tuple[list[int], list[int], int]:
-    """Rows of the `count` texts of best and of worst agreement, and the fewest tokens they were chosen from.
+def extreme_texts(cell: Cell, count: int) -> tuple[list[int], list[int]]:
+    """Rows of the `count` texts of highest and of lowest agreement.
 
     Ordered by tau of attention with leave-one-out (else gradient, else the first measure), then by instance id. Texts
     below SHORTEST_EXAMPLE tokens are passed over where enough longer ones are left; a text is never in both lists.
@@ -154,15 +174,15 @@ def choose(cell: Cell, count: int) -> tuple[list[int], list[int], int]:
     measure = reference_measure(cell)
     ids = np.array(cell.instance_ids, dtype=object)
     if measure is None:
-        return sorted(range(len(cell)), key=lambda row: ids[row])[:count], [], 0
+        return sorted(range(len(cell)), key=lambda row: ids[row])[:count], []
     tau = cell.tau("attention", measure)
-    candidates, shortest = np.flatnonzero(~np.isnan(tau)), 2
+    candidates = np.flatnonzero(~np.isnan(tau))
     long_enough = candidates[cell.lengths[candidates] >= SHORTEST_EXAMPLE]
     if len(long_enough) >= 2 * count:
-        candidates, shortest = long_enough, SHORTEST_EXAMPLE
+        candidates = long_enough
     best = sorted(candidates, key=lambda row: (-tau[row], ids[row]))[: min(count, (len(candidates) + 1) // 2)]
     worst = sorted(np.setdiff1d(candidates, best), key=lambda row: (tau[row], ids[row]))[:count]
-    return [int(row) for row in best], [int(row) for row in worst], shortest
+    return [int(row) for row in best], [int(row) for row in worst]
 
 
 def query_of(cell: Cell, row: int) -> tuple[str, ...] | None:
@@ -175,37 +195,34 @@ def signed(value: float) -> str:
     return "undefined" if np.isnan(value) else f"{value:.2f}".replace("-", "−")
 
 
-def example(cell: Cell, row: int, measures: Sequence[str] | None = None) -> Example:
-    """What is shown of one instance. measures: those to show; None is `shown_measures`."""
+def example(cell: Cell, row: int, measures: Sequence[str] | None = None, most: int | None = None) -> Example:
+    """What is shown of one instance. measures: those to show; None is `shown_measures`. most: tokens, None for MOST_TOKENS;
+    of sentences as many as hold no more words, and at least one.
+    """
     measures = shown_measures(cell) if measures is None else measures
-    part, main = cell.table.slice(row, 1), main_measures(cell)
+    part, most = cell.table.slice(row, 1), MOST_TOKENS if most is None else most
     texts = part.column("tokens")[0].as_py()
-    lines = [scores_of(cell.scores(name)[row], measure_label(name)) for name in measures]
+    scores = [scores_of(cell.scores(name)[row], measure_label(name)) for name in measures]
     has_rationale = "rationale" in cell.table.column_names
     gold = records.rows(part, "rationale")[0] > 0 if has_rationale else np.zeros(len(texts), bool)
-    words, shown = [()] * len(texts), MOST_TOKENS
+    words = [()] * len(texts)
     if cell.words:
         words = _words(cell, row)
         ends = np.cumsum([len(sentence) for sentence in words])
-        shown = max(1, int(np.searchsorted(ends, MOST_TOKENS, side="right")))
-    columns = zip(map(visible, texts), zip(*lines, strict=True), map(bool, gold), words, strict=True)
+        most = max(1, int(np.searchsorted(ends, most, side="right")))
+    columns = zip(map(visible, texts), zip(*scores, strict=True), map(bool, gold), words, strict=True)
     predicted, label = int(cell.predicted[row]), cell.labels[row]
     return Example(
         instance_id=visible(cell.instance_ids[row]),
         predicted=predicted,
         probability=float(cell.probs[row, predicted]),
         label=None if np.isnan(label) else int(label),
-        taus=tuple(
-            (f"{measure_label(first)} and {measure_label(second)}", signed(cell.tau(first, second)[row]))
-            for first, second in cell.pairs
-            if {first, second} <= set(main)
-        ),
-        measures=tuple((measure_label(name), hue_of(name)) for name in measures),
-        tokens=tuple(Token(*column) for column in columns)[:shown],
+        lines=tuple((measure_label(name), hue_of(name)) for name in measures),
+        tokens=tuple(Token(*column) for column in columns)[:most],
         length=len(texts),
         truncated=bool(part.column("truncated")[0].as_py()),
         query=query_of(cell, row),
-        of_sentences=cell.words is not None,
+        sentences=cell.words is not None,
         has_rationale=has_rationale,
         direction=direction_of(texts),
     )
@@ -222,7 +239,7 @@ def _words(cell: Cell, row: int) -> list[tuple[tuple[str, Score], ...]]:
 
 def scores_of(values: np.ndarray, name: str) -> list[Score]:
     """Each value against the largest finite absolute value of its line; all at 0 % where the line is zero. What is not
-    finite has no share: it is undefined, or said to be infinite.
+    finite has no share: it is undefined or infinite.
     """
     largest = np.abs(values[np.isfinite(values)]).max(initial=0.0)
     scores = []

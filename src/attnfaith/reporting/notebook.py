@@ -1,4 +1,4 @@
-"""What a notebook, or a terminal, shows of a record: its verdict, and single texts as heat maps.
+"""A record in a notebook or a terminal: its verdict, and single texts as heat maps.
 
 All styles are in the HTML itself, on a ground of their own, so that it can be read in light and dark notebooks alike.
 """
@@ -11,10 +11,20 @@ import numpy as np
 import pandas as pd
 
 from attnfaith.reporting import render
-from attnfaith.reporting.blocks import template
 from attnfaith.reporting.cells import Cell, describe, main_measures, measure_label, undefined
-from attnfaith.reporting.explained import class_label, explained
-from attnfaith.reporting.heatmap import NEGATIVE, Example, choose, example, hue_of, palette, shown_measures, signed
+from attnfaith.reporting.heatmap import (
+    NEGATIVE,
+    Example,
+    class_label,
+    example,
+    explained_class,
+    extreme_texts,
+    hue_of,
+    palette,
+    shown_measures,
+    signed,
+)
+from attnfaith.reporting.html import template
 from attnfaith.reporting.sections import agreement
 from attnfaith.reporting.sections.performance import accuracy_in_words
 from attnfaith.reporting.tables import as_text
@@ -29,7 +39,7 @@ LONGEST_TOKEN, LONGEST_SENTENCE = 24, 60  # characters of a token in a terminal
 
 
 def row_of(cell: Cell, word: str) -> int:
-    """The row of a text: its instance id, or the end of it after a slash where that is one text's, or its number from 0.
+    """The row of a text: its instance id, or the end of it after a slash where that is unique, or its number from 0.
 
     Raises AttnfaithError for another word, with the nearest id.
     """
@@ -48,7 +58,7 @@ def row_of(cell: Cell, word: str) -> int:
     raise AttnfaithError(f"no text is called {excerpt(word)}; {hint}")
 
 
-class Shown:
+class ShownText:
     """One text of a record as a heat map: HTML in a notebook, a table of scores where it is printed.
 
     measures: those to show after attention, None all of inputs. Raises AttnfaithError for one that the cell does not hold.
@@ -66,28 +76,19 @@ class Shown:
         return example(self.cell, self.row, self.names)
 
     @cached_property
-    def explains(self) -> dict[str, str]:
-        """Which class the scores of each measure are of, by its label; without those that have none."""
-        targets = {measure_label(name): explained(self.cell, self.row, name) for name in self.names[1:]}
+    def explained(self) -> dict[str, str]:
+        """The class that the scores of each measure explain, by its label; without those that explain none."""
+        targets = {measure_label(name): explained_class(self.cell, self.row, name) for name in self.names[1:]}
         return {label: target for label, target in targets.items() if target}
 
     @property
-    def prediction(self) -> str:
-        """What the model says of the text."""
-        return f"predicted {class_label(self.cell, self.example.predicted)} (probability {self.example.probability:.2f})"
+    def predicted(self) -> str:
+        return class_label(self.cell, self.example.predicted)
 
     @property
     def gold(self) -> str:
-        """What is right; "" where it is not known."""
-        label = self.example.label
-        wrong = "" if label == self.example.predicted else " (wrong)"
-        return "" if label is None else f"gold {class_label(self.cell, label)}{wrong}"
-
-    @property
-    def size(self) -> str:
-        """How long the text is."""
-        length = counted(self.example.length, "sentence" if self.example.of_sentences else "token")
-        return length + (", cut at the length limit" if self.example.truncated else "")
+        """The gold class; "" where it is not known."""
+        return "" if self.example.label is None else class_label(self.cell, self.example.label)
 
     @property
     def taus(self) -> list[tuple[str, str]]:
@@ -96,32 +97,31 @@ class Shown:
 
     def html(self) -> str:
         """A heat map that needs nothing beside it; all text in it is escaped."""
-        return template("notebook.html.j2").render(**_style([self]), overview=None, groups=[("", [self])])
+        return _html([("", [self])])
 
     _repr_html_ = html
 
     def __str__(self) -> str:
         text, cell = self.example, self.cell
-        label = "unknown" if text.label is None else class_label(cell, text.label)
         lines = [
             f"{text.instance_id}  (text {self.row} of {len(cell):,})",
             describe(cell.heading),
-            f"predicted: {class_label(cell, text.predicted)} ({text.probability:.2f})   label: {label}",
-            *(f"{label}: {target}" for label, target in self.explains.items()),
+            f"predicted: {self.predicted} ({text.probability:.2f})   label: {self.gold or 'unknown'}",
+            *(f"{label}: {target}" for label, target in self.explained.items()),
         ]
         if text.query is not None:
             lines.append(f"second text, which nothing attends to: {' '.join(text.query)}")
-        lines += [f"τ {pair}: {value}" for pair, value in text.taus]
+        lines += [f"τ with {measure}: {tau}" for measure, tau in self.taus]
         if text.truncated:
             lines.append("The text was longer than the model reads, and was cut.")
         if len(text.tokens) < text.length:
-            lines.append(f"The first {len(text.tokens)} of {text.length} {'sentences' if text.of_sentences else 'tokens'}.")
+            lines.append(f"The first {len(text.tokens)} of {text.length} {'sentences' if text.sentences else 'tokens'}.")
         return "\n".join([*map(printable, lines), "", self._table()])
 
     __repr__ = __str__
 
     def _table(self) -> str:
-        tokens, most = self.example.tokens, LONGEST_SENTENCE if self.example.of_sentences else LONGEST_TOKEN
+        tokens, most = self.example.tokens, LONGEST_SENTENCE if self.example.sentences else LONGEST_TOKEN
         scores = {measure_label(name): self.cell.scores(name)[self.row][: len(tokens)] for name in self.names}
         columns = {name: ["–" if np.isnan(value) else f"{value:.3g}" for value in row] for name, row in scores.items()}
         if self.example.has_rationale:
@@ -130,14 +130,14 @@ class Shown:
 
 
 class Overview:
-    """A record in short: what it is, what its numbers say, and the texts of highest and lowest agreement."""
+    """A record in short: what it is, its verdict and numbers, and the texts of highest and lowest agreement."""
 
     def __init__(self, cells: Sequence[Cell]):
         self.cells = cells
 
     @cached_property
     def lead(self) -> list[str]:
-        """The report's sentences on agreement; of several cells what they say side by side."""
+        """The report's sentences on agreement; of several cells those that compare them."""
         if len(self.cells) == 1:
             return render.sentences(agreement.SECTION, self.cells[0])
         return agreement.side_by_side(self.cells)
@@ -147,12 +147,12 @@ class Overview:
         """The verdict on one model of texts, a sentence each; [] for several models and for pairs."""
         if len(self.cells) != 1 or self.cells[0].of_sequences:
             return []
-        found = verdict([self.cells[0].of_inputs])
-        return [f"{found.headline}.", found.reason, found.advice, *found.remarks]
+        outcome = verdict([self.cells[0].of_inputs])
+        return [f"{outcome.headline}.", outcome.reason, outcome.advice, *outcome.remarks]
 
     @property
     def heads(self) -> list[str]:
-        """What each cell is, in a line; of very many the first."""
+        """A line about each cell; of very many about the first."""
         lines = [
             " · ".join(filter(None, (describe(cell.heading), counted(len(cell)), accuracy_in_words(cell))))
             for cell in self.cells[:MOST_CELLS]
@@ -162,38 +162,38 @@ class Overview:
 
     @property
     def remarks(self) -> list[str]:
-        """What of the texts was cut or cannot say anything."""
+        """Lines on texts that were cut or are undefined."""
         count = sum(map(len, self.cells))
         truncated = sum(int(np.sum(cell.table.column("truncated").to_numpy())) for cell in self.cells)
         empty = sum(int((cell.lengths == 0).sum()) for cell in self.cells)
         both = ((truncated, "cut at the length limit"), (empty, "without a token"))
-        texts = [f"{number:,} of {counted(count)}: {what}" for number, what in both if number]
+        texts = [f"{number:,} of {counted(count)}: {words}" for number, words in both if number]
         return texts + [line for cell in self.cells[:MOST_CELLS] for line in undefined(cell.table)]
 
     @property
-    def groups(self) -> list[tuple[str, list[Shown]]]:
+    def groups(self) -> list[tuple[str, list[ShownText]]]:
         """(heading, texts): highest and lowest agreement of one cell."""
         if len(self.cells) != 1:
             return []
         (cell,) = self.cells
-        best, worst, _ = choose(cell, EXAMPLES)
         main = main_measures(cell)
         heads = [f"{word} agreement with {measure_label(main[-1])}" for word in ("Highest", "Lowest")]
-        both = zip(heads if len(main) > 1 else ["First texts", ""], (best, worst), strict=True)
-        return [(head, [Shown(cell, row, main) for row in rows]) for head, rows in both if rows]
+        groups = zip(heads if len(main) > 1 else ["First texts", ""], extreme_texts(cell, EXAMPLES), strict=True)
+        return [(head, [ShownText(cell, row, main) for row in rows]) for head, rows in groups if rows]
 
     def html(self) -> str:
         """The record in a notebook; all text in it is escaped."""
-        groups = self.groups
-        style = _style([shown for _, texts in groups for shown in texts])
-        return template("notebook.html.j2").render(**style, overview=self, groups=groups)
+        return _html(self.groups, self)
 
     def __str__(self) -> str:
         return "\n".join(map(printable, [*self.heads, *self.verdict, *self.lead, *self.remarks]))
 
 
-def _style(texts: Sequence[Shown]) -> dict[str, object]:
-    """The colours that these texts use, for light and dark ground."""
+def _html(groups: Sequence[tuple[str, Sequence[ShownText]]], overview: Overview | None = None) -> str:
+    """Texts with the colours that they use, for light and dark ground."""
+    texts = [text for _, group in groups for text in group]
     hues = {hue_of(name) for text in texts for name in text.names}
-    below = any(score.negative for text in texts for token in text.example.tokens for score in token.scores)
-    return {**palette(sorted(hues | ({NEGATIVE} if below else set()))), "negative": NEGATIVE}
+    if any(score.negative for text in texts for token in text.example.tokens for score in token.scores):
+        hues.add(NEGATIVE)
+    colours = palette(sorted(hues))
+    return template("notebook.html.j2").render(**colours, negative=NEGATIVE, overview=overview, groups=groups)

@@ -1,4 +1,7 @@
-"""One pair of sentences as it is shown: what each target word reads of each source word, the links read off it, and gold."""
+"""A pair of sentences as it is shown: what each target word reads of each source word, the links read off it, and gold.
+
+Shapes: T source words, G target words, N pairs.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +14,7 @@ from attnfaith.metrics.attention_faithfulness.alignment_error_rate import POSSIB
 from attnfaith.metrics.extraction import extract_links
 from attnfaith.reporting.cells import Cell, describe, measure_label
 from attnfaith.reporting.heatmap import Score, direction_of, scores_of, visible
-from attnfaith.reporting.readings import Reading, at, columns, has_gold, reading_of, readings
+from attnfaith.reporting.links import Reading, at, columns, has_gold, reading_of, readings
 from attnfaith.reporting.spec import per_cell
 from attnfaith.reporting.tables import as_text, short_number
 from attnfaith.support.errors import AttnfaithError, counted, excerpt, nearest
@@ -24,38 +27,36 @@ LINKS = {SURE: "sure", POSSIBLE: "possible", 0: ""}
 
 
 @dataclass(frozen=True)
-class Mark:
-    """One target word and one source word. value: its weight, and score this as a shade; link: "sure", "possible" or "" in
-    gold; read: linked by the reading; words: all of it, for reading.
-    """
-
-    value: float
-    score: Score
-    link: str
-    read: bool
-    words: str
-
-
-@dataclass(frozen=True)
-class Target:
-    """A target word with its probability and its marks, one for each source word that is shown."""
-
-    word: str
-    probability: str
-    marks: tuple[Mark, ...]
-
-
-@dataclass(frozen=True)
 class Pair:
-    """A pair of sentences. error: its alignment error rate by the reading, "" without gold. sizes: words of either."""
+    """A pair of sentences as it is shown, of each at most MOST_WORDS words.
+
+    probabilities: of target words. values (G,T): weights. scores: their shades, by target and source word. gold (G,T): as
+    `gold_links`. read (G,T): links by the reading. error: the alignment error rate, "" without gold. sizes: words of either.
+    """
 
     instance_id: str
     source: tuple[str, ...]
-    targets: tuple[Target, ...]
+    target: tuple[str, ...]
+    probabilities: tuple[float, ...]
+    values: np.ndarray
+    scores: tuple[tuple[Score, ...], ...]
+    gold: np.ndarray
+    read: np.ndarray
     error: str
     sizes: tuple[int, int]
     truncated: bool
     directions: tuple[str, str]
+
+    def link(self, target: int, source: int) -> str:
+        """ "sure", "possible" or "" in gold."""
+        return LINKS[int(self.gold[target, source])]
+
+    def words(self, target: int, source: int) -> str:
+        """A weight and its links, for reading."""
+        link = self.link(target, source)
+        parts = [f"{self.target[target]} – {self.source[source]}", self.scores[target][source].value]
+        parts += [f"{link} link in gold"] if link else []
+        return "; ".join([*parts, *(["read as a link"] if self.read[target, source] else [])])
 
 
 @per_cell
@@ -63,11 +64,11 @@ def shown_reading(cell: Cell) -> Reading | None:
     """How the pairs of a cell are shown: with gold links by the reading that is chosen of all; without, by the first measure
     that has layers and no heads, else the first that there is. None of a cell without any measure.
     """
-    known = columns(cell)
+    measures = columns(cell)
     if has_gold(cell) and (place := readings(cell).chosen()) is not None:
         return readings(cell).readings[place]
-    without_heads = (name for name, column in known.items() if "L" in column.axes and "A" not in column.axes)
-    return reading_of(cell, next(without_heads, next(iter(known)))) if known else None
+    without_heads = (name for name, column in measures.items() if "L" in column.axes and "A" not in column.axes)
+    return reading_of(cell, next(without_heads, next(iter(measures)))) if measures else None
 
 
 def reading_label(reading: Reading) -> str:
@@ -75,9 +76,21 @@ def reading_label(reading: Reading) -> str:
     return ", ".join(filter(None, (measure_label(reading.place.measure), reading.label)))
 
 
-def choose_pairs(cell: Cell, count: int) -> list[tuple[str, list[int]]]:
-    """(heading, rows) of the pairs that a page shows: of lowest and of highest error by the shown reading, among those that
-    it was not chosen on; without gold the first by instance id.
+def shown_pairs(cell: Cell, count: int) -> dict[str, object]:
+    """The pairs that a page shows: groups [(heading, pairs)], a note on them, and whether gold links are known."""
+    reading = shown_reading(cell)
+    groups = [] if reading is None else extreme_pairs(cell, count)
+    note = "Nothing was measured that could be shown." if reading is None else f"Shown is {reading_label(reading)}."
+    if len(groups) > 1:
+        note += " The extremes, not a sample: pairs of lowest and of highest alignment error rate among those that this "
+        note += "reading was not chosen on."
+    pairs = [(heading, [pair(cell, row, reading) for row in rows]) for heading, rows in groups]
+    return {"note": note, "groups": pairs, "has_gold": has_gold(cell)}
+
+
+def extreme_pairs(cell: Cell, count: int) -> list[tuple[str, list[int]]]:
+    """(heading, rows) of the pairs of lowest and of highest error by the shown reading, among those that it was not chosen
+    on; without gold the first by instance id.
     """
     ids = np.array(cell.instance_ids, dtype=object)
     rates = errors(cell, shown_reading(cell))
@@ -87,43 +100,39 @@ def choose_pairs(cell: Cell, count: int) -> list[tuple[str, list[int]]]:
     best = sorted(judged, key=lambda row: (rates[row], ids[row]))[: min(count, (len(judged) + 1) // 2)]
     worst = sorted(np.setdiff1d(judged, best), key=lambda row: (-rates[row], ids[row]))[:count]
     groups = (("Lowest error rate", best), ("Highest error rate", worst))
-    return [(head, [int(row) for row in rows]) for head, rows in groups if len(rows)]
+    return [(heading, [int(row) for row in rows]) for heading, rows in groups if len(rows)]
 
 
 def errors(cell: Cell, reading: Reading | None) -> np.ndarray | None:
     """The alignment error rate of each pair by a reading, [N]; None without gold."""
     if reading is None or not has_gold(cell):
         return None
-    known = readings(cell)
-    return alignment_scores(known.counts[:, known.readings.index(reading)])[:, 0]
+    counts = readings(cell).counts[:, readings(cell).readings.index(reading)]
+    return alignment_scores(counts)[:, 0]
 
 
 def pair(cell: Cell, row: int, reading: Reading) -> Pair:
-    """What is shown of one pair."""
+    """What is shown of a pair."""
     part = cell.table.slice(row, 1)
-    source, targets = (part.column(name)[0].as_py() for name in ("tokens", "target_tokens"))
-    values = at(cell, reading.place, row)
-    links = extract_links(values, (reading.rule,))[0]
-    kinds = records.rows(part, "gold_links")[0] if has_gold(cell) else np.zeros(values.shape, int)
+    source, target = (part.column(name)[0].as_py() for name in ("tokens", "target_tokens"))
+    whole = at(cell, reading.place, row)
+    shown = np.s_[:MOST_WORDS, :MOST_WORDS]
+    gold = records.rows(part, "gold_links")[0] if has_gold(cell) else np.zeros(whole.shape, int)
+    scores = scores_of(whole.ravel(), measure_label(reading.place.measure))
     rates = errors(cell, reading)
-    words, name = [visible(word) for word in source[:MOST_WORDS]], measure_label(reading.place.measure)
-    scores = scores_of(values.ravel(), name)
-    lines = []
-    for g, target in enumerate(map(visible, targets[:MOST_WORDS])):
-        marks = []
-        for t, word in enumerate(words):
-            score, link = scores[g * values.shape[1] + t], LINKS[int(kinds[g, t])]
-            facts = [f"{target} – {word}", score.value, link and f"{link} link in gold", links[g, t] and "read as a link"]
-            marks.append(Mark(float(values[g, t]), score, link, bool(links[g, t]), "; ".join(filter(None, facts))))
-        lines.append(Target(target, f"{part.column('target_probs')[0][g].as_py():.2f}", tuple(marks)))
     return Pair(
         instance_id=visible(cell.instance_ids[row]),
-        source=tuple(words),
-        targets=tuple(lines),
+        source=tuple(map(visible, source[:MOST_WORDS])),
+        target=tuple(map(visible, target[:MOST_WORDS])),
+        probabilities=tuple(part.column("target_probs")[0].as_py()[:MOST_WORDS]),
+        values=whole[shown],
+        scores=tuple(tuple(scores[g * len(source) :][: len(source)][:MOST_WORDS]) for g in range(len(target))),
+        gold=gold[shown],
+        read=extract_links(whole, (reading.rule,))[0][shown],
         error="" if rates is None else "undefined" if np.isnan(rates[row]) else f"{rates[row]:.2f}",
-        sizes=(len(source), len(targets)),
+        sizes=(len(source), len(target)),
         truncated=bool(part.column("truncated")[0].as_py()),
-        directions=(direction_of(source), direction_of(targets)),
+        directions=(direction_of(source), direction_of(target)),
     )
 
 
@@ -135,10 +144,10 @@ class ShownPair:
     """
 
     def __init__(self, cell: Cell, row: int, measures: Sequence[str] | None = None):
-        known = columns(cell)
+        names = columns(cell)
         for name in measures or ():
-            if name not in known:
-                raise AttnfaithError(f"the record holds no measure {excerpt(name)}{nearest(name, known)}")
+            if name not in names:
+                raise AttnfaithError(f"the record holds no measure {excerpt(name)}{nearest(name, names)}")
         chosen = shown_reading(cell)
         self.cell, self.row = cell, row
         self.readings = [reading_of(cell, name) for name in measures or ()] or ([] if chosen is None else [chosen])
@@ -151,11 +160,12 @@ class ShownPair:
         if cell.table.column("truncated")[row].as_py():
             lines.append("A sentence was longer than the model reads, and was cut.")
         for reading in self.readings:
-            found = pair(cell, row, reading)
-            lines += ["", reading_label(reading), *([f"error rate of this pair: {found.error}"] if found.error else [])]
-            lines += _table(found, has_gold(cell)).split("\n")
-            if len(found.targets) < found.sizes[1] or len(found.source) < found.sizes[0]:
-                lines.append(f"The first {len(found.source)} source and {counted(len(found.targets), 'target word')}.")
+            shown = pair(cell, row, reading)
+            lines += ["", reading_label(reading)]
+            lines += [f"error rate of this pair: {shown.error}"] if shown.error else []
+            lines += _table(shown, has_gold(cell)).split("\n")
+            if shown.sizes != (len(shown.source), len(shown.target)):
+                lines.append(f"The first {len(shown.source)} source and {counted(len(shown.target), 'target word')}.")
         if self.readings:
             lines += ["", "*: read as a link. p: probability of the target word. (…): a possible link."]
         else:
@@ -168,19 +178,17 @@ class ShownPair:
         return f"<pre>{html(str(self))}</pre>"
 
 
-def _table(found: Pair, gold: bool) -> str:
-    """A row for each target word."""
+def _table(shown: Pair, gold: bool) -> str:
+    """A row for each target word: the heaviest source words, and those that are linked."""
     rows = []
-    for target in found.targets:
-        order = sorted(range(len(found.source)), key=lambda place: -target.marks[place].value)
-        kept = [place for number, place in enumerate(order) if number < HEAVIEST or target.marks[place].read]
-        reads = [
-            f"{'*' if target.marks[place].read else ''}{found.source[place]} {short_number(target.marks[place].value)}"
-            for place in kept
-        ]
-        row = {"p": target.probability, "reads most of": " · ".join(reads)}
+    for place, values in enumerate(shown.values):
+        order = np.argsort(-values, kind="stable")
+        named = [word for number, word in enumerate(order) if number < HEAVIEST or shown.read[place, word]]
+        marks = ["*" if shown.read[place, word] else "" for word in named]
+        words = [f"{m}{shown.source[w]} {short_number(values[w])}" for m, w in zip(marks, named, strict=True)]
+        row = {"p": f"{shown.probabilities[place]:.2f}", "reads most of": " · ".join(words)}
         if gold:
-            linked = [(word, mark.link) for word, mark in zip(found.source, target.marks, strict=True) if mark.link]
-            row["gold"] = " ".join(f"({word})" if link == "possible" else word for word, link in linked) or "–"
+            links = [(word, shown.link(place, number)) for number, word in enumerate(shown.source)]
+            row["gold"] = " ".join(f"({word})" if link == "possible" else word for word, link in links if link) or "–"
         rows.append(row)
-    return as_text(pd.DataFrame(rows, index=[target.word for target in found.targets]))
+    return as_text(pd.DataFrame(rows, index=list(shown.target)))

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 
-from attnfaith.reporting.blocks import CLASS_COLUMN, Grid, differing, number_with_interval
 from attnfaith.reporting.cells import CELL, Cell
 from attnfaith.reporting.errors import ReportError
+from attnfaith.reporting.html import CLASS_COLUMN, Grid, differing, number_with_interval
 from attnfaith.reporting.spec import SUMMARY, Row, Section, Table, per_cell
 from attnfaith.reporting.tables import format_number
 from attnfaith.support.errors import counted

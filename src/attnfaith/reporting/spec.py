@@ -16,8 +16,8 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from attnfaith.reporting.blocks import Grid
 from attnfaith.reporting.cells import Cell, measure_label, quantity_label, split_cells
+from attnfaith.reporting.html import Grid
 from attnfaith.stats import estimate, mean
 
 

@@ -1,25 +1,27 @@
 """The tables and figures of a study: many cells, of which not all hold the same columns. Needs no model."""
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from attnfaith.record import Identity, RecordError
 from attnfaith.reporting import render, sections
 from attnfaith.reporting.analysis import Analysis, Settings, StudyError, load_analysis
-from attnfaith.reporting.blocks import Grid
 from attnfaith.reporting.cells import Cell, describe
-from attnfaith.reporting.style import save_figure
+from attnfaith.reporting.html import Grid
 from attnfaith.reporting.tables import over_seeds, short_number
 from attnfaith.support.errors import counted
 
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 MOST_ROWS, MOST_PAIRS, MOST_KEYS, LONGEST_KEY = 12, 3, 4, 40
 """Of the table of published numbers on the first screen: rows, pairs of columns, columns that name a row, letters there."""
 DEFAULT = tuple(sections.registry())
-"""Names of the sections that a study has unless it says otherwise."""
+"""Names of the sections that a study has unless it names some."""
 
 
 def check_identities(cells: Mapping[str, Sequence[Cell]]) -> None:
@@ -27,14 +29,12 @@ def check_identities(cells: Mapping[str, Sequence[Cell]]) -> None:
     owners: dict[Identity, str] = {}
     for name, parts in cells.items():
         for cell in parts:
-            key = cell.identity
-            if key in owners:
+            if cell.identity in owners:
                 raise RecordError(
-                    f"cells {owners[key]!r} and {name!r} have one identity ({describe(cell.heading)}): tables cannot "
-                    "tell them apart; "
-                    "give them different seeds or keep them in different studies"
+                    f"cells {owners[cell.identity]!r} and {name!r} have one identity ({describe(cell.heading)}): tables "
+                    "cannot tell them apart; give them different seeds or keep them in different studies"
                 )
-            owners[key] = name
+            owners[cell.identity] = name
 
 
 def study_tables(cells: Sequence[Cell], names: Sequence[str] = DEFAULT) -> dict[str, pd.DataFrame]:
@@ -55,7 +55,7 @@ def check_names(names: Sequence[str]) -> None:
         raise StudyError(f"tables {unknown} are not known; choose from {', '.join(sections.registry())}")
 
 
-def study_figures(cells: Sequence[Cell], names: Sequence[str] = DEFAULT) -> "dict[str, Figure]":  # noqa: F821
+def study_figures(cells: Sequence[Cell], names: Sequence[str] = DEFAULT) -> "dict[str, Figure]":
     """The figures of the named sections, and with "agreement" that of dispersion, of the first cell of each data set, by
     file name.
 
@@ -72,7 +72,7 @@ def study_figures(cells: Sequence[Cell], names: Sequence[str] = DEFAULT) -> "dic
 
 
 def analyse(study: Mapping, cells: Sequence[Cell] = (), tables: Mapping[str, pd.DataFrame] | None = None) -> Analysis:
-    """What the analysis that a study names makes of its cells, tables without rows left out; nothing where it names none.
+    """Return what the analysis that a study names makes of its cells, tables without rows left out; nothing without one.
 
     study: its keys analysis (a path), published (a path) and stand_ins, each optional. tables: those that `study_tables`
     made. Without cells, the analysis checks what the study says.
@@ -89,47 +89,42 @@ def analyse(study: Mapping, cells: Sequence[Cell] = (), tables: Mapping[str, pd.
             raise StudyError("published without analysis: name the analysis that shows them, or leave published out")
         return Analysis()
     settings = Settings(Path(published) if published else None, study.get("stand_ins", {}), tables)
-    made = load_analysis(path).tables(cells, settings)
-    if not isinstance(made, Analysis):
-        raise StudyError(f"analysis: tables(cells, settings) of {path} returned {type(made).__name__}; return an Analysis")
-    if twice := sorted(set(made.tables) & set(tables)):
+    analysis = load_analysis(path).tables(cells, settings)
+    if not isinstance(analysis, Analysis):
+        kind = type(analysis).__name__
+        raise StudyError(f"analysis: tables(cells, settings) of {path} returned {kind}; return an Analysis")
+    if twice := sorted(set(analysis.tables) & set(tables)):
         raise StudyError(f"analysis: {path} makes the tables {twice}, which the study makes itself; give them other names")
-    return Analysis({name: table for name, table in made.tables.items() if len(table)}, made.texts, made.figures)
+    return Analysis({name: table for name, table in analysis.tables.items() if len(table)}, analysis.texts, analysis.figures)
 
 
-def save_png(figure: "Figure", path: str | os.PathLike) -> Path:  # noqa: F821
-    """Write a figure whole or not at all, as PNG of 90 dpi: small enough for a repository to keep."""
-    (written,) = save_figure(figure, Path(path).with_suffix(""), ["png"], dpi=90)
-    return written
-
-
-def beside_published(named: tuple[str, pd.DataFrame]) -> Grid | None:
+def beside_published(name: str, table: pd.DataFrame) -> Grid | None:
     """A table's measured numbers, each beside the published one; None of a table without published numbers.
 
-    named: (name, table). A column with "published" in its name belongs to the one of the same name without it; a column
-    that is called just so to the first number of the table that is no count.
+    A column with "published" in its name belongs to the one of the same name without it; a column that is called just so to
+    the first number of the table that is no count.
     """
-    name, table = named
-    numeric = [column for column in table.columns if pd.api.types.is_numeric_dtype(table[column])]
+    numeric = list(table.select_dtypes("number"))
     pairs = []
     for column in numeric:
         rest = column.replace("published", "").strip("_ ")
-        if rest == column:
-            continue
-        own = rest if rest in numeric else next((one for one in ("measured", "mean") if one in numeric), None)
-        if own and not rest.endswith("_bound"):
+        own = next((column for column in (rest, "measured", "mean") if column in numeric), None)
+        if rest != column and own and not rest.endswith("_bound"):
             pairs.append((own, column))
     rows = table.dropna(subset=[column for _, column in pairs], how="all") if pairs else table.iloc[:0]
     if rows.empty:
         return None
     keys = [column for column in table.columns if column not in numeric and table[column].nunique(dropna=False) > 1]
     keys = [column for column in keys if table[column].astype(str).str.len().max() <= LONGEST_KEY][:MOST_KEYS]
-    seen = [column for pair in pairs[:MOST_PAIRS] for column in pair]
-    shown = rows.head(MOST_ROWS)
-    lines = tuple(
-        (*(str(row[key]) for key in keys), *("–" if pd.isna(row[column]) else short_number(row[column]) for column in seen))
-        for row in shown.to_dict("records")
-    )
-    note = f"{len(shown)} of {counted(len(rows), 'row')} of {name}." if len(shown) < len(rows) else ""
-    headings = (*(key.replace("_", " ") for key in keys), *(column.replace("_", " ") for column in seen))
-    return Grid("Measured beside published", headings, lines, len(keys), note)
+    numbers = [column for pair in pairs[:MOST_PAIRS] for column in pair]
+    first = rows.head(MOST_ROWS)
+    lines = [
+        (
+            *(str(row[key]) for key in keys),
+            *("–" if pd.isna(row[column]) else short_number(row[column]) for column in numbers),
+        )
+        for row in first.to_dict("records")
+    ]
+    note = f"{len(first)} of {counted(len(rows), 'row')} of {name}." if len(first) < len(rows) else ""
+    headings = tuple(column.replace("_", " ") for column in (*keys, *numbers))
+    return Grid("Measured beside published", headings, tuple(lines), len(keys), note)

@@ -40,7 +40,7 @@ _STYLE = {
     "pdf.fonttype": 42,  # letters stay letters, as publishers ask
 }
 KINDS = {"png": ("Software",), "svg": ("Date", "Creator"), "pdf": ("Creator", "Producer", "CreationDate")}
-"""Kinds of files, and what of their metadata would differ from one time to the next."""
+"""Kinds of files, and the fields of their metadata that would differ from one time to the next."""
 TEXT_COLOUR, QUIET_COLOUR = "#1a1a1a", "#555555"
 
 
@@ -53,7 +53,7 @@ def require_matplotlib() -> None:
 
 
 def own_style(draw: Callable) -> Callable:
-    """Draw or save under our settings, whatever the user's matplotlibrc says; theirs are back afterwards."""
+    """Draw or save under these settings, whatever the user's matplotlibrc holds; theirs are back afterwards."""
 
     @functools.wraps(draw)
     def styled(*args, **kwargs):
@@ -71,8 +71,8 @@ def own_style(draw: Callable) -> Callable:
 def titled_figure(
     title: str, cell: Cell | None, width: float, height: float, *, subject: str | None = None, count: int | None = None
 ) -> "Figure":
-    """An empty figure under a title and a line that identifies the cell, or what else is shown: the subject, and how many
-    texts where it is not those of the cell; both where there is no one cell.
+    """An empty figure under a title and a line that identifies the cell and the number of its texts. subject, count: in
+    place of these, such as where there is no single cell.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -131,10 +131,8 @@ def class_groups(cell: Cell) -> list[tuple[str, np.ndarray]]:
     several = len(classes) > len(PALETTE)
     largest = np.sort(classes[np.argsort(-counts, kind="stable")][: len(PALETTE) - 1]) if several else classes
     names = [textwrap.shorten(name_class(str(number), cell.class_names), 28, placeholder="…") for number in largest]
-    # a dollar sign would start a formula
-    groups = [
-        ("class " + name.replace("$", r"\$"), predicted == number) for name, number in zip(names, largest, strict=True)
-    ]
+    safe = [name.replace("$", r"\$") for name in names]  # a dollar sign would start a formula
+    groups = [(f"class {name}", predicted == number) for name, number in zip(safe, largest, strict=True)]
     if not several:
         return groups
     return [*groups, (f"{len(classes) - len(largest)} others", ~np.isin(predicted, largest))]

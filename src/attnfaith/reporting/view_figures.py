@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 TITLES = {"attention": "Attention", "rollout": "Rollout", "alti": "ALTI", "value_zeroing": "Value zeroing"}
-"""What can be seen, by name, and what it is called."""
+"""The measures of a view, by name, with their titles."""
 
 LEAST = 0.02
 """Of the largest share, below which no line is drawn."""
 GAP = 0.12
-"""Between small maps, of the side of one."""
+"""Between small maps, of the side of a map."""
 
 
 def flow_to_answer(view, measure: str) -> list[np.ndarray]:
@@ -31,8 +31,8 @@ def flow_to_answer(view, measure: str) -> list[np.ndarray]:
     leaves it, hands on of each position below; each sums to 1. Where layers are no stack the last one alone.
     """
     shares, flows = view.reads, []
-    for one in reversed(view.matrices[measure][0 if view.stacked else -1 :]):
-        flow = shares[:, None] * one
+    for matrix in reversed(view.matrices[measure][0 if view.stacked else -1 :]):
+        flow = shares[:, None] * matrix
         flows.append(flow / flow.sum())
         shares = flows[-1].sum(0)
     return flows[::-1]
@@ -60,27 +60,26 @@ def _panel(axes: "Axes", view, measure: str) -> None:
     from matplotlib.path import Path
 
     flows = flow_to_answer(view, measure)
-    largest = max(float(one.max()) for one in flows)
-    curve = [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4]
-    lines, strengths = [], []
-    for column, flow in enumerate(flows):
-        for reader, token in zip(*np.nonzero(flow >= LEAST * largest), strict=True):
-            middle = column + 0.5
-            ends = [(column + 1, reader), (middle, reader), (middle, token), (column, token)]
-            lines.append(Path(ends, curve))
-            strengths.append(float(flow[reader, token] / largest))
     answer, last = float(view.reads @ np.arange(len(view.reads))), len(flows)
-    for place in np.flatnonzero(view.reads >= LEAST * view.reads.max()):
-        lines.append(Path([(last + 1, answer), (last + 0.5, answer), (last + 0.5, place), (last, place)], curve))
-        strengths.append(float(view.reads[place] / view.reads.max()))
+    lines, strengths = [], []
+
+    def connect(column: int, upper: float, flow: np.ndarray, largest: float) -> None:
+        for place in np.flatnonzero(flow >= LEAST * largest):
+            ends = [(column + 1, upper), (column + 0.5, upper), (column + 0.5, place), (column, place)]
+            lines.append(Path(ends, [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4]))
+            strengths.append(float(flow[place] / largest))
+
+    largest = max(float(flow.max()) for flow in flows)
+    for column, flow in enumerate(flows):
+        for reader, row in enumerate(flow):
+            connect(column, reader, row, largest)
+    connect(last, answer, view.reads, float(view.reads.max()))
     order = np.argsort(strengths, kind="stable")
     strength = np.array(strengths)[order]
     colours = np.tile([*(int(ATTENTION[place : place + 2], 16) / 255 for place in (1, 3, 5)), 1.0], (len(order), 1))
     colours[:, 3] = 0.1 + 0.9 * np.sqrt(strength)
-    drawn = [lines[place] for place in order]
-    axes.add_collection(
-        PathCollection(drawn, facecolors="none", edgecolors=colours, linewidths=0.4 + 3.2 * strength, capstyle="round")
-    )
+    drawn, widths = [lines[place] for place in order], 0.4 + 3.2 * strength
+    axes.add_collection(PathCollection(drawn, facecolors="none", edgecolors=colours, linewidths=widths, capstyle="round"))
     for column, shares in enumerate([*(flow.sum(0) for flow in flows), view.reads]):
         sizes = 2 + 26 * shares / max(float(shares.max()), 1e-12)
         axes.scatter(np.full(len(shares), column), np.arange(len(shares)), s=sizes, color=ATTENTION, linewidths=0, zorder=3)
@@ -96,23 +95,26 @@ def _panel(axes: "Axes", view, measure: str) -> None:
 @own_style
 def heads_figure(view) -> "Figure":
     """The maps of all heads, a row for each layer, the mean of its heads before them; as dark as square roots of weights."""
+    from matplotlib.patches import Rectangle
+
     side, count = len(view.tokens), 1 + max(map(len, view.heads))
-    pitch = side + max(1, round(GAP * side))
-    whole = np.full((pitch * view.depth, pitch * count), np.nan)
-    for layer, heads in enumerate(view.heads):
-        for place, one in enumerate([heads.mean(0), *heads]):
-            whole[pitch * layer :, pitch * place :][:side, :side] = np.sqrt(one)
-    size = min(0.75, 12 / count)
-    title = "Layers and heads: rows read columns"
+    pitch, size = side + max(1, round(GAP * side)), min(0.75, 12 / count)
     figure = titled_figure(
-        title, None, max(4.5, 0.6 + size * count), 0.5 + size * view.depth, subject=_subject(view), count=1
+        "Layers and heads: rows read columns",
+        None,
+        max(4.5, 0.6 + size * count),
+        0.5 + size * view.depth,
+        subject=_subject(view),
+        count=1,
     )
     axes = figure.subplots()
-    axes.imshow(whole, cmap="Blues", vmin=0, vmax=1, interpolation="nearest", aspect="equal")
+    whole = np.full((pitch * view.depth, pitch * count), np.nan)
     for layer, heads in enumerate(view.heads):
-        for place in range(1 + len(heads)):
+        for place, weights in enumerate([heads.mean(0), *heads]):
+            whole[pitch * layer :, pitch * place :][:side, :side] = np.sqrt(weights)
             corner = (pitch * place - 0.5, pitch * layer - 0.5)
-            axes.add_patch(_frame(corner, side))
+            axes.add_patch(Rectangle(corner, side, side, fill=False, edgecolor="#d5dae0", linewidth=0.6))
+    axes.imshow(whole, cmap="Blues", vmin=0, vmax=1, interpolation="nearest", aspect="equal")
     middles = pitch * np.arange(max(count, view.depth)) + side / 2
     axes.set_xticks(middles[:count], labels=["mean", *map(str, range(count - 1))], fontsize=8)
     axes.set_yticks(middles[: view.depth], labels=[f"layer {layer}" for layer in range(view.depth)], fontsize=8)
@@ -121,12 +123,6 @@ def heads_figure(view) -> "Figure":
     return figure
 
 
-def _frame(corner: tuple[float, float], side: int):
-    from matplotlib.patches import Rectangle
-
-    return Rectangle(corner, side, side, fill=False, edgecolor="#d5dae0", linewidth=0.6)
-
-
 def _subject(view) -> str:
-    said = f"{visible(view.classes[view.predicted])} ({view.probs[view.predicted]:.2f})"
-    return f"{visible(view.model)} says {said} · {counted(len(view.tokens), 'position')}"
+    answer = f"{visible(view.classes[view.predicted])} ({view.probs[view.predicted]:.2f})"
+    return f"{visible(view.model)} predicts {answer} · {counted(len(view.tokens), 'position')}"

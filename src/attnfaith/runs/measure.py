@@ -18,9 +18,9 @@ from attnfaith.measurement.engine import measure
 from attnfaith.measurement.registry import build
 from attnfaith.recipes import Recipe, RecipeError
 from attnfaith.record import training_fields
-from attnfaith.reporting import run_facts, write_report
+from attnfaith.reporting import write_report
 from attnfaith.reporting.cells import split_cells
-from attnfaith.reporting.page.facts import translation_in_words
+from attnfaith.reporting.facts import translation_in_words
 from attnfaith.reporting.sections.performance import accuracy_in_words
 from attnfaith.reporting.verdicts import verdict
 from attnfaith.runs.base import Base, OutputsError, read_outputs
@@ -171,7 +171,7 @@ class Measurement:
 def report(path: Path, output: Path, recipe: Recipe) -> Path:
     """Write tables, figures and page of a record; return the page's path."""
     table, section = record.load(path), recipe.report
-    return write_report(table, output, title=section.title, facts=run_facts(table, recipe.note), n_examples=section.examples)
+    return write_report(table, output, title=section.title, n_examples=section.examples)
 
 
 def print_results(path: Path, folder: Path, recipe: Recipe) -> None:

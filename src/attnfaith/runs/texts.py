@@ -18,7 +18,7 @@ from attnfaith.data.registry import SPLITS, entry_of
 from attnfaith.data.subwords import encode_for_classifier
 from attnfaith.data.tokenization import encode
 from attnfaith.recipes import Recipe, RecipeError
-from attnfaith.reporting.own_data import summary
+from attnfaith.reporting.facts import own_data_lines
 from attnfaith.runs.folder import MODEL, STATE, RunError, read_state
 from attnfaith.runs.models import load_tokenizer, make_tokenizer
 from attnfaith.subjects.base import BOUNDLESS
@@ -155,7 +155,7 @@ def remarks(loaded: LoadedDataset) -> list[str]:
     }
     if loaded.entry.impermissible:
         counts |= counts_of(marks for split in loaded.splits.values() for marks in split["impermissible"])
-    own = summary(loaded.entry.name, loaded.about, loaded.dropped) if loaded.about else []
+    own = own_data_lines(loaded.entry.name, loaded.about, loaded.dropped) if loaded.about else []
     return own + [f"{loaded.entry.name}: {label}: {count:,}" for label, count in counts.items() if count]
 
 

@@ -16,23 +16,21 @@ from urllib.parse import quote
 import pandas as pd
 import pyarrow.parquet as pq
 
-from attnfaith import __version__, record
+from attnfaith import record
 from attnfaith.recipes import Recipe
 from attnfaith.reporting import save_figure, save_table
-from attnfaith.reporting.blocks import template
 from attnfaith.reporting.cells import Cell as MeasuredCell
 from attnfaith.reporting.cells import split_cells
-from attnfaith.reporting.heatmap import PAPER
+from attnfaith.reporting.html import template
+from attnfaith.reporting.seed_tables import FORMATS, overview
 from attnfaith.reporting.study import (
     DEFAULT,
     analyse,
     beside_published,
     check_identities,
-    save_png,
     study_figures,
     study_tables,
 )
-from attnfaith.reporting.wide import FORMATS, overview
 from attnfaith.study.execute import log_of
 from attnfaith.study.plan import Cell, complete
 from attnfaith.support.errors import counted
@@ -110,7 +108,7 @@ def write_tables(study: Mapping, folders: Mapping[str, Path], *, mix_versions: b
     for name, text in analysis.texts.items():
         write_atomically(output / name, text)
     for name, figure in figures.items():
-        save_png(figure, output / "figures" / f"{name}.png")
+        save_figure(figure, output / "figures" / name, ["png"], dpi=90)  # small enough for a repository to keep
         save_figure(figure, output / "figures" / name, ["pdf"])
     return Results(tables, [*analysis.texts], [*figures], measured)
 
@@ -161,15 +159,13 @@ def write_page(study: Mapping, cells: pd.DataFrame, folders: Mapping[str, Path],
     lead.append(f"Data sets: {', '.join(datasets)}. Seeds: {', '.join(map(str, seeds))}.")
     html = template("study.html.j2").render(
         title=f"Study: {output.parent.name if output.name == 'results' else output.name}",
-        version=__version__,
         lead=[" ".join(lead)],
-        published=next(filter(None, map(beside_published, written.tables.items())), None),
+        published=next(filter(None, (beside_published(*item) for item in written.tables.items())), None),
         grids=[grid for grid in grids if grid.rows],
         cells=lines,
         reasons=any(line["reason"] for line in lines),
         tables=sorted(written.tables),
         texts=sorted(written.texts),
         figures=sorted(written.figures),
-        paper=PAPER,
     )
     return write_atomically(output / "index.html", html)

@@ -13,11 +13,11 @@ from huggingface_hub import EvalResult, EvalResultEntry, ModelCardData, eval_res
 from huggingface_hub.utils import HFValidationError, validate_repo_id
 
 from attnfaith.record import Identity
-from attnfaith.reporting.blocks import MOST_CLASSES, template
 from attnfaith.reporting.cards.checkpoint import Checkpoint, Number, only_reason
 from attnfaith.reporting.chart import measures_chart, svg
 from attnfaith.reporting.errors import ReportError
-from attnfaith.reporting.own_data import in_words
+from attnfaith.reporting.facts import own_data_facts
+from attnfaith.reporting.html import MOST_CLASSES, template
 from attnfaith.reporting.sections import figure_words
 from attnfaith.reporting.sections.performance import selected_by
 from attnfaith.reporting.tables import format_number
@@ -135,7 +135,7 @@ def model_card(
         selected_by=selected_by(run, names),
         recipe=public(checkpoint.recipe),
         left_out={reason.replace("_", " "): count for reason, count in dropped.items() if count},
-        own=in_words(run.get("dataset") or {}),
+        own=own_data_facts(run.get("dataset") or {}),
         accuracy=checkpoint.numbers["accuracy"],
         scores=checkpoint.scores,
         class_scores=_class_scores(checkpoint),

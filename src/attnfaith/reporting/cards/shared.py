@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 
 from attnfaith import record as records
-from attnfaith.reporting.blocks import template
 from attnfaith.reporting.cards.checkpoint import Checkpoint, read_checkpoint
 from attnfaith.reporting.cards.model import (
     LICENCE,
@@ -21,6 +20,7 @@ from attnfaith.reporting.cards.model import (
     public,
 )
 from attnfaith.reporting.cells import CELL, one_cell
+from attnfaith.reporting.html import template
 from attnfaith.support.escaping import Markdown, yaml_head
 from attnfaith.support.files import write_atomically
 from attnfaith.verdict import RULE

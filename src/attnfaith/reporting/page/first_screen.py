@@ -1,7 +1,7 @@
 """What a reader sees first: the verdict, a chart of the measures and one text of the middle."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import PurePath
 
 import numpy as np
@@ -11,7 +11,7 @@ from attnfaith.reporting.cards import Checkpoint
 from attnfaith.reporting.cards.checkpoint import only_reason
 from attnfaith.reporting.cells import Cell, describe, measure_label, reference_measure
 from attnfaith.reporting.chart import measures_chart, svg
-from attnfaith.reporting.heatmap import SHORTEST_EXAMPLE, Example, example, signed
+from attnfaith.reporting.heatmap import SHORTEST_EXAMPLE, Example, class_label, example, signed
 from attnfaith.verdict import BESIDE, DO_NOT_SHOW, MAY_SHOW, Verdict
 
 
@@ -20,9 +20,11 @@ MOST_SHOWN = 60  # tokens of the one text
 
 @dataclass(frozen=True)
 class FirstScreen:
-    """command: to paste, "" where none helps. ratio: places of ρ on a scale of 0 to 100, by name; {} where it was not
-    computed. chart: SVG; None without a measure. why_chart: why it draws no more than it does. text: the one that is shown,
-    and why this one. only_reason: sentences on whether these weights are the only reason, which never decide.
+    """The first screen of one model.
+
+    command: to paste into a terminal, "" where none helps. ratio: places of ρ on a scale of 0 to 100, by name; {} where it
+    was not computed. chart: SVG; None without a measure. why_chart: why it draws no more. text: the one that is shown, its
+    predicted class, and why this one. only_reason: sentences on whether these weights are the only reason.
     """
 
     title: str
@@ -32,6 +34,7 @@ class FirstScreen:
     chart: Markup | None
     why_chart: str
     text: Example
+    predicted: str
     why: str
     only_reason: list[str]
 
@@ -40,61 +43,56 @@ def first_screen(cell: Cell, key: str = "chart") -> FirstScreen:
     """The first screen of one cell of texts. key: names its chart among those of the page."""
     checkpoint = Checkpoint({}, cell)
     cell, verdict = checkpoint.cell, checkpoint.verdict
-    chart, beside = measures_chart(checkpoint.cells), _beside(cell)
-    row, why = middle(cell)
-    text = example(cell, row, ["attention", *([beside] if beside else [])])
+    measure = "integrated_gradients" if "integrated_gradients" in cell.measures else reference_measure(cell)
+    chart = measures_chart(checkpoint.cells)
+    row, why = middle_text(cell)
+    text = example(cell, row, ["attention", *([measure] if measure else [])], MOST_SHOWN)
     ratio = verdict.ratio
     ends = {} if np.isnan(ratio.low) else {"value": ratio.value, "low": ratio.low, "high": ratio.high}
     return FirstScreen(
         title=describe(cell.heading),
         verdict=verdict,
-        command=_command(cell, verdict, beside),
+        command=_command(cell, verdict, measure),
         ratio={name: 100 * min(max(place, 0.0), 1.0) for name, place in ends.items()},
         chart=None if chart is None else svg(chart, key),
         why_chart="" if chart is None else chart.why,
-        text=replace(text, tokens=text.tokens[:MOST_SHOWN]),
+        text=text,
+        predicted=class_label(cell, text.predicted),
         why=why,
         only_reason=only_reason(checkpoint),
     )
 
 
-def _command(cell: Cell, verdict: Verdict, beside: str | None) -> str:
-    """What to paste into a terminal next."""
+def _command(cell: Cell, verdict: Verdict, measure: str | None) -> str:
+    """What to paste into a terminal next. measure: that which stands beside attention."""
     folder = cell.settings.get("recipe", {}).get("output_dir", "")
     run = folder if folder and not PurePath(folder).is_absolute() else "RUN"
     if verdict.outcome == MAY_SHOW:
         return f"attnfaith show {run}"
     if verdict.outcome in (BESIDE, DO_NOT_SHOW):
-        return f"attnfaith show {run} --measures {beside}" if beside else ""
+        return f"attnfaith show {run} --measures {measure}" if measure else ""
     if "comprehensiveness_orders" not in cell.table.column_names:
         return f"attnfaith measure {run} --add integrated_gradients comprehensiveness"
     return ""
 
 
-def _beside(cell: Cell) -> str | None:
-    """The measure that stands beside attention: the reference of the verdict, else `reference_measure`."""
-    if "integrated_gradients" in cell.measures:
-        return "integrated_gradients"
-    return reference_measure(cell)
-
-
-def middle(cell: Cell) -> tuple[int, str]:
+def middle_text(cell: Cell) -> tuple[int, str]:
     """The row of one text that is no extreme, and why it is this one: of those of SHORTEST_EXAMPLE to MOST_SHOWN tokens the
     one whose tau is nearest to the median of all; of equals, and without a tau, the first by instance id.
     """
+
+    def first(rows: Sequence[int]) -> int:
+        return int(min(rows, key=lambda row: cell.instance_ids[row]))
+
     fitting = (cell.lengths >= SHORTEST_EXAMPLE) & (cell.lengths <= MOST_SHOWN)
     rows = np.flatnonzero(fitting if fitting.any() else cell.lengths == cell.lengths.max())
     measure = reference_measure(cell)
     tau = np.full(len(cell), np.nan) if measure is None else cell.tau("attention", measure)
     defined = rows[~np.isnan(tau[rows])]
     if not len(defined):
-        return _first(cell, rows), "The first text by instance id."
+        return first(rows), "The first text by instance id."
     median = float(np.median(tau[~np.isnan(tau)]))
     distances = np.abs(tau[defined] - median)
-    row = _first(cell, defined[distances <= distances.min() + 1e-12])
+    row = first(defined[distances <= distances.min() + 1e-12])
     label = measure_label(measure)
     return row, f"No extreme: its τ of attention and {label}, {signed(tau[row])}, is next to the median, {signed(median)}."
-
-
-def _first(cell: Cell, rows: Sequence[int]) -> int:
-    return int(min(rows, key=lambda row: cell.instance_ids[row]))

@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from attnfaith import record as records
 from attnfaith.reporting import sections
-from attnfaith.reporting.blocks import picture
 from attnfaith.reporting.cells import CELL, Cell, describe, split_cells
 from attnfaith.reporting.errors import FolderError, ReportError
-from attnfaith.reporting.page.facts import run_facts, stored_facts
+from attnfaith.reporting.facts import record_facts
+from attnfaith.reporting.html import picture
 from attnfaith.reporting.page.page import render_page
 from attnfaith.reporting.sections import figures
 from attnfaith.reporting.style import require_matplotlib, save_figure
@@ -22,7 +22,7 @@ from attnfaith.support.files import folder_lock, write_atomically
 
 
 MARK = '<meta name="generator" content="attnfaith report'
-_KINDS = {"tables": {".csv", ".md", ".parquet"}, "figures": {".png", ".svg", ".pdf"}}
+KINDS = {"tables": {".csv", ".md", ".parquet"}, "figures": {".png", ".svg", ".pdf"}}
 
 
 def write_report(
@@ -37,8 +37,8 @@ def write_report(
 
     The folder holds index.html (one page that needs nothing beside it), tables/*.csv, *.md and *.parquet, and
     figures/*.png, *.svg and *.pdf. The same record gives the same bytes. facts: what the page says
-    of the run, by name; without it `run_facts`, or the settings stored in a record of several runs. n_examples: texts shown
-    of highest and of lowest agreement per cell.
+    of the run, by name; None for those that the record holds. n_examples: pairs of sentences shown of lowest and of highest
+    error in each cell.
 
     All is made in a folder beside `out_dir` and put in its place when complete: an error leaves the old report whole. One
     process makes it at a time; what a killed one left goes with the next.
@@ -56,55 +56,50 @@ def write_report(
     target = Path(out_dir).resolve()
     _refuse_foreign(target)
     cells = split_cells(record)
-    if facts is None:
-        facts = run_facts(record) or stored_facts(record)
+    facts = record_facts(record) if facts is None else facts
     place = target.with_name(f".{target.name}.tmp")
     with folder_lock(place, "a report"):
         try:
             for left in ("new", "old"):
                 shutil.rmtree(place / left, ignore_errors=True)
             (place / "new").mkdir()
-            _fill(place / "new", cells, title=title, facts=facts, n_examples=n_examples)
+            _fill(place / "new", cells, title or _title(cells), facts, n_examples)
             _put_in_place(place / "new", target, place / "old")
         finally:
             shutil.rmtree(place, ignore_errors=True)  # its lock is held until the end: nobody takes what is going
     return target / "index.html"
 
 
-def _subject(cell: Cell) -> str:
+def _title(cells: Sequence[Cell]) -> str:
     """The model's own name and its data set; what tells cells apart where the record names no model."""
-    settings = cell.settings
+    if len(cells) > 1:
+        return f"{len(cells)} models"
+    settings, heading = cells[0].settings, cells[0].heading
     name = settings.get("recipe", {}).get("name") or PurePath(settings.get("source", "")).name
-    return f"{name} on {cell.heading['dataset']} ({cell.heading['split']})" if name else describe(cell.heading)
+    return f"{name} on {heading['dataset']} ({heading['split']})" if name else describe(heading)
 
 
-def _fill(folder: Path, cells: Sequence[Cell], *, title: str | None, facts: Mapping[str, object], n_examples: int) -> None:
+def _fill(folder: Path, cells: Sequence[Cell], title: str, facts: Mapping[str, object], n_examples: int) -> None:
     tables = sections.frames(cells)
     for name, table in tables.items():
         save_table(table, folder / "tables" / name)
-    pictures = []
+    pictures: list[list] = []
     for cell, prefix in zip(cells, _prefixes(cells), strict=True):
-        of_cell = []
+        pictures.append([])
         for section, drawing in figures(cell):
             stem = f"figures/{prefix}{drawing.name}"
             png, *_ = save_figure(drawing.draw(cell), folder / stem)
-            of_cell.append(picture(png.read_bytes(), *drawing.words(cell), stem, section))
-        pictures.append(of_cell)
-    if title is None:
-        title = _subject(cells[0]) if len(cells) == 1 else f"{len(cells)} models"
+            pictures[-1].append(picture(png.read_bytes(), *drawing.words(cell), stem, section))
     page = render_page(cells, tables, pictures, title=title, facts=facts, n_examples=n_examples)
     write_atomically(folder / "index.html", page.encode())
 
 
 def _prefixes(cells: Sequence[Cell]) -> Iterator[str]:
     """Start of each cell's figure names: nothing for one cell, else a number and what tells the cells apart."""
-    if len(cells) == 1:
-        yield ""
-        return
     differing = [name for name in CELL if len({str(cell.heading[name]) for cell in cells}) > 1]
     for number, cell in enumerate(cells, start=1):
         words = "_".join(f"{cell.heading[name]}" for name in differing)
-        yield f"{number:02d}_{file_name(words)}_"
+        yield f"{number:02d}_{file_name(words)}_" if len(cells) > 1 else ""
 
 
 def _refuse_foreign(target: Path) -> None:
@@ -113,16 +108,13 @@ def _refuse_foreign(target: Path) -> None:
         return
     if not target.is_dir():
         raise FolderError(f"{target} is a file; a report is a folder: give another path")
-    entries = sorted(path.relative_to(target) for path in target.rglob("*"))
-    if not entries:
-        return
-    index = target / "index.html"
-    if not index.is_file() or MARK not in index.read_text(encoding="utf-8", errors="replace"):
+    entries, index = sorted(target.rglob("*")), target / "index.html"
+    if entries and not (index.is_file() and MARK in index.read_text(encoding="utf-8", errors="replace")):
         raise FolderError(f"{target} is not empty and not a report: give another path, or empty it first")
+    own = {index, *(target / kind for kind in KINDS)}
     for entry in entries:
-        inside = len(entry.parts) == 2 and entry.suffix in _KINDS.get(entry.parts[0], ())
-        if not inside and str(entry) not in ("index.html", *_KINDS):
-            raise FolderError(f"{target} holds '{entry}', which no report wrote: move it away first")
+        if entry not in own and not (entry.parent in own and entry.suffix in KINDS.get(entry.parent.name, ())):
+            raise FolderError(f"{target} holds '{entry.relative_to(target)}', which no report wrote: move it away first")
 
 
 def _put_in_place(building: Path, target: Path, aside: Path) -> None:

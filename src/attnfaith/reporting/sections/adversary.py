@@ -14,9 +14,9 @@ import numpy as np
 
 from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence, total_variation_distance
 from attnfaith.record import RecordError
-from attnfaith.reporting.blocks import CLASS_COLUMN
 from attnfaith.reporting.cells import Cell
 from attnfaith.reporting.figures import histograms, ranges_in_words
+from attnfaith.reporting.html import CLASS_COLUMN
 from attnfaith.reporting.render import interval_in_words, left_out, rows
 from attnfaith.reporting.spec import Drawing, Row, Section, Table, counts, main, per_cell, plain, share
 from attnfaith.stats import estimate
@@ -227,20 +227,6 @@ def _sentences(cell: Cell) -> Iterator[str]:
     if others:
         text += f" The published search finds {others[0]['jsd_mean']:.3f}."
     yield text + left_out(row["n_undefined"])
-
-
-def adversarial_attention(cell: Cell, way: Way, row: int) -> tuple[np.ndarray, np.ndarray]:
-    """The attention and the prediction that reach the epsilon-max JSD of one text."""
-    part = Cell(cell.identity, cell.table.slice(row, 1))
-    if way.method == "exact":
-        place = int(np.flatnonzero(part.rows("adversary_exact_epsilon")[0] == way.epsilon)[0])
-        return tuple(part.rows(f"adversary_exact_{name}")[0][place] for name in ("attention", "probs"))
-    attentions, probs = (part.rows(f"adversary_search_{name}")[0] for name in ("attention", "probs"))
-    jsd = jensen_shannon_divergence(list(attentions), [part.attention[0]] * len(attentions))
-    jsd[total_variation_distance(probs, [part.probs[0]] * len(probs)) > way.epsilon] = 0
-    if not jsd.max() > 0:
-        return part.attention[0], part.probs[0]
-    return attentions[jsd.argmax()], probs[jsd.argmax()]
 
 
 SECTION = Section(

@@ -11,9 +11,9 @@ import pandas as pd
 import pyarrow as pa
 
 from attnfaith.metrics.attention_faithfulness.rank_agreement import agreement
-from attnfaith.reporting.blocks import CLASS_COLUMN
 from attnfaith.reporting.cells import Cell, main_measures, measure_label, pair_name
 from attnfaith.reporting.figures import RANGES, ranges, ranges_in_words
+from attnfaith.reporting.html import CLASS_COLUMN
 from attnfaith.reporting.render import frame, interval_in_words, left_out, rows
 from attnfaith.reporting.spec import Drawing, Quantity, Row, Section, Table, cells_of, per_cell
 from attnfaith.stats import t_interval

@@ -1,6 +1,6 @@
 """Do a model's weights between the words of two sentences say which word translates which? Alignment error rates.
 
-Every reading (`attnfaith.reporting.readings`) of a record with gold links: chosen on one half of the sentence pairs and
+Every reading (`attnfaith.reporting.links`) of a record with gold links: chosen on one half of the sentence pairs and
 judged on the other; and by layer, head and row with the heaviest source word of each target word, where nothing is chosen.
 """
 
@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 
 from attnfaith.metrics.attention_faithfulness.alignment_error_rate import alignment_scores
-from attnfaith.reporting.blocks import Grid, differing
 from attnfaith.reporting.cells import CELL, Cell, measure_label
-from attnfaith.reporting.readings import (
+from attnfaith.reporting.html import Grid, differing
+from attnfaith.reporting.links import (
     FIXED,
     NONE,
     POSITIONS,

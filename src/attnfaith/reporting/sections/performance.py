@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from attnfaith.metrics.attention_faithfulness.dispersion import normalised_entropy
 from attnfaith.metrics.classification import classification_scores
-from attnfaith.reporting.blocks import MOST_CLASSES, Grid, differing, largest_classes
 from attnfaith.reporting.cells import CELL, Cell, name_class
+from attnfaith.reporting.html import MOST_CLASSES, Grid, differing, largest_classes
 from attnfaith.reporting.render import frame
 from attnfaith.reporting.spec import Quantity, Row, Section, Table, cells_of, per_cell
 from attnfaith.reporting.tables import format_number

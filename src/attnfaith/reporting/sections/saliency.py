@@ -16,10 +16,10 @@ from scipy.stats import rankdata
 from attnfaith import record as records
 from attnfaith.metrics.attention_faithfulness.support_agreement import top_k_overlap
 from attnfaith.reporting import explanation_tests
-from attnfaith.reporting.blocks import Grid, differing
 from attnfaith.reporting.cells import CELL, Cell, measure_label
 from attnfaith.reporting.explanation_tests import NEEDS, SOFT, TESTS, measures
 from attnfaith.reporting.figures import grid_behind
+from attnfaith.reporting.html import Grid, differing
 from attnfaith.reporting.render import frame
 from attnfaith.reporting.spec import Drawing, Row, Section, Table, counts, main, per_cell, plain
 from attnfaith.reporting.style import PALETTE, own_style, titled_figure

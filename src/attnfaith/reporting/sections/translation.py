@@ -10,7 +10,7 @@ import numpy as np
 from attnfaith import record as records
 from attnfaith.metrics.attention_faithfulness.alignment_error_rate import SURE
 from attnfaith.reporting.cells import Cell
-from attnfaith.reporting.readings import ROWS, gold
+from attnfaith.reporting.links import ROWS, gold
 from attnfaith.reporting.spec import Quantity, Section, per_cell, plain
 from attnfaith.stats import mean
 

@@ -5,28 +5,26 @@ const whatIf = (() => {
 const TIE = 1e-6; // nats: vertices closer than this to the maximum are tied
 const EQUAL = 1e-12; // of the largest margin: logits that are closer are equal
 const xlogx = (x) => (x > 0 ? x * Math.log(x) : 0);
-const total = (values) => values.reduce((one, other) => one + other, 0);
+const total = (values) => values.reduce((sum, value) => sum + value, 0);
 const classesOf = (text) => Array.from(text.bias.keys()).filter((number) => !Number.isNaN(text.bias[number]));
 
 function logits(text, attention) {
   const count = text.bias.length, sums = Float64Array.from(text.bias);
   for (let place = 0; place < attention.length; place++) {
-    if (attention[place]) for (let of = 0; of < count; of++) sums[of] += attention[place] * text.values[place * count + of];
+    if (attention[place]) for (let number = 0; number < count; number++) sums[number] += attention[place] * text.values[place * count + number];
   }
   return sums;
 }
-function softmax(scores) {
-  const largest = Math.max(...scores.filter((score) => !Number.isNaN(score)));
+function probabilities(text, attention) {
+  const scores = logits(text, attention), largest = Math.max(...scores.filter((score) => !Number.isNaN(score)));
   const odds = scores.map((score) => (Number.isNaN(score) ? 0 : Math.exp(score - largest))), sum = total(odds);
-  return odds.map((one) => one / sum);
+  return odds.map((value) => value / sum);
 }
-const probabilities = (text, attention) => softmax(logits(text, attention));
-
 // total variation distance of two predictions; Jensen-Shannon divergence of two attentions, in nats
-const distance = (one, other) => total(one.map((value, place) => Math.abs(value - other[place]))) / 2;
-function divergence(one, other) {
-  const sum = total(one.map((value, place) =>
-    (xlogx(value) + xlogx(other[place])) / 2 - xlogx((value + other[place]) / 2)));
+const distance = (first, second) => total(first.map((value, place) => Math.abs(value - second[place]))) / 2;
+function divergence(first, second) {
+  const sum = total(first.map((value, place) =>
+    (xlogx(value) + xlogx(second[place])) / 2 - xlogx((value + second[place]) / 2)));
   return Math.min(Math.max(sum, 0), Math.log(2));
 }
 
@@ -36,20 +34,15 @@ const normalised = (weights) => {
 };
 const uniform = (count) => new Float64Array(count).fill(1 / count);
 
-// whole numbers below 2^32 from a seed (mulberry32), and with them the order in which a text's weights are dealt out anew
-function numbers(seed) {
+// a text's weights in another order: Fisher and Yates's shuffle with the numbers of mulberry32
+function permuted(attention, seed) {
+  const weights = Float64Array.from(attention);
   let state = seed >>> 0;
-  return () => {
+  for (let last = weights.length - 1; last > 0; last--) {
     state = (state + 0x6d2b79f5) >>> 0;
     let mixed = Math.imul(state ^ (state >>> 15), state | 1);
     mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return (mixed ^ (mixed >>> 14)) >>> 0;
-  };
-}
-function permuted(attention, seed) {
-  const weights = Float64Array.from(attention), next = numbers(seed);
-  for (let last = weights.length - 1; last > 0; last--) {
-    const place = Math.floor((next() / 2 ** 32) * (last + 1));
+    const place = Math.floor((((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32) * (last + 1));
     [weights[last], weights[place]] = [weights[place], weights[last]];
   }
   return weights;
@@ -65,123 +58,90 @@ function dragged(attention, place, weight) {
 // without some tokens; the others keep their proportions
 const without = (attention, taken) => normalised(Array.from(attention, (weight, place) => (taken[place] ? 0 : weight)));
 
-// ---- the furthest attention that keeps the prediction: of two classes the exact maximum, else null
-function interval(logOdds, epsilon) {
+// ---- the furthest attention that keeps the prediction: of two classes the exact maximum, else null. The divergence is
+// convex, so its maximum lies on a vertex: all weight on one token, or on two that meet an end of the allowed log-odds
+function allowed(logOdds, epsilon) {
   const small = Math.exp(-Math.abs(logOdds)), larger = 1 / (1 + small), smaller = small / (1 + small);
   const [p, q] = logOdds >= 0 ? [larger, smaller] : [smaller, larger];
   return [p > epsilon ? Math.log(p - epsilon) - Math.log(q + epsilon) : -Infinity,
     q > epsilon ? Math.log(p + epsilon) - Math.log(q - epsilon) : Infinity];
 }
-// how many of sorted scores lie below an end; or below it and on it
-function below(scores, end, andOn) {
-  let low = 0, high = scores.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (scores[middle] < end || (andOn && scores[middle] === end)) low = middle + 1;
-    else high = middle;
-  }
-  return low;
-}
 function furthest(text, epsilon) {
-  const classes = classesOf(text), length = text.own.length;
-  if (length < 2 || classes.length > 2) return null;
-  const [first, second] = classes, count = text.bias.length, alone = classes.length === 1;
-  const added = Float64Array.from({length}, (_, place) =>
-    alone ? 0 : text.values[place * count + second] - text.values[place * count + first]);
-  const bias = alone ? 0 : text.bias[second] - text.bias[first];
-  const order = Array.from(added.keys()).sort((one, other) => added[one] - added[other] || one - other);
-  const scores = order.map((place) => added[place] + bias), own = order.map((place) => text.own[place]);
-  const entropy = own.map(xlogx), single = own.map((weight, place) => xlogx(1 + weight) - entropy[place]);
-  const mean = total(own.map((weight, place) => weight * scores[place]));
-  const logOdds = Math.min(Math.max(mean, scores[0]), scores[length - 1]);
-  const ends = alone ? [-Infinity, Infinity] : interval(logOdds, epsilon);
+  const [first, second, ...more] = classesOf(text), {own, values, bias} = text, length = own.length, count = bias.length;
+  if (length < 2 || more.length) return null;
+  const alone = second === undefined;
+  const scores = Float64Array.from({length}, (_, place) => (alone ? 0
+    : values[place * count + second] - values[place * count + first] + (bias[second] - bias[first])));
+  const logOdds = Math.min(Math.max(total(own.map((weight, place) => weight * scores[place])), Math.min(...scores)), Math.max(...scores));
+  const ends = alone ? [-Infinity, Infinity] : allowed(logOdds, epsilon);
   const low = Math.min(ends[0], logOdds), high = Math.max(ends[1], logOdds);
-  const start = below(scores, low, false), stop = below(scores, high, true);
-  const loss = (left, right, weight) => {
-    const rest = 1 - weight, one = weight + own[left], other = rest + own[right];
-    return xlogx(one) - xlogx(weight) + xlogx(other) - xlogx(rest) - entropy[left] - entropy[right];
-  };
-  const mixed = (end, visit) => {
-    const under = below(scores, end, false), above = below(scores, end, true);
-    if (under === 0 || above === length) return;
-    for (let left = 0; left < under; left++) {
-      for (let right = above; right < length; right++) {
-        const weight = (scores[right] - end) / (scores[right] - scores[left]);
-        visit(left, right, weight, single[right] + weight * (single[left] - single[right]));
+  const places = Array.from(scores.keys()), inside = places.filter((place) => scores[place] >= low && scores[place] <= high);
+  const loss = (place, weight) => xlogx(weight + own[place]) - xlogx(weight) - xlogx(own[place]);
+  const visit = (see) => { // every vertex: its loss, ln 2 - divergence times two, and the weight of one or two tokens
+    for (const place of inside) see(loss(place, 1), place, 1, place);
+    for (const end of [low, high]) {
+      const above = places.filter((place) => scores[place] > end);
+      for (const left of places.filter((place) => scores[place] < end)) {
+        for (const right of above) {
+          const weight = (scores[right] - end) / (scores[right] - scores[left]);
+          see(loss(left, weight) + loss(right, 1 - weight), left, weight, right);
+        }
       }
     }
   };
   let least = Infinity;
-  for (let place = start; place < stop; place++) least = Math.min(least, single[place]);
-  for (const end of [low, high]) { // the pair of the lowest bound makes most of the others needless
-    let best = null, lowest = Infinity;
-    mixed(end, (left, right, weight, bound) => { if (bound < lowest) [best, lowest] = [[left, right, weight], bound]; });
-    if (best) least = Math.min(least, loss(...best));
-  }
-  const pairs = [], limit = least + 2 * TIE;
-  for (const end of [low, high]) {
-    mixed(end, (left, right, weight, bound) => {
-      if (bound > limit) return;
-      const of = loss(left, right, weight);
-      pairs.push({of, weight, left: order[left], right: order[right]});
-      least = Math.min(least, of);
-    });
-  }
+  visit((value) => { least = Math.min(least, value); });
+  const tied = [];
+  visit((value, left, weight, right) => { if (value <= least + 2 * TIE) tied.push({left, weight, right}); });
+  const order = ({left, right}) => [left === right ? 0 : 1, Math.min(left, right), Math.max(left, right)];
+  const [best] = tied.sort((one, other) => order(one).map((value, place) => value - order(other)[place]).find(Boolean) ?? 0);
   const attention = new Float64Array(length);
-  const tied = order.slice(start, stop).filter((_, place) => single[start + place] <= least + 2 * TIE);
-  if (tied.length) attention[Math.min(...tied)] = 1;
-  else {
-    const ends = (pair) => [Math.min(pair.left, pair.right), Math.max(pair.left, pair.right)];
-    const [pair] = pairs.filter((one) => one.of <= least + 2 * TIE).sort((one, other) =>
-      ends(one)[0] - ends(other)[0] || ends(one)[1] - ends(other)[1]);
-    attention[pair.left] = pair.weight;
-    attention[pair.right] = 1 - pair.weight;
-  }
-  return {attention, divergence: Math.max(Math.log(2) - least / 2, 0), oneToken: stop - start};
+  attention[best.right] = 1 - best.weight;
+  attention[best.left] = best.weight;
+  return {attention, divergence: Math.max(Math.log(2) - least / 2, 0), oneToken: inside.length};
 }
 
 // ---- the fewest weights whose removal changes the decision, for any number of classes; null below two tokens
 function decision(text, classes, margins) {
-  const said = logits(text, text.own);
-  let predicted = classes.reduce((best, of) => (said[of] > said[best] ? of : best), classes[0]);
-  for (;;) {
+  const scores = logits(text, text.own);
+  let predicted = classes.reduce((best, number) => (scores[number] > scores[best] ? number : best), classes[0]);
+  for (;;) { // of equal logits the first class
     const equal = classes.find((rival) => rival < predicted
-      && said[predicted] - said[rival] <= EQUAL * Math.max(...margins(predicted, rival).map(Math.abs)));
+      && scores[predicted] - scores[rival] <= EQUAL * Math.max(...margins(predicted, rival).map(Math.abs)));
     if (equal === undefined) return predicted;
     predicted = equal;
   }
 }
 function smallestFlip(text) {
-  const classes = classesOf(text), length = text.own.length, count = text.bias.length;
+  const classes = classesOf(text), {own, values, bias} = text, length = own.length, count = bias.length;
   if (length < 2) return null;
-  const margins = (of, rival) => Float64Array.from({length}, (_, place) =>
-    text.values[place * count + of] - text.values[place * count + rival] + text.bias[of] - text.bias[rival]);
+  const margins = (number, rival) => Float64Array.from({length}, (_, place) =>
+    values[place * count + number] - values[place * count + rival] + bias[number] - bias[rival]);
   const predicted = decision(text, classes, margins);
   let best = null;
-  for (const rival of classes.filter((of) => of !== predicted)) {
+  for (const rival of classes.filter((number) => number !== predicted)) {
     const alone = margins(predicted, rival), largest = Math.max(...alone.map(Math.abs));
-    const parts = alone.map((margin, place) => margin * text.own[place]);
+    const parts = alone.map((margin, place) => margin * own[place]);
     const order = Array.from(parts.keys()).sort((one, other) => parts[other] - parts[one] || one - other);
     let sum = 0, left = 0, size = null;
     for (let taken = length - 1; taken > 0; taken--) { // from the end: sums of what is left, which do not cancel
       sum += parts[order[taken]];
-      left += text.own[order[taken]];
+      left += own[order[taken]];
       const tie = EQUAL * largest * left;
       if (left > 0 && (sum < -tie || (rival < predicted && sum <= tie))) size = taken;
     }
-    if (size !== null && (best === null || size < best.size)) best = {size, rival, places: order.slice(0, size)};
+    if (size !== null && (best === null || size < best.places.length)) best = {rival, places: order.slice(0, size)};
   }
-  const empty = best === null;
+  const empty = best === null, taken = new Uint8Array(length);
   if (empty) { // only the bias is left
-    const rival = classes.reduce((one, of) => (text.bias[of] > text.bias[one] ? of : one), classes[0]);
-    if (rival === predicted) return {predicted, size: null, empty: false, mass: null, taken: new Uint8Array(length)};
-    best = {rival, places: Array.from(text.own.keys()).filter((place) => text.own[place] > 0)};
+    const rival = classes.reduce((most, number) => (bias[number] > bias[most] ? number : most), classes[0]);
+    if (rival === predicted) return {predicted, size: null, empty: false, mass: null, taken};
+    best = {rival, places: Array.from(own.keys()).filter((place) => own[place] > 0)};
   }
-  const taken = new Uint8Array(length);
   best.places.forEach((place) => { taken[place] = 1; });
-  const mass = Math.min(total(best.places.map((place) => text.own[place])), 1);
+  const mass = Math.min(total(best.places.map((place) => own[place])), 1);
   return {predicted, rival: best.rival, size: best.places.length, empty, mass, taken};
 }
 
-return {logits, probabilities, distance, divergence, normalised, uniform, permuted, dragged, without, furthest, smallestFlip};
+return {probabilities, distance, divergence, normalised, uniform, permuted, dragged, without, furthest, smallestFlip};
 })();

@@ -1,22 +1,34 @@
-"""What the page is built from: tables and pictures as it shows them."""
+"""The parts of pages: templates, tables and pictures as a page shows them, and pages of one file with a script."""
 
 import base64
 import functools
+import hashlib
 import io
+import os
 import re
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import NamedTuple
 
 import jinja2
 import numpy as np
 import pandas as pd
+from markupsafe import Markup
 
+from attnfaith import __version__
 from attnfaith.support.errors import counted
-from attnfaith.support.escaping import code, html, markdown
+from attnfaith.support.escaping import code, html, markdown, script_data
+from attnfaith.support.files import write_atomically
 
 
 CLASS_COLUMN = "predicted class"
+PAPER = {"light": "#ffffff", "dark": "#1d2126"}
 MOST_CLASSES = 12  # with rows of their own in the tables of the page
+SIZE = f"size-{hashlib.sha256(__version__.encode()).hexdigest()[:16]}"
+"""In place of a page's size until it is known; no text that a page shows is this."""
 
 
 @dataclass(frozen=True)
@@ -79,12 +91,13 @@ def template(name: str) -> jinja2.Template:
         loader=jinja2.PackageLoader("attnfaith.reporting"),
         autoescape=not is_card,
         finalize=markdown if is_card else html,
+        keep_trailing_newline=is_card,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        keep_trailing_newline=is_card,
     )
     environment.filters |= {"unbroken": unbroken, "counted": counted, "code": code}
+    environment.globals |= {"version": __version__, "paper": PAPER}
     return environment.get_template(name)
 
 
@@ -99,3 +112,49 @@ def largest_classes(counts: Mapping[str, int], how: str) -> tuple[set[str], str]
         return set(counts), ""
     order = sorted(counts, key=lambda number: (-counts[number], int(number)))
     return set(order[:MOST_CLASSES]), f" Of {len(counts)} classes the {MOST_CLASSES} {how} are shown; the files hold all."
+
+
+# ---------- scripts
+
+
+class Script(NamedTuple):
+    """Code that runs in a page, and its SHA-256 in base64, by which the page's policy lets it run."""
+
+    code: Markup
+    digest: str
+
+
+def script(*names: str) -> Script:
+    """The scripts of these names one after the other, with their digest."""
+    folder = files("attnfaith.reporting").joinpath("templates")
+    text = "\n".join(folder.joinpath(f"{name}.js").read_text(encoding="utf-8") for name in names)
+    return Script(Markup(text), base64.b64encode(hashlib.sha256(text.encode()).digest()).decode())
+
+
+def packed(*parts: np.ndarray) -> str:
+    """Numbers as scripts unpack them: their bytes, one part after the other, deflated, in base64."""
+    return base64.b64encode(zlib.compress(b"".join(np.ascontiguousarray(part).tobytes() for part in parts), 9)).decode()
+
+
+def standalone_page(name: str, data: dict, **fields: object) -> str:
+    """The page of the template and the script of this name, `data` being what the script reads; all text is escaped.
+
+    It may ask the network for nothing, and its own script is the only one that may run. It shows its size.
+    """
+    code_of_page = script("parts", "maps", name)
+    page = template(f"{name}.html.j2").render(data=script_data(data), script=code_of_page, size=SIZE, **fields)
+    return page.replace(SIZE, f"{len(page.encode()) / 1e3:,.0f}", 1)
+
+
+class PageFile:
+    """What has a page, and shows it in a notebook. page: its HTML."""
+
+    page: str
+
+    def save(self, path: str | os.PathLike) -> Path:
+        """Write the page, whole or not at all; returns its path. Raises as `page` does, and FileError."""
+        return write_atomically(path, self.page)
+
+    def _repr_html_(self) -> str:
+        frame = 'sandbox="allow-scripts" style="width:100%;height:60rem;border:0" title="attention at a glance"'
+        return f'<iframe srcdoc="{html(self.page)}" {frame}></iframe>'
