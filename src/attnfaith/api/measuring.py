@@ -176,15 +176,19 @@ def _pairs(dataset, links, links_from: int):
         return dataset
     from attnfaith.data.pairs import read_links  # what it imports makes data sets, too
 
-    name = str(links) if isinstance(links, str | os.PathLike) else "links"
-    if name == "links" and not isinstance(links, Iterable):
+    name = "links"
+    if isinstance(links, str | os.PathLike):
+        name = str(links)
+        try:
+            lines = Path(links).read_text(encoding="utf-8").splitlines()
+        except (OSError, ValueError) as error:
+            raise FileError(f"links={excerpt(name)} cannot be read: {excerpt(error, 200)}") from error
+    elif isinstance(links, Iterable):
+        lines = list(links)
+    else:
         raise DatasetError(
             f"links={excerpt(links)}: give a list of strings such as '0-0 1-2', or the path of a file of lines"
         )
-    try:
-        lines = list(links) if name == "links" else Path(links).read_text(encoding="utf-8").splitlines()
-    except (OSError, ValueError) as error:
-        raise FileError(f"links={excerpt(name)} cannot be read: {excerpt(error, 200)}") from error
     if len(lines) != len(dataset):
         raise DatasetError(
             f"links={excerpt(name)}: {counted(len(lines), 'line')} for {counted(len(dataset), 'pair')} of sentences; give "
