@@ -4,6 +4,7 @@ import re
 import xml.etree.ElementTree as tree
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -134,7 +135,7 @@ def test_marks_stand_where_their_numbers_are():
 def test_of_many_measures_the_first_are_drawn_and_attention(monkeypatch):
     monkeypatch.setattr(charts, "MOST_ROWS", 2)
     bars = [(name, 0.5, 0.4, 0.6) for name in ("a", "b", "c", "attention", "random")]
-    drawn = charts._chart("t", "axis", bars, np.nan, ())
+    drawn = charts._chart("t", "axis", pd.DataFrame(bars), np.nan, ())
     assert [bar.label for bar in drawn.bars] == ["a", "b", "attention", "random"] and drawn.left_out == 1
     assert drawn.words.endswith("Chance is not known. 1 more are in the tables.")
     assert "stroke-dasharray" not in svg(drawn)

@@ -109,7 +109,7 @@ def test_side_by_side(table):
 
 def test_a_run_of_pairs_is_not_pushed_as_a_classifier(tmp_path, table):
     (tmp_path / "run.json").write_text('{"status": "complete", "provenance": {"dirty": false, "commit": "a"}}')
-    (tmp_path / "recipe.yaml").write_text("name: pairs\n")
+    (tmp_path / "recipe.yaml").write_text("name: pairs\noutput_dir: runs/pairs\n")
     records.save(table, tmp_path / "record.parquet")
     with pytest.raises(
         HubError, match=r"is a run of sentence pairs, and model cards are of classifiers: push its record alone"
