@@ -293,7 +293,8 @@ def load_model(folder: Path, *, trust_remote_code: bool = False, **options):
     finally:
         if bars:
             logging.enable_progress_bar()
-    if lacking := sorted({*loading["missing_keys"], *(key for key, *_ in loading["mismatched_keys"])}):
+    lacking = sorted({*loading["missing_keys"], *(key for key, *_ in loading["mismatched_keys"])})
+    if lacking:
         raise ModelError(
             f"{folder} lacks {counted(len(lacking), 'weight')} of {type(model).__name__} ({excerpt(', '.join(lacking), 99)})"
             ", which would be drawn at random: copy the model anew"
@@ -303,7 +304,8 @@ def load_model(folder: Path, *, trust_remote_code: bool = False, **options):
 
 def check_complete(folder: Path) -> None:
     """Raise ModelError where a checkpoint of this package lacks files, which transformers would replace by guesses."""
-    if missing := [name for name in CHECKPOINT if not (folder / name).is_file()]:
+    missing = [name for name in CHECKPOINT if not (folder / name).is_file()]
+    if missing:
         raise ModelError(f"{folder} lacks {', '.join(missing)}: copy the model anew")
 
 

@@ -97,10 +97,12 @@ def reproduce(
     local = Path(source).is_dir()
     folder = Path(source) if local else fetch_run(str(source))
     name = folder.resolve().name if local else str(source).rpartition("/")[2]
-    if missing := [path for path in (runs.RECIPE, runs.STATE) if not (folder / path).is_file()]:
+    missing = [path for path in (runs.RECIPE, runs.STATE) if not (folder / path).is_file()]
+    if missing:
         raise ReproductionError(f"{folder} is no run ({', '.join(missing)} missing there); give the output_dir of one")
     recorded = runs.read_state(folder)
-    if (status := recorded.get("status")) != "complete":
+    status = recorded.get("status")
+    if status != "complete":
         raise ReproductionError(f"{name} is not complete (status {status!r} in {runs.STATE}): there is nothing to compare")
     table = find_record(source).load()
     recipe = _with_data(recipes.load(folder / runs.RECIPE, of_stranger=not local), name, data_path, local=local)
@@ -137,7 +139,8 @@ def _check_texts(recipe: Recipe, recorded: Mapping, name: str) -> None:
         return
     loaded = runs.load_data(recipe, recorded=recorded)
     here = {split: fingerprint(rows) for split, rows in loaded.splits.items()}
-    if other := [split for split in fingerprints if fingerprints[split] != here.get(split)]:
+    other = [split for split in fingerprints if fingerprints[split] != here.get(split)]
+    if other:
         sizes = recorded.get("sizes") or {}
         counts = ", ".join(f"{split} {sizes.get(split, '?')} recorded, {len(loaded.splits[split])} here" for split in other)
         revision = (recorded.get("dataset") or {}).get("revision", "unknown")

@@ -135,13 +135,15 @@ def check(recipe: Recipe, names: Sequence[str]) -> None:
         "model.hierarchy": (recipe.model.hierarchy, "none"),
         "objective.kind": (recipe.objective.kind, "classification"),
     }
-    if other := [f"{key}={value!r}" for key, (value, needed) in keys.items() if value != needed]:
+    other = [f"{key}={value!r}" for key, (value, needed) in keys.items() if value != needed]
+    if other:
         raise RecipeError(
             f"the run has {', '.join(other)}: words are removed where a model of this package that reads whole texts was "
             "trained on labels"
         )
     of_inputs = sorted(measure.name for measure in classes() if measure.role() == "importance")
-    if unknown := [name for name in names if name not in ("attention", *of_inputs)]:
+    unknown = [name for name in names if name not in ("attention", *of_inputs)]
+    if unknown:
         raise RecipeError(f"no measure of inputs is called {unknown}; choose from attention, {', '.join(of_inputs)}")
 
 

@@ -111,7 +111,8 @@ class Service:
             raise AttnfaithError(f"{excerpt(name)} is no name of a model on the Hub: {choose}, such as owner/model")
         if Path(name).exists():
             raise AttnfaithError(f"{excerpt(name)} is a folder of the server, which nobody may name: {choose}")
-        if (size := _size_on_hub(name)) > MOST_BYTES:
+        size = _size_on_hub(name)
+        if size > MOST_BYTES:
             raise AttnfaithError(
                 f"{name} has {size / 1e9:.1f} GB of weights, and this page takes {MOST_BYTES / 1e9:.0f} GB: measure it on a "
                 "machine of your own, attnfaith space MODEL"

@@ -222,7 +222,8 @@ def _defaults(subject, rows, reads: str, say) -> list[str]:
     defaults = DEFAULTS[kind] + (AFFINE_DEFAULTS if "affine read-out" in subject.capabilities else ())
     names = []
     for measure in sorted((registry.find(name, reads) for name in defaults), key=registry.by_cost):
-        if lacking := sorted(measure.needs - subject.capabilities):
+        lacking = sorted(measure.needs - subject.capabilities)
+        if lacking:
             why = [reason for need in lacking if (reason := getattr(subject, "lacks", {}).get(need))]
             reasons = f" ({'; '.join(why)})" if why else ""
             say(f"{measure.name} is left out: it needs {', '.join(lacking)}, which this model lacks{reasons}")

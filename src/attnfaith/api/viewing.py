@@ -53,7 +53,8 @@ def view(model, text=None, measures: str | Sequence[str] | None = None, *, token
     Raises AttnfaithError for wrong arguments, a model without self-attention, and a model that lacks what a named measure
     needs.
     """
-    if (table := _record_of_pairs(model)) is not None:
+    table = _record_of_pairs(model)
+    if table is not None:
         if (measures, tokenizer, device) != (None, None, None):
             raise AttnfaithError(
                 "a record of sentence pairs shows all that it holds: leave measures, tokenizer and device out"
@@ -127,7 +128,8 @@ def _matrices(stack: Stack, names: Sequence[str] | None) -> tuple[dict[str, np.n
         if name in lacks:
             raise SubjectError(f"{name} cannot be seen of this model: {lacks[name]}")
     if names is None:
-        if (count := len(stack.reads)) > MOST_READ:
+        count = len(stack.reads)
+        if count > MOST_READ:
             lacks.setdefault("value_zeroing", f"it reads a text of {count} positions {count} times: ask for it by name")
         names = [name for name in SEEN if name not in lacks]
     return {name: SEEN[name][0](stack) for name in names}, lacks

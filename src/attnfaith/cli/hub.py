@@ -56,7 +56,8 @@ def _folders(args, needs: str) -> dict[str, Path]:
     if name is not None and len(folders) > 1:
         raise AttnfaithError(f"--name {name} for {len(folders)} runs: a name is for one of them; leave it out")
     names = [name or checkpoint_name(recipes.load(folder / "recipe.yaml").name) for folder in folders]
-    if repeated := [name for name in names if names.count(name) > 1]:
+    repeated = [name for name in names if names.count(name) > 1]
+    if repeated:
         raise AttnfaithError(f"two of the runs would be {args.to}/{repeated[0]}: give them one by one, with --name")
     return dict(zip(names, folders, strict=True))
 

@@ -84,7 +84,8 @@ def view(args):
     from attnfaith.measurement import registry
     from attnfaith.reporting.view_figures import TITLES
 
-    if wrong := {*(args.measure or ())} - {*TITLES, *registry.names("pairs")}:
+    wrong = {*(args.measure or ())} - {*TITLES, *registry.names("pairs")}
+    if wrong:
         raise AttnfaithError(f"--measure {excerpt(min(wrong))} is not known; there are {', '.join(TITLES)}")
     if not os.path.exists(args.model):
         model_folders(args.model)

@@ -32,7 +32,8 @@ def _load(path: Path | None, overrides: Sequence, added: Sequence[str], **how):
     from attnfaith.measurement import registry
 
     recipe = recipes.load(path, overrides, **how)
-    if added := _split(added):
+    added = _split(added)
+    if added:
         producers = [*dict.fromkeys([*recipe.measure.producers, *added])]
         recipe = recipes.load(path, [*overrides, ("measure.producers", producers)], **how)
     recipes.check_data(recipe)
@@ -175,7 +176,8 @@ def measure(args):
 
     if any(key.startswith("data.") for key, _ in args.overrides):
         return _measure_model(args)
-    if option := next((name for name in ("attention", "labels", "links") if getattr(args, name) is not None), None):
+    option = next((name for name in ("attention", "labels", "links") if getattr(args, name) is not None), None)
+    if option:
         raise AttnfaithError(f"--{option} is for a model on texts of your own: give --data.path FILE too")
     of_hub, folder = is_repository(args.run), Path(args.run)
     if not of_hub and (folder / "config.json").is_file() and not (folder / "recipe.yaml").is_file():
@@ -207,7 +209,8 @@ def _measure_model(args) -> Path:
     from attnfaith.support.files import folder_lock
 
     keys = [key for key, _ in args.overrides]
-    if others := [key for key in keys if key.partition(".")[0] not in ("data", "measure", "plugins")]:
+    others = [key for key in keys if key.partition(".")[0] not in ("data", "measure", "plugins")]
+    if others:
         raise AttnfaithError(f"--{others[0]}: a model that is measured takes keys of data and of measure")
     if not {"data.path", "data.hub_id"} & {*keys}:
         raise AttnfaithError("give texts that lie in a file or on the Hub: --data.path FILE or --data.hub_id OWNER/NAME")

@@ -39,7 +39,8 @@ def completion(args):
         parser = entry.parser()
         for action in parser._actions:
             last = action.dest.rpartition(".")[2]
-            if kind := LISTS.get(action.dest, LISTS.get(last)):
+            kind = LISTS.get(action.dest, LISTS.get(last))
+            if kind:
                 action.complete = shtab.cmd(f"attnfaith list {kind} --names")
             elif last in FOLDERS:
                 action.complete = shtab.DIRECTORY

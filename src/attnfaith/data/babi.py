@@ -65,7 +65,8 @@ def _row(task: int, rng, low: int, high: int) -> dict:
         story = _Story(rng, objects=task > 1)
         for _ in range(length):
             story.step()
-        if questions := (story.people_questions, story.object_questions, story.before_questions)[task - 1]():
+        questions = (story.people_questions, story.object_questions, story.before_questions)[task - 1]()
+        if questions:
             question, answer, facts = questions[rng.integers(len(questions))]
             words = [sentence.split() for sentence in story.sentences]
             return {

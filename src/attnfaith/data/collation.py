@@ -55,7 +55,8 @@ def pad_batch(features: Sequence[Mapping], pad_token_id: int = 0, num_labels: in
                     f"candidates {list(row['candidates'])}: give at least one of the classes 0 to {num_labels - 1}."
                 )
             mask[list(row["candidates"])] = True
-    if labels := [name for name in ("labels", "label") if name in columns]:
+    labels = [name for name in ("labels", "label") if name in columns]
+    if labels:
         batch["labels"] = torch.tensor([int(row[labels[0]]) for row in features], dtype=torch.int64)
     return batch
 

@@ -91,7 +91,8 @@ def _spans(marks: Sequence) -> list[dict[str, int]]:
 
 def _check_unique(lines: Sequence[Mapping], path: Path) -> None:
     names = [line["annotation_id"] for line in lines]
-    if repeated := [name for name, count in Counter(names).items() if count > 1]:
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
         raise DatasetError(f"{path}: id {repeated[0]!r} comes twice; each text has one line.")
 
 

@@ -65,7 +65,8 @@ def generate_splits(
     parameters = inspect.signature(generator).parameters.values()
     names = [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
     names.remove("stream")
-    if wrong := sorted(set(options).difference(names)):
+    wrong = sorted(set(options).difference(names))
+    if wrong:
         raise DatasetError(f"{name!r} does not know {wrong}; its arguments are sizes, {', '.join(names)}.")
     return {split: generator(*task, sizes[split], seed, stream=stream, **options) for stream, split in enumerate(SPLITS)}
 

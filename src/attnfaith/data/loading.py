@@ -236,7 +236,8 @@ def _published_rows(entry: DatasetEntry, split: str, table: pa.Table) -> pd.Data
     if "impermissible" in names:
         marks = zip(table[names["impermissible"][0]].to_pylist(), rows["text"], rows["instance_id"], strict=True)
         rows["impermissible"] = [check_marks(*row) for row in marks]
-    if gold := [name for name in entry.rationale if name in table.column_names]:
+    gold = [name for name in entry.rationale if name in table.column_names]
+    if gold:
         values = zip(table[gold[0]].to_pylist(), rows["text"], rows["instance_id"], strict=True)
         rows["rationale"] = [
             _rationale(gold[0], value, split_words([text], entry.preprocessing)[0], name) for value, text, name in values

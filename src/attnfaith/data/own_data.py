@@ -120,7 +120,8 @@ class _OwnData:
         data, rows = self.data, next(iter(self.source.splits.values()))
         keys = ("text", "text_pair", "label", "impermissible")
         columns = {key: getattr(data, key) for key in keys if getattr(data, key) is not None}
-        if twice := [name for name, count in Counter(columns.values()).items() if count > 1]:
+        twice = [name for name, count in Counter(columns.values()).items() if count > 1]
+        if twice:
             raise DatasetError(f"the column {excerpt(twice[0])} is named for two of {', '.join(keys)}: name each its own")
         _check_columns(data, rows, columns.values())
         for key in ("text", "label"):
@@ -177,7 +178,8 @@ class _OwnData:
             names = [name for name in published if name in values]
         if len(names) > MANY:
             self.assumed.append(f"{column} has {len(names):,} classes: is it the right column? --data.label names another")
-        if odd := [name for name in names if name.lower() in MISSING]:
+        odd = [name for name in names if name.lower() in MISSING]
+        if odd:
             listed = cut(", ".join(map(repr, odd)), 100)
             self.assumed.append(f"{listed} is taken for a class; leave the field empty where there is no label")
         return labels, names
@@ -263,7 +265,8 @@ class _OwnData:
         """The rows cut into splits, with what was read, left out and assumed."""
         data, entry = self.data, self.entry
         source = {split: self._usable(split) for split in self.source.splits}
-        if unlabelled := [split for split, rows in source.items() if not len(rows) and split not in (ALL, "train")]:
+        unlabelled = [split for split, rows in source.items() if not len(rows) and split not in (ALL, "train")]
+        if unlabelled:
             self.assumed.append(f"{' and '.join(unlabelled)}: no row has text and label, so it is not used")
             source = {split: rows for split, rows in source.items() if split not in unlabelled}
         first, rows = next(iter(source.items()))

@@ -109,7 +109,8 @@ def encode_for_model(pairs, tokenizer, *, max_source: int | None, max_target: in
             if not sentence:
                 raise DatasetError(f"pair {name!r} has an empty {side} sentence: leave the pair out")
             last = max(owners, default=MARKER) + 1
-            if lost := set(range(last if is_cut else len(sentence))).difference(owners):
+            lost = set(range(last if is_cut else len(sentence))).difference(owners)
+            if lost:
                 raise DatasetError(
                     f"pair {name!r}: the tokenizer has no token for word {min(lost)} of the {side} sentence, "
                     f"{excerpt(sentence[min(lost)])}: leave it out, in the links too"

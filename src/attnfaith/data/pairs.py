@@ -197,7 +197,8 @@ def _read_pairs(files: PairFiles, root: Path, *, own: bool) -> tuple[list[dict],
     rows = []
     for number, (source, target) in enumerate(zip(lines["source"], lines["target"], strict=True)):
         words = {"source": source.split(), "target": target.split()}
-        if empty := [side for side, sentence in words.items() if not sentence]:
+        empty = [side for side, sentence in words.items() if not sentence]
+        if empty:
             if own:
                 raise DatasetError(
                     f"{paths[empty[0]]}, line {number + 1}: the sentence is empty; leave the pair out of all files"

@@ -259,7 +259,8 @@ def subword_columns(rows: Mapping, first_row: int, *, tokenizer, max_length: int
     from attnfaith.data.tokenization import check_rationales, check_room
 
     pair = "text_pair" in rows
-    if (n_markers := tokenizer.num_special_tokens_to_add(pair=pair)) != (4 if pair else 2):
+    n_markers = tokenizer.num_special_tokens_to_add(pair=pair)
+    if n_markers != (4 if pair else 2):
         raise DatasetError(
             f"The tokenizer puts {n_markers} markers around a text, {4 if pair else 2} are needed: load it with "
             "adopt_tokenizer, or give one of build_tokenizer."

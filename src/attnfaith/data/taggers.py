@@ -51,7 +51,8 @@ def tagger_of(name: str) -> Tagger:
             raise DatasetError(
                 f"the tagger '{name}' has {counted(len(tags), 'tag')} for {counted(len(words), 'word')}; each needs one"
             )
-        if wrong := [label for label in tags if label not in UNIVERSAL]:
+        wrong = [label for label in tags if label not in UNIVERSAL]
+        if wrong:
             raise DatasetError(
                 f"the tagger '{name}' has the tag {excerpt(wrong[0])}; tags are those of Universal Dependencies: "
                 f"{', '.join(UNIVERSAL)}"

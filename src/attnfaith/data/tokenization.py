@@ -248,7 +248,8 @@ def encode(dataset, tokenizer, *, max_length: int | None = None, preprocessing: 
     """
     from attnfaith.data.subwords import is_word_level, subword_columns
 
-    if missing := [name for name in ("instance_id", "text") if name not in dataset.column_names]:
+    missing = [name for name in ("instance_id", "text") if name not in dataset.column_names]
+    if missing:
         raise DatasetError(f"Cannot encode without column(s) {missing}; the split has {dataset.column_names}.")
     if not len(dataset):
         raise DatasetError("The split has no rows to encode.")

@@ -186,7 +186,8 @@ def plan_record(table: pa.Table, repo_id: str, *, config: str = "default", priva
 
 def _check_made(folder: Path, state: Mapping) -> None:
     """Raise HubError unless run.json reports a complete run and the code that made it."""
-    if (status := state.get("status")) != "complete":
+    status = state.get("status")
+    if status != "complete":
         raise HubError(f"{folder} is not complete (status {status!r}): finish it with --resume_from_checkpoint, then push")
     provenance = state.get("provenance") or {}
     if "dirty" not in provenance:
@@ -233,7 +234,8 @@ def _check_model(folder: Path, tables: Mapping[Path, pa.Table]) -> None:
             "pushed here: use that model's own push_to_hub"
         )
     digest = subject_of(model).digest()
-    if other := [path for path, table in tables.items() if records.settings(table)[0]["model"] != digest]:
+    other = [path for path, table in tables.items() if records.settings(table)[0]["model"] != digest]
+    if other:
         raise HubError(f"{folder} has other weights than {other[0]} was measured with: measure it again, then push")
 
 

@@ -302,7 +302,8 @@ def chosen_layers(subject: Subject, layers: str | Sequence[int]) -> list[int]:
 
 
 def _existing(layers: Sequence[int], count: int, owner: str) -> list[int]:
-    if missing := [layer for layer in layers if layer >= count]:
+    missing = [layer for layer in layers if layer >= count]
+    if missing:
         raise ValueError(f"layers={list(layers)}: there is no layer {missing[0]}; the {owner} has {count}, counted from 0")
     return sorted(layers)
 

@@ -195,7 +195,8 @@ def check(
     try:
         subject = sequence_subject(model) if reads == "pairs" else subject_of(model, level)
         check_recorded(subject)
-        if missing := sorted(set(NEEDED[reads]) - set(dataset.column_names)):
+        missing = sorted(set(NEEDED[reads]) - set(dataset.column_names))
+        if missing:
             raise MeasurementError(
                 f"the {reads} lack columns {missing}: encode them by the subject's rows (found {dataset.column_names})"
             )
@@ -213,7 +214,8 @@ def check(
     bounded = [measure for measure in measures if measure.most_tokens]
     longest = int(np.argmax(dataset["length"])) if bounded else 0
     for measure in bounded:
-        if (count := len(dataset[longest]["tokens"])) > measure.most_tokens:
+        count = len(dataset[longest]["tokens"])
+        if count > measure.most_tokens:
             raise MeasurementError(
                 f"'{measure.name}' takes texts of up to {measure.most_tokens:,} tokens, for it holds numbers of each two of "
                 f"them, and {excerpt(dataset[longest]['instance_id'])} has {count:,}: measure without it, or texts that are "
@@ -229,7 +231,8 @@ def check(
 
 def check_recorded(subject) -> None:
     """Raise SubjectError where a subject lacks what a record states about its model."""
-    if missing := [name for name in RECORDED if not hasattr(subject, name)]:
+    missing = [name for name in RECORDED if not hasattr(subject, name)]
+    if missing:
         raise SubjectError(
             f"a record states which model was measured, and this subject ({subject.kind}) has no {', '.join(missing)}: "
             "attnfaith.subjects.protocol.Subject describes them"
@@ -242,7 +245,8 @@ def model_identity(subject) -> dict[str, object]:
     Raises MeasurementError for a field that no model decides.
     """
     stated = dict(subject.identity())
-    if unknown := sorted(set(stated) - set(FIELDS)):
+    unknown = sorted(set(stated) - set(FIELDS))
+    if unknown:
         raise MeasurementError(
             f"the identity of this subject ({subject.kind}) has {unknown}; a model decides {list(FIELDS)}"
         )
@@ -360,7 +364,8 @@ def _declared(measures: Sequence[Measure], subject, dataset, reads: str) -> dict
     if reads == "texts" and "classes" not in subject.capabilities:
         extra["probs"] = record.OUTPUTS[subject.output]
     for measure in measures:
-        if twice := set(extra) & set(measure.columns):
+        twice = set(extra) & set(measure.columns)
+        if twice:
             raise MeasurementError(f"'{measure.name}' declares columns that another measure has: {sorted(twice)}")
         extra.update(measure.columns_for(subject))
     return extra

@@ -144,7 +144,8 @@ def register(cls: Kind) -> Kind:
     for name, allowed in (("cost", COSTS), ("reads", READS)):
         if getattr(cls, name) not in allowed:
             raise ValueError(f"{cls.__name__}.{name}={getattr(cls, name)!r}; give one of {', '.join(allowed)}")
-    if missing := [name for name in ("name", "columns", "__doc__") if not getattr(cls, name, None)]:
+    missing = [name for name in ("name", "columns", "__doc__") if not getattr(cls, name, None)]
+    if missing:
         raise ValueError(f"{cls.__name__} lacks {', '.join(missing)}: a measure declares its name, columns and docstring")
     classes = _CLASSES[cls.reads]
     own = f"{cls.__module__}.{cls.__qualname__}"

@@ -161,7 +161,8 @@ class SelfAttentionClassifierForSequenceClassification(PreTrainedModel):
         self.model._set_gradient_checkpointing(enable, checkpoint, **options)
 
     def _projecting(self, function: Callable) -> Callable:
-        if (mode := self._mode) is None:
+        mode = self._mode
+        if mode is None:
             return function
 
         @wraps(function)

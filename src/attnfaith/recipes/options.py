@@ -97,12 +97,15 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise UsageError with the argument, the closest name that is allowed, and where all are listed."""
-        if match := re.fullmatch(r"unrecognized arguments: (.*)", message, re.S):
+        match = re.fullmatch(r"unrecognized arguments: (.*)", message, re.S)
+        if match:
             raise UsageError(self._unknown(match[1].split() or [match[1]]))
-        if match := re.fullmatch(r"argument (.*?): invalid choice: (.*) \(choose from (.*)\)", message, re.S):
+        match = re.fullmatch(r"argument (.*?): invalid choice: (.*) \(choose from (.*)\)", message, re.S)
+        if match:
             choices = re.findall(r"'([^']*)'", match[3])
             raise UsageError(f"{match[1]} {match[2]} is not known{_suggestion(match[2].strip(chr(39)), choices)}")
-        if match := re.fullmatch(r"the following arguments are required: (.*)", message):
+        match = re.fullmatch(r"the following arguments are required: (.*)", message)
+        if match:
             raise UsageError(f"{self.prog} needs {match[1]}; usage: {' '.join(self.format_usage().split()[1:])}")
         raise UsageError(f"{message.removeprefix('argument ')}; `{self.prog} --help` lists what it takes")
 

@@ -34,7 +34,8 @@ class Loader(yaml.SafeLoader):
 
     def construct_mapping(self, node, deep=False):
         keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<"]
-        if repeated := [key for key in keys if keys.count(key) > 1 and not hasattr(node, "merged")]:
+        repeated = [key for key in keys if keys.count(key) > 1 and not hasattr(node, "merged")]
+        if repeated:
             problem = f"the key {excerpt(repeated[0])} is given twice"
             raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
         node.merged = True  # what a merge adds to the node is no repetition

@@ -118,7 +118,8 @@ def concatenate(tables: Iterable[pa.Table], *, mix_versions: bool = False) -> pa
                     tables[number] = table.append_column(field, pa.array(values, field.type))
     names = set(tables[0].column_names)
     for number, table in enumerate(tables):
-        if different := sorted(set(table.column_names) ^ names):
+        different = sorted(set(table.column_names) ^ names)
+        if different:
             more = f" and {len(different) - 4} more" if len(different) > 4 else ""
             raise RecordError(
                 f"record {number} has other columns than record 0: {', '.join(different[:4])}{more} are in one only; "
@@ -203,7 +204,8 @@ def load(path: str | os.PathLike) -> pa.Table:
         raise RecordError(
             f"{path} is no record of this package: it has the columns {', '.join(map(repr, stored.names[:10]))}"
         )
-    if (version := schema_version(stored)) != VERSION:
+    version = schema_version(stored)
+    if version != VERSION:
         raise RecordError(
             f"{path} has version {version} of the record's schema, this package reads {VERSION}: measure the model anew"
         )

@@ -106,7 +106,8 @@ def fetch_run(repo_id: str) -> Path:
         raise NotFoundError(
             f"no folder of a run at {cut(repo_id)}, and on the Hub {why_unreadable(error, repo_id)}"
         ) from error
-    if missing := [name for name in names if not (snapshot / name).is_file()]:
+    missing = [name for name in names if not (snapshot / name).is_file()]
+    if missing:
         raise NotFoundError(f"{repo_id} on the Hub is no run of this package: it lacks {', '.join(missing)}")
     (folder / MODEL).mkdir(parents=True, exist_ok=True)
     for name in (*CHECKPOINT, STATE, RECIPE):  # the recipe last: with it the folder is whole
@@ -141,7 +142,8 @@ def _neighbours(path: Path) -> list[str]:
 def _near(path: Path) -> str:
     """The end of a message: the run or record with the most similar name, or all in the same folder."""
     neighbours = _neighbours(path)
-    if near := closest(path.name, neighbours):
+    near = closest(path.name, neighbours)
+    if near:
         return f"; did you mean {path.parent / near}?"
     return f"; in {path.parent} there are {_listed(neighbours)}" if neighbours else ""
 

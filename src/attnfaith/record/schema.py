@@ -231,9 +231,11 @@ def build(columns: Mapping[str, Sequence], extra: Mapping[str, Column] | None = 
         if name in declared and not (name == "probs" and column in OUTPUTS.values()):
             raise RecordError(f"column '{name}' is declared twice: every record has it, so give it another name")
         declared[name] = column
-    if missing := [name for name in declared if name not in columns]:
+    missing = [name for name in declared if name not in columns]
+    if missing:
         raise RecordError(f"columns missing: {missing}; given: {sorted(columns)}")
-    if undeclared := [name for name in columns if name not in declared]:
+    undeclared = [name for name in columns if name not in declared]
+    if undeclared:
         raise RecordError(f"columns without a declaration: {undeclared}; declared: {[*declared]}")
     counts = {name: len(values) for name, values in columns.items()}
     if len(set(counts.values())) > 1:
@@ -298,7 +300,8 @@ def validate(table: pa.Table) -> None:
     are 0, 1 or 2.
     """
     common = common_columns(table.column_names)
-    if missing := [name for name in common if name not in table.column_names]:
+    missing = [name for name in common if name not in table.column_names]
+    if missing:
         raise RecordError(f"not a record: columns {missing} are missing; it has {table.column_names}")
     columns, fixed = {}, common | OPTIONAL_COLUMNS
     for field in sorted(table.schema, key=lambda field: field.name not in common):  # the common ones give T, C and G

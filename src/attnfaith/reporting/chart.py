@@ -79,7 +79,8 @@ def measures_chart(cells: Sequence[Cell]) -> Chart | None:
     """The chart of a model's records, of one cell each; None where no measure was taken beside attention."""
     evidence = ("Which measure finds the tokens that decide the label?", "Average precision, 1 is best")
     tested = (cell for cell in cells if saliency.SECTION.applies(cell) and "attention" in saliency.measures(cell))
-    if (cell := next(tested, None)) is not None:
+    cell = next(tested, None)
+    if cell is not None:
         table = frame(saliency.TESTS_TABLE, [cell])
         titles, test, ticks = evidence, "average_precision", SHARES
         if test not in saliency.counted_tests(cell, table["test"]):

@@ -169,7 +169,8 @@ def _shared_numbers(cells: Sequence[Cell], texts: Sequence[str]) -> tuple[dict[C
 
 def _paired_seeds(first: Seeds, second: Seeds) -> tuple[list[int], list[int]]:
     """The seeds of both sides in the order in which they are paired."""
-    if shared := sorted(set(first) & set(second)):
+    shared = sorted(set(first) & set(second))
+    if shared:
         return shared, shared
     count = min(len(first), len(second))
     return sorted(first)[:count], sorted(second)[:count]
@@ -223,7 +224,8 @@ def _notes(sides: Mapping[str, Seeds], cells: Sequence[tuple[str, Cell]], texts:
     for name, seeds in sides.items():
         model, _, seed = describe(next(iter(seeds.values())).heading).rpartition(" · seed ")
         notes.append(f"{name}: {model} · {f'seeds {_listed(seeds)}' if len(seeds) > 1 else f'seed {seed}'}")
-    if longer := [f"{name} {len(cell) - len(texts)}" for name, cell in cells if len(cell) > len(texts)]:
+    longer = [f"{name} {len(cell) - len(texts)}" for name, cell in cells if len(cell) > len(texts)]
+    if longer:
         notes.append(f"Texts left out, which not all have or read alike: {_listed(longer)}.")
     (_, first), *rest = sides.items()
     for name, seeds in rest:

@@ -51,7 +51,8 @@ def study_tables(cells: Sequence[Cell], names: Sequence[str] = DEFAULT) -> dict[
 
 def check_names(names: Sequence[str]) -> None:
     """Raises StudyError for the name of a table that does not exist."""
-    if unknown := [name for name in names if name not in sections.registry()]:
+    unknown = [name for name in names if name not in sections.registry()]
+    if unknown:
         raise StudyError(f"tables {unknown} are not known; choose from {', '.join(sections.registry())}")
 
 
@@ -93,7 +94,8 @@ def analyse(study: Mapping, cells: Sequence[Cell] = (), tables: Mapping[str, pd.
     if not isinstance(analysis, Analysis):
         kind = type(analysis).__name__
         raise StudyError(f"analysis: tables(cells, settings) of {path} returned {kind}; return an Analysis")
-    if twice := sorted(set(analysis.tables) & set(tables)):
+    twice = sorted(set(analysis.tables) & set(tables))
+    if twice:
         raise StudyError(f"analysis: {path} makes the tables {twice}, which the study makes itself; give them other names")
     return Analysis({name: table for name, table in analysis.tables.items() if len(table)}, analysis.texts, analysis.figures)
 

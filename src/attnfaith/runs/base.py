@@ -112,7 +112,8 @@ def open_base(recipe: Recipe) -> Base | None:
     folder, stated = Path(objective.base), f"objective.base={objective.base}"
     if folder.resolve() == Path(recipe.output_dir).resolve():
         raise RunError(f"{stated} is this run's own output_dir; name the run it is trained against")
-    if missing := [name for name in (RECIPE, STATE, MODEL) if not (folder / name).exists()]:
+    missing = [name for name in (RECIPE, STATE, MODEL) if not (folder / name).exists()]
+    if missing:
         raise RunError(f"{stated} is no trained run ({', '.join(missing)} missing there): train it first")
     base = recipes.load(folder / RECIPE)
     if base.kind != "classifier" or base.model.selector is not None:
@@ -133,7 +134,8 @@ def open_base(recipe: Recipe) -> Base | None:
     if objective.frozen and base.model != recipe.model:
         changed = [key for key in recipes.differences(recipe, base) if key.startswith("model.")]
         raise RunError(f"objective.frozen starts from the weights in {folder}, which is another model: {', '.join(changed)}")
-    if lacking := [split for split in needed_outputs(recipe) if not (folder / OUTPUTS / f"{split}.parquet").is_file()]:
+    lacking = [split for split in needed_outputs(recipe) if not (folder / OUTPUTS / f"{split}.parquet").is_file()]
+    if lacking:
         raise RunError(
             f"{stated} keeps no outputs of {', '.join(lacking)}: go on with that run with --resume_from_checkpoint "
             f"--measure.outputs '[{', '.join(SPLITS)}]'"

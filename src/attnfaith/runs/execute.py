@@ -93,7 +93,8 @@ def measure_run(
     if not (folder / MODEL).is_dir():
         raise RunError(f"{folder} holds no trained model ({MODEL}/); train first")
     _check_measures(recipe)
-    if others := [key for key in differences(recipe, load(folder / RECIPE)) if not key.startswith("measure.")]:
+    others = [key for key in differences(recipe, load(folder / RECIPE)) if not key.startswith("measure.")]
+    if others:
         raise RecipeError(
             f"the model in {folder} was trained with another {', '.join(others)}: a measurement may change measure.* only "
             "(the seed of a measurement is measure.seed)"

@@ -108,7 +108,8 @@ def _check_usable(folder: Path, recipe: Recipe, *, overwrite: bool, resume: bool
         raise RunError(f"{folder} holds files that are no run of ours; give another output_dir")
     if resume:
         changed = recipes.differences(recipe, recipes.load(folder / RECIPE))
-        if trains := [key for key in changed if key != "name" and not key.startswith("measure.")]:
+        trains = [key for key in changed if key != "name" and not key.startswith("measure.")]
+        if trains:
             raise RunError(f"{folder} is a run of another recipe (different: {', '.join(trains)}); give another output_dir")
         return changed
     if not overwrite:
@@ -166,7 +167,8 @@ def read_state(folder: str | os.PathLike) -> dict:
 def trained_state(folder: Path) -> dict:
     """Return the content of run.json without the results of measurements. Raises RunError where it lacks the training's."""
     state = read_state(folder)
-    if missing := [name for name in TRAINED if name not in state]:
+    missing = [name for name in TRAINED if name not in state]
+    if missing:
         raise RunError(
             f"{folder / STATE} lacks {', '.join(missing)} of the training: copy it anew, or train the run again with "
             "--overwrite_output_dir"

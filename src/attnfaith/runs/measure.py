@@ -180,7 +180,8 @@ def print_results(path: Path, folder: Path, recipe: Recipe) -> None:
         print(f"translates: {translation_in_words(read_state(folder)['translation'])}")
         return
     for cell in split_cells(record.load(path)):
-        if accuracy := accuracy_in_words(cell):
+        accuracy = accuracy_in_words(cell)
+        if accuracy:
             print(printable(f"{cell.heading['dataset']} {cell.heading['split']}: {accuracy}"))
         answer = verdict([cell.of_inputs])
         print(printable(f"attention: {answer.headline}. {answer.reason}"))

@@ -29,7 +29,8 @@ def check_splits(recipe: Recipe) -> None:
     """Raise RecipeError where the recipe measures a split that there is not."""
     section = recipe.measure
     for name, splits in (("split", [section.split]), ("outputs", section.outputs)):
-        if unknown := [split for split in splits if split not in SPLITS]:
+        unknown = [split for split in splits if split not in SPLITS]
+        if unknown:
             raise RecipeError(f"measure.{name}={excerpt(unknown[0])} does not exist; choose one of {', '.join(SPLITS)}")
 
 
@@ -91,7 +92,8 @@ class Texts:
     def _check_unchanged(self, loaded: LoadedDataset | LoadedPairs, recorded: Mapping) -> None:
         """Raise RunError where own data are no longer those that the model in the folder was trained on."""
         trained = recorded.get("texts") or {}
-        if changed := [split for split in trained if trained[split] != fingerprint(loaded.splits[split])]:
+        changed = [split for split in trained if trained[split] != fingerprint(loaded.splits[split])]
+        if changed:
             revision = (recorded.get("dataset") or {}).get("revision")
             raise RunError(
                 f"{loaded.entry.name!r} has changed since the run in {self.folder} was trained: other texts or labels in "
@@ -165,9 +167,11 @@ def remarks_on_pairs(texts: Texts, rows: Mapping[str, Dataset]) -> list[str]:
     reason = "left out: empty, or beyond data.limits"
     lines = [f"{counted(count, 'pair')} of {split} {reason}" for split, count in loaded.left_out.items() if count]
     for split, part in rows.items():
-        if longer := len(loaded.splits[split]) - len(part):
+        longer = len(loaded.splits[split]) - len(part)
+        if longer:
             lines.append(f"{counted(longer, 'pair')} of {split} left out: a side is longer than data.max_length")
     ids = np.concatenate([np.concatenate(rows["validation"][name]) for name in ("input_ids", "labels")])
-    if count := int((ids == unknown).sum()):
+    count = int((ids == unknown).sum())
+    if count:
         lines.append(f"unknown tokens of validation: {count:,} of {len(ids):,}")
     return [f"{loaded.entry.name}: {line}" for line in lines]

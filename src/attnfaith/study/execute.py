@@ -115,7 +115,8 @@ def log_of(study: Mapping, name: str) -> Path:
 
 def available_gpus() -> list[str]:
     """Return the names of the usable GPUs, as CUDA_VISIBLE_DEVICES takes them, without loading torch."""
-    if (names := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
+    names = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if names is not None:
         return [name for name in names.split(",") if name.strip() and not name.startswith("-")]
     program = shutil.which("nvidia-smi")
     if program is None:

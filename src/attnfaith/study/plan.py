@@ -111,7 +111,8 @@ def trial(study: Mapping, settings: Sequence[str]) -> Mapping:
     values = dict(recipes.parse_overrides([f"--{word}" for word in settings]))
     places = {key: str(values.pop(key)) for key in ("output_dir", "results") if key in values}
     for block in study["blocks"]:
-        if varied := values.keys() & dict(recipes.parse_overrides([f"--{key}=" for key in block.get("grid", {})])).keys():
+        varied = values.keys() & dict(recipes.parse_overrides([f"--{key}=" for key in block.get("grid", {})])).keys()
+        if varied:
             raise RecipeError(f"--set {min(varied)}: the grid of the study varies it; choose cells with --only")
     if values:
         digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:8]
@@ -137,12 +138,14 @@ def cells(study: Mapping) -> list[Cell]:
                 f"the cell {excerpt(name)} is no name for a folder: keep '/', '{{', '}}' and long values out of the name "
                 "and the grid, use `set`"
             )
-    if repeated := sorted(name for name, count in Counter(names).items() if count > 1):
+    repeated = sorted(name for name, count in Counter(names).items() if count > 1)
+    if repeated:
         raise RecipeError(
             f"the study has cells of one name: {excerpt(repeated)}; vary a key of the grid, or give the block a name"
         )
     for cell in planned:
-        if missing := [name for name in cell.after if name not in names]:
+        missing = [name for name in cell.after if name not in names]
+        if missing:
             raise RecipeError(
                 f"cell {cell.name} is after {excerpt(missing)}, which the study does not have; it has {excerpt(names, 200)}"
             )
@@ -159,9 +162,11 @@ def _block_cells(study: Mapping, values, where: str) -> Iterator[Cell]:
     for key in (*block.set, *block.grid):
         if not re.fullmatch(r"[\w.]+", key):
             raise RecipeError(f"{where}: {excerpt(key)} is no key of a recipe, such as seed or model.encoder")
-    if empty := [key for key, options in block.grid.items() if not options]:
+    empty = [key for key, options in block.grid.items() if not options]
+    if empty:
         raise RecipeError(f"{where}: grid.{empty[0]} is empty; give a list of one or more values")
-    if (count := math.prod(map(len, block.grid.values()))) > MOST_CELLS:
+    count = math.prod(map(len, block.grid.values()))
+    if count > MOST_CELLS:
         raise RecipeError(f"{where}: the grid makes {count:,} cells; {MOST_CELLS:,} at most")
     prefix = block.name or Path(block.recipe).stem
     for combination in itertools.product(*block.grid.values()):
@@ -222,7 +227,8 @@ def check_distinct(wanted: Mapping[str, Recipe]) -> None:
         vectors = None if recipe.data.vectors else recipe.model.embedding_std
         identity = [model_fields(recipe.model), objective_fields(recipe), recipe.objective.base, recipe.data, vectors]
         identity += [recipe.measure.split, recipe.measure.level, recipe.seed]
-        if (other := owners.setdefault(repr(identity), name)) != name:
+        other = owners.setdefault(repr(identity), name)
+        if other != name:
             raise RecipeError(
                 f"cells {other!r} and {name!r} have the same data, split, model, objective and seed: tables cannot "
                 "tell them apart; give them different seeds or keep them in different studies"

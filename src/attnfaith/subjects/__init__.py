@@ -50,7 +50,8 @@ def subject_of(model, level: str | None = None) -> Subject:
             )
         return model
     for kind in KINDS:
-        if (subject := kind.of(model, level)) is not None:
+        subject = kind.of(model, level)
+        if subject is not None:
             return subject
     if hasattr(model, "config") and hasattr(model, "from_pretrained"):
         raise SubjectError(

@@ -72,6 +72,7 @@ def nearest(name: object, names: Iterable[str]) -> str:
     do not count.
     """
     plain = {entry.lower().replace("-", "_").replace(" ", "_"): entry for entry in names}
-    if near := closest(str(name).lower().replace("-", "_").replace(" ", "_"), plain):
+    near = closest(str(name).lower().replace("-", "_").replace(" ", "_"), plain)
+    if near:
         return f"; did you mean {plain[near]!r}?"
     return f"; there are {cut(', '.join(plain.values()), 400) or 'none'}"

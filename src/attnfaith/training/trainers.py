@@ -386,7 +386,8 @@ def mask_id(tokenizer, config) -> int:
     Raises AttnfaithError where there is neither.
     """
     for owner, name in ((tokenizer, "mask_token_id"), (tokenizer, "unk_token_id"), (config, "unk_token_id")):
-        if (number := getattr(owner, name, None)) is not None:
+        number = getattr(owner, name, None)
+        if number is not None:
             return number
     raise AttnfaithError(
         "penalties.masked_language_model needs a mask or unknown token, and this tokenizer has neither: leave it out, or "
@@ -457,7 +458,8 @@ class AdversarialTrainer(AttentionTrainer):
     def check(self, model, args, train, validation):
         super().check(model, args, train, validation)
         for split in (train, validation) if args.divergence == "kl" else ():
-            if sparse := sum(0 in row for row in split["base_attention"]):
+            sparse = sum(0 in row for row in split["base_attention"])
+            if sparse:
                 raise AttnfaithError(f"{SPARSE_BASE} ({sparse} of {len(split)} texts)")
 
     def losses(self, model, inputs):

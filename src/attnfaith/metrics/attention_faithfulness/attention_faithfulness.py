@@ -190,7 +190,8 @@ class AttentionFaithfulness(evaluate.Metric):
         """The columns that are not None, or InputError where the metric has none of that name."""
         columns = {name: rows for name, rows in columns.items() if rows is not None}
         allowed = [*self._feature_names(), *(_LINK_SETTINGS if self.config_name == "alignment" else ())]
-        if unknown := [name[:SHOWN] for name in columns if name not in allowed]:
+        unknown = [name[:SHOWN] for name in columns if name not in allowed]
+        if unknown:
             raise InputError(f"unknown columns {unknown[:8]}; choose among {allowed}")
         return columns
 

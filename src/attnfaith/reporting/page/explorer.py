@@ -149,7 +149,8 @@ def _recorded(cell: Cell, *, computed: bool) -> Iterator[Recorded]:
         rows = rows if draw is None else [row[draw] if draw < len(row) else row[:0].ravel() for row in rows]
         return [row if len(row) == size else np.full(size, np.nan) for row, size in zip(rows, sizes, strict=True)]
 
-    if (weights := column(OTHERWISE, cell.lengths)) is not None:
+    weights = column(OTHERWISE, cell.lengths)
+    if weights is not None:
         yield Recorded("attention", "another one that nothing notices", weights, None)
     if computed:
         return
@@ -168,6 +169,7 @@ def _recorded(cell: Cell, *, computed: bool) -> Iterator[Recorded]:
             yield Recorded("attention", f"{label}{within}", *parts)
         break
     for label, weights_name, probs_name in RECORDED:
-        if (weights := column(weights_name, cell.lengths)) is not None:
+        weights = column(weights_name, cell.lengths)
+        if weights is not None:
             kind = "set" if weights_name.endswith("_set") else "attention"
             yield Recorded(kind, label, weights, column(probs_name, classes))
