@@ -22,9 +22,11 @@ KEYS = ("dataset", "measure", "layer", "row", "rule", "statistic")
 RATES = ("error_rate", "precision", "recall")
 MODEL = ["encoder", "alignment", "projection", "objective"]
 PAGES = {
-    "rates": {"data": "{dataset}", "model": "{encoder} + {alignment} + {projection}", "measure": "{measure}"}
+    "rates": {"data": "{dataset}", "model": "{model}", "measure": "{measure}"}
     | {"seeds": "{n_seeds}", "alignment error rate": "{error_rate} ± {std}"},
-    "beside_translation": {"data": "{dataset}", "model": "{encoder} + {alignment} + {projection}", "seed": "{seed}"}
+    "by_layer": {"data": "{dataset}", "model": "{model}", "measure": "{measure}", "layer": "{layer}", "row": "{row}"}
+    | {"alignment error rate": "{error_rate}"},
+    "beside_translation": {"data": "{dataset}", "model": "{model}", "seed": "{seed}"}
     | {"BLEU": "{bleu}", "chrF": "{chrf}", "words in place": "{word_accuracy}"}
     | {"error rate, best": "{error_rate}", "of attention": "{attention_error_rate}"},
 }
@@ -33,7 +35,7 @@ ALIGNER = "aligner"
 
 
 def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
-    """ "carried_over", "beside_translation", "beside_published", "aligners" and "rates", see the functions of these names;
+    """ "carried_over", "beside_translation", "beside_published", "aligners", "rates" and "by_layer", see these functions;
     what the page shows as Markdown.
     """
     published = read_published(settings.published, (*KEYS, "model", "value", "source"), ["value"]).astype({"layer": str})
@@ -48,15 +50,28 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
         "beside_published": beside_published(cells, published),
         "aligners": aligners(chosen, published),
         "rates": rates(chosen),
+        "by_layer": by_layer(cells),
     }
     return Analysis(results, page_texts(results, PAGES, cells))
 
 
 def rates(chosen: pd.DataFrame) -> pd.DataFrame:
     """The error rate of the reading chosen of each measure, mean over n_seeds seeds (_std over them), on the judged half."""
-    keys = ["dataset", *MODEL, "measure"]
-    table = chosen.groupby(keys, as_index=False, sort=False)["error_rate"].agg(error_rate="mean", std="std", n_seeds="size")
-    return table.sort_values(["dataset", *MODEL, "error_rate"], kind="stable", ignore_index=True)
+    groups = _named(chosen).groupby(["dataset", "model", "measure"], as_index=False, sort=False)
+    table = groups["error_rate"].agg(error_rate="mean", std="std", n_seeds="size")
+    return table.sort_values(["dataset", "model", "error_rate"], kind="stable", ignore_index=True)
+
+
+def by_layer(cells: Sequence[Cell]) -> pd.DataFrame:
+    """The error rate of each measure by layer and row, each target word with its heaviest source word, mean over seeds."""
+    table = _named(frame(BY_LAYER, cells))
+    return table.groupby(["dataset", "model", "measure", "layer", "row"], as_index=False, sort=False)["error_rate"].mean()
+
+
+def _named(table: pd.DataFrame) -> pd.DataFrame:
+    """A table with the column "model": encoder, alignment and projection without what stands in brackets."""
+    labels = table[MODEL[:3]].astype(str).apply(lambda column: column.str.partition("(")[0])
+    return table.assign(model=labels.agg(" + ".join, axis=1))
 
 
 def carried_over(cells: Sequence[Cell]) -> pd.DataFrame:
@@ -99,7 +114,7 @@ def beside_translation(cells: Sequence[Cell]) -> pd.DataFrame:
         row |= {"translated": scores.get("pairs", 0), "n": len(cell)}
         rows.append(cell.heading | row | {"error_rate": rates.get(ANY), "attention_error_rate": rates.get(ATTENTION)})
     numbers = ("bleu", "chrf", "word_accuracy", "error_rate", "attention_error_rate")
-    return pd.DataFrame(rows).astype(dict.fromkeys(numbers, float))
+    return _named(pd.DataFrame(rows).astype(dict.fromkeys(numbers, float)))
 
 
 def beside_published(cells: Sequence[Cell], published: pd.DataFrame) -> pd.DataFrame:
