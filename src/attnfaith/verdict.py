@@ -37,8 +37,8 @@ CANNOT_TELL = "cannot tell"
 OUTCOMES = (MAY_SHOW, BESIDE, DO_NOT_SHOW, CANNOT_TELL)
 
 RULE = (
-    f"Attention uniform by construction: do not show it. Fewer than {MIN_TEXTS} texts, or an accuracy that is not above the "
-    "share of the commonest class (Wilson interval): cannot tell. "
+    f"Attention uniform by construction: do not show it. Fewer than {MIN_TEXTS} different texts, or an accuracy that is not "
+    "above the share of the commonest class (Wilson interval): cannot tell. "
     "Otherwise the top 1, 5, 10, 20 and 50 % of a text's words are deleted, and the log-odds of the predicted class that "
     "are lost are averaged. Let ρ = (attention − random) / (reference − random). "
     "The reference is not shown to be above random: cannot tell. "
@@ -176,7 +176,7 @@ def judge(losses: Losses) -> Verdict:
 def _too_few(losses: Losses, n: int) -> tuple[str, str] | None:
     """The reason and the advice where texts are few or the model no better than the commonest class; or None."""
     if n < MIN_TEXTS:
-        measured = "1 text was measured" if n == 1 else f"{n:,} texts were measured"
+        measured = "1 text was measured" if n == 1 else f"{n:,} different texts were measured"
         return f"Only {measured}; at least {MIN_TEXTS} are needed.", f"Measure {MIN_TEXTS - n} more."
     accuracy, commonest = accuracy_interval(losses.predicted, losses.labels), commonest_share(losses.labels)
     if accuracy.low <= commonest:

@@ -19,10 +19,11 @@ from attnfaith.verdict import BESIDE, CANNOT_TELL, DO_NOT_SHOW, MAY_SHOW
 from tests.records import build
 
 
-def measured(ratio: float, count: int = 120, gold=None, order: str = "absolute_integrated_gradients"):
-    """A record whose texts lose 2 by the reference, 1 at random, and by attention what the ratio says."""
+def measured(ratio: float, count: int = 120, gold=None, order: str = "absolute_integrated_gradients", different=120):
+    """A record of `different` texts, in turn, that lose 2 by the reference, 1 at random, and by attention what the ratio says."""
     instances = [
         {
+            "tokens": [f"w{row % different}", "a", "b"],
             "attention": [0.5, 0.3, 0.2],
             "probs": [[0.9, 0.1], [0.1, 0.9]][row % 2],
             "label": row % 2,
@@ -51,6 +52,12 @@ def test_a_record_has_its_verdict(ratio, outcome):
     read = losses(one_cell(measured(ratio)))
     assert read.reference_name == "integrated gradients" and set(read.attention) == {1 + ratio}
     assert verdict([one_cell(measured(ratio))]).outcome == outcome
+
+
+def test_a_repeated_text_counts_once():
+    repeated = verdict([one_cell(measured(1.0, count=240, different=99))])
+    assert (repeated.outcome, repeated.n) == (CANNOT_TELL, 99)
+    assert verdict([one_cell(measured(1.0, count=240, different=100))]).outcome == MAY_SHOW
 
 
 def test_what_was_not_measured_cannot_be_told():

@@ -29,9 +29,18 @@ def verdict(cells: Sequence[Cell]) -> Verdict:
     return judge(losses(measured[0] if measured else cells[0]))
 
 
+def repetitions(cell: Cell) -> np.ndarray:
+    """Return which texts (N,) bool have the words of an earlier one: such a text is no further evidence."""
+    names = [name for name in ("tokens", "query_tokens") if name in cell.table.column_names]
+    words = list(map(repr, zip(*(cell.table.column(name).to_pylist() for name in names), strict=True)))
+    first = {text: row for row, text in reversed(list(enumerate(words)))}
+    return np.array([first[text] != row for row, text in enumerate(words)], bool)
+
+
 def losses(cell: Cell) -> Losses:
-    """Return the numbers of one cell that the rule reads; NaN where not measured."""
+    """Return the numbers of one cell that the rule reads; NaN where not measured or where a text repeats an earlier one."""
     nothing = np.full(len(cell), np.nan)
+    repeated = repetitions(cell)
     columns = dict.fromkeys(("attention", "reference", "random", "evidence", "evidence_random"), nothing)
     reference = f"{ABSOLUTE}integrated_gradients"
     if cell.has(*NEEDS):
@@ -43,12 +52,13 @@ def losses(cell: Cell) -> Losses:
         columns |= {"attention": lost[:, 0], "reference": lost[:, 1]}
         for name in ("random", "evidence", "evidence_random"):
             columns[name] = cell.column(f"comprehensiveness_{name}")
+        columns = {name: np.where(repeated, np.nan, values) for name, values in columns.items()}
     precision = nothing
     if cell.has("rationale"):
         precision = average_precision(cell.attention, cell.rows("rationale"))
     return Losses(
         predicted=cell.predicted,
-        labels=cell.labels,
+        labels=np.where(repeated, np.nan, cell.labels),
         class_names=cell.class_names or tuple(map(str, range(cell.probs.shape[1]))),
         reference_name=measure_label(reference.removeprefix(ABSOLUTE)),
         uniform=cell.heading["projection"] == "uniform",
