@@ -168,7 +168,7 @@ def test_encode_pairs_cuts_the_text_only():
     assert cut["length"][:] == [8, 5, 8]
     assert cut["rationale"][:] == [[0, 0], [], [1]]
     assert cut["n_unknown"][:] == [0, 0, 0]  # of the words that can be attended to; the question has three
-    with pytest.raises(DatasetError, match="max_length=7 leaves no room for the text of row 2: .* alone take 7; give 8 or"):
+    with pytest.raises(DatasetError, match="max_length=7 leaves no room for the text of row 2"):
         encode(split, tokenizer, max_length=7)
 
 

@@ -20,7 +20,7 @@ from tests.records import build
 
 
 def measured(ratio: float, count: int = 120, gold=None, order: str = "absolute_integrated_gradients", different=120):
-    """A record of `different` texts, in turn, that lose 2 by the reference, 1 at random, and by attention what the ratio says."""
+    """A record of `different` texts in turn. Each loses 2 by the reference, 1 at random; by attention as the ratio says."""
     instances = [
         {
             "tokens": [f"w{row % different}", "a", "b"],
