@@ -117,7 +117,7 @@ def test_overwriting_and_going_on(fails):
     assert cli.main(["train", "--config", "tiny.yaml", "--overwrite_output_dir", "--seed", "4"]) == 0
     assert record.load("run/record.parquet").column("seed").unique().to_pylist() == [4]
     fails("report", "run", "--examples", "0", says="n_examples is 0")
-    fails("report", "run/model", says=r"run/model holds no record.parquet, .*; did you mean the run run\?")
+    fails("report", "run/model", says="run/model holds no record.parquet")
     fails("cards", "run", "run", "--to", "somebody", says="two of the runs would be somebody/tiny")
 
 
@@ -127,7 +127,7 @@ def test_a_data_set_without_a_recipe(fails, tmp_path, capfd):
     assert "no --config is given: " not in capfd.readouterr().out, "a recipe that is refused is not announced"
     assert cli.main(["train", "--data.name", "sst"]) == 2
     shown = capfd.readouterr()
-    assert "no --config is given: sst, in runs/sst\n" in shown.out and "Cannot read 'sst' from the Hub" in shown.err
+    assert "no --config is given: sst, in runs/sst\n" in shown.out and "Cannot read 'sst'" in shown.err
     assert recipes.load(tmp_path / "runs" / "sst" / "recipe.yaml").data == recipes.Data("sst")
 
 
@@ -213,7 +213,7 @@ def test_a_run_a_record_and_a_folder_of_runs(runs_there):
         ("nothing.parquet", r"no run or record at nothing.parquet; in \. there are sparse$"),
         ("no/such/place", r"no run or record at no/such/place$"),
         ("alice/none", r"no run or record at alice/none, and on the Hub alice/none cannot be looked up: it is not in "),
-        ("x" * 5000, r"is no run, record or repository: File name too long"),
+        ("x" * 5000, r"no run or record at xxx"),
         ("empty", r"empty holds no record.parquet, nor do the folders in it"),
         ("unmeasured", r"unmeasured is a run without a record: `attnfaith measure unmeasured` makes it"),
         ("soft", r"soft holds 3 records: name one of soft/seed_1, soft/seed_2, soft/seed_10$"),

@@ -73,7 +73,7 @@ def test_records_that_lack_something(draw_record, tmp_path, options):
 @quick
 def test_empty_texts(build_record, tmp_path):
     measured = build_record([{"attention": [], "gradient": []}] * 2, measures=("gradient",))
-    assert "is undefined for every text (2)" in page_of(measured, tmp_path / "report")
+    assert "is undefined for all texts (2)" in page_of(measured, tmp_path / "report")
     assert "A text without tokens." in page_of(build_record([{"attention": []}]), tmp_path / "report")
 
 
