@@ -271,9 +271,9 @@ def test_going_on_measures_and_reports_what_is_missing(copied, monkeypatch, caps
     before = (folder / "record.parquet").read_bytes()
     monkeypatch.setattr(runs.train, "train", lambda *_args: pytest.fail("trained again"))
     shutil.rmtree(folder / "report")
-    changed = {**dataclasses.asdict(recipe), "note": "another note", "report": {"examples": 2, "title": "Title"}}
+    changed = {**dataclasses.asdict(recipe), "report": {"examples": 2, "title": "Another title"}}
     runs.run(recipes.build(changed), resume=True)
-    assert "another note" in (folder / "report" / "index.html").read_text()
+    assert "Another title" in (folder / "report" / "index.html").read_text()
     runs.run(again(recipe, "--measure.outputs=[train]"), resume=True)
     assert (folder / "record.parquet").read_bytes() == before and "anew" not in capsys.readouterr().out
     assert record.load(folder / "outputs" / "train.parquet").num_rows == 64

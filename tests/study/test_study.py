@@ -564,9 +564,8 @@ def test_tables_are_rebuilt_without_torch(planned, tmp_path):
     assert {name: (tmp_path / "results" / f"{name}.csv").read_bytes() for name in tables} == tables
 
 
-def test_what_made_the_tables_is_kept_beside_them(tmp_path, monkeypatch):
+def test_what_made_the_tables_is_kept_beside_them(tmp_path):
     """Two cells of one commit and one of another."""
-    monkeypatch.setattr(record.io, "_is_settings", lambda _: True)
     folders = {}
     for name, commit in {"a": "1" * 40, "b": "2" * 40, "c": "1" * 40}.items():
         folders[name] = tmp_path / name

@@ -258,8 +258,8 @@ def larger_tokenizer(folder):
     [
         (pickled, "safetensors"),
         (cut_off, "cannot be loaded"),
-        (with_code, "no kind that transformers knows"),
-        (larger_tokenizer, "not the model's"),
+        (with_code, "unknown to transformers"),
+        (larger_tokenizer, "of another model"),
     ],
 )
 def test_files_that_cannot_be_used(copied, texts, tmp_path, spoil, reason):

@@ -142,17 +142,17 @@ def test_the_penalties_of_a_batch_by_hand(make, heads, kept_apart):
     inputs = batch if kept_apart else {name: value for name, value in batch.items() if name != "impermissible"}
     with torch.no_grad():
         losses, outputs = trainer.losses(model, {**batch, "labels": labels})
-        outputs = model(**inputs, output_attentions=True, output_hidden_states=True)
+        forward = model(**inputs, output_attentions=True, output_hidden_states=True)
         words = batch["attention_mask"].bool() & (batch["input_ids"] > 2)
         masked = drawn_words(batch["input_ids"], batch["attention_mask"], words, 0.5, seed=0, step=-1)
         ids = batch["input_ids"].masked_fill(masked, tokenizer().mask_token_id)
         hidden = model(**{**inputs, "input_ids": ids}, output_hidden_states=True).hidden_states[-1]
         table = model.get_input_embeddings().weight.detach()
     for row in range(len(rows)):
-        weights = outputs.attentions[-1][row, :, 0].double()
+        weights = forward.attentions[-1][row, :, 0].double()
         mass = [-math.log(1 - float((head * marks[row]).sum())) for head in weights]
         inside = words[row].numpy()
-        states = outputs.hidden_states[-1][row].double().numpy()[inside]
+        states = forward.hidden_states[-1][row].double().numpy()[inside]
         vectors = table[batch["input_ids"][row]].double().numpy()[inside]
         log_probs = (hidden[row] @ table.T).log_softmax(-1)
         lost = [-float(log_probs[place, batch["input_ids"][row, place]]) for place in masked[row].nonzero().flatten()]
@@ -164,7 +164,7 @@ def test_the_penalties_of_a_batch_by_hand(make, heads, kept_apart):
         }
         for name, value in expected.items():
             assert float(outputs[name][row]) == pytest.approx(value, rel=1e-4, nan_ok=True), name
-        loss = torch.nn.functional.cross_entropy(outputs.logits[row], labels[row])
+        loss = torch.nn.functional.cross_entropy(forward.logits[row], labels[row])
         added = sum(ALL[name] * value for name, value in expected.items() if not math.isnan(value))
         assert float(losses[row]) == pytest.approx(float(loss) + added, rel=1e-4)
 

@@ -188,7 +188,9 @@ def _check_made(folder: Path, state: Mapping) -> None:
     """Raise HubError unless run.json reports a complete run and the code that made it."""
     status = state.get("status")
     if status != "complete":
-        raise HubError(f"{folder} is not complete (status {status!r}): finish it with --resume_from_checkpoint, then push")
+        raise HubError(
+            f"{folder} is not complete (run.json: status {status!r}): finish it with --resume_from_checkpoint, then push"
+        )
     provenance = state.get("provenance") or {}
     if "dirty" not in provenance:
         raise HubError(
