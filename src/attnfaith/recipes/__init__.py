@@ -7,7 +7,6 @@ the keys on a command line. `config`: the configuration of the model. `library`:
 from attnfaith.recipes.config import check_data, check_model, model_config, projection_fields, sequence_config
 from attnfaith.recipes.library import find
 from attnfaith.recipes.options import parse_overrides
-from attnfaith.recipes.reading import build, differences, dump, load, named, parse, read_text, read_value
 from attnfaith.recipes.recipe import Recipe
 from attnfaith.recipes.schema import (
     Data,
@@ -21,6 +20,7 @@ from attnfaith.recipes.schema import (
     make_section,
     section,
 )
+from attnfaith.recipes.yaml_files import build, differences, dump, load, named, parse, read_text, read_value
 
 
 __all__ = [

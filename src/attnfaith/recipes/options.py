@@ -203,7 +203,7 @@ class _Override(argparse.Action):
     """Collect (dotted key, value) in the order of the command line."""
 
     def __call__(self, parser, namespace, words, option_string=None):
-        from attnfaith.recipes.reading import read_value
+        from attnfaith.recipes.yaml_files import read_value
 
         place, words = f"the value of {cut(option_string)}", [words] if isinstance(words, str) else words
         text = " ".join(words or ())
