@@ -17,6 +17,7 @@ import hypothesis
 import pytest
 
 from tests.signals import ignore_alone
+from tests.tiny_recipes import tiny_tree
 
 
 hypothesis.settings.register_profile("any_machine", deadline=None)  # how long an example takes says nothing about the code
@@ -158,22 +159,7 @@ def tiny_recipe(tmp_path):
     from attnfaith import recipes
 
     def make(**overrides):
-        tree = {
-            "name": "tiny",
-            "output_dir": str(tmp_path / "run"),
-            "seed": 3,
-            "data": {
-                "name": "planted_evidence",
-                "arguments": {
-                    "length": [4, 8],
-                    "vocabulary_size": 40,
-                    "sizes": {"train": 64, "validation": 24, "test": 24},
-                },
-            },
-            "model": {"embedding_size": 8, "hidden_size": 8},
-            "training": {"num_train_epochs": 2, "learning_rate": 0.01, "arguments": {"disable_tqdm": True}},
-            "report": {"examples": 1},
-        }
+        tree = tiny_tree(tmp_path / "run")
         for key, value in overrides.items():
             *path, last = key.split("__")
             place = tree

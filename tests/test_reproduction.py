@@ -17,20 +17,13 @@ from attnfaith import cli, recipes, record, reproduction, runs
 from attnfaith.reproduction import EXACTLY, NOT, REPORTED, WITHIN
 from attnfaith.support import provenance
 from attnfaith.support.errors import AttnfaithError
+from tests.tiny_recipes import tiny_tree
 
 
 pytestmark = pytest.mark.slow
 
 
-TREE = {
-    "name": "tiny",
-    "seed": 3,
-    "data": {"arguments": {"length": [4, 8], "vocabulary_size": 40, "sizes": {"train": 64, "validation": 24, "test": 24}}},
-    "model": {"embedding_size": 8, "hidden_size": 8},
-    "training": {"num_train_epochs": 1, "learning_rate": 0.01, "arguments": {"disable_tqdm": True}},
-    "measure": {"producers": ["gradient", "permutation"]},
-    "report": {"examples": 1},
-}
+TREE = tiny_tree("run", epochs=1, measure={"producers": ["gradient", "permutation"]})
 
 
 @pytest.fixture(scope="module")

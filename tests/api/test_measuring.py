@@ -16,6 +16,7 @@ from attnfaith.api.measuring import DEFAULTS
 from attnfaith.measurement.registry import by_cost, find, names
 from attnfaith.reporting import sections
 from attnfaith.subjects import Pooled
+from tests.tiny_recipes import tiny_tree
 from tests.toy_subject import Toy
 
 
@@ -32,18 +33,8 @@ def run(tmp_path_factory):
     from tests.figures import REPORT, one_small_figure
 
     folder = tmp_path_factory.mktemp("api") / "run"
-    tree = {
-        "name": "tiny",
-        "output_dir": str(folder),
-        "seed": 3,
-        "data": {
-            "arguments": {"length": [4, 8], "vocabulary_size": 40, "sizes": {"train": 64, "validation": 16, "test": 24}}
-        },
-        "model": {"embedding_size": 8, "hidden_size": 8},
-        "training": {"num_train_epochs": 2, "learning_rate": 0.01, "arguments": {"disable_tqdm": True}},
-        "measure": {"producers": ["gradient", "lime", "permutation"], "options": {"lime": {"samples": 8}}},
-        "report": {"examples": 1},
-    }
+    measure = {"producers": ["gradient", "lime", "permutation"], "options": {"lime": {"samples": 8}}}
+    tree = tiny_tree(folder, measure=measure)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(REPORT, one_small_figure())
         runs.run(recipes.build(tree))

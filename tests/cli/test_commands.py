@@ -117,7 +117,7 @@ def test_overwriting_and_going_on(fails):
     assert cli.main(["train", "--config", "tiny.yaml", "--overwrite_output_dir", "--seed", "4"]) == 0
     assert record.load("run/record.parquet").column("seed").unique().to_pylist() == [4]
     fails("report", "run", "--examples", "0", says="n_examples is 0")
-    fails("report", "run/model", says="run/model holds no record.parquet")
+    fails("report", "run/model", says=r"run/model holds no record.parquet, .*; did you mean the run run\?")
     fails("cards", "run", "run", "--to", "somebody", says="two of the runs would be somebody/tiny")
 
 

@@ -29,6 +29,7 @@ from attnfaith.support.errors import AttnfaithError
 from attnfaith.support.files import folder_lock
 from tests.figures import IN_A_PROCESS
 from tests.forks import Forks
+from tests.tiny_recipes import tiny_tree
 
 
 pytestmark = pytest.mark.slow
@@ -61,18 +62,7 @@ def make(folder, **overrides):
     from attnfaith import recipes, runs
     from tests.figures import REPORT, one_small_figure
 
-    tree = {
-        "name": "tiny",
-        "output_dir": str(folder),
-        "seed": 3,
-        "data": {
-            "arguments": {"length": [4, 8], "vocabulary_size": 40, "sizes": {"train": 64, "validation": 24, "test": 24}}
-        },
-        "model": {"embedding_size": 8, "hidden_size": 8},
-        "training": {"num_train_epochs": 1, "learning_rate": 0.01, "arguments": {"disable_tqdm": True}},
-        "measure": {"producers": ["gradient", "leave_one_out", "permutation"]},
-        "report": {"examples": 1},
-    }
+    tree = tiny_tree(folder, epochs=1, measure={"producers": ["gradient", "leave_one_out", "permutation"]})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(REPORT, one_small_figure("tau_by_measure"))
         runs.run(recipes.build({**tree, **overrides}))

@@ -24,6 +24,7 @@ from attnfaith.reporting.facts import record_facts
 from attnfaith.runs import RunError
 from attnfaith.support.errors import DatasetError, FileError
 from attnfaith.support.files import is_locked
+from tests.tiny_recipes import tiny_tree
 
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_report")]
@@ -33,20 +34,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_report")]
 def finished(tmp_path_factory):
     """A complete run and its recipe; not to be changed."""
     folder = tmp_path_factory.mktemp("finished") / "run"
-    recipe = recipes.build(
-        {
-            "name": "tiny",
-            "output_dir": str(folder),
-            "seed": 3,
-            "note": "a note",
-            "data": {
-                "arguments": {"length": [4, 8], "vocabulary_size": 40, "sizes": {"train": 64, "validation": 24, "test": 24}}
-            },
-            "model": {"embedding_size": 8, "hidden_size": 8},
-            "training": {"num_train_epochs": 2, "learning_rate": 0.01, "arguments": {"disable_tqdm": True}},
-            "report": {"examples": 1},
-        }
-    )
+    recipe = recipes.build(tiny_tree(folder, note="a note"))
     page = runs.run(recipe)
     assert page == folder / "report" / "index.html"
     return folder, recipe

@@ -140,7 +140,9 @@ def _neighbours(path: Path) -> list[str]:
 
 
 def _near(path: Path) -> str:
-    """The end of a message: the run or record with the most similar name, or all in the same folder."""
+    """The end of a message: the run that the path is a part of, the most similar name, or all in the same folder."""
+    if os.path.isfile(path.parent / RECORD):
+        return f"; did you mean the run {path.parent}?"
     neighbours = _neighbours(path)
     near = closest(path.name, neighbours)
     if near:
