@@ -11,7 +11,7 @@ from attnfaith.import_hook import when_imported
 from attnfaith.metrics.registration import register_metric
 
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 
 _MODULES = {
     "measure": "attnfaith.api.measuring",

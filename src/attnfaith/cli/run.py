@@ -87,10 +87,10 @@ def train(args):
         return _train_seeds(args, recipe)
     if args.config is None and is_main_process():
         print(f"no --config is given: {recipe.name}, in {recipe.output_dir}")
-    page = _run(args, recipe, resume=args.resume_from_checkpoint)
+    path = _run(args, recipe, resume=args.resume_from_checkpoint)
     if is_main_process():
-        print(f"report: {page}")
-    return page
+        print(f"{'report' if recipe.report.page else 'record'}: {path}")
+    return path
 
 
 def _run(args, recipe, *, resume: bool) -> Path:

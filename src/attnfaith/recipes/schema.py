@@ -428,3 +428,5 @@ class Report:
     """pairs of sentences shown of lowest and of highest error; of texts the page lists all"""
     title: str | None = None
     """of the page"""
+    page: bool = True
+    """whether a run draws its page; a study's cells do not unless the study sets it. `attnfaith report RUN` draws it later"""

@@ -22,7 +22,7 @@ from attnfaith.training import check_processes
 
 
 def run(recipe: Recipe, *, overwrite: bool = False, resume: bool = False, remeasure: bool = False) -> Path:
-    """Train, measure and report; return the path of the report's page.
+    """Train, measure and report; return the path of the report's page, or of the record where the recipe wants no page.
 
     overwrite: delete the run that lies in the output folder. resume: go on with it, from its last checkpoint and its
     measured shards; the recipe must be the same but for `measure` and `report`: with another `measure` section the trained
@@ -58,7 +58,7 @@ def run(recipe: Recipe, *, overwrite: bool = False, resume: bool = False, remeas
         elif state.is_main_process:  # of another measurement that was killed
             shutil.rmtree(folder / SHARDS, ignore_errors=True)
         _finish(recipe, folder, state, started)
-    return folder.resolve() / REPORT / "index.html"
+    return folder.resolve() / (f"{REPORT}/index.html" if recipe.report.page else RECORD)
 
 
 def _check_measures(recipe: Recipe) -> None:
@@ -129,9 +129,10 @@ def _check_replaces_nothing(folder: Path, recipe: Recipe, output: str | os.PathL
 
 
 def _finish(recipe: Recipe, folder: Path, state: PartialState, started: float) -> None:
-    """Report the run's record, and note that the run is complete."""
+    """Draw the page of the run's record where the recipe wants one, and note that the run is complete."""
     if state.is_main_process:
-        report(folder / RECORD, folder / REPORT, recipe)
+        if recipe.report.page:
+            report(folder / RECORD, folder / REPORT, recipe)
         note(folder, status="complete", seconds=round(time.perf_counter() - started, 1))
         print_results(folder / RECORD, folder, recipe)
     state.wait_for_everyone()

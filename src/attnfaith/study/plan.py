@@ -173,7 +173,7 @@ def _block_cells(study: Mapping, values, where: str) -> Iterator[Cell]:
         chosen = dict(zip(block.grid, combination, strict=True))
         name = "-".join([prefix, *map(str, combination)])
         words = {**chosen, "output_dir": study["output_dir"]}
-        settings = {**_fill(block.set, words, f"{where}, set"), **chosen}
+        settings = {"report.page": False, **_fill(block.set, words, f"{where}, set"), **chosen}
         settings |= {"output_dir": str(Path(study["output_dir"]) / name), "name": name}
         # JSON is YAML that can be read in one way only: "yes" stays a text, and "a #1" keeps its end
         overrides = [f"--{key}={json.dumps(value, ensure_ascii=False)}" for key, value in settings.items()]
@@ -236,7 +236,7 @@ def check_distinct(wanted: Mapping[str, Recipe]) -> None:
 
 
 def complete(recipe: Recipe) -> bool:
-    """Whether the recipe's folder holds its whole run: a page, and a record made by this very recipe."""
+    """Whether the recipe's folder holds its whole run, with a record made by this very recipe."""
     folder = Path(recipe.output_dir)
     try:
         state = read_object(folder / "run.json")
@@ -249,7 +249,7 @@ def complete(recipe: Recipe) -> bool:
     except (OSError, ValueError, KeyError, TypeError):  # absent, half-written, or of another version: to be run
         return False
     whole = record.common_columns(schema.names).keys() <= set(schema.names)
-    return same and whole and state.get("status") == "complete" and (folder / "report" / "index.html").is_file()
+    return same and whole and state.get("status") == "complete"
 
 
 def of_this_version(recipe: Recipe) -> bool:
