@@ -91,8 +91,6 @@ version = "0.0.1" if "old" in title and not again else attnfaith.__version__
 made = {"recipe": dataclasses.asdict(recipe), "model": f"weights {recipe.seed}", "version": version}
 made["columns"] = {"importance_gradient": "gradient"}
 record.save(record.with_settings(record.build(columns, extra), [made]), folder / "record.parquet")
-(folder / "report").mkdir(exist_ok=True)
-(folder / "report" / "index.html").write_text("page")
 state = {"status": "complete", "seconds": 7.5}
 if base := recipe.objective.base:
     digest = record.settings(record.load(Path(base) / "record.parquet"))[0]["model"]
@@ -182,7 +180,7 @@ def test_cells_are_the_product_of_the_grid():
     planned = plan.cells({"output_dir": "runs/x", "blocks": [block]})
     assert [cell.name for cell in planned] == ["sst-cnn-1", "sst-cnn-None", "sst-average-1", "sst-average-None"]
     assert planned[1].overrides == [
-        *("--bf16=true", '--encoder="cnn"', "--seed=null"),
+        *("--report.page=false", "--bf16=true", '--encoder="cnn"', "--seed=null"),
         *('--output_dir="runs/x/sst-cnn-None"', '--name="sst-cnn-None"'),
     ]
 
