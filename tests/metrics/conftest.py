@@ -21,14 +21,14 @@ def evaluate(tmp_path_factory):
 
 
 def forget():
-    """Modules of evaluate that were made in the folder of other tests, where this one's would be looked for."""
+    """Drop modules that evaluate loaded from the caches of other tests."""
     for name in [name for name in sys.modules if name.partition(".")[0] == "evaluate_modules"]:
         del sys.modules[name]
 
 
 @pytest.fixture(scope="module")
 def load(evaluate):
-    """The metric of a configuration, kept in memory."""
+    """The metric of a configuration, held in memory."""
     from attnfaith.metrics.registration import METRIC_DIR
 
     def load(configuration=None, **settings):

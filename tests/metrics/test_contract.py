@@ -1,4 +1,4 @@
-"""What every function over rows holds to: its range, undefined rows, one row as among others, containers, one error."""
+"""What every function over rows holds to: its range, undefined rows, rows on their own, and errors that name the row."""
 
 import math
 
@@ -12,7 +12,6 @@ from attnfaith.metrics.attention_faithfulness.dispersion import normalised_entro
 from attnfaith.metrics.attention_faithfulness.divergences import (
     decision_flips,
     jensen_shannon_divergence,
-    kullback_leibler_divergence,
     total_variation_distance,
 )
 from attnfaith.metrics.attention_faithfulness.plausibility import (
@@ -35,7 +34,6 @@ FUNCTIONS = {
     share_of_zeros: ([WEIGHTS], 0, 1),
     total_variation_distance: ([WEIGHTS, WEIGHTS], 0, 1),
     jensen_shannon_divergence: ([WEIGHTS, WEIGHTS], 0, math.log(2)),
-    kullback_leibler_divergence: ([WEIGHTS, WEIGHTS], 0, math.inf),
     decision_flips: ([WEIGHTS, WEIGHTS], 0, 1),
     kendall_tau: ([SCORES, SCORES], -1, 1),
     tie_ceiling: ([SCORES, SCORES], 0, 1),
@@ -72,15 +70,16 @@ def row(generator, kind, length):
 
 @every_function
 @given(st.lists(st.integers(0, 8), max_size=6), st.integers(0, 10_000))
-@settings(max_examples=40)
+@settings(max_examples=25)
 def test_range_and_rows_of_their_own(function, lengths, seed):
-    """A row has the value that it has alone, and in another order of its tokens."""
+    """A row has the value that it has alone, in another container, and in another order of its tokens."""
     generator = np.random.default_rng(seed)
     kinds, least, most = FUNCTIONS[function]
     columns = [[row(generator, kind, length) for length in lengths] for kind in kinds]
     values = results(function, columns)
     assert values.shape[1] == len(lengths) and values.dtype == np.float64
     assert (np.isnan(values) | ((values >= least) & (values <= most))).all()
+    np.testing.assert_array_equal(results(function, [tuple(map(tuple, rows)) for rows in columns]), values)
     orders = [generator.permutation(length) for length in lengths]
     for place, order in enumerate(orders):
         np.testing.assert_array_equal(results(function, [[rows[place]] for rows in columns])[:, 0], values[:, place])
@@ -98,22 +97,11 @@ def test_undefined_rows_are_nan_and_leave_the_others_alone(function):
     values = results(function, columns)
     assert np.isnan(values[:, 2:5]).all() and not np.isnan(values[0, [0, 1, 5]]).any()
     np.testing.assert_array_equal(values[:, 5], values[:, 0])
-    for place in range(len(kinds)):  # one side of a pair is enough
-        one_side = [[good[kind], bad[kind] if place == side else good[kind]] for side, kind in enumerate(kinds)]
-        assert np.isnan(results(function, one_side)[0]).tolist() == [False, True]
+    for place in range(len(kinds)):  # a single side of a pair is enough
+        columns = [[good[kind], bad[kind] if place == side else good[kind]] for side, kind in enumerate(kinds)]
+        assert np.isnan(results(function, columns)[0]).tolist() == [False, True]
     assert results(function, [[]] * len(kinds)).shape[1] == 0
     assert np.isnan(results(function, [[[], []]] * len(kinds))).all()
-
-
-@every_function
-def test_containers(function):
-    generator = np.random.default_rng(0)
-    kinds = FUNCTIONS[function][0]
-    lists = [[row(generator, kind, 8) for _ in range(5)] for kind in kinds]
-    matrices = [np.array(rows, np.float32) for rows in lists]
-    expected = results(function, [[list(map(float, line)) for line in matrix] for matrix in matrices])
-    for columns in (matrices, [list(matrix) for matrix in matrices], [tuple(map(tuple, matrix)) for matrix in matrices]):
-        np.testing.assert_array_equal(results(function, columns), expected)
 
 
 @every_function

@@ -1,4 +1,4 @@
-"""Sufficiency, comprehensiveness and the areas made of them, by hand and by other routes."""
+"""Sufficiency, comprehensiveness and the areas made of them, by hand and as their definitions are written."""
 
 import math
 
@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 from scipy.integrate import trapezoid
 
 from attnfaith.metrics.attention_faithfulness.erasure_curves import (
-    aopc,
     area_under_curve,
     erasure_results,
     normalised_comprehensiveness,
@@ -19,15 +17,6 @@ from attnfaith.metrics.attention_faithfulness.erasure_curves import (
 
 
 PROBS = st.floats(0, 1)
-
-
-@settings(max_examples=50)
-@given(arrays(np.float64, st.tuples(st.integers(1, 4), st.integers(1, 7)), elements=st.floats(-1, 1)))
-def test_the_two_normalisations(falls):
-    """As the formulas are written: one loop each."""
-    count = falls.shape[1]
-    np.testing.assert_allclose(aopc(falls), [sum(row) / count for row in falls], atol=1e-12)
-    np.testing.assert_allclose(aopc(falls, "eraser_paper"), [(0 + sum(row)) / (count + 1) for row in falls], atol=1e-12)
 
 
 @settings(max_examples=100)
@@ -54,18 +43,18 @@ def test_area_as_scipys(points, first, last):
     shares, probs = np.array(sorted(points)).T
     expected = trapezoid([first, *probs, last], [0, *shares, 1])
     assert area_under_curve(shares, [probs], [first], [last])[0] == pytest.approx(expected)
-
-
-def test_area_of_a_line_and_of_own_shares():
-    probs = np.array([[0.75, 0.25], [0.5, 0.5]])
-    np.testing.assert_allclose(area_under_curve([0.25, 0.75], probs, [1, 0.5], [0, 0.5]), 0.5)
-    # the same share twice: a hundredth and a twentieth of ten tokens are one token
+    # the same share twice: a hundredth and a twentieth of ten tokens are a single token
     np.testing.assert_allclose(area_under_curve([[0.1, 0.1]], [[0.5, 0.5]], [1], [0]), 0.1 * 0.75 + 0.9 * 0.25)
 
 
-def test_results_hold_each_number(load):
-    whole, kept, removed, empty = [0.9, 0.8], [[0.8, 0.9], [0.8, 0.7]], [[0.5, 0.1], [0.8, 0.9]], [0.5, 0.2]
-    by_text = erasure_results(whole, kept, removed, empty)
+def test_results_by_hand_and_by_the_metric(load):
+    columns = {
+        "whole_prob": [0.9, 0.8],
+        "kept_probs": [[0.8, 0.9], [0.8, 0.7]],
+        "removed_probs": [[0.5, 0.1], [0.8, 0.9]],
+        "empty_prob": [0.5, 0.2],
+    }
+    by_text = erasure_results(*columns.values())
     expected = {
         "sufficiency_aopc": [0.05, 0.05],
         "comprehensiveness_aopc": [0.6, -0.05],
@@ -79,11 +68,10 @@ def test_results_hold_each_number(load):
         np.testing.assert_allclose(by_text[name], values, atol=1e-12, err_msg=name)
 
     metric = load("erasure")
-    columns = {"whole_prob": whole, "kept_probs": kept, "removed_probs": removed, "empty_prob": empty}
     results = metric.compute(**columns)
     assert results.pop("n") == 2 and {results.pop(f"{name}_undefined") for name in expected} == {0}
     assert results == pytest.approx({name: np.mean(values) for name, values in expected.items()})
-    # one by one, with an undefined one that enters no mean
+    # row by row, with an undefined text that enters no mean
     for row in range(2):
         metric.add(**{name: values[row] for name, values in columns.items()})
     metric.add_batch(whole_prob=[0.7], kept_probs=[None], removed_probs=[[0.1, 0.2]], empty_prob=[0.9])

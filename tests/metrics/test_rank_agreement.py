@@ -28,16 +28,10 @@ def draw(generator, n, kind):
     return np.where(generator.random(n) < 0.9, 0.0, generator.random(n))
 
 
-def scipy_kendall(x, y):
-    result = stats.kendalltau(x, y)
-    return result.statistic, result.pvalue
-
-
 def assert_as_scipy(xs, ys):
-    tau, p_value = kendall_tau(xs, ys)
-    expected = np.array([scipy_kendall(x, y) for x, y in zip(xs, ys, strict=True)])
-    np.testing.assert_allclose(tau, expected[:, 0], rtol=0, atol=1e-12)
-    np.testing.assert_allclose(p_value, expected[:, 1], rtol=0, atol=1e-12)
+    actual = np.stack(kendall_tau(xs, ys), 1)
+    expected = [tuple(stats.kendalltau(x, y)) for x, y in zip(xs, ys, strict=True)]
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-12)
 
 
 def brute_force(x, y):
@@ -54,7 +48,7 @@ def test_tau_by_hand():
     xs = [[1, 2, 3, 4], [1, 1, 2], [1, 2, 3], [1, 2]]
     ys = [[1, 3, 2, 4], [1, 2, 3], [3, 2, 1], [5, 7]]
     tau, p_value = kendall_tau(xs, ys)
-    # second row: 2 concordant pairs, one pair tied in x: 2 / sqrt(2 * 3)
+    # second row: 2 concordant pairs, a pair tied in x: 2 / sqrt(2 * 3)
     np.testing.assert_allclose(tau, [4 / 6, 2 / math.sqrt(6), -1, 1], atol=1e-15)
     # of 24 orders of four values 1 has no and 3 have one inversion; without association the tails are doubled
     np.testing.assert_allclose(p_value[[0, 2, 3]], [2 * 4 / 24, 2 / 6, 1], atol=1e-15)
@@ -62,45 +56,42 @@ def test_tau_by_hand():
     assert p_value[1] == pytest.approx(2 * stats.norm.sf(2 / math.sqrt((66 - 18) / 18)), abs=1e-15)
 
 
-@pytest.mark.parametrize("kinds", [*itertools.product(("untied", "few ties", "many ties", "sparse"), repeat=2)])
-def test_equals_scipy_with_ties(kinds):
+@pytest.mark.parametrize("kind", ["untied", "few ties", "many ties", "sparse"])
+def test_equals_scipy_with_ties(kind):
     generator = np.random.default_rng(1)
     lengths = [*range(2, 40), 64, 150, 255, 256, 257, 300, 1030]
-    assert_as_scipy(*[[draw(generator, n, kind) for n in lengths] for kind in kinds])
+    for other in ("untied", "few ties", "many ties", "sparse"):
+        assert_as_scipy(*[[draw(generator, n, name) for n in lengths] for name in (kind, other)])
 
 
-def test_equals_scipy_where_one_pair_decides_the_exact_rule():
+def test_equals_scipy_where_a_single_pair_decides_the_exact_rule():
     xs, ys = [], []
     for n in (33, 34, 35, 100, 170, 171, 172, 173, 300):
         ordered = np.arange(n, dtype=float)
-        one_pair, two_pairs = ordered.copy(), ordered.copy()
-        one_pair[[3, 4]] = one_pair[[4, 3]]
-        two_pairs[[3, 4, 8, 9]] = two_pairs[[4, 3, 9, 8]]
-        for y in (ordered, one_pair, two_pairs):
+        single, two = ordered.copy(), ordered.copy()
+        single[[3, 4]] = single[[4, 3]]
+        two[[3, 4, 8, 9]] = two[[4, 3, 9, 8]]
+        for y in (ordered, single, two):
             xs += [ordered, ordered]
             ys += [y, -y]
     assert_as_scipy(xs, ys)
 
 
-def test_memory_stays_linear_in_the_length_of_a_row():
-    x, y = np.random.default_rng(3).random((2, 1, 5_000))
+def test_blocks_change_nothing_and_memory_stays_linear(monkeypatch):
+    generator = np.random.default_rng(5)
+    lengths = generator.integers(0, 90, 200)
+    xs, ys = ([draw(generator, n, kind) for n in lengths] for kind in ("few ties", "many ties"))
+    expected = kendall_tau(xs, ys)
+    monkeypatch.setattr(rank_agreement, "BLOCK_SIZE", 100)
+    np.testing.assert_array_equal(kendall_tau(xs, ys), expected)
+    x, y = generator.random((2, 1, 5_000))
     tracemalloc.start()
     try:
         kendall_tau(x, y)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert peak < 3e6  # a matrix of all pairs, one byte each, is 25e6
-
-
-def test_how_rows_are_cut_into_blocks_changes_nothing(monkeypatch):
-    generator = np.random.default_rng(5)
-    lengths = generator.integers(0, 90, 200)
-    xs = [draw(generator, n, "few ties") for n in lengths]
-    ys = [draw(generator, n, "many ties") for n in lengths]
-    expected = kendall_tau(xs, ys)
-    monkeypatch.setattr(rank_agreement, "BLOCK_SIZE", 100)
-    np.testing.assert_array_equal(kendall_tau(xs, ys), expected)
+    assert peak < 3e6  # a matrix of all pairs, a byte each, is 25e6
 
 
 @given(st.lists(row_pairs, max_size=5))
@@ -108,42 +99,22 @@ def test_how_rows_are_cut_into_blocks_changes_nothing(monkeypatch):
 def test_tau_and_ceiling_are_the_definition(pairs):
     xs, ys = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
     expected = np.array([brute_force(x, y) for x, y in pairs]).reshape(-1, 2)
-    np.testing.assert_allclose(kendall_tau(xs, ys)[0], expected[:, 0], rtol=0, atol=1e-12)
-    np.testing.assert_allclose(tie_ceiling(xs, ys), expected[:, 1], rtol=0, atol=1e-12)
+    (tau, p_value), ceiling = kendall_tau(xs, ys), tie_ceiling(xs, ys)
+    np.testing.assert_allclose(tau, expected[:, 0], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(ceiling, expected[:, 1], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(kendall_tau(ys, xs), (tau, p_value), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(kendall_tau(xs, [-y for y in ys]), (-tau, p_value), rtol=0, atol=1e-12)
+    assert (np.isnan(tau) | (np.abs(tau) <= ceiling + 1e-12)).all()
 
 
-@given(row_pairs)
-@settings(max_examples=60)
-def test_properties_of_tau(pair):
-    x, y = pair
-    tau, p_value = (values[0] for values in kendall_tau([x], [y]))
-    same = {
-        "symmetric": kendall_tau([y], [x]),
-        "monotone": kendall_tau([np.exp2(np.round(4 * x))], [y]) if (np.round(x) == x).all() else (tau, p_value),
-        "opposite": (-kendall_tau([x], [-y])[0], kendall_tau([x], [-y])[1]),
-    }
-    for name, (other_tau, other_p_value) in same.items():
-        np.testing.assert_allclose(other_tau, tau, rtol=0, atol=1e-12, err_msg=name)
-        np.testing.assert_allclose(other_p_value, p_value, rtol=0, atol=1e-12, err_msg=name)
-    if not np.isnan(tau):
-        assert 0 <= p_value <= 1
-        assert abs(tau) <= tie_ceiling([x], [y])[0] + 1e-12
-        assert kendall_tau([x], [x])[0][0] == pytest.approx(1, abs=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("n", "s", "expected"), [(200, 10, 0.313), (20, 3, 0.533), (12, 12, 1.0), (12, 11, 1.0), (5, 1, None)]
-)
+@pytest.mark.parametrize(("n", "s", "expected"), [(200, 10, 0.313), (20, 3, 0.533), (12, 11, 1.0)])
 def test_ceiling_of_a_sparse_attention(n, s, expected):
-    weights = np.arange(1.0, s + 1) / np.arange(1.0, s + 1).sum()
-    sparse = np.concatenate([np.zeros(n - s), weights])
+    """It is reached by scores that order the weights alike and have no ties."""
+    sparse = np.concatenate([np.zeros(n - s), np.arange(1.0, s + 1) / np.arange(1.0, s + 1).sum()])
     closed_form = math.sqrt(1 - (n - s) * (n - s - 1) / (n * (n - 1)))
-    ceiling = tie_ceiling([sparse], [np.arange(n)])[0]
-    assert ceiling == pytest.approx(closed_form, abs=1e-12)
-    if expected is not None:
-        assert round(ceiling, 3) == expected
-    # it is reached by scores that order the weights alike and have no ties
+    assert tie_ceiling([sparse], [np.arange(n)])[0] == pytest.approx(closed_form, abs=1e-12)
     assert kendall_tau([sparse], [np.arange(n)])[0][0] == pytest.approx(closed_form, abs=1e-12)
+    assert round(closed_form, 3) == expected
 
 
 def test_agreement_by_hand():
@@ -164,13 +135,7 @@ def test_agreement_by_hand():
     assert math.isnan(results["0"]["ci_low"]) and math.isnan(results["0"]["ci_high"])
     assert (results["1"]["n"], results["1"]["n_undefined"]) == (2, 0)
     assert (results["1"]["ci_low"], results["1"]["ci_high"]) == (-1, 1), "one degree of freedom, cut at the ends"
-
-
-def test_the_interval_of_the_mean_is_students():
-    generator = np.random.default_rng(7)
-    attention = generator.random((400, 8))
-    importance = attention + generator.random((400, 8))
-    results = agreement(attention, importance)["overall"]
-    half_width = 1.965927 * results["tau_std"] / math.sqrt(399)
-    assert results["ci_low"] == pytest.approx(results["tau_mean"] - half_width, abs=1e-6)
-    assert results["ci_high"] == pytest.approx(results["tau_mean"] + half_width, abs=1e-6)
+    attention = np.random.default_rng(7).random((400, 8))
+    wide = agreement(attention, attention + np.random.default_rng(8).random((400, 8)))["overall"]
+    half_width = 1.965927 * wide["tau_std"] / math.sqrt(399)  # Student's
+    assert wide["ci_low"] == pytest.approx(wide["tau_mean"] - half_width, abs=1e-6)

@@ -4,7 +4,6 @@ import json
 import math
 import shutil
 import subprocess
-import unicodedata
 from importlib.metadata import version
 
 import numpy as np
@@ -30,29 +29,24 @@ def _offline(evaluate):
     """Every computation below is without network, in caches of its own."""
 
 
-@pytest.fixture(params=["parquet", "json", "jsonl", "csv"])
-def table(request, tmp_path):
-    path = tmp_path / f"table.{request.param}"
+@pytest.mark.parametrize("kind", ["parquet", "json", "jsonl", "csv"])
+def test_tables(kind, tmp_path):
+    path = tmp_path / f"table.{kind}"
     tokens = [["a", "b", "c"], ["d", "e", "f"], [], ["g", "h", "i", "j"]]
     frame = pd.DataFrame({"tokens": tokens, "attention": ATTENTION, "importance_a": IMPORTANCE, "importance_b": ATTENTION})
-    if request.param == "parquet":
+    if kind == "parquet":
         frame.to_parquet(path)
-    elif request.param == "csv":
+    elif kind == "csv":
         frame.assign(tokens="words").to_csv(path, index=False)
     else:
-        frame.to_json(path, orient="records", lines=request.param == "jsonl")
-    return path
-
-
-def test_tables(table):
-    results, by_text = app.answer(app.columns_of_table(table))
+        frame.to_json(path, orient="records", lines=kind == "jsonl")
+    results, by_text = app.answer(app.columns_of_table(path))
     np.testing.assert_allclose(by_text["kendall_tau"], TAU)
     values = dict(results.itertuples(index=False))
     assert values["n"] == 4 and values["kendall_tau"] == pytest.approx(np.nanmean(TAU))
-    other = app.columns_of_table(table, "importance_b")
-    assert [list(row) for row in other["importance"]] == ATTENTION
+    assert [list(row) for row in app.columns_of_table(path, "importance_b")["importance"]] == ATTENTION
     with pytest.raises(ValueError, match="importance_c"):
-        app.columns_of_table(table, "importance_c")
+        app.columns_of_table(path, "importance_c")
 
 
 def test_typed_columns():
@@ -66,28 +60,16 @@ def test_typed_columns():
         app.answer(app.columns_of_texts('[["half"]]', "", "", "", ""))
 
 
-def front_matter():
-    return yaml.safe_load((METRIC_DIR / "README.md").read_text(encoding="utf-8").split("---", 2)[1])
-
-
-def test_front_matter_of_a_space():
-    matter = front_matter()
+def test_front_matter_and_requirements(repository):
+    matter = yaml.safe_load((METRIC_DIR / "README.md").read_text(encoding="utf-8").split("---", 2)[1])
     assert matter["sdk"] == "gradio" and (METRIC_DIR / matter["app_file"]).is_file()
-    colours = {"red", "yellow", "green", "blue", "indigo", "purple", "pink", "gray"}
-    assert {matter["colorFrom"], matter["colorTo"]} <= colours
-    assert len(matter["emoji"]) == 1 and unicodedata.category(matter["emoji"]) == "So"
-    assert len(matter["short_description"]) <= 60
-    assert "evaluate" in matter["tags"] and "metric" in matter["tags"]
-
-
-def test_requirements_are_what_was_tried(repository):
+    assert len(matter["short_description"]) <= 60 and {"evaluate", "metric"} <= set(matter["tags"])
     lines = (METRIC_DIR / "requirements.txt").read_text(encoding="utf-8").split()
     pins = dict(line.split("==") for line in lines)
     assert set(pins) == {"datasets", "evaluate", "gradio", "numpy", "pandas", "pyarrow", "scipy"}
-    assert pins.pop("gradio") == front_matter()["sdk_version"]
+    assert pins.pop("gradio") == matter["sdk_version"]
     constraints = dict(line.split("==") for line in (repository / "constraints.txt").read_text().split())
-    assert pins == {name: constraints[name] for name in pins}
-    assert all(version(name) == pin for name, pin in pins.items())
+    assert all(constraints[name] == pin == version(name) for name, pin in pins.items())
 
 
 def test_the_page_runs_as_a_script(tmp_path, warm_python):

@@ -33,16 +33,6 @@ def brute_force(attention, importance, share):
     return sum(values) / len(values)
 
 
-def test_overlap_by_hand():
-    attention = [[0.5, 0.3, 0.2, 0, 0], [0.5, 0.3, 0.2, 0, 0], [1.0, 0, 0, 0, 0], [0.4, 0.2, 0.2, 0.2, 0]]
-    importance = [[5, 4, 3, 2, 1], [1, 2, 3, 4, 5], [1, 1, 1, 0, 0], [0, 7, 0, 9, 8]]
-    overlap, chance = top_k_overlap(attention, importance, share=0.4)
-    # third row: k = 1, and the one heavy token is one of three that share the first place
-    # fourth: k = 2 of tokens 0 and one of (1, 2, 3) against 3 and 4; only token 3 is common, drawn with 1/3: 1/3 of 2
-    np.testing.assert_allclose(overlap, [1, 0, 1 / 3, 1 / 6], rtol=0, atol=1e-15)
-    np.testing.assert_allclose(chance, [0.4, 0.4, 0.2, 0.4], rtol=0, atol=1e-15)
-
-
 @pytest.mark.parametrize("share", [0.2, 0.4, 0.7])
 def test_overlap_against_every_way_to_break_ties(share):
     generator = np.random.default_rng(0)
@@ -64,21 +54,14 @@ def test_the_mean_over_random_importance_is_chance():
         assert values.mean() == pytest.approx(chance[0], abs=1e-12) and len(np.unique(chance)) == 1
 
 
-def test_auprc_by_hand_and_against_sklearn():
-    values, chance = support_auprc([[0.5, 0, 0.5, 0], [0.7, 0.3, 0, 0]], [[4, 3, 2, 1], [2, 2, 2, 1]])
-    np.testing.assert_allclose(values, [(1 + 2 / 3) / 2, 2 / 3], rtol=0, atol=1e-15)
-    harmonic = 1 + 1 / 2 + 1 / 3 + 1 / 4
-    np.testing.assert_allclose(chance, [1 / 3 + 2 / 3 * harmonic / 4] * 2, rtol=0, atol=1e-15)
+def test_auprc_against_sklearn_and_where_every_token_is_taken():
     generator = np.random.default_rng(1)
     rows = [int(n) for n in generator.integers(3, 60, 80)]
     attention = [generator.random(n) * ([1, 0] + [*(generator.random(n - 2) < 0.3)]) for n in rows]
     importance = [generator.integers(0, max(3, n // 2), n) + [5, *[0] * (n - 1)] for n in rows]
     expected = [average_precision_score(a > 0, i) for a, i in zip(attention, importance, strict=True)]
     np.testing.assert_allclose(support_auprc(attention, importance)[0], expected, rtol=0, atol=1e-12)
-
-
-def test_where_every_token_is_taken_nothing_can_be_said():
-    """k = T for the overlap; for the support, dense attention."""
+    # k = T for the overlap; for the support, dense attention
     dense, importance = [[0.5, 0.3, 0.2]], [[1.0, 2.0, 3.0]]
     assert np.isnan(top_k_overlap(dense, importance, 0.7)[0]).all() and top_k_overlap(dense, importance, 0.6)[1] == 2 / 3
     assert np.isnan(support_auprc(dense, importance)).all()

@@ -67,11 +67,6 @@ def jensen_shannon_divergence(p: Sequence, q: Sequence) -> np.ndarray:
     return np.clip(_row_sums(terms, p, q), 0, np.log(2))
 
 
-def kullback_leibler_divergence(p: Sequence, q: Sequence) -> np.ndarray:
-    """Return the sum of p log(p / q), [N] in 0..inf, in nats: infinite where p has mass and q has none."""
-    return np.maximum(_row_sums(rel_entr, p, q), 0)
-
-
 def decision_flips(p: Sequence, q: Sequence) -> np.ndarray:
     """Return whether the most probable class differs between p and q, [N] float64: 1 where it does, 0 where not.
 

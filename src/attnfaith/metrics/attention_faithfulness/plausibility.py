@@ -78,8 +78,8 @@ def random_precision(rationale: Sequence) -> np.ndarray:
     gold, layout = flatten(rationale, "rationale")
     marked, n = _marked(gold, layout, "rationale"), np.maximum(layout.lengths, 1)
     mean_reciprocal = (digamma(n + 1.0) + np.euler_gamma) / n
-    others = (marked - 1) / np.maximum(n - 1, 1)
-    return np.where(marked > 0, others + (1 - others) * mean_reciprocal, np.nan)
+    density = (marked - 1) / np.maximum(n - 1, 1)  # of marks among the other tokens
+    return np.where(marked > 0, density + (1 - density) * mean_reciprocal, np.nan)
 
 
 def _marked(gold: np.ndarray, layout: Layout, name: str) -> np.ndarray:
