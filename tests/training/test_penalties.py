@@ -1,6 +1,7 @@
 """The penalties of training: by hand, by a second route, in any batch, and where they are undefined."""
 
 from math import log
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,17 +18,6 @@ LENGTHS = (5, 1, 3, 0, 4)
 MARKED = ([0, 1, 0, 0, 1], [0], [1, 1, 1], [], [0, 0, 0, 0])  # both kinds, none, all, no token, none
 
 
-class Settings:
-    """Of a projection, as a configuration holds them."""
-
-    score_scale = None
-    sparsegen_lambda = 0.5
-    entmax_alpha = 1.3
-
-    def __init__(self, projection):
-        self.projection = projection
-
-
 def drawn(*shape, seed=0, dtype=torch.float64):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
 
@@ -41,6 +31,11 @@ def marked_batch(width=5):
     return impermissible, mask
 
 
+def projected(scores, mask, projection="softmax"):
+    config = SimpleNamespace(projection=projection, score_scale=None, sparsegen_lambda=0.5, entmax_alpha=1.3)
+    return project(scores, mask, config)
+
+
 # -------------------------------------------------------------------------------------------------- impermissible mass
 
 
@@ -48,31 +43,26 @@ def test_two_heads_by_hand():
     """Impermissible shares 3/4 and 1/2: nats log 4 and log 2."""
     attention = torch.tensor([[[0.25, 0.75], [0.5, 0.5]]])
     mask, impermissible = torch.ones(1, 2, dtype=torch.bool), torch.tensor([[0, 1]])
-    torch.testing.assert_close(impermissible_mass(attention, impermissible, mask), torch.tensor([log(8) / 2]))
-    torch.testing.assert_close(impermissible_mass(attention, impermissible, mask, heads="max"), torch.tensor([log(4)]))
-    scores = attention.log() + 7
-    for heads in ("mean", "max"):
-        torch.testing.assert_close(
-            impermissible_mass(attention, impermissible, mask, heads=heads, scores=scores),
-            impermissible_mass(attention, impermissible, mask, heads=heads),
-        )
+    for heads, expected in (("mean", log(8) / 2), ("max", log(4))):
+        for scores in (None, attention.log() + 7):
+            mass = impermissible_mass(attention, impermissible, mask, heads=heads, scores=scores)
+            torch.testing.assert_close(mass, torch.tensor([expected]))
 
 
-@pytest.mark.parametrize("projection", ["softmax", "sparsemax", "sparsegen", "entmax15", "entmax", "uniform"])
+@pytest.mark.parametrize("projection", ["softmax", "sparsegen", "entmax"])
 def test_the_logarithm_of_what_is_left_by_loops(projection):
     impermissible, mask = marked_batch()
     scores = drawn(5, 5, seed=3) / 10
-    attention = project(scores, mask, Settings(projection))
+    attention = projected(scores, mask, projection)
     expected = []
     for weights, marks, inside in zip(attention.numpy(), impermissible.numpy(), mask.numpy(), strict=True):
         mass = sum(w for w, m, i in zip(weights, marks, inside, strict=True) if m and i)
         tokens = marks[inside]
         expected.append(-np.log(max(1 - mass, FLOOR)) if 0 < tokens.sum() < len(tokens) else 0.0)
     assert expected[0] > 0 and expected[1:] == [0.0] * 4
-    np.testing.assert_allclose(impermissible_mass(attention, impermissible, mask), expected, atol=1e-12)
-    if projection == "softmax":
-        stable = impermissible_mass(attention, impermissible, mask, scores=scores)
-        np.testing.assert_allclose(stable, expected, atol=1e-12)
+    for own_scores in (None, scores) if projection == "softmax" else (None,):
+        mass = impermissible_mass(attention, impermissible, mask, scores=own_scores)
+        np.testing.assert_allclose(mass, expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -92,51 +82,36 @@ def test_below_the_floor_there_is_no_gradient():
     penalty = impermissible_mass(attention, impermissible, mask)
     torch.testing.assert_close(penalty.detach(), torch.tensor([-log(FLOOR)]))
     assert torch.autograd.grad(penalty.sum(), attention)[0].eq(0).all()
-    lower = impermissible_mass(attention, impermissible, mask, floor=1e-30)
-    torch.testing.assert_close(torch.autograd.grad(lower.sum(), attention)[0], torch.tensor([[-2 / FLOOR, 0.0]]))
 
 
-# ----------------------------------------------------------------------------------------------------------- diversity
+# ------------------------------------------------------------------------------------------------- diversity and tying
 
 
 def test_conicity_by_loops():
     mask = marked_batch()[1]
     states = drawn(5, 5, 7, seed=1)
     values = conicity(states, mask)
-    assert values.tolist()[1] == 0 and values.tolist()[3] == 0  # one token, and none
+    assert values.tolist()[1] == 0 and values.tolist()[3] == 0  # a single token, and none
     for row in (0, 2, 4):
         inside = states[row, : LENGTHS[row]].numpy()
         expected = np.abs(sklearn_cosine(inside, inside.mean(0, keepdims=True))).mean()
         np.testing.assert_allclose(values[row], expected, atol=1e-12)
-        assert 0 < expected < 1
 
 
-# ---------------------------------------------------------------------------------------------------------- word tying
-
-
-@pytest.mark.parametrize("distance", ["norm", "squared"])
-def test_distances_by_loops(distance):
+@pytest.mark.parametrize(("distance", "power"), [("norm", 1), ("squared", 2)])
+def test_distances_by_loops(distance, power):
     mask = marked_batch()[1]
-    states, vectors = drawn(5, 5, 7, seed=1), drawn(5, 5, 7, seed=2)
-    power = {"norm": 1, "squared": 2}[distance]
+    states, vectors = (drawn(5, 5, 7, seed=seed).requires_grad_() for seed in (1, 2))
+    apart = (states - vectors).detach().numpy()
     expected = [
-        np.mean([np.linalg.norm(states[row, i] - vectors[row, i]) ** power for i in range(n)]) if n else 0.0
-        for row, n in enumerate(LENGTHS)
+        np.mean([np.linalg.norm(apart[row, place]) ** power for place in range(length)]) if length else 0.0
+        for row, length in enumerate(LENGTHS)
     ]
-    np.testing.assert_allclose(word_tying(states, vectors, mask, distance), expected, atol=1e-12)
-
-
-@pytest.mark.parametrize("distance", ["norm", "squared"])
-def test_gradient_of_tying_reaches_state_and_vector(distance):
-    mask = marked_batch()[1]
-    states, vectors = (drawn(5, 5, 3, seed=seed).requires_grad_() for seed in (6, 7))
-    assert torch.autograd.gradcheck(lambda h, e: word_tying(h, e, mask, distance), (states, vectors))
-    slopes = torch.autograd.grad(word_tying(states, vectors, mask, distance).sum(), (states, vectors))
+    values = word_tying(states, vectors, mask, distance)
+    np.testing.assert_allclose(values.detach(), expected, atol=1e-12)
+    slopes = torch.autograd.grad(values.sum(), (states, vectors))
     torch.testing.assert_close(slopes[0], -slopes[1])
     assert slopes[0][~mask].eq(0).all() and slopes[0][mask].ne(0).all()
-
-
-def test_states_and_vectors_of_two_sizes_cannot_be_tied():
     with pytest.raises(AttnfaithError, match="a state of 3 numbers with a word vector of 4"):
         word_tying(torch.zeros(1, 2, 3), torch.zeros(1, 2, 4), torch.ones(1, 2, dtype=torch.bool))
 
@@ -151,8 +126,8 @@ def test_masked_words_by_loops():
     probs = iter(np.exp(logits.numpy()) / np.exp(logits.numpy()).sum(1, keepdims=True))
     expected = np.zeros(5)
     for row in range(5):
-        facts = [next(probs)[words[row, place]] for place in range(5) if masked[row, place]]
-        expected[row] = -np.mean(np.log(facts)) if facts else 0
+        right = [next(probs)[words[row, place]] for place in range(5) if masked[row, place]]
+        expected[row] = -np.mean(np.log(right)) if right else 0
     assert (expected > 0).sum() >= 3
     np.testing.assert_allclose(masked_language_model(logits, words, masked), expected, rtol=1e-5)
 
@@ -167,10 +142,9 @@ def test_which_words_are_masked_is_the_texts_own():
     assert swapped.flip(0).equal(masked)
     padded = [torch.nn.functional.pad(values[:1], (0, 7)) for values in (ids, present, words)]
     assert drawn_words(*padded, 0.3, seed=1, step=5)[:, :60].equal(masked[:1])
-    for other in ({"seed": 2, "step": 5}, {"seed": 1, "step": 6}):
-        assert not drawn_words(ids, present, words, 0.3, **other).equal(masked)
-    assert drawn_words(ids, present, words, 1.0, seed=1, step=5).equal(words)
-    assert words[:, 1:].all() and not words[:, 0].any()  # not written into
+    for stream in ({"seed": 2, "step": 5}, {"seed": 1, "step": 6}):
+        assert not drawn_words(ids, present, words, 0.3, **stream).equal(masked)
+    assert drawn_words(ids, present, words, 1.0, seed=1, step=5).equal(words) and words[:, 1:].all()
 
 
 # --------------------------------------------------------------------------------------------------------- any of them
@@ -193,12 +167,11 @@ def test_a_text_has_its_penalty_in_any_batch(name):
 
         inside = torch.nn.functional.pad(mask[rows], (0, padding))
         marks = cut(impermissible)
-        first, many = (project(cut(z, z.dim() - 1), inside[:, None] if z.dim() == 3 else inside, Settings("softmax"))
-                     for z in (scores, heads))  # fmt: skip
+        single, many = projected(cut(scores), inside), projected(cut(heads, 2), inside[:, None])
         hidden = torch.nn.functional.pad(masked[rows], (0, padding))
         return {
-            "mass": lambda: impermissible_mass(first, marks, inside),
-            "stable mass": lambda: impermissible_mass(first, marks, inside, scores=cut(scores)),
+            "mass": lambda: impermissible_mass(single, marks, inside),
+            "stable mass": lambda: impermissible_mass(single, marks, inside, scores=cut(scores)),
             "heads": lambda: impermissible_mass(many, marks, inside, heads="max"),
             "conicity": lambda: conicity(cut(states), inside),
             "norm": lambda: word_tying(cut(states), cut(vectors), inside, "norm"),
@@ -210,18 +183,15 @@ def test_a_text_has_its_penalty_in_any_batch(name):
     assert whole.shape == (5,) and whole[0] > 0 and whole.isfinite().all()
     order = torch.tensor([3, 0, 4, 2, 1])
     torch.testing.assert_close(penalty(order, 3), whole[order])
-    for row in range(5):
-        torch.testing.assert_close(penalty(torch.tensor([row]), 2), whole[row : row + 1])
+    torch.testing.assert_close(torch.cat([penalty(torch.tensor([row]), 2) for row in range(5)]), whole)
 
 
 @pytest.mark.parametrize(
     ("kind", "options", "key"),
     [
-        *((kind, {"weight": -0.1}, "weight") for kind in (Diversity, ImpermissibleMass, MaskedWords, WordTying)),
+        (Diversity, {"weight": -0.1}, "weight"),
         (Diversity, {"weight": float("inf")}, "weight"),
-        (Diversity, {"weight": float("nan")}, "weight"),
         (MaskedWords, {"weight": 1.0, "share": 0.0}, "share"),
-        (MaskedWords, {"weight": 1.0, "share": 1.5}, "share"),
         (ImpermissibleMass, {"weight": 1.0, "heads": "min"}, "heads"),
         (WordTying, {"weight": 1.0, "distance": "l1"}, "distance"),
     ],

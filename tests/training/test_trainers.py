@@ -7,16 +7,13 @@ import numpy as np
 import pytest
 import torch
 from accelerate import PartialState
+from safetensors.torch import load_file
+from scipy.special import rel_entr
 from transformers import TrainerCallback
 
 from attnfaith import runs
 from attnfaith.data.collation import pad_batch
-from attnfaith.metrics.attention_faithfulness.divergences import (
-    jensen_shannon_divergence,
-    kullback_leibler_divergence,
-    total_variation_distance,
-)
-from attnfaith.models.hierarchy import HIERARCHIES
+from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence, total_variation_distance
 from attnfaith.support.errors import AttnfaithError
 from attnfaith.training import AdversarialTrainer, AttentionTrainer, DivergedError, GuidedTrainer
 from attnfaith.training.losses import adversarial_loss, classification_loss
@@ -27,11 +24,11 @@ from tests.tiny_trainings import make_trainer, moved, same, weights
 pytestmark = pytest.mark.slow
 
 
-def rows_of(count, tiny_rows, seed=1, classes=2):
+def rows_of(count, tiny_rows, seed=1):
     generator = np.random.default_rng(seed)
     rows = tiny_rows([generator.integers(4, 60, int(generator.integers(2, 7))).tolist() for _ in range(count)])
     for row in rows:
-        row["labels"] = max(row["input_ids"][1:-1]) % classes  # something to learn
+        row["labels"] = max(row["input_ids"][1:-1]) % 2  # something to learn
     return datasets.Dataset.from_list(rows)
 
 
@@ -39,12 +36,11 @@ def rows_of(count, tiny_rows, seed=1, classes=2):
 def make(tiny_model, tiny_rows, tmp_path):
     """A Trainer on 64 tiny texts of the usual settings; keyword arguments change them. prepare: of the splits."""
 
-    def trainer(*, kind=AttentionTrainer, count=64, classes=2, hierarchy="none", prepare=lambda rows: rows, **arguments):
-        columns = ["input_ids", "labels", "length"]
-        splits = [rows_of(count, tiny_rows, classes=classes), rows_of(24, tiny_rows, seed=2, classes=classes)]
+    def trainer(*, kind=AttentionTrainer, count=64, prepare=lambda rows: rows, **arguments):
+        splits = [rows_of(count, tiny_rows), rows_of(24, tiny_rows, seed=2)]
         return make_trainer(
-            tiny_model(seed=5, scale=1.0, dtype=torch.float32, num_labels=classes, hierarchy=hierarchy),
-            *(prepare(split.select_columns(columns)) for split in splits),
+            tiny_model(seed=5, scale=1.0, dtype=torch.float32),
+            *(prepare(split.select_columns(["input_ids", "labels", "length"])) for split in splits),
             tmp_path,
             kind=kind,
             **{"weight_decay": 1e-5, **arguments},
@@ -53,11 +49,30 @@ def make(tiny_model, tiny_rows, tmp_path):
     return trainer
 
 
+def twin(trainer):
+    """A copy of the trainer's model before training."""
+    model = type(trainer.model)(trainer.model.config).train()
+    model.load_state_dict(trainer.model.state_dict())
+    return model
+
+
+def adam(model, *, decay=1e-5, factor=1.0, **options):
+    """AMSGrad Adam with coupled L2 on everything but the alignment, which has a rate of its own."""
+    alignment = [value for name, value in model.named_parameters() if "alignment" in name]
+    rest = [value for name, value in model.named_parameters() if "alignment" not in name]
+    groups = [{"params": rest, "weight_decay": decay}, {"params": alignment, "weight_decay": 0.0, "lr": 1e-2 * factor}]
+    return torch.optim.Adam(groups, lr=1e-2, amsgrad=True, **options)
+
+
+def logits_of(model, batch):
+    return model(batch["input_ids"], batch["attention_mask"]).logits
+
+
 # ------------------------------------------------------------------------------------------------ loss and optimiser
 
 
 @pytest.mark.parametrize("reduction", ["sum", "mean"])
-def test_accumulated_gradients_are_those_of_one_batch(make, reduction):
+def test_accumulated_gradients_are_those_of_a_whole_batch(make, reduction):
     options = {"loss_reduction": reduction, "balance_classes": False}
     whole = make(**options)
     before = weights(whole)
@@ -70,29 +85,18 @@ def test_accumulated_gradients_are_those_of_one_batch(make, reduction):
 
 
 @pytest.mark.parametrize("reduction", ["sum", "mean"])
-def test_one_epoch_by_hand(make, reduction):
-    """AMSGrad Adam with coupled L2 on everything but the alignment, on the sum of weighted losses."""
-    trainer = make(loss_reduction=reduction, attention_learning_rate_factor=3.0, weight_decay=0.05)
-    model, rows = type(trainer.model)(trainer.model.config).train(), trainer.train_dataset
-    model.load_state_dict(trainer.model.state_dict())
+def test_an_epoch_by_hand(make, reduction):
+    """Two steps of Adam, on the sum or mean of losses that the classes' sizes weigh."""
+    options = {"adam_beta1": 0.8, "adam_epsilon": 1e-7}
+    trainer = make(loss_reduction=reduction, attention_learning_rate_factor=3.0, weight_decay=0.05, **options)
+    model, rows = twin(trainer), trainer.train_dataset
     trainer.train()
-
     labels = torch.tensor(rows["labels"])
     balance = torch.tensor([1.0, float((labels == 0).sum() / (labels == 1).sum())])
-    parts = {"alignment": [], "others": []}
-    for name, parameter in model.named_parameters():
-        parts["alignment" if "alignment" in name else "others"].append(parameter)
-    assert len(parts["alignment"]) == 3
-    optimizer = torch.optim.Adam(
-        [
-            {"params": parts["others"], "weight_decay": 0.05, "lr": 1e-2},
-            {"params": parts["alignment"], "weight_decay": 0.0, "lr": 3e-2},
-        ],
-        amsgrad=True,
-    )
+    optimizer = adam(model, decay=0.05, factor=3.0, betas=(0.8, 0.999), eps=1e-7)
     for start in (0, 32):
         batch = pad_batch([rows[index] for index in range(start, start + 32)])
-        losses = classification_loss(model(batch["input_ids"], batch["attention_mask"]).logits, batch["labels"], balance)
+        losses = classification_loss(logits_of(model, batch), batch["labels"], balance)
         optimizer.zero_grad()
         (losses.sum() if reduction == "sum" else losses.mean()).backward()
         optimizer.step()
@@ -114,75 +118,49 @@ def test_words_that_are_erased(tiny_model, tiny_rows, tiny_batch):
         assert abs(gone.mean() - share / 2) < 5 * share / np.sqrt(12 * 200)
         assert gone.min() < 0.1 * share and gone.max() > 0.8 * share
         assert torch.equal(actual["labels"], batch["labels"])
-    assert max(lengths) < 42 or min(lengths) == 2
 
 
 def test_training_with_erased_words_by_hand(make):
-    """One step on what `erase_tokens` leaves; evaluation sees whole texts."""
+    """A step on what `erase_tokens` leaves; evaluation sees whole texts."""
     trainer = make(count=32, random_erasure=0.7, loss_reduction="mean", balance_classes=False, weight_decay=0.0)
-    model = type(trainer.model)(trainer.model.config).train()
-    model.load_state_dict(trainer.model.state_dict())
+    model = twin(trainer)
     before = trainer.evaluate()["eval_loss"]
     validation = pad_batch([*trainer.eval_dataset])
     with torch.no_grad():
-        logits = model.eval()(validation["input_ids"], validation["attention_mask"]).logits
-    assert before == pytest.approx(classification_loss(logits, validation["labels"]).mean().item(), abs=1e-6)
+        losses = classification_loss(logits_of(model.eval(), validation), validation["labels"])
+    assert before == pytest.approx(losses.mean().item(), abs=1e-6)
     trainer.train()
     batch = erase_tokens(model.train(), pad_batch([*trainer.train_dataset]), 0.7, seed=0, step=0)
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2, amsgrad=True)
-    classification_loss(model(batch["input_ids"], batch["attention_mask"]).logits, batch["labels"]).mean().backward()
-    optimizer.step()
+    classification_loss(logits_of(model, batch), batch["labels"]).mean().backward()
+    adam(model, decay=0.0).step()
     same(weights(trainer), dict(model.state_dict()), atol=2e-6)
 
 
-def test_parameter_groups(make):
-    trainer = make(attention_learning_rate_factor=10.0, weight_decay=1e-5, adam_beta1=0.8, adam_epsilon=1e-7)
-    optimizer = trainer.create_optimizer()
-    assert isinstance(optimizer, torch.optim.Adam) and not isinstance(optimizer, torch.optim.AdamW)
-    rest, attention = optimizer.param_groups
-    assert (rest["weight_decay"], attention["weight_decay"]) == (1e-5, 0.0)
-    assert attention["lr"] == pytest.approx(10 * rest["lr"]) and rest["lr"] == 1e-2
-    assert rest["amsgrad"] and rest["betas"] == (0.8, 0.999) and rest["eps"] == 1e-7
-    names = {id(parameter): name for name, parameter in trainer.model.named_parameters()}
-    assert all("model.alignment." in names[id(parameter)] for parameter in attention["params"])
-    assert len(rest["params"]) + len(attention["params"]) == len(names)
-    assert trainer.create_optimizer() is optimizer
-
-
-@pytest.mark.parametrize(("reduction", "accumulation"), [("sum", 1), ("sum", 4), ("mean", 1)])
+@pytest.mark.parametrize(("reduction", "accumulation"), [("sum", 4), ("mean", 1)])
 def test_the_logged_loss_is_per_instance(make, reduction, accumulation):
     """At a learning rate of 0 it is the mean over all training texts."""
-    trainer = make(
-        loss_reduction=reduction,
-        learning_rate=0.0,
-        per_device_train_batch_size=32 // accumulation,
-        gradient_accumulation_steps=accumulation,
-    )
+    sizes = {"per_device_train_batch_size": 32 // accumulation, "gradient_accumulation_steps": accumulation}
+    trainer = make(loss_reduction=reduction, learning_rate=0.0, **sizes)
     batch = pad_batch(list(trainer.train_dataset))
     with torch.no_grad():
-        logits = trainer.model(batch["input_ids"], batch["attention_mask"]).logits
-        expected = float(classification_loss(logits, batch["labels"], trainer.class_weights).mean())
+        losses = classification_loss(logits_of(trainer.model, batch), batch["labels"], trainer.class_weights)
     trainer.train()
-    logged = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
-    assert logged == [pytest.approx(expected, abs=1e-4)]
-    final = [entry["train_loss"] for entry in trainer.state.log_history if "train_loss" in entry]
-    assert final == [pytest.approx(expected, abs=1e-4)]
+    logged = [entry.get("loss", entry.get("train_loss")) for entry in trainer.state.log_history]
+    assert [value for value in logged if value is not None] == [pytest.approx(float(losses.mean()), abs=1e-4)] * 2
 
 
 # ------------------------------------------------------------------------------------------------ guided and adversarial
 
 
-def with_base(rows, classes=2, seed=7, sparse=False):
+def with_base(rows, seed=7, sparse=False):
     """The rows with attention and predictions of some base."""
     generator = np.random.default_rng(seed)
     result = []
     for row in rows:
-        weights = generator.dirichlet(np.ones(row["length"] - 2))
-        if sparse:
-            weights = np.eye(len(weights))[0]
-        result.append(
-            {**row, "base_attention": weights.tolist(), "base_probs": generator.dirichlet(np.ones(classes)).tolist()}
-        )
+        attention = generator.dirichlet(np.ones(row["length"] - 2))
+        attention = np.eye(len(attention))[0] if sparse else attention
+        probs = generator.dirichlet(np.ones(2))
+        result.append({**row, "base_attention": attention.tolist(), "base_probs": probs.tolist()})
     return datasets.Dataset.from_list(result)
 
 
@@ -199,21 +177,14 @@ def against(make):
 ADVERSARY = {"weight": 0.1, "divergence": "kl"}
 
 
-def test_a_guided_step_is_that_of_the_given_attention(against):
+def test_a_guided_step_reads_under_the_base_attention(against):
     trainer = against(GuidedTrainer, count=32)
-    batch = collate(list(trainer.train_dataset), 0)
-    model = type(trainer.model)(trainer.model.config)
-    model.load_state_dict(trainer.model.state_dict())
+    model, batch = twin(trainer), collate(list(trainer.train_dataset), 0)
     hidden, _, query = model.encode(batch["input_ids"], batch["attention_mask"])
-    losses = classification_loss(
-        model.decode(hidden, batch["base_attention"], query), batch["labels"], trainer.class_weights
-    )
-    optimizer = torch.optim.Adam(
-        [p for name, p in model.named_parameters() if "alignment" not in name], lr=1e-2, weight_decay=1e-5, amsgrad=True
-    )
-    losses.sum().backward()
+    logits = model.decode(hidden, batch["base_attention"], query)
+    classification_loss(logits, batch["labels"], trainer.class_weights).sum().backward()
     assert all(p.grad is None for name, p in model.named_parameters() if "alignment" in name)
-    optimizer.step()
+    adam(model).step()
     trainer.train()
     same(weights(trainer), dict(model.state_dict()), atol=2e-6)
 
@@ -223,27 +194,13 @@ def test_an_adversarial_step(against, divergence):
     """Labels and their balance take no part."""
     trainer = against(AdversarialTrainer, count=32, weight=0.1, divergence=divergence)
     assert trainer.class_weights is None
-    batch = collate(list(trainer.train_dataset), 0)
-    model = type(trainer.model)(trainer.model.config)
-    model.load_state_dict(trainer.model.state_dict())
-    output = model(batch["input_ids"], batch["attention_mask"])
-    mask = batch["base_attention"] > 0
+    model, batch = twin(trainer), collate(list(trainer.train_dataset), 0)
+    output, base = model(batch["input_ids"], batch["attention_mask"]), (batch["base_probs"], batch["base_attention"])
     losses = adversarial_loss(
-        output.logits,
-        batch["base_probs"],
-        output.attention,
-        batch["base_attention"],
-        mask,
-        weight=0.1,
-        divergence=divergence,
+        output.logits, base[0], output.attention, base[1], base[1] > 0, weight=0.1, divergence=divergence
     )
-    parts = {"others": [], "alignment": []}
-    for name, parameter in model.named_parameters():
-        parts["alignment" if "alignment" in name else "others"].append(parameter)
-    groups = [{"params": parts["others"], "weight_decay": 1e-5}, {"params": parts["alignment"], "weight_decay": 0.0}]
-    optimizer = torch.optim.Adam(groups, lr=1e-2, amsgrad=True)
     losses.sum().backward()
-    optimizer.step()
+    adam(model).step()
     trainer.train_dataset = trainer.train_dataset.map(lambda row: {"labels": 1 - row["labels"]})
     trainer.train()
     same(weights(trainer), dict(model.state_dict()), atol=2e-6)
@@ -258,7 +215,7 @@ def test_an_adversarys_validation_scores(against, size):
         output = trainer.model(batch["input_ids"], batch["attention_mask"])
     attention = [row[1 : 1 + len(base)].numpy() for row, base in zip(output.attention, rows["base_attention"], strict=True)]
     tvd = total_variation_distance(output.logits.softmax(-1).numpy(), batch["base_probs"].numpy())
-    kl = kullback_leibler_divergence(attention, rows["base_attention"])
+    kl = np.array([rel_entr(*pair).sum() for pair in zip(attention, rows["base_attention"], strict=True)])
     actual = trainer.evaluate()
     assert actual["eval_tvd"] == pytest.approx(tvd.mean(), abs=1e-5)
     assert actual["eval_jsd"] == pytest.approx(jensen_shannon_divergence(attention, rows["base_attention"]).mean(), abs=1e-5)
@@ -281,9 +238,7 @@ def test_a_sparse_base_needs_jsd(against):
     with pytest.raises(ValueError, match=r"exactly 0.*use divergence 'jsd' against a sparse base \(\d+ of 64 texts\)"):
         against(AdversarialTrainer, sparse=True, **ADVERSARY)
     trainer = against(AdversarialTrainer, sparse=True, **{**ADVERSARY, "divergence": "jsd"})
-    before = weights(trainer)
     trainer.train()
-    assert moved(weights(trainer), before) > 1e-3
     assert all(value.isfinite().all() for value in weights(trainer).values())
     actual = trainer.evaluate()
     assert np.isinf(actual["eval_kl"]) and 0 < actual["eval_jsd"] <= np.log(2) and np.isfinite(actual["eval_objective"])
@@ -295,7 +250,7 @@ def test_a_sparse_base_needs_jsd(against):
 @pytest.mark.parametrize(
     ("metric", "classes", "labels", "allowed"),
     [
-        *((name, None, None, False) for name in ("f1", "auc", "f1_class_", "f1_class_x", "objective")),
+        *((name, None, None, False) for name in ("f1", "f1_class_x", "objective")),
         *((name, 2, [0, 1, 1], True) for name in ("roc_auc", "accuracy", "loss", "f1_class_1")),
         *(("roc_auc", *wrong, False) for wrong in ((3, [0, 1, 2]), (2, [1, 1]), (3, [0, 1]))),
         ("f1_class_2", 2, [0, 1], False),
@@ -314,14 +269,12 @@ def test_metrics_that_select(metric, classes, labels, allowed):
     ("change", "key"),
     [
         ({"training__metric_for_best_model": "f1"}, "metric_for_best_model"),
-        ({"training__num_train_epochs": 0}, "num_train_epochs"),
         ({"training__arguments": {"warmup": 3}}, "training.arguments.*warmup"),
         ({"training__arguments": {"learning_rate": 3}}, "training.arguments.learning_rate"),
         ({"training__arguments": {"save_strategy": "no"}}, "transformers refuses"),
-        ({"training__select_on": "test"}, "select_on"),
     ],
 )
-def test_bad_arguments_stop_before_anything_is_written(tiny_recipe, tmp_path, change, key):
+def test_arguments_that_stop_before_anything_is_written(tiny_recipe, tmp_path, change, key):
     with pytest.raises(AttnfaithError, match=key):
         runs.run(tiny_recipe(**change))
     assert list(tmp_path.iterdir()) == []
@@ -331,40 +284,31 @@ def test_bad_arguments_stop_before_anything_is_written(tiny_recipe, tmp_path, ch
 
 
 @pytest.fixture
-def spied(monkeypatch):
-    """Callbacks added to every Trainer that a run makes; and the Trainers themselves."""
-    result, callbacks = [], []
-    make = runs.train.make_trainer
+def callbacks(monkeypatch):
+    """Callbacks added to every Trainer that a run makes."""
+    result, make = [], runs.train.make_trainer
 
     def spy(*args, **kwargs):
         trainer = make(*args, **kwargs)
-        for callback in callbacks:
+        for callback in result:
             trainer.add_callback(callback)
-        result.append(trainer)
         return trainer
 
     monkeypatch.setattr(runs.train, "make_trainer", spy)
-    return result, callbacks
+    return result
 
 
 def train_only(recipe, *, resume=False):
-    """Carry out the training of a recipe; the folder of the run."""
+    """Carry out the training of a recipe; return the folder of the run and its final weights."""
     folder = Path(recipe.output_dir)
     state = PartialState(cpu=True)
     with runs.folder.opened(folder, recipe, state, resume=resume):
-        if not (folder / runs.MODEL).is_dir():
-            texts, arguments = runs.texts.Texts(recipe, folder, state), runs.training_arguments(recipe)
-            runs.train.train(recipe, arguments, folder, texts, None, state)
-    return folder
+        texts, arguments = runs.texts.Texts(recipe, folder, state), runs.training_arguments(recipe)
+        runs.train.train(recipe, arguments, folder, texts, None, state)
+    return folder, load_file(folder / "model" / "model.safetensors")
 
 
-def final_weights(folder):
-    from safetensors.torch import load_file
-
-    return load_file(folder / "model" / "model.safetensors")
-
-
-class Kept(TrainerCallback):
+class WeightsOfEpochs(TrainerCallback):
     def __init__(self):
         self.weights = []
 
@@ -389,15 +333,14 @@ def scripted_scores(monkeypatch, name, values):
     ("metric", "values", "best"),
     [("roc_auc", [0.5, 0.9, 0.7], 2), ("loss", [0.5, 0.9, 0.3], 3), ("accuracy", [0.9, 0.1, 0.9], 1)],
 )
-def test_the_best_checkpoint_by_validation_is_kept(tiny_recipe, spied, monkeypatch, metric, values, best):
+def test_the_best_checkpoint_by_validation_stays(tiny_recipe, callbacks, monkeypatch, metric, values, best):
     evaluated = scripted_scores(monkeypatch, metric, values)
-    stored = Kept()
-    spied[1].append(stored)
-    folder = train_only(tiny_recipe(training__num_train_epochs=3, training__metric_for_best_model=metric))
+    stored = WeightsOfEpochs()
+    callbacks.append(stored)
+    folder, final = train_only(tiny_recipe(training__num_train_epochs=3, training__metric_for_best_model=metric))
     assert evaluated == [1, 2, 3]
-    final = final_weights(folder)
     same(final, stored.weights[best - 1])
-    assert all(moved(final, other) > 0 for number, other in enumerate(stored.weights, 1) if number != best)
+    assert all(moved(final, state) > 0 for number, state in enumerate(stored.weights, 1) if number != best)
     state = runs.read_state(folder)
     assert state["best"] == {"metric": f"eval_{metric}", "value": values[best - 1]}
     assert state["status"] == "trained" and state["epochs"] == 3
@@ -406,12 +349,8 @@ def test_the_best_checkpoint_by_validation_is_kept(tiny_recipe, spied, monkeypat
 
 def test_early_stopping(tiny_recipe, monkeypatch):
     evaluated = scripted_scores(monkeypatch, "roc_auc", [0.5, 0.9, 0.7, 0.8, 0.99, 1.0])
-    folder = train_only(tiny_recipe(training__num_train_epochs=6, training__early_stopping_patience=2))
+    train_only(tiny_recipe(training__num_train_epochs=6, training__early_stopping_patience=2))
     assert evaluated == [1, 2, 3, 4]
-    assert runs.read_state(folder)["best"]["value"] == 0.9
-
-
-# ------------------------------------------------------------------------------------------------ divergence
 
 
 def test_a_training_that_diverges_stops_at_the_step(make, monkeypatch):
@@ -426,10 +365,7 @@ def test_a_training_that_diverges_stops_at_the_step(make, monkeypatch):
         return actual * (float("nan") if len(recorded) == 3 and model.training else 1.0), outputs
 
     monkeypatch.setattr(AttentionTrainer, "losses", broken)
-    message = (
-        r"the training diverged in epoch 1, step 3 of 8: the loss is nan; try a lower training.learning_rate \(now 0.01, "
-        r"and 3 times that for the alignment\), or clip gradients with training.max_grad_norm \(now 0; 0 does not\)"
-    )
+    message = r"diverged in epoch 1, step 3 of 8: the loss is nan; try a lower .* \(now 0.01, and 3 times that for the align"
     with pytest.raises(DivergedError, match=message):
         trainer.train()
     assert len(recorded) == 3 and moved(recorded[1], recorded[2]) > 0
@@ -447,24 +383,22 @@ class Kill(TrainerCallback):
             raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize(("epoch", "strategy"), [(1, "group_by_length"), (2, "random"), (3, "group_by_length")])
-def test_a_killed_training_goes_on_to_the_same_weights(tiny_recipe, spied, tmp_path, epoch, strategy):
+@pytest.mark.parametrize(("epoch", "strategy"), [(2, "random"), (1, "group_by_length")])
+def test_a_killed_training_goes_on_to_the_same_weights(tiny_recipe, callbacks, tmp_path, epoch, strategy):
     settings = {"training__num_train_epochs": 3, "training__train_sampling_strategy": strategy, "model__dropout": 0.1}
-    whole = train_only(tiny_recipe(**settings))
+    whole, expected = train_only(tiny_recipe(**settings))
     recipe = tiny_recipe(**settings, output_dir=str(tmp_path / "killed"))
-    spied[1].append(Kill(epoch))
+    callbacks.append(Kill(epoch))
     with pytest.raises(KeyboardInterrupt):
         train_only(recipe)
-    spied[1].clear()
+    callbacks.clear()
     assert not (tmp_path / "killed" / "model").exists()
-    folder = train_only(recipe, resume=True)
-    same(final_weights(folder), final_weights(whole))
-    first, other = runs.read_state(folder), runs.read_state(whole)
-    assert first["best"] == other["best"] and first["epochs"] == other["epochs"] == 3
-    assert spied[0][-1].state.global_step == 3 * 2
+    folder, final = train_only(recipe, resume=True)
+    same(final, expected)
+    states = [runs.read_state(path) for path in (folder, whole)]
+    assert states[0]["best"] == states[1]["best"] and states[0]["epochs"] == states[1]["epochs"] == 3
 
 
-@pytest.mark.parametrize("hierarchy", HIERARCHIES)
-def test_bfloat16(tiny_recipe, hierarchy):
-    folder = train_only(tiny_recipe(training__bf16=True, model__hierarchy=hierarchy))
-    assert all(value.isfinite().all() and value.dtype == torch.float32 for value in final_weights(folder).values())
+def test_bfloat16(tiny_recipe):
+    _, final = train_only(tiny_recipe(training__bf16=True, model__hierarchy="sentence"))
+    assert all(value.isfinite().all() and value.dtype == torch.float32 for value in final.values())
