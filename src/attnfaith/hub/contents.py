@@ -126,9 +126,9 @@ def plan(run: str | os.PathLike, owner: str, *, name: str | None = None, **where
     <owner>/attnfaith-records, the tables of its report to <owner>/attnfaith-results. where: private (new repositories are),
     revision (a branch, made where it is missing), create_pr (as pull requests).
 
-    Raises HubError for a name that the Hub does not allow, and for a run that is not complete, was made by code that no
-    commit holds, or has a checkpoint of another kind or with other weights than were measured; FileError where it is being
-    written, ModelError and RecordError where its model or record is broken.
+    Raises HubError for a name that the Hub does not allow, and for a run that is not complete or has no report, was made by
+    code that no commit holds, or has a checkpoint of another kind or with other weights than were measured; FileError where
+    it is being written, ModelError and RecordError where its model or record is broken.
     """
     folder, shared = Path(run), shared_repos(owner)
     disable_progress_bar()  # of loading, which takes no time
@@ -139,6 +139,8 @@ def plan(run: str | os.PathLike, owner: str, *, name: str | None = None, **where
             raise HubError(f"{folder / 'report'} is being written: push the run when that has ended")
         state, recipe = read_object(folder / "run.json"), recipes.load(folder / "recipe.yaml")
         _check_made(folder, state)
+        if not (folder / "report" / "tables").is_dir():
+            raise HubError(f"{folder} has no report, whose tables are pushed too: attnfaith report {folder} writes it")
         repo_id = repo_id_of(owner, cards.checkpoint_name(recipe.name) if name is None else name)
         tables = _read_records(folder)
         _check_model(folder / "model", tables)

@@ -429,4 +429,4 @@ class Report:
     title: str | None = None
     """of the page"""
     page: bool = True
-    """whether a run draws its page; a study's cells do not unless the study sets it. `attnfaith report RUN` draws it later"""
+    """whether a run draws its page (`attnfaith report RUN` does later); the cells of a study do not unless it sets this"""
