@@ -13,9 +13,7 @@ NUMERIC := $(wildcard tests/golden) tests/alignment tests/importance tests/inter
 # These import no torch, nor do the parts of the package that they test.
 WITHOUT_TORCH := $(filter-out %/test_refusals.py %/test_registration.py, $(wildcard tests/metrics/test_*.py)) tests/data/test_registry.py \
 	tests/data/test_generators.py tests/data/test_eraser.py tests/support/test_escaping.py tests/test_verdict.py \
-	tests/support/test_files.py tests/test_stats_over_seeds.py tests/reporting/test_compare.py \
-	tests/reporting/test_report_statistics.py \
-	tests/reporting/test_report_tables.py tests/reporting/test_first_screen.py tests/reporting/test_report_page.py
+	tests/support/test_files.py tests/test_stats.py tests/reporting/test_compare.py tests/reporting/test_tables.py
 # Bytecode of tests is kept, so that the next run need not compile them.
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 INSTALL := -m pip install --quiet

@@ -112,6 +112,13 @@ def with_columns(table, columns, axes):
     return table
 
 
+def replaced(record, name, values):
+    """The record with other values in a column."""
+    place = record.column_names.index(name)
+    field = record.schema.field(place)
+    return record.set_column(place, field, pa.array([np.asarray(value).tolist() for value in values], field.type))
+
+
 STATES = ("gradient_norm_hidden", "leave_one_out_hidden", "leave_one_out_reproject_hidden")
 
 

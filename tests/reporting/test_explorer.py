@@ -13,7 +13,7 @@ from attnfaith.reporting.heatmap import visible
 from attnfaith.reporting.page.explorer import SAMPLE_SEED, explorer
 from tests.affine_records import drawn_cell, drawn_record
 from tests.records import build
-from tests.reporting.test_report_page import HOSTILE, Page
+from tests.reporting.test_page import HOSTILE, Page
 from tests.sections import appended
 from tests.sequence_records import draw as draw_pairs
 

@@ -19,7 +19,7 @@ from attnfaith.reporting.heatmap import scores_of, visible
 from attnfaith.reporting.page.page import render_page
 from tests.affine_records import drawn_record
 from tests.browsers import BROWSER, NO_BROWSER
-from tests.reporting.test_report_page import HOSTILE
+from tests.reporting.test_page import HOSTILE
 
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(BROWSER is None, reason=NO_BROWSER)]

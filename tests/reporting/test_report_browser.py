@@ -15,7 +15,7 @@ from attnfaith.reporting.html import Picture, script
 from attnfaith.reporting.page.page import render_page
 from tests.browsers import AXE, BROWSER, NO_AXE, NO_BROWSER, WIDTHS, violations
 from tests.records import build, draw
-from tests.sections import SIX, told
+from tests.sections import SIX, ten_tokens
 from tests.views import HOSTILE
 
 
@@ -48,7 +48,7 @@ def files(tmp_path_factory):
     falls = {"attention": 0.2 + np.tile(SIX, 6), "good": 0.2 + 2 * np.tile(SIX, 6), "random": np.full(36, 0.1)}
     cells = {
         "measures": split_cells(draw(40, rationale=True)),
-        "erasure": [told(build, falls)],
+        "erasure": [ten_tokens(falls)],
         "hostile": hostile(),
         "two": [split_cells(draw(40, seed=seed))[0] for seed in (0, 1)],
     }

@@ -89,14 +89,14 @@ def measures_chart(cells: Sequence[Cell]) -> Chart | None:
         rows = saliency.by_mean(table, test)
         chance = rows.loc[rows["measure"] == "random", "mean"]
         rows = rows[["measure", "mean", "ci_low", "ci_high"]]
-        return _chart(*titles, rows, float(chance.iloc[0]) if len(chance) else np.nan, ticks)
+        return chart_of(*titles, rows, float(chance.iloc[0]) if len(chance) else np.nan, ticks)
     for cell in cells:
         if cell.heading["dataset"] in saliency.GENERATED and plausibility.SECTION.applies(cell) and cell.measures:
             rows = frame(plausibility.TABLE, [cell]).dropna(subset="auprc_mean")
             rows = rows.sort_values("auprc_mean", ascending=False, kind="stable")
             if len(rows):
                 chance = float(rows["random_baseline"].iloc[0])
-                return _chart(*evidence, rows[["scores", "auprc_mean", "ci_low", "ci_high"]], chance, SHARES)
+                return chart_of(*evidence, rows[["scores", "auprc_mean", "ci_low", "ci_high"]], chance, SHARES)
     measured = next((cell for cell in cells if cell.measures), None)
     if measured is None:
         return None
@@ -134,7 +134,7 @@ def agreement_chart(cell: Cell, hidden: bool = False) -> Chart:
     return Chart(title, axis, tuple(bars), 0.0, why=why, ticks=TAUS)
 
 
-def _chart(title: str, axis: str, rows: pd.DataFrame, chance: float, ticks: tuple) -> Chart:
+def chart_of(title: str, axis: str, rows: pd.DataFrame, chance: float, ticks: tuple) -> Chart:
     """rows: measure, mean and interval, the best first. Beyond MOST_ROWS attention and the floors stay."""
     rows = list(rows.itertuples(index=False))
     drawn = [row for place, row in enumerate(rows) if place < MOST_ROWS or row[0] in ("attention", *saliency.FLOORS)]
@@ -146,7 +146,7 @@ def _chart(title: str, axis: str, rows: pd.DataFrame, chance: float, ticks: tupl
 def svg(chart: Chart, key: str = "chart", *, alone: bool = False) -> Markup:
     """The chart as SVG. key: what the ids in it begin with. alone: as a file, which has a ground and a namespace."""
     above = any(len(bar.label) > LONGEST for bar in chart.bars)
-    ticks = chart.ticks or _ticks(chart)
+    ticks = chart.ticks or round_ticks(chart)
     left, line = (16, LINE + 15) if above else (LABELS, LINE)
     room, bottom = WIDTH - left - NUMBERS, TOP + line * len(chart.bars)
 
@@ -181,7 +181,7 @@ def svg(chart: Chart, key: str = "chart", *, alone: bool = False) -> Markup:
     )
 
 
-def _ticks(chart: Chart) -> np.ndarray:
+def round_ticks(chart: Chart) -> np.ndarray:
     """Two to five round places along all numbers of a chart, 0 among them."""
     ends = [value for bar in chart.bars for value in (bar.value, bar.low, bar.high)] + [chart.chance, 0.0]
     low, high = float(np.nanmin(ends)), float(np.nanmax(ends))

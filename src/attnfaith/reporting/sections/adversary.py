@@ -111,10 +111,10 @@ def _rows(cell: Cell) -> Iterator[Row]:
     exact = {way.epsilon: way.jsd for way in ways(cell) if way.method == "exact"}
     for way in ways(cell):
         for label, members in cell.classes:
-            yield {"method": way.method, "epsilon": way.epsilon, "class": label} | _numbers(way, exact, members)
+            yield {"method": way.method, "epsilon": way.epsilon, "class": label} | numbers(way, exact, members)
 
 
-def _numbers(way: Way, exact: dict[float, np.ndarray], members: np.ndarray) -> dict[str, float]:
+def numbers(way: Way, exact: dict[float, np.ndarray], members: np.ndarray) -> dict[str, float]:
     """The numbers of a way over some texts, and how far it falls short of the exact epsilon-max JSD, where that is known."""
     jsd, nothing = way.jsd[members], np.full(int(members.sum()), np.nan)
     defined, searched, best = ~np.isnan(jsd), way.method == "search", nothing

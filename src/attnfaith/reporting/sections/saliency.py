@@ -58,7 +58,7 @@ def _test_rows(cell: Cell) -> Iterator[Row]:
         names = list(values)
         better = TESTS[test].better
         against = {"attention": "attention", "random": "random", "rival": rival(names)}
-        compared = {name: _against(values, better, other) for name, other in against.items()}
+        compared = {name: differences(values, better, other) for name, other in against.items()}
         for place, name in enumerate(names):
             row = {"test": test, "measure": name} | counts(values[name]) | main("mean", values[name])
             for columns in compared.values():
@@ -66,7 +66,7 @@ def _test_rows(cell: Cell) -> Iterator[Row]:
             yield row | {"rival": against["rival"] or ""}
 
 
-def _against(values: Mapping[str, np.ndarray], better: int, other: str | None) -> dict[str, list[float]]:
+def differences(values: Mapping[str, np.ndarray], better: int, other: str | None) -> dict[str, list[float]]:
     """Paired differences of {measure: [N]} to one of them, positive where the measure is better; NaN of itself, or where it
     is absent. Columns to_<other> with interval and p-value, by Holm over the measures.
     """
@@ -74,10 +74,10 @@ def _against(values: Mapping[str, np.ndarray], better: int, other: str | None) -
     names = (*with_interval(key), f"{key}_p_holm")
     if other not in values:
         return {name: [np.nan] * len(values) for name in names}
-    differences = np.stack([better * (own - values[other]) for own in values.values()], axis=1)
-    differences[:, list(values).index(other)] = np.nan
-    estimates = [list(estimate("", column).values()) for column in differences.T]
-    return dict(zip(names, [*zip(*estimates, strict=True), holm(sign_flip_tests(differences))], strict=True))
+    paired = np.stack([better * (own - values[other]) for own in values.values()], axis=1)
+    paired[:, list(values).index(other)] = np.nan
+    estimates = [list(estimate("", column).values()) for column in paired.T]
+    return dict(zip(names, [*zip(*estimates, strict=True), holm(sign_flip_tests(paired))], strict=True))
 
 
 def _agreement_rows(cell: Cell) -> Iterator[Row]:

@@ -15,6 +15,7 @@ from attnfaith import record as records
 from attnfaith.reporting import agreement_table, write_report
 from attnfaith.support.errors import FileError
 from attnfaith.support.files import folder_lock
+from tests.records import build, draw
 
 
 pytestmark = pytest.mark.slow  # whole reports, some by a process
@@ -29,29 +30,26 @@ def page_of(record, folder, **options):
     return write_report(record, folder, **options).read_text(encoding="utf-8")
 
 
-def test_what_a_report_holds(draw_record, tmp_path):
-    record = draw_record(20, rationale=True)
-    index = write_report(record, tmp_path / "deep" / "report")
+def test_a_report_holds_its_page_tables_and_figures_and_the_same_record_gives_the_same_bytes(tmp_path):
+    record = draw(20, rationale=True)
+    index = write_report(record, tmp_path / "deep" / "report", facts={"k": 1})
     assert index == tmp_path / "deep" / "report" / "index.html"
     figures = ("tau_by_measure", "dispersion_by_scores")
     tables = ("agreement", "performance", "plausibility", "summary")
-    assert set(contents(index.parent)) == {
+    before = contents(index.parent)
+    assert set(before) == {
         "index.html",
         *(f"figures/{name}.{kind}" for name in figures for kind in ("png", "svg", "pdf")),
         *(f"tables/{name}.{kind}" for name in tables for kind in ("csv", "md", "parquet")),
     }
     saved = pd.read_parquet(index.parent / "tables" / "agreement.parquet")
     pd.testing.assert_frame_equal(saved, agreement_table(record))
+    links = set(re.findall(r'href="([^"#]+)"', before["index.html"].decode()))
+    assert links == set(before) - {"index.html"}
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["report"]
-
-
-def test_same_record_same_bytes(draw_record, tmp_path):
-    record = draw_record(15, rationale=True, measures=())
-    folder = write_report(record, tmp_path / "a", facts={"k": 1}).parent
-    before = contents(folder)
     assert contents(write_report(record, tmp_path / "b", facts={"k": 1}).parent) == before
-    write_report(record, folder, facts={"k": 1})  # over the old report
-    assert contents(folder) == before
+    write_report(record, index.parent, facts={"k": 1})  # over the old report
+    assert contents(index.parent) == before
 
 
 @pytest.mark.parametrize(
@@ -62,8 +60,8 @@ def test_same_record_same_bytes(draw_record, tmp_path):
         {"measures": ("gradient",), "classes": 4, "labels": False},
     ],
 )
-def test_records_that_lack_something(draw_record, tmp_path, options):
-    html = page_of(draw_record(8, **options), tmp_path / "report")
+def test_records_that_lack_a_part(tmp_path, options):
+    html = page_of(draw(8, **options), tmp_path / "report")
     html = re.sub(r"<script.*?</script>|base64,[^\"]+", "", html, flags=re.S)  # code and pictures may hold these letters
     assert "undefined" in html or options.get("labels", True)
     assert ("no importance measure" in html) == (not options["measures"])
@@ -71,26 +69,20 @@ def test_records_that_lack_something(draw_record, tmp_path, options):
 
 
 @quick
-def test_empty_texts(build_record, tmp_path):
-    measured = build_record([{"attention": [], "gradient": []}] * 2, measures=("gradient",))
-    assert "is undefined for all texts (2)" in page_of(measured, tmp_path / "report")
-    assert "A text without tokens." in page_of(build_record([{"attention": []}]), tmp_path / "report")
-
-
-@quick
-def test_several_cells_and_seeds(draw_record, tmp_path):
-    parts = [draw_record(10, seed=seed, projection=name) for seed in (0, 1) for name in ("softmax", "sparsegen(0.5)")]
-    html = page_of(records.concatenate(parts), tmp_path / "report")
-    names = set(contents(tmp_path / "report"))
+def test_empty_texts_and_several_models(tmp_path):
+    empty = build([{"attention": [], "gradient": []}] * 2, measures=("gradient",))
+    assert "is undefined for all texts (2)" in page_of(empty, tmp_path / "empty")
+    assert "A text without tokens." in page_of(build([{"attention": []}]), tmp_path / "bare")
+    parts = [draw(10, seed=seed, projection=name) for seed in (0, 1) for name in ("softmax", "sparsegen(0.5)")]
+    html, names = page_of(records.concatenate(parts), tmp_path / "report"), set(contents(tmp_path / "report"))
     assert "figures/02_sparsegen-0.5-0_dispersion_by_scores.png" in names
-    assert sum(name.endswith(".svg") for name in names) == 4
-    assert "4 cells are compared" in html
+    assert sum(name.endswith(".svg") for name in names) == 4 and "4 cells are compared" in html
 
 
 @quick
-def test_facts_come_from_the_record_unless_given(draw_record, tmp_path):
+def test_facts_come_from_the_record_unless_given(tmp_path):
     settings = [{"training": {"lr": 0.125}, "seed": 3, "model": "ab"}, {"training": {"lr": 0.125}, "seed": 3, "note": "x"}]
-    parts = [records.with_settings(draw_record(5, seed=seed), [part]) for seed, part in enumerate(settings)]
+    parts = [records.with_settings(draw(5, seed=seed), [part]) for seed, part in enumerate(settings)]
     html = page_of(parts[0], tmp_path / "a")
     assert "training.lr" in html and "0.125" in html
     html = page_of(parts[0], tmp_path / "a", facts={"source": "measure x.yaml"})
@@ -100,9 +92,9 @@ def test_facts_come_from_the_record_unless_given(draw_record, tmp_path):
 
 
 @quick
-@pytest.mark.parametrize("broken", ["save_table", "save_figure", "render_page", "write_atomically", "os.rename"])
-def test_a_failure_leaves_the_old_report_whole(draw_record, tmp_path, monkeypatch, broken):
-    folder = write_report(draw_record(6), tmp_path / "report").parent
+@pytest.mark.parametrize("broken", ["save_table", "render_page", "os.rename"])
+def test_a_failure_leaves_the_old_report_whole(tmp_path, monkeypatch, broken):
+    folder = write_report(draw(6), tmp_path / "report").parent
     before, rename = contents(folder), os.rename
 
     def fail(source=None, target=None, *_args, **_kwargs):
@@ -112,45 +104,41 @@ def test_a_failure_leaves_the_old_report_whole(draw_record, tmp_path, monkeypatc
 
     monkeypatch.setattr(f"attnfaith.reporting.page.report.{broken}", fail)
     with pytest.raises(OSError, match="disk full"):
-        write_report(draw_record(9), folder)
-    assert contents(folder) == before
-    assert list(tmp_path.iterdir()) == [folder]
+        write_report(draw(9), folder)
+    assert contents(folder) == before and list(tmp_path.iterdir()) == [folder]
 
 
 @quick
-def test_a_report_is_written_by_one_process_over_what_a_killed_process_left(draw_record, tmp_path):
+def test_a_report_is_written_by_one_process_over_the_rest_of_a_killed_one(tmp_path):
     (tmp_path / ".report.tmp" / "new" / "tables").mkdir(parents=True)
     (tmp_path / ".report.tmp" / "new" / "tables" / "half.csv").write_text("ha")
-    folder = write_report(draw_record(6), tmp_path / "report").parent
+    folder = write_report(draw(6), tmp_path / "report").parent
     assert list(tmp_path.iterdir()) == [folder] and not list(folder.rglob("half.csv"))
-    before = contents(folder)
-    with (
-        folder_lock(tmp_path / ".report.tmp", "a report"),
-        pytest.raises(FileError, match=rf"\.report\.tmp is in use by a report, process {os.getpid()} on "),
-    ):
-        write_report(draw_record(9), folder)
+    before, message = contents(folder), rf"\.report\.tmp is in use by a report, process {os.getpid()} on "
+    with folder_lock(tmp_path / ".report.tmp", "a report"), pytest.raises(FileError, match=message):
+        write_report(draw(9), folder)
     assert contents(folder) == before
 
 
 @quick
-def test_folders_that_are_not_a_report_are_refused(draw_record, tmp_path):
-    record, report, other = draw_record(5), tmp_path / "report", tmp_path / "other"
+def test_folders_that_are_not_a_report_are_refused(tmp_path):
+    record, report, other = draw(5), tmp_path / "report", tmp_path / "other"
     report.mkdir()
     assert write_report(record, report).is_file()  # an empty folder
     other.mkdir()
     (other / "index.html").write_text("<html>my page</html>")
     (report / "tables" / "notes.txt").write_text("mine")
     (tmp_path / "file").write_text("mine")
-    refusals = {other: "not empty and not a report", report: "holds 'tables/notes.txt'", tmp_path / "file": "is a file"}
+    refused = {other: "not empty and not a report", report: "holds 'tables/notes.txt'", tmp_path / "file": "is a file"}
     before = contents(tmp_path)
-    for folder, message in refusals.items():
+    for folder, message in refused.items():
         with pytest.raises(FileError, match=message):
             write_report(record, folder)
     assert contents(tmp_path) == before
 
 
-def test_bad_input_is_refused(draw_record, tmp_path):
-    record = draw_record(5)
+def test_bad_records_are_refused(tmp_path):
+    record = draw(5)
     wrong = [records.with_settings(record, [part]) for part in ({"recipe": None, "run": None}, {"recipe": {}, "run": {}})]
     cases = [(record.slice(0, 0), "nothing to report"), (record.drop_columns("probs"), "probs")]
     for table, message in [*cases, *((table, "the record's settings are not those of a run") for table in wrong)]:
@@ -159,6 +147,18 @@ def test_bad_input_is_refused(draw_record, tmp_path):
     with pytest.raises(ValueError, match="n_examples is 0"):
         write_report(record, tmp_path / "report", n_examples=0)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["../../x", "x\0y", "x" * 300, ".x", "\u0430", ""])
+def test_a_column_whose_name_is_no_name_writes_nothing(name, tmp_path, capsys):
+    table = draw(5)
+    renamed = table.rename_columns([*table.column_names[:-1], name])
+    metadata = {**(table.schema.metadata or {}), b"attnfaith_schema": str(records.VERSION).encode()}
+    pq.write_table(renamed.replace_schema_metadata(metadata), tmp_path / "hostile.parquet")
+    assert cli.main(["report", str(tmp_path / "hostile.parquet"), "--output", str(tmp_path / "deep" / "report")]) == 2
+    error = capsys.readouterr().err
+    assert "a name is lower-case letters, digits and underscores" in error and len(error) < 400
+    assert [path.name for path in tmp_path.rglob("*")] == ["hostile.parquet"]
 
 
 REPORT_ALONE = """
@@ -171,7 +171,6 @@ attnfaith.reporting.write_report(record.load(sys.argv[1]), sys.argv[2])
 late = {"torch", "transformers", "datasets", "evaluate", "matplotlib.pyplot"} & set(sys.modules)
 assert not late, late
 """
-
 WITHOUT_MATPLOTLIB = """
 import sys
 sys.modules["matplotlib"] = None
@@ -190,21 +189,8 @@ else:
 
 
 @pytest.mark.parametrize("program", [REPORT_ALONE, WITHOUT_MATPLOTLIB])
-def test_reporting_needs_no_model_and_names_what_it_needs(draw_record, tmp_path, program):
-    records.save(draw_record(5), tmp_path / "record.parquet")
+def test_reporting_needs_no_model_and_names_the_extra_that_it_needs(tmp_path, program):
+    records.save(draw(5), tmp_path / "record.parquet")
     command = [sys.executable, "-W", "error", "-c", program, tmp_path / "record.parquet", tmp_path / "report"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.parametrize("name", ["../../x", "a/b", "x\0y", "x" * 300, "x y", ".x", "\u0430", "X", "con.png", ""])
-def test_a_column_whose_name_is_no_name_writes_nothing(name, draw_record, tmp_path, capsys):
-    table = draw_record(5)
-    last = table.column_names[-1]
-    renamed = table.rename_columns([name if column == last else column for column in table.column_names])
-    metadata = {**(table.schema.metadata or {}), b"attnfaith_schema": str(records.VERSION).encode()}
-    pq.write_table(renamed.replace_schema_metadata(metadata), tmp_path / "hostile.parquet")
-    assert cli.main(["report", str(tmp_path / "hostile.parquet"), "--output", str(tmp_path / "deep" / "report")]) == 2
-    error = capsys.readouterr().err
-    assert "a name is lower-case letters, digits and underscores" in error and len(error) < 400
-    assert [path.name for path in tmp_path.rglob("*")] == ["hostile.parquet"]
+    process = subprocess.run(command, capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr

@@ -10,8 +10,8 @@ from attnfaith.reporting import render, save_table, sections
 from attnfaith.reporting.cells import CELL, one_cell, split_cells
 from attnfaith.reporting.errors import ReportError
 from attnfaith.reporting.spec import SUMMARY, Quantity, Section, Table, bin_of, largest_weights
-from attnfaith.reporting.study import study_figures
 from attnfaith.stats import interval_of, t_interval
+from tests.records import build
 
 
 SIZES = np.array([0.0, 1.0, 2.0, 6.0, np.nan])
@@ -46,26 +46,25 @@ TOY = Section(
 )
 
 
-@pytest.fixture
-def record(build_record):
+@pytest.fixture(scope="module")
+def record():
     weights = ([0.5, 0.5], [1.0], [0.2, 0.8], [0.25] * 4, [])
     classes = ([0.9, 0.1], [0.2, 0.8], [0.9, 0.1], [0.2, 0.8], [0.2, 0.8])
-    return build_record([{"attention": a, "probs": p} for a, p in zip(weights, classes, strict=True)], dataset="a|<b>")
+    return build([{"attention": a, "probs": p} for a, p in zip(weights, classes, strict=True)], dataset="a|<b>")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def cell(record):
     return one_cell(record)
 
 
 def test_the_summary_by_hand(cell):
     table = render.summary([cell], [TOY])
-    assert list(table.columns) == [*CELL, *SUMMARY] and len(table) == 2 * 3
-    size = table[table["quantity"] == "size"].set_index("class")
+    assert list(table.columns) == [*CELL, *SUMMARY] and len(table) == 2 * 3 and render.summary([], [TOY]).empty
+    size, defined = table[table["quantity"] == "size"].set_index("class"), SIZES[:4]
     overall = size.loc["overall"]
     assert (overall["n"], overall["n_undefined"], overall["mean"], overall["median"]) == (4, 1, 2.25, 1.5)
     assert (overall["beyond"], overall["share_beyond"]) == ("above 1", 0.5)
-    defined = SIZES[:4]
     assert (overall["ci_low"], overall["ci_high"]) == interval_of(defined)
     assert (overall["median_ci_low"], overall["median_ci_high"]) == interval_of(defined, np.median)
     assert (overall["share_beyond_ci_low"], overall["share_beyond_ci_high"]) == interval_of((defined > 1) * 1.0)
@@ -74,7 +73,6 @@ def test_the_summary_by_hand(cell):
     assert (tau["ci_low"], tau["ci_high"]) == t_interval(np.array([1.0, 0.5, 0.9])) and tau["ci_high"] == 1
     assert tau["beyond"] == "" and np.isnan(tau["share_beyond"])
     assert TOY.quantity("tau leave_one_out").label == "τ with leave-one-out" and TOY.quantity("x_y").label == "x y"
-    assert render.summary([], [TOY]).empty
     np.testing.assert_array_equal(largest_weights(cell), np.float32([0.5, 1, 0.8, 0.25, np.nan]))
     np.testing.assert_array_equal(bin_of(np.array([0.5, 0.49, np.nan, 2.0]), (0.5, 1.0)), [1, 0, -1, 2])
 
@@ -89,39 +87,31 @@ def test_csv_and_markdown(cell, tmp_path):
     assert lines[2].startswith("| a\\|&lt;b&gt; |") and lines[2].endswith("| a | 7 | 2.500 | 1.000 | 3.000 | undefined |")
 
 
-def test_the_page_shows_what_has_a_heading(cell):
-    everything = {"summary": render.summary([cell], [TOY]), **render.frames(TOY, [cell])}
-    summary, own = render.grids(TOY, everything, [cell])
-    assert summary.columns == (
-        *("mean over texts of", "predicted class", "texts", "undefined", "mean [95 % interval]", "median", "beyond"),
-    )
+def test_the_page_shows_columns_that_have_a_heading(cell):
+    frames = {"summary": render.summary([cell], [TOY]), **render.frames(TOY, [cell])}
+    summary, own = render.grids(TOY, frames, [cell])
+    columns = ("mean over texts of", "predicted class", "texts", "undefined", "mean [95 % interval]", "median", "beyond")
+    assert summary.columns == columns
     low, high = interval_of(SIZES[:4])
     assert summary.rows[0] == ("size", "overall", "4", "1", f"2.250 [{low:.3f}, {high:.3f}]", "1.500", "50.0% above 1")
     assert summary.rows[3][0] == "τ with LIME" and summary.rows[3][-1] == "–"
     assert (summary.caption, summary.note, summary.heads, summary.stem) == ("Sizes", "In metres.", 2, "tables/summary")
-    assert own.columns == ("the way", "whole", "size [95 % interval]"), "no row knows the gap"
+    assert own.columns == ("the way", "whole", "size [95 % interval]"), "no row has a gap"
     assert own.rows == (("B", "7", "2.500 [1.000, 3.000]"),)
     assert own.note == "All rows." and own.heads == 1 and render.grids(TOY, {}, [cell]) == []
-
-
-def test_cells_are_told_apart_by_what_differs(build_record):
-    cells = [one_cell(build_record([{"attention": [1.0]}] * 5, seed=seed)) for seed in (1, 2)]
+    cells = [one_cell(build([{"attention": [1.0]}] * 5, seed=seed)) for seed in (1, 2)]
     (grid,) = render.grids(TOY, render.frames(TOY, cells), cells)
     assert grid.columns[0] == "seed" and [row[0] for row in grid.rows] == ["1", "2"] and grid.heads == 2
 
 
-def test_cells_without_the_columns_are_left_out(cell, build_record):
+def test_a_section_names_the_columns_that_it_reads(cell):
     needing = Section(name="s", needs=("attention",), one_of=("x", "importance_y"), tables=(TABLE,), sentences=lambda _: "!")
     assert render.frames(needing, [cell]) == {} and render.sentences(needing, cell) == []
-    with_y = one_cell(build_record([{"attention": [1.0], "y": [2.0]}] * 5, measures=("y",)))
+    with_y = one_cell(build([{"attention": [1.0], "y": [2.0]}] * 5, measures=("y",)))
     assert len(render.frames(needing, [cell, with_y])["toy"]) == 2 and render.sentences(needing, with_y) == ["!"]
     names = ["tokens", "attention", "b", "importance_x", "c", "cc"]
-    assert (
-        Section(name="s", needs=("attention",), one_of=("a", "b"), uses=("importance_*", "c")).columns(names) == names[1:5]
-    )
-
-
-def test_tables_that_studies_make_otherwise_and_numbers_that_are_columns(cell, build_record):
+    reading = Section(name="s", needs=("attention",), one_of=("a", "b"), uses=("importance_*", "c"))
+    assert reading.columns(names) == names[1:5]
     alone = Table(name="alone", rows=TABLE.rows, studies=False)
     section = Section(name="s", tables=(TABLE, alone), quantities={"label": Quantity("gold"), "absent": Quantity("none")})
     assert set(render.frames(section, [cell])) == {"toy", "alone"}
@@ -134,9 +124,8 @@ def test_rows_are_computed_once_and_forgotten_with_the_cell(record):
     calls = []
     counted = Table(name="t", rows=lambda cell: calls.append(1) or [{"n": 1}])
     cell = one_cell(record)
-    for _ in range(3):
-        assert len(render.frame(counted, [cell])) == 1
-    render.frame(counted, split_cells(record))
+    for cells in ([cell], [cell], split_cells(record)):
+        assert len(render.frame(counted, cells)) == 1
     assert len(calls) == 2
 
 
@@ -149,18 +138,11 @@ def test_sentences(cell):
     assert render.sentences(nothing, cell) == ["Size: undefined for all texts (5)."]
 
 
-@pytest.mark.parametrize("name", ["../x", "a/b", "", ".x", "x y", "x\n", "é", "C:x", "x" * 201, "<b>"])
-def test_a_hostile_name_is_refused(name):
-    with pytest.raises(ReportError):
-        render.file_name(name)
-
-
-def test_names_of_files(build_record):
+def test_names_of_files():
     for section in sections.registry().values():
         drawn = [section.figure.name] if section.figure else []
         names = (section.name, *drawn, *(table.name for table in section.tables))
         assert all(render.file_name(name) == name for name in names)
-    texts = [{"attention": [0.6, 0.4], "gradient": [1.0, 2.0]}] * 3
-    record = build_record(texts, measures=("gradient",), dataset="../../sst")
-    with pytest.raises(ReportError):
-        study_figures(split_cells(record), ["agreement"])
+    for name in ("../x", "a/b", "", ".x", "x y", "x\n", "é", "C:x", "x" * 201, "<b>"):
+        with pytest.raises(ReportError):
+            render.file_name(name)

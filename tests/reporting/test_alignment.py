@@ -1,0 +1,293 @@
+"""Sentence pairs: readings, where they are chosen and judged, tables, and how pairs are shown, compared and pushed."""
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from attnfaith import record as records
+from attnfaith.api.records import Record
+from attnfaith.cli import main
+from attnfaith.hub import HubError, plan, plan_record
+from attnfaith.metrics.attention_faithfulness.alignment_error_rate import alignment_results, link_counts, read_links
+from attnfaith.metrics.extraction import RULES, halves
+from attnfaith.reporting import render, sections, write_report
+from attnfaith.reporting.cells import one_cell
+from attnfaith.reporting.compare import compare
+from attnfaith.reporting.links import FIXED, POSITIONS, Place, Reading, at, columns, reading_of, readings, weights
+from attnfaith.reporting.pairs import MOST_WORDS, ShownPair, extreme_pairs, pair, shown_reading
+from attnfaith.reporting.render import frame, sentences
+from attnfaith.reporting.sections import alignment, translation
+from attnfaith.reporting.seed_tables import overview, seed_table
+from attnfaith.support.errors import AttnfaithError
+from tests.records import draw as draw_texts
+from tests.sections import check_section, whole
+from tests.sequence_records import SENTENCES, aligned, build
+
+
+PAIRS = 12
+
+
+@pytest.fixture(scope="module")
+def table():
+    """Head 0 of layer 1 follows gold in the row in which the word is the input."""
+    return aligned(PAIRS, layers=2, heads=2, where=(1, 0, 1))
+
+
+@pytest.fixture(scope="module")
+def cell(table):
+    return one_cell(table)
+
+
+@pytest.fixture
+def without_figures(monkeypatch):
+    monkeypatch.setattr("attnfaith.reporting.page.report.figures", lambda cell: iter(()))
+
+
+# ---------- readings
+
+
+def as_files(values, gold):
+    """The links of each target word's heaviest source word, and gold, as the texts of .talp files from 1."""
+    links = [" ".join(f"{row.argmax() + 1}-{g + 1}" for g, row in enumerate(rows)) for rows in values]
+    marks = {2: "-", 1: "p"}
+    gold = [" ".join(f"{t + 1}{marks[kind]}{g + 1}" for (g, t), kind in np.ndenumerate(row) if kind) for row in gold]
+    return read_links(links, "links", start=1), read_links(gold, "gold", start=1)
+
+
+def test_places_and_rules_of_every_measure(cell):
+    """Attention has two layers, heads and rows; its mean no heads; occlusion neither, but a sign, so that its size is one
+    more. Shares of 1 are also read by how much they are.
+    """
+    result = readings(cell)
+    assert {measure: len(result.of(measure)) for measure in result.measures} == {
+        "attention": 8 * (len(RULES) + 5),
+        "attention_mean": 4 * (len(RULES) + 5),
+        "norm": 4 * len(RULES),
+        "occlusion": len(RULES),
+        "absolute_occlusion": len(RULES),
+        POSITIONS: 1,
+    }
+    assert len(result.of()) == len(result.readings) - 1  # all but positions
+    stored = records.rows(cell.table, "alignment_attention")[3][1, 0, 1]
+    np.testing.assert_array_equal(at(cell, Place("attention", 1, 0, 1), 3), stored)
+    np.testing.assert_array_equal(weights(cell.table, "absolute_occlusion")[2], np.abs(weights(cell.table, "occlusion")[2]))
+
+
+@pytest.mark.parametrize("place", [Place("attention", 1, 0, 1), Place("norm", 0, None, 0), Place("occlusion")])
+def test_counts_are_those_of_the_metric_on_files(cell, place):
+    links, gold = as_files([at(cell, place, row) for row in range(PAIRS)], cell.rows("gold_links"))
+    result, everything = readings(cell), np.ones(PAIRS, bool)
+    number = result.readings.index(Reading(place, FIXED))
+    np.testing.assert_array_equal(result.counts[:, number], link_counts(links, gold))
+    expected = alignment_results(links, gold)
+    names = ("alignment_error_rate", "precision", "recall")
+    assert result.scores(everything)[number].tolist() == pytest.approx([expected[name] for name in names])
+    bounds = [expected[f"alignment_error_rate_ci_{end}"] for end in ("low", "high")]
+    assert result.intervals(everything, [number])[0].tolist() == pytest.approx(bounds)
+
+
+def test_a_reading_that_is_chosen_on_one_half_is_judged_on_the_other():
+    """Head 0 follows gold on the half that is chosen on and never on the other; head 1 the other way."""
+    chooses = halves([f"pairs/{number}" for number in range(20)])
+    right, wrong = np.array([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1]]), np.array([[0.1, 0.1, 0.8], [0.8, 0.1, 0.1]])
+    heads = [np.stack([right, wrong] if first else [wrong, right])[None, :, None].repeat(2, 2) for first in chooses]
+    gold, measures = [np.array([[2, 0, 0], [0, 2, 0]])] * 20, {"alignment_attention": [np.float32(row) for row in heads]}
+    cell = one_cell(build([(["a", "b", "c"], ["d", "e"])] * 20, links=gold, measures=measures))
+    row = frame(alignment.WHOLE, [cell]).set_index("measure").loc["any_measure"]
+    assert (row["layer"], row["head"], row["row"], row["rule"]) == ("0", "0", "predicting", "target argmax")
+    assert (row["error_rate_chosen_on"], row["error_rate"], row["error_rate_least"]) == (0, 1, 0)
+    assert (row["n"], row["n_chosen_on"], row["readings"]) == (10, 10, 4 * 14)
+    rates = alignment.SECTION.numbers(cell)["alignment_error_attention"]
+    assert np.isnan(rates[chooses]).all() and (rates[~chooses] == 1).all()
+    text = " ".join(sentences(alignment.SECTION, cell))
+    assert "one half of the sentence pairs, 0.000; on the other 10 it is 1.000" in text
+
+
+# ---------- sections
+
+
+def test_tables_by_rule_layer_and_head(cell):
+    result, everything = readings(cell), np.ones(PAIRS, bool)
+    chosen = frame(alignment.WHOLE, [cell]).set_index("measure")
+    row = chosen.loc["attention"]
+    assert (row["layer"], row["head"], row["row"], row["error_rate"]) == ("1", "0", "input", 0)
+    assert chosen.loc["any_measure", "of"] == "attention" and chosen.loc[POSITIONS, "error_rate"] > 0.5
+    by_rule = frame(alignment.BY_RULE, [cell]).set_index(["measure", "rule"])
+    place = result.chosen("norm", RULES[2])
+    assert by_rule.loc[("norm", "intersection"), "error_rate"] == result.scores(~result.chooses)[place][0]
+    assert set(by_rule.loc["norm"].index) == {rule.label for rule in RULES}
+    by_layer = frame(alignment.BY_LAYER, [cell]).set_index(["measure", "layer", "row"])
+    number = result.readings.index(Reading(Place("attention_mean", 1, None, 0), FIXED))
+    assert by_layer.loc[("attention_mean", "1", "predicting"), "error_rate"] == result.scores(everything)[number][0]
+    assert "attention" not in by_layer.index and (by_layer["n"] == PAIRS).all()
+    by_head = frame(alignment.BY_HEAD, [cell])
+    assert set(by_head["measure"]) == {"attention"} and len(by_head) == 8
+    everywhere = frame(alignment.READINGS, [cell])
+    assert len(everywhere) == len(result.readings) and everywhere["chosen"].sum() == len(result.measures)
+    np.testing.assert_array_equal(frame(alignment.BY_MEASURE, [cell])["error_rate"], chosen["error_rate"])
+
+
+def test_a_study_has_tables_whose_rows_do_not_depend_on_the_choice(cell):
+    """Else the seeds of a kind of model would not come together."""
+    tables = render.frames(alignment.SECTION, [cell], study=True)
+    assert set(tables) == {"alignment_by_rule", "alignment_by_layer", "alignment_by_measure", "alignment_by_head"}
+    for table in tables.values():
+        assert all(map(pd.api.types.is_numeric_dtype, table.loc[:, "n":].dtypes))
+
+
+def test_marker_mass_and_the_pairs_of_a_record(cell):
+    for section in (alignment.SECTION, translation.SENTENCE_PAIRS, translation.ALIGNMENT_MARKERS):
+        check_section(section, cell)
+    masses, links = cell.rows("alignment_marker_mass"), cell.rows("gold_links")
+    means = whole(translation.ALIGNMENT_MARKERS, cell)["mean"]
+    assert means["marker_mass layer 1, input"] == pytest.approx(np.mean([row[1, :, 1].mean() for row in masses]))
+    values = translation.ALIGNMENT_MARKERS.numbers(cell)["marker_mass"]
+    assert values[4] == pytest.approx(masses[4][:, :, 0].mean())
+    means = whole(translation.SENTENCE_PAIRS, cell)["mean"]
+    assert (means["target_probability"], means["truncated"]) == (0.5, 0)
+    for name, kind in (("sure_links", 2), ("possible_links", 1)):
+        assert means[name] == pytest.approx(np.mean([(row == kind).sum() for row in links]))
+    assert means["source_words"] == pytest.approx(cell.lengths.mean())
+
+
+def test_no_gold_link_at_all():
+    """Everything that is read is wrong, and where nothing is read the rate is undefined."""
+    table = aligned(6)
+    empty = [np.zeros(row.shape, np.int64) for row in records.rows(table, "gold_links")]
+    words = zip(table["tokens"].to_pylist(), table["target_tokens"].to_pylist(), strict=True)
+    table = build(list(words), links=empty, measures={"alignment_norm": records.rows(table, "alignment_norm")})
+    row = frame(alignment.WHOLE, [one_cell(table)]).set_index("measure").loc["norm"]
+    assert row["error_rate"] == 1 and np.isnan(row["recall"])
+
+
+def test_without_a_measure_or_a_second_pair_nothing_is_judged(tmp_path, without_figures):
+    bare = one_cell(build([(["a"], ["b"])] * 3, links=[np.array([[2]])] * 3))
+    assert columns(bare) == {} and readings(bare).chosen() is None
+    assert "No reading could be chosen" in sentences(alignment.SECTION, bare)[0]
+    assert "Nothing was measured that could be shown." in write_report(bare.table, tmp_path / "report").read_text()
+    table = frame(alignment.WHOLE, [one_cell(aligned(1))])
+    assert (table["n"] == 0).all() and table["error_rate"].isna().all() and table["error_rate_chosen_on"].notna().all()
+
+
+def test_the_figure_of_heads_where_there_are_some(cell):
+    alt, caption = sections.figure_words(cell, "alignment_by_head")
+    assert f"over {PAIRS} sentence pairs" in alt and "lowest 0.000 in layer 1, head 0" in alt and "Framed" in caption
+    assert "alignment" not in dict(sections.figures(one_cell(aligned(4, layers=1, heads=1, where=(0, 0, 0)))))
+
+
+# ---------- pairs on the page, in a terminal and in a notebook
+
+
+def test_a_pair_as_the_page_shows_it(cell):
+    reading, links = shown_reading(cell), cell.rows("gold_links")[0]
+    shown = pair(cell, 0, reading)
+    assert reading.place == Place("attention", 1, 0, 1)
+    np.testing.assert_array_equal(shown.gold, links)
+    np.testing.assert_array_equal(shown.read, links > 0)  # the head follows gold
+    assert shown.error == "0.00" and shown.probabilities[0] == 0.5
+    words = shown.words(0, int(links[0].argmax()))
+    assert words.startswith("we – ") and words.endswith("link in gold; read as a link")
+    long = [f"w{number}" for number in range(MOST_WORDS + 5)]
+    values = np.random.default_rng(0).random((2, len(long))).astype(np.float32)
+    cell = one_cell(build([(long, ["x", "y"])], measures={"alignment_occlusion": [values]}))
+    shown = pair(cell, 0, shown_reading(cell))
+    assert len(shown.source) == len(shown.scores[0]) == MOST_WORDS and shown.sizes == (MOST_WORDS + 5, 2)
+
+
+def test_pairs_on_the_page_are_not_those_that_were_chosen_on():
+    cell = one_cell(aligned(30, noise=0.9))
+    groups = dict(extreme_pairs(cell, 3))
+    assert list(groups) == ["Lowest error rate", "Highest error rate"]
+    rows = [row for group in groups.values() for row in group]
+    assert len(set(rows)) == 6 and not readings(cell).chooses[rows].any()
+
+
+def test_without_gold_links_pairs_are_shown_and_nothing_is_judged(tmp_path, without_figures):
+    table = aligned(5).drop_columns(["gold_links"])
+    cell = one_cell(table)
+    assert not alignment.SECTION.applies(cell)
+    assert shown_reading(cell) == Reading(Place("attention_mean", 2, None, 0), FIXED)
+    assert reading_of(cell, "attention") == Reading(Place("attention", 2, 0, 0), FIXED)
+    assert extreme_pairs(cell, 2) == [("First pairs", [0, 1])]
+    page, shown = write_report(table, tmp_path / "report").read_text(), str(ShownPair(cell, 0))
+    assert "First pairs" in page and "Framed" not in page and "Alignment error rate" not in page
+    assert "attention mean, layer 2, the row that predicts the word" in shown and "gold" not in shown
+
+
+@pytest.mark.slow
+def test_the_page(table, tmp_path):
+    page = write_report(table, tmp_path / "report", n_examples=2).read_text()
+    assert "Does attention align words?" in page and "Does attention explain?" not in page and "predicted class" not in page
+    for words in ("Lowest error rate", "Highest error rate", "Alignment error rate by rule", "Attention to markers"):
+        assert words in page
+    assert re.search(r'<td class="m0s\d+ sure" title="[^"]*sure link in gold[^"]*">●</td>', page)
+    assert re.search(r'<td class="m0s\d+ possible"', page)
+    assert (tmp_path / "report" / "figures" / "alignment_by_head.png").is_file()
+
+
+def test_text_is_escaped(tmp_path, without_figures):
+    words = '<script>alert("x")</script>\x1b[31m'
+    gold, values = [np.array([[2]])] * 3, [np.array([[0.5]], np.float32)] * 3
+    table = build([([words], [words])] * 3, links=gold, measures={"alignment_occlusion": values})
+    page, shown = write_report(table, tmp_path / "report").read_text(), ShownPair(one_cell(table), 0)
+    for html in (page, shown._repr_html_()):
+        assert "<script" not in html and "&lt;script&gt;" in html
+    assert "\x1b" not in str(shown)
+
+
+def test_a_pair_in_the_terminal(cell, table, tmp_path, capsys):
+    text, (source, target) = str(ShownPair(cell, 1)), SENTENCES[1]
+    assert f"source: {source}\ntarget: {target}\n" in text and "pairs/1  (pair 1 of 12)" in text
+    assert "attention, layer 1, head 0, the row in which the word is the input, target argmax" in text
+    for word, gold in zip(target.split(), cell.rows("gold_links")[1], strict=True):
+        linked = source.split()[int(gold.argmax())]
+        (line,) = re.findall(rf"(?m)^{re.escape(word)} +0\.50  .*$", text)
+        assert f"*{linked} 0." in line and line.endswith(linked if gold.max() == 2 else f"({linked})")
+    assert str(Record(table).show("pairs/1", "norm")).startswith("pairs/1  (pair 1 of 12)")
+    assert "norm, layer" in str(Record(table).show(-1, ["norm"]))
+    with pytest.raises(AttnfaithError, match="the record holds no measure 'norms'; did you mean 'norm'"):
+        ShownPair(cell, 0, ["norms"])
+    assert "Nothing was measured that links their words." in str(ShownPair(one_cell(build([(["a"], ["b"])])), 0))
+    records.save(table, tmp_path / "record.parquet")
+    main(["show", str(tmp_path / "record.parquet")])
+    assert capsys.readouterr().out.count("error rate of this pair") == 2
+    main(["show", str(tmp_path / "record.parquet"), "pairs/3", "--measures", "occlusion"])
+    text = capsys.readouterr().out
+    assert "pairs/3" in text and "occlusion" in text
+
+
+# ---------- several records, and the Hub
+
+
+def test_seeds_in_a_wide_table(table):
+    cells = [one_cell(table), one_cell(aligned(PAIRS, layers=2, heads=2, where=(1, 0, 1), seed=1))]
+    rates, means = overview(cells)
+    assert rates.title == "Alignment error rate" and "over 2 seeds" in rates.note
+    assert "attention mean" in rates.formatted("text") and "marker mass" in means.formatted("text")
+    for seeds in (seed_table(cells, ["projection"], "measure"), rates):
+        assert seeds.long.set_index("measure").loc["attention", "mean"] == 0
+    bare = [one_cell(aligned(4, seed=seed).drop_columns(["gold_links"])) for seed in (0, 1)]
+    assert [seeds.title for seeds in overview(bare)] == ["Mean over texts"]
+
+
+def test_side_by_side(table):
+    other = aligned(PAIRS, layers=2, heads=2, where=(1, 0, 1), projection="sparsemax", noise=1.0)
+    rows = compare([table, other], ["one", "two"]).frame.set_index("quantity")
+    row = rows.loc["alignment_error_attention"]
+    assert (row["n_texts"], row["n_left_out"], row["mean_first"]) == (6, 6, 0) and row["difference"] > 0.3
+    assert row["verdict"] == "cannot be told"  # of six pairs, with all numbers that are compared
+    assert rows.loc["target_probability", "difference"] == 0
+    with pytest.raises(AttnfaithError, match="have no text in common"):
+        compare([table, draw_texts(5)], ["pairs", "texts"])
+
+
+def test_a_run_of_pairs_is_pushed_as_a_record_and_not_as_a_classifier(tmp_path, table):
+    (tmp_path / "run.json").write_text('{"status": "complete", "provenance": {"dirty": false, "commit": "a"}}')
+    (tmp_path / "recipe.yaml").write_text("name: pairs\noutput_dir: runs/pairs\n")
+    records.save(table, tmp_path / "record.parquet")
+    with pytest.raises(HubError, match="is a run of sentence pairs"):
+        plan(tmp_path, "me")
+    card = plan_record(table, "me/pairs").repos[0].files["README.md"].decode()
+    assert "| target\\_tokens | \\[G\\] | target words" in card and "G target words, L layers, A heads" in card

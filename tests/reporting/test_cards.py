@@ -1,0 +1,299 @@
+"""Cards: the stored ones byte for byte, numbers by another way, texts that try to format, folders of runs."""
+
+import json
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import evaluate
+import numpy as np
+import pytest
+import yaml
+from huggingface_hub import ModelCard
+from huggingface_hub._eval_results import parse_eval_result_entries
+
+from attnfaith import record as records
+from attnfaith.data.registry import DATASETS, facts
+from attnfaith.measurement.registry import names
+from attnfaith.metrics.registration import METRIC_DIR
+from attnfaith.models.configuration_rationale_classifier import SAMPLERS
+from attnfaith.models.encoders import ENCODERS
+from attnfaith.models.projections import PROJECTIONS
+from attnfaith.recipes.schema import PENALTIES
+from attnfaith.reporting import cards
+from attnfaith.reporting.cards import Checkpoint
+from attnfaith.reporting.cards import model as model_cards
+from attnfaith.reporting.chart import measures_chart
+from attnfaith.support.escaping import markdown
+from attnfaith.verdict import CANNOT_TELL, RULE
+from tests import deception
+from tests.records import build, draw, of_cell
+from tests.sections import with_permutations
+
+
+GOLDEN = Path(__file__).parent / "golden"
+REPO, RECORDS_REPO = "someone/tiny-bilstm", "someone/attnfaith-records"
+MEASURES = ("gradient", "gradient_norm", "leave_one_out")
+SST = facts("sst")
+RECIPE = {
+    "name": "tiny-bilstm",
+    "note": "A note with | and <b>bold</b>\nand [a link](https://example.org).",
+    "data": {"name": "sst", "limits": {"train": 100}},
+    "model": {"encoder": "bilstm", "readout": "affine"},
+    "training": {
+        "num_train_epochs": 8,
+        "learning_rate": 0.001,
+        "weight_decay": 1e-5,
+        "per_device_train_batch_size": 32,
+        "gradient_accumulation_steps": 1,
+    },
+    "measure": {"limit": 40},
+}
+RUN = {
+    "status": "complete",
+    "versions": {"attnfaith": "0.1.0", "torch": "2.13.0"},
+    "dataset": {"name": "sst", "revision": "abc", "dropped": {"train": {"too_short": 3}, "test": {"too_short": 1}}},
+    "sizes": {"train": 100, "validation": 20, "test": 40},
+    "vocabulary": 1234,
+    "epochs": 4.0,
+    "best": {"metric": "eval_roc_auc", "value": 0.8705},
+    "processes": 1,
+    "provenance": {
+        "version": "0.1.0",
+        "commit": "c0ffee",
+        "dirty": False,
+        "libraries": {"torch": "2.13.0", "numpy": "2.4.6"},
+        "data": {"revision": "abc", "fingerprint": {"train": "f" * 64}},
+        "seed": 7,
+        "python": "3.11.7",
+        "platform": "Linux x86_64",
+    },
+}
+
+
+def with_settings(table, **settings):
+    """The record with what a measurement stores in it."""
+    stored = {
+        "identity": {name: table.column(name)[0].as_py() for name in records.IDENTITY_COLUMNS},
+        "label_names": ["negative", "positive | <i>x</i>"],
+        "producers": ["gradient", "gradient_norm", "leave_one_out", "permutation"],
+        "model": "d" * 64,
+        "version": "0.1.0",
+        "seed": 0,
+        "recipe": RECIPE,
+        **settings,
+    }
+    return records.with_settings(table, [stored])
+
+
+@pytest.fixture(scope="module")
+def table():
+    """Forty texts, an empty one and one of a token among them, with permutations and marked evidence."""
+    return with_settings(with_permutations(draw(40, seed=7, measures=MEASURES, rationale=True), seed=5))
+
+
+@pytest.fixture(scope="module")
+def checkpoint(table):
+    return Checkpoint(RUN, table)
+
+
+@pytest.fixture(scope="module")
+def rendered(table, checkpoint):
+    """Every card, as it is stored: write a changed one to golden/<name>.golden where the change is meant."""
+    figures = ["dispersion_by_scores", "tau_by_measure"]
+    repos = {"records_repo": RECORDS_REPO, "results_repo": "someone/attnfaith-results"}
+    cell = cards.cell_facts(RUN, table, model_repo=REPO)
+    cells = {"tiny-bilstm": cell, "other": {**cell, "dataset": "snli"}}
+    tables = {"agreement": {"rows": 12, "columns": ["checkpoint", "tau_mean"]}, "a_b": {"rows": 3, "columns": ["n"]}}
+    (results,) = cards.eval_results(Checkpoint({}, table), SST, records_repo=RECORDS_REPO).values()
+    return {
+        "model_card.md": cards.model_card(checkpoint, REPO, SST, figures=figures, **repos),
+        "records_card.md": cards.records_card(cells, repo_id=RECORDS_REPO, datasets={"snli": facts("snli")}),
+        "results_card.md": cards.results_card(tables, repo_id=repos["results_repo"]),
+        "cards_index.md": cards.cards_index({REPO: checkpoint}),
+        "eval_results.yaml": results,
+    }
+
+
+@pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.golden")), ids=lambda path: path.stem)
+def test_the_stored_card(path, rendered):
+    assert rendered[path.stem] == path.read_text(encoding="utf-8")
+
+
+def test_the_card_begins_with_the_verdict_and_its_chart(rendered, checkpoint):
+    text = rendered["model_card.md"]
+    start = text[: text.index("## How to load it")]
+    assert f"**May its attention be shown as an explanation?** {checkpoint.verdict.headline}." in start and RULE in text
+    ((path, content),) = cards.answer_files(checkpoint, REPO).items()
+    chart = measures_chart(checkpoint.cells)
+    assert f"![{markdown(chart.words)}]({path})" in start and path == "figures/tiny-bilstm-answer.svg"
+    assert ElementTree.fromstring(content)[0].text == chart.title
+    bare = Checkpoint(RUN, build([{"attention": [0.6, 0.4], "label": 1}], dataset="sst"))
+    assert cards.answer_files(bare, REPO) == {} and "answer.svg" not in cards.model_card(bare, REPO, SST)
+
+
+def test_numbers_are_those_of_the_metric(table, checkpoint):
+    """By `evaluate`, which computes from columns and not from a record."""
+    metric, numbers = evaluate.load(str(METRIC_DIR)), checkpoint.numbers
+    for name in MEASURES:
+        scores = records.rows(table, f"importance_{name}")
+        measured = metric.compute(attention=records.rows(table, "attention"), importance=scores)
+        tau, overlap = numbers[f"kendall_tau.{name}"], numbers[f"top_k_overlap.{name}"]
+        ends = (measured["kendall_tau_ci_low"], measured["kendall_tau_ci_high"])
+        assert (tau.value, tau.low, tau.high) == pytest.approx((measured["kendall_tau"], *ends))
+        assert tau.n_undefined == measured["kendall_tau_undefined"] == 3 and tau.n == 37
+        assert tau.against == pytest.approx(measured["tie_ceiling"])
+        expected = (measured["top_k_overlap"], measured["top_k_overlap_chance"])
+        assert (overlap.value, overlap.against) == pytest.approx(expected)
+    for key in ("normalised_entropy", "support_size", "share_of_zeros"):
+        assert numbers[key].value == pytest.approx(measured[key])
+    cell = checkpoint.cell
+    labelled = ~np.isnan(cell.labels)
+    assert numbers["accuracy"].value == np.mean(cell.predicted[labelled] == cell.labels[labelled])
+    assert numbers["accuracy"].n_undefined == (~labelled).sum() > 0
+
+
+def test_states_are_left_out_and_all_else_is_what_it_is_without_them():
+    both = draw(40, measures=("leave_one_out", "leave_one_out_hidden", "gradient", "gradient_hidden"))
+    inputs = both.drop_columns([name for name in both.column_names if name.endswith("_hidden")])
+    both, inputs = Checkpoint({}, both), Checkpoint({}, inputs)
+    assert both.numbers.keys() == inputs.numbers.keys() and both.verdict == inputs.verdict
+    for name, number in both.numbers.items():
+        assert number == pytest.approx(inputs.numbers[name], nan_ok=True)
+    only_states = Checkpoint({}, draw(40, measures=("gradient_hidden",)))
+    assert not [name for name in only_states.numbers if "gradient" in name]
+
+
+def test_metadata_reads_back(rendered, checkpoint):
+    data, numbers = ModelCard(rendered["model_card.md"]).data, checkpoint.numbers
+    assert data.license == "apache-2.0" and data.datasets == ["SetFit/sst2"]
+    assert data.to_dict()["attnfaith"] == {"records": RECORDS_REPO, "configuration": "tiny-bilstm"}
+    results = {(result.metric_type, (result.metric_args or {}).get("compared_with")): result for result in data.eval_results}
+    keys = {("accuracy", None): "accuracy", ("tvd", None): "shuffled.tvd"}
+    keys |= {("kendall_tau", name): f"kendall_tau.{name}" for name in MEASURES}
+    for key, name in keys.items():
+        result, number = results[key], numbers[name]
+        assert result.metric_value == pytest.approx(number.value, abs=1e-6)
+        assert result.metric_args["ci_low"] == pytest.approx(number.low, abs=1e-6)
+        assert (result.metric_args["n"], result.metric_args["undefined"]) == (number.n, number.n_undefined)
+    entries = {entry.task_id: entry for entry in parse_eval_result_entries(yaml.safe_load(rendered["eval_results.yaml"]))}
+    tau = entries["kendall_tau.gradient"]
+    assert (tau.dataset_id, tau.value) == ("SetFit/sst2", results["kendall_tau", "gradient"].metric_value)
+    assert len(entries) == len(data.eval_results)
+
+
+def test_numbers_that_are_undefined_are_not_in_the_metadata():
+    table = build([{"attention": [1.0], "leave_one_out": [0.3]}], measures=("leave_one_out",))
+    checkpoint = Checkpoint({"status": "complete"}, table)
+    text = cards.model_card(checkpoint, REPO, SST)
+    assert checkpoint.verdict.outcome == CANNOT_TELL
+    assert ".nan" not in text and "nan" not in re.findall(r"\| ([^|]*) \|", text)
+    metrics = yaml.safe_load(text.split("---\n")[1])["model-index"][0]["results"][0]["metrics"]
+    assert "kendall_tau" not in [metric["type"] for metric in metrics]
+    assert "| Kendall’s τ of attention and leave-one-out | undefined | 0 | 1 |  |" in text
+
+
+HOSTILE = "</td><script>alert(1)</script> ![x](https://evil.example/p.png) | a\n---\nlicense: mit\n# head `c` {{ 7*7 }} ```"
+
+
+def test_texts_of_others_format_nothing_and_name_no_folder(table, rendered):
+    recipe = RECIPE | {"note": HOSTILE}
+    hostile = with_settings(table, label_names=[HOSTILE, "b"], recipe=recipe, producers=[HOSTILE])
+    dataset = SST | {"citation": HOSTILE, "licence": HOSTILE, "notes": HOSTILE}
+    cell = cards.cell_facts(RUN, hostile, model_repo=REPO)
+    model_card = cards.model_card(Checkpoint(RUN, hostile), REPO, dataset, figures=["tau_by_measure"])
+    for text in (
+        model_card,
+        cards.records_card({"c": cell}, repo_id=REPO, datasets={"sst": dataset}),
+        cards.results_card({"t": {"rows": 1, "columns": [HOSTILE]}}, repo_id=REPO),
+    ):
+        _, front_matter, body = text.split("---\n", 2)
+        assert yaml.safe_load(front_matter)["license"] != "mit"
+        assert "<script" not in body and "![x]" not in body and "{{ 7\\*7 }}" in body
+        assert not re.search(r"^(---|license: mit|# head)", body, re.M)
+    assert len(re.findall("^## ", rendered["model_card.md"], re.M)) == len(re.findall("^## ", model_card, re.M))
+    own = of_cell(table, dataset="/srv/somebody/reviews.csv")
+    text = cards.model_card(Checkpoint(RUN, own), REPO, SST)
+    assert "reviews.csv" in text and "/srv" not in text
+    assert cards.cell_facts(RUN, own, model_repo=REPO)["dataset"] == "reviews.csv"
+
+
+def test_inputs_that_are_refused(table, checkpoint):
+    for repo_id in ("no-owner", "a/b/c", 'a/b"c', "a/"):
+        with pytest.raises(ValueError):
+            cards.model_card(checkpoint, repo_id, SST)
+    for weights in ("e" * 64, None):
+        with pytest.raises(ValueError, match="not of the same weights"):
+            Checkpoint(RUN, [table, with_settings(table, model=weights)])
+
+
+def test_every_data_set_and_measure_is_cited():
+    assert set(model_cards.CITED["datasets"]) == set(DATASETS)
+    assert {key for kind in model_cards.CITED.values() for keys in kind.values() for key in keys} <= set(model_cards.BIBTEX)
+    assert set(model_cards.CITED["producers"]) <= set(names())
+    assert set(model_cards.CITED["projections"]) <= set(PROJECTIONS) | set(SAMPLERS)
+    assert set(model_cards.CITED["penalties"]) == set(PENALTIES) == set(model_cards.PENALTIES)
+    assert set(model_cards.CITED["encoders"]) <= set(ENCODERS)
+
+
+@pytest.mark.parametrize(
+    ("fields", "cited", "words"),
+    [
+        ({"impermissible_mass": 0.1, "impermissible_heads": "max"}, "pruthi-etal-2020-learning", "(of the head with most"),
+        ({"diversity": 0.5}, "mohankumar-etal-2020-towards", "with a weight of 0.5 (Mohankumar et al. 2020)."),
+        ({"masked_language_model": 1.0, "masked_share": 0.15}, "tutek-snajder-2020-staying", "15% of the words masked"),
+        ({"encoder": "orthogonal_lstm"}, "mohankumar-etal-2020-towards", "An LSTM that reads onward, each state without"),
+    ],
+)
+def test_training_and_encoder_are_named_and_cited(fields, cited, words):
+    tables = (with_settings(deception.model(1, texts=12, dataset="sst", **more).table) for more in ({}, fields))
+    plain, changed = (cards.model_card(Checkpoint(RUN, table), REPO, SST) for table in tables)
+    assert words in changed and f"{{{cited}," in changed and words not in plain
+    assert cited.startswith("pruthi") or f"{{{cited}," not in plain  # every card names Pruthi et al.
+
+
+@pytest.mark.parametrize(("projection", "classes"), [("softmax", 3), ("sparsegen(0.5)", 30)])
+def test_sparse_checkpoints_and_many_classes(projection, classes):
+    labels = [f"name{number}" for number in range(classes)]
+    table = with_settings(draw(20, classes=classes, projection=projection), label_names=labels)
+    planted = facts("planted_evidence")
+    text = cards.model_card(Checkpoint(RUN, table), REPO, planted)
+    assert ("and needs `pip install entmax`:" in text) == (projection != "softmax")
+    assert len(re.findall(r"^\| F1", text, re.M)) == (3 if classes == 3 else 1)
+    assert ModelCard(text).data.datasets is None and cards.eval_results(Checkpoint({}, table), planted) == {}
+
+
+# ---------- folders of runs
+
+
+@pytest.fixture
+def folder(tmp_path, table):
+    run = tmp_path / "run"
+    (run / "report" / "figures").mkdir(parents=True)
+    (run / "run.json").write_text(json.dumps(RUN))
+    (run / "report" / "figures" / "dispersion_by_scores.png").write_bytes(b"png")
+    records.save(table.drop_columns(["permuted_probs"]), run / "record.parquet")
+    return run
+
+
+def test_cards_of_folders(folder, tmp_path, table):
+    written = cards.write_cards({REPO: folder}, tmp_path / "cards", facts)
+    figures = {f"figures/tiny-bilstm-{name}" for name in ("dispersion_by_scores.png", "answer.svg")}
+    assert {path.relative_to(tmp_path / "cards").as_posix() for path in written} == {"README.md", "tiny-bilstm.md"} | figures
+    text = (tmp_path / "cards" / "tiny-bilstm.md").read_text()
+    own = Checkpoint(RUN, records.load(folder / "record.parquet"))
+    assert text == cards.model_card(own, REPO, SST, figures=["dispersion_by_scores"])
+    for link in re.findall(r"\]\(((?!http|#)[^)]+)\)", text + (tmp_path / "cards" / "README.md").read_text()):
+        assert (tmp_path / "cards" / link).is_file(), link
+    records.save(table, folder / "interventions.parquet")  # a second measurement of the same weights
+    assert "shuffled.tvd" in cards.read_checkpoint(folder).numbers
+
+
+@pytest.mark.parametrize(
+    ("content", "message"), [('{"status": "trained"}', "not complete"), ("{", "cannot be read"), (None, "no run")]
+)
+def test_folders_that_are_no_finished_run(folder, tmp_path, content, message):
+    (folder / "run.json").unlink() if content is None else (folder / "run.json").write_text(content)
+    with pytest.raises(ValueError, match=message):
+        cards.write_cards({REPO: folder}, tmp_path / "cards", facts)
+    assert not (tmp_path / "cards").exists()

@@ -1,0 +1,198 @@
+"""Erased weights in reports, on records whose numbers are worked out by hand."""
+
+import numpy as np
+import pytest
+from scipy.spatial.distance import jensenshannon
+
+from attnfaith.reporting import render, sections
+from attnfaith.reporting.cells import one_cell
+from attnfaith.reporting.sections import erasure
+from tests.records import build
+from tests.sections import NAN, appended, check_section
+
+
+RANKINGS = ("random", *erasure.RANKINGS)
+UNSET = {"flip_size": NAN, "flip_mass": NAN, "flip_empty": False, "reprojected_flip_size": NAN}
+P, KEPT, TURNED = [0.4, 0.6], [0.45, 0.55], [0.7, 0.3]
+# attention ranks 0, 2, 1; gradient 1, 2, 0; attention x gradient 2, 1, 0. Numbers of RANKINGS, in their order
+FIRST = {
+    "attention": [0.6, 0.1, 0.3],
+    "probs": P,
+    "gradient": [-1.0, 4.0, 2.0],
+    "without": [KEPT, TURNED, P],
+    "order": [[0, 2, 1]],
+    "flip_size": [3, 2, 1, 1],
+    "flip_mass": [1.0, 0.9, 0.1, 0.1],
+    "flip_empty": [True, False, False, False],
+    "reprojected_flip_size": [2, 3, 1, NAN],
+    "minimal": (1, 0.1, False),
+}
+SECOND = {
+    "attention": [0.2, 0.8],
+    "probs": P,
+    "gradient": [1.0, 3.0],
+    "without": [KEPT, TURNED],
+    "order": [[1, 0]],
+    "flip_size": [2, 1, 1, 1],
+    "flip_mass": [1.0, 0.8, 0.8, 0.8],
+    "flip_empty": [True, False, False, False],
+    "reprojected_flip_size": [2, 1, 1, 1],
+    "minimal": (1, 0.8, False),
+}
+NEVER = {"attention": [0.5, 0.5], "probs": P, "gradient": [1.0, 1.0], "without": [P, KEPT], "order": [[0, 1]]}
+ONE = {"attention": [1.0], "probs": P, "gradient": [2.0], "without": [TURNED], "order": [], "certainty": "undefined"}
+NONE = {"attention": [], "probs": P, "gradient": [], "without": [], "order": [], "certainty": "undefined"}
+TEXTS = [FIRST, SECOND, NEVER, ONE, NONE]
+
+
+def erased(texts, *, minimum=True, **identity):
+    """One cell from dicts with attention, probs, and the results of erasing: without [T][C], gradient [T], order [K][T]; for
+    each of RANKINGS flip_size, …; minimal (size, mass, empty).
+    """
+    columns = {
+        "erasure_probs": [text["without"] for text in texts],
+        "erasure_gradient": [text["gradient"] for text in texts],
+        "erasure_order": [text["order"] for text in texts],
+    }
+    for part, unset in UNSET.items():
+        for place, name in enumerate(RANKINGS):
+            values = [text.get(part, [unset] * 4)[place] for text in texts]
+            if name == "random":
+                values = [[value] * len(text["order"]) for value, text in zip(values, texts, strict=True)]
+            columns[f"erasure_{part}_{name}"] = values
+    table = appended(build(texts, **identity), "erasure", **columns)
+    if minimum:
+        sets = zip(*(text.get("minimal", (NAN, NAN, False)) for text in texts), strict=True)
+        columns = {f"minimal_flip_{part}": values for part, values in zip(("size", "mass", "empty"), sets, strict=True)}
+        columns["minimal_flip_certainty"] = [text.get("certainty", "exact") for text in texts]
+        table = appended(table, "minimal_flip_set", **columns)
+    return one_cell(table)
+
+
+@pytest.fixture(scope="module")
+def cell():
+    return erased(TEXTS)
+
+
+def rows_of(cell, name, **keys):
+    """The rows of one table of the section that have these values."""
+    table = render.frames(erasure.SECTION, [cell])[f"erasure_{name}"]
+    for key, value in keys.items():
+        table = table[table[key] == value]
+    return table
+
+
+def jsd(p, q):
+    return jensenshannon(p, q) ** 2
+
+
+SINGLE = {  # by attention i* is 0, 1 and, on a tie, 0; r the first other one of the random order: 2, 0 and 1
+    "attention": {
+        "delta": [jsd(P, KEPT) - 0, jsd(P, TURNED) - jsd(P, KEPT), 0 - jsd(P, KEPT), NAN, NAN],
+        "difference": [0.3, 0.6, 0.0, NAN, NAN],
+        "top_flips": [0, 1, 0, NAN, NAN],
+        "random_flips": [0, 0, 0, NAN, NAN],
+    },
+    "gradient": {"difference": [-0.5, 0.6, 0.0, NAN, NAN], "top_flips": [1, 1, 0, NAN, NAN]},  # i* 1, 1, 0
+    "attention_gradient": {"difference": [-0.3, 0.6, 0.0, NAN, NAN]},  # i* 2, 1, 0
+}
+
+
+@pytest.mark.parametrize("ranking", SINGLE)
+def test_a_single_weight_by_hand(cell, ranking):
+    test = erasure.single_weight(cell, ranking)
+    for name, expected in SINGLE[ranking].items():
+        np.testing.assert_allclose(getattr(test, name), expected, atol=1e-7, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "without"),
+    [("both", (TURNED, TURNED)), ("only_top", (TURNED, KEPT)), ("only_random", (KEPT, TURNED)), ("neither", (KEPT, P))],
+)
+def test_decision_flips_by_hand(outcome, without):
+    """By attention i* is 0, r is 1."""
+    text = {"attention": [0.7, 0.3], "probs": P, "gradient": [0, 1], "order": [[0, 1]], "without": list(without)}
+    rows = rows_of(erased([text, ONE, NONE]), "decision_flips", ranking="attention").set_index("outcome")
+    assert rows["share"].to_dict() == {name: float(name == outcome) for name in erasure.OUTCOMES}
+    assert (rows["n"] == 1).all() and (rows["n_undefined"] == 2).all() and (rows["n_length1"] == 1).all()
+
+
+def test_the_table_of_single_weights(cell):
+    rows = rows_of(cell, "single_weight", ranking="attention").set_index("weight_difference")
+    assert rows["n"].to_dict() == dict(zip(("all", *erasure.BINS), [3, 0, 1, 1, 1, 0], strict=True))
+    delta = SINGLE["attention"]["delta"][:3]
+    assert rows.loc["all", "delta_jsd_mean"] == pytest.approx(np.mean(delta))
+    assert rows.loc["all", "ci_low"] <= np.mean(delta) <= rows.loc["all", "ci_high"]
+    assert rows.loc["all", "share_negative"] == pytest.approx(1 / 3)
+    assert rows.loc["[0.5, 0.75)", "delta_jsd_mean"] == pytest.approx(delta[1])
+    assert np.isnan(rows.loc["below 0", "delta_jsd_mean"])
+
+
+MULTI = {
+    ("attention", "renormalised"): {
+        **{"n": 3, "n_length1": 1, "n_undefined": 2, "n_never": 1, "n_averaged": 2, "n_ratio": 2},
+        **{"fraction_mean": (2 / 3 + 1 / 2) / 2, "censored_median": 2 / 3, "mass_mean": 0.85, "ratio_mean": 1.5},
+    },
+    ("random", "renormalised"): {"n_never": 1, "fraction_mean": 1, "ratio_mean": 2.5, "share_empty": 2 / 3},
+    ("minimum", "renormalised"): {
+        **{"fraction_mean": (1 / 3 + 1 / 2) / 2, "share_exact": 1, "n_ratio": 0, "ratio_mean": NAN},
+    },
+    ("attention", "reprojected"): {  # of sparse attention; share_empty: the bias decides
+        **{"fraction_mean": 0.75, "n_never": 1, "mass_mean": NAN, "ratio_mean": NAN, "share_empty": 1 / 3},
+    },
+}
+
+
+@pytest.mark.parametrize(("ranking", "removal"), MULTI)
+def test_several_weights_by_hand(ranking, removal):
+    cell = erased(TEXTS, projection="softmax" if removal == "renormalised" else "sparsemax")
+    (row,) = rows_of(cell, "multi_weight", ranking=ranking, removal=removal).to_dict("records")
+    expected = MULTI[ranking, removal]
+    assert {name: row[name] for name in expected} == pytest.approx(expected, nan_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("identity", "again"),
+    [
+        ({"projection": "softmax"}, False),
+        ({"projection": "uniform"}, False),
+        ({"projection": "entmax15"}, True),
+        ({"projection": "softmax", "alignment": "additive(scale 1)"}, True),  # the scale is that of what is left
+        ({"projection": "softmax", "hierarchy": "sentence", "level": "word"}, True),  # a sentence becomes another
+        ({"projection": "softmax", "hierarchy": "sentence", "level": "sentence"}, False),
+    ],
+)
+def test_attention_is_projected_again_where_that_is_not_renormalising(identity, again):
+    assert bool(len(rows_of(erased(TEXTS, **identity), "multi_weight", removal="reprojected"))) == again
+
+
+def test_numbers_of_each_text(cell):
+    numbers = erasure.per_text(cell)
+    np.testing.assert_allclose(numbers["erasure_flip_fraction_attention"], [2 / 3, 1 / 2, NAN, NAN, NAN])
+    np.testing.assert_allclose(numbers["erasure_flip_ratio_random"], [3, 2, NAN, NAN, NAN])
+    np.testing.assert_allclose(numbers["minimal_flip_fraction"], [1 / 3, 1 / 2, NAN, NAN, NAN])
+    np.testing.assert_allclose(numbers["erasure_delta_jsd_attention"], SINGLE["attention"]["delta"], atol=1e-7)
+    check_section(erasure.SECTION, cell)
+
+
+def test_smallest_sets_that_are_missing_or_only_bounds():
+    without = erased(TEXTS, minimum=False)
+    assert not any("minimal" in name or "ratio" in name for name in erasure.per_text(without))
+    assert rows_of(without, "multi_weight")["ratio_mean"].isna().all()
+    bound = erased([FIRST | {"certainty": "upper bound"}, SECOND])
+    assert rows_of(bound, "multi_weight", ranking="minimum")["share_exact"].tolist() == [0.5]
+
+
+def test_the_figure_and_sentences(cell):
+    alt, _ = sections.figure_words(cell, "erasure_multi_weight")
+    assert "attention: mean 0.58, n = 2 (3 undefined)" in alt and "smallest set: mean 0.42" in alt
+    first, second = render.sentences(erasure.SECTION, cell)
+    assert "does not in 33.3% of 3 texts; the reverse holds in 0.0%, and in 66.7% neither" in first
+    assert "attention 58% (1 never change)" in second and "smallest set 42%" in second
+
+
+@pytest.mark.parametrize("texts", [[NONE, ONE], [NEVER]])
+def test_texts_without_anything_to_erase(texts):
+    cell = erased(texts)
+    check_section(erasure.SECTION, cell)
+    assert rows_of(cell, "multi_weight")["fraction_mean"].isna().all() and erasure.SECTION.figure.draw(cell).axes

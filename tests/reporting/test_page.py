@@ -1,0 +1,397 @@
+"""The page: the first screen, charts, shaded texts, tables cut to the largest classes, text that stays text."""
+
+import base64
+import hashlib
+import re
+import xml.etree.ElementTree as tree
+from html.parser import HTMLParser
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import example as case
+from hypothesis import given
+from hypothesis import strategies as st
+from markupsafe import escape
+
+from attnfaith import record as records
+from attnfaith.reporting import chart as charts
+from attnfaith.reporting import heatmap, sections
+from attnfaith.reporting.cards import Checkpoint
+from attnfaith.reporting.cells import one_cell
+from attnfaith.reporting.chart import Bar, Chart, measures_chart, svg
+from attnfaith.reporting.heatmap import COLOURS, HUES, NEGATIVE, contrast, example, extreme_texts, shades, visible
+from attnfaith.reporting.html import PAPER, script, unbroken
+from attnfaith.reporting.page import page as pages
+from attnfaith.reporting.page.first_screen import first_screen, middle_text
+from attnfaith.reporting.page.page import render_page
+from attnfaith.reporting.sections.agreement import agreement_table
+from attnfaith.reporting.sections.plausibility import plausibility_table
+from attnfaith.verdict import CANNOT_TELL, RULE
+from tests.records import build, draw
+from tests.sections import SIX, ten_tokens
+
+
+VOID = {"meta", "img", "br", "link", "input"}
+ORDER = np.arange(1.0, 10)
+HOSTILE = [
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "&amp;",
+    "'",
+    "{{ 7*7 }}",
+    "\u202eevil",
+    "\x00\x1b",
+    "شكرا",
+    "",
+    "  ",
+    "</table>",
+]
+
+
+class Page(HTMLParser):
+    """Tags with attributes, texts by tag, and whether every element is closed in order.
+
+    data: of each script element that holds data; code: of each that runs. Neither is a tag or a text, but a script that is
+    not one of the package's is a tag.
+    """
+
+    def __init__(self, html):
+        super().__init__()
+        self.tags, self.texts, self.open, self.data, self.code = [], [], [], [], []
+        self.feed(html)
+        self.close()
+        assert self.open == []
+        self.names = {tag for tag, _ in self.tags}
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open[-1:] == ["script"]:
+            is_data = self.tags[-1][1] == {"type": "application/json"}
+            if is_data or data == script("parts", "what_if", "explorer").code:
+                self.tags.pop()
+                (self.data if is_data else self.code).append(data)
+            return
+        self.texts.append((self.open[-1] if self.open else "", data))
+
+    def with_class(self, name):
+        return [attrs for _, attrs in self.tags if name in attrs.get("class", "").split()]
+
+    def text(self, tag=None):
+        return " ".join(" ".join(data for name, data in self.texts if tag in (None, name)).split())
+
+
+def page_of(*tables, title="t", facts=None):
+    cells = [one_cell(table) for table in tables]
+    pictures = [[]] * len(cells)
+    return render_page(cells, sections.frames(cells), pictures, title=title, facts=facts or {}, n_examples=1)
+
+
+def summary_of(html):
+    """The first screen of a page."""
+    (part,) = re.findall(r'<section class="summary".*?</section>', html, re.S)
+    return part
+
+
+# ---------- text
+
+
+def test_texts_facts_and_names_are_escaped():
+    weights = np.arange(1, len(HOSTILE) + 1) / sum(range(1, len(HOSTILE) + 1))
+    text = {"id": "<i>id</i>", "tokens": HOSTILE, "attention": weights, "gradient": weights[::-1], "label": 1}
+    table = build([text], measures=("gradient",), dataset="<script>d</script>")
+    field = records.OPTIONAL_COLUMNS["query_tokens"].field("query_tokens")
+    table = table.append_column(field, pa.array([HOSTILE], field.type))
+    html = page_of(table, title="<script>t</script>", facts={"<u>k</u>": "<script>v</script>", "n": {"x": ["<", 1]}})
+    page = Page(html)
+    assert not page.names & {"script", "img", "u"} and "<i>id</i>" not in html
+    for part in ("<script>t</script>", "<script>d</script>", "<i>id</i>", "<u>k</u>", "<script>v</script>", "{{ 7*7 }}"):
+        assert part in page.text()
+    assert "n.x" in page.text() and "49" not in page.text("bdi")
+    words = [data for name, data in page.texts if name == "bdi"]
+    assert all(words.count(visible(token)) >= 2 for token in HOSTILE)  # in the text and in the query
+    first = summary_of(html)
+    assert first.count('class="query"') == 1 and first.index('class="query"') < first.index('class="lines"')
+    assert not re.search("[\x00-\x08\x0e-\x1f\u202e]", html)
+
+
+@pytest.mark.parametrize(
+    ("token", "text"),
+    [("a", "a"), ("", "(empty)"), (" \t", "␣␣"), ("\x00", "␀"), ("a\u202eb", "a[U+202E]b"), ("\x7f", "[U+007F]")]
+    + [("شكرا", "شكرا"), ("👩\u200d🔬", "👩\u200d🔬"), ("a\nb", "a␊b"), ("\ufeffx", "[U+FEFF]x")],
+)
+def test_nothing_unseen_in_a_token(token, text):
+    assert visible(token) == text
+
+
+def test_the_page_needs_nothing_beside_it_and_runs_its_own_script_alone():
+    html = page_of(draw(20, rationale=True))
+    page, rest = Page(html), html
+    for part in (*page.data, *page.code):
+        rest = rest.replace(part, "")
+    assert not re.search(r"https?:|//|url\(|@import", rest)
+    assert not re.search(r"https?:|fetch|XMLHttp|import\(|eval", "".join(page.code))
+    assert not page.names & {"script", "link", "iframe", "object"}
+    (policy,) = [attrs["content"] for _, attrs in page.tags if "default-src" in attrs.get("content", "")]
+    (digest,) = [base64.b64encode(hashlib.sha256(code.encode()).digest()).decode() for code in page.code]
+    assert policy == f"default-src 'none'; img-src data:; script-src 'sha256-{digest}'; style-src 'unsafe-inline'"
+    assert not [name for _, attrs in page.tags for name in attrs if name.startswith("on")]
+    assert not re.findall(r">[^<]*\d %[^<]*<", html.partition("<main>")[2].partition("<script")[0]), "% begins no line"
+    assert unbroken("5 % of 10 %, a %") == "5\u00a0% of 10\u00a0%, a %"
+
+
+# ---------- shades
+
+
+@pytest.mark.parametrize("theme", PAPER)
+@pytest.mark.parametrize("hue", COLOURS)
+def test_numbers_on_every_shade_can_be_read(hue, theme):
+    steps = shades(hue, theme)
+    assert steps[0][0] == PAPER[theme] and len({background for background, _ in steps}) == len(steps) == 11
+    assert all(contrast(background, ink) >= 4.5 for background, ink in steps)
+
+
+def test_shades_of_one_text():
+    """Every measure of inputs has a line; signed ones have a hue of their own for what is against the class."""
+    scores = {"attention": [0.5, 0.25, 0.25, 0], "gradient": [0.0, -4.0, 2.0, 0.125], "leave_one_out": [0, 0, 0, 0]}
+    scores |= {"lrp": [-4, 1, 0, 0], "gradient_hidden": [1, 2, 3, 4]}
+    names = ("leave_one_out", "lrp", "gradient_hidden", "gradient")
+    cell = one_cell(build([{**scores, "gold": [0, 1, 0, 0], "label": 0}], measures=names, rationale=True))
+    assert heatmap.shown_measures(cell) == ("attention", "gradient", "leave_one_out", "lrp")
+    text = example(cell, 0)
+    assert text.lines == (("attention", 0), ("gradient", 1), ("leave-one-out", 2), ("LRP", 3))
+    lines = list(zip(*(token.scores for token in text.tokens), strict=True))
+    assert [[score.percent for score in line] for line in lines[:3]] == [
+        ["100", "50", "50", "0"],
+        ["0", "−100", "50", "3"],
+        ["0"] * 4,
+    ]
+    assert [[score.shade for score in line] for line in lines[:2]] == [[10, 5, 5, 0], [0, 10, 5, 0]]
+    assert lines[1][1].value == "gradient: -4, −100 % of the largest"
+    against, small, *_ = lines[3]
+    assert against.css(len(HUES)) == f"m{NEGATIVE}s10" and small.css(len(HUES)) == f"m{len(HUES)}s2"
+    assert [token.gold for token in text.tokens] == [False, True, False, False]
+    assert (text.predicted, text.label, text.probability) == (1, 0, pytest.approx(0.6))
+    html = summary_of(page_of(cell.table))
+    assert len(Page(html).with_class("gold")) == 2 and "Underlined: gold evidence." in Page(html).text("p")
+
+
+@pytest.fixture(scope="module")
+def documents():
+    """Two documents of two sentences as a record: one with hostile words, one with a sentence of 399 words and one of 2."""
+    scores = {"tokens": ["first sentence", "second sentence"], "attention": [0.9, 0.1], "gradient": [2, 1], "label": 1}
+    table = build([scores, {**scores, "gradient": [1, 2]}], measures=("gradient",))
+    words = [[HOSTILE, ["good", "bad"]], [["w"] * 399, ["late", "later"]]]
+    weights = [[np.full(len(HOSTILE), 1 / len(HOSTILE)), [0.2, 0.8]], [np.full(399, 1 / 399), [0.5, 0.5]]]
+    for name, values in (("words", words), ("word_attention", weights)):
+        field = records.OPTIONAL_COLUMNS[name].field(name)
+        table = table.append_column(field, pa.array(values, field.type))
+    return table
+
+
+def test_words_of_sentences_are_shaded_by_their_own_attention(documents):
+    html = page_of(documents.slice(0, 1))
+    assert "script" not in Page(html).names
+    html = summary_of(html)
+    assert len(Page(html).with_class("sentences")) == 1
+    # 0.2 is a quarter of the largest weight of its sentence, and a quarter of ten shades is rounded to even
+    for shade, weight, percent, word in ((2, 0.2, 25, "good"), (10, 0.8, 100, "bad")):
+        title = f"attention within the sentence: {weight}, {percent} % of the largest"
+        assert f'<i class="m0s{shade}" title="{title}"><bdi>{word}</bdi></i>' in html
+    words = [data for name, data in Page(html).texts if name == "bdi"]
+    assert all(visible(word) in words for word in HOSTILE)
+
+
+@pytest.mark.parametrize(("row", "most", "count"), [(0, None, 2), (0, 13, 2), (0, 12, 1), (0, 1, 1), (1, None, 1)])
+def test_the_first_sentence_is_always_shown(documents, row, most, count):
+    """The sentence of 399 words fits, the next two words would be 401."""
+    assert len(example(one_cell(documents), row, most=most).tokens) == count
+
+
+# ---------- which texts
+
+
+def ranked(swaps):
+    """Nine-token texts whose first k scores are in the reverse order: tau with attention is 1 - 2 k (k - 1) / 72; a short
+    text of tau 1 and one without tau.
+    """
+    texts = [
+        {"id": name, "attention": ORDER / 45, "leave_one_out": np.r_[ORDER[:k][::-1], ORDER[k:]]}
+        for name, k in swaps.items()
+    ]
+    texts.append({"id": "t/0", "attention": [0.4, 0.6], "leave_one_out": [1, 2]})
+    texts.append({"id": "t/", "attention": ORDER / 45, "leave_one_out": np.ones(9)})
+    return one_cell(build(texts, measures=("leave_one_out",)))
+
+
+def test_the_one_text_is_next_to_the_median():
+    """Taus are 1, 1, .944, .833, .167, -1: the median lies between .833 and .944; the first by id is shown."""
+    cell = ranked({f"t/{k}": k for k in (9, 6, 3, 2, 1)})
+    row, reason = middle_text(cell)
+    assert cell.instance_ids[row] == "t/2"
+    assert reason == "No extreme: its τ of attention and leave-one-out, 0.94, is next to the median, 0.89."
+    bare = one_cell(build([{"id": "b", "attention": [1.0]}, {"id": "a", "attention": [1.0]}]))
+    assert middle_text(bare) == (1, "The first text by instance id.")
+    assert first_screen(bare).chart is None and first_screen(bare).text.lines == (("attention", 0),)
+
+
+def test_texts_of_highest_and_lowest_agreement_in_order():
+    cell = ranked({f"t/{9 - number}": k for number, k in enumerate((0, 1, 2, 3, 3, 5, 6, 8))})
+    best, worst = ([cell.instance_ids[row] for row in rows] for rows in extreme_texts(cell, 4))
+    assert best == ["t/8", "t/9", "t/7", "t/5"], "texts of equal tau in the order of their ids"
+    assert worst == ["t/2", "t/3", "t/4", "t/6"]
+
+
+def test_long_texts_are_cut():
+    weights = np.arange(1, 502) / sum(range(1, 502))
+    html = page_of(build([{"attention": weights, "gradient": weights}], measures=("gradient",)))
+    assert "First 60 of 501 tokens." in html  # of the one text on the first screen
+
+
+# ---------- charts
+
+
+def with_evidence(dataset, gold=(1, 1, 0, 0, 0, 0, 0, 0, 0)):
+    """Texts in which the first tokens are marked: gradient finds them, attention puts them last."""
+    text = {"attention": ORDER / 45, "gradient": ORDER[::-1], "gold": np.array(gold, float)}
+    return one_cell(build([text] * 3, measures=("gradient",), rationale=True, dataset=dataset))
+
+
+def test_the_chart_draws_erasure_where_it_was_measured():
+    chart = measures_chart([ten_tokens({"attention": 0.2 + SIX, "good": 0.2 + 2 * SIX, "random": np.full(6, 0.1)})])
+    assert [bar.label for bar in chart.bars] == ["good", "attention", "random"] and "AOPC" in chart.axis
+    assert chart.chance == pytest.approx(0.1)
+    assert [bar.value for bar in chart.bars] == pytest.approx([0.2 + 2 * SIX.mean(), 0.2 + SIX.mean(), 0.1])
+
+
+def test_the_chart_draws_the_measures_that_find_planted_evidence():
+    cell = with_evidence("planted_evidence")
+    chart = measures_chart([cell])
+    assert [bar.label for bar in chart.bars] == ["gradient", "attention"] and chart.why == ""
+    assert chart.chance == plausibility_table([cell]).set_index("scores").loc["attention", "random_baseline"]
+    # of nine tokens the marked ones come eighth and ninth: precision 1/8, then 2/9
+    assert [bar.value for bar in chart.bars] == [1, pytest.approx((1 / 8 + 2 / 9) / 2)]
+
+
+def test_the_chart_draws_agreement_where_nothing_else_is_known():
+    cell = one_cell(draw(40))
+    chart = measures_chart([cell])
+    rows = agreement_table([cell]).query("`class` == 'overall' and pair.str.startswith('attention')")
+    rows = rows.sort_values("tau_mean", ascending=False)
+    assert chart.chance == 0 and chart.ticks == charts.TAUS and chart.why == ""
+    for bar, row in zip(chart.bars, rows.to_dict("records"), strict=True):
+        assert row["pair"] == f"attention–{bar.label.replace('-', '_')}"
+        assert (bar.value, bar.low, bar.high) == (row["tau_mean"], row["ci_low"], row["ci_high"])
+        assert sum(bar.shares) == pytest.approx(1)
+    marked = with_evidence("sst")
+    chart = measures_chart([marked])
+    assert "τ with attention" in chart.axis and "what convinces people" in chart.why
+    assert f"<figcaption>{escape(chart.why)}</figcaption>" in page_of(marked.table)
+    assert "τ with attention" in measures_chart([with_evidence("planted_evidence", (1,) * 9)]).axis, "all are marked"
+
+
+def test_rows_of_the_agreement_chart():
+    names = ("gradient", "gradient_norm_detached_of_every_layer_one", "gradient_norm_detached_of_every_layer_two")
+    cell = one_cell(draw(40, measures=(*names, "lime_hidden")))
+    chart = charts.agreement_chart(cell)
+    assert {bar.label for bar in chart.bars} == {name.replace("_", " ") for name in names}
+    assert [bar.label for bar in charts.agreement_chart(cell, hidden=True).bars] == ["LIME hidden"]
+    drawing = svg(chart)
+    assert all(f">{bar.label}</text>" in drawing for bar in chart.bars), "no name is cut, so no two are alike"
+    assert drawing.count('fill-opacity=".16"') == 3
+    texts = [{"attention": [0.5, 0.3, 0.2], "gradient": [3, 2, 1], "lime": [1, 3, 2]}] * 3
+    chart = charts.agreement_chart(one_cell(build(texts, measures=("gradient", "lime"))))
+    assert [bar.label for bar in chart.bars] == ["LIME"] and chart.why.endswith(": gradient."), "the same order as attention"
+
+
+def test_marks_stand_where_their_numbers_are():
+    chart = Chart("title", "axis", (Bar("a", 0.4, 0.3, 0.5, "red"), Bar("<b>", -0.1, np.nan, np.nan, "blue")), 0.1)
+    root, space = tree.fromstring(svg(chart, alone=True)), "{http://www.w3.org/2000/svg}"
+    circles = [(float(node.get("cx")), node.get("fill")) for node in root.iter(f"{space}circle")]
+    ticks = {node.text: float(node.get("x")) for node in root.iter(f"{space}text") if node.get("text-anchor") == "middle"}
+    scale = (ticks["0.40"] - ticks["0.00"]) / 0.4
+    assert circles[0] == (pytest.approx(ticks["0.40"], abs=0.1), "red")
+    assert circles[1][0] == pytest.approx(ticks["0.00"] - 0.1 * scale, abs=0.1)
+    assert ticks["chance"] == pytest.approx(ticks["0.00"] + 0.1 * scale, abs=0.1)
+    ends = sorted(ticks.values())
+    assert (ends[0], ends[-1]) == pytest.approx((charts.LABELS, charts.WIDTH - charts.NUMBERS)), "the scale fills its room"
+    lines = {node.get("stroke"): node.get("d") for node in root.iter(f"{space}path")}
+    expected = [ticks["0.00"] + share * scale for share in (0.3, 0.5)]
+    assert [float(end) for end in re.findall(r"[MH]([\d.]+)", lines["red"])] == pytest.approx(expected, abs=0.1)
+    assert "blue" not in lines, "without an interval"
+    assert root.find(f"{space}desc").text == "axis. a 0.40 (0.30 to 0.50); <b> −0.10. Chance is 0.10."
+    assert "<b>" not in svg(chart)
+
+
+def test_of_many_measures_the_first_are_drawn_and_attention(monkeypatch):
+    monkeypatch.setattr(charts, "MOST_ROWS", 2)
+    bars = [(name, 0.5, 0.4, 0.6) for name in ("a", "b", "c", "attention", "random")]
+    chart = charts.chart_of("t", "axis", pd.DataFrame(bars), np.nan, ())
+    assert [bar.label for bar in chart.bars] == ["a", "b", "attention", "random"] and chart.left_out == 1
+    assert chart.words.endswith("Chance is not known. 1 more are in the tables.")
+    assert "stroke-dasharray" not in svg(chart)
+
+
+@case(0.0)
+@given(st.floats(1e-6, 1e6))
+def test_ticks_are_round_and_few(span):
+    ticks = charts.round_ticks(Chart("t", "a", (Bar("b", span, np.nan, np.nan, "red"),)))
+    step = ticks[1] - ticks[0]
+    assert ticks[0] == 0 and ticks[-1] >= span - 1e-9 and 2 <= len(ticks) <= 6
+    assert f"{step:.0e}"[0] in "125"
+
+
+# ---------- the first screen, and tables
+
+
+def test_the_page_begins_with_the_verdict(monkeypatch):
+    tables = [draw(40, seed=seed) for seed in (0, 1)]
+    html, verdict = summary_of(page_of(tables[0])), Checkpoint({}, tables[0]).verdict
+    assert verdict.outcome == CANNOT_TELL and f">{verdict.headline}</p>" in html and html.count("<svg") == 1
+    assert all(unbroken(escape(words)) in html for words in (verdict.reason, verdict.advice, RULE))
+    assert "<code>attnfaith measure RUN --add integrated_gradients comprehensiveness</code>" in html
+    html = page_of(*tables)  # each of several models has a verdict and a chart
+    for place, table in enumerate(tables):
+        screen = first_screen(one_cell(table), f"chart{place}")
+        assert screen.verdict.headline in html and str(screen.chart) in html
+    assert html.count('<p class="answer') == 2
+    monkeypatch.setattr(pages, "MOST_CHARTS", 1)
+    html = page_of(*tables)
+    assert "<svg" not in html.split('id="texts"')[0] and "Of more than 1 models no chart is drawn here" in html
+
+
+def rows_of(html, caption):
+    """The texts of each row of a table of the page."""
+    (body,) = re.findall(rf"<caption>{caption}</caption>.*?<tbody>(.*?)</tbody>", html, re.S)
+    return [re.findall(r"<t[hd][^>]*>([^<]*)<", row) for row in body.split("</tr>")[:-1]]
+
+
+@pytest.mark.parametrize("classes", [6, 30])
+def test_many_classes_are_cut_to_the_largest(classes):
+    table = draw(300, classes=classes)
+    cell, html = one_cell(table), page_of(table)
+
+    def largest(numbers):
+        counts = np.bincount(numbers, minlength=classes)
+        return sorted(sorted(range(classes), key=lambda number: (-counts[number], number))[:12]), counts
+
+    expected = ["overall", *map(str, largest(cell.predicted)[0])]
+    assert [row[1] for row in rows_of(html, "Agreement of token rankings")] == expected * 3
+    most, support = largest(cell.labels[~np.isnan(cell.labels)].astype(int))
+    performance = dict(rows_of(html, "Performance and attention"))
+    assert [name for name in performance if name.startswith("F1")] == [f"F1, class {number}" for number in most]
+    texts = {name: count for name, count in performance.items() if name.startswith("texts of gold class")}
+    assert texts == {f"texts of gold class {number}": str(support[number]) for number in most}
+    assert "area under the ROC curve" not in performance
+    assert html.count("the 12 predicted most often are shown; the files hold all") == (classes > 12)
+    assert html.count("Of 30 classes the 12 with most texts are shown") == (classes > 12)
+    two = page_of(build([{"attention": [0.4, 0.6], "label": 1}]))
+    assert ["area under the ROC curve", "undefined"] in rows_of(two, "Performance and attention")

@@ -1,0 +1,278 @@
+"""Measures held against tests of explanations, on records whose truth is known; and ERASER's files of them."""
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+from scipy.stats import kendalltau
+
+from attnfaith import cli
+from attnfaith import record as records
+from attnfaith.data.eraser import write_results
+from attnfaith.metrics.attention_faithfulness.plausibility import plausibility_results, token_f1
+from attnfaith.reporting import eraser, explanation_tests, render
+from attnfaith.reporting.cells import one_cell, split_cells
+from attnfaith.reporting.sections import saliency
+from tests.records import build, draw, replaced
+from tests.sections import SHARES, SIX, check_section, erasure_tested
+
+
+FALLS = {"attention": 0.3, "good": 0.6, "random": 0.1}  # what a text loses without the first tokens of a measure
+NAMES = tuple(FALLS)
+ERASURE_TESTS = [name for name, test in explanation_tests.TESTS.items() if not test.evidence]
+
+
+def drawn(count=40, falls=FALLS, *, noise=0.05, soft=True, **fields):
+    measures = [name for name in falls if name != "attention" and not name.startswith("absolute_")]
+    return erasure_tested(draw(count, measures=measures, **fields), falls, noise=noise, soft=soft)
+
+
+@pytest.fixture(scope="module")
+def record():
+    return drawn(rationale=True)
+
+
+@pytest.fixture(scope="module")
+def cell(record):
+    return one_cell(record)
+
+
+def rows_of(cell, name="comprehensiveness"):
+    """The rows of one test, by measure."""
+    table = render.frames(saliency.SECTION, [cell])["saliency_tests"]
+    return table[table["test"] == name].set_index("measure")
+
+
+def test_every_test_by_hand(cell):
+    results = explanation_tests.scores(cell)
+    assert list(results) == list(explanation_tests.TESTS)
+    row, place = 5, NAMES.index("good")
+    (kept, removed), (soft_kept, soft_removed) = (
+        [records.rows(cell.table, f"{start}_erasure_{name}_probs")[row][place] for name in ("kept", "removed")]
+        for start in ("rationale", "soft")
+    )
+    bins = [0, 1, 2, 3, 5]  # 30 % is none of ERASER's
+    at = [0, *(np.ceil(np.array(SHARES) * cell.lengths[row] - 1e-9) / cell.lengths[row]), 1]
+    expected = {
+        "comprehensiveness": np.mean(0.95 - removed[bins]),
+        "sufficiency": np.mean(0.95 - kept[bins]),
+        "deletion_area": np.trapezoid([0.95, *removed, 0.2], at),
+        "insertion_area": np.trapezoid([0.2, *kept, 0.95], at),
+        "soft_comprehensiveness": np.mean(np.clip((0.95 - soft_removed) / 0.75, 0, 1)),
+        "soft_sufficiency": np.mean(1 - np.clip((0.95 - soft_kept) / 0.75, 0, 1)),
+    }
+    assert {name: results[name]["good"][row] for name in expected} == pytest.approx(expected)
+    for name, values in plausibility_results(cell.scores("good"), cell.rows("rationale")).items():
+        np.testing.assert_array_equal(results[name]["good"], values)
+    assert np.isnan(results["comprehensiveness"]["good"][0])  # the empty text
+    check_section(saliency.SECTION, cell)
+
+
+def test_soft_tests_are_cut_to_the_unit_interval_draw_by_draw():
+    """A whole text is at .6 and an empty one at .5: some draws fall by more than that .1, some rise."""
+    table = drawn(2)
+    values = {
+        "kept_probs": [0.6, 0.55, 0.1, 0.9],
+        "removed_probs": [0.1, 0.57, 0.6, 0.9],
+        "whole_prob": 0.6,
+        "empty_prob": 0.5,
+    }
+    for name, value in values.items():
+        table = replaced(table, f"soft_erasure_{name}", [[value] * 3 if isinstance(value, list) else value] * 2)
+    results = explanation_tests.scores(one_cell(table))
+    # falls of .5, .03, 0 and -.3 of .1; with the tokens alone of 0, .05, .5 and -.3 of .1
+    assert results["soft_comprehensiveness"]["good"] == pytest.approx(np.mean([1, 0.3, 0, 0]))
+    assert results["soft_sufficiency"]["good"] == pytest.approx(np.mean([1, 0.5, 0, 1]))
+
+
+@pytest.mark.parametrize("test", ERASURE_TESTS)
+def test_the_better_measure_is_better_by_every_test(cell, test):
+    part, values = rows_of(cell, test), explanation_tests.scores(cell)[test]
+    table = render.frames(saliency.SECTION, [cell])["saliency_tests"]
+    assert saliency.by_mean(table, test)["measure"].tolist() == ["good", "attention", "random"]
+    # paired differences are positive where the measure is better, whichever way the test runs
+    assert part.loc["good", "to_attention"] > 0 > part.loc["random", "to_attention"]
+    assert part.loc["good", "to_random"] > part.loc["attention", "to_random"] > 0
+    assert part.loc["good", "to_attention_p_holm"] < 0.01 and np.isnan(part.loc["attention", "to_attention"])
+    difference = explanation_tests.TESTS[test].better * (values["good"] - values["attention"])
+    assert part.loc["good", "to_attention"] == pytest.approx(np.nanmean(difference))
+    assert part.loc["good", "to_attention_ci_low"] <= part.loc["good", "to_attention"]
+    assert part.loc["good", "mean"] == pytest.approx(np.nanmean(values["good"]))
+
+
+def test_differences_are_paired_and_corrected_by_hand():
+    """Holm by hand over the p-values of sign flips, which brute force gives: of six texts, 2 / 64 where all lie on one
+    side.
+    """
+    mixed = np.array([0.1, -0.11, 0.12, -0.13, 0.14, -0.05])
+    values = {"attention": np.full(6, 0.3), "a": 0.3 + SIX, "b": 0.3 - np.abs(mixed) * [1, 1, 1, 1, 1, -1], "c": 0.3 + mixed}
+
+    def p_by_brute_force(name):
+        differences = values[name] - values["attention"]
+        sums = [abs(np.dot(signs, differences)) for signs in itertools.product((-1, 1), repeat=6)]
+        return np.mean(np.array(sums) >= abs(differences.sum()) - 1e-12)
+
+    raw = {name: p_by_brute_force(name) for name in "abc"}
+    assert raw["a"] == 2 / 64 < raw["b"] < raw["c"]
+    results = saliency.differences(values, 1, "attention")
+    assert results["to_attention"][1:] == pytest.approx([SIX.mean(), np.mean(values["b"] - 0.3), mixed.mean()])
+    assert results["to_attention_p_holm"][1:] == pytest.approx([3 * raw["a"], max(3 * raw["a"], 2 * raw["b"]), raw["c"]])
+    assert np.isnan([numbers[0] for numbers in results.values()]).all()
+    assert saliency.differences(values, -1, "attention")["to_attention"][1] == pytest.approx(-SIX.mean())
+    assert np.isnan(list(saliency.differences(values, 1, "random").values())).all()
+
+
+def test_the_rival_is_named_beforehand():
+    """Not the best measure, but the first of a list, whatever its numbers are."""
+    cell = one_cell(drawn(falls={"attention": 0.3, "gradient": 0.6, "leave_one_out": 0.3, "random": 0.1}))
+    part = rows_of(cell)
+    assert set(part["rival"]) == {"leave_one_out"} and np.isnan(part.loc["leave_one_out", "to_rival"])
+    assert part.loc["gradient", "to_rival_p_holm"] < 0.01 < part.loc["attention", "to_rival_p_holm"]
+    (text,) = render.sentences(saliency.SECTION, cell)
+    assert "better than random scores in 6 of 6 tests and worse in 0, better than leave-one-out in 0 of 6" in text
+    assert saliency.rival(["absolute_integrated_gradients", *part.index]) == "absolute_integrated_gradients"
+    assert saliency.rival(["attention", "random"]) is None
+
+
+def test_a_measure_that_is_undefined_everywhere_has_no_number(record):
+    kept = np.stack(records.rows(record, "rationale_erasure_kept_probs"))
+    kept[:, 1] = np.nan
+    part = rows_of(one_cell(replaced(record, "rationale_erasure_kept_probs", kept)), "sufficiency")
+    assert part.loc["good", "n"] == 0 and part.loc["good", "n_undefined"] == 40
+    assert part.loc["good", ["mean", "to_attention", "to_attention_p_holm"]].isna().all()
+
+
+def test_agreement_of_every_two_measures(cell):
+    table = render.frames(saliency.SECTION, [cell])["saliency_agreement"].set_index(["first", "second"])
+    assert list(table.index) == list(itertools.combinations(NAMES, 2))
+    pairs = [(a, b) for a, b in zip(cell.attention, cell.scores("good"), strict=True) if len(a) > 1 and np.ptp(b) > 0]
+    row = table.loc[("attention", "good")]
+    assert row["tau"] == pytest.approx(np.mean([kendalltau(a, b)[0] for a, b in pairs]))
+    assert (row["n"], row["n_undefined"]) == (len(pairs), 40 - len(pairs))
+    fifths = [[set(np.argsort(-row)[: int(np.ceil(0.2 * len(row)))]) for row in pair] for pair in pairs]
+    assert row["top_k_overlap"] == pytest.approx(np.mean([len(a & b) / len(a) for a, b in fifths]))
+
+
+def test_signed_scores_and_zeros_are_ranked_as_they_are():
+    """A token of negative score is a token, not one without weight."""
+    text = {"attention": [0.1, 0.2, 0.3, 0.2, 0.2], "good": [-3.0, -2.0, -1.0, 0.0, -5.0], "random": [5.0, 4, 3, 2, 1]}
+    cell = one_cell(erasure_tested(build([text] * 2, measures=("good", "random")), FALLS))
+    table = render.frames(saliency.SECTION, [cell])["saliency_agreement"].set_index(["first", "second"])
+    assert table.loc[("good", "random"), "top_k_overlap"] == 0  # the fourth against the first
+    assert table.loc[("attention", "good"), "n_overlap_undefined"] == 0
+
+
+def test_signed_measures_by_their_size():
+    """Against marks, "absolute" is the size of the scores; it is no measure of the record's own in the matrix."""
+    falls = {"attention": 0.2, "good": 0.6, "absolute_good": 0.4}
+    table = drawn(20, falls, rationale=True)
+    signed = [row * np.where(np.arange(len(row)) % 2, 1, -1) for row in records.rows(table, "importance_good")]
+    cell = one_cell(replaced(table, "importance_good", signed))
+    results = explanation_tests.scores(cell)["average_precision"]
+    by_size = plausibility_results([np.abs(row) for row in signed], cell.rows("rationale"))["average_precision"]
+    np.testing.assert_array_equal(results["absolute_good"], by_size)
+    assert not np.array_equal(results["absolute_good"], results["good"], equal_nan=True)
+    frames = render.frames(saliency.SECTION, [cell])
+    assert set(frames["saliency_tests"]["measure"]) == set(falls)
+    assert frames["saliency_agreement"][["first", "second"]].to_numpy().tolist() == [["attention", "good"]]
+
+
+def test_sentences_count_the_tests_that_are_about_the_model():
+    """People's marks do not show what a model used; planted ones do. Without random scores chance is not known."""
+    for dataset, count in (("sst", 6), ("planted_evidence", 7)):
+        cell = one_cell(drawn(rationale=True, dataset=dataset))
+        assert f"of {count} tests and worse" in render.sentences(saliency.SECTION, cell)[0]
+    text = " ".join(render.sentences(saliency.SECTION, one_cell(drawn(falls={"attention": 0.2, "leave_one_out": 0.6}))))
+    assert "worse in 6" in text and "measure random_scores too" in text
+
+
+def test_instances_tested_in_two_ways_are_refused(record):
+    names = [[*NAMES]] * 39 + [["attention", "random", "good"]]
+    with pytest.raises(records.RecordError, match="'rationale_erasure_measures'"):
+        explanation_tests.scores(one_cell(replaced(record, "rationale_erasure_measures", names)))
+
+
+def test_grids(record):
+    cells = split_cells(records.concatenate([record, drawn(30, rationale=True, projection="sparsemax", seed=1)]))
+    tests, agreement = render.grids(saliency.SECTION, render.frames(saliency.SECTION, cells), cells)
+    assert tests.columns[:4] == ("projection", "seed", "measure", "texts") and len(tests.rows) == 6
+    assert tests.rows[1][2] == "good" and float(tests.rows[1][4]) > float(tests.rows[0][4]) and "↓" in tests.columns[5]
+    assert [row[2] for row in agreement.rows[:3]] == list(NAMES) and agreement.rows[0][3] == "—" == agreement.rows[1][4]
+
+
+# ---------- ERASER's files
+
+
+def marks(spans, length):
+    """0 or 1 for each token, from spans as ERASER writes them."""
+    ends = [(span["start_token"], span["end_token"]) for span in spans]
+    return [int(any(start <= place < stop for start, stop in ends)) for place in range(length)]
+
+
+def lines(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_files_for_erasers_evaluation(cell, tmp_path):
+    """Their AOPC, by the loop of their code's definition, of the file is our mean over texts; their F1 our token F1."""
+    rows = lines(write_results(tmp_path / "good.jsonl", eraser.results(cell, "good")))
+    assert len(rows) == 39  # all but the empty text
+    results = explanation_tests.scores(cell)
+    for test in ("comprehensiveness", "sufficiency"):
+        falls = []
+        for row in rows:
+            name = row["classification"]
+            probs = {part["threshold"]: part[f"{test}_classification_scores"][name] for part in row["thresholded_scores"]}
+            falls += [row["classification_scores"][name] - probs[share] for share in (0.01, 0.05, 0.1, 0.2, 0.5)]
+        assert np.mean(falls) == pytest.approx(np.nanmean(results[test]["good"]))
+    lengths = dict(zip(cell.instance_ids, cell.lengths.tolist(), strict=True))
+    gold = dict(zip(cell.instance_ids, cell.rows("rationale"), strict=True))
+    chosen = [marks(row["rationales"][0]["hard_rationale_predictions"], lengths[row["annotation_id"]]) for row in rows]
+    f1 = token_f1(chosen, [gold[row["annotation_id"]] for row in rows])[2]
+    assert np.nanmean(f1) == pytest.approx(np.nanmean(results["token_f1"]["good"]))
+
+
+def test_the_command_writes_erasers_files(record, cell, tmp_path, capsys):
+    """Texts, evidence, and each measure's results, read again as they were; empty texts have no results."""
+    records.save(record, tmp_path / "record.parquet")
+    assert cli.main(["eraser", str(tmp_path / "record.parquet"), "--output", str(tmp_path / "out"), "--share", "0.5"]) == 0
+    labelled = {row["instance_id"]: row for row in record.to_pylist() if row["label"] is not None}
+    rows = lines(tmp_path / "out" / f"{cell.heading['split']}.jsonl")
+    texts = {line["docid"]: line["document"].split() for line in lines(tmp_path / "out" / "docs.jsonl")}
+    for row, (name, own) in zip(rows, labelled.items(), strict=True):
+        spans = [span for group in row["evidences"] for span in group]
+        assert (row["annotation_id"], row["classification"]) == (name, str(own["label"])) and texts[name] == own["tokens"]
+        assert marks(spans, len(own["tokens"])) == own["rationale"]
+    for measure in NAMES:
+        results = lines(tmp_path / "out" / "results" / f"{measure}.jsonl")
+        assert [row["annotation_id"] for row in results] == [name for name, row in labelled.items() if row["tokens"]]
+        scores = dict(zip(cell.instance_ids, cell.scores(measure), strict=True))
+        for row in results:
+            (rationale,), length = row["rationales"], len(scores[row["annotation_id"]])
+            np.testing.assert_array_equal(rationale["soft_rationale_predictions"], scores[row["annotation_id"]])
+            assert sum(marks(rationale["hard_rationale_predictions"], length)) == -(-length // 2)
+
+
+REFUSED = {
+    "untested": (draw(5), "no measure was tested by erasure; measure"),
+    "split": (drawn(6, rationale=True, split="../x"), "no file is called"),
+    "measure": (
+        erasure_tested(draw(6, measures=("good", "random"), rationale=True), FALLS | {"a/b": 0.5}),
+        "no file is called",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_erasers_files_stay_in_their_folder(name, tmp_path, capsys):
+    record, message = REFUSED[name]
+    records.save(record, tmp_path / "record.parquet")
+    assert cli.main(["eraser", str(tmp_path / "record.parquet"), "--output", str(tmp_path / "deep" / "out")]) == 2
+    assert message in capsys.readouterr().err
+    assert [path.name for path in tmp_path.rglob("*")] == ["record.parquet"]
+
+
+def test_a_measure_that_was_not_tested_has_no_results(cell):
+    with pytest.raises(ValueError, match="no tests of 'other'; the cell holds those of attention, good, random"):
+        eraser.results(cell, "other")
