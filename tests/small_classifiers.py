@@ -9,6 +9,7 @@ from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerFast
 
 from attnfaith.recipes import library
+from attnfaith.subjects import Batch, SelfAttention
 
 
 WORDS = "the a old new ship sank sailed slowly never was good bad film music and but very ! . ##s ##ing ##ed".split()
@@ -57,3 +58,15 @@ def texts(model, lengths=(11, 7), seed: int = 0) -> dict[str, torch.Tensor]:
         ids[row, length:] = 0
     mask = torch.arange(max(lengths)) < torch.tensor(lengths).unsqueeze(1)
     return {"input_ids": ids, "attention_mask": mask.long()}
+
+
+def biased(kind: str = "bert", **fields):
+    """A small classifier in float64 whose biases are not 0, its subject, and a batch of two texts."""
+    model = classifier(kind, **fields).double()
+    torch.manual_seed(1)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() == 1:
+                parameter.add_(0.3 * torch.randn_like(parameter))
+    subject = SelfAttention(model)
+    return model, subject, Batch.of(texts(model), subject)

@@ -32,6 +32,7 @@ PAIRS = [
 """With words of two tokens, some first, some last."""
 KINDS = ("marian", "bart", "mbart", "t5", "bahdanau", "luong")
 STACKED = KINDS[:4]
+INPUTS = ("input_ids", "attention_mask", "decoder_input_ids")
 
 
 def tokenizer(template: str = "$A </s>"):

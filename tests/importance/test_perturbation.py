@@ -3,16 +3,22 @@
 import numpy as np
 import pytest
 import torch
-from captum.attr import FeatureAblation
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
 
-from attnfaith.importance import ablation
+from attnfaith.importance import ablation, lstm, state_lengths
 from attnfaith.importance.perturbation import LeaveOneOut, Occlusion
+from attnfaith.models import AttentionClassifierConfig
+from attnfaith.models.alignments import ALIGNMENTS
 from attnfaith.models.encoders import ENCODERS
 from attnfaith.models.hierarchy import HIERARCHIES
-from attnfaith.models.projections import PROJECTIONS
+from attnfaith.models.projections import PROJECTIONS, project
 from attnfaith.subjects import subject_of
+from tests import small_encoders
 from tests.measuring import classifier_of, run
-from tests.small_encoders import FEW_FIRST
+from tests.small_encoders import FEW_FIRST, SIZE, build, build_subclass, close
+from tests.stages import Text, embedded_of, inputs_of, logits_at
 
 
 TOKENS, HIDDEN, REPROJECTED = LeaveOneOut.columns
@@ -21,21 +27,8 @@ LEVELS = (*HIERARCHIES, "word")
 MARK, UNKNOWN = 4, 1
 
 
-def close(values, expected, atol=2e-6):
-    torch.testing.assert_close(torch.as_tensor(values).double(), torch.as_tensor(expected).double(), atol=atol, rtol=0)
-
-
-def inputs(batch):
-    return {name: value for name, value in batch.items() if name != "instance_id"}
-
-
-@torch.no_grad()
-def probabilities(model, batch):
-    return model(**inputs(batch)).logits.double().softmax(-1)[0]
-
-
-def distance(one, other):
-    return float((one - other).abs().sum() / 2)
+def distance(first, second):
+    return np.abs(first - second).sum() / 2
 
 
 def shorter(row, token, hierarchy):
@@ -55,56 +48,52 @@ def shorter(row, token, hierarchy):
     return {**row, "tokens": row["tokens"][:token] + row["tokens"][token + 1 :], **left}
 
 
+# --------------------------------------------------------------------------------------- measures
+
+
 @pytest.mark.parametrize("hierarchy", LEVELS)
-@pytest.mark.parametrize(("query", "projection", "score_scale"), [("learned", "softmax", None), ("text", "sparsemax", 1.0)])
 @pytest.mark.parametrize("encoder", FEW_FIRST)
-def test_deleting_each_token(encoder, query, projection, score_scale, hierarchy, tiny_model, tiny_rows, tiny_batch):
-    """Leave-one-out is the distance of predictions, occlusion the fall of a logit."""
-    factors = {"encoder": encoder, "query": query, "projection": projection, "score_scale": score_scale}
-    model = tiny_model(**factors, num_hidden_layers=1, hierarchy=hierarchy)
-    rows = tiny_rows([6, 1, 9, 9, 0, 3], pair=query == "text", hierarchy=hierarchy)
-    distances = run(LeaveOneOut, model, tiny_batch(rows))[TOKENS]
-    falls = run(Occlusion, model, tiny_batch(rows), target=1, output="probability")[FALLS]
-    for row, values, changes in zip(rows, distances, falls, strict=True):
-        whole = probabilities(classifier_of(model), tiny_batch([row]))
-        assert len(values) == len(row["tokens"])
-        for token, (value, change) in enumerate(zip(values, changes, strict=True)):
-            left = probabilities(classifier_of(model), tiny_batch([shorter(row, token, hierarchy)]))
-            close(value, distance(left, whole))
-            close(change, whole[1] - left[1])
-    assert max(value.max() for value in distances if len(value)) > 0.02
+def test_deleting_each_token(encoder, hierarchy, tiny_model, tiny_rows, tiny_batch):
+    """Leave-one-out is the distance of predictions, occlusion the fall of a probability."""
+    for query, projection, score_scale in (("learned", "softmax", None), ("text", "sparsemax", 1.0)):
+        fields = {"encoder": encoder, "query": query, "projection": projection, "score_scale": score_scale}
+        model = tiny_model(**fields, num_hidden_layers=1, hierarchy=hierarchy)
+        classifier, rows = classifier_of(model), tiny_rows([6, 1, 9, 9, 0, 3], pair=query == "text", hierarchy=hierarchy)
+        distances = run(LeaveOneOut, model, tiny_batch(rows))[TOKENS]
+        falls = run(Occlusion, model, tiny_batch(rows), target=1, output="probability")[FALLS]
+
+        def probs(row, classifier=classifier):
+            with torch.no_grad():
+                return classifier(**inputs_of(tiny_batch([row]))).logits.double().softmax(-1)[0].numpy()
+
+        for number, row in enumerate(rows):
+            whole = probs(row)
+            left = [probs(shorter(row, token, hierarchy)) for token in range(len(row["tokens"]))]
+            np.testing.assert_allclose(distances[number], [distance(whole, part) for part in left], atol=2e-6)
+            np.testing.assert_allclose(falls[number], [whole[1] - part[1] for part in left], atol=2e-6)
+        assert max(values.max() for values in distances if len(values)) > 0.02
 
 
 STATES = [  # projection, score_scale, query, readout, hierarchy
     *((projection, None, "learned", "affine", "none") for projection in PROJECTIONS),
-    *((projection, 1.0, "text", "tanh", "none") for projection in ("softmax", "sparsemax", "entmax15")),
-    *((projection, None, "learned", "affine", "word") for projection in ("softmax", "sparsemax")),
+    *((projection, 1.0, "text", "tanh", "none") for projection in ("softmax", "sparsemax")),
+    ("sparsemax", None, "learned", "affine", "word"),
 ]
 
 
 @pytest.mark.parametrize(("projection", "score_scale", "query", "readout", "hierarchy"), STATES)
-@torch.no_grad()
 def test_removing_each_state(projection, score_scale, query, readout, hierarchy, tiny_model, tiny_rows, tiny_batch):
     """Weights renormalised, which is projecting again for softmax and uniform attention below a single level."""
-    factors = {"projection": projection, "score_scale": score_scale, "query": query, "readout": readout}
-    model = tiny_model(**factors, hierarchy=hierarchy, sparsegen_lambda=0.4, entmax_alpha=1.25, num_labels=4)
+    fields = {"projection": projection, "score_scale": score_scale, "query": query, "readout": readout}
+    model = tiny_model(**fields, hierarchy=hierarchy, sparsegen_lambda=0.4, entmax_alpha=1.25, num_labels=4)
     batch = tiny_batch(tiny_rows([6, 1, 9], pair=query == "text", hierarchy=hierarchy))
     columns = run(LeaveOneOut, model, batch)
-    hidden, mask, query_states = model.encode(**inputs(batch))
-    attention = model.attend(hidden, mask, query_states)
-    whole = model.decode(hidden, attention, query_states).softmax(-1)
     for row in range(3):
-        states, query_state = hidden[row : row + 1], None if query_states is None else query_states[row : row + 1]
-        for token, place in enumerate(mask[row].nonzero().squeeze(1).tolist()):
-            left = attention[row : row + 1].clone()
-            left[0, place] = 0
-            left = left / left.sum() if float(left.sum()) else left
-            again = model.decode(states, left, query_state).softmax(-1)[0]
-            close(columns[HIDDEN][row][token], distance(again, whole[row]))
-            others = mask[row : row + 1].clone()
-            others[0, place] = False
-            again = model.decode(states, model.attend(states, others, query_state), query_state).softmax(-1)[0]
-            close(columns[REPROJECTED][row][token], distance(again, whole[row]))
+        text = Text(model, batch, row)
+        whole = text.probs(text.attention)
+        for name, left in ((HIDDEN, text.without), (REPROJECTED, text.reprojected)):
+            distances = [distance(text.probs(left([token])), whole) for token in range(len(text))]
+            np.testing.assert_allclose(columns[name][row], distances, atol=2e-6)
     difference = abs(np.concatenate(columns[HIDDEN]) - np.concatenate(columns[REPROJECTED])).max()
     alike = projection == "uniform" or (projection == "softmax" and score_scale is None)
     assert (difference < 1e-7) == (alike and hierarchy == "none")
@@ -118,93 +107,134 @@ def test_one_token_holding_nearly_all_weight(readout, tiny_model):
     torch.manual_seed(1)
     hidden = torch.randn(1, 6, 8)
     weights = torch.tensor([[1e-10, 2e-10, 0, 1 - 1e-9, 3e-10, 4e-10]], dtype=torch.float64)
-    weights[0, 3] = 1 - (weights.sum() - weights[0, 3])
     without = ablation.without_state(subject_of(model), hidden, weights.float()).double().softmax(-1)[0]
     precise = tiny_model(readout=readout, scale=1.0)
     for token in range(6):
         left = weights.clone()
         left[0, token] = 0
-        expected = precise.decoder((left.unsqueeze(-1) * hidden.double()).sum(1) / left.sum()).softmax(-1)[0]
-        close(without[token], expected, atol=1e-6)
-
-
-def value(logits, predicted, output):
-    p = logits.softmax(-1)[..., predicted]
-    return {"logit": logits[..., predicted], "probability": p, "log_odds": p.log() - torch.log1p(-p)}[output]
+        probs = precise.decoder((left.unsqueeze(-1) * hidden.double()).sum(1) / left.sum()).softmax(-1)[0]
+        close(without[token], probs, 1e-6)
 
 
 @torch.no_grad()
 def occluded(model, batch, by, output):
     """f - f with each item's embeddings replaced, or barred from attention, one pass each."""
-    rest = {name: batch[name] for name in ("attention_mask", "token_type_ids") if name in batch}
-    items, table = model.items(batch["input_ids"], **rest), classifier_of(model).get_input_embeddings()
-    embedded = table(batch["input_ids"])
-    filling = table(torch.tensor(UNKNOWN)) if by == "unknown" else torch.zeros(embedded.shape[-1])
+    items, embedded = model.items(**inputs_of(batch)), embedded_of(model, batch)
+    table = classifier_of(model).get_input_embeddings()
+    filling = table(torch.tensor(UNKNOWN)) if by == "unknown" else torch.zeros(embedded.shape[-1], dtype=embedded.dtype)
 
-    def logits(points, blocked=None):
-        encoded = model.encode(inputs_embeds=points, items=items, **rest)
-        mask = encoded.mask.clone()
-        if blocked is not None:
-            mask[0, mask[0].nonzero()[blocked]] = False
-        return model.decode(encoded.hidden, model.attend(encoded.hidden, mask, encoded.query), encoded.query)[0]
+    def value(logits):
+        p = logits.softmax(-1)[predicted]
+        return float({"logit": logits[predicted], "probability": p, "log_odds": p.log() - torch.log1p(-p)}[output])
 
-    whole, falls = logits(embedded), []
+    whole, text, falls = logits_at(model, batch, embedded, items=items)[0], Text(model, batch), []
+    predicted = int(whole.argmax())
     for place, number in enumerate(items[0][items[0] >= 0].unique().tolist()):
-        points = embedded if by == "mask" else torch.where((items == number).unsqueeze(-1), filling, embedded)
-        changed = logits(points, place if by == "mask" else None)
-        predicted = int(whole.argmax())
-        falls.append(float(value(whole, predicted, output) - value(changed, predicted, output)))
+        if by == "mask":
+            changed = torch.from_numpy(text.logits(text.reprojected([place])))
+        else:
+            points = torch.where((items == number).unsqueeze(-1), filling, embedded)
+            changed = logits_at(model, batch, points, items=items)[0]
+        falls.append(value(whole) - value(changed))
     return falls
 
 
 @pytest.mark.parametrize(("by", "output"), [("zero", "logit"), ("unknown", "log_odds"), ("mask", "probability")])
 @pytest.mark.parametrize("hierarchy", LEVELS)
-@pytest.mark.parametrize(("encoder", "query", "readout"), [("bilstm", "text", "tanh"), ("transformer", "learned", "affine")])
-def test_occlusion_by_brute_force(encoder, query, readout, hierarchy, by, output, tiny_model, tiny_rows, tiny_batch):
-    fields = {"encoder": encoder, "query": query, "readout": readout, "hierarchy": hierarchy}
-    model = tiny_model(**fields, projection="sparsemax" if encoder == "bilstm" else "softmax", num_labels=3)
-    rows = tiny_rows([7, 1, 5, 5], pair=query == "text", hierarchy=hierarchy)
-    columns = run(Occlusion, model, tiny_batch(rows), by=by, output=output)[FALLS]
-    for row, falls in zip(rows, columns, strict=True):
-        np.testing.assert_allclose(falls, occluded(model, tiny_batch([row]), by, output), atol=1e-5, rtol=1e-4)
-    assert max(np.abs(falls).max() for falls in columns) > 1e-3
-
-
-@pytest.mark.parametrize("encoder", ENCODERS)
-def test_occlusion_by_zeros_is_captums_feature_ablation(encoder, tiny_model, tiny_rows, tiny_batch):
-    model, batch = tiny_model(encoder=encoder, num_labels=3), tiny_batch(tiny_rows([6]))
-    with torch.no_grad():
-        embedded = model.get_input_embeddings()(batch["input_ids"])
-        predicted = int(model(inputs_embeds=embedded).logits.argmax())
-        groups = torch.arange(embedded.shape[1])[None, :, None].expand_as(embedded)
-        ablation = FeatureAblation(lambda points: model(inputs_embeds=points).logits)
-        expected = ablation.attribute(embedded, target=predicted, feature_mask=groups, perturbations_per_eval=3)
-    (falls,) = run(Occlusion, model, batch, by="zero")[FALLS]
-    np.testing.assert_allclose(falls, expected[0, 1:-1, 0], atol=1e-5)
+def test_occlusion_by_brute_force(hierarchy, by, output, tiny_model, tiny_rows, tiny_batch):
+    for encoder, query, readout in (("bilstm", "text", "tanh"), ("transformer", "learned", "affine")):
+        fields = {"encoder": encoder, "query": query, "readout": readout, "hierarchy": hierarchy}
+        model = tiny_model(**fields, projection="sparsemax" if encoder == "bilstm" else "softmax", num_labels=3)
+        rows = tiny_rows([7, 1, 5, 5], pair=query == "text", hierarchy=hierarchy)
+        columns = run(Occlusion, model, tiny_batch(rows), by=by, output=output)[FALLS]
+        for row, falls in zip(rows, columns, strict=True):
+            np.testing.assert_allclose(falls, occluded(model, tiny_batch([row]), by, output), atol=1e-5, rtol=1e-4)
+        assert max(np.abs(falls).max() for falls in columns) > 1e-3
 
 
 def test_occlusion_of_a_linear_model(tiny_model, tiny_rows, tiny_batch):
     """Uniform attention on embeddings: zeroed w . x / T; deleted, s / T - (s - w . x) / (T - 1) with s the sum of all."""
     model, batch = tiny_model(encoder="embedding", projection="uniform"), tiny_batch(tiny_rows([5]))
-    evidence = model.get_input_embeddings()(batch["input_ids"][0, 1:-1]) @ model.decoder_weights()[0][1]
-    evidence = evidence.detach().numpy()
+    evidence = (embedded_of(model, batch)[0, 1:-1] @ model.decoder_weights()[0][1]).detach().numpy()
     zeroed, deleted = (run(Occlusion, model, batch, target=1, by=by) for by in ("zero", "delete"))
     np.testing.assert_allclose(zeroed[FALLS][0], evidence / 5, atol=1e-6)
-    expected = evidence.sum() / 5 - (evidence.sum() - evidence) / 4
+    without = evidence.sum() / 5 - (evidence.sum() - evidence) / 4
     for falls in (deleted[FALLS][0], deleted[FALLS_HIDDEN][0], zeroed[FALLS_HIDDEN][0]):
-        np.testing.assert_allclose(falls, expected, atol=1e-6)
+        np.testing.assert_allclose(falls, without, atol=1e-6)
 
 
-@pytest.mark.parametrize("hierarchy", LEVELS)
-def test_what_is_there_already_takes_nothing(hierarchy, tiny_model, tiny_rows, tiny_batch):
-    """Exact zeros, so that rounding breaks no ties: an unknown word by the unknown word, zero vectors by zeros."""
-    model = tiny_model(hierarchy=hierarchy)
-    row, other = tiny_rows([[UNKNOWN] * 2, [20, 21]], hierarchy=hierarchy)
-    row["input_ids"] = [2, UNKNOWN, UNKNOWN, 3]
-    batch = tiny_batch([row, other])
-    unknown = run(Occlusion, model, batch, by="unknown")[FALLS]
-    assert (unknown[0] == 0).all() and (unknown[1] != 0).all()
+# --------------------------------------------------------------------------------------- engines of encoders
+
+
+def check_changes(encoder, lengths, edge=(0, 0), replaces=False, alignment="additive", query="learned", classes=3):
+    """Sums under attention of every changed text against the text itself, read alone."""
+    embedded, present = small_encoders.texts(lengths)
+    mask = present.clone()
+    for row, length in enumerate(lengths):
+        mask[row, : edge[0]] = mask[row, length - edge[1] : length] = False
+    config = AttentionClassifierConfig(hidden_size=SIZE, alignment=alignment, query=query)
+    torch.manual_seed(2)
+    module = ALIGNMENTS[alignment](config).double()
+    for parameter in module.parameters():
+        nn.init.normal_(parameter)
+    random = torch.Generator().manual_seed(3)
+    queries = torch.randn(len(lengths), SIZE, dtype=torch.float64, generator=random) if query == "text" else None
+    values = None if classes is None else torch.randn(classes, SIZE, dtype=torch.float64, generator=random)
+    filling = embedded.flip(1) + 1 if replaces else None
     with torch.no_grad():
-        classifier_of(model).get_input_embeddings().weight[20:22] = 0
-    zeroed = run(Occlusion, model, batch, by="zero")[FALLS]
-    assert (zeroed[0] != 0).all() and (zeroed[1] == 0).all()
+        states, _ = encoder(embedded, present)
+        texts = encoder, module, config, embedded, states, present, mask
+        sums = ablation.sums_of_changes(*texts, queries, values, filling=filling)
+        assert (sums[~mask] == 0).all()
+        for row, place in mask.nonzero().tolist():
+            alone, left = embedded[row, : lengths[row]].clone(), mask[row, : lengths[row]]
+            if replaces:
+                alone[place] = filling[row, place]
+            else:
+                stays = torch.arange(lengths[row]) != place
+                alone, left = alone[stays], left[stays]
+            if not left.any():
+                close(sums[row, place], torch.zeros_like(sums[row, place]))
+                continue
+            again, _ = encoder(alone[None], torch.ones(1, len(alone), dtype=torch.bool))
+            weights = project(module(again, None if queries is None else queries[[row]]), left[None], config)[0]
+            close(sums[row, place], weights @ (again[0] if values is None else again[0] @ values.t()), 1e-9)
+
+
+@pytest.mark.parametrize("replaces", [True, False])
+@pytest.mark.parametrize("name", ENCODERS)
+def test_changed_texts(name, replaces):
+    """A subclass reads by its own forward pass: its parent's engine knows another encoder."""
+    for lengths in ((7, 1, 4, 9, 2, 7), (1,), (1, 2, 1)):
+        check_changes(build(name), lengths, replaces=replaces)
+    subclass = build_subclass(name)
+    assert type(subclass) not in {**ablation.READERS, **state_lengths.ENGINES}
+    check_changes(subclass, (5, 3, 5), replaces=replaces)
+
+
+@settings(max_examples=40)
+@given(
+    lengths=st.lists(st.integers(1, 9), min_size=1, max_size=5),
+    edge=st.tuples(st.integers(0, 2), st.integers(0, 2)),
+    replaces=st.booleans(),
+    alignment=st.sampled_from(list(ALIGNMENTS)),
+    query=st.sampled_from(["learned", "text"]),
+    classes=st.sampled_from([None, 2]),
+)
+def test_an_lstm_on_texts_of_many_lengths(lengths, edge, replaces, alignment, query, classes):
+    """Markers at either end are read and not changed; values are of classes, or the states themselves."""
+    check_changes(build("bilstm"), [length + sum(edge) for length in lengths], edge, replaces, alignment, query, classes)
+
+
+@pytest.mark.parametrize("forgets", [True, False])
+@pytest.mark.parametrize("replaces", [True, False])
+def test_changes_that_an_lstm_forgets(replaces, forgets, monkeypatch):
+    """Once the forget gates let a change go, the rest is that of the whole text, also when shorter texts have ended."""
+    encoder = build("bilstm")
+    for layer in encoder.directions:
+        layer.weight_hh_l0.data *= 0.05
+        layer.bias_ih_l0.data[SIZE // 2 : SIZE] = -4.0 if forgets else 40.0
+    inner, answers = lstm.forgotten, []
+    monkeypatch.setattr(lstm, "forgotten", lambda *rows: answers.append(inner(*rows)) or answers[-1])
+    check_changes(encoder, (40, 25, 40), (1, 1), replaces)
+    assert sum(answers) > 40 if forgets else answers and not any(answers)

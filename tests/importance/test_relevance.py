@@ -1,51 +1,45 @@
-"""Layer-wise relevance propagation: rules by hand and unit by unit, and that nothing is lost between layers."""
+"""Relevance propagation: rules by hand and unit by unit, nothing lost between layers, and decompositions written out."""
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional
 
+from attnfaith.importance.attention_based import AttentionXGradient
 from attnfaith.importance.lrp_rules import Rules, tanh
-from attnfaith.importance.relevance import Lrp, relevance
+from attnfaith.importance.relevance import Chefer, DecompX, Lrp, relevance
 from attnfaith.models import encoders
 from attnfaith.models.projections import project
-from attnfaith.subjects import subject_of
+from attnfaith.subjects import Batch, SelfAttention, SubjectError, subject_of
 from tests.measuring import run
+from tests.small_classifiers import biased, classifier, texts
+from tests.stages import embedded_of, logits_of
 
 
 EVERY_ENCODER = sorted(encoders.ENCODERS)
 MODELS = (  # projection, query, readout, hierarchy
-    ("softmax", "learned", "affine", "none"),
     ("sparsemax", "text", "tanh", "none"),
-    ("softmax", "text", "affine", "none"),
     ("entmax15", "learned", "tanh", "sentence"),
-    ("sparsemax", "text", "affine", "word"),
+    ("softmax", "text", "affine", "word"),
 )
-TEXTS = (7, 0, [9], 3, [12] * 5)
 
 
 @pytest.fixture
 def a_batch(tiny_model, tiny_rows, tiny_batch):
-    """Factory of a model in float64 and a batch that suits it."""
+    """Factory of a model and a batch that suits it."""
 
-    def make(projection="softmax", query="learned", readout="affine", hierarchy="none", texts=TEXTS, **fields):
+    def make(projection="softmax", query="learned", readout="affine", hierarchy="none", **fields):
         fields |= {"projection": projection, "query": query, "readout": readout, "hierarchy": hierarchy}
-        model = tiny_model(**{"dtype": torch.float64, **fields})
-        return model, tiny_batch(tiny_rows(texts, pair=query == "text", hierarchy=hierarchy))
+        texts = (7, 0, [9], 3, [12] * 5)
+        return tiny_model(**fields), tiny_batch(tiny_rows(texts, pair=query == "text", hierarchy=hierarchy))
 
     return make
 
 
-def logits_of(model, batch):
-    inputs = {name: values for name, values in batch.items() if name != "instance_id"}
-    with torch.no_grad():
-        encoded = model.encode(**inputs)
-        return model.decode(encoded.hidden, model.attend(*encoded), encoded.query)
-
-
-def ran(rule, *shape, epsilon, seed=0):
+def run_rule(rule, *shape, epsilon):
     """Values and slopes going in, values and slopes coming out, and the ledger, of a rule in float64."""
-    torch.manual_seed(seed)
+    torch.manual_seed(0)
     inputs = torch.randn(*shape, dtype=torch.float64, requires_grad=True)
     ledger = torch.zeros(shape[0], dtype=torch.float64, requires_grad=True)
     outputs = rule(Rules(epsilon, ledger), inputs)
@@ -54,16 +48,14 @@ def ran(rule, *shape, epsilon, seed=0):
     return inputs.detach(), slopes, outputs.detach(), top, torch.zeros_like(ledger) if entries is None else entries
 
 
-def double(layer, seed=1):
-    torch.manual_seed(seed)
+def double(layer):
+    torch.manual_seed(1)
     for parameter in layer.parameters():
         nn.init.normal_(parameter)
     return layer.double()
 
 
-def share(value, epsilon):
-    """What a divisor y + epsilon sign(y) leaves of y."""
-    return value / (value + epsilon * (1 if value >= 0 else -1))
+# --------------------------------------------------------------------------------------- rules
 
 
 MASK = torch.tensor([[True] * 4, [True] * 3 + [False]])
@@ -97,13 +89,13 @@ RULES = {
 @pytest.mark.parametrize("epsilon", [0.0, 1.0])
 @pytest.mark.parametrize("name", [*RULES, *EVERY_ENCODER])
 def test_a_rule_conserves(name, epsilon, tiny_model):
-    """Relevance of what comes out is relevance of what goes in and of what is entered, for each instance."""
+    """Relevance of the outputs is relevance of the inputs and of what is entered, for each instance."""
     if name in RULES:
         rule, shape = RULES[name]
     else:
-        encoder, shape = tiny_model(encoder=name, dtype=torch.float64).model.encoder, (2, 4, 8)
+        encoder, shape = tiny_model(encoder=name).model.encoder, (2, 4, 8)
         rule = lambda rules, values: rules.encoded(encoder, values, MASK)  # noqa: E731
-    inputs, slopes, outputs, top, entries = ran(rule, *shape, epsilon=epsilon)
+    inputs, slopes, outputs, top, entries = run_rule(rule, *shape, epsilon=epsilon)
     out, into = (outputs * top).flatten(1).sum(1), (inputs * slopes).flatten(1).sum(1)
     torch.testing.assert_close(into + entries, out, atol=1e-12, rtol=1e-11)
     assert out.abs().min() > 0.01
@@ -115,13 +107,13 @@ def test_epsilon_rule_by_hand():
     with torch.no_grad():
         layer.weight.copy_(torch.tensor([[3.0, 4.0]]))
         layer.bias.fill_(1.0)
-    for epsilon, kept in ((0.0, 1.0), (1.0, 0.75)):
+    for epsilon, share in ((0.0, 1.0), (1.0, 0.75)):
         x = torch.tensor([[2.0, -1.0]], dtype=torch.float64, requires_grad=True)
         ledger = torch.zeros(1, dtype=torch.float64, requires_grad=True)
         y = Rules(epsilon, ledger).linear(x, layer)
         slopes, entries = torch.autograd.grad(y, [x, ledger], torch.tensor([[2.0]]).double())
-        assert (x * slopes)[0].tolist() == [12 * kept, -8 * kept]
-        assert entries.tolist() == [2 * kept + 6 * (1 - kept)]
+        assert (x * slopes)[0].tolist() == [12 * share, -8 * share]
+        assert entries.tolist() == [2 * share + 6 * (1 - share)]
 
 
 def sigmoid(value):
@@ -130,71 +122,62 @@ def sigmoid(value):
 
 def split(parts, total, relevance, epsilon):
     """The epsilon rule: relevance (D,) of sums `total` (D,) to parts (..., D) of them."""
-    stable = total + epsilon * np.where(total >= 0, 1.0, -1.0)
-    return parts / stable * relevance
+    return parts / (total + epsilon * np.where(total >= 0, 1.0, -1.0)) * relevance
+
+
+def lstm_steps(layer, x):
+    """Forward steps of an LSTM: state before, state, memory, its two parts, the candidate, and what it is made of."""
+    wx, wh = (values.detach().numpy().reshape(4, 2, -1) for values in (layer.weight_ih_l0, layer.weight_hh_l0))
+    b = (layer.bias_ih_l0 + layer.bias_hh_l0).detach().numpy().reshape(4, 2)
+    state, memory = np.zeros(2), np.zeros(2)
+    for values in x:
+        i, f, g, o = wx @ values + wh @ state + b
+        before, parts = state, (sigmoid(f) * memory, sigmoid(i) * np.tanh(g))
+        memory = sum(parts)
+        state = sigmoid(o) * np.tanh(memory)
+        yield state, memory, *parts, g, (wx[2] * values).T, (wh[2] * before).T
+
+
+def gru_steps(layer, x):
+    """The same of a GRU, h = (1 - z) tanh(y) + z h' with y = W x + b + r (V h' + d); its state is its memory."""
+    wx, wh, b, d = (values.detach().numpy().reshape(3, 2, -1) for values in layer.parameters())
+    state = np.zeros(2)
+    for values in x:
+        read, recur = wx @ values + b[:, :, 0], wh @ state + d[:, :, 0]
+        r, z = sigmoid(read[0] + recur[0]), sigmoid(read[1] + recur[1])
+        y, before = read[2] + r * recur[2], state
+        parts = z * before, (1 - z) * np.tanh(y)
+        state = sum(parts)
+        yield state, state, *parts, y, (wx[2] * values).T, (wh[2] * before).T * r
 
 
 @pytest.mark.parametrize("epsilon", [1e-3, 0.5])
-def test_lstm_step_by_step(epsilon):
+@pytest.mark.parametrize(("kind", "steps"), [("lstm", lstm_steps), ("gru", gru_steps)])
+def test_recurrence_step_by_step(kind, steps, epsilon):
     """Relevance itself, sent back from step to step by its own formulas (Arras et al. 2017), one unit at a time."""
-    layer = double(nn.LSTM(3, 2))
-    x, slopes, h, top, entries = ran(lambda rules, x: in_time(Rules.lstm)(rules, x, layer), 1, 4, 3, epsilon=epsilon)
-    x, slopes, h, top = (values[0].numpy() for values in (x, slopes, h, top))
-    wx, wh = layer.weight_ih_l0.detach().numpy(), layer.weight_hh_l0.detach().numpy()
-    b = (layer.bias_ih_l0 + layer.bias_hh_l0).detach().numpy()
-    state, memory, steps = np.zeros(2), np.zeros(2), []
-    for t in range(4):
-        i, f, g, o = (wx @ x[t] + wh @ state + b).reshape(4, 2)
-        before, seen = state, memory
-        memory = sigmoid(f) * seen + sigmoid(i) * np.tanh(g)
-        state = sigmoid(o) * np.tanh(memory)
-        steps.append((before, seen, memory, sigmoid(f) * seen, sigmoid(i) * np.tanh(g), g))
-    np.testing.assert_allclose(state, h[-1], atol=1e-12)
-    expected = np.zeros((4, 3))
-    to_state, to_memory = np.zeros(2), np.zeros(2)
+    layer, rule = double({"lstm": nn.LSTM, "gru": nn.GRU}[kind](3, 2)), in_time(getattr(Rules, kind))
+    tensors = run_rule(lambda rules, x: rule(rules, x, layer), 1, 4, 3, epsilon=epsilon)
+    x, slopes, h, top = (values[0].numpy() for values in tensors[:4])
+    forward = list(steps(layer, x))
+    np.testing.assert_allclose(forward[-1][0], h[-1], atol=1e-12)
+    expected, to_state, to_memory = np.zeros((4, 3)), np.zeros(2), np.zeros(2)
     for t in reversed(range(4)):
-        before, _, memory, kept, entered, g = steps[t]
+        _, memory, remembered, entered, candidate, inward, recurrent = forward[t]
         relevance = to_memory + to_state + h[t] * top[t]
         of_candidate = split(entered, memory, relevance, epsilon)
-        to_memory = split(kept, memory, relevance, epsilon)
-        weights, recurrent = wx.reshape(4, 2, 3)[2], wh.reshape(4, 2, 2)[2]
-        expected[t] = split((weights * x[t]).T, g, of_candidate, epsilon).sum(1)
-        to_state = split((recurrent * before).T, g, of_candidate, epsilon).sum(1)
+        to_memory = split(remembered, memory, relevance, epsilon)
+        expected[t] = split(inward, candidate, of_candidate, epsilon).sum(1)
+        to_state = split(recurrent, candidate, of_candidate, epsilon).sum(1)
     np.testing.assert_allclose(x * slopes, expected, rtol=1e-10, atol=1e-13)
-    np.testing.assert_allclose(entries[0], (h * top).sum() - expected.sum(), rtol=1e-9)
+    np.testing.assert_allclose(tensors[4][0], (h * top).sum() - expected.sum(), rtol=1e-9)
 
 
-@pytest.mark.parametrize("epsilon", [1e-3, 0.5])
-def test_gru_step_by_step(epsilon):
-    """The same for a GRU, h = (1 - z) tanh(y) + z h' with y = W x + b + r (V h' + d)."""
-    layer = double(nn.GRU(3, 2))
-    x, slopes, h, top, entries = ran(lambda rules, x: in_time(Rules.gru)(rules, x, layer), 1, 4, 3, epsilon=epsilon)
-    x, slopes, h, top = (values[0].numpy() for values in (x, slopes, h, top))
-    wx, wh, b, d = (values.detach().numpy().reshape(3, 2, -1) for values in layer.parameters())
-    state, steps = np.zeros(2), []
-    for t in range(4):
-        read, recur = wx @ x[t] + b[:, :, 0], wh @ state + d[:, :, 0]
-        r, z = sigmoid(read[0] + recur[0]), sigmoid(read[1] + recur[1])
-        y = read[2] + r * recur[2]
-        steps.append((state, r, y, (1 - z) * np.tanh(y), z * state))
-        state = steps[-1][3] + steps[-1][4]
-    np.testing.assert_allclose(state, h[-1], atol=1e-12)
-    expected, to_state = np.zeros((4, 3)), np.zeros(2)
-    for t in reversed(range(4)):
-        before, r, y, entered, kept = steps[t]
-        relevance = to_state + h[t] * top[t]
-        of_candidate = split(entered, h[t], relevance, epsilon)
-        expected[t] = split((wx[2] * x[t]).T, y, of_candidate, epsilon).sum(1)
-        to_state = split(kept, h[t], relevance, epsilon)
-        to_state = to_state + split((wh[2] * before).T * r, y, of_candidate, epsilon).sum(1)
-    np.testing.assert_allclose(x * slopes, expected, rtol=1e-10, atol=1e-13)
-    np.testing.assert_allclose(entries[0], (h * top).sum() - expected.sum(), rtol=1e-9)
+# --------------------------------------------------------------------------------------- pooled classifiers
 
 
-@pytest.mark.parametrize("hierarchy", ["none", "sentence"])
-def test_transformer_is_gradient_times_input_with_gates_held_fixed(hierarchy, a_batch, monkeypatch):
+def test_transformer_is_gradient_times_input_with_gates_held_fixed(a_batch, monkeypatch):
     """Ali et al.: without epsilon, two calls of detach in the model's own forward pass give the same relevance."""
-    model, batch = a_batch(hierarchy=hierarchy, encoder="transformer")
+    model, batch = a_batch(hierarchy="sentence", encoder="transformer")
     parts = relevance(model, batch, epsilon=0)
 
     def fixed(layer, values):
@@ -205,53 +188,142 @@ def test_transformer_is_gradient_times_input_with_gates_held_fixed(hierarchy, a_
     monkeypatch.setattr(nn.LayerNorm, "forward", fixed)
     monkeypatch.setattr(encoders.SelfAttention, "weights", lambda *args: weigh(*args).detach())
     monkeypatch.setattr("attnfaith.models.hierarchy.project", lambda *args, own=project: own(*args).detach())
-    embedded = model.get_input_embeddings()(batch["input_ids"]).detach().requires_grad_()
-    items = model.items(batch["input_ids"], batch["attention_mask"]) if hierarchy == "sentence" else None
+    embedded = embedded_of(model, batch).requires_grad_()
+    items = model.items(batch["input_ids"], batch["attention_mask"])
     encoded = model.encode(inputs_embeds=embedded, attention_mask=batch["attention_mask"], items=items)
     logits = model.decode(encoded.hidden, model.attend(*encoded).detach(), encoded.query)
     slopes = torch.autograd.grad(logits.amax(1).sum(), [embedded, encoded.hidden])
     tokens, hidden = ((v.detach() * s).sum(-1) for v, s in zip([embedded, encoded.hidden], slopes, strict=True))
     torch.testing.assert_close(parts.hidden, hidden, atol=1e-12, rtol=1e-11)
-    if hierarchy == "none":
-        torch.testing.assert_close(parts.tokens, tokens.masked_fill(~parts.mask, 0), atol=1e-12, rtol=1e-11)
     torch.testing.assert_close(parts.tokens.sum(1) + parts.markers, tokens.sum(1), atol=1e-12, rtol=1e-11)
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 1.0])
-@pytest.mark.parametrize(("projection", "query", "readout", "hierarchy"), MODELS)
 @pytest.mark.parametrize("encoder", EVERY_ENCODER)
-def test_nothing_is_lost(encoder, projection, query, readout, hierarchy, epsilon, a_batch):
-    model, batch = a_batch(projection, query, readout, hierarchy, encoder=encoder, num_labels=3)
-    parts = relevance(model, batch, epsilon=epsilon)
-    logits = logits_of(model, batch)
-    torch.testing.assert_close(parts.explained, logits.amax(1), atol=1e-12, rtol=0)
-    torch.testing.assert_close(parts.unaccounted, torch.zeros(len(logits)).double(), atol=1e-12, rtol=0)
-    assert parts.tokens.sum(1).abs().max() > 1e-6
-    assert not parts.tokens[~parts.mask].any() and not parts.hidden[~parts.mask].any()
+def test_nothing_is_lost(encoder, epsilon, a_batch):
+    for fields in MODELS:
+        model, batch = a_batch(*fields, encoder=encoder, num_labels=3)
+        parts, logits = relevance(model, batch, epsilon=epsilon), logits_of(model, batch)
+        torch.testing.assert_close(parts.explained, logits.amax(1), atol=1e-12, rtol=0)
+        torch.testing.assert_close(parts.unaccounted, torch.zeros(len(logits)).double(), atol=1e-12, rtol=0)
+        assert parts.tokens.sum(1).abs().max() > 1e-6
+        assert not parts.tokens[~parts.mask].any() and not parts.hidden[~parts.mask].any()
 
 
 def test_outputs_that_are_no_logit(a_batch):
-    """Log-odds of two classes are a contrast; a probability starts with p (1 - p) of it and says what that leaves out."""
+    """Log-odds of two classes are a contrast; a probability starts with p (1 - p) of it and states what that leaves out."""
     model, batch = a_batch(encoder="bilstm")
-    logits = logits_of(model, batch)
     contrast = relevance(model, batch, target={"of": 1, "against": 0})
     odds = relevance(model, batch, target=1, output="log_odds")
     torch.testing.assert_close(odds.tokens, contrast.tokens)
-    torch.testing.assert_close(odds.unaccounted, torch.zeros(len(logits)).double(), atol=1e-12, rtol=0)
-    probability = relevance(model, batch, target=1, output="probability")
+    torch.testing.assert_close(odds.unaccounted, torch.zeros(5).double(), atol=1e-12, rtol=0)
+    probability, logits = relevance(model, batch, target=1, output="probability"), logits_of(model, batch)
     p = logits.softmax(1)[:, 1]
-    slope = p * (1 - p)
-    torch.testing.assert_close(probability.tokens, slope.unsqueeze(1) * contrast.tokens)
-    torch.testing.assert_close(probability.output, p - slope * (logits[:, 1] - logits[:, 0]))
+    torch.testing.assert_close(probability.tokens, (p * (1 - p)).unsqueeze(1) * contrast.tokens)
+    torch.testing.assert_close(probability.output, p - p * (1 - p) * (logits[:, 1] - logits[:, 0]))
     torch.testing.assert_close(probability.unaccounted, probability.output)
 
 
-def test_models_without_a_rule_are_refused(a_batch):
-    class Other(encoders.Average):
+def test_refusals(a_batch):
+    class Unknown(encoders.Average):
         pass
 
     model, batch = a_batch(encoder="average")
-    model.model.encoder.__class__ = Other
-    for ask in (lambda: run(Lrp, model, batch), lambda: Lrp().check(subject_of(model), None)):
-        with pytest.raises(ValueError, match="no rule for Other"):
-            ask()
+    model.model.encoder.__class__ = Unknown
+    for call in (lambda: run(Lrp, model, batch), lambda: Lrp().check(subject_of(model), None)):
+        with pytest.raises(ValueError, match="no rule for Unknown"):
+            call()
+    bart = SelfAttention(classifier("bart"))
+    with pytest.raises(SubjectError, match="chefer goes through layers of self-attention, and this model has 6 maps"):
+        run(Chefer, bart, Batch.of(texts(bart.model), bart))
+
+
+# --------------------------------------------------------------------------------------- stacks of layers
+
+
+@pytest.fixture(scope="module")
+def bert():
+    return biased("bert")
+
+
+class Written:
+    """A BERT's forward pass for one text, layer by layer, with all that a decomposition needs."""
+
+    @torch.no_grad()
+    def __init__(self, model, ids):
+        self.model, self.heads = model, model.config.num_attention_heads
+        self.states = [model.bert.embeddings(input_ids=ids)[0]]
+        self.layers = []
+        for layer in model.bert.encoder.layer:
+            states, own, out = self.states[-1], layer.attention.self, layer.attention.output
+            query, key, value = own.query(states), own.key(states), own.value(states)
+            scores = self.split(query) @ self.split(key).transpose(1, 2) / self.split(query).shape[-1] ** 0.5
+            context = (scores.softmax(-1) @ self.split(value)).transpose(0, 1).flatten(1)
+            dense = out.dense(context)
+            middle = out.LayerNorm(dense + states)
+            inner = layer.intermediate.dense(middle)
+            outer = layer.output.dense(functional.gelu(inner))
+            self.states.append(layer.output.LayerNorm(outer + middle))
+            self.layers.append((layer, states, query, key, value, scores, context, dense, middle, inner, outer))
+        self.pooled = model.bert.pooler.dense(self.states[-1][0])
+        self.logits = model.classifier(self.pooled.tanh())
+
+    def split(self, states):
+        return states.unflatten(-1, (self.heads, -1)).transpose(-2, -3)
+
+
+def forward_decomposition(model, ids):
+    """DecompX without biases as its authors compute it: vectors (source, place, size) carried through every layer; (T,C)."""
+    text = Written(model, ids)
+    length, size = text.states[0].shape
+    parts = torch.zeros(length, length, size, dtype=torch.float64)
+    parts[torch.arange(length), torch.arange(length)] = text.states[0]
+
+    def normalised(norm, parts, states):
+        spread = (states.var(-1, unbiased=False, keepdim=True) + norm.eps).sqrt()
+        return (parts - parts.mean(-1, keepdim=True)) / spread * norm.weight
+
+    for layer, states, _, _, _, scores, _, dense, middle, inner, outer in text.layers:
+        own, out = layer.attention.self, layer.attention.output
+        carried = text.split(parts @ own.value.weight.T)  # (source, head, place, size of a head)
+        carried = (scores.softmax(-1) @ carried).transpose(1, 2).flatten(2) @ out.dense.weight.T + parts
+        parts = normalised(out.LayerNorm, carried, dense + states)
+        slope = functional.gelu(inner) / inner
+        carried = ((parts @ layer.intermediate.dense.weight.T) * slope) @ layer.output.dense.weight.T + parts
+        parts = normalised(layer.output.LayerNorm, carried, outer + middle)
+    pooled = (parts[:, 0] @ model.bert.pooler.dense.weight.T) * (text.pooled.tanh() / text.pooled)
+    return pooled @ model.classifier.weight.T
+
+
+@torch.no_grad()
+def test_decompx_is_the_authors_forward_decomposition(bert):
+    model, subject, batch = bert
+    columns = run(DecompX, subject, batch, target=1)
+    for row in range(2):
+        alone = batch.alone(row)
+        expected = forward_decomposition(model, alone["input_ids"])[:, 1]
+        np.testing.assert_allclose(columns["importance_decompx"][row], expected, atol=1e-6)
+        total = float(expected.sum()) + columns["decompx_markers"][row] + columns["decompx_rest"][row]
+        assert total == pytest.approx(float(subject.predict(alone)[0, 1]), abs=1e-6)
+
+
+@pytest.mark.parametrize(("kind", "row_of"), [("bert", 0), ("gpt2", -1)])
+def test_chefer_and_attention_times_gradient_by_the_models_own_attentions(kind, row_of):
+    model, subject, batch = biased(kind)
+    one_head = subject.shown_by({"layers": 0, "head": 1})
+    rolled = run(Chefer, subject, batch, target=2)["importance_chefer"]
+    last, head = (
+        run(AttentionXGradient, s, batch, target=2)["importance_attention_x_gradient"] for s in (subject, one_head)
+    )
+    for row in range(2):
+        model.set_attn_implementation("eager")
+        output = model(input_ids=batch.alone(row)["input_ids"], output_attentions=True)
+        model.set_attn_implementation("sdpa")
+        slopes = torch.autograd.grad(output.logits[0, 2], output.attentions)
+        products = [(weights * slope)[0].detach().numpy() for weights, slope in zip(output.attentions, slopes, strict=True)]
+        identity = whole = np.eye(products[0].shape[1])
+        for product in products:
+            whole = whole + np.maximum(product, 0).mean(0) @ whole
+        np.testing.assert_allclose(rolled[row], (whole - identity)[row_of], atol=1e-7, rtol=1e-5)
+        np.testing.assert_allclose(last[row], products[-1].sum(0)[row_of], atol=1e-7, rtol=1e-5)
+        np.testing.assert_allclose(head[row], products[0][1, row_of], atol=1e-7, rtol=1e-5)

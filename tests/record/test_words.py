@@ -1,15 +1,18 @@
-"""A record over subwords summed to words: against sums written out, what is left out and said, and the report of it."""
+"""A record over subwords summed to words: against sums written out, what is left out, and a run from end to end."""
 
 import re
 from dataclasses import asdict
 
 import numpy as np
 import pytest
+from transformers import AutoTokenizer
 
 from attnfaith import cli, record
-from attnfaith.measurement.registry import find, names
+from attnfaith.measurement.registry import classes
 from attnfaith.record.words import RULES
 from attnfaith.reporting.cells import one_cell, split_cells
+from attnfaith.runs import load_model, load_tokenizer
+from attnfaith.subjects import subject_of
 from tests.records import draw, of_cell
 from tests.subword_tokenizers import train
 
@@ -17,6 +20,7 @@ from tests.subword_tokenizers import train
 pytestmark = pytest.mark.slow
 
 
+MEASURES = {cls.name: cls.columns for cls in classes()}
 SUMMED = {
     "integrated_gradients": sum,
     "gradient": sum,
@@ -26,54 +30,42 @@ SUMMED = {
 
 def subwords(count=30, seed=4):
     """A record of random texts whose tokens are subwords: words of one to four tokens, an empty text, one of one token."""
-    generator = np.random.default_rng(seed)
+    random = np.random.default_rng(seed)
     table = draw(count, measures=(*SUMMED, "leave_one_out"), seed=seed)
-    lengths = [len(row) for row in record.rows(table, "attention")]
-    owners, tokens, marks = [], [], []
-    for length in lengths:
-        begins = generator.random(length) < 0.5
-        begins[:1] = True
-        owners.append(np.cumsum(begins) - 1)
-        tokens.append([f"t{place}" if new else f"##s{place}" for place, new in enumerate(begins)])
-        marks.append((generator.random(length) < 0.3).astype(np.float32))
     columns = {name: table.column(name).to_pylist() for name in table.column_names}
-    columns |= {"tokens": tokens, "word_of_token": owners, "rationale": marks}
-    extra = {f"importance_{name}": module_columns(name)[f"importance_{name}"] for name in (*SUMMED, "leave_one_out")}
+    for name in ("tokens", "word_of_token", "rationale"):
+        columns[name] = []
+    for length in map(len, record.rows(table, "attention")):
+        begins = random.random(length) < 0.5
+        begins[:1] = True
+        columns["word_of_token"].append(np.cumsum(begins) - 1)
+        columns["tokens"].append([f"t{place}" if new else f"##s{place}" for place, new in enumerate(begins)])
+        columns["rationale"].append((random.random(length) < 0.3).astype(np.float32))
+    extra = {f"importance_{name}": MEASURES[name][f"importance_{name}"] for name in (*SUMMED, "leave_one_out")}
     extra |= {name: record.OPTIONAL_COLUMNS[name] for name in ("word_of_token", "rationale")}
     extra["permuted_probs"] = record.Column(("K", "C"))
     columns["permuted_probs"] = [[[0.5, 0.5]]] * count
-    made = record.build(columns, extra)
-    identity = asdict(one_cell(made).identity)
-    return record.with_settings(made, [{"identity": identity, "columns": {}, "label_names": ["a", "b"]}])
-
-
-def module_columns(name):
-    return find(name).columns
+    own = record.build(columns, extra)
+    identity = asdict(one_cell(own).identity)
+    return record.with_settings(own, [{"identity": identity, "columns": {}, "label_names": ["a", "b"]}])
 
 
 def test_words_by_hand():
     table = subwords()
     summed = record.by_word(table)
-    rows, words = table.to_pylist(), summed.to_pylist()
-    assert len(rows) == len(words) == 30
-    for row, of_words in zip(rows, words, strict=True):
+    for row, by_word in zip(table.to_pylist(), summed.to_pylist(), strict=True):
+        owners = row["word_of_token"]
         places = [
-            [place for place, owner in enumerate(row["word_of_token"]) if owner == word]
-            for word in range(max(row["word_of_token"], default=-1) + 1)
+            [place for place, owner in enumerate(owners) if owner == word] for word in range(max(owners, default=-1) + 1)
         ]
-        assert of_words["tokens"] == ["".join(row["tokens"][place].removeprefix("##") for place in word) for word in places]
-        expected = {"attention": sum, "rationale": max} | {f"importance_{name}": of for name, of in SUMMED.items()}
-        for name, of in expected.items():
-            values = [of([row[name][place] for place in word]) for word in places]
-            np.testing.assert_allclose(of_words[name], values, rtol=1e-5, atol=1e-6)
-        assert record.from_row(of_words).level == "word" and record.from_row(row).level == "token"
+        assert by_word["tokens"] == ["".join(row["tokens"][place].removeprefix("##") for place in word) for word in places]
+        rules = {"attention": sum, "rationale": max} | {f"importance_{name}": rule for name, rule in SUMMED.items()}
+        for name, rule in rules.items():
+            values = [rule([row[name][place] for place in word]) for word in places]
+            np.testing.assert_allclose(by_word[name], values, rtol=1e-5, atol=1e-6)
+        assert record.from_row(by_word).level == "word" and record.from_row(row).level == "token"
         for name in ("instance_id", "probs", "label", "truncated", "texts"):
-            assert of_words[name] == row[name]
-    assert any(len(row["tokens"]) < len(other["tokens"]) for row, other in zip(words, rows, strict=True))
-
-
-def test_what_does_not_follow_is_left_out_and_said():
-    summed = record.by_word(subwords())
+            assert by_word[name] == row[name]
     assert not {"importance_leave_one_out", "permuted_probs", "word_of_token"} & set(summed.column_names)
     (part,) = record.settings(summed)
     assert set(part["words"]["left_out"]) == {"importance_leave_one_out", "permuted_probs"}
@@ -81,70 +73,49 @@ def test_what_does_not_follow_is_left_out_and_said():
     assert one_cell(summed).settings["label_names"] == ["a", "b"]  # the settings are still found by the identity
 
 
-def test_every_measure_says_how_it_is_of_words():
+def test_every_measure_declares_its_rule_for_words():
     """A measure that is signed adds up, but those that take tokens away; a rule is one of RULES."""
-    said = {
-        name: column.words
-        for module in names()
-        for name, column in module_columns(module).items()
-        if name.startswith("importance_")
-    }
-    assert set(said.values()) <= {"", *RULES}
-    without = {name.removeprefix("importance_") for name, rule in said.items() if not rule}
-    assert without == {
+    columns = {name: column for columns in MEASURES.values() for name, column in columns.items()}
+    rules = {name.removeprefix("importance_"): c.words for name, c in columns.items() if name.startswith("importance_")}
+    assert set(rules.values()) <= {"", *RULES}
+    assert {name for name, rule in rules.items() if not rule} == {
         *("leave_one_out", "leave_one_out_hidden", "leave_one_out_reproject_hidden"),
         *("occlusion", "occlusion_hidden", "random", "uniform"),
     }
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    """A complete run over subwords of the planted evidence, whose tokenizer was trained on letters."""
-    folder = tmp_path_factory.mktemp("subwords")
-    tokenizer = train("wordpiece", folder / "tokenizer", texts=["the abcdefghijklmnopqrstuvwxyz . great awful film"])
+def test_a_run_over_subwords(tmp_path):
+    """The tokenizer is named and digested, words are whole evidence, and transformers alone reads the checkpoint."""
+    tokenizer = train("wordpiece", tmp_path / "tokenizer", texts=["the abcdefghijklmnopqrstuvwxyz . great awful film"])
     sizes = "{length: [4, 8], vocabulary_size: 40, sizes: {train: 32, validation: 16, test: 16}}"
+    run = tmp_path / "run"
     cli.COMMANDS["train"](
         [
-            *("--name", "subwords", "--output_dir", str(folder / "run"), "--data.tokenizer", str(tokenizer)),
+            *("--name", "subwords", "--output_dir", str(run), "--data.tokenizer", str(tokenizer)),
             *("--data.arguments", sizes, "--model.embedding_size", "8", "--model.hidden_size", "8"),
             *("--training.num_train_epochs", "1", "--training.arguments", "{disable_tqdm: true}"),
             *("--measure.producers", "[gradient_norm, integrated_gradients, leave_one_out]"),
         ]
     )
-    return folder / "run"
-
-
-def test_a_run_over_subwords(run):
     table = record.load(run / "record.parquet")
-    (part,) = record.settings(table)
-    assert part["run"]["tokenizer"]["name"] == "tokenizer" and part["run"]["tokenizer"]["revision"] == "local"
-    assert re.fullmatch("[0-9a-f]{12}", part["run"]["tokenizer"]["digest"])
+    about = record.settings(table)[0]["run"]["tokenizer"]
+    assert about["name"] == "tokenizer" and about["revision"] == "local" and re.fullmatch("[0-9a-f]{12}", about["digest"])
     (cell,) = split_cells(table)
-    assert cell.heading["encoder"] == f"bilstm(tokenizer {part['run']['tokenizer']['digest']})"
+    assert cell.heading["encoder"] == f"bilstm(tokenizer {about['digest']})"
     twin = of_cell(table, tokenizer_digest="0123456789ab")
-    assert [len(one) for one in split_cells(record.concatenate([table, twin]))] == [16, 16]  # told apart by that alone
+    assert [len(part) for part in split_cells(record.concatenate([table, twin]))] == [16, 16]  # told apart by that alone
     marks, owners = record.rows(table, "rationale"), record.rows(table, "word_of_token")
     assert any(row.any() for row in marks)
     for row, owner in zip(marks, owners, strict=True):  # all tokens of a word are evidence, or none
         assert len({(word, mark) for word, mark in zip(owner.tolist(), row.tolist(), strict=True)}) == owner.max() + 1
     assert "subwords; ## stands before one" in (run / "report" / "index.html").read_text()
 
-
-def test_a_checkpoint_over_subwords_is_loaded_without_our_code(run):
-    from transformers import AutoTokenizer
-
-    from attnfaith.runs import load_model, load_tokenizer
-    from attnfaith.subjects import subject_of
-
-    loaded = AutoTokenizer.from_pretrained(run / "model", trust_remote_code=False)
-    model = load_model(run)
+    loaded, model = AutoTokenizer.from_pretrained(run / "model", trust_remote_code=False), load_model(run)
     assert model.config.pad_token_id == loaded.pad_token_id and model.config.unk_token_id == loaded.unk_token_id
-    subject = subject_of(model)
+    subject, texts = subject_of(model), ["the great film", "awful"]
     subject.tokenizer = load_tokenizer(run)
-    batch = subject.encode(["the great film", "awful"])
-    plain = loaded(["the great film", "awful"], padding=True, return_tensors="pt")
+    batch, plain = subject.encode(texts), loaded(texts, padding=True, return_tensors="pt")
     assert batch["input_ids"].equal(plain["input_ids"])
     with subject.evaluating():
-        expected = model(**plain).logits
-        np.testing.assert_allclose(subject.predict(batch).detach(), expected.detach(), atol=1e-6)
+        np.testing.assert_allclose(subject.predict(batch).detach(), model(**plain).logits.detach(), atol=1e-6)
     assert subject.attendable(batch).sum(1).tolist() == (plain["attention_mask"].sum(1) - 2).tolist()

@@ -12,7 +12,7 @@ from scipy.special import rel_entr
 from attnfaith.interventions.adversary import maximise
 from attnfaith.interventions.targets import read_out, softmax
 from attnfaith.subjects import opened
-from tests.interventions.test_flip_sets import asked
+from tests.affine_subject import affine_texts
 from tests.measuring import run
 from tests.nodes import NO_NODE, NODE, Node
 
@@ -111,7 +111,7 @@ def test_more_classes_have_no_closed_form_and_one_token_no_other_attention(node)
 @given(texts())
 def test_the_smallest_set_that_flips_is_the_exact_one(node, text):
     own, values, bias = text
-    model, batch = asked([(own, values)], bias)
+    model, batch = affine_texts([(own, values)], bias)
     wanted = {name: column[0] for name, column in run("minimal_flip_set", model, batch).items()}
     (readout,) = read_out(*opened(model, batch))
     made = node("smallestFlip", of(readout.attention, values, bias))

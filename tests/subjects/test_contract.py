@@ -1,4 +1,4 @@
-"""What every kind of subject promises, see `attnfaith.subjects.Subject`: one contract over all kinds."""
+"""What every kind of subject promises, see `attnfaith.subjects.protocol.Subject`: one contract over all kinds."""
 
 import functools
 
@@ -36,17 +36,13 @@ def cell(request, tiny_model, tiny_rows):
     return subject, subject.collate(rows)
 
 
-def test_attention_is_a_distribution_over_attendable_places(cell):
+def test_attention_is_a_distribution_whose_place_another_can_take(cell):
+    """The model's own gives the prediction, and all weight on the first token another."""
     subject, batch = cell
-    attention, inside = subject.attention(batch), subject.attendable(batch)
+    attention, inside, whole = subject.attention(batch), subject.attendable(batch), subject.predict(batch)
     assert attention.shape == inside.shape and not attention.requires_grad
     assert bool((attention >= 0).all()) and not attention[~inside].any()
     close(attention.sum(1), inside.any(1).to(attention))
-
-
-def test_the_own_attention_gives_the_prediction_and_another_one_another(cell):
-    subject, batch = cell
-    attention, whole, inside = subject.attention(batch), subject.predict(batch), subject.attendable(batch)
     first = torch.zeros_like(attention)
     first[torch.arange(len(first)), inside.to(torch.int8).argmax(1)] = inside.any(1).to(first)
     several = subject.intervene(batch, torch.stack([attention, first], 1))
@@ -59,8 +55,7 @@ def test_the_own_attention_gives_the_prediction_and_another_one_another(cell):
 def test_embeddings_of_the_ids_are_read_as_the_ids(cell):
     """Gradients reach them, also where attention is held fixed, and come from attended positions alone."""
     subject, batch = cell
-    embedded, whole = subject.embed(batch).detach().requires_grad_(), subject.predict(batch)
-    slopes = []
+    embedded, whole, slopes = subject.embed(batch).detach().requires_grad_(), subject.predict(batch), []
     for hold in (False, True):
         logits = subject.predict(batch, embedded, hold=hold)
         close(logits, whole)
@@ -73,24 +68,22 @@ def test_embeddings_of_the_ids_are_read_as_the_ids(cell):
 def test_a_text_is_the_same_alone_in_a_batch_and_in_any_order(cell):
     subject, batch = cell
     logits, attention, order = subject.predict(batch), subject.attention(batch), torch.tensor([2, 0, 3, 1])
-    other = batch.take(order)
-    close(subject.predict(other), logits[order])
-    close(subject.attention(other), attention[order])
+    shuffled = batch.take(order)
+    close(subject.predict(shuffled), logits[order])
+    close(subject.attention(shuffled), attention[order])
     for row in range(len(logits)):
         alone = batch.alone(row)
         shown = subject.attention(alone)[0]
         close(subject.predict(alone)[0], logits[row])
         close(shown, attention[row, : len(shown)])
-    stays = batch["attention_mask"].bool()
-    close(subject.predict(subject.keep(batch, stays)), logits)
+    close(subject.predict(subject.keep(batch, batch["attention_mask"].bool())), logits)
 
 
 def test_the_mode_of_a_model_is_back_after_an_error(cell):
     subject, _ = cell
-    if isinstance(subject, Toy):
-        return
-    subject.model.train()
-    with pytest.raises(KeyError), subject.evaluating():
-        assert not subject.model.training
-        raise KeyError
-    assert subject.model.training
+    if not isinstance(subject, Toy):
+        subject.model.train()
+        with pytest.raises(KeyError), subject.evaluating():
+            assert not subject.model.training
+            raise KeyError
+        assert subject.model.training

@@ -9,7 +9,6 @@ from attnfaith.data.tokenization import build_tokenizer
 from attnfaith.measurement.engine import measure
 from attnfaith.subjects import Batch, Pooled, SelfAttention, SubjectError
 from attnfaith.subjects.attention import RowWeights
-from tests import tolerances
 from tests.small_classifiers import classifier, texts, tokenizer
 
 
@@ -19,18 +18,16 @@ MARKED_TEXTS = Dataset.from_dict({"instance_id": ["0", "1", "2"], "text": TEXTS,
 CELL = record.Identity("tiny", "1", "test", 0)
 
 
-@pytest.fixture(scope="module")
-def bert():
-    return SelfAttention(classifier("bert", max_position_embeddings=24), tokenizer())
-
-
 @pytest.fixture
 def pooled(tiny_model):
     def subject(hierarchy="none"):
-        tokens = build_tokenizer(TEXTS, preprocessing="words", hierarchy=hierarchy)
-        return Pooled(tiny_model(hierarchy=hierarchy), tokens)
+        return Pooled(tiny_model(hierarchy=hierarchy), build_tokenizer(TEXTS, preprocessing="words", hierarchy=hierarchy))
 
     return subject
+
+
+def bert():
+    return SelfAttention(classifier("bert", max_position_embeddings=24), tokenizer())
 
 
 def marked(subject, batch):
@@ -40,8 +37,8 @@ def marked(subject, batch):
     return [[token for token, mark in zip(*pair, strict=True) if mark] for pair in pairs]
 
 
-def test_marks_follow_their_tokens_through_a_batch(bert, pooled):
-    for subject, first in ((bert, ["ship", "##s", "slowly"]), (pooled(), ["ships", "slowly"])):
+def test_marks_follow_their_tokens_through_a_batch(pooled):
+    for subject, first in ((bert(), ["ship", "##s", "slowly"]), (pooled(), ["ships", "slowly"])):
         batch = subject.collate(subject.rows(MARKED_TEXTS).to_list())
         assert marked(subject, batch) == [first, ["ship", "sank"], []]
         assert marked(subject, batch.take(torch.tensor([1, 1]))) == [["ship", "sank"]] * 2
@@ -49,24 +46,14 @@ def test_marks_follow_their_tokens_through_a_batch(bert, pooled):
         stays = batch["attention_mask"].bool()
         stays[:, 3] = False  # 'ship' of ships, or ships, and ship
         assert marked(subject, subject.keep(batch, stays)) == [first[1:], ["sank"], []]
-
-
-def test_marks_of_a_text_that_is_tokenised_anew(bert):
-    batch = bert.collate(bert.rows(MARKED_TEXTS).to_list())
-    stays = batch["attention_mask"].bool()
-    stays[:, 3] = False
-    again = bert.retokenised(batch, stays)
-    assert bert.tokenizer.convert_ids_to_tokens(again["input_ids"][1].tolist())[1:4] == ["a", "new", "sank"]
-    assert again["impermissible"].shape == again["input_ids"].shape
-    assert marked(bert, again) == [["[UNK]", "slowly"], ["sank"], []]  # an 's', which the tokenizer does not know
-    assert "impermissible" not in bert.encode(TEXTS)
+        if len(first) == 3:  # 'ships' becomes an 's', which the tokenizer does not know
+            assert marked(subject, subject.retokenised(batch, stays)) == [["[UNK]", "slowly"], ["sank"], []]
 
 
 @pytest.mark.parametrize(("hierarchy", "level"), [("none", "sentence"), ("sentence", "sentence"), ("sentence", "word")])
-def test_the_record_names_the_tokens(pooled, tmp_path, hierarchy, level):
+def test_the_record_names_the_tokens(pooled, hierarchy, level):
     subject = pooled(hierarchy)
-    table = record.load(measure(subject.stages, subject.rows(MARKED_TEXTS), CELL, [], tmp_path / "a.parquet", level=level))
-    assert table.schema.field("impermissible").type.value_type == "bool"
+    table = measure(subject.stages, subject.rows(MARKED_TEXTS), CELL, [], None, level=level)
     sentences = hierarchy == level  # each text is one sentence, two hold such a word
     expected = [[True], [True], [False]] if sentences else [[bool(mark) for mark in marks] for marks in MARKS]
     assert table.column("impermissible").to_pylist() == expected
@@ -79,33 +66,16 @@ LENGTHS = (9, 4, 6)
 PLACES = torch.tensor([[0, 1, 0, 1, 1, 0, 0, 1, 0], [0, 1, 0, 0] + [0] * 5, [0, 0, 1, 1, 1, 0] + [0] * 3])
 
 
-def separating(kind="bert", projection="softmax", reduction="last"):
-    model = SelfAttentionClassifierForSequenceClassification.of(classifier(kind), projection, separate_impermissible=True)
+def separating(kind="bert", reduction="last"):
+    model = SelfAttentionClassifierForSequenceClassification.of(classifier(kind), separate_impermissible=True)
     return SelfAttention(model.eval(), tokenizer(), reduction)
-
-
-def batch_of(subject, places=PLACES):
-    return Batch.of({**texts(subject.model, LENGTHS), "impermissible": places}, subject)
-
-
-def test_deleting_a_token_keeps_the_others_of_their_kind():
-    subject = separating()
-    whole = batch_of(subject)
-    stays = whole["attention_mask"].bool()
-    stays[:, 2] = False
-    logits = subject.predict(subject.keep(whole, stays))
-    for row, length in enumerate(LENGTHS):
-        left = [place for place in range(length) if place != 2]
-        inputs = {name: whole[name][row : row + 1, left] for name in ("input_ids", "attention_mask", "impermissible")}
-        tolerances.close(logits[row : row + 1], subject.model(**inputs).logits, depth=4)
 
 
 @torch.no_grad()
 def test_logits_from_a_prefix_are_those_of_the_whole():
     subject = separating(reduction={"layers": "last", "head": 1})
-    whole, rows = batch_of(subject), torch.tensor([2, 0, 0, 1])
+    whole, rows = Batch.of({**texts(subject.model, LENGTHS), "impermissible": PLACES}, subject), torch.tensor([2, 0, 0, 1])
     prefix = subject.prefix(whole, 1)
-    assert prefix is not None
     weights = torch.rand(4, PLACES.shape[1], generator=torch.Generator().manual_seed(3))
     inside, matter = subject.attendable(whole)[rows], subject.matter(whole)[rows]
     edit = RowWeights(subject.sites.layers[1], 1, weights / (weights * inside).sum(1, keepdim=True), inside, matter)
@@ -123,7 +93,7 @@ def test_a_batch_without_marks_is_refused_and_a_record_tells_the_models_apart():
     assert subject.digest() != plain.digest()
 
 
-@pytest.mark.parametrize("kind", ["eurobert", "xlnet", "openai-gpt", "convbert", "mobilebert"])
+@pytest.mark.parametrize("kind", ["eurobert", "openai-gpt", "convbert", "mobilebert"])
 def test_a_model_in_which_kinds_would_meet_is_refused(kind):
     SelfAttention(classifier(kind), tokenizer())
     with pytest.raises(SubjectError, match="fails the check 'separation'"):

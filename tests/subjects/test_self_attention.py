@@ -1,4 +1,4 @@
-"""Any text classifier of transformers as a subject: rows that matter, batches, texts, markers, and what it refuses."""
+"""Any text classifier of transformers as a subject: rows that matter, batches, texts, markers, and refusals."""
 
 import functools
 
@@ -6,17 +6,14 @@ import pytest
 import torch
 from datasets import Dataset
 from torch.overrides import TorchFunctionMode
-from transformers import CanineTokenizer
 
 from attnfaith.subjects import Batch, Edit, SelfAttention, SubjectError
 from attnfaith.subjects import classifier as subjects_classifier
 from attnfaith.subjects.attention import rows_that_matter
-from attnfaith.support.errors import DatasetError
 from tests import tolerances
 from tests.small_classifiers import classifier, texts, tokenizer
 
 
-KINDS = ("bert", "gpt2", "t5", "xlnet", "squeezebert", "gpt_oss", "bart", "convbert", "eurobert", "deberta-v2", "zamba2")
 LENGTHS = (9, 4, 6, 9)
 
 # two layers, each of attention and a feed-forward network
@@ -27,21 +24,8 @@ def open_subject(kind="bert", reduction="last", **fields):
     return SelfAttention(classifier(kind, **fields), tokenizer(kind != "gpt2"), reduction)
 
 
-def batch(subject, lengths=LENGTHS, **more):
-    return Batch.of(texts(subject.model, lengths) | more, subject)
-
-
-def dataset(words, others=None):
-    columns = {"instance_id": [str(row) for row in range(len(words))], "text": words}
-    return Dataset.from_dict(columns | ({} if others is None else {"text_pair": others}))
-
-
-class Uniform(Edit):
-    """Every row uniform over what it attends to."""
-
-    def weights(self, number, weights):
-        present = (weights > 0).to(weights)
-        return present / present.sum(-1, keepdim=True).clamp(min=1)
+def batch(subject, lengths=LENGTHS):
+    return Batch.of(texts(subject.model, lengths), subject)
 
 
 # ---------------------------------------------------------------------------------------------- reading
@@ -57,7 +41,7 @@ class Counting(TorchFunctionMode):
         return function(*args, **(kwargs or {}))
 
 
-@pytest.mark.parametrize("kind", ["bert", "gpt2", "t5", "deberta-v2"])
+@pytest.mark.parametrize("kind", ["bert", "t5", "deberta-v2"])
 def test_attention_in_one_piece_gives_the_same_where_no_map_is_read(kind):
     """A model whose own way is another, such as DeBERTa, is read step by step all along."""
     subject = open_subject(kind)
@@ -73,7 +57,7 @@ def test_attention_in_one_piece_gives_the_same_where_no_map_is_read(kind):
     assert subject.model.config._attn_implementation == own
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["bert", "gpt2", "xlnet", "bart"])
 def test_a_length_that_was_watched_once_is_read_unwatched_with_the_same_logits(kind, monkeypatch):
     subject, entered = open_subject(kind), []
 
@@ -93,15 +77,13 @@ def test_a_length_that_was_watched_once_is_read_unwatched_with_the_same_logits(k
     assert len(entered) == 3 * passes
 
 
-@pytest.mark.parametrize(
-    ("kind", "rows"),
-    [
-        ("bert", "first"), ("squeezebert", "first"), ("deberta-v2", "first"), ("convbert", "first"), ("gpt2", "last"),
-        ("gpt_oss", "last"), ("xlnet", "last"), ("t5", "last"), ("bart", "last"), ("eurobert", "all"),
-    ],
-)  # fmt: skip
+ROWS = {"bert": "first", "squeezebert": "first", "deberta-v2": "first", "convbert": "first", "eurobert": "all"}
+ROWS |= dict.fromkeys(("gpt2", "gpt_oss", "xlnet", "t5", "bart"), "last")
+
+
+@pytest.mark.parametrize(("kind", "rows"), [*ROWS.items()])
 def test_rows_that_matter_are_those_that_logits_depend_on(kind, rows):
-    """Found by paths, and by changing the outputs of one row alone: by more than rounding does."""
+    """By paths, and by changing the outputs of one row alone: by more than rounding does."""
     subject = open_subject(kind)
     some = batch(subject)
     matter = subject.read(some, rows=True).rows
@@ -110,7 +92,7 @@ def test_rows_that_matter_are_those_that_logits_depend_on(kind, rows):
         expected[row, {"first": slice(0, 1), "last": slice(length - 1, length), "all": slice(0, length)}[rows]] = True
     assert torch.equal(matter, expected)
 
-    class Other(Edit):
+    class Doubled(Edit):
         def __init__(self, place):
             self.place = torch.tensor([place])
 
@@ -120,7 +102,7 @@ def test_rows_that_matter_are_those_that_logits_depend_on(kind, rows):
     text = some.alone(1)
     with torch.no_grad():
         plain = subject.predict(text)
-        changes = [float((subject.read(text, Other(place)).logits - plain).abs().max()) for place in range(LENGTHS[1])]
+        changes = [float((subject.read(text, Doubled(place)).logits - plain).abs().max()) for place in range(LENGTHS[1])]
     rounding = tolerances.of(plain, depth=subject.sites.maps)
     assert [change > rounding for change in changes] == expected[1, : LENGTHS[1]].tolist()
 
@@ -139,32 +121,26 @@ def test_rounding_is_no_path_and_does_not_hide_one():
 
 
 @pytest.mark.parametrize("kind", ["bert", "gpt2", "xlnet"])
-def test_padding_is_on_the_right_and_has_any_id(kind):
+def test_padding_is_on_the_right_and_has_any_id_and_masked_positions_are_not_read(kind):
     subject = open_subject(kind)
     plain = texts(subject.model, (9, 4))
     left = {name: torch.stack([values[0], values[1].roll(5)]) for name, values in plain.items()}
     with pytest.raises(SubjectError, match="1 of 2 texts are padded on the left"):
         subject.predict(Batch.of(left, subject))
-    other = {**plain, "input_ids": plain["input_ids"].masked_fill(plain["attention_mask"] == 0, 7)}
-    assert torch.equal(
-        subject.predict(Batch.of(other, subject)), subject.predict(Batch.of(plain, subject))
-    )  # GPT-2 finds the end by the id
-
-
-@pytest.mark.parametrize("kind", ["bert", "gpt2", "xlnet"])
-def test_positions_whose_mask_is_0_stay_and_are_not_read(kind):
-    subject = open_subject(kind)
-    whole = texts(subject.model, (9, 6))
-    whole["attention_mask"][:, 2] = 0
-    logits = subject.predict(Batch.of(whole, subject))
+    filled = {**plain, "input_ids": plain["input_ids"].masked_fill(plain["attention_mask"] == 0, 7)}
+    logits = subject.predict(Batch.of(plain, subject))
+    assert torch.equal(subject.predict(Batch.of(filled, subject)), logits)  # GPT-2 finds the end by the id
+    plain["attention_mask"][:, 2] = 0
+    logits = subject.predict(Batch.of(plain, subject))
     if kind != "gpt2":
-        changed = {**whole, "input_ids": whole["input_ids"].index_fill(1, torch.tensor([2]), 11)}
+        changed = {**plain, "input_ids": plain["input_ids"].index_fill(1, torch.tensor([2]), 11)}
         close(subject.predict(Batch.of(changed, subject)), logits)
-    close(subject.predict(Batch.of({name: values[1:, :6] for name, values in whole.items()}, subject))[0], logits[1])
+    close(subject.predict(Batch.of({name: values[1:, :4] for name, values in plain.items()}, subject))[0], logits[1])
 
 
-@pytest.mark.parametrize("kind", ["bert", "gpt2", "t5", "bart", "mbart", "xlnet", "ctrl", "ibert", "gemma3", "roformer"])
+@pytest.mark.parametrize("kind", ["mbart", "ctrl", "ibert", "gemma3", "roformer"])
 def test_embeddings_of_the_ids_are_read_as_the_ids(kind):
+    """Of types that scale, share or quantise them."""
     subject = open_subject(kind)
     some = batch(subject)
     embedded = subject.embed(some).detach().requires_grad_()
@@ -198,14 +174,13 @@ def test_the_attention_shown_is_the_named_reduction_on_tokens_of_the_text():
         ("all", (returned[0] + returned[1]).mean(1)[:, 0] / 2),
         ({"layers": 0, "head": 3}, returned[0][:, 3, 0]),
     ):
-        other = subject.shown_by(reduction)
-        shown = other.attention(Batch.of(some, other))
-        expected = (row * inside).double()
+        reduced = subject.shown_by(reduction)
+        shown, expected = reduced.attention(Batch.of(some, reduced)), (row * inside).double()
         close(shown[:2], expected[:2] / expected[:2].sum(1, keepdim=True))
         assert not shown[2].any()
 
 
-def test_a_logit_that_a_saturated_tanh_hides_has_the_attention_of_its_row_and_one_of_a_dead_relu_has_none():
+def test_a_saturated_tanh_hides_no_row_and_a_dead_relu_leaves_none():
     subject, dead = open_subject(), open_subject("distilbert")
     plain = subject.attention(batch(subject))
     with torch.no_grad():
@@ -221,17 +196,16 @@ def test_a_logit_that_a_saturated_tanh_hides_has_the_attention_of_its_row_and_on
 
 def test_texts_beyond_the_positions_are_cut_and_marked_as_truncated():
     subject = open_subject(max_position_embeddings=12)
-    rows = subject.rows(dataset(["the old ship " * 9, "a film"]))
+    rows = subject.rows(Dataset.from_dict({"instance_id": ["0", "1"], "text": ["the old ship " * 9, "a film"]}))
     assert rows["truncated"][:] == [True, False] and rows["length"][:] == [12, 4] and len(rows["tokens"][0]) == 10
-    pairs = subject.rows(dataset(["the old ship " * 9], ["a film"]))
-    assert pairs["length"][:] == [12] and pairs["text_of_token"][0] == [0] * 7 + [1] * 2
+    pairs = {"instance_id": ["0"], "text": ["the old ship " * 9], "text_pair": ["a film"]}
+    rows = subject.rows(Dataset.from_dict(pairs))
+    assert rows["length"][:] == [12] and rows["text_of_token"][0] == [0] * 7 + [1] * 2
     with pytest.raises(SubjectError, match="20 tokens, and the model has 12 positions"):
         subject.check({"length": [20, 1]})
 
 
-@pytest.mark.parametrize(
-    ("kind", "limit"), [("bert", 64), ("roberta", 63), ("opt", 64), ("gpt2", 64), ("t5", None), ("xlnet", None)]
-)
+@pytest.mark.parametrize(("kind", "limit"), [("bert", 64), ("roberta", 63), ("opt", 64), ("t5", None)])
 def test_the_limit_is_how_far_the_model_has_positions(kind, limit):
     """The longest text is read, and one token more is not, or has no place of its own."""
     subject = SelfAttention(classifier(kind))
@@ -251,29 +225,3 @@ def test_an_encoder_and_decoder_answers_at_the_one_end_of_a_text():
         subject.encode(["a film", "the [SEP] ship"])
     with pytest.raises(SubjectError, match="text '0' has 0 end markers"):
         SelfAttention(subject.model, tokenizer(markers=False)).encode(["a film"])
-
-
-def test_pairs_have_the_tokens_of_both_texts():
-    subject = open_subject()
-    some = subject.encode([("the old ship", "a film"), ("ship", "")])
-    assert some["token_type_ids"][0].tolist() == [0, 0, 0, 0, 0, 1, 1, 1] and subject.attendable(some).sum(1).tolist() == [
-        5,
-        1,
-    ]
-    swapped = {"input_ids": some["input_ids"], "token_type_ids": 1 - some["token_type_ids"]}
-    swapped["attention_mask"] = some["attention_mask"]
-    assert not torch.equal(subject.predict(Batch.of(swapped, subject)), subject.predict(some))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("words", "error", "why"),
-    [
-        (tokenizer(), SubjectError, "the model knows 20"),
-        (None, SubjectError, "texts need the model's tokenizer"),
-        (CanineTokenizer(), DatasetError, "CanineTokenizer"),
-    ],
-)
-def test_tokenizers_that_are_not_the_models_or_not_fast_are_refused(words, error, why):
-    with pytest.raises(error, match=why):
-        SelfAttention(classifier("bert", vocab_size=20), words).encode(["the ship was good !"])

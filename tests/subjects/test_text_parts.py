@@ -6,18 +6,18 @@ import torch
 from transformers import AutoTokenizer
 
 from attnfaith.data.subwords import without_tokens
-from attnfaith.importance.perturbation import LeaveOneOut, Occlusion
+from attnfaith.importance.perturbation import LeaveOneOut
 from attnfaith.measurement.registry import find
 from attnfaith.subjects import Batch, Pooled, SelfAttention, SubjectError, opened, text_parts
 from attnfaith.subjects.text_parts import item_places, read_parts
 from attnfaith.support.errors import DatasetError
-from tests import subword_tokenizers, tolerances
+from tests import subword_tokenizers
 from tests.measuring import run
 from tests.small_classifiers import classifier, texts, tokenizer
+from tests.stages import embedded_of, logits_at, logits_of
 
 
 TEXTS = ["the old ships sailed slowly !", "a new ship sank"]  # ships is two tokens, ship is one
-WAYS = {"delete": "deleted", "retokenise": "retokenised", "mask_token": "mask_token", "hide": "hidden"}
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +37,9 @@ def parts_without(batch, subject, token):
     return [np.arange(count)[None] != token for count in subject.attendable(batch).sum(1).tolist()]
 
 
+# --------------------------------------------------------------------------------------- subwords
+
+
 def test_a_mask_token_a_hidden_token_and_a_deleted_one(bert):
     batch = bert.encode(TEXTS)
     parts = parts_without(batch, bert, 2)
@@ -53,7 +56,7 @@ def test_a_mask_token_a_hidden_token_and_a_deleted_one(bert):
 
 
 def test_texts_and_pairs_are_tokenised_anew(bert):
-    """Without 'ship' of 'ships' the rest is no '##s' but an 's', which is another token."""
+    """Without 'ship' of 'ships' the rest is no '##s' but an 's', which is another token; a cut text ends at its cut."""
     batch = bert.encode(TEXTS)
     first, second = read_parts(bert, batch, parts_without(batch, bert, 2), "retokenised")
     np.testing.assert_allclose(first[0], by_hand(bert, "the old s sailed slowly !"), atol=1e-5)
@@ -61,155 +64,98 @@ def test_texts_and_pairs_are_tokenised_anew(bert):
     nothing = [np.zeros_like(part) for part in parts_without(batch, bert, 0)]
     np.testing.assert_allclose(read_parts(bert, batch, nothing, "retokenised")[0][0], by_hand(bert, ""), atol=1e-5)
     pair = bert.encode([("the old ship", "sailed slowly")])
-    without_old_and_slowly = [np.array([[True, False, True, True, False]])]
-    logits = read_parts(bert, pair, without_old_and_slowly, "retokenised")[0][0]
+    logits = read_parts(bert, pair, [np.array([[True, False, True, True, False]])], "retokenised")[0][0]
     np.testing.assert_allclose(logits, by_hand(bert, "the ship", "sailed"), atol=1e-5)
-
-
-def test_a_cut_text_is_tokenised_anew_up_to_its_cut(bert):
-    batch = bert.encode(["the old ship " * 30])
-    assert batch["input_ids"].shape[1] == 24
-    stays = torch.ones_like(batch["input_ids"], dtype=torch.bool)
+    long = bert.encode(["the old ship " * 30])
+    stays = torch.ones(1, 24, dtype=torch.bool)
     stays[0, 2] = False
-    again = bert.retokenised(batch, stays)["input_ids"]
-    assert again.tolist() == batch["input_ids"][stays].unsqueeze(0).tolist()
+    assert bert.retokenised(long, stays)["input_ids"].tolist() == long["input_ids"][stays].unsqueeze(0).tolist()
 
 
-@pytest.mark.parametrize(
-    ("text", "gone", "left"),
-    [
-        ("a  great film", [1], "a  film"),
-        ("great film", [0], "film"),
-        ("great", [0], ""),
-        ("a great film", [], "a great film"),
-        ("a great film", [0, 1, 2], ""),
-        ("très élégant 😀 !", [1], "très 😀 !"),
-    ],
-)
 @pytest.mark.parametrize("kind", subword_tokenizers.KINDS)
-def test_characters_of_tokens(kind, text, gone, left, tmp_path):
+def test_characters_of_tokens(kind, tmp_path):
     """By words of a text; with all tokens of these words away the others' characters stay, in any kind of tokenizer."""
     corpus = ["a great film", "très élégant 😀 !"] * 3
     own = AutoTokenizer.from_pretrained(subword_tokenizers.train(kind, tmp_path, texts=corpus))
-    encoding = own(text).encodings[0]
-    words = [len(text[:end].split()) - 1 for _, end in encoding.offsets]
-    stays = [word not in gone for word in words]
-    ((result, marks),) = without_tokens([text], encoding.ids, stays, own, [int(word == 1) for word in words])
-    assert result.split() == left.split()
-    second = [] if 1 in gone else text.split()[1:2]
-    assert "".join(letter for letter, mark in zip(result, marks, strict=True) if mark).split() == second
+    for text, gone, left in (
+        ("a  great film", [1], "a  film"),
+        ("great", [0], ""),
+        ("a great film", [], "a great film"),
+        ("très élégant 😀 !", [1], "très 😀 !"),
+    ):
+        encoding = own(text).encodings[0]
+        words = [len(text[:end].split()) - 1 for _, end in encoding.offsets]
+        stays, marks = [word not in gone for word in words], [int(word == 1) for word in words]
+        ((result, marks),) = without_tokens([text], encoding.ids, stays, own, marks)
+        assert result.split() == left.split()
+        marked = "".join(letter for letter, mark in zip(result, marks, strict=True) if mark)
+        assert marked.split() == ([] if 1 in gone else text.split()[1:2])
 
 
-def test_texts_that_cannot_be_rebuilt(bert):
+def test_refusals(bert):
     plain, batch = Batch.of(texts(bert.model), bert), bert.encode(TEXTS)
     with pytest.raises(SubjectError, match="this batch holds tokens alone"):
         read_parts(bert, plain, parts_without(plain, bert, 0), "retokenised")
     batch["text"] = ["another text", "a new ship sank"]
     with pytest.raises(DatasetError, match="'another text'"):
         read_parts(bert, batch, parts_without(batch, bert, 0), "retokenised")
-
-
-@pytest.mark.parametrize("measure", [Occlusion, LeaveOneOut])
-@pytest.mark.parametrize(("by", "needed"), [("mask_token", "mask token"), ("hide", "token hiding"), ("retokenise", "texts")])
-def test_a_way_that_a_subject_cannot_go_is_refused(measure, by, needed):
-    subject = SelfAttention(classifier("gpt2"))
-    with pytest.raises(SubjectError, match=f"needs '{needed}'"):
-        run(measure, subject, Batch.of(texts(subject.model), subject), by=by)
-    with pytest.raises(ValueError, match="by='blur'"):
-        measure(by="blur")
-    with pytest.raises(ValueError, match="absent='gone'"):
-        find("rationale_erasure")(absent="gone")
+    decoder = SelfAttention(classifier("gpt2"))
+    for by, needed in (("mask_token", "mask token"), ("hide", "token hiding"), ("retokenise", "texts")):
+        with pytest.raises(SubjectError, match=f"needs '{needed}'"):
+            run(LeaveOneOut, decoder, Batch.of(texts(decoder.model), decoder), by=by)
     with pytest.raises(SubjectError, match="needs 'mask token'"):
-        find("rationale_erasure")(absent="mask_token").check(subject, None)
+        find("rationale_erasure")(absent="mask_token").check(decoder, None)
 
 
-def logits_of(model, batch):
-    with torch.no_grad():
-        encoded = model.encode(**{name: values for name, values in batch.items() if name != "instance_id"})
-        return model.decode(encoded.hidden, model.attend(*encoded), encoded.query).double().numpy()
+# --------------------------------------------------------------------------------------- pooled classifiers
 
 
 @pytest.mark.parametrize("query", ["learned", "text"])
-@pytest.mark.parametrize("encoder", ["bilstm", "transformer", "cnn"])
-def test_deleted_tokens_are_not_in_the_text(encoder, query, tiny_model, tiny_rows, tiny_batch):
+@pytest.mark.parametrize("encoder", ["bilstm", "transformer"])
+def test_deleted_tokens_are_not_in_the_text_and_zeros_keep_their_place(encoder, query, tiny_model, tiny_rows, tiny_batch):
     model, rows = tiny_model(encoder=encoder, query=query), tiny_rows([5, 3], pair=query == "text")
+    batch = tiny_batch(rows)
     parts = [np.array([[1, 0, 1, 1, 0], [0, 0, 0, 0, 0], [1, 1, 1, 1, 1]], bool), np.array([[0, 1, 0]], bool)]
-    found = read_parts(*opened(model, tiny_batch(rows)), parts)
-    for row, part, values in zip(rows, parts, found, strict=True):
-        for kept, value in zip(part, values, strict=True):
+    deleted, zeroed = (read_parts(*opened(model, batch), parts, absent) for absent in ("deleted", "zero"))
+    for number, (row, part) in enumerate(zip(rows, parts, strict=True)):
+        for place, present in enumerate(part):
             stays = np.ones(len(row["input_ids"]), bool)
-            stays[1 : 1 + len(kept)] = kept
-            shorter = {"instance_id": "one"}
-            for name in ("input_ids", "token_type_ids"):
-                if name in row:
-                    shorter[name] = [number for number, stay in zip(row[name], stays, strict=True) if stay]
-            np.testing.assert_allclose(value, logits_of(model, tiny_batch([shorter]))[0], atol=1e-6)
+            stays[1 : 1 + len(present)] = present
+            names = {"input_ids", "token_type_ids"} & set(row)
+            shorter = {name: [v for v, stay in zip(row[name], stays, strict=True) if stay] for name in names}
+            logits = logits_of(model, tiny_batch([{"instance_id": "one", **shorter}]))[0]
+            np.testing.assert_allclose(deleted[number][place], logits, atol=1e-6)
+            embedded = embedded_of(model, batch)
+            embedded[number, 1 : 1 + len(present)] *= torch.tensor(present).unsqueeze(-1)
+            logits = logits_at(model, batch, embedded)[number].detach()
+            np.testing.assert_allclose(zeroed[number][place], logits, atol=1e-6)
 
 
 @pytest.mark.parametrize("hierarchy", ["sentence", "word"])
-def test_items_of_hierarchical_models(hierarchy, tiny_model, tiny_rows, tiny_batch):
+def test_items_of_hierarchical_models(hierarchy, tiny_model, tiny_batch):
     """Words a b | c d: without the first sentence, and word by word."""
-    model = tiny_model(hierarchy=hierarchy, encoder="bigru")
-    whole, first, second = ([10, 11], [12, 13])[0] + [4] + [12, 13], [4, 12, 13], [10, 11, 4]
-    batch = tiny_batch([{"instance_id": "one", "input_ids": [2, *whole, 3]}])
+    model, whole = tiny_model(hierarchy=hierarchy, encoder="bigru"), [10, 4, 12, 13]
+    batch = tiny_batch([{"instance_id": "one", "input_ids": [2, 10, 11, 4, 12, 13, 3]}])
     if hierarchy == "sentence":
-        assert item_places(*opened(model, batch)).tolist() == [[-1, 0, 0, -1, 1, 1, -1]]
-        parts = {(0, 1): first, (1, 0): second, (1, 1): whole}
+        places, whole = [-1, 0, 0, -1, 1, 1, -1], [10, 11, 4, 12, 13]
+        parts = {(0, 1): [4, 12, 13], (1, 0): [10, 11, 4], (1, 1): whole}
     else:
-        assert item_places(*opened(model, batch)).tolist() == [[-1, 0, 1, -1, 2, 3, -1]]
-        parts = {(0, 0, 1, 1): first, (1, 1, 0, 0): second, (1, 0, 0, 1): [10, 4, 13], (1, 1, 1, 1): whole}
-    (found,) = read_parts(*opened(model, batch), [np.array(list(parts), bool)])
-    for value, ids in zip(found, parts.values(), strict=True):
+        places = [-1, 0, 1, -1, 2, 3, -1]
+        parts = {(0, 0, 1, 1): [4, 12, 13], (1, 1, 0, 0): [10, 11, 4], (1, 0, 0, 1): [10, 4, 13], (1, 0, 1, 1): whole}
+    assert item_places(*opened(model, batch)).tolist() == [places]
+    (logits,) = read_parts(*opened(model, batch), [np.array(list(parts), bool)])
+    for value, ids in zip(logits, parts.values(), strict=True):
         expected = logits_of(model, tiny_batch([{"instance_id": "one", "input_ids": [2, *ids, 3]}]))
         np.testing.assert_allclose(value, expected[0], atol=1e-6)
 
 
-@pytest.mark.parametrize("query", ["learned", "text"])
-def test_zeros_keep_their_place(query, tiny_model, tiny_rows, tiny_batch):
-    model, rows = tiny_model(encoder="bilstm", query=query), tiny_rows([4, 2], pair=query == "text")
-    batch = tiny_batch(rows)
-    parts = [np.array([[1, 0, 0, 1], [1, 1, 1, 1]], bool), np.array([[0, 1]], bool)]
-    found = read_parts(*opened(model, batch), parts, "zero")
-    for row, part, values in zip(range(2), parts, found, strict=True):
-        for kept, value in zip(part, values, strict=True):
-            embedded = model.get_input_embeddings()(batch["input_ids"][row : row + 1]).detach().clone()
-            embedded[0, 1 : 1 + len(kept)] *= torch.tensor(kept).unsqueeze(-1)
-            given = {name: batch[name][row : row + 1] for name in ("attention_mask", "token_type_ids") if name in batch}
-            encoded = model.encode(inputs_embeds=embedded, **given)
-            expected = model.decode(encoded.hidden, model.attend(*encoded), encoded.query).detach()
-            np.testing.assert_allclose(value, expected[0], atol=1e-6)
-
-
 @pytest.mark.parametrize("absent", [absent for absent, needed in text_parts.ABSENT.items() if needed in Pooled.can])
-def test_in_pieces_as_at_once(absent, tiny_model, tiny_rows, tiny_batch, monkeypatch):
-    model, batch = tiny_model(), tiny_batch(tiny_rows([6, 0, 4]))
-    generator = np.random.default_rng(0)
-    parts = [generator.random((9, length)) < 0.5 for length in (6, 0, 4)]
+def test_in_pieces_as_at_once_with_answers_masked(absent, tiny_model, tiny_rows, tiny_batch, monkeypatch):
+    model, batch, random = tiny_model(num_labels=3), tiny_batch(tiny_rows([6, 0, 4])), np.random.default_rng(0)
+    batch["answer_mask"] = torch.tensor([[True, False, True]] * 3)
+    parts = [random.random((9, length)) < 0.5 for length in (6, 0, 4)]
     at_once = read_parts(*opened(model, batch), parts, absent)
     monkeypatch.setattr(text_parts, "TOKENS_AT_ONCE", 12)
-    for one, other in zip(read_parts(*opened(model, batch), parts, absent), at_once, strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-6)
-
-
-def test_texts_with_maps_of_attention_are_read_a_few_at_once_on_a_cpu(monkeypatch, tiny_model, tiny_rows, tiny_batch):
-    stack = SelfAttention(classifier("bert"))
-    subjects = [(stack, Batch.of(texts(stack.model, (12,)), stack)), opened(tiny_model(), tiny_batch(tiny_rows([10])))]
-    sizes, real = [], text_parts._read
-    monkeypatch.setattr(text_parts, "_read", lambda *given: sizes.append(len(given[2])) or real(*given))
-    monkeypatch.setattr(text_parts, "MAPPED_AT_ONCE", 40)
-    for (subject, batch), expected in zip(subjects, ([3, 3, 3, 1], [10]), strict=True):
-        count = int(subject.attendable(batch).sum())
-        sizes.clear()
-        parts = [~np.eye(count, dtype=bool)[:10]]
-        (pieces,) = read_parts(subject, batch, parts, "zero")
-        assert sizes == expected
-        monkeypatch.setattr(text_parts, "MAPPED_AT_ONCE", 4000)
-        tolerances.close(pieces, read_parts(subject, batch, parts, "zero")[0], dtype=torch.float32, depth=4)
-        monkeypatch.setattr(text_parts, "MAPPED_AT_ONCE", 40)
-
-
-def test_answers_stay_masked(tiny_model, tiny_rows, tiny_batch):
-    model, batch = tiny_model(num_labels=3), tiny_batch(tiny_rows([4]))
-    batch["answer_mask"] = torch.tensor([[True, False, True]])
-    (found,) = read_parts(*opened(model, batch), [np.eye(4, dtype=bool)])
-    assert (found[:, 1] < -9000).all() and (found[:, [0, 2]] > -100).all()
+    for piece, whole in zip(read_parts(*opened(model, batch), parts, absent), at_once, strict=True):
+        np.testing.assert_allclose(piece, whole, atol=1e-6)
+        assert (piece[:, 1] < -9000).all() and (piece[:, [0, 2]] > -100).all()

@@ -12,6 +12,7 @@ from tests.gates import options_of
 from tests.impermissible import marked
 from tests.measuring import run
 from tests.pooled_producers import POOLED
+from tests.stages import inputs_of
 
 
 TEXTS = (10, 0, [9], [12] * 5, 7)
@@ -20,9 +21,8 @@ TEXTS = (10, 0, [9], [12] * 5, 7)
 @pytest.fixture
 def setting(tiny_model, tiny_rows, tiny_batch):
     def make(texts=TEXTS, **fields):
-        model = tiny_model(hierarchy="word", **fields)
-        batch = tiny_batch(tiny_rows(texts, hierarchy="word", pair=fields.get("query") == "text"))
-        return model, {name: value for name, value in batch.items() if name != "instance_id"}
+        rows = tiny_rows(texts, hierarchy="word", pair=fields.get("query") == "text")
+        return tiny_model(hierarchy="word", **fields), inputs_of(tiny_batch(rows))
 
     return make
 
@@ -31,7 +31,6 @@ def close(actual, expected, atol=2e-6):
     torch.testing.assert_close(torch.as_tensor(actual).double(), torch.as_tensor(expected).double(), atol=atol, rtol=0)
 
 
-@torch.no_grad()
 def by_loops(model, hidden, attention, query, row):
     """Logits (C,) of one document from the definition: sentences one by one, words one by one."""
     numbers, classifier = query.sentences[row], model.classifier
@@ -47,7 +46,6 @@ def by_loops(model, hidden, attention, query, row):
     return classifier.decode(states, totals[None], query[row : row + 1])[0]
 
 
-@torch.no_grad()
 def attention_by_loops(model, hidden, allowed, query, row):
     """Attention (T,) over the words that `allowed` (T,) leaves, sentence by sentence; one without any is read as it was."""
     numbers, inner = query.sentences[row], model.classifier.model
@@ -68,28 +66,22 @@ def attention_by_loops(model, hidden, allowed, query, row):
 
 
 @pytest.mark.parametrize("encoder", ENCODERS)
-@pytest.mark.parametrize(
-    ("projection", "query", "readout"),
-    [("softmax", "learned", "affine"), ("sparsemax", "text", "tanh"), ("uniform", "learned", "tanh")],
-)
 @torch.no_grad()
-def test_own_attention_is_the_product_and_gives_the_prediction(encoder, projection, query, readout, setting):
-    model, batch = setting(encoder=encoder, projection=projection, query=query, readout=readout, scale=12.0, num_labels=3)
-    output = model.classifier(**batch)
-    encoded = model.encode(**batch)
-    attention = model.attend(*encoded)
-    close(model.decode(encoded.hidden, attention, encoded.query), output.logits, 1e-5)  # of logits up to 20
-    sentences, words = model.sentences(**batch), model.items(**batch)
-    for row in range(len(TEXTS)):
-        inside = sentences[row] >= 0
-        product = output.attention[row, sentences[row, inside]] * output.word_attention[row, inside]
-        assert words[row, inside].tolist() == list(range(int(inside.sum()))) and (words[row, ~inside] == -1).all()
-        close(attention[row, : len(product)], product)
-        assert (attention[row, len(product) :] == 0).all() and not encoded.mask[row, len(product) :].any()
-        assert attention[row].sum() == pytest.approx(float(inside.any()), abs=1e-6)
-    if projection == "sparsemax" and encoder != "transformer":  # whose normalised states are too alike here
-        assert (output.attention[0] == 0).any()  # a sentence whose vector only its neighbours see
-    assert torch.equal(model.attendable(**batch), encoded.mask)
+def test_own_attention_is_the_product_and_gives_the_prediction(encoder, setting):
+    for projection, query, readout in (("sparsemax", "text", "tanh"), ("softmax", "learned", "affine")):
+        fields = {"projection": projection, "query": query, "readout": readout, "num_labels": 3}
+        model, batch = setting(encoder=encoder, scale=12.0, **fields)
+        output, encoded = model.classifier(**batch), model.encode(**batch)
+        attention = model.attend(*encoded)
+        close(model.decode(encoded.hidden, attention, encoded.query), output.logits, 1e-5)  # of logits up to 20
+        sentences, words = model.sentences(**batch), model.items(**batch)
+        for row in range(len(TEXTS)):
+            inside = sentences[row] >= 0
+            product = output.attention[row, sentences[row, inside]] * output.word_attention[row, inside]
+            assert words[row, inside].tolist() == list(range(int(inside.sum()))) and (words[row, ~inside] == -1).all()
+            close(attention[row, : len(product)], product)
+            assert (attention[row, len(product) :] == 0).all() and not encoded.mask[row, len(product) :].any()
+        assert torch.equal(model.attendable(**batch), encoded.mask)
 
 
 @pytest.mark.parametrize("encoder", ENCODERS)
@@ -101,64 +93,24 @@ def test_any_attention_by_loops_and_in_parts(encoder, setting, monkeypatch):
     attention[:, 1:4][attention[:, 1:4] < 0.7] = 0  # sentences without any weight, and with one word
     attention[:, 4] = 0
     attention *= mask.unsqueeze(1)
-    logits = model.decode(hidden, attention, query)
+    masks = (attention > 0.4) & mask.unsqueeze(1)
+    logits, parts = model.decode(hidden, attention, query), model.attend(hidden, masks, query)
     for row in (0, 2, 3, 4):
         for draw in range(9):
             close(logits[row, draw], by_loops(model, hidden, attention[row, draw], query, row))
+            close(parts[row, draw], attention_by_loops(model, hidden, masks[row, draw], query, row))
     close(logits[0, 4], model.classifier.decode(hidden[:1], torch.zeros_like(attention[:1, 0]), query[:1])[0])  # the bias
     monkeypatch.setattr(word_level, "NUMBERS_AT_ONCE", 1)
     close(model.decode(hidden, attention, query), logits, 1e-6)
-    masks = (attention > 0.4) & mask.unsqueeze(1)
-    parts = model.attend(hidden, masks, query)
-    for row in (0, 3):
-        for draw in range(9):
-            close(parts[row, draw], attention_by_loops(model, hidden, masks[row, draw], query, row))
-    monkeypatch.undo()
     close(model.attend(hidden, masks, query), parts, 1e-6)
-    assert model.decode(hidden, attention[:, :0], query).shape == (len(TEXTS), 0, 3)
-
-
-def test_by_hand(tiny_model):
-    """Two sentences of two words, one number each; every layer one number."""
-    model = tiny_model(
-        hierarchy="word", encoder="average", embedding_size=1, hidden_size=1, alignment_size=1, vocab_size=8, num_labels=2
-    )
-    inner = model.classifier
-    with torch.no_grad():
-        inner.model.embeddings.weight.copy_(torch.tensor([0, 0, 0, 0, 0, 1, 2, -1.0]).unsqueeze(1))
-        for name, parameter in inner.named_parameters():
-            if not name.startswith("model.embeddings"):
-                parameter.fill_(1.0 if name.endswith("weight") else 0.0)
-        inner.decoder.context.weight.copy_(torch.tensor([[0.0], [3.0]]))
-    hidden, mask, query = model.encode(torch.tensor([[2, 5, 6, 4, 7, 5, 3]]))
-    states = np.tanh([1.0, 2.0, -1.0, 1.0])
-    np.testing.assert_allclose(hidden[0, :, 0].detach(), states, atol=1e-6)
-    assert mask.all() and query.sentences.tolist() == [[0, 0, 1, 1]]
-    alpha = np.array([0.1, 0.3, 0.6, 0.0])
-    first, second = np.tanh((0.1 * states[0] + 0.3 * states[1]) / 0.4), np.tanh(states[2])
-    logits = model.decode(hidden, torch.from_numpy(alpha[None]).float(), query)
-    np.testing.assert_allclose(logits[0].detach(), [0, 3 * (0.4 * first + 0.6 * second)], atol=1e-6)
-    # attention: softmax of tanh(h) in each sentence, then of the sentences' states
-    weights = np.exp(np.tanh(states)).reshape(2, 2)
-    weights /= weights.sum(1, keepdims=True)
-    above = np.exp(np.tanh(np.tanh((weights * states.reshape(2, 2)).sum(1))))
-    expected = weights * (above / above.sum())[:, None]
-    np.testing.assert_allclose(model.attend(hidden, mask, query)[0].detach(), expected.ravel(), atol=1e-6)
-    # without the second word its sentence's first word is all of it; without both the other sentence is all
-    left = torch.tensor([[[True, False, True, True], [False, False, True, True]]])
-    above = np.exp(np.tanh(np.tanh([states[0], weights[1] @ states[2:]])))
-    expected = np.array([1.0, 0.0, *weights[1]]) * np.repeat(above / above.sum(), 2)
-    without_one, without_both = model.attend(hidden, left, query)[0].detach()
-    np.testing.assert_allclose(without_one, expected, atol=1e-6)
-    np.testing.assert_allclose(without_both, [0, 0, *weights[1]], atol=1e-6)
 
 
 def test_attention_held_fixed_is_held_at_both_levels(setting):
     """Own weights of a sentence without attention are not differentiated where attention is not."""
-    model, batch = setting((10,), encoder="bigru", projection="sparsemax", scale=6.0, dtype=torch.float64)
+    model, batch = setting((10,), encoder="bigru", projection="sparsemax", scale=6.0)
     embedded = model.classifier.get_input_embeddings()(batch["input_ids"]).detach().requires_grad_()
-    rest = {"attention_mask": batch["attention_mask"], "items": model.items(**batch)}
-    hidden, mask, query = model.encode(inputs_embeds=embedded, **rest)
+    items = model.items(**batch)
+    hidden, mask, query = model.encode(inputs_embeds=embedded, attention_mask=batch["attention_mask"], items=items)
     attention = model.attend(hidden, mask, query).detach()
     idle = query.sentences[0] == int((model.classifier(**batch).attention[0] == 0).nonzero()[0])
     assert idle.any() and (attention[0, idle] == 0).all()
@@ -180,20 +132,17 @@ def test_a_document_of_one_sentence_is_a_flat_text(name, tiny_model, tiny_rows, 
     fields = {"encoder": "embedding", "projection": "sparsemax", "num_labels": 3}
     model, flat = tiny_model(hierarchy="word", **fields), tiny_model(**fields)
     weights = model.classifier.state_dict()
-    readers = [name for name in weights if "sentence_reader" in name]
-    lower = {name.replace("sentence_reader.word_", ""): weights[name] for name in readers}
+    lower = {name.replace("sentence_reader.word_", ""): weights[name] for name in weights if "sentence_reader" in name}
     flat.load_state_dict({name: lower.get(name, weights[name]) for name in flat.state_dict()})
-    rows = marked(tiny_rows([[20, 21, 30, 45, 7, 12], [9], [], [33, 8, 33]]))
-    measure = find(name)
+    batch = tiny_batch(marked(tiny_rows([[20, 21, 30, 45, 7, 12], [9], [], [33, 8, 33]])))
     # a further level is a further sum for the epsilon of relevance to take from
     options = {"adversary_search": {"steps": 5}, "lrp": {"epsilon": 0.0}}.get(name, {})
     columns, expected = (
-        run(measure, model_or_flat, tiny_batch(rows), seed=3, **options, **options_of(name, model_or_flat, tiny_batch(rows)))
-        for model_or_flat in (model, flat)
+        run(find(name), subject, batch, seed=3, **options, **options_of(name, subject, batch)) for subject in (model, flat)
     )
     for column, values in expected.items():
-        for row, other in zip(columns[column], values, strict=True):
-            if np.asarray(other).dtype.kind == "U":
-                assert row == other, column
+        for row, value in zip(columns[column], values, strict=True):
+            if np.asarray(value).dtype.kind == "U":
+                assert row == value, column
             else:
-                np.testing.assert_allclose(row, other, atol=1e-5, rtol=1e-4, err_msg=column)
+                np.testing.assert_allclose(row, value, atol=1e-5, rtol=1e-4, err_msg=column)
