@@ -18,8 +18,10 @@ from attnfaith.support.errors import counted
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MOST_ROWS, MOST_PAIRS, MOST_KEYS, LONGEST_KEY = 12, 3, 4, 40
+MOST_ROWS, MOST_PAIRS, MOST_KEYS, LONGEST_KEY = 16, 3, 4, 40
 """Of the table of published numbers on the first screen: rows, pairs of columns, columns that name a row, letters there."""
+FINGERPRINTS = ("texts", "training_texts")
+"""Columns that name no row for a reader."""
 DEFAULT = tuple(sections.registry())
 """Names of the sections that a study has unless it names some."""
 
@@ -116,7 +118,8 @@ def beside_published(name: str, table: pd.DataFrame) -> Grid | None:
     rows = table.dropna(subset=[column for _, column in pairs], how="all") if pairs else table.iloc[:0]
     if rows.empty:
         return None
-    keys = [column for column in table.columns if column not in numeric and table[column].nunique(dropna=False) > 1]
+    keys = [column for column in table.columns if column not in (*numeric, *FINGERPRINTS)]
+    keys = [column for column in keys if table[column].nunique(dropna=False) > 1]
     keys = [column for column in keys if table[column].astype(str).str.len().max() <= LONGEST_KEY][:MOST_KEYS]
     numbers = [column for pair in pairs[:MOST_PAIRS] for column in pair]
     first = rows.head(MOST_ROWS)
