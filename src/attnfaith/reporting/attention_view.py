@@ -123,7 +123,7 @@ class View(PageFile):
         )
 
     def __repr__(self) -> str:
-        heads = f", {counted(sum(map(len, self.heads)), 'head')}" if self.heads else ""
+        heads = f", {counted(sum(map(len, self.heads)), 'head')} in all" if self.heads else ""
         answer = f"{self.classes[self.predicted]} ({self.probs[self.predicted]:.2f})"
         lines = [f"{answer} · {counted(len(self.tokens), 'position')}, {counted(self.depth, 'layer')}{heads}"]
         for name in self.matrices:
