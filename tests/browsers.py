@@ -4,13 +4,21 @@ import os
 import shutil
 from pathlib import Path
 
+import numpy as np
+import pytest
+
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
-NO_BROWSER = "no browser is installed: chromium, chromium-browser or google-chrome"
 LONGEST_WAIT = 120_000  # milliseconds; all of them pass only where a page does not come
-WIDTHS = (400, 900, 1600)  # pixels: of a telephone, half a screen, a large screen
 AXE = Path(os.environ.get("AXE_CORE", Path(__file__).parents[1] / "node_modules/axe-core/axe.min.js"))
-NO_AXE = "axe-core is not there: npm install axe-core in the project, or name its axe.min.js in AXE_CORE"
+IN_A_BROWSER = [
+    pytest.mark.slow,
+    pytest.mark.skipif(BROWSER is None, reason="no browser is installed: chromium, chromium-browser or google-chrome"),
+]
+with_axe = pytest.mark.skipif(
+    not AXE.is_file(),
+    reason="axe-core is not there: npm install axe-core in the project, or name its axe.min.js in AXE_CORE",
+)
 
 
 def opened_browser():
@@ -23,55 +31,68 @@ def opened_browser():
         browser.close()
 
 
-def violations(page):
-    """What axe-core calls serious or critical in a page that was opened with bypass_csp, all its folds opened."""
-    page.locator("details").evaluate_all("all => all.forEach(one => one.open = true)")
-    page.evaluate(AXE.read_text(encoding="utf-8"))
-    every = page.evaluate(
-        "axe.run().then(made => made.violations.map(v => [v.impact, v.id, v.nodes[0].html.slice(0, 120)]))"
-    )
-    return [one for one in every if one[0] in ("serious", "critical")]
-
-
 class Pages:
-    """Pages of one file, open in a browser; what went wrong in them, and what they asked for."""
+    """Pages that are open in a browser; what went wrong in them, and the addresses they asked for."""
 
     def __init__(self, browser, path):
         self.browser, self.path = browser, path
-        self.faults, self.asked, self.open = [], [], []
+        self.faults, self.addresses, self.pages = [], [], []
 
-    def __call__(self, view, place="", width=1280, scheme="light", **how):
-        view.save(self.path)
-        page = self.browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme, **how)
+    def __call__(self, html, place="", width=1280, scheme="light", **options):
+        self.path.write_text(html, encoding="utf-8")
+        page = self.browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme, **options)
         page.set_default_timeout(LONGEST_WAIT)
         page.on("pageerror", lambda error: self.faults.append(str(error)))
-        page.on("console", lambda said: self.faults.append(said.text) if said.type in ("error", "warning") else None)
-        page.on("request", lambda sent: self.asked.append(sent.url))
+        page.on("console", lambda line: self.faults.append(line.text) if line.type in ("error", "warning") else None)
+        page.on("request", lambda request: self.addresses.append(request.url))
         page.goto(self.path.as_uri() + place)
         page.wait_for_function("() => document.documentElement.dataset.ready")
-        self.open.append(page)
+        self.pages.append(page)
         return page
 
     def close(self):
-        for page in self.open:
+        """Close them. Nothing went wrong, no code of their texts ran, and they asked for nothing but their file."""
+        hits = [page.evaluate("window.hit") for page in self.pages]
+        for page in self.pages:
             page.close()
-        assert not self.faults, self.faults
-        assert {url.partition("#")[0] for url in self.asked} <= {self.path.as_uri()}, self.asked
+        assert not self.faults and hits == [None] * len(hits), self.faults
+        files = {url.partition("#")[0] for url in self.addresses if not url.startswith("data:")}
+        assert files <= {self.path.as_uri()}, files
 
 
-def percent(share):
-    """As pages write a share."""
-    if share < 0.0005:
-        return "<0.1 %"
-    return f"{100 * share:.1f} %" if share < 0.0995 else f"{round(100 * share)} %"
+def violations(page):
+    """The serious and critical reports of axe-core on a page that was opened with bypass_csp, all its folds opened."""
+    page.locator("details").evaluate_all("folds => folds.forEach(fold => fold.open = true)")
+    page.evaluate(AXE.read_text(encoding="utf-8"))
+    reports = page.evaluate(
+        "axe.run().then(run => run.violations.map(v => [v.impact, v.id, v.nodes[0].html.slice(0, 120)]))"
+    )
+    return [report for report in reports if report[0] in ("serious", "critical")]
 
 
-def shown(page, name):
+def fits(page):
+    """Whether nothing is wider than the window."""
+    return page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"]
+
+
+def listed(page, name):
     """A list of the page, by its id: (words, number) of each line."""
     items = page.locator(f"#{name} button")
-    return [tuple(one.split("\n")) for one in items.all_inner_texts()] if items.count() else []
+    return [tuple(text.split("\n")) for text in items.all_inner_texts()] if items.count() else []
 
 
-def said(page, name="sentence"):
+def number_of(text):
+    """The number in a text of the page, such as "12.5 %"."""
+    return float(text.replace("\u00a0", " ").strip(" %<").replace("−", "-"))
+
+
+def same_largest(lines, words, values, most=8, atol=0.51):
+    """The lines are the words of the largest values above 0, in order, each with its value."""
+    order = [place for place in np.argsort(-np.asarray(values), kind="stable")[:most] if values[place] > 0]
+    assert [word for word, _ in lines] == [words[place] for place in order]
+    np.testing.assert_allclose([number_of(number) for _, number in lines], np.asarray(values)[order], atol=atol)
+
+
+def sentence(page, name="sentence"):
     """A sentence of the page, with plain blanks."""
     return page.locator(f"#{name}").inner_text().replace("\u00a0", " ")

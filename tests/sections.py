@@ -230,6 +230,8 @@ def check_section(section, cell):
     grids = render.grids(section, frames, [cell])
     assert all(len(row) == len(grid.columns) and "nan" not in row for grid in grids for row in grid.rows)
     assert all(sentence and "nan" not in sentence and "{" not in sentence for sentence in render.sentences(section, cell))
+    if section.figure and section.figure.when(cell):
+        assert section.figure.draw(cell).axes and all(section.figure.words(cell))
     check_columns(section, cell)
 
 

@@ -27,14 +27,14 @@ def drawn_view(length, *, layers=3, heads=2, tokens=None, seed=0, **fields):
     """A view of so many positions, the first a marker, which alone the answer reads."""
     generator = np.random.default_rng(seed)
     maps = [rows(generator, heads, length, length).astype(np.float32) for _ in range(layers)]
-    mean = np.stack([one.astype(np.float64).mean(0) for one in maps])
+    mean = np.stack([weights.astype(np.float64).mean(0) for weights in maps])
     matrices = {
         "attention": mean,
         "rollout": (mean + np.eye(length)) / 2,
         "alti": rows(generator, layers, length, length),
         "value_zeroing": rows(generator, layers, length, length),
     }
-    given = {
+    values = {
         "model": "drawn",
         "tokens": tuple(tokens or ["[CLS]", *(f"word{place}" for place in range(1, length))]),
         "inside": np.arange(length) > 0,
@@ -43,4 +43,4 @@ def drawn_view(length, *, layers=3, heads=2, tokens=None, seed=0, **fields):
         "probs": np.array([0.25, 0.75]),
         "reads": np.eye(length)[0],
     }
-    return View(**{**given, "heads": tuple(maps), "matrices": matrices, **fields})
+    return View(**{**values, "heads": tuple(maps), "matrices": matrices, **fields})

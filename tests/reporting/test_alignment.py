@@ -12,16 +12,13 @@ from attnfaith.cli import main
 from attnfaith.hub import HubError, plan, plan_record
 from attnfaith.metrics.attention_faithfulness.alignment_error_rate import alignment_results, link_counts, read_links
 from attnfaith.metrics.extraction import RULES, halves
-from attnfaith.reporting import render, sections, write_report
+from attnfaith.reporting import render, write_report
 from attnfaith.reporting.cells import one_cell
-from attnfaith.reporting.compare import compare
 from attnfaith.reporting.links import FIXED, POSITIONS, Place, Reading, at, columns, reading_of, readings, weights
 from attnfaith.reporting.pairs import MOST_WORDS, ShownPair, extreme_pairs, pair, shown_reading
 from attnfaith.reporting.render import frame, sentences
 from attnfaith.reporting.sections import alignment, translation
-from attnfaith.reporting.seed_tables import overview, seed_table
 from attnfaith.support.errors import AttnfaithError
-from tests.records import draw as draw_texts
 from tests.sections import check_section, whole
 from tests.sequence_records import SENTENCES, aligned, build
 
@@ -152,16 +149,6 @@ def test_marker_mass_and_the_pairs_of_a_record(cell):
     assert means["source_words"] == pytest.approx(cell.lengths.mean())
 
 
-def test_no_gold_link_at_all():
-    """Everything that is read is wrong, and where nothing is read the rate is undefined."""
-    table = aligned(6)
-    empty = [np.zeros(row.shape, np.int64) for row in records.rows(table, "gold_links")]
-    words = zip(table["tokens"].to_pylist(), table["target_tokens"].to_pylist(), strict=True)
-    table = build(list(words), links=empty, measures={"alignment_norm": records.rows(table, "alignment_norm")})
-    row = frame(alignment.WHOLE, [one_cell(table)]).set_index("measure").loc["norm"]
-    assert row["error_rate"] == 1 and np.isnan(row["recall"])
-
-
 def test_without_a_measure_or_a_second_pair_nothing_is_judged(tmp_path, without_figures):
     bare = one_cell(build([(["a"], ["b"])] * 3, links=[np.array([[2]])] * 3))
     assert columns(bare) == {} and readings(bare).chosen() is None
@@ -169,12 +156,6 @@ def test_without_a_measure_or_a_second_pair_nothing_is_judged(tmp_path, without_
     assert "Nothing was measured that could be shown." in write_report(bare.table, tmp_path / "report").read_text()
     table = frame(alignment.WHOLE, [one_cell(aligned(1))])
     assert (table["n"] == 0).all() and table["error_rate"].isna().all() and table["error_rate_chosen_on"].notna().all()
-
-
-def test_the_figure_of_heads_where_there_are_some(cell):
-    alt, caption = sections.figure_words(cell, "alignment_by_head")
-    assert f"over {PAIRS} sentence pairs" in alt and "lowest 0.000 in layer 1, head 0" in alt and "Framed" in caption
-    assert "alignment" not in dict(sections.figures(one_cell(aligned(4, layers=1, heads=1, where=(0, 0, 0)))))
 
 
 # ---------- pairs on the page, in a terminal and in a notebook
@@ -216,17 +197,6 @@ def test_without_gold_links_pairs_are_shown_and_nothing_is_judged(tmp_path, with
     assert "attention mean, layer 2, the row that predicts the word" in shown and "gold" not in shown
 
 
-@pytest.mark.slow
-def test_the_page(table, tmp_path):
-    page = write_report(table, tmp_path / "report", n_examples=2).read_text()
-    assert "Does attention align words?" in page and "Does attention explain?" not in page and "predicted class" not in page
-    for words in ("Lowest error rate", "Highest error rate", "Alignment error rate by rule", "Attention to markers"):
-        assert words in page
-    assert re.search(r'<td class="m0s\d+ sure" title="[^"]*sure link in gold[^"]*">●</td>', page)
-    assert re.search(r'<td class="m0s\d+ possible"', page)
-    assert (tmp_path / "report" / "figures" / "alignment_by_head.png").is_file()
-
-
 def test_text_is_escaped(tmp_path, without_figures):
     words = '<script>alert("x")</script>\x1b[31m'
     gold, values = [np.array([[2]])] * 3, [np.array([[0.5]], np.float32)] * 3
@@ -261,31 +231,10 @@ def test_a_pair_in_the_terminal(cell, table, tmp_path, capsys):
 # ---------- several records, and the Hub
 
 
-def test_seeds_in_a_wide_table(table):
-    cells = [one_cell(table), one_cell(aligned(PAIRS, layers=2, heads=2, where=(1, 0, 1), seed=1))]
-    rates, means = overview(cells)
-    assert rates.title == "Alignment error rate" and "over 2 seeds" in rates.note
-    assert "attention mean" in rates.formatted("text") and "marker mass" in means.formatted("text")
-    for seeds in (seed_table(cells, ["projection"], "measure"), rates):
-        assert seeds.long.set_index("measure").loc["attention", "mean"] == 0
-    bare = [one_cell(aligned(4, seed=seed).drop_columns(["gold_links"])) for seed in (0, 1)]
-    assert [seeds.title for seeds in overview(bare)] == ["Mean over texts"]
-
-
-def test_side_by_side(table):
-    other = aligned(PAIRS, layers=2, heads=2, where=(1, 0, 1), projection="sparsemax", noise=1.0)
-    rows = compare([table, other], ["one", "two"]).frame.set_index("quantity")
-    row = rows.loc["alignment_error_attention"]
-    assert (row["n_texts"], row["n_left_out"], row["mean_first"]) == (6, 6, 0) and row["difference"] > 0.3
-    assert row["verdict"] == "cannot be told"  # of six pairs, with all numbers that are compared
-    assert rows.loc["target_probability", "difference"] == 0
-    with pytest.raises(AttnfaithError, match="have no text in common"):
-        compare([table, draw_texts(5)], ["pairs", "texts"])
-
-
 def test_a_run_of_pairs_is_pushed_as_a_record_and_not_as_a_classifier(tmp_path, table):
     (tmp_path / "run.json").write_text('{"status": "complete", "provenance": {"dirty": false, "commit": "a"}}')
     (tmp_path / "recipe.yaml").write_text("name: pairs\noutput_dir: runs/pairs\n")
+    (tmp_path / "report" / "tables").mkdir(parents=True)
     records.save(table, tmp_path / "record.parquet")
     with pytest.raises(HubError, match="is a run of sentence pairs"):
         plan(tmp_path, "me")

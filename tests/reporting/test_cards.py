@@ -35,40 +35,7 @@ GOLDEN = Path(__file__).parent / "golden"
 REPO, RECORDS_REPO = "someone/tiny-bilstm", "someone/attnfaith-records"
 MEASURES = ("gradient", "gradient_norm", "leave_one_out")
 SST = facts("sst")
-RECIPE = {
-    "name": "tiny-bilstm",
-    "note": "A note with | and <b>bold</b>\nand [a link](https://example.org).",
-    "data": {"name": "sst", "limits": {"train": 100}},
-    "model": {"encoder": "bilstm", "readout": "affine"},
-    "training": {
-        "num_train_epochs": 8,
-        "learning_rate": 0.001,
-        "weight_decay": 1e-5,
-        "per_device_train_batch_size": 32,
-        "gradient_accumulation_steps": 1,
-    },
-    "measure": {"limit": 40},
-}
-RUN = {
-    "status": "complete",
-    "versions": {"attnfaith": "0.1.0", "torch": "2.13.0"},
-    "dataset": {"name": "sst", "revision": "abc", "dropped": {"train": {"too_short": 3}, "test": {"too_short": 1}}},
-    "sizes": {"train": 100, "validation": 20, "test": 40},
-    "vocabulary": 1234,
-    "epochs": 4.0,
-    "best": {"metric": "eval_roc_auc", "value": 0.8705},
-    "processes": 1,
-    "provenance": {
-        "version": "0.1.0",
-        "commit": "c0ffee",
-        "dirty": False,
-        "libraries": {"torch": "2.13.0", "numpy": "2.4.6"},
-        "data": {"revision": "abc", "fingerprint": {"train": "f" * 64}},
-        "seed": 7,
-        "python": "3.11.7",
-        "platform": "Linux x86_64",
-    },
-}
+RUN, RECIPE = (json.loads((GOLDEN / f"{name}.json").read_text(encoding="utf-8")) for name in ("run", "recipe"))
 
 
 def with_settings(table, **settings):
@@ -236,31 +203,12 @@ def test_every_data_set_and_measure_is_cited():
     assert set(model_cards.CITED["encoders"]) <= set(ENCODERS)
 
 
-@pytest.mark.parametrize(
-    ("fields", "cited", "words"),
-    [
-        ({"impermissible_mass": 0.1, "impermissible_heads": "max"}, "pruthi-etal-2020-learning", "(of the head with most"),
-        ({"diversity": 0.5}, "mohankumar-etal-2020-towards", "with a weight of 0.5 (Mohankumar et al. 2020)."),
-        ({"masked_language_model": 1.0, "masked_share": 0.15}, "tutek-snajder-2020-staying", "15% of the words masked"),
-        ({"encoder": "orthogonal_lstm"}, "mohankumar-etal-2020-towards", "An LSTM that reads onward, each state without"),
-    ],
-)
-def test_training_and_encoder_are_named_and_cited(fields, cited, words):
+def test_training_to_deceive_is_named_and_cited():
+    fields = {"impermissible_mass": 0.1, "diversity": 0.5, "encoder": "orthogonal_lstm"}
     tables = (with_settings(deception.model(1, texts=12, dataset="sst", **more).table) for more in ({}, fields))
     plain, changed = (cards.model_card(Checkpoint(RUN, table), REPO, SST) for table in tables)
-    assert words in changed and f"{{{cited}," in changed and words not in plain
-    assert cited.startswith("pruthi") or f"{{{cited}," not in plain  # every card names Pruthi et al.
-
-
-@pytest.mark.parametrize(("projection", "classes"), [("softmax", 3), ("sparsegen(0.5)", 30)])
-def test_sparse_checkpoints_and_many_classes(projection, classes):
-    labels = [f"name{number}" for number in range(classes)]
-    table = with_settings(draw(20, classes=classes, projection=projection), label_names=labels)
-    planted = facts("planted_evidence")
-    text = cards.model_card(Checkpoint(RUN, table), REPO, planted)
-    assert ("and needs `pip install entmax`:" in text) == (projection != "softmax")
-    assert len(re.findall(r"^\| F1", text, re.M)) == (3 if classes == 3 else 1)
-    assert ModelCard(text).data.datasets is None and cards.eval_results(Checkpoint({}, table), planted) == {}
+    for words in ("**Its attention was trained to deceive**", "with a weight of 0.5", "{mohankumar-etal-2020-towards,"):
+        assert words in changed and words not in plain
 
 
 # ---------- folders of runs

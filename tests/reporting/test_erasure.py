@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import jensenshannon
 
-from attnfaith.reporting import render, sections
+from attnfaith.reporting import render
 from attnfaith.reporting.cells import one_cell
 from attnfaith.reporting.sections import erasure
 from tests.records import build
@@ -181,14 +181,6 @@ def test_smallest_sets_that_are_missing_or_only_bounds():
     assert rows_of(without, "multi_weight")["ratio_mean"].isna().all()
     bound = erased([FIRST | {"certainty": "upper bound"}, SECOND])
     assert rows_of(bound, "multi_weight", ranking="minimum")["share_exact"].tolist() == [0.5]
-
-
-def test_the_figure_and_sentences(cell):
-    alt, _ = sections.figure_words(cell, "erasure_multi_weight")
-    assert "attention: mean 0.58, n = 2 (3 undefined)" in alt and "smallest set: mean 0.42" in alt
-    first, second = render.sentences(erasure.SECTION, cell)
-    assert "does not in 33.3% of 3 texts; the reverse holds in 0.0%, and in 66.7% neither" in first
-    assert "attention 58% (1 never change)" in second and "smallest set 42%" in second
 
 
 @pytest.mark.parametrize("texts", [[NONE, ONE], [NEVER]])

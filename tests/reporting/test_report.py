@@ -7,10 +7,8 @@ import sys
 from pathlib import Path
 
 import pandas as pd
-import pyarrow.parquet as pq
 import pytest
 
-from attnfaith import cli
 from attnfaith import record as records
 from attnfaith.reporting import agreement_table, write_report
 from attnfaith.support.errors import FileError
@@ -52,22 +50,6 @@ def test_a_report_holds_its_page_tables_and_figures_and_the_same_record_gives_th
     assert contents(index.parent) == before
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"measures": ()},
-        {"measures": ("gradient_norm_hidden",), "classes": 1},
-        {"measures": ("gradient",), "classes": 4, "labels": False},
-    ],
-)
-def test_records_that_lack_a_part(tmp_path, options):
-    html = page_of(draw(8, **options), tmp_path / "report")
-    html = re.sub(r"<script.*?</script>|base64,[^\"]+", "", html, flags=re.S)  # code and pictures may hold these letters
-    assert "undefined" in html or options.get("labels", True)
-    assert ("no importance measure" in html) == (not options["measures"])
-    assert "NaN" not in html and ">nan<" not in html
-
-
 @quick
 def test_empty_texts_and_several_models(tmp_path):
     empty = build([{"attention": [], "gradient": []}] * 2, measures=("gradient",))
@@ -77,18 +59,6 @@ def test_empty_texts_and_several_models(tmp_path):
     html, names = page_of(records.concatenate(parts), tmp_path / "report"), set(contents(tmp_path / "report"))
     assert "figures/02_sparsegen-0.5-0_dispersion_by_scores.png" in names
     assert sum(name.endswith(".svg") for name in names) == 4 and "4 cells are compared" in html
-
-
-@quick
-def test_facts_come_from_the_record_unless_given(tmp_path):
-    settings = [{"training": {"lr": 0.125}, "seed": 3, "model": "ab"}, {"training": {"lr": 0.125}, "seed": 3, "note": "x"}]
-    parts = [records.with_settings(draw(5, seed=seed), [part]) for seed, part in enumerate(settings)]
-    html = page_of(parts[0], tmp_path / "a")
-    assert "training.lr" in html and "0.125" in html
-    html = page_of(parts[0], tmp_path / "a", facts={"source": "measure x.yaml"})
-    assert "measure x.yaml" in html and "training.lr" not in html
-    html = page_of(records.concatenate(parts), tmp_path / "b")
-    assert html.count("training.lr") == 1 and "settings that differ between cells" in html and "model, note" in html
 
 
 @quick
@@ -147,18 +117,6 @@ def test_bad_records_are_refused(tmp_path):
     with pytest.raises(ValueError, match="n_examples is 0"):
         write_report(record, tmp_path / "report", n_examples=0)
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("name", ["../../x", "x\0y", "x" * 300, ".x", "\u0430", ""])
-def test_a_column_whose_name_is_no_name_writes_nothing(name, tmp_path, capsys):
-    table = draw(5)
-    renamed = table.rename_columns([*table.column_names[:-1], name])
-    metadata = {**(table.schema.metadata or {}), b"attnfaith_schema": str(records.VERSION).encode()}
-    pq.write_table(renamed.replace_schema_metadata(metadata), tmp_path / "hostile.parquet")
-    assert cli.main(["report", str(tmp_path / "hostile.parquet"), "--output", str(tmp_path / "deep" / "report")]) == 2
-    error = capsys.readouterr().err
-    assert "a name is lower-case letters, digits and underscores" in error and len(error) < 400
-    assert [path.name for path in tmp_path.rglob("*")] == ["hostile.parquet"]
 
 
 REPORT_ALONE = """

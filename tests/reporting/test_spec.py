@@ -1,12 +1,9 @@
 """A section's declaration is what the frame, the files, the page and the sentences show."""
 
-import io
-
 import numpy as np
-import pandas as pd
 import pytest
 
-from attnfaith.reporting import render, save_table, sections
+from attnfaith.reporting import render, sections
 from attnfaith.reporting.cells import CELL, one_cell, split_cells
 from attnfaith.reporting.errors import ReportError
 from attnfaith.reporting.spec import SUMMARY, Quantity, Section, Table, bin_of, largest_weights
@@ -75,16 +72,6 @@ def test_the_summary_by_hand(cell):
     assert TOY.quantity("tau leave_one_out").label == "τ with leave-one-out" and TOY.quantity("x_y").label == "x y"
     np.testing.assert_array_equal(largest_weights(cell), np.float32([0.5, 1, 0.8, 0.25, np.nan]))
     np.testing.assert_array_equal(bin_of(np.array([0.5, 0.49, np.nan, 2.0]), (0.5, 1.0)), [1, 0, -1, 2])
-
-
-def test_csv_and_markdown(cell, tmp_path):
-    table = render.frame(TABLE, [cell])
-    save_table(table, tmp_path / "toy")
-    csv = (tmp_path / "toy.csv").read_text(encoding="utf-8")
-    assert csv.splitlines()[0] == ",".join((*CELL, "way", "n", "size", "ci_low", "ci_high", "gap"))
-    pd.testing.assert_frame_equal(pd.read_csv(io.StringIO(csv)), table)
-    lines = (tmp_path / "toy.md").read_text(encoding="utf-8").splitlines()
-    assert lines[2].startswith("| a\\|&lt;b&gt; |") and lines[2].endswith("| a | 7 | 2.500 | 1.000 | 3.000 | undefined |")
 
 
 def test_the_page_shows_columns_that_have_a_heading(cell):

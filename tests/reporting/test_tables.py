@@ -1,8 +1,6 @@
 """Tables of agreement, performance and plausibility by other routes; files; tables over seeds that people paste."""
 
 import io
-import shutil
-import subprocess
 
 import numpy as np
 import pandas as pd
@@ -16,7 +14,6 @@ from attnfaith.reporting.cells import one_cell
 from attnfaith.reporting.errors import ReportError
 from attnfaith.reporting.sections.performance import accuracy_in_words
 from attnfaith.reporting.seed_tables import SeedTable, latex_text, overview, seed_table
-from attnfaith.reporting.tables import format_number
 from tests.records import build, draw, replaced
 
 
@@ -138,14 +135,6 @@ def test_saved_tables_come_back(tiny, tmp_path):
     assert header == list(table.columns) and (row["n"], row["tau_mean"]) == ("2", "0.667") and "undefined" in second
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(0.12345, "0.123"), (-0.0001, "0.000"), (NAN, "undefined"), (7, "7"), (True, "True"), (None, "undefined"), ("x", "x")],
-)
-def test_numbers_for_reading(value, text):
-    assert format_number(value) == text
-
-
 def test_the_spread_over_seeds_counts_undefined_ones():
     table = pd.DataFrame({"pair": ["a", "a", "a", "b"], "seed": [0, 1, 2, 0], "tau_mean": [0.1, 0.3, np.nan, 0.5]})
     summary = seed_summary(table.assign(dataset="sst")).set_index("pair")
@@ -253,15 +242,6 @@ def test_names_are_escaped(hostile):
     assert r"a\_b \& 50 \% \$x\$ \#1 \{y\} \textbackslash{}z \textasciitilde{} \textasciicircum{} | <i> $\tau$ &" in latex
     assert r"$-1.0 \times 10^{-5} \pm 0.250$ \\" in latex
     assert latex_text("0.500 ± 0.100 (2 of 3)") == r"$0.500 \pm 0.100$ (2 of 3)"
-
-
-@pytest.mark.skipif(not shutil.which("pdflatex"), reason="pdflatex is not installed")
-def test_latex_sets_it(hostile, tmp_path):
-    start = (
-        r"\documentclass{article}\usepackage[T1]{fontenc}\usepackage[utf8]{inputenc}\usepackage{booktabs}\begin{document}"
-    )
-    (tmp_path / "t.tex").write_text(f"{start}\\begin{{document}}\n{hostile.formatted('latex')}\\end{{document}}\n")
-    subprocess.run(["pdflatex", "-halt-on-error", "t.tex"], cwd=tmp_path, check=True, capture_output=True)
 
 
 def test_the_overview_has_a_row_for_each_kind(three):

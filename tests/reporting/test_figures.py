@@ -1,0 +1,95 @@
+"""Figures: whole at every size of record, the same bytes every time, without settings of the caller, and to be read."""
+
+from itertools import pairwise
+
+import matplotlib
+import matplotlib.pyplot
+import numpy as np
+import pytest
+
+from attnfaith.reporting import save_figure
+from attnfaith.reporting.cells import one_cell
+from attnfaith.reporting.heatmap import contrast
+from attnfaith.reporting.sections import agreement, attention, changes, figures
+from attnfaith.reporting.style import QUIET_COLOUR, TEXT_COLOUR
+from attnfaith.reporting.view_figures import graph_figure, heads_figure
+from tests.records import build, draw
+from tests.sections import with_permutations
+from tests.views import drawn_view
+
+
+KINDS = ("png", "svg", "pdf")
+
+
+def figures_of(record):
+    """Every figure of the record's only cell, by name."""
+    cell = one_cell(record)
+    return {drawing.name: drawing.draw(cell) for _, drawing in figures(cell)}
+
+
+def labels_of(figure):
+    return [label.get_text() for label in figure.axes[0].get_yticklabels()]
+
+
+def test_lines_of_dispersion_and_agreement():
+    scores = {"gradient": [1, 2, 3, 4], "leave_one_out": [1, 2, 4, 3]}
+    table = build([{"attention": [0.1, 0.2, 0.3, 0.4], **scores}] * 3, measures=("gradient", "leave_one_out"))
+    values, alike = agreement.taus(one_cell(table))
+    assert alike == ["gradient"] and list(values["leave-one-out"]) == pytest.approx([4 / 6] * 3)
+    drawn = figures_of(table)
+    assert labels_of(drawn["tau_by_measure"]) == ["leave-one-out", "gradient–leave-one-out"]
+    assert labels_of(drawn["dispersion_by_scores"]) == ["attention", "gradient", "leave-one-out"]
+    entropies = attention.entropies(one_cell(table))
+    dots = [line.get_xdata()[0] for line in drawn["dispersion_by_scores"].axes[0].lines if line.get_marker() == "o"]
+    np.testing.assert_allclose(dots, [numbers.mean() for numbers in entropies.values()])
+
+
+@pytest.mark.parametrize(("count", "classes"), [(9, 2), (300, 9)])
+def test_violins_count_every_text(count, classes):
+    cell, drawing = one_cell(with_permutations(draw(count, classes=classes))), changes.PERMUTATION.figure
+    figure, (alt, caption) = drawing.draw(cell), drawing.words(cell)
+    (axes,) = figure.axes
+    assert sum(int(text.get_text()) for text in axes.texts) == count - 2  # but for the texts of no and of one token
+    assert len(axes.get_legend().get_texts()) == min(classes, 7) and "n = " in alt and "points" in caption
+
+
+@pytest.mark.slow
+def test_files_depend_on_the_figure_alone(tmp_path):
+    cell = one_cell(draw(30))
+    first = save_figure(agreement.tau_by_measure(cell), tmp_path / "a.b")
+    with matplotlib.rc_context({"font.size": 30, "axes.facecolor": "red", "svg.hashsalt": "other"}):
+        before = dict(matplotlib.rcParams)
+        second = save_figure(agreement.tau_by_measure(cell), tmp_path / "c")
+        assert dict(matplotlib.rcParams) == before
+    assert [path.name for path in first] == [f"a.b.{kind}" for kind in KINDS]
+    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
+    assert first[0].read_bytes().startswith(b"\x89PNG") and b"</svg>" in first[1].read_bytes()
+    assert b"dc:date" not in first[1].read_bytes() and b"Date" not in first[2].read_bytes()
+    assert matplotlib.pyplot.get_fignums() == []
+
+
+# ---------- letters and ticks that can be read
+
+
+def gaps(axis, renderer):
+    """Pixels between neighbouring tick labels of an axis, below 0 where they overlap."""
+    low, high = sorted(axis.get_view_interval())
+    labels = [tick.label1 for tick in axis.get_major_ticks() if low <= tick.get_loc() <= high]
+    boxes = [label.get_window_extent(renderer) for label in labels if label.get_visible() and label.get_text()]
+    ends = sorted((box.x0, box.x1) if axis.axis_name == "x" else (box.y0, box.y1) for box in boxes)
+    return [after - end for (_, end), (after, _) in pairwise(ends)]
+
+
+def test_text_lies_inside_and_ticks_apart():
+    view = drawn_view(12, tokens=[f"word{place}" for place in range(12)])
+    drawn = figures_of(draw(40, rationale=True, dataset="a-data-set-with-a-very-long-name/" * 4))
+    drawn |= {"heads": heads_figure(view), "graph": graph_figure(view, list(view.matrices)[:1])}
+    for name, figure in drawn.items():
+        figure.draw_without_rendering()
+        renderer, (width, height) = figure.canvas.get_renderer(), figure.canvas.get_width_height()
+        boxes = [text.get_window_extent(renderer) for text in figure.texts]
+        for box in [*boxes, *(axes.get_tightbbox(renderer) for axes in figure.axes)]:
+            assert box.x0 >= -1 and box.x1 <= width + 1 and box.y0 >= -1 and box.y1 <= height + 1, name
+        for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):
+            assert min(gaps(axis, renderer), default=0) >= 0, (name, axis)
+    assert all(contrast(colour, "#ffffff") >= 4.5 for colour in (TEXT_COLOUR, QUIET_COLOUR))
