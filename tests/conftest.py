@@ -11,6 +11,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else every process that tests
 
 import gc
 import logging
+import sys
 from pathlib import Path
 
 import hypothesis
@@ -54,21 +55,12 @@ def repository():
 
 @pytest.fixture(scope="session")
 def warm_python():
-    """In place of `sys.executable`: a Python that has imported what takes long and is not Hugging Face's (`warm_python`)."""
-    from tests.warm_python import start
-
-    with start() as executable:
-        yield executable
+    return sys.executable
 
 
 @pytest.fixture(scope="session")
-def warm_attnfaith(warm_python):
-    """The same, having imported attnfaith and all that its commands do: where how these are imported is not in question."""
-    from tests.warm_python import start
-
-    modules = ["attnfaith.cli", "attnfaith.runs.execute", "attnfaith.loading"]
-    with start(warm_python, modules) as executable:
-        yield executable
+def warm_attnfaith():
+    return sys.executable
 
 
 @pytest.fixture(scope="session")
@@ -172,15 +164,6 @@ def tiny_recipe(tmp_path):
 
 
 @pytest.fixture
-def hub(tmp_path):
-    """A Hub on loopback, empty, its data in tmp_path / "hub"; a process uses it with `env=hub.environment(home)`."""
-    from tests.hub.server import HubServer
-
-    with HubServer(tmp_path / "hub") as server:
-        yield server
-
-
-@pytest.fixture
 def quick_figures(monkeypatch):
     """Reports with one small empty picture in place of the two largest, for tests of pages: the others are real files."""
     from tests.figures import REPORT, one_small_figure
@@ -215,12 +198,12 @@ def logged():
     """
     handler = _Logged()
     loggers = [logging.getLogger(), *logging.root.manager.loggerDict.values()]
-    heard = [one for one in loggers if isinstance(one, logging.Logger) and (one is logging.root or not one.propagate)]
-    for one in heard:
-        one.addHandler(handler)
+    loggers = [each for each in loggers if isinstance(each, logging.Logger) and (each is logging.root or not each.propagate)]
+    for logger in loggers:
+        logger.addHandler(handler)
     yield handler.records
-    for one in heard:
-        one.removeHandler(handler)
+    for logger in loggers:
+        logger.removeHandler(handler)
 
 
 @pytest.fixture
@@ -235,29 +218,3 @@ def draw_record():
     from tests.records import draw
 
     return draw
-
-
-@pytest.fixture(scope="session")
-def draw_sparse_cell():
-    from tests.records import draw_sparse
-
-    return draw_sparse
-
-
-@pytest.fixture
-def small_recipe():
-    """The text of a recipe that is trained and measured in seconds, by its name and folder."""
-
-    def make(name, output_dir):
-        return f"""
-name: {name}
-output_dir: {output_dir}
-seed: 3
-data: {{arguments: {{length: [4, 8], vocabulary_size: 40, sizes: {{train: 48, validation: 16, test: 12}}}}}}
-model: {{embedding_size: 8, hidden_size: 8}}
-training: {{num_train_epochs: 1, learning_rate: 1e-2, arguments: {{disable_tqdm: true}}}}
-measure: {{producers: [gradient, leave_one_out]}}
-report: {{examples: 1}}
-"""
-
-    return make

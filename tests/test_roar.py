@@ -1,7 +1,5 @@
 """Remove and retrain, on generated texts whose evidence is known."""
 
-import dataclasses
-
 import datasets
 import numpy as np
 import pandas as pd
@@ -13,20 +11,12 @@ from attnfaith import recipes, roar, runs
 def test_the_first_words_become_unknown(tiny_rows):
     rows = datasets.Dataset.from_list(tiny_rows([10, 3, 0]))
     scores = {"tiny/test/0": np.arange(10.0), "tiny/test/1": np.array([1.0, 5.0, 3.0]), "tiny/test/2": np.zeros(0)}
-    ids = roar.without(rows, scores, 0.3, 1, 1, seed=0)["input_ids"]
     expected = [list(ids) for ids in rows["input_ids"]]
-    expected[0][8:11] = [1, 1, 1]  # ceil(.3 x 10) words, the last ones, before the end marker
+    expected[0][8:11] = [1, 1, 1]  # ceil(.3 x 10) words, the last of the text, before the end marker
     expected[1][2] = 1
-    assert ids == expected
-    without_markers = roar.without(
-        rows.remove_columns("input_ids").add_column("input_ids", [list(r[1:-1]) for r in rows["input_ids"]]),
-        scores,
-        0.3,
-        1,
-        0,
-        0,
-    )
-    assert without_markers["input_ids"] == [ids[1:-1] for ids in expected]
+    assert roar.without(rows, scores, 0.3, 1, 1, seed=0)["input_ids"] == expected
+    bare = rows.map(lambda row: {"input_ids": row["input_ids"][1:-1]})
+    assert roar.without(bare, scores, 0.3, 1, 0, seed=0)["input_ids"] == [ids[1:-1] for ids in expected]
 
 
 def test_the_summary_by_hand():
@@ -43,58 +33,41 @@ def test_the_summary_by_hand():
 
 
 @pytest.mark.slow
-def test_measures_that_know_the_evidence_cost_more(tiny_recipe, tmp_path, quick_report, monkeypatch):
+def test_measures_that_know_the_evidence_cost_more(tiny_recipe, tmp_path, monkeypatch):
+    sizes = {"train": 300, "validation": 60, "test": 200}
     recipe = tiny_recipe(
-        data__arguments={"length": [8, 14], "vocabulary_size": 40, "sizes": {"train": 300, "validation": 60, "test": 200}},
+        data__arguments={"length": [8, 14], "vocabulary_size": 40, "sizes": sizes},
         training__num_train_epochs=5,
-        model__encoder="average",
-        model__hidden_size=None,
+        model={"encoder": "average", "embedding_size": 8},
         measure__producers=["gradient"],
+        report__page=False,
     )
     runs.run(recipe)
-    run, out = tmp_path / "run", tmp_path / "roar"
-    rows = roar.roar(run, out, ["leave_one_out"], (0.3,), [3])
-    assert rows[["measure", "share", "seed", "n"]].to_numpy().tolist() == [
-        ["none", 0.0, 3, 200], ["random", 0.3, 3, 200], ["leave_one_out", 0.3, 3, 200],
-    ]  # fmt: skip
+    run, output = tmp_path / "run", tmp_path / "roar"
+    rows = roar.roar(run, output, ["leave_one_out"], (0.3,), [3])
+    keys = [("none", 0.0, 3, 200), ("random", 0.3, 3, 200), ("leave_one_out", 0.3, 3, 200)]
+    assert [*rows[["measure", "share", "seed", "n"]].itertuples(index=False, name=None)] == keys
     accuracy = rows.set_index("measure")["accuracy"]
-    assert accuracy["none"] > accuracy["random"] + 0.05
-    assert accuracy["random"] > accuracy["leave_one_out"] + 0.1
-    summary = pd.read_csv(out / "roar_summary.csv").set_index("measure")
+    assert accuracy["none"] > accuracy["random"] + 0.05 and accuracy["random"] > accuracy["leave_one_out"] + 0.1
+    summary = pd.read_csv(output / "roar_summary.csv").set_index("measure")
     assert summary.loc["leave_one_out", "loss"] == pytest.approx(accuracy["random"] - accuracy["leave_one_out"])
 
-    # what is there is not trained again, what is missing is
-    trained = []
-    monkeypatch.setattr(
-        roar, "_retrain", lambda recipe, *_: trained.append(recipe.seed) or {"n": 1, "accuracy": 0.5, "macro_f1": 0.5}
-    )
-    again = roar.roar(run, out, ["leave_one_out"], (0.3,), [3, 4])
-    assert trained == [4, 4, 4] and len(again) == 6
+    removed, retrained, without = [], [], roar.without
+    monkeypatch.setattr(roar, "without", lambda rows, scores, **how: removed.append(scores) or without(rows, scores, **how))
+    result = {"n": 1, "accuracy": 0.5, "macro_f1": 0.5}
+    monkeypatch.setattr(roar, "_retrain", lambda recipe, *_: retrained.append(recipe.seed) or result)
+    again = roar.roar(run, output, ["leave_one_out"], (0.3,), [3, 4])  # only the missing models are trained
+    assert retrained == [4, 4, 4] and len(again) == 6
     pd.testing.assert_frame_equal(again[:3], rows, check_dtype=False)
     with pytest.raises(recipes.RecipeError, match="scores of another model, other texts or other measures"):
-        roar.roar(run, out, ["gradient"], (0.3,), [3])
+        roar.roar(run, output, ["gradient"], (0.3,), [3])
 
-
-@pytest.mark.slow
-def test_a_signed_measure_is_there_by_its_size_as_well(tiny_recipe, tmp_path, quick_report, monkeypatch):
-    runs.run(tiny_recipe(objective__kind="untrained", measure__producers=[]))
-    recipe = recipes.load(tmp_path / "run" / runs.RECIPE)
-    monkeypatch.setattr(roar.recipes, "load", lambda _: dataclasses.replace(recipe, objective=recipes.Objective()))
-    removed = {}
-    whole = roar.without
-
-    def spy(rows, scores, **how):
-        removed.setdefault(len(removed), scores)
-        return whole(rows, scores, **how)
-
-    monkeypatch.setattr(roar, "without", spy)
-    monkeypatch.setattr(roar, "_retrain", lambda *_: {"n": 1, "accuracy": 0.5, "macro_f1": 0.5})
-    rows = roar.roar(tmp_path / "run", tmp_path / "roar", ["lrp", "leave_one_out"], (0.5,))
-    assert rows["measure"].tolist() == ["none", "random", "lrp", "absolute_lrp", "leave_one_out"]
-    signed, sizes = removed[3], removed[6]  # of the training split, which is removed from first
+    removed.clear()
+    rows = roar.roar(run, tmp_path / "signed", ["lrp"], (0.5,))
+    assert rows["measure"].tolist() == ["none", "random", "lrp", "absolute_lrp"]
+    signed, sizes = removed[3], removed[6]  # of the training split, which is changed first
     assert signed.keys() == sizes.keys() and any((values < 0).any() for values in signed.values())
-    for name, values in signed.items():
-        np.testing.assert_array_equal(sizes[name], np.abs(values))
+    assert all(np.array_equal(sizes[name], np.abs(values)) for name, values in signed.items())
 
 
 @pytest.mark.parametrize(
@@ -105,6 +78,6 @@ def test_a_signed_measure_is_there_by_its_size_as_well(tiny_recipe, tmp_path, qu
         ({}, ["permutation"], r"no measure of inputs is called \['permutation'\]; choose from attention, .*gradient"),
     ],
 )
-def test_runs_and_measures_that_do_not_do(tiny_recipe, change, names, message):
+def test_runs_and_measures_that_are_refused(tiny_recipe, change, names, message):
     with pytest.raises(recipes.RecipeError, match=message):
         roar.check(tiny_recipe(**change), names)

@@ -1,4 +1,4 @@
-"""The Space: predictions, other attentions, records and their page, what it refuses, and its command; without gradio."""
+"""The Space: predictions, other attentions, records and their page, refusals, and its command; without gradio."""
 
 import re
 from html import unescape
@@ -14,7 +14,6 @@ from attnfaith import cli, space
 from attnfaith.data.tokenization import build_tokenizer
 from attnfaith.space import Service, checked, framed, report, typed_weights
 from attnfaith.support.errors import AttnfaithError
-from tests.small_classifiers import classifier, tokenizer
 from tests.toy_subject import Toy
 
 
@@ -23,105 +22,65 @@ HOSTILE = "<img src=x onerror='hit()'>\"&amp;${hit}</iframe><script>hit()</scrip
 
 
 @pytest.fixture(scope="module")
-def affine(tmp_path_factory):
+def folder(tmp_path_factory, tiny_model):
     """The folder of a small model of this package, whose read-out is affine."""
-    words = build_tokenizer(
-        ["the old new ship sank film was good bad never slowly"], preprocessing="default", max_length=400
-    )
-    torch.default_generator.manual_seed(1)
-    config = attnfaith.AttentionClassifierConfig(
-        vocab_size=len(words), embedding_size=8, hidden_size=8, id2label={0: "<b>bad</b>", 1: "good"}
-    )
-    model = attnfaith.AttentionClassifierForSequenceClassification(config)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.mul_(3)
+    words = build_tokenizer([f"{TEXT} film was good bad never slowly"], preprocessing="default", max_length=400)
     path = tmp_path_factory.mktemp("affine") / "small"
-    model.save_pretrained(path)
+    labels = {0: "<b>bad</b>", 1: "good"}
+    tiny_model(seed=1, vocab_size=len(words), id2label=labels, dtype=torch.float32).save_pretrained(path)
     words.save_pretrained(path)
     return path
 
 
 @pytest.fixture(scope="module")
-def stack(tmp_path_factory):
-    """The folder of a small classifier of transformers."""
-    path = tmp_path_factory.mktemp("stack") / "small"
-    classifier("bert").save_pretrained(path)
-    tokenizer().save_pretrained(path)
-    return path
-
-
-@pytest.fixture(scope="module")
-def service(affine, stack):
-    return Service([str(affine), str(stack)])
-
-
-@pytest.fixture(scope="module")
-def names(service):
-    return list(service.offered)
-
-
-# ---------- models and texts
+def service(folder):
+    return Service([str(folder)])
 
 
 @pytest.mark.parametrize(
-    ("name", "message"),
+    ("open", "name", "message"),
     [
-        (None, "no model was named"),
-        ("/etc/passwd", "is no name of a model on the Hub"),
-        ("a/..", "is no name"),
-        (HOSTILE, "is no name"),
+        (True, None, "no model was named"),
+        (True, "/etc/passwd", "is no name of a model on the Hub"),
+        (True, "a/..", "is no name"),
+        (True, HOSTILE, "is no name"),
+        (True, "owner/large", r"owner/large has 3.0 GB of weights, and this page takes 2 GB"),
+        (False, "owner/model", "'owner/model' is not offered here: choose small"),
     ],
 )
-def test_a_name_that_is_no_model_is_refused(service, name, message):
+def test_a_model_that_may_not_be_named(folder, monkeypatch, open, name, message):
+    monkeypatch.setattr(space, "_size_on_hub", {"owner/small": 10**9, "owner/large": 3 * 10**9}.get)
+    service = Service([str(folder)], open=open)
+    assert service.model("small") == str(folder) and (not open or service.model("owner/small") == "owner/small")
     with pytest.raises(AttnfaithError, match=message):
         service.model(name)
 
 
-def test_a_folder_of_the_server_cannot_be_named(service, affine, monkeypatch):
-    monkeypatch.chdir(affine.parent.parent)
+def test_a_folder_of_the_server_cannot_be_named(service, folder, monkeypatch):
+    monkeypatch.chdir(folder.parent.parent)
     with pytest.raises(AttnfaithError, match="is a folder of the server"):
-        Service().model(f"{affine.parent.name}/small")
+        Service().model(f"{folder.parent.name}/small")
     with pytest.raises(AttnfaithError, match="is no name"):
-        service.model(str(affine))
+        service.model(str(folder))
 
 
-def test_what_is_not_offered_is_refused_where_no_other_may_be_named(affine):
-    closed = Service([str(affine)], open=False)
-    with pytest.raises(AttnfaithError, match="'owner/model' is not offered here: choose small"):
-        closed.model("owner/model")
-    assert closed.model("small") == str(affine)
-    with pytest.raises(AttnfaithError, match="no model is offered"):
-        Service(open=False)
-
-
-def test_a_model_on_the_hub_is_weighed_before_it_is_fetched(monkeypatch):
-    monkeypatch.setattr(space, "_size_on_hub", {"owner/small": 10**9, "owner/large": 3 * 10**9}.get)
-    assert Service().model("owner/small") == "owner/small"
-    with pytest.raises(AttnfaithError, match=r"owner/large has 3.0 GB of weights, and this page takes 2 GB"):
-        Service().model("owner/large")
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [("", "no text"), (" \n", "no text"), (None, "no text"), (7, "no text"), ("a" * 2001, "2,001 letters")],
-)
+@pytest.mark.parametrize(("text", "message"), [(" \n", "no text"), (None, "no text"), ("a" * 2001, "2,001 letters")])
 def test_texts_are_checked(text, message):
     with pytest.raises(AttnfaithError, match=message):
         checked(text)
 
 
-def test_a_text_of_too_many_tokens_is_refused_before_it_is_measured(service, names, monkeypatch):
+def test_too_much_text_is_refused_before_it_is_measured(service, monkeypatch):
     monkeypatch.setattr(space, "measure", lambda *_, **__: pytest.fail("it was measured"))
-    with pytest.raises(AttnfaithError, match="reads 300 tokens in this text: this page takes 1 to 256"):
-        service.record(names[0], "the " * 300)
-    with pytest.raises(AttnfaithError, match=r"6[57] texts: this page reads 64 at once"):
-        service.edit(names[0], TEXT, "the\n" * 65)
-    with pytest.raises(AttnfaithError, match="6[57] texts"):
-        service.without_words(names[0], "the " * 65)
-
-
-# ---------- other weights
+    for ask, message in (
+        (lambda: service.record("small", "the " * 300), "reads 300 tokens in this text: this page takes 1 to 256"),
+        (lambda: service.edit("small", TEXT, "the\n" * 65), r"6[57] texts: this page reads 64 at once"),
+        (lambda: service.without_words("small", "the " * 65), "6[57] texts"),
+        (lambda: service.edit("small", TEXT, " \n "), "there is no edited text"),
+        (lambda: service.without_words("small", "ship"), "the text has one word"),
+    ):
+        with pytest.raises(AttnfaithError, match=message):
+            ask()
 
 
 @given(
@@ -133,7 +92,7 @@ def test_weights_are_divided_by_their_sum(row, between):
 
 
 @pytest.mark.parametrize(
-    ("written", "message"),
+    ("typed", "message"),
     [
         ("1 2", "2 weights for 3 tokens"),
         ("1 2 __import__('os')", "numbers"),
@@ -143,22 +102,22 @@ def test_weights_are_divided_by_their_sum(row, between):
         ("1e308 1e308 1e308", "finite"),
     ],
 )
-def test_other_weights_are_refused(written, message):
+def test_other_weights_are_refused(typed, message):
     with pytest.raises(AttnfaithError, match=message):
-        typed_weights(written, 3)
+        typed_weights(typed, 3)
 
 
-def test_under_an_affine_read_out_predictions_mix_those_of_the_tokens(service, names):
+def test_under_an_affine_read_out_predictions_mix_those_of_the_tokens(service):
     """Logits are sums of weights times what a token adds: those under mixed weights follow from one token at a time."""
 
     def odds(weights):
-        predictions = service.under(names[0], TEXT, weights)
+        predictions = service.under("small", TEXT, weights)
         return predictions, np.log(predictions.probs[:, 1] / predictions.probs[:, 0])
 
     alone = np.array([odds(" ".join("1" if place == token else "0" for place in range(4)))[1][-1] for token in range(4)])
     predictions, mixed = odds("1 2 3 4")
-    own = attnfaith.measure(service.model(names[0]), [TEXT], measures=[], progress=False)
-    weights = np.array(own.table.column("attention")[0].as_py())
+    table = attnfaith.measure(service.model("small"), [TEXT], measures=[], progress=False).table
+    weights = np.array(table.column("attention")[0].as_py())
     rest = np.where(np.arange(4) == weights.argmax(), 0, weights)
     expected = [alone @ weights, alone.mean(), alone @ rest / rest.sum(), alone @ [0.1, 0.2, 0.3, 0.4]]
     assert mixed == pytest.approx(expected, abs=1e-5)
@@ -171,57 +130,31 @@ def test_a_read_out_that_is_not_affine_is_asked_itself():
     batch = toy.encode(["7 12 9"])
     with torch.no_grad():
         names, probs = space.under_attentions(toy, batch, "0 1 0", ["7", "12", "9"])
+        expected = toy.intervene(batch, torch.tensor([[0.0, 0.0, 1.0, 0.0, 0.0]])).softmax(-1)[0].numpy()
     assert names[0] == space.OWN and names[-1] == space.TYPED and len(names) == len(probs) == 4
     assert probs[0] == pytest.approx(toy.predict(batch).softmax(-1)[0].detach().numpy(), abs=1e-6)
-    alone = toy.intervene(batch, torch.tensor([[0.0, 0.0, 1.0, 0.0, 0.0]])).softmax(-1)[0].detach().numpy()
-    assert probs[-1] == pytest.approx(alone, abs=1e-6), "markers stand around the three tokens"
-    assert probs.sum(1) == pytest.approx(1)
+    assert probs[-1] == pytest.approx(expected, abs=1e-6), "markers stand around the three tokens"
 
 
-# ---------- edited texts
-
-
-def test_edited_texts_are_predicted_beside_the_text(service, names):
-    predictions = service.edit(names[0], TEXT, "the old film sank\n\n the  good film ")
-    assert predictions.names == ["the text", "the old film sank", "the good film"] and len(predictions.classes) == 2
+def test_edited_texts_are_predicted_beside_the_text(service):
+    predictions = service.edit("small", TEXT, "the old film sank\n\n the  good film \nthe \ud800")
+    assert predictions.names == ["the text", "the old film sank", "the good film", "the ?"]  # of half a letter
     for text, probs in zip([TEXT, *predictions.names[1:]], predictions.probs, strict=True):
-        alone = attnfaith.measure(service.model(names[0]), [text], measures=[], progress=False)
-        assert probs == pytest.approx(np.array(alone.table.column("probs")[0].as_py()), abs=1e-6)
-    assert service.edit(names[0], TEXT, "the \ud800").names[1] == "the ?"  # half a letter
-    for nothing in ("", " \n ", None):
-        with pytest.raises(AttnfaithError, match="there is no edited text"):
-            service.edit(names[0], TEXT, nothing)
-
-
-def test_each_word_is_left_out_once_the_largest_change_first(service, names):
-    predictions = service.without_words(names[0], TEXT)
-    assert predictions.names[0] == "the text" and {int(name[-2]) for name in predictions.names[1:]} == {1, 2, 3, 4}
-    assert (np.diff(predictions.tvd[1:]) <= 0).all()
+        table = attnfaith.measure(service.model("small"), [text], measures=[], progress=False).table
+        assert probs == pytest.approx(np.array(table.column("probs")[0].as_py()), abs=1e-6)
+    predictions = service.without_words("small", TEXT)
+    assert {int(name[-2]) for name in predictions.names[1:]} == {1, 2, 3, 4} and (np.diff(predictions.tvd[1:]) <= 0).all()
     (sank,) = (place for place, name in enumerate(predictions.names) if "sank" in name)
-    assert predictions.probs[sank] == pytest.approx(service.edit(names[0], TEXT, "the old ship").probs[1], abs=1e-6)
-    with pytest.raises(AttnfaithError, match="the text has one word"):
-        service.without_words(names[0], "ship")
-
-
-# ---------- records and pages
+    assert predictions.probs[sank] == pytest.approx(service.edit("small", TEXT, "the old ship").probs[1], abs=1e-6)
 
 
 @pytest.mark.slow
-def test_the_record_is_that_of_measure_and_is_kept(service, names, affine, monkeypatch):
-    record = service.record(names[0], f"  {TEXT} ")
-    assert record == attnfaith.measure(affine, [TEXT], name="typed", split="text", progress=False)
+def test_the_record_is_kept_and_its_page_stands_in_a_frame(service, folder, monkeypatch):
+    record = service.record("small", f"  {TEXT} ")
+    assert record == attnfaith.measure(folder, [TEXT], name="typed", split="text", progress=False)
     monkeypatch.setattr(space, "measure", lambda *_, **__: pytest.fail("it was measured anew"))
-    assert service.record(names[0], TEXT) is record
-    monkeypatch.setattr(space, "measure", lambda *_, **__: record)
-    for number in range(space.MOST_RECORDS):
-        service.record(names[0], "the ship " + "old " * number)
-    assert service._cached.cache_info().currsize == space.MOST_RECORDS
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("place", [0, 1])
-def test_the_page_is_the_report_s_and_stands_in_a_frame(service, names, place):
-    page = report(service.record(names[place], TEXT))
+    assert service.record("small", TEXT) is record
+    page = report(record)
     assert page.lower().startswith("<!doctype html>") and "Content-Security-Policy" in page
     frame = framed(page)
     assert frame.count("<") == 2 and 'sandbox="allow-scripts"' in frame and "allow-same-origin" not in frame
@@ -229,21 +162,16 @@ def test_the_page_is_the_report_s_and_stands_in_a_frame(service, names, place):
     assert unescape(source) == page
 
 
-# ---------- the command and the page
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["space", "nowhere"], "nowhere is neither a run, nor the folder of a model"),
-        (["space", "."], ". is neither a run"),
-        (["space", "--only"], "no model is offered and none may be named"),
-        (["space", "--port", "70000"], "--port 70000: give a number from 1 to 65535"),
-        (["space", "--port", "x"], "--port"),
+        (["nowhere"], "nowhere is neither a run, nor the folder of a model"),
+        (["--only"], "no model is offered and none may be named"),
+        (["--port", "70000"], "--port 70000: give a number from 1 to 65535"),
     ],
 )
 def test_the_command_refuses_what_it_cannot_serve(arguments, message, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(space, "require_gradio", lambda: None)
     monkeypatch.setattr(space, "serve", lambda *_, **__: pytest.fail("served"))
-    assert cli.main(arguments) == 2 and message in capsys.readouterr().err
+    assert cli.main(["space", *arguments]) == 2 and message in capsys.readouterr().err

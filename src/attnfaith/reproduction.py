@@ -28,7 +28,7 @@ from attnfaith import recipes, record, runs
 from attnfaith.data.fingerprint import fingerprint
 from attnfaith.measurement.registry import find, names
 from attnfaith.recipes import Recipe
-from attnfaith.record.lookup import fetch_run, find_record
+from attnfaith.record.lookup import find_record, run_on_hub
 from attnfaith.support.errors import AttnfaithError, counted, excerpt
 from attnfaith.support.escaping import csv_frame
 from attnfaith.support.files import write_atomically
@@ -95,7 +95,7 @@ def reproduce(
     training starts.
     """
     local = Path(source).is_dir()
-    folder = Path(source) if local else fetch_run(str(source))
+    folder = Path(source) if local else run_on_hub(str(source))
     name = folder.resolve().name if local else str(source).rpartition("/")[2]
     missing = [path for path in (runs.RECIPE, runs.STATE) if not (folder / path).is_file()]
     if missing:
@@ -104,8 +104,8 @@ def reproduce(
     status = recorded.get("status")
     if status != "complete":
         raise ReproductionError(f"{name} is not complete (status {status!r} in {runs.STATE}): there is nothing to compare")
-    table = find_record(source).load()
     recipe = _with_data(recipes.load(folder / runs.RECIPE, of_stranger=not local), name, data_path, local=local)
+    table = find_record(source).load()
     _check_texts(recipe, recorded, name)
     folder = Path(output) if output is not None else Path("runs") / "reproduced" / name
     runs.run(dataclasses.replace(recipe, output_dir=str(folder)), resume=True)

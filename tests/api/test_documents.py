@@ -1,4 +1,4 @@
-"""Documents of any shape, from encoding to the report: one sentence, 500, none, no sentence end, long sentences."""
+"""Texts and documents of any shape, from encoding to the report: empty texts are counted and never scored."""
 
 import datasets
 import pytest
@@ -7,19 +7,16 @@ from attnfaith import AttentionClassifierConfig, AttentionClassifierForSequenceC
 from attnfaith.data.tokenization import build_tokenizer, encode
 from attnfaith.measurement.engine import measure
 from attnfaith.record import Identity
-from attnfaith.reporting import performance_table, write_report
+from attnfaith.reporting import agreement_table, performance_table, write_report
 from attnfaith.subjects import subject_of
 from tests.gates import options_of
 from tests.pooled_producers import POOLED
 
 
-pytestmark = pytest.mark.slow
-
-
 DOCUMENTS = {
     "one sentence": "A short one .",
     "no end": "words without any end " * 6,
-    "many": "Yes . No , it is . " * 250,
+    "many": "Yes . No , it is . " * 60,
     "empty": "",
     "blank": " \n ",
     "one word": "Yes",
@@ -27,8 +24,7 @@ DOCUMENTS = {
     "long sentence": f"Short . {'very ' * 9}long . Short .",
     "two alone": "Yes .\nNo .",
 }
-ONE_AT_MOST = ("one sentence", "one word", "empty")
-OPTIONS = {  # few of what is drawn: it is drawn of texts of the same shape however often
+OPTIONS = {  # few draws
     "adversary_search": {"steps": 3, "restarts": 2},
     "permutation": {"draws": 5},
     "random_support": {"draws": 2},
@@ -37,16 +33,15 @@ OPTIONS = {  # few of what is drawn: it is drawn of texts of the same shape howe
     "lime": {"samples": 16},
     "integrated_gradients": {"tolerance": 1e6},
 }
+AFFINE = {"exact_contribution", "token_logits", "weight_aopc_limits"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("query", ["learned", "text"])
-@pytest.mark.parametrize("only", ["any", "at most one sentence"])
-def test_documents_of_any_shape(query, only, tmp_path, quick_report):
-    """One value for each sentence by every measure and experiment; what cannot be said of one sentence is undefined."""
+def test_documents_of_any_shape(query, tmp_path, quick_report):
+    """One value for each sentence by every measure and experiment; what one sentence does not have is undefined."""
     pair = query == "text"
-    texts = {name: text for name, text in DOCUMENTS.items() if only == "any" or name in ONE_AT_MOST}
-    if pair:  # 500 sentences under a read-out that is not affine take long
-        texts.pop("many", None)
+    texts = {name: text for name, text in DOCUMENTS.items() if not (pair and name == "many")}
     rows = {"instance_id": list(texts), "text": list(texts.values()), "label": [n % 3 for n in range(len(texts))]}
     rows["impermissible"] = [[int(word == "Short") for word in text.split()] for text in texts.values()]
     if pair:
@@ -54,42 +49,21 @@ def test_documents_of_any_shape(query, only, tmp_path, quick_report):
     tokenizer = build_tokenizer(
         rows["text"], preprocessing="whitespace", pair=pair, hierarchy="sentence", max_sentence_length=8
     )
-    config = AttentionClassifierConfig(
-        vocab_size=len(tokenizer),
-        embedding_size=4,
-        hidden_size=4,
-        encoder="bigru",
-        num_labels=3,
-        query=query,
-        readout="tanh" if pair else "affine",
-        hierarchy="sentence",
-        sentence_token_id=tokenizer.sentence_token_id,
-    )
+    sizes = {"vocab_size": len(tokenizer), "embedding_size": 4, "hidden_size": 4, "num_labels": 3, "encoder": "bigru"}
+    hierarchy = {"hierarchy": "sentence", "sentence_token_id": tokenizer.sentence_token_id}
+    config = AttentionClassifierConfig(**sizes, **hierarchy, query=query, readout="tanh" if pair else "affine")
     encoded = encode(datasets.Dataset.from_dict(rows), tokenizer)
     lengths = dict(zip(texts, map(len, encoded["words"]), strict=True))
-    assert (lengths["one sentence"], lengths["one word"], lengths["empty"]) == (1, 1, 0)
-    if only == "any":
-        # 24 words are three sentences of 8 or fewer; 10 are two
-        expected = {"no end": 3, "many": 500, "blank": 0, "long sentence": 4, "two alone": 2}
-        assert {name: lengths.get(name, 500) for name in expected} == expected
-        assert not any(encoded["truncated"]), "words go on in another sentence; none is lost"
+    # 24 words are three sentences of 8 or fewer; 10 are two
+    expected = {"one sentence": 1, "one word": 1, "no end": 3, "many": 120, "blank": 0, "long sentence": 4, "two alone": 2}
+    assert {name: lengths.get(name, 120) for name in expected} == expected and not any(encoded["truncated"])
     model = AttentionClassifierForSequenceClassification(config)
     batch = subject_of(model).collate(encoded.select([0]).to_list())
-    path = measure(
-        model,
-        encoded,
-        Identity("documents", "1", "test", 0),
-        # a backward pass for each of 500 states, and parts by order and number of tokens, take long
-        sorted(
-            set(POOLED)
-            - ({"gradient_hidden_to_input", "aopc_limits"} if only == "any" else set())
-            - ({"exact_contribution", "token_logits", "weight_aopc_limits"} if pair else set())  # of an affine read-out
-        ),
-        tmp_path / "record.parquet",
-        options={**OPTIONS, "diffmask": options_of("diffmask", model, batch)},
-        progress=False,
-    )
-    table = record.load(path)
+    options = {**OPTIONS, "diffmask": options_of("diffmask", model, batch)}
+    long = {"gradient_hidden_to_input", "aopc_limits"}
+    producers, path = sorted(set(POOLED) - long - (AFFINE if pair else set())), tmp_path / "record.parquet"
+    identity = Identity("documents", "1", "test", 0)
+    table = record.load(measure(model, encoded, identity, producers, path, options=options, progress=False))
     assert table.column("instance_id").to_pylist() == list(texts)
     for name in ("attention", "importance_gradient", "importance_leave_one_out", "erasure_probs"):
         assert [len(row) for row in record.rows(table, name)] == list(lengths.values())
@@ -99,3 +73,21 @@ def test_documents_of_any_shape(query, only, tmp_path, quick_report):
         assert tokens == [" ".join(sentence) for sentence in words] and max(map(len, words), default=0) <= 8
     assert performance_table(table)["n_empty"].item() == list(lengths.values()).count(0)
     assert write_report(table, tmp_path / "report", n_examples=2).is_file()
+
+
+def test_empty_texts_are_counted_and_never_scored(tmp_path, quick_report):
+    texts = ["the old ship", "a new ship and a crew", "one", "", " ", "\n\t"]
+    rows = {"instance_id": [f"x/test/{number}" for number in range(6)], "text": texts, "label": [0] * 6}
+    tokenizer = build_tokenizer(texts[:3], preprocessing="default", max_length=60)
+    config = AttentionClassifierConfig(vocab_size=len(tokenizer), embedding_size=8, hidden_size=8)
+    model, encoded = (
+        AttentionClassifierForSequenceClassification(config),
+        encode(datasets.Dataset.from_dict(rows), tokenizer),
+    )
+    path, identity = tmp_path / "record.parquet", Identity("x", "1", "test", 0)
+    table = record.load(measure(model, encoded, identity, ["gradient", "leave_one_out"], path, progress=False))
+    assert [len(row) for row in record.rows(table, "attention")] == [3, 6, 1, 0, 0, 0]
+    overall = agreement_table(table).query("`class` == 'overall'")
+    assert (overall["n"] == 2).all() and (overall["n_undefined"] == 4).all()
+    assert performance_table(table)["n_empty"].item() == 3
+    assert write_report(table, tmp_path / "report").is_file()

@@ -1,13 +1,19 @@
-"""What people give by mistake to `attnfaith.measure`: one clear error, before any work."""
+"""Mistakes in the arguments of `attnfaith.measure`: one clear error, before any work."""
 
 import datasets
 import pandas as pd
 import pytest
+import torch
+from transformers import BertConfig, BertForTokenClassification, GPT2Config, GPT2LMHeadModel
 
 import attnfaith
 from attnfaith import AttnfaithError
 from attnfaith.data.tokenization import build_tokenizer
+from attnfaith.loading import ModelError
 from attnfaith.measurement import engine
+from attnfaith.subjects import SubjectError
+from attnfaith.support.errors import DatasetError
+from tests.small_classifiers import classifier, tokenizer
 
 
 @pytest.fixture
@@ -19,41 +25,39 @@ def idle(monkeypatch):
 @pytest.fixture
 def model(tiny_model):
     def make(texts=("the old ship sank",), pair=False, **fields):
-        tokenizer = build_tokenizer(texts, preprocessing="whitespace", pair=pair, hierarchy=fields.get("hierarchy", "none"))
-        marks = {"sentence_token_id": tokenizer.sentence_token_id} if "hierarchy" in fields else {}
-        made = tiny_model(vocab_size=len(tokenizer), query="text" if pair else "learned", **fields, **marks)
-        return {"model": made, "tokenizer": tokenizer}
+        words = build_tokenizer(texts, preprocessing="whitespace", pair=pair, hierarchy=fields.get("hierarchy", "none"))
+        marks = {"sentence_token_id": words.sentence_token_id} if "hierarchy" in fields else {}
+        fields |= {"vocab_size": len(words), "query": "text" if pair else "learned"}
+        return {"model": tiny_model(**fields, **marks), "tokenizer": words}
 
     return make
 
 
 FRAME = pd.DataFrame({"review": ["the ship", "a ship"], "topic": ["a", "b"]})
+ROWS = datasets.Dataset.from_dict({"text": ["a"]})
 
 
 @pytest.mark.parametrize(
-    ("texts", "more", "said"),
+    ("texts", "more", "message"),
     [
         ([], {}, "there are no texts"),
-        (pd.DataFrame({"text": []}), {}, "there are no texts"),
         ("the old ship", {}, r"texts is one string, 'the old ship': put it into a list, \[text\]"),
         ("ships.csv", {}, "no file at ships.csv"),
         (None, {}, "texts is None: give a list of strings"),
-        ({"text": ["a"]}, {}, "texts is a dict: give one of its parts"),
-        (datasets.DatasetDict({"train": datasets.Dataset.from_dict({"text": ["a"]})}), {}, "a DatasetDict: give"),
+        (datasets.DatasetDict({"train": ROWS}), {}, "a DatasetDict: give one of its parts"),
+        (ROWS.to_iterable_dataset(), {}, "IterableDataset"),
+        ([*ROWS], {}, "Dataset.from_list"),
         (["a", None], {}, "text 1 is None"),
-        (["a", 3.5], {}, "text 1 is 3.5"),
-        ([b"a"], {}, "text 0 is b'a'"),
         (["a", "\ud800"], {}, r"text 1 is '\\ud800'"),
         (["a"], {"name": "\ud800"}, r"name='\\ud800': give a word"),
         (["a", ("a", "b")], {}, "text 1 is"),
-        ([("a", None)], {}, "text 0 is .*None"),
         ([("a", "b", "c")], {}, "text 0 is"),
         (["", "  "], {}, "no text has a word"),
         (FRAME, {}, "no column 'text' for text; there are review, topic .say text="),
         (FRAME, {"text": "reveiw"}, "there is no column 'reveiw' for text; did you mean 'review'"),
-        (FRAME, {"text": "review", "label": "tpic"}, "no column 'tpic' for label; did you mean 'topic'"),
         (FRAME, {"text": "review", "label": "topic", "labels": [0, 1]}, "labels are given twice"),
         (FRAME, {"text": 3}, "text=3: give the name of a column"),
+        (["the"], {"label": ["neg"]}, "label=.*labels="),
         (pd.DataFrame({"text": ["a", None]}), {}, "row 1 of column 'text' is missing"),
         (pd.DataFrame({"text": [1, 2]}), {}, "row 0 of column 'text' is 1, no string"),
         (pd.DataFrame({"text": ["a", "b"], "label": [0, "x"]}), {}, "holds values of several kinds"),
@@ -62,51 +66,85 @@ FRAME = pd.DataFrame({"review": ["the ship", "a ship"], "topic": ["a", "b"]})
         (["the"], {"labels": "0"}, "labels is '0': give a list with one for each text"),
         (["the"], {"labels": ["neutral"]}, "label 0 is 'neutral', no class of the model; there are 0, 1"),
         (["the"], {"labels": [-1]}, "label 0 is '-1', no class"),
-        (["the"], {"labels": [0.5]}, "label 0 is 0.5: give the number or"),
         (["the"], {"measures": 3}, "measures=3: give a list of names"),
-        (["the"], {"add": 3}, "measures=3: give a list of names"),
+        (["the"], {"measures": ["leave-one-out"]}, "'leave-one-out'.*'leave_one_out'"),
         (["the"], {"options": "lime"}, "options: 'lime' is no mapping"),
         (["the"], {"output": "a\0b"}, r"output='a\\x00b': give the path of a file"),
         (["the"], {"batch_tokens": "64"}, "batch_tokens='64': a whole number, 1 or more"),
         (["the"], {"measures": ["lime"], "options": {"lime": {"samplse": 3}}}, "options of 'lime': .*samplse"),
         (["the"], {"measures": ["lime"], "options": {"lrp": {}}}, "options for 'lrp', which is not measured"),
-        (["the"], {"measures": ["lime"], "options": {"lime": {"samples": 0}}}, "options of 'lime'"),
         (["the"], {"level": "word"}, "hierarchy='none'"),
         (["the"], {"level": "letter"}, "level='letter': choose"),
         ([("the", "ship")], {}, "these are pairs, and the model reads single texts"),
     ],
 )
-def test_texts_and_arguments(texts, more, said, idle, model):
-    with pytest.raises(AttnfaithError, match=said) as raised:
+def test_texts_and_arguments(texts, more, message, idle, model):
+    with pytest.raises(AttnfaithError, match=message) as raised:
         attnfaith.measure(**model(), texts=texts, progress=False, **more)
     assert "\n" not in str(raised.value) and len(str(raised.value)) < 700
+
+
+def made_in_inference_mode():
+    with torch.inference_mode():
+        return classifier("bert")
+
+
+def folder_of(*parts):
+    for part in parts:
+        part.save_pretrained("model")
+    return "model"
+
+
+def generator():
+    return GPT2LMHeadModel(GPT2Config(vocab_size=40, n_embd=8, n_layer=1, n_head=2))
+
+
+def tagger():
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}
+    return BertForTokenClassification(BertConfig(**sizes, vocab_size=40))
+
+
+AUTO, WORDS = "AutoModelForSequenceClassification", {"tokenizer": tokenizer()}
+
+
+@pytest.mark.parametrize(
+    ("make", "more", "kind", "message"),
+    [
+        (lambda: None, {}, ModelError, "model is None: give a text classifier of transformers or an attention classifier"),
+        (lambda: "../../no such folder", {}, ModelError, "no model '../../no such folder'"),
+        (lambda: "x" * 5000, {}, ModelError, "no model 'xxx"),
+        (lambda: "alice/none", {}, ModelError, "alice/none.*HF_HUB_OFFLINE"),
+        (lambda: "runs", WORDS, ModelError, "tokenizer: a folder, a run and a name on the Hub have their own"),
+        (lambda: object(), {}, AttnfaithError, "object cannot be measured"),
+        (made_in_inference_mode, WORDS, SubjectError, "inference_mode"),
+        (generator, WORDS, SubjectError, f"GPT2LMHeadModel.*{AUTO}"),
+        (tagger, WORDS, SubjectError, f"BertForTokenClassification.*{AUTO}"),
+        (lambda: folder_of(generator(), tokenizer()), {}, ModelError, f"GPT2LMHeadModel.*{AUTO}"),
+        (lambda: classifier("bert"), {}, ModelError, "tokenizer="),
+        (lambda: classifier("bert"), {"tokenizer": "alice/words"}, ModelError, "alice/words.*HF_HUB_OFFLINE"),
+        (lambda: folder_of(classifier("bert")), {}, ModelError, "tokenizer=.*save_pretrained"),
+    ],
+)
+def test_models_that_cannot_be_measured(make, more, kind, message, idle, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(AttnfaithError, match=message) as raised:
+        attnfaith.measure(make(), ["the"], progress=False, **more)
+    assert isinstance(raised.value, kind) and len(str(raised.value)) < 700
+
+
+def test_a_spreadsheet_is_no_text_file(tmp_path, model):
+    (tmp_path / "texts.xlsx").write_bytes(b"PK\x03\x04\x14\0\x06\0")
+    with pytest.raises(DatasetError, match="texts.xlsx.*spreadsheet.*CSV"):
+        attnfaith.measure(**model(), texts=tmp_path / "texts.xlsx")
 
 
 @pytest.mark.slow
 def test_pairs_and_documents(model):
     pairs = attnfaith.measure(**model(pair=True), texts=[("the old ship", "a ship"), ("the", "")], progress=False)
     assert pairs.table.column("query_tokens").to_pylist() == [["a", "ship"], []]
-    assert "second text" in pairs._repr_html_() + str(pairs.show(0))
-    assert "no words" in pairs.show(1)._repr_html_()
+    assert "second text" in pairs._repr_html_() + str(pairs.show(0)) and "no words" in pairs.show(1)._repr_html_()
     documents = ["The old ship sank. It was new.", "A ship."]
-    for level, tokens in (("sentence", 2), ("word", 6)):
-        made = attnfaith.measure(**model(documents, hierarchy="sentence"), texts=documents, level=level, progress=False)
-        assert made.per_text()["n_tokens"][0] == tokens + (level == "word")
-        assert made.cells[0].identity.level == level and made.show(0)._repr_html_().count("<span") >= tokens
-
-
-@pytest.mark.parametrize(
-    ("given", "more", "said"),
-    [
-        (None, {}, "model is None: give a text classifier of transformers or an attention classifier"),
-        (3, {}, "model is 3"),
-        ("../../no such folder", {}, "no model '../../no such folder'"),
-        ("x" * 5000, {}, "no model 'xxx"),
-        ("runs", {"tokenizer": "y"}, "tokenizer: a folder, a run and a name on the Hub have their own"),
-        (object(), {}, "object cannot be measured"),
-    ],
-)
-def test_models_that_are_none(given, more, said, idle):
-    with pytest.raises(AttnfaithError, match=said) as raised:
-        attnfaith.measure(given, ["the"], progress=False, **more)
-    assert len(str(raised.value)) < 500
+    for level, tokens in (("sentence", 2), ("word", 7)):
+        measured = attnfaith.measure(**model(documents, hierarchy="sentence"), texts=documents, level=level, progress=False)
+        assert measured.per_text()["n_tokens"][0] == tokens and measured.cells[0].identity.level == level
+        assert measured.show(0)._repr_html_().count("<span") >= tokens

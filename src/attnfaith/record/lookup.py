@@ -89,17 +89,14 @@ def run_folder(word: str | Path, needs: str) -> Path:
     raise NotFoundError(f"no folder of a run at {cut(str(word))}{_near(path)}")
 
 
-def fetch_run(repo_id: str) -> Path:
-    """Return the folder below runs/hub of a run on the Hub, fetched unless it is there: recipe, state and model, no code.
+def run_on_hub(repo_id: str, names: Sequence[str] = (RECIPE, STATE)) -> Path:
+    """Return the folder, in the cache of the Hub, of a run's recipe and state, or of other files of it.
 
-    Raises NotFoundError where the Hub does not give it, or it is no run.
+    Raises NotFoundError where the Hub does not give them, or it is no run.
     """
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
-    folder, names = FETCHED / repo_id.replace("/", "--"), (RECIPE, STATE, *CHECKPOINT)
-    if (folder / RECIPE).is_file():
-        return folder
     try:
         snapshot = Path(snapshot_download(repo_id, allow_patterns=[*names]))
     except (HfHubHTTPError, HFValidationError, OSError) as error:
@@ -109,6 +106,18 @@ def fetch_run(repo_id: str) -> Path:
     missing = [name for name in names if not (snapshot / name).is_file()]
     if missing:
         raise NotFoundError(f"{repo_id} on the Hub is no run of this package: it lacks {', '.join(missing)}")
+    return snapshot
+
+
+def fetch_run(repo_id: str) -> Path:
+    """Return the folder below runs/hub of a run on the Hub, fetched unless it is there: recipe, state and model, no code.
+
+    Raises NotFoundError as `run_on_hub`.
+    """
+    folder = FETCHED / repo_id.replace("/", "--")
+    if (folder / RECIPE).is_file():
+        return folder
+    snapshot = run_on_hub(repo_id, (RECIPE, STATE, *CHECKPOINT))
     (folder / MODEL).mkdir(parents=True, exist_ok=True)
     for name in (*CHECKPOINT, STATE, RECIPE):  # the recipe last: with it the folder is whole
         shutil.copyfile(snapshot / name, (folder / MODEL if name in CHECKPOINT else folder) / name)

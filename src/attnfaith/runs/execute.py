@@ -57,7 +57,7 @@ def run(recipe: Recipe, *, overwrite: bool = False, resume: bool = False, remeas
             measurement.record()
         elif state.is_main_process:  # of another measurement that was killed
             shutil.rmtree(folder / SHARDS, ignore_errors=True)
-        _finish(recipe, folder, state, started)
+        _finish(recipe, folder, state, started, page=recipe.report.page)
     return folder.resolve() / (f"{REPORT}/index.html" if recipe.report.page else RECORD)
 
 
@@ -108,8 +108,8 @@ def measure_run(
         measurement = Measurement(recipe, folder, Texts(recipe, folder, state), base, state, device)
         measurement.outputs()
         path = measurement.record(output)
-        if output is None and (folder / REPORT).is_dir():
-            _finish(recipe, folder, state, started)
+        if output is None:
+            _finish(recipe, folder, state, started, page=(folder / REPORT).is_dir())
         elif state.is_main_process and recipe.kind != "translator":
             print_results(path, folder, recipe)
         state.wait_for_everyone()
@@ -128,10 +128,10 @@ def _check_replaces_nothing(folder: Path, recipe: Recipe, output: str | os.PathL
         )
 
 
-def _finish(recipe: Recipe, folder: Path, state: PartialState, started: float) -> None:
-    """Draw the page of the run's record where the recipe wants one, and note that the run is complete."""
+def _finish(recipe: Recipe, folder: Path, state: PartialState, started: float, *, page: bool) -> None:
+    """Draw the page of the run's record, if there is to be one, and note that the run is complete."""
     if state.is_main_process:
-        if recipe.report.page:
+        if page:
             report(folder / RECORD, folder / REPORT, recipe)
         note(folder, status="complete", seconds=round(time.perf_counter() - started, 1))
         print_results(folder / RECORD, folder, recipe)
