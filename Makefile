@@ -54,7 +54,7 @@ slow: $(READY)
 mutation: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.mutations
 
-# Commands that are killed, find the disk full, meet another process or get hostile input, and how often that does harm.
+# Commands that are killed or find the disk full, and how often that does harm.
 campaigns: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.campaigns
 

@@ -228,6 +228,7 @@ REFUSED = {
     "measured by uncommitted code": (lambda run: restate(run, provenance=DIRTY), "uncommitted changes"),
     "unknown code": (lambda run: note(run, provenance=None), "--remeasure"),
     "no run": (shutil.rmtree, "is no run"),
+    "no report": (lambda run: shutil.rmtree(run / "report"), "attnfaith report"),
     "broken weights": (lambda run: (run / "model" / "model.safetensors").write_bytes(b"nothing"), "cannot be loaded"),
     "other weights": (lambda run: restate(run, model="0" * 64), "other weights"),
 }

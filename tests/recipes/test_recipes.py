@@ -1,4 +1,4 @@
-"""Every recipe of the project builds; what is wrong in a recipe is said before any work is done."""
+"""The keys of a recipe: values and combinations that are refused, defaults, overrides, files and plugins."""
 
 import contextlib
 import dataclasses
@@ -8,148 +8,51 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
-import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import AutoModelForSeq2SeqLM, MarianConfig, TrainingArguments
+from transformers import MarianConfig, TrainingArguments
 
-from attnfaith import (
-    AttentionClassifierForSequenceClassification,
-    AttentionSeq2SeqConfig,
-    RationaleClassifierForSequenceClassification,
-    recipes,
-    runs,
-)
-from attnfaith.data.pairs import PAIRS
-from attnfaith.data.registry import DATASETS, SPLITS, entry_of
-from attnfaith.measurement import registry
+from attnfaith import AttentionSeq2SeqConfig, recipes, runs
+from attnfaith.data.registry import DATASETS
 from attnfaith.models import AttentionClassifierConfig
 from attnfaith.recipes import RecipeError
 from attnfaith.recipes.options import KEYS
 from attnfaith.recipes.recipe import MODEL_KEYS
-from attnfaith.reporting.study import DEFAULT, check_names
 from attnfaith.study import plan
 from attnfaith.support.errors import AttnfaithError, DatasetError
 
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "recipes").rglob("*.yaml"))
-STUDIES = [path for path in FILES if "blocks" in yaml.safe_load(path.read_text(encoding="utf-8"))]
-RECIPES = [path for path in FILES if path not in STUDIES]
 MINIMAL = "name: a\noutput_dir: b\n"
 
 
-def name_of(path):
-    return str(path.relative_to(ROOT))
+def with_arguments(**arguments):
+    return recipes.build({"name": "a", "output_dir": "b", "training": {"arguments": arguments}})
 
 
-def builds(recipe):
-    """The recipe's model, small, reads a batch; everything that the recipe names exists."""
-    runs.training_arguments(recipe)
-    assert recipe.measure.split in SPLITS
-    registry.check_names(recipe.measure.producers, "pairs" if recipe.kind == "translator" else "texts")
-    if recipe.kind == "pretrained":  # its files are elsewhere
-        return recipes.check_model(recipe)
-    recipe = dataclasses.replace(recipe, model=dataclasses.replace(recipe.model, hidden_size=8))
-    if recipe.kind == "translator":
-        assert recipe.data.name in PAIRS
-        model = AutoModelForSeq2SeqLM.from_config(recipes.sequence_config(recipe, vocab_size=30))
-        ids = torch.tensor([[5, 6, 7, 3]])
-        assert model(ids, labels=ids[:, 1:]).logits.shape == (1, 3, 30)
-        return None
-    entry = entry_of(recipe.data)
-    num_labels = len(entry.label_names) or 3  # where answers are the labels, the training texts decide
-    small = {"embedding_size": 8, "intermediate_size": 8, "alignment_size": 4, "vocab_size": 30, "num_labels": num_labels}
-    config = recipes.model_config(recipe, entry.pair, **small)
-    plain = recipe.model.selector is None
-    kind = AttentionClassifierForSequenceClassification if plain else RationaleClassifierForSequenceClassification
-    batch = {"input_ids": torch.tensor([[2, 5, 6, 3, 2, 7, 3]])}
-    if entry.pair:
-        batch["token_type_ids"] = torch.tensor([[0, 0, 0, 0, 1, 1, 1]])
-    assert kind(config)(**batch).logits.shape == (1, num_labels)
+# ------------------------------------------------------------------------------------------------ values
 
 
-@pytest.mark.parametrize("path", RECIPES, ids=name_of)
-def test_recipe_builds(path):
-    recipe = recipes.load(path)
-    builds(recipe)
-    assert recipes.parse(recipes.dump(recipe)) == recipe
-    assert recipe.name == path.stem and recipe.note
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("path", STUDIES, ids=name_of)
-def test_study_builds(path):
-    """Of cells that differ in their seeds alone, the first."""
-    study = plan.read_study(path)
-    check_names(study.get("tables", DEFAULT))
-    apart = ("--seed=", "--name=", "--output_dir=", "--objective.base=")
-    cells = {}
-    for cell in plan.cells(study):
-        cells.setdefault((cell.recipe, *(words for words in cell.overrides if not words.startswith(apart))), cell)
-    assert cells
-    for cell in cells.values():
-        recipe = plan.load_recipe(cell)
-        builds(recipe)
-        if recipe.objective.base:
-            assert Path(recipe.objective.base).name in cell.after, f"{cell.name} reads a run that it does not wait for"
-
-
-def test_an_output_folder_is_of_one_recipe():
-    """Studies may share runs, so that each shows its part of them; then they must agree on how a run is made."""
-    assert len({recipes.load(path).output_dir for path in RECIPES}) == len(RECIPES)
-    studies = [plan.read_study(path) for path in STUDIES]
-    assert len({study["results"] for study in studies}) == len(studies)
-    cells = {}
-    for cell in (cell for study in studies for cell in plan.cells(study)):
-        folder = next(words for words in cell.overrides if words.startswith("--output_dir="))
-        cells.setdefault(folder, []).append(cell)
-    assert len(cells) >= 100
-    for alike in cells.values():
-        first, *others = map(plan.load_recipe, alike)
-        assert all(recipes.differences(other, first) == [] for other in others), first.output_dir
-
-
-# ------------------------------------------------------------------------------------------------ what a recipe may say
-
-
-def test_defaults_are_the_papers():
-    recipe = recipes.parse(MINIMAL)
-    training = recipe.training
-    assert (training.num_train_epochs, training.per_device_train_batch_size) == (8, 32)
-    assert (training.learning_rate, training.weight_decay, training.amsgrad) == (1e-3, 1e-5, True)
-    assert (training.loss_reduction, training.balance_classes, training.max_grad_norm) == ("sum", True, 0.0)
-    assert recipe.model.encoder == "bilstm" and recipe.measure.split == "test"
-    assert recipe.measure.producers == ["gradient", "gradient_norm", "leave_one_out"] and recipe.measure.batch_tokens == 8192
-
-
-WRONG_VALUES = {
-    "seed": ("x", "1.5", "true", "-1", "4294967296"),
-    "model": ("cnn", "{encoderr: cnn}"),
-    "model.kernel_sizes": ("[1, 3.5]",),
-    "model.dropout": (".nan",),
-    "training.learning_rate": ("fast", "true", ".inf", "-1e-3"),
-    "training.early_stopping_patience": ("0",),
-    "training.select_on": ("test",),
-    "training.num_train_epochs": ("1e300", "0"),
-    "objective.kind": ("adversary", "guided"),
-    "measure.producers": ("gradient", "[1]"),
-    "data.limits": ("{train: many}", "{1: 2}", "{test: 0}"),
-    "data.arguments": ("{1: 2}", "[1]"),
-    "model.selector": ("{kind: gumbel}", "{}", "{kind: bernoulli, buget: 0.1}", "{kind: budget, budget: 1.5}"),
-}
-
-
-def nested(key, value):
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *(
+            ("seed", "true"),
+            ("seed", "4294967296"),
+            ("model", "cnn"),
+            ("model", "{encoderr: cnn}"),
+            ("model.dropout", ".nan"),
+        ),
+        *(("training.learning_rate", "fast"), ("training.select_on", "test"), ("objective.kind", "guided")),
+        *(("measure.producers", "gradient"), ("data.limits", "{test: 0}"), ("data.arguments", "{1: 2}")),
+        *(("model.selector", "{}"), ("model.selector", "{kind: bernoulli, buget: 0.1}")),
+    ],
+)
+def test_a_wrong_value_is_named_by_its_key(key, value):
     section, _, name = key.rpartition(".")
-    return f"{section}: {{{name}: {value}}}" if section else f"{name}: {value}"
-
-
-@pytest.mark.parametrize(("key", "value"), [(key, value) for key, values in WRONG_VALUES.items() for value in values])
-def test_a_value_of_another_kind_is_named(key, value):
     with pytest.raises(RecipeError, match=re.escape(key)):
-        recipes.parse(MINIMAL + nested(key, value))
+        recipes.parse(MINIMAL + (f"{section}: {{{name}: {value}}}" if section else f"{name}: {value}"))
 
 
 TREES = {  # a recipe -> keys that mean nothing in it, or contradict it
@@ -189,7 +92,7 @@ TREES = {  # a recipe -> keys that mean nothing in it, or contradict it
 
 
 @pytest.mark.parametrize("tree", TREES)
-def test_a_key_that_means_nothing_is_refused_unless_it_says_what_silence_says(tree):
+def test_a_key_that_means_nothing_is_refused_unless_it_has_its_default(tree):
     words = [f"--{word}" for word in tree.split()]
     plain = recipes.parse(MINIMAL, words)
     assert recipes.parse(recipes.dump(plain)) == plain, "a complete recipe holds every key"
@@ -200,7 +103,7 @@ def test_a_key_that_means_nothing_is_refused_unless_it_says_what_silence_says(tr
 
 
 @pytest.mark.parametrize(
-    ("words", "key"),
+    ("words", "message"),
     [
         (["--data.name=copy"], "set model.type"),
         (["--data.name=sts"], "did you mean 'sst'"),
@@ -208,12 +111,17 @@ def test_a_key_that_means_nothing_is_refused_unless_it_says_what_silence_says(tr
         (["--data.name=coppy", "--type=gru"], "did you mean 'copy'"),
     ],
 )
-def test_a_data_set_is_one_for_the_kind_of_model(words, key):
-    with pytest.raises(DatasetError, match=key):
+def test_a_data_set_is_for_a_kind_of_model(words, message):
+    with pytest.raises(DatasetError, match=message):
         recipes.check_data(recipes.parse(MINIMAL, words))
 
 
-def test_what_a_recipe_is_silent_about():
+def test_values_where_a_recipe_is_silent():
+    plain = recipes.parse(MINIMAL)
+    training = plain.training  # the papers' (Jain & Wallace 2019)
+    rates = (training.num_train_epochs, training.learning_rate, training.weight_decay, training.max_grad_norm)
+    assert rates == (8, 1e-3, 1e-5, 0.0) and training.amsgrad and training.loss_reduction == "sum"
+    assert plain.measure.producers == ["gradient", "gradient_norm", "leave_one_out"] and plain.measure.batch_tokens == 8192
     pairs = recipes.parse(MINIMAL, ["--data.name=copy", "--type=gru"])
     assert (pairs.model.encoder, pairs.model.recurrence, pairs.training.loss_reduction) == ("bigru", "bahdanau", "mean")
     assert pairs.measure.producers == ["attention", "norm", "gradient_x_input"] and pairs.measure.batch_tokens == 2048
@@ -225,40 +133,30 @@ def test_what_a_recipe_is_silent_about():
     assert recipes.parse(MINIMAL, ["--model.selector={kind: budget, budget: 0.3}"]).model.selector.temperature == 0.1
 
 
-@pytest.mark.parametrize("text", ["", "- a", "a: [", "a: !!python/object:os.system x", "name: a", "name: 3\noutput_dir: b"])
-def test_what_is_no_recipe(text):
-    with pytest.raises(RecipeError):
-        recipes.parse(text)
-
-
 @pytest.mark.parametrize(
     "name",
     [
-        *("output_dir", "logging_dir", "run_name", "report_to", "project", "trackio_space_id", "push_to_hub", "hub_token"),
-        *("hub_model_id", "deepspeed", "fsdp", "fsdp_config", "accelerator_config", "parallelism_config", "debug"),
-        *("torch_compile", "torch_compile_backend", "optim", "optim_args", "use_liger_kernel", "resume_from_checkpoint"),
-        *("dataloader_multiprocessing_context", "ddp_backend", "local_rank", "seed", "learning_rate", "label_names"),
-        *("load_best_model_at_end", "remove_unused_columns", "length_column_name", "__class__"),
+        *("output_dir", "logging_dir", "report_to", "push_to_hub", "hub_token", "deepspeed", "fsdp_config", "debug"),
+        *("accelerator_config", "torch_compile_backend", "optim_args", "resume_from_checkpoint", "ddp_backend", "seed"),
+        *("dataloader_multiprocessing_context", "learning_rate", "load_best_model_at_end", "__class__"),
     ],
 )
 def test_arguments_that_no_recipe_may_set(name):
     with pytest.raises(RecipeError, match=rf"training\.arguments\.{name}"):
-        recipes.build({"name": "a", "output_dir": "b", "training": {"arguments": {"disable_tqdm": True, name: True}}})
+        with_arguments(disable_tqdm=True, **{name: True})
 
 
 def test_other_arguments_are_those_of_transformers():
-    """What is passed through is known to transformers; a name or value that it refuses is told as the recipe's."""
-    names = {key.name for key in dataclasses.fields(TrainingArguments)}
-    taken = {}
-    for name in names:
+    """A name or value that transformers refuses is named as the recipe's."""
+    passed = set()
+    for name in (key.name for key in dataclasses.fields(TrainingArguments)):
         with contextlib.suppress(RecipeError):
-            recipe = recipes.build({"name": "a", "output_dir": "b", "training": {"arguments": {name: None}}})
-            taken |= recipe.training.arguments
-    assert {"max_steps", "lr_scheduler_type", "warmup_steps", "eval_strategy", "full_determinism"} <= set(taken)
-    assert not [name for name in taken if re.search("hub|dir$|dir_|compile|deepspeed|fsdp|report|trackio", name)]
+            passed |= {*with_arguments(**{name: None}).training.arguments}
+    assert {"max_steps", "lr_scheduler_type", "warmup_steps", "eval_strategy", "full_determinism"} <= passed
+    assert not [name for name in passed if re.search("hub|dir$|dir_|compile|deepspeed|fsdp|report|trackio", name)]
     for arguments in ({"nothing": 1}, {"lr_scheduler_type": "up"}, {"warmup_steps": "long"}):
         with pytest.raises(RecipeError, match="training"):
-            runs.training_arguments(recipes.build({"name": "a", "output_dir": "b", "training": {"arguments": arguments}}))
+            runs.training_arguments(with_arguments(**arguments))
 
 
 # ------------------------------------------------------------------------------------------------ configurations
@@ -269,26 +167,20 @@ def test_other_arguments_are_those_of_transformers():
     [
         ("encoder: rnn", "encoder='rnn' is not known; choose one of bilstm"),
         ("sparsegen_lambda: 1", "sparsegen_lambda=1.0"),
-        ("entmax_alpha: 0.5", "entmax_alpha=0.5"),
         ("dropout: 1", "dropout=1.0 is outside"),
-        ("hidden_size: 0", "hidden_size=0 is outside"),
     ],
 )
-def test_the_configuration_says_what_a_model_may_be(section, message):
-    """Its rules are written there alone; many recipes are asked before the first is run, and the message names the one."""
-    recipe = recipes.parse(MINIMAL + f"model: {{{section}}}")
+def test_the_configuration_checks_the_model(section, message):
     with pytest.raises(RecipeError, match=f"^model: {message}"):
-        recipes.check_model(recipe)
+        recipes.check_model(recipes.parse(MINIMAL + f"model: {{{section}}}"))
 
 
-def test_the_model_section_is_the_configuration():
-    """The same fields and defaults, but for what the recipe leaves to the data and to the encoder."""
+def test_the_model_section_has_the_defaults_of_the_configuration():
+    """All but those that the data and the encoder decide."""
     section, config = recipes.Model(), AttentionClassifierConfig()
-    for name in set(MODEL_KEYS["classifier"].split()) - {"selector", "encoder", "query", "hidden_size"}:
-        value = getattr(section, name)
-        assert (tuple(value) if isinstance(value, list) else value) == (
-            tuple(config.kernel_sizes) if name == "kernel_sizes" else getattr(config, name)
-        ), name
+    names = set(MODEL_KEYS["classifier"].split()) - {"selector", "encoder", "query", "hidden_size", "kernel_sizes"}
+    assert {name: getattr(section, name) for name in names} == {name: getattr(config, name) for name in names}
+    assert [*section.kernel_sizes] == [*config.kernel_sizes]
 
 
 def test_configurations_of_other_kinds():
@@ -304,26 +196,21 @@ def test_configurations_of_other_kinds():
     assert (config.d_model, config.decoder_layers, config.encoder_attention_heads) == (64, 3, 4)
     with pytest.raises(RecipeError, match="hidden_size=64 must be a multiple"):
         recipes.check_model(recipes.parse(MINIMAL, [*marian[:3], "--num_attention_heads=3"]))
-    selector = "{kind: budget, budget: 0.2, encoder: cnn, temperature: 0.05, transition: 0.1, pooling: max}"
-    recipe = recipes.parse(MINIMAL, [f"--model.selector={selector}"])
+    recipe = recipes.parse(MINIMAL, ["--model.selector={kind: budget, budget: 0.2, encoder: cnn, pooling: max}"])
     config = recipes.model_config(recipe, False)
-    stated = (config.sampler, config.budget, config.selector_encoder, config.temperature, config.transition)
-    assert stated == ("budget", 0.2, "cnn", 0.05, 0.1) and config.pooling == "max" and config.encoder == "bilstm"
+    assert (config.sampler, config.budget, config.selector_encoder, config.pooling) == ("budget", 0.2, "cnn", "max")
     with pytest.raises(RecipeError, match="model.selector with pairs of texts"):
         recipes.model_config(recipe, True)
 
 
-@pytest.mark.parametrize(
-    ("model", "state", "vector"), [("{}", 256, 300), ("{encoder: transformer}", 128, 300), ("{hidden_size: 50}", 50, 300)]
-)
-def test_tying_needs_one_size(model, state, vector, tmp_path, monkeypatch):
-    """Asked when a study is planned, and by a run before it reads a text or makes its folder."""
+@pytest.mark.parametrize(("model", "state"), [("{}", 256), ("{encoder: transformer}", 128), ("{hidden_size: 50}", 50)])
+def test_tied_words_need_states_of_their_size(model, state, tmp_path, monkeypatch):
+    """Checked when a study is planned, and by a run before it reads a text or makes its folder."""
     monkeypatch.chdir(tmp_path)
     recipe = recipes.parse(MINIMAL + f"penalties: {{word_tying: 1}}\ndata: {{path: no_such_file.csv}}\nmodel: {model}")
-    message = rf"penalties\.word_tying=1: .* {state} numbers .* {vector}"
-    for check in (lambda: recipes.check_model(recipe), lambda: runs.run(recipe)):
-        with pytest.raises(RecipeError, match=message):
-            check()
+    for check in (recipes.check_model, runs.run):
+        with pytest.raises(RecipeError, match=rf"penalties\.word_tying=1: .* {state} numbers .* 300"):
+            check(recipe)
     assert not list(tmp_path.iterdir())
     for words in (["--embedding_size=256"], ["--encoder=embedding"], ["--data.vectors=some.vec"]):
         recipes.check_model(recipes.parse(MINIMAL, ["--penalties.word_tying=1", *words]))
@@ -342,19 +229,6 @@ def test_an_adversary_is_selected_by_its_objective():
     assert pairs.lr_scheduler_type == "linear" and pairs.max_grad_norm == 1
 
 
-def test_the_family_of_wiegreffe_and_pinter_fits_together():
-    """What the guided model and the adversary read is what the base keeps, under the same data section."""
-    folder = ROOT / "recipes" / "wiegreffe_pinter_2019"
-    family = {name: recipes.load(folder / f"{name}.yaml") for name in ("base", "mlp", "guided", "adversarial")}
-    base = family["base"]
-    for name in ("guided", "adversarial"):
-        assert family[name].objective.kind == name and family[name].objective.base == base.output_dir
-        assert set(runs.base.needed_outputs(family[name])) <= set(base.measure.outputs)
-    assert set(runs.base.needed_outputs(family["guided"])) <= set(family["adversarial"].measure.outputs)
-    assert family["adversarial"].model == base.model and family["guided"].model == family["mlp"].model
-    assert all(recipe.data == base.data and recipe.seed == base.seed for recipe in family.values())
-
-
 # ------------------------------------------------------------------------------------------------ overrides
 
 
@@ -362,21 +236,17 @@ def test_the_family_of_wiegreffe_and_pinter_fits_together():
     ("words", "pairs"),
     [
         (["--seed", "3"], [("seed", 3)]),
-        (["--model.encoder", "cnn"], [("model.encoder", "cnn")]),
         (["--encoder=cnn"], [("model.encoder", "cnn")]),
         (["--bf16", "--seed", "3"], [("training.bf16", True), ("seed", 3)]),
-        (["--learning_rate", "1e-4"], [("training.learning_rate", 1e-4)]),
         (["--producers", "[gradient, lime]"], [("measure.producers", ["gradient", "lime"])]),
         (["--producers", "gradient", "lime"], [("measure.producers", ["gradient", "lime"])]),
         (["--producers=gradient,lime"], [("measure.producers", ["gradient", "lime"])]),
         (["--kernel_sizes", "1", "3,5"], [("model.kernel_sizes", [1, 3, 5])]),
         (["--data.arguments.length", "[3, 4]"], [("data.arguments.length", [3, 4])]),
-        (["--model.selector.kind", "budget"], [("model.selector.kind", "budget")]),
         (["--training.arguments.disable_tqdm", "--seed=3"], [("training.arguments.disable_tqdm", True), ("seed", 3)]),
-        ([], []),
     ],
 )
-def test_override_forms(words, pairs):
+def test_forms_of_overrides(words, pairs):
     assert recipes.parse_overrides(words) == pairs
 
 
@@ -384,12 +254,10 @@ def test_override_forms(words, pairs):
     ("words", "message"),
     [
         (["seed", "3"], "'seed 3'"),
-        (["--seed", "3", "4"], "'4'"),
         (["--arguments", "{}"], "did you mean --data.arguments or --training.arguments"),
         (["--model", "cnn"], "--model is a section; name a key of it, such as --model.type"),
         (["--seed", "["], "the value of --seed is not YAML"),
         (["--model.encodr", "cnn"], r"no option --model.encodr; did you mean --model.encoder\?"),
-        (["--seed"], "--seed"),
         (["--encoder", "3"], "recipe.model.encoder=3"),
     ],
 )
@@ -402,51 +270,42 @@ def test_overrides_win_over_the_file_and_later_over_earlier():
     text = MINIMAL + "seed: 1\ndata: {arguments: {length: [1, 2], distractors: 3}}"
     recipe = recipes.parse(text, ["--seed", "2", "--data.arguments.distractors", "4", "--seed=5"])
     assert recipe.seed == 5 and recipe.data.arguments == {"length": [1, 2], "distractors": 4}
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        recipe.seed = 3
 
 
 def test_every_key_is_an_option_with_help():
     assert all(len(key.help) > 5 and key.default and key.kind for key in KEYS)
-    by_name = {key.name: key for key in KEYS}
-    assert len(by_name) == len(KEYS) and {"name", "data.limits", "model.selector.budget", "selection.lasso"} <= set(by_name)
-    assert by_name["training.learning_rate"].kind == "number or null" and by_name["model.embedding_std"].kind == "number"
-    assert by_name["measure.producers"].kind == "list of texts or null" and by_name["output_dir"].default == "required"
-    assert by_name["objective.divergence"].kind == "kl or jsd" and by_name["objective.divergence"].default == "default kl"
+    keys = {key.name: key for key in KEYS}
+    assert len(keys) == len(KEYS) and {"name", "data.limits", "model.selector.budget", "selection.lasso"} <= set(keys)
+    assert keys["training.learning_rate"].kind == "number or null" and keys["output_dir"].default == "required"
+    assert keys["measure.producers"].kind == "list of texts or null" and keys["objective.divergence"].kind == "kl or jsd"
 
 
-NOTED = MINIMAL + "seed: 4\nnote: As the paper has it.\ndata: {arguments: {length: [4, 8]}}\n"
 VARIANT = "A variant of a recipe, with another {}. The recipe itself says: As the paper has it."
 
 
 @pytest.mark.parametrize(
     ("overrides", "note"),
     [
-        ([], "As the paper has it."),
         (["--name=x", "--output_dir=y", "--report.examples=3", "--seed=4", "--encoder=bilstm"], "As the paper has it."),
         (["--encoder", "cnn", "--seed=5"], VARIANT.format("model.encoder, seed")),
         (["--data.arguments.length", "[4, 9]"], VARIANT.format("data.arguments.length")),
         (["--encoder=cnn", "--note=Mine."], "Mine."),
     ],
 )
-def test_the_note_of_a_variant_is_not_told_as_its_own(overrides, note):
-    recipe = recipes.parse(NOTED, overrides)
-    assert recipe.note == note
-    assert recipes.parse(recipes.dump(recipe)).note == note, "the run's recipe as it stands is no variant of itself"
+def test_the_note_of_a_variant_calls_it_a_variant(overrides, note):
+    text = MINIMAL + "seed: 4\nnote: As the paper has it.\ndata: {arguments: {length: [4, 8]}}\n"
+    recipe = recipes.parse(text, overrides)
+    assert recipe.note == note and recipes.parse(recipes.dump(recipe)).note == note
 
 
 # ------------------------------------------------------------------------------------------------ files
 
 
-@pytest.mark.parametrize("text", ["1e-3", "0.001", ".001", "1.0e-3", "1E-3", "+1e-3"])
-def test_floats(text):
-    assert recipes.parse(MINIMAL + f"training: {{learning_rate: {text}}}").training.learning_rate == 1e-3
-
-
 def test_values_of_yaml():
-    recipe = recipes.parse(MINIMAL + "note: 2026-01-01\nmodel: {dropout: 0, entmax_alpha: 2}\ndata: {max_length: null}")
-    assert (recipe.note, recipe.model.dropout, recipe.model.entmax_alpha) == ("2026-01-01", 0, 2)
-    assert type(recipe.model.dropout) is float and recipe.data.max_length is None
+    for text in ("1e-3", "0.001", ".001", "1.0e-3", "1E-3", "+1e-3"):
+        assert recipes.parse(MINIMAL + f"training: {{learning_rate: {text}}}").training.learning_rate == 1e-3
+    recipe = recipes.parse(MINIMAL + "note: 2026-01-01\nmodel: {dropout: 0, entmax_alpha: 2}")
+    assert recipe.note == "2026-01-01" and repr((recipe.model.dropout, recipe.model.entmax_alpha)) == "(0.0, 2.0)"
     merged = recipes.read_value("one: &a {x: 1, y: 2}\ntwo: {<<: *a, y: 3}", "it")
     assert merged == {"one": {"x": 1, "y": 2}, "two": {"x": 1, "y": 3}}
 
@@ -462,46 +321,38 @@ VALUES = [
 ]
 
 
-def refusal(path, *, study):
-    """What is said of a file that is refused, "" of one that is read."""
-    try:
-        plan.read_study(path) if study else recipes.load(path)
-    except AttnfaithError as error:
-        return str(error)
-    return ""
-
-
-def mutated(text, chance):
-    """A text with a value replaced, its end cut off, something put in, or bytes changed."""
-    kind, place = chance.choice(["value", "end", "bytes", "within"]), chance.randrange(len(text))
+def damaged(text, chance):
+    """Return a text with a value replaced, its end cut off, a byte changed, or something put in."""
+    kind, place, value = (
+        chance.choice(["value", "end", "byte", "within"]),
+        chance.randrange(len(text)),
+        chance.choice(VALUES),
+    )
     if kind == "value":
         lines = text.split("\n")
         number = chance.randrange(len(lines))
-        lines[number] = f"{lines[number].partition(':')[0]}: {chance.choice(VALUES)}"
+        lines[number] = f"{lines[number].partition(':')[0]}: {value}"
         return "\n".join(lines).encode()
-    if kind == "end":
-        return text[:place].encode()
-    if kind == "within":
-        return (text[:place] + chance.choice(VALUES) + text[place + chance.randrange(20) :]).encode()
-    content = bytearray(text.encode())
-    content[place : place + 1] = bytes([chance.randrange(256)])
-    return bytes(content)
+    if kind == "byte":
+        return text[:place].encode() + bytes([chance.randrange(256)]) + text[place + 1 :].encode()
+    return (text[:place] + (value + text[place + chance.randrange(20) :] if kind == "within" else "")).encode()
 
 
-def test_whatever_a_file_says_it_is_read_or_refused_in_one_line(tmp_path):
-    chance, ends = random.Random(15), {"read": 0, "refused": 0}
-    path = tmp_path / "mine.yaml"
+def test_a_damaged_file_is_read_or_refused_in_one_line(tmp_path):
+    chance, refused, path = random.Random(15), 0, tmp_path / "mine.yaml"
     for number in range(150):
         text = FILES[number % len(FILES)].read_text(encoding="utf-8")
-        path.write_bytes(mutated(text, chance))
-        said = refusal(path, study="\nblocks:" in text)
-        assert len(said) <= 700 + len(str(path)) and "\n" not in said and (not said or "mine.yaml" in said), said
-        ends["refused" if said else "read"] += 1
-    assert min(ends.values()) > 15, ends
+        path.write_bytes(damaged(text, chance))
+        try:
+            plan.read_study(path) if "\nblocks:" in text else recipes.load(path)
+        except AttnfaithError as error:
+            refused += 1
+            assert len(str(error)) <= 700 + len(str(path)) and "\n" not in str(error) and "mine.yaml" in str(error)
+    assert 15 < refused < 135
 
 
 @pytest.mark.parametrize(
-    ("content", "says"),
+    ("content", "message"),
     [
         (b"note: !!python/object/apply:os.system [ls]", "os.system' is no plain value"),
         (b"seed: 1\nseed: 2", "the key 'seed' is given twice"),
@@ -509,16 +360,13 @@ def test_whatever_a_file_says_it_is_read_or_refused_in_one_line(tmp_path):
         (LAUGHS.encode(), "is nested too deep"),
         (b"note: \xff", "is not UTF-8 text"),
         (b"note: " + b"a" * (1 << 18), "has more than 262,144 bytes"),
+        (b"- a", "is not YAML"),
     ],
 )
-def test_what_is_said_of_hostile_files(tmp_path, content, says):
+def test_hostile_files(tmp_path, content, message):
     (tmp_path / "mine.yaml").write_bytes(MINIMAL.encode() + content)
-    with pytest.raises(RecipeError, match=says):
+    with pytest.raises(RecipeError, match=message):
         recipes.load(tmp_path / "mine.yaml")
-    with pytest.raises(RecipeError, match="Is a directory"):
-        recipes.load(tmp_path)
-    with pytest.raises(RecipeError, match="File name too long"):
-        recipes.load("x" * 5000)
 
 
 def test_shipped_recipes_are_found_from_anywhere(tmp_path, monkeypatch):
@@ -528,15 +376,19 @@ def test_shipped_recipes_are_found_from_anywhere(tmp_path, monkeypatch):
     (tmp_path / "meister_2021").mkdir()
     (tmp_path / "meister_2021" / "sst.yaml").write_text(MINIMAL)
     assert recipes.load("meister_2021/sst.yaml").name == "a", "a file of the user's own comes first"
-    for name, near in (("meister_2021/sts.yaml", "meister_2021/sst.yaml"), ("quikstart.yaml", "quickstart.yaml")):
-        with pytest.raises(RecipeError, match=f"no recipe at {name}.*did you mean {near}"):
+    for name, message in (
+        ("meister_2021/sts.yaml", "no recipe at .*did you mean meister_2021/sst.yaml"),
+        ("quikstart.yaml", "did you mean quickstart.yaml"),
+        ("nowhere.yaml", "they lie in .*recipes$"),
+        (tmp_path, "Is a directory"),
+        ("x" * 5000, "File name too long"),
+    ):
+        with pytest.raises(RecipeError, match=message):
             recipes.load(name)
-    with pytest.raises(RecipeError, match="no study at /nowhere.yaml.*they lie in .*recipes$"):
-        recipes.find("/nowhere.yaml", "study")
 
 
 def test_without_a_file(tmp_path, monkeypatch):
-    """The quickstart; where a data set is named, the defaults on it, of which the quickstart's settings are no part."""
+    """The quickstart; where a data set is named, the defaults on it, without the quickstart's settings."""
     monkeypatch.chdir(tmp_path)
     assert recipes.load() == recipes.load(ROOT / "recipes" / "quickstart.yaml")
     recipe = recipes.load(None, ["--data.name", "sst", "--seed", "4"])
@@ -547,49 +399,28 @@ def test_without_a_file(tmp_path, monkeypatch):
         assert (recipe.name, recipe.output_dir, recipe.data.path) == (name, f"runs/{name}", place)
 
 
-# ------------------------------------------------------------------------------------------------ round trips
-
 words = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=8)
-numbers = st.floats(allow_nan=False)
-anything = st.recursive(
-    st.none() | st.booleans() | st.integers() | numbers | words | st.sampled_from(["1e-3", "1.", "no", "null", "0x1", "~"]),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=3),
-    max_leaves=6,
-)
+leaves = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | words
+leaves |= st.sampled_from(["1e-3", "1.", "no", "null", "0x1", "~"])
+values = st.recursive(leaves, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=3))
 
 
 @pytest.mark.slow
 @settings(max_examples=100)
-@given(
-    name=words,
-    note=words,
-    rate=st.floats(0, allow_nan=False, allow_infinity=False),
-    arguments=st.dictionaries(words, anything, max_size=3),
-    limit=st.none() | st.integers(1, 2**31 - 1),
-)
-def test_dump_and_parse(name, note, rate, arguments, limit):
-    recipe = recipes.Recipe(
-        name=name,
-        output_dir="1e5",
-        note=note,
-        data=recipes.Data(arguments=arguments),
-        training=recipes.Training(learning_rate=rate),
-        measure=recipes.Measure(limit=limit),
-    )
+@given(name=words, note=words, rate=st.floats(0, 1e300), arguments=st.dictionaries(words, values, max_size=3))
+def test_a_dumped_recipe_is_parsed_to_the_same(name, note, rate, arguments):
+    sections = {"data": recipes.Data(arguments=arguments), "training": recipes.Training(learning_rate=rate)}
+    recipe = recipes.Recipe(name=name, output_dir="1e5", note=note, **sections)
     again = recipes.parse(recipes.dump(recipe))
-    assert again == recipe
-    assert repr(again.data) == repr(recipe.data)  # 1, 1.0 and True are equal, and are not the same
+    assert again == recipe and repr(again.data) == repr(recipe.data)  # 1, 1.0 and True are equal, and are not the same
 
 
 @settings(max_examples=60)
 @given(st.lists(st.text(max_size=8), max_size=4), st.text(max_size=30))
-def test_anything_is_read_or_refused(words, text):
+def test_any_words_and_any_text_are_read_or_refused(words, text):
     for read in (lambda: recipes.parse(MINIMAL, words), lambda: recipes.parse(text)):
         with contextlib.suppress(RecipeError):
             read()
-
-
-# ------------------------------------------------------------------------------------------------ plugins
 
 
 def test_plugins_are_imported_from_the_current_folder(tmp_path, monkeypatch):
@@ -600,11 +431,13 @@ def test_plugins_are_imported_from_the_current_folder(tmp_path, monkeypatch):
     )
     (tmp_path / "mine.yaml").write_text(MINIMAL + "plugins: [my_data_sets]\ndata: {name: mine_of_a_plugin}\n")
     (tmp_path / "broken_plugin.py").write_text("1 / 0\n")
-    for options, key in (({}, "'nowhere'"), ({"of_stranger": True}, "recipe from the Hub")):
-        with pytest.raises(RecipeError, match=f"plugins.*{key}"):
-            recipes.load("mine.yaml", ["--plugins", "nowhere"], **options)
-    with pytest.raises(RecipeError, match="'broken_plugin' cannot be imported from .*ZeroDivisionError"):
-        recipes.load("mine.yaml", ["--plugins=broken_plugin"])
+    for words, options, message in (
+        (["--plugins=nowhere"], {}, "plugins.*'nowhere'"),
+        ([], {"of_stranger": True}, "plugins.*recipe from the Hub"),
+        (["--plugins=broken_plugin"], {}, "'broken_plugin' cannot be imported from .*ZeroDivisionError"),
+    ):
+        with pytest.raises(RecipeError, match=message):
+            recipes.load("mine.yaml", words, **options)
     try:
         recipes.check_data(recipes.load("mine.yaml"))
     finally:

@@ -87,11 +87,11 @@ def test_models_are_named_by_what_tells_them_apart():
     assert names({"texts": "a"}, {"texts": "b"}) == ["a", "b"]
 
 
-def test_a_figure_shows_every_interval_and_which_stand():
+def test_a_figure_has_every_interval_and_fills_the_marks_that_stand():
     rows = [
-        ("one", "a", 0.9, 0.8, 1.0, True),
-        ("one", "b", 0.4, 0.1, 0.7, False),
-        ("two $x$", "a", np.nan, np.nan, np.nan, False),
+        ("first", "a", 0.9, 0.8, 1.0, True),
+        ("first", "b", 0.4, 0.1, 0.7, False),
+        ("second $x$", "a", *[np.nan] * 3, False),
     ]
     table = pd.DataFrame(rows, columns=["label", "series", "value", "ci_low", "ci_high", "stands"])
     (axes,) = shared.interval_figure([("a panel", table)], "Title", "subject", 10, reference=0.5).axes
@@ -104,7 +104,4 @@ def test_a_table_of_a_page():
     rows = {"data": ["sst", "a|b"], "n": [5175, 3], "tau": [0.8, -0.06], "tau_std": [0.01, np.nan]}
     text = shared.page_table(pd.DataFrame(rows), {"data": "{data}", "n": "{n}", "τ": "{tau} ± {tau_std}"})
     assert text == "| data | n | τ |\n| --- | ---: | --- |\n| sst | 5,175 | .80 ± .01 |\n| a\\|b | 3 | −.06 |\n"
-
-
-def test_the_line_of_what_made_a_page():
     assert shared.made_by([model(1), model(2)]) == "Numbers of 2 models by attnfaith ?, commit ?.\n"

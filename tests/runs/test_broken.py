@@ -16,6 +16,7 @@ pytestmark = pytest.mark.slow
 def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("broken") / "run"
     runs.run(recipes.build(tiny_tree(folder, epochs=1, report={"page": False})))
+    (folder / "report" / "tables").mkdir(parents=True, exist_ok=True)  # else a push reads nothing of the run
     return folder
 
 
@@ -26,7 +27,7 @@ def run(finished, tmp_path, monkeypatch):
     folder = shutil.copytree(finished, tmp_path / "run")
     (folder / "recipe.yaml").write_text((folder / "recipe.yaml").read_text().replace(str(finished), "run"))
     state = json.loads((folder / "run.json").read_text())
-    state["provenance"]["dirty"] = False  # else a push reads nothing more of the run
+    state["provenance"]["dirty"] = False  # nor if no commit holds its code
     (folder / "run.json").write_text(json.dumps(state))
     return folder
 

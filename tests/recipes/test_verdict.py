@@ -1,4 +1,4 @@
-"""The calibration of the verdict: samples are of the model's own texts, and rates are shares of them."""
+"""The calibration of the verdict: samples are drawn from the model's own texts, and rates are shares of them."""
 
 import numpy as np
 import pytest
@@ -8,19 +8,10 @@ from recipes.verdict.analysis import SAMPLES, SIZES, calibration, samples
 
 
 def losses(ratio: float, n: int) -> Losses:
-    classes = np.arange(n) % 2
-    return Losses(
-        attention=np.full(n, 1 + ratio),
-        reference=np.full(n, 2.0),
-        random=np.ones(n),
-        predicted=classes,
-        labels=classes.astype(float),
-        class_names=("no", "yes"),
-        reference_name="integrated gradients",
-        precision=np.zeros(n),
-        evidence=np.full(n, 2.0),
-        evidence_random=np.ones(n),
-    )
+    classes, ones = np.arange(n) % 2, np.ones(n)
+    sides = {"attention": ones + ratio, "reference": 2 * ones, "random": ones, "evidence": 2 * ones, "evidence_random": ones}
+    names = {"class_names": ("no", "yes"), "reference_name": "integrated gradients"}
+    return Losses(predicted=classes, labels=classes.astype(float), precision=np.zeros(n), **sides, **names)
 
 
 @pytest.mark.slow

@@ -46,9 +46,8 @@ def cells(make):
 
 def test_pairs_differ_in_the_evidence_of_their_training_alone(make, cells):
     (pair,) = planted.pairs(cells)
-    assert (
-        list(pair.changed) == list(pair.plain) == list(SEEDS) and pair.changed[10] is cells[0] and pair.plain[10] is cells[5]
-    )
+    assert list(pair.changed) == list(pair.plain) == list(SEEDS)
+    assert pair.changed[10] is cells[0] and pair.plain[10] is cells[5]
     assert planted.pairs(cells[:5]) == [] and planted.tables([], Settings()) == Analysis()
     assert planted.pairs([*cells[:5], make(BARE, 10, encoder="average")]) == [], "another encoder is no pair"
     assert planted.pairs([*cells[:5], make(BARE | {"distractors": 3}, 10)]) == [], "nor are other texts"

@@ -1,6 +1,6 @@
 """Published alignment error rates beside measured ones that are scored; readings carried from one seed to another."""
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -68,20 +68,16 @@ def test_translation_stands_beside_alignment(cells):
         assert results[column].tolist() == expected[expected["measure"] == measure]["error_rate"].tolist()
 
 
-def test_a_head_is_not_carried_over_to_a_seed_that_has_it_elsewhere(results):
+def test_a_head_is_not_carried_over_to_a_seed_that_has_it_elsewhere(cells, results):
     table = results["carried_over"].set_index(["measure", "seed", "from_seed"])["error_rate"]
     assert table[("attention", 1, 2)] == table[("attention", 2, 1)] == 0
     assert table[("attention", 1, 3)] > 0.5 and table[("attention", 3, 1)] > 0.5
     own = results["carried_over"].set_index(["measure", "seed", "from_seed"])
     assert (own["difference"] == own["error_rate"] - own["own_error_rate"]).all()
     assert len(own.loc["attention"]) == 6
-
-
-def test_models_of_other_kinds_and_of_unknown_seed_carry_nothing_over(cells):
     (other,) = split_cells(aligned(6, layers=2, heads=2, where=(1, 0, 1), seed=1, projection="sparsemax"))
     (unknown,) = split_cells(aligned(6, layers=2, heads=2, where=(1, 0, 1), seed=-1))
-    assert not len(analysis.carried_over([cells[0], other, unknown]))
-    assert replace(other.identity, seed=2) != cells[1].identity
+    assert not len(analysis.carried_over([cells[0], other, unknown])), "another kind of model, and an unknown seed"
 
 
 def test_without_cells_or_links_there_is_nothing(tmp_path):

@@ -88,14 +88,6 @@ def test_means_are_over_seeds_and_texts_with_an_interval_over_both(measured):
     assert own["mean"] == pytest.approx(hits["hardkuma"].mean()) and own["budget"] == "10%"
 
 
-def test_no_interval_leaves_the_range_of_its_statistic(measured):
-    for name in ("models", "budgets"):
-        table = measured[0][name]
-        for line in table.to_dict("records"):
-            least, most = analysis.RANGES.get(line["statistic"], analysis.SHARE)
-            assert not (line["ci_low"] < least or line["ci_high"] > most)
-
-
 def test_a_selector_is_compared_with_attention_at_the_share_that_it_aims_at(measured):
     tables, hits = measured
     budgets = tables["budgets"]
@@ -108,22 +100,13 @@ def test_a_selector_is_compared_with_attention_at_the_share_that_it_aims_at(meas
     assert equal["difference"] == 0 and equal["verdict"] == "cannot be told"
     assert set(budgets[budgets["model"] == "hardkuma"]["size"]) == {"own", "10%"}
     assert set(budgets[budgets["model"] == "attention"]["size"]) == {"10%", "20%"}
-    assert set(budgets[budgets["verdict"] == ""]["model"] + budgets[budgets["verdict"] == ""]["size"]) == {
-        "attention10%",
-        "attention20%",
-        "hardkumaown",
-    }
-    assert (budgets["p_holm"].dropna() >= budgets["p_value"].dropna()).all()
+    untold = budgets[budgets["verdict"] == ""]
+    assert set(untold["model"] + untold["size"]) == {"attention10%", "attention20%", "hardkumaown"}
+    alone = analysis.tables([cell("hardkuma", 1)[0], cell("attention", 1)[0]], Settings()).tables["budgets"]
+    assert set(alone["verdict"]) == {"", "cannot be told"}, "one seed"
 
 
-def test_one_seed_has_no_verdict_and_a_selector_without_attention_beside_it_none_at_all():
-    line = analysis.tables([cell("hardkuma", 1)[0], cell("attention", 1)[0]], Settings()).tables["budgets"]
-    assert set(line["verdict"]) == {"", "cannot be told"}
-    alone = analysis.tables([cell("hardkuma", 1)[0]], Settings()).tables["budgets"]
-    assert alone["verdict"].isna().all()
-
-
-def test_what_places_tell_is_of_the_section_and_counted_over_seeds(measured):
+def test_places_of_the_section_counted_over_seeds(measured):
     tables, _ = measured
     places = tables["places"]
     assert list(places["of"]) == ["gold label", "predicted class"] and set(places["model"]) == {"hardkuma"}
@@ -134,7 +117,7 @@ def test_what_places_tell_is_of_the_section_and_counted_over_seeds(measured):
     assert predicted["n_texts"] == 0 and np.isnan(predicted["difference"]) and predicted["told"] == 0  # one class alone
 
 
-def test_what_is_told_of_one_kind_of_texts_does_not_depend_on_how_many_other_kinds_there_are():
+def test_other_kinds_of_texts_do_not_change_what_stands():
     """With the least p-value of 999 permutations, six models of five seeds can be told; so they can beside others."""
     kinds = [{"dataset": "planted_evidence", "evidence": kind, "of": of} for kind in "ab" for of in ("label", "class")]
     rows = pd.DataFrame([kind for kind in kinds for _ in range(6)] + [{"dataset": "sst", "of": "label"}] * 6)

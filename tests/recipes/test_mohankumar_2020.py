@@ -9,27 +9,22 @@ import pytest
 
 from attnfaith import record as records
 from attnfaith.reporting.analysis import Settings
-from attnfaith.reporting.cells import split_cells
 from recipes.mohankumar_2020 import analysis
-from tests.identities import columns_of, typed
+from tests.identities import typed
+from tests.recipes.cells import cell_of
 
 
 PUBLISHED = Path(analysis.__file__).with_name("published.csv")
 
 
-def cell(conicities, right, diversity=0.0, **fields):
-    columns = {}
-    for number, conicity in enumerate(conicities):
-        row = {
-            "instance_id": str(number), **columns_of(replace(typed(**fields), diversity=diversity)),
-            "tokens": ["w"] * 2, "label": 1, "truncated": False,
-            "probs": [0.1, 0.9] if number < right else [0.9, 0.1], "attention": [0.5, 0.5],
-            "conicity_absolute": conicity, "conicity_signed": conicity / 2,
-        }  # fmt: skip
-        for name, value in row.items():
-            columns.setdefault(name, []).append(value)
-    kinds = {name: records.Column((), "float64", undefined="one token") for name in columns if name.startswith("conicity")}
-    return split_cells(records.build(columns, kinds))[0]
+def cell(conicities, right, diversity=0.0, **identity):
+    rows = [
+        {"probs": [0.1, 0.9] if number < right else [0.9, 0.1], "attention": [0.5, 0.5], "conicity_absolute": conicity,
+         "conicity_signed": conicity / 2}
+        for number, conicity in enumerate(conicities)
+    ]  # fmt: skip
+    kinds = {f"conicity_{name}": records.Column((), "float64", undefined="one token") for name in ("absolute", "signed")}
+    return cell_of(replace(typed(**identity), diversity=diversity), rows, kinds)
 
 
 def test_each_model_stands_beside_its_own_numbers():
@@ -40,21 +35,17 @@ def test_each_model_stands_beside_its_own_numbers():
         cell([0.2, 0.2], 0, encoder="orthogonal_lstm"),
         cell([0.9, 0.9], 2, encoder="bilstm"),
     ]
-    table = analysis.beside_published(cells, pd.read_csv(PUBLISHED))
-    assert set(table["dataset"]) == {"sst"}
     results = analysis.tables(cells, Settings(published=PUBLISHED)).tables
     assert set(results) == {"interventions", "interventions_summary", "beside_published", "claims"}
     assert set(results["claims"]["test"]) == {"accuracy", "conicity"}
+    table = results["beside_published"]
     by_authors = table[table["by"] == "authors"].set_index(["model", "statistic"])
-    for model, accuracy, conicity, seeds in (
-        ("vanilla", 0.75, 0.75, 2),
-        ("diversity", 0.5, 0.2, 1),
-        ("orthogonal", 0, 0.2, 1),
-    ):
+    expected = {"vanilla": (0.75, 0.75, 2), "diversity": (0.5, 0.2, 1), "orthogonal": (0, 0.2, 1)}
+    for model, (accuracy, conicity, seeds) in expected.items():
         row = by_authors.loc[(model, "accuracy")]
-        np.testing.assert_allclose((row["measured"], row["n_seeds"]), (accuracy, seeds))
-        np.testing.assert_allclose(by_authors.loc[(model, "conicity_absolute")]["measured"], conicity)
-        np.testing.assert_allclose(row["difference"], accuracy - row["published"])
+        assert (row["measured"], row["n_seeds"]) == pytest.approx((accuracy, seeds))
+        assert by_authors.loc[(model, "conicity_absolute")]["measured"] == pytest.approx(conicity)
+        assert row["difference"] == pytest.approx(accuracy - row["published"])
     assert by_authors.loc[("vanilla", "accuracy")]["published"] == 0.8179
     assert table[table["statistic"].str.startswith("pearson")]["measured"].isna().all()
 
@@ -72,7 +63,6 @@ def row(test, **values):
         ("conicity", 0.5, 0.01, "goes against it"),
         ("conicity", -0.5, 0.06, "cannot be told"),
         ("permutation", 0.5, 0.01, "holds"),
-        ("permutation", -0.5, 0.01, "goes against it"),
         ("minimal_flip_set", -0.5, 0.01, "holds"),
         ("tau_gradient", 0.5, 0.01, "holds"),
         ("punctuation", np.nan, np.nan, "undefined"),
@@ -80,8 +70,7 @@ def row(test, **values):
 )
 def test_a_claim_holds_where_its_difference_stands_and_has_its_direction(test, difference, p_value, expected):
     table = analysis.claims(pd.DataFrame([row(test, difference=difference, p_value=p_value), row("first_gradient")]))
-    assert table["verdict"].tolist() == [expected]
-    assert table["claim"].tolist() == [analysis.CLAIMS[test]]
+    assert table[["verdict", "claim"]].to_numpy().tolist() == [[expected, analysis.CLAIMS[test]]]
 
 
 @pytest.mark.parametrize(
@@ -99,5 +88,4 @@ def test_claims_are_corrected_for_those_of_one_intervention_on_one_data_set():
     rows += [row("first_gradient", difference=-0.5, p_value=0.02), {**rows[0], "dataset": "imdb"}]
     table = analysis.claims(pd.DataFrame(rows)).set_index(["dataset", "test"])
     np.testing.assert_allclose(table.loc["sst", "p_holm"], [0.06] * 3)
-    np.testing.assert_allclose(table.loc[("imdb", "conicity"), "p_holm"], 0.02)
-    assert table.loc[("imdb", "conicity"), "verdict"] == "holds"
+    assert table.loc[("imdb", "conicity"), "p_holm"] == 0.02 and table.loc[("imdb", "conicity"), "verdict"] == "holds"

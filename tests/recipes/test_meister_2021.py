@@ -16,7 +16,7 @@ from tests.records import build, draw_sparse
 
 pytestmark = pytest.mark.slow
 
-FOLDER = Path(__file__).parents[3] / "recipes" / "meister_2021"
+FOLDER = Path(__file__).parents[2] / "recipes" / "meister_2021"
 analysis = load_analysis(FOLDER / "analysis.py")
 numbers = import_module(".numbers", analysis.__package__)
 SEEDS = (10, 11, 12, 13, 14)

@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import jensenshannon
 
-from attnfaith import record as records
 from attnfaith.reporting.analysis import Analysis, Settings
-from attnfaith.reporting.cells import split_cells
 from recipes.wiegreffe_pinter_2019 import analysis
 from tests.identities import typed
+from tests.recipes.cells import cell_of
 
 
 COUNT, SEEDS = 40, (10, 11)
@@ -16,17 +15,9 @@ NEAR, FROZEN = "adversarial(kl, 0.002)", "adversarial(jsd, 0.1, frozen)"
 
 
 def make(rows, **labels):
-    """One cell of rows (id, attention, probs, label)."""
-    columns = {
-        "instance_id": [row[0] for row in rows],
-        **records.as_columns(typed(**{"vectors": "random(1)", "seed": 10} | labels), len(rows)),
-        "tokens": [["w"] * len(row[1]) for row in rows],
-        "attention": [row[1] for row in rows],
-        "probs": [row[2] for row in rows],
-        "label": [row[3] for row in rows],
-        "truncated": [False] * len(rows),
-    }
-    return split_cells(records.build(columns))[0]
+    """A cell of rows (id, attention, probs, label)."""
+    rows = [dict(zip(("instance_id", "attention", "probs", "label"), row, strict=True)) for row in rows]
+    return cell_of(typed(**{"vectors": "random(1)", "seed": 10} | labels), rows)
 
 
 def draw(number, **identity):
