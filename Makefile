@@ -19,7 +19,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 
 INSTALL := -m pip install --quiet
 LOCKED := --no-deps --require-hashes --requirement
 
-.PHONY: demo test numeric gate slow mutation campaigns second nightly quality style docs notebooks benchmark locks audit package clean
+.PHONY: demo test numeric gate slow mutation second nightly quality style docs notebooks benchmark locks audit package clean
 
 # torch comes first and without hashes: its builds for CPUs and for GPUs have hashes of their own, and the index that pip is
 # set up for decides which one is installed.
@@ -54,10 +54,6 @@ slow: $(READY)
 mutation: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.mutations
 
-# Commands that are killed or find the disk full, and how often that does harm.
-campaigns: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m tests.campaigns
-
 # What needs no torch, on another Python.
 second: $(SECOND)/.ready
 	OMP_NUM_THREADS=1 $(SECOND)/bin/python -m pytest -n 2 --dist worksteal -m 'not slow' $(WITHOUT_TORCH)
@@ -70,7 +66,7 @@ $(SECOND)/.ready: setup.cfg pyproject.toml constraints.txt supply/test.txt
 	touch $@
 
 # What takes too long for every change. The audit asks an advisory service, so it comes last.
-nightly: slow mutation notebooks campaigns second package audit
+nightly: slow mutation notebooks second package audit
 
 quality: $(READY)
 	$(BIN)/ruff check $(SOURCES)

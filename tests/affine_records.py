@@ -25,16 +25,16 @@ def drawn_record(
     generator = np.random.default_rng(seed)
     columns = {}
     for number in range(count):
-        given = tokens if number == 2 else None
-        length = len(given) if given else {0: 0, 1: 1}.get(number, int(generator.integers(4, longest + 1)))
+        words = tokens if number == 2 else None
+        length = len(words) if words else {0: 0, 1: 1}.get(number, int(generator.integers(4, longest + 1)))
         attention = _float32(generator.dirichlet(np.full(length, 0.5))) if length else np.zeros(0, np.float32)
         values, bias = _float32(2 * generator.normal(size=(length, classes))), _float32(generator.normal(size=classes) / 3)
         probs = softmax(attention.astype(np.float64) @ values + bias)
         other = _float32(generator.dirichlet(np.ones(max(length, 1)), int(length > 1)))[:, :length]
-        said = softmax(other @ values + bias).reshape(len(other), classes)
+        other_probs = softmax(other @ values + bias).reshape(len(other), classes)
         row = {
             "instance_id": f"t/{number:04d}",
-            "tokens": list(given or generator.choice(WORDS, length)),
+            "tokens": list(words or generator.choice(WORDS, length)),
             "label": None if number % 5 == 4 else int(generator.integers(classes)),
             "truncated": number % 3 == 0,
             "probs": _float32(probs),
@@ -51,15 +51,15 @@ def drawn_record(
             row |= {
                 "adversary_exact_epsilon": np.full(len(other), 0.05),
                 "adversary_exact_attention": other,
-                "adversary_exact_probs": _float32(said),
+                "adversary_exact_probs": _float32(other_probs),
                 "adversary_exact_certainty": "lower bound" if length > 1 else "undefined",
                 "minimal_flip_set": taken,
                 "minimal_flip_size": 2.0 if length > 2 else np.nan,
-                "permuted_probs": _float32(said),
+                "permuted_probs": _float32(other_probs),
             }
         for name, value in (columns_of(typed(seed=seed, **identity)) | row).items():
             columns.setdefault(name, []).append(value)
-    known = {
+    kinds = {
         **find("gradient").columns,
         **find("exact_contribution").columns,
         **find("token_logits").columns,
@@ -67,13 +67,13 @@ def drawn_record(
         **find("minimal_flip_set").columns,
         **find("permutation").columns,
     }
-    known["rationale"] = records.OPTIONAL_COLUMNS["rationale"]
+    kinds["rationale"] = records.OPTIONAL_COLUMNS["rationale"]
     columns = {name: values for name, values in columns.items() if name not in without}
-    made = records.build(columns, {name: column for name, column in known.items() if name in columns})
+    table = records.build(columns, {name: column for name, column in kinds.items() if name in columns})
     if label_names is None:
-        return made
-    identity = from_row(made.slice(0, 1).select([*records.IDENTITY_COLUMNS]).to_pylist()[0])
-    return records.with_settings(made, [{"identity": asdict(identity), "label_names": list(label_names)}])
+        return table
+    identity = from_row(table.slice(0, 1).select([*records.IDENTITY_COLUMNS]).to_pylist()[0])
+    return records.with_settings(table, [{"identity": asdict(identity), "label_names": list(label_names)}])
 
 
 def drawn_cell(count, **fields) -> Cell:

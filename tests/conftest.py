@@ -11,19 +11,22 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else every process that tests
 
 import gc
 import logging
-import sys
+import signal
 from pathlib import Path
 
 import hypothesis
 import pytest
 
-from tests.signals import ignore_alone
 from tests.tiny_recipes import tiny_tree
 
 
 hypothesis.settings.register_profile("any_machine", deadline=None)  # how long an example takes says nothing about the code
 hypothesis.settings.load_profile("any_machine")
-ignore_alone()  # the suite may be started by nohup or in the background; what its tests start is stopped by signals
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    # nohup, & and cron leave signals ignored, also in what the tests start, which then cannot be stopped; a handler that
+    # does nothing ignores as well, and the system takes it away from what is started
+    if signal.getsignal(number) == signal.SIG_IGN:
+        signal.signal(number, lambda _number, _frame: None)
 ROOT = Path(__file__).parents[1]
 VOCABULARY = 60
 MARK = 4  # between sentences
@@ -51,16 +54,6 @@ def _no_waiting_for_the_disk():
 def repository():
     """The root of the checkout."""
     return ROOT
-
-
-@pytest.fixture(scope="session")
-def warm_python():
-    return sys.executable
-
-
-@pytest.fixture(scope="session")
-def warm_attnfaith():
-    return sys.executable
 
 
 @pytest.fixture(scope="session")

@@ -14,26 +14,26 @@ def typed(
         name, _, inside = label.partition("(")
         return name, inside[:-1].split(", ") if inside else []
 
-    made = {"dataset": "sst", "texts": "abc", "training_texts": "def", "split": "test", "seed": 0} | fields
-    made["projection"], parameter = split(projection)
-    made["projection_parameter"] = float(parameter[0]) if parameter else None
-    made["alignment"], scale = split(alignment)
-    made["score_scale"] = float(scale[0].removeprefix("scale ")) if scale else None
-    made["vectors"], spread = split(vectors)
-    made["vectors_scale"] = float(spread[0])  # of random vectors
-    made["objective"], parts = split(objective)
+    values = {"dataset": "sst", "texts": "abc", "training_texts": "def", "split": "test", "seed": 0} | fields
+    values["projection"], parameter = split(projection)
+    values["projection_parameter"] = float(parameter[0]) if parameter else None
+    values["alignment"], scale = split(alignment)
+    values["score_scale"] = float(scale[0].removeprefix("scale ")) if scale else None
+    values["vectors"], spread = split(vectors)
+    values["vectors_scale"] = float(spread[0])  # of random vectors
+    values["objective"], parts = split(objective)
     for part in parts:
         if part.startswith("attention rate x "):
-            made["attention_rate"] = float(part.removeprefix("attention rate x "))
+            values["attention_rate"] = float(part.removeprefix("attention rate x "))
         elif part.startswith("tokens erased "):
-            made["random_erasure"] = float(part.removeprefix("tokens erased "))
-    if made["objective"] == "adversarial":
-        made |= {"adversary_divergence": parts[0], "adversary_weight": float(parts[1]), "adversary_frozen": len(parts) > 2}
-    if made["objective"] == "guided":
-        made |= {"base": ", ".join(parts), "attention_kind": "given"}
-    identity = records.Identity(**made)
-    shown = alignment if identity.reduction is None else f"{alignment}({identity.reduction_label})"
-    assert identity.heading["projection"] == projection and identity.heading["alignment"] == shown
+            values["random_erasure"] = float(part.removeprefix("tokens erased "))
+    if values["objective"] == "adversarial":
+        values |= {"adversary_divergence": parts[0], "adversary_weight": float(parts[1]), "adversary_frozen": len(parts) > 2}
+    if values["objective"] == "guided":
+        values |= {"base": ", ".join(parts), "attention_kind": "given"}
+    identity = records.Identity(**values)
+    stated = alignment if identity.reduction is None else f"{alignment}({identity.reduction_label})"
+    assert identity.heading["projection"] == projection and identity.heading["alignment"] == stated
     assert identity.heading["objective"] == objective and identity.heading["vectors"] == vectors
     return identity
 

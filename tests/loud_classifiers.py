@@ -63,8 +63,8 @@ def classifier(kind: str, *, layers: int = 2, labels: int = 3, scale: float = 12
 
 
 @functools.cache
-def _subject(*given) -> SelfAttention:
-    return SelfAttention(_model(*given))
+def _subject(*arguments) -> SelfAttention:
+    return SelfAttention(_model(*arguments))
 
 
 def batch_of(subject: SelfAttention, lengths, *, seed: int = 0, padding: int = 0) -> Batch:

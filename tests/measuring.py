@@ -1,8 +1,13 @@
-"""A measure applied to a batch, as tests call it."""
+"""A measure applied to a batch, as tests call it, and what it is applied to."""
 
 from types import ModuleType
 
-from attnfaith.measurement.registry import Measure, find
+from attnfaith.measurement.registry import Measure, classes, find
+from attnfaith.subjects import Pooled
+
+
+POOLED = sorted(cls.name for cls in classes() if Pooled.can >= cls.needs)
+"""The measures of the classifiers of this package; others need a stack of layers."""
 
 
 def run(
@@ -36,3 +41,8 @@ def run_pairs(measure: str, model, batch, **options) -> dict:
 def classifier_of(model):
     """The classifier itself, where attention is over the words of a hierarchical one."""
     return getattr(model, "classifier", model)
+
+
+def marked(rows):
+    """Encoded instances, a third of whose words are impermissible; no marker is."""
+    return [{**row, "impermissible": [int(word > 4 and word % 3 == 0) for word in row["input_ids"]]} for row in rows]

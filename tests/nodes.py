@@ -12,14 +12,14 @@ NODE = shutil.which("node")
 NO_NODE = "Node is not installed: node"
 DRIVER = """
 const typed = (value) => Array.isArray(value)
-  ? value.some((one) => typeof one === "string" || typeof one === "object" && one !== null) ? value.map(typed)
-    : Float64Array.from(value, (one) => (one === null ? NaN : one))
+  ? value.some((item) => typeof item === "string" || typeof item === "object" && item !== null) ? value.map(typed)
+    : Float64Array.from(value, (item) => (item === null ? NaN : item))
   : value && typeof value === "object"
-    ? Object.fromEntries(Object.entries(value).map(([key, one]) => [key, typed(one)])) : value;
+    ? Object.fromEntries(Object.entries(value).map(([key, item]) => [key, typed(item)])) : value;
 const plain = (_, value) => (ArrayBuffer.isView(value) ? Array.from(value) : value);
 require("readline").createInterface({input: process.stdin}).on("line", (line) => {
-  const [name, ...given] = JSON.parse(line);
-  console.log(JSON.stringify({made: API[name](...given.map(typed))}, plain));
+  const [name, ...arguments] = JSON.parse(line);
+  console.log(JSON.stringify({result: API[name](...arguments.map(typed))}, plain));
 });
 """
 
@@ -32,13 +32,13 @@ class Node:
         code = f"{text}\n{DRIVER.replace('API', api)}"
         self.process = subprocess.Popen([NODE, "-e", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
-    def __call__(self, name, *given):
+    def __call__(self, name, *arguments):
         """Arrays become typed arrays of float64, NaN too; what comes back is plain lists."""
-        self.process.stdin.write(json.dumps([name, *map(_plain, given)]) + "\n")
+        self.process.stdin.write(json.dumps([name, *map(_plain, arguments)]) + "\n")
         self.process.stdin.flush()
         line = self.process.stdout.readline()
         assert line, f"{name} failed in Node, which said why on standard error"
-        return json.loads(line)["made"]
+        return json.loads(line)["result"]
 
     def close(self):
         self.process.stdin.close()
@@ -48,7 +48,7 @@ class Node:
 
 def _plain(value):
     if isinstance(value, dict):
-        return {name: _plain(one) for name, one in value.items()}
+        return {name: _plain(item) for name, item in value.items()}
     if isinstance(value, np.ndarray):
-        return [None if np.isnan(one) else one for one in value.ravel().tolist()]
+        return [None if np.isnan(item) else item for item in value.ravel().tolist()]
     return value

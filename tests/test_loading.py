@@ -41,16 +41,16 @@ def test_an_object_a_pipeline_and_a_subject_give_the_numbers_of_the_folder(saved
     model, classify = load_subject(saved).model, pipeline("text-classification", model=str(saved))
     expected = attnfaith.measure(saved, TEXTS, **CHEAP).table
     assert not model.training
-    for given, more in (
+    for source, more in (
         (saved, {"device": "cpu"}),
         (saved, {"device": -1}),
         (model, {"tokenizer": tokenizer()}),
         (classify, {}),
         (SelfAttention(model, tokenizer()), {"device": torch.device("cpu")}),
     ):
-        table = attnfaith.measure(given, TEXTS, **CHEAP, **more).table
+        table = attnfaith.measure(source, TEXTS, **CHEAP, **more).table
         for name in ("tokens", "probs", "attention", "importance_gradient"):
-            assert table.column(name) == expected.column(name), (given, name)
+            assert table.column(name) == expected.column(name), (source, name)
     for text, probs in zip(TEXTS, expected.column("probs").to_pylist(), strict=True):
         (best,) = classify([text])
         assert best["score"] == pytest.approx(max(probs), abs=1e-6) and best["label"] == NAMES[probs.index(max(probs))]

@@ -103,13 +103,13 @@ def open_subject(model, *, device=None, level: str = "sentence", attention=None,
     run_files = [place / name for place in {path, folder.parent} for name in (STATE, RECIPE)]
     files = [file for file in (*sorted(folder.iterdir()), *sorted(run_files)) if file.is_file()]
     stamps = tuple((str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in files)
-    kept = (stamps, threading.get_ident())  # each thread has its own
-    subject = _open_folder(path, folder, str(model), device_of(device), level, False, kept)
+    key = (stamps, threading.get_ident())  # each thread has its own
+    subject = _open_folder(path, folder, str(model), device_of(device), level, False, key)
     return subject if attention is None else _with_attention(subject, attention)
 
 
 @lru_cache(maxsize=1)
-def _open_folder(path: Path, folder: Path, name: str, device, level: str, trusted: bool, kept: tuple) -> "Subject":
+def _open_folder(path: Path, folder: Path, name: str, device, level: str, trusted: bool, key: tuple) -> "Subject":
     from attnfaith.subjects import sequence_subject, subject_of
 
     training = _training(path if folder == path / MODEL else folder)

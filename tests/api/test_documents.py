@@ -10,7 +10,7 @@ from attnfaith.record import Identity
 from attnfaith.reporting import agreement_table, performance_table, write_report
 from attnfaith.subjects import subject_of
 from tests.gates import options_of
-from tests.pooled_producers import POOLED
+from tests.measuring import POOLED
 
 
 DOCUMENTS = {

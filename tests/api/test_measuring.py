@@ -65,7 +65,7 @@ def test_all_ways_to_give_a_model(run, texts, tmp_path):
     alone = shutil.copytree(run / "model", tmp_path / "alone")
     first = attnfaith.measure(run, some, **CHEAP)
     columns = [name for name in first.table.column_names if name not in record.IDENTITY_COLUMNS]
-    for given, more in (
+    for source, more in (
         (str(run), {}),
         (run / "model", {}),
         (model, {}),
@@ -74,8 +74,8 @@ def test_all_ways_to_give_a_model(run, texts, tmp_path):
         (Pooled(model, tokenizer), {}),
         (TextClassificationPipeline(model=model, tokenizer=tokenizer), {}),
     ):
-        other = attnfaith.measure(given, some, **CHEAP, **more)
-        assert record.equal(first.table.select(columns), other.table.select(columns)), given
+        other = attnfaith.measure(source, some, **CHEAP, **more)
+        assert record.equal(first.table.select(columns), other.table.select(columns)), source
     assert [cell.identity.seed for cell in first.cells] == [3]
     without_run = attnfaith.measure(alone, some, **CHEAP)
     identity = without_run.cells[0].identity
@@ -94,11 +94,11 @@ def test_all_ways_to_give_texts(run, texts, tmp_path):
     first = attnfaith.measure(run, texts["text"][:6], [1, 0, None] * 2, **CHEAP, name="t")
     assert first.per_text()["label"].tolist() == [1, 0, pd.NA] * 2
     paths = [tmp_path / f"reviews.{kind}" for kind in ("csv", "jsonl", "parquet")]
-    for given in (frame, numbered, datasets.Dataset.from_pandas(frame), *paths, str(paths[0])):
-        assert attnfaith.measure(run, given, **columns) == first
+    for source in (frame, numbered, datasets.Dataset.from_pandas(frame), *paths, str(paths[0])):
+        assert attnfaith.measure(run, source, **columns) == first
     plain, labels = texts["text"][:6], np.array([1, 0, 1, 1, 0, 1])
-    for given in (tuple(plain), np.array(plain), pd.Series(plain), (text for text in plain)):
-        assert attnfaith.measure(run, given, labels, **CHEAP).per_text()["label"].tolist() == labels.tolist()
+    for source in (tuple(plain), np.array(plain), pd.Series(plain), (text for text in plain)):
+        assert attnfaith.measure(run, source, labels, **CHEAP).per_text()["label"].tolist() == labels.tolist()
     assert attnfaith.measure(run, paths[0], text="review", **CHEAP).cells[0].identity.dataset == "reviews"
 
 

@@ -78,8 +78,8 @@ def test_the_numbers_are_those_of_the_plain_way(situation, kind, tiny_model):
     (plain, words, texts, measures), (model, *_) = (MODELS[kind](tiny_model) for _ in range(2))
     how = {"measures": measures, "tokenizer": words, "progress": False}
     expected = attnfaith.measure(plain.to(dtype), texts, **how)
-    with SITUATIONS[situation](model.to(dtype)) as given:
-        assert attnfaith.measure(given, texts, **how).table == expected.table
+    with SITUATIONS[situation](model.to(dtype)) as subject:
+        assert attnfaith.measure(subject, texts, **how).table == expected.table
     assert model.config.return_dict is (situation != "return_dict=False") and not torch.is_autocast_enabled("cpu")
 
 

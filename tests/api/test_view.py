@@ -38,7 +38,7 @@ def bert():
 
 
 @pytest.fixture(scope="module")
-def seen(bert):
+def of_bert(bert):
     return attnfaith.view(bert, TEXT, tokenizer=tokenizer())
 
 
@@ -56,18 +56,18 @@ def maps_of(model, ids):
         return [layer[0].numpy() for layer in model(ids, output_attentions=True).attentions]
 
 
-def test_heads_are_those_of_the_model(bert, seen):
+def test_heads_are_those_of_the_model(bert, of_bert):
     ids = tokenizer()(TEXT, return_tensors="pt")["input_ids"]
     expected = maps_of(bert, ids)
-    assert len(seen.heads) == len(expected) == seen.depth > 1
-    for heads, own in zip(seen.heads, expected, strict=True):
+    assert len(of_bert.heads) == len(expected) == of_bert.depth > 1
+    for heads, own in zip(of_bert.heads, expected, strict=True):
         np.testing.assert_allclose(heads, own, atol=1e-6)
-    np.testing.assert_allclose(seen.matrices["attention"], np.stack(expected).mean(1), atol=1e-6)
-    assert seen.tokens == ("[CLS]", *TEXT.split(), "[SEP]") and not seen.truncated
-    assert seen.inside.tolist() == [False, *[True] * 12, False] and seen.words == (None, *range(12), None)
-    assert seen.classes == ("bad", "fair", "good")
-    tolerances.close(seen.probs.sum(), 1, dtype=torch.float32)
-    assert seen.reads.tolist() == [1.0, *[0.0] * 13]
+    np.testing.assert_allclose(of_bert.matrices["attention"], np.stack(expected).mean(1), atol=1e-6)
+    assert of_bert.tokens == ("[CLS]", *TEXT.split(), "[SEP]") and not of_bert.truncated
+    assert of_bert.inside.tolist() == [False, *[True] * 12, False] and of_bert.words == (None, *range(12), None)
+    assert of_bert.classes == ("bad", "fair", "good")
+    tolerances.close(of_bert.probs.sum(), 1, dtype=torch.float32)
+    assert of_bert.reads.tolist() == [1.0, *[0.0] * 13]
 
 
 @pytest.mark.slow
@@ -184,14 +184,14 @@ def test_sentences_of_a_hierarchical_model_are_its_tokens(tiny_model):
 # ------------------------------------------------------------------------------- numbers of the view
 
 
-def test_through_the_layers_by_hand(seen):
-    product = np.linalg.multi_dot([*seen.matrices["alti"][::-1]])
-    np.testing.assert_allclose(seen.through("alti")[-1], product, atol=1e-6)
-    np.testing.assert_allclose(seen.matrices["rollout"], (seen.matrices["attention"] + np.eye(14)) / 2)
-    flows = flow_to_answer(seen, "alti")
+def test_through_the_layers_by_hand(of_bert):
+    product = np.linalg.multi_dot([*of_bert.matrices["alti"][::-1]])
+    np.testing.assert_allclose(of_bert.through("alti")[-1], product, atol=1e-6)
+    np.testing.assert_allclose(of_bert.matrices["rollout"], (of_bert.matrices["attention"] + np.eye(14)) / 2)
+    flows = flow_to_answer(of_bert, "alti")
     np.testing.assert_allclose([flow.sum() for flow in flows], 1)
-    np.testing.assert_allclose(flows[0].sum(0), seen.answer("alti"), atol=1e-9)
-    np.testing.assert_allclose(flows[-1].sum(1), seen.reads, atol=1e-9)
+    np.testing.assert_allclose(flows[0].sum(0), of_bert.answer("alti"), atol=1e-9)
+    np.testing.assert_allclose(flows[-1].sum(1), of_bert.reads, atol=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -226,18 +226,18 @@ def data_of(page):
     return json.loads(re.search(r'<script type="application/json" id="view">(.*?)</script>', page, re.S)[1])
 
 
-def test_the_page_keeps_weights_as_near_as_it_says(seen):
-    data = data_of(seen.page)
+def test_the_page_keeps_weights_as_near_as_it_says(of_bert):
+    data = data_of(of_bert.page)
     whole = np.frombuffer(zlib.decompress(base64.b64decode(data["weights"])), np.uint8).astype(np.int64)
-    size, area = len(data["kept"]) * seen.depth * 14**2, 14**2
+    size, area = len(data["kept"]) * of_bert.depth * 14**2, 14**2
     assert data["kept"] == ["attention", "alti", "value_zeroing"]
-    steps = (256 * whole[:size] + whole[size : 2 * size]).reshape(3, seen.depth, 14, 14)
+    steps = (256 * whole[:size] + whole[size : 2 * size]).reshape(3, of_bert.depth, 14, 14)
     for step, name in zip(steps, data["kept"], strict=True):
-        np.testing.assert_allclose((step / STEPS) ** 2, seen.matrices[name], atol=0.0003)
+        np.testing.assert_allclose((step / STEPS) ** 2, of_bert.matrices[name], atol=0.0003)
     heads = (whole[2 * size :].reshape(-1, area) / HEAD_STEPS) ** 2
-    expected = np.concatenate([heads.reshape(-1, area) for heads in seen.heads])
+    expected = np.concatenate([heads.reshape(-1, area) for heads in of_bert.heads])
     np.testing.assert_allclose(heads, expected, atol=0.004)
-    assert "within 0.004, what is multiplied within 0.0003" in seen.page
+    assert "within 0.004, what is multiplied within 0.0003" in of_bert.page
 
 
 # ------------------------------------------------------------------------------- the command
@@ -309,8 +309,8 @@ def test_values_of_pairs_are_kept_as_near_as_the_page_says():
     steps = np.frombuffer(zlib.decompress(base64.b64decode(data["weights"])), "<i2").astype(float)
     place = 0
     for measure, values in zip(data["measures"], view.measures.values(), strict=True):
-        kept = steps[place : place + values.size].reshape(values.shape) * measure["largest"] / data["steps"]
-        np.testing.assert_allclose(kept, values, atol=measure["largest"] / 32767)
+        read = steps[place : place + values.size].reshape(values.shape) * measure["largest"] / data["steps"]
+        np.testing.assert_allclose(read, values, atol=measure["largest"] / 32767)
         place += values.size
     assert place == len(steps)
     assert [measure["sizes"] for measure in data["measures"]] == [[2, 3, 2], [2, 0, 2], [0, 0, 0]]

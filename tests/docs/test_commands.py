@@ -31,8 +31,8 @@ def test_a_line_is_taken(line):
     own = line.replace(" RECIPE ", " recipes/quickstart.yaml ")
     own = re.split(" -- | [|] ", own)[0]
     name, *words = shlex.split(own, comments=True)
-    known = cli.COMMANDS[name].parser().parse_args(words)
-    assert recipes.load(getattr(known, "config", None), getattr(known, "overrides", ()))
+    arguments = cli.COMMANDS[name].parser().parse_args(words)
+    assert recipes.load(getattr(arguments, "config", None), getattr(arguments, "overrides", ()))
 
 
 @pytest.mark.parametrize("block", BLOCKS)

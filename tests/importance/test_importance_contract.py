@@ -16,8 +16,7 @@ from attnfaith.measurement.registry import classes, find, names
 from attnfaith.models import projections
 from attnfaith.subjects import Rationales, SelfAttention, SubjectError, subject_of
 from tests.gates import untrained
-from tests.impermissible import marked
-from tests.measuring import classifier_of, run
+from tests.measuring import classifier_of, marked, run
 from tests.small_classifiers import classifier, tokenizer
 from tests.small_rationales import KINDS as RATIONALES
 from tests.small_rationales import rationale_model

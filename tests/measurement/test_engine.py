@@ -3,6 +3,7 @@
 import os
 import re
 import subprocess
+import sys
 from itertools import chain
 
 import datasets
@@ -340,7 +341,7 @@ TWO = [
 ]  # fmt: skip
 
 
-def test_two_processes_write_the_same_record(tiny_recipe, repository, tmp_path, warm_attnfaith):
+def test_two_processes_write_the_same_record(tiny_recipe, repository, tmp_path):
     from attnfaith import runs
 
     sizes = {"train": 64, "validation": 24, "test": 300}  # three shards, two for the first process
@@ -355,7 +356,7 @@ def test_two_processes_write_the_same_record(tiny_recipe, repository, tmp_path, 
         runs.train.train(recipe, arguments, folder, texts, None, state)
     alone = record.load(runs.measure_run(folder, recipe))
     script = repository / "recipes" / "measure.py"
-    command = [warm_attnfaith, *TWO, str(script), str(folder), "--output", str(tmp_path / "two.parquet")]
+    command = [sys.executable, *TWO, str(script), str(folder), "--output", str(tmp_path / "two.parquet")]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path, check=False)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -19,18 +19,15 @@ INSTALL = "from attnfaith.cli import main\nmain(['install-metric'])\n"
 
 
 @pytest.fixture
-def run(tmp_path, warm_python):
-    """Runs a program in a process of its own, with fresh caches, offline, in an empty directory.
-
-    python: which; by default one that has imported what takes long, but not Hugging Face's libraries.
-    """
+def run(tmp_path):
+    """Run a program in a process of its own, with fresh caches, offline, in an empty directory."""
     (tmp_path / "cwd").mkdir()
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "ATTNFAITH_"))}
     environment |= {"HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1", "HF_EVALUATE_OFFLINE": "1"}
 
-    def run(program, python=warm_python):
+    def run(program):
         process = subprocess.run(
-            [python, "-c", program], cwd=tmp_path / "cwd", env=environment, capture_output=True, text=True
+            [sys.executable, "-c", program], cwd=tmp_path / "cwd", env=environment, capture_output=True, text=True
         )
         assert process.returncode == 0, process.stderr
         return process.stdout
@@ -40,7 +37,7 @@ def run(tmp_path, warm_python):
 
 def test_importing_the_package_loads_nothing_heavy(run):
     heavy = {"evaluate", "datasets", "torch", "transformers", "pandas", "numpy"}
-    run(f"import sys\nimport attnfaith\nassert not {heavy} & set(sys.modules)", sys.executable)
+    run(f"import sys\nimport attnfaith\nassert not {heavy} & set(sys.modules)")
 
 
 @pytest.mark.slow

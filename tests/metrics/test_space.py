@@ -4,6 +4,7 @@ import json
 import math
 import shutil
 import subprocess
+import sys
 from importlib.metadata import version
 
 import numpy as np
@@ -72,11 +73,11 @@ def test_front_matter_and_requirements(repository):
     assert all(constraints[name] == pin == version(name) for name, pin in pins.items())
 
 
-def test_the_page_runs_as_a_script(tmp_path, warm_python):
+def test_the_page_runs_as_a_script(tmp_path):
     """As a Space runs it: by its file, in a folder of any name, and not as a part of a package."""
     folder = shutil.copytree(METRIC_DIR, tmp_path / "my.space", ignore=shutil.ignore_patterns("__pycache__"))
     program = (
         "import runpy\npage = runpy.run_path('app.py')\nprint(page['answer']({'attention': [[0.5, 0.5]]})[1].to_dict())"
     )
-    process = subprocess.run([warm_python, "-c", program], cwd=folder, capture_output=True, text=True)
+    process = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True)
     assert "'support_size': {0: 2.0}" in process.stdout, process.stderr

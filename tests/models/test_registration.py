@@ -103,7 +103,7 @@ OF_ENTMAX = {
 """Models that need the entmax package."""
 
 
-def run_script(executable, script, tmp_path, blocked=()):
+def run_script(script, tmp_path, blocked=()):
     """Run a script in a new process in which the given packages cannot be imported; return what it prints last, as JSON."""
     blocker = f"""
         import importlib.abc, json, sys, warnings
@@ -120,7 +120,7 @@ def run_script(executable, script, tmp_path, blocked=()):
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "PYTEST_"))}
     environment |= {"HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [executable, "-c", textwrap.dedent(blocker) + textwrap.dedent(script)],
+        [sys.executable, "-c", textwrap.dedent(blocker) + textwrap.dedent(script)],
         cwd=tmp_path,
         env=environment,
         capture_output=True,
@@ -129,12 +129,6 @@ def run_script(executable, script, tmp_path, blocked=()):
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
-
-
-@pytest.fixture
-def python(warm_python):
-    """`run_script` where all that takes long but Hugging Face's libraries has been imported."""
-    return functools.partial(run_script, warm_python)
 
 
 def code_in(folder):
@@ -163,7 +157,7 @@ def test_import_is_light(tmp_path):
         dir(attnfaith)
         print(json.dumps(sorted(heavy & set(sys.modules))))
     """
-    assert run_script(sys.executable, script, tmp_path) == []
+    assert run_script(script, tmp_path) == []
 
 
 CHECK = """
@@ -193,12 +187,12 @@ CHECK = """
         "from attnfaith.models.encoders import ENCODERS",
     ],
 )
-def test_auto_classes_in_any_order(order, python, tmp_path):
+def test_auto_classes_in_any_order(order, tmp_path):
     build().save_pretrained(tmp_path / "checkpoint")
     build_sparse().save_pretrained(tmp_path / "sparse")
     build_tokenizer(["good film"], preprocessing="whitespace").save_pretrained(tmp_path / "checkpoint")
     place = "attnfaith.models."
-    assert python(order + textwrap.dedent(CHECK), tmp_path) == {
+    assert run_script(order + textwrap.dedent(CHECK), tmp_path) == {
         **{auto: place + name.replace(".", " ") for auto, name in AUTO_MAP.items()},
         "from_config": "AttentionClassifierForSequenceClassification",
         "tokenizer": [2, 5, 4, 3],
@@ -240,7 +234,7 @@ REMOTE = """
 
 @pytest.mark.slow
 @pytest.mark.parametrize("blocked", [("attnfaith",), ("attnfaith", "entmax")], ids="+".join)
-def test_remote_code(blocked, python, tmp_path):
+def test_remote_code(blocked, tmp_path):
     """Where attnfaith is not installed every model gives the same numbers, again after saving from the loaded code."""
     expected = {}
     for name, make in {**MODELS, **({} if "entmax" in blocked else OF_ENTMAX)}.items():
@@ -252,7 +246,7 @@ def test_remote_code(blocked, python, tmp_path):
         generated = model.generate(IDS, max_new_tokens=4, num_beams=2).tolist() if translates else None
         expected[name] = [model(IDS, **options).logits.tolist(), generated, sorted(CODE[model.config.model_type])]
     actual = f"IDS, TYPES, BLOCKED = {IDS.tolist()}, {TYPES.tolist()}, {blocked!r}\n"
-    assert python(actual + textwrap.dedent(REMOTE), tmp_path, blocked) == expected
+    assert run_script(actual + textwrap.dedent(REMOTE), tmp_path, blocked) == expected
 
 
 # Pipelines

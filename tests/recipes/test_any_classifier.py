@@ -113,19 +113,6 @@ def test_a_type_is_read_as_the_table_has_it(name, kind):
         assert row["difference"] == 0 and row["change"] == pytest.approx(expected["change"], rel=1e-2)
 
 
-def test_the_command_tries_the_missing_types_and_those_that_are_named(tmp_path, monkeypatch):
-    module, kinds = architectures(), []
-    row = {"class": "X", "verdict": "refused", "reason": "none"}
-    monkeypatch.setattr(module, "tried_within", lambda kind, seconds, models: kinds.append(kind) or {"type": kind, **row})
-    names = {"bert": "BertForSequenceClassification", "gpt2": "GPT2ForSequenceClassification", "fnet": "FNetForMaskedLM"}
-    monkeypatch.setattr(module.modeling_auto, "MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES", names)
-    for words in (["gpt2"], [], ["fnet"]):
-        module.main([*words, "--output", str(tmp_path)])
-    assert kinds == ["gpt2", "bert", "fnet", "fnet"]
-    assert list(pd.read_csv(tmp_path / "architectures.csv")["type"]) == ["bert", "gpt2", "fnet"]
-    assert "0 of 3 types work, 3 are refused" in (tmp_path / "architectures.md").read_text()
-
-
 def test_a_type_that_does_not_end_or_ends_its_process():
     module = architectures()
     row = module.tried_within("bert", 0.2, tried=lambda *_: module.multiprocessing.Event().wait(60))

@@ -106,8 +106,8 @@ def pair(seeds=SEEDS, **deceiving):
 def test_a_deceiving_model_is_uncovered_by_the_tests_that_see_what_it_hides():
     table = uncovered.uncovered_table(pair(deceit=3.0))
     rows = table.set_index("test")
-    seen = rows.loc[["tau_gradient", "first_gradient"]]
-    assert (seen[["verdict", "matched_verdict"]] == "uncovers").all(axis=None) and (seen["ci_low"] > 0.5).all()
+    shifted = rows.loc[["tau_gradient", "first_gradient"]]
+    assert (shifted[["verdict", "matched_verdict"]] == "uncovers").all(axis=None) and (shifted["ci_low"] > 0.5).all()
     assert rows.loc["minimal_flip_set", "verdict"] == "cannot be told", "it is drawn alike in both"
     assert rows.loc["impermissible", "auc"] > 0.9 and rows.loc["impermissible", "verdict"] == "", "a control is no test"
     tests = rows[rows["kind"] == "test"]

@@ -35,12 +35,12 @@ def family(tmp_path_factory):
         "guided": {"model": mlp, "objective": {"kind": "guided", "base": str(root / "base")}},
         "guided_by_adversary": {"model": mlp, "objective": {"kind": "guided", "base": str(root / "adversary")}},
     }
-    made = {}
+    family = {}
     for name, keys in parts.items():
         tree = tiny_tree(root / name, name=name, measure=OUTPUTS, report={"page": False})
-        made[name] = root / name, recipes.build(tree | keys)
-        runs.run(made[name][1])
-    return made
+        family[name] = root / name, recipes.build(tree | keys)
+        runs.run(family[name][1])
+    return family
 
 
 @pytest.fixture
@@ -123,11 +123,11 @@ def test_a_guided_model_reads_under_the_attention_of_its_base(family, name, base
 
 def test_an_adversary_starts_with_the_weights_and_batches_of_its_base(against, monkeypatch):
     base, make = against
-    seen, make_trainer = {}, runs.train.make_trainer
+    starts, make_trainer = {}, runs.train.make_trainer
 
     def spy(recipe, model, *args):
         trainer = make_trainer(recipe, model, *args)
-        collator, own = trainer.data_collator, seen.setdefault(recipe.objective.kind, [])
+        collator, own = trainer.data_collator, starts.setdefault(recipe.objective.kind, [])
         own.append({name: value.clone() for name, value in model.state_dict().items()})
         trainer.data_collator = lambda rows: own.append([row["input_ids"] for row in rows]) or collator(rows)
         return trainer
@@ -135,7 +135,7 @@ def test_an_adversary_starts_with_the_weights_and_batches_of_its_base(against, m
     monkeypatch.setattr(runs.train, "make_trainer", spy)
     runs.run(make())
     runs.run(variant(recipes.load(base / "recipe.yaml"), f"--output_dir={base.parent / 'again'}"))
-    (first, *batches), (expected, *expected_batches) = seen["adversarial"], seen["classification"]
+    (first, *batches), (expected, *expected_batches) = starts["adversarial"], starts["classification"]
     assert all(torch.equal(first[name], expected[name]) for name in expected)
     assert len(batches) > 4 and batches == expected_batches
 

@@ -1,22 +1,29 @@
-"""Folders of runs with files that are cut off, empty, swapped or gone: one line names the file, and nothing is lost."""
+"""Folders of runs with files that are cut off, empty, swapped or gone, and full disks: one line of error, nothing lost."""
 
 import json
+import os
 import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
-from attnfaith import cli, recipes, runs
+from attnfaith import cli, recipes, record, runs
+from tests.figures import REPORT, one_small_figure
 from tests.tiny_recipes import tiny_tree
 
 
 pytestmark = pytest.mark.slow
+SOURCE = Path(__file__).parents[2] / "src"
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("broken") / "run"
-    runs.run(recipes.build(tiny_tree(folder, epochs=1, report={"page": False})))
-    (folder / "report" / "tables").mkdir(parents=True, exist_ok=True)  # else a push reads nothing of the run
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(REPORT, one_small_figure())
+        runs.run(recipes.build(tiny_tree(folder, epochs=1)))
     return folder
 
 
@@ -84,3 +91,23 @@ def test_a_broken_file_is_one_line(run, name, kind, capfd):
 def test_a_file_that_is_gone_and_a_state_without_its_training(run, name, content, message, capfd):
     (run / name).unlink() if content is None else (run / name).write_text(content)
     assert cli.main(COMMANDS["measure"].split()) == 2 and f"error: {message}" in capfd.readouterr().err
+
+
+FULL = """
+import resource, sys, tempfile
+from attnfaith import cli
+tempfile.gettempdir()  # which is tried by a file
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), resource.RLIM_INFINITY))  # Python ignores SIGXFSZ
+sys.exit(cli.main(sys.argv[2:]))
+"""
+
+
+@pytest.mark.parametrize("size", [0, 5000])
+@pytest.mark.parametrize("command", ["report run", "measure run --producers gradient --overwrite"])
+def test_a_full_disk_is_one_line_and_the_command_repeated_ends_well(run, command, size):
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE), "PYTHONDONTWRITEBYTECODE": "1"}
+    words = [sys.executable, "-c", FULL, str(size), *command.split()]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and done.stderr.count("error: ") == 1 and "Traceback" not in done.stderr, done.stderr
+    assert cli.main(command.split()) == 0 and record.load(run / "record.parquet").num_rows == 24
+    assert runs.read_state(run)["status"] == "complete"

@@ -9,9 +9,7 @@ from attnfaith.models.encoders import ENCODERS
 from attnfaith.models.projections import project
 from attnfaith.subjects import word_level
 from tests.gates import options_of
-from tests.impermissible import marked
-from tests.measuring import run
-from tests.pooled_producers import POOLED
+from tests.measuring import POOLED, marked, run
 from tests.stages import inputs_of
 
 

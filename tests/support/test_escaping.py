@@ -7,7 +7,6 @@ import json
 import re
 import unicodedata
 from html.parser import HTMLParser
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -27,42 +26,33 @@ from attnfaith.reporting.page.explorer import explorer
 from attnfaith.reporting.seed_tables import overview
 from attnfaith.study.results import Results, write_page
 from attnfaith.support import escaping
-from attnfaith.support.escaping import (
-    csv_frame,
-    csv_value,
-    file_name,
-    html,
-    markdown,
-    printable,
-    read_csv,
-    script_data,
-)
+from attnfaith.support.escaping import csv_frame, csv_value, file_name, html, markdown, printable, read_csv, script_data
 from tests.records import draw
 from tests.views import drawn_view
 
 
-ROOT = Path(__file__).parents[2]
-SOURCE = ROOT / "src" / "attnfaith"
 LIKELY = "=+-@'\t\r\n|`[]()<>&\"\\*_#~$:/.w1 ,;\u202e\x00\x1b\ud800\uff1d"
 ANY = st.lists(st.one_of(st.sampled_from(LIKELY), st.characters()), max_size=30).map("".join)  # halves of letters too
 PAYLOAD = (
     "\"><img src=x onerror=hit()><script>hit()</script></td></svg><!--]]>' onmouseover='hit()' [x](javascript:hit()) "
     "![y](https://evil.example/y.png) | `c` @nobody www.evil.example {{ 7*7 }} \x1b[2J\u202e ${hit()}"
 )
+FORMULA = re.compile("[=@\t\r\n＝＋－＠]|[-+](?!(\\d+\\.?\\d*|\\.\\d+)([eE][-+]?\\d+)?$)")
+"""Beginnings of cells that a spreadsheet carries out; numbers with a sign are none."""
 
 
 class Elements(HTMLParser):
-    """Every element of a page with the names of its attributes, in order; values: of those that lead somewhere."""
+    """Every element of a page with the names of its attributes, in order; links: values of those that lead somewhere."""
 
     def __init__(self, page):
         super().__init__()
-        self.elements, self.values, self.comments = [], [], 0
+        self.elements, self.links, self.comments = [], [], 0
         self.feed(page)
         self.close()
 
     def handle_starttag(self, tag, attributes):
         self.elements.append((tag, tuple(sorted(name for name, _ in attributes))))
-        self.values += [value or "" for name, value in attributes if name in ("href", "src", "srcdoc", "action", "style")]
+        self.links += [value or "" for name, value in attributes if name in ("href", "src", "srcdoc", "action", "style")]
 
     def handle_comment(self, data):
         self.comments += 1
@@ -76,9 +66,8 @@ def test_html_holds_one_text_and_no_markup(text):
     page = f'<p title="{html(text)}">{html(text)}</p>'
     page.encode()
     assert Elements(page).elements == [("p", ("title",))]
-    shown = html_library.unescape(str(html(text)))
-    assert len(shown) == len(text)
-    assert all(one == other or one == "\N{REPLACEMENT CHARACTER}" for one, other in zip(shown, text, strict=True))
+    read = html_library.unescape(str(html(text)))
+    assert all(new in (old, "\N{REPLACEMENT CHARACTER}") for new, old in zip(read, text, strict=True))
 
 
 @given(st.recursive(ANY, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(ANY, inner, max_size=3), max_leaves=5))
@@ -106,38 +95,35 @@ LIVE = [
 
 @pytest.mark.parametrize("text", LIVE)
 def test_markdown_as_a_renderer_reads_it(text):
-    markdown_it = pytest.importorskip("markdown_it")
-    renderer = markdown_it.MarkdownIt("js-default")  # GitHub's tables and strikethrough
-    shown = Elements(renderer.render(f"{markdown(text)}\n"))
-    assert shown.elements == [("p", ())] and not shown.comments
+    renderer = pytest.importorskip("markdown_it").MarkdownIt("js-default")  # GitHub's tables and strikethrough
+    page = Elements(renderer.render(f"{markdown(text)}\n"))
+    assert page.elements == [("p", ())] and not page.comments
     table = Elements(renderer.render(escaping.markdown_table([["a", "b"], [text, text]], numeric=[False, True])))
-    tags = [tag for tag, _ in table.elements]
-    assert tags == ["table", "thead", "tr", "th", "th", "tbody", "tr", "td", "td"], tags
+    assert " ".join(tag for tag, _ in table.elements) == "table thead tr th th tbody tr td td"
     assert not re.search(r"(?i)https?://|www\.|@\w", markdown(text)), "an address is a link without any mark"
 
 
 @given(st.text(st.sampled_from("ab `|\n"), min_size=1, max_size=20).filter(str.strip))
-def test_code_holds_whatever_it_is_given(text):
-    found = escaping.code(text)
-    ticks = re.match("`+", found)[0]
-    assert found.endswith(ticks) and "\n" not in found
-    inside = found[len(ticks) : -len(ticks)]
-    assert ticks not in re.findall("`+", inside)
+def test_code_holds_any_text(text):
+    written = escaping.code(text)
+    ticks = re.match("`+", written)[0]
+    inside = written[len(ticks) : -len(ticks)]
+    assert written.endswith(ticks) and "\n" not in written and ticks not in re.findall("`+", inside)
     assert not re.search(r"(?<!\\)\|", inside)
 
 
-@given(st.lists(st.lists(ANY.map(lambda text: re.sub("[\x00\ud800-\udfff]", "", text)), min_size=2, max_size=2), max_size=4))
-def test_csv_gives_the_texts_again_and_holds_no_formula(rows):
-    text = csv_frame(pd.DataFrame(rows, columns=["a", "b"], dtype=object))
-    _, *cells = csv.reader(io.StringIO(text, newline=""))
-    lines = [[cell.replace("\r\n", "\n").replace("\r", "\n") for cell in row] for row in rows]
-    assert [[csv_value(cell) for cell in row] for row in cells] == lines
-    for cell in (cell for row in cells for cell in row):
-        assert not re.match("[=@\t\r\n]", cell)
-        assert not re.match("[-+]", cell) or re.fullmatch(r"[-+](\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", cell)
+def cells_of(text):
+    return [cell for row in csv.reader(io.StringIO(text, newline="")) for cell in row]
 
 
-@pytest.mark.parametrize("lead", ["=", "+", "-", "@", "\t", "\n", "'=", "''-", "＝", "＋", "－", "＠"])
+@given(st.lists(ANY.map(lambda text: re.sub("[\x00\ud800-\udfff]", "", text)), min_size=2, max_size=8))
+def test_csv_gives_the_texts_again_and_holds_no_formula(texts):
+    name, *cells = cells_of(csv_frame(pd.DataFrame({texts[0]: texts[1:]}, dtype=object)))
+    assert [csv_value(cell) for cell in (name, *cells)] == [re.sub("\r\n?", "\n", text) for text in texts]
+    assert not [cell for cell in (name, *cells) if FORMULA.match(cell)]
+
+
+@pytest.mark.parametrize("lead", ["=", "-", "\t", "'=", "''-", "＝"])
 def test_a_table_with_formulas_comes_back(lead):
     table = pd.DataFrame(
         {
@@ -148,15 +134,12 @@ def test_a_table_with_formulas_comes_back(lead):
         }
     )
     text = csv_frame(table, undefined="")
-    cells = [cell for row in csv.reader(io.StringIO(text, newline="")) for cell in row]
-    assert not [cell for cell in cells if cell.startswith(("=", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠"))]
+    assert not [cell for cell in cells_of(text) if FORMULA.match(cell)]
     again = read_csv(io.StringIO(text), keep_default_na=False, na_values={"number": [""]})
-    names = list(again.columns)
-    assert names == list(table.columns)
-    assert list(again[names[0]]) == [*table[names[0]][:3], ""]
-    np.testing.assert_array_equal(again["number"], table["number"])
-    assert list(again["kind"]) == list(table["kind"])
-    assert list(again["mixed"]) == ["-3", f"{lead}z", "-4", "5.5"]
+    expected = {**table, f"{lead}name": [*table[f"{lead}name"][:3], ""], "mixed": ["-3", f"{lead}z", "-4", "5.5"]}
+    assert list(again) == list(expected)
+    for name, values in expected.items():
+        np.testing.assert_array_equal(again[name], values)
 
 
 @given(ANY)
@@ -175,98 +158,79 @@ def test_a_terminal_gets_no_command_and_no_turned_text(text):
 
 @given(ANY)
 def test_a_file_name_leads_nowhere(text):
-    name = file_name(text)
-    assert re.fullmatch(r"[A-Za-z0-9.=-]{0,60}", name) and not name.startswith(".") and "/" not in name
+    assert re.fullmatch(r"(?!\.)[A-Za-z0-9.=-]{0,60}", file_name(text))
 
 
-def test_the_head_of_a_card_is_what_was_given():
-    given_data = {"pretty_name": f"---\n{PAYLOAD}", "tags": ["yes", "null", "1e3", "- a: b", "!!python/object:x"]}
-    written = str(escaping.yaml_head(given_data))
-    assert yaml.safe_load(written) == given_data and "\n---" not in f"\n{written}"
-
-
-def test_no_template_says_that_a_text_is_safe():
-    for path in sorted((SOURCE / "reporting" / "templates").iterdir()):
-        text = path.read_text(encoding="utf-8")
-        assert not re.search(r"\|\s*safe\b|autoescape", text), path
-        runs = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|new Function|(?<!\.)\beval\("
-        assert not re.search(runs, text), path
-        for attribute in re.findall(r"=\{\{.*?\}\}", text):
-            raise AssertionError(f"{path.name}: {attribute} stands in no quotes")
+def test_the_head_of_a_card_is_yaml():
+    data = {"pretty_name": f"---\n{PAYLOAD}", "tags": ["yes", "null", "1e3", "- a: b", "!!python/object:x"]}
+    written = str(escaping.yaml_head(data))
+    assert yaml.safe_load(written) == data and "\n---" not in f"\n{written}"
 
 
 # ------------------------------------------------------------------------------------------------ a hostile record
 
 
-def names(kind):
-    """Every text that a record can hold from outside: plain ones, or payloads that begin as formulas do."""
+def texts_of(kind):
+    """A function that gives another text at each call: plain ones, or payloads that begin as formulas do."""
     number = iter(range(10**6))
 
-    def text(lead=""):
+    def text(lead=None):
         place = next(number)
-        if kind == "plain":
-            return f"{place:04d}{' plain' * 30}"
-        return f"{lead or '=+-@'[place % 4]}{place:04d}{PAYLOAD}"
+        return f"{place:04d}{' plain' * 30}" if kind == "plain" else f"{lead or '=+-@'[place % 4]}{place:04d}{PAYLOAD}"
 
     return text
 
 
-def made(kind, seed=0, projection="softmax"):
-    """A record whose tokens, ids, class names, data set, note and versions are all such texts."""
-    text = names(kind)
+def drawn(kind, seed=0, projection="softmax"):
+    """A record whose tokens, ids, class names, data set, model and versions are such texts."""
+    text = texts_of(kind)
     table = draw(12, seed=seed, dataset=text(), projection=projection)
     tokens = [[text() for _ in row] for row in table.column("tokens").to_pylist()]
     for name, values in (("tokens", tokens), ("instance_id", [text("=") for _ in range(len(table))])):
         field = table.schema.field(name)
         table = table.set_column(table.column_names.index(name), field, pa.array(values, field.type))
-    settings = {
-        "source": text(),
-        "label_names": [text(), text()],
-        "producers": [text()],
-        "model": text(),
-        "version": text(),
-    }
-    return record.with_settings(table, [settings])
+    settings = {name: text() for name in ("source", "model", "version")}
+    return record.with_settings(table, [{**settings, "label_names": [text(), text()], "producers": [text()]}])
 
 
 def outputs(kind, folder):
-    """Everything that is written of such a record: {name: content}."""
-    text = names(kind)
-    first, second = made(kind), made(kind, seed=1)
-    (cell,), (other,) = split_cells(first), split_cells(second)
-    facts = {text(): text(), "nested": {text(): [text()]}}
-    write_report(first, folder / "report", title=text(), facts=facts, n_examples=2)
-    sides = [made(kind), made(kind, projection="sparsemax")]
-    compared = compare(sides, [text(), text()])
+    """All that is written of such records: {name: text}."""
+    text = texts_of(kind)
+    first = drawn(kind)
+    cell, other = (split_cells(table)[0] for table in (first, drawn(kind, seed=1)))
+    write_report(first, folder / "report", title=text(), facts={text(): text(), "nested": {text(): [text()]}}, n_examples=2)
+    compared = compare([first, drawn(kind, projection="sparsemax")], [text(), text()])
     rows = {"cell": [text()], "block": [text()], "status": ["failed"], "n": [np.nan], "reason": [text()]}
     study = {"results": str(folder / "study"), "output_dir": str(folder)}
     write_page(study, pd.DataFrame(rows), {}, Results({text(): pd.DataFrame()}, [text()], [text()], [cell, other]))
-    cells = {"one": cards.cell_facts({}, first, model_repo=None)}
-    wide = [(one, form) for one in overview([cell, other]) for form in ("markdown", "csv", "text")]
     view = drawn_view(4, tokens=[text() for _ in range(4)], model=text())
-    made_here = {
+    pages = {
         "shown.html": ShownText(cell, 3).html(),
         "overview.html": Overview([cell]).html(),
         "compared.html": compared.html(),
         "compare_page.html": comparison_page(compared),
-        "explorer.html": str(explorer(cell, 0)),
+        "explorer.html": explorer(cell, 0),
         "view.html": view.page,
         "view_frame.html": view._repr_html_(),
-        "records_card.md": cards.records_card(cells, repo_id="a/b"),
-        "shown.txt": str(ShownText(cell, 3)),
-        "overview.txt": str(Overview([cell])),
-        "compared.txt": str(compared),
+        "records_card.md": cards.records_card({"a": cards.cell_facts({}, first, model_repo=None)}, repo_id="a/b"),
+        "shown.txt": ShownText(cell, 3),
+        "overview.txt": Overview([cell]),
+        "compared.txt": compared,
         "compared.csv": csv_frame(compared.frame),
-        **{f"wide_{one.name}.{form}": one.formatted(form) for one, form in wide},
     }
-    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-    written = {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
-    return written | {name: content.encode() for name, content in made_here.items()}
+    for table in overview([cell, other]):
+        pages |= {
+            f"{table.name}.{end}": table.formatted(form)
+            for form, end in (("markdown", "md"), ("csv", "csv"), ("text", "txt"))
+        }
+    ends = (".html", ".svg", ".csv", ".md", ".txt")
+    files = {str(path.relative_to(folder)): path.read_text() for path in sorted(folder.rglob("*")) if path.suffix in ends}
+    return files | {name: str(page) for name, page in pages.items()}
 
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory):
-    """(of a plain record, of a hostile one of the same shape)."""
+    """(of plain records, of hostile ones of the same shape)."""
     with pytest.MonkeyPatch.context() as patch:
         from tests.figures import REPORT, one_small_figure
 
@@ -274,47 +238,37 @@ def both(tmp_path_factory):
         return tuple(outputs(kind, tmp_path_factory.mktemp(kind)) for kind in ("plain", "hostile"))
 
 
+def pairs(both, least, *ends):
+    """[(name, plain text, hostile text)] of at least so many files with such an end."""
+    plain, hostile = ({name: text for name, text in side.items() if name.endswith(ends)} for side in both)
+    assert plain.keys() == hostile.keys() and len(plain) >= least
+    return [(name, plain[name], hostile[name]) for name in plain]
+
+
 @pytest.mark.slow
 def test_pages_of_a_hostile_record_have_the_elements_of_a_plain_one(both):
-    plain, hostile = both
-    pages = [name for name in hostile if name.endswith((".html", ".svg"))]
-    assert len(pages) >= 10 and set(pages) <= set(plain)
-    for name in pages:
-        one, other = (Elements(side[name].decode()) for side in both)
-        assert other.elements == one.elements, name
-        assert other.comments == one.comments
-        assert not [value for value in other.values if re.match(r"\s*(javascript|vbscript|https?:)", value, re.I)]
-        assert b"<img src=x" not in hostile[name] and (b"img src=x" in hostile[name] or name.endswith(".svg")), name
-        for script in re.findall(r"<script\b[^>]*>(.*?)</script>", hostile[name].decode(), re.S):
+    for name, plain, hostile in pairs(both, 10, ".html", ".svg"):
+        page, expected = Elements(hostile), Elements(plain)
+        assert (page.elements, page.comments) == (expected.elements, expected.comments), name
+        assert not [link for link in page.links if re.match(r"\s*(javascript|vbscript|https?:)", link, re.I)]
+        assert "<img src=x" not in hostile and ("img src=x" in hostile or name.endswith(".svg")), name
+        for script in re.findall(r"<script\b[^>]*>(.*?)</script>", hostile, re.S):
             assert "<img" not in script and "<!--" not in script, name
 
 
 def test_no_cell_of_a_table_is_a_formula(both):
-    tables = {name: content.decode() for name, content in both[1].items() if name.endswith(".csv")}
-    assert len(tables) >= 8
-    guarded = 0
-    for name, content in tables.items():
-        for row in csv.reader(io.StringIO(content, newline="")):
-            for cell in row:
-                assert not re.match("[=@\t\r\n]", cell), (name, cell)
-                assert not cell.startswith(("-", "+")) or float(cell) is not None, (name, cell)
-                guarded += bool(re.match("'[-=+@]", cell))
-    assert guarded > 20
+    cells = [cell for _, _, hostile in pairs(both, 8, ".csv") for cell in cells_of(hostile)]
+    assert [cell for cell in cells if FORMULA.match(cell)] == []
+    assert sum(bool(re.match("'[-=+@]", cell)) for cell in cells) > 20
 
 
 def test_markdown_of_a_hostile_record_has_no_live_part(both):
-    ends = (".md", ".markdown")
-    plain, hostile = ({name: text.decode() for name, text in side.items() if name.endswith(ends)} for side in both)
-    assert len(hostile) >= 5 and set(plain) == set(hostile)
-    for name, text in hostile.items():
-        pipes = [len(re.findall(r"(?<!\\)\|", line)) for line in text.splitlines()]
-        assert pipes == [len(re.findall(r"(?<!\\)\|", line)) for line in plain[name].splitlines()], name
-        body = text.split("---\n", 2)[-1] if text.startswith("---\n") else text
+    for name, plain, hostile in pairs(both, 5, ".md"):
+        pipes, expected = ([len(re.findall(r"(?<!\\)\|", line)) for line in text.splitlines()] for text in (hostile, plain))
+        assert pipes == expected, name
+        body = hostile.split("---\n", 2)[-1] if hostile.startswith("---\n") else hostile
         assert not re.search(r"<(img|script|/td)|(?<!\\)!?\[[xy]\]\(|(?<!\\)`c`|@nobody|www\.evil", body), name
 
 
 def test_terminal_text_of_a_hostile_record_moves_no_cursor(both):
-    shown = {name: content.decode() for name, content in both[1].items() if name.endswith((".txt", ".text"))}
-    assert len(shown) >= 4
-    for name, text in shown.items():
-        assert "\x1b" not in text and "\u202e" not in text, name
+    assert [name for name, _, hostile in pairs(both, 4, ".txt") if "\x1b" in hostile or "\u202e" in hostile] == []

@@ -28,7 +28,7 @@ def test_what_is_written_meanwhile_is_replaced(tmp_path):
         Exception("No space left on device (os error 28)"),
     ],
 )
-def test_a_full_disk_is_an_error_of_the_user_whoever_says_it(error):
+def test_a_full_disk_is_an_error_of_the_user_whoever_raises_it(error):
     with pytest.raises(FileError, match="train stopped: "), files.refusals("train"):
         raise error
 

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import sys
 
 import datasets
 import numpy as np
@@ -242,7 +243,7 @@ sys.exit(cli.main(["train", *sys.argv[1:]]))
 """
 
 
-def test_two_processes_learn_what_a_single_process_learns(tiny_recipe, tmp_path, warm_attnfaith, quick_report):
+def test_two_processes_learn_what_a_single_process_learns(tiny_recipe, tmp_path, quick_report):
     """The layer for masked words takes part in what processes exchange, and each text has its own penalties."""
     recipe = tiny_recipe(
         penalties={"diversity": 0.5, "word_tying": 0.1, "masked_language_model": 0.2, "masked_share": 0.5},
@@ -260,7 +261,7 @@ def test_two_processes_learn_what_a_single_process_learns(tiny_recipe, tmp_path,
         return ["--config", str(tmp_path / "tiny.yaml"), "--per_device_train_batch_size", size, "--output_dir", str(folder)]
 
     done = subprocess.run(
-        [warm_attnfaith, "-m", "accelerate.commands.launch", *launch, *arguments("8", tmp_path / "by_2")],
+        [sys.executable, "-m", "accelerate.commands.launch", *launch, *arguments("8", tmp_path / "by_2")],
         capture_output=True,
         text=True,
         check=False,

@@ -108,8 +108,7 @@ def measure(
 
     Returns a `Record`, one row for each text, in their order.
 
-    Raises AttnfaithError, before any work, for what is not as said here: the message says what was given, what is allowed
-    and what to do.
+    Raises AttnfaithError, before any work, for arguments other than these: the message names the value and what is allowed.
     """
     for keyword, value in (("name", "texts" if name is None else name), ("split", split)):
         if not isinstance(value, str) or not value or not is_unicode(value):
@@ -141,9 +140,9 @@ def measure(
         say(line)
     names = _defaults(subject, rows, reads, say) if names is None else names
     origin = origin_of(subject)
-    known = {"seed": record.UNKNOWN_SEED, "objective": record.UNKNOWN, **origin.training}
+    training = {"seed": record.UNKNOWN_SEED, "objective": record.UNKNOWN, **origin.training}
     texts_read = fingerprint(dataset if reads == "texts" else read.dataset)
-    cell = record.Identity(**{**known, "dataset": read.name, "texts": texts_read, "split": split})
+    cell = record.Identity(**{**training, "dataset": read.name, "texts": texts_read, "split": split})
     table = engine.measure(
         subject,
         rows,

@@ -1,7 +1,7 @@
 """Recipes: one YAML a run, read into frozen dataclasses. Unknown keys and wrong values raise before any work is done.
 
-`schema`: the sections. `recipe`: the whole, and which keys go together. `reading`: files, overrides and plugins. `options`:
-the keys on a command line. `config`: the configuration of the model. `library`: the recipes that come with the package.
+`schema`: the sections. `recipe`: the whole, and which keys go together. `yaml_files`: files, overrides and plugins.
+`options`: the keys on a command line. `config`: the configuration of the model. `library`: the recipes of the package.
 """
 
 from attnfaith.recipes.config import check_data, check_model, model_config, projection_fields, sequence_config

@@ -56,8 +56,8 @@ class Base:
 
     def check_unchanged(self, folder: Path) -> None:
         """Raise RunError where this is no longer the base that the run in `folder` was trained against."""
-        noted = read_state(folder).get("base")
-        if not isinstance(noted, dict) or noted.get(WEIGHTS) != self.digest:
+        base = read_state(folder).get("base")
+        if not isinstance(base, dict) or base.get(WEIGHTS) != self.digest:
             raise RunError(
                 f"{self.folder} was trained anew since the run in {folder} was trained against it: run that again with "
                 "--overwrite_output_dir"

@@ -279,20 +279,20 @@ def _last_checkpoint(recipe: Recipe, arguments: TrainingArguments, state: Partia
     if state.is_main_process:
         for path in folder.glob(f"{PREFIX_CHECKPOINT_DIR}-*"):
             try:
-                reached = read_object(path / TRAINER_STATE_NAME)
+                progress = read_object(path / TRAINER_STATE_NAME)
             except FileError:
-                reached = None
+                progress = None
             parts = (OPTIMIZER_NAME, SCHEDULER_NAME, "config.json", "model*.safetensors", "rng_state*.pth")
-            if reached is None or not all(any(path.glob(part)) for part in parts):
+            if progress is None or not all(any(path.glob(part)) for part in parts):
                 shutil.rmtree(path)
-            elif best := reached.get("best_model_checkpoint"):
-                reached["best_model_checkpoint"] = str(folder / Path(best).name)
-                write_atomically(path / TRAINER_STATE_NAME, json.dumps(reached, indent=2))
+            elif best := progress.get("best_model_checkpoint"):
+                progress["best_model_checkpoint"] = str(folder / Path(best).name)
+                write_atomically(path / TRAINER_STATE_NAME, json.dumps(progress, indent=2))
     state.wait_for_everyone()
     last, patience = get_last_checkpoint(str(folder)) if folder.is_dir() else None, recipe.training.early_stopping_patience
     if last and patience:
-        reached = read_object(Path(last) / TRAINER_STATE_NAME)
-        waited = reached["stateful_callbacks"]["EarlyStoppingCallback"]["attributes"]["early_stopping_patience_counter"]
+        progress = read_object(Path(last) / TRAINER_STATE_NAME)
+        waited = progress["stateful_callbacks"]["EarlyStoppingCallback"]["attributes"]["early_stopping_patience_counter"]
         if waited >= patience:
-            arguments.max_steps = reached["global_step"]
+            arguments.max_steps = progress["global_step"]
     return last

@@ -10,9 +10,7 @@ from attnfaith.measurement.registry import find
 from attnfaith.record import Identity, load
 from attnfaith.subjects import SubjectError
 from tests.gates import options_of
-from tests.impermissible import marked
-from tests.measuring import classifier_of, run
-from tests.pooled_producers import POOLED
+from tests.measuring import POOLED, classifier_of, marked, run
 
 
 ALLOWED = [1, 3, 4]

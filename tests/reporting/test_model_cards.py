@@ -14,7 +14,7 @@ SECTIONS = [
     *("How to load it", "What it was trained on", "How well it classifies", "Does its attention explain what it does?"),
     *("How the verdict is reached", "Figures", "How to reproduce it", "Limits", "Citation"),
 ]
-CARDS = Path(__file__).parents[1] / "model_cards"
+CARDS = Path(__file__).parents[2] / "model_cards"
 
 
 def test_each_card_is_whole_and_in_the_index():
