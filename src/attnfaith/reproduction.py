@@ -50,9 +50,7 @@ class Compared(NamedTuple):
     """One result.
 
     recorded, now: the number, or the mean of a column; empty for texts and labels. difference, tolerance: in the unit of the
-    number (a column: means over texts; values that are no numbers: share of texts); NaN where there is none. identical:
-    share of a column's values (or texts) that are the very same. largest: difference of its values. The last two decide
-    nothing.
+    number (a column: means over texts; values that are no numbers: share of texts); NaN where there is none.
     """
 
     name: str
@@ -61,8 +59,6 @@ class Compared(NamedTuple):
     difference: float
     tolerance: float
     agreement: str
-    identical: float = math.nan
-    largest: float = math.nan
 
 
 class Reproduction(NamedTuple):
@@ -90,9 +86,8 @@ def reproduce(
     is compared again. data_path: the place of the source's own data, if not that of its recipe; of a run from the Hub it
     must be given, since a stranger's recipe names no file of this machine.
 
-    Writes <output>/reproduction.csv. Raises ReproductionError where the source is no finished run or its texts are others
-    than those that are here, LocateError and RecordError where it cannot be read, and what `runs.run` raises; all before the
-    training starts.
+    Writes <output>/reproduction.csv. Raises, before the training starts, ReproductionError where the source is no finished
+    run or was trained on other texts, NotFoundError and RecordError where it cannot be read, and what `runs.run` raises.
     """
     local = Path(source).is_dir()
     folder = Path(source) if local else run_on_hub(str(source))
@@ -131,12 +126,8 @@ def _with_data(recipe: Recipe, name: str, path: str | None, *, local: bool) -> R
 
 
 def _check_texts(recipe: Recipe, recorded: Mapping, name: str) -> None:
-    """Raise ReproductionError where the texts differ from those of the source, under whatever name of the data set.
-
-    Of a run whose texts were not fingerprinted, the columns of its record decide.
-    """
-    if not (fingerprints := recorded.get("texts")):
-        return
+    """Raise ReproductionError where the texts differ from those of the source, under whatever name of the data set."""
+    fingerprints = recorded.get("texts") or {}
     loaded = runs.load_data(recipe, recorded=recorded)
     here = {split: fingerprint(rows) for split, rows in loaded.splits.items()}
     other = [split for split in fingerprints if fingerprints[split] != here.get(split)]
@@ -227,7 +218,7 @@ def compare_column(name: str, recorded: pa.Array, now: pa.Array, tolerance: floa
         equal = pc.or_(pc.equal(old, new).fill_null(False), pc.and_(old.is_null(), new.is_null()))
         same_shape[owner[~np.asarray(equal)]] = False
         share = float((~same_shape).mean()) if len(same_shape) else 0.0
-        return Compared(name, "", "", share, tolerance, _agreement(share, tolerance), 1 - share, math.nan)
+        return Compared(name, "", "", share, tolerance, _agreement(share, tolerance))
     old, new = (values.to_numpy(zero_copy_only=False).astype(np.float64) for values in (old, new))
     same_shape[owner[np.isnan(old) != np.isnan(new)]] = False
     defined = same_shape[owner] & ~np.isnan(old)
@@ -245,8 +236,7 @@ def compare_column(name: str, recorded: pa.Array, now: pa.Array, tolerance: floa
     elif other_shapes and agreement == EXACTLY:
         agreement = WITHIN
     means = [float(values[np.isfinite(values)].mean()) if np.isfinite(values).any() else math.nan for values in (old, new)]
-    identical = float((apart == 0).mean()) if len(apart) else 1.0
-    return Compared(name, *means, difference, allowed, agreement, identical, float(apart.max(initial=0.0)))
+    return Compared(name, *means, difference, allowed, agreement)
 
 
 def _aligned(recorded: pa.Array, now: pa.Array) -> tuple[np.ndarray, pa.Array, pa.Array, np.ndarray]:
