@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from scipy.stats import entropy
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, TrainerCallback
 
 from attnfaith import recipes, record, runs
-from attnfaith.metrics.attention_faithfulness.divergences import kullback_leibler_divergence, total_variation_distance
+from attnfaith.metrics.attention_faithfulness.divergences import total_variation_distance
 from attnfaith.reporting.cells import split_cells
 from attnfaith.reporting.facts import record_facts
 from attnfaith.runs import RunError
@@ -95,7 +96,7 @@ def test_an_adversary_attends_elsewhere(family):
     (own, own_probs), (other, other_probs) = (
         zip(*(outputs[name] for name in base), strict=True) for outputs in (adversary, base)
     )
-    kl = kullback_leibler_divergence(own, other)
+    kl = np.array([entropy(*rows) for rows in zip(own, other, strict=True)])
     assert kl.mean() > 0.05
     objective = total_variation_distance(own_probs, other_probs) - 0.05 * kl
     state = runs.read_state(family["adversary"][0])
