@@ -197,17 +197,3 @@ def logged():
     yield handler.records
     for logger in loggers:
         logger.removeHandler(handler)
-
-
-@pytest.fixture
-def build_record():
-    from tests.records import build
-
-    return build
-
-
-@pytest.fixture
-def draw_record():
-    from tests.records import draw
-
-    return draw

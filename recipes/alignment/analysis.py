@@ -133,7 +133,7 @@ def aligners(chosen: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
     """Word aligners beside the chosen readings of each kind of model, by data set: error rate, precision and recall.
 
     kind: "aligner", published, over all sentences; or "model", ours, mean over n_seeds seeds on the half that nothing was
-    chosen on. measure: what is read; "any_measure" the best of all where it was chosen.
+    chosen on. measure: whose maps; "any_measure" the best of all where it was chosen.
     """
     theirs = published[published["measure"] == ALIGNER]
     wide = theirs.pivot(index=["dataset", "model", "rule", "source"], columns="statistic", values="value").reset_index()

@@ -72,7 +72,7 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
 
 
 def by_name(models: Models, test: str) -> dict[str, np.ndarray]:
-    """What a test says of each measure, {measure: [S, N]}."""
+    """The results of a test by measure, {measure: [S, N]}."""
     names = per_text(next(iter(models.values())))[test]
     return {name: values(models, lambda cell, name=name: per_text(cell)[test].get(name)) for name in names}
 
@@ -138,7 +138,7 @@ def beside_published(published: pd.DataFrame, ranked: pd.DataFrame) -> pd.DataFr
 
 @per_cell
 def per_text(cell: Cell) -> dict[str, dict[str, np.ndarray]]:
-    """What each of TESTS says of each measure, {test: {measure: [N]}}, NaN where undefined.
+    """The results of all TESTS by measure, {test: {measure: [N]}}, NaN where undefined.
 
     aopc_removed, aopc_kept: fall of the probability of the predicted class when the share ranked first is taken away, and
     when nothing else is left; mean over all shares measured. accuracy_removed, accuracy_kept: share of these shares at which

@@ -116,7 +116,7 @@ def small_classifier(kind: str, seed: int = 0, **fields):
 
 @torch.no_grad()
 def measured(subject) -> dict[str, object]:
-    """What the table says of a subject, asked of one text of 9 tokens and one of 6."""
+    """The row of a subject, from one text of 9 tokens and one of 6."""
     ids = torch.randint(5, 99, (2, 9), generator=torch.Generator().manual_seed(3))
     mask = torch.ones_like(ids)
     mask[1, 6:] = 0
@@ -162,7 +162,7 @@ def small_translator(kind: str, seed: int = 0):
 
 
 def read_sequences(model) -> dict[str, object]:
-    """What the table says of a small model from sequences to sequences."""
+    """The row of a small model from sequences to sequences."""
     sites = sequence_subject(model).sites
     lacks = "; ".join(sorted(sites.lacks)) or "nothing"
     facts = {"layers": len(sites.layers), "heads": sites.heads[0], "together": sites.together, "lacks": lacks}

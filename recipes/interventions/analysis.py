@@ -2,8 +2,8 @@
 
 An intervention is what training or the model was given beyond a plain one: a penalty, an orthogonal encoder, a sparse or
 uniform projection, an attention learning rate of its own, erased words. Each model is set beside its plain twin of the same
-seed, which has none of these. Compared is what every test of attention says of the same texts (`attention_tests`): better is
-away from what the test was declared to suspect. The price is the difference in accuracy.
+seed, which has none of these, by every test of attention on the same texts (`attention_tests`): better is away from what the
+test was declared to suspect. The price is the difference in accuracy.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """Jain & Wallace's numbers beside ours: agreement of attention with importance, permuted and adversarial attention.
 
-Two files hold what is published: the study's `published` (tau by pair, class and statistic) and, beside it, one of the same
+Two files hold published numbers: the study's `published` (tau by pair, class and statistic) and, beside it, one of the same
 name with the ending _performance (accuracy and ROC-AUC of each model).
 
 Source: Jain & Wallace (2019), Attention is not Explanation.

@@ -110,7 +110,7 @@ class Service:
         if not HUB_NAME.fullmatch(name) or ".." in name:
             raise AttnfaithError(f"{excerpt(name)} is no name of a model on the Hub: {choose}, such as owner/model")
         if Path(name).exists():
-            raise AttnfaithError(f"{excerpt(name)} is a folder of the server, which nobody may name: {choose}")
+            raise AttnfaithError(f"{excerpt(name)} is a folder of the server, which no reader may name: {choose}")
         size = _size_on_hub(name)
         if size > MOST_BYTES:
             raise AttnfaithError(

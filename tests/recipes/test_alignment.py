@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 
 from attnfaith import record as records
-from attnfaith.reporting.analysis import Settings, StudyError
+from attnfaith.reporting.analysis import Settings
 from attnfaith.reporting.cells import split_cells
 from attnfaith.reporting.render import frame
 from attnfaith.reporting.sections.alignment import BY_LAYER, WHOLE
 from recipes.alignment import analysis
-from tests.records import draw as draw_texts
 from tests.sequence_records import aligned
 
 
@@ -78,11 +77,3 @@ def test_a_head_is_not_carried_over_to_a_seed_that_has_it_elsewhere(cells, resul
     (other,) = split_cells(aligned(6, layers=2, heads=2, where=(1, 0, 1), seed=1, projection="sparsemax"))
     (unknown,) = split_cells(aligned(6, layers=2, heads=2, where=(1, 0, 1), seed=-1))
     assert not len(analysis.carried_over([cells[0], other, unknown])), "another kind of model, and an unknown seed"
-
-
-def test_without_cells_or_links_there_is_nothing(tmp_path):
-    assert not analysis.tables([], Settings(published=PUBLISHED)).tables
-    assert not analysis.tables(split_cells(draw_texts(3)), Settings(published=PUBLISHED)).tables
-    (tmp_path / "published.csv").write_text("dataset,value\nrwth_de_en,0.5\n")
-    with pytest.raises(StudyError, match="lacks the columns"):
-        analysis.tables([], Settings(published=tmp_path / "published.csv"))

@@ -8,14 +8,15 @@ import pytest
 from attnfaith.reporting.analysis import Settings, StudyError
 from attnfaith.reporting.cells import split_cells
 from recipes.jain_wallace_2019 import analysis
+from tests.records import draw
 
 
 PUBLISHED = Path(analysis.__file__).with_name("published.csv")
 
 
-def test_every_kind_of_model_stands_beside_its_published_numbers(draw_record):
+def test_every_kind_of_model_stands_beside_its_published_numbers():
     kinds = [{"seed": 1}, {"seed": 2}, {"dataset": "ade", "seed": 1}, {"encoder": "average", "seed": 1}]
-    cells = [split_cells(draw_record(12, **kind))[0] for kind in kinds]
+    cells = [split_cells(draw(12, **kind))[0] for kind in kinds]
     analysed = analysis.tables(cells, Settings(published=PUBLISHED, stand_ins={"ade": "adr"}))
     rows = analysed.tables["side_by_side"].set_index(["dataset", "encoder"])
     assert len(rows) == 3 and rows.loc[("ade", "bilstm"), "published_for"] == "adr"

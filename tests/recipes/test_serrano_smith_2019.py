@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from attnfaith.reporting.analysis import Analysis, Settings
+from attnfaith.reporting.analysis import Settings
 from attnfaith.reporting.cells import split_cells
 from attnfaith.reporting.sections import erasure
 from recipes.serrano_smith_2019 import analysis
@@ -54,4 +54,4 @@ def test_shares_ratios_and_verdicts():
     assert row["ratio"] == pytest.approx((2 + 1) / 2) and row["never_attention"] == pytest.approx(1 / 3)
     assert row["all_minimum"] == pytest.approx(1 / 3)
     assert "never: attention" in results.texts["documents.md"]
-    assert set(results.tables["questions"]["question"]) and analysis.tables([], Settings()) == Analysis()
+    assert set(results.tables["questions"]["question"])

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import jensenshannon
 
-from attnfaith.reporting.analysis import Analysis, Settings
 from recipes.wiegreffe_pinter_2019 import analysis
 from tests.identities import typed
 from tests.recipes.cells import cell_of
@@ -73,4 +72,3 @@ def test_every_kind_of_model_beside_its_base(study):
     assert worse == pytest.approx(right[guided[0]] - right[guided[1]])
     assert set(claims["verdict"]) == {"cannot be told"}, "two seeds"
     assert (FROZEN, "its attention guides an MLP worse than the base's own") not in claims.index
-    assert analysis.tables([], Settings()) == Analysis()

@@ -49,7 +49,7 @@ def train_gates(
 
     Then measure other texts with `measures=["diffmask"], options={"diffmask": {"gates": output}}`.
 
-    Raises AttnfaithError for what is not as said here, before any work.
+    Raises AttnfaithError for arguments other than these, before any work.
     """
     try:
         training = DiffMask(**settings)

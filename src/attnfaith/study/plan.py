@@ -69,7 +69,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Cell:
-    """One run of a study: its name, recipe, what is set in it, the cells whose runs it reads, the name of its block."""
+    """One run of a study: its name, recipe and overrides, the cells whose runs it reads, the name of its block."""
 
     name: str
     recipe: str
