@@ -7,7 +7,7 @@ from attnfaith import AttentionClassifierConfig, AttentionClassifierForSequenceC
 from attnfaith.data.tokenization import build_tokenizer, encode
 from attnfaith.measurement.engine import measure
 from attnfaith.record import Identity
-from attnfaith.reporting import agreement_table, performance_table, write_report
+from attnfaith.reporting import performance_table, write_report
 from attnfaith.subjects import subject_of
 from tests.gates import options_of
 from tests.measuring import POOLED
@@ -73,21 +73,3 @@ def test_documents_of_any_shape(query, tmp_path, quick_report):
         assert tokens == [" ".join(sentence) for sentence in words] and max(map(len, words), default=0) <= 8
     assert performance_table(table)["n_empty"].item() == list(lengths.values()).count(0)
     assert write_report(table, tmp_path / "report", n_examples=2).is_file()
-
-
-def test_empty_texts_are_counted_and_never_scored(tmp_path, quick_report):
-    texts = ["the old ship", "a new ship and a crew", "one", "", " ", "\n\t"]
-    rows = {"instance_id": [f"x/test/{number}" for number in range(6)], "text": texts, "label": [0] * 6}
-    tokenizer = build_tokenizer(texts[:3], preprocessing="default", max_length=60)
-    config = AttentionClassifierConfig(vocab_size=len(tokenizer), embedding_size=8, hidden_size=8)
-    model, encoded = (
-        AttentionClassifierForSequenceClassification(config),
-        encode(datasets.Dataset.from_dict(rows), tokenizer),
-    )
-    path, identity = tmp_path / "record.parquet", Identity("x", "1", "test", 0)
-    table = record.load(measure(model, encoded, identity, ["gradient", "leave_one_out"], path, progress=False))
-    assert [len(row) for row in record.rows(table, "attention")] == [3, 6, 1, 0, 0, 0]
-    overall = agreement_table(table).query("`class` == 'overall'")
-    assert (overall["n"] == 2).all() and (overall["n_undefined"] == 4).all()
-    assert performance_table(table)["n_empty"].item() == 3
-    assert write_report(table, tmp_path / "report").is_file()

@@ -84,7 +84,7 @@ def test_texts_and_arguments(texts, more, message, idle, model):
     assert "\n" not in str(raised.value) and len(str(raised.value)) < 700
 
 
-def made_in_inference_mode():
+def of_inference_mode():
     with torch.inference_mode():
         return classifier("bert")
 
@@ -116,7 +116,7 @@ AUTO, WORDS = "AutoModelForSequenceClassification", {"tokenizer": tokenizer()}
         (lambda: "alice/none", {}, ModelError, "alice/none.*HF_HUB_OFFLINE"),
         (lambda: "runs", WORDS, ModelError, "tokenizer: a folder, a run and a name on the Hub have their own"),
         (lambda: object(), {}, AttnfaithError, "object cannot be measured"),
-        (made_in_inference_mode, WORDS, SubjectError, "inference_mode"),
+        (of_inference_mode, WORDS, SubjectError, "inference_mode"),
         (generator, WORDS, SubjectError, f"GPT2LMHeadModel.*{AUTO}"),
         (tagger, WORDS, SubjectError, f"BertForTokenClassification.*{AUTO}"),
         (lambda: folder_of(generator(), tokenizer()), {}, ModelError, f"GPT2LMHeadModel.*{AUTO}"),

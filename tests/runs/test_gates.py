@@ -39,6 +39,7 @@ def test_gates_of_a_run(tiny_recipe, capsys):
     stamp = gates.stat().st_mtime_ns  # gates of the same settings are used again
     runs.measure_run(folder, recipe, overwrite=True)
     assert gates.stat().st_mtime_ns == stamp and "diffmask epoch" not in capsys.readouterr().out
+    assert runs.read_state(folder)["status"] == "complete", "also of a run that draws no page"
     runs.measure_run(folder, with_options(recipe, **{**SETTINGS, "margin": 0.3}), folder / "other.parquet")
     assert len(list((folder / "gates").glob("*.safetensors"))) == 2
     runs.measure_run(folder, with_options(recipe, gates=str(gates)), folder / "named.parquet")
