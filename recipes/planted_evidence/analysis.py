@@ -39,11 +39,14 @@ TESTS |= {"difference [95 %]": INTERVAL, "AUC": "{auc}", "tells them apart": "{t
 
 
 def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
-    """ "evidence" and "planted_tests", see the functions of these names, and both as the page shows them."""
+    """ "evidence" and "planted_tests", see the functions of these names, and both as the page shows them: without the
+    importance of states, and without ratios of erased weights.
+    """
     if not cells:
         return Analysis()
     results = {"evidence": evidence(cells), "planted_tests": planted_tests(cells)}
-    return Analysis(results, page_texts(results, {"evidence": EVIDENCE, "planted_tests": TESTS}, cells))
+    shown = {name: table[~table["statistic"].str.contains("hidden|ratio")] for name, table in results.items()}
+    return Analysis(results, page_texts(shown, {"evidence": EVIDENCE, "planted_tests": TESTS}, cells))
 
 
 def arguments_of(models: Models) -> dict[str, object]:
@@ -80,7 +83,8 @@ def statistics(cell: Cell) -> dict[str, np.ndarray]:
         numbers["attention on the evidence"] = np.array(mass, dtype=np.float64)
         for name in ("attention", *cell.measures):
             numbers[f"average precision of {measure_label(name)}"] = average_precision(cell.scores(name), gold)
-    return numbers | sections.numbers(cell)
+    rest = {name.replace("_", " "): values for name, values in sections.numbers(cell).items() if not name.startswith("tau ")}
+    return numbers | rest
 
 
 def number(name: str) -> Number:
