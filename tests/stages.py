@@ -38,7 +38,7 @@ def logits_at(model, batch, embedded, *, attention=None, items=None):
 
 
 class Text:
-    """One text of a batch: its states, its attention (T,) in float64, and the decoder under any attention over tokens."""
+    """One text of a batch: its states, its attention (T,), and the decoder under any attention over its tokens."""
 
     @torch.no_grad()
     def __init__(self, model, batch, row=0):

@@ -11,8 +11,8 @@ from attnfaith.data.tokenization import build_tokenizer
 
 
 PACKAGE = Path(attnfaith.__file__).parent
-MOST_FILES, MOST_FUNCTIONS = 31, 169
-"""What is entered today. The aim is 28 files and 130 functions: lower these with every step."""
+MOST_FILES, MOST_FUNCTIONS = 28, 157
+"""The most that is entered today. The aim is 130 functions: lower the bounds with every step."""
 
 
 def entered(call):

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from attnfaith.measurement.registry import find, names
-from attnfaith.subjects.pairs import of_sources, of_targets, word_sums
+from attnfaith.subjects.pairs import of_targets, word_sums
 from tests import tolerances
 from tests.measuring import run, run_pairs
 from tests.small_translators import INPUTS, KINDS, PAIRS, batch, subject
@@ -168,28 +168,6 @@ def test_value_zeroing_by_editing_what_the_value_projection_gives(kind):
                 distances.append(1 - torch.cosine_similarity(*states, -1))
             close(zeroed[layer], torch.einsum("rgn,nt->rgt", of_targets(pair, 0), torch.stack(distances, 1)), condition=10)
             assert zeroed[layer].max() > 1e-3
-
-
-@pytest.mark.parametrize("kind", ["bahdanau", "luong"])
-def test_value_zeroing_of_recurrent_translators_at_the_first_word(kind):
-    """Before the first step nothing is other: zeroed states weigh in the sum, and no weight is."""
-    pair, model = batch(kind, [PAIR]), subject(kind).model
-    inputs = {name: pair[name] for name in INPUTS}
-    ((own, without),) = subject(kind).results_without(pair, of_sources(pair, 0).T > 0)
-    attend, states = model.decoder.attend, []
-    with Calls(model) as plain:
-        model(**inputs)
-    for word in range(len(PAIR[0].split())):
-        gone = pair["source_words"] == word
-        model.decoder.attend = lambda *arguments, gone=gone: attend(*arguments).masked_fill(
-            gone if arguments[1].dim() == 2 else gone[:, None], 0
-        )
-        with Calls(model) as changed:
-            model(**inputs)
-        del model.decoder.attend
-        states.append(changed.results["read_out"][0, 0])
-    close(own, plain.results["read_out"][0])
-    close(without[:, 0], torch.stack(states))
 
 
 # ---------------------------------------------------------------------------------------------- ALTI

@@ -53,18 +53,6 @@ def test_the_record_of_pairs(tmp_path):
         np.testing.assert_allclose(values, expected, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("names", "options", "message"),
-    [
-        (["attenton"], None, "'attenton'; did you mean 'attention'"),
-        (["cross_permutation"], {"cross_permutation": {"draws": 0}}, "options of 'cross_permutation': draws=0"),
-    ],
-)
-def test_names_and_options_that_do_not_exist(names, options, message):
-    with pytest.raises(MeasurementError, match=message):
-        measure(subject("marian"), subject("marian").rows(pairs(2)), CELL, names, None, options=options)
-
-
 def test_columns_that_a_model_cannot_give_are_left_out_and_measures_refused():
     luong, rows = subject("luong"), subject("luong").rows(pairs(3))
     table = measure(luong, rows, CELL, ["alti"], None, progress=False)

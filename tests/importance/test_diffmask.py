@@ -13,7 +13,7 @@ from scipy import stats
 
 import attnfaith
 from attnfaith import AttentionClassifierConfig, AttentionClassifierForSequenceClassification, AttnfaithError
-from attnfaith.importance.diffmask import DiffMask, Lookahead, divergence_of, train, train_gates
+from attnfaith.importance.diffmask import DiffMask, divergence_of, train, train_gates
 from attnfaith.importance.gates import Gates, about_gates, load_gates, log_open, of_positions, sampled, states_of
 from attnfaith.measurement.registry import MeasurementError, build
 from attnfaith.subjects import SelfAttention, SubjectError, subject_of
@@ -151,17 +151,6 @@ def test_the_seed_decides():
     assert not all(torch.equal(first[name], other[name]) for name in first)
     assert all(not part.any() for name, part in first.items() if name.startswith("placeholders"))
     assert str(trainings[0][1]) == str(trainings[1][1])
-
-
-def test_lookahead_by_hand():
-    """Steps of 1 downwards: after six of them half of the way stays."""
-    weight, values = torch.nn.Parameter(torch.tensor(10.0)), []
-    optimizer = Lookahead(torch.optim.SGD([weight], lr=1.0))
-    for _ in range(12):
-        weight.grad = torch.tensor(1.0)
-        optimizer.step()
-        values.append(weight.item())
-    assert values == [9, 8, 7, 6, 5, 7, 6, 5, 4, 3, 2, 4]
 
 
 # --------------------------------------------------------------------------------------- files

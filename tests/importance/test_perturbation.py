@@ -152,17 +152,6 @@ def test_occlusion_by_brute_force(hierarchy, by, output, tiny_model, tiny_rows, 
         assert max(np.abs(falls).max() for falls in columns) > 1e-3
 
 
-def test_occlusion_of_a_linear_model(tiny_model, tiny_rows, tiny_batch):
-    """Uniform attention on embeddings: zeroed w . x / T; deleted, s / T - (s - w . x) / (T - 1) with s the sum of all."""
-    model, batch = tiny_model(encoder="embedding", projection="uniform"), tiny_batch(tiny_rows([5]))
-    evidence = (embedded_of(model, batch)[0, 1:-1] @ model.decoder_weights()[0][1]).detach().numpy()
-    zeroed, deleted = (run(Occlusion, model, batch, target=1, by=by) for by in ("zero", "delete"))
-    np.testing.assert_allclose(zeroed[FALLS][0], evidence / 5, atol=1e-6)
-    without = evidence.sum() / 5 - (evidence.sum() - evidence) / 4
-    for falls in (deleted[FALLS][0], deleted[FALLS_HIDDEN][0], zeroed[FALLS_HIDDEN][0]):
-        np.testing.assert_allclose(falls, without, atol=1e-6)
-
-
 # --------------------------------------------------------------------------------------- engines of encoders
 
 

@@ -10,11 +10,10 @@ from attnfaith.importance.attention_based import AttentionXGradient
 from attnfaith.importance.lrp_rules import Rules, tanh
 from attnfaith.importance.relevance import Chefer, DecompX, Lrp, relevance
 from attnfaith.models import encoders
-from attnfaith.models.projections import project
 from attnfaith.subjects import Batch, SelfAttention, SubjectError, subject_of
 from tests.measuring import run
 from tests.small_classifiers import biased, classifier, texts
-from tests.stages import embedded_of, logits_of
+from tests.stages import logits_of
 
 
 EVERY_ENCODER = sorted(encoders.ENCODERS)
@@ -101,21 +100,6 @@ def test_a_rule_conserves(name, epsilon, tiny_model):
     assert out.abs().min() > 0.01
 
 
-def test_epsilon_rule_by_hand():
-    """y = 2 * 3 - 1 * 4 + 1 = 3: of a relevance of 6 the inputs have 12 and -8, the bias 2; of epsilon 1, 3/4 of it."""
-    layer = nn.Linear(2, 1).double()
-    with torch.no_grad():
-        layer.weight.copy_(torch.tensor([[3.0, 4.0]]))
-        layer.bias.fill_(1.0)
-    for epsilon, share in ((0.0, 1.0), (1.0, 0.75)):
-        x = torch.tensor([[2.0, -1.0]], dtype=torch.float64, requires_grad=True)
-        ledger = torch.zeros(1, dtype=torch.float64, requires_grad=True)
-        y = Rules(epsilon, ledger).linear(x, layer)
-        slopes, entries = torch.autograd.grad(y, [x, ledger], torch.tensor([[2.0]]).double())
-        assert (x * slopes)[0].tolist() == [12 * share, -8 * share]
-        assert entries.tolist() == [2 * share + 6 * (1 - share)]
-
-
 def sigmoid(value):
     return 1 / (1 + np.exp(-value))
 
@@ -173,29 +157,6 @@ def test_recurrence_step_by_step(kind, steps, epsilon):
 
 
 # --------------------------------------------------------------------------------------- pooled classifiers
-
-
-def test_transformer_is_gradient_times_input_with_gates_held_fixed(a_batch, monkeypatch):
-    """Ali et al.: without epsilon, two calls of detach in the model's own forward pass give the same relevance."""
-    model, batch = a_batch(hierarchy="sentence", encoder="transformer")
-    parts = relevance(model, batch, epsilon=0)
-
-    def fixed(layer, values):
-        scale = (values.var(-1, keepdim=True, correction=0) + layer.eps).sqrt().detach()
-        return (values - values.mean(-1, keepdim=True)) / scale * layer.weight + layer.bias
-
-    weigh = encoders.SelfAttention.weights
-    monkeypatch.setattr(nn.LayerNorm, "forward", fixed)
-    monkeypatch.setattr(encoders.SelfAttention, "weights", lambda *args: weigh(*args).detach())
-    monkeypatch.setattr("attnfaith.models.hierarchy.project", lambda *args, own=project: own(*args).detach())
-    embedded = embedded_of(model, batch).requires_grad_()
-    items = model.items(batch["input_ids"], batch["attention_mask"])
-    encoded = model.encode(inputs_embeds=embedded, attention_mask=batch["attention_mask"], items=items)
-    logits = model.decode(encoded.hidden, model.attend(*encoded).detach(), encoded.query)
-    slopes = torch.autograd.grad(logits.amax(1).sum(), [embedded, encoded.hidden])
-    tokens, hidden = ((v.detach() * s).sum(-1) for v, s in zip([embedded, encoded.hidden], slopes, strict=True))
-    torch.testing.assert_close(parts.hidden, hidden, atol=1e-12, rtol=1e-11)
-    torch.testing.assert_close(parts.tokens.sum(1) + parts.markers, tokens.sum(1), atol=1e-12, rtol=1e-11)
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 1.0])

@@ -8,7 +8,7 @@ import torch
 from datasets import Dataset
 
 from attnfaith.importance.attention_based import ExactContribution
-from attnfaith.importance.targets import OUTPUTS, BatchTarget, check_data, check_target, target_output
+from attnfaith.importance.targets import OUTPUTS, check_data, check_target, target_output
 from attnfaith.subjects import Batch, SelfAttention, subject_of
 from tests.measuring import run
 from tests.small_classifiers import classifier, texts
@@ -98,16 +98,6 @@ def test_instances_that_do_not_have_the_target(target, message, tiny_model):
         check_data(subject, rows, target=possible)
 
 
-def test_equal_targets_are_equal():
-    first, second = {"label": [0, 1], "instance_id": ["a", "b"]}, {"label": [1, 0], "instance_id": ["a", "b"]}
-    targets = [(), (0,), (0, "probability"), (CONTRAST,), ({"of": 2, "against": 0},)]
-    for place, arguments in enumerate(targets):
-        assert BatchTarget(first, *arguments) == BatchTarget(second, *arguments)
-        assert all(BatchTarget(first, *arguments) != BatchTarget(first, *other) for other in targets[place + 1 :])
-    gold = BatchTarget({**first, "answer_mask": None}, "gold")
-    assert gold(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([1, 0])).tolist() == [2.0, 3.0]
-
-
 # --------------------------------------------------------------------------------------- shared passes
 
 
@@ -146,25 +136,3 @@ def test_values_are_those_that_each_measure_has_alone(hierarchy, step, bert, tin
         for column, values in columns.items():
             for value, expected in zip(values, alone[column], strict=True):
                 np.testing.assert_array_equal(value, expected, err_msg=column)
-
-
-def test_readings_are_counted(bert, monkeypatch):
-    """Each measure alone, and then together: another way, class or batch is read anew."""
-    monkeypatch.setattr(SelfAttention, "mask_token_id", 4)
-    readings = []
-    bert.model.register_forward_pre_hook(lambda *_: readings.append(1))
-
-    def count(batch, name, **options):
-        readings.clear()
-        run(name, bert, batch, **options)
-        return len(readings)
-
-    for by in ({}, {"by": "mask_token"}):  # the text as it is, and the texts without a token, which fit in one reading
-        batch = fresh(bert)
-        assert [count(batch, name, **by) for name in ("leave_one_out", "occlusion")] == [2, 0]
-    batch = fresh(bert)  # attention held fixed, and not
-    assert [count(batch, name) for name in ("gradient", "gradient_norm", "gradient_attention_held")] == [1, 1, 0]
-    batch = fresh(bert)  # all layers serve for the one that is shown
-    assert [count(batch, name) for name in ("chefer", "attention_x_gradient")] == [1, 0]
-    assert [count(batch, "chefer", **options) for options in ({}, {"target": 0}, {"output": "probability"})] == [0, 1, 1]
-    assert not batch.take(torch.tensor([1])).results

@@ -174,28 +174,6 @@ def test_flip_sets_and_orders_against_all_subsets(case):
                 assert empty == (gone == total)
 
 
-@pytest.mark.parametrize(
-    ("weights", "values", "bias", "removed"),
-    [
-        # class 1 is ahead by 8, 4, 1 and -6 in four equal weights, and behind without the 8: 4 + 1 - 6 < 0
-        ([1] * 4, [[0, 8], [0, 4], [0, 1], [0, -6]], [0, 0], [1, 0, 0, 0]),
-        # class 0 keeps the tie at 4 + 2 - 6 and loses it only to one token more; against it a tie is enough
-        ([1] * 4, [[8, 0], [4, 0], [2, 0], [-6, 0]], [0, 0], [1, 1, 0, 0]),
-        ([1] * 4, [[0, 8], [0, 4], [0, 2], [0, -6]], [0, 0], [1, 0, 0, 0]),
-        # nothing but the bias is left of a text whose one weight goes
-        ([0, 1, 0], [[5, 0], [0, 3], [0, 4]], [1, 0], [0, 1, 0]),
-        ([0, 1, 0], [[5, 0], [0, 3], [0, 4]], [0, 1], [0, 0, 0]),
-        # what remains is added up, not what is removed subtracted from 1: weights of 1e-17 still decide
-        ([1, 1e-17, 2e-17], [[0, 5], [1, 0], [0, 2]], [0, 0], [1, 0, 1]),
-    ],
-)
-def test_flip_sets_by_hand(weights, values, bias, removed):
-    flip_set = smallest(weights, values, bias)
-    np.testing.assert_array_equal(flip_set["set"], removed)
-    np.testing.assert_equal(float(flip_set["size"]), float(sum(removed) or np.nan))
-    assert flip_set["empty"] == (removed == [0, 1, 0]) and flip_set["certainty"] == "exact"
-
-
 @pytest.mark.parametrize("readout", ["affine", "tanh"])
 @pytest.mark.parametrize("projection", ["softmax", "sparsemax"])
 def test_the_decoder_decides_as_claimed(projection, readout, tiny_model, tiny_rows, tiny_batch):

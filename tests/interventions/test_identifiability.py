@@ -156,22 +156,3 @@ def test_intervals_are_means_of_intervals_of_heads(make, reduction):
     np.testing.assert_allclose(columns[LOW][0], bounds[0] / total, atol=1e-6)
     np.testing.assert_allclose(columns[HIGH][0], bounds[1] / total, atol=1e-6)
     assert columns[TVD][0] > 0.02
-
-
-@pytest.mark.parametrize("method", ["in_double", "read"])
-def test_a_model_that_does_not_run_in_float64(method, monkeypatch):
-    """Its own precision has to do: the limits are the same to rounding, and no change in float64 is claimed."""
-    subject = bert()
-    batch = texts(subject, 14, 9)
-    exact, read = run("identifiability", subject, batch), SelfAttention.read
-
-    def refusing(self, *arguments, **options):
-        if method == "in_double" or self.model.dtype == torch.float64:
-            raise RuntimeError("expected Float32, got Double")
-        return read(self, *arguments, **options)
-
-    monkeypatch.setattr(SelfAttention, method, refusing)
-    columns = run("identifiability", subject, batch)
-    for row in range(2):
-        np.testing.assert_allclose(columns[HIGH][row], exact[HIGH][row], atol=1e-4)
-        assert columns[CHANGE][row] < 1e-5 and np.isnan(columns[DOUBLE][row]) and columns[TVD][row] > 0.01

@@ -86,17 +86,6 @@ def test_permuted_and_uniform_rows_by_hand(kind, layer):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_rows_of_the_last_layer_that_the_logits_do_not_read_do_not_count(kind):
-    subject = classifier(kind)
-    batch = batch_of(subject, [6, 4])
-    for name, options in MEASURES.items():
-        of_all, of_some = (run(name, subject, batch, layers="last", rows=rows, **options) for rows in ("all", "matter"))
-        for column, values in of_all.items():
-            for row, expected in zip(of_some[column], values, strict=True):
-                np.testing.assert_allclose(row, expected, atol=2e-6)
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_orders_and_flips(kind):
     """Each number of tokens is where the decision first changes, read anew one removal at a time."""
     subject, lengths = classifier(kind, scale=30.0 if kind == "bert" else 12.0), [6, 4, 7, 8, 9, 5]

@@ -184,16 +184,15 @@ def test_batches_and_shards_do_not_matter(go, tiny_model, options):
     same(go("a.parquet", model=model, producers=NAMES), go("b.parquet", model=model, producers=NAMES, **options), atol=1e-6)
 
 
-def test_batches_are_bounded_and_whole():
+def test_batches_and_shards_are_bounded_and_whole():
     lengths = np.array(LENGTHS) + 2
-    batches = engine.batches(lengths, 24)
-    assert sorted(np.concatenate(batches)) == list(range(20))
+    shards = engine.in_shards(lengths, 24, 64, 5)
+    batches = [batch for shard in shards for batch in shard]
+    assert np.concatenate(batches).tolist() == np.argsort(lengths, kind="stable").tolist()
     assert all(len(batch) * lengths[batch].max() <= 24 for batch in batches)
-    assert all(len(batch) == 1 for batch in engine.batches(lengths, 1))
-    assert max(map(len, engine.batches(np.full(200, 3), 10**6))) == 64
-    parts = engine.in_shards(batches, 5)
-    assert [id(batch) for shard in parts for batch in shard] == [id(batch) for batch in batches]
-    assert all(sum(map(len, shard)) <= 5 or len(shard) == 1 for shard in parts)
+    assert all(sum(map(len, shard)) <= 5 or len(shard) == 1 for shard in shards)
+    assert all(len(batch) == 1 for shard in engine.in_shards(lengths, 1, 64, 5) for batch in shard)
+    assert max(len(batch) for shard in engine.in_shards(np.full(200, 3), 10**6, 64, 128) for batch in shard) == 64
 
 
 # ------------------------------------------------------------------------------------------------ interrupted

@@ -116,22 +116,6 @@ def test_a_measure_from_outside(tiny_model, tiny_rows, tiny_batch):
         register(type("Other", (Measure,), {"__doc__": "O.", "name": "place", "columns": cls.columns, "cost": "nothing"}))
 
 
-@pytest.mark.parametrize(
-    ("options", "offending"),
-    [
-        ({"factr": 1}, "'factor'"),
-        ({"factor": 0}, "factor=0; give a whole number from 1 on"),
-        ({"way": "left"}, "way='left'; give one of 'up', 'down'"),
-        ({"layers": [True]}, "layers="),
-        ({"target": {"of": 1, "than": 2}}, "target="),
-    ],
-)
-def test_options_that_are_refused(options, offending):
-    define()
-    with pytest.raises(MeasurementError, match=f"options of 'place': .*{offending}"):
-        build(["place"], {"place": options})
-
-
 WRONG = {
     "draws": (0, 2.5, True, "3", None),
     "restarts": (0, True), "steps": (0, 1.5), "samples": (0, 1, True), "beam": (0, True), "beam_tokens": (-1,),

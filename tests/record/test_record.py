@@ -109,27 +109,6 @@ def test_broken_rules_are_named(name, values, parts):
     refused(replaced(name, values), *parts)
 
 
-def test_draws_as_arrays_and_as_lists():
-    """One array (K,T) per instance makes the record that nested lists make, and comes back as it was."""
-    random = np.random.default_rng(0)
-    texts = columns(count=3, tokens=[["a", "b"], [], ["c"]], attention=[[0.5, 0.5], [], [1.0]])
-    draws = {name: Column(("K", axis), distribution=True) for name, axis in (("by_class", "C"), ("by_token", "T"))}
-    drawn = {
-        "by_class": [random.dirichlet([1, 1], size=count) for count in (4, 0, 2)],
-        "by_token": [random.dirichlet([1, 1], size=3), np.empty((1, 0)), np.empty((0, 1))],
-    }
-    own = record.build(texts | drawn, draws)
-    lists = {name: [value.tolist() for value in values] for name, values in drawn.items()}
-    assert own.equals(record.build(texts | lists, draws))
-    for part, rows in ((own, [0, 1, 2]), (own.slice(1, 2), [1, 2]), (own.take([2, 0]), [2, 0])):
-        for name, values in drawn.items():
-            for row, value in zip(rows, record.rows(part, name), strict=True):
-                shape = values[row].shape if len(values[row]) else (0, 0)
-                np.testing.assert_array_equal(value, values[row].astype(np.float32).reshape(shape))
-    with pytest.raises(RecordError, match="'by_class' must be list"):
-        record.build(columns(by_class=[np.array([["x", "y"]])] * 2), {"by_class": draws["by_class"]})
-
-
 # ---------------------------------------------------------------------------------------------- concatenate
 
 

@@ -9,7 +9,6 @@ from transformers import AutoTokenizer
 
 from attnfaith import cli, record
 from attnfaith.measurement.registry import classes
-from attnfaith.record.words import RULES
 from attnfaith.reporting.cells import one_cell, split_cells
 from attnfaith.runs import load_model, load_tokenizer
 from attnfaith.subjects import subject_of
@@ -71,17 +70,6 @@ def test_words_by_hand():
     assert set(part["words"]["left_out"]) == {"importance_leave_one_out", "permuted_probs"}
     assert part["words"]["rules"]["attention"] == "sum" and part["words"]["rules"]["importance_gradient_norm"] == "length"
     assert one_cell(summed).settings["label_names"] == ["a", "b"]  # the settings are still found by the identity
-
-
-def test_every_measure_declares_its_rule_for_words():
-    """A measure that is signed adds up, but those that take tokens away; a rule is one of RULES."""
-    columns = {name: column for columns in MEASURES.values() for name, column in columns.items()}
-    rules = {name.removeprefix("importance_"): c.words for name, c in columns.items() if name.startswith("importance_")}
-    assert set(rules.values()) <= {"", *RULES}
-    assert {name for name, rule in rules.items() if not rule} == {
-        *("leave_one_out", "leave_one_out_hidden", "leave_one_out_reproject_hidden"),
-        *("occlusion", "occlusion_hidden", "random", "uniform"),
-    }
 
 
 def test_a_run_over_subwords(tmp_path):

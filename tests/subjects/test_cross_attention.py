@@ -94,17 +94,6 @@ def test_recurrent_translators_read_edited_weights(recurrence, projection):
     assert "attend" not in vars(model.decoder)
 
 
-@pytest.mark.parametrize("kind", ["marian", "bahdanau"])
-@torch.no_grad()
-def test_a_source_without_some_positions_is_the_shorter_source(kind):
-    subject, pair = open_subject(kind), batch(kind, PAIRS[:1])
-    gone = pair["source_words"] == 5
-    shorter = subject.without(pair, torch.tensor([0]), gone)
-    assert shorter["input_ids"][0, :7].tolist() == pair["input_ids"][0][~gone[0]].tolist()
-    assert shorter["attention_mask"].sum() == 7 and (shorter["input_ids"][0, 7:] == 0).all()
-    close(subject.log_probs(shorter), subject.log_probs(subject.encode([("the old dog sees a !", PAIRS[0][1])])))
-
-
 @torch.no_grad()
 def test_pairs_that_padding_disturbs_are_read_one_at_a_time(monkeypatch):
     some, subject = batch("mbart"), open_subject("mbart")

@@ -7,9 +7,8 @@ from datasets import Dataset
 from attnfaith import SelfAttentionClassifierForSequenceClassification, record
 from attnfaith.data.tokenization import build_tokenizer
 from attnfaith.measurement.engine import measure
-from attnfaith.subjects import Batch, Pooled, SelfAttention, SubjectError
-from attnfaith.subjects.attention import RowWeights
-from tests.small_classifiers import classifier, texts, tokenizer
+from attnfaith.subjects import Pooled, SelfAttention, SubjectError
+from tests.small_classifiers import classifier, tokenizer
 
 
 TEXTS = ["the old ships sailed slowly !", "a new ship sank", "good music"]
@@ -62,26 +61,9 @@ def test_the_record_names_the_tokens(pooled, hierarchy, level):
 # ---------------------------------------------------------------------------------------------- models that keep them apart
 
 
-LENGTHS = (9, 4, 6)
-PLACES = torch.tensor([[0, 1, 0, 1, 1, 0, 0, 1, 0], [0, 1, 0, 0] + [0] * 5, [0, 0, 1, 1, 1, 0] + [0] * 3])
-
-
 def separating(kind="bert", reduction="last"):
     model = SelfAttentionClassifierForSequenceClassification.of(classifier(kind), separate_impermissible=True)
     return SelfAttention(model.eval(), tokenizer(), reduction)
-
-
-@torch.no_grad()
-def test_logits_from_a_prefix_are_those_of_the_whole():
-    subject = separating(reduction={"layers": "last", "head": 1})
-    whole, rows = Batch.of({**texts(subject.model, LENGTHS), "impermissible": PLACES}, subject), torch.tensor([2, 0, 0, 1])
-    prefix = subject.prefix(whole, 1)
-    weights = torch.rand(4, PLACES.shape[1], generator=torch.Generator().manual_seed(3))
-    inside, matter = subject.attendable(whole)[rows], subject.matter(whole)[rows]
-    edit = RowWeights(subject.sites.layers[1], 1, weights / (weights * inside).sum(1, keepdim=True), inside, matter)
-    plain = subject.read(whole.take(rows), edit).logits
-    torch.testing.assert_close(subject.read(whole.take(rows), edit, after=(prefix, rows)).logits, plain)
-    torch.testing.assert_close(subject.edited(whole, rows, edit, prefix), plain)
 
 
 def test_a_batch_without_marks_is_refused_and_a_record_tells_the_models_apart():

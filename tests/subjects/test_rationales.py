@@ -75,16 +75,6 @@ def test_under_another_attention_as_many_tokens_are_read(opened):
     assert slope.abs().max() > 0
 
 
-def test_embeddings_are_read(opened):
-    """Held, the selection is that of the text; not held, the selector reads them too."""
-    subject, batch = opened
-    others = torch.randn_like(subject.embed(batch))
-    held, free = (subject.predict(batch, others, hold=hold) for hold in (True, False))
-    texts = subject.model.embed(attention_mask=batch["attention_mask"], inputs_embeds=others)
-    torch.testing.assert_close(held, subject.model.read(texts, subject.selected(batch)))
-    torch.testing.assert_close(free, subject.model.read(texts, subject.model.select(texts).selected))
-
-
 def test_nothing_selected_is_uniform_attention(tiny_rows):
     subject = subject_of(rationale_model("budget"))
     with torch.no_grad():

@@ -64,18 +64,6 @@ def test_results_are_those_of_one_subject(tiny_model, tiny_rows, tiny_batch):
     torch.testing.assert_close(subjects[1].attention(handed_on), expected)
 
 
-def test_instances_are_taken(tiny_model, tiny_rows):
-    subject = subject_of(tiny_model(num_labels=3))
-    rows = [{**row, "candidates": [0, row["labels"] + 1]} for row in tiny_rows([5, 2, 3])]
-    batch = subject.collate(rows)
-    subject.attention(batch)
-    taken = batch.take(torch.tensor([2, 0, 2]), 4)
-    assert taken["instance_id"] == [rows[row]["instance_id"] for row in (2, 0, 2)] and taken["label"] == [0, 0, 0]
-    assert taken["input_ids"].shape == (3, 4) and not taken.results
-    alone = batch.alone(1)
-    assert alone["input_ids"].tolist() == [rows[1]["input_ids"]] and alone["answer_mask"].tolist() == [[True, False, True]]
-
-
 def test_models_and_subjects(tiny_model):
     model, toy = tiny_model(), Toy()
     assert isinstance(subject_of(model), Pooled) and subject_of(toy) is toy

@@ -8,8 +8,8 @@ from transformers import AutoTokenizer
 from attnfaith.data.subwords import without_tokens
 from attnfaith.importance.perturbation import LeaveOneOut
 from attnfaith.measurement.registry import find
-from attnfaith.subjects import Batch, Pooled, SelfAttention, SubjectError, opened, text_parts
-from attnfaith.subjects.text_parts import item_places, read_parts
+from attnfaith.subjects import Batch, SelfAttention, SubjectError, opened
+from attnfaith.subjects.text_parts import read_parts
 from attnfaith.support.errors import DatasetError
 from tests import subword_tokenizers
 from tests.measuring import run
@@ -129,33 +129,3 @@ def test_deleted_tokens_are_not_in_the_text_and_zeros_keep_their_place(encoder, 
             embedded[number, 1 : 1 + len(present)] *= torch.tensor(present).unsqueeze(-1)
             logits = logits_at(model, batch, embedded)[number].detach()
             np.testing.assert_allclose(zeroed[number][place], logits, atol=1e-6)
-
-
-@pytest.mark.parametrize("hierarchy", ["sentence", "word"])
-def test_items_of_hierarchical_models(hierarchy, tiny_model, tiny_batch):
-    """Words a b | c d: without the first sentence, and word by word."""
-    model, whole = tiny_model(hierarchy=hierarchy, encoder="bigru"), [10, 4, 12, 13]
-    batch = tiny_batch([{"instance_id": "one", "input_ids": [2, 10, 11, 4, 12, 13, 3]}])
-    if hierarchy == "sentence":
-        places, whole = [-1, 0, 0, -1, 1, 1, -1], [10, 11, 4, 12, 13]
-        parts = {(0, 1): [4, 12, 13], (1, 0): [10, 11, 4], (1, 1): whole}
-    else:
-        places = [-1, 0, 1, -1, 2, 3, -1]
-        parts = {(0, 0, 1, 1): [4, 12, 13], (1, 1, 0, 0): [10, 11, 4], (1, 0, 0, 1): [10, 4, 13], (1, 0, 1, 1): whole}
-    assert item_places(*opened(model, batch)).tolist() == [places]
-    (logits,) = read_parts(*opened(model, batch), [np.array(list(parts), bool)])
-    for value, ids in zip(logits, parts.values(), strict=True):
-        expected = logits_of(model, tiny_batch([{"instance_id": "one", "input_ids": [2, *ids, 3]}]))
-        np.testing.assert_allclose(value, expected[0], atol=1e-6)
-
-
-@pytest.mark.parametrize("absent", [absent for absent, needed in text_parts.ABSENT.items() if needed in Pooled.can])
-def test_in_pieces_as_at_once_with_answers_masked(absent, tiny_model, tiny_rows, tiny_batch, monkeypatch):
-    model, batch, random = tiny_model(num_labels=3), tiny_batch(tiny_rows([6, 0, 4])), np.random.default_rng(0)
-    batch["answer_mask"] = torch.tensor([[True, False, True]] * 3)
-    parts = [random.random((9, length)) < 0.5 for length in (6, 0, 4)]
-    at_once = read_parts(*opened(model, batch), parts, absent)
-    monkeypatch.setattr(text_parts, "TOKENS_AT_ONCE", 12)
-    for piece, whole in zip(read_parts(*opened(model, batch), parts, absent), at_once, strict=True):
-        np.testing.assert_allclose(piece, whole, atol=1e-6)
-        assert (piece[:, 1] < -9000).all() and (piece[:, [0, 2]] > -100).all()

@@ -103,22 +103,6 @@ def test_any_attention_by_loops_and_in_parts(encoder, setting, monkeypatch):
     close(model.attend(hidden, masks, query), parts, 1e-6)
 
 
-def test_attention_held_fixed_is_held_at_both_levels(setting):
-    """Own weights of a sentence without attention are not differentiated where attention is not."""
-    model, batch = setting((10,), encoder="bigru", projection="sparsemax", scale=6.0)
-    embedded = model.classifier.get_input_embeddings()(batch["input_ids"]).detach().requires_grad_()
-    items = model.items(**batch)
-    hidden, mask, query = model.encode(inputs_embeds=embedded, attention_mask=batch["attention_mask"], items=items)
-    attention = model.attend(hidden, mask, query).detach()
-    idle = query.sentences[0] == int((model.classifier(**batch).attention[0] == 0).nonzero()[0])
-    assert idle.any() and (attention[0, idle] == 0).all()
-    held, free = model.decode(hidden, attention, query), model.decode(hidden, attention.clone().requires_grad_(), query)
-    (weights,) = torch.autograd.grad(held.sum(), query.weights, allow_unused=True, retain_graph=True)
-    assert weights is None or not weights.any()
-    (weights,) = torch.autograd.grad(free.sum(), query.weights)
-    assert weights[0, idle].abs().max() > 1e-6
-
-
 # a certificate for flat models, a search where the model is asked; of words of documents there is no exact contribution
 EXACT = {"adversary_exact", "minimal_flip_set", "exact_contribution", "weight_aopc_limits", "token_logits"}
 

@@ -124,7 +124,7 @@ def measure(
         if value is not None:
             raise AttnfaithError(f"{keyword}={excerpt(value, 60)}: {UNUSED[keyword]}")
     names = None if measures is None else registry.check_names(measures, reads)
-    engine.check_recorded(subject)
+    engine.model_identity(subject)
     if reads == "pairs":
         dataset = _pairs(read.dataset, links, links_from)
     elif "classes" in subject.capabilities:

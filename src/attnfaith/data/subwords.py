@@ -24,13 +24,6 @@ BLANK = "\u2581"
 """The sign for a blank in SentencePiece vocabularies."""
 
 
-def is_word_level(tokenizer) -> bool:
-    """Whether a tokenizer looks up whole words, as those of `build_tokenizer` do."""
-    from tokenizers import models
-
-    return isinstance(tokenizer.backend_tokenizer.model, models.WordLevel)
-
-
 def adopt_tokenizer(name: str, *, revision: str | None = None, max_length: int | None = None, pair: bool = False):
     """Load a Hugging Face tokenizer as a `PreTrainedTokenizerFast` of our models.
 

@@ -246,7 +246,7 @@ def encode(dataset, tokenizer, *, max_length: int | None = None, preprocessing: 
     id per word, a rationale or impermissible that is not one number per word, and texts without blanks between words
     (`lacks_blanks` holds for more than half of those in scripts written so) read by a tokenizer of words.
     """
-    from attnfaith.data.subwords import is_word_level, subword_columns
+    from tokenizers.models import WordLevel
 
     missing = [name for name in ("instance_id", "text") if name not in dataset.column_names]
     if missing:
@@ -258,9 +258,11 @@ def encode(dataset, tokenizer, *, max_length: int | None = None, preprocessing: 
     if max_length is None and tokenizer.model_max_length < NO_LIMIT:
         max_length = tokenizer.model_max_length
     lacking: list[bool | None] = []
-    if is_word_level(tokenizer):
+    if isinstance(tokenizer.backend_tokenizer.model, WordLevel):  # looks up whole words, as those of `build_tokenizer` do
         read = functools.partial(_word_columns, tokenizer=tokenizer, max_length=max_length, lacking=lacking)
     else:
+        from attnfaith.data.subwords import subword_columns
+
         read = functools.partial(subword_columns, tokenizer=tokenizer, max_length=max_length, preprocessing=preprocessing)
     encoded = encoded_in_memory(dataset, read, encoded_types())
     count = lacking.count(True)
@@ -305,7 +307,8 @@ def _word_columns(rows, first_row: int, *, tokenizer, max_length: int | None, la
     """Columns of `encode` for rows that a tokenizer of words reads; `lacks_blanks` of each text is added to lacking."""
     pair, hierarchical = "text_pair" in rows, marks_sentences(tokenizer)
     split = _all_words(tokenizer, rows["text"], cut=True)
-    lacking += map(lacks_blanks, rows["text"], split)
+    texts = zip(rows["text"], split, strict=True)
+    lacking += [None if text.isascii() else lacks_blanks(text, parts) for text, parts in texts]
     whole = words(tokenizer, rows["text"]) if hierarchical else split
     questions = _all_words(tokenizer, rows["text_pair"], cut=True) if pair else [[]] * len(split)
     n_markers = tokenizer.num_special_tokens_to_add(pair=pair)

@@ -240,29 +240,24 @@ def score_and_value(alignment, query, values, states) -> Readout:
     identity = torch.eye(states.shape[-1], dtype=states.dtype, device=states.device)
     values = identity if values is None else values
     keys, bias = identity, values.new_zeros(1, len(identity))
-    if type(alignment) is Additive:
+    additive, dot = type(alignment) is Additive, type(alignment) is Dot and alignment.query is not None
+    if additive:
         # tanh(x) = 2 sigmoid(2x) - 1, and torch's sigmoid is faster: the keys come doubled, and v . tanh is halved
         bias = alignment.key.bias if query is None else alignment.key.bias + alignment.query(query)
         keys, bias, weight = 2 * alignment.key.weight, 2 * bias.reshape(-1, bias.shape[-1]), 2 * alignment.value.weight[0]
-
-        def score(seen):
-            return seen.sigmoid().sub_(0.5) @ weight
-
-    elif type(alignment) is Dot and alignment.query is not None:
+    elif dot:
         keys, bias = alignment.query.weight, values.new_zeros(1, 1)
 
-        def score(seen):
-            return seen.squeeze(-1) * alignment.scale
-
-    else:
-
-        def score(seen):
+    def finish(read):
+        seen = read[..., : len(keys)]
+        if additive:
+            scores = seen.sigmoid().sub_(0.5) @ weight
+        elif dot:
+            scores = seen.squeeze(-1) * alignment.scale
+        else:
             queries = None if query is None else query[: seen.shape[1]].repeat(len(seen), 1)
-            return alignment(seen.flatten(0, 1), queries).unflatten(0, seen.shape[:2])
-
-    def finish(seen):
-        scores = score(seen[..., : len(keys)])
-        return torch.cat([scores.unsqueeze(-1), seen[..., len(keys) :]], -1)
+            scores = alignment(seen.flatten(0, 1), queries).unflatten(0, seen.shape[:2])
+        return torch.cat([scores.unsqueeze(-1), read[..., len(keys) :]], -1)
 
     return Readout(torch.cat([keys, values]), torch.cat([bias, bias.new_zeros(len(bias), len(values))], 1), finish)
 

@@ -9,7 +9,6 @@ from attnfaith.importance.targets import (
     TargetMeasure,
     check_data,
     check_target,
-    per_token,
     score,
     signed_score,
     target_output,
@@ -18,7 +17,7 @@ from attnfaith.importance.targets import (
 from attnfaith.measurement.options import Target
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
-from attnfaith.subjects import whole_logits
+from attnfaith.subjects import per_token, whole_logits
 from attnfaith.support.draws import generator
 
 

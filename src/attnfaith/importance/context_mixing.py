@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 import torch
 
-from attnfaith.importance.targets import per_token, share
+from attnfaith.importance.targets import share
 from attnfaith.measurement.registry import Measure, register
-from attnfaith.subjects import Batch, Subject
+from attnfaith.subjects import Batch, Subject, per_token
 from attnfaith.subjects.layers import LayerParts
 from attnfaith.subjects.reduction import Reduction
 

@@ -21,11 +21,11 @@ import attnfaith
 from attnfaith.data.fingerprint import digest_data
 from attnfaith.importance.gates import Gates, about_gates, load_gates, log_open, sampled, save_gates, states_of
 from attnfaith.importance.input_gradients import differentiable
-from attnfaith.importance.targets import per_token, score
+from attnfaith.importance.targets import score
 from attnfaith.measurement.options import Count, Natural, Positive, number
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column, ragged
-from attnfaith.subjects import Subject, SubjectError, require
+from attnfaith.subjects import Subject, SubjectError, per_token, require
 from attnfaith.support.escaping import csv_frame
 from attnfaith.support.files import write_atomically
 

@@ -11,7 +11,6 @@ from attnfaith.importance.targets import (
     STATES,
     TARGET_DOC,
     TargetMeasure,
-    per_token,
     score,
     signed_score,
     token_counts,
@@ -19,6 +18,7 @@ from attnfaith.importance.targets import (
 from attnfaith.measurement.options import Flag
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
+from attnfaith.subjects import per_token
 
 
 HELD = frozenset({"held attention"})

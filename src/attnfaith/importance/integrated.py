@@ -17,14 +17,13 @@ from attnfaith.importance.targets import (
     TARGET_DOC,
     TargetMeasure,
     TargetOutput,
-    per_token,
     signed_score,
 )
 from attnfaith.measurement.options import Baseline, Points, Tolerance
 from attnfaith.measurement.registry import register
 from attnfaith.models.encoders import BiLSTM
 from attnfaith.record import Column
-from attnfaith.subjects import Batch, Pooled, SelfAttention, Subject, whole_logits
+from attnfaith.subjects import Batch, Pooled, SelfAttention, Subject, per_token, whole_logits
 from attnfaith.subjects.base import frozen
 from attnfaith.subjects.translator import CrossAttention
 

@@ -25,10 +25,9 @@ import torch
 from torch import nn
 
 from attnfaith.models import decoders, encoders
-from attnfaith.models.decoders import answer_bias
+from attnfaith.models.decoders import answer_bias, with_answers
 from attnfaith.models.encoders import NEARLY_ZERO, sinusoidal_positions
 from attnfaith.models.hierarchy import sentence_groups
-from attnfaith.models.modeling_attention_classifier import Encoded
 from attnfaith.models.projections import project
 from attnfaith.subjects.pooled import text_of
 
@@ -353,7 +352,7 @@ def read_by_rules(model, batch, embedded, rules) -> Read:
             inputs = inputs.index_put((group.rows, group.numbers), group_rules.pooled(states, weights))
             words.append((group, states))
     hidden = rules.encoded(model.model.encoder, inputs, present)
-    allowed = model.allow(Encoded(hidden.detach(), mask, query), batch.get("answer_mask")).query
+    allowed = with_answers(query, batch.get("answer_mask"), model.num_labels)
     attention = model.attend(hidden.detach(), mask, query)
     logits = rules.decoded(model.decoder, rules.pooled(hidden, attention), query)
     return Read(logits + answer_bias(allowed, logits), hidden, mask, words)

@@ -17,9 +17,9 @@ from attnfaith.importance.ablation import (
 )
 from attnfaith.importance.context_mixing import rolled_out, shares
 from attnfaith.importance.input_gradients import item_sums
-from attnfaith.importance.targets import STATES, TARGET_DOC, TargetMeasure, per_token, score, share, signed_score
+from attnfaith.importance.targets import STATES, TARGET_DOC, TargetMeasure, score, share, signed_score
 from attnfaith.measurement.registry import Measure, register
-from attnfaith.subjects import Edit, require, whole_logits
+from attnfaith.subjects import Edit, per_token, require, whole_logits
 from attnfaith.subjects.text_parts import ABSENT, TOKENS_AT_ONCE
 
 
@@ -29,18 +29,6 @@ DISTANCE = "total variation distance of the prediction to that"
 REMOVED = "where the token's state alone is removed from attention: other states stay, the other"
 SHARE = {"range": (0.0, 1.0), "words": ""}
 FALL = {"words": "", "undefined": "where either f is not finite"}
-
-
-def _state_distances(subject, batch, probs) -> tuple[torch.Tensor, torch.Tensor]:
-    """Distances (B,T) after removing each state: the other weights renormalised, and the other scores projected again."""
-    encoded, attention = subject.encoded(batch), subject.attention(batch)
-    idle = attention == 0  # takes nothing with it, under any projection of free scores: exactly 0 breaks no ties
-    removed = without_state(subject, encoded.hidden, attention, encoded.query)
-    renormalised = _distance(removed, probs).masked_fill(idle, 0.0)
-    if subject.removal_renormalises:
-        return renormalised, renormalised
-    reprojected = _distance(without_state_reprojected(subject, encoded), probs)
-    return renormalised, reprojected.masked_fill(idle, 0.0) if subject.ignores_weightless else reprojected
 
 
 def _distance(logits: torch.Tensor, probs: torch.Tensor) -> torch.Tensor:
@@ -90,12 +78,20 @@ class LeaveOneOut(Measure):
     @torch.no_grad()
     def __call__(self, subject, batch) -> dict[str, list]:
         self.check(subject, None)
-        probs = whole_logits(subject, batch).double().softmax(-1)
-        distances = _state_distances(subject, batch, probs) if "states" in subject.capabilities else ()
+        probs, distances, absent = whole_logits(subject, batch).double().softmax(-1), (), ABSENCES[self.by]
+        if "states" in subject.capabilities:
+            encoded, attention = subject.encoded(batch), subject.attention(batch)
+            idle = attention == 0  # takes nothing with it, under any projection of free scores: exactly 0 breaks no ties
+            removed = without_state(subject, encoded.hidden, attention, encoded.query)
+            renormalised = reprojected = _distance(removed, probs).masked_fill(idle, 0.0)
+            if not subject.removal_renormalises:
+                reprojected = _distance(without_state_reprojected(subject, encoded), probs)
+                reprojected = reprojected.masked_fill(idle & subject.ignores_weightless, 0.0)
+            distances = renormalised, reprojected
         if distances and not subject.contextual and self.by == "delete":
-            deleted = distances[1]  # no other state depends on the token: deleting it is removing its state
+            deleted = reprojected  # no other state depends on the token: deleting it is removing its state
         else:
-            deleted = _distance(without_token(subject, batch, ABSENCES[self.by]), probs)
+            deleted = _distance(without_token(subject, batch, absent), probs)
         named = zip(self.columns, (deleted, *distances), strict=False)  # states where there are any
         return {name: per_token(subject, batch, values) for name, values in named}
 

@@ -157,19 +157,19 @@ def _begin(line: Line) -> tuple[Intervals, torch.Tensor, torch.Tensor]:
     An instance has one interval, its whole line. Where f turns close to the start it has one for every four decades, down
     to where f no longer differs from that at the start.
     """
-    every = torch.arange(len(line.end), device=line.end.device)
+    lines = torch.arange(len(line.end), device=line.end.device)
     shares = line.end.new_tensor(NEAR_START, dtype=torch.float64)
-    values = _values(line, every, torch.cat([shares.new_tensor([0.0]), shares[:2]]))
+    values = _values(line, lines, torch.cat([shares.new_tensor([0.0]), shares[:2]]))
     first, last = values[:, 0], torch.where(line.lengths > 0, line.reached, 0.0)  # of no text at all both ends are 0
     difference, rounding = last - first, ROUNDING * (first.abs() + last.abs())
     small = STEEP * difference.abs() + rounding
-    turning = every[((values[:, 1:] - first.unsqueeze(1)).abs() > small.unsqueeze(1)).any(1)]
-    ends = {row: [1.0, 0.0] for row in every.tolist()}
+    turning = lines[((values[:, 1:] - first.unsqueeze(1)).abs() > small.unsqueeze(1)).any(1)]
+    ends = {row: [1.0, 0.0] for row in lines.tolist()}
     for row, near in zip(turning.tolist(), _values(line, turning, shares), strict=True):
         differs = ((near - first[row]).abs() > small[row]).nonzero()
         ends[row] = [1.0, *NEAR_START[: 2 + int(differs.max())], 0.0]
     intervals = [(row, low, high) for row, bounds in ends.items() for high, low in pairwise(bounds)]
-    rows = torch.tensor([row for row, _, _ in intervals], dtype=torch.int64, device=every.device)
+    rows = torch.tensor([row for row, _, _ in intervals], dtype=torch.int64, device=lines.device)
     low, high = (shares.new_tensor([interval[place] for interval in intervals]) for place in (1, 2))
     return Intervals.integrated(line, rows, low, high), difference, rounding
 

@@ -8,11 +8,11 @@ import torch
 
 from attnfaith.importance.input_gradients import differentiable, gradients, inside, item_sums, value_times_slope
 from attnfaith.importance.lrp_rules import Rules, check_rules, read_by_rules
-from attnfaith.importance.targets import ROWS_DOC, TARGET_DOC, TargetMeasure, per_token, score, signed_score, target_output
+from attnfaith.importance.targets import ROWS_DOC, TARGET_DOC, TargetMeasure, score, signed_score, target_output
 from attnfaith.measurement.options import Inputs, number
 from attnfaith.measurement.registry import register
 from attnfaith.record import Column
-from attnfaith.subjects import Pooled, SubjectError, WordLevel, opened
+from attnfaith.subjects import Pooled, SubjectError, WordLevel, opened, per_token
 from attnfaith.subjects.attention import map_products
 
 

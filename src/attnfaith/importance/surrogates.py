@@ -100,8 +100,8 @@ class _Value:
 def _shapley_values(value, length: int) -> np.ndarray:
     """The Shapley values (T,) of a function of parts (V,T): each of the 2^T parts is read once."""
     parts = (np.arange(2**length)[:, None] >> np.arange(length)) % 2 == 1
-    others = parts.sum(1, keepdims=True) - parts  # besides the token that joins, or does not
-    chance = 1 / (length * comb(length - 1, others))
+    rest = parts.sum(1, keepdims=True) - parts  # besides the token that joins, or does not
+    chance = 1 / (length * comb(length - 1, rest))
     return value(torch.from_numpy(parts)).numpy() @ np.where(parts, chance, -chance)
 
 

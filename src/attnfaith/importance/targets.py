@@ -6,12 +6,11 @@ Shapes: B instances, C classes; logits may have dimensions between the two.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 
 from attnfaith.measurement.options import Output, Target
 from attnfaith.measurement.registry import Measure
-from attnfaith.record import Column, ragged
+from attnfaith.record import Column
 from attnfaith.subjects import Batch, Subject
 from attnfaith.subjects.protocol import log_odds
 
@@ -40,11 +39,6 @@ def share(doc: str) -> Column:
     doc = f"what the mean of {ROWS_DOC} takes of a token, over the sum of all input positions, markers too: {doc}"
     undefined = "where the logits depend on no row of the last layer"
     return Column(("T",), words="sum", range=(0.0, 1.0), undefined=undefined, doc=doc)
-
-
-def per_token(subject: Subject, batch: Batch, values: torch.Tensor) -> list[np.ndarray]:
-    """Values (B,T) as one float32 array an instance, of its attendable tokens."""
-    return ragged(values.float().cpu(), subject.attendable(batch).cpu())
 
 
 def token_counts(subject: Subject, batch: Batch) -> list[int]:

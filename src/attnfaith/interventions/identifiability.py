@@ -73,13 +73,13 @@ class Precise:
 
 def far_rows(weights: np.ndarray, values: np.ndarray, rounding: float, allowed: np.ndarray | None = None) -> np.ndarray:
     """Return other weights (Q,T) for the rows of a head, each with its mass and its sum of values (T,d): `polytope.far`."""
-    others, mass = weights.copy(), weights.sum(1)
+    replacements, mass = weights.copy(), weights.sum(1)
     rows = mass > 0
     if values.size and rows.any():
         own = weights[rows] / mass[rows, None]
         allowed = None if allowed is None else allowed[rows] | (own > 0)
-        others[rows] = mass[rows, None] * far(values, own, allowed=allowed, rounding=rounding)
-    return others
+        replacements[rows] = mass[rows, None] * far(values, own, allowed=allowed, rounding=rounding)
+    return replacements
 
 
 # --------------------------------------------------------------------------------------- texts
@@ -211,19 +211,20 @@ class Heads(Precise):
         weights = [layer.weights[0].detach().double().cpu().numpy() for layer in maps]
         values = [layer.values[0].detach().double().cpu().numpy()[:, inside] for layer in maps]
         allowed = [_allowed(layer)[:, :, inside] for layer in maps]
-        others = [layer.copy() for layer in weights]
+        replacements = [layer.copy() for layer in weights]
         for layer, rows in enumerate(matter):
             places = np.ix_(rows, inside)
             for head, own in enumerate(weights[layer]):
                 may = allowed[layer][head, rows]
-                others[layer][head][places] = far_rows(own[places], values[layer][head], self.rounding, may)
+                replacements[layer][head][places] = far_rows(own[places], values[layer][head], self.rounding, may)
         shown, results, parts = self._shown(weights, values, allowed, matter[-1], inside, top)
         for (layer, head, row, mass), part in zip(parts, results.of_parts, strict=True):
-            others[layer][head, row, inside.nonzero()[0][allowed[layer][head, row]]] = mass * part
-        distances = [np.abs(new - old).sum(2)[:, rows] / 2 for new, old, rows in zip(others, weights, matter, strict=True)]
+            replacements[layer][head, row, inside.nonzero()[0][allowed[layer][head, row]]] = mass * part
+        layers = zip(replacements, weights, matter, strict=True)
+        distances = [np.abs(new - old).sum(2)[:, rows] / 2 for new, old, rows in layers]
         tvd = np.array([layer.mean() if layer.size else 0.0 for layer in distances])
         counts = np.array([layer.size for layer in distances], np.int32)
-        change = functools.partial(_change_of_logits, text=text, others=others)
+        change = functools.partial(_change_of_logits, text=text, replacements=replacements)
         return shown, results, (*self.changes(change), tvd, counts)
 
     def _shown(self, weights, values, allowed, matter, inside, top: int):
@@ -251,9 +252,9 @@ class Heads(Precise):
 
 
 @torch.no_grad()
-def _change_of_logits(subject, text: Batch, others: list[np.ndarray]) -> float:
+def _change_of_logits(subject, text: Batch, replacements: list[np.ndarray]) -> float:
     """The largest change of a logit under other weights (H,L,L) of each layer."""
-    edit = Replaced(dict(zip(subject.sites.layers, map(torch.from_numpy, others), strict=True)))
+    edit = Replaced(dict(zip(subject.sites.layers, map(torch.from_numpy, replacements), strict=True)))
     own, new = (subject.read(text, change, keep=nothing).logits.double() for change in (None, edit))
     return float((new - own).abs().max())
 
@@ -264,7 +265,7 @@ def _maps_and_rows(subject, text: Batch) -> tuple[list[Map], list[np.ndarray]]:
     outputs = _Outputs(subject.sites.layers)
     read = subject.read(text, outputs, scores=True)
     attended = subject.model_inputs(text)["attention_mask"]
-    rows = rows_that_matter(read.logits, [outputs.seen[number] for number in outputs.layers], attended)
+    rows = rows_that_matter(read.logits, [outputs.outputs[number] for number in outputs.layers], attended)
     return read.maps, [layer[0].cpu().numpy() for layer in rows]
 
 
@@ -272,13 +273,13 @@ class _Outputs(Edit):
     """The outputs of layers, which gradients are taken of."""
 
     def __init__(self, layers):
-        self.layers, self.seen = layers, {}
+        self.layers, self.outputs = layers, {}
 
     def output(self, number, output):
         if number not in self.layers:
             return output
-        self.seen[number] = output if output.requires_grad else output.detach().requires_grad_()
-        return self.seen[number]
+        self.outputs[number] = output if output.requires_grad else output.detach().requires_grad_()
+        return self.outputs[number]
 
 
 def _allowed(layer: Map) -> np.ndarray:
@@ -332,14 +333,14 @@ class CrossIdentifiability(Measure):
             for layer in layers:
                 for weights, values in zip(*(part.double().cpu().numpy() for part in layer), strict=True):
                     heads.append((weights, *_word_limits(weights, values, words, precise.rounding)))
-            own, low, high, others = (
+            own, low, high, replacements = (
                 np.stack(part).reshape(len(layers), -1, *part[0].shape) for part in zip(*heads, strict=True)
             )
-            replacement = {layer: torch.from_numpy(weights).to(subject.device) for layer, weights in enumerate(others)}
+            replacement = {layer: torch.from_numpy(weights).to(subject.device) for layer, weights in enumerate(replacements)}
             values = (
                 np.einsum("rgn,lant->largt", rows, low).astype(np.float32),
                 np.einsum("rgn,lant->largt", rows, high).astype(np.float32),
-                np.einsum("rgn,lan->larg", rows, np.abs(others - own).sum(3) / 2).astype(np.float32),
+                np.einsum("rgn,lan->larg", rows, np.abs(replacements - own).sum(3) / 2).astype(np.float32),
                 *precise.changes(functools.partial(_change_of_log_probs, pair=pair, replacement=replacement)),
             )
             pairs.append(values)
@@ -348,9 +349,9 @@ class CrossIdentifiability(Measure):
 
 def _word_limits(weights: np.ndarray, values: np.ndarray, words: np.ndarray, rounding: float) -> tuple[np.ndarray, ...]:
     """low, high (N,T) of the words, whose tokens words (S,T) marks, and a far alternative (N,S) of a head's rows (N,S)."""
-    inside, others = words.any(1), weights.copy()
+    inside, replacements = words.any(1), weights.copy()
     values, words, on_words = values[inside], words[inside], weights[:, inside]
-    others[:, inside] = far_rows(on_words, values, rounding)
+    replacements[:, inside] = far_rows(on_words, values, rounding)
     low, high = np.zeros((2, len(weights), words.shape[1]))
     equal = equations(values, rounding)
     for row, (mass, own) in enumerate(zip(on_words.sum(1), on_words, strict=True)):
@@ -361,7 +362,7 @@ def _word_limits(weights: np.ndarray, values: np.ndarray, words: np.ndarray, rou
             most = np.array([polytope.minimise(-word)[0] @ word for word in words.T])
             low[row] = mass * np.minimum(np.maximum(least, 0), shares)
             high[row] = mass * np.maximum(np.minimum(most, 1), shares)
-    return low, high, others
+    return low, high, replacements
 
 
 def _change_of_log_probs(subject, pair, replacement: dict[int, torch.Tensor]) -> float:

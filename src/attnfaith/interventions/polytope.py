@@ -417,9 +417,9 @@ def far(
     rows = equations(values, rounding)
     count, length = attention.shape
     width = min(length, 2 * len(rows) + PLACES)
-    others = attention.copy()
+    reached_rows = attention.copy()
     if length <= len(rows) or not count:
-        return others
+        return reached_rows
     if allowed is not None and allowed.all():
         allowed = None
     for part in np.array_split(np.arange(count), min(count, -(-count * width**2 // NUMBERS_AT_ONCE))):
@@ -435,8 +435,8 @@ def far(
             own_rows = own_rows * (sizes > NO_LENGTH)[:, :, None]
         elif width < length:
             own_rows = np.linalg.qr(own_rows.transpose(0, 2, 1))[0].transpose(0, 2, 1)
-        others[part[:, None], places] = _walked(own_rows, own, inside)
-    return others
+        reached_rows[part[:, None], places] = _walked(own_rows, own, inside)
+    return reached_rows
 
 
 def _walked(rows: np.ndarray, own: np.ndarray, allowed: np.ndarray | None) -> np.ndarray:

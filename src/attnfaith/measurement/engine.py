@@ -108,7 +108,7 @@ def measure(
     usual_tokens, instances, usual_shard = SIZES[reads]
     batch_tokens = usual_tokens if batch_tokens is None else batch_tokens
     shard_instances = usual_shard if shard_instances is None else shard_instances
-    shards = in_shards(batches(np.asarray(dataset["length"]), batch_tokens, instances), shard_instances)
+    shards = in_shards(np.asarray(dataset["length"]), batch_tokens, instances, shard_instances)
     common = record.COLUMNS if reads == "texts" else record.SEQUENCE_COLUMNS
     plan = {
         "version": attnfaith.__version__,
@@ -194,7 +194,7 @@ def check(
         raise MeasurementError(f"level={level!r}: choose one of {', '.join(LEVELS)}")
     try:
         subject = sequence_subject(model) if reads == "pairs" else subject_of(model, level)
-        check_recorded(subject)
+        model_identity(subject)
         missing = sorted(set(NEEDED[reads]) - set(dataset.column_names))
         if missing:
             raise MeasurementError(
@@ -229,21 +229,18 @@ def check(
     return subject, dataset, measures, reads
 
 
-def check_recorded(subject) -> None:
-    """Raise SubjectError where a subject lacks what a record states about its model."""
-    missing = [name for name in RECORDED if not hasattr(subject, name)]
-    if missing:
-        raise SubjectError(
-            f"a record states which model was measured, and this subject ({subject.kind}) has no {', '.join(missing)}: "
-            "attnfaith.subjects.protocol.Subject describes them"
-        )
-
-
 def model_identity(subject) -> dict[str, object]:
     """Return the fields of an identity that a model decides; fields that its subject does not state are unknown.
 
-    Raises MeasurementError for a field that no model decides.
+    Raises MeasurementError for a subject that lacks what a record states about its model, and for a field that no model
+    decides.
     """
+    missing = [name for name in RECORDED if not hasattr(subject, name)]
+    if missing:
+        raise MeasurementError(
+            f"a record states which model was measured, and this subject ({subject.kind}) has no {', '.join(missing)}: "
+            "attnfaith.subjects.protocol.Subject describes them"
+        )
     stated = dict(subject.identity())
     unknown = sorted(set(stated) - set(FIELDS))
     if unknown:
@@ -283,6 +280,10 @@ def _measured(
         columns = _read_pairs(subject, batch, rows, extra)
     else:
         columns = _read_texts(subject, batch, rows, extra, attention)
+    predictions = columns["target_probs" if "target_tokens" in rows else "probs"]
+    for name, probs in zip(rows["instance_id"], predictions, strict=True):
+        if not np.isfinite(probs).all():
+            raise MeasurementError(f"the model's prediction for '{name}' is not finite")
     scores = None
     for measure in sorted(measures, key=lambda measure: measure.takes_scores):
         keywords = {"seed": seed} if measure.takes_seed else {}
@@ -307,7 +308,7 @@ def _read_texts(subject, batch, rows: Mapping[str, list], extra: Mapping, attent
     columns = {name: rows[name] for name in ("instance_id", "tokens", "truncated", *COPIED) if name in rows}
     columns["label"] = batch["label"]
     weights = subject.attention(batch).float().cpu()  # first: a stack of layers has its logits from the same reading
-    columns["probs"] = list(_finite(outputs(subject, whole_logits(subject, batch)), rows).astype(np.float32))
+    columns["probs"] = list(outputs(subject, whole_logits(subject, batch)).float().cpu().numpy())
     columns["attention"] = record.ragged(weights, mask.cpu())
     if "word_attention" in extra:
         columns["words"] = rows["words"]
@@ -327,19 +328,12 @@ def _read_texts(subject, batch, rows: Mapping[str, list], extra: Mapping, attent
 
 def _read_pairs(subject, batch, rows: Mapping[str, list], extra: Mapping) -> dict[str, list]:
     """The columns of every record of pairs: the probabilities of target words."""
-    probs = _finite(word_sums(batch, subject.log_probs(batch)).exp().float(), rows)
+    probs = word_sums(batch, subject.log_probs(batch)).exp().float().cpu().numpy()
     names = ("instance_id", "tokens", "target_tokens", "truncated", "gold_links")
     columns = {name: rows[name] for name in names if name in rows}
     lengths = map(len, rows["target_tokens"])
     columns["target_probs"] = [np.minimum(row[:length], 1) for row, length in zip(probs, lengths, strict=True)]
     return columns
-
-
-def _finite(probs: torch.Tensor, rows: Mapping[str, list]) -> np.ndarray:
-    probs = probs.cpu().numpy()
-    if (bad := np.flatnonzero(~np.isfinite(probs).all(1))).size:
-        raise MeasurementError(f"the model's prediction for '{rows['instance_id'][bad[0]]}' is not finite")
-    return probs
 
 
 def _by_sentence(weights: torch.Tensor, items: torch.Tensor) -> list[list[np.ndarray]]:
@@ -374,32 +368,23 @@ def _declared(measures: Sequence[Measure], subject, dataset, reads: str) -> dict
 # ------------------------------------------------------------------------------------------ batches and shards
 
 
-def batches(lengths: np.ndarray, batch_tokens: int, instances: int = 64) -> list[np.ndarray]:
-    """Row numbers in batches of similar length: at most `batch_tokens` padded tokens, or a single longer text.
+def in_shards(lengths: np.ndarray, batch_tokens: int, instances: int, shard_instances: int) -> list[list[np.ndarray]]:
+    """Row numbers in batches of similar length, and batches in shards of at most `shard_instances` rows, or of one batch.
 
-    Raises MeasurementError where batch_tokens is no whole number of 1 or more.
+    A batch holds at most `instances` rows and `batch_tokens` padded tokens, or a single longer text. Raises
+    MeasurementError where batch_tokens is no whole number of 1 or more.
     """
     if not isinstance(batch_tokens, Integral) or isinstance(batch_tokens, bool) or batch_tokens < 1:
         raise MeasurementError(f"batch_tokens={excerpt(batch_tokens)}: a whole number, 1 or more")
-    order = np.argsort(lengths, kind="stable")
-    cut, start = [], 0
+    order, shards, count, start = np.argsort(lengths, kind="stable"), [[]], 0, 0
     for stop in range(1, len(order) + 1):
-        full = stop - start == instances
-        if stop == len(order) or full or lengths[order[stop]] * (stop + 1 - start) > batch_tokens:
-            cut.append(order[start:stop])
-            start = stop
-    return cut
-
-
-def in_shards(batches: list[np.ndarray], shard_instances: int) -> list[list[np.ndarray]]:
-    """Batches in shards of at most so many instances, or a single larger batch."""
-    shards, count = [[]], 0
-    for batch in batches:
-        if shards[-1] and count + len(batch) > shard_instances:
-            shards.append([])
-            count = 0
-        shards[-1].append(batch)
-        count += len(batch)
+        size = stop - start
+        if stop == len(order) or size == instances or lengths[order[stop]] * (size + 1) > batch_tokens:
+            if shards[-1] and count + size > shard_instances:
+                shards.append([])
+                count = 0
+            shards[-1].append(order[start:stop])
+            count, start = count + size, stop
     return shards
 
 

@@ -271,14 +271,12 @@ class AttentionClassifierForSequenceClassification(AttentionClassifierPreTrained
     def encode(
         self, input_ids=None, attention_mask=None, token_type_ids=None, inputs_embeds=None, items=None, answer_mask=None
     ) -> Encoded:
-        """Stage 1, see `AttentionClassifierModel.encode`; answer_mask (B,C): see `allow`."""
-        return self.allow(self.model.encode(input_ids, attention_mask, token_type_ids, inputs_embeds, items), answer_mask)
+        """Stage 1, see `AttentionClassifierModel.encode`.
 
-    def allow(self, encoded: Encoded, answer_mask: torch.Tensor | None) -> Encoded:
-        """Restrict the classes of each instance to answer_mask (B,C); None allows all. The others get probability 0.
-
-        Raises ValueError for a mask of another shape, and a row without a class.
+        answer_mask (B,C): the classes that each instance may have, None for all; the others get probability 0. Raises
+        ValueError for a mask of another shape, and a row without a class.
         """
+        encoded = self.model.encode(input_ids, attention_mask, token_type_ids, inputs_embeds, items)
         return encoded._replace(query=with_answers(encoded.query, answer_mask, self.num_labels))
 
     def decode(self, hidden: torch.Tensor, attention: torch.Tensor, query: torch.Tensor | Query | None = None):
@@ -321,7 +319,7 @@ class AttentionClassifierForSequenceClassification(AttentionClassifierPreTrained
         answer_mask=None,
         **kwargs,
     ):
-        """answer_mask (B,C): the classes that each instance may have, see `allow`."""
+        """answer_mask (B,C): the classes that each instance may have, see `encode`."""
         outputs = self.model(
             input_ids=input_ids,
             attention_mask=attention_mask,

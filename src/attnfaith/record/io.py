@@ -178,8 +178,8 @@ def settings(table: pa.Table | pa.Schema) -> list[dict]:
             return parts
     except (ValueError, TypeError, AttributeError, RecursionError):
         pass
-    shown = stored[:60].decode(errors="replace")
-    raise RecordError(f"the record's settings are {shown!r}, not a list of one object per cell: measure the model anew")
+    beginning = stored[:60].decode(errors="replace")
+    raise RecordError(f"the record's settings are {beginning!r}, not a list of one object per cell: measure the model anew")
 
 
 def save(table: pa.Table, path: str | os.PathLike) -> None:

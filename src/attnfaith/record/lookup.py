@@ -63,14 +63,14 @@ def find_records(*words: str | os.PathLike, revision: str | None = None) -> list
     for word in words:
         path = Path(word)
         if os.path.isfile(word):
-            found = [Source(str(word), (path,))]
+            of_word = [Source(str(word), (path,))]
         elif os.path.isdir(word):
-            found = _in_folder(path)
+            of_word = _in_folder(path)
         elif (match := REPOSITORY.fullmatch(str(word))) and not closest(path.name, _neighbours(path)):
-            found = _on_hub(match["repo"], match["configuration"], path, revision)
+            of_word = _on_hub(match["repo"], match["configuration"], path, revision)
         else:
             raise NotFoundError(f"no run or record at {cut(str(word))}{_near(path)}")
-        sources |= {source.paths: source for source in found}
+        sources |= {source.paths: source for source in of_word}
     return list(sources.values())
 
 

@@ -339,35 +339,40 @@ def _check_rows(table: pa.Table, start: int, columns: Mapping[str, Column]) -> N
     shared = ("T", "G", "L", "A", "R", "W") if sequences else ("T", "C", "W")
     lengths: dict[str, tuple[str, np.ndarray]] = {"R": ("the rule", np.full(table.num_rows, 2))}
     for name, column in columns.items():
-        array = lists = whole(table.column(name))
-        rows = rows_of_lists = np.arange(len(array))  # the row of each value
-        for axis in column.axes:
-            if not pa.types.is_list(array.type):
+        array, rows = whole(table.column(name)), np.arange(table.num_rows)  # the row of each value
+        lists, is_fixed = array, name in COLUMNS or name in OPTIONAL_COLUMNS or name in SEQUENCE_COLUMNS
+        for axis in (*column.axes, ""):  # and then the values
+            if axis and not pa.types.is_list(array.type):
                 raise RecordError(f"column '{name}' is {array.type}; its axes {column.axes} need nested lists")
-            _refuse_nulls(name, array, start + rows)
-            counts = list_lengths(array)
+            if array.null_count and (axis or (is_fixed and not column.nullable)):
+                place = np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))[0]
+                raise RecordError(f"column '{name}' row {start + rows[place]}: is null, or holds a null")
+            if not axis:
+                continue
+            lists, owners, counts = array, rows, pc.list_value_length(array).to_numpy(zero_copy_only=False)
             if axis in shared:
                 # one length in a row; of W in a sentence, which is a list by itself
-                owners, size = (np.arange(len(counts)), len(counts)) if axis == "W" else (rows, table.num_rows)
+                groups, size = (np.arange(len(counts)), len(counts)) if axis == "W" else (rows, table.num_rows)
                 first, expected = lengths.setdefault(axis, (name, np.zeros(size, np.int64)))
                 if first == name:
-                    expected[owners] = counts
-                for place in np.flatnonzero(expected[owners] != counts)[:1]:
+                    expected[groups] = counts
+                for place in np.flatnonzero(expected[groups] != counts)[:1]:
                     raise RecordError(
                         f"row {start + rows[place]}: column '{name}' has {counts[place]} values and '{first}' "
-                        f"{expected[owners[place]]}; all columns over {axis} of a row must have one length"
+                        f"{expected[groups[place]]}; all columns over {axis} of a row must have one length"
                     )
-            lists, rows_of_lists = array, rows
             array, rows = array.flatten(), np.repeat(rows, counts)
-        if name in COLUMNS or name in OPTIONAL_COLUMNS or name in SEQUENCE_COLUMNS:
-            if not column.nullable:
-                _refuse_nulls(name, array, start + rows)
-            low, high = column.range or (None, None)
-            values = array.to_numpy(zero_copy_only=False)
-            for place in np.flatnonzero(~((values >= low) & (values <= high)))[:1] if column.range else ():
+        if is_fixed and column.range:
+            (low, high), values = column.range, array.to_numpy(zero_copy_only=False)
+            for place in np.flatnonzero(~((values >= low) & (values <= high)))[:1]:
                 raise RecordError(f"column '{name}' row {start + rows[place]}: {values[place]} is outside {low:g}..{high:g}")
         if column.distribution and column.axes:
-            _check_distribution(name, lists, start + rows_of_lists)
+            values = array.to_numpy(zero_copy_only=False).astype(np.float64)
+            for place in np.flatnonzero(~(values >= 0))[:1]:  # NaN too
+                raise RecordError(f"column '{name}' row {start + rows[place]}: value {values[place]} is not a probability")
+            sums = np.bincount(np.repeat(np.arange(len(lists)), counts), weights=values, minlength=len(lists))
+            for place in np.flatnonzero((counts > 0) & ~(np.abs(sums - 1) <= SUM_TOLERANCE))[:1]:
+                raise RecordError(f"column '{name}' row {start + owners[place]}: sums to {sums[place]:.6f}, not to 1")
     if sequences:
         for axis, kind in (("T", "source"), ("G", "target")):
             for row in np.flatnonzero(lengths[axis][1] == 0)[:1]:
@@ -378,23 +383,6 @@ def _check_rows(table: pa.Table, start: int, columns: Mapping[str, Column]) -> N
         raise RecordError(f"row {start + row}: column 'probs' is empty; a prediction has a probability for each class")
     for row in np.flatnonzero(~np.isnan(label.astype(float)) & ((label < 0) | (label >= classes)))[:1]:
         raise RecordError(f"row {start + row}: label {label[row]:.0f} is outside 0..{classes[row] - 1}")
-
-
-def _refuse_nulls(name: str, array: pa.Array, rows: np.ndarray) -> None:
-    if array.null_count:
-        place = np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))[0]
-        raise RecordError(f"column '{name}' row {rows[place]}: is null, or holds a null")
-
-
-def _check_distribution(name: str, lists: pa.ListArray, rows: np.ndarray) -> None:
-    """Check that each list is a distribution. rows: the row of each list."""
-    values, lengths = lists.flatten().to_numpy(zero_copy_only=False).astype(np.float64), list_lengths(lists)
-    owner = np.repeat(np.arange(len(lengths)), lengths)
-    for place in np.flatnonzero(~(values >= 0))[:1]:  # NaN too
-        raise RecordError(f"column '{name}' row {rows[owner[place]]}: value {values[place]} is not a probability")
-    sums = np.bincount(owner, weights=values, minlength=len(lengths))
-    for place in np.flatnonzero((lengths > 0) & ~(np.abs(sums - 1) <= SUM_TOLERANCE))[:1]:
-        raise RecordError(f"column '{name}' row {rows[place]}: sums to {sums[place]:.6f}, not to 1")
 
 
 def ragged(values: np.ndarray, mask: np.ndarray) -> list[np.ndarray]:

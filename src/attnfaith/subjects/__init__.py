@@ -23,6 +23,7 @@ from attnfaith.subjects.protocol import (
     Subject,
     SubjectError,
     outputs,
+    per_token,
     require,
     whole_logits,
 )
@@ -86,6 +87,7 @@ __all__ = [
     "WordLevel",
     "opened",
     "outputs",
+    "per_token",
     "require",
     "sequence_subject",
     "subject_of",

@@ -264,14 +264,14 @@ class Texts(_Probe):
         self.check(not hook.fused, "layers", f"in {hook.fused} layers {fused}")
         shapes = [tuple(attention_map.weights.shape[2:]) for attention_map in maps]
         square = [number for number, shape in enumerate(shapes) if shape == (LENGTHS[0], LENGTHS[0])]
-        seen = sorted(set(shapes))
-        fault = f"of a text of {LENGTHS[0]} tokens it has maps of {seen}, and none from every token to every token"
+        sizes = sorted(set(shapes))
+        fault = f"of a text of {LENGTHS[0]} tokens it has maps of {sizes}, and none from every token to every token"
         self.check(bool(square), "layers", fault)
         if is_encoder_decoder(self.model):
             square = [number for number in square if CROSS.search(names[number])]
             self.check(bool(square), "layers", "its decoder has no attention over the encoder alone")
         else:
-            fault = f"only {len(square)} of its {len(maps)} maps are over all input positions ({seen})"
+            fault = f"only {len(square)} of its {len(maps)} maps are over all input positions ({sizes})"
             self.check(len(square) == len(maps), "layers", fault)
         self.check_once([(names[number], named.calls[number]) for number in square])
         return square
@@ -411,8 +411,8 @@ class Pairs(_Probe):
         sources, targets = PAIR_LENGTHS[0]
         shapes = [tuple(attention_map.weights.shape[2:]) for attention_map in hook.maps]
         over_source = [number for number, shape in enumerate(shapes) if shape == (targets, sources)]
-        seen = sorted(set(shapes))
-        fault = f"of {sources} source and {targets} target tokens its decoder has maps of {seen}, none from target to source"
+        sizes = sorted(set(shapes))
+        fault = f"of {sources} source and {targets} target tokens its decoder has maps of {sizes}, none of target to source"
         self.check(bool(over_source), "layers", fault)
         self.check_once([(named.names[number],) for number in over_source])
         heads = {hook.maps[number].weights.shape[1] for number in over_source}

@@ -454,10 +454,10 @@ def stack_of(subject: Subject, text: Batch) -> Stack:
     stack = subject.stack(text) if hasattr(subject, "stack") else None
     if stack is None:
         encoder = getattr(getattr(subject, "config", None), "encoder", None)
-        what = f"its encoder is {encoder!r}" if hasattr(subject, "stack") and encoder != "transformer" else subject.kind
+        reason = f"its encoder is {encoder!r}" if hasattr(subject, "stack") and encoder != "transformer" else subject.kind
         raise SubjectError(
-            f"this model has no self-attention to be seen ({what}): give a text classifier of transformers, or one of this "
-            "package with --encoder transformer"
+            f"this model has no self-attention to be seen ({reason}): give a text classifier of transformers, or one of "
+            "this package with --encoder transformer"
         )
     total = stack.reads.sum()
     if not float(total) > 0:

@@ -13,6 +13,7 @@ from attnfaith.data.collation import POSITION_COLUMNS, keep_positions, pad_batch
 from attnfaith.data.fingerprint import digest_model
 from attnfaith.data.in_memory import texts_in_memory
 from attnfaith.data.tokenization import by_words, encode
+from attnfaith.models.decoders import with_answers
 from attnfaith.models.modeling_attention_classifier import Encoded
 from attnfaith.subjects.attention import Edit, Hook, nothing, products_of_intervention
 from attnfaith.subjects.base import ModelSubject, check_finite
@@ -24,6 +25,8 @@ from attnfaith.subjects.word_level import WordLevel
 class PackageSubject(ModelSubject):
     """The texts, batches and embeddings of this package's classifiers."""
 
+    parts = ("encoder", "readout", "vectors", "vectors_digest", "tokenizer_digest")
+    """Fields of the configuration that an identity holds."""
     mask_token_id = None
     num_labels = property(attrgetter("config.num_labels"))
     pad_token_id = property(attrgetter("config.pad_token_id"))
@@ -37,6 +40,15 @@ class PackageSubject(ModelSubject):
         return Batch.of(batch, self)
 
     def check(self, dataset) -> None:
+        """Raise SubjectError for rows of another hierarchy than the model's, a model of fewer than two classes, and one
+        with weights that are not finite.
+        """
+        hierarchy, divided = getattr(self.config, "hierarchy", "none"), "words" in dataset.column_names
+        if divided != (hierarchy == "sentence"):
+            raise SubjectError(
+                f"the model has hierarchy='{hierarchy}' and the data set {'is' if divided else 'is not'} divided into "
+                "sentences: encode it with the model's own tokenizer"
+            )
         if self.num_labels < 2:
             raise SubjectError(f"the model has num_labels={self.num_labels}; predictions need two classes or more")
         check_finite(self.model)
@@ -55,9 +67,9 @@ class PackageSubject(ModelSubject):
         return products_of_intervention(self, batch, explain)
 
     def identity(self) -> dict[str, object]:
-        config, names = self.config, ("encoder", "readout", "vectors", "vectors_digest", "tokenizer_digest")
-        scale = config.embedding_std if config.vectors == "random" else None
-        return {"model": config.model_type, "vectors_scale": scale, **{name: getattr(config, name) for name in names}}
+        scale = self.config.embedding_std if self.config.vectors == "random" else None
+        parts = {name: getattr(self.config, name) for name in self.parts}
+        return {"model": self.config.model_type, "level": self.level, "vectors_scale": scale, **parts}
 
 
 class Pooled(PackageSubject):
@@ -73,6 +85,7 @@ class Pooled(PackageSubject):
 
     kind = "attention classifiers of this package"
     can = frozenset(CAPABILITIES) - MAPS - OF_TOKENIZERS - {"selection"}
+    parts = (*PackageSubject.parts, "hierarchy", "alignment", "projection", "projection_parameter", "score_scale")
 
     def __init__(self, stages, tokenizer=None):
         super().__init__(stages.classifier if isinstance(stages, WordLevel) else stages, tokenizer)
@@ -110,24 +123,8 @@ class Pooled(PackageSubject):
             raise SubjectError("these are single texts, and the model reads pairs (text, second text)")
         return encode(texts, self.tokenizer)
 
-    def identity(self) -> dict[str, object]:
-        names = ("hierarchy", "alignment", "projection", "projection_parameter", "score_scale")
-        return super().identity() | {"level": self.level, **{name: getattr(self.config, name) for name in names}}
-
     def digest(self) -> str:
         return digest_model(self.model)
-
-    def check(self, dataset) -> None:
-        """Raise SubjectError for rows of another hierarchy than the model's, a model of fewer than two classes, and one
-        with weights that are not finite.
-        """
-        hierarchy, divided = self.config.hierarchy, "words" in dataset.column_names
-        if divided != (hierarchy == "sentence"):
-            raise SubjectError(
-                f"the model has hierarchy='{hierarchy}' and the data set {'is' if divided else 'is not'} divided into "
-                "sentences: encode it with the model's own tokenizer"
-            )
-        super().check(dataset)
 
     def attendable(self, batch: Batch) -> torch.Tensor:
         return self.stages.attendable(**text_of(batch))
@@ -199,7 +196,8 @@ class Pooled(PackageSubject):
         if "encoded" not in batch.results:
             with torch.no_grad():
                 if self.level == "sentence":
-                    states = self.classifier.allow(self.classifier.model.states(self.sentences(batch)), answers)
+                    states = self.classifier.model.states(self.sentences(batch))
+                    states = states._replace(query=with_answers(states.query, answers, self.num_labels))
                 else:
                     states = self.stages.encode(**text, answer_mask=answers)
             batch.results["encoded"] = states

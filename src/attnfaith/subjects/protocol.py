@@ -9,8 +9,10 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol, Self
 
+import numpy as np
 import torch
 
+from attnfaith.record import ragged
 from attnfaith.support.errors import AttnfaithError
 
 
@@ -317,6 +319,11 @@ def outputs(subject: Subject, logits: torch.Tensor) -> torch.Tensor:
     """The outputs (B,C) for logits (B,C), in float64: probabilities or the logits themselves, by the subject's `output`."""
     kind, logits = getattr(subject, "output", "classes"), logits.double()
     return {"classes": logits.softmax(-1), "labels": logits.sigmoid(), "values": logits}[kind]
+
+
+def per_token(subject: Subject, batch: Batch, values: torch.Tensor) -> list[np.ndarray]:
+    """Values (B,T) as one float32 array an instance, of its attendable tokens."""
+    return ragged(values.float().cpu(), subject.attendable(batch).cpu())
 
 
 def log_odds(logits: torch.Tensor, classes: torch.Tensor | None = None) -> torch.Tensor:

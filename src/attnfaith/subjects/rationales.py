@@ -90,11 +90,9 @@ class Rationales(PackageSubject):
         return digest.hexdigest()
 
     def check(self, dataset) -> None:
-        """Raises SubjectError for rows of sentences or pairs, or whose tokens are not between two markers, a model of fewer
-        than two classes, and one with weights that are not finite.
-        """
+        """Raise SubjectError for rows of pairs, or whose tokens are not between two markers; or as PackageSubject does."""
         types = dataset["token_type_ids"] if "token_type_ids" in dataset.column_names else ()
-        if "words" in dataset.column_names or any(map(any, types)):
+        if any(map(any, types)):
             raise SubjectError("the model selects tokens of single texts: encode them with the model's own tokenizer")
         around = 2 if self.config.markers else 0
         for name, ids, tokens in zip(dataset["instance_id"], dataset["input_ids"], dataset["tokens"], strict=True):
