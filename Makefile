@@ -11,7 +11,7 @@ TESTS := tests
 # Tests of numbers: they pass whichever instructions of the processor torch uses.
 NUMERIC := $(wildcard tests/golden) tests/alignment tests/importance tests/interventions tests/models tests/subjects
 # These import no torch, nor do the parts of the package that they test.
-WITHOUT_TORCH := $(filter-out %/test_refusals.py %/test_registration.py, $(wildcard tests/metrics/test_*.py)) tests/data/test_registry.py \
+WITHOUT_TORCH := $(filter-out %/test_columns.py %/test_registration.py, $(wildcard tests/metrics/test_*.py)) tests/data/test_registry.py \
 	tests/data/test_generators.py tests/data/test_eraser.py tests/support/test_escaping.py tests/test_verdict.py \
 	tests/support/test_files.py tests/test_stats.py tests/reporting/test_compare.py tests/reporting/test_tables.py
 # Bytecode of tests is kept, so that the next run need not compile them.

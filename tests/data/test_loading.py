@@ -1,7 +1,5 @@
 """Published data: a contract over every data set on tiny files of its layout, cuts by hand, and broken files."""
 
-import hashlib
-
 import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,18 +12,13 @@ from attnfaith.data.tokenization import build_tokenizer, encode, split_words
 from attnfaith.support.errors import DatasetError
 
 
-def text_of(n, mark="w"):
-    return " ".join([mark] * n)
+def text_of(n):
+    return " ".join(["w"] * n)
 
 
 def parquet(folder, split, **columns):
     folder.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.table(columns), folder / f"{split}.parquet")
-
-
-def csv(folder, split, lines):
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{split}.csv").write_text("text,label\n" + "".join(line + "\n" for line in lines))
 
 
 STORY = ("id", "type", "text", "supporting_ids", "answer")
@@ -48,7 +41,7 @@ def stories(n, garden="garden"):
 
 
 def publish(entry, root, splits=SPLITS, n=40):
-    """A data set of the registry in the form that its entry says: texts of several lengths, and all labels."""
+    """A data set of the registry in the form that its entry describes: texts of several lengths, and all labels."""
     folder = root / entry.folder / (entry.hub_data_dir or "")
     for split in splits:
         if entry.stories:
@@ -77,64 +70,65 @@ def root(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", DATASETS)
 def test_contract(name, root):
-    """What holds for every data set of the registry, and so for a new one at once."""
-    if not DATASETS[name].built_in:
-        publish(DATASETS[name], root)
+    """What holds for every data set of the registry, and so for a new entry at once."""
+    entry = DATASETS[name]
+    if not entry.built_in:
+        publish(entry, root)
     loaded = load_splits(name, root=root)
     assert tuple(loaded.splits) == SPLITS
     ids = [i for rows in loaded.splits.values() for i in rows["instance_id"]]
     assert len(ids) == len(set(ids)) and all(i.startswith(f"{name}/") for i in ids)
     assert set(loaded.dropped) == {"source", *SPLITS}
-    entry = loaded.entry
-    columns = {"instance_id", "text", "label"} | ({"text_pair"} if entry.pair else set())
-    columns |= {"rationale"} if entry.rationale else set()
-    columns |= {"impermissible"} & set(entry.columns)
-    columns |= {"candidates"} if entry.candidates else set()
     assert len(set(loaded.label_names)) == len(loaded.label_names) >= 2
     assert set(loaded.empty_pair) == (set(SPLITS) if entry.pair else set())
+    optional = {"text_pair": entry.pair, "rationale": entry.rationale, "impermissible": entry.impermissible}
+    optional["candidates"] = entry.candidates
+    columns = {"instance_id", "text", "label", *(column for column, present in optional.items() if present)}
     for split, rows in loaded.splits.items():
-        assert len(rows) > 0
-        assert set(rows.column_names) == columns
-        assert rows.features["label"].dtype == "int64"
+        assert len(rows) > 0 and set(rows.column_names) == columns
         assert set(rows["label"]) <= set(range(len(loaded.label_names)))
-        lengths = [len(split) for split in split_words(rows["text"], entry.preprocessing)]
+        lengths = [len(words) for words in split_words(rows["text"], entry.preprocessing)]
         assert loaded.empty[split] == lengths.count(0)
         assert entry.min_length is None or min(lengths) > entry.min_length
         assert entry.max_length is None or max(lengths) < entry.max_length
-        if entry.rationale:
-            assert [len(marks) for marks in rows["rationale"]] == lengths
-        if "impermissible" in columns:
-            assert [len(marks) for marks in rows["impermissible"]] == lengths
+        for marks in ("rationale", "impermissible"):
+            assert marks not in columns or [len(values) for values in rows[marks]] == lengths
         if entry.candidates:
             assert all(label in actual for label, actual in zip(rows["label"], rows["candidates"], strict=True))
     again = load_splits(name, root=root)
     assert again.revision == loaded.revision
     assert {s: r.to_dict() for s, r in again.splits.items()} == {s: r.to_dict() for s, r in loaded.splits.items()}
-    # and it goes through the tokenizer
     tokenizer = build_tokenizer(loaded.vocabulary_texts, preprocessing=entry.preprocessing, pair=entry.pair)
     encoded = encode(loaded.splits["train"], tokenizer)
-    assert sum(encoded["n_unknown"]) == 0
-    assert encoded["labels"][:] == loaded.splits["train"]["label"][:]
-    assert columns - set(encoded.column_names) <= {"text", "text_pair", "label"}
+    assert sum(encoded["n_unknown"]) == 0 and encoded["labels"][:] == loaded.splits["train"]["label"][:]
 
 
-def test_sst_keeps_row_numbers_and_counts_what_it_drops(root):
+def test_filters_limits_and_revision_by_hand(root, monkeypatch):
+    """Rows have the numbers of the published file; the vocabulary is that before the filter; nothing is written."""
     for split, lengths in {"train": [5, 6, 7, 9, 9], "validation": [6, 8], "test": [2, 6, 7, 8]}.items():
         labels = [row % 2 for row in range(len(lengths))]
         parquet(root / "SetFit/sst2", split, text=[text_of(n) + " ." for n in lengths], label=labels)
+    before = sorted(root.rglob("*"))
     loaded = load_splits("sst", root=root)
+    assert sorted(root.rglob("*")) == before
     assert loaded.splits["test"]["instance_id"][:] == ["sst/test/1", "sst/test/2"]
-    assert loaded.splits["train"]["label"][:] == [1, 0]
+    assert loaded.splits["train"]["label"][:] == [1, 0] and len(loaded.vocabulary_texts) == 5
     assert loaded.dropped == {
         "source": {},
         "train": {"too_short": 1, "longest": 2},  # both of the longest
         "validation": {"too_short": 0, "longest": 1},
         "test": {"too_short": 1, "longest": 1},
     }
-    assert len(loaded.vocabulary_texts) == 5  # before the filter
-    before = sorted(root.rglob("*"))
-    load_splits("sst", root=root)
-    assert sorted(root.rglob("*")) == before  # nothing is written into the data root
+    for split in SPLITS:
+        parquet(root / "SetFit/sst2", split, text=[text_of(6 + i % 5) for i in range(300)], label=[0, 1] * 150)
+    monkeypatch.setenv("ATTNFAITH_DATA", str(root))
+    first, other = (load_splits("sst", seed=seed, limits={"train": 50, "test": 10_000}) for seed in (1, 2))
+    assert first.revision.startswith("local-") and first.revision != loaded.revision
+    rows = [int(name.split("/")[2]) for name in first.splits["train"]["instance_id"]]
+    assert len(rows) == 50 and rows == sorted(rows) and rows[-1] > 200, "the head is not a random subset"
+    assert first.dropped["train"] == {"too_short": 0, "longest": 60, "limit": 190} and len(first.splits["test"]) == 240
+    assert first.vocabulary_texts == first.splits["train"]["text"][:] != other.splits["train"]["text"][:]
+    assert first.splits["test"].to_dict() == other.splits["test"].to_dict()
 
 
 @pytest.mark.parametrize(
@@ -142,7 +136,7 @@ def test_sst_keeps_row_numbers_and_counts_what_it_drops(root):
     [
         ({"rationale_spans": [[[1, 2], [4, 6]], []]}, [[0, 1, 0, 0, 1, 1], [0]]),
         ({"rationale": [[0, 1, 0, 0, 1, 1], [0]]}, [[0, 1, 0, 0, 1, 1], [0]]),
-        # of passages the first place; one that is not there marks nothing
+        # of passages the first place; a passage that is not there marks nothing
         ({"evidences": [["Dull film", "quite dull", "absent", ""], []]}, [[0, 1, 1, 0, 1, 1], [0]]),
     ],
 )
@@ -153,82 +147,52 @@ def test_rationales_from_spans_marks_and_quotes(root, columns, expected):
     assert load_splits("movie_reviews", root=root).splits["test"]["rationale"][:] == expected
 
 
-def test_questions_of_one_story_stay_together(root):
-    publish(DATASETS["babi_qa_1"], root, ("train", "test"), n=120)
-    loaded = load_splits("babi_qa_1", root=root)
-    train, validation = ([text.split()[0] for text in loaded.splits[split]["text"]] for split in ("train", "validation"))
-    assert not set(train) & set(validation) and len(set(validation)) == 9
-    assert len(train) + len(validation) == 90
-
-
 # ------------------------------------------------------------------------------------------------ answers
-
-
-def publish_passages(root, **splits):
-    """{split: [(passage, question, answer)]} as a table."""
-    for split, rows in splits.items():
-        parquet(root / "cnn", split, **dict(zip(("passage", "question", "answer"), zip(*rows, strict=True), strict=True)))
 
 
 PASSAGES = {
     "train": [
         ("@entity10 saw @entity2 , @entity2", "who @placeholder", "@entity2"),
         ("@entity3 is", "@placeholder", "@entity3"),
+        ("none", "@placeholder", "@entity5"),
     ],
     "validation": [("@entity3 or @entity10 or @entity88", "@placeholder", "@entity10")],
-    "test": [("@entity2 and @entity10 , @entity77 's", "@placeholder", "@entity10")],
+    "test": [
+        ("@entity2", "@placeholder", "@entity3"),
+        ("@entity77 @entity2", "@placeholder", "@entity77"),
+        ("@entity2 and @entity10 , @entity77 's", "@placeholder", "@entity10"),
+    ],
 }
-WRONG = [("@entity2", "@placeholder", "@entity3"), ("@entity77 @entity2", "@placeholder", "@entity77")]
 
 
 def test_candidates_are_the_entities_of_the_passage(root):
-    publish_passages(root, **PASSAGES)
+    """Questions whose answer the passage lacks, or training does not know, are left out and counted."""
+    for split, rows in PASSAGES.items():
+        columns = dict(zip(("passage", "question", "answer"), zip(*rows, strict=True), strict=True))
+        parquet(root / "cnn", split, **columns)
     loaded = load_splits("cnn_qa", root=root)
     assert loaded.label_names == loaded.extra_vocabulary == ["@entity2", "@entity3", "@entity10"]
     assert loaded.splits["train"]["label"][:] == [0, 1]
     candidates = {split: rows["candidates"][:] for split, rows in loaded.splits.items()}
     assert candidates == {"train": [[0, 2], [1]], "validation": [[1, 2]], "test": [[0, 2]]}
     assert loaded.unknown_candidates == 2  # 77 and 88
-    assert loaded.dropped["source"] == {"answer_not_candidate": 0, "answer_not_in_training": 0}
-    assert load_splits("cnn_qa", root=root, limits={"train": 1}).label_names == loaded.label_names
-
-
-def test_questions_that_cannot_be_answered_are_left_out_and_counted(root):
-    """An answer that the passage does not hold, and one that training does not know."""
-    train = [*PASSAGES["train"], ("none", "@placeholder", "@entity5")]
-    publish_passages(root, **{**PASSAGES, "train": train, "test": [*WRONG, *PASSAGES["test"]]})
-    loaded = load_splits("cnn_qa", root=root)
     assert loaded.dropped["source"] == {"answer_not_candidate": 2, "answer_not_in_training": 1}
-    assert loaded.splits["test"]["instance_id"][:] == ["cnn_qa/test/2"] and "@entity5" not in loaded.label_names
+    assert loaded.splits["test"]["instance_id"][:] == ["cnn_qa/test/2"]
 
 
-def test_answers_of_babi_are_those_of_training(root):
-    """The test file has the answer garden, training has not; a later validation cut does not change the labels."""
+def test_stories_stay_together_and_answers_are_those_of_training(root):
+    """The test file has the answer garden, training has not."""
+    publish(DATASETS["babi_qa_1"], root, ("train", "test"), n=120)
+    loaded = load_splits("babi_qa_1", root=root)
+    train, validation = ([text.split()[0] for text in loaded.splits[split]["text"]] for split in ("train", "validation"))
+    assert not set(train) & set(validation) and len(set(validation)) == 9
+    assert len(train) + len(validation) == 90
     publish(DATASETS["babi_qa_1"], root, ("test",), n=8)
     parquet(root / "facebook/babi_qa/en-10k-qa1", "train", story=stories(4, "office"))
     loaded = load_splits("babi_qa_1", root=root)
-    assert loaded.label_names == ["hallway", "office"]
-    assert loaded.dropped["source"] == {"answer_not_in_training": 2}
+    assert loaded.label_names == ["hallway", "office"] and loaded.dropped["source"] == {"answer_not_in_training": 2}
     assert loaded.splits["test"]["label"][:] == [1, 0, 1, 0]
     assert loaded.splits["test"]["instance_id"][:] == [f"babi_qa_1/test/{row}" for row in (0, 1, 3, 4)]
-
-
-# ------------------------------------------------------------------------------------------------ revision, root, limits
-
-
-def test_revision_is_a_digest_of_names_and_contents(root, monkeypatch):
-    """Written out, because records name the data they were measured on by it."""
-    for split in ("train", "test"):
-        csv(root / "adr", split, [f"{text_of(6 + i)},{i % 2}" for i in range(20)])
-    (root / "adr/.hidden").write_text("not counted")
-    digest = hashlib.sha256()
-    for name in ("test.csv", "train.csv"):
-        digest.update(name.encode() + hashlib.sha256((root / "adr" / name).read_bytes()).digest())
-    monkeypatch.setenv("ATTNFAITH_DATA", str(root))
-    assert load_splits("adr").revision == f"local-{digest.hexdigest()[:12]}"
-    csv(root / "adr", "test", [f"{text_of(6)},1"])
-    loaded = load_splits("adr")
-    assert loaded.revision != f"local-{digest.hexdigest()[:12]}" and len(loaded.splits["test"]) == 1
 
 
 def test_a_folder_of_a_repository_is_read_at_its_commit(root, hub):
@@ -240,20 +204,29 @@ def test_a_folder_of_a_repository_is_read_at_its_commit(root, hub):
     assert calls == [(("facebook/babi_qa", None), options)]
 
 
-def test_limits_draw_at_random_in_order(root):
-    for split in SPLITS:
-        parquet(root / "SetFit/sst2", split, text=[text_of(6 + i % 5) for i in range(300)], label=[0, 1] * 150)
-    loaded = load_splits("sst", root=root, seed=1, limits={"train": 50, "test": 10_000})
-    rows = [int(name.split("/")[2]) for name in loaded.splits["train"]["instance_id"]]
-    assert len(rows) == 50 and rows == sorted(rows)
-    assert rows[-1] > 200, "the head is not a random subset"
-    assert loaded.dropped["train"] == {"too_short": 0, "longest": 60, "limit": 190}
-    assert len(loaded.splits["test"]) == 240 and loaded.dropped["test"]["limit"] == 0
-    assert "limit" not in loaded.dropped["validation"]
-    assert loaded.vocabulary_texts == loaded.splits["train"]["text"][:]
-    same, other = (load_splits("sst", root=root, seed=seed, limits={"train": 50}) for seed in (1, 2))
-    assert same.splits["train"].to_dict() == loaded.splits["train"].to_dict() != other.splits["train"].to_dict()
-    assert other.splits["test"].to_dict() == same.splits["test"].to_dict()
+STATEMENT = {"id": "1", "type": 0, "text": "Mary ran.", "supporting_ids": [], "answer": ""}
+QUESTION = {"id": "2", "type": 1, "text": "Where is Mary? ", "supporting_ids": ["1"], "answer": "office"}
+
+
+@pytest.mark.parametrize("as_list", [False, True])
+def test_questions_of_a_story_by_hand(as_list):
+    story = [STATEMENT, QUESTION, {**STATEMENT, "id": "3", "text": "John got milk."}]
+    story.append({**QUESTION, "id": "4", "text": "Where was Mary before?", "supporting_ids": ["3"]})
+    story = story if as_list else {key: [line[key] for line in story] for key in story[0]}
+    assert questions(pa.table({"story": [story]}), "set").to_pydict() == {
+        "text": ["Mary ran .", "Mary ran . John got milk ."],
+        "text_pair": ["Where is Mary ?", "Where was Mary before ?"],
+        "label": ["office", "office"],
+        "rationale": [[1] * 3, [0] * 3 + [1] * 4],
+    }
+
+
+@pytest.mark.parametrize(
+    "story", [None, [STATEMENT, {**QUESTION, "answer": ""}], [STATEMENT, {**QUESTION, "supporting_ids": ["1", "3"]}]]
+)
+def test_a_story_of_another_form_names_its_row(story):
+    with pytest.raises(DatasetError, match="set, row 0: a story is a list of lines"):
+        questions(pa.table({"story": [story]}), "set")
 
 
 # ------------------------------------------------------------------------------------------------ what is refused
@@ -279,34 +252,22 @@ def test_arguments_that_are_refused(root, name, arguments, message):
 
 GOOD = {"text": [text_of(6), text_of(7)], "label": [0, 1]}
 MARKED = {"text": ["a b", "c d"], "label": [0, 1]}
-PREMISE = {"premise": ["a", "b"], "hypothesis": ["c", None], "label": [0, 1]}
 
 
 @pytest.mark.parametrize(
     ("name", "columns", "message"),
     [
-        ("sst", {"text": ["a"], "label": [None]}, "row 0: the label None is not"),
         ("sst", {**GOOD, "label": [0, 2]}, r"'sst', .* split, row 1: the label 2 is not a whole number 0\.\.1"),
         ("sst", {**GOOD, "label": [0.0, 0.5]}, r"row 1: the label 0\.5 is not a whole number 0\.\.1"),
-        ("sst", {**GOOD, "label": ["0", "1"]}, "row 0: the label '0' is not a whole number"),
         ("sst", {**GOOD, "text": [text_of(6), None]}, "row 1: column 'text' has no text"),
         ("sst", {"text": [text_of(3)], "label": [0]}, "length filter of 'sst' leaves no row"),
         ("sst", {"sentence": ["a"], "label": [0]}, r"needs a column 'text' \(text\); it has \['sentence', 'la"),
         ("movie_reviews", {**MARKED, "rationale": [[0, 1, 1], [0, 1]]}, "0: a rationale is one 0 or 1"),
         ("movie_reviews", {**MARKED, "rationale_spans": [[], [[1, 3]]]}, r"/1: the evidence \[1, 3\) lies outside its 2"),
-        ("snli", PREMISE, "row 1: column 'hypothesis' has no text"),
         ("imdb_10", {"rating": [5, 0], "review": ["a", "b"]}, "row 1: the label 0 is not"),
-        (
-            "pronoun",
-            {**MARKED, "impermissible": [[1, 0], [1]]},
-            "/1: impermissible must be one 0 or 1 for each of its 2",
-        ),
+        ("pronoun", {**MARKED, "impermissible": [[1, 0], [1]]}, "/1: impermissible must be one 0 or 1 for each of its 2"),
         ("pronoun", {**MARKED, "impermissible": [[0, 0], [0, 0]]}, "no text of training has an impermissible word"),
-        (
-            "yahoo_answers",
-            {"topic": [1], "question_title": ["a"], "best_answer": ["b"]},
-            "'question_title' with 'question_content' with 'best_answer' .text.; it",
-        ),
+        ("yahoo_answers", {"topic": [1]}, "'question_title' with 'question_content' with 'best_answer' .text.; it"),
     ],
 )
 def test_rows_that_are_refused(root, name, columns, message):
@@ -316,76 +277,21 @@ def test_rows_that_are_refused(root, name, columns, message):
         load_splits(name, root=root)
 
 
-def test_impermissible_words_are_removed_on_demand(root):
-    for split in SPLITS:
-        texts = {"text": ["She is a Surgeon .", "Mr. X\u00a0went"], "label": [1, 0]}
-        parquet(root / "deceptive/pronoun", split, **texts, impermissible=[[1, 0, 0, 0, 0], [1, 0, 0]])
-    whole, rest = (load_splits("pronoun", root=root, impermissible_removed=removed) for removed in (False, True))
-    assert rest.entry.name == "pronoun_permissible" and not rest.entry.impermissible and whole.entry.impermissible
-    assert rest.splits["test"]["text"][:] == ["is a Surgeon .", "X went"]
-    assert rest.splits["test"]["instance_id"][:] == whole.splits["test"]["instance_id"][:]
-    assert "impermissible" not in rest.splits["test"].column_names and "She" not in " ".join(rest.vocabulary_texts)
-
-
-def test_training_is_cut_from_validation_where_there_is_none(root):
-    rows = {"text": [f"he w{row}" for row in range(10)], "label": [0, 1] * 5, "impermissible": [[1, 0]] * 10}
+def test_impermissible_words_are_removed_and_training_is_cut_from_validation(root):
+    rows = {
+        "text": [f"She is\u00a0w{row} ." for row in range(10)],
+        "label": [0, 1] * 5,
+        "impermissible": [[1, 0, 0, 0]] * 10,
+    }
     for split in ("validation", "test"):
         parquet(root / "deceptive/occupation-classification", split, **rows)
         parquet(root / "deceptive/pronoun", split, **rows)
-    loaded = load_splits("occupation", root=root)
-    assert [len(loaded.splits[split]) for split in SPLITS] == [8, 2, 10]
-    assert {name.split("/")[1] for name in loaded.splits["train"]["instance_id"]} == {"validation"}
-    parquet(root / "deceptive/occupation-classification", "train", **rows)
-    assert [len(rows) for rows in load_splits("occupation", root=root).splits.values()] == [10, 10, 10]
     with pytest.raises(DatasetError, match="'pronoun' has no train split"):
         load_splits("pronoun", root=root)
-
-
-# ------------------------------------------------------------------------------------------------ stories
-
-
-STATEMENT = {"id": "1", "type": 0, "text": "Mary ran.", "supporting_ids": [], "answer": ""}
-QUESTION = {"id": "2", "type": 1, "text": "Where is Mary? ", "supporting_ids": ["1"], "answer": "office"}
-STORIES = [
-    [
-        {**STATEMENT, "text": "Mary went to the office."},
-        {**STATEMENT, "id": "2", "text": "John got the milk there."},
-        {**QUESTION, "id": "3"},
-        {**STATEMENT, "id": "4", "text": "Mary moved to the hallway."},
-        {**QUESTION, "id": "5", "text": "Where was Mary before the hallway?", "supporting_ids": ["4", "1"]},
-    ],
-    [{**STATEMENT, "text": "John ran."}, {**QUESTION, "text": "Where is John?", "answer": "garden"}],
-]
-
-
-@pytest.mark.parametrize("as_list", [False, True])
-def test_rows_by_hand(as_list):
-    of_lists = [{key: [line[key] for line in story] for key in story[0]} for story in STORIES]
-    assert questions(pa.table({"story": STORIES if as_list else of_lists}), "set").to_pydict() == {
-        "text": [
-            "Mary went to the office . John got the milk there .",
-            "Mary went to the office . John got the milk there . Mary moved to the hallway .",
-            "John ran .",
-        ],
-        "text_pair": ["Where is Mary ?", "Where was Mary before the hallway ?", "Where is John ?"],
-        "label": ["office", "office", "garden"],
-        "rationale": [[1] * 6 + [0] * 6, [1] * 6 + [0] * 6 + [1] * 6, [1] * 3],
-    }
-
-
-@pytest.mark.parametrize(
-    "story",
-    [
-        None,
-        [STATEMENT, {**QUESTION, "answer": ""}],
-        [STATEMENT, {**QUESTION, "supporting_ids": ["1", "3"]}],
-        [STATEMENT, {**QUESTION, "supporting_ids": []}],
-        [{**STATEMENT, "text": None}],
-        [{"id": "1", "type": 0}],
-    ],
-)
-def test_a_story_of_another_form_names_its_row(story):
-    with pytest.raises(DatasetError, match="set, row 0: a story is a list of lines"):
-        questions(pa.table({"story": [story]}), "set")
-    with pytest.raises(DatasetError, match="'story'"):
-        questions(pa.table({"text": ["a"]}), "set")
+    whole, rest = (load_splits("occupation", root=root, impermissible_removed=removed) for removed in (False, True))
+    assert [len(rest.splits[split]) for split in SPLITS] == [8, 2, 10]
+    assert {name.split("/")[1] for name in whole.splits["train"]["instance_id"]} == {"validation"}
+    assert rest.entry.name == "occupation_permissible" and not rest.entry.impermissible and whole.entry.impermissible
+    assert rest.splits["test"]["text"][0] == "is w0 ." and "She" not in " ".join(rest.vocabulary_texts)
+    assert rest.splits["test"]["instance_id"][:] == whole.splits["test"]["instance_id"][:]
+    assert "impermissible" not in rest.splits["test"].column_names

@@ -1,33 +1,28 @@
 """Own data: files as they stand, columns, classes and splits by the stated rules, and bad input in one clear line."""
 
 import gzip
-import json
 import re
 
 import datasets
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pytest
 
-import attnfaith
 from attnfaith.data.fingerprint import fingerprint
 from attnfaith.data.own_data import check_own, read_own, read_texts
 from attnfaith.data.own_files import read_file
 from attnfaith.data.registry import SPLITS, entry_of, facts
 from attnfaith.recipes import Data
 from attnfaith.support.errors import DatasetError
-from tests.small_classifiers import classifier, tokenizer
 
 
 TOPICS = ("Kultur", "Politik", "Sport")
 ROWS = [(f"Satz {row} über {TOPICS[row % 3]}, schön 🙂", TOPICS[row % 3]) for row in range(60)]
-CSV = "text,label\na,1\n"
 
 
 def write(path, rows=ROWS, head=("text", "label"), **options):
     """A file of any kind, by the end of its name."""
-    frame = pd.DataFrame(list(rows), columns=list(head))
+    frame = pd.DataFrame(list(rows), columns=list(head), dtype=object)
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.suffix == ".parquet":
         frame.to_parquet(path)
@@ -56,7 +51,7 @@ def texts(loaded):
 # ------------------------------------------------------------------------------------------------ files
 
 
-@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.csv.gz", "a.csv.xz", "a.json", "a.jsonl", "a.parquet", "a.xlsx"])
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.csv.gz", "a.json", "a.jsonl", "a.parquet", "a.xlsx"])
 def test_every_kind_of_file_holds_the_same_rows(tmp_path, name):
     if name.endswith("xlsx"):
         pytest.importorskip("openpyxl")
@@ -64,39 +59,26 @@ def test_every_kind_of_file_holds_the_same_rows(tmp_path, name):
     rows = [("wort " * 1600, "klein"), ('er sagt "ja, gut"\nund geht 👍', "groß"), ("NA", "null"), ("007", "007")]
     path = write(tmp_path / name, rows, head, **({"sep": "\t"} if ".tsv" in name else {}))
     table = read_file(path)
+    if name == "a.csv":
+        frame = table.to_pandas()
+        frame.to_csv(path, index=False, encoding="utf-16")
+        table = read_file(path, encoding="utf-16")
     assert table.column_names == list(head)
     assert [tuple(row.values()) for row in table] == rows
-
-
-@pytest.mark.parametrize("encoding", ["utf-8-sig", "cp1252", "utf-16", "latin-1"])
-def test_encodings(tmp_path, encoding):
-    path = write(tmp_path / "a.csv", [("grün und weiß", "1")], encoding=encoding)
-    assert list(read_file(path, encoding=encoding)["text"]) == ["grün und weiß"]
-    if encoding == "utf-8-sig":
-        assert read_file(path).column_names == ["text", "label"]
-    else:
-        with pytest.raises(DatasetError, match="a.csv .* not in the encoding UTF-8 .*--data.encoding cp1252, or save"):
-            read_file(path)
-
-
-def test_values_of_several_kinds_in_json_are_texts(tmp_path):
-    lines = [{"a": 1, "b": "x"}, {"a": None, "b": 3}, {"b": True}]
-    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    assert read_file(tmp_path / "a.jsonl").to_dict() == {"a": [1, None, None], "b": ["x", "3", "true"]}
 
 
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
         ("a.csv", "", "No columns"),
+        ("a.csv", "text,label\ngrün,1\n".encode("cp1252"), "not in the encoding UTF-8 .*--data.encoding cp1252, or save"),
         ("a.csv", "text,label\n", "no rows"),
         ("a.csv", "text,label\na,1\nb, 2, 3\n", "line 3, saw 3.* quotation marks"),
         ("a.csv", "text,label\na,1,4\n", "line 2 has more fields"),
         ("a.csv", 'text,label\n"a,1\nb,1\n', "inside string.*--data.quotes"),
-        ("a.csv", b"\x89PNG\r\n\x1a\n\0\0", "UTF-8"),
         ("a.xls", "abcd", "save a .xls as .xlsx"),
         ("a.parquet", "abc", "cannot be read"),
-        ("a.csv.gz", gzip.compress(CSV.encode() * 500, mtime=0)[:-20], "cannot be read"),
+        ("a.csv.gz", gzip.compress(b"text,label\na,1\n" * 500, mtime=0)[:-20], "cannot be read"),
         ("a.jsonl", '{"text": "a", "label": 1}\n{"text": "b",\n', "cannot be read"),
     ],
     ids=lambda value: ascii(value)[1:30],
@@ -113,7 +95,9 @@ def test_files_that_cannot_be_read(tmp_path, name, content, words, capfd):
 
 
 def test_a_file_is_read_mapped_and_cut(tmp_path):
-    loaded = read(write(tmp_path / "reviews.csv"))
+    """By its seed and shares alone: not by the seed that draws limits, nor by where the file lies."""
+    path = write(tmp_path / "reviews.csv")
+    loaded = read(path)
     assert loaded.label_names == list(TOPICS) and loaded.entry.name == "reviews" and loaded.entry.own
     assert sizes(loaded) == [42, 9, 9] and len(loaded.vocabulary_texts) == 42
     places = {name: int(name.rpartition("/")[2]) for split in SPLITS for name in loaded.splits[split]["instance_id"]}
@@ -123,60 +107,47 @@ def test_a_file_is_read_mapped_and_cut(tmp_path):
             assert (row["text"], TOPICS[row["label"]]) == ROWS[places[row["instance_id"]]]
         assert np.bincount(loaded.splits[split]["label"]).tolist() == [len(loaded.splits[split]) // 3] * 3
     assert loaded.about["classes"]["Sport"] == {"train": 14, "validation": 3, "test": 3}
-    assert loaded.about["words"]["test"] == [7, 7, 7, 7, 7]  # the comma is one
-
-
-def test_the_cut_depends_on_its_seed_and_shares_alone(tmp_path):
-    path = write(tmp_path / "reviews.csv")
-    first = read(path)
-    assert texts(read(path, seed=5)) == texts(first)  # that draws limits
-    assert texts(read(path, split_seed=1)) != texts(first)
+    assert loaded.about["words"]["test"] == [7, 7, 7, 7, 7]  # the comma is a word
+    assert texts(read(path, seed=5)) == texts(loaded) != texts(read(path, split_seed=1))
     assert sizes(read(path, validation_share=0.3, test_share=0.1)) == [36, 18, 6]
-    again = read(write(tmp_path / "other" / "reviews.csv"))
-    assert again.revision == first.revision != read(write(tmp_path / "reviews.csv", ROWS[1:])).revision
-    assert fingerprint(again.splits["test"]) == fingerprint(first.splits["test"])
+    again = read(write(tmp_path / "elsewhere" / "reviews.csv"))
+    assert again.revision == loaded.revision != read(write(tmp_path / "reviews.csv", ROWS[1:])).revision
+    assert fingerprint(again.splits["test"]) == fingerprint(loaded.splits["test"])
 
 
-def test_one_text_is_in_one_split(tmp_path):
+def test_a_text_and_pairs_with_one_first_text_are_in_one_split(tmp_path):
     rows = [(f"Text {number}", TOPICS[number % 3]) for number in range(30)]
     rows += [(f"  TEXT   {number} ", TOPICS[number % 3]) for number in range(0, 30, 2)] + [("text 7", "Kultur")]
     loaded = read(write(tmp_path / "a.csv", rows))
     keys = {split: {" ".join(text.split()).lower() for text in listed} for split, listed in texts(loaded).items()}
     assert len(set.union(*keys.values())) == 30 == sum(map(len, keys.values()))
     assert (loaded.about["repeated"], loaded.about["two_labels"]) == (16, 1)
-
-
-def test_pairs_with_one_first_text_stay_together(tmp_path):
-    rows, columns = [(f"Premise {row // 3}", f"hypothesis {row}", TOPICS[row % 3]) for row in range(60)], ("p", "h", "gold")
+    pairs, columns = [(f"Premise {row // 3}", f"hypothesis {row}", TOPICS[row % 3]) for row in range(60)], ("p", "h", "gold")
     keys = {"text": "p", "text_pair": "h", "label": "gold"}
-    loaded = read(write(tmp_path / "a.csv", rows, columns), **keys)
+    loaded = read(write(tmp_path / "b.csv", pairs, columns), **keys)
     firsts = [set(listed) for listed in texts(loaded).values()]
     assert loaded.entry.pair and sum(map(len, firsts)) == len(set.union(*firsts)) == 20
     assert loaded.splits["train"]["text_pair"][0].startswith("hypothesis")
     with pytest.raises(DatasetError, match="too few different texts"):
-        read(write(tmp_path / "b.csv", rows[:6], columns), **keys)
+        read(write(tmp_path / "c.csv", pairs[:6], columns), **keys)
 
 
-def test_published_splits_stay_and_test_is_untouched(tmp_path):
+def test_published_splits_stay_and_missing_ones_are_cut_from_train(tmp_path):
     write(tmp_path / "mine" / "train.csv", ROWS[:30] + ROWS[32:36])
-    write(tmp_path / "mine" / "dev.csv", ROWS[28:36])
+    write(tmp_path / "mine" / "dev.parquet", ROWS[28:36])
     write(tmp_path / "mine" / "test-00000-of-00001.csv", [*ROWS[33:40], ("neu", "Neu")])
     loaded = read(tmp_path / "mine")
     expected = {"train": ROWS[:28], "validation": ROWS[28:33], "test": ROWS[33:40]}
     assert texts(loaded) == {split: [text for text, _ in rows] for split, rows in expected.items()}
     assert loaded.dropped["source"] == {"label_not_in_training": 1, "also_in_test": 6, "also_in_validation": 3}
     assert loaded.splits["test"]["instance_id"][0] == "mine/test-00000-of-00001.csv/0"
-    assert "as published" in loaded.about["splits"]
-
-
-def test_missing_splits_are_cut_from_train(tmp_path):
-    write(tmp_path / "mine" / "train.csv")
+    write(tmp_path / "other" / "train.csv")
     test = [(f"neu {row}", TOPICS[row % 3]) for row in range(9)]
-    write(tmp_path / "mine" / "test.csv", test)
-    loaded = read(tmp_path / "mine", limits={"train": 20, "validation": 6, "test": 5})
+    write(tmp_path / "other" / "test.csv", test)
+    loaded = read(tmp_path / "other", limits={"train": 20, "validation": 6, "test": 5})
     assert sizes(loaded) == [20, 6, 5] and "15% validation" in loaded.about["splits"]
-    write(tmp_path / "mine" / "test.csv", [(text, "") for text, _ in test])  # as GLUE publishes its test
-    loaded = read(tmp_path / "mine")
+    write(tmp_path / "other" / "test.csv", [(text, "") for text, _ in test])  # as GLUE publishes its test
+    loaded = read(tmp_path / "other")
     assert len(loaded.splits["test"]) == 9 and "test: no row has text and label" in loaded.about["assumed"][0]
 
 
@@ -189,15 +160,17 @@ def test_limits_bound_the_texts_that_are_held(tmp_path):
     assert sizes(loaded) == [70, 15, 15]
     assert loaded.about["rows"] == 3000 and loaded.dropped["source"]["limit"] == 2890
     assert texts(read(path, limits=limits)) == texts(loaded) != texts(read(path, limits=limits, seed=1))
-    assert len(read(path, limits={"train": 70}).splits["test"]) == 450
 
 
 # ------------------------------------------------------------------------------------------------ columns and classes
 
 
-def test_rows_left_out_are_counted(tmp_path):
-    rows = [*ROWS, ("kein Label", ""), ("auch keins", "  "), ("", "Sport"), (" \n", "Sport")]
-    loaded = read(write(tmp_path / "a.csv", rows))
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.parquet"])
+def test_rows_left_out_are_counted(tmp_path, name):
+    """Blanks, and the null of a file that has one."""
+    nothing = "" if name == "a.csv" else None
+    rows = [*ROWS, ("kein Label", nothing), ("auch keins", "  "), (nothing, "Sport"), (" \n", "Sport")]
+    loaded = read(write(tmp_path / name, rows))
     assert loaded.dropped["source"] == {"no_label": 2, "no_text": 2} and loaded.about["rows"] == 64
     assert sum(sizes(loaded)) == 60
 
@@ -205,7 +178,6 @@ def test_rows_left_out_are_counted(tmp_path):
 @pytest.mark.parametrize(
     ("name", "labels", "names"),
     [
-        ("a.csv", ["0.0", "1.0"], ["0", "1"]),
         ("a.csv", ["1.0", "2", "1", "2.0"], ["1", "2"]),
         ("a.csv", ["NA", "null", "None"], ["NA", "None", "null"]),
         ("a.jsonl", [1, "x", True], ["1", "true", "x"]),
@@ -214,8 +186,7 @@ def test_rows_left_out_are_counted(tmp_path):
     ],
 )
 def test_names_of_classes(tmp_path, name, labels, names):
-    rows = [(f"t {row}", labels[row % len(labels)]) for row in range(24)]
-    loaded = read(write(tmp_path / name, pd.DataFrame(rows, dtype=object).to_numpy().tolist()))
+    loaded = read(write(tmp_path / name, [(f"t {row}", labels[row % len(labels)]) for row in range(24)]))
     assert loaded.label_names == names
     remark = "is taken for a class"
     assert ("NA" in names) == any(remark in assumed for assumed in loaded.about["assumed"])
@@ -231,7 +202,7 @@ def test_names_of_classes(tmp_path, name, labels, names):
         (("text", "Kategorie", "id"), {"label": "Kategorie"}, ("text", "Kategorie"), ""),
     ],
 )
-def test_columns_that_are_found(tmp_path, head, keys, columns, words):
+def test_columns_that_are_chosen(tmp_path, head, keys, columns, words):
     about = read(write(tmp_path / "a.csv", [(*row, "x")[: len(head)] for row in ROWS], head), **keys).about
     assert about["columns"] == dict(zip(("text", "label"), columns, strict=True))
     assert re.search(words, " ".join(about["assumed"]))
@@ -246,7 +217,7 @@ def test_columns_that_are_found(tmp_path, head, keys, columns, words):
         (("id", "text", "label"), {"text": "label", "label": "label"}, "named for two"),
     ],
 )
-def test_columns_that_there_are_not(tmp_path, head, keys, words):
+def test_columns_that_are_missing(tmp_path, head, keys, words):
     path = write(tmp_path / "a.csv", [(number, *row) for number, row in enumerate(ROWS)], head)
     with pytest.raises(DatasetError, match=words):
         check_own(Data(path=path, **keys))
@@ -259,25 +230,24 @@ def test_columns_that_there_are_not(tmp_path, head, keys, words):
         ([(f"t{row}", "") for row in range(50)], "none of 50 rows has a label in column 'label'"),
         ([(f"t{row}", f"free text {row}") for row in range(1020)], "1,020 different values in 1,020 rows.*--data.label"),
         ([(f"t{row}", f"{row % 3}.5") for row in range(50)], "holds numbers such as 0.5, which are no classes"),
+        ([(["t", str(row)], "ab"[row % 2]) for row in range(50)], "column 'text' holds .*, no text: join words"),
     ],
 )
-def test_labels_that_are_no_classes_are_refused_before_any_text_is_read(tmp_path, rows, words):
-    for own in (check_own, read_own):
+def test_labels_and_texts_that_are_refused(tmp_path, rows, words):
+    lists = isinstance(rows[0][0], list)
+    path = write(tmp_path / ("a.parquet" if lists else "a.csv"), rows)
+    for own in (read_own,) if lists else (check_own, read_own):  # labels before any text is read
         with pytest.raises(DatasetError, match=words):
-            own(Data(path=write(tmp_path / "a.csv", rows)))
+            own(Data(path=path))
 
 
 def test_one_entry_for_registry_and_own():
     assert entry_of("sst").name == entry_of(Data(name="sst")).name == entry_of({"name": "sst"}).name == "sst"
-    assert entry_of(Data()).name == "planted_evidence"
     own = entry_of(Data(path="../some/reviews.csv.gz", text_pair="q"))
     assert (own.name, own.pair, own.own, own.preprocessing) == ("reviews", True, True, "words")
     assert entry_of(Data(path="sst.csv")).name == "own_sst"  # not the registry's
     assert entry_of(Data(hub_id="owner/name", config="de")).name == "owner/name"
     assert facts(Data(path="reviews.csv"))["hub_id"] is None and facts(Data(hub_id="o/n"))["hub_id"] == "o/n"
-
-
-# ------------------------------------------------------------------------------------------------ the Hub
 
 
 def test_a_data_set_of_the_hub(hub):
@@ -306,22 +276,20 @@ def test_a_data_set_of_the_hub(hub):
 
 
 JOBS = [(f"{'He' if row % 2 else 'She'}, the {row}th, works", "fm"[row % 2], [1, 0, 0, 0]) for row in range(40)]
-WAYS = [{"impermissible": "hidden"}, {"impermissible_words": ["he", "SHE"]}]
 
 
 def jobs(folder, rows=JOBS, ending="csv"):
     """A file with marks, in a CSV by turns "[1, 0]" and "1 0"."""
-    marks = [
-        mark if ending == "parquet" else str(mark) if row % 2 else " ".join(map(str, mark))
-        for row, (*_, mark) in enumerate(rows)
+    cells = [str(mark) if row % 2 else " ".join(map(str, mark)) for row, (*_, mark) in enumerate(rows)]
+    columns = [
+        (text, label, mark if ending == "parquet" else cell) for (text, label, mark), cell in zip(rows, cells, strict=True)
     ]
-    columns = [(text, label, mark) for (text, label, _), mark in zip(rows, marks, strict=True)]
     return write(folder / f"jobs.{ending}", columns, ("text", "label", "hidden"))
 
 
-@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
-@pytest.mark.parametrize("keys", WAYS)
-def test_a_column_and_a_list_say_the_same(tmp_path, keys, ending):
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.parametrize("keys", [{"impermissible": "hidden"}, {"impermissible_words": ["he", "SHE"]}])
+def test_a_column_and_a_list_mark_the_same(tmp_path, keys, ending):
     path = jobs(tmp_path, ending=ending)
     loaded = read(path, **keys)
     for split in loaded.splits.values():
@@ -339,19 +307,8 @@ def test_a_column_and_a_list_say_the_same(tmp_path, keys, ending):
         ({"impermissible": "hidden"}, [1, 0], "/39: impermissible must be one 0 or 1 for each of its 4 words"),
         ({"impermissible": "hiden"}, [1, 0, 0, 0], "no column 'hiden'; did you mean 'hidden'"),
         ({"impermissible_words": ["they"]}, [1, 0, 0, 0], "no text of training has an impermissible word"),
-        ({"text": "text", "impermissible": "text"}, [1, 0, 0, 0], "the column 'text' is named for two"),
     ],
 )
 def test_marks_that_are_refused(tmp_path, keys, marks, message):
     with pytest.raises(DatasetError, match=message):
         read(jobs(tmp_path, [*JOBS[:39], (*JOBS[39][:2], marks)]), **keys)
-
-
-def test_measure_of_python_takes_the_column():
-    table = pa.table({"text": ["the ships sank", "good music"], "impermissible": [[0, 1, 0], [0, 0]]})
-    model = classifier("bert", max_position_embeddings=24)
-    record = attnfaith.measure(model, table, tokenizer=tokenizer(), measures=[], progress=False)
-    assert record.table.column("impermissible").to_pylist() == [[False, True, True, False], [False, False]]
-    wrong = pa.table({"text": ["the ships sank"], "impermissible": [[0, 1]]})
-    with pytest.raises(DatasetError, match="texts/0: impermissible must be one 0 or 1 for each of its 3 words"):
-        attnfaith.measure(model, wrong, tokenizer=tokenizer(), measures=[], progress=False)

@@ -49,10 +49,8 @@ def test_by_hand(expected):
     [
         ("one\ntwo\r\n\n three<br /><br>four<BR/>\n", ["one", "two", "three", "four"]),
         ("so it ended\n. then\n, well", ["so it ended .", "then , well"]),  # a line that cannot start a sentence
-        ("", []),
         (" \n\n <br /> ", []),
         ("...", ["..."]),
-        ("no mark at all", ["no mark at all"]),
         ("\U00010600 a \U00010600\U00010600 b", ["a b"]),  # the letter that stands for the mark
     ],
 )
@@ -60,43 +58,17 @@ def test_lines_and_edges(text, expected):
     assert sentences(text) == expected
 
 
-@pytest.mark.parametrize("word", [*ABBREVIATIONS, *NUMBERED])
-def test_every_abbreviation(word):
-    for form in (word, word.capitalize(), word.upper()):
-        follows = "7 Up" if word in NUMBERED else "Up"
-        assert sentences(f"So {form}. {follows}. Next") == [f"So {form}. {follows}.", "Next"]
-        assert sentences(f"so {form} . {follows.lower()} . next") == [f"so {form} . {follows.lower()} .", "next"]
-    longer = f"x{word.replace('.', '')}"
-    assert sentences(f"It is {longer}. Up. Next") == [f"It is {longer}.", "Up.", "Next"]
+def test_every_abbreviation():
+    for word in (*ABBREVIATIONS, *NUMBERED):
+        for form in (word, word.capitalize(), word.upper()):
+            follows = "7 Up" if word in NUMBERED else "Up"
+            assert sentences(f"So {form}. {follows}. Next") == [f"So {form}. {follows}.", "Next"]
+            assert sentences(f"so {form} . {follows.lower()} . next") == [f"so {form} . {follows.lower()} .", "next"]
+        longer = f"x{word.replace('.', '')}"
+        assert sentences(f"It is {longer}. Up. Next") == [f"It is {longer}.", "Up.", "Next"]
 
 
 any_text = st.text(string.ascii_letters + string.digits + string.punctuation + " .\t\nÉß", max_size=80)
-
-
-@pytest.mark.slow
-@hypothesis.given(any_text, st.sampled_from(sorted(PREPROCESSING)), st.integers(1, 4))
-def test_properties(text, preprocessing, longest):
-    """Words are those of a flat tokenizer, no sentence is empty or too long, and ids are one per word and mark."""
-    text = text.replace("<", "(")  # line breaks of HTML are removed
-    flat = build_tokenizer([text], preprocessing=preprocessing)
-    divided = tokenizer_for([text], preprocessing=preprocessing)
-    limited = tokenizer_for([text], preprocessing=preprocessing, max_sentence_length=longest)
-    assert words(divided, text) == words(limited, text) == words(flat, text)
-    for tokenizer in (divided, limited):
-        tokens = tokenizer.convert_ids_to_tokens(tokenizer(text)["input_ids"])[1:-1]
-        actual = divide(tokens)
-        assert [word for sentence in actual for word in sentence] == words(flat, text)
-        assert MARK not in tokens[:1] + tokens[-1:]
-        assert tokens.count(MARK) == max(0, len(actual) - 1)
-    assert all(len(sentence) <= longest for sentence in actual)
-
-
-@pytest.mark.parametrize("preprocessing", sorted(PREPROCESSING))
-def test_a_text_cannot_forge_the_mark(preprocessing):
-    text = f"good {MARK} film {MARK.upper()} \U00010600 good"
-    tokenizer = tokenizer_for([text], preprocessing=preprocessing)
-    assert tokenizer.sentence_token_id not in tokenizer(text)["input_ids"]
-    assert tokenizer.get_vocab()[MARK] == tokenizer.sentence_token_id == 4
 
 
 def rows(*texts, **columns):
@@ -104,14 +76,38 @@ def rows(*texts, **columns):
     return datasets.Dataset.from_dict({"instance_id": ids, "text": list(texts), **columns})
 
 
+@pytest.mark.slow
+@hypothesis.settings(max_examples=60)
+@hypothesis.given(any_text, st.sampled_from(sorted(PREPROCESSING)), st.integers(1, 4), st.integers(1, 4), st.integers(3, 12))
+def test_properties(text, preprocessing, longest, most, max_length):
+    """Words are those of a flat tokenizer, no sentence is empty or too long, and encoding agrees with the tokenizer."""
+    text = text.replace("<", "(")  # line breaks of HTML are removed
+    flat = build_tokenizer([text], preprocessing=preprocessing)
+    limited = tokenizer_for([text], preprocessing=preprocessing, max_sentence_length=longest)
+    tokens = limited.convert_ids_to_tokens(limited(text)["input_ids"])[1:-1]
+    actual = divide(tokens)
+    assert words(limited, text) == words(flat, text) == [word for sentence in actual for word in sentence]
+    assert MARK not in tokens[:1] + tokens[-1:] and tokens.count(MARK) == max(0, len(actual) - 1)
+    assert all(len(sentence) <= longest for sentence in actual)
+    cut = tokenizer_for([text], preprocessing=preprocessing, max_sentence_length=longest, max_sentences=most)
+    (row,) = encode(rows(text), cut, max_length=max_length)
+    assert row["input_ids"] == cut(text, truncation=True, max_length=max_length)["input_ids"]
+    assert divide(cut.convert_ids_to_tokens(row["input_ids"])[1:-1]) == row["words"] and len(row["tokens"]) <= most
+    whole, stored = words(cut, text), [word for sentence in row["words"] for word in sentence]
+    assert stored == whole[: len(stored)] and row["truncated"] == (len(stored) < len(whole))
+
+
+def test_a_text_cannot_forge_the_mark():
+    text = f"good {MARK} film {MARK.upper()} \U00010600 good"
+    for preprocessing in PREPROCESSING:
+        tokenizer = tokenizer_for([text], preprocessing=preprocessing)
+        assert tokenizer.sentence_token_id not in tokenizer(text)["input_ids"]
+        assert tokenizer.get_vocab()[MARK] == tokenizer.sentence_token_id == 4
+
+
 def test_encode_by_hand():
-    split = rows(
-        "A dog. The cat sat here.",
-        "",
-        "Unseen",
-        "A. The cat. A dog. Dog.",
-        rationale=[[0, 0, 0, 0, 0, 1, 0, 0], [], [1], [0, 0, 0, 1, 0, 0, 0, 0, 0, 1]],
-    )
+    marks = [[0, 0, 0, 0, 0, 1, 0, 0], [], [1], [0, 0, 0, 1, 0, 0, 0, 0, 0, 1]]
+    split = rows("A dog. The cat sat here.", "", "Unseen", "A. The cat. A dog. Dog.", rationale=marks)
     tokenizer = tokenizer_for(["a dog the cat sat here ."], max_sentence_length=4, max_sentences=3)
     encoded = encode(split, tokenizer)
     assert encoded["words"][:] == [
@@ -122,23 +118,13 @@ def test_encode_by_hand():
     ]
     assert encoded["tokens"][:] == [list(map(" ".join, document)) for document in encoded["words"][:]]
     assert encoded["rationale"][:] == [[0, 1, 0], [], [1], [1, 0, 0]]
-    assert encoded["word_rationale"][:] == [
-        [[0, 0, 0], [0, 0, 1, 0], [0]],
-        [],
-        [[1]],
-        [[0, 0, 0, 1], [0], [0, 0, 0]],
-    ]
-    assert encoded["truncated"][:] == [False, False, False, True]
-    assert encoded["n_unknown"][:] == [0, 0, 1, 0]
-    assert encoded["length"][:] == [len(ids) for ids in encoded["input_ids"][:]] == [12, 2, 3, 12]
+    assert encoded["word_rationale"][0] == [[0, 0, 0], [0, 0, 1, 0], [0]]
+    assert encoded["truncated"][:] == [False, False, False, True] and encoded["n_unknown"][:] == [0, 0, 1, 0]
     cut = encode(split, tokenizer, max_length=8)
     assert cut["words"][:] == [[["a", "dog", "."], ["the", "cat"]], [], [["unseen"]], [["a", ".", "the", "cat"], ["."]]]
-    assert cut["rationale"][:] == [[0, 0], [], [1], [1, 0]]
-    assert cut["truncated"][:] == [True, False, False, True]
-    after_mark = encode(split, tokenizer, max_length=6)  # the last id kept is a mark
+    assert cut["rationale"][:] == [[0, 0], [], [1], [1, 0]] and cut["truncated"][:] == [True, False, False, True]
+    after_mark = encode(split, tokenizer, max_length=6)  # the last id that is read is a mark
     assert after_mark["words"][0] == [["a", "dog", "."]] and after_mark["truncated"][0]
-    with pytest.raises(DatasetError, match="Row 0 has 1 rationale values for 3 words"):
-        encode(rows("A dog.", rationale=[[1]]), tokenizer)
 
 
 def test_rows_over_words():
@@ -147,26 +133,9 @@ def test_rows_over_words():
     flat = by_words(encoded)
     assert flat["tokens"][:] == [["a", "dog", ".", "the", "cat", "."], [], ["dog", "."]]
     assert flat["rationale"][:] == [[0, 1, 0, 0, 1, 0], [], [1, 0]]
-    stored = ["instance_id", "input_ids", "labels", "length", "truncated", "n_unknown"]
-    assert {"words", "word_rationale"}.isdisjoint(flat.column_names)
-    assert all(flat[name][:] == encoded[name][:] for name in stored)
-    chosen = by_words(encoded.select([2, 0]))
-    assert chosen["tokens"][:] == [flat["tokens"][2], flat["tokens"][0]] and chosen["rationale"][0] == [1, 0]
+    assert {"words", "word_rationale"}.isdisjoint(flat.column_names) and flat["labels"][:] == encoded["labels"][:]
+    assert by_words(encoded.select([2, 0]))["tokens"][:] == [flat["tokens"][2], flat["tokens"][0]]
     with pytest.raises(DatasetError, match="The rows are not divided into sentences: encode them with a tokenizer"):
         by_words(flat)
     with pytest.raises(DatasetError, match="'rationale' of sentences and no 'word_rationale': encode the split anew"):
         by_words(encoded.remove_columns("word_rationale"))
-
-
-@pytest.mark.slow
-@hypothesis.settings(max_examples=30)
-@hypothesis.given(st.lists(any_text, min_size=1, max_size=4), st.integers(3, 12), st.integers(1, 4), st.integers(1, 4))
-def test_encode_agrees_with_the_tokenizer(texts, max_length, longest, most):
-    tokenizer = tokenizer_for(texts, max_sentence_length=longest, max_sentences=most)
-    for text, row in zip(texts, encode(rows(*texts), tokenizer, max_length=max_length), strict=True):
-        assert row["input_ids"] == tokenizer(text, truncation=True, max_length=max_length)["input_ids"]
-        assert divide(tokenizer.convert_ids_to_tokens(row["input_ids"])[1:-1]) == row["words"]
-        assert len(row["tokens"]) <= most
-        whole = words(tokenizer, text)
-        stored = [word for sentence in row["words"] for word in sentence]
-        assert stored == whole[: len(stored)] and row["truncated"] == (len(stored) < len(whole))

@@ -15,13 +15,8 @@ from tests.subword_tokenizers import KINDS, TEXTS, train
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def kind(request):
-    return request.param
-
-
-@pytest.fixture(scope="module")
-def folder(kind, tmp_path_factory):
-    return train(kind, tmp_path_factory.mktemp(kind))
+def folder(request, tmp_path_factory):
+    return train(request.param, tmp_path_factory.mktemp(request.param))
 
 
 @pytest.fixture(scope="module")
@@ -51,55 +46,50 @@ def joined(row):
     return [word.strip() for word in words if word.strip()]
 
 
+SPELLED = ["<s> a </s> <pad> [SEP][CLS] [PAD] <unk>", "<|endoftext|>", "<S></S>", "a<s>b</s>c"]
+
+
 def test_a_text_stands_between_begin_and_end(tokenizer):
+    """No letter is lost or comes twice, no word reaches over a blank, and a text that spells a marker is text."""
     empty, blank = whole(["", " \n"], tokenizer)
     assert empty["input_ids"] == [tokenizer.bos_token_id, tokenizer.eos_token_id] and empty["tokens"] == joined(blank) == []
-    for row in whole(TEXTS, tokenizer):
+    for text, row in zip(TEXTS + SPELLED, whole(TEXTS + SPELLED, tokenizer), strict=True):
         assert row["input_ids"][0] == tokenizer.bos_token_id and row["input_ids"][-1] == tokenizer.eos_token_id
-        assert row["length"] == len(row["input_ids"]) == len(row["tokens"]) + 2
+        assert row["length"] == len(row["input_ids"]) == len(row["tokens"]) + 2 and not row["truncated"]
         assert not {tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id} & set(row["input_ids"][1:-1])
-        assert not row["truncated"]
-
-
-@pytest.mark.parametrize("text", ["<s> a </s> <pad> [SEP][CLS] [PAD] <unk>", "<|endoftext|>", "<S></S>", "a<s>b</s>c"])
-def test_a_text_that_spells_a_marker_is_text(tokenizer, text):
-    (row,) = whole([text], tokenizer)
-    assert not {tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id} & set(row["input_ids"][1:-1])
-    assert "".join(joined(row)) == text.replace(" ", "")
-
-
-def test_words_are_those_between_blanks_at_least(tokenizer):
-    """No letter of a text is lost or comes twice, and no word reaches over a blank."""
-    for text, row in zip(TEXTS, whole(TEXTS, tokenizer), strict=True):
-        words = joined(row)
-        assert "".join(words) == "".join(text.split())
-        assert row["word_of_token"] == sorted(row["word_of_token"])
+        assert "".join(joined(row)) == "".join(text.split()) and row["word_of_token"] == sorted(row["word_of_token"])
         for token in row["tokens"]:
-            assert token == token.strip() or token == " "
-            assert not set(token) & set("Ġ▁\ufffd")
+            assert (token == token.strip() or token == " ") and not set(token) & set("Ġ▁\ufffd")
 
 
-def test_a_text_is_cut_as_the_library_cuts_it(folder):
+@hypothesis.settings(suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture], max_examples=60)
+@hypothesis.given(text=st.text("aé电ไ่😀\u0301 \n<s>/#", max_size=12))
+def test_no_text_loses_or_doubles_a_letter(text, byte_level):
+    (row,) = whole([text], byte_level)
+    assert "".join(joined(row)) == "".join(text.split())
+    assert row["length"] == len(row["tokens"]) + 2
+
+
+@pytest.fixture(scope="module")
+def byte_level(tmp_path_factory):
+    return adopt_tokenizer(str(train("byte_level", tmp_path_factory.mktemp("bytes"))))
+
+
+def test_texts_and_pairs_are_cut_as_the_library_cuts_them(folder):
     tokenizer = adopt_tokenizer(str(folder), max_length=7)
     encoded = whole(TEXTS, tokenizer)
     assert [row["input_ids"] for row in encoded] == tokenizer(TEXTS, truncation=True)["input_ids"]
-    uncut = whole(TEXTS, adopt_tokenizer(str(folder)))
-    for row, full in zip(encoded, uncut, strict=True):
+    for row, full in zip(encoded, whole(TEXTS, adopt_tokenizer(str(folder))), strict=True):
         assert row["tokens"] == full["tokens"][:5] and row["word_of_token"] == full["word_of_token"][:5]
         assert row["truncated"] == (len(full["tokens"]) > 5)
-    assert any(row["truncated"] for row in encoded)
-
-
-def test_pairs(folder):
-    tokenizer = adopt_tokenizer(str(folder), max_length=24, pair=True)
-    split = rows(TEXTS, text_pair=["gut oder nicht"] * len(TEXTS), label=[1] * len(TEXTS))
+    tokenizer, question = adopt_tokenizer(str(folder), max_length=24, pair=True), "gut oder nicht"
+    split = rows(TEXTS, text_pair=[question] * len(TEXTS), label=[1] * len(TEXTS))
     encoded = encode(split, tokenizer).to_list()
-    expected = tokenizer(TEXTS, ["gut oder nicht"] * len(TEXTS), truncation="only_first")
-    assert [row["input_ids"] for row in encoded] == expected["input_ids"]
-    assert [row["token_type_ids"] for row in encoded] == expected["token_type_ids"]
+    expected = tokenizer(TEXTS, [question] * len(TEXTS), truncation="only_first")
+    for column in ("input_ids", "token_type_ids"):
+        assert [row[column] for row in encoded] == expected[column]
     for row in encoded:
-        first = [i for i, kind in zip(row["input_ids"], row["token_type_ids"], strict=True) if not kind]
-        assert len(row["tokens"]) == len(first) - 2 and row["labels"] == 1
+        assert len(row["tokens"]) == row["token_type_ids"].count(0) - 2 and row["labels"] == 1
         assert "".join(token.removeprefix(CONTINUES) for token in row["query_tokens"]).replace(" ", "") == "gutodernicht"
     with pytest.raises(DatasetError, match="max_length=6 leaves no room for the text of row 0"):
         encode(split, tokenizer, max_length=6)
@@ -125,7 +115,6 @@ def test_padding_is_never_another_token(tmp_path):
     ("name", "options", "message"),
     [
         ("no/such-tokenizer", {}, "data.tokenizer='no/such-tokenizer' cannot be loaded"),
-        ("", {}, "data.tokenizer='' cannot be loaded"),
         ("in python", {}, "is a ByT5Tokenizer, .* with a tokenizer.json"),
         ("of ours", {"max_length": 4, "pair": True}, "max_length=4 leaves no room for a token beside 4 markers"),
     ],
@@ -141,11 +130,8 @@ def test_tokenizers_that_cannot_be_taken_over(tmp_path, name, options, message):
 
 def test_evidence_goes_to_the_tokens_of_its_words(tokenizer):
     text = "It isn't unglaublich, 3.50 is good!"
-    words = split_words([text], "default")[0]
-    marks = [int(word in ("unglaublich", "qqq", "n't")) for word in words]
-    assert sum(marks) == 3
-    split = rows([text], rationale=[marks], label=[0])
-    (row,) = encode(split, tokenizer, preprocessing="default").to_list()
+    marks = [int(word in ("unglaublich", "qqq", "n't")) for word in split_words([text], "default")[0]]
+    (row,) = encode(rows([text], rationale=[marks], label=[0]), tokenizer, preprocessing="default").to_list()
     spans = [(text.index(part), text.index(part) + len(part)) for part in ("n't", "unglaublich", "3.50")]
     encoding = tokenizer(text, return_offsets_mapping=True)["offset_mapping"][1:-1]
     expected = [int(any(a < stop and start < b for a, b in spans)) for start, stop in encoding]
@@ -154,10 +140,10 @@ def test_evidence_goes_to_the_tokens_of_its_words(tokenizer):
         encode(rows(["a b c"], rationale=[[0, 1]]), tokenizer)
 
 
-spans_of = st.lists(st.integers(1, 4), min_size=1, max_size=8)
+lengths = st.lists(st.integers(1, 4), min_size=1, max_size=8)
 
 
-@hypothesis.given(spans_of, spans_of, st.data())
+@hypothesis.given(lengths, lengths, st.data())
 def test_spread_by_brute_force(words, tokens, data):
     def as_spans(lengths):
         ends = [sum(lengths[: place + 1]) for place in range(len(lengths))]
@@ -169,20 +155,6 @@ def test_spread_by_brute_force(words, tokens, data):
     assert spread(marks, words, tokens) == [int(bool(marked & set(range(*span)))) for span in tokens]
 
 
-@pytest.fixture(scope="module")
-def byte_level(tmp_path_factory):
-    return adopt_tokenizer(str(train("byte_level", tmp_path_factory.mktemp("bytes"))))
-
-
-@hypothesis.settings(suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
-@hypothesis.given(text=st.text("aé电ไ่😀\u0301 \n<s>/#", max_size=12))
-def test_no_text_loses_or_doubles_a_letter(text, byte_level):
-    tokenizer = byte_level
-    (row,) = whole([text], tokenizer)
-    assert "".join(joined(row)) == "".join(text.split())
-    assert row["length"] == len(row["tokens"]) + 2
-
-
 def test_read_tokens_by_hand():
     """A blank of its own begins a word; a piece of a character that was shown shows it again, and no word has it twice."""
     tokens, words = read_tokens(
@@ -190,45 +162,18 @@ def test_read_tokens_by_hand():
     )
     assert tokens == ["a", "##b", " ", "##😀", "##⋯😀", "##c"] and words == [0, 0, 1, 1, 1, 1]
     assert words_of(tokens, words)[0] == ["ab", "😀c"]
-    spans = [(0, 1), (1, 2), (2, 3), (2, 3), (2, 3)]
-    assert read_tokens("e\u0301😀", ["e", "x", "y", "z", "z"], spans, [0, 1, 2, 2, 2])[0] == [
-        *("e\u0301", "##⋯e\u0301", "😀", "##⋯😀", "##⋯😀"),
-    ]
 
 
-# ------------------------------------------------------------------------------------------------ any classifier
-
-
-def for_classifier(texts, of=None, max_length=None, rest=None, labels=None):
-    of = of or small_tokenizer()
-    columns = {"instance_id": [f"t{row}" for row in range(len(texts))], "text": texts}
-    columns |= {} if rest is None else {"text_pair": rest}
-    columns |= {} if labels is None else {"label": labels}
-    return encode_for_classifier(datasets.Dataset.from_dict(columns), of, max_length=max_length)
-
-
-def test_ids_are_the_tokenizers_and_tokens_are_the_texts():
-    texts = ["the old ship sank", "a sinking Film!", "", "   ", "ships sailed"]
-    rows, of = for_classifier(texts, labels=[0, 1, 0, 1, 0]), small_tokenizer()
-    assert rows["input_ids"][:] == of(texts)["input_ids"] and rows["labels"][:] == [0, 1, 0, 1, 0]
-    assert rows["token_type_ids"][:] == of(texts)["token_type_ids"]
-    assert rows["tokens"][0] == ["the", "old", "ship", "sank"] and rows["tokens"][1] == ["a", "sinking", "Film", "!"]
-    assert rows["tokens"][2] == rows["tokens"][3] == []
-    assert [len(row) for row in rows["tokens"]] == [len(row) - 2 for row in rows["input_ids"]]
-    assert rows["length"][:] == [len(row) for row in rows["input_ids"]] and not any(rows["truncated"])
-
-
-def test_of_a_pair_tokens_of_the_second_stand_behind_those_of_the_first():
-    (row,) = for_classifier(["the ships"], rest=["a film !"]).to_list()
-    assert row["tokens"] == ["the", "ship", "##s", "a", "film", "!"]
-    assert row["text_of_token"] == [0, 0, 0, 1, 1, 1] and row["word_of_token"] == [0, 1, 1, 2, 3, 4]
-    (empty,) = for_classifier([""], rest=["film"]).to_list()
+def test_a_classifiers_own_tokenizer():
+    """Ids and markers are the tokenizer's, whatever a text spells; tokens are the texts', of a pair both."""
+    texts, reader = ["the old ship sank", "a sinking Film!", "   ", "the [SEP] ship [MASK] [PAD] zzz"], small_tokenizer()
+    encoded = encode_for_classifier(rows(texts, label=[0, 1, 0, 1]), reader, max_length=None)
+    assert encoded["input_ids"][:3] == reader(texts[:3])["input_ids"] and encoded["labels"][:] == [0, 1, 0, 1]
+    assert encoded["tokens"][:3] == [["the", "old", "ship", "sank"], ["a", "sinking", "Film", "!"], []]
+    assert encoded["tokens"][3] == ["the", "[SEP]", "ship", "[MASK]", "[PAD]", "zzz"]
+    assert encoded["special_tokens_mask"][3] == [1, 0, 0, 0, 0, 0, 0, 1]
+    pair, empty = encode_for_classifier(rows(["the ships", ""], text_pair=["a film !", "film"]), reader, max_length=None)
+    assert pair["tokens"] == ["the", "ship", "##s", "a", "film", "!"]
+    assert pair["text_of_token"] == [0, 0, 0, 1, 1, 1] and pair["word_of_token"] == [0, 1, 1, 2, 3, 4]
+    assert pair["special_tokens_mask"] == [1, 0, 0, 0, 1, 0, 0, 0, 1]
     assert empty["tokens"] == ["film"] and empty["text_of_token"] == [1] and empty["word_of_token"] == [0]
-
-
-def test_markers_are_where_the_tokenizer_puts_them_whatever_the_text_spells():
-    (row,) = for_classifier(["the [SEP] ship [MASK] [PAD] zzz"]).to_list()
-    assert row["tokens"] == ["the", "[SEP]", "ship", "[MASK]", "[PAD]", "zzz"] and row["length"] == 8
-    assert row["special_tokens_mask"] == [1, 0, 0, 0, 0, 0, 0, 1]
-    (row,) = for_classifier(["the"], rest=["ship"]).to_list()
-    assert row["special_tokens_mask"] == [1, 0, 1, 0, 1]

@@ -1,6 +1,5 @@
 """Tokenizers: hand-worked splits and ids, saved and loaded without our code, and the encoding of a split."""
 
-import re
 import string
 
 import datasets
@@ -49,22 +48,6 @@ def test_split_by_hand(preprocessing, text, expected):
 plain_text = st.text(string.ascii_letters + string.digits + string.punctuation + " \t\néÉß", max_size=60)
 
 
-@hypothesis.given(plain_text)
-def test_sst_preparation_is_the_papers_rule(text):
-    """Second route: Python's regular expressions."""
-    text = text.replace("-", "_")  # bracket marks have a test of their own
-    assert split_words([text], "sst") == [re.sub(r"\W", " ", text).lower().split()]
-
-
-@hypothesis.given(plain_text)
-def test_default_preparation_loses_no_mark_and_splits_all(text):
-    split = split_words([text], "default")[0]
-    without_digits = re.sub(r"[^\W_]*\d[^\W_]*([.,:/][^\W_]*\d[^\W_]*)*", "qqq", text.lower())
-    assert "".join(split) == re.sub(r"\s", "", without_digits)
-    assert all(re.fullmatch(r"[^\W_]+|[\W_]|n't|'(s|m|d|re|ve|ll|t)", word) for word in split), split
-    assert not any(re.search(r"\d", word) for word in split)
-
-
 @hypothesis.given(plain_text, st.sampled_from(sorted(PREPROCESSING)))
 def test_words_are_stable_under_a_second_split(text, preprocessing):
     """Text that is split already keeps its words, so a rationale over them stays aligned."""
@@ -81,33 +64,25 @@ def test_ids_are_alphabetical_after_the_special_ones():
         "<pad>": 0, "<unk>": 1, "<s>": 2, "</s>": 3, "a": 4, "cat": 5, "dog": 6, "ran": 7, "saw": 8, "the": 9,
     }  # fmt: skip
     assert tokenizer("The dog ate")["input_ids"] == [2, 9, 6, 1, 3]
-    assert tokenizer("")["input_ids"] == [2, 3]
     assert (tokenizer.pad_token_id, tokenizer.unk_token_id, tokenizer.padding_side) == (0, 1, "right")
     assert tokenizer(["the dog", "a"], padding=True)["attention_mask"] == [[1, 1, 1, 1], [1, 1, 1, 0]]
 
 
 @pytest.mark.parametrize("preprocessing", sorted(PREPROCESSING))
 def test_saved_tokenizer_is_the_same_without_our_code(tmp_path, preprocessing):
-    tokenizer = build_tokenizer([RAW], preprocessing=preprocessing, max_length=12)
+    """And a text cannot forge markers."""
+    forged = "<s> good </s> <pad> <unk> good"
+    tokenizer = build_tokenizer([RAW, forged], preprocessing=preprocessing, max_length=12)
+    ids = tokenizer(forged)["input_ids"]
+    assert ids[0] == 2 and ids[-1] == 3 and not {0, 2, 3} & set(ids[1:-1])
+    assert len(ids) == len(words(tokenizer, forged)) + 2
     tokenizer.save_pretrained(tmp_path)
     loaded = AutoTokenizer.from_pretrained(tmp_path)
-    for text in (RAW, "<s> a </s> b <pad>", "", "nothing known 99"):
+    for text in (RAW, forged, "", "nothing known 99"):
         assert loaded(text)["input_ids"] == tokenizer(text)["input_ids"]
         assert words(loaded, text) == words(tokenizer, text) == split_words([text], preprocessing)[0]
-    assert loaded.model_max_length == 12
-    assert loaded.get_vocab() == tokenizer.get_vocab()
-    assert loaded("a b", padding="max_length", max_length=5)["input_ids"][-1] == 0
+    assert loaded.model_max_length == 12 and loaded.get_vocab() == tokenizer.get_vocab()
     assert not list(tmp_path.glob("*.py"))
-
-
-@pytest.mark.parametrize("preprocessing", sorted(PREPROCESSING))
-def test_a_text_cannot_forge_markers(preprocessing):
-    text = "<s> good </s> <pad> <unk> good"
-    tokenizer = build_tokenizer([text, "good"], preprocessing=preprocessing)
-    ids = tokenizer(text)["input_ids"]
-    assert ids[0] == 2 and ids[-1] == 3
-    assert not {0, 2, 3} & set(ids[1:-1])
-    assert len(ids) == len(words(tokenizer, text)) + 2
 
 
 @pytest.mark.parametrize(
@@ -120,7 +95,6 @@ def test_a_text_cannot_forge_markers(preprocessing):
         (TEXTS, {"extra_vocabulary": ["Zebra"]}, "'Zebra' never occurs"),
         (TEXTS, {"hierarchy": "word"}, "'word'. Known: none, sentence"),
         (TEXTS, {"max_sentences": 3}, 'max_sentences=3 needs hierarchy="sentence"'),
-        (TEXTS, {"hierarchy": "sentence", "max_sentences": 0}, "max_sentences=0 must be at least 1"),
     ],
 )
 def test_bad_arguments_are_refused(texts, arguments, message):
@@ -134,7 +108,7 @@ def rows(texts, **columns):
 
 
 def test_encode_by_hand():
-    """Empty text, only unknown words, one word, too long a text."""
+    """Empty text, only unknown words, a single word, too long a text."""
     tokenizer = build_tokenizer(TEXTS, preprocessing="whitespace", max_length=5)
     split = rows(
         ["", "Quick Fox", "dog", "the dog saw a cat"],
@@ -155,17 +129,13 @@ def test_encode_by_hand():
 
 def test_encode_pairs_cuts_the_text_only():
     tokenizer = build_tokenizer([*TEXTS, "where is the dog"], preprocessing="whitespace", pair=True)
-    split = rows(
-        ["the dog ran", "", "dog zz"], text_pair=["where is", "where", "yy xx ww"], rationale=[[0, 0, 1], [], [1, 0]]
-    )
+    questions = ["where is", "where", "yy xx ww"]
+    split = rows(["the dog ran", "", "dog zz"], text_pair=questions, rationale=[[0, 0, 1], [], [1, 0]])
     whole = encode(split, tokenizer)
-    assert whole["length"][:] == [9, 5, 9]
-    assert whole["token_type_ids"][0] == [0] * 5 + [1] * 4
-    assert "labels" not in whole.column_names
+    assert whole["length"][:] == [9, 5, 9] and whole["token_type_ids"][0] == [0] * 5 + [1] * 4
     cut = encode(split, tokenizer, max_length=8)
     assert cut["tokens"][:] == [["the", "dog"], [], ["dog"]]
-    assert cut["truncated"][:] == [True, False, True]
-    assert cut["length"][:] == [8, 5, 8]
+    assert cut["truncated"][:] == [True, False, True] and cut["length"][:] == [8, 5, 8]
     assert cut["rationale"][:] == [[0, 0], [], [1]]
     assert cut["n_unknown"][:] == [0, 0, 0]  # of the words that can be attended to; the question has three
     with pytest.raises(DatasetError, match="max_length=7 leaves no room for the text of row 2"):
@@ -173,19 +143,14 @@ def test_encode_pairs_cuts_the_text_only():
 
 
 @hypothesis.settings(max_examples=30)
-@hypothesis.given(
-    st.lists(plain_text, min_size=1, max_size=6),
-    st.integers(3, 12),
-    st.sampled_from(sorted(PREPROCESSING)),
-)
+@hypothesis.given(st.lists(plain_text, min_size=1, max_size=6), st.integers(3, 12), st.sampled_from(sorted(PREPROCESSING)))
 def test_encode_agrees_with_the_tokenizer(texts, max_length, preprocessing):
     tokenizer = build_tokenizer(texts[::2], preprocessing=preprocessing)
-    encoded = encode(rows(texts), tokenizer, max_length=max_length)
+    vocabulary, encoded = tokenizer.get_vocab(), encode(rows(texts), tokenizer, max_length=max_length)
     for text, row in zip(texts, encoded, strict=True):
         assert row["input_ids"] == tokenizer(text, truncation=True, max_length=max_length)["input_ids"]
         assert row["length"] == len(row["input_ids"]) == len(row["tokens"]) + 2 <= max_length
         assert row["truncated"] == (len(words(tokenizer, text)) > len(row["tokens"]))
-        vocabulary = tokenizer.get_vocab()
         assert row["input_ids"][1:-1] == [vocabulary.get(word, 1) for word in row["tokens"]]
         assert row["n_unknown"] == sum(word not in vocabulary or word == "<unk>" for word in row["tokens"])
 
@@ -201,45 +166,30 @@ UNSPACED = [
     "ភាពយន្តនេះល្អណាស់ហើយតារាសម្ដែងក៏ពូកែ",
     "ဒီရုပ်ရှင်ကအရမ်းကောင်းတယ်သရုပ်ဆောင်တွေလည်းတော်တယ်",
 ]
-SPACED = [
-    "这 部 电影 非常 好看 ， 演员 也 很 棒 。",
-    "この 映画 は とても 面白かった です 。",
-    "ภาพยนตร์ เรื่อง นี้ ดี มาก และ นักแสดง ก็ เก่ง",
-    *("好", "电影", "很好看，喜欢", "ดีมาก"),
-]
-OTHERS = [
-    *("", "!!! 12", "good", "#thebestmovieofalltimes", "Donaudampfschifffahrtsgesellschaftskapitän"),
+SPACED = ["这 部 电影 非常 好看 ， 演员 也 很 棒 。", "ภาพยนตร์ เรื่อง นี้ ดี มาก และ นักแสดง ก็ เก่ง", "很好看，喜欢"]
+WITHOUT_SUCH_LETTERS = [
+    *("", "good", "Donaudampfschifffahrtsgesellschaftskapitän"),
     "이 영화는 정말 재미있었어요",  # Korean has blanks
-    "هذا الفيلم رائع جدا",
     "the film 霸王别姬再见我的妾 by Chen Kaige is the best of them",
 ]
 
 
-def encoded(texts, preprocessing="words"):
-    return encode(rows(texts), build_tokenizer(texts, preprocessing=preprocessing))
-
-
-@pytest.mark.parametrize("preprocessing", ["default", "words"])
-def test_texts_are_told_apart(preprocessing):
-    for texts, expected in ((UNSPACED, True), (SPACED, False), (OTHERS, None)):
-        split = split_words(texts, preprocessing)
-        assert list(map(lacks_blanks, texts, split)) == [expected] * len(texts)
-
-
-@pytest.mark.parametrize("text", UNSPACED)
-def test_such_texts_are_refused_and_read_letter_by_letter(text):
-    with pytest.raises(DatasetError, match="2 of 3.*--data.tokenizer.*--data.preprocessing characters") as refusal:
-        encoded([text, "a good film", text + "!"])
-    assert text[:8] in str(refusal.value)
-    (row,) = encoded([text, text], "characters").select([0]).to_list()
-    assert len(row["tokens"]) > 10 and "".join(row["tokens"]) == text and row["n_unknown"] == 0
+def test_texts_without_blanks_are_refused_and_read_letter_by_letter():
+    for texts, expected in ((UNSPACED, True), (SPACED, False), (WITHOUT_SUCH_LETTERS, None)):
+        assert list(map(lacks_blanks, texts, split_words(texts, "words"))) == [expected] * len(texts)
+    for text in UNSPACED:
+        texts = [text, "a good film", text + "!"]
+        with pytest.raises(DatasetError, match="2 of 3.*--data.tokenizer.*--data.preprocessing characters") as refusal:
+            encode(rows(texts), build_tokenizer(texts, preprocessing="words"))
+        assert text[:8] in str(refusal.value)
+        (row,) = encode(rows([text]), build_tokenizer([text], preprocessing="characters"))
+        assert len(row["tokens"]) > 10 and "".join(row["tokens"]) == text and row["n_unknown"] == 0
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
         ("2023年BERT很好看。", "2023 年 bert 很 好 看 。"),
-        ("ที่นี่ดี", "ที่ นี่ ดี"),
         ("か\u3099くせい コーヒー", "が く せ い コ ー ヒ ー"),
         ("ខ្មែរ", "ខ្មែ រ"),  # a letter that hangs below another stays with it
         ("it's 電影, don't", "it 's 電 影 , do n't"),

@@ -106,19 +106,6 @@ def test_batches_and_instances_equal_a_single_call(evaluate, metric, same):
     same(on_disk.compute(), metric.compute(attention=ATTENTION, importance=IMPORTANCE))
 
 
-def test_combine_with_another_metric(evaluate, load, metric):
-    """As the card shows: add_batch with every column, None for those there are not; then compute."""
-    columns = {"attention": ATTENTION, "importance": IMPORTANCE}
-    marks = {"scores": IMPORTANCE, "rationale": [[1, 0, 0], [0, 0, 1], [1, 0], []]}
-    both = evaluate.combine({"faithful": metric, "plausible": load("plausibility")})
-    for rows in (slice(0, 3), slice(3, 4)):
-        both.add_batch(**dict.fromkeys(COLUMNS) | {name: values[rows] for name, values in (columns | marks).items()})
-    results = both.compute()
-    assert results["faithful_n"] == results["plausible_n"] == 4
-    assert results["kendall_tau"] == metric.compute(**columns)["kendall_tau"]
-    assert results["token_f1"] == load("plausibility").compute(**marks)["token_f1"]
-
-
 def draw_columns(n=40, seed=3):
     """Texts of many lengths, some without tokens, sparse attention, ties, a row that is None and a row with a NaN."""
     generator = np.random.default_rng(seed)

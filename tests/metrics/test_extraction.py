@@ -1,22 +1,19 @@
-"""From weights to links: by hand, by rules written out word for word, and against published links."""
+"""From weights to links: by hand, and by rules written out word for word."""
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from attnfaith.metrics.attention_faithfulness.alignment_error_rate import link_counts
 from attnfaith.metrics.extraction import (
-    OF_WEIGHTS,
+    SHARE_RULES,
     Rule,
     count_links,
     diagonal,
     extract_links,
-    grow_diagonal,
     halves,
 )
-from tests.metrics.test_alignment_error_rate import GENUINE, genuine_links
 
 
 SHAPES = st.tuples(st.integers(1, 6), st.integers(1, 6))
@@ -72,12 +69,12 @@ def test_rules_word_for_word(weights):
 
 def test_leading_axes_and_sentences_without_links():
     weights = np.random.default_rng(0).random((3, 2, 5, 4))
-    together = extract_links(weights, OF_WEIGHTS)
-    assert together.shape == (3, 2, len(OF_WEIGHTS), 5, 4)
-    np.testing.assert_array_equal(together[2, 1], extract_links(weights[2, 1], OF_WEIGHTS))
-    assert not extract_links(np.full((2, 3), np.nan), OF_WEIGHTS).any()
-    assert extract_links(np.zeros((0, 3)), OF_WEIGHTS).shape == (len(OF_WEIGHTS), 0, 3)
-    assert extract_links(np.zeros((3, 0)), OF_WEIGHTS).shape == (len(OF_WEIGHTS), 3, 0)
+    together = extract_links(weights, SHARE_RULES)
+    assert together.shape == (3, 2, len(SHARE_RULES), 5, 4)
+    np.testing.assert_array_equal(together[2, 1], extract_links(weights[2, 1], SHARE_RULES))
+    assert not extract_links(np.full((2, 3), np.nan), SHARE_RULES).any()
+    assert extract_links(np.zeros((0, 3)), SHARE_RULES).shape == (len(SHARE_RULES), 0, 3)
+    assert extract_links(np.zeros((3, 0)), SHARE_RULES).shape == (len(SHARE_RULES), 3, 0)
     assert not links_of("row_share", np.array([[-1.0, -2.0]]), 0.5)  # of the largest, if it is positive
 
 
@@ -97,22 +94,3 @@ def test_diagonal_and_halves():
     assert chosen.sum() == 51 and chosen[:50].any() and not chosen[:50].all()
     np.testing.assert_array_equal(chosen, halves(names[::-1])[::-1])
     assert (halves(names, seed=1) != chosen).any() and halves([]).shape == (0,)
-
-
-@pytest.mark.skipif(not (GENUINE / "gold.talp").is_file(), reason="ATTNFAITH_DATA names no folder with alignment/de-en")
-@pytest.mark.parametrize(("aligner", "least"), [("fastalign", 503), ("giza", 508)])
-def test_grown_links_are_the_published_ones(aligner, least):
-    """Of 508 sentences; in the others the published script met the neighbours of a link in another order."""
-    names = {"": False, ".reverse": True, ".grow-diagonal": False}
-    forward, backward, published = (genuine_links(f"{aligner}{end}", 0, reverse=reverse) for end, reverse in names.items())
-    same, sizes = 0, np.zeros(2)
-    for *directions, links in zip(forward, backward, published, strict=True):
-        size = max(int(part[:, :2].max(initial=0)) for part in directions) + 1
-        ways = np.zeros((2, size, size), bool)
-        for way, part in zip(ways, directions, strict=True):
-            way[part[:, 1], part[:, 0]] = True
-        grown = {(s, t) for t, s in np.argwhere(grow_diagonal(ways[0] & ways[1], ways[0] | ways[1])).tolist()}
-        expected = {(source, target) for source, target, _ in links.tolist()}
-        same += grown == expected
-        sizes += len(grown), len(expected)
-    assert same == least and sizes[0] == sizes[1]

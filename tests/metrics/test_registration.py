@@ -1,6 +1,7 @@
-"""The metric by its bare name, in processes of their own: with the package, without it, and where nothing can be written."""
+"""The metric by its bare name, in processes of their own: with the package, without it."""
 
 import os
+import shutil
 import subprocess
 import sys
 
@@ -35,15 +36,14 @@ def run(tmp_path):
     return run
 
 
-def test_importing_the_package_loads_nothing_heavy(run):
-    heavy = {"evaluate", "datasets", "torch", "transformers", "pandas", "numpy"}
-    run(f"import sys\nimport attnfaith\nassert not {heavy} & set(sys.modules)")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("imports", ["import attnfaith\n" + EVALUATE, EVALUATE + "import attnfaith\n"])
-def test_bare_name_after_importing_the_package(run, imports):
+def test_bare_name_after_importing_the_package(run, tmp_path, imports):
+    """A cache that cannot be written does not stop the import."""
     run(imports + USE + "assert evaluate.combine(['attention_faithfulness'])")
+    shutil.rmtree(tmp_path / "home")
+    (tmp_path / "home").write_text("a file where the cache would be")
+    run(imports + "assert evaluate.load")
 
 
 @pytest.mark.slow
@@ -60,9 +60,3 @@ def test_bare_name_without_the_package_once_it_is_installed(run, tmp_path):
     os.utime(path, (0, 0))
     assert run(INSTALL).strip() == f"installed: {path}"
     run(EVALUATE + "sys.modules['attnfaith'] = None\n" + USE)
-
-
-@pytest.mark.slow
-def test_a_cache_that_cannot_be_written_does_not_stop_the_import(run, tmp_path):
-    (tmp_path / "home").write_text("a file where the cache would be")
-    run("import attnfaith\n" + EVALUATE + "assert evaluate.load")

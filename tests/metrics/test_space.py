@@ -57,8 +57,6 @@ def test_typed_columns():
     with pytest.raises(ValueError, match="mask"):
         app.answer(sparse)
     assert len(app.answer(sparse, zeros_are_tokens=True)[1]) == 1
-    with pytest.raises(ValueError, match="half"):
-        app.answer(app.columns_of_texts('[["half"]]', "", "", "", ""))
 
 
 def test_front_matter_and_requirements(repository):

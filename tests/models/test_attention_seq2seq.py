@@ -13,7 +13,7 @@ from attnfaith.models.modeling_attention_seq2seq import ENCODERS
 
 IDS = torch.tensor([[5, 6, 7, 4, 3], [8, 9, 3, 0, 0]])
 LABELS = torch.tensor([[5, 9, 8, 3], [4, 3, -100, -100]])
-PROJECTIONS = ("softmax", "sparsemax", "sparsegen", "entmax15", "entmax", "uniform", "none")
+PROJECTIONS = ("softmax", "sparsemax", "sparsegen", "entmax", "uniform", "none")
 
 
 def build(**fields):
@@ -22,7 +22,7 @@ def build(**fields):
     return AttentionSeq2SeqForConditionalGeneration(AttentionSeq2SeqConfig(**fields)).eval()
 
 
-def test_one_step_of_bahdanau_by_hand():
+def test_a_step_of_bahdanau_by_hand():
     """The state before a step asks by v . tanh(W h + U s + b); the context enters the step, and the output."""
     model = build(recurrence="bahdanau", projection="softmax", encoder="embedding")
     result = model(IDS[:1], labels=LABELS[:1], output_attentions=True, output_hidden_states=True)
@@ -45,7 +45,7 @@ def test_one_step_of_bahdanau_by_hand():
 
 @pytest.mark.parametrize("alignment", ["dot", "general"])
 def test_luong_by_hand(alignment):
-    """The state after a step asks; the context enters the output only, so states know nothing of attention."""
+    """The state after a step asks; the context enters the output only, so states do not depend on attention."""
     model = build(recurrence="luong", alignment=alignment)
     result = model(IDS[:1], labels=LABELS[:1], output_attentions=True, output_hidden_states=True)
     hidden, states = result.encoder_last_hidden_state[0], result.decoder_hidden_states[1][0]
@@ -66,7 +66,7 @@ def test_luong_by_hand(alignment):
 @pytest.mark.parametrize(("recurrence", "alignment"), [*itertools.product(("bahdanau", "luong"), ALIGNMENTS)])
 def test_every_cell_is_whole(recurrence, alignment, projection):
     """Weights are a distribution over the source, padding changes nothing, every parameter learns, and what is generated is
-    the same with and without a state that is kept, greedily and with beams.
+    the same with and without a cache of states, greedily and with beams.
     """
     fields = {"sparsegen": {"sparsegen_lambda": 0.5}, "entmax": {"entmax_alpha": 1.3}}.get(projection, {})
     model = build(recurrence=recurrence, alignment=alignment, projection=projection, **fields)
@@ -83,7 +83,7 @@ def test_every_cell_is_whole(recurrence, alignment, projection):
         torch.testing.assert_close(weights[1:, :, :2, :3], alone.cross_attentions[0])
     result.loss.backward()
     still = [name for name, value in model.named_parameters() if value.grad is None or not value.grad.any()]
-    if projection not in ("sparsemax", "sparsegen", "entmax15"):  # one of these may give all weight to one token
+    if projection not in ("sparsemax", "sparsegen"):  # one of these may give all weight to a single token
         assert not still
     for beams in (1, 3):
         stored, anew = (model.generate(IDS, max_new_tokens=7, num_beams=beams, use_cache=state) for state in (True, False))
@@ -94,22 +94,15 @@ def test_every_cell_is_whole(recurrence, alignment, projection):
 
 
 @pytest.mark.parametrize("encoder", ENCODERS)
-def test_saved_and_loaded_by_the_auto_class(encoder, tmp_path):
+def test_saved_loaded_and_read_by_other_inputs(encoder, tmp_path):
     model = build(encoder=encoder, recurrence="luong", projection="sparsegen", sparsegen_lambda=0.25, score_scale=2.0)
     model.save_pretrained(tmp_path)
-    again = AutoModelForSeq2SeqLM.from_pretrained(tmp_path)
+    again, expected = AutoModelForSeq2SeqLM.from_pretrained(tmp_path), model(IDS, labels=LABELS).logits
     assert type(again) is AttentionSeq2SeqForConditionalGeneration and again.config.alignment == "dot"
-    torch.testing.assert_close(again(IDS, labels=LABELS).logits, model(IDS, labels=LABELS).logits)
-
-
-def test_resized_embeddings_and_encoder_outputs():
-    model = build()
-    encoded = model.get_encoder()(IDS)
-    actual = model(encoder_outputs=encoded, attention_mask=(IDS != 0).long(), labels=LABELS)
-    torch.testing.assert_close(actual.logits, model(IDS, labels=LABELS).logits)
-    embedded = model.get_input_embeddings()(IDS)
-    of_vectors = model(inputs_embeds=embedded, attention_mask=(IDS != 0).long(), labels=LABELS)
-    torch.testing.assert_close(of_vectors.logits, actual.logits)
+    torch.testing.assert_close(again(IDS, labels=LABELS).logits, expected)
+    common = {"attention_mask": (IDS != 0).long(), "labels": LABELS}
+    torch.testing.assert_close(model(encoder_outputs=model.get_encoder()(IDS), **common).logits, expected)
+    torch.testing.assert_close(model(inputs_embeds=model.get_input_embeddings()(IDS), **common).logits, expected)
     model.resize_token_embeddings(15)
     assert model(IDS, labels=LABELS).logits.shape == (2, 4, 15)
 
@@ -128,6 +121,6 @@ def test_resized_embeddings_and_encoder_outputs():
         ),
     ],
 )
-def test_refuses(actual, message):
+def test_refusals(actual, message):
     with pytest.raises(ValueError, match=message):
         build()(**actual)

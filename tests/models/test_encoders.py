@@ -16,17 +16,10 @@ from attnfaith.models.encoders import (
 from tests.small_encoders import LENGTHS, SIZE, build, close, texts
 
 
-every_encoder = pytest.mark.parametrize("name", ENCODERS)
-
-
-# What every encoder promises
-
-
-@every_encoder
-@pytest.mark.parametrize("padding", [0.0, 1e3])
-def test_padding_batch_and_order_do_not_matter(name, padding):
-    """Whatever stands on the padding: also the embedding of the padding token after someone trained it."""
-    encoder, (embedded, mask) = build(name), texts(padding=padding)
+@pytest.mark.parametrize("name", ENCODERS)
+def test_what_every_encoder_promises(name):
+    """Padding, batch and order do not matter, whatever stands on the padding; `contextual` is whether other tokens do."""
+    encoder, (embedded, mask) = build(name), texts(padding=1e3)
     states, last = encoder(embedded, mask)
     for row, length in enumerate(LENGTHS):
         alone, alone_last = encoder(embedded[row : row + 1, :length], mask[row : row + 1, :length])
@@ -36,28 +29,14 @@ def test_padding_batch_and_order_do_not_matter(name, padding):
     shuffled, shuffled_last = encoder(embedded[order], mask[order])
     close(shuffled, states[order])
     close(shuffled_last, last[order])
-
-
-@every_encoder
-def test_empty_text(name):
-    encoder, (embedded, mask) = build(name), texts()
-    mask = mask & (torch.arange(5) != 2)[:, None]
-    states, last = encoder(embedded, mask)
-    assert states.isfinite().all() and (states[2] == 0).all()
-    assert (last[2] == 0).all()
-
-
-@every_encoder
-def test_contextual_says_whether_other_tokens_matter(name):
-    encoder, (embedded, mask) = build(name), texts((6,))
+    empty = mask & (torch.arange(5) != 2)[:, None]
+    states, last = encoder(embedded, empty)
+    assert states.isfinite().all() and (states[2] == 0).all() and (last[2] == 0).all()
+    embedded, mask = texts((6,))
     changed = embedded.clone()
     changed[:, 2] += 1
     difference = (encoder(changed, mask)[0] - encoder(embedded, mask)[0]).abs().sum(-1)[0] > 1e-9
-    assert difference[2]
-    assert difference[[0, 1, 3, 4, 5]].any() == encoder.contextual
-
-
-# Helpers by hand
+    assert difference[2] and difference[[0, 1, 3, 4, 5]].any() == encoder.contextual
 
 
 def test_reverse_by_length_by_hand():
@@ -69,9 +48,6 @@ def test_positions_by_hand():
     expected = [[0, 1, 0, 1], [math.sin(1), math.cos(1), math.sin(0.01), math.cos(0.01)]]
     close(sinusoidal_positions(2, 4).double(), torch.tensor(expected).double(), 1e-7)
     assert sinusoidal_positions(3, 5).shape == (3, 5)
-
-
-# Against torch's own layers, and by hand
 
 
 @pytest.mark.parametrize(("name", "layer"), [("bilstm", nn.LSTM), ("bigru", nn.GRU)])
@@ -116,45 +92,14 @@ def test_transformer_is_torchs_encoder(heads):
         close(last[row], states[row, :length].mean(0))
 
 
-def test_cnn_by_hand():
-    encoder, (embedded, mask) = build("cnn"), texts((3, 5))
-    states, last = encoder(embedded, mask)
-    for row, length in enumerate((3, 5)):
-        for position in range(length):
-            expected = []
-            for convolution in encoder.convolutions:
-                width = convolution.weight.shape[-1]
-                total = convolution.bias.clone()
-                for offset in range(width):
-                    read = position + offset - width // 2
-                    if 0 <= read < length:
-                        total += convolution.weight[:, :, offset] @ embedded[row, read]
-                expected.append(total.relu())
-            close(states[row, position], torch.cat(expected))
-        close(last[row], states[row, :length].amax(0))
-
-
-def test_average_by_hand():
-    encoder, (embedded, mask) = build("average"), texts((2, 1))
-    states, last = encoder(embedded, mask)
-    weight, bias = encoder.projection.weight.detach().numpy(), encoder.projection.bias.detach().numpy()
-    expected = np.tanh(embedded.numpy() @ weight.T + bias)
-    np.testing.assert_allclose(states[0].detach(), expected[0], atol=1e-12)
-    np.testing.assert_allclose(last.detach(), [expected[0].mean(0), expected[1, 0]], atol=1e-12)
-
-
-# What reads onward only
-
-
 def test_the_onward_lstm_is_torchs():
     encoder, (embedded, mask) = build("lstm"), texts()
     theirs = nn.LSTM(SIZE, SIZE, batch_first=True).double()
     theirs.load_state_dict(dict(encoder.forward_lstm.state_dict().items()))
     states, last = encoder(embedded, mask)
     close(states, theirs(embedded)[0] * mask.unsqueeze(-1))
-    close(
-        last, torch.stack([theirs(embedded[row : row + 1, :length])[1][0][0, 0] for row, length in enumerate(mask.sum(1))])
-    )
+    alone = [theirs(embedded[row : row + 1, :length])[1][0][0, 0] for row, length in enumerate(mask.sum(1))]
+    close(last, torch.stack(alone))
 
 
 def test_orthogonal_states_step_by_step():

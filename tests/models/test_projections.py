@@ -1,12 +1,11 @@
-"""Projections against closed forms by hand, against a direct solver of their optimisation problems, and their limits."""
+"""Projections against closed forms by hand, against the enumeration of supports, and by properties."""
 
 from itertools import combinations
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import scipy.optimize
-import scipy.stats
+import scipy.special
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,8 +15,8 @@ from attnfaith.models.projections import PROJECTIONS, project
 
 
 PARAMETERS = {
-    "sparsegen": [{"sparsegen_lambda": value} for value in (-100.0, -1.0, 0.0, 0.5, 0.9)],
-    "entmax": [{"entmax_alpha": value} for value in (1, 1.25, 1.5, 1.75, 2, 3.0)],
+    "sparsegen": [{"sparsegen_lambda": value} for value in (-1.0, 0.0, 0.9)],
+    "entmax": [{"entmax_alpha": value} for value in (1, 1.25, 2, 3.0)],
 }
 CASES = [
     pytest.param(name, parameters, id=name + "".join(f"({value})" for value in parameters.values()))
@@ -73,19 +72,6 @@ def test_closed_form(name, parameters, scores, expected):
 # The optimisation problem each one solves, solved another way
 
 
-def simplex_minimum(objective, size):
-    """Minimise over the simplex by SLSQP, from the centre."""
-    actual = scipy.optimize.minimize(
-        objective,
-        np.full(size, 1 / size),
-        bounds=[(0, 1)] * size,
-        constraints={"type": "eq", "fun": lambda p: p.sum() - 1},
-        method="SLSQP",
-        options={"ftol": 1e-15, "maxiter": 1000},
-    )
-    return actual.x
-
-
 def sparsegen_by_enumeration(scores, lam):
     """Try every support: the stationary point on it that is positive and that has the least objective."""
     best, best_value = None, np.inf
@@ -99,32 +85,12 @@ def sparsegen_by_enumeration(scores, lam):
     return best
 
 
-def tsallis(p, alpha):
-    return (p - p**alpha).sum() / (alpha * (alpha - 1))
-
-
-@pytest.mark.parametrize("lam", [-100.0, -10.0, -1.0, -0.5, 0.0, 0.25, 0.5, 0.9])
+@pytest.mark.parametrize("lam", [-100.0, -1.0, 0.0, 0.5, 0.9])
 def test_sparsegen_solves_its_problem(lam):
     for seed in range(5):
         scores = np.random.default_rng(seed).normal(size=6)
         ours = apply(scores, "sparsegen", sparsegen_lambda=lam).numpy()
         np.testing.assert_allclose(ours, sparsegen_by_enumeration(scores, lam), atol=1e-12)
-        # divided by 1 - lambda: the solver's tolerance is absolute
-        solver = simplex_minimum(lambda p, z=scores: (((p - z) ** 2).sum() - lam * (p**2).sum()) / (1 - lam), 6)
-        np.testing.assert_allclose(ours, solver, atol=1e-5)
-
-
-@pytest.mark.parametrize(("name", "alpha"), [("entmax15", 1.5), ("entmax", 1.25), ("entmax", 1.5), ("entmax", 3.0)])
-def test_entmax_solves_its_problem(name, alpha):
-    for seed in range(3):
-        scores = np.random.default_rng(seed).normal(size=5)
-        ours = apply(scores, name, entmax_alpha=alpha).numpy()
-        solver = simplex_minimum(lambda p, z=scores: -(p @ z) - tsallis(p, alpha), 5)
-        np.testing.assert_allclose(ours, solver, atol=2e-4)
-        assert ours @ scores + tsallis(ours, alpha) >= solver @ scores + tsallis(solver, alpha) - 1e-9
-
-
-# Limits
 
 
 # What holds for every projection
@@ -141,7 +107,7 @@ def test_masked_is_truncated(name, parameters):
 
 
 @everything
-@pytest.mark.parametrize("blocked", [0.0, 1e4, -1e30, float("inf"), float("-inf"), float("nan")])
+@pytest.mark.parametrize("blocked", [1e4, float("inf"), float("-inf"), float("nan")])
 def test_row_without_allowed_token(name, parameters, blocked):
     scores = torch.tensor([[0.3, -1.0, 2.0], [0.3, blocked, 2.0], [0.1, 0.2, 0.3]], requires_grad=True)
     mask = torch.tensor([[0, 0, 0], [1, 0, 1], [1, 1, 1]]).bool()
@@ -155,30 +121,30 @@ def test_row_without_allowed_token(name, parameters, blocked):
 
 
 @everything
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
-@pytest.mark.parametrize("length", [1, 7, 500])
-def test_sums_to_one_in_float32(name, parameters, dtype, length):
-    scores = (3 * torch.randn(6, length, generator=torch.Generator().manual_seed(0))).to(dtype)
-    weights = apply(scores, name, **parameters)
-    assert weights.dtype == torch.float32
-    assert (weights >= 0).all()
-    torch.testing.assert_close(weights.double().sum(-1), torch.ones(6).double(), atol=1e-6, rtol=0)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_sums_to_one_in_float32(name, parameters, dtype):
+    for length in (1, 7, 500):
+        scores = (3 * torch.randn(6, length, generator=torch.Generator().manual_seed(0))).to(dtype)
+        weights = apply(scores, name, **parameters)
+        assert weights.dtype == torch.float32 and (weights >= 0).all()
+        torch.testing.assert_close(weights.double().sum(-1), torch.ones(6).double(), atol=1e-6, rtol=0)
 
 
 @every_that_reads_scores
-@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-def test_broken_scores_are_not_hidden(name, parameters, bad):
-    weights = apply(torch.tensor([[0.1, bad, 0.3], [0.1, 0.2, 0.3]]), name, **parameters)
-    assert weights[0].isnan().all()
-    torch.testing.assert_close(weights[1], apply(torch.tensor([0.1, 0.2, 0.3]), name, **parameters))
+def test_broken_scores_are_not_hidden(name, parameters):
+    for broken in (float("nan"), float("inf")):
+        weights = apply(torch.tensor([[0.1, broken, 0.3], [0.1, 0.2, 0.3]]), name, **parameters)
+        assert weights[0].isnan().all()
+        torch.testing.assert_close(weights[1], apply(torch.tensor([0.1, 0.2, 0.3]), name, **parameters))
 
 
 @every_that_reads_scores
-def test_gradient(name, parameters):
+@pytest.mark.parametrize("scale", [None, 0.6])
+def test_gradient(name, parameters, scale):
     # distinct scores, away from the kinks at which a support changes
     scores = double([[0.31, 0.05, -0.22, 0.47, 5.0], [1.4, -0.6, 0.15, 0.83, 0.02]]).requires_grad_()
     mask = torch.tensor([[1, 1, 1, 1, 0], [1, 1, 0, 1, 1]]).bool()
-    assert torch.autograd.gradcheck(lambda z: apply(z, name, mask, **parameters), scores, atol=1e-6)
+    assert torch.autograd.gradcheck(lambda z: apply(z, name, mask, score_scale=scale, **parameters), scores, atol=1e-6)
 
 
 numbers = st.floats(-50, 50, allow_nan=False, width=32)
@@ -243,7 +209,7 @@ def test_held_scores_are_projected_like_any_others(name, parameters, data):
 
 
 @every_that_reads_scores
-@pytest.mark.parametrize("offset", [0.0, 7.3, -1e4])
+@pytest.mark.parametrize("offset", [0.0, -1e4])
 def test_equal_scores_stay_uniform_at_a_fixed_scale(name, parameters, offset):
     scores = torch.full((5, 4), offset)
     scores[1, 2] += np.spacing(np.float32(offset)) if offset else 0.0  # equal to rounding
@@ -258,28 +224,7 @@ def test_equal_scores_stay_uniform_at_a_fixed_scale(name, parameters, offset):
     assert scores.grad.isfinite().all() and (scores.grad[:4] == 0).all()
 
 
-@every_that_reads_scores
-def test_gradient_at_a_fixed_scale(name, parameters):
-    scores = double([[0.31, 0.05, -0.22, 0.47, 5.0], [1.4, -0.6, 0.15, 0.83, 0.02]]).requires_grad_()
-    mask = torch.tensor([[1, 1, 1, 1, 0], [1, 1, 0, 1, 1]]).bool()
-
-    def weigh(z):
-        return apply(z, name, mask, score_scale=0.6, **parameters)
-
-    assert torch.autograd.gradcheck(weigh, scores, atol=1e-6)
-    weigh(scores)[0, 0].backward()
-    assert abs((scores.grad[0] * scores.detach()[0])[:4].sum()) < 1e-9  # stretching all scores changes nothing
-
-
-def test_a_removed_token_rescales_the_others():
-    scores, masks = torch.randn(2, 6, generator=torch.Generator().manual_seed(1)), ~torch.eye(6, dtype=torch.bool)
-    together = apply(scores[:, None].expand(2, 6, 6), "sparsemax", masks.expand(2, 6, 6), score_scale=1.0)
-    for row, place in np.ndindex(2, 6):
-        alone = apply(double(held(scores[row], 1.0, masks[place])), "sparsemax", masks[place]).float()
-        torch.testing.assert_close(together[row, place], alone)
-
-
-def test_sparse_projections_say_what_is_missing(monkeypatch):
+def test_sparse_projections_need_the_entmax_package(monkeypatch):
     monkeypatch.setattr(projections, "entmax", None)
     for name in ("sparsemax", "sparsegen", "entmax15", "entmax"):
         with pytest.raises(ImportError, match="pip install entmax"):

@@ -4,7 +4,6 @@ Each case is a Python process that has imported neither attnfaith nor transforme
 nothing.
 """
 
-import functools
 import json
 import os
 import subprocess
@@ -58,11 +57,9 @@ TYPES = torch.tensor([[0, 0, 0, 0, 0, 1, 1, 1], [0, 0, 0, 1, 1, 1, 0, 0]])
 SMALL = {"vocab_size": 12, "hidden_size": 8, "intermediate_size": 8}
 
 
-def build(encoder="bilstm", query="learned", projection="softmax", **fields):
+def build(encoder="bilstm", **fields):
     torch.manual_seed(0)
-    config = AttentionClassifierConfig(
-        **{**SMALL, "embedding_size": 8, "encoder": encoder, "query": query, "projection": projection, **fields}
-    )
+    config = AttentionClassifierConfig(**{**SMALL, "embedding_size": 8, "encoder": encoder, **fields})
     return AttentionClassifierForSequenceClassification(config).eval()
 
 
@@ -88,19 +85,16 @@ def build_translator(recurrence):
     return AttentionSeq2SeqForConditionalGeneration(config).eval()
 
 
-MODELS = {f"{encoder}-{hierarchy}": (build, encoder, hierarchy) for encoder in ENCODERS for hierarchy in HIERARCHIES}
-MODELS = {name: functools.partial(make, encoder, hierarchy=levels) for name, (make, encoder, levels) in MODELS.items()}
-MODELS["pair"] = functools.partial(build, "bilstm", "text")
-MODELS["uniform-pair"] = functools.partial(build, "transformer", "text", "uniform")
-MODELS["hardkuma"] = functools.partial(build_rationale, sampler="hardkuma")
-for _recurrence in ("bahdanau", "luong"):
-    MODELS[_recurrence] = functools.partial(build_translator, _recurrence)
-OF_ENTMAX = {
-    "sparse": build_sparse,
-    "budget": functools.partial(build_rationale, sampler="budget", budget=0.5),
-    "transition": functools.partial(build_rationale, sampler="budget", budget=0.5, transition=0.2),
-}
-"""Models that need the entmax package."""
+def models(entmax):
+    """Models by name; entmax: whether those that need that package are among them."""
+    result = {f"{encoder}-{levels}": build(encoder, hierarchy=levels) for encoder in ENCODERS for levels in HIERARCHIES}
+    result |= {"pair": build(query="text"), "uniform-pair": build("transformer", query="text", projection="uniform")}
+    result["hardkuma"] = build_rationale(sampler="hardkuma")
+    result |= {recurrence: build_translator(recurrence) for recurrence in ("bahdanau", "luong")}
+    if entmax:
+        result |= {"sparse": build_sparse(), "budget": build_rationale(sampler="budget", budget=0.5)}
+        result["transition"] = build_rationale(sampler="budget", budget=0.5, transition=0.2)
+    return result
 
 
 def run_script(script, tmp_path, blocked=()):
@@ -135,29 +129,12 @@ def code_in(folder):
     return {path.stem for path in folder.glob("*.py")}
 
 
-# What is saved
-
-
 @pytest.mark.parametrize("kind", ["classifier", "model"])
 def test_checkpoint_holds_the_code_and_a_full_auto_map(kind, tmp_path):
     model = build()
     (model if kind == "classifier" else model.model).save_pretrained(tmp_path)
-    assert code_in(tmp_path) == CODE["attention_classifier"]
+    assert {path.stem for path in tmp_path.glob("*.py")} == CODE["attention_classifier"]
     assert json.loads((tmp_path / "config.json").read_text())["auto_map"] == AUTO_MAP
-
-
-# In a process of its own
-
-
-@pytest.mark.slow
-def test_import_is_light(tmp_path):
-    script = """
-        import attnfaith
-        heavy = {"torch", "transformers", "datasets", "evaluate", "matplotlib", "numpy", "pandas", "pyarrow"}
-        dir(attnfaith)
-        print(json.dumps(sorted(heavy & set(sys.modules))))
-    """
-    assert run_script(script, tmp_path) == []
 
 
 CHECK = """
@@ -179,10 +156,8 @@ CHECK = """
 @pytest.mark.parametrize(
     "order",
     [
-        "import attnfaith",
         "import attnfaith; from transformers import Trainer, pipeline",
         "import attnfaith; from transformers.modeling_layers import GradientCheckpointingLayer",
-        "from transformers import AutoModelForSequenceClassification; import attnfaith",
         "from transformers import Trainer, pipeline; import attnfaith",
         "from attnfaith.models.encoders import ENCODERS",
     ],
@@ -206,7 +181,7 @@ REMOTE = """
     from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM, AutoModelForSequenceClassification
 
     ids, types = torch.tensor(IDS), torch.tensor(TYPES)
-    found = {}
+    results = {}
 
     def outputs_of(folder):
         config = AutoConfig.from_pretrained(folder, trust_remote_code=True)
@@ -219,16 +194,16 @@ REMOTE = """
         if "AutoModel" in config.auto_map:
             base = AutoModel.from_pretrained(folder, trust_remote_code=True)
             assert torch.equal(base(ids, **{name: more[name] for name in more}).attention, output.attention)
-        made = model.generate(ids, max_new_tokens=4, num_beams=2).tolist() if config.is_encoder_decoder else None
-        return model, [output.logits.tolist(), made]
+        written = model.generate(ids, max_new_tokens=4, num_beams=2).tolist() if config.is_encoder_decoder else None
+        return model, [output.logits.tolist(), written]
 
     for folder in sorted(Path("checkpoints").iterdir()):
         model, first = outputs_of(folder)
         model.save_pretrained(Path("again") / folder.name)
-        found[folder.name] = [*first, sorted(path.stem for path in (Path("again") / folder.name).glob("*.py"))]
+        results[folder.name] = [*first, sorted(path.stem for path in (Path("again") / folder.name).glob("*.py"))]
         assert outputs_of(Path("again") / folder.name)[1] == first
     assert not any(name.partition(".")[0] in BLOCKED for name in sys.modules)
-    print(json.dumps(found))
+    print(json.dumps(results))
 """
 
 
@@ -237,8 +212,7 @@ REMOTE = """
 def test_remote_code(blocked, tmp_path):
     """Where attnfaith is not installed every model gives the same numbers, again after saving from the loaded code."""
     expected = {}
-    for name, make in {**MODELS, **({} if "entmax" in blocked else OF_ENTMAX)}.items():
-        model = make()
+    for name, model in models("entmax" not in blocked).items():
         model.save_pretrained(tmp_path / "checkpoints" / name)
         translates = model.config.is_encoder_decoder
         options = {"labels": IDS} if translates else {}
@@ -257,7 +231,7 @@ def test_pipeline(pair, hierarchy, tmp_path, logged):
     texts = ["A good film. Bad. What a film.", "bad", "what a film"]
     tokenizer = build_tokenizer(texts, preprocessing="whitespace", pair=pair, hierarchy=hierarchy)
     query = "text" if pair else "learned"
-    model = build("bilstm", query, vocab_size=len(tokenizer), num_labels=3, hierarchy=hierarchy)
+    model = build(query=query, vocab_size=len(tokenizer), num_labels=3, hierarchy=hierarchy)
     model.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     classify = pipeline("text-classification", model=str(tmp_path), device="cpu", top_k=None)

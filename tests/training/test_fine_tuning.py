@@ -184,20 +184,6 @@ def test_a_selector_and_a_classifier_over_the_encoder(encoder, texts, tmp_path):
 # ------------------------------------------------------------------------------------------------ what is refused
 
 
-@pytest.mark.parametrize(
-    ("section", "key", "value"),
-    [
-        *(("model", "encoder", "cnn"), ("model", "hierarchy", "sentence"), ("data", "tokenizer", "c/d")),
-        *(("training", "random_erasure", 0.5), ("measure", "outputs", ["train"]), ("objective", "kind", "guided")),
-    ],
-)
-def test_keys_that_a_pretrained_model_leaves_no_room_for(section, key, value):
-    tree = {"name": "a", "output_dir": "b", "model": {"pretrained": "a/b"}, "measure": {"producers": []}}
-    tree[section] = {**tree.get(section, {}), key: value, **({"base": "runs/c"} if value == "guided" else {})}
-    with pytest.raises(RecipeError, match=rf"{section}\.{key}="):
-        recipes.build(tree)
-
-
 def truncated(folder):
     (folder / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes()[:900])
 

@@ -96,22 +96,6 @@ def test_divergences_are_those_of_the_metric_and_scipy(zeros):
     np.testing.assert_allclose(total_variation(probs, base_probs), expected, atol=1e-12)
 
 
-@pytest.mark.parametrize("divergence", ["kl", "jsd"])
-def test_gradient_of_the_adversary(divergence):
-    """Against finite differences, where no weight and no difference of probabilities is 0."""
-    logits, base_probs, attention, base_attention, mask = adversary_batch(count=30, seed=2)
-    full = mask.all(-1)
-    assert full.sum() >= 2
-
-    def loss(logits, attention):
-        return adversarial_loss(
-            logits, base_probs[full], attention, base_attention[full], mask[full], weight=0.3, divergence=divergence
-        )
-
-    inputs = [tensor[full].clone().requires_grad_() for tensor in (logits, attention)]
-    assert torch.autograd.gradcheck(loss, inputs)
-
-
 @pytest.mark.parametrize(
     ("attention", "base_attention", "divergence"),
     [

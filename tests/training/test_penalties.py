@@ -1,4 +1,4 @@
-"""The penalties of training: by hand, by a second route, in any batch, and where they are undefined."""
+"""The penalties of training: by hand, by a second route, and where they are undefined."""
 
 from math import log
 from types import SimpleNamespace
@@ -10,7 +10,6 @@ from sklearn.metrics.pairwise import cosine_similarity as sklearn_cosine
 
 from attnfaith.models.projections import project
 from attnfaith.support.errors import AttnfaithError
-from attnfaith.training import Diversity, ImpermissibleMass, MaskedWords, WordTying
 from attnfaith.training.penalties import FLOOR, conicity, drawn_words, impermissible_mass, masked_language_model, word_tying
 
 
@@ -145,57 +144,3 @@ def test_which_words_are_masked_is_the_texts_own():
     for stream in ({"seed": 2, "step": 5}, {"seed": 1, "step": 6}):
         assert not drawn_words(ids, present, words, 0.3, **stream).equal(masked)
     assert drawn_words(ids, present, words, 1.0, seed=1, step=5).equal(words) and words[:, 1:].all()
-
-
-# --------------------------------------------------------------------------------------------------------- any of them
-
-
-@pytest.mark.parametrize("name", ["mass", "stable mass", "heads", "conicity", "norm", "squared", "words"])
-def test_a_text_has_its_penalty_in_any_batch(name):
-    """In another order, with more padding, and alone."""
-    impermissible, mask = marked_batch()
-    scores, heads, states, vectors = drawn(5, 5, seed=1), drawn(5, 2, 5, seed=2), drawn(5, 5, 4), drawn(5, 5, 4, seed=3)
-    words, lines = torch.arange(25).reshape(5, 5) % 6, drawn(5, 5, 6, seed=4)
-    masked = mask & (scores > -1)
-
-    def penalty(rows, padding):
-        def cut(values, axis=1):
-            values = values[rows]
-            shape = list(values.shape)
-            shape[axis] = padding
-            return torch.cat([values, torch.full(shape, 3, dtype=values.dtype)], axis)
-
-        inside = torch.nn.functional.pad(mask[rows], (0, padding))
-        marks = cut(impermissible)
-        single, many = projected(cut(scores), inside), projected(cut(heads, 2), inside[:, None])
-        hidden = torch.nn.functional.pad(masked[rows], (0, padding))
-        return {
-            "mass": lambda: impermissible_mass(single, marks, inside),
-            "stable mass": lambda: impermissible_mass(single, marks, inside, scores=cut(scores)),
-            "heads": lambda: impermissible_mass(many, marks, inside, heads="max"),
-            "conicity": lambda: conicity(cut(states), inside),
-            "norm": lambda: word_tying(cut(states), cut(vectors), inside, "norm"),
-            "squared": lambda: word_tying(cut(states), cut(vectors), inside),
-            "words": lambda: masked_language_model(cut(lines)[hidden], cut(words), hidden),
-        }[name]()
-
-    whole = penalty(torch.arange(5), 0)
-    assert whole.shape == (5,) and whole[0] > 0 and whole.isfinite().all()
-    order = torch.tensor([3, 0, 4, 2, 1])
-    torch.testing.assert_close(penalty(order, 3), whole[order])
-    torch.testing.assert_close(torch.cat([penalty(torch.tensor([row]), 2) for row in range(5)]), whole)
-
-
-@pytest.mark.parametrize(
-    ("kind", "options", "key"),
-    [
-        (Diversity, {"weight": -0.1}, "weight"),
-        (Diversity, {"weight": float("inf")}, "weight"),
-        (MaskedWords, {"weight": 1.0, "share": 0.0}, "share"),
-        (ImpermissibleMass, {"weight": 1.0, "heads": "min"}, "heads"),
-        (WordTying, {"weight": 1.0, "distance": "l1"}, "distance"),
-    ],
-)
-def test_options_out_of_their_range(kind, options, key):
-    with pytest.raises(ValueError, match=key):
-        kind(**options)

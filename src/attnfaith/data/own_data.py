@@ -78,7 +78,8 @@ def read_texts(data: object, split: str, limit: int | None = None, seed: int = 0
     Raises DatasetError for unreadable data and an unknown split.
     """
     source = _read(data)
-    if (name := ALL if ALL in source.splits else split) not in source.splits:
+    name = ALL if ALL in source.splits else split
+    if name not in source.splits:
         raise DatasetError(
             f"{data.hub_id or data.path} has no split {excerpt(split)}: --split takes one of {', '.join(source.splits)}"
         )
@@ -110,7 +111,6 @@ class _OwnData:
 
     def __init__(self, data: object):
         self.data, self.entry, self.source = data, entry_of(data), _read(data)
-        self.place = data.hub_id or data.path
         self.assumed: list[str] = []
         self.dropped: Counter = Counter()
         self.columns = self._columns()
@@ -127,7 +127,7 @@ class _OwnData:
         for key in ("text", "label"):
             if key in columns:
                 continue
-            columns[key] = name = _column(key, rows.column_names, columns, self.place)
+            columns[key] = name = _column(key, rows.column_names, columns, data)
             if name != key:
                 self.assumed.append(f"{key} is read from the column {name!r}")
             unread = [other for other in rows.column_names if other.lower() in COLUMNS and other != name]
@@ -149,7 +149,8 @@ class _OwnData:
             labels[split] = [class_of(value, column) for value in values]
         values = {label for split in labels.values() for label in split if label is not None}
         numbers = all(map(NUMBER.fullmatch, values))
-        if numbers and (fractions := sorted(value for value in values if not WHOLE.fullmatch(value))):
+        fractions = sorted(value for value in values if not WHOLE.fullmatch(value))
+        if numbers and fractions:
             raise DatasetError(
                 f"column {column!r} holds numbers such as {fractions[0]}, which are no classes: give words or whole numbers"
             )
@@ -196,15 +197,22 @@ class _OwnData:
             self.dropped["limit"] += len(usable) - needed
             usable = _sample(usable, int(needed), data.seed)
         chosen = self.source.splits[split].select_columns(list(dict.fromkeys(columns.values()))).select(usable)
-        rows = {"instance_id": [f"{self.entry.name}/{self.source.names[split][row]}" for row in usable]}
-        texts = [key for key in ("text", "text_pair") if key in columns]
-        rows |= {key: [None if text is None else as_text(text) for text in chosen[columns[key]][:]] for key in texts}
-        rows["label"] = [number[labels[row]] for row in usable]
+        names = [f"{self.entry.name}/{self.source.names[split][row]}" for row in usable]
+        keys = [key for key in ("text", "text_pair") if key in columns]
+        texts = [
+            [_text(value, columns[key], name) for value, name in zip(chosen[columns[key]], names, strict=True)]
+            for key in keys
+        ]
+        present = np.array([all(row) for row in zip(*texts, strict=True)], bool)
+        self.dropped["no_text"] += len(usable) - int(present.sum())
+        rows = {
+            "instance_id": names,
+            **dict(zip(keys, texts, strict=True)),
+            "label": [number[labels[row]] for row in usable],
+        }
         if "impermissible" in columns:
             rows["impermissible"] = chosen[columns["impermissible"]][:]
-        frame = pd.DataFrame(rows)
-        frame = frame[np.array([all(text and not text.isspace() for text in row) for row in frame[texts].to_numpy()], bool)]
-        self.dropped["no_text"] += len(usable) - len(frame)
+        frame = pd.DataFrame(rows)[present]
         if self.entry.impermissible or data.impermissible_removed:
             cells = frame["impermissible"] if "impermissible" in columns else None
             frame = frame.assign(impermissible=_marks(data, frame["text"], cells, frame["instance_id"]))
@@ -275,13 +283,13 @@ class _OwnData:
                 f"{entry.name!r}: no row of {first} has text in {self.columns['text']!r}: name it with --data.text"
             )
         splits, rule = self._split(source)
-        every_row = pd.concat(splits.values(), ignore_index=True)
-        labels_of_texts = every_row["label"].groupby(_text_keys(every_row)).nunique()
+        all_rows = pd.concat(splits.values(), ignore_index=True)
+        labels_of_texts = all_rows["label"].groupby(_text_keys(all_rows)).nunique()
         own = {
             "rows": sum(map(len, self.source.splits.values())),
             "columns": self.columns,
             "splits": rule,
-            "repeated": len(every_row) - len(labels_of_texts),
+            "repeated": len(all_rows) - len(labels_of_texts),
             "two_labels": int((labels_of_texts > 1).sum()),
             "assumed": self.assumed,
             "files": self.source.files,
@@ -353,21 +361,41 @@ def _check_columns(data: object, rows: datasets.Dataset, names: Sequence[str], p
     for name in names:
         if name not in rows.column_names:
             near = nearest(name, rows.column_names)
-            raise DatasetError(f"{data.hub_id or data.path}{part} has no column {excerpt(name)}{near}")
+            raise DatasetError(f"{data.hub_id or data.path}{part} has no column {excerpt(name)}{near}{_sheet(data)}")
 
 
-def _column(key: str, names: list[str], columns: Mapping[str, str], place: str) -> str:
+def _sheet(data: object) -> str:
+    """Which part of a spreadsheet is read, as a note to an error about its columns."""
+    is_sheet = data.hub_id is None and Path(data.path).suffix.lower() == ".xlsx"
+    return ". The first sheet is read, and its first row holds the names" if is_sheet else ""
+
+
+def _column(key: str, names: list[str], columns: Mapping[str, str], data: object) -> str:
     """The column of text or label that the user did not name: the one of that name, or the only one that is left."""
     free = [name for name in names if name not in columns.values()]
     for word in COLUMNS if key == "label" else (key,):
-        if len(named := [name for name in free if name.lower() == word]) == 1:
-            return named[0]
+        same = [name for name in free if name.lower() == word]
+        if len(same) == 1:
+            return same[0]
     other = "label" if key == "text" else "text"
     rest = [name for name in free if other in columns or name.lower() != other]
     if len(rest) == 1:
         return rest[0]
     listed = cut(", ".join(map(repr, names)), 300)
-    raise DatasetError(f"{place} has no column {key!r}; it has {listed}: name the one of the {key} with --data.{key}")
+    raise DatasetError(
+        f"{data.hub_id or data.path} has no column {key!r}; it has {listed}: name the column of the {key} with "
+        f"--data.{key}{_sheet(data)}"
+    )
+
+
+def _text(value: object, column: str, place: str) -> str:
+    """A cell as a text, "" for none. DatasetError for a list and the like."""
+    if isinstance(value, list | dict):
+        raise DatasetError(
+            f"{place}: column {column!r} holds {excerpt(value, 60)}, no text: join words with blanks between them"
+        )
+    text = "" if value is None else as_text(value)
+    return "" if text.isspace() else text
 
 
 def _marks(data: object, texts: Sequence[str], cells: Sequence | None, places: Sequence[str]) -> list[list[int]]:

@@ -95,7 +95,8 @@ def _advice(error: BaseException, encoding: str | None) -> str:
 
     while error.__cause__ is not None:
         error = error.__cause__
-    fault = "it has no rows" if "corresponds to no data" in str(error) else excerpt(error, 200)
+    empty = ("corresponds to no data", "BatchSize must be greater than 0")  # as datasets and Arrow report it
+    fault = "it has no rows" if any(words in str(error) for words in empty) else excerpt(error, 200)
     for kind, advice in {
         UnicodeError: f"it is not in the encoding {encoding or 'UTF-8'} ({fault}): give --data.encoding cp1252, or save it "
         "as UTF-8",

@@ -188,7 +188,8 @@ def read_entries(path: Path, kind: type = DatasetEntry) -> dict:
     try:
         entries = yaml.load(path.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         for fields in entries:
-            fields["notes"] = " ".join(notes) if isinstance(notes := fields.get("notes", ""), list) else notes
+            if isinstance(fields.get("notes"), list):
+                fields["notes"] = " ".join(fields["notes"])
         # as JSON, where a list can be a tuple and all else is strict: a text is no number, and 1 is not true
         checked = TypeAdapter(list[kind]).validate_json(json.dumps(entries), strict=True)
     except ValidationError as error:

@@ -50,7 +50,7 @@ class Rule:
 ARGMAX = tuple(map(Rule, ("target_argmax", "source_argmax", "intersection", "union", "grow_diagonal")))
 RULES = (*ARGMAX, *(Rule("row_share", share) for share in SHARES))
 """For any measure."""
-OF_WEIGHTS = (*RULES, *(Rule("absolute", bound) for bound in ABSOLUTES))
+SHARE_RULES = (*RULES, *(Rule("absolute", bound) for bound in ABSOLUTES))
 """For a measure whose unit is a share of 1."""
 
 

@@ -77,7 +77,7 @@ class AttentionClassifierConfig(EncoderConfig):
             )
         if self.hierarchy == "none" and self.sentence_token_id is not None:
             raise ValueError(
-                f"sentence_token_id={self.sentence_token_id} with hierarchy='none', which knows no sentences: set "
+                f"sentence_token_id={self.sentence_token_id} with hierarchy='none', which has no sentences: set "
                 "hierarchy='sentence' or leave it out"
             )
 

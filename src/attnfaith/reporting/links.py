@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from attnfaith import record as records
 from attnfaith.metrics.attention_faithfulness.alignment_error_rate import alignment_scores, quotients
-from attnfaith.metrics.extraction import OF_WEIGHTS, RULES, Rule, count_links, diagonal, extract_links, halves
+from attnfaith.metrics.extraction import RULES, SHARE_RULES, Rule, count_links, diagonal, extract_links, halves
 from attnfaith.record import column_of
 from attnfaith.reporting.cells import Cell
 from attnfaith.reporting.spec import per_cell
@@ -179,7 +179,7 @@ def readings(cell: Cell) -> Readings:
     counts, ways, gold_links = [], [], gold(cell)
     for measure, column in {**columns(cell), POSITIONS: records.Column(("G", "T"))}.items():
         values = weights(cell.table, measure)
-        rules = (FIXED,) if measure == POSITIONS else OF_WEIGHTS if column.range == (0.0, 1.0) else RULES
+        rules = (FIXED,) if measure == POSITIONS else SHARE_RULES if column.range == (0.0, 1.0) else RULES
         pairs = zip(values, gold_links, strict=True)
         counts.append(np.stack([count_links(extract_links(value, rules), links).reshape(-1, 4) for value, links in pairs]))
         for index in np.ndindex(*values[0].shape[:-2]):

@@ -38,7 +38,8 @@ from attnfaith.training import (
     TranslationTrainer,
     WordTying,
 )
-from attnfaith.training.trainers import LOWER_IS_BETTER, BaseTrainer, check_selection
+from attnfaith.training.base import BaseTrainer
+from attnfaith.training.evaluation import LOWER_IS_BETTER, check_selection
 
 
 COLUMNS = ("input_ids", "token_type_ids", "candidates", "labels", "length", "base_attention", "base_probs")

@@ -28,7 +28,8 @@ def balancing_weights(labels: torch.Tensor, num_labels: int) -> torch.Tensor:
     Raises AttnfaithError where a class has no instance.
     """
     counts = torch.bincount(labels, minlength=num_labels)
-    if (absent := (counts == 0).nonzero().flatten().tolist()) or len(counts) > num_labels:
+    absent = (counts == 0).nonzero().flatten().tolist()
+    if absent or len(counts) > num_labels:
         raise AttnfaithError(
             f"cannot balance {num_labels} classes: no training instance of class {absent}, counts {counts.tolist()}; "
             "training.balance_classes=false does without weights"

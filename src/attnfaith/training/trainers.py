@@ -1,132 +1,25 @@
-"""Trainers of classifiers: transformers' Trainer with the papers' losses and optimiser.
+"""Trainers of classifiers on labels: transformers' Trainer with the papers' losses and optimiser.
 
 Each `XTrainer` takes an `XConfig`: transformers' TrainingArguments with the options of that training.
 """
 
-import math
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import torch
-from transformers import EarlyStoppingCallback, Trainer, TrainingArguments
-from transformers.trainer_pt_utils import LengthGroupedSampler
+from transformers import Trainer, TrainingArguments
 
 from attnfaith.data.collation import keep_positions, pad_attention, pad_batch
-from attnfaith.metrics.classification import classification_scores
 from attnfaith.subjects.base import separates
 from attnfaith.support.draws import generator
 from attnfaith.support.errors import AttnfaithError
-from attnfaith.training.losses import (
-    SPARSE_BASE,
-    adversarial_loss,
-    balancing_weights,
-    check_adversary,
-    classification_loss,
-    jensen_shannon,
-    kullback_leibler,
-    total_variation,
-)
+from attnfaith.training.base import BaseTrainer
+from attnfaith.training.evaluation import check_selection, evaluation_scores
+from attnfaith.training.losses import balancing_weights, classification_loss
 from attnfaith.training.penalties import Penalty, check_sizes
 from attnfaith.training.word_states import PREDICTION, ClassifierReader, PretrainedReader
-
-
-SELECTION_METRICS = ("roc_auc", "accuracy", "loss")
-LOWER_IS_BETTER = ("loss", "objective")
-MOST_CLASSES = 20  # an evaluation reports the F1 of each class up to here: longer logs would be unreadable
-
-
-class DivergedError(AttnfaithError):
-    """Raised where the loss or the weights of a training are no longer finite."""
-
-
-# ------------------------------------------------------------------------------------------------ what all trainers share
-
-
-class SharedOrder(LengthGroupedSampler):
-    """Group texts of similar length in an order drawn from (seed, epoch), the same in all processes.
-
-    The Trainer's sampler draws from the global stream, which dropout advances by a different amount in each process. From
-    the second epoch on, the processes would train on some texts twice and on others never.
-    """
-
-    def __init__(self, sampler: LengthGroupedSampler, seed: int):
-        super().__init__(sampler.batch_size, lengths=sampler.lengths, generator=torch.Generator())
-        self.seed = seed
-        self.set_epoch(0)
-
-    def set_epoch(self, epoch: int) -> None:
-        self.generator.manual_seed(1_000_003 * self.seed + epoch)
-
-
-class BaseTrainer(Trainer):
-    """The base of all trainers of this package.
-
-    args.early_stopping_patience: stop after so many evaluations without improvement; None trains to the end.
-
-    Raises DivergedError where the loss of a step is NaN or infinite, before the step is taken (`check_loss`), and where an
-    evaluation finds such weights or losses, before the checkpoint is saved.
-    """
-
-    config_class: type[TrainingArguments]
-
-    def __init__(self, model, args, *, callbacks=(), **kwargs):
-        patience = getattr(args, "early_stopping_patience", None)
-        stopping = [EarlyStoppingCallback(patience)] if patience else []
-        super().__init__(model, args, callbacks=[*stopping, *callbacks], **kwargs)
-
-    def check_loss(self, loss: torch.Tensor) -> None:
-        """Raise DivergedError where the loss of a step is not finite in any process."""
-        if not bool(self.accelerator.gather(loss.detach().reshape(1)).isfinite().all()):
-            raise self._diverged(f"the loss is {loss.item():g}", self.state.global_step + 1, int(self.state.epoch or 0) + 1)
-
-    def evaluate(self, *args, **kwargs):
-        reached = self.state.global_step, math.ceil(self.state.epoch or 0)
-        for name, values in self.model.named_parameters():
-            if not bool(values.isfinite().all()):
-                raise self._diverged(f"the weight '{name}' is no longer finite", *reached)
-        scores = super().evaluate(*args, **kwargs)
-        for name, score in scores.items():
-            if name.endswith("_loss") and not math.isfinite(score):
-                raise self._diverged(f"{name} is {score:g}", *reached)
-        return scores
-
-    def _diverged(self, fault: str, step: int, epoch: int) -> DivergedError:
-        factor = getattr(self.args, "attention_learning_rate_factor", 1)
-        rates = f"training.learning_rate (now {self.args.learning_rate:g}"
-        rates += ")" if factor == 1 else f", and {factor:g} times that for the alignment)"
-        return DivergedError(
-            f"the training diverged in epoch {epoch}, step {step} of {self.state.max_steps}: {fault}; try a lower {rates}, "
-            f"or clip gradients with training.max_grad_norm (now {self.args.max_grad_norm:g}; 0 does not)"
-        )
-
-    def _get_train_sampler(self, train_dataset=None):
-        sampler = super()._get_train_sampler(train_dataset)
-        if isinstance(sampler, LengthGroupedSampler):
-            sampler.lengths = sampler.lengths[:]  # a list: a column reads each number as slowly as a row
-            if self.args.world_size > 1:
-                return SharedOrder(sampler, self.args.seed)
-        return sampler
-
-    def trained_model(self):
-        """Return the trained model."""
-        return self.accelerator.unwrap_model(self.model)
-
-
-def check_processes(arguments: TrainingArguments) -> None:
-    """Raise AttnfaithError where the launcher started more processes than train together."""
-    launched = int(os.environ.get("WORLD_SIZE", 1))
-    if launched != arguments.world_size:
-        raise AttnfaithError(
-            f"the launcher started {launched} processes and this one trains with {arguments.world_size}: they would run as "
-            "independent jobs and overwrite each other. Start them with "
-            f"`accelerate launch --multi_gpu --num_processes {launched} recipes/train.py ...`"
-        )
-
-
-# ------------------------------------------------------------------------------------------------ on labels
 
 
 @dataclass
@@ -395,103 +288,6 @@ def mask_id(tokenizer, config) -> int:
     )
 
 
-# ------------------------------------------------------------------------------------------------ against a base
-
-
-class GuidedTrainer(AttentionTrainer):
-    """Train on labels under the attention of a base model, `base_attention` [T] of each instance.
-
-    The model's own alignment is not trained. Raises AttnfaithError in several processes.
-    """
-
-    def __init__(self, model, args, **kwargs):
-        super().__init__(model, args, **kwargs)
-        self.model.model.alignment.requires_grad_(False)
-
-    def check(self, model, args, train, validation):
-        super().check(model, args, train, validation)
-        if args.world_size > 1:
-            raise AttnfaithError(
-                f"a guided model trains in one process, not in {args.world_size}: start it without --num_processes"
-            )
-
-    def losses(self, model, inputs):
-        labels, attention = inputs.pop("labels"), inputs.pop("base_attention")
-        inputs.pop("base_probs")
-        stages = self.accelerator.unwrap_model(model)
-        with self.accelerator.autocast():
-            hidden, _, query = stages.encode(**inputs)
-            logits = stages.decode(hidden, attention, query)
-        return classification_loss(logits, labels, self.class_weights), {"logits": logits}
-
-
-@dataclass
-class AdversarialConfig(AttentionConfig):
-    """Arguments of `AdversarialTrainer`. weight, divergence: see `adversarial_loss`. frozen: train only the alignment."""
-
-    weight: float = 0.002
-    divergence: str = "kl"
-    frozen: bool = False
-
-
-class AdversarialTrainer(AttentionTrainer):
-    """Train without labels against a base model, `base_probs` [C] and `base_attention` [T] of each instance.
-
-    Class weights are not used. Evaluations hold, beside the scores of the labels, the means over instances of the objective,
-    the distance `tvd` to the base's predictions, and the divergences `jsd` and `kl` from its attention (infinite where that
-    is sparse; texts without tokens left out).
-
-    Raises AttnfaithError as `check_adversary`, and for KL from a base whose attention is 0 on some token.
-    """
-
-    config_class = AdversarialConfig
-    weighs_classes = False
-    score_names = ("objective", "tvd", "jsd", "kl")
-
-    def __init__(self, model, args, **kwargs):
-        check_adversary(args.weight, args.divergence)
-        super().__init__(model, args, **kwargs)
-        if args.frozen:
-            self.model.requires_grad_(False)
-            self.model.model.alignment.requires_grad_(True)
-
-    def check(self, model, args, train, validation):
-        super().check(model, args, train, validation)
-        for split in (train, validation) if args.divergence == "kl" else ():
-            sparse = sum(0 in row for row in split["base_attention"])
-            if sparse:
-                raise AttnfaithError(f"{SPARSE_BASE} ({sparse} of {len(split)} texts)")
-
-    def losses(self, model, inputs):
-        base_probs, base_attention = inputs.pop("base_probs"), inputs.pop("base_attention")
-        inputs.pop("labels")
-        outputs = model(**inputs)
-        inputs.pop("answer_mask", None)
-        mask = self.accelerator.unwrap_model(model).model.attendable(**inputs)
-        losses = adversarial_loss(
-            outputs.logits,
-            base_probs,
-            outputs.attention,
-            base_attention,
-            mask,
-            weight=self.args.weight,
-            divergence=self.args.divergence,
-        )
-        if model.training:
-            return losses, outputs
-        attended = mask.any(-1)
-        scores = {
-            "objective": losses,
-            "tvd": total_variation(outputs.logits.float().softmax(-1), base_probs),
-            "jsd": jensen_shannon(outputs.attention, base_attention).where(attended, torch.nan),
-            "kl": kullback_leibler(outputs.attention, base_attention).where(attended, torch.nan),
-        }
-        return losses, {"logits": outputs.logits, **scores}
-
-
-# ------------------------------------------------------------------------------------------------ batches and scores
-
-
 def collate(rows: Sequence[Mapping], pad_token_id: int, hierarchy: str = "none", num_labels: int | None = None) -> dict:
     """Batch rows by `pad_batch`, with base_attention, in the shape of the model's attention, and base_probs (B,C)."""
     batch = pad_batch(rows, pad_token_id, num_labels)
@@ -503,51 +299,3 @@ def collate(rows: Sequence[Mapping], pad_token_id: int, hierarchy: str = "none",
             batch["base_attention"] = pad_attention(weights, max(1, *map(len, weights)), start=0)
         batch["base_probs"] = torch.tensor([row["base_probs"] for row in rows], dtype=torch.float32)
     return batch
-
-
-def evaluation_scores(prediction, names: Sequence[str] = ()) -> dict[str, float]:
-    """Return accuracy, ROC-AUC and F1 per class (up to MOST_CLASSES) of a Trainer's evaluation.
-
-    names: of the predictions after the logits, which are averaged over instances without NaN.
-    """
-    logits, *rest = prediction.predictions if isinstance(prediction.predictions, tuple) else (prediction.predictions,)
-    probs = torch.from_numpy(np.asarray(logits)).double().softmax(-1).numpy()
-    scores = {
-        name: value
-        for name, value in classification_scores(probs, prediction.label_ids).items()
-        if name in ("accuracy", "roc_auc") or (probs.shape[1] <= MOST_CLASSES and name.startswith("f1_"))
-    }
-    for name, values in zip(names, rest, strict=True):
-        defined = values[~np.isnan(values)].astype(np.float64)
-        scores[name] = float(defined.mean()) if len(defined) else float("nan")
-    return scores
-
-
-def check_selection(
-    metric: str, num_labels: int | None = None, labels: Sequence[int] | None = None, *, adversarial: bool = False
-) -> None:
-    """Raise AttnfaithError for a metric that cannot select a checkpoint: unknown, or undefined for these classes and labels.
-
-    The Trainer would fail after an epoch, or take an undefined score for the best. `objective` is for adversaries.
-    """
-    number = metric.removeprefix("f1_class_") if metric.startswith("f1_class_") else ""
-    if metric == "objective" and adversarial:
-        return
-    if metric not in SELECTION_METRICS and not number.isdecimal():
-        raise AttnfaithError(
-            f"training.metric_for_best_model={metric!r} is not known; choose one of {', '.join(SELECTION_METRICS)}, "
-            "or f1_class_0, f1_class_1 and so on"
-        )
-    if num_labels is None:
-        return
-    present = sorted(set(labels))
-    if number and num_labels > MOST_CLASSES:
-        raise AttnfaithError(
-            f"{metric} selects among {MOST_CLASSES} classes at most; the data has {num_labels}: set "
-            "training.metric_for_best_model to accuracy or loss"
-        )
-    if (metric == "roc_auc" and (num_labels, present) != (2, [0, 1])) or (number and int(number) not in present):
-        raise AttnfaithError(
-            f"{metric} is not defined for {num_labels} classes where validation has labels {present}: set "
-            "training.metric_for_best_model to accuracy or loss"
-        )

@@ -13,8 +13,8 @@ from transformers import TrainingArguments
 
 from attnfaith.data.pair_encoding import UNCOUNTED, pad_pairs
 from attnfaith.support.errors import AttnfaithError
+from attnfaith.training.base import BaseTrainer
 from attnfaith.training.penalties import hidden_links, linked_mass
-from attnfaith.training.trainers import BaseTrainer
 
 
 PAIRS_AT_ONCE = 64

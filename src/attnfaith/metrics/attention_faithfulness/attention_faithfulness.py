@@ -353,5 +353,6 @@ def _statistic(function, values):
 def _mean(name, values, whole=False):
     """The mean, and how many are undefined; whole: the median and the largest too."""
     results = {name: _statistic(np.mean, values), f"{name}_undefined": int(np.isnan(values).sum())}
-    others = {f"{name}_median": _statistic(np.median, values), f"{name}_max": _statistic(np.max, values)}
-    return results | (others if whole else {})
+    if whole:
+        results |= {f"{name}_median": _statistic(np.median, values), f"{name}_max": _statistic(np.max, values)}
+    return results

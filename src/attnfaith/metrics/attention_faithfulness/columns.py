@@ -32,13 +32,13 @@ def check_share(share: object, meaning: str) -> None:
         raise InputError(f"share is {short(share)}; give {meaning}, above 0 and at most 1")
 
 
-def items(column: object, name: str, what: str) -> list:
-    """Return the N items of a column; what: the kind of item, for the error."""
+def items(column: object, name: str, unit: str) -> list:
+    """Return the N items of a column; unit: what an item is, for the error."""
     try:
         return list(None if isinstance(column, NO_NUMBERS) else _plain(column))
     except TypeError:
         kind = type(column).__name__
-        raise InputError(f"{name} is of type {kind}: give a list with one {what} per instance") from None
+        raise InputError(f"{name} is of type {kind}: give a list with one {unit} per instance") from None
 
 
 def number_rows(column: object, name: str) -> list[np.ndarray | None]:

@@ -1,0 +1,108 @@
+"""Trainers against a base model: under its attention, or away from it (Wiegreffe & Pinter 2019)."""
+
+from dataclasses import dataclass
+
+import torch
+
+from attnfaith.support.errors import AttnfaithError
+from attnfaith.training.losses import (
+    SPARSE_BASE,
+    adversarial_loss,
+    check_adversary,
+    classification_loss,
+    jensen_shannon,
+    kullback_leibler,
+    total_variation,
+)
+from attnfaith.training.trainers import AttentionConfig, AttentionTrainer
+
+
+class GuidedTrainer(AttentionTrainer):
+    """Train on labels under the attention of a base model, `base_attention` [T] of each instance.
+
+    The model's own alignment is not trained. Raises AttnfaithError in several processes.
+    """
+
+    def __init__(self, model, args, **kwargs):
+        super().__init__(model, args, **kwargs)
+        self.model.model.alignment.requires_grad_(False)
+
+    def check(self, model, args, train, validation):
+        super().check(model, args, train, validation)
+        if args.world_size > 1:
+            raise AttnfaithError(
+                f"a guided model trains in one process, not in {args.world_size}: start it without --num_processes"
+            )
+
+    def losses(self, model, inputs):
+        labels, attention = inputs.pop("labels"), inputs.pop("base_attention")
+        inputs.pop("base_probs")
+        stages = self.accelerator.unwrap_model(model)
+        with self.accelerator.autocast():
+            hidden, _, query = stages.encode(**inputs)
+            logits = stages.decode(hidden, attention, query)
+        return classification_loss(logits, labels, self.class_weights), {"logits": logits}
+
+
+@dataclass
+class AdversarialConfig(AttentionConfig):
+    """Arguments of `AdversarialTrainer`. weight, divergence: see `adversarial_loss`. frozen: train only the alignment."""
+
+    weight: float = 0.002
+    divergence: str = "kl"
+    frozen: bool = False
+
+
+class AdversarialTrainer(AttentionTrainer):
+    """Train without labels against a base model, `base_probs` [C] and `base_attention` [T] of each instance.
+
+    Class weights are not used. Evaluations hold, beside the scores of the labels, the means over instances of the objective,
+    the distance `tvd` to the base's predictions, and the divergences `jsd` and `kl` from its attention (infinite where that
+    is sparse; texts without tokens left out).
+
+    Raises AttnfaithError as `check_adversary`, and for KL from a base whose attention is 0 on some token.
+    """
+
+    config_class = AdversarialConfig
+    weighs_classes = False
+    score_names = ("objective", "tvd", "jsd", "kl")
+
+    def __init__(self, model, args, **kwargs):
+        check_adversary(args.weight, args.divergence)
+        super().__init__(model, args, **kwargs)
+        if args.frozen:
+            self.model.requires_grad_(False)
+            self.model.model.alignment.requires_grad_(True)
+
+    def check(self, model, args, train, validation):
+        super().check(model, args, train, validation)
+        for split in (train, validation) if args.divergence == "kl" else ():
+            sparse = sum(0 in row for row in split["base_attention"])
+            if sparse:
+                raise AttnfaithError(f"{SPARSE_BASE} ({sparse} of {len(split)} texts)")
+
+    def losses(self, model, inputs):
+        base_probs, base_attention = inputs.pop("base_probs"), inputs.pop("base_attention")
+        inputs.pop("labels")
+        outputs = model(**inputs)
+        inputs.pop("answer_mask", None)
+        mask = self.accelerator.unwrap_model(model).model.attendable(**inputs)
+        losses = adversarial_loss(
+            outputs.logits,
+            base_probs,
+            outputs.attention,
+            base_attention,
+            mask,
+            weight=self.args.weight,
+            divergence=self.args.divergence,
+        )
+        if model.training:
+            return losses, outputs
+        attended = mask.any(-1)
+        scores = {
+            "objective": losses,
+            "tvd": total_variation(outputs.logits.float().softmax(-1), base_probs),
+            "jsd": jensen_shannon(outputs.attention, base_attention).where(attended, torch.nan),
+            "kl": kullback_leibler(outputs.attention, base_attention).where(attended, torch.nan),
+        }
+        return losses, {"logits": outputs.logits, **scores}

@@ -1,0 +1,95 @@
+"""The base of all trainers of this package: transformers' Trainer, which stops where a training diverges."""
+
+import math
+import os
+
+import torch
+from transformers import EarlyStoppingCallback, Trainer, TrainingArguments
+from transformers.trainer_pt_utils import LengthGroupedSampler
+
+from attnfaith.support.errors import AttnfaithError
+
+
+class DivergedError(AttnfaithError):
+    """Raised where the loss or the weights of a training are no longer finite."""
+
+
+class SharedOrder(LengthGroupedSampler):
+    """Group texts of similar length in an order drawn from (seed, epoch), the same in all processes.
+
+    The Trainer's sampler draws from the global stream, which dropout advances by a different amount in each process. From
+    the second epoch on, the processes would train on some texts twice and on others never.
+    """
+
+    def __init__(self, sampler: LengthGroupedSampler, seed: int):
+        super().__init__(sampler.batch_size, lengths=sampler.lengths, generator=torch.Generator())
+        self.seed = seed
+        self.set_epoch(0)
+
+    def set_epoch(self, epoch: int) -> None:
+        self.generator.manual_seed(1_000_003 * self.seed + epoch)
+
+
+class BaseTrainer(Trainer):
+    """The base of all trainers of this package.
+
+    args.early_stopping_patience: stop after so many evaluations without improvement; None trains to the end.
+
+    Raises DivergedError where the loss of a step is NaN or infinite, before the step is taken (`check_loss`), and where an
+    evaluation finds such weights or losses, before the checkpoint is saved.
+    """
+
+    config_class: type[TrainingArguments]
+
+    def __init__(self, model, args, *, callbacks=(), **kwargs):
+        patience = getattr(args, "early_stopping_patience", None)
+        stopping = [EarlyStoppingCallback(patience)] if patience else []
+        super().__init__(model, args, callbacks=[*stopping, *callbacks], **kwargs)
+
+    def check_loss(self, loss: torch.Tensor) -> None:
+        """Raise DivergedError where the loss of a step is not finite in any process."""
+        if not bool(self.accelerator.gather(loss.detach().reshape(1)).isfinite().all()):
+            raise self._diverged(f"the loss is {loss.item():g}", self.state.global_step + 1, int(self.state.epoch or 0) + 1)
+
+    def evaluate(self, *args, **kwargs):
+        reached = self.state.global_step, math.ceil(self.state.epoch or 0)
+        for name, values in self.model.named_parameters():
+            if not bool(values.isfinite().all()):
+                raise self._diverged(f"the weight '{name}' is no longer finite", *reached)
+        scores = super().evaluate(*args, **kwargs)
+        for name, score in scores.items():
+            if name.endswith("_loss") and not math.isfinite(score):
+                raise self._diverged(f"{name} is {score:g}", *reached)
+        return scores
+
+    def _diverged(self, fault: str, step: int, epoch: int) -> DivergedError:
+        factor = getattr(self.args, "attention_learning_rate_factor", 1)
+        rates = f"training.learning_rate (now {self.args.learning_rate:g}"
+        rates += ")" if factor == 1 else f", and {factor:g} times that for the alignment)"
+        return DivergedError(
+            f"the training diverged in epoch {epoch}, step {step} of {self.state.max_steps}: {fault}; try a lower {rates}, "
+            f"or clip gradients with training.max_grad_norm (now {self.args.max_grad_norm:g}; 0 does not)"
+        )
+
+    def _get_train_sampler(self, train_dataset=None):
+        sampler = super()._get_train_sampler(train_dataset)
+        if isinstance(sampler, LengthGroupedSampler):
+            sampler.lengths = sampler.lengths[:]  # a list: a column reads each number as slowly as a row
+            if self.args.world_size > 1:
+                return SharedOrder(sampler, self.args.seed)
+        return sampler
+
+    def trained_model(self):
+        """Return the trained model."""
+        return self.accelerator.unwrap_model(self.model)
+
+
+def check_processes(arguments: TrainingArguments) -> None:
+    """Raise AttnfaithError where the launcher started more processes than train together."""
+    launched = int(os.environ.get("WORLD_SIZE", 1))
+    if launched != arguments.world_size:
+        raise AttnfaithError(
+            f"the launcher started {launched} processes and this one trains with {arguments.world_size}: they would run as "
+            "independent jobs and overwrite each other. Start them with "
+            f"`accelerate launch --multi_gpu --num_processes {launched} recipes/train.py ...`"
+        )
