@@ -288,7 +288,7 @@ def test_a_record_of_pairs_shows_one_of_them(tmp_path, capsys):
         assert page.read_text() == view.page
     printed = capsys.readouterr().out
     assert (
-        f"pairs/2 · {len(view.source)} source and {len(view.target)} target words, {len(view.target)} sure links" in printed
+        f"pairs/2 · {len(view.source)} source and {len(view.target)} target words, {(view.links == 2).sum()} sure links" in printed
     )
 
 

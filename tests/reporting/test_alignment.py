@@ -15,7 +15,7 @@ from attnfaith.metrics.extraction import RULES, halves
 from attnfaith.reporting import render, write_report
 from attnfaith.reporting.cells import one_cell
 from attnfaith.reporting.links import FIXED, POSITIONS, Place, Reading, at, columns, reading_of, readings, weights
-from attnfaith.reporting.pairs import MOST_WORDS, ShownPair, extreme_pairs, pair, shown_reading
+from attnfaith.reporting.pairs import MOST_WORDS, ShownPair, extreme_pairs, page_reading, pair
 from attnfaith.reporting.render import frame, sentences
 from attnfaith.reporting.sections import alignment, translation
 from attnfaith.support.errors import AttnfaithError
@@ -58,7 +58,7 @@ def test_places_and_rules_of_every_measure(cell):
     more. Shares of 1 are also read by how much they are.
     """
     result = readings(cell)
-    assert {measure: len(result.of(measure)) for measure in result.measures} == {
+    assert {measure: len(result.places(measure)) for measure in result.measures} == {
         "attention": 8 * (len(RULES) + 5),
         "attention_mean": 4 * (len(RULES) + 5),
         "norm": 4 * len(RULES),
@@ -66,7 +66,7 @@ def test_places_and_rules_of_every_measure(cell):
         "absolute_occlusion": len(RULES),
         POSITIONS: 1,
     }
-    assert len(result.of()) == len(result.readings) - 1  # all but positions
+    assert len(result.places()) == len(result.readings) - 1  # all but positions
     stored = records.rows(cell.table, "alignment_attention")[3][1, 0, 1]
     np.testing.assert_array_equal(at(cell, Place("attention", 1, 0, 1), 3), stored)
     np.testing.assert_array_equal(weights(cell.table, "absolute_occlusion")[2], np.abs(weights(cell.table, "occlusion")[2]))
@@ -162,34 +162,30 @@ def test_without_a_measure_or_a_second_pair_nothing_is_judged(tmp_path, without_
 
 
 def test_a_pair_as_the_page_shows_it(cell):
-    reading, links = shown_reading(cell), cell.rows("gold_links")[0]
+    reading, links = page_reading(cell), cell.rows("gold_links")[0]
     shown = pair(cell, 0, reading)
     assert reading.place == Place("attention", 1, 0, 1)
     np.testing.assert_array_equal(shown.gold, links)
     np.testing.assert_array_equal(shown.read, links > 0)  # the head follows gold
     assert shown.error == "0.00" and shown.probabilities[0] == 0.5
+    groups = dict(extreme_pairs(cell, 3))
+    rows = [row for group in groups.values() for row in group]
+    assert list(groups) == ["Lowest error rate", "Highest error rate"] and len(set(rows)) == 6
+    assert not readings(cell).chooses[rows].any(), "pairs that the reading was not chosen on"
     words = shown.words(0, int(links[0].argmax()))
     assert words.startswith("we – ") and words.endswith("link in gold; read as a link")
     long = [f"w{number}" for number in range(MOST_WORDS + 5)]
     values = np.random.default_rng(0).random((2, len(long))).astype(np.float32)
     cell = one_cell(build([(long, ["x", "y"])], measures={"alignment_occlusion": [values]}))
-    shown = pair(cell, 0, shown_reading(cell))
+    shown = pair(cell, 0, page_reading(cell))
     assert len(shown.source) == len(shown.scores[0]) == MOST_WORDS and shown.sizes == (MOST_WORDS + 5, 2)
-
-
-def test_pairs_on_the_page_are_not_those_that_were_chosen_on():
-    cell = one_cell(aligned(30, noise=0.9))
-    groups = dict(extreme_pairs(cell, 3))
-    assert list(groups) == ["Lowest error rate", "Highest error rate"]
-    rows = [row for group in groups.values() for row in group]
-    assert len(set(rows)) == 6 and not readings(cell).chooses[rows].any()
 
 
 def test_without_gold_links_pairs_are_shown_and_nothing_is_judged(tmp_path, without_figures):
     table = aligned(5).drop_columns(["gold_links"])
     cell = one_cell(table)
     assert not alignment.SECTION.applies(cell)
-    assert shown_reading(cell) == Reading(Place("attention_mean", 2, None, 0), FIXED)
+    assert page_reading(cell) == Reading(Place("attention_mean", 2, None, 0), FIXED)
     assert reading_of(cell, "attention") == Reading(Place("attention", 2, 0, 0), FIXED)
     assert extreme_pairs(cell, 2) == [("First pairs", [0, 1])]
     page, shown = write_report(table, tmp_path / "report").read_text(), str(ShownPair(cell, 0))

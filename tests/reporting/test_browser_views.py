@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from attnfaith.reporting.alignment_view import PairView
-from attnfaith.reporting.heatmap import contrast
 from tests.browsers import IN_A_BROWSER, fits, listed, number_of, same_largest, sentence
 from tests.sequence_records import build
 from tests.views import HOSTILE, drawn_view
@@ -95,41 +94,6 @@ def test_a_head_takes_the_place_of_its_layer(opens, view):
     assert float(share) == pytest.approx(100 * head[6][best], abs=1)
     page.get_by_text("ALTI", exact=True).click()  # which has no heads
     check_list(page, "reads", view, view.through("alti")[-1][6])
-
-
-def test_layers_that_are_no_stack_read_the_tokens(opens):
-    """As a decoder reads an encoder: nothing is multiplied."""
-    view = drawn_view(LENGTH, layers=LAYERS, heads=HEADS, stacked=False)
-    page, maps = opens(view.page, "#attention.2.4.2.-1"), view.matrices["attention"]
-    check_list(page, "reads", view, maps[1][4])
-    assert sentence(page).endswith(". 0 % of the answer goes through it.")
-    choose(page, "word4")
-    check_list(page, "reads", view, maps[-1][4])
-    check_list(page, "readers", view, maps[-1][:, 4])
-    page.get_by_role("button", name="the answer").click()
-    check_list(page, "reads", view, view.answer("attention"), 16)
-
-
-COLOURS = """
-[...document.querySelectorAll('#words button, .labels bdi, #about, #sentence, .note, fieldset span, h2')]
-.filter((node) => node.checkVisibility()).map((node) => {
-  const pen = document.createElement('canvas').getContext('2d', {willReadFrequently: true}), fills = [];
-  for (let box = node; box; box = box.parentElement) fills.unshift(getComputedStyle(box).backgroundColor);
-  return [...fills, getComputedStyle(node).color].map((fill) => {
-    pen.fillStyle = fill; pen.fillRect(0, 0, 1, 1);
-    return [...pen.getImageData(0, 0, 1, 1).data]; }).slice(-2); })
-"""
-
-
-@pytest.mark.parametrize(("width", "scheme"), [(400, "light"), (800, "dark"), (1600, "light")])
-def test_it_fits_and_can_be_read(opens, width, scheme):
-    page = opens(drawn_view(30, layers=6, heads=12).page, "#alti.-1.5.2.-1", width=width, scheme=scheme)
-    assert fits(page)
-    pairs = page.evaluate(COLOURS)
-    assert len(pairs) > 60
-    for pair in pairs:
-        first, second = ("#" + "".join(f"{value:02x}" for value in colour[:3]) for colour in pair)
-        assert contrast(first, second) >= 4.5, (first, second)
 
 
 def test_hostile_text_is_text(opens):

@@ -5,8 +5,6 @@ import re
 from pathlib import Path
 from xml.etree import ElementTree
 
-import evaluate
-import numpy as np
 import pytest
 import yaml
 from huggingface_hub import ModelCard
@@ -15,7 +13,6 @@ from huggingface_hub._eval_results import parse_eval_result_entries
 from attnfaith import record as records
 from attnfaith.data.registry import DATASETS, facts
 from attnfaith.measurement.registry import names
-from attnfaith.metrics.registration import METRIC_DIR
 from attnfaith.models.configuration_rationale_classifier import SAMPLERS
 from attnfaith.models.encoders import ENCODERS
 from attnfaith.models.projections import PROJECTIONS
@@ -97,27 +94,6 @@ def test_the_card_begins_with_the_verdict_and_its_chart(rendered, checkpoint):
     assert ElementTree.fromstring(content)[0].text == chart.title
     bare = Checkpoint(RUN, build([{"attention": [0.6, 0.4], "label": 1}], dataset="sst"))
     assert cards.answer_files(bare, REPO) == {} and "answer.svg" not in cards.model_card(bare, REPO, SST)
-
-
-def test_numbers_are_those_of_the_metric(table, checkpoint):
-    """By `evaluate`, which computes from columns and not from a record."""
-    metric, numbers = evaluate.load(str(METRIC_DIR)), checkpoint.numbers
-    for name in MEASURES:
-        scores = records.rows(table, f"importance_{name}")
-        measured = metric.compute(attention=records.rows(table, "attention"), importance=scores)
-        tau, overlap = numbers[f"kendall_tau.{name}"], numbers[f"top_k_overlap.{name}"]
-        ends = (measured["kendall_tau_ci_low"], measured["kendall_tau_ci_high"])
-        assert (tau.value, tau.low, tau.high) == pytest.approx((measured["kendall_tau"], *ends))
-        assert tau.n_undefined == measured["kendall_tau_undefined"] == 3 and tau.n == 37
-        assert tau.against == pytest.approx(measured["tie_ceiling"])
-        expected = (measured["top_k_overlap"], measured["top_k_overlap_chance"])
-        assert (overlap.value, overlap.against) == pytest.approx(expected)
-    for key in ("normalised_entropy", "support_size", "share_of_zeros"):
-        assert numbers[key].value == pytest.approx(measured[key])
-    cell = checkpoint.cell
-    labelled = ~np.isnan(cell.labels)
-    assert numbers["accuracy"].value == np.mean(cell.predicted[labelled] == cell.labels[labelled])
-    assert numbers["accuracy"].n_undefined == (~labelled).sum() > 0
 
 
 def test_states_are_left_out_and_all_else_is_what_it_is_without_them():

@@ -56,10 +56,10 @@ def test_violins_count_every_text(count, classes):
 @pytest.mark.slow
 def test_files_depend_on_the_figure_alone(tmp_path):
     cell = one_cell(draw(30))
-    first = save_figure(agreement.tau_by_measure(cell), tmp_path / "a.b")
+    first = save_figure(agreement.SECTION.figure.draw(cell), tmp_path / "a.b")
     with matplotlib.rc_context({"font.size": 30, "axes.facecolor": "red", "svg.hashsalt": "other"}):
         before = dict(matplotlib.rcParams)
-        second = save_figure(agreement.tau_by_measure(cell), tmp_path / "c")
+        second = save_figure(agreement.SECTION.figure.draw(cell), tmp_path / "c")
         assert dict(matplotlib.rcParams) == before
     assert [path.name for path in first] == [f"a.b.{kind}" for kind in KINDS]
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]

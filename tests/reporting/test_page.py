@@ -23,7 +23,6 @@ from attnfaith.reporting.page import page as pages
 from attnfaith.reporting.page.first_screen import first_screen, middle_text
 from attnfaith.reporting.page.page import render_page
 from attnfaith.reporting.sections.agreement import agreement_table
-from attnfaith.reporting.sections.plausibility import plausibility_table
 from attnfaith.verdict import CANNOT_TELL, RULE
 from tests.records import build, draw
 from tests.sections import SIX, ten_tokens
@@ -151,7 +150,7 @@ def test_shades_of_one_text():
     scores |= {"lrp": [-4, 1, 0, 0], "gradient_hidden": [1, 2, 3, 4]}
     names = ("leave_one_out", "lrp", "gradient_hidden", "gradient")
     cell = one_cell(build([{**scores, "gold": [0, 1, 0, 0], "label": 0}], measures=names, rationale=True))
-    assert heatmap.shown_measures(cell) == ("attention", "gradient", "leave_one_out", "lrp")
+    assert heatmap.heat_measures(cell) == ("attention", "gradient", "leave_one_out", "lrp")
     text = example(cell, 0)
     assert text.lines == (("attention", 0), ("gradient", 1), ("leave-one-out", 2), ("LRP", 3))
     lines = list(zip(*(token.scores for token in text.tokens), strict=True))
@@ -194,12 +193,9 @@ def test_words_of_sentences_are_shaded_by_their_own_attention(documents):
         assert f'<i class="m0s{shade}" title="{title}"><bdi>{word}</bdi></i>' in html
     words = [data for name, data in Page(html).texts if name == "bdi"]
     assert all(visible(word) in words for word in HOSTILE)
-
-
-@pytest.mark.parametrize(("row", "most", "count"), [(0, None, 2), (0, WORDS, 2), (0, WORDS - 1, 1), (0, 1, 1), (1, None, 1)])
-def test_the_first_sentence_is_always_shown(documents, row, most, count):
-    """The sentence of 399 words fits, the next two words would be 401."""
-    assert len(example(one_cell(documents), row, most=most).tokens) == count
+    # the first sentence is always shown; one of 399 words fits, the next two words would be 401
+    for row, most, count in ((0, None, 2), (0, WORDS, 2), (0, WORDS - 1, 1), (0, 1, 1), (1, None, 1)):
+        assert len(example(one_cell(documents), row, most=most).tokens) == count
 
 
 # ---------- which texts
@@ -245,37 +241,24 @@ def with_evidence(dataset, gold=(1, 1, 0, 0, 0, 0, 0, 0, 0)):
     return one_cell(build([text] * 3, measures=("gradient",), rationale=True, dataset=dataset))
 
 
-def test_the_chart_draws_erasure_where_it_was_measured():
+def test_the_chart_draws_erasure_or_evidence_or_agreement():
     chart = measures_chart([ten_tokens({"attention": 0.2 + SIX, "good": 0.2 + 2 * SIX, "random": np.full(6, 0.1)})])
     assert [bar.label for bar in chart.bars] == ["good", "attention", "random"] and "AOPC" in chart.axis
-    assert chart.chance == pytest.approx(0.1)
-    assert [bar.value for bar in chart.bars] == pytest.approx([0.2 + 2 * SIX.mean(), 0.2 + SIX.mean(), 0.1])
-
-
-def test_the_chart_draws_the_measures_that_find_planted_evidence():
-    cell = with_evidence("planted_evidence")
-    chart = measures_chart([cell])
-    assert [bar.label for bar in chart.bars] == ["gradient", "attention"] and chart.why == ""
-    assert chart.chance == plausibility_table([cell]).set_index("scores").loc["attention", "random_baseline"]
+    assert [bar.value for bar in chart.bars] == pytest.approx([0.2 + 2 * SIX.mean(), 0.2 + SIX.mean(), chart.chance])
+    chart = measures_chart([with_evidence("planted_evidence")])
+    assert [bar.label for bar in chart.bars] == ["gradient", "attention"] and chart.why == "" and 0 < chart.chance < 1
     # of nine tokens the marked ones come eighth and ninth: precision 1/8, then 2/9
     assert [bar.value for bar in chart.bars] == [1, pytest.approx((1 / 8 + 2 / 9) / 2)]
-
-
-def test_the_chart_draws_agreement_where_nothing_else_is_known():
-    cell = one_cell(draw(40))
-    chart = measures_chart([cell])
-    rows = agreement_table([cell]).query("`class` == 'overall' and pair.str.startswith('attention')")
-    rows = rows.sort_values("tau_mean", ascending=False)
-    assert chart.chance == 0 and chart.ticks == charts.TAUS and chart.why == ""
-    for bar, row in zip(chart.bars, rows.to_dict("records"), strict=True):
-        assert row["pair"] == f"attention–{bar.label.replace('-', '_')}"
-        assert (bar.value, bar.low, bar.high) == (row["tau_mean"], row["ci_low"], row["ci_high"])
-        assert sum(bar.shares) == pytest.approx(1)
-    marked = with_evidence("sst")
+    marked, cell = with_evidence("sst"), one_cell(draw(40, measures=("gradient", "lime_hidden")))
     chart = measures_chart([marked])
     assert "τ with attention" in chart.axis and "what convinces people" in chart.why
     assert f"<figcaption>{escape(chart.why)}</figcaption>" in page_of(marked.table)
     assert "τ with attention" in measures_chart([with_evidence("planted_evidence", (1,) * 9)]).axis, "all are marked"
+    chart, row = measures_chart([cell]), agreement_table([cell]).iloc[0]
+    (bar,) = chart.bars
+    assert (bar.label, bar.value, bar.low, bar.high) == ("gradient", row["tau_mean"], row["ci_low"], row["ci_high"])
+    assert chart.chance == 0 and chart.ticks == charts.TAUS and sum(bar.shares) == pytest.approx(1)
+    assert [bar.label for bar in charts.agreement_chart(cell, hidden=True).bars] == ["LIME hidden"]
 
 
 def test_marks_stand_where_their_numbers_are():

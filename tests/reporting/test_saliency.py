@@ -183,12 +183,6 @@ def test_sentences_count_the_tests_that_are_about_the_model():
     assert "worse in 6" in text and "measure random_scores too" in text
 
 
-def test_instances_tested_in_two_ways_are_refused(record):
-    names = [[*NAMES]] * 39 + [["attention", "random", "good"]]
-    with pytest.raises(records.RecordError, match="'rationale_erasure_measures'"):
-        explanation_tests.scores(one_cell(replaced(record, "rationale_erasure_measures", names)))
-
-
 # ---------- ERASER's files
 
 
@@ -202,29 +196,12 @@ def lines(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_files_for_erasers_evaluation(cell, tmp_path):
-    """Their AOPC, by the loop of their code's definition, of the file is our mean over texts; their F1 our token F1."""
-    rows = lines(write_results(tmp_path / "good.jsonl", eraser.results(cell, "good")))
-    assert len(rows) == 39  # all but the empty text
-    results = explanation_tests.scores(cell)
-    for test in ("comprehensiveness", "sufficiency"):
-        falls = []
-        for row in rows:
-            name = row["classification"]
-            probs = {part["threshold"]: part[f"{test}_classification_scores"][name] for part in row["thresholded_scores"]}
-            falls += [row["classification_scores"][name] - probs[share] for share in (0.01, 0.05, 0.1, 0.2, 0.5)]
-        assert np.mean(falls) == pytest.approx(np.nanmean(results[test]["good"]))
-    lengths = dict(zip(cell.instance_ids, cell.lengths.tolist(), strict=True))
-    gold = dict(zip(cell.instance_ids, cell.rows("rationale"), strict=True))
-    chosen = [marks(row["rationales"][0]["hard_rationale_predictions"], lengths[row["annotation_id"]]) for row in rows]
-    f1 = token_f1(chosen, [gold[row["annotation_id"]] for row in rows])[2]
-    assert np.nanmean(f1) == pytest.approx(np.nanmean(results["token_f1"]["good"]))
-
-
-def test_the_command_writes_erasers_files(record, cell, tmp_path, capsys):
-    """Texts, evidence, and each measure's results, read again as they were; empty texts have no results."""
+def test_the_command_writes_erasers_files(record, cell, tmp_path):
+    """Texts and evidence, read again as they were. By the loop of their code's definition of AOPC the results have our
+    means over texts, and their F1 is our token F1; empty texts have no results.
+    """
     records.save(record, tmp_path / "record.parquet")
-    assert cli.main(["eraser", str(tmp_path / "record.parquet"), "--output", str(tmp_path / "out"), "--share", "0.5"]) == 0
+    assert cli.main(["eraser", str(tmp_path / "record.parquet"), "--output", str(tmp_path / "out")]) == 0
     labelled = {row["instance_id"]: row for row in record.to_pylist() if row["label"] is not None}
     rows = lines(tmp_path / "out" / f"{cell.heading['split']}.jsonl")
     texts = {line["docid"]: line["document"].split() for line in lines(tmp_path / "out" / "docs.jsonl")}
@@ -232,14 +209,26 @@ def test_the_command_writes_erasers_files(record, cell, tmp_path, capsys):
         spans = [span for group in row["evidences"] for span in group]
         assert (row["annotation_id"], row["classification"]) == (name, str(own["label"])) and texts[name] == own["tokens"]
         assert marks(spans, len(own["tokens"])) == own["rationale"]
-    for measure in NAMES:
-        results = lines(tmp_path / "out" / "results" / f"{measure}.jsonl")
-        assert [row["annotation_id"] for row in results] == [name for name, row in labelled.items() if row["tokens"]]
-        scores = dict(zip(cell.instance_ids, cell.scores(measure), strict=True))
-        for row in results:
-            (rationale,), length = row["rationales"], len(scores[row["annotation_id"]])
-            np.testing.assert_array_equal(rationale["soft_rationale_predictions"], scores[row["annotation_id"]])
-            assert sum(marks(rationale["hard_rationale_predictions"], length)) == -(-length // 2)
+    scores, results = explanation_tests.scores(cell), eraser.results(cell, "good")
+    rows = lines(write_results(tmp_path / "good.jsonl", results))
+    own = dict(zip(cell.instance_ids, zip(cell.scores("good"), cell.rows("rationale"), strict=True), strict=True))
+    assert [row["annotation_id"] for row in rows] == [name for name, (values, _) in own.items() if len(values)]
+    for test in ("comprehensiveness", "sufficiency"):
+        falls = []
+        for row in rows:
+            name = row["classification"]
+            probs = {part["threshold"]: part[f"{test}_classification_scores"][name] for part in row["thresholded_scores"]}
+            falls += [row["classification_scores"][name] - probs[share] for share in (0.01, 0.05, 0.1, 0.2, 0.5)]
+        assert np.mean(falls) == pytest.approx(np.nanmean(scores[test]["good"]))
+    chosen = []
+    for row in rows:
+        (rationale,), (values, _) = row["rationales"], own[row["annotation_id"]]
+        np.testing.assert_array_equal(rationale["soft_rationale_predictions"], values)
+        chosen.append(marks(rationale["hard_rationale_predictions"], len(values)))
+    f1 = token_f1(chosen, [own[row["annotation_id"]][1] for row in rows])[2]
+    assert np.nanmean(f1) == pytest.approx(np.nanmean(scores["token_f1"]["good"]))
+    with pytest.raises(ValueError, match="no tests of 'other'; the cell holds those of attention, good, random"):
+        eraser.results(cell, "other")
 
 
 REFUSED = {
@@ -259,8 +248,3 @@ def test_erasers_files_stay_in_their_folder(name, tmp_path, capsys):
     assert cli.main(["eraser", str(tmp_path / "record.parquet"), "--output", str(tmp_path / "deep" / "out")]) == 2
     assert message in capsys.readouterr().err
     assert [path.name for path in tmp_path.rglob("*")] == ["record.parquet"]
-
-
-def test_a_measure_that_was_not_tested_has_no_results(cell):
-    with pytest.raises(ValueError, match="no tests of 'other'; the cell holds those of attention, good, random"):
-        eraser.results(cell, "other")

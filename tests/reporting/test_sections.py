@@ -44,20 +44,6 @@ def permuted():
     return with_permutations(build([{"attention": a, "probs": p} for a, p in zip(weights, probs, strict=True)]), draws)
 
 
-def spread():
-    """Four tokens of which one to four have a score, one token, none; a row of zeros; a signed row; states."""
-    texts = [
-        {"attention": [0.5, 0.5, 0, 0], "gradient": [1, 1, 1, 1], "signed": [0, 0, 3, 3]},
-        {"attention": [1, 0], "gradient": [0, 0], "signed": [-1, 2]},
-        {"attention": [1], "gradient": [2], "signed": [1]},
-        {"attention": [], "gradient": [], "signed": []},
-    ]
-    extra = {f"hidden_to_input_{name}": records.Column(("T",)) for name in ("entropy", "own")}
-    entropies, own = [[0.25, 0.5, 1.0, NAN], [NAN, NAN], [NAN], []], [[0.5, 0.25, 0.75, NAN], [0.125, 0.375], [NAN], []]
-    table = build(texts, measures=("gradient", "signed"))
-    return appended(table, extra, hidden_to_input_entropy=entropies, hidden_to_input_own=own)
-
-
 TEXTS = [
     {"attention": [0.5, 0.5, 0, 0], "gold": [1, 1, 0, 0], "probs": [0.1, 0.9], "label": 1},
     {"attention": [0.25] * 4, "gold": [0, 0, 0, 1], "probs": [0.8, 0.2], "label": 1},
@@ -135,7 +121,6 @@ RECORDS = {
         ("maps", stack_of_maps, "map_permutation map_uniform marker_attention map_erasure map_adversary aopc_limits"),
         ("identifiable", identifiable, "identifiability"),
         ("permuted", permuted, "permutation"),
-        ("spread", spread, "dispersion"),
         ("selecting", selecting, "selection"),
         ("budgets", budgets, "selection_budgets"),
         ("cross", pairs, "cross_interventions"),
@@ -159,19 +144,6 @@ def test_every_section_holds_its_contract(record, name):
 
 NUMBERS = {
     "permuted": {"permutation_tvd": [0.3, 0.015, 0.025, 0.6, NAN, NAN], "permutation_flips": [1 / 3, 0, 0, 1, NAN, NAN]},
-    "spread": {
-        "entropy attention": [0.5, 0, NAN, NAN],
-        "support attention": [2, 1, 1, NAN],
-        "zeros attention": [0.5, 0.5, 0, NAN],
-        "entropy gradient": [1, NAN, NAN, NAN],
-        "support gradient": [4, 0, 1, NAN],
-        "zeros gradient": [0, 1, 0, NAN],
-        "entropy signed": [0.5, NAN, NAN, NAN],
-        "support signed": [2, NAN, 1, NAN],
-        "zeros signed": [0.5, NAN, 0, NAN],
-        "entropy hidden_to_input": [1.75 / 3, NAN, NAN, NAN],
-        "own hidden_to_input": [0.5, 0.25, NAN, NAN],
-    },
     "words": {
         "group_mass_impermissible": [0.72, NAN, NAN, NAN],
         "group_mass_noun": [0.2, 0.5, 0.3, NAN],

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from attnfaith.reporting import render, sections
-from attnfaith.reporting.cells import CELL, one_cell, split_cells
+from attnfaith.reporting.cells import CELL, one_cell
 from attnfaith.reporting.errors import ReportError
 from attnfaith.reporting.spec import SUMMARY, Quantity, Section, Table, bin_of, largest_weights
 from attnfaith.stats import interval_of, t_interval
@@ -105,15 +105,6 @@ def test_a_section_names_the_columns_that_it_reads(cell):
     assert set(render.frames(section, [cell], study=True)) == {"toy"}
     assert len(render.grids(section, render.frames(section, [cell]), [cell])) == 1, "without a caption it is in files only"
     assert list(section.numbers(cell)) == ["label"]
-
-
-def test_rows_are_computed_once_and_forgotten_with_the_cell(record):
-    calls = []
-    counted = Table(name="t", rows=lambda cell: calls.append(1) or [{"n": 1}])
-    cell = one_cell(record)
-    for cells in ([cell], [cell], split_cells(record)):
-        assert len(render.frame(counted, cells)) == 1
-    assert len(calls) == 2
 
 
 def test_sentences(cell):

@@ -59,25 +59,15 @@ def test_the_prediction_under_any_attention(node, text, data):
     np.testing.assert_allclose(node("divergence", own, attention), jsd, **CLOSE)
 
 
-def check_furthest(node, own, values, bias, epsilon):
+@MANY
+@given(texts(most=2), st.sampled_from([0.001, 0.01, 0.05, 0.2, 0.5, 0.9]))
+def test_the_furthest_attention_is_the_exact_one(node, text, epsilon):
+    own, values, bias = text
     expected = maximise(own, values[:, 1] - values[:, 0], bias[1] - bias[0], epsilon)
     furthest = node("furthest", text_of(own, values, bias), epsilon)
     np.testing.assert_allclose(furthest["divergence"], expected.jsd, **CLOSE)
     np.testing.assert_allclose(furthest["attention"], expected.attention, **CLOSE)
     assert furthest["oneToken"] == expected.one_token
-
-
-@MANY
-@given(texts(most=2), st.sampled_from([0.001, 0.01, 0.05, 0.2, 0.5, 0.9]))
-def test_the_furthest_attention_is_the_exact_one(node, text, epsilon):
-    check_furthest(node, *text, epsilon)
-
-
-@pytest.mark.parametrize(("length", "scale"), [(40, 1.0), (150, 30.0)])
-def test_the_furthest_attention_of_longer_texts(node, length, scale):
-    generator = np.random.default_rng(length)
-    own = generator.dirichlet(np.full(length, 0.3)) * (generator.random(length) > 0.3)
-    check_furthest(node, own / own.sum(), scale * generator.normal(size=(length, 2)), generator.normal(size=2), 0.02)
 
 
 @MANY

@@ -29,7 +29,7 @@ STEPS = 32767
 
 @dataclass(frozen=True, eq=False)
 class PairView(PageFile):
-    """What `attnfaith.view` returns for a record of sentence pairs: every measure, layer and head, and gold links.
+    """The view of a pair of sentences, as `attnfaith.view` returns it: every measure, layer and head, and gold links.
 
     model: the cell in words. instance_id: of the pair. source (T,), target (G,): words. target_probs (G,): the probability
     of each target word. measures: {name: values over the axes that it has, of (L,A,R,G,T), in this order}; axes: those it
@@ -107,7 +107,7 @@ class PairView(PageFile):
         return "\n".join(map(printable, lines))
 
     def _data(self) -> dict:
-        """What the script of the page reads."""
+        """The data that the script of the page reads."""
         measures, weights = [], []
         for name, values in self.measures.items():
             largest = max(float(np.nanmax(np.abs(values), initial=0.0)), 1e-30)

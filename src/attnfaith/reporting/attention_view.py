@@ -41,7 +41,7 @@ HEAD_STEPS, STEPS = 255, 4095
 
 @dataclass(frozen=True, eq=False)
 class View(PageFile):
-    """What `attnfaith.view` returns for a text: the token-to-token graph of a model's layers.
+    """The token-to-token graph of a model's layers for one text, as `attnfaith.view` returns it.
 
     model: its name. tokens: the text of each position. inside (L,): whether it is of the text, or a marker. words: the
     number of the word that a position belongs to, None for a marker. classes, probs (C,): the prediction. reads (L,): the
@@ -141,13 +141,13 @@ class View(PageFile):
         return self.matrices[measure]
 
     def _data(self, about: Mapping[str, str]) -> dict:
-        """What the script of the page reads. A token goes without the sign that it goes on with a word."""
+        """The data that the script of the page reads. Tokens lose the sign that they continue a word."""
         tokens = [
             token.removeprefix(CONTINUES) or token if word is not None and word == last else token
             for token, word, last in zip(self.tokens, self.words, (None, *self.words), strict=False)
         ]
         matrices = {name: matrices for name, matrices in self.matrices.items() if name != "rollout"}
-        if "rollout" in self.matrices and "attention" not in matrices:  # of which the page makes it
+        if "rollout" in self.matrices and "attention" not in matrices:  # the page computes rollout from attention
             matrices["attention"] = 2 * self.matrices["rollout"] - np.eye(len(self.tokens))
         whole = np.concatenate([_steps(values, STEPS).ravel() for values in matrices.values()]).astype(np.uint16)
         single = [_steps(layer, HEAD_STEPS).astype(np.uint8).ravel() for layer in self.heads]

@@ -148,7 +148,7 @@ class Cell:
 
     @cached_property
     def settings(self) -> dict:
-        """What made the cell, as stored in the record; {} where nothing is stored for this identity."""
+        """The settings of the measurement, as stored in the record; {} where none are stored for this identity."""
         identity = asdict(self.identity)
         return next((part for part in records.settings(self.table) if part.get("identity") == identity), {})
 
@@ -275,7 +275,7 @@ def pair_name(first: str, second: str) -> str:
 
 
 def describe(heading: Mapping[str, object]) -> str:
-    """A line that tells a cell from the others: data set, split, model, seed; without what is unknown."""
+    """A line that identifies a cell: data set, split, model and seed, without unknown parts."""
     factors = [str(heading[name]) for name in ("encoder", "alignment", "projection")]
     parts = [f"{heading['dataset']} ({heading['split']})", " + ".join(name for name in factors if name != records.UNKNOWN)]
     if heading["objective"] not in ("classification", records.UNKNOWN):

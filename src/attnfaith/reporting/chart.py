@@ -15,7 +15,7 @@ from attnfaith.reporting.cells import Cell, measure_label
 from attnfaith.reporting.html import template
 from attnfaith.reporting.render import frame
 from attnfaith.reporting.sections import plausibility, saliency
-from attnfaith.reporting.sections.agreement import agreement_table
+from attnfaith.reporting.sections.agreement import ALIKE, agreement_table
 from attnfaith.reporting.style import ATTENTION, PALETTE
 
 
@@ -27,7 +27,6 @@ FLOOR, OTHER = PALETTE[1], "currentColor"  # the ink of the page, light or dark
 SHARES, TAUS = (0.0, 0.5, 1.0), (-1.0, -0.5, 0.0, 0.5, 1.0)
 """Ticks of axes that are never zoomed."""
 BINS = np.linspace(-1, 1, 41)
-ALIKE = 0.999  # tau of orders that differ by rounding alone
 
 
 @dataclass(frozen=True)

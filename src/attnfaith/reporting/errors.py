@@ -1,4 +1,4 @@
-"""What a report refuses, each with what to do."""
+"""Errors of reports."""
 
 from attnfaith.support.errors import AttnfaithError, FileError
 

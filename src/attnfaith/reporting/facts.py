@@ -108,7 +108,7 @@ def translation_in_words(scores: Mapping) -> str:
 
 
 def _unit(record: pa.Table, settings: Mapping) -> str:
-    """What the tokens of a record are."""
+    """The kind of tokens in a record, in words."""
     if "words" in settings:
         names = {name.removeprefix("importance_"): rule for name, rule in settings["words"]["rules"].items()}
         rules = "; ".join(f"{name} by {rule}" for name, rule in names.items())
@@ -135,7 +135,7 @@ def _classes(names: Sequence[str]) -> str:
 
 
 def own_data_facts(dataset: Mapping) -> dict[str, str]:
-    """What was read of a user's own data, by heading; {} of another data set. dataset: that of run.json.
+    """Facts about a user's own data, by heading; {} for another data set. dataset: that of run.json.
 
     Raises KeyError where it lacks a part.
     """

@@ -3,13 +3,13 @@
 Undefined texts are not drawn and are counted. Of classes beyond the palette the largest are drawn and the others together.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from attnfaith.reporting.cells import Cell
-from attnfaith.reporting.spec import WEIGHT_BINS, WEIGHT_EDGES, bin_of, largest_weights
+from attnfaith.reporting.spec import Drawing, bin_of, largest_weights
 from attnfaith.reporting.style import (
     ATTENTION,
     PALETTE,
@@ -29,12 +29,36 @@ if TYPE_CHECKING:
 
 RANGES = "dot: mean; thick: the middle half of the texts; thin: 90 % of them"
 FEWEST_FOR_A_VIOLIN = 20
+WEIGHT_EDGES = (0.25, 0.5, 0.75)
+WEIGHT_BINS = ("[0, 0.25)", "[0.25, 0.5)", "[0.5, 0.75)", "[0.75, 1]")
 Values = Mapping[str, np.ndarray]
+
+
+def drawing(
+    name: str,
+    draw: "Callable[[Cell, str, Values, str], Figure]",
+    title: str,
+    values: Callable[[Cell], Values],
+    axis: str,
+    *,
+    alt: str,
+    caption: str | Callable[[Cell], str],
+    when: Callable[[Cell], bool] = lambda cell: True,
+) -> Drawing:
+    """The declaration of a figure of numbers per text. draw: `ranges` or `histograms` with their options. values: of a cell,
+    by label. alt: its alternative text, which the numbers follow.
+    """
+
+    def words(cell: Cell) -> tuple[str, str]:
+        numbers = "; ".join(f"{label}: {mean_in_words(numbers, 2)}" for label, numbers in values(cell).items())
+        return f"{alt} {numbers}.", caption if isinstance(caption, str) else caption(cell)
+
+    return Drawing(name, lambda cell: draw(cell, title, values(cell), axis), words, when)
 
 
 @own_style
 def ranges(
-    cell: Cell, title: str, values: Values, bounds: tuple[float, float], xlabel: str, *, mark: float | None = None
+    cell: Cell, title: str, values: Values, xlabel: str, *, bounds: tuple[float, float], mark: float | None = None
 ) -> "Figure":
     """Numbers as one line for each label, attention in its own colour. bounds: ends of the axis; mark: where a vertical line
     stands.
@@ -67,11 +91,6 @@ def ranges(
     return grid_behind(axes, "x").figure
 
 
-def ranges_in_words(values: Values) -> str:
-    """The numbers of `ranges` as alternative text."""
-    return "; ".join(f"{label}: {mean_in_words(numbers, 2)}" for label, numbers in values.items())
-
-
 def grid_behind(axes: "Axes", axis: str) -> "Axes":
     axes.grid(axis=axis, color="#e4e4e4", linewidth=0.8)
     axes.set_axisbelow(True)
@@ -79,7 +98,7 @@ def grid_behind(axes: "Axes", axis: str) -> "Axes":
 
 
 @own_style
-def histograms(cell: Cell, title: str, values: Values, bins: np.ndarray, xlabel: str) -> "Figure":
+def histograms(cell: Cell, title: str, values: Values, xlabel: str, *, bins: np.ndarray) -> "Figure":
     """One panel for each label, with a histogram for each predicted class."""
     groups = class_groups(cell)
     figure = titled_figure(title, cell, 9.0, 1.1 + 2.2 * len(values))
@@ -98,17 +117,13 @@ def histograms(cell: Cell, title: str, values: Values, bins: np.ndarray, xlabel:
 
 
 @own_style
-def violins(
-    cell: Cell, title: str, values: np.ndarray, ylabel: str, *, highest: float | None = None, line: float | None = None
-) -> "Figure":
+def violins(cell: Cell, title: str, values: np.ndarray, ylabel: str) -> "Figure":
     """Numbers in four bins of the largest weight, a violin per predicted class; few texts are points.
 
-    The line across a violin is its median, the number above it its texts. highest: upper end of the axis, None for the
-    largest number. line: of a value that none exceeds.
+    The line across a violin is its median, the number above it its texts.
     """
     place, groups, defined = bin_of(largest_weights(cell), WEIGHT_EDGES), class_groups(cell), ~np.isnan(values)
-    if highest is None:
-        highest = max(np.nanmax(values), 1e-3) if defined.any() else 1.0
+    highest = max(np.nanmax(values), 1e-3) if defined.any() else 1.0
     figure = titled_figure(title, cell, 9.0, 4.2)
     axes = figure.add_subplot()
     axes.set_ylim(0, highest * 1.12)
@@ -126,8 +141,6 @@ def violins(
     axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), title="predicted", alignment="left", labelspacing=0.8)
     if not defined.any():
         note(axes, "no text has two tokens")
-    if line is not None:
-        axes.axhline(line, color="#bbbbbb", linewidth=1, linestyle=":", zorder=0)
     return grid_behind(axes, "y").figure
 
 

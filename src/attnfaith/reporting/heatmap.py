@@ -158,7 +158,7 @@ def explained_class(cell: Cell, row: int, measure: str) -> str:
     return "of no class" if np.isnan(number) else f"of class {class_label(cell, int(number))} ({target})"
 
 
-def shown_measures(cell: Cell) -> tuple[str, ...]:
+def heat_measures(cell: Cell) -> tuple[str, ...]:
     """Lines of a heat map: the main measures, then every other one of inputs, in the record's order."""
     first = main_measures(cell)
     return (*first, *(name for name in cell.measures if name not in first and not name.endswith("_hidden")))
@@ -196,10 +196,10 @@ def signed(value: float) -> str:
 
 
 def example(cell: Cell, row: int, measures: Sequence[str] | None = None, most: int | None = None) -> Example:
-    """What is shown of one instance. measures: those to show; None is `shown_measures`. most: tokens, None for MOST_TOKENS;
-    of sentences as many as hold no more words, and at least one.
+    """One instance as it is shown. measures: None for `heat_measures`. most: tokens, None for MOST_TOKENS; of sentences as
+    many as hold no more words, and at least one.
     """
-    measures = shown_measures(cell) if measures is None else measures
+    measures = heat_measures(cell) if measures is None else measures
     part, most = cell.table.slice(row, 1), MOST_TOKENS if most is None else most
     texts = part.column("tokens")[0].as_py()
     scores = [scores_of(cell.scores(name)[row], measure_label(name)) for name in measures]

@@ -147,7 +147,7 @@ def standalone_page(name: str, data: dict, **fields: object) -> str:
 
 
 class PageFile:
-    """What has a page, and shows it in a notebook. page: its HTML."""
+    """An object with a page that a notebook shows. page: its HTML."""
 
     page: str
 

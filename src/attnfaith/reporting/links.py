@@ -32,7 +32,7 @@ ROWS = ("predicting", "input")
 """The rows of a target word: that which predicts it, and that in which it is the input."""
 ROW_WORDS = dict(zip(ROWS, ("that predicts the word", "in which the word is the input"), strict=True))
 NONE = "none"
-"""What stands for a layer, head or row that a measure does not have."""
+"""Stands for a layer, head or row that a measure does not have."""
 FIXED = Rule("target_argmax")
 """The rule where nothing is chosen, as in published tables of layers."""
 AXES = {"L": "layer", "A": "head", "R": "row"}
@@ -109,7 +109,7 @@ class Readings:
         above, below = (part[..., 0] for part in quotients(self.counts[members][:, list(places)]))
         return 1 - ratio_intervals(above, below)[:, ::-1]
 
-    def of(self, measure: str | None = None, rule: Rule | None = None) -> list[int]:
+    def places(self, measure: str | None = None, rule: Rule | None = None) -> list[int]:
         """The readings of a measure, None all but POSITIONS, and of a rule, None all."""
         return [
             place
@@ -119,8 +119,8 @@ class Readings:
         ]
 
     def chosen(self, measure: str | None = None, rule: Rule | None = None) -> int | None:
-        """Which of these is chosen; None where there is none, or no pair that decides."""
-        among = self.of(measure, rule)
+        """The number of the reading that is chosen among these; None without readings, or without a pair that decides."""
+        among = self.places(measure, rule)
         rates = self.chosen_rates[among]
         return None if np.isnan(rates).all() else among[int(np.nanargmin(rates))]
 

@@ -19,9 +19,9 @@ from attnfaith.reporting.heatmap import (
     example,
     explained_class,
     extreme_texts,
+    heat_measures,
     hue_of,
     palette,
-    shown_measures,
     signed,
 )
 from attnfaith.reporting.html import template
@@ -68,7 +68,7 @@ class ShownText:
         for name in measures or ():
             if name != "attention" and name not in cell.measures:
                 raise AttnfaithError(f"the record holds no measure {excerpt(name)}{nearest(name, cell.measures)}")
-        names = shown_measures(cell) if measures is None else dict.fromkeys(("attention", *measures))
+        names = heat_measures(cell) if measures is None else dict.fromkeys(("attention", *measures))
         self.cell, self.row, self.names = cell, row, list(names)
 
     @cached_property

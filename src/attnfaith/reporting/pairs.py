@@ -60,7 +60,7 @@ class Pair:
 
 
 @per_cell
-def shown_reading(cell: Cell) -> Reading | None:
+def page_reading(cell: Cell) -> Reading | None:
     """How the pairs of a cell are shown: with gold links by the reading that is chosen of all; without, by the first measure
     that has layers and no heads, else the first that there is. None of a cell without any measure.
     """
@@ -76,9 +76,9 @@ def reading_label(reading: Reading) -> str:
     return ", ".join(filter(None, (measure_label(reading.place.measure), reading.label)))
 
 
-def shown_pairs(cell: Cell, count: int) -> dict[str, object]:
+def page_pairs(cell: Cell, count: int) -> dict[str, object]:
     """The pairs that a page shows: groups [(heading, pairs)], a note on them, and whether gold links are known."""
-    reading = shown_reading(cell)
+    reading = page_reading(cell)
     groups = [] if reading is None else extreme_pairs(cell, count)
     note = "Nothing was measured that could be shown." if reading is None else f"Shown is {reading_label(reading)}."
     if len(groups) > 1:
@@ -93,7 +93,7 @@ def extreme_pairs(cell: Cell, count: int) -> list[tuple[str, list[int]]]:
     on; without gold the first by instance id.
     """
     ids = np.array(cell.instance_ids, dtype=object)
-    rates = errors(cell, shown_reading(cell))
+    rates = errors(cell, page_reading(cell))
     if rates is None:
         return [("First pairs", sorted(range(len(cell)), key=lambda row: ids[row])[:count])]
     judged = np.flatnonzero(~np.isnan(rates) & ~readings(cell).chooses)
@@ -112,11 +112,11 @@ def errors(cell: Cell, reading: Reading | None) -> np.ndarray | None:
 
 
 def pair(cell: Cell, row: int, reading: Reading) -> Pair:
-    """What is shown of a pair."""
+    """A pair of sentences as a page and a terminal show it."""
     part = cell.table.slice(row, 1)
     source, target = (part.column(name)[0].as_py() for name in ("tokens", "target_tokens"))
     whole = at(cell, reading.place, row)
-    shown = np.s_[:MOST_WORDS, :MOST_WORDS]
+    first_words = np.s_[:MOST_WORDS, :MOST_WORDS]
     gold = records.rows(part, "gold_links")[0] if has_gold(cell) else np.zeros(whole.shape, int)
     scores = scores_of(whole.ravel(), measure_label(reading.place.measure))
     rates = errors(cell, reading)
@@ -125,10 +125,10 @@ def pair(cell: Cell, row: int, reading: Reading) -> Pair:
         source=tuple(map(visible, source[:MOST_WORDS])),
         target=tuple(map(visible, target[:MOST_WORDS])),
         probabilities=tuple(part.column("target_probs")[0].as_py()[:MOST_WORDS]),
-        values=whole[shown],
+        values=whole[first_words],
         scores=tuple(tuple(scores[g * len(source) :][: len(source)][:MOST_WORDS]) for g in range(len(target))),
-        gold=gold[shown],
-        read=extract_links(whole, (reading.rule,))[0][shown],
+        gold=gold[first_words],
+        read=extract_links(whole, (reading.rule,))[0][first_words],
         error="" if rates is None else "undefined" if np.isnan(rates[row]) else f"{rates[row]:.2f}",
         sizes=(len(source), len(target)),
         truncated=bool(part.column("truncated")[0].as_py()),
@@ -148,7 +148,7 @@ class ShownPair:
         for name in measures or ():
             if name not in names:
                 raise AttnfaithError(f"the record holds no measure {excerpt(name)}{nearest(name, names)}")
-        chosen = shown_reading(cell)
+        chosen = page_reading(cell)
         self.cell, self.row = cell, row
         self.readings = [reading_of(cell, name) for name in measures or ()] or ([] if chosen is None else [chosen])
 
@@ -160,12 +160,12 @@ class ShownPair:
         if cell.table.column("truncated")[row].as_py():
             lines.append("A sentence was longer than the model reads, and was cut.")
         for reading in self.readings:
-            shown = pair(cell, row, reading)
+            words = pair(cell, row, reading)
             lines += ["", reading_label(reading)]
-            lines += [f"error rate of this pair: {shown.error}"] if shown.error else []
-            lines += _table(shown, has_gold(cell)).split("\n")
-            if shown.sizes != (len(shown.source), len(shown.target)):
-                lines.append(f"The first {len(shown.source)} source and {counted(len(shown.target), 'target word')}.")
+            lines += [f"error rate of this pair: {words.error}"] if words.error else []
+            lines += _table(words, has_gold(cell)).split("\n")
+            if words.sizes != (len(words.source), len(words.target)):
+                lines.append(f"The first {len(words.source)} source and {counted(len(words.target), 'target word')}.")
         if self.readings:
             lines += ["", "*: read as a link. p: probability of the target word. (…): a possible link."]
         else:
@@ -178,17 +178,17 @@ class ShownPair:
         return f"<pre>{html(str(self))}</pre>"
 
 
-def _table(shown: Pair, gold: bool) -> str:
+def _table(words: Pair, gold: bool) -> str:
     """A row for each target word: the heaviest source words, and those that are linked."""
     rows = []
-    for place, values in enumerate(shown.values):
+    for place, values in enumerate(words.values):
         order = np.argsort(-values, kind="stable")
-        named = [word for number, word in enumerate(order) if number < HEAVIEST or shown.read[place, word]]
-        marks = ["*" if shown.read[place, word] else "" for word in named]
-        words = [f"{m}{shown.source[w]} {short_number(values[w])}" for m, w in zip(marks, named, strict=True)]
-        row = {"p": f"{shown.probabilities[place]:.2f}", "reads most of": " · ".join(words)}
+        named = [word for number, word in enumerate(order) if number < HEAVIEST or words.read[place, word]]
+        marks = ["*" if words.read[place, word] else "" for word in named]
+        named_words = [f"{m}{words.source[w]} {short_number(values[w])}" for m, w in zip(marks, named, strict=True)]
+        row = {"p": f"{words.probabilities[place]:.2f}", "reads most of": " · ".join(named_words)}
         if gold:
-            links = [(word, shown.link(place, number)) for number, word in enumerate(shown.source)]
+            links = [(word, words.link(place, number)) for number, word in enumerate(words.source)]
             row["gold"] = " ".join(f"({word})" if link == "possible" else word for word, link in links if link) or "–"
         rows.append(row)
-    return as_text(pd.DataFrame(rows, index=list(shown.target)))
+    return as_text(pd.DataFrame(rows, index=list(words.target)))

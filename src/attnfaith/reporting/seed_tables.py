@@ -18,9 +18,9 @@ from attnfaith.support.escaping import csv_frame, latex, markdown, markdown_tabl
 
 
 NUMBERS = "numbers"
-"""The table of what cells are compared by: the mean over texts of each number that their sections give per text."""
+"""The table of the mean over texts of each number by which cells are compared."""
 KINDS = tuple(name for name in CELL if name not in ("texts", "training_texts", "seed"))
-"""What tells kinds of models and data apart, in the words of a heading."""
+"""Columns of a heading that distinguish kinds of models and data."""
 ALIGNED = "alignment_by_measure.error_rate"
 """The same of pairs of sentences with gold links, by measure."""
 TAU = "tau attention–"
@@ -75,7 +75,7 @@ class SeedTable:
 
     @property
     def note(self) -> str:
-        """What the numbers are."""
+        """The title, the number of seeds and the signs in the table, in words."""
         spread = f"mean ± standard deviation (n - 1) over {self.seeds} seeds" if self.seeds > 1 else "one seed, so no spread"
         texts = " ".join(self.text_table.iloc[:, len(self.rows) :].to_numpy().ravel())
         remarks = {

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Row = Mapping[str, object]
-WEIGHT_EDGES = (0.25, 0.5, 0.75)
-WEIGHT_BINS = ("[0, 0.25)", "[0.25, 0.5)", "[0.5, 0.75)", "[0.75, 1]")
 
 
 # ---------- numbers
@@ -153,7 +151,7 @@ class Section:
     """The part of a report about one experiment.
 
     name: by which a study asks for it. source: the paper it follows, "" for none. place: on the page, small first, within
-    the chapter, "measures" (of what is there) or "interventions" (on it), that holds its sentences and figure.
+    the chapter, "measures" or "interventions", that holds its sentences and figure.
     needs: columns that a cell must hold; one_of: of these at least one. uses: patterns of all others that it reads.
     per_text: numbers per text, {name: [N] float64}, NaN undefined; without it the columns that `quantities` names.
     compared: patterns of the numbers that cells are compared by. quantities: how they are read, by name or pattern.

@@ -78,10 +78,10 @@ def analyse(study: Mapping, cells: Sequence[Cell] = (), tables: Mapping[str, pd.
     """Return what the analysis that a study names makes of its cells, tables without rows left out; nothing without one.
 
     study: its keys analysis (a path), published (a path) and stand_ins, each optional. tables: those that `study_tables`
-    made. Without cells, the analysis checks what the study says.
+    made. Without cells, the analysis checks the keys of the study.
 
     Raises StudyError for an analysis that cannot be loaded, returns something else than an Analysis, makes a table that the
-    study makes itself, or refuses what the study says; for stand-ins without published numbers, and for published numbers
+    study makes itself, or refuses the keys of the study; for stand-ins without published numbers, and for published numbers
     without an analysis to show them.
     """
     path, published, tables = study.get("analysis"), study.get("published"), tables or {}

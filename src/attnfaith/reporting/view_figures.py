@@ -27,8 +27,8 @@ GAP = 0.12
 
 
 def flow_to_answer(view, measure: str) -> list[np.ndarray]:
-    """What flows along each line: layer by layer, first layer first, (L,L) with row i for what position i, as the layer
-    leaves it, hands on of each position below; each sums to 1. Where layers are no stack the last one alone.
+    """The flow along each line: for each layer, the first first, (L,L); row i is the share that position i, as the layer
+    leaves it, passes on from each position below. Each sums to 1. Of layers that are no stack the last one alone.
     """
     shares, flows = view.reads, []
     for matrix in reversed(view.matrices[measure][0 if view.stacked else -1 :]):

@@ -1,4 +1,4 @@
-"""Cards of what is released: models, records, results and their index, as Markdown made from records and run.json.
+"""Cards of releases: models, records, results and their index, as Markdown made from records and run.json.
 
 Every number is computed from the record; every sentence about results is put together from the numbers by rules that the
 card prints. Texts that come from data, recipes and runs are escaped: they show as they are and format nothing. The same

@@ -95,7 +95,7 @@ class Checkpoint:
 
     @property
     def unit(self) -> str:
-        """What one weight belongs to."""
+        """The unit that a weight belongs to."""
         return "sentence" if self.cell.words else "word"
 
     @cached_property
@@ -134,8 +134,8 @@ def read_checkpoint(folder: str | os.PathLike) -> Checkpoint:
             f"{folder} is not complete (its run.json says {run.get('status')!r}): finish it with --resume_from_checkpoint"
         )
     own = folder / "record.parquet"
-    others = sorted(path for path in folder.glob("*.parquet") if path != own)
-    return Checkpoint(run, [records.load(path) for path in (own, *others)])
+    further = sorted(path for path in folder.glob("*.parquet") if path != own)
+    return Checkpoint(run, [records.load(path) for path in (own, *further)])
 
 
 # ------------------------------------------------------------------------------------------------ numbers

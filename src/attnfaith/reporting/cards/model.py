@@ -70,7 +70,7 @@ METRICS = {
     "adversary.jsd": "jsd",
     "rationale_auprc": "rationale_auprc",
 }
-"""What each number, or each of a kind, is called in the metadata."""
+"""Names in the metadata, by the key of a number or of a kind of numbers."""
 
 
 def check_name(repo_id: str) -> str:
@@ -158,8 +158,8 @@ def model_card(
 
 
 def citation_keys(checkpoint: Checkpoint) -> list[str]:
-    """What the card of a checkpoint cites: its data set, its encoder and projection, its objective and penalties, its
-    measurements, and Pruthi et al., whom every card names.
+    """The papers that the card of a checkpoint cites, as keys of BIBTEX: of its data set, encoder, projection, objective,
+    penalties and measurements, and Pruthi et al., whom every card names.
     """
     identity = checkpoint.cell.identity
     subjects = {
@@ -175,7 +175,7 @@ def citation_keys(checkpoint: Checkpoint) -> list[str]:
 
 
 def selection_in_words(identity: Identity) -> str:
-    """Which tokens a model reads at test time; "" where it reads all."""
+    """The tokens that a model reads at test time, in words; "" where it reads all."""
     if identity.selection_kind is None:
         return ""
     budget = "" if identity.selection_budget is None else f", at most {identity.selection_budget:.0%} of them"

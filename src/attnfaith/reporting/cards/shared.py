@@ -1,4 +1,4 @@
-"""Cards of what many models share: their records, their results, and the index of their cards; cards of folders of runs."""
+"""Cards that many models share: of their records, their results, and the index of their cards; cards of folders of runs."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -27,7 +27,7 @@ from attnfaith.verdict import RULE
 
 
 def cell_facts(run: Mapping, record: pa.Table, *, model_repo: str | None) -> dict:
-    """What `records_card` shows about one cell, as plain JSON. model_repo: of the model, None where it is on no Hub.
+    """The facts about one cell that `records_card` shows, as plain JSON. model_repo: None where the model is on no Hub.
 
     Raises ValueError for a record of several cells.
     """

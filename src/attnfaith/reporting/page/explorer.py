@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from attnfaith import record as records
 from attnfaith.reporting.cells import Cell, main_measures, measure_label
-from attnfaith.reporting.heatmap import NEGATIVE, class_label, direction_of, hue_of, query_of, shown_measures, visible
+from attnfaith.reporting.heatmap import NEGATIVE, class_label, direction_of, heat_measures, hue_of, query_of, visible
 from attnfaith.reporting.html import packed, template
 from attnfaith.support.escaping import script_data
 
@@ -47,14 +47,14 @@ def explorer(cell: Cell, place: int, *, most_bytes: int = MOST_BYTES) -> Markup:
     """The explorer of a cell, the `place`-th of its page; empty for sentence pairs, and where no text has a token.
 
     Where the numbers of all texts are larger than most_bytes, as many texts as fit are drawn at random with a fixed seed,
-    and the page says so. All text in it is escaped.
+    and the page states it. All text in it is escaped.
     """
     if cell.of_sequences or not cell.lengths.any():
         return Markup()
     classes, affine = cell.probs.shape[1], {VALUES, BIAS} <= set(cell.table.column_names)
     recorded = list(_recorded(cell, computed=affine and classes == 2))
     order = np.random.default_rng(SAMPLE_SEED).permutation(len(cell))
-    sizes = np.cumsum(4 * cell.lengths[order] * (len(shown_measures(cell)) + classes * affine) + 4 * classes)
+    sizes = np.cumsum(4 * cell.lengths[order] * (len(heat_measures(cell)) + classes * affine) + 4 * classes)
     rows = np.sort(order[: max(1, int(np.searchsorted(sizes, most_bytes, side="right")))])
     data = script_data(_data(cell, rows, recorded))
     return Markup(
@@ -85,7 +85,7 @@ def _compared(cell: Cell) -> list[str]:
 
 
 def _data(cell: Cell, rows: Sequence[int], recorded: Sequence[Recorded]) -> dict:
-    """What the script reads: names as text, and all numbers as one packed string, `layout` saying what lies where."""
+    """The data that the script reads: names as text, all numbers as one packed string, their places in it as `layout`."""
     tokens = cell.table.column("tokens").take(rows).to_pylist()
     flat = [token for text in tokens for token in text]
     vocabulary = {token: number for number, token in enumerate(dict.fromkeys(flat))}
@@ -98,7 +98,7 @@ def _data(cell: Cell, rows: Sequence[int], recorded: Sequence[Recorded]) -> dict
         "ids": [visible(cell.instance_ids[row]) for row in rows],
         "vocabulary": [visible(token) for token in vocabulary],
         "classes": [class_label(cell, number) for number in range(cell.probs.shape[1])],
-        "measures": [[measure_label(name), hue_of(name)] for name in shown_measures(cell)],
+        "measures": [[measure_label(name), hue_of(name)] for name in heat_measures(cell)],
         "main": len(main_measures(cell)),
         "negative": NEGATIVE,
         "compared": list(map(measure_label, _compared(cell))),
@@ -123,7 +123,7 @@ def _numbers(cell: Cell, rows: Sequence[int], recorded: Sequence[Recorded]) -> d
         "labels": np.nan_to_num(cell.labels[rows], nan=-1).astype(np.int32),
         "probs": cell.probs[rows].astype(np.float32).ravel(),
     }
-    numbers |= {f"scores{number}": flat(cell.scores(name)) for number, name in enumerate(shown_measures(cell))}
+    numbers |= {f"scores{number}": flat(cell.scores(name)) for number, name in enumerate(heat_measures(cell))}
     for number, name in enumerate(_compared(cell)):
         numbers[f"tau{number}"] = cell.tau("attention", name)[rows].astype(np.float32)
     if "rationale" in columns:

@@ -1,4 +1,4 @@
-"""What a reader sees first: the verdict, a chart of the measures and one text of the middle."""
+"""The first screen of a page: the verdict, a chart of the measures and one text of the middle."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -64,7 +64,7 @@ def first_screen(cell: Cell, key: str = "chart") -> FirstScreen:
 
 
 def _command(cell: Cell, verdict: Verdict, measure: str | None) -> str:
-    """What to paste into a terminal next. measure: that which stands beside attention."""
+    """The command to paste into a terminal next. measure: the measure that stands beside attention."""
     folder = cell.settings.get("recipe", {}).get("output_dir", "")
     run = folder if folder and not PurePath(folder).is_absolute() else "RUN"
     if verdict.outcome == MAY_SHOW:

@@ -18,20 +18,20 @@ from attnfaith.reporting.heatmap import palette
 from attnfaith.reporting.html import CLASS_COLUMN, Grid, Picture, largest_classes, script, template
 from attnfaith.reporting.page.explorer import MOST_BYTES, explorer
 from attnfaith.reporting.page.first_screen import first_screen
-from attnfaith.reporting.pairs import shown_pairs
+from attnfaith.reporting.pairs import page_pairs
 from attnfaith.reporting.sections.agreement import side_by_side
 from attnfaith.verdict import RULE
 
 
 CHAPTERS = {"measures": "Measures", "interventions": "Interventions"}
-"""Those that hold what sections say of a cell, by the name that a section gives."""
+"""Chapters that hold sentences and figures of sections, by the name in `Section.chapter`."""
 MOST_CHARTS = 6  # of models, one below the other on the first screen
 FINGERPRINTS = {"texts": "fingerprint of the texts", "training_texts": "fingerprint of the training texts"}
 
 
 @dataclass(frozen=True)
 class Part:
-    """What one section reports about one cell. charts: (summary of the fold or "", SVG, remark)."""
+    """The sentences and figures of one section about one cell. charts: (summary of the fold or "", SVG, remark)."""
 
     sentences: Sequence[str]
     pictures: Sequence[Picture]
@@ -58,7 +58,7 @@ def render_page(
         {
             "title": describe(cell.heading),
             "chapters": _chapters(cell, figures, place),
-            "texts": shown_pairs(cell, n_examples) if pairs else explorer(cell, place, most_bytes=MOST_BYTES // len(cells)),
+            "texts": page_pairs(cell, n_examples) if pairs else explorer(cell, place, most_bytes=MOST_BYTES // len(cells)),
         }
         for place, (cell, figures) in enumerate(zip(cells, pictures, strict=True))
     ]
@@ -112,7 +112,7 @@ def _chapters(cell: Cell, pictures: Sequence[Picture], place: int) -> dict[str, 
 
 
 def _shared(cells: Sequence[Cell]) -> list[tuple[str, str]]:
-    """What identifies all cells alike."""
+    """The parts of the heading that all cells share."""
     values = {name: {str(cell.heading[name]) for cell in cells} for name in CELL}
     return [(FINGERPRINTS.get(name, name), names.pop()) for name, names in values.items() if len(names) == 1]
 

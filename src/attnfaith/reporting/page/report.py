@@ -36,8 +36,8 @@ def write_report(
     """Write a record's report into `out_dir` and return the path of its index.html.
 
     The folder holds index.html (one page that needs nothing beside it), tables/*.csv, *.md and *.parquet, and
-    figures/*.png, *.svg and *.pdf. The same record gives the same bytes. facts: what the page says
-    of the run, by name; None for those that the record holds. n_examples: pairs of sentences shown of lowest and of highest
+    figures/*.png, *.svg and *.pdf. The same record gives the same bytes. facts: how the run was made, by
+    name; None for the facts that the record holds. n_examples: pairs of sentences shown of lowest and of highest
     error in each cell.
 
     All is made in a folder beside `out_dir` and put in its place when complete: an error leaves the old report whole. One
@@ -66,7 +66,7 @@ def write_report(
             _fill(place / "new", cells, title or _title(cells), facts, n_examples)
             _put_in_place(place / "new", target, place / "old")
         finally:
-            shutil.rmtree(place, ignore_errors=True)  # its lock is held until the end: nobody takes what is going
+            shutil.rmtree(place, ignore_errors=True)  # with its lock, which no other process can take before
     return target / "index.html"
 
 

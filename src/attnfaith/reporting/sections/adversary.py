@@ -9,16 +9,17 @@ epsilon the search was run with. Undefined for a text of fewer than two tokens.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence, total_variation_distance
 from attnfaith.record import RecordError
 from attnfaith.reporting.cells import Cell
-from attnfaith.reporting.figures import histograms, ranges_in_words
+from attnfaith.reporting.figures import drawing, histograms
 from attnfaith.reporting.html import CLASS_COLUMN
 from attnfaith.reporting.render import interval_in_words, left_out, rows
-from attnfaith.reporting.spec import Drawing, Row, Section, Table, counts, main, per_cell, plain, share
+from attnfaith.reporting.spec import Row, Section, Table, counts, main, per_cell, plain, share
 from attnfaith.stats import estimate
 from attnfaith.support.errors import counted
 
@@ -186,32 +187,16 @@ of it, mean over texts where that is above 0. NaN belongs to the other way.
 # ---------- figure and sentence
 
 
-def shown_ways(cell: Cell) -> list[Way]:
+def ways_at_one_epsilon(cell: Cell) -> list[Way]:
     """The ways that the figure and the sentence show, at one epsilon: .01, the paper's, where a way has it."""
     epsilons = [way.epsilon for way in ways(cell)]
     epsilon = SELECTION_EPSILONS[0] if SELECTION_EPSILONS[0] in epsilons else min(epsilons, default=0.0)
     return [way for way in reversed(ways(cell)) if way.epsilon == epsilon]
 
 
-def _histograms(cell: Cell):
-    """The epsilon-max JSD, 40 bins on 0..ln 2."""
-    title, values = "How far attention can go and keep the prediction", {str(way): way.jsd for way in shown_ways(cell)}
-    axis = "JSD between the model's and the adversarial attention (nats; dashed: mean)"
-    return histograms(cell, title, values, np.linspace(0, np.log(2), 41), axis)
-
-
-def _histogram_words(cell: Cell) -> tuple[str, str]:
-    values = ranges_in_words({str(way): way.jsd for way in shown_ways(cell)})
-    caption = (
-        "How far from the model’s own an attention can be that keeps the prediction. At ln 2, the right edge, it shares no "
-        "weight with it. What a search finds is a lower bound."
-    )
-    return f"Histograms of the largest divergence per text between own and adversarial attention. {values}.", caption
-
-
 def _sentences(cell: Cell) -> Iterator[str]:
     overall = {(row["method"], row["epsilon"]): row for row in rows(TABLE, cell) if row["class"] == "overall"}
-    row, *others = [overall[way.method, way.epsilon] for way in shown_ways(cell)]
+    row, *searched = [overall[way.method, way.epsilon] for way in ways_at_one_epsilon(cell)]
     if not row["n"]:
         yield f"No text has two tokens, so there is no adversarial attention ({row['n_undefined']:,} undefined)."
         return
@@ -224,8 +209,8 @@ def _sentences(cell: Cell) -> Iterator[str]:
     )
     if exact:
         text += f" In {row['share_one_token']:.0%} of the texts one token can have all the weight."
-    if others:
-        text += f" The published search finds {others[0]['jsd_mean']:.3f}."
+    if searched:
+        text += f" The published search finds {searched[0]['jsd_mean']:.3f}."
     yield text + left_out(row["n_undefined"])
 
 
@@ -239,6 +224,15 @@ SECTION = Section(
     uses=("adversary_exact_*", "adversary_search_*"),
     per_text=per_text,
     tables=(TABLE,),
-    figure=Drawing("adversary_jsd", _histograms, _histogram_words),
+    figure=drawing(
+        "adversary_jsd",
+        partial(histograms, bins=np.linspace(0, np.log(2), 41)),
+        "How far attention can go and keep the prediction",
+        lambda cell: {str(way): way.jsd for way in ways_at_one_epsilon(cell)},
+        "JSD between the model's and the adversarial attention (nats; dashed: mean)",
+        alt="Histograms of the largest divergence per text between own and adversarial attention.",
+        caption="How far from the model’s own an attention can be that keeps the prediction. At ln 2, the right edge, it "
+        "shares no weight with it. What a search finds is a lower bound.",
+    ),
     sentences=_sentences,
 )

@@ -4,7 +4,7 @@ Undefined for a text of fewer than two tokens, or where all scores of one of the
 """
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -12,16 +12,13 @@ import pyarrow as pa
 
 from attnfaith.metrics.attention_faithfulness.rank_agreement import agreement
 from attnfaith.reporting.cells import Cell, main_measures, measure_label, pair_name
-from attnfaith.reporting.figures import RANGES, ranges, ranges_in_words
+from attnfaith.reporting.figures import RANGES, drawing, ranges
 from attnfaith.reporting.html import CLASS_COLUMN
 from attnfaith.reporting.render import frame, interval_in_words, left_out, rows
-from attnfaith.reporting.spec import Drawing, Quantity, Row, Section, Table, cells_of, per_cell
+from attnfaith.reporting.spec import Quantity, Row, Section, Table, cells_of, per_cell
 from attnfaith.stats import t_interval
 from attnfaith.support.errors import counted
 
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 NO_MEASURE = "The record holds no importance measure, so agreement with attention was not measured."
 ALIKE = 0.999  # tau of rankings that differ by rounding only
@@ -141,18 +138,10 @@ def taus(cell: Cell) -> tuple[dict[str, np.ndarray], list[str]]:
     return {label: tau for label, tau in values.items() if label not in alike}, alike
 
 
-def tau_by_measure(cell: Cell) -> "Figure":
-    """Per-instance tau of attention with every importance measure, a line each, and of gradient with leave-one-out."""
-    axis = "Kendall's τ per text (1: same order, 0: no relation)"
-    return ranges(cell, "Attention and each importance measure", taus(cell)[0], (-1, 1), axis, mark=0)
-
-
-def _tau_words(cell: Cell) -> tuple[str, str]:
-    values, alike = taus(cell)
-    caption = f"Agreement of attention with importance in single texts, and of two importance measures ({RANGES})."
-    if alike:
-        caption += f" Not drawn, because they order every text as attention does: {', '.join(alike)}."
-    return f"Range of τ per text, one line for each measure. {ranges_in_words(values)}.", caption
+def _caption(cell: Cell) -> str:
+    alike = taus(cell)[1]
+    remark = f" Not drawn, because they order every text as attention does: {', '.join(alike)}." if alike else ""
+    return f"Agreement of attention with importance in single texts, and of two importance measures ({RANGES}).{remark}"
 
 
 SECTION = Section(
@@ -164,6 +153,15 @@ SECTION = Section(
     per_text=per_text,
     quantities={"tau *": Quantity(interval=t_interval)},
     tables=(TABLE,),
-    figure=Drawing("tau_by_measure", tau_by_measure, _tau_words, when=lambda cell: bool(cell.measures)),
+    figure=drawing(
+        "tau_by_measure",
+        partial(ranges, bounds=(-1, 1), mark=0),
+        "Attention and each importance measure",
+        lambda cell: taus(cell)[0],
+        "Kendall's τ per text (1: same order, 0: no relation)",
+        alt="Range of τ per text, one line for each measure.",
+        caption=_caption,
+        when=lambda cell: bool(cell.measures),
+    ),
     sentences=summarise,
 )

@@ -82,7 +82,7 @@ def _chosen(cell: Cell) -> dict[str, tuple[Reading, dict[str, float]]]:
         name = None if measure == ANY else measure
         place = result.chosen(name)
         if place is not None:
-            chosen[measure] = result.readings[place], _judged(result, place, result.of(name))
+            chosen[measure] = result.readings[place], _judged(result, place, result.places(name))
     return chosen
 
 
@@ -100,10 +100,10 @@ def _rule_rows(cell: Cell) -> Iterator[Row]:
     """For each measure and rule the best place of it."""
     result = readings(cell)
     for measure in result.measures:
-        for rule in dict.fromkeys(result.readings[place].rule for place in result.of(measure)):
+        for rule in dict.fromkeys(result.readings[place].rule for place in result.places(measure)):
             place = result.chosen(measure, rule)
             if place is not None:
-                yield {"measure": measure, "rule": rule.label, **_judged(result, place, result.of(measure, rule))}
+                yield {"measure": measure, "rule": rule.label, **_judged(result, place, result.places(measure, rule))}
 
 
 def _fixed_rows(cell: Cell, heads: bool) -> Iterator[Row]:

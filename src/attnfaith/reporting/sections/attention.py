@@ -1,21 +1,18 @@
-"""What attention is like: how evenly it is spread, and where it lies."""
+"""Attention by itself: how evenly it is spread, and on which tokens it lies."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from functools import partial
 
 import numpy as np
 
 from attnfaith.metrics.attention_faithfulness.dispersion import normalised_entropy, share_of_zeros, support_size
 from attnfaith.reporting.cells import Cell, measure_label
-from attnfaith.reporting.figures import RANGES, ranges, ranges_in_words
+from attnfaith.reporting.figures import RANGES, drawing, ranges
 from attnfaith.reporting.render import interval_in_words
-from attnfaith.reporting.spec import Drawing, Quantity, Section, per_cell
+from attnfaith.reporting.spec import Quantity, Section, per_cell
 from attnfaith.stats import mean
 from attnfaith.support.errors import counted
 
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 INPUTS_OF_STATES = "hidden_to_input"
 
@@ -53,17 +50,6 @@ def entropies(cell: Cell) -> dict[str, np.ndarray]:
     return {labels[name]: values for name, values in numbers.items()}
 
 
-def dispersion_by_scores(cell: Cell) -> "Figure":
-    """Entropy over its maximum in single texts: a line for attention, for each measure and for the inputs of states."""
-    axis = "entropy of a text over its maximum (0: one token has all, 1: all have the same)"
-    return ranges(cell, "How evenly attention and importance are spread", entropies(cell), (-0.02, 1.02), axis)
-
-
-def _dispersion_words(cell: Cell) -> tuple[str, str]:
-    alt = f"Range of the entropy over its maximum in single texts, one line each. {ranges_in_words(entropies(cell))}."
-    return alt, f"How evenly attention and importance are spread over the tokens of single texts ({RANGES})."
-
-
 DISPERSION = Section(
     name="dispersion",
     source="Meister et al. (2021), sections 3 and 4",
@@ -82,7 +68,15 @@ DISPERSION = Section(
     caption="Dispersion of attention and importance",
     note="How evenly the tokens of a text share attention or importance: entropy over its maximum, 0 where one token has "
     "all and 1 where all have the same. Undefined: texts of fewer than two tokens, with all scores zero or with one below.",
-    figure=Drawing("dispersion_by_scores", dispersion_by_scores, _dispersion_words),
+    figure=drawing(
+        "dispersion_by_scores",
+        partial(ranges, bounds=(-0.02, 1.02)),
+        "How evenly attention and importance are spread",
+        entropies,
+        "entropy of a text over its maximum (0: one token has all, 1: all have the same)",
+        alt="Range of the entropy over its maximum in single texts, one line each.",
+        caption=f"How evenly attention and importance are spread over the tokens of single texts ({RANGES}).",
+    ),
 )
 
 

@@ -311,7 +311,7 @@ def sign_violations(cell: Cell) -> dict[str, np.ndarray]:
     violated = np.where(np.isnan(signs) | (signs == 0), np.nan, signs * effects < 0)
     names = cell.table.column("sign_violations_measures")[0].as_py()
     values = {"sign_violated_by": violated, "effect_of": effects}
-    return {f"{start}_{name}": of[:, place] for start, of in values.items() for place, name in enumerate(names)}
+    return {f"{start}_{name}": column[:, place] for start, column in values.items() for place, name in enumerate(names)}
 
 
 SIGN_VIOLATIONS = Section(

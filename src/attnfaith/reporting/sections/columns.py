@@ -15,8 +15,9 @@ def per_text(cell: Cell) -> dict[str, np.ndarray]:
     names = [
         field.name for field in cell.table.schema if pa.types.is_floating(field.type) or pa.types.is_integer(field.type)
     ]
-    others = [section for section in sections.registry().values() if section is not SECTION]
-    read = {*records.COLUMNS, *records.IDENTITY_COLUMNS, *(name for section in others for name in section.columns(names))}
+    read = {*records.COLUMNS, *records.IDENTITY_COLUMNS}
+    for section in sections.registry().values():
+        read |= set() if section is SECTION else set(section.columns(names))
     return {name: cell.column(name) for name in names if name not in read}
 
 

@@ -1,4 +1,4 @@
-"""What erasing attention weights changes, from the columns of `erasure` and `minimal_flip_set`.
+"""Changes of the prediction when attention weights are erased, from the columns of `erasure` and `minimal_flip_set`.
 
 i*, r: the weight that a ranking puts first, the earlier one on ties, and a random other one; p without a weight is the
 prediction with it set to 0 and the rest renormalised. Several weights are removed by decreasing rank until the decision
@@ -6,14 +6,15 @@ first changes. Undefined for a text of fewer than two tokens. N: texts of a cell
 """
 
 from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from attnfaith.metrics.attention_faithfulness.divergences import decision_flips, jensen_shannon_divergence
 from attnfaith.reporting.cells import Cell
-from attnfaith.reporting.figures import ranges, ranges_in_words
-from attnfaith.reporting.spec import Drawing, Row, Section, Table, bin_of, main, per_cell, plain, share
+from attnfaith.reporting.figures import drawing, ranges
+from attnfaith.reporting.spec import Row, Section, Table, bin_of, main, per_cell, plain, share
 from attnfaith.stats import estimate
 from attnfaith.support.errors import counted
 
@@ -264,24 +265,6 @@ def _removed(cell: Cell) -> dict[str, np.ndarray]:
     return {_ranking({"ranking": name, "removal": how}): fractions(cell, results[name, how]) for name, how in keys}
 
 
-def multi_weight_ranges(cell: Cell):
-    """Share of a text's tokens whose weight is removed until the decision first changes, a line per ranking.
-
-    A change when no weight is left counts; texts whose decision never changes are undefined. Source: Serrano & Smith (2019),
-    section 5.
-    """
-    title, axis = "Weights removed until the decision changes", "share of the text's tokens removed (undefined: never)"
-    return ranges(cell, title, _removed(cell), (0, 1.02), axis)
-
-
-def _removed_words(cell: Cell) -> tuple[str, str]:
-    caption = (
-        "Weights set to 0 by decreasing rank, the rest renormalised, until the decision first changes: the fewer, the "
-        "better the ranking knows what the decision rests on. Texts whose decision never changes are not drawn."
-    )
-    return f"Share of tokens removed until the decision changes. {ranges_in_words(_removed(cell))}.", caption
-
-
 def _sentences(cell: Cell) -> Iterator[str]:
     n, undefined = int((cell.lengths > 1).sum()), int((cell.lengths < 2).sum())
     if not n:
@@ -311,6 +294,15 @@ SECTION = Section(
     uses=("erasure_*", "minimal_flip_*"),
     per_text=per_text,
     tables=TABLES,
-    figure=Drawing("erasure_multi_weight", multi_weight_ranges, _removed_words),
+    figure=drawing(
+        "erasure_multi_weight",
+        partial(ranges, bounds=(0, 1.02)),
+        "Weights removed until the decision changes",
+        _removed,
+        "share of the text's tokens removed (undefined: never)",
+        alt="Share of tokens removed until the decision changes.",
+        caption="Weights set to 0 by decreasing rank, the rest renormalised, until the decision first changes: the fewer, "
+        "the better the ranking knows what the decision rests on. Texts whose decision never changes are not drawn.",
+    ),
     sentences=_sentences,
 )

@@ -47,7 +47,7 @@ def rival(names: Iterable[str]) -> str | None:
 def per_text(cell: Cell) -> dict[str, np.ndarray]:
     """The tests by erasure of attention: "comprehensiveness of attention", ..."""
     results = explanation_tests.scores(cell, ["attention"])
-    return {f"{test} of attention": of["attention"] for test, of in results.items() if not TESTS[test].evidence}
+    return {f"{test} of attention": values["attention"] for test, values in results.items() if not TESTS[test].evidence}
 
 
 # ---------- tables

@@ -1,5 +1,5 @@
-"""What a model selects, its predictions from that and from the rest, selections of one size, and the class that the places
-of a selection tell.
+"""The tokens that a model selects, its predictions from these and from the rest, selections of one size, and how well the
+places of a selection predict the class.
 
 Undefined: of a text without tokens; accuracy without a label; agreement with marked tokens where none is marked. A text in
 which nothing is selected stays in all means: its F1 is 0.
@@ -141,8 +141,10 @@ def _budget(cell: Cell, place: int) -> dict[str, np.ndarray]:
 
 def _budget_numbers(cell: Cell) -> dict[str, np.ndarray]:
     """<number> <size> <scores>, such as "sufficiency 10% attention"."""
-    sizes = budgets(cell).items()
-    return {f"{name} {size} {of}": values[name] for (size, of), values in sizes for name in BUDGET_NUMBERS if name in values}
+    numbers = {}
+    for (size, scores), values in budgets(cell).items():
+        numbers |= {f"{name} {size} {scores}": values[name] for name in BUDGET_NUMBERS if name in values}
+    return numbers
 
 
 SELECTION_BUDGETS = Section(
@@ -173,7 +175,7 @@ LABEL, PREDICTION = "gold label", "predicted class"
 
 @per_cell
 def places(cell: Cell) -> dict[str, Leakage]:
-    """What the places that are selected tell of the gold label, and of the class that the model predicts."""
+    """How well the places of a selection predict the gold label, and the class that the model predicts."""
     selected = cell.rows("selected")
     return {LABEL: leakage(selected, cell.labels), PREDICTION: leakage(selected, cell.predicted)}
 
@@ -181,8 +183,8 @@ def places(cell: Cell) -> dict[str, Leakage]:
 def _place_numbers(cell: Cell) -> dict[str, np.ndarray]:
     """ "<number> <class>": whether the class of a text is predicted, from places, from the length, by the majority."""
     return {
-        f"{number}_accuracy {of}": getattr(result, number)
-        for of, result in places(cell).items()
+        f"{number}_accuracy {label}": getattr(result, number)
+        for label, result in places(cell).items()
         for number in ("places", "lengths", "majority")
     }
 

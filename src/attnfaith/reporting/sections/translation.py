@@ -95,7 +95,7 @@ WAYS = {
     "best_word": ("knock_out_removed_probs", "", "best source word removed"),
     "other_word": ("knock_out_other_removed_probs", "", "another source word removed"),
 }
-"""Changes of what the model reads: the columns of probabilities and of distances, "" without, and words."""
+"""Changes of the model's input or attention: the columns of probabilities and of distances, "" without, and words."""
 LAYERS = ("cross_uniform_layer_probs", "cross_uniform_layer_tvd")
 FALLEN = 0.5
 """A target word has fallen where its probability is at most this share of the model's own."""
