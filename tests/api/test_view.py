@@ -287,9 +287,8 @@ def test_a_record_of_pairs_shows_one_of_them(tmp_path, capsys):
         assert cli.main(["view", str(source), "pairs/2", "--output", str(page)]) == 0
         assert page.read_text() == view.page
     printed = capsys.readouterr().out
-    assert (
-        f"pairs/2 · {len(view.source)} source and {len(view.target)} target words, {(view.links == 2).sum()} sure links" in printed
-    )
+    sizes = f"{len(view.source)} source and {len(view.target)} target words, {(view.links == 2).sum()} sure links"
+    assert f"pairs/2 · {sizes}" in printed
 
 
 def test_a_model_from_sequences_to_sequences_is_measured_on_the_pair():

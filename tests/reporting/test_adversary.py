@@ -100,19 +100,3 @@ def test_one_way_alone(measure):
     assert set(table["method"]) == {measure.removeprefix("adversary_")} and table["gap_mean"].isna().all()
     assert ("at least" in render.sentences(adversary.SECTION, cell)[0]) == (measure == "adversary_search")
     check_section(adversary.SECTION, cell)
-
-
-def test_the_figure(cell):
-    panels = adversary.SECTION.figure.draw(cell).axes
-    titles = [axes.get_title(loc="left") for axes in panels]
-    assert [title.partition(":")[0] for title in titles] == ["exact, ε = 0.01", "search, restarts within 0.01"]
-    assert f"mean {np.mean(MOST[0.01]):.3f}, n = 2 (1 undefined)" in titles[0]
-    assert panels[0].get_xlim() == (0, pytest.approx(np.log(2)))
-
-
-def test_a_cell_without_a_defined_text():
-    table = build([{"attention": [1.0]}, {"attention": []}])
-    table = appended(table, "adversary_search", adversary_search_attention=[[], []], adversary_search_probs=[[], []])
-    row = render.frames(adversary.SECTION, [one_cell(table)])["adversary"].iloc[0]
-    assert (row["n"], row["n_undefined"], row["n_nothing_found"]) == (0, 2, 0) and np.isnan(row["jsd_mean"])
-    check_section(adversary.SECTION, one_cell(table))

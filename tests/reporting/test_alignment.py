@@ -3,7 +3,6 @@
 import re
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from attnfaith import record as records
@@ -12,7 +11,7 @@ from attnfaith.cli import main
 from attnfaith.hub import HubError, plan, plan_record
 from attnfaith.metrics.attention_faithfulness.alignment_error_rate import alignment_results, link_counts, read_links
 from attnfaith.metrics.extraction import RULES, halves
-from attnfaith.reporting import render, write_report
+from attnfaith.reporting import write_report
 from attnfaith.reporting.cells import one_cell
 from attnfaith.reporting.links import FIXED, POSITIONS, Place, Reading, at, columns, reading_of, readings, weights
 from attnfaith.reporting.pairs import MOST_WORDS, ShownPair, extreme_pairs, page_reading, pair
@@ -124,14 +123,6 @@ def test_tables_by_rule_layer_and_head(cell):
     everywhere = frame(alignment.READINGS, [cell])
     assert len(everywhere) == len(result.readings) and everywhere["chosen"].sum() == len(result.measures)
     np.testing.assert_array_equal(frame(alignment.BY_MEASURE, [cell])["error_rate"], chosen["error_rate"])
-
-
-def test_a_study_has_tables_whose_rows_do_not_depend_on_the_choice(cell):
-    """Else the seeds of a kind of model would not come together."""
-    tables = render.frames(alignment.SECTION, [cell], study=True)
-    assert set(tables) == {"alignment_by_rule", "alignment_by_layer", "alignment_by_measure", "alignment_by_head"}
-    for table in tables.values():
-        assert all(map(pd.api.types.is_numeric_dtype, table.loc[:, "n":].dtypes))
 
 
 def test_marker_mass_and_the_pairs_of_a_record(cell):

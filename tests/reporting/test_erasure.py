@@ -175,14 +175,6 @@ def test_numbers_of_each_text(cell):
     check_section(erasure.SECTION, cell)
 
 
-def test_smallest_sets_that_are_missing_or_only_bounds():
-    without = erased(TEXTS, minimum=False)
-    assert not any("minimal" in name or "ratio" in name for name in erasure.per_text(without))
-    assert rows_of(without, "multi_weight")["ratio_mean"].isna().all()
-    bound = erased([FIRST | {"certainty": "upper bound"}, SECOND])
-    assert rows_of(bound, "multi_weight", ranking="minimum")["share_exact"].tolist() == [0.5]
-
-
 @pytest.mark.parametrize("texts", [[NONE, ONE], [NEVER]])
 def test_texts_without_anything_to_erase(texts):
     cell = erased(texts)

@@ -2,12 +2,9 @@
 
 from itertools import pairwise
 
-import matplotlib
-import matplotlib.pyplot
 import numpy as np
 import pytest
 
-from attnfaith.reporting import save_figure
 from attnfaith.reporting.cells import one_cell
 from attnfaith.reporting.heatmap import contrast
 from attnfaith.reporting.sections import agreement, attention, changes, figures
@@ -51,21 +48,6 @@ def test_violins_count_every_text(count, classes):
     (axes,) = figure.axes
     assert sum(int(text.get_text()) for text in axes.texts) == count - 2  # but for the texts of no and of one token
     assert len(axes.get_legend().get_texts()) == min(classes, 7) and "n = " in alt and "points" in caption
-
-
-@pytest.mark.slow
-def test_files_depend_on_the_figure_alone(tmp_path):
-    cell = one_cell(draw(30))
-    first = save_figure(agreement.SECTION.figure.draw(cell), tmp_path / "a.b")
-    with matplotlib.rc_context({"font.size": 30, "axes.facecolor": "red", "svg.hashsalt": "other"}):
-        before = dict(matplotlib.rcParams)
-        second = save_figure(agreement.SECTION.figure.draw(cell), tmp_path / "c")
-        assert dict(matplotlib.rcParams) == before
-    assert [path.name for path in first] == [f"a.b.{kind}" for kind in KINDS]
-    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
-    assert first[0].read_bytes().startswith(b"\x89PNG") and b"</svg>" in first[1].read_bytes()
-    assert b"dc:date" not in first[1].read_bytes() and b"Date" not in first[2].read_bytes()
-    assert matplotlib.pyplot.get_fignums() == []
 
 
 # ---------- letters and ticks that can be read

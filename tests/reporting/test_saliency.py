@@ -131,14 +131,6 @@ def test_the_rival_is_named_beforehand():
     assert saliency.rival(["attention", "random"]) is None
 
 
-def test_a_measure_that_is_undefined_everywhere_has_no_number(record):
-    kept = np.stack(records.rows(record, "rationale_erasure_kept_probs"))
-    kept[:, 1] = np.nan
-    part = rows_of(one_cell(replaced(record, "rationale_erasure_kept_probs", kept)), "sufficiency")
-    assert part.loc["good", "n"] == 0 and part.loc["good", "n_undefined"] == 40
-    assert part.loc["good", ["mean", "to_attention", "to_attention_p_holm"]].isna().all()
-
-
 def test_agreement_of_every_two_measures(cell):
     table = render.frames(saliency.SECTION, [cell])["saliency_agreement"].set_index(["first", "second"])
     assert list(table.index) == list(itertools.combinations(NAMES, 2))

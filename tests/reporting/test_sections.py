@@ -272,18 +272,6 @@ def test_the_summary_of_a_record_by_hand(record, section):
         assert rows.loc[quantity, column] == pytest.approx(expected, rel=1e-5, nan_ok=True), name
 
 
-def test_only_some_numbers_are_compared():
-    left_out = {
-        "words": {"group_whole_noun"},
-        "maps": {"naopc_low_attention", "aopc_attention"},
-        "identifiable": {"identifiability_exact"},
-        "selecting": {"selection_f1_papers"},
-        "budgets": {"sufficiency 20% gradient"},
-    }
-    for record, names in left_out.items():
-        assert not names & set(sections.numbers(cell_of(record)))
-
-
 # ---------- columns of one's own, and sections in one more file
 
 

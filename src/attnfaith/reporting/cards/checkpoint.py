@@ -141,16 +141,15 @@ def read_checkpoint(folder: str | os.PathLike) -> Checkpoint:
 # ------------------------------------------------------------------------------------------------ numbers
 
 
-def _means(cell: Cell, section: Section, group: str, labels: Mapping[str, tuple[str, str]], **more):
-    """Means of numbers per text of a section. labels: {key of the card: (name in the section, label)}."""
-    numbers = section.numbers(cell)
-    for key, (name, label) in labels.items():
+def _mean(section: Section, key: str, group: str, name: str, label: str, **more) -> "Measured":
+    """The mean of a number per text of a section, by its name there; key: of the card."""
+
+    def measured(cell: Cell) -> Iterator[tuple[str, Number]]:
+        numbers = section.numbers(cell)
         if name in numbers:
             yield key, Number.of_row(group, label, section.quantity(name).summary(numbers[name]), **more)
 
-
-def _performance(cell: Cell) -> Iterator[tuple[str, Number]]:
-    return _means(cell, performance.SECTION, "classification", {"accuracy": ("correct", "accuracy")})
+    return measured
 
 
 def _agreement(cell: Cell) -> Iterator[tuple[str, Number]]:
@@ -175,19 +174,6 @@ def _chance(chance: float) -> dict[str, object]:
     return {"against": chance, "note": "" if np.isnan(chance) else f"chance {chance:.3f}"}
 
 
-def _concentration(cell: Cell) -> Iterator[tuple[str, Number]]:
-    spread = {
-        "normalised_entropy": ("entropy attention", "entropy over its maximum; 1: all tokens alike"),
-        "support_size": ("support attention", "tokens with weight"),
-        "share_of_zeros": ("zeros attention", "share of a text’s tokens without weight"),
-    }
-    markers = {"marker_attention": ("marker_attention", "share of attention that lies on markers")}
-    words = {"mass.impermissible": ("group_mass_impermissible", "share of attention on words that it should not need")}
-    yield from _means(cell, attention.DISPERSION, CONCENTRATION, spread)
-    yield from _means(cell, attention.MARKER_ATTENTION, CONCENTRATION, markers)
-    yield from _means(cell, attention.GROUP_MASS, CONCENTRATION, words)
-
-
 def _shuffled(cell: Cell) -> Iterator[tuple[str, Number]]:
     """The prediction under the same weights in another order; of two experiments the one with more draws."""
     for section in (changes.PERMUTATION, changes.RANDOM_SUPPORT, changes.MAP_PERMUTATION):
@@ -199,14 +185,12 @@ def _shuffled(cell: Cell) -> Iterator[tuple[str, Number]]:
     if section is not changes.MAP_PERMUTATION:
         draws = max(map(len, cell.rows(section.needs[0])), default=0)
         group, start = STATES, f"weights shuffled {draws} times: "
-    labels = {
-        "shuffled.tvd": (f"{section.name}_tvd", f"{start}median change of the prediction (TVD)"),
-        "shuffled.flips": (f"{section.name}_flips", f"{start}share of draws that change the decision"),
-    }
-    moved, flips = _means(cell, section, group, labels)
-    row = section.quantity(f"{section.name}_tvd").summary(section.numbers(cell)[f"{section.name}_tvd"])
-    small = Number.of_row(group, f"{start}texts that move by less than 0.05", row, "share_beyond", bounds="share_beyond_")
-    yield from (moved, ("shuffled.small", small), flips)
+    numbers = section.numbers(cell)
+    tvd, flips = (section.quantity(name).summary(numbers[name]) for name in (f"{section.name}_tvd", f"{section.name}_flips"))
+    small = Number.of_row(group, f"{start}texts that move by less than 0.05", tvd, "share_beyond", bounds="share_beyond_")
+    yield "shuffled.tvd", Number.of_row(group, f"{start}median change of the prediction (TVD)", tvd)
+    yield "shuffled.small", small
+    yield "shuffled.flips", Number.of_row(group, f"{start}share of draws that change the decision", flips)
 
 
 def _adversary(cell: Cell) -> Iterator[tuple[str, Number]]:
@@ -223,8 +207,6 @@ def _adversary(cell: Cell) -> Iterator[tuple[str, Number]]:
         if exact:
             label, bounds = f"{start}texts where one token can have all the weight", "share_one_token_"
             yield "adversary.one_token", Number.of_row(STATES, label, row, "share_one_token", bounds=bounds)
-    label = "attention of other maps that keep the prediction: its largest found distance from the model’s (JSD in nats)"
-    yield from _means(cell, changes.MAP_ADVERSARY, MAPS, {"adversary.jsd": ("map_adversary_jsd", label)}, **LN2)
 
 
 def _plausibility(cell: Cell) -> Iterator[tuple[str, Number]]:
@@ -235,12 +217,28 @@ def _plausibility(cell: Cell) -> Iterator[tuple[str, Number]]:
             yield "rationale_auprc", Number.of_row(group, label, row, "auprc_mean", **more)
 
 
-MEASURED: tuple[Callable[[Cell], Iterator[tuple[str, Number]]], ...] = (
-    _performance,
+Measured = Callable[[Cell], Iterator[tuple[str, Number]]]
+SPREAD = {
+    "normalised_entropy": ("entropy attention", "entropy over its maximum; 1: all tokens alike"),
+    "support_size": ("support attention", "tokens with weight"),
+    "share_of_zeros": ("zeros attention", "share of a text’s tokens without weight"),
+}
+FURTHEST_MAPS = "attention of other maps that keep the prediction: its largest found distance from the model’s (JSD in nats)"
+MEASURED: tuple[Measured, ...] = (
+    _mean(performance.SECTION, "accuracy", "classification", "correct", "accuracy"),
     _agreement,
-    _concentration,
+    *(_mean(attention.DISPERSION, key, CONCENTRATION, *labels) for key, labels in SPREAD.items()),
+    _mean(
+        *(attention.MARKER_ATTENTION, "marker_attention", CONCENTRATION),
+        *("marker_attention", "share of attention that lies on markers"),
+    ),
+    _mean(
+        *(attention.GROUP_MASS, "mass.impermissible", CONCENTRATION),
+        *("group_mass_impermissible", "share of attention on words that it should not need"),
+    ),
     _shuffled,
     _adversary,
+    _mean(changes.MAP_ADVERSARY, "adversary.jsd", MAPS, "map_adversary_jsd", FURTHEST_MAPS, **LN2),
     _plausibility,
 )
 

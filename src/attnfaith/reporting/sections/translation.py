@@ -3,7 +3,6 @@ cross-attention is changed, and what that attention could be.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,10 +12,6 @@ from attnfaith.reporting.cells import Cell
 from attnfaith.reporting.links import ROWS, gold
 from attnfaith.reporting.spec import Quantity, Section, per_cell, plain
 from attnfaith.stats import mean
-
-
-if TYPE_CHECKING:
-    pass
 
 
 @per_cell
