@@ -1,5 +1,6 @@
 """Tests of explanations against texts that were shortened, thinned or selected by hand."""
 
+import itertools
 import math
 
 import numpy as np
@@ -78,6 +79,38 @@ def test_deleted_tokens_are_gone_from_the_input(encoder, projection, readout, qu
                     assert columns[column][number][measure, place] == pytest.approx(expected, abs=1e-6)
                     differences += abs(expected - whole[predicted]) > 1e-3
     assert differences > 8  # erasing does something in these models
+
+
+def test_comprehensiveness_by_texts_without_the_first_tokens(tiny_model, tiny_rows, tiny_batch):
+    """Losses of log-odds: of attention and one other measure, of all sets of that size at random, and of marked tokens."""
+    model, lengths, shares = tiny_model(num_labels=3), (7, 4, 0), (0.2, 0.5)
+    rows, scores = tiny_rows(lengths), scored(lengths, names=("attention", "other", "leave_one_out"))
+    batch = {**tiny_batch(rows), "scores": scores, "rationale": [[1, 0, 0, 1, 0, 0, 0], [0] * 4, []]}
+    columns = run("comprehensiveness", model, batch, shares=shares, draws=2000)
+    columns = {name.removeprefix("comprehensiveness_"): values for name, values in columns.items()}
+    assert columns["orders"] == [["attention", "leave_one_out"]] * 3
+    assert all(np.isnan(columns[name][2]).all() for name in ("losses", "random", "evidence"))
+    assert np.isnan(columns["evidence"][1]) and np.isnan(columns["evidence_random"][1])  # nothing is marked
+    for number, row in enumerate(rows[:2]):
+        predicted, everything = probs_of(model, [row], tiny_batch).argmax(), set(range(lengths[number]))
+
+        def odds(left, row=row, predicted=predicted):
+            p = probs_of(model, [without(row, left)], tiny_batch)[predicted]
+            return math.log(p / (1 - p))
+
+        def losses(sets, everything=everything, odds=odds):
+            return np.array([odds(everything) - odds(everything - set(removed)) for removed in sets])
+
+        sizes = [math.ceil(share * len(everything)) for share in shares]
+        for place, name in enumerate(("attention", "leave_one_out")):
+            order = np.argsort(-scores[name][number]).tolist()
+            expected = losses([order[:size] for size in sizes]).mean()
+            assert columns["losses"][number][place] == pytest.approx(expected, abs=1e-6)
+        at_random = [losses(itertools.combinations(everything, size)) for size in sizes]
+        expected, error = np.mean([part.mean() for part in at_random]), 5 * max(part.std() for part in at_random) / 2000**0.5
+        assert columns["random"][number] == pytest.approx(expected, abs=error)
+        if number == 0:
+            assert columns["evidence"][0] == pytest.approx(losses([{0, 3}])[0], abs=1e-6)
 
 
 def test_equal_scores_are_erased_in_a_random_order_which_measures_share(tiny_model, tiny_rows, tiny_batch):

@@ -209,10 +209,6 @@ def _rms_norm(values, shape, weight=None, eps=None):
     return result if weight is None else result * weight
 
 
-INPUTS = ("layer", "table")
-"""Where relevance ends: in what the first layer reads, or in what the table of tokens gives."""
-
-
 @dataclass(frozen=True)
 class Shares:
     """values (B,K): what is explained. per_position (B,K,L): the share of each input position, 0 behind shorter texts. In
