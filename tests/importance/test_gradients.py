@@ -244,7 +244,10 @@ def one_pass_a_state(model, batch):
 
 @pytest.mark.parametrize(
     ("encoder", "fields"),
-    [*((encoder, {"query": "text"}) for encoder in ENCODERS), *((e, {"hierarchy": "word"}) for e in ("bilstm", "cnn"))],
+    [
+        *((encoder, {"query": "text"}) for encoder in ENCODERS),
+        *(("bilstm", {"hierarchy": level}) for level in ("sentence", "word")),
+    ],
 )
 def test_one_backward_pass_a_state(encoder, fields, tiny_model, tiny_rows, tiny_batch):
     """Rows, and what is made of them, in float32 against float64; of one token the entropy of one share is undefined."""

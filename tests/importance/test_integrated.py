@@ -27,6 +27,7 @@ def fillings(table):
     [
         ("transformer", "sparsemax", "probability", "none"),
         ("average", "sparsemax", "log_odds", "sentence"),
+        ("bilstm", "sparsemax", "logit", "none"),
         ("bilstm", "softmax", "logit", "word"),
     ],
 )
