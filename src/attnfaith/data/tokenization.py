@@ -168,8 +168,6 @@ def build_tokenizer(
     """
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-    if isinstance(texts, str):
-        raise DatasetError("build_tokenizer needs a list of texts; one string was given.")
     if hierarchy not in ("none", "sentence"):
         raise DatasetError(f"Unknown hierarchy {hierarchy!r}. Known: none, sentence.")
     limits = {"max_sentence_length": max_sentence_length, "max_sentences": max_sentences}
@@ -182,9 +180,7 @@ def build_tokenizer(
 
     normalizer = normalizer_of(preprocessing, hierarchy, **limits)
     frequency: Counter = Counter()
-    for row, text in enumerate(texts):
-        if not isinstance(text, str):
-            raise DatasetError(f"Text {row} is {type(text).__name__}, not a string.")
+    for text in texts:
         frequency.update(set(_WORD.findall(normalizer.normalize_str(text))))
     vocabulary = {word for word, count in frequency.items() if count >= min_df}
     for word in extra_vocabulary or ():
@@ -242,15 +238,12 @@ def encode(dataset, tokenizer, *, max_length: int | None = None, preprocessing: 
 
     Returns a `datasets.Dataset` with columns of `encoded_types`. An empty text has T = 0 and only markers in input_ids.
 
-    Raises DatasetError for a missing column, a question that fills max_length, a tokenizer of words that does not give one
-    id per word, a rationale or impermissible that is not one number per word, and texts without blanks between words
-    (`lacks_blanks` holds for more than half of those in scripts written so) read by a tokenizer of words.
+    Raises DatasetError for a question that fills max_length, a tokenizer of words that does not give one id per word, a
+    rationale or impermissible that is not one number per word, and texts without blanks between words (`lacks_blanks` holds
+    for more than half of those in scripts written so) read by a tokenizer of words.
     """
     from tokenizers.models import WordLevel
 
-    missing = [name for name in ("instance_id", "text") if name not in dataset.column_names]
-    if missing:
-        raise DatasetError(f"Cannot encode without column(s) {missing}; the split has {dataset.column_names}.")
     if not len(dataset):
         raise DatasetError("The split has no rows to encode.")
     if "text_pair" in dataset.column_names and "token_type_ids" not in tokenizer.model_input_names:

@@ -54,12 +54,10 @@ def load_vectors(
     Returns the (V, D) float32 matrix and a boolean (V,) mask of the words of the file, padding excluded. Of a repeated word
     the first vector is used.
 
-    Raises DatasetError for a vocabulary with gaps, lines of different lengths, numbers that are not finite, and a file that
-    is missing, damaged, empty or of another form.
+    Raises DatasetError for lines of different lengths, numbers that are not finite, and a file that is missing, damaged,
+    empty or of another form.
     """
     path = Path(path)
-    if sorted(vocabulary.values()) != list(range(len(vocabulary))):
-        raise DatasetError("The vocabulary must have the rows 0, 1, 2, ... without a gap.")
     if not path.is_file():
         raise DatasetError(f"There is no vector file {path}.")
     try:
