@@ -1,8 +1,6 @@
 """A real browser for tests of pages, used as a reader would use it; and what its pages show."""
 
-import os
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,15 +8,10 @@ import pytest
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 LONGEST_WAIT = 120_000  # milliseconds; all of them pass only where a page does not come
-AXE = Path(os.environ.get("AXE_CORE", Path(__file__).parents[1] / "node_modules/axe-core/axe.min.js"))
 IN_A_BROWSER = [
     pytest.mark.slow,
     pytest.mark.skipif(BROWSER is None, reason="no browser is installed: chromium, chromium-browser or google-chrome"),
 ]
-with_axe = pytest.mark.skipif(
-    not AXE.is_file(),
-    reason="axe-core is not there: npm install axe-core in the project, or name its axe.min.js in AXE_CORE",
-)
 
 
 def opened_browser():
@@ -58,16 +51,6 @@ class Pages:
         assert not self.faults and hits == [None] * len(hits), self.faults
         files = {url.partition("#")[0] for url in self.addresses if not url.startswith("data:")}
         assert files <= {self.path.as_uri()}, files
-
-
-def violations(page):
-    """The serious and critical reports of axe-core on a page that was opened with bypass_csp, all its folds opened."""
-    page.locator("details").evaluate_all("folds => folds.forEach(fold => fold.open = true)")
-    page.evaluate(AXE.read_text(encoding="utf-8"))
-    reports = page.evaluate(
-        "axe.run().then(run => run.violations.map(v => [v.impact, v.id, v.nodes[0].html.slice(0, 120)]))"
-    )
-    return [report for report in reports if report[0] in ("serious", "critical")]
 
 
 def fits(page):

@@ -5,6 +5,7 @@ import pytest
 
 from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence
 from attnfaith.reporting import render
+from attnfaith.reporting.cards import Checkpoint
 from attnfaith.reporting.cells import one_cell
 from attnfaith.reporting.sections import adversary
 from tests.records import build
@@ -91,6 +92,13 @@ def test_a_text_that_nothing_can_move_has_no_share_reached():
     way = adversary.Way("search", 0.01, np.array([0.0, 0.3]), nothing, nothing, np.ones(2), np.full(2, ""))
     row = adversary.numbers(way, {0.01: np.array([0.0, 0.6])}, np.ones(2, bool))
     assert row["gap_mean"] == pytest.approx(0.15) and row["share_of_exact"] == pytest.approx(0.5)
+
+
+def test_a_card_has_the_exact_maximum_at_the_smallest_epsilon(cell):
+    numbers = Checkpoint({}, cell.table).numbers
+    assert (
+        numbers["adversary.jsd"].value == pytest.approx(np.mean(MOST[0.01])) and numbers["adversary.one_token"].value == 0.5
+    )
 
 
 @pytest.mark.parametrize("measure", COLUMNS)

@@ -17,6 +17,7 @@ from attnfaith.reporting.links import FIXED, POSITIONS, Place, Reading, at, colu
 from attnfaith.reporting.pairs import MOST_WORDS, ShownPair, extreme_pairs, page_reading, pair
 from attnfaith.reporting.render import frame, sentences
 from attnfaith.reporting.sections import alignment, translation
+from attnfaith.reporting.seed_tables import overview
 from attnfaith.support.errors import AttnfaithError
 from tests.sections import check_section, whole
 from tests.sequence_records import SENTENCES, aligned, build
@@ -159,6 +160,8 @@ def test_a_pair_as_the_page_shows_it(cell):
     np.testing.assert_array_equal(shown.gold, links)
     np.testing.assert_array_equal(shown.read, links > 0)  # the head follows gold
     assert shown.error == "0.00" and shown.probabilities[0] == 0.5
+    rates, means = overview([cell, one_cell(aligned(PAIRS, seed=1))])
+    assert "attention mean" in rates.formatted("text") and "marker mass" in means.formatted("text")
     groups = dict(extreme_pairs(cell, 3))
     rows = [row for group in groups.values() for row in group]
     assert list(groups) == ["Lowest error rate", "Highest error rate"] and len(set(rows)) == 6

@@ -264,7 +264,7 @@ def test_texts_without_another_attention_and_answers_that_were_measured(opens, p
     assert "there is none for this text" in page.locator(".outcome").inner_text()
 
 
-def test_hostile_texts_fit_and_are_printed(opens):
+def test_hostile_texts_stay_text_and_fit(opens):
     names = ["<img src=x onerror=window.hit=1>", "</script><script>window.hit=1</script>"]
     cell = one_cell(drawn_record(5, tokens=HOSTILE, label_names=names, dataset="<script>window.hit=1</script>"))
     page = opens(html_of(cell), width=400, scheme="dark")
@@ -273,5 +273,3 @@ def test_hostile_texts_fit_and_are_printed(opens):
         press(page, name)
     assert page.locator(".chosen .line").first.locator("bdi").all_text_contents() == [visible(token) for token in HOSTILE]
     assert names[0] in page.locator(".classes").inner_text() and fits(page)
-    page.emulate_media(media="print")
-    assert page.locator(".chosen .line").first.is_visible() and not page.locator(".list").is_visible()

@@ -155,11 +155,9 @@ def test_several_weights_by_hand(ranking, removal):
     ("identity", "again"),
     [
         ({"projection": "softmax"}, False),
-        ({"projection": "uniform"}, False),
         ({"projection": "entmax15"}, True),
         ({"projection": "softmax", "alignment": "additive(scale 1)"}, True),  # the scale is that of what is left
         ({"projection": "softmax", "hierarchy": "sentence", "level": "word"}, True),  # a sentence becomes another
-        ({"projection": "softmax", "hierarchy": "sentence", "level": "sentence"}, False),
     ],
 )
 def test_attention_is_projected_again_where_that_is_not_renormalising(identity, again):

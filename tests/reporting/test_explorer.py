@@ -85,7 +85,6 @@ def test_answers_that_were_measured_beforehand():
 
 def test_above_the_budget_texts_are_a_stated_sample():
     cell = drawn_cell(120)
-    assert "All 120 texts;" in explorer(cell, 0)
     html = explorer(cell, 0, most_bytes=8000)
     data, numbers = read(html)
     rows = [cell.instance_ids.index(name) for name in data["ids"]]

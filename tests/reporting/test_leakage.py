@@ -63,5 +63,3 @@ def test_features_by_hand():
     assert values[:6].tolist() == [3, 0.6, 2, 1.5, 0.1, 0.9]
     assert values[6:16].tolist() == [1, 0, 1, 0, 0, 0, 0, 0, 1, 0]  # five tokens lie in every other of ten parts
     assert values[16:].tolist() == [1, 1, 0, 0, 1, 0, 0, 0, 1, 0, 0, 1, 1, 0, 0, 0]
-    nothing = features(np.zeros(20))
-    assert nothing[:6].tolist() == [0, 0, 0, 0, -1, -1] and not nothing[6:].any()

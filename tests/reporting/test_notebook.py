@@ -10,7 +10,7 @@ import pytest
 from attnfaith import record as records
 from attnfaith.reporting import render, sections
 from attnfaith.reporting.cells import one_cell
-from attnfaith.reporting.heatmap import HUES, NEGATIVE, extreme_texts, scores_of
+from attnfaith.reporting.heatmap import HUES, NEGATIVE, extreme_texts
 from attnfaith.reporting.notebook import Overview, ShownText, row_of
 from attnfaith.support.errors import AttnfaithError
 from tests.records import build, draw
@@ -79,16 +79,13 @@ def test_shades_follow_the_scores_in_light_and_dark_colours():
     used = set(re.findall(r'class="m(\d+)s(\d+)', body))  # each for light, for dark by wish and for dark by theme
     assert used and all(style.count(f"--b{hue}-{step}:#") == style.count(f"--i{hue}-{step}:#") == 3 for hue, step in used)
     assert "against what is explained" in body and "against what is explained" not in ShownText(cell, 0, []).html()
-    assert scores_of(np.array([np.nan, 1.0]), "lime")[0].value == "lime: undefined"
 
 
 @pytest.mark.parametrize(
     ("target", "label", "text"),
     [
         ("predicted", 0, "of class 1 positive (predicted)"),
-        ("gold", 0, "of class 0 negative (gold)"),
         ("gold", None, "of no class"),
-        (0, 0, "of class 0 negative"),
         ({"of": 1, "against": 0}, 0, "of class 1 positive against class 0 negative"),
     ],
 )

@@ -56,8 +56,13 @@ def test_empty_texts_and_several_models(tmp_path):
     empty = build([{"attention": [], "gradient": []}] * 2, measures=("gradient",))
     assert "is undefined for all texts (2)" in page_of(empty, tmp_path / "empty")
     assert "A text without tokens." in page_of(build([{"attention": []}]), tmp_path / "bare")
-    parts = [draw(10, seed=seed, projection=name) for seed in (0, 1) for name in ("softmax", "sparsegen(0.5)")]
+    parts = [
+        records.with_settings(draw(10, seed=seed, projection=name), [{"training": {"lr": 0.125}, "seed": seed}])
+        for seed in (0, 1)
+        for name in ("softmax", "sparsegen(0.5)")
+    ]
     html, names = page_of(records.concatenate(parts), tmp_path / "report"), set(contents(tmp_path / "report"))
+    assert html.count("training.lr") == 1 and "settings that differ between cells" in html
     assert "figures/02_sparsegen-0.5-0_dispersion_by_scores.png" in names
     assert sum(name.endswith(".svg") for name in names) == 4 and "4 cells are compared" in html
 

@@ -11,7 +11,7 @@ from attnfaith.reporting import render, sections, write_report
 from attnfaith.reporting.cells import one_cell, split_cells
 from attnfaith.reporting.sections import attention, changes, identifiability, translation
 from attnfaith.reporting.study import study_tables
-from tests.records import build
+from tests.records import build, draw_sparse
 from tests.sections import (
     NAN,
     appended,
@@ -121,6 +121,7 @@ RECORDS = {
         ("maps", stack_of_maps, "map_permutation map_uniform marker_attention map_erasure map_adversary aopc_limits"),
         ("identifiable", identifiable, "identifiability"),
         ("permuted", permuted, "permutation"),
+        ("states", lambda: draw_sparse("softmax").table, "dispersion"),
         ("selecting", selecting, "selection"),
         ("budgets", budgets, "selection_budgets"),
         ("cross", pairs, "cross_interventions"),

@@ -44,7 +44,6 @@ def test_figures_are_of_the_first_cell_of_a_data_set(cells):
     figures = study.study_figures([*cells, other], ["agreement"])
     names = ("tau_by_measure", "dispersion_by_scores")
     assert set(figures) == {f"{dataset}-{name}" for dataset in ("sst", "imdb") for name in names}
-    assert study.study_figures(cells, ["performance"]) == {}
     with pytest.raises(ReportError):
         study.study_figures([one_cell(draw(5, dataset="../../sst"))], ["agreement"])
 

@@ -211,9 +211,7 @@ def test_a_place_holds_one_number(three):
     ("rows", "column", "value", "where", "message"),
     [
         (["encodr"], "measure", "numbers", {}, "no 'encodr' to name rows or columns by; choose from dataset, "),
-        (["encoder"], "encoder", "numbers", {}, "rows encoder and columns encoder"),
         (["encoder"], "measure", "nothing.x", {}, "no table 'nothing'; choose from numbers, agreement, performance"),
-        (["encoder"], "dataset", "performance.acuracy", {}, "no number 'acuracy'; choose from n, .*accuracy"),
         (["encoder"], "measure", "numbers", {"encoder": "x"}, "no number has encoder 'x'; there are bilstm, cnn"),
     ],
 )
