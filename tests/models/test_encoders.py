@@ -8,11 +8,7 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from attnfaith.models.encoders import (
-    ENCODERS,
-    reverse_by_length,
-    sinusoidal_positions,
-)
+from attnfaith.models.encoders import ENCODERS, sinusoidal_positions
 from tests.small_encoders import LENGTHS, SIZE, build, close, texts
 
 
@@ -37,11 +33,6 @@ def test_what_every_encoder_promises(name):
     changed[:, 2] += 1
     difference = (encoder(changed, mask)[0] - encoder(embedded, mask)[0]).abs().sum(-1)[0] > 1e-9
     assert difference[2] and difference[[0, 1, 3, 4, 5]].any() == encoder.contextual
-
-
-def test_reverse_by_length_by_hand():
-    mask = torch.tensor([[1, 1, 1, 0], [1, 0, 0, 0], [0, 0, 0, 0], [1, 1, 1, 1]]).bool()
-    assert reverse_by_length(mask).tolist() == [[2, 1, 0, 3], [0, 1, 2, 3], [0, 1, 2, 3], [3, 2, 1, 0]]
 
 
 def test_positions_by_hand():
