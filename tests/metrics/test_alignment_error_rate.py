@@ -1,4 +1,7 @@
-"""Links between words against gold: by hand, and against sets of links."""
+"""Links between words against gold: by hand, against sets of links, and against published rates."""
+
+import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -117,3 +120,19 @@ def test_intervals_are_of_the_librarys_bootstrap():
 def test_refusals(rows, arguments, message):
     with pytest.raises(InputError, match=message):
         read(rows, **arguments)
+
+
+GENUINE = Path(os.environ.get("ATTNFAITH_DATA") or "/nowhere") / "alignment/de-en"
+
+
+@pytest.mark.skipif(not (GENUINE / "gold.talp").is_file(), reason="ATTNFAITH_DATA names no folder with alignment/de-en")
+@pytest.mark.parametrize(
+    ("aligner", "rate"), [("fastalign", 28.46), ("fastalign.reverse", 31.96), ("giza.grow-diagonal", 21.41)]
+)
+def test_published_links_have_the_published_rates(aligner, rate):
+    """RWTH German-English: 508 sentences, gold from 1, links from 0, those of the other direction target first."""
+    rows = {name: (GENUINE / f"{name}.talp").read_text(encoding="utf-8").splitlines() for name in (aligner, "gold")}
+    links = read_links(rows[aligner], "links", start=0, reverse=aligner.endswith(".reverse"))
+    results = alignment_results(links, read_links(rows["gold"], "gold", start=1), n_bootstrap=50)
+    assert round(100 * results["alignment_error_rate"], 2) == rate
+    assert (results["undefined"], results["gold_sure"]) == (0, 9613)

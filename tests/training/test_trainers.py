@@ -325,6 +325,12 @@ def test_the_best_checkpoint_by_validation_stays(tiny_recipe, callbacks, monkeyp
     assert not (folder / "checkpoints").exists()
 
 
+def test_early_stopping(tiny_recipe, monkeypatch):
+    evaluated = scripted_scores(monkeypatch, "roc_auc", [0.5, 0.9, 0.7, 0.8, 0.99, 1.0])
+    train_only(tiny_recipe(training__num_train_epochs=6, training__early_stopping_patience=2))
+    assert evaluated == [1, 2, 3, 4]
+
+
 def test_a_training_that_diverges_stops_at_the_step(make, monkeypatch):
     """The third loss is NaN: the weights are those of the second step."""
     trainer = make(num_train_epochs=2, per_device_train_batch_size=16, attention_learning_rate_factor=3.0)
