@@ -181,9 +181,9 @@ def nearness(vectors, state):
     return shares / shares.sum(1, keepdims=True)
 
 
-def normed(norm, vectors, given):
-    """Vectors (N,M,E) through a layer norm whose scale is that of given (N,E)."""
-    deviation = torch.sqrt(given.var(-1, unbiased=False) + norm.eps)
+def normed(norm, vectors, scaled_by):
+    """Vectors (N,M,E) through a layer norm whose scale is that of scaled_by (N,E)."""
+    deviation = torch.sqrt(scaled_by.var(-1, unbiased=False) + norm.eps)
     return norm.weight * (vectors - vectors.mean(-1, keepdim=True)) / deviation[:, None, None]
 
 

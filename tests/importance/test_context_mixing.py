@@ -165,8 +165,8 @@ def test_rollout_by_hand_and_flow_by_networkx(kind):
     chained = [(weights + torch.eye(length)) / (weights + torch.eye(length)).sum(1, keepdim=True) for weights in maps]
     scores = scores_of("rollout", kind)
     np.testing.assert_allclose(scores, at_tokens(kind, chained), rtol=1e-6)
-    shown = classifier(kind, "rollout").attention(batch_of(classifier(kind, "rollout")))[0]
-    np.testing.assert_allclose(shown[1:-1] / shown.sum(), scores / scores.sum(), rtol=1e-6)
+    reduced = classifier(kind, "rollout").attention(batch_of(classifier(kind, "rollout")))[0]
+    np.testing.assert_allclose(reduced[1:-1] / reduced.sum(), scores / scores.sum(), rtol=1e-6)
     graph = networkx.DiGraph()
     for layer, weights in enumerate(maps):
         for (i, j), weight in np.ndenumerate(weights.numpy()):

@@ -234,14 +234,14 @@ def test_maps_beyond_epsilon_are_not_reported(kind, reduction):
     subject = classifier(kind, reduction=reduction)
     batch = batch_of(subject, [6, 4])
     batch["instance_id"] = ["0", "1"]
-    own, shown = subject.predict(batch).double().softmax(-1).detach().numpy(), subject.attention(batch).numpy()
+    own, reduced = subject.predict(batch).double().softmax(-1).detach().numpy(), subject.attention(batch).numpy()
     for epsilon in (0.002, 0.2):
         columns = run("map_adversary", subject, batch, steps=8, restarts=2, epsilon=epsilon)
         for row, mask in enumerate(subject.attendable(batch).numpy()):
             moved = np.abs(columns["map_adversary_probs"][row] - own[row]).sum() / 2
             assert columns["map_adversary_change"][row] == pytest.approx(moved, abs=1e-6) and moved <= epsilon + 1e-6
             attention, jsd = columns["map_adversary_attention"][row], columns["map_adversary_jsd"][row]
-            assert jsd == pytest.approx(divergence(attention, shown[row, mask])[0], abs=1e-6)
+            assert jsd == pytest.approx(divergence(attention, reduced[row, mask])[0], abs=1e-6)
             assert attention.sum() == pytest.approx(1) and columns["map_adversary_certainty"][row] == "lower bound"
     assert max(columns["map_adversary_jsd"]) > 0.02
 

@@ -71,9 +71,9 @@ def test_permuted_and_uniform_rows_by_hand(kind, layer):
         return changed
 
     def shared(row, weights):
-        seen, changed = visible(row, places), list(weights)
-        for place in seen:
-            changed[place] = sum(weights[number] for number in seen) / len(seen)
+        in_view, changed = visible(row, places), list(weights)
+        for place in in_view:
+            changed[place] = sum(weights[number] for number in in_view) / len(in_view)
         return changed
 
     ((permuted,),) = read_permuted(Maps(subject, batch, [layer]), [np.array([order])])
@@ -92,11 +92,11 @@ def test_orders_and_flips(kind):
     batch = batch_of(subject, lengths, seed=3)
     batch["instance_id"] = [f"text {row}" for row in range(6)]
     columns = run("map_erasure", subject, batch, layers="all", draws=3)
-    own, shown = prediction(subject, batch).argmax(1).tolist(), subject.attention(batch).double().numpy()
+    own, reduced = prediction(subject, batch).argmax(1).tolist(), subject.attention(batch).double().numpy()
     target, sizes = Maps(subject, batch, "all"), set()
     for row, places in enumerate(target.places):
         rankings = {name: columns[f"map_erasure_{name}"][row] for name in ("gradient", "attention_gradient")}
-        for name, values in {"attention": shown[row, places], **rankings}.items():
+        for name, values in {"attention": reduced[row, places], **rankings}.items():
             order, size = np.argsort(-values, kind="stable"), np.nan
             for count in range(1, len(places) + 1):
                 gone = torch.zeros(1, target.inside.shape[1], dtype=torch.bool)
@@ -106,7 +106,7 @@ def test_orders_and_flips(kind):
                     size = count
                     break
             np.testing.assert_equal(columns[f"map_erasure_flip_size_{name}"][row], np.float32(size))
-            mass = shown[row, places[order[: int(size)]]].sum() if size == size else np.nan
+            mass = reduced[row, places[order[: int(size)]]].sum() if size == size else np.nan
             np.testing.assert_allclose(columns[f"map_erasure_flip_mass_{name}"][row], mass, atol=1e-6)
             assert columns[f"map_erasure_flip_empty_{name}"][row] == (size == len(places))
             sizes.add(size)

@@ -22,17 +22,17 @@ def drawn(length, size, seed=0, sharpness=1.5):
 def vertices(values, attention):
     """All of them (n,T), by every set of places that could be the support."""
     matrix = np.vstack([values.T, np.ones(len(values))])
-    kept = matrix @ attention
+    sums = matrix @ attention
     rank = np.linalg.matrix_rank(matrix)
-    every = []
+    corners = []
     for places in itertools.combinations(range(len(values)), rank):
         part = matrix[:, places]
-        weights = np.linalg.lstsq(part, kept, rcond=None)[0]
-        if np.abs(part @ weights - kept).max() < 1e-9 and weights.min() > -1e-10:
+        weights = np.linalg.lstsq(part, sums, rcond=None)[0]
+        if np.abs(part @ weights - sums).max() < 1e-9 and weights.min() > -1e-10:
             vertex = np.zeros(len(values))
             vertex[list(places)] = weights.clip(0)
-            every.append(vertex)
-    return np.array(every)
+            corners.append(vertex)
+    return np.array(corners)
 
 
 def stays(values, attention, other, atol=1e-12):
@@ -68,16 +68,16 @@ def test_no_more_tokens_than_equations_is_one_attention(length, size, monkeypatc
 def test_against_all_vertices(length, size, seed):
     """Intervals, the furthest with its proof, the least mass of the top tokens, the smallest support."""
     values, attention = drawn(length, size, seed)
-    every = vertices(values, attention)
+    corners = vertices(values, attention)
     limits = alternatives(values, attention, top=2, nodes=10_000)
-    np.testing.assert_allclose(limits.low, every.min(0), atol=1e-8)
-    np.testing.assert_allclose(limits.high, every.max(0), atol=1e-8)
-    distances = np.abs(every - attention).sum(1) / 2
+    np.testing.assert_allclose(limits.low, corners.min(0), atol=1e-8)
+    np.testing.assert_allclose(limits.high, corners.max(0), atol=1e-8)
+    distances = np.abs(corners - attention).sum(1) / 2
     assert limits.certainty == "exact" and limits.gap < 1e-9
     assert limits.tvd == pytest.approx(distances.max(), abs=2e-6)
     assert limits.bound >= distances.max() - 2e-6
-    assert limits.top_mass == pytest.approx(every[:, np.argsort(-attention)[:2]].sum(1).min(), abs=1e-8)
-    assert size + 1 >= limits.support >= (every > 1e-9).sum(1).min()
+    assert limits.top_mass == pytest.approx(corners[:, np.argsort(-attention)[:2]].sum(1).min(), abs=1e-8)
+    assert size + 1 >= limits.support >= (corners > 1e-9).sum(1).min()
     stays(values, attention, limits.attention)
 
 
@@ -159,14 +159,14 @@ def test_walks_change_nothing(instance, count):
     attention[:, 1 : 1 + min(zeros, length - 1)] = 0
     attention /= attention.sum(1, keepdims=True)
     before = attention.copy()
-    others = far(values, attention)
+    walked = far(values, attention)
     assert np.array_equal(attention, before)
-    for own, other in zip(attention, others, strict=True):
+    for own, other in zip(attention, walked, strict=True):
         stays(values, own, other)
         if not zeros:
             assert (other > 1e-9).sum() <= len(equations(values))
     if length > size + 1 and not zeros:
-        assert (np.abs(others - attention).sum(1) > 1e-6).all()
+        assert (np.abs(walked - attention).sum(1) > 1e-6).all()
 
 
 @pytest.mark.parametrize(("length", "size"), [(12, 2), (9, 6), (90, 3)])
@@ -175,9 +175,9 @@ def test_walks_keep_to_the_tokens_that_are_allowed(length, size):
     values, allowed = drawn(length, size)[0], np.tri(length, dtype=bool)
     attention = np.array([drawn(length, 1, seed)[1] for seed in range(length)]) * allowed
     attention /= attention.sum(1, keepdims=True)
-    others = far(values, attention, allowed=allowed)
-    assert not others[~allowed].any()
-    for row, (own, other) in enumerate(zip(attention, others, strict=True)):
+    walked = far(values, attention, allowed=allowed)
+    assert not walked[~allowed].any()
+    for row, (own, other) in enumerate(zip(attention, walked, strict=True)):
         stays(values, own, other)
         if row <= size:
             np.testing.assert_allclose(other, own, atol=1e-10)

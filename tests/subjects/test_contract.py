@@ -73,9 +73,9 @@ def test_a_text_is_the_same_alone_in_a_batch_and_in_any_order(cell):
     close(subject.attention(shuffled), attention[order])
     for row in range(len(logits)):
         alone = batch.alone(row)
-        shown = subject.attention(alone)[0]
+        own = subject.attention(alone)[0]
         close(subject.predict(alone)[0], logits[row])
-        close(shown, attention[row, : len(shown)])
+        close(own, attention[row, : len(own)])
     close(subject.predict(subject.keep(batch, batch["attention_mask"].bool())), logits)
 
 

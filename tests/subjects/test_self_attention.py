@@ -175,9 +175,9 @@ def test_the_attention_shown_is_the_named_reduction_on_tokens_of_the_text():
         ({"layers": 0, "head": 3}, returned[0][:, 3, 0]),
     ):
         reduced = subject.shown_by(reduction)
-        shown, expected = reduced.attention(Batch.of(some, reduced)), (row * inside).double()
-        close(shown[:2], expected[:2] / expected[:2].sum(1, keepdim=True))
-        assert not shown[2].any()
+        weights_on_text, expected = reduced.attention(Batch.of(some, reduced)), (row * inside).double()
+        close(weights_on_text[:2], expected[:2] / expected[:2].sum(1, keepdim=True))
+        assert not weights_on_text[2].any()
 
 
 def test_a_saturated_tanh_hides_no_row_and_a_dead_relu_leaves_none():
