@@ -5,7 +5,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from attnfaith import recipes, roar, runs
+from attnfaith import cli, recipes, roar, runs
 
 
 def test_the_first_words_become_unknown(tiny_rows):
@@ -63,7 +63,9 @@ def test_measures_that_know_the_evidence_cost_more(tiny_recipe, tmp_path, monkey
         roar.roar(run, output, ["gradient"], (0.3,), [3])
 
     removed.clear()
-    rows = roar.roar(run, tmp_path / "signed", ["lrp"], (0.5,))
+    words = ["roar", str(run), "--output", str(tmp_path / "signed"), "--measures", "lrp", "--shares", "0.5"]
+    assert cli.main(words) == 0
+    rows = pd.read_csv(tmp_path / "signed" / roar.ROWS)
     assert rows["measure"].tolist() == ["none", "random", "lrp", "absolute_lrp"]
     signed, sizes = removed[3], removed[6]  # of the training split, which is changed first
     assert signed.keys() == sizes.keys() and any((values < 0).any() for values in signed.values())

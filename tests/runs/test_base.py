@@ -187,6 +187,11 @@ def of_other_texts(base):
     record.save(record.with_settings(table, [{**settings, "data": "0" * 64}]), path)
 
 
+def of_a_selector(base):
+    recipe = variant(recipes.load(base / "recipe.yaml"), "--model.selector={kind: budget, budget: 0.5}", "--outputs=[]")
+    (base / "recipe.yaml").write_text(recipes.dump(recipe))
+
+
 OTHER_TEXTS = "was made of other texts, labels or another vocabulary"
 
 
@@ -195,6 +200,7 @@ OTHER_TEXTS = "was made of other texts, labels or another vocabulary"
     [
         (shutil.rmtree, [], r"is no trained run \(recipe.yaml, run.json, model missing there\)", False),
         (lambda base: (base / "outputs" / "train.parquet").unlink(), [], "keeps no outputs of train", False),
+        (of_a_selector, [], "is no model whose attention pools states", False),
         (None, ["--frozen", "--encoder=cnn"], "another model: model.encoder", False),
         (None, ["--hierarchy=sentence"], "has model.hierarchy='none' and this model 'sentence'", False),
         (lambda base: (base / "outputs" / "train.parquet").write_bytes(b"no record"), [], "cannot be used", True),
