@@ -152,7 +152,7 @@ class Record:
         names = ("tau_mean", "tau_median", "ci_low", "ci_high", "n", "n_undefined", "tie_ceiling")
         lines = []
         for cell in self._cells_of_texts("agreement"):
-            overall = {row["pair"]: row for row in rows(TABLE, cell) if row["class"] == "overall"}
+            overall = {row["pair"]: row for row in rows(cell, TABLE) if row["class"] == "overall"}
             for measure in cell.measures:
                 row = {**overall[pair_name("attention", measure)], "tau_median": _median(cell.tau("attention", measure))}
                 lines.append({**self._apart(cell), "measure": measure, **{name: row[name] for name in names}})

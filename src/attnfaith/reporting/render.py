@@ -38,18 +38,14 @@ def file_name(name: str) -> str:
 
 
 @per_cell
-def _rows(cell: Cell, table: Table) -> list[Row]:
-    return list(table.rows(cell))
-
-
-def rows(table: Table, cell: Cell) -> list[Row]:
+def rows(cell: Cell, table: Table) -> list[Row]:
     """The rows of a table on one cell, computed once; without the columns that name the cell."""
-    return _rows(cell, table)
+    return list(table.rows(cell))
 
 
 def frame(table: Table, cells: Sequence[Cell]) -> pd.DataFrame:
     """The table of these cells, each row with the columns that name its cell first."""
-    lines = [{**cell.heading, **row} for cell in cells for row in rows(table, cell)]
+    lines = [{**cell.heading, **row} for cell in cells for row in rows(cell, table)]
     if lines:
         return pd.DataFrame(lines)
     return pd.DataFrame(columns=[*CELL, *table.headings]).astype(

@@ -154,7 +154,7 @@ def _mean(section: Section, key: str, group: str, name: str, label: str, **more)
 
 def _agreement(cell: Cell) -> Iterator[tuple[str, Number]]:
     """Rank correlation of attention with each importance of inputs, and of two of those with each other."""
-    for row in rows(agreement.TABLE, cell):
+    for row in rows(cell, agreement.TABLE):
         first, second = row["pair"].split("–")
         if row["class"] != "overall" or second not in cell.of_inputs.measures:
             continue
@@ -195,7 +195,7 @@ def _shuffled(cell: Cell) -> Iterator[tuple[str, Number]]:
 
 def _adversary(cell: Cell) -> Iterator[tuple[str, Number]]:
     """At the smallest epsilon of the record; the exact solution where it holds one, else the search."""
-    held = rows(adversary.TABLE, cell) if adversary.SECTION.applies(cell) else []
+    held = rows(cell, adversary.TABLE) if adversary.SECTION.applies(cell) else []
     overall = [row for row in held if row["class"] == "overall"]
     if overall:
         row = min(overall, key=lambda row: (row["epsilon"], row["method"] != "exact"))
@@ -210,7 +210,7 @@ def _adversary(cell: Cell) -> Iterator[tuple[str, Number]]:
 
 
 def _plausibility(cell: Cell) -> Iterator[tuple[str, Number]]:
-    for row in rows(plausibility.TABLE, cell) if plausibility.SECTION.applies(cell) else []:
+    for row in rows(cell, plausibility.TABLE) if plausibility.SECTION.applies(cell) else []:
         if row["scores"] == "attention":
             group, label = "evidence that people marked", "average precision of attention against the marked tokens"
             more = _chance(row["random_baseline"])

@@ -195,7 +195,7 @@ def ways_at_one_epsilon(cell: Cell) -> list[Way]:
 
 
 def _sentences(cell: Cell) -> Iterator[str]:
-    overall = {(row["method"], row["epsilon"]): row for row in rows(TABLE, cell) if row["class"] == "overall"}
+    overall = {(row["method"], row["epsilon"]): row for row in rows(cell, TABLE) if row["class"] == "overall"}
     row, *searched = [overall[way.method, way.epsilon] for way in ways_at_one_epsilon(cell)]
     if not row["n"]:
         yield f"No text has two tokens, so there is no adversarial attention ({row['n_undefined']:,} undefined)."

@@ -88,7 +88,7 @@ def agreement_table(record: "pa.Table | Sequence[Cell]") -> pd.DataFrame:
 
 def summarise(cell: Cell) -> Iterator[str]:
     """A sentence for each main measure of a cell, and for the two importance measures."""
-    overall = {row["pair"]: row for row in rows(TABLE, cell) if row["class"] == "overall"}
+    overall = {row["pair"]: row for row in rows(cell, TABLE) if row["class"] == "overall"}
     if not overall:
         yield NO_MEASURE
     names = [pair_name("attention", name) for name in main_measures(cell) if name != "attention"]
