@@ -88,12 +88,15 @@ def test_removing_each_state(projection, score_scale, query, readout, hierarchy,
     model = tiny_model(**fields, hierarchy=hierarchy, sparsegen_lambda=0.4, entmax_alpha=1.25, num_labels=4)
     batch = tiny_batch(tiny_rows([6, 1, 9], pair=query == "text", hierarchy=hierarchy))
     columns = run(LeaveOneOut, model, batch)
+    falls = run(Occlusion, model, batch, target=1, output="probability")[FALLS_HIDDEN]
     for row in range(3):
         text = Text(model, batch, row)
         whole = text.probs(text.attention)
         for name, left in ((HIDDEN, text.without), (REPROJECTED, text.reprojected)):
             distances = [distance(text.probs(left([token])), whole) for token in range(len(text))]
             np.testing.assert_allclose(columns[name][row], distances, atol=2e-6)
+        changes = [whole[1] - text.probs(text.without([token]))[1] for token in range(len(text))]
+        np.testing.assert_allclose(falls[row], changes, atol=2e-6)
     difference = abs(np.concatenate(columns[HIDDEN]) - np.concatenate(columns[REPROJECTED])).max()
     alike = projection == "uniform" or (projection == "softmax" and score_scale is None)
     assert (difference < 1e-7) == (alike and hierarchy == "none")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import wraps
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -25,17 +25,18 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Row = Mapping[str, object]
+Result = TypeVar("Result")
 
 
 # ---------- numbers
 
 
-def per_cell(make: Callable[..., object]) -> Callable[..., object]:
+def per_cell(make: Callable[..., Result]) -> Callable[..., Result]:
     """Compute a function of a cell (and of further arguments) once: tables, figures and sentences share its result."""
     cached: WeakKeyDictionary[Cell, dict] = WeakKeyDictionary()
 
     @wraps(make)
-    def remembered(cell: Cell, *more: object) -> object:
+    def remembered(cell: Cell, *more: object) -> Result:
         results = cached.setdefault(cell, {})
         if more not in results:
             results[more] = make(cell, *more)
