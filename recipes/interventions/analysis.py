@@ -109,13 +109,14 @@ def summary_table(table: pd.DataFrame) -> pd.DataFrame:
 def by_test(table: pd.DataFrame) -> str:
     """What each intervention changes in each test, with its interval, in Markdown; bold where it is better or worse."""
 
-    def cell(row: pd.Series) -> Markdown:
+    def cell(row: pd.Series) -> str:
         text = "{} [{}, {}]".format(*(shown_number(row[name]) for name in ("difference", "ci_low", "ci_high")))
-        return Markdown(f"**{text}**" if row["verdict"] in (BETTER, WORSE) else text)
+        return f"**{text}**" if row["verdict"] in (BETTER, WORSE) else text
 
     table = table.assign(text=table.apply(cell, axis=1), test=table["label"])
     wide = table.pivot_table("text", ["dataset", "test"], "intervention", "first", sort=False).reset_index().fillna("—")
-    return markdown_table([["data", *wide.columns[1:]], *wide.to_numpy().tolist()], numeric=[False] * len(wide.columns))
+    rows = [[dataset, test, *map(Markdown, texts)] for dataset, test, *texts in wide.to_numpy().tolist()]
+    return markdown_table([["data", *wide.columns[1:]], *rows], numeric=[False] * len(wide.columns))
 
 
 def _rows(pair: Twins) -> list[dict[str, object]]:
