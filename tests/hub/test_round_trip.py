@@ -101,16 +101,23 @@ for line in refused:
 """
 
 
-def test_what_an_owner_pushes_is_read_measured_and_reproduced(runs, server, tmp_path):
-    environment = server.environment(tmp_path / "home") | {"PYTHONPATH": str(ROOT / "src")}
-    done = run_python(OWNER, tmp_path, environment, *runs)
+@pytest.fixture(scope="module")
+def owner(runs, server, tmp_path_factory):
+    """The folder in which the owner works, and the process, ended: the Hub holds what it pushed."""
+    folder = tmp_path_factory.mktemp("owner")
+    environment = server.environment(folder / "home") | {"PYTHONPATH": str(ROOT / "src")}
+    return folder, run_python(OWNER, folder, environment, *runs)
+
+
+def test_what_an_owner_pushes_is_read_measured_and_reproduced(runs, server, owner):
+    folder, done = owner
     assert done.stdout.count(": as it was: ") == 9, "all of the second push; of the second run the metric in the first, too"
     assert "agree exactly, 0 agree within tolerance, 0 do not" in done.stdout and "hf_alice" not in done.stdout + done.stderr
     assert all(len(server.history(kind, f"alice/{name}")) in (2, 3) for kind, name in REPOS)
     assert not [path for path in server.requests if "/alice/tiny/resolve/" in path and path.endswith((".py", ".bin"))]
     card = server.read("dataset", "alice/mine", "README.md").decode()
     assert "| default | attention" in card and "gradient" in card and str(runs[0]) not in card
-    state = json.loads((tmp_path / "runs" / "alice-texts" / "run.json").read_text())
+    state = json.loads((folder / "runs" / "alice-texts" / "run.json").read_text())
     assert state["dataset"]["revision"] == server.history("dataset", "alice/texts")[-1].id
     assert state["dataset"]["about"]["classes"]["pos"] == {"train": 14, "validation": 3, "test": 3}
     errors = re.findall(r"^error: (.*)$", done.stderr, re.M)
@@ -148,7 +155,7 @@ print(json.dumps({"apart": max([*apart("tiny"), *apart("selects")]), "tables": t
 """
 
 
-def test_a_stranger_loads_what_was_measured_without_the_package(runs, server, tmp_path):
+def test_a_stranger_loads_what_was_measured_without_the_package(runs, server, owner, tmp_path):
     """Weights, attention, selection, records, tables and metric, by the lines of docs/how_to/publish.md."""
     page = (ROOT / "docs" / "how_to" / "publish.md").read_text(encoding="utf-8")
     (lines,) = re.findall(r"^```\{\.python notest\}\n(.*?)^```", page, re.M | re.S)
