@@ -17,6 +17,8 @@ from attnfaith.support.errors import AttnfaithError, counted
 
 
 CELL = records.HEADING
+FINGERPRINTS = {"texts": "fingerprint of the texts", "training_texts": "fingerprint of the training texts"}
+"""Columns of CELL that name no model for a reader, in words."""
 PREFIX = "importance_"
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from attnfaith import record as records
 from attnfaith.reporting import sections
-from attnfaith.reporting.cells import CELL, Cell, describe, quantity_label, split_cells
+from attnfaith.reporting.cells import CELL, FINGERPRINTS, Cell, describe, quantity_label, split_cells
 from attnfaith.reporting.errors import ReportError
 from attnfaith.reporting.html import Grid, template
 from attnfaith.reporting.tables import as_text, format_number, short_number
@@ -21,7 +21,7 @@ from attnfaith.support.escaping import html, printable
 MOST_NAMED = 6  # quantities, seeds or texts that a note names
 UNTOLD = "cannot be told"
 KEYS = ("quantity", "first", "second", "over")
-UNNAMED = ("seed", "texts", "training_texts")  # of a heading: what names no kind of model
+UNNAMED = ("seed", *FINGERPRINTS)  # of a heading: what names no kind of model
 Seeds = Mapping[int, Cell]
 """The cells of one side by seed."""
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from attnfaith.reporting import render, sections
-from attnfaith.reporting.cells import CELL, Cell, measure_label, quantity_label
+from attnfaith.reporting.cells import CELL, FINGERPRINTS, Cell, measure_label, quantity_label
 from attnfaith.reporting.errors import ReportError
 from attnfaith.reporting.html import Grid
 from attnfaith.reporting.tables import as_text, over_seeds, short_number
@@ -19,7 +19,7 @@ from attnfaith.support.escaping import csv_frame, latex, markdown, markdown_tabl
 
 NUMBERS = "numbers"
 """The table of the mean over texts of each number by which cells are compared."""
-KINDS = tuple(name for name in CELL if name not in ("texts", "training_texts", "seed"))
+KINDS = tuple(name for name in CELL if name not in (*FINGERPRINTS, "seed"))
 """Columns of a heading that distinguish kinds of models and data."""
 ALIGNED = "alignment_by_measure.error_rate"
 """The same of pairs of sentences with gold links, by measure."""
@@ -244,7 +244,7 @@ def overview(cells: Sequence[Cell]) -> list[SeedTable]:
         aligned = any(ALIGNED.partition(".")[0] in render.frames(section, cells) for section in sections.registry().values())
         return [seed_table(cells, rows, column) for column in (*(["measure"] if aligned else []), "quantity")]
     table = numbers_table(cells)
-    varied = [name for name in ("texts", "training_texts") if len({cell.heading[name] for cell in cells}) > 1]
+    varied = [name for name in FINGERPRINTS if len({cell.heading[name] for cell in cells}) > 1]
     parts = {
         ("agreement", "Kendall's τ of attention", "measure"): table[table["measure"] != ""],
         ("numbers", "Mean over texts", "quantity"): table[table["measure"] == ""],

@@ -9,7 +9,7 @@ import pandas as pd
 from attnfaith.record import Identity, RecordError
 from attnfaith.reporting import render, sections
 from attnfaith.reporting.analysis import Analysis, Settings, StudyError, load_analysis
-from attnfaith.reporting.cells import Cell, describe
+from attnfaith.reporting.cells import FINGERPRINTS, Cell, describe
 from attnfaith.reporting.html import Grid
 from attnfaith.reporting.tables import over_seeds, short_number
 from attnfaith.support.errors import counted
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 MOST_ROWS, MOST_PAIRS, MOST_KEYS, LONGEST_KEY = 16, 3, 4, 40
 """Of the table of published numbers on the first screen: rows, pairs of columns, columns that name a row, letters there."""
-FINGERPRINTS = ("texts", "training_texts")
-"""Columns that name no row for a reader."""
 DEFAULT = tuple(sections.registry())
 """Names of the sections that a study has unless it names some."""
 

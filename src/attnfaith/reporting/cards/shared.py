@@ -19,7 +19,7 @@ from attnfaith.reporting.cards.model import (
     model_card,
     public,
 )
-from attnfaith.reporting.cells import CELL, one_cell
+from attnfaith.reporting.cells import CELL, FINGERPRINTS, one_cell
 from attnfaith.reporting.html import template
 from attnfaith.support.escaping import Markdown, yaml_head
 from attnfaith.support.files import write_atomically
@@ -82,7 +82,7 @@ def records_card(cells: Mapping[str, Mapping], *, repo_id: str, datasets: Mappin
         front_matter=yaml_head(front_matter),
         repo_id=Markdown(check_name(repo_id)),
         cells=cells,
-        cell_names=[name for name in CELL if name not in ("texts", "training_texts", "split")],
+        cell_names=[name for name in CELL if name not in (*FINGERPRINTS, "split")],
         columns={name: ("".join(f"[{axis}]" for axis in column["axes"]), column["doc"]) for name, column in columns.items()},
         licences={name: licence(datasets.get(name)) for name in used},
         first=next(iter(cells), None),

@@ -12,7 +12,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from attnfaith.reporting import render, sections
-from attnfaith.reporting.cells import CELL, Cell, describe, name_class
+from attnfaith.reporting.cells import CELL, FINGERPRINTS, Cell, describe, name_class
 from attnfaith.reporting.chart import agreement_chart, svg
 from attnfaith.reporting.heatmap import palette
 from attnfaith.reporting.html import CLASS_COLUMN, Grid, Picture, largest_classes, script, template
@@ -26,7 +26,6 @@ from attnfaith.verdict import RULE
 CHAPTERS = {"measures": "Measures", "interventions": "Interventions"}
 """Chapters that hold sentences and figures of sections, by the name in `Section.chapter`."""
 MOST_CHARTS = 6  # of models, one below the other on the first screen
-FINGERPRINTS = {"texts": "fingerprint of the texts", "training_texts": "fingerprint of the training texts"}
 
 
 @dataclass(frozen=True)
