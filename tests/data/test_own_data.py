@@ -183,6 +183,7 @@ def test_rows_left_out_are_counted(tmp_path, name):
         ("a.jsonl", [1, "x", True], ["1", "true", "x"]),
         ("a.parquet", [0.0, 1.0, None], ["0", "1"]),
         ("a.parquet", [True, False], ["false", "true"]),
+        ("a.csv", ["True", "FALSE"], ["false", "true"]),
     ],
 )
 def test_names_of_classes(tmp_path, name, labels, names):

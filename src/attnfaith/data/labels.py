@@ -12,15 +12,18 @@ COLUMNS = ("label", "labels", "label_ids")
 READINGS = ("names", "ids")
 """What whole numbers as labels can be: names of classes, or their numbers from 0 on."""
 WHOLE = re.compile(r"([+-]?\d+)(?:\.0*)?")
+TRUTH = ("True", "False", "TRUE", "FALSE")
 
 
 def class_of(value: object, column: str) -> str | None:
-    """Return the class that a value names: a word without blanks around it, a whole number (1.0 is 1), true or false.
+    """Return the class that a value names: a word without blanks around it, a whole number (1.0 is 1), true or false (True
+    and TRUE are true, as a spreadsheet writes them).
 
     None for null, NaN and blanks. Raises DatasetError for other numbers, lists and the like.
     """
     if isinstance(value, str):
-        return value.strip() or None
+        word = value.strip()
+        return (word.lower() if word in TRUTH else word) or None
     if value is None or value != value:
         return None
     if isinstance(value, bool):
