@@ -3,7 +3,8 @@
 import torch
 
 from attnfaith.alignment import PairMeasure
-from attnfaith.importance.context_mixing import nearness, shares
+from attnfaith.importance.context_mixing import nearness
+from attnfaith.importance.matrix_products import shares
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
 from attnfaith.subjects.layers import rows_at_once

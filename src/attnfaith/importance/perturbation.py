@@ -15,8 +15,8 @@ from attnfaith.importance.ablation import (
     without_state_reprojected,
     without_token,
 )
-from attnfaith.importance.context_mixing import rolled_out, shares
 from attnfaith.importance.input_gradients import item_sums
+from attnfaith.importance.matrix_products import rolled_out, shares
 from attnfaith.importance.targets import STATES, TARGET_DOC, TargetMeasure, score, share, signed_score
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.subjects import Edit, per_token, require, whole_logits
