@@ -88,30 +88,22 @@ def attendable(inputs, hierarchy="none"):
     return words
 
 
-def as_embeddings(model, inputs):
-    """The same inputs with embeddings in place of ids; a hierarchical model gets the sentences."""
-    inputs = dict(inputs)
-    ids = inputs.pop("input_ids")
-    if model.config.hierarchy != "none":
-        inputs["items"] = model.model.items(ids, **inputs)
-    return {**inputs, "inputs_embeds": model.get_input_embeddings()(ids)}
-
-
 def close(actual, expected, tolerance=1e-5):
     torch.testing.assert_close(actual, expected, atol=tolerance, rtol=0)
 
 
 @pytest.mark.parametrize(FACTORS, CELLS)
 def test_cell(encoder, alignment, projection, query, readout, hierarchy):
-    model, inputs = (
-        build(**dict(zip(FACTORS, (encoder, alignment, projection, query, readout, hierarchy), strict=True))),
-        batch(query),
-    )
+    model = build(**dict(zip(FACTORS, (encoder, alignment, projection, query, readout, hierarchy), strict=True)))
+    inputs = batch(query)
+    words = attendable(inputs, hierarchy)
     with torch.no_grad():
         output = model(**inputs)
-        check_weights_and_stages(model, inputs, output, attendable(inputs, hierarchy))
+        check_stages(model, inputs, output, words)
         check_padding_and_order(model, query, output)
-        assert torch.equal(model(**as_embeddings(model, inputs)).logits, output.logits)
+        items = {"items": model.model.items(**inputs)} if hierarchy != "none" else {}
+        embedded = {**inputs, **items, "input_ids": None, "inputs_embeds": model.get_input_embeddings()(inputs["input_ids"])}
+        assert torch.equal(model(**embedded).logits, output.logits)
     # every parameter moves the loss, but what a uniform attention leaves without effect, and dot of an empty text
     model(**inputs, labels=torch.tensor([0, 1, 2, 0, 1])).loss.backward()
     for name, parameter in model.named_parameters():
@@ -124,22 +116,19 @@ def test_cell(encoder, alignment, projection, query, readout, hierarchy):
     assert (model.model.embeddings.weight.grad[0] == 0).all()  # the padding token
 
 
-def check_weights_and_stages(model, inputs, output, words):
-    """A point of the simplex over the words, or sentences, of the text, and 0 on markers, padding and question."""
+def check_stages(model, inputs, output, words):
+    """A point of the simplex over the words, or sentences, of the text, and 0 elsewhere; K attentions are K times one."""
     assert output.logits.shape == (5, CLASSES) and output.logits.isfinite().all()
     assert (output.attention >= 0).all() and (output.attention[~words] == 0).all()
     tolerances.close(output.attention.sum(-1), words.any(-1).float())
-    assert torch.equal(model.model.attendable(**inputs), words)
     hidden, mask, state = model.encode(**inputs)
-    assert torch.equal(mask, words)
+    assert torch.equal(mask, words) and torch.equal(model.model.attendable(**inputs), words)
     attention = model.attend(hidden, mask, state)
     assert torch.equal(attention, output.attention)
     assert torch.equal(model.decode(hidden, attention, state), output.logits)
-    # K attentions are K times one
     draws = torch.rand(5, 4, words.shape[1], generator=torch.Generator().manual_seed(0))
     together = model.decode(hidden, draws, state)
     close(together, torch.stack([model.decode(hidden, draws[:, draw], state) for draw in range(4)], 1))
-    # logits from the context vector alone
     if model.decoder.affine:
         weight, bias = model.decoder_weights(state)
         close(contexts(hidden, attention) @ weight.t() + bias, output.logits)
@@ -150,37 +139,32 @@ def check_weights_and_stages(model, inputs, output, words):
 
 def check_padding_and_order(model, query, output):
     for row, (ids, types) in enumerate(rows(query)):
-        types = torch.tensor([types]) if query == "text" else None
-        alone = model(input_ids=torch.tensor([ids]), token_type_ids=types)
-        close(alone.logits[0], output.logits[row])
-        width = min(alone.attention.shape[1], output.attention.shape[1])
-        close(alone.attention[0, :width], output.attention[row, :width])
+        single = model(input_ids=torch.tensor([ids]), token_type_ids=torch.tensor([types]) if query == "text" else None)
+        close(single.logits[0], output.logits[row])
+        width = min(single.attention.shape[1], output.attention.shape[1])
+        close(single.attention[0, :width], output.attention[row, :width])
         if output.word_attention is not None:
-            close(alone.word_attention[0], output.word_attention[row, : len(ids)])
+            close(single.word_attention[0], output.word_attention[row, : len(ids)])
     order = [3, 0, 4, 1, 2]
     shuffled = model(**batch(query, order, extra=3))
     close(shuffled.logits, output.logits[order])
     close(shuffled.attention[:, : output.attention.shape[1]], output.attention[order])
 
 
-# ------------------------------------------------------------------------------------------------ loading and saving
-
-
 @pytest.mark.parametrize("hierarchy", HIERARCHIES)
-@pytest.mark.parametrize("query", QUERIES)
 @every_encoder
-def test_saving_and_loading(encoder, query, hierarchy, tmp_path):
+def test_saving_and_loading(encoder, hierarchy, tmp_path):
     """The classifier as itself and as the model without a head, and back."""
-    projection = [*PROJECTIONS][[*ENCODERS].index(encoder) % len(PROJECTIONS)]
-    readout, alignment = ("affine", "dot") if query == "learned" else ("tanh", "additive")
-    model = build(**dict(zip(FACTORS, (encoder, alignment, projection, query, readout, hierarchy), strict=True)))
+    number = [*ENCODERS].index(encoder)
+    query, readout, alignment = [("learned", "affine", "dot"), ("text", "tanh", "additive")][number % 2]
+    factors = (encoder, alignment, [*PROJECTIONS][number % len(PROJECTIONS)], query, readout, hierarchy)
+    model = build(**dict(zip(FACTORS, factors, strict=True)))
     model.save_pretrained(tmp_path)
     loaded, report = AttentionClassifierForSequenceClassification.from_pretrained(tmp_path, output_loading_info=True)
     assert not any(report.values()) and not loaded.training
+    assert loaded.config.to_diff_dict() == model.config.to_diff_dict()
     expected, output = model(**batch(query)), loaded(**batch(query))
     assert torch.equal(output.logits, expected.logits) and torch.equal(output.attention, expected.attention)
-    for field in (*FACTORS, "sentence_token_id", "sparsegen_lambda", "entmax_alpha", "markers", "vectors", "embedding_std"):
-        assert getattr(loaded.config, field) == getattr(model.config, field)
     base = AttentionClassifierModel.from_pretrained(tmp_path)
     output = base(**batch(query))
     assert torch.equal(output.attention, expected.attention)
@@ -213,32 +197,26 @@ def test_initialisation_is_torchs(encoder):
 
 @pytest.mark.slow
 @every_encoder
-@pytest.mark.parametrize(("projection", "hierarchy"), [("softmax", "none"), ("entmax15", "sentence")])
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(
+    ("projection", "hierarchy", "dtype"), [("softmax", "none", torch.float16), ("entmax15", "sentence", torch.bfloat16)]
+)
 @torch.no_grad()
-def test_half_precision(encoder, projection, hierarchy, dtype, tmp_path):
-    full = build(encoder=encoder, projection=projection, hierarchy=hierarchy)
-    full.save_pretrained(tmp_path)
-    model = AttentionClassifierForSequenceClassification.from_pretrained(tmp_path, dtype=dtype)
-    output = model(**batch())
-    assert output.logits.dtype == dtype and output.logits.isfinite().all()
-    assert output.attention.dtype == torch.float32
+def test_half_precision(encoder, projection, hierarchy, dtype):
+    model = build(encoder=encoder, projection=projection, hierarchy=hierarchy)
+    logits, output = model(**batch()).logits, model.to(dtype)(**batch())
+    assert output.logits.dtype == dtype and output.attention.dtype == torch.float32
     close(output.attention.sum(-1), torch.tensor([1.0, 0.0, 1.0, 1.0, 1.0]), 1e-6)
-    close(output.logits.float(), full(**batch()).logits, 0.1)
+    close(output.logits.float(), logits, 0.1)
 
 
-# ------------------------------------------------------------------------------------------------ outputs and inputs
-
-
-@pytest.mark.parametrize("query", QUERIES)
-def test_hidden_states_and_self_attention_of_the_first_text_only(query):
-    model, inputs = build(encoder="transformer", query=query, num_attention_heads=2), batch(query)
+def test_hidden_states_and_self_attention_of_the_first_text_only():
+    model, inputs = build(encoder="transformer", query="text", num_attention_heads=2), batch("text")
     output, length = model(**inputs, output_hidden_states=True, output_attentions=True), inputs["input_ids"].shape[1]
     assert [tuple(states.shape) for states in output.hidden_states] == [(5, length, 8)] * 4
     assert torch.equal(output.hidden_states[-1], model.encode(**inputs).hidden)
     assert [tuple(weights.shape) for weights in output.attentions] == [(5, 2, length, length)] * 2
     close(output.attentions[0].sum(-1), torch.ones(5, 2, length), 1e-6)
-    model = build(encoder="bilstm", query=query)
+    model = build(encoder="bilstm", query="text")
     states = model(**inputs, output_hidden_states=True).hidden_states
     assert torch.equal(states[0], model.get_input_embeddings()(inputs["input_ids"])) and len(states) == 2
     assert torch.equal(states[1], model.encode(**inputs).hidden)
