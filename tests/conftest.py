@@ -10,7 +10,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else every process that tests start compiles the whole package anew
 
 import gc
-import logging
 import signal
 from pathlib import Path
 
@@ -172,28 +171,3 @@ def quick_report(quick_figures, monkeypatch):
     from tests.figures import without_pixels
 
     monkeypatch.setattr("attnfaith.reporting.style._rendered", without_pixels)
-
-
-class _Logged(logging.Handler):
-    def __init__(self):
-        super().__init__()
-        self.records = []
-
-    def emit(self, record):
-        self.records.append(record)
-
-
-@pytest.fixture
-def logged():
-    """The records that are logged during the test.
-
-    In place of pytest's `caplog`, whose plugin goes through thousands of loggers six times a test and is not loaded.
-    """
-    handler = _Logged()
-    loggers = [logging.getLogger(), *logging.root.manager.loggerDict.values()]
-    loggers = [each for each in loggers if isinstance(each, logging.Logger) and (each is logging.root or not each.propagate)]
-    for logger in loggers:
-        logger.addHandler(handler)
-    yield handler.records
-    for logger in loggers:
-        logger.removeHandler(handler)

@@ -1,7 +1,5 @@
 """A measure applied to a batch, as tests call it, and what it is applied to."""
 
-from types import ModuleType
-
 from attnfaith.measurement.registry import Measure, classes, find
 from attnfaith.subjects import Pooled
 
@@ -11,7 +9,7 @@ POOLED = sorted(cls.name for cls in classes() if Pooled.can >= cls.needs)
 
 
 def run(
-    measure: str | ModuleType | type[Measure] | Measure,
+    measure: str | type[Measure] | Measure,
     model,
     batch,
     *,
@@ -21,8 +19,6 @@ def run(
     **options,
 ) -> dict:
     """The columns of a measure, by its name, class or object, with these options."""
-    if isinstance(measure, ModuleType):
-        measure = measure.__name__.rpartition(".")[2]
     if isinstance(measure, str):
         measure = find(measure, reads)
     if isinstance(measure, type):

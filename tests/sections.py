@@ -30,9 +30,6 @@ def appended(record, declared, **columns):
     return record
 
 
-# ---------- records of every section
-
-
 def hidden_words(*, mass=0.72, heads=True, labels=(1, 1, 1, None), **identity):
     """Four texts: with impermissible tokens and others, without, with no other, and without tokens. Flip sets of two tokens
     of three and of one of two, with which the model agrees once. The sign of attention is wrong on the first text.
@@ -197,9 +194,6 @@ def ten_tokens(falls):
     names, count = [name for name in falls if name != "attention"], len(next(iter(falls.values())))
     text = {"attention": np.full(10, 0.1)} | {name: np.arange(10.0) for name in names}
     return one_cell(erasure_tested(build([text] * count, measures=names), falls))
-
-
-# ---------- the contract
 
 
 def whole(section, cell):

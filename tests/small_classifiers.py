@@ -60,6 +60,15 @@ def texts(model, lengths=(11, 7), seed: int = 0) -> dict[str, torch.Tensor]:
     return {"input_ids": ids, "attention_mask": mask.long()}
 
 
+def batch_of(subject: SelfAttention, lengths, seed: int = 0) -> Batch:
+    """Texts of so many tokens, between two markers where the model has them."""
+    markers = 0 if subject.config.model_type == "gpt2" else 2
+    inputs = texts(subject.model, [length + markers for length in lengths], seed)
+    for row, length in enumerate(lengths if markers else ()):
+        inputs["input_ids"][row, 0], inputs["input_ids"][row, length + 1] = 1, 2
+    return Batch.of(inputs, subject)
+
+
 def biased(kind: str = "bert", **fields):
     """A small classifier in float64 whose biases are not 0, its subject, and a batch of two texts."""
     model = classifier(kind, **fields).double()

@@ -1,6 +1,5 @@
 """Encoders of size 8 with random weights in float64, and texts for them."""
 
-import pytest
 import torch
 from torch import nn
 
@@ -42,10 +41,3 @@ def texts(lengths=LENGTHS, padding=0.0):
 
 def close(actual, expected, tolerance=1e-10):
     torch.testing.assert_close(actual, expected, atol=tolerance, rtol=0)
-
-
-SLOW = [
-    pytest.param(name, marks=pytest.mark.slow) for name in ENCODERS if name not in ("bilstm", "transformer", "embedding")
-]
-FEW_FIRST = ["bilstm", "transformer", "embedding", *SLOW]
-"""All encoders, of which the fast tests take one that is recurrent, one that is not, and one without context."""

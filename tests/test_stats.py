@@ -30,9 +30,6 @@ def sign_flip_test(differences, **options):
     return sign_flip_tests(np.reshape(differences, (-1, 1)), **options)[0]
 
 
-# ---------- sign flips and Holm
-
-
 @settings(max_examples=60)
 @given(
     arrays(np.float64, st.integers(1, 8), elements=st.integers(-4, 4).map(float)), st.sampled_from([0.001, 0.1, 7.0, -1.0])
@@ -84,9 +81,6 @@ def test_holm_by_hand_and_values_that_are_no_p_value():
             holm([0.5, value])
 
 
-# ---------- intervals over texts
-
-
 def test_a_share_has_wilsons_interval():
     bounds = scipy_stats.binomtest(3, 10).proportion_ci(method="wilson")
     assert interval_of(np.repeat([1.0, 0.0], [3, 7])) == pytest.approx((bounds.low, bounds.high))
@@ -131,9 +125,6 @@ def test_quotients_are_drawn_one_text_after_another(cached, monkeypatch):
     assert interval == pytest.approx(np.quantile(drawn, (0.025, 0.975)), abs=1e-12)
     assert np.isnan(ratio_intervals(np.ones((3, 1)), np.zeros((3, 1)))).all()
     assert np.isnan(bootstrap_interval(above[:1])).all()
-
-
-# ---------- over seeds and texts
 
 
 def test_of_one_seed_or_of_equal_texts_it_is_the_t_test():
@@ -185,9 +176,6 @@ def test_seeds_that_fall_apart_or_all_agree_have_no_interval():
     assert fall_apart(np.array([0.9, 0.5]), 0.01, (0, 1)) and not fall_apart(np.array([0.9, 0.5]), 0.1, (0, 1))
     assert fall_apart(np.array([3.0, 3.1, 3.05, 9.0])) and not fall_apart(np.array([3.0, 9.0]))
     assert seeds_in_words([1.0, 0.97, np.nan, 0.5], 0.6) == "2 of 3 seeds above 0.6 (1.00, 0.97, 0.50)"
-
-
-# ---------- levels, by simulation
 
 
 def median_interval(values):

@@ -1,36 +1,24 @@
-"""How far two right computations of one number may differ: the one place that says so.
+"""How far two right computations of one number may differ.
 
-A sum of n products is off by at most n eps/2 times the sum of their sizes, and by about sqrt(n) of that, since roundings
-have either sign (Higham 2002, sections 3.1 and 2.8). A network makes `depth` such sums after one another; each passes on
-what came in. Two computations are off in two ways. So they differ by less than
+A sum of n products has a typical error of sqrt(n) eps/2 times the largest size (Higham 2002, sections 2.8 and 3.1). A
+network makes `depth` such sums one after another, and two computations differ by at most twice that:
 
     2 sqrt(terms) eps depth condition scale,    doubled for margin,
 
-with eps the spacing of the coarser dtype at 1, and scale the largest size in the array: an entry that is small because large
-ones cancel has their error, not its own. condition: by how much the computation makes relative errors larger, such as
-|steepest slope| |input| / |output| of a saturated or scaled network, or 1 / |gap| of a division.
-
-A comparison that needs a large condition is better made in float64, whose eps is 2^29 times smaller.
+with eps of the coarser dtype and scale the largest size in the array. condition: by how much the computation makes relative
+errors larger, such as 1 / |gap| of a division.
 """
 
 import numpy as np
 import torch
 
 
-TERMS = 64
-"""Products in the sums of the tests' small models, at most."""
-
-
-def relative(
-    *values, depth: float = 1, condition: float = 1.0, terms: int = TERMS, dtype: torch.dtype | None = None
-) -> float:
-    """The relative tolerance of arrays and tensors: of the coarsest of their floating dtypes, or of that of the computation,
-    dtype, where it is not theirs; of float64 where all are whole numbers or Python's.
-    """
+def relative(*values, depth: float = 1, condition: float = 1.0, dtype: torch.dtype | None = None) -> float:
+    """The relative tolerance of arrays of these dtypes, or of a computation in another dtype; sums have 64 products."""
     names = [str(value.dtype).removeprefix("torch.") for value in values if hasattr(value, "dtype")]
     dtypes = [getattr(torch, name) for name in names if "float" in name] if dtype is None else [dtype]
-    eps = max((torch.finfo(one).eps for one in dtypes), default=torch.finfo(torch.float64).eps)
-    return 4 * terms**0.5 * eps * depth * condition
+    eps = max((torch.finfo(kind).eps for kind in dtypes), default=torch.finfo(torch.float64).eps)
+    return 32 * eps * depth * condition
 
 
 def of(*values, **arithmetic) -> float:
@@ -46,9 +34,9 @@ def close(actual, expected, *, of_size: float = 0.0, message: str = "", **arithm
     of_size: the size of what they are differences of, where that is larger than theirs. arithmetic: see `relative`.
     """
     allowed = max(of(actual, expected, **arithmetic), relative(actual, expected, **arithmetic) * of_size)
-    one, other = _array(actual), _array(expected)
-    assert one.shape == other.shape, f"{message} {one.shape} {other.shape}"
-    np.testing.assert_allclose(one, other, rtol=0, atol=allowed, err_msg=message)
+    actual, expected = _array(actual), _array(expected)
+    assert actual.shape == expected.shape, f"{message} {actual.shape} {expected.shape}"
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=allowed, err_msg=message)
 
 
 def _array(values) -> np.ndarray:

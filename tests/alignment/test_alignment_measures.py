@@ -74,9 +74,6 @@ class Calls:
             handle.remove()
 
 
-# ---------------------------------------------------------------------------------------------- all of them
-
-
 @pytest.mark.parametrize(
     ("name", "kind"),
     [(name, "marian") for name in NAMES]
@@ -101,9 +98,6 @@ def test_contract(name, kind):
             low, high = cls.columns[column].range or (None, None)
             assert low is None or np.nanmin(values[row]) >= low
             assert high is None or np.nanmax(values[row]) <= high + 1e-6
-
-
-# ---------------------------------------------------------------------------------------------- attention and norms
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -141,9 +135,6 @@ def test_norm_by_the_modules_weights(kind):
     close(measured("norm", kind, pair)["alignment_norm"][0], to_words(pair, torch.stack(lengths).numpy()))
 
 
-# ---------------------------------------------------------------------------------------------- value zeroing
-
-
 @pytest.mark.parametrize("kind", ["marian", "mbart", "t5"])
 def test_value_zeroing_by_editing_what_the_value_projection_gives(kind):
     """In one layer at a time, so that its input stays: no other layer is fed."""
@@ -168,9 +159,6 @@ def test_value_zeroing_by_editing_what_the_value_projection_gives(kind):
                 distances.append(1 - torch.cosine_similarity(*states, -1))
             close(zeroed[layer], torch.einsum("rgn,nt->rgt", of_targets(pair, 0), torch.stack(distances, 1)), condition=10)
             assert zeroed[layer].max() > 1e-3
-
-
-# ---------------------------------------------------------------------------------------------- ALTI
 
 
 def nearness(vectors, state):
@@ -218,9 +206,6 @@ def test_alti_by_sums_over_every_vector():
     columns = measured("alti", "marian", pair)
     close(columns["alignment_alti"][0], to_words(pair, np.stack(crossed)), condition=10)
     close(columns["alignment_alti_total"][0], to_words(pair, total), condition=10)
-
-
-# ---------------------------------------------------------------------------------------------- gradients, occlusion
 
 
 @pytest.mark.parametrize(("kind", "step", "within"), [("marian", 1e-5, 1e-6), ("luong", 1e-5, 1e-6), ("t5", 2e-3, 1e-3)])

@@ -63,9 +63,6 @@ def test_columns_that_a_model_cannot_give_are_left_out_and_measures_refused():
         measure(lacking, rows, CELL, ["norm"], None)
 
 
-# ---------------------------------------------------------------------------------------------- attnfaith.measure
-
-
 def test_pairs_with_links_by_the_front_door():
     own = attnfaith.measure(translator("marian"), PAIRS, tokenizer=tokenizer(), links=LINKS, name="toy", progress=False)
     assert {column for name in DEFAULTS["pairs"] for column in find(name, "pairs").columns} <= set(own.table.column_names)
@@ -82,11 +79,8 @@ def test_pairs_with_links_by_the_front_door():
     ("arguments", "message"),
     [
         ({"links": LINKS[:2]}, "2 lines for 3 pairs of sentences; give one for each"),
-        ({"links": ["0-0 7-0", "", ""]}, r"links line 0: the link 7-0 names source word 7, and .* has 7 words"),
         ({"links": ["0-0", "", ""], "links_from": 1}, "counted from 1: the links count from 0, so give links_from=0"),
-        ({"links": ["0-0", "1:1", ""]}, "links line 1: '1:1' is no link"),
         ({"links": "nowhere.align"}, "links='nowhere.align' cannot be read"),
-        ({"links": LINKS, "links_from": 2}, "links_from=2: words are counted from 0 or from 1"),
         ({"texts": [("a man", "ein man"), ("a", " ")]}, "pair 'texts/1' has an empty target sentence: leave the pair out"),
         ({"texts": ["a man"]}, "reads pairs of sentences: give a list of"),
         ({"labels": [0, 1, 1]}, "labels=.*give links"),
@@ -120,9 +114,6 @@ def test_a_folder_a_frame_a_file_and_the_command_line(tmp_path, monkeypatch):
         for values, expected in zip(own.alignment(), plain.alignment(), strict=True):
             np.testing.assert_allclose(values, expected, rtol=1e-5, atol=1e-6)
         assert [links.sum() for links in record.rows(own.table, "gold_links")] == [7, 0, 3]
-
-
-# ---------------------------------------------------------------------------------------------- words of tokens
 
 
 def test_long_sentences_are_cut_at_words_and_marked(capsys):

@@ -1,3 +1,5 @@
+"""No network, and a Hub that is not there."""
+
 import types
 
 import pytest

@@ -62,9 +62,6 @@ def test_arguments_out_of_range_are_refused(case, arguments, message):
         rows_of(case, 3, **arguments)
 
 
-# ------------------------------------------------------------------------------------------------ planted evidence
-
-
 NEGATIVE, POSITIVE = planted_evidence.EVIDENCE.values()
 
 
@@ -133,9 +130,6 @@ def test_no_part_of_the_evidence_is_predictive(arguments):
     for column in columns:
         table = np.array([[np.sum((column == value) & (labels == label)) for label in (0, 1)] for value in (0, 1)])
         assert stats.chi2_contingency(table).pvalue > 1e-3
-
-
-# ------------------------------------------------------------------------------------------------ counting and stories
 
 
 @pytest.mark.parametrize("case", COUNTED)

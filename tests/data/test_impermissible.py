@@ -1,7 +1,6 @@
 """Marks of impermissible words: on texts, and on the input positions of every kind of tokenizer."""
 
 import pytest
-from datasets import Dataset
 from transformers import AutoTokenizer
 
 from attnfaith.data.impermissible import check_marks, mark_words, without
@@ -9,31 +8,29 @@ from attnfaith.data.subwords import adopt_tokenizer, encode_for_classifier
 from attnfaith.data.tokenization import build_tokenizer, by_words, encode
 from attnfaith.support.errors import DatasetError
 from tests import subword_tokenizers
+from tests.splits import rows
 
 
 TEXTS = ["Mr. Ray said: she's THE surgeon, he isn't", "he sings"]
 MARKS = [[1, 0, 0, 1, 0, 0, 1, 0], [1, 0]]
 
 
-def rows(texts=TEXTS, marks=MARKS):
-    ids = [f"t/{row}" for row in range(len(texts))]
-    return Dataset.from_dict({"instance_id": ids, "text": texts, "impermissible": marks})
+def marked_rows(texts=TEXTS, marks=MARKS):
+    return rows(texts, impermissible=marks)
 
 
 @pytest.mark.parametrize("preprocessing", ["whitespace", "words", "imdb", "sst"])
 def test_words_have_the_marks_of_their_characters(preprocessing):
-    first, second = encode(rows(), build_tokenizer(TEXTS, preprocessing=preprocessing))
+    first, second = encode(marked_rows(), build_tokenizer(TEXTS, preprocessing=preprocessing))
     assert len(first["impermissible"]) == len(first["input_ids"])
     marked = [word for word, mark in zip(first["tokens"], first["impermissible"][1:-1], strict=True) if mark]
-    assert (
-        marked
-        == {
-            "whitespace": ["mr.", "she's", "he"],
-            "imdb": ["mr", "she's", "he"],
-            "sst": ["mr", "she", "s", "he"],
-            "words": ["mr", ".", "she", "'s", "he"],
-        }[preprocessing]
-    )
+    expected = {
+        "whitespace": ["mr.", "she's", "he"],
+        "imdb": ["mr", "she's", "he"],
+        "sst": ["mr", "she", "s", "he"],
+        "words": ["mr", ".", "she", "'s", "he"],
+    }
+    assert marked == expected[preprocessing]
     assert second["impermissible"] == [0, 1, 0, 0]
 
 
@@ -44,10 +41,10 @@ def test_subwords_have_the_marks_of_their_characters(kind, reader, tmp_path):
     folder = subword_tokenizers.train(kind, tmp_path, texts=texts)
     if reader == "ours":
         tokenizer = adopt_tokenizer(str(folder))
-        encoded = encode(rows(texts, marks), tokenizer)
+        encoded = encode(marked_rows(texts, marks), tokenizer)
     else:
         tokenizer = AutoTokenizer.from_pretrained(folder)
-        encoded = encode_for_classifier(rows(texts, marks), tokenizer, max_length=None)
+        encoded = encode_for_classifier(marked_rows(texts, marks), tokenizer, max_length=None)
     characters = {*range(len("unglaublich")), *range(texts[0].index("Musik"), len(texts[0]))}
     encoding = tokenizer(texts[0]).encodings[0]
     assert encoded[0]["impermissible"] == [
@@ -61,7 +58,7 @@ def test_subwords_have_the_marks_of_their_characters(kind, reader, tmp_path):
 def test_words_of_sentences_are_marked_and_marks_between_are_not():
     texts = ["She left. The doctor said he ran."]
     tokenizer = build_tokenizer(texts, preprocessing="words", hierarchy="sentence")
-    encoded = encode(rows(texts, [[1, 0, 0, 0, 0, 1, 0]]), tokenizer)
+    encoded = encode(marked_rows(texts, [[1, 0, 0, 0, 0, 1, 0]]), tokenizer)
     words = tokenizer.convert_ids_to_tokens(encoded[0]["input_ids"])
     assert [word for word, mark in zip(words, encoded[0]["impermissible"], strict=True) if mark] == ["she", "he"]
     assert by_words(encoded)[0]["impermissible"] == encoded[0]["impermissible"]

@@ -147,9 +147,6 @@ def test_rationales_from_spans_marks_and_quotes(root, columns, expected):
     assert load_splits("movie_reviews", root=root).splits["test"]["rationale"][:] == expected
 
 
-# ------------------------------------------------------------------------------------------------ answers
-
-
 PASSAGES = {
     "train": [
         ("@entity10 saw @entity2 , @entity2", "who @placeholder", "@entity2"),
@@ -227,9 +224,6 @@ def test_questions_of_a_story_by_hand(as_list):
 def test_a_story_of_another_form_names_its_row(story):
     with pytest.raises(DatasetError, match="set, row 0: a story is a list of lines"):
         questions(pa.table({"story": [story]}), "set")
-
-
-# ------------------------------------------------------------------------------------------------ what is refused
 
 
 @pytest.mark.parametrize(

@@ -48,9 +48,6 @@ def texts(loaded):
     return {split: list(loaded.splits[split]["text"]) for split in SPLITS}
 
 
-# ------------------------------------------------------------------------------------------------ files
-
-
 @pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.csv.gz", "a.json", "a.jsonl", "a.parquet", "a.xlsx"])
 def test_every_kind_of_file_holds_the_same_rows(tmp_path, name):
     if name.endswith("xlsx"):
@@ -89,9 +86,6 @@ def test_files_that_cannot_be_read(tmp_path, name, content, words, capfd):
         read_file(tmp_path / name)
     assert "\n" not in str(refusal.value) and name in str(refusal.value)
     assert not capfd.readouterr().err
-
-
-# ------------------------------------------------------------------------------------------------ splits
 
 
 def test_a_file_is_read_mapped_and_cut(tmp_path):
@@ -162,9 +156,6 @@ def test_limits_bound_the_texts_that_are_held(tmp_path):
     assert texts(read(path, limits=limits)) == texts(loaded) != texts(read(path, limits=limits, seed=1))
 
 
-# ------------------------------------------------------------------------------------------------ columns and classes
-
-
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.parquet"])
 def test_rows_left_out_are_counted(tmp_path, name):
     """Blanks, and the null of a file that has one."""
@@ -209,37 +200,35 @@ def test_columns_that_are_chosen(tmp_path, head, keys, columns, words):
     assert re.search(words, " ".join(about["assumed"]))
 
 
-@pytest.mark.parametrize(
-    ("head", "keys", "words"),
-    [
-        (("id", "review", "topic"), {}, "no column 'text'; it has 'id', 'review', 'topic': name .* --data.text"),
-        (("id", "review", "topic"), {"text": "review"}, "no column 'label'; .* --data.label"),
-        (("id", "text", "Kategorie"), {"label": "Kategory"}, "no column 'Kategory'; did you mean 'Kategorie'"),
-        (("id", "text", "label"), {"text": "label", "label": "label"}, "named for two"),
-    ],
-)
-def test_columns_that_are_missing(tmp_path, head, keys, words):
-    path = write(tmp_path / "a.csv", [(number, *row) for number, row in enumerate(ROWS)], head)
-    with pytest.raises(DatasetError, match=words):
-        check_own(Data(path=path, **keys))
+NUMBERED = [(number, *row) for number, row in enumerate(ROWS)]
 
 
 @pytest.mark.parametrize(
-    ("rows", "words"),
+    ("head", "rows", "keys", "words"),
     [
-        ([(f"t{row}", "x") for row in range(50)], "50 labels, all 'x'; a classifier needs two classes"),
-        ([(f"t{row}", "") for row in range(50)], "none of 50 rows has a label in column 'label'"),
-        ([(f"t{row}", f"free text {row}") for row in range(1020)], "1,020 different values in 1,020 rows.*--data.label"),
-        ([(f"t{row}", f"{row % 3}.5") for row in range(50)], "holds numbers such as 0.5, which are no classes"),
-        ([(["t", str(row)], "ab"[row % 2]) for row in range(50)], "column 'text' holds .*, no text: join words"),
+        (("id", "review", "topic"), NUMBERED, {}, "no column 'text'; it has 'id', 'review', 'topic': name .* --data.text"),
+        (("id", "review", "topic"), NUMBERED, {"text": "review"}, "no column 'label'; .* --data.label"),
+        (("id", "text", "Kategorie"), NUMBERED, {"label": "Kategory"}, "no column 'Kategory'; did you mean 'Kategorie'"),
+        (("id", "text", "label"), NUMBERED, {"text": "label", "label": "label"}, "named for two"),
+        (None, [(f"t{row}", "x") for row in range(50)], {}, "50 labels, all 'x'; a classifier needs two classes"),
+        (None, [(f"t{row}", "") for row in range(50)], {}, "none of 50 rows has a label in column 'label'"),
+        (
+            None,
+            [(f"t{row}", f"free {row}") for row in range(1020)],
+            {},
+            "1,020 different values in 1,020 rows.*--data.label",
+        ),
+        (None, [(f"t{row}", f"{row % 3}.5") for row in range(50)], {}, "holds numbers such as 0.5, which are no classes"),
     ],
 )
-def test_labels_and_texts_that_are_refused(tmp_path, rows, words):
-    lists = isinstance(rows[0][0], list)
-    path = write(tmp_path / ("a.parquet" if lists else "a.csv"), rows)
-    for own in (read_own,) if lists else (check_own, read_own):  # labels before any text is read
+def test_columns_and_labels_that_are_refused(tmp_path, head, rows, keys, words):
+    path = write(tmp_path / "a.csv", rows, head or ("text", "label"))
+    for read_data in (check_own, read_own):  # labels before any text is read
         with pytest.raises(DatasetError, match=words):
-            own(Data(path=path))
+            read_data(Data(path=path, **keys))
+    lists = write(tmp_path / "a.parquet", [(["t", str(row)], "ab"[row % 2]) for row in range(50)])
+    with pytest.raises(DatasetError, match="column 'text' holds .*, no text: join words"):
+        read_own(Data(path=lists))
 
 
 def test_one_entry_for_registry_and_own():
@@ -271,9 +260,6 @@ def test_a_data_set_of_the_hub(hub):
     splits.pop("train")
     with pytest.raises(DatasetError, match="owner/name at main has no train split"):
         read_own(Data(hub_id="owner/name", text="sentence"))
-
-
-# ------------------------------------------------------------------------------------------------ impermissible words
 
 
 JOBS = [(f"{'He' if row % 2 else 'She'}, the {row}th, works", "fm"[row % 2], [1, 0, 0, 0]) for row in range(40)]

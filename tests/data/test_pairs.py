@@ -35,9 +35,6 @@ def test_links_that_are_refused(line, first, message):
         read_links(line, 2, 3, first=first, place="here")
 
 
-# ------------------------------------------------------------------------------------------------ generators
-
-
 def translated(source: list[str], entries: dict[str, list[str]]) -> list[str]:
     """The translation of a toy sentence by its rules, written a second time."""
     clauses, target = [], []
@@ -112,9 +109,6 @@ def test_limits_and_fingerprints():
     assert len({fingerprint(rows) for rows in splits}) == 5, "the gold is part of what is measured"
 
 
-# ------------------------------------------------------------------------------------------------ files
-
-
 @pytest.fixture
 def own(tmp_path):
     """A factory of a folder of pairs; keyword arguments replace files."""
@@ -180,9 +174,6 @@ def test_the_registry_of_pairs(tmp_path):
     assert unseen.splits["train"]["source"] == ["der hund"] and unseen.splits["train"]["target"] == ["the dog"]
     assert whole.splits["train"]["source"] == ["der hund", "das ist"]
     assert whole.splits["test"]["links"] == [[[0, 0, 2], [1, 1, 1], [1, 2, 2]]], "counted from 1 in the file"
-
-
-# ------------------------------------------------------------------------------------------------ the encoded form
 
 
 @pytest.mark.parametrize("vocabulary", ["words", "bpe"])

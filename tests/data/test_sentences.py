@@ -2,7 +2,6 @@
 
 import string
 
-import datasets
 import hypothesis
 import hypothesis.strategies as st
 import pytest
@@ -11,6 +10,7 @@ from tokenizers import normalizers
 from attnfaith.data.sentences import ABBREVIATIONS, MARK, NUMBERED, divide, mark_places, set_marks
 from attnfaith.data.tokenization import PREPROCESSING, build_tokenizer, by_words, encode, words
 from attnfaith.support.errors import DatasetError
+from tests.splits import rows
 
 
 def sentences(text, **limits):
@@ -71,11 +71,6 @@ def test_every_abbreviation():
 any_text = st.text(string.ascii_letters + string.digits + string.punctuation + " .\t\nÉß", max_size=80)
 
 
-def rows(*texts, **columns):
-    ids = [f"set/train/{row}" for row in range(len(texts))]
-    return datasets.Dataset.from_dict({"instance_id": ids, "text": list(texts), **columns})
-
-
 @pytest.mark.slow
 @hypothesis.settings(max_examples=60)
 @hypothesis.given(any_text, st.sampled_from(sorted(PREPROCESSING)), st.integers(1, 4), st.integers(1, 4), st.integers(3, 12))
@@ -90,7 +85,7 @@ def test_properties(text, preprocessing, longest, most, max_length):
     assert MARK not in tokens[:1] + tokens[-1:] and tokens.count(MARK) == max(0, len(actual) - 1)
     assert all(len(sentence) <= longest for sentence in actual)
     cut = tokenizer_for([text], preprocessing=preprocessing, max_sentence_length=longest, max_sentences=most)
-    (row,) = encode(rows(text), cut, max_length=max_length)
+    (row,) = encode(rows([text]), cut, max_length=max_length)
     assert row["input_ids"] == cut(text, truncation=True, max_length=max_length)["input_ids"]
     assert divide(cut.convert_ids_to_tokens(row["input_ids"])[1:-1]) == row["words"] and len(row["tokens"]) <= most
     whole, stored = words(cut, text), [word for sentence in row["words"] for word in sentence]
@@ -107,7 +102,7 @@ def test_a_text_cannot_forge_the_mark():
 
 def test_encode_by_hand():
     marks = [[0, 0, 0, 0, 0, 1, 0, 0], [], [1], [0, 0, 0, 1, 0, 0, 0, 0, 0, 1]]
-    split = rows("A dog. The cat sat here.", "", "Unseen", "A. The cat. A dog. Dog.", rationale=marks)
+    split = rows(["A dog. The cat sat here.", "", "Unseen", "A. The cat. A dog. Dog."], rationale=marks)
     tokenizer = tokenizer_for(["a dog the cat sat here ."], max_sentence_length=4, max_sentences=3)
     encoded = encode(split, tokenizer)
     assert encoded["words"][:] == [
@@ -128,7 +123,7 @@ def test_encode_by_hand():
 
 
 def test_rows_over_words():
-    split = rows("A dog. The cat.", "", "Dog.", rationale=[[0, 1, 0, 0, 1, 0], [], [1, 0]], label=[0, 1, 0])
+    split = rows(["A dog. The cat.", "", "Dog."], rationale=[[0, 1, 0, 0, 1, 0], [], [1, 0]], label=[0, 1, 0])
     encoded = encode(split, tokenizer_for(["a dog the cat ."]))
     flat = by_words(encoded)
     assert flat["tokens"][:] == [["a", "dog", ".", "the", "cat", "."], [], ["dog", "."]]

@@ -1,6 +1,5 @@
 """Hugging Face tokenizers taken over: what is read and shown, words, gold evidence, and loading without our code."""
 
-import datasets
 import hypothesis
 import hypothesis.strategies as st
 import pytest
@@ -11,6 +10,7 @@ from attnfaith.data.tokenization import encode, split_words
 from attnfaith.record import CONTINUES, REPEATS, words_of
 from attnfaith.support.errors import DatasetError
 from tests.small_classifiers import tokenizer as small_tokenizer
+from tests.splits import rows
 from tests.subword_tokenizers import KINDS, TEXTS, train
 
 
@@ -24,13 +24,8 @@ def tokenizer(folder):
     return adopt_tokenizer(str(folder))
 
 
-def rows(texts, **columns):
-    ids = [str(row) for row in range(len(texts))]
-    return datasets.Dataset.from_dict({"instance_id": ids, "text": list(texts), **columns})
-
-
-def whole(texts, tokenizer, **options):
-    return encode(rows(texts), tokenizer, **options).to_list()
+def encoded_rows(texts, tokenizer):
+    return encode(rows(texts), tokenizer).to_list()
 
 
 def joined(row):
@@ -51,9 +46,9 @@ SPELLED = ["<s> a </s> <pad> [SEP][CLS] [PAD] <unk>", "<|endoftext|>", "<S></S>"
 
 def test_a_text_stands_between_begin_and_end(tokenizer):
     """No letter is lost or comes twice, no word reaches over a blank, and a text that spells a marker is text."""
-    empty, blank = whole(["", " \n"], tokenizer)
+    empty, blank = encoded_rows(["", " \n"], tokenizer)
     assert empty["input_ids"] == [tokenizer.bos_token_id, tokenizer.eos_token_id] and empty["tokens"] == joined(blank) == []
-    for text, row in zip(TEXTS + SPELLED, whole(TEXTS + SPELLED, tokenizer), strict=True):
+    for text, row in zip(TEXTS + SPELLED, encoded_rows(TEXTS + SPELLED, tokenizer), strict=True):
         assert row["input_ids"][0] == tokenizer.bos_token_id and row["input_ids"][-1] == tokenizer.eos_token_id
         assert row["length"] == len(row["input_ids"]) == len(row["tokens"]) + 2 and not row["truncated"]
         assert not {tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id} & set(row["input_ids"][1:-1])
@@ -65,7 +60,7 @@ def test_a_text_stands_between_begin_and_end(tokenizer):
 @hypothesis.settings(suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture], max_examples=60)
 @hypothesis.given(text=st.text("aé电ไ่😀\u0301 \n<s>/#", max_size=12))
 def test_no_text_loses_or_doubles_a_letter(text, byte_level):
-    (row,) = whole([text], byte_level)
+    (row,) = encoded_rows([text], byte_level)
     assert "".join(joined(row)) == "".join(text.split())
     assert row["length"] == len(row["tokens"]) + 2
 
@@ -77,9 +72,9 @@ def byte_level(tmp_path_factory):
 
 def test_texts_and_pairs_are_cut_as_the_library_cuts_them(folder):
     tokenizer = adopt_tokenizer(str(folder), max_length=7)
-    encoded = whole(TEXTS, tokenizer)
+    encoded = encoded_rows(TEXTS, tokenizer)
     assert [row["input_ids"] for row in encoded] == tokenizer(TEXTS, truncation=True)["input_ids"]
-    for row, full in zip(encoded, whole(TEXTS, adopt_tokenizer(str(folder))), strict=True):
+    for row, full in zip(encoded, encoded_rows(TEXTS, adopt_tokenizer(str(folder))), strict=True):
         assert row["tokens"] == full["tokens"][:5] and row["word_of_token"] == full["word_of_token"][:5]
         assert row["truncated"] == (len(full["tokens"]) > 5)
     tokenizer, question = adopt_tokenizer(str(folder), max_length=24, pair=True), "gut oder nicht"
@@ -98,7 +93,7 @@ def test_texts_and_pairs_are_cut_as_the_library_cuts_them(folder):
 def test_saved_and_loaded_without_our_code(folder, tokenizer, tmp_path):
     tokenizer.save_pretrained(tmp_path)
     loaded = AutoTokenizer.from_pretrained(tmp_path, trust_remote_code=False)
-    assert whole(TEXTS, loaded) == whole(TEXTS, tokenizer)
+    assert encoded_rows(TEXTS, loaded) == encoded_rows(TEXTS, tokenizer)
     assert tokenizer_facts(loaded, str(tmp_path))["digest"] == tokenizer_facts(tokenizer, str(folder))["digest"]
     assert loaded.special_tokens_map == tokenizer.special_tokens_map
 

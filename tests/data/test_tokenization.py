@@ -2,7 +2,6 @@
 
 import string
 
-import datasets
 import hypothesis
 import hypothesis.strategies as st
 import pytest
@@ -11,6 +10,7 @@ from transformers import AutoTokenizer
 from attnfaith.data.scripts import lacks_blanks
 from attnfaith.data.tokenization import PREPROCESSING, build_tokenizer, encode, split_words, words
 from attnfaith.support.errors import DatasetError
+from tests.splits import rows
 
 
 WORDS = "do n't panic , it 's 3.50 ( not $ 1,000 ) : we 'll - lrb - see - rrb - mp3s . . . ' stay ' a _ b café"
@@ -20,11 +20,7 @@ RAW = "Don't PANIC, it's 3.50 (not $1,000): we'll -LRB- see -RRB- MP3s...  'Stay
 @pytest.mark.parametrize(
     ("preprocessing", "text", "expected"),
     [
-        (
-            "default",
-            RAW,
-            "do n't panic , it 's qqq ( not $ qqq ) : we 'll - lrb - see - rrb - qqq . . . ' stay ' a _ b café",
-        ),
+        ("default", RAW, WORDS.replace("3.50", "qqq").replace("1,000", "qqq").replace("mp3s", "qqq")),
         ("characters", RAW, WORDS),
         ("words", RAW, WORDS),
         ("imdb", RAW, "don't panic it's 3 50 not 1 000 we'll lrb see rrb mp3s 'stay' a b café"),
@@ -38,6 +34,10 @@ RAW = "Don't PANIC, it's 3.50 (not $1,000): we'll -LRB- see -RRB- MP3s...  'Stay
         ("words", "8/10, not 7.5/10.", "8/10 , not 7.5/10 ."),
         ("words", "1,000.5 at 10:30: 12-13", "1,000.5 at 10:30 : 12 - 13"),
         ("words", ".5 5. a.5 5.b 3..4", ". 5 5 . a . 5 5 . b 3 . . 4"),
+        ("characters", "2023年BERT很好看。", "2023 年 bert 很 好 看 。"),
+        ("characters", "か\u3099くせい コーヒー", "が く せ い コ ー ヒ ー"),
+        ("characters", "ខ្មែរ", "ខ្មែ រ"),  # a letter that hangs below another stays with it
+        ("characters", "it's 電影, don't", "it 's 電 影 , do n't"),
     ],
 )
 def test_split_by_hand(preprocessing, text, expected):
@@ -101,11 +101,6 @@ def test_arguments_that_are_refused(arguments, message):
         build_tokenizer(TEXTS, **{"preprocessing": "whitespace", **arguments})
 
 
-def rows(texts, **columns):
-    ids = [f"set/train/{row}" for row in range(len(texts))]
-    return datasets.Dataset.from_dict({"instance_id": ids, "text": texts, **columns})
-
-
 def test_encode_by_hand():
     """Empty text, only unknown words, a single word, too long a text."""
     tokenizer = build_tokenizer(TEXTS, preprocessing="whitespace", max_length=5)
@@ -154,20 +149,14 @@ def test_encode_agrees_with_the_tokenizer(texts, max_length, preprocessing):
         assert row["n_unknown"] == sum(word not in vocabulary or word == "<unk>" for word in row["tokens"])
 
 
-# ------------------------------------------------------------------------------------------------ no blanks between words
-
-
 UNSPACED = [
     "这部电影非常好看，演员也很棒。",
-    "この映画はとても面白かったです。",
     "ภาพยนตร์เรื่องนี้ดีมากและนักแสดงก็เก่ง",
-    "ຮູບເງົາເລື່ອງນີ້ດີຫຼາຍແລະນັກສະແດງກໍເກັ່ງ",
-    "ភាពយន្តនេះល្អណាស់ហើយតារាសម្ដែងក៏ពូកែ",
     "ဒီရုပ်ရှင်ကအရမ်းကောင်းတယ်သရုပ်ဆောင်တွေလည်းတော်တယ်",
 ]
 SPACED = ["这 部 电影 非常 好看 ， 演员 也 很 棒 。", "ภาพยนตร์ เรื่อง นี้ ดี มาก และ นักแสดง ก็ เก่ง", "很好看，喜欢"]
 WITHOUT_SUCH_LETTERS = [
-    *("", "good", "Donaudampfschifffahrtsgesellschaftskapitän"),
+    "Donaudampfschifffahrtsgesellschaftskapitän",
     "이 영화는 정말 재미있었어요",  # Korean has blanks
     "the film 霸王别姬再见我的妾 by Chen Kaige is the best of them",
 ]
@@ -183,16 +172,3 @@ def test_texts_without_blanks_are_refused_and_read_letter_by_letter():
         assert text[:8] in str(refusal.value)
         (row,) = encode(rows([text]), build_tokenizer([text], preprocessing="characters"))
         assert len(row["tokens"]) > 10 and "".join(row["tokens"]) == text and row["n_unknown"] == 0
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("2023年BERT很好看。", "2023 年 bert 很 好 看 。"),
-        ("か\u3099くせい コーヒー", "が く せ い コ ー ヒ ー"),
-        ("ខ្មែរ", "ខ្មែ រ"),  # a letter that hangs below another stays with it
-        ("it's 電影, don't", "it 's 電 影 , do n't"),
-    ],
-)
-def test_letters_by_hand(text, expected):
-    assert split_words([text], "characters") == [expected.split()]

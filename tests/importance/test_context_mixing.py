@@ -6,40 +6,23 @@ import networkx
 import numpy as np
 import pytest
 import torch
-import transformers
 from torch.nn import functional as F
 
-from attnfaith.subjects import Batch, Edit, SelfAttention
+from attnfaith.subjects import Batch, Edit
 from tests import tolerances
 from tests.measuring import run
+from tests.small_classifiers import biased
 
 
-SIZES = {"vocab_size": 40, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "cls_token_id": 1, "sep_token_id": 2}
-LONG = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 24}
-SHORT = {"n_embd": 32, "n_layer": 2, "n_head": 4}
-KINDS = {
-    "bert": ("Bert", LONG, 0),
-    "gpt2": ("GPT2", SHORT, -1),
-    "albert": ("Albert", {**LONG, "embedding_size": 32}, 0),  # one module for both layers
-    "gptj": ("GPTJ", {**SHORT, "rotary_dim": 4}, -1),  # parts of a layer abreast
-    "xlm": ("XLM", {"emb_dim": 32, "n_layers": 2, "n_heads": 4}, 0),
-}
-"""Names in transformers, sizes, and the row that the logits are read from."""
+READS = {"bert": 0, "gpt2": -1, "albert": 0, "gptj": -1, "xlm": 0}
+"""The row that the logits are read from. An ALBERT has one module for all layers; parts of a GPT-J's layer are abreast."""
 TEXT = [1, 7, 9, 12, 30, 8, 2]
 
 
 @functools.cache
 def classifier(kind, reduction="last"):
-    """A subject in float64 whose attention and norms are far from flat; biases too."""
-    name, sizes, _ = KINDS[kind]
-    torch.default_generator.manual_seed(0)
-    config = getattr(transformers, f"{name}Config")(**SIZES, **sizes, num_labels=3)
-    model = getattr(transformers, f"{name}ForSequenceClassification")(config).double().eval()
-    model.set_attn_implementation("eager")  # so that the model itself returns its maps
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.3 * torch.randn_like(parameter))
-    return SelfAttention(model, reduction=reduction)
+    """A subject in float64 with biases, which returns its maps."""
+    return biased(kind, attn_implementation="eager", initializer_range=0.3)[1].shown_by(reduction)
 
 
 def batch_of(subject):
@@ -58,7 +41,7 @@ def layers_of(subject):
 
 def at_tokens(kind, chained):
     """The row of the logits in a product of matrices, at the tokens that are no markers."""
-    row = functools.reduce(lambda below, matrix: matrix @ below, chained)[KINDS[kind][2]]
+    row = functools.reduce(lambda below, matrix: matrix @ below, chained)[READS[kind]]
     return (row / row.sum())[[number not in (0, 1, 2) for number in TEXT]].numpy()
 
 
@@ -171,6 +154,6 @@ def test_rollout_by_hand_and_flow_by_networkx(kind):
     for layer, weights in enumerate(maps):
         for (i, j), weight in np.ndenumerate(weights.numpy()):
             graph.add_edge((layer + 1, i), (layer, j), capacity=(float(weight) + (i == j)) / 2)
-    top = (2, KINDS[kind][2] % length)
+    top = (2, READS[kind] % length)
     flows = np.array([networkx.maximum_flow_value(graph, top, (0, place)) for place in range(length)])
     np.testing.assert_allclose(scores_of("flow", kind), (flows / flows.sum())[1:-1], rtol=1e-5)

@@ -34,9 +34,6 @@ def close(actual, expected, **tolerance):
     torch.testing.assert_close(torch.as_tensor(actual).double(), torch.as_tensor(expected).double(), **tolerance)
 
 
-# --------------------------------------------------------------------------------------- pooled classifiers
-
-
 @pytest.mark.parametrize(
     ("encoder", "query", "readout", "projection"),
     [
@@ -167,9 +164,6 @@ def test_attention_x_gradient_by_differences_and_attention_norm_by_hand(fields, 
         assert norm == pytest.approx(float(attention[0, place] * encoded.hidden[0, place].norm()), rel=1e-5)
 
 
-# --------------------------------------------------------------------------------------- stacks of layers
-
-
 @pytest.mark.parametrize("kind", ["bert", "gpt2"])
 def test_measures_of_embeddings_are_captums(kind):
     """Through the model's own inputs_embeds, one text at a time, where our measures give embeddings by a hook."""
@@ -221,9 +215,6 @@ def test_products_are_refused_where_a_norm_takes_the_length_of_embeddings_away(p
         with pytest.raises(SubjectError, match="embedding length"):
             run(GradientXInput, subject, batch)
         assert np.isfinite(run(GradientNorm, subject, batch)["importance_gradient_norm"][0]).all()
-
-
-# --------------------------------------------------------------------------------------- from states to tokens
 
 
 ENTROPY, OWN, ROWS = GradientHiddenToInput.columns

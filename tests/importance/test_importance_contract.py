@@ -85,7 +85,7 @@ def _short_searches():
     """Halvings of a segment: searches go every way they have, to fewer digits, which are other tests' business."""
     bisected = projections._bisected
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(projections, "_bisected", lambda scores, alpha, dim, _, one: bisected(scores, alpha, dim, 24, one))
+        patched.setattr(projections, "_bisected", lambda scores, alpha, dim, _, item: bisected(scores, alpha, dim, 24, item))
         patched.setattr(climb, "STEPS", 12)
         patched.setattr(climb, "STEPS_ASKED", 8)
         yield

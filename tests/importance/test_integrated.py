@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 import torch
-import transformers
 
 from attnfaith.importance.integrated import DeepLift, IntegratedGradients
 from attnfaith.importance.quadrature import Line, integrate
 from attnfaith.subjects import subject_of
 from tests.measuring import run
+from tests.small_classifiers import classifier
 from tests.stages import embedded_of, logits_at, logits_of, stages
 
 
@@ -17,9 +17,6 @@ TOKENS, STATES, RESIDUAL, RESIDUAL_HIDDEN, ERROR, ERROR_HIDDEN, STEPS, STEPS_HID
 
 def fillings(table):
     return {"zero": torch.zeros_like(table[0]), "padding": table[0], "mean": table[1:].mean(0)}
-
-
-# --------------------------------------------------------------------------------------- integrated gradients
 
 
 @pytest.mark.parametrize(
@@ -57,9 +54,6 @@ def test_completeness(encoder, projection, output, hierarchy, tiny_model, tiny_r
         largest = max(abs(change), abs(columns[column][0]).max())
         assert abs(columns[residual][0]) <= 1e-3 * largest + 2e-6 * (abs(value(end)) + abs(value(baseline)))
         assert 15 <= columns[steps][0] <= 6000
-
-
-# --------------------------------------------------------------------------------------- the integral
 
 
 def line_of(*functions, ends=(1.0, 2.0)):
@@ -107,10 +101,8 @@ def test_a_part_that_is_not_reached_is_nan_and_alone():
     torch.testing.assert_close(integral.parts[1], torch.ones(2, dtype=torch.float64))
 
 
-SMALL = {"vocab_size": 40, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2}
-SMALL |= {"num_labels": 2, "pad_token_id": 0}
 LAYOUT = {"relative_attention": True, "position_biased_input": False, "pos_att_type": ["p2c", "c2p"], "position_buckets": 16}
-CLASSIFIERS = {"Bert": {}, "Gemma2": {"num_key_value_heads": 1, "head_dim": 8}, "DebertaV2": LAYOUT}
+CLASSIFIERS = {"bert": {}, "gemma2": {"num_key_value_heads": 1}, "deberta-v2": LAYOUT}
 
 
 @pytest.mark.parametrize("baseline", ["mean", "zero"])
@@ -119,13 +111,7 @@ def test_a_classifier_whose_norms_turn_at_zero(kind, baseline):
     """Defaults are right for every token. By 200 points of Gauss from the mean; from zero, where each norm turns at another
     tiny share, by 4,000 midpoints in the logarithm of the share, down to 1e-60.
     """
-    torch.manual_seed(0)
-    config = getattr(transformers, f"{kind}Config")(**SMALL, **CLASSIFIERS[kind])
-    model = getattr(transformers, f"{kind}ForSequenceClassification")(config).double().eval()
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if parameter.dim() == 2 and "embed" not in name:
-                parameter.mul_(4)
+    model = classifier(kind, initializer_range=0.1, **CLASSIFIERS[kind]).double()
     ids = torch.tensor([[7, 12, 30, 7, 21]])
     batch, options = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}, {}
     if baseline == "zero":
@@ -133,7 +119,7 @@ def test_a_classifier_whose_norms_turn_at_zero(kind, baseline):
     columns = run(IntegratedGradients, subject_of(model), batch, **options)
     table = model.get_input_embeddings()
     with torch.no_grad():
-        end, start = table(ids), fillings(table(torch.arange(40)))[baseline].expand(1, 5, -1)
+        end, start = table(ids), fillings(table(torch.arange(100)))[baseline].expand(1, 5, -1)
         predicted = int(model(**batch).logits[0].argmax())
 
     def f(points):
@@ -166,9 +152,6 @@ def test_lines_that_leave_float_range_are_nan_and_alone(tiny_model, tiny_rows, t
     assert np.isnan(columns[TOKENS][0]).all() and np.isnan(columns[RESIDUAL][0]) and np.isnan(columns[STATES][0]).all()
     np.testing.assert_allclose(columns[TOKENS][1], whole[TOKENS][1], atol=1e-6)
     assert np.isfinite(columns[RESIDUAL][1])
-
-
-# --------------------------------------------------------------------------------------- DeepLIFT
 
 
 @pytest.mark.parametrize("baseline", ["padding", "mean"])

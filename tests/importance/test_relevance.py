@@ -17,23 +17,11 @@ from tests.stages import logits_of
 
 
 EVERY_ENCODER = sorted(encoders.ENCODERS)
-MODELS = (  # projection, query, readout, hierarchy
-    ("sparsemax", "text", "tanh", "none"),
-    ("entmax15", "learned", "tanh", "sentence"),
-    ("softmax", "text", "affine", "word"),
+MODELS = (
+    {"projection": "sparsemax", "query": "text", "readout": "tanh"},
+    {"projection": "entmax15", "readout": "tanh", "hierarchy": "sentence"},
+    {"query": "text", "hierarchy": "word"},
 )
-
-
-@pytest.fixture
-def a_batch(tiny_model, tiny_rows, tiny_batch):
-    """Factory of a model and a batch that suits it."""
-
-    def make(projection="softmax", query="learned", readout="affine", hierarchy="none", **fields):
-        fields |= {"projection": projection, "query": query, "readout": readout, "hierarchy": hierarchy}
-        texts = (7, 0, [9], 3, [12] * 5)
-        return tiny_model(**fields), tiny_batch(tiny_rows(texts, pair=query == "text", hierarchy=hierarchy))
-
-    return make
 
 
 def run_rule(rule, *shape, epsilon):
@@ -52,9 +40,6 @@ def double(layer):
     for parameter in layer.parameters():
         nn.init.normal_(parameter)
     return layer.double()
-
-
-# --------------------------------------------------------------------------------------- rules
 
 
 MASK = torch.tensor([[True] * 4, [True] * 3 + [False]])
@@ -156,14 +141,11 @@ def test_recurrence_step_by_step(kind, steps, epsilon):
     np.testing.assert_allclose(tensors[4][0], (h * top).sum() - expected.sum(), rtol=1e-9)
 
 
-# --------------------------------------------------------------------------------------- pooled classifiers
-
-
 @pytest.mark.parametrize("epsilon", [0.0, 1.0])
 @pytest.mark.parametrize("encoder", EVERY_ENCODER)
-def test_nothing_is_lost(encoder, epsilon, a_batch):
+def test_nothing_is_lost(encoder, epsilon, make_batch):
     for fields in MODELS:
-        model, batch = a_batch(*fields, encoder=encoder, num_labels=3)
+        model, batch = make_batch(**fields, encoder=encoder, num_labels=3)
         parts, logits = relevance(model, batch, epsilon=epsilon), logits_of(model, batch)
         torch.testing.assert_close(parts.explained, logits.amax(1), atol=1e-12, rtol=0)
         torch.testing.assert_close(parts.unaccounted, torch.zeros(len(logits)).double(), atol=1e-12, rtol=0)
@@ -171,9 +153,9 @@ def test_nothing_is_lost(encoder, epsilon, a_batch):
         assert not parts.tokens[~parts.mask].any() and not parts.hidden[~parts.mask].any()
 
 
-def test_outputs_that_are_no_logit(a_batch):
+def test_outputs_that_are_no_logit(make_batch):
     """Log-odds of two classes are a contrast; a probability starts with p (1 - p) of it and states what that leaves out."""
-    model, batch = a_batch(encoder="bilstm")
+    model, batch = make_batch(encoder="bilstm")
     contrast = relevance(model, batch, target={"of": 1, "against": 0})
     odds = relevance(model, batch, target=1, output="log_odds")
     torch.testing.assert_close(odds.tokens, contrast.tokens)
@@ -185,11 +167,11 @@ def test_outputs_that_are_no_logit(a_batch):
     torch.testing.assert_close(probability.unaccounted, probability.output)
 
 
-def test_refusals(a_batch):
+def test_refusals(make_batch):
     class Unknown(encoders.Average):
         pass
 
-    model, batch = a_batch(encoder="average")
+    model, batch = make_batch(encoder="average")
     model.model.encoder.__class__ = Unknown
     for call in (lambda: run(Lrp, model, batch), lambda: Lrp().check(subject_of(model), None)):
         with pytest.raises(ValueError, match="no rule for Unknown"):
@@ -197,9 +179,6 @@ def test_refusals(a_batch):
     bart = SelfAttention(classifier("bart"))
     with pytest.raises(SubjectError, match="chefer goes through layers of self-attention, and this model has 6 maps"):
         run(Chefer, bart, Batch.of(texts(bart.model), bart))
-
-
-# --------------------------------------------------------------------------------------- stacks of layers
 
 
 @pytest.fixture(scope="module")

@@ -18,21 +18,10 @@ from attnfaith.support.draws import generator
 from tests.measuring import run
 
 
-@pytest.fixture
-def a_batch(tiny_model, tiny_rows, tiny_batch):
-    """Factory of a model and a batch that suits it."""
-
-    def make(texts=(6, 0, [9], 4), **fields):
-        rows = tiny_rows(texts, pair=fields.get("query") == "text", hierarchy=fields.get("hierarchy", "none"))
-        return tiny_model(**fields), tiny_batch(rows)
-
-    return make
-
-
 @pytest.mark.parametrize("length", [1, 2, 4, 6])
-def test_shapley_values_by_brute_force(length, a_batch):
+def test_shapley_values_by_brute_force(length, make_batch):
     """Of few tokens, to the digits of float32, the average over all orders in which they can join; else near it."""
-    model, batch = a_batch([length], encoder="bilstm")
+    model, batch = make_batch([length], encoder="bilstm")
     parts = np.array(list(itertools.product([False, True], repeat=length)))
     logits = read_parts(*opened(model, batch), [parts])[0][:, 1]
     value, shapley = dict(zip(map(tuple, parts.tolist()), logits, strict=True)), np.zeros(length)
@@ -64,9 +53,9 @@ def captums_lime(value):
 
 
 @pytest.mark.parametrize(("measure", "make"), [(KernelShap, captum.attr.KernelShap), (Lime, captums_lime)])
-def test_captum_on_embeddings(measure, make, a_batch):
+def test_captum_on_embeddings(measure, make, make_batch):
     """The same samples, given to captum as embeddings with a feature for each token: 1e-5 apart or less."""
-    model, batch = a_batch([6, 6], encoder="bilstm", scale=2.0)
+    model, batch = make_batch([6, 6], encoder="bilstm", scale=2.0)
     columns = run(measure, model, batch, target=0, absent="zero", samples=40, seed=5)[f"importance_{measure.name}"]
     assert all(np.count_nonzero(scores) for scores in columns)
     embeddings = model.get_input_embeddings()
@@ -87,17 +76,17 @@ def test_captum_on_embeddings(measure, make, a_batch):
 
 
 @pytest.mark.parametrize("measure", [KernelShap, Lime])
-def test_undefined_is_nan(measure, a_batch):
+def test_undefined_is_nan(measure, make_batch):
     """Log-odds of the only class that is allowed: it has no rival."""
-    model, batch = a_batch([5, 3], num_labels=3)
+    model, batch = make_batch([5, 3], num_labels=3)
     batch["answer_mask"] = torch.tensor([[True, False, False], [True, True, False]])
     columns = run(measure, model, batch, output="log_odds", samples=20)
     assert all(np.isnan(values[0]).all() and np.isfinite(values[1]).all() for values in columns.values())
 
 
 @pytest.mark.parametrize(("name", "package"), [("kernel_shap", "captum"), ("lime", "sklearn")])
-def test_without_an_optional_package_both_refuse_at_once(name, package, a_batch, monkeypatch):
-    measure, (model, batch) = find(name)(), a_batch()
+def test_without_an_optional_package_both_refuse_at_once(name, package, make_batch, monkeypatch):
+    measure, (model, batch) = find(name)(), make_batch((6, 0, [9], 4))
     for module in [package, *(module for module in sys.modules if module.partition(".")[0] == package)]:
         monkeypatch.setitem(sys.modules, module, None)
     for call in (find(name), lambda: run(measure, model, batch)):

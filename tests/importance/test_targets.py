@@ -98,9 +98,6 @@ def test_instances_that_do_not_have_the_target(target, message, tiny_model):
         check_data(subject, rows, target=possible)
 
 
-# --------------------------------------------------------------------------------------- shared passes
-
-
 MEASURES = [
     *(("gradient", {}), ("gradient_norm", {}), ("gradient_x_input", {}), ("gradient_x_input", {"output": "log_odds"})),
     *(("attention_x_gradient", {}), ("occlusion", {}), ("leave_one_out", {})),

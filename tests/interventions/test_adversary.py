@@ -19,9 +19,9 @@ from attnfaith.interventions.adversary_search import AdversarySearch, affine_slo
 from attnfaith.interventions.targets import Readout, read_out, softmax
 from attnfaith.measurement.registry import find
 from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence
-from attnfaith.subjects import opened
-from tests.loud_classifiers import batch_of, classifier
+from attnfaith.subjects import SelfAttention, opened
 from tests.measuring import run
+from tests.small_classifiers import batch_of, classifier
 from tests.stages import Text
 
 
@@ -40,9 +40,6 @@ def drawn(generator, tokens, spread=2.0):
 def multiclass(values, bias, own):
     values, bias, own = (np.asarray(array, np.float64) for array in (values, bias, own))
     return Readout(own, values, bias, softmax(own @ values + bias), np.ones(len(bias), bool))
-
-
-# --------------------------------------------------------------------------------------- the exact maximum
 
 
 def test_closed_forms():
@@ -119,9 +116,6 @@ def test_bad_arguments_are_refused(arguments, message):
         maximise(*arguments)
 
 
-# --------------------------------------------------------------------------------------- more classes
-
-
 def check_bounded(text, epsilon, attention, probs):
     np.testing.assert_allclose(softmax(text.logits(attention)), probs, atol=1e-12)
     assert np.abs(probs - text.probs).sum() / 2 <= epsilon + 1e-9
@@ -146,9 +140,6 @@ def test_on_a_fine_grid_nothing_is_above_the_bound_and_little_above_the_best(cla
             assert best <= bound + 1e-9 and jsd <= bound <= math.log(2)
             short.append(best - jsd)
     assert np.mean(short) < 0.002 and max(short) < 0.05
-
-
-# --------------------------------------------------------------------------------------- models
 
 
 def exact_rows(model, batch, **options):
@@ -194,9 +185,6 @@ def test_attention_that_is_stored_keeps_the_prediction(
         assert row.attention.shape == (0, length) and row.probs.shape == (0, classes)
 
 
-# --------------------------------------------------------------------------------------- searches
-
-
 REFERENCE = {"steps": 500, "learning_rate": 0.01, "penalty": 500.0, "epsilon": 0.01}
 
 
@@ -231,7 +219,7 @@ REDUCTIONS = [("bert", "last"), ("bert", "rollout"), ("gpt2", {"layers": 0, "hea
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "reduction"), REDUCTIONS)
 def test_maps_beyond_epsilon_are_not_reported(kind, reduction):
-    subject = classifier(kind, reduction=reduction)
+    subject = SelfAttention(classifier(kind), reduction=reduction)
     batch = batch_of(subject, [6, 4])
     batch["instance_id"] = ["0", "1"]
     own, reduced = subject.predict(batch).double().softmax(-1).detach().numpy(), subject.attention(batch).numpy()
@@ -248,4 +236,4 @@ def test_maps_beyond_epsilon_are_not_reported(kind, reduction):
 
 def test_a_flow_has_no_gradient():
     with pytest.raises(ValueError, match="attention='flow' has no gradient"):
-        find("map_adversary")().check(classifier("bert", reduction="flow"), None)
+        find("map_adversary")().check(SelfAttention(classifier("bert"), reduction="flow"), None)

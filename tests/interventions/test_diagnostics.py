@@ -20,9 +20,6 @@ from tests.taggers import BY_LETTER, offer
 TEXTS = ["the old ships sailed slowly !", "a new ship sank", "", "! . !", "never bad ."]
 
 
-# --------------------------------------------------------------------------------------- conicity
-
-
 def cosines(states):
     """(absolute, signed) of one text (T,H), as the paper writes it."""
     if len(states) < 2:
@@ -80,9 +77,6 @@ def test_conicity_of_states_that_a_classifier_returns(kind):
             states = states[-1 if layer == "last" else layer + 1][subject.attendable(text)].double().numpy()
             values = columns["conicity_absolute"][row], columns["conicity_signed"][row]
             np.testing.assert_allclose(values, cosines(states), atol=1e-5)
-
-
-# --------------------------------------------------------------------------------------- groups
 
 
 MARKED = [["ships", "slowly"], [], [], ["!"], ["never", "bad", "."]]
@@ -148,9 +142,6 @@ def test_groups_by_the_maps_that_a_model_returns(tmp_path, monkeypatch):
             np.testing.assert_allclose(values, expected, atol=1e-5, err_msg=name)
 
 
-# --------------------------------------------------------------------------------------- impermissible
-
-
 @pytest.mark.parametrize("reduction", ["last", {"layers": 0, "head": 1}])
 @torch.no_grad()
 def test_lengths_of_values(reduction):
@@ -202,9 +193,6 @@ def test_refusals(tiny_model, monkeypatch):
     monkeypatch.setattr("attnfaith.interventions.diagnostics.tagger_of", lambda name: None)  # as of an installed tagger
     with pytest.raises(SubjectError, match="level='word'"):
         find("group_mass")(tagger="denckring").check(subject_of(tiny_model(hierarchy="sentence")), None)
-
-
-# --------------------------------------------------------------------------------------- logits
 
 
 def test_token_logits_by_hand():

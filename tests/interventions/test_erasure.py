@@ -49,9 +49,6 @@ def flips_of(columns, row, name, draw, *parts):
     return [float(np.atleast_1d(columns[f"erasure_{part}_{name}"][row])[draw]) for part in parts]
 
 
-# --------------------------------------------------------------------------------------- by the decoder
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("query", "readout"), [("learned", "affine"), ("text", "affine"), ("text", "tanh")])
 @pytest.mark.parametrize(
@@ -110,9 +107,6 @@ def test_a_saturated_probability_keeps_its_ranking(readout, tiny_model, tiny_row
     for own, saturated in zip(before, run("erasure", model, batch)["erasure_gradient"], strict=True):
         assert (saturated != 0).all() and np.abs(saturated).max() < 1e-12
         np.testing.assert_array_equal(np.argsort(-saturated, kind="stable"), np.argsort(-own, kind="stable"))
-
-
-# --------------------------------------------------------------------------------------- in exact arithmetic
 
 
 def smallest(weights, values, bias):
@@ -198,9 +192,6 @@ def test_the_decoder_decides_as_claimed(projection, readout, tiny_model, tiny_ro
         for name in (*erasure.RANKINGS, "random"):
             assert not (np.atleast_1d(erased[f"erasure_flip_size_{name}"][row]) < size).any()
     assert flips > 1
-
-
-# --------------------------------------------------------------------------------------- frozen
 
 
 def smallest_of_all(parts, whole, lower):

@@ -53,9 +53,6 @@ def first(values, count):
     return np.isin(np.arange(len(values)), np.argsort(-values)[:count])
 
 
-# --------------------------------------------------------------------------------------- rationale erasure
-
-
 @MODELS
 def test_deleted_tokens_are_gone_from_the_input(encoder, projection, readout, query, tiny_model, tiny_rows, tiny_batch):
     """Second route: new rows with the ids left out, each alone in a batch."""
@@ -160,9 +157,6 @@ def test_a_share_is_rounded_up_or_as_many_tokens_as_a_budget():
             assert count >= 1 and count / length >= share - 1e-9 and (count == 1 or (count - 1) / length < share)
 
 
-# --------------------------------------------------------------------------------------- selection
-
-
 def test_selections_of_a_model_that_reads_the_whole_text(tiny_model, tiny_rows, tiny_batch):
     """Second route: rows from which the other ids are taken by hand. Undefined is NaN; equal scores are cut at random."""
     model, lengths = tiny_model(num_labels=3), (7, 4, 1, 0)
@@ -213,9 +207,6 @@ def test_selections_of_a_model_that_selects(kind, tiny_rows):
         np.testing.assert_allclose(columns["selection_kept_probs"][number][2], alone, atol=1e-6)
 
 
-# --------------------------------------------------------------------------------------- signs
-
-
 @pytest.mark.parametrize("absent", ["deleted", "mask_token"])
 @torch.no_grad()
 def test_signs_by_a_plain_loop(absent):
@@ -248,9 +239,6 @@ def test_signs_by_a_plain_loop(absent):
                 logits, own = read_parts(subject, batch, parts, absent)[row][0], whole[row].argmax()
                 probs = torch.from_numpy(logits).softmax(0)
                 assert effect == pytest.approx(whole[row, own] - float(probs[own]), abs=1e-6)
-
-
-# --------------------------------------------------------------------------------------- soft erasure
 
 
 @MODELS

@@ -2,13 +2,12 @@
 
 import numpy as np
 import pytest
-import torch
 from scipy.optimize import linprog
-from transformers import BertConfig, BertForSequenceClassification, GPT2Config, GPT2ForSequenceClassification
 
 from attnfaith.measurement.registry import find
 from attnfaith.subjects import SelfAttention
 from tests.measuring import run
+from tests.small_classifiers import classifier
 from tests.stages import Text
 
 
@@ -21,9 +20,6 @@ def interval(values, attention, token):
     matrix = np.vstack([values.T, np.ones(len(values))])
     costs = np.eye(len(values))[token]
     return [sign * linprog(sign * costs, A_eq=matrix, b_eq=matrix @ attention).fun for sign in (1, -1)]
-
-
-# --------------------------------------------------------------------------------------- pooled
 
 
 @pytest.mark.parametrize("readout", ["affine", "tanh"])
@@ -87,35 +83,24 @@ def test_words_of_sentences_are_summed_by_sentence(tiny_model, tiny_rows, tiny_b
     assert columns[TVD][0] > 1e-3 and columns[CHANGE][0] < 1e-10
 
 
-# --------------------------------------------------------------------------------------- maps
+FIELDS = {"bert": {"hidden_size": 12, "num_attention_heads": 3}, "gpt2": {"n_embd": 12, "n_head": 3}}
+"""Heads of four numbers, which leave much open."""
 
 
-SIZES = {"vocab_size": 60, "num_labels": 3, "pad_token_id": 0, "initializer_range": 0.4}
-
-
-def bert(reduction="last"):
-    torch.manual_seed(0)
-    sizes = {"hidden_size": 12, "num_attention_heads": 3, "num_hidden_layers": 2, "intermediate_size": 16}
-    config = BertConfig(**SIZES, **sizes, cls_token_id=2, sep_token_id=3)
-    return SelfAttention(BertForSequenceClassification(config).eval(), reduction=reduction)
-
-
-def gpt(reduction="last"):
-    torch.manual_seed(1)
-    config = GPT2Config(**SIZES, n_embd=12, n_head=3, n_layer=2, n_positions=40, bos_token_id=2, eos_token_id=3)
-    return SelfAttention(GPT2ForSequenceClassification(config).eval(), reduction=reduction)
+def subject_of(kind, reduction="last"):
+    return SelfAttention(classifier(kind, initializer_range=0.4, **FIELDS[kind]), reduction=reduction)
 
 
 def texts(subject, *lengths):
     random = np.random.default_rng(0)
-    ids = [[2, *random.integers(5, 60, length).tolist(), 3] for length in lengths]
+    ids = [[1, *random.integers(5, 60, length).tolist(), 2] for length in lengths]
     return subject.collate([{"instance_id": str(number), "input_ids": row} for number, row in enumerate(ids)])
 
 
-@pytest.mark.parametrize("make", [bert, gpt])
-def test_all_rows_of_all_layers_at_once(make):
+@pytest.mark.parametrize("kind", FIELDS)
+def test_all_rows_of_all_layers_at_once(kind):
     """The logits stay, in float64 to its rounding. All rows matter in the first layer, and one of each head in the last."""
-    subject, lengths = make(), (14, 3, 20)
+    subject, lengths = subject_of(kind), (14, 3, 20)
     batch = texts(subject, *lengths)
     columns, inside = run("identifiability", subject, batch), subject.attendable(batch)
     for row, length in enumerate(lengths):
@@ -133,10 +118,10 @@ def test_all_rows_of_all_layers_at_once(make):
     assert columns[TVD][2] > 0.2 and (columns[LAYER_TVD][2] > 0.05).all()
 
 
-@pytest.mark.parametrize(("make", "reduction"), [(bert, "all"), (bert, {"layers": 1, "head": 2}), (gpt, "last")])
-def test_intervals_are_means_of_intervals_of_heads(make, reduction):
+@pytest.mark.parametrize(("kind", "reduction"), [("bert", "all"), ("bert", {"layers": 1, "head": 2}), ("gpt2", "last")])
+def test_intervals_are_means_of_intervals_of_heads(kind, reduction):
     """By a linear programme for each head, row, token and end; markers keep their weights."""
-    subject = make(reduction)
+    subject = subject_of(kind, reduction)
     batch = texts(subject, 12)
     columns = run("identifiability", subject, batch)
     read = subject.in_double().read(batch, rows=True)

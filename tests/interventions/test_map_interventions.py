@@ -1,5 +1,7 @@
 """Interventions on attention maps: against the model read without the hook's help, by hand, and whatever the batch."""
 
+import functools
+
 import numpy as np
 import pytest
 import torch
@@ -8,14 +10,20 @@ from attnfaith.interventions.erasure import Erased, Scaled
 from attnfaith.interventions.permutation import Permuted, read_permuted
 from attnfaith.interventions.targets import Maps
 from attnfaith.measurement.registry import find
-from attnfaith.subjects import Edit
-from tests.loud_classifiers import batch_of, classifier
+from attnfaith.subjects import Edit, SelfAttention
 from tests.measuring import run
+from tests.small_classifiers import batch_of
+from tests.small_classifiers import classifier as small_classifier
 
 
 KINDS = ("bert", "gpt2", "bart")
 LAYERS = ("last", "all", [0])
 MEASURES = {"map_permutation": {"draws": 4}, "map_uniform": {}, "map_erasure": {"draws": 2}}
+
+
+@functools.cache
+def classifier(kind, **fields):
+    return SelfAttention(small_classifier(kind, **fields))
 
 
 def prediction(subject, batch, edit=None):
@@ -88,7 +96,7 @@ def test_permuted_and_uniform_rows_by_hand(kind, layer):
 @pytest.mark.parametrize("kind", KINDS)
 def test_orders_and_flips(kind):
     """Each number of tokens is where the decision first changes, read anew one removal at a time."""
-    subject, lengths = classifier(kind, scale=30.0 if kind == "bert" else 12.0), [6, 4, 7, 8, 9, 5]
+    subject, lengths = classifier(kind, **({"initializer_range": 0.6} if kind == "bert" else {})), [6, 4, 7, 8, 9, 5]
     batch = batch_of(subject, lengths, seed=3)
     batch["instance_id"] = [f"text {row}" for row in range(6)]
     columns = run("map_erasure", subject, batch, layers="all", draws=3)
@@ -143,7 +151,7 @@ def test_gradients_are_slopes(kind, layers):
 )
 def test_the_share_on_markers(kind, reduction):
     """1 less what the reduced row has on the text; nothing where a model has no markers."""
-    subject = classifier(kind, reduction=reduction)
+    subject = SelfAttention(small_classifier(kind), reduction=reduction)
     batch = batch_of(subject, [5, 3, 1])
     shares = np.array(run("marker_attention", subject, batch)["marker_attention"])
     maps = subject.read(batch, rows=True)

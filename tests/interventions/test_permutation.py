@@ -36,9 +36,6 @@ def test_every_order_is_drawn_equally_often(query, readout, projection, tiny_mod
     np.testing.assert_allclose((distance < 1e-6).mean(0), alike.sum(1) / 6, atol=5 * math.sqrt(0.25 / 3000))
 
 
-# --------------------------------------------------------------------------------------- random support
-
-
 ATTENTION, PROBS, NORM, REMOVED = find("random_support").columns
 
 

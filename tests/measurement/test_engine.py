@@ -63,9 +63,6 @@ def same(first, second, atol):
             assert first.column(name).equals(second.column(name)), name
 
 
-# ------------------------------------------------------------------------------------------------ what a record holds
-
-
 def test_rows_and_values_are_those_of_the_data_and_of_each_text_alone(go, texts, tiny_model, tiny_rows, tiny_batch):
     """The model is measured in eval mode, and its mode is back afterwards."""
     model = tiny_model(dropout=0.5).train()
@@ -175,9 +172,6 @@ def test_attention_that_is_given_takes_the_place_of_the_models(go, texts, tiny_m
         np.testing.assert_array_equal(values, expected)
 
 
-# ------------------------------------------------------------------------------------------------ independence
-
-
 @pytest.mark.parametrize("options", [{"batch_tokens": 10_000, "shard_instances": 512}, {"batch_tokens": 1}])
 def test_batches_and_shards_do_not_matter(go, tiny_model, options):
     model = tiny_model(projection="sparsemax")
@@ -193,9 +187,6 @@ def test_batches_and_shards_are_bounded_and_whole():
     assert all(sum(map(len, shard)) <= 5 or len(shard) == 1 for shard in shards)
     assert all(len(batch) == 1 for shard in engine.in_shards(lengths, 1, 64, 5) for batch in shard)
     assert max(len(batch) for shard in engine.in_shards(np.full(200, 3), 10**6, 64, 128) for batch in shard) == 64
-
-
-# ------------------------------------------------------------------------------------------------ interrupted
 
 
 class Counter:
@@ -279,9 +270,6 @@ def test_shards_of_another_measurement_are_refused(go, texts, counter, tiny_mode
     assert [path.name for path in tmp_path.iterdir()] == ["r.parquet"]
 
 
-# ------------------------------------------------------------------------------------------------ refused
-
-
 PADDING = {"deeplift": {"baseline": "padding"}}
 
 
@@ -329,9 +317,6 @@ def test_measures_that_do_not_give_what_they_declare(go, monkeypatch):
     fake(monkeypatch, {"importance_gradient": Column(("T",))}, lambda batch: {}, "two")
     with pytest.raises(MeasurementError, match="'two' declares columns that another measure has"):
         go(producers=["gradient", "two"])
-
-
-# ------------------------------------------------------------------------------------------------ processes
 
 
 TWO = [

@@ -28,6 +28,7 @@ from attnfaith.measurement.registry import (
 from attnfaith.record import Column
 from attnfaith.subjects import CAPABILITIES
 from attnfaith.subjects.protocol import PAIR_CAPABILITIES
+from tests.taggers import offer
 
 
 ROOT = Path(__file__).parents[2]
@@ -38,7 +39,7 @@ def own_registry(monkeypatch):
     """What a test registers is gone after it."""
     for reads in READS:
         classes(reads)
-    monkeypatch.setattr(registry, "_CLASSES", {reads: dict(known) for reads, known in registry._CLASSES.items()})
+    monkeypatch.setattr(registry, "_CLASSES", {reads: dict(classes) for reads, classes in registry._CLASSES.items()})
 
 
 @pytest.mark.parametrize("reads", READS)
@@ -160,18 +161,15 @@ for options in ({}, {"prefix_odds": {"order": "backward"}}):
     assert forward == backward, done.stderr
 
 
-def test_an_entry_point_adds_a_measure(tmp_path):
+def test_an_entry_point_adds_a_measure(tmp_path, monkeypatch):
     """A package that is installed beside this one adds a measure without a line here."""
-    (tmp_path / "outside.py").write_text(
+    source = (
         "from attnfaith.measurement.registry import Measure, register\nfrom attnfaith.record import Column\n\n\n"
         '@register\nclass Outside(Measure):\n    """A measure of another package."""\n\n'
         "    name, cost = 'outside', 'nothing'\n"
         "    columns = {'importance_outside': Column(('T',), doc='nothing')}\n"
     )
-    about = tmp_path / "outside-1.dist-info"
-    about.mkdir()
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: outside\nVersion: 1\n")
-    (about / "entry_points.txt").write_text("[attnfaith.measures]\noutside = outside:Outside\n")
+    offer(tmp_path, monkeypatch, "outside", source, "attnfaith.measures", "Outside")
     script = (
         f"import sys\nsys.path.insert(0, {str(tmp_path)!r})\nfrom attnfaith.measurement import registry\n"
         "print(registry.check_names('outside'), registry.find('outside').__name__)"

@@ -75,9 +75,6 @@ def test_refusals(load, configuration, arguments, names):
     assert len(metric) == 0
 
 
-# ------------------------------------------------------------------------------------------------ padding
-
-
 @st.composite
 def padded_batches(draw):
     """Ragged rows of attention and importance, the same rows padded to one width, and the mask of their tokens.

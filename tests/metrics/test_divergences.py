@@ -72,9 +72,6 @@ def test_single_precision_stays_in_range_and_sums_are_checked():
             divergence([[0.5, 0.5002]], [[0.5, 0.5]])
 
 
-# ------------------------------------------------------------------------------------------------ dispersion
-
-
 def test_dispersion_by_hand_and_as_scipy():
     rows = [[0.5, 0.25, 0.25], [1, 0, 0, 0], [2, 2, 2, 2], [0.5, 0.5, 0, 0, 0, 0, 0, 0]]
     expected = [1.5 * math.log(2) / math.log(3), 0, 1, 1 / 3]

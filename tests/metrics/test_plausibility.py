@@ -78,8 +78,8 @@ def test_tokens_and_spans_by_sets(rows, threshold):
     if any(chosen):
         chosen_spans, gold_spans = ([set(range(*span)) for span in spans(row)] for row in (chosen, gold))
 
-        def matched(these, those):
-            return np.mean([max(len(a & b) / len(a | b) for b in those) >= threshold - 1e-9 for a in these])
+        def matched(spans, targets):
+            return np.mean([max(len(a & b) / len(a | b) for b in targets) >= threshold - 1e-9 for a in spans])
 
         expected = matched(chosen_spans, gold_spans), matched(gold_spans, chosen_spans)
         precision, recall, f1 = (values[0] for values in span_iou([chosen], [gold], threshold))

@@ -44,7 +44,6 @@ sys.path.insert(0, str(FETCHED))
 from hf_tests.generation.test_utils import GenerationTesterMixin  # noqa: E402
 from hf_tests.test_configuration_common import ConfigTester  # noqa: E402
 from hf_tests.test_modeling_common import ModelTesterMixin, ids_tensor  # noqa: E402
-from hf_tests.test_training_mixin import TrainingTesterMixin  # noqa: E402
 
 
 # The suite looks classes up by name in transformers' own tables, in which no registered class is
@@ -94,18 +93,7 @@ class Conformance(ModelTesterMixin):
         self.config_tester.run_common_tests()
 
 
-class Classifier(Conformance, TrainingTesterMixin):
-    # to fall as far as the suite asks; at its own rate, 1e-3, its 300 steps of 64 tokens end before gradients are small
-    training_overfit_seq_length, training_overfit_steps, training_overfit_learning_rate = 32, 60, 2e-2
-
-    def _create_text_training_batch(self, batch_size, seq_length, vocab_size):
-        batch = super()._create_text_training_batch(batch_size, seq_length, vocab_size)
-        batch["input_ids"][0, 5:30] += 25  # two texts and one label each, in place of a label for each token
-        batch["labels"] = torch.arange(batch_size)
-        return batch
-
-
-class Attention(Classifier):
+class Attention(Conformance):
     all_model_classes = (AttentionClassifierModel, AttentionClassifierForSequenceClassification)
     encoder, query, projection, hierarchy = "bilstm", "learned", "softmax", "none"
 
@@ -123,8 +111,6 @@ class Attention(Classifier):
         self.config_tester = ConfigTester(self, config_class=AttentionClassifierConfig, hidden_size=32)
         self.has_attentions = self.encoder == "transformer"  # the pooling attention is another thing than `attentions`
         self.has_base = self.query != "text"  # the suite calls it without token_type_ids, which a pair model needs
-        if (self.encoder, self.hierarchy) == ("transformer", "sentence"):
-            self.training_overfit_steps, self.training_overfit_learning_rate = 100, 5e-3
 
     def inputs(self, ids):
         if self.query == "text":
@@ -132,12 +118,6 @@ class Attention(Classifier):
         if self.hierarchy == "sentence":  # its embeddings do not tell where sentences end
             return {"items": torch.tensor([-1, 0, 0, 1, 1, -1, -1]).expand_as(ids)}
         return {}
-
-    def _create_text_training_batch(self, batch_size, seq_length, vocab_size):
-        batch = super()._create_text_training_batch(batch_size, seq_length, vocab_size)
-        if self.query == "text":
-            batch["token_type_ids"] = (torch.arange(seq_length) >= seq_length // 2).long().expand_as(batch["input_ids"])
-        return batch
 
     def test_load_with_mismatched_shapes(self):
         # it calls the model with random ids and no mask
@@ -150,9 +130,8 @@ class Attention(Classifier):
             super().test_bc_torch_dtype()
 
 
-class OfTransformers(Classifier):
+class OfTransformers(Conformance):
     all_model_classes = (SelfAttentionClassifierForSequenceClassification,)
-    training_overfit_steps, training_overfit_learning_rate = 120, 1e-2
     projection = "softmax"
 
     def setUp(self):
@@ -168,7 +147,7 @@ class OfTransformers(Classifier):
         self.config_tester = ConfigTester(self, config_class=SelfAttentionClassifierConfig, has_text_modality=False)
 
 
-class Rationale(Classifier):
+class Rationale(Conformance):
     all_model_classes = (RationaleClassifierForSequenceClassification,)
     has_attentions = False
     sampler = "budget"

@@ -3,18 +3,14 @@
 import logging
 from contextlib import ExitStack, contextmanager
 
-import numpy as np
 import pytest
 import torch
 from torch.export import Dim
 
-from attnfaith import AttentionClassifierConfig, AttentionClassifierForSequenceClassification
+from attnfaith import AttentionClassifierConfig
 from attnfaith.models import projections
 
 
-MARK = 4  # between sentences
-SIZES = {"vocab_size": 20, "embedding_size": 8, "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1}
-SIZES |= {"num_labels": 3, "embedding_std": 1.0}
 MODELS = {
     "bilstm": {"encoder": "bilstm"},
     "bigru of pairs": {"encoder": "bigru", "query": "text", "readout": "tanh", "projection": "sparsemax"},
@@ -22,22 +18,14 @@ MODELS = {
     "transformer": {"encoder": "transformer", "projection": "entmax15", "num_hidden_layers": 2},
     "cnn of pairs": {"encoder": "cnn", "query": "text", "alignment": "dot", "projection": "sparsegen"},
     "average": {"encoder": "average", "projection": "entmax", "entmax_alpha": 1.25},
-    "embedding": {"encoder": "embedding", "score_scale": 1.0, "markers": False},
-    "sentences by cnn": {"encoder": "cnn", "hierarchy": "sentence", "projection": "uniform"},
-    "sentences by transformer": {"encoder": "transformer", "hierarchy": "sentence"},
+    "sentences by transformer": {"encoder": "transformer", "hierarchy": "sentence", "score_scale": 1.0},
 }
 HALVINGS = 12  # of a bisection, each of which is written out in a graph; more would show nothing new
-every_model = pytest.mark.parametrize(
-    "fields",
-    [*MODELS.values()],
-    ids=[*MODELS],
-    scope="module",  # tests of a model follow one another, so that it is exported once
-)
-
+# the scope makes the tests of a model follow one another, so that it is exported once
+every_model = pytest.mark.parametrize("fields", [*MODELS.values()], ids=[*MODELS], scope="module")
 pytestmark = [
     pytest.mark.slow,
-    # of torch's own loops, and of its own way into functions with a slope of their own
-    pytest.mark.filterwarnings("ignore:_check_is_size will be removed:FutureWarning"),
+    pytest.mark.filterwarnings("ignore:_check_is_size will be removed:FutureWarning"),  # of torch's own loops
     pytest.mark.filterwarnings("ignore:.*torch.autograd.function.Function.* should not be instantiated:DeprecationWarning"),
 ]
 
@@ -67,51 +55,38 @@ def _fresh():
         yield
 
 
-def build(fields):
-    torch.default_generator.manual_seed(0)
-    config = AttentionClassifierConfig(**{**SIZES, **fields})
-    return AttentionClassifierForSequenceClassification(config).eval().requires_grad_(False)
+@pytest.fixture(scope="module")
+def build(tiny_model):
+    return lambda fields: tiny_model(scale=1.0, dtype=torch.float32, num_labels=3, **fields).requires_grad_(False)
 
 
-def batch(fields, instances, extra=0):
-    """Texts of different lengths, the second without words, padded by `extra` more than they need."""
-    generator = np.random.default_rng(instances)
-    rows = []
-    for number in range(instances):
-        words = generator.integers(5, 20, 0 if number == 1 else 3 + 2 * number)
-        words[2::4] = MARK
-        ids, types = [2, *words, 3], [0] * (len(words) + 2)
-        if fields.get("query") == "text":
-            ids, types = [*ids, 2, *generator.integers(5, 20, 1 + number % 3), 3], types + [1] * (3 + number % 3)
-        rows.append((ids, types))
-    width = max(len(ids) for ids, _ in rows) + extra
-    inputs = {
-        "input_ids": torch.tensor([[*ids, *[0] * (width - len(ids))] for ids, _ in rows]),
-        "attention_mask": torch.tensor([[1] * len(ids) + [0] * (width - len(ids)) for ids, _ in rows]),
-    }
-    if fields.get("query") == "text":
-        inputs["token_type_ids"] = torch.tensor([[*types, *[0] * (width - len(types))] for _, types in rows])
-    return inputs
+@pytest.fixture(scope="module")
+def batch(tiny_rows, tiny_batch):
+    """Factory of texts of different lengths, the second without words."""
+
+    def make(fields, instances, extra=0):
+        lengths = [0 if number == 1 else 3 + 2 * number for number in range(instances)]
+        inputs = tiny_batch(
+            tiny_rows(lengths, pair=fields.get("query") == "text", hierarchy=fields.get("hierarchy", "none"))
+        )
+        del inputs["instance_id"]
+        return {name: torch.nn.functional.pad(values, (0, extra)) for name, values in inputs.items()}
+
+    return make
 
 
-def other_sizes(fields):
+@pytest.fixture
+def other_sizes(batch, fields):
     """Batches of other sizes than the example that a graph is made from."""
     return [batch(fields, 3, extra=2), batch(fields, 1), batch(fields, 7, extra=9)]
 
 
-def same(actual, expected):
+def same(actual, model, inputs):
+    """Check the outputs of a program against the model's own."""
+    expected = model(**inputs)
     for name in ("logits", "attention", "word_attention"):
-        if expected[name] is not None:
+        if expected.get(name) is not None:
             torch.testing.assert_close(actual[name], expected[name], atol=1e-6, rtol=0)
-
-
-def outputs_of(model, inputs):
-    outputs = model(**inputs)
-    return {name: outputs.get(name) for name in ("logits", "attention", "word_attention")}
-
-
-def padded_on_the_left(inputs):
-    return {**inputs, "attention_mask": inputs["attention_mask"].flip(1)}
 
 
 def of_any_length():
@@ -125,7 +100,7 @@ def of_any_length():
 
 
 @pytest.fixture(scope="module")
-def exported(fields):
+def exported(fields, build, batch):
     """The model as a program; torch.onnx.export would make it as its first step."""
     torch._dynamo.reset()
     example = batch(fields, 4)
@@ -135,28 +110,30 @@ def exported(fields):
 
 
 @every_model
-def test_exported_and_compiled(fields, exported):
+def test_exported_and_compiled(fields, exported, build, batch, other_sizes):
     model, graph = build(fields), exported.module()
     compiled = torch.compile(model, backend="eager", fullgraph=True, dynamic=True)
-    for number, inputs in enumerate(other_sizes(fields)):
-        same(graph(**inputs), outputs_of(model, inputs))
+    for number, inputs in enumerate(other_sizes):
+        same(graph(**inputs), model, inputs)
         if number != 1:  # a batch of a single text would have a graph of its own
-            same(compiled(**inputs), outputs_of(model, inputs))
+            same(compiled(**inputs), model, inputs)
+    left = batch(fields, 3, extra=2)
+    left["attention_mask"] = left["attention_mask"].flip(1)
     for program in (graph, compiled):
         with pytest.raises(RuntimeError, match="padding must be on the right"):
-            program(**padded_on_the_left(batch(fields, 3, extra=2)))
+            program(**left)
 
 
 @pytest.mark.filterwarnings("ignore:Dynamo does not know how to trace the builtin:UserWarning")  # where it goes on in parts
 @pytest.mark.parametrize("encoder", ["bilstm", "orthogonal_lstm"])
-def test_recurrent_encoders_of_sentences_are_refused_by_name(encoder):
+def test_recurrent_encoders_of_sentences_are_refused_by_name(encoder, build, batch):
     fields = {"encoder": encoder, "hierarchy": "sentence"}
     model, inputs = build(fields), batch(fields, 3)
     with pytest.raises(NotImplementedError, match=f"encoder='{encoder}' with hierarchy='sentence' cannot be exported"):
         torch.export.export(model, (), inputs)
     with pytest.raises(torch._dynamo.exc.Unsupported, match="cannot be exported, nor compiled as one graph"):
         torch.compile(model, backend="eager", fullgraph=True)(**inputs)
-    same(torch.compile(model, backend="eager")(**inputs), outputs_of(model, inputs))  # in parts
+    same(torch.compile(model, backend="eager")(**inputs), model, inputs)  # in parts
 
 
 @pytest.mark.parametrize("projection", ["sparsemax", "entmax15", "entmax"])
@@ -166,8 +143,7 @@ def test_compiled_projections_have_their_slopes(projection):
 
     def slope(project):
         scores = torch.randn(3, 6, generator=torch.Generator().manual_seed(0)).requires_grad_()
-        (result,) = torch.autograd.grad(project(scores, mask, config).square().sum(), scores)
-        return result
+        return torch.autograd.grad(project(scores, mask, config).square().sum(), scores)[0]
 
     compiled = torch.compile(projections.project, backend="aot_eager", fullgraph=True)
     assert slope(projections.project).abs().max() > 0.01
@@ -176,7 +152,7 @@ def test_compiled_projections_have_their_slopes(projection):
 
 @pytest.mark.filterwarnings("default")  # those of the exporter are its own
 @every_model
-def test_onnx(fields, exported, tmp_path):
+def test_onnx(fields, exported, build, batch, other_sizes, tmp_path):
     import onnxruntime
 
     model, example = build(fields), batch(fields, 4)
@@ -188,7 +164,7 @@ def test_onnx(fields, exported, tmp_path):
             program = torch.onnx.export(exported, dynamo=True, verbose=False)
     program.save(tmp_path / "model.onnx")
     session = onnxruntime.InferenceSession(tmp_path / "model.onnx", providers=["CPUExecutionProvider"])
-    names = ("logits", "attention", "word_attention")
-    for inputs in other_sizes(fields):
-        result = session.run(None, {name: values.numpy() for name, values in inputs.items()})
-        same(dict(zip(names, map(torch.from_numpy, result), strict=False)), outputs_of(model, inputs))
+    for inputs in other_sizes:
+        outputs = session.run(None, {name: values.numpy() for name, values in inputs.items()})
+        names = ("logits", "attention", "word_attention")
+        same(dict(zip(names, map(torch.from_numpy, outputs), strict=False)), model, inputs)

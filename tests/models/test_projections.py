@@ -40,8 +40,6 @@ def double(values):
     return torch.tensor(values, dtype=torch.float64)
 
 
-# Closed forms by hand
-
 BY_HAND = [
     ("softmax", {}, [0.0, np.log(2.0), np.log(5.0)], [1 / 8, 2 / 8, 5 / 8]),
     ("uniform", {}, [3.0, -7.0, 0.1], [1 / 3, 1 / 3, 1 / 3]),
@@ -69,9 +67,6 @@ def test_closed_form(name, parameters, scores, expected):
     np.testing.assert_allclose(apply(double(scores), name, **parameters), expected, atol=1e-12)
 
 
-# The optimisation problem each one solves, solved another way
-
-
 def sparsegen_by_enumeration(scores, lam):
     """Try every support: the stationary point on it that is positive and that has the least objective."""
     best, best_value = None, np.inf
@@ -91,9 +86,6 @@ def test_sparsegen_solves_its_problem(lam):
         scores = np.random.default_rng(seed).normal(size=6)
         ours = apply(scores, "sparsegen", sparsegen_lambda=lam).numpy()
         np.testing.assert_allclose(ours, sparsegen_by_enumeration(scores, lam), atol=1e-12)
-
-
-# What holds for every projection
 
 
 @everything
@@ -168,44 +160,18 @@ def test_properties(name, parameters, data):
     assert (ranked.diff() >= -1e-9).all()
 
 
-# Scores held at a fixed standard deviation
-
-
-def held(scores, scale, mask=None):
-    """The held scores of one row in numpy, straight from the definition."""
-    scores = np.asarray(scores, np.float64)
-    mask = np.ones(len(scores), bool) if mask is None else np.asarray(mask, bool)
-    actual = np.zeros(len(scores))
-    if mask.any() and scores[mask].std() > 0:
-        actual[mask] = scale * (scores[mask] - scores[mask].mean()) / scores[mask].std()
-    return actual
-
-
 def test_held_scores_by_hand():
     # mean 2, deviation 1: -1/4 and 1/4 for sparsemax, whose tau is -1/2
     np.testing.assert_allclose(apply(double([1.0, 3.0]), "sparsemax", score_scale=0.25), [0.25, 0.75], atol=1e-12)
     np.testing.assert_allclose(apply(double([1.0, 3.0]), "softmax", score_scale=0.5 * np.log(3)), [0.25, 0.75], atol=1e-12)
+    # the scale that the model gave them is gone
+    weights = apply(double([1.0, 3.0]) * 0.03 - 2, "sparsemax", score_scale=0.25)
+    np.testing.assert_allclose(weights, [0.25, 0.75], atol=1e-12)
     # mean 3, deviation sqrt(8 / 3)
     z = np.array([-2.0, 0.0, 2.0]) / np.sqrt(8 / 3)
     weights = apply(double([1.0, 9.0, 3.0, 5.0]), "softmax", [1, 0, 1, 1], score_scale=1.0)
     np.testing.assert_allclose(weights[[0, 2, 3]], scipy.special.softmax(z), atol=1e-12)
     assert weights[1] == 0
-
-
-@pytest.mark.slow
-@every_that_reads_scores
-@settings(max_examples=25)
-@given(data=st.data())
-def test_held_scores_are_projected_like_any_others(name, parameters, data):
-    values = data.draw(st.lists(st.integers(-50, 50).map(lambda number: number / 8), min_size=1, max_size=8))
-    mask = data.draw(st.lists(st.booleans(), min_size=len(values), max_size=len(values)))
-    scale = data.draw(st.sampled_from([0.1, 1.0, 4.0]))
-    weights = apply(double(values), name, mask, score_scale=scale, **parameters)
-    free = apply(double(held(values, scale, mask)), name, mask, **parameters)
-    torch.testing.assert_close(weights, free, atol=1e-8, rtol=0)
-    # the scale that the model gave them is gone
-    rescaled = apply(double(values) * 0.03 - 2, name, mask, score_scale=scale, **parameters)
-    torch.testing.assert_close(rescaled, weights, atol=1e-8, rtol=0)
 
 
 @every_that_reads_scores

@@ -32,9 +32,6 @@ class Replaced(Edit):
         return self.replacement[:, layer, :, rows]
 
 
-# ---------------------------------------------------------------------------------------------- reading
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @torch.no_grad()
 def test_attention_is_what_the_model_returns_and_log_probs_are_its_loss(kind):
@@ -129,9 +126,6 @@ def test_capabilities_and_identity():
     }
     assert open_subject("marian").identity()["encoder"] == "marian"
     assert open_subject("marian").digest() != CrossAttention(translator("marian", init_std=0.3)).digest()
-
-
-# ---------------------------------------------------------------------------------------------- refusals
 
 
 def broken():

@@ -58,9 +58,6 @@ def test_the_record_names_the_tokens(pooled, hierarchy, level):
     assert table.column("impermissible").to_pylist() == expected
 
 
-# ---------------------------------------------------------------------------------------------- models that keep them apart
-
-
 def separating(kind="bert", reduction="last"):
     model = SelfAttentionClassifierForSequenceClassification.of(classifier(kind), separate_impermissible=True)
     return SelfAttention(model.eval(), tokenizer(), reduction)

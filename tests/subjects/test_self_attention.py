@@ -8,7 +8,6 @@ from datasets import Dataset
 from torch.overrides import TorchFunctionMode
 
 from attnfaith.subjects import Batch, Edit, SelfAttention, SubjectError
-from attnfaith.subjects import classifier as subjects_classifier
 from attnfaith.subjects.attention import rows_that_matter
 from tests import tolerances
 from tests.small_classifiers import classifier, texts, tokenizer
@@ -26,9 +25,6 @@ def open_subject(kind="bert", reduction="last", **fields):
 
 def batch(subject, lengths=LENGTHS):
     return Batch.of(texts(subject.model, lengths), subject)
-
-
-# ---------------------------------------------------------------------------------------------- reading
 
 
 class Counting(TorchFunctionMode):
@@ -55,26 +51,6 @@ def test_attention_in_one_piece_gives_the_same_where_no_map_is_read(kind):
         with Counting() as counting:
             assert torch.equal(subject.predict(some, subject.embed(some)), plain) and not counting.calls
     assert subject.model.config._attn_implementation == own
-
-
-@pytest.mark.parametrize("kind", ["bert", "gpt2", "xlnet", "bart"])
-def test_a_length_that_was_watched_once_is_read_unwatched_with_the_same_logits(kind, monkeypatch):
-    subject, entered = open_subject(kind), []
-
-    class Counted(subjects_classifier.Hook):
-        def __enter__(self):
-            entered.append(self.count)
-            return super().__enter__()
-
-    monkeypatch.setattr(subjects_classifier, "Hook", Counted)
-    some = batch(subject, (9, 9))
-    with torch.no_grad():
-        watched = subject.predict(some)
-        passes = len(entered)
-        assert passes and torch.equal(subject.predict(some), watched) and len(entered) == passes
-        assert torch.equal(subject.read(some).logits, watched) and len(entered) == 2 * passes  # maps are asked for
-        subject.predict(batch(subject, (8, 8)))
-    assert len(entered) == 3 * passes
 
 
 ROWS = {"bert": "first", "squeezebert": "first", "deberta-v2": "first", "convbert": "first", "eurobert": "all"}
@@ -157,9 +133,6 @@ def test_embeddings_of_the_ids_are_read_as_the_ids(kind):
     assert float(ahead - behind) == pytest.approx(float(2 * (step * slope).sum()), rel=0.1)
 
 
-# ---------------------------------------------------------------------------------------------- attention as it is shown
-
-
 def test_the_attention_shown_is_the_named_reduction_on_tokens_of_the_text():
     """By the maps that the model itself returns."""
     subject = open_subject()
@@ -189,9 +162,6 @@ def test_a_saturated_tanh_hides_no_row_and_a_dead_relu_leaves_none():
     assert torch.equal(subject.attention(batch(subject)), plain)
     with pytest.raises(SubjectError, match="the logits of 2 of 2 texts do not depend on the last layer"):
         dead.attention(batch(dead, (5, 4)))
-
-
-# ---------------------------------------------------------------------------------------------- texts
 
 
 def test_texts_beyond_the_positions_are_cut_and_marked_as_truncated():

@@ -155,9 +155,6 @@ def test_how_texts_can_be_read_together():
     assert SelfAttention(classifier("albert")).sites.layers == (0, 1)  # one module, called twice
 
 
-# --------------------------------------------------------------------------------------- weights in 16 bits
-
-
 MEASURES = "leave_one_out gradient gradient_x_input attn_lrp attention_norm globenc value_zeroing rollout".split()
 MEASURES += ["map_uniform", "map_erasure"]
 

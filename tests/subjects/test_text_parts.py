@@ -37,9 +37,6 @@ def parts_without(batch, subject, token):
     return [np.arange(count)[None] != token for count in subject.attendable(batch).sum(1).tolist()]
 
 
-# --------------------------------------------------------------------------------------- subwords
-
-
 def test_a_mask_token_a_hidden_token_and_a_deleted_one(bert):
     batch = bert.encode(TEXTS)
     parts = parts_without(batch, bert, 2)
@@ -105,9 +102,6 @@ def test_refusals(bert):
             run(LeaveOneOut, decoder, Batch.of(texts(decoder.model), decoder), by=by)
     with pytest.raises(SubjectError, match="needs 'mask token'"):
         find("rationale_erasure")(absent="mask_token").check(decoder, None)
-
-
-# --------------------------------------------------------------------------------------- pooled classifiers
 
 
 @pytest.mark.parametrize("query", ["learned", "text"])

@@ -95,11 +95,11 @@ def hardkuma_value(a: torch.Tensor, b: torch.Tensor, mask: torch.Tensor) -> torc
     """Return the gate (B,T) at test time: 0 or 1 where that is likelier than the other and than all between, else the mean
     of the unstretched distribution, as in the authors' code.
     """
-    zero, one = hardkuma_zero(a, b), hardkuma_one(a, b)
-    between = 1 - zero - one
+    at_zero, at_one = hardkuma_zero(a, b), hardkuma_one(a, b)
+    between = 1 - at_zero - at_one
     value = kuma_mean(a, b)
-    value = torch.where((zero > one) & (zero > between), torch.zeros_like(value), value)
-    value = torch.where((one > zero) & (one > between), torch.ones_like(value), value)
+    value = torch.where((at_zero > at_one) & (at_zero > between), torch.zeros_like(value), value)
+    value = torch.where((at_one > at_zero) & (at_one > between), torch.ones_like(value), value)
     return value * mask
 
 

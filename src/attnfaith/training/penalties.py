@@ -70,63 +70,40 @@ def impermissible_mass(
     *,
     heads: str = "mean",
     scores: torch.Tensor | None = None,
-    floor: float = FLOOR,
 ) -> torch.Tensor:
     """Return -log(1 - a.m): (B,) in nats, 0 where no attention goes to impermissible tokens, infinite where all does.
 
     attention a (B,T), or (B,A,T) of A heads, is 0 outside the mask (B,T) and sums to 1 inside. impermissible m (B,T): 1 or
     True on the tokens that should get none, ignored outside the mask. heads: "mean" of -log(1 - a_h.m) over heads, or "max",
     that of the head with the most impermissible weight in each instance. The authors' code takes the maximum over heads and
-    batch, so that one instance of a batch is penalised; here, as in the paper's formula, each text is. scores and floor: see
-    `log_permissible`.
+    batch, so that one instance of a batch is penalised; here, as in the paper's formula, each text is.
 
-    Undefined, and 0, for a text without permissible tokens, whose weight is impermissible whatever is learned
-    (`permissible_texts`). Also 0 for a text without impermissible tokens or without tokens.
+    scores, in the shape of attention: the input of its softmax. The value is then LSE over all tokens - LSE over permissible
+    ones, exact also where weights are rounded to 0, with a gradient everywhere, and attention is not read. Without scores a
+    permissible weight below FLOOR counts as FLOOR, without a gradient. A sparse projection passes no gradient to a token
+    without weight anyway; the floor keeps the few texts whose permissible weight is near 0 from dominating the training.
+
+    0 for a text without impermissible tokens or without tokens, and, where the value is undefined, for a text without
+    permissible tokens, whose weight is impermissible whatever is learned.
     """
-    lost = -log_permissible(attention, impermissible, mask, scores=scores, floor=floor)
-    if lost.dim() == 1:
-        return lost
-    return lost.mean(1) if heads == "mean" else lost.amax(1)
-
-
-def log_permissible(
-    attention: torch.Tensor,
-    impermissible: torch.Tensor,
-    mask: torch.Tensor,
-    *,
-    scores: torch.Tensor | None = None,
-    floor: float = FLOOR,
-) -> torch.Tensor:
-    """Return log(1 - a.m), the logarithm of the weight on permissible tokens: (B,), or (B,A) of heads; at most 0.
-
-    scores, in the shape of attention: the input of its softmax. The logarithm is then LSE over permissible tokens - LSE over
-    all, exact also where weights are rounded to 0, with a gradient everywhere, and attention is not read. Without scores it
-    is that of the sum of permissible weights, or of `floor` where the sum is less: there the gradient is 0. A sparse
-    projection passes no gradient to a token without weight anyway; the floor keeps the few texts whose permissible weight is
-    near 0 from dominating the training.
-
-    0 where `permissible_texts` is False.
-    """
-    learns = permissible_texts(impermissible, mask)
-    permissible, allowed = mask & ~impermissible.bool(), mask
+    marked = impermissible.bool()
+    permissible, inside = mask & ~marked, mask
+    learns = permissible.any(-1) & (mask & marked).any(-1)  # attention can choose
     if attention.dim() == 3:
-        permissible, allowed, learns = permissible[:, None], allowed[:, None], learns[:, None]
+        permissible, inside, learns = permissible[:, None], inside[:, None], learns[:, None]
     if scores is None:
         weight = (attention * permissible).sum(-1)
-        logarithm = weight.to(torch.promote_types(weight.dtype, torch.float32)).clamp(min=floor).log()
+        logarithm = weight.to(torch.promote_types(weight.dtype, torch.float32)).clamp(min=FLOOR).log()
     else:
         scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
         # where nothing is learned all places count, so that no gradient is that of minus infinity
         everywhere = ~learns.unsqueeze(-1)
-        total = scores.masked_fill(~(allowed | everywhere), -torch.inf).logsumexp(-1)
+        total = scores.masked_fill(~(inside | everywhere), -torch.inf).logsumexp(-1)
         logarithm = scores.masked_fill(~(permissible | everywhere), -torch.inf).logsumexp(-1) - total
-    return logarithm.clamp(max=0).masked_fill(~learns, 0)
-
-
-def permissible_texts(impermissible: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """Return (B,) bool: the texts with permissible and impermissible tokens, between which attention can choose."""
-    marked = impermissible.bool()
-    return (mask & marked).any(-1) & (mask & ~marked).any(-1)
+    lost = -logarithm.clamp(max=0).masked_fill(~learns, 0)
+    if lost.dim() == 1:
+        return lost
+    return lost.mean(1) if heads == "mean" else lost.amax(1)
 
 
 def linked_mass(attention: torch.Tensor, linked: torch.Tensor, counted: torch.Tensor) -> torch.Tensor:
@@ -140,13 +117,13 @@ def linked_mass(attention: torch.Tensor, linked: torch.Tensor, counted: torch.Te
     return ((attention * linked).sum(-1) * counted).sum() / counted.sum()
 
 
-def hidden_links(mass: torch.Tensor, floor: float = FLOOR) -> torch.Tensor:
+def hidden_links(mass: torch.Tensor) -> torch.Tensor:
     """Return -log(1 - mass): () in nats, 0 where no attention goes to linked source tokens.
 
     As in the authors' code, the mean mass of a batch is inside the logarithm: a token whose whole attention is on what it
-    translates costs no more than its share. 1 - mass counts at least `floor`, below which there is no gradient.
+    translates costs no more than its share. 1 - mass counts at least FLOOR, below which there is no gradient.
     """
-    return -(1 - mass).clamp(min=floor).log()
+    return -(1 - mass).clamp(min=FLOOR).log()
 
 
 # ------------------------------------------------------------------------------------------------ diversity
