@@ -1,4 +1,4 @@
-"""Records of models whose logits are affine in attention, drawn at random, for tests of what shows their texts."""
+"""Cells of models whose logits are affine in attention, drawn at random, for tests of pages that show their texts."""
 
 from dataclasses import asdict
 
@@ -7,26 +7,28 @@ import numpy as np
 from attnfaith import record as records
 from attnfaith.interventions.targets import softmax
 from attnfaith.measurement.registry import find
-from attnfaith.record import from_row
 from attnfaith.reporting.cells import Cell, one_cell
-from tests.identities import columns_of, typed
+from tests.identities import typed
+from tests.records import of_rows
 
 
 WORDS = ("good", "bad", "film", "the", "a", "plot", "dull", "bright", "not", "scene", "of", "and")
+MEASURES = ("gradient", "exact_contribution", "token_logits", "adversary_exact", "minimal_flip_set", "permutation")
+KINDS = {name: column for measure in MEASURES for name, column in find(measure).columns.items()}
+KINDS["rationale"] = records.OPTIONAL_COLUMNS["rationale"]
 
 
-def drawn_record(
-    count, *, classes=2, longest=20, seed=0, affine=True, tokens=None, label_names=None, without=(), **identity
-):
-    """A cell of random texts, the first empty and the second of one token; tokens: those of the third. Attention, scores
-    and what tokens add are float32, predictions what these give. affine: whether it says what each token adds; else it has
-    answers that were measured beforehand.
+def drawn_cell(count, *, classes=2, affine=True, tokens=None, label_names=None, without=(), **fields) -> Cell:
+    """A cell of random texts, the first empty and the second of one token. Attention, scores and the values of tokens are
+    float32, and predictions follow from them.
+
+    affine: whether there are the logits of each token; else there are answers that were measured beforehand. tokens: of the
+    third text. without: columns that are left out. fields: of the identity.
     """
-    generator = np.random.default_rng(seed)
-    columns = {}
+    generator, identity, rows = np.random.default_rng(0), typed(**fields), []
     for number in range(count):
         words = tokens if number == 2 else None
-        length = len(words) if words else {0: 0, 1: 1}.get(number, int(generator.integers(4, longest + 1)))
+        length = len(words) if words else {0: 0, 1: 1}.get(number, int(generator.integers(4, 21)))
         attention = _float32(generator.dirichlet(np.full(length, 0.5))) if length else np.zeros(0, np.float32)
         values, bias = _float32(2 * generator.normal(size=(length, classes))), _float32(generator.normal(size=classes) / 3)
         probs = softmax(attention.astype(np.float64) @ values + bias)
@@ -57,27 +59,11 @@ def drawn_record(
                 "minimal_flip_size": 2.0 if length > 2 else np.nan,
                 "permuted_probs": _float32(other_probs),
             }
-        for name, value in (columns_of(typed(seed=seed, **identity)) | row).items():
-            columns.setdefault(name, []).append(value)
-    kinds = {
-        **find("gradient").columns,
-        **find("exact_contribution").columns,
-        **find("token_logits").columns,
-        **find("adversary_exact").columns,
-        **find("minimal_flip_set").columns,
-        **find("permutation").columns,
-    }
-    kinds["rationale"] = records.OPTIONAL_COLUMNS["rationale"]
-    columns = {name: values for name, values in columns.items() if name not in without}
-    table = records.build(columns, {name: column for name, column in kinds.items() if name in columns})
-    if label_names is None:
-        return table
-    identity = from_row(table.slice(0, 1).select([*records.IDENTITY_COLUMNS]).to_pylist()[0])
-    return records.with_settings(table, [{"identity": asdict(identity), "label_names": list(label_names)}])
-
-
-def drawn_cell(count, **fields) -> Cell:
-    return one_cell(drawn_record(count, **fields))
+        rows.append({name: value for name, value in row.items() if name not in without})
+    table = of_rows(identity, rows, KINDS)
+    if label_names is not None:
+        table = records.with_settings(table, [{"identity": asdict(identity), "label_names": list(label_names)}])
+    return one_cell(table)
 
 
 def _float32(values):

@@ -1,4 +1,4 @@
-"""Records of honest and of deceiving models, of which it is known what each looks at."""
+"""Records of honest and of deceiving models with chosen attention and importance."""
 
 from functools import lru_cache
 
@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from attnfaith import record as records
 from attnfaith.reporting.cells import Cell, split_cells
-from tests.identities import columns_of
+from tests.records import of_rows
 
 
 EXTRA = {
@@ -44,8 +44,7 @@ def model(seed, weight=0.0, *, deceit=0.0, doubt=0.0, texts=60, luck=0.0, name=0
         probs = [1 - probability, probability] if (label == 1) == right else [probability, 1 - probability]
         permuted = [0.5 + (probability - 0.5) * 0.8, 0.5 - (probability - 0.5) * 0.8]
         rows.append(
-            columns_of(records.Identity(**identity))
-            | {
+            {
                 "instance_id": f"sst_wiki/test/{number:03d}",
                 "tokens": [f"word{place}" for place in range(length)],
                 "label": label,
@@ -58,7 +57,7 @@ def model(seed, weight=0.0, *, deceit=0.0, doubt=0.0, texts=60, luck=0.0, name=0
                 "minimal_flip_size": float(own.integers(1, length + 1)) if length > 1 and number % 5 else np.nan,
             }
         )
-    return split_cells(records.build({name: [row[name] for row in rows] for name in rows[0]}, EXTRA))[0]
+    return split_cells(of_rows(records.Identity(**identity), rows, EXTRA))[0]
 
 
 def shuffled(cell, seed=0):

@@ -11,12 +11,20 @@ from attnfaith.reporting.cells import split_cells
 from tests.identities import columns_of, typed
 
 
+def of_rows(identity, rows, kinds):
+    """A record of one cell from rows, {column: value}. kinds: {name: Column} of columns that not every record has."""
+    shared = columns_of(identity)
+    rows = [shared | row for row in rows]
+    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    return records.build(columns, {name: column for name, column in kinds.items() if name in columns})
+
+
 def build(texts, *, seed=0, rationale=False, measures=(), **fields):
     """A one-cell record from dicts with any of: id, tokens, label, truncated, probs, attention, gold, <measure>."""
-    columns, identity = {}, columns_of(typed(seed=seed, **fields))
+    rows = []
     for number, text in enumerate(texts):
         attention = list(text.get("attention", []))
-        values = identity | {
+        row = {
             "instance_id": text.get("id", f"t/{number:03d}"),
             "tokens": text.get("tokens", [f"w{i}" for i in range(len(attention))]),
             "label": text.get("label"),
@@ -24,14 +32,10 @@ def build(texts, *, seed=0, rationale=False, measures=(), **fields):
             "probs": text.get("probs", [0.4, 0.6]),
             "attention": attention,
         }
-        values |= {"rationale": text.get("gold", [0.0] * len(attention))} if rationale else {}
-        values |= {f"importance_{name}": list(text[name]) for name in measures}
-        for name, value in values.items():
-            columns.setdefault(name, []).append(value)
-    extra = {f"importance_{name}": records.Column(("T",)) for name in measures}
-    if rationale:
-        extra["rationale"] = records.OPTIONAL_COLUMNS["rationale"]
-    return records.build(columns, extra)
+        row |= {"rationale": text.get("gold", [0.0] * len(attention))} if rationale else {}
+        rows.append(row | {f"importance_{name}": list(text[name]) for name in measures})
+    kinds = {f"importance_{name}": records.Column(("T",)) for name in measures}
+    return of_rows(typed(seed=seed, **fields), rows, kinds | {"rationale": records.OPTIONAL_COLUMNS["rationale"]})
 
 
 def draw(count, *, classes=2, longest=25, seed=0, measures=("gradient", "leave_one_out"), labels=True, **identity):
@@ -95,7 +99,7 @@ def draw_sparse(projection, seed=10, *, texts=30, relation=0.7, scale=1.0, **fie
     relation: correlation of scores and log importance of inputs. scale: of the scores. The importance of a state is its
     weight times noise. The class of four fifths of the texts is right. The first text is empty, the second of one token.
     """
-    columns, identity = {}, columns_of(typed(projection, seed=seed, **fields))
+    rows = []
     for number in range(texts):
         generator = np.random.default_rng([number, seed])
         length = number if number < 2 else 6 + number % 9
@@ -104,7 +108,7 @@ def draw_sparse(projection, seed=10, *, texts=30, relation=0.7, scale=1.0, **fie
         attention = sparse_attention(projection, scale * scores) if length else np.zeros(0)
         places = [generator.permutation(length) for _ in range(2 if length > 1 else 0)]
         shuffled = np.array([attention[place] for place in places]).reshape(len(places), length)
-        values = identity | {
+        row = {
             "instance_id": f"sst/{number}",
             "tokens": ["w"] * length,
             "label": int((number + 0.5) / texts < 0.8),
@@ -118,16 +122,15 @@ def draw_sparse(projection, seed=10, *, texts=30, relation=0.7, scale=1.0, **fie
         for name, draw in noise.items():
             rest = np.sqrt(1 - relation**2) * draw
             score = attention * np.exp(0.3 * draw) if name in STATES else np.exp(relation * scores + rest)
-            values[f"importance_{name}"] = score
+            row[f"importance_{name}"] = score
         for name in STATES[:2]:
-            values[f"random_support_{name}"] = shuffled * np.exp(0.3 * noise[name])
-        values["importance_gradient_norm_detached"] = values["importance_gradient_norm"] * np.exp(noise["leave_one_out"])
-        values["importance_gradient_norm_detached_hidden"] = attention * 2.0
-        for name, value in values.items():
-            columns.setdefault(name, []).append(value)
-    extra = {name: records.Column(("K", "T")) for name in columns if name.startswith("random_support")}
-    extra |= {name: records.Column(("T",)) for name in columns if name.startswith(("importance_", "hidden_to_input"))}
-    return split_cells(records.build(columns, extra))[0]
+            row[f"random_support_{name}"] = shuffled * np.exp(0.3 * noise[name])
+        row["importance_gradient_norm_detached"] = row["importance_gradient_norm"] * np.exp(noise["leave_one_out"])
+        row["importance_gradient_norm_detached_hidden"] = attention * 2.0
+        rows.append(row)
+    axes = {"random_support": ("K", "T"), "hidden_to_input": ("T",), "importance": ("T",)}
+    kinds = {name: records.Column(axes[part]) for part in axes for name in rows[0] if name.startswith(part)}
+    return split_cells(of_rows(typed(projection, seed=seed, **fields), rows, kinds))[0]
 
 
 def of_cell(table, **fields):

@@ -16,7 +16,7 @@ from attnfaith.reporting.cells import one_cell
 from attnfaith.reporting.heatmap import visible
 from attnfaith.reporting.html import Picture, script
 from attnfaith.reporting.page.page import render_page
-from tests.affine_records import drawn_record
+from tests.affine_records import drawn_cell
 from tests.browsers import IN_A_BROWSER, fits
 from tests.records import build, draw
 from tests.reporting.test_page import HOSTILE
@@ -95,7 +95,7 @@ def test_contents_by_keyboard_and_folds_in_print(opens, pages):
 
 @pytest.fixture(scope="module")
 def cell():
-    return one_cell(drawn_record(COUNT, label_names=["bad", "good"]))
+    return drawn_cell(COUNT, label_names=["bad", "good"])
 
 
 @pytest.fixture(scope="module")
@@ -251,7 +251,7 @@ def test_texts_without_another_attention_and_answers_that_were_measured(opens, p
     for name in ("furthest that keeps the answer", "smallest set that flips it"):
         press(page, name)
         assert page.locator(".outcome").inner_text().startswith("One token has all the weight there is")
-    cell = one_cell(drawn_record(6, affine=False, classes=3))
+    cell = drawn_cell(6, affine=False, classes=3)
     page = opens(html_of(cell))
     assert page.get_by_role("slider").count() == 0
     go_to(page, cell, 3)
@@ -266,7 +266,7 @@ def test_texts_without_another_attention_and_answers_that_were_measured(opens, p
 
 def test_hostile_texts_stay_text_and_fit(opens):
     names = ["<img src=x onerror=window.hit=1>", "</script><script>window.hit=1</script>"]
-    cell = one_cell(drawn_record(5, tokens=HOSTILE, label_names=names, dataset="<script>window.hit=1</script>"))
+    cell = drawn_cell(5, tokens=HOSTILE, label_names=names, dataset="<script>window.hit=1</script>")
     page = opens(html_of(cell), width=400, scheme="dark")
     go_to(page, cell, 2)
     for name in ("uniform", "smallest set that flips it", "remove token", "furthest that keeps the answer"):
