@@ -20,14 +20,13 @@ from tests.small_classifiers import classifier, tokenizer
 
 TEXTS = ["the old ship sank slowly", "a film, and very good", "ship", ""]
 CHEAP = {"measures": ["gradient"], "progress": False}
-NAMES = ("bad", "fair", "good")
 
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
     """The folder of a BERT classifier, as `save_pretrained` leaves it."""
     folder = tmp_path_factory.mktemp("models") / "bert"
-    classifier("bert", id2label=dict(enumerate(NAMES)), label2id={"bad": 0, "fair": 1, "good": 2}).save_pretrained(folder)
+    classifier("bert").save_pretrained(folder)
     tokenizer().save_pretrained(folder)
     return folder
 
@@ -51,9 +50,6 @@ def test_an_object_a_pipeline_and_a_subject_give_the_numbers_of_the_folder(saved
         table = attnfaith.measure(source, TEXTS, **CHEAP, **more).table
         for name in ("tokens", "probs", "attention", "importance_gradient"):
             assert table.column(name) == expected.column(name), (source, name)
-    for text, probs in zip(TEXTS, expected.column("probs").to_pylist(), strict=True):
-        (best,) = classify([text])
-        assert best["score"] == pytest.approx(max(probs), abs=1e-6) and best["label"] == NAMES[probs.index(max(probs))]
 
 
 def test_an_opened_folder_is_kept_until_its_files_change(folder):
@@ -83,25 +79,16 @@ class Adapted(torch.nn.Module):
         return self.model
 
 
-class Prompted(torch.nn.Module):
-    """A PEFT model whose adapter is no update of weights."""
-
-    peft_config = None
-
-    def __init__(self, model):
-        super().__init__()
-        self.model = model
-
-
 def test_adapters_are_merged_in_a_copy():
     model = classifier("bert")
     plain = copy.deepcopy(model)
-    adapted = Adapted(model, torch.ones_like(model.classifier.weight))
-    subject = load_subject(adapted, tokenizer=tokenizer())
+    subject = load_subject(Adapted(model, torch.ones_like(model.classifier.weight)), tokenizer=tokenizer())
     assert torch.equal(subject.model.classifier.weight, plain.classifier.weight + 1)
     assert torch.equal(model.classifier.weight, plain.classifier.weight)
+    prompted = torch.nn.Sequential(model)  # an adapter that is no update of weights
+    prompted.peft_config = None
     with pytest.raises(SubjectError, match="PEFT"):
-        load_subject(Prompted(model), tokenizer=tokenizer())
+        load_subject(prompted, tokenizer=tokenizer())
 
 
 def configured(folder, **fields):
@@ -113,25 +100,19 @@ def rewritten(folder, change):
     save_file(change(load_file(folder / "model.safetensors")), folder / "model.safetensors", {"format": "pt"})
 
 
-def of_another_task(folder):
-    AutoModel.from_config(classifier("bert").config).save_pretrained(folder)
-
-
-def without_its_head(folder):
-    rewritten(folder, lambda weights: {name: values for name, values in weights.items() if "classifier" not in name})
-
-
-def with_another_head(folder):
-    rewritten(folder, lambda weights: weights | {"classifier.weight": torch.zeros(2, 32)})
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         (lambda folder: (folder / "model.safetensors").unlink(), "safetensors"),
-        (of_another_task, "BertModel"),
-        (without_its_head, r"lacks 2 weights .*classifier.bias, classifier.weight"),
-        (with_another_head, "cannot be loaded|lacks 1 weights"),
+        (lambda folder: AutoModel.from_config(classifier("bert").config).save_pretrained(folder), "BertModel"),
+        (
+            lambda folder: rewritten(folder, lambda weights: {n: w for n, w in weights.items() if "classifier" not in n}),
+            r"lacks 2 weights .*classifier.bias, classifier.weight",
+        ),
+        (
+            lambda folder: rewritten(folder, lambda weights: weights | {"classifier.weight": torch.zeros(2, 32)}),
+            "cannot be loaded|lacks 1 weights",
+        ),
         (lambda folder: configured(folder, model_type="never_heard_of"), "never_heard_of"),
         (lambda folder: (folder / "model.safetensors").write_bytes(b"\0" * 40), "cannot be loaded"),
     ],

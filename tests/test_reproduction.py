@@ -1,11 +1,11 @@
 """Recorded runs carried out again and compared; from a Hub: tests/hub/test_round_trip.py."""
 
-import csv
 import json
 import math
 import shutil
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 import yaml
@@ -49,16 +49,12 @@ def changed(folder, change):
     ("name", "recorded", "now", "agreement"),
     [
         ("sizes.x", 300, 301, NOT),
-        ("vocabulary", 3000, 3001, NOT),
         ("epochs", 3.0, 4.0, NOT),
         ("best.value", 0.5, 0.509, WITHIN),
         ("best.value", 0.5, 0.52, NOT),
-        ("best.value", None, None, EXACTLY),
         ("best.value", None, 0.1, NOT),
-        ("best.metric", "a", "b", NOT),
         ("translation.bleu", 20.0, 20.9, WITHIN),
         ("translation.bleu", 20.0, 21.1, NOT),
-        ("translation.pairs", 100, 101, NOT),
     ],
 )
 def test_a_number(name, recorded, now, agreement):
@@ -72,8 +68,7 @@ def test_a_loss_has_a_relative_tolerance_and_names_of_data_are_not_compared():
     for now, agreement in ((0.52, WITHIN), (0.53, NOT)):
         old, new = ({"best": {"metric": "eval_loss", "value": value}} for value in (0.5, now))
         assert [row.agreement for row in reproduction.compare_numbers(old, new)] == [EXACTLY, agreement]
-    run = {"sizes": {"train": 3}, "seconds": 1.0, "versions": {"torch": "2"}, "processes": 1}
-    run["dataset"] = {"name": "sst", "revision": "main"}
+    run = {"sizes": {"train": 3}, "seconds": 1.0, "dataset": {"name": "sst", "revision": "main"}}
     (row,) = reproduction.compare_numbers(run, {"sizes": {}, "dataset": {"name": "mine", "revision": "local-1"}})
     assert row[:3] == ("sizes.train", 3, "missing") and row.agreement == NOT
 
@@ -87,8 +82,7 @@ def rows_of(table, other):
     return {row.name.removeprefix("record: "): row for row in reproduction.compare_records(table, other)}
 
 
-@pytest.mark.parametrize("scale", [1.0, 1e-4])
-@pytest.mark.parametrize(("share", "agreement"), [(0.0, EXACTLY), (0.03, WITHIN), (0.08, NOT)])
+@pytest.mark.parametrize(("share", "agreement", "scale"), [(0.0, EXACTLY, 1), (0.03, WITHIN, 1e-4), (0.08, NOT, 1)])
 def test_a_column_by_its_own_spread(finished, share, agreement, scale):
     """Differences of 3 % and of 8 % of the spread, whatever the column's unit; rows are matched by their ids."""
     table = record.load(finished / "record.parquet")
@@ -108,29 +102,23 @@ def test_records_of_other_texts_classes_and_columns(finished):
     table = record.load(finished / "record.parquet")
     swapped = rows_of(table, with_column(table, "probs", [row[::-1].tolist() for row in record.rows(table, "probs")]))
     assert swapped["probs"].agreement == NOT and swapped["probs"].recorded == pytest.approx(swapped["probs"].now)
-    fewer = rows_of(table, table.slice(2))
+    fewer = rows_of(table, table.slice(2).drop_columns(["permuted_probs"]))
     assert (fewer["texts"].agreement, fewer["texts"].difference, fewer["probs"].agreement) == (NOT, 2, EXACTLY)
+    assert fewer["permuted_probs"].now == "missing" and fewer["permuted_probs"].agreement == NOT
     words = table.column("tokens").to_pylist()
-    for other in ([row[:-1] for row in words], [["other", *words[0][1:]], *words[1:]]):
-        row = rows_of(table, with_column(table, "tokens", other))["tokens"]
-        assert row.agreement == NOT and row.tolerance == 0
-    row = rows_of(table, table.drop_columns(["permuted_probs"]))["permuted_probs"]
-    assert row.now == "missing" and row.agreement == NOT
+    row = rows_of(table, with_column(table, "tokens", [["other", *words[0][1:]], *words[1:]]))["tokens"]
+    assert row.agreement == NOT and row.tolerance == 0
 
 
 def compared(first, second, tolerance=0.05):
     return reproduction.compare_column("x", first, second, tolerance)
 
 
-def test_undefined_agrees_with_undefined_only():
-    column = pa.array([[0.1, math.nan], [0.2]])
-    assert compared(column, column).agreement == EXACTLY
+def test_undefined_agrees_with_undefined_and_few_texts_may_be_of_another_shape_or_value():
+    column, infinite = pa.array([[0.1, math.nan], [0.2]]), pa.array([[math.inf], [1.0]])
+    assert compared(column, column).agreement == compared(infinite, infinite).agreement == EXACTLY
     assert compared(column, pa.array([[0.1, 0.3], [0.2]])).agreement == NOT
-    assert compared(pa.array([[math.inf], [1.0]]), pa.array([[math.inf], [1.0]])).agreement == EXACTLY
-    assert compared(pa.array([[math.inf], [1.0]]), pa.array([[2.0], [1.0]])).agreement == NOT
-
-
-def test_few_texts_of_another_shape_or_value_are_within_the_tolerance():
+    assert compared(infinite, pa.array([[2.0], [1.0]])).agreement == NOT
     values = [[float(row), 1.0] for row in range(40)]
     for count, agreement in ((1, WITHIN), (3, NOT)):  # undefined now, or a draw less
         for other in ([math.nan, 1.0], [1.0]):
@@ -145,13 +133,10 @@ def test_few_texts_of_another_shape_or_value_are_within_the_tolerance():
 
 def test_another_training_does_not_agree_and_rounded_weights_do(finished, tmp_path):
     """Weights a millionth apart, as another machine would have them: other bits, the same results."""
-    table, state = record.load(finished / "record.parquet"), runs.read_state(finished)
+    table = record.load(finished / "record.parquet")
     runs.run(recipes.load(finished / "recipe.yaml", ["--output_dir", str(tmp_path / "other"), "--seed=4"]))
-    apart = {name for name, row in rows_of(table, record.load(tmp_path / "other" / "record.parquet")).items()
-             if row.agreement == NOT}  # fmt: skip
-    assert {"importance_gradient", "permuted_probs", "probs"} <= apart
-    assert NOT in {row.agreement for row in reproduction.compare_numbers(state, runs.read_state(tmp_path / "other"))}
-
+    other = rows_of(table, record.load(tmp_path / "other" / "record.parquet"))
+    assert {"importance_gradient", "permuted_probs", "probs"} <= {n for n, row in other.items() if row.agreement == NOT}
     rounded = shutil.copytree(finished, tmp_path / "rounded")
     path = rounded / "model" / "model.safetensors"
     save_file({name: value * (1 + 1e-6) for name, value in load_file(path).items()}, path, metadata={"format": "pt"})
@@ -169,9 +154,8 @@ def test_a_run_of_this_machine_comes_out_the_same(finished, tmp_path, capsys, mo
     monkeypatch.chdir(tmp_path)
     assert cli.main(["reproduce", str(finished)]) == 0
     folder = tmp_path / "runs" / "reproduced" / "tiny"
-    with (folder / "reproduction.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert {row["agreement"] for row in rows} == {EXACTLY} and len(rows) > 20
+    rows = pd.read_csv(folder / "reproduction.csv")
+    assert set(rows["agreement"]) == {EXACTLY} and len(rows) > 20
     printed = capsys.readouterr().out
     assert f"{len(rows)} results: {len(rows)} agree exactly, 0 agree within tolerance, 0 do not" in printed
     stamp = (folder / "model" / "model.safetensors").stat().st_mtime_ns
@@ -211,13 +195,10 @@ def test_a_training_that_goes_on_with_other_code_has_both_in_its_provenance(tmp_
     assert entry["begun"] == {"commit": "another"} and entry["commit"] == provenance.checkout()[0]
 
 
-def with_argument(name):
-    def change(folder):
-        tree = yaml.safe_load((folder / "recipe.yaml").read_text())
-        tree["training"]["arguments"][name] = "all"
-        (folder / "recipe.yaml").write_text(yaml.safe_dump(tree))
-
-    return change
+def with_report_to(folder):
+    tree = yaml.safe_load((folder / "recipe.yaml").read_text())
+    tree["training"]["arguments"]["report_to"] = "all"
+    (folder / "recipe.yaml").write_text(yaml.safe_dump(tree))
 
 
 @pytest.mark.parametrize(
@@ -226,9 +207,7 @@ def with_argument(name):
         (lambda folder: changed(folder, lambda state: state.update(status="trained")), "'trained'"),
         (lambda folder: changed(folder, lambda state: state["texts"].update(test="0")), "on other texts than .* in test"),
         (lambda folder: (folder / "recipe.yaml").unlink(), "recipe.yaml missing"),
-        (lambda folder: (folder / "run.json").write_text("{"), "cannot be read"),
-        (with_argument("report_to"), r"recipe.yaml: .*training.arguments.report_to"),
-        (with_argument("push_to_hub"), r"recipe.yaml: .*training.arguments.push_to_hub"),
+        (with_report_to, r"recipe.yaml: .*training.arguments.report_to"),
     ],
 )
 def test_folders_that_cannot_be_reproduced(copied, tmp_path, change, message):
@@ -236,8 +215,3 @@ def test_folders_that_cannot_be_reproduced(copied, tmp_path, change, message):
     with pytest.raises(AttnfaithError, match=message):
         reproduction.reproduce(copied, tmp_path / "again")
     assert not (tmp_path / "again").exists()
-
-
-def test_a_data_path_is_for_runs_of_a_file(copied):
-    with pytest.raises(reproduction.ReproductionError, match="was not trained on a file"):
-        reproduction.reproduce(copied, data_path="a/reviews.csv")

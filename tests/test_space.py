@@ -6,13 +6,11 @@ from html import unescape
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 import attnfaith
 from attnfaith import cli, space
 from attnfaith.data.tokenization import build_tokenizer
-from attnfaith.space import Service, checked, framed, report, typed_weights
+from attnfaith.space import Service, framed, report, typed_weights
 from attnfaith.support.errors import AttnfaithError
 from tests.toy_subject import Toy
 
@@ -42,7 +40,6 @@ def service(folder):
     [
         (True, None, "no model was named"),
         (True, "/etc/passwd", "is no name of a model on the Hub"),
-        (True, "a/..", "is no name"),
         (True, HOSTILE, "is no name"),
         (True, "owner/large", r"owner/large has 3.0 GB of weights, and this page takes 2 GB"),
         (False, "owner/model", "'owner/model' is not offered here: choose small"),
@@ -54,41 +51,27 @@ def test_a_model_that_may_not_be_named(folder, monkeypatch, open, name, message)
     assert service.model("small") == str(folder) and (not open or service.model("owner/small") == "owner/small")
     with pytest.raises(AttnfaithError, match=message):
         service.model(name)
-
-
-def test_a_folder_of_the_server_cannot_be_named(service, folder, monkeypatch):
     monkeypatch.chdir(folder.parent.parent)
     with pytest.raises(AttnfaithError, match="is a folder of the server"):
         Service().model(f"{folder.parent.name}/small")
-    with pytest.raises(AttnfaithError, match="is no name"):
-        service.model(str(folder))
 
 
-@pytest.mark.parametrize(("text", "message"), [(" \n", "no text"), (None, "no text"), ("a" * 2001, "2,001 letters")])
-def test_texts_are_checked(text, message):
-    with pytest.raises(AttnfaithError, match=message):
-        checked(text)
-
-
-def test_too_much_text_is_refused_before_it_is_measured(service, monkeypatch):
-    monkeypatch.setattr(space, "measure", lambda *_, **__: pytest.fail("it was measured"))
-    for ask, message in (
-        (lambda: service.record("small", "the " * 300), "reads 300 tokens in this text: this page takes 1 to 256"),
-        (lambda: service.edit("small", TEXT, "the\n" * 65), r"6[57] texts: this page reads 64 at once"),
-        (lambda: service.without_words("small", "the " * 65), "6[57] texts"),
-        (lambda: service.edit("small", TEXT, " \n "), "there is no edited text"),
-        (lambda: service.without_words("small", "ship"), "the text has one word"),
-    ):
-        with pytest.raises(AttnfaithError, match=message):
-            ask()
-
-
-@given(
-    st.lists(st.floats(0, 1e6), min_size=1, max_size=8).filter(lambda row: sum(row) > 0), st.sampled_from([" ", ", ", "\n"])
+@pytest.mark.parametrize(
+    ("question", "message"),
+    [
+        (lambda service: service.record("small", " \n"), "no text"),
+        (lambda service: service.record("small", "a" * 2001), "2,001 letters"),
+        (lambda service: service.record("small", "the " * 300), "reads 300 tokens in this text: this page takes 1 to 256"),
+        (lambda service: service.edit("small", TEXT, "the\n" * 65), r"6[57] texts: this page reads 64 at once"),
+        (lambda service: service.without_words("small", "the " * 65), "6[57] texts"),
+        (lambda service: service.edit("small", TEXT, " \n "), "there is no edited text"),
+        (lambda service: service.without_words("small", "ship"), "the text has one word"),
+    ],
 )
-def test_weights_are_divided_by_their_sum(row, between):
-    weights = typed_weights(between.join(map(repr, row)), len(row))
-    assert weights.sum() == pytest.approx(1) and weights == pytest.approx(np.array(row) / sum(row))
+def test_texts_are_refused_before_they_are_measured(service, monkeypatch, question, message):
+    monkeypatch.setattr(space, "measure", lambda *_, **__: pytest.fail("it was measured"))
+    with pytest.raises(AttnfaithError, match=message):
+        question(service)
 
 
 @pytest.mark.parametrize(
@@ -98,11 +81,11 @@ def test_weights_are_divided_by_their_sum(row, between):
         ("1 2 __import__('os')", "numbers"),
         ("1 2 -1", "0 or more"),
         ("0 0 0", "one of them is above 0"),
-        ("1 2 nan", "finite"),
         ("1e308 1e308 1e308", "finite"),
     ],
 )
-def test_other_weights_are_refused(typed, message):
+def test_weights_are_divided_by_their_sum_or_refused(typed, message):
+    assert typed_weights("1 2, 5", 3).tolist() == [1 / 8, 2 / 8, 5 / 8]
     with pytest.raises(AttnfaithError, match=message):
         typed_weights(typed, 3)
 

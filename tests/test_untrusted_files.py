@@ -90,28 +90,20 @@ CODE = "open('sprung', 'w').close()\nraise SystemExit('code of a checkpoint was 
 CLASSES = {"AutoConfig": "mine.C", "AutoModelForSequenceClassification": "mine.M"}
 
 
-def changed(path, **fields):
-    path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
+def bring(folder, what):
+    """Put code, or a pickle in place of weights, into the folder of a checkpoint."""
 
+    def change(name, **fields):
+        (folder / name).write_text(json.dumps({**json.loads((folder / name).read_text()), **fields}))
 
-def with_code(folder):
     (folder / "mine.py").write_text(CODE)
-    changed(folder / "config.json", auto_map=CLASSES)
-
-
-def with_code_of_another_type(folder):
-    with_code(folder)
-    changed(folder / "config.json", model_type="a_type_of_its_own")
-
-
-def with_tokenizer_code(folder):
-    (folder / "mine.py").write_text(CODE)
-    changed(folder / "tokenizer_config.json", auto_map={"AutoTokenizer": ["mine.T", "mine.T"]}, tokenizer_class="T")
-
-
-def with_a_pickle_alone(folder):
-    (folder / "model.safetensors").unlink()
-    torch.save({"classifier.weight": Trap()}, folder / "pytorch_model.bin")
+    if what == "a pickle":
+        (folder / "model.safetensors").unlink()
+        torch.save({"classifier.weight": Trap()}, folder / "pytorch_model.bin")
+    elif what == "code of a tokenizer":
+        change("tokenizer_config.json", auto_map={"AutoTokenizer": ["mine.T", "mine.T"]}, tokenizer_class="T")
+    else:
+        change("config.json", auto_map=CLASSES, **({"model_type": "own"} if what == "code of another type" else {}))
 
 
 def fine_tune(model, folder):
@@ -123,12 +115,12 @@ def fine_tune(model, folder):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("change", [with_code, with_code_of_another_type, with_a_pickle_alone, with_tokenizer_code])
-def test_no_route_runs_what_a_checkpoint_brings(change, place):
+@pytest.mark.parametrize("what", ["code", "code of another type", "a pickle", "code of a tokenizer"])
+def test_no_route_runs_what_a_checkpoint_brings(what, place):
     model = place / "run" / "model"
     classifier("bert").save_pretrained(model)
     tokenizer().save_pretrained(model)
-    change(model)
+    bring(model, what)
     refused = 0
     for load in (
         lambda: load_subject(model),
@@ -144,7 +136,7 @@ def test_no_route_runs_what_a_checkpoint_brings(change, place):
                 refused += 1
                 assert len(str(error)) < 900
         assert not (place / "sprung").exists()
-    assert refused == 5 or change in (with_code, with_tokenizer_code)
+    assert refused == 5 or what in ("code", "code of a tokenizer")
     shutil.rmtree(place / "run")
 
 

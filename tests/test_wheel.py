@@ -48,7 +48,6 @@ def test_the_source_distribution_holds_the_recipes(wheel, tmp_path):
     (path,) = wheel.glob("*.tar.gz")
     shutil.unpack_archive(path, tmp_path, filter="data")
     (source,) = tmp_path.iterdir()
-    assert (source / "recipes" / "quickstart.yaml").is_file() and (source / "setup.py").is_file()
     assert (source / "recipes" / "meister_2021" / "published.csv").is_file() and not (source / "tests").exists()
 
 

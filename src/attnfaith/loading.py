@@ -238,13 +238,13 @@ def _config(folder: Path) -> dict:
 
 
 def translates(config: Mapping) -> bool:
-    """Whether a configuration is of a model from sequences to sequences."""
+    """Whether a configuration describes a model from sequences to sequences."""
     classes = config.get("architectures") or []
     return bool(config.get("is_encoder_decoder")) and not any(str(name).endswith("Classification") for name in classes)
 
 
 def of_sequences(model: str | os.PathLike) -> bool:
-    """Whether a folder, a run or a name on the Hub is of a model from sequences to sequences. Raises ModelError for none."""
+    """Whether a folder, a run or a name on the Hub holds a model from sequences to sequences. Raises ModelError for none."""
     return translates(_config(model_folders(model)[1]))
 
 

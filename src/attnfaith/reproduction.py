@@ -99,7 +99,7 @@ def reproduce(
     status = recorded.get("status")
     if status != "complete":
         raise ReproductionError(f"{name} is not complete (status {status!r} in {runs.STATE}): there is nothing to compare")
-    recipe = _with_data(recipes.load(folder / runs.RECIPE, of_stranger=not local), name, data_path, local=local)
+    recipe = _with_data(recipes.load(folder / runs.RECIPE, untrusted=not local), name, data_path, local=local)
     table = find_record(source).load()
     _check_texts(recipe, recorded, name)
     folder = Path(output) if output is not None else Path("runs") / "reproduced" / name

@@ -141,10 +141,10 @@ def check(recipe: Recipe, names: Sequence[str]) -> None:
             f"the run has {', '.join(other)}: words are removed where a model of this package that reads whole texts was "
             "trained on labels"
         )
-    of_inputs = sorted(measure.name for measure in classes() if measure.role() == "importance")
-    unknown = [name for name in names if name not in ("attention", *of_inputs)]
+    inputs = sorted(measure.name for measure in classes() if measure.role() == "importance")
+    unknown = [name for name in names if name not in ("attention", *inputs)]
     if unknown:
-        raise RecipeError(f"no measure of inputs is called {unknown}; choose from attention, {', '.join(of_inputs)}")
+        raise RecipeError(f"no measure of inputs is called {unknown}; choose from attention, {', '.join(inputs)}")
 
 
 def _scores(model, recipe: Recipe, loaded, split: str, rows, names, output: Path) -> dict[str, dict[str, np.ndarray]]:

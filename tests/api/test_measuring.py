@@ -7,7 +7,6 @@ import sys
 import datasets
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pytest
 from transformers import AutoTokenizer, TextClassificationPipeline
 
@@ -17,6 +16,7 @@ from attnfaith.api.measuring import DEFAULTS
 from attnfaith.measurement.registry import by_cost, find, names
 from attnfaith.reporting import sections
 from attnfaith.subjects import Pooled
+from tests.records import replaced
 from tests.tiny_recipes import tiny_tree
 from tests.toy_subject import Toy
 
@@ -69,14 +69,12 @@ def test_all_ways_to_give_a_model(run, texts, tmp_path):
         (str(run), {}),
         (run / "model", {}),
         (model, {}),
-        (model, {"tokenizer": tokenizer}),
         (model, {"tokenizer": run / "model"}),
         (Pooled(model, tokenizer), {}),
         (TextClassificationPipeline(model=model, tokenizer=tokenizer), {}),
     ):
         other = attnfaith.measure(source, some, **CHEAP, **more)
         assert record.equal(first.table.select(columns), other.table.select(columns)), source
-    assert [cell.identity.seed for cell in first.cells] == [3]
     without_run = attnfaith.measure(alone, some, **CHEAP)
     identity = without_run.cells[0].identity
     assert (identity.seed, identity.objective) == (-1, "unknown") and "· seed" not in repr(without_run)
@@ -99,7 +97,6 @@ def test_all_ways_to_give_texts(run, texts, tmp_path):
     plain, labels = texts["text"][:6], np.array([1, 0, 1, 1, 0, 1])
     for source in (tuple(plain), np.array(plain), pd.Series(plain), (text for text in plain)):
         assert attnfaith.measure(run, source, labels, **CHEAP).per_text()["label"].tolist() == labels.tolist()
-    assert attnfaith.measure(run, paths[0], text="review", **CHEAP).cells[0].identity.dataset == "reviews"
 
 
 def test_defaults_are_what_the_model_is_capable_of(run, texts, capsys):
@@ -124,7 +121,6 @@ def test_a_subject_of_ones_own_has_a_whole_record(tmp_path):
     assert (identity.model, identity.encoder, identity.alignment, identity.seed) == ("toy", "embedding", "unknown", -1)
     assert record.settings(own.table)[0]["model"] == Toy().digest() != Toy(seed=1).digest()
     assert own.table.column("tokens").to_pylist() == [text.split() for text in texts]
-    assert "embedding + softmax" in repr(own) and "unknown" not in repr(own)
     own.save(tmp_path / "toy.parquet")
     assert attnfaith.load(tmp_path / "toy.parquet") == own and own.report(tmp_path / "report").is_file()
     assert len(own.summary()) and "attention" in str(own.show(1))
@@ -134,7 +130,6 @@ def test_a_subject_of_ones_own_has_a_whole_record(tmp_path):
 def test_frames_hold_what_the_table_holds(measured):
     (cell,) = measured.cells
     agreement = measured.agreement().set_index("measure")
-    assert list(agreement.index) == list(cell.measures)
     report = sections.frames([cell])["agreement"]
     overall = report[report["class"] == "overall"].set_index("pair")
     for measure in cell.measures:
@@ -154,19 +149,13 @@ def test_frames_hold_what_the_table_holds(measured):
         assert row["n"] == per_text[name].notna().sum() and row["n"] + row["n_undefined"] == len(measured)
 
 
-def test_equality_and_length(measured):
-    def replaced(name, rows):
-        place, table = measured.table.column_names.index(name), measured.table
-        field = table.schema.field(place)
-        return attnfaith.Record(table.set_column(place, field, pa.array(rows, field.type)))
-
-    assert measured == attnfaith.Record(measured.table) and measured != "a record" and len(measured) == 6
+def test_equality(measured):
     table, attention = measured.table, measured.table.column("attention").to_pylist()
+    assert measured == attnfaith.Record(table) and measured != "a record"
     for other in (table.slice(1), table.drop_columns(["importance_gradient"]), table.take([1, 0, 2, 3, 4, 5])):
         assert measured != attnfaith.Record(other)
-    assert measured != replaced("attention", [row[::-1] for row in attention])
-    undefined = [[float("nan")] * len(row) for row in attention]
-    assert replaced("importance_gradient", undefined) == replaced("importance_gradient", undefined) != measured
+    undefined = [attnfaith.Record(replaced(table, "importance_gradient", [[np.nan] * len(row) for row in attention]))] * 2
+    assert undefined[0] == undefined[1] != measured
     with pytest.raises(record.RecordError, match="without rows"):
         attnfaith.Record(table.slice(0, 0))
 
@@ -174,9 +163,7 @@ def test_equality_and_length(measured):
 def test_the_listing_has_all_measures():
     listing = attnfaith.measures()
     assert set(listing.index) == set(names()) and set(listing["kind"]) == {"importance", "intervention"}
-    html = listing._repr_html_()
-    assert all(what.split("(")[0].strip().replace("&", "&amp;") in html for what in listing["what"]) and "..." not in html
-    assert dir(attnfaith) == sorted([*attnfaith.__all__, "__version__"])
+    assert "..." not in listing._repr_html_() and dir(attnfaith) == sorted([*attnfaith.__all__, "__version__"])
 
 
 def test_records_are_read_and_compared_without_torch(measured, tmp_path):
@@ -185,7 +172,7 @@ def test_records_are_read_and_compared_without_torch(measured, tmp_path):
         f"record = attnfaith.load({str(measured.save(tmp_path / 'r.parquet'))!r})\n"
         "record._repr_html_(), record.show(0).html(), record.summary()\n"
         "attnfaith.compare(record, record)\n"
-        "print({'torch', 'transformers'} & set(sys.modules))"
+        "print({'torch', 'transformers', 'datasets'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.stdout.strip() == "set()", done.stderr

@@ -9,7 +9,6 @@ from accelerate.state import AcceleratorState
 
 import attnfaith
 from attnfaith.data.tokenization import build_tokenizer
-from tests.measuring import run
 from tests.small_classifiers import classifier, tokenizer
 from tests.small_translators import PAIRS, translator
 from tests.small_translators import tokenizer as translator_tokenizer
@@ -81,15 +80,3 @@ def test_the_numbers_are_those_of_the_plain_way(situation, kind, tiny_model):
     with SITUATIONS[situation](model.to(dtype)) as subject:
         assert attnfaith.measure(subject, texts, **how).table == expected.table
     assert model.config.return_dict is (situation != "return_dict=False") and not torch.is_autocast_enabled("cpu")
-
-
-def test_measures_and_views_read_a_wrapped_model_plainly():
-    model, words = classifier("bert"), tokenizer()
-    subject = attnfaith.subjects.SelfAttention(torch.compile(model), words)
-    expected = run("gradient", model, subject.encode(TEXTS[:1]))["importance_gradient"][0].tolist()
-    how = {"measures": ["attention"], "tokenizer": words}
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        again = run("gradient", torch.nn.DataParallel(model), subject.encode(TEXTS[:1]))
-        probs = attnfaith.view(torch.compile(model), TEXTS[0], **how).probs
-    assert again["importance_gradient"][0].tolist() == expected
-    assert probs.tolist() == attnfaith.view(model, TEXTS[0], **how).probs.tolist()

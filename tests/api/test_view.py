@@ -1,4 +1,4 @@
-"""A view of all self-attention holds what models compute and measures say, of every kind of model that has some."""
+"""A view of all self-attention holds what models compute and measures give, of every kind of model that has some."""
 
 import base64
 import json
@@ -8,7 +8,6 @@ import zlib
 import numpy as np
 import pytest
 import torch
-from markupsafe import escape
 
 import attnfaith
 from attnfaith import AttnfaithError, cli, record
@@ -38,7 +37,7 @@ def bert():
 
 
 @pytest.fixture(scope="module")
-def of_bert(bert):
+def view_of_bert(bert):
     return attnfaith.view(bert, TEXT, tokenizer=tokenizer())
 
 
@@ -50,24 +49,18 @@ def own(tiny_model):
     return {"model": tiny_model(encoder="transformer", **sizes), "tokenizer": words}
 
 
-def maps_of(model, ids):
-    model.set_attn_implementation("eager")
+def test_heads_are_those_of_the_model(bert, view_of_bert):
+    ids, view = tokenizer()(TEXT, return_tensors="pt")["input_ids"], view_of_bert
+    bert.set_attn_implementation("eager")
     with torch.no_grad():
-        return [layer[0].numpy() for layer in model(ids, output_attentions=True).attentions]
-
-
-def test_heads_are_those_of_the_model(bert, of_bert):
-    ids = tokenizer()(TEXT, return_tensors="pt")["input_ids"]
-    expected = maps_of(bert, ids)
-    assert len(of_bert.heads) == len(expected) == of_bert.depth > 1
-    for heads, own in zip(of_bert.heads, expected, strict=True):
-        np.testing.assert_allclose(heads, own, atol=1e-6)
-    np.testing.assert_allclose(of_bert.matrices["attention"], np.stack(expected).mean(1), atol=1e-6)
-    assert of_bert.tokens == ("[CLS]", *TEXT.split(), "[SEP]") and not of_bert.truncated
-    assert of_bert.inside.tolist() == [False, *[True] * 12, False] and of_bert.words == (None, *range(12), None)
-    assert of_bert.classes == ("bad", "fair", "good")
-    tolerances.close(of_bert.probs.sum(), 1, dtype=torch.float32)
-    assert of_bert.reads.tolist() == [1.0, *[0.0] * 13]
+        expected = [layer[0].numpy() for layer in bert(ids, output_attentions=True).attentions]
+    assert len(view.heads) == len(expected) == view.depth > 1
+    for heads, maps in zip(view.heads, expected, strict=True):
+        np.testing.assert_allclose(heads, maps, atol=1e-6)
+    np.testing.assert_allclose(view.matrices["attention"], np.stack(expected).mean(1), atol=1e-6)
+    assert view.tokens == ("[CLS]", *TEXT.split(), "[SEP]") and not view.truncated
+    assert view.inside.tolist() == [False, *[True] * 12, False] and view.words == (None, *range(12), None)
+    assert view.classes == ("bad", "fair", "good") and view.reads.tolist() == [1.0, *[0.0] * 13]
 
 
 @pytest.mark.slow
@@ -80,30 +73,26 @@ def test_the_answer_is_the_measure_of_that_name(kind, name):
     (values,) = MEASURES[name]()(subject, subject.encode([TEXT])).values()
     np.testing.assert_allclose(view.answer(name)[view.inside], values[0], atol=1e-6)
     np.testing.assert_allclose(view.matrices[name].sum(2), 1, atol=1e-6)
-    assert view.heads == () and list(view.matrices) == [name]
 
 
-def test_a_pair_has_the_tokens_of_both(bert):
-    view = attnfaith.view(bert, ("the ship sank", "it was old"), "attention", tokenizer=tokenizer())
-    assert view.tokens == ("[CLS]", "the", "ship", "sank", "[SEP]", "it", "was", "old", "[SEP]")
-    assert view.words == (None, 0, 1, 2, None, 3, 4, 5, None)
-
-
-def test_a_measure_that_a_model_lacks_is_left_out_with_the_reason_or_refused_by_name():
+def test_a_measure_that_a_model_lacks_is_left_out_with_the_reason_or_refused_by_name(bert, tiny_model, monkeypatch):
     model, words = classifier("bart"), tokenizer(eos_token="[SEP]")
     view = attnfaith.view(model, TEXT, tokenizer=words)
     assert list(view.matrices) == ["attention"] and set(view.lacks) == {*MEASURES}
-    assert f"ALTI is not here: {escape(view.lacks['alti'])}." in view.page
     assert not view.stacked and view.lacks["alti"] == "attention is a decoder's over an encoder"
-    expected = view.reads @ view.matrices["attention"][-1]  # nothing multiplied
-    tolerances.close(view.answer("attention"), expected, dtype=torch.float32)
-    np.testing.assert_allclose(flow_to_answer(view, "attention")[0].sum(0), view.answer("attention"))
+    tolerances.close(view.answer("attention"), view.reads @ view.matrices["attention"][-1], dtype=torch.float32)
     assert "reads the tokens themselves, so nothing is multiplied" in view.page
-    assert len(view.figures()["graph"].axes) == 1
     with pytest.raises(SubjectError, match="alti cannot be seen of this model: "):
         attnfaith.view(model, TEXT, ["attention", "alti"], tokenizer=words)
     with pytest.raises(AttnfaithError, match="the view does not hold 'rollout': .*; it holds attention"):
         view.answer("rollout")
+    words = build_tokenizer([TEXT], preprocessing="whitespace")
+    with pytest.raises(SubjectError, match="no self-attention to be seen .its encoder is 'bilstm'.: give a text classifier"):
+        attnfaith.view(tiny_model(encoder="bilstm", vocab_size=len(words)), TEXT, tokenizer=words)
+    monkeypatch.setattr("attnfaith.api.viewing.MOST_READ", 13)
+    lacks = attnfaith.view(bert, TEXT, tokenizer=tokenizer()).lacks
+    assert lacks["value_zeroing"] == "it reads a text of 14 positions 14 times: ask for it by name"
+    assert list(attnfaith.view(bert, TEXT, "value_zeroing", tokenizer=tokenizer()).matrices) == ["value_zeroing"]
 
 
 # ------------------------------------------------------------------------------- the encoder of this package
@@ -119,7 +108,6 @@ def test_a_transformer_of_this_package_by_its_own_attention(own):
     np.testing.assert_allclose(view.reads, output.attention[0], atol=1e-6)
     np.testing.assert_allclose(view.probs, output.logits.softmax(-1)[0], atol=1e-6)
     assert list(view.matrices) == ["attention", "rollout", "alti", "value_zeroing"]
-    assert view.tokens[1:-1] == tuple(TEXT.split()) and view.inside.sum() == 12
 
 
 def layers_by_hand(own):
@@ -171,102 +159,51 @@ def test_alti_of_the_encoder_of_this_package_by_hand(own):
         np.testing.assert_allclose(view.matrices["alti"][number], nearer / nearer.sum(1, True), atol=1e-6)
 
 
-def test_sentences_of_a_hierarchical_model_are_its_tokens(tiny_model):
-    documents = ["the ship sank . the film was good . never", "very slowly . and old"]
-    words = build_tokenizer(documents, preprocessing="default", hierarchy="sentence")
-    fields = {"vocab_size": len(words), "hierarchy": "sentence", "sentence_token_id": words.sentence_token_id}
-    model = tiny_model(encoder="transformer", **fields)
-    view = attnfaith.view(model, documents[0], tokenizer=words)
-    assert view.tokens == ("the ship sank .", "the film was good .", "never")
-    np.testing.assert_allclose(view.answer("value_zeroing").sum(), 1)
+# ------------------------------------------------------------------------------- numbers, page and command
 
 
-# ------------------------------------------------------------------------------- numbers of the view
-
-
-def test_through_the_layers_by_hand(of_bert):
-    product = np.linalg.multi_dot([*of_bert.matrices["alti"][::-1]])
-    np.testing.assert_allclose(of_bert.through("alti")[-1], product, atol=1e-6)
-    np.testing.assert_allclose(of_bert.matrices["rollout"], (of_bert.matrices["attention"] + np.eye(14)) / 2)
-    flows = flow_to_answer(of_bert, "alti")
+def test_through_the_layers_by_hand(view_of_bert):
+    product = np.linalg.multi_dot([*view_of_bert.matrices["alti"][::-1]])
+    np.testing.assert_allclose(view_of_bert.through("alti")[-1], product, atol=1e-6)
+    np.testing.assert_allclose(view_of_bert.matrices["rollout"], (view_of_bert.matrices["attention"] + np.eye(14)) / 2)
+    flows = flow_to_answer(view_of_bert, "alti")
     np.testing.assert_allclose([flow.sum() for flow in flows], 1)
-    np.testing.assert_allclose(flows[0].sum(0), of_bert.answer("alti"), atol=1e-9)
-    np.testing.assert_allclose(flows[-1].sum(1), of_bert.reads, atol=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("text", "measures", "message"),
-    [
-        ("", None, "has no word that the model's tokenizer knows of"),
-        (7, None, "text 0 is 7"),
-        (TEXT, ["altI"], "nothing to be seen is called 'altI'; there are attention, rollout, alti, value_zeroing"),
-        (TEXT, ["alti", "alti"], "name one or more, each once"),
-        (TEXT, [], "name one or more, each once"),
-    ],
-)
-def test_texts_and_measures_that_are_refused(bert, text, measures, message):
-    with pytest.raises(AttnfaithError, match=re.escape(message)):
-        attnfaith.view(bert, text, measures, tokenizer=tokenizer())
-
-
-def test_models_and_texts_without_value_zeroing(bert, tiny_model, monkeypatch):
-    words = build_tokenizer([TEXT], preprocessing="whitespace")
-    with pytest.raises(SubjectError, match="no self-attention to be seen .its encoder is 'bilstm'.: give a text classifier"):
-        attnfaith.view(tiny_model(encoder="bilstm", vocab_size=len(words)), TEXT, tokenizer=words)
-    monkeypatch.setattr("attnfaith.api.viewing.MOST_READ", 13)
-    view = attnfaith.view(bert, TEXT, tokenizer=tokenizer())
-    assert view.lacks["value_zeroing"] == "it reads a text of 14 positions 14 times: ask for it by name"
-    assert list(attnfaith.view(bert, TEXT, "value_zeroing", tokenizer=tokenizer()).matrices) == ["value_zeroing"]
-
-
-# ------------------------------------------------------------------------------- the page
+    np.testing.assert_allclose(flows[0].sum(0), view_of_bert.answer("alti"), atol=1e-9)
+    np.testing.assert_allclose(flows[-1].sum(1), view_of_bert.reads, atol=1e-9)
 
 
 def data_of(page):
     return json.loads(re.search(r'<script type="application/json" id="view">(.*?)</script>', page, re.S)[1])
 
 
-def test_the_page_keeps_weights_as_near_as_it_says(of_bert):
-    data = data_of(of_bert.page)
+def test_the_page_keeps_weights_as_near_as_it_says(view_of_bert):
+    data = data_of(view_of_bert.page)
     whole = np.frombuffer(zlib.decompress(base64.b64decode(data["weights"])), np.uint8).astype(np.int64)
-    size, area = len(data["kept"]) * of_bert.depth * 14**2, 14**2
+    size, area = len(data["kept"]) * view_of_bert.depth * 14**2, 14**2
     assert data["kept"] == ["attention", "alti", "value_zeroing"]
-    steps = (256 * whole[:size] + whole[size : 2 * size]).reshape(3, of_bert.depth, 14, 14)
+    steps = (256 * whole[:size] + whole[size : 2 * size]).reshape(3, view_of_bert.depth, 14, 14)
     for step, name in zip(steps, data["kept"], strict=True):
-        np.testing.assert_allclose((step / STEPS) ** 2, of_bert.matrices[name], atol=0.0003)
+        np.testing.assert_allclose((step / STEPS) ** 2, view_of_bert.matrices[name], atol=0.0003)
     heads = (whole[2 * size :].reshape(-1, area) / HEAD_STEPS) ** 2
-    expected = np.concatenate([heads.reshape(-1, area) for heads in of_bert.heads])
-    np.testing.assert_allclose(heads, expected, atol=0.004)
-    assert "within 0.004, what is multiplied within 0.0003" in of_bert.page
-
-
-# ------------------------------------------------------------------------------- the command
-
-
-@pytest.fixture(scope="module")
-def folder(bert, tmp_path_factory):
-    path = tmp_path_factory.mktemp("models") / "small-bert"
-    bert.save_pretrained(path)
-    tokenizer().save_pretrained(path)
-    return path
+    np.testing.assert_allclose(heads, np.concatenate([maps.reshape(-1, area) for maps in view_of_bert.heads]), atol=0.004)
+    assert "within 0.004, what is multiplied within 0.0003" in view_of_bert.page
 
 
 @pytest.mark.slow
-def test_the_command_writes_page_and_figures(folder, tmp_path, monkeypatch, capsys):
+def test_the_command_writes_page_and_figures(bert, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    assert cli.main(["view", str(folder), TEXT, "--measure", "alti", "attention", "--figures"]) == 0
-    printed = capsys.readouterr().out
+    for part in (bert, tokenizer()):
+        part.save_pretrained(tmp_path / "models" / "small-bert")
+    command = ["view", "models/small-bert", TEXT, "--measure"]
+    assert cli.main([*command, "alti", "attention", "--figures"]) == 0
     page = (tmp_path / "view.html").read_text()
-    assert f"view: view.html ({len(page.encode()) / 1e3:,.0f} kB)" in printed
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
+    assert {path.name for path in tmp_path.glob("view*")} == {
         *(f"view-{name}.{kind}" for name in ("graph", "heads") for kind in ("pdf", "png", "svg")),
         "view.html",
-    ]
+    }
     assert data_of(page)["measures"] == ["alti", "attention"]
-    assert "small-bert" in page and str(folder.parent) not in page + printed  # which is sent, and names no place
-    svg = (tmp_path / "view-graph.svg").read_text()
-    assert svg.count("PathCollection") >= 2
-    assert cli.main(["view", str(folder), TEXT, "--measure", "rollout"]) == 0  # over a page of its own
+    assert "small-bert" in page and str(tmp_path) not in page  # which is sent, and names no place
+    assert cli.main([*command, "rollout"]) == 0  # over a page of its own
     assert data_of((tmp_path / "view.html").read_text())["measures"] == ["rollout"]
 
 
@@ -278,7 +215,6 @@ def test_a_record_of_pairs_shows_one_of_them(tmp_path, capsys):
     record.save(table, tmp_path / "record.parquet")
     view = attnfaith.view(attnfaith.load(tmp_path / "record.parquet"), 2)
     assert view.instance_id == "pairs/2" and view.target == tuple(table.column("target_tokens")[2].as_py())
-    assert list(view.measures) == ["attention", "norm", "occlusion"]  # the mean of heads is view of these
     for name in view.measures:
         np.testing.assert_array_equal(view.measures[name], record.rows(table, f"alignment_{name}")[2])
     np.testing.assert_array_equal(view.links, record.rows(table, "gold_links")[2])
@@ -286,48 +222,48 @@ def test_a_record_of_pairs_shows_one_of_them(tmp_path, capsys):
         page = tmp_path / "pair.html"
         assert cli.main(["view", str(source), "pairs/2", "--output", str(page)]) == 0
         assert page.read_text() == view.page
-    printed = capsys.readouterr().out
-    sizes = f"{len(view.source)} source and {len(view.target)} target words, {(view.links == 2).sum()} sure links"
-    assert f"pairs/2 · {sizes}" in printed
-
-
-def test_a_model_from_sequences_to_sequences_is_measured_on_the_pair():
-    pair = PAIRS[0]
-    view = attnfaith.view(translator("marian"), pair, ["attention", "occlusion"], tokenizer=translator_tokenizer())
-    how = {"measures": ["attention", "occlusion"], "progress": False}
-    expected = attnfaith.measure(translator("marian"), [pair], tokenizer=translator_tokenizer(), **how)
-    assert (view.source, view.target) == tuple(tuple(side.split()) for side in pair) and view.links is None
-    assert list(view.measures) == ["attention", "occlusion"]
-    for name in view.measures:
-        np.testing.assert_array_equal(view.measures[name], expected.alignment(name)[0])
-
-
-def test_values_of_pairs_are_kept_as_near_as_the_page_says():
-    view = PairView.of(draw_pairs(1))
     data = data_of(view.page)
-    steps = np.frombuffer(zlib.decompress(base64.b64decode(data["weights"])), "<i2").astype(float)
-    place = 0
+    steps, place = np.frombuffer(zlib.decompress(base64.b64decode(data["weights"])), "<i2").astype(float), 0
     for measure, values in zip(data["measures"], view.measures.values(), strict=True):
         read = steps[place : place + values.size].reshape(values.shape) * measure["largest"] / data["steps"]
         np.testing.assert_allclose(read, values, atol=measure["largest"] / 32767)
         place += values.size
     assert place == len(steps)
-    assert [measure["sizes"] for measure in data["measures"]] == [[2, 3, 2], [2, 0, 2], [0, 0, 0]]
+
+
+def test_a_model_from_sequences_to_sequences_is_measured_on_the_pair():
+    view = attnfaith.view(translator("marian"), PAIRS[0], ["attention", "occlusion"], tokenizer=translator_tokenizer())
+    how = {"measures": ["attention", "occlusion"], "progress": False}
+    expected = attnfaith.measure(translator("marian"), [PAIRS[0]], tokenizer=translator_tokenizer(), **how)
+    assert (view.source, view.target) == tuple(tuple(side.split()) for side in PAIRS[0]) and view.links is None
+    for name in ("attention", "occlusion"):
+        np.testing.assert_array_equal(view.measures[name], expected.alignment(name)[0])
+
+
+def viewed(model, text, measures=None, words=None):
+    return attnfaith.view(model, text, measures, tokenizer=words or tokenizer())
 
 
 @pytest.mark.parametrize(
     ("view", "message"),
     [
-        (lambda: attnfaith.view(attnfaith.Record(draw(3)), 0), "this is a record of texts, which keeps no maps"),
-        (lambda: PairView.of(build_pairs([(["a"], ["b"])])), "the record holds no measure of alignment"),
-        (lambda: PairView.of(draw_pairs(1), 7), "there is no text 7: the record holds 1"),
-        (lambda: attnfaith.view(attnfaith.Record(draw_pairs(1)), 0, "alti"), "shows all that it holds"),
+        (lambda bert: viewed(bert, ""), "has no word that the model's tokenizer knows of"),
+        (lambda bert: viewed(bert, 7), "text 0 is 7"),
         (
-            lambda: attnfaith.view(translator("marian"), "ein hund", tokenizer=translator_tokenizer()),
+            lambda bert: viewed(bert, TEXT, ["altI"]),
+            "nothing to be seen is called 'altI'; there are attention, rollout, alti",
+        ),
+        (lambda bert: viewed(bert, TEXT, ["alti", "alti"]), "name one or more, each once"),
+        (lambda _: attnfaith.view(attnfaith.Record(draw(3)), 0), "this is a record of texts, which keeps no maps"),
+        (lambda _: PairView.of(build_pairs([(["a"], ["b"])])), "the record holds no measure of alignment"),
+        (lambda _: PairView.of(draw_pairs(1), 7), "there is no text 7: the record holds 1"),
+        (lambda _: attnfaith.view(attnfaith.Record(draw_pairs(1)), 0, "alti"), "shows all that it holds"),
+        (
+            lambda _: attnfaith.view(translator("marian"), "hund", tokenizer=translator_tokenizer()),
             "reads pairs of sentences",
         ),
     ],
 )
-def test_records_and_texts_that_are_no_pairs(view, message):
-    with pytest.raises(AttnfaithError, match=message):
-        view()
+def test_texts_measures_and_records_that_are_refused(bert, view, message):
+    with pytest.raises(AttnfaithError, match=re.escape(message)):
+        view(bert)

@@ -1,7 +1,6 @@
 """A Hub on loopback that speaks the protocol of Hugging Face to the unpatched clients, for tests.
 
-It holds models, data sets and Spaces in memory, public and private. The real Hub also has HTTPS, Xet, organisations,
-branches, pull requests and pages of long lists.
+It holds models, data sets and Spaces in memory, of one user, alice, whose token is hf_alice.
 """
 
 import base64
@@ -17,14 +16,16 @@ from types import SimpleNamespace
 from urllib.parse import parse_qs, unquote, urlsplit
 
 
-KINDS = ("model", "dataset", "space")
-REPO = "(?P<kind>models|datasets|spaces)/(?P<repo_id>[^/]+/[^/]+?)"
+USER, TOKEN = "alice", "hf_alice"
+AUTH = {"type": "access_token", "accessToken": {"displayName": "test", "role": "write"}}
+PLAIN = {
+    "GET /api/whoami-v2": {"type": "user", "id": USER, "name": USER, "fullname": USER, "orgs": [], "auth": AUTH},
+    "POST /api/validate-yaml": {"errors": [], "warnings": []},
+}
+REPO, REVISION = "(?P<kind>models|datasets|spaces)/(?P<repo_id>[^/]+/[^/]+?)", "(?P<revision>[^/]+)"
 WEB = "(?:/(?P<kind>datasets|spaces))?/(?P<repo_id>[^/]+/[^/]+?)"
-REVISION = "(?P<revision>[^/]+)"
 ROUTES = {
-    "whoami": "GET /api/whoami-v2",
     "create": "POST /api/repos/create",
-    "validate_yaml": "POST /api/validate-yaml",
     "info": f"(GET|HEAD) /api/{REPO}(/revision/{REVISION})?",
     "tree": f"GET /api/{REPO}/tree/{REVISION}(/(?P<path>.*))?",
     "preupload": f"POST /api/{REPO}/preupload/{REVISION}",
@@ -36,36 +37,28 @@ ROUTES = {
 
 
 class Refusal(Exception):
-    """An answer other than success; clients choose their exception by `code`."""
-
-    def __init__(self, status, message, code=None, **body):
-        self.status, self.body = status, {"error": message, **body}
-        self.headers = {"X-Error-Message": message, **({"X-Error-Code": code} if code else {})}
+    """An answer other than success: status, message, and the code by which clients choose their exception, or an address."""
 
 
 class Handler(BaseHTTPRequestHandler):
-    """One connection. The methods named in ROUTES answer a request or raise Refusal."""
+    """One connection. The methods named in ROUTES return the answer, and headers, or raise Refusal."""
 
     protocol_version = "HTTP/1.1"
-    wbufsize = -1  # head and body of a small answer leave together
-    disable_nagle_algorithm = True
-
-    def log_message(self, *_):
-        pass
+    log_message = staticmethod(lambda *_: None)
 
     def answer(self):
-        self.hub, url = self.server.hub, urlsplit(self.path)
         try:
-            self.body = self.received()
+            self.body, url = self.received(), urlsplit(self.path)
             self.query = {name: words[0] for name, words in parse_qs(url.query, keep_blank_values=True).items()}
-            with self.hub.lock:
-                self.serve(f"{self.command} {url.path}")
+            with self.server.lock:
+                answer = self.serve(f"{self.command} {url.path}")
+            self.send(*(answer if isinstance(answer, tuple) else (answer,)))
         except Refusal as refusal:
-            self.send(refusal.body, refusal.status, refusal.headers)
-        except ConnectionError:  # the client has gone
-            self.close_connection = True
-        except Exception:
-            self.hub.errors.append(f"{self.command} {self.path}\n{traceback.format_exc()}")
+            status, message, code = refusal.args
+            self.send({"error": message, "url": code}, {"X-Error-Message": message, "X-Error-Code": code}, status)
+        except Exception as error:
+            if not isinstance(error, ConnectionError):  # else the client has gone
+                self.server.errors.append(f"{self.command} {self.path}\n{traceback.format_exc()}")
             self.close_connection = True
 
     do_GET = do_HEAD = do_POST = do_PUT = answer
@@ -81,191 +74,126 @@ class Handler(BaseHTTPRequestHandler):
         return b"".join(pieces)
 
     def serve(self, request):
-        token = self.headers.get("Authorization", "").removeprefix("Bearer ")
-        self.user = self.hub.users.get(token)
-        if token and self.user is None:
-            raise Refusal(401, "Invalid credentials in Authorization header")
+        if request in PLAIN:
+            return PLAIN[request]
         for name, pattern in ROUTES.items():
             if match := re.fullmatch(pattern, request):
                 values = {key: unquote(value) for key, value in match.groupdict().items() if value is not None}
                 if "repo_id" in values:
-                    values["kind"] = values.get("kind", "models").removesuffix("s")
+                    key = values.pop("kind", "models").removesuffix("s"), values.pop("repo_id")
+                    self.repo = self.server.repos.get(key)
+                    user = self.headers.get("Authorization") == f"Bearer {TOKEN}"
+                    if self.repo is None or (self.repo.private and not user):
+                        raise Refusal(404, "Repository not found", "RepoNotFound")
                 return getattr(self, name)(**values)
         raise Refusal(404, f"There is no such repository or endpoint: {request}", "RepoNotFound")
 
-    def send(self, content, status=200, headers=()):
+    def send(self, content, headers=(), status=200):
         content = content if isinstance(content, bytes) else json.dumps(content).encode()
-        self.hub.requests.append(self.path)
+        self.server.requests.append(self.path)
         self.send_response(status)
         for name, value in {"X-Request-Id": secrets.token_hex(8), "Content-Length": len(content), **dict(headers)}.items():
             self.send_header(name, str(value))
         self.end_headers()
         self.wfile.write(content if self.command != "HEAD" else b"")
-        self.wfile.flush()
 
-    def repo(self, kind, repo_id, *, write=False):
-        """Return the repository; for users who may not see it there is none."""
-        repo, owner = self.hub.held.get((kind, repo_id)), self.user == repo_id.split("/")[0]
-        if repo is None or (repo.private and not owner):
-            raise Refusal(404 if self.user else 401, "Repository not found", "RepoNotFound")
-        if write and not owner:
-            raise Refusal(403, "Forbidden")
-        return repo
-
-    def commit_of(self, kind, repo_id, revision):
-        commits = self.repo(kind, repo_id).commits
+    def commit_of(self, revision):
+        commits = self.repo.commits
         for commit in commits[-1:] if revision in ("main", "refs/heads/main") else commits:
             if revision in ("main", "refs/heads/main", commit.id):
                 return commit
         raise Refusal(404, f"Invalid rev id: {revision}", "RevisionNotFound")
 
-    def whoami(self):
-        if self.user is None:
-            raise Refusal(401, "Invalid username or password.")
-        token = {"type": "access_token", "accessToken": {"displayName": "test", "role": "write"}}
-        self.send({"type": "user", "id": self.user, "name": self.user, "fullname": self.user, "orgs": [], "auth": token})
-
     def create(self):
         request = json.loads(self.body)
-        kind, repo_id = request.get("type") or "model", f"{request.get('organization') or self.user}/{request['name']}"
-        if self.user != repo_id.split("/")[0]:
-            raise Refusal(403, "You do not have the rights to write under this namespace")
-        url = f"{self.hub.endpoint}{'' if kind == 'model' else f'/{kind}s'}/{repo_id}"
-        if (kind, repo_id) in self.hub.held:
-            raise Refusal(409, f"You already created this {kind} repo", url=url)
+        key = kind, repo_id = request.get("type") or "model", f"{USER}/{request['name']}"
+        url = f"{self.server.endpoint}{'' if kind == 'model' else f'/{kind}s'}/{repo_id}"
+        if key in self.server.repos:
+            raise Refusal(409, f"You already created this {kind} repo", url)
         private = request.get("visibility") == "private" or bool(request.get("private"))
-        self.hub.held[kind, repo_id] = SimpleNamespace(private=private, sdk=request.get("sdk"), commits=[])
-        self.hub.add_commit(kind, repo_id, "initial commit", {".gitattributes": self.hub.put(b"")})
-        self.send({"url": url, "name": repo_id, "id": repo_id})
+        repo = self.server.repos[key] = SimpleNamespace(id=repo_id, private=private, sdk=request.get("sdk"), commits=[])
+        self.server.add_commit(repo, {".gitattributes": self.server.put(b"")})
+        return {"url": url, "id": repo_id}
 
-    def validate_yaml(self):
-        self.send({"errors": [], "warnings": []})
+    def info(self, revision="main"):
+        repo, commit = self.repo, self.commit_of(revision)
+        files = [{"rfilename": path, "size": entry["size"]} for path, entry in commit.entries.items()]
+        facts = {"_id": repo.id, "id": repo.id, "sha": commit.id, "sdk": repo.sdk, "private": repo.private}
+        return {**facts, "siblings": files, "tags": [], "downloads": 0, "likes": 0}
 
-    def info(self, kind, repo_id, revision="main"):
-        repo, commit = self.repo(kind, repo_id), self.commit_of(kind, repo_id, revision)
-        files = commit.entries.items()
-        siblings = [{"rfilename": path, "size": entry["size"], "blobId": entry["oid"]} for path, entry in files]
-        date = "2026-01-01T00:00:00.000Z"
-        facts = {"_id": repo_id, "id": repo_id, "modelId": repo_id, "author": repo_id.split("/")[0], "sha": commit.id}
-        facts |= {"createdAt": date, "lastModified": date, "private": repo.private, "gated": False, "disabled": False}
-        self.send({**facts, "downloads": 0, "likes": 0, "tags": [], "siblings": siblings, "sdk": repo.sdk})
-
-    def tree(self, kind, repo_id, revision, path=""):
-        entries = self.commit_of(kind, repo_id, revision).entries
+    def tree(self, revision, path=""):
         prefix, deep = f"{path.strip('/')}/".lstrip("/"), self.query.get("recursive", "").lower() in ("1", "true")
         items = {}
-        for name in (name for name in entries if name.startswith(prefix)):
-            entry, (first, *more) = entries[name], name.removeprefix(prefix).split("/")
-            folders = [first, *more][:-1] if deep else [first] if more else []
-            for depth in range(len(folders)):
-                folder = prefix + "/".join(folders[: depth + 1])
-                items[folder] = {"type": "directory", "oid": hashlib.sha1(folder.encode()).hexdigest(), "path": folder}
-            if deep or not more:
+        for name, entry in self.commit_of(revision).entries.items():
+            parts = name.removeprefix(prefix).split("/") if name.startswith(prefix) else []
+            for depth in range(1, len(parts) if deep else min(2, len(parts))):
+                folder = prefix + "/".join(parts[:depth])
+                items[folder] = {"type": "directory", "oid": folder, "path": folder}
+            if parts and (deep or len(parts) == 1):
                 items[name] = {"type": "file", "oid": entry["oid"], "size": entry["size"], "path": name}
         if prefix and not items:
             raise Refusal(404, f"{path} does not exist on {revision}", "EntryNotFound")
-        self.send(list(items.values()))
+        return list(items.values())
 
-    def resolve(self, repo_id, revision, path, kind):
-        commit = self.commit_of(kind, repo_id, revision)
+    def resolve(self, revision, path):
+        commit = self.commit_of(revision)
         if (entry := commit.entries.get(path)) is None:
             raise Refusal(404, "Entry not found", "EntryNotFound")
-        headers = {"X-Repo-Commit": commit.id, "ETag": f'"{entry["oid"]}"', "Content-Type": "application/octet-stream"}
-        self.send(self.hub.blobs[entry["sha256"]], headers=headers)
+        return self.server.blobs[entry["sha256"]], {"X-Repo-Commit": commit.id, "ETag": f'"{entry["oid"]}"'}
 
-    def preupload(self, kind, repo_id, revision):
-        """Answer how each file is to be sent, with the hash of what is there, so that unchanged files are not sent."""
-        self.repo(kind, repo_id, write=True)
-        commit, answers = self.commit_of(kind, repo_id, revision), []
-        for file in json.loads(self.body)["files"]:
-            large = file["path"].endswith((".parquet", ".safetensors"))
-            answers.append({"path": file["path"], "uploadMode": "lfs" if large else "regular", "shouldIgnore": False})
-            if entry := commit.entries.get(file["path"]):
+    def preupload(self, revision):
+        commit, answers = self.commit_of(revision), []
+        for path in (file["path"] for file in json.loads(self.body)["files"]):
+            large = path.endswith((".parquet", ".safetensors"))
+            answers.append({"path": path, "uploadMode": "lfs" if large else "regular", "shouldIgnore": False})
+            if entry := commit.entries.get(path):
                 answers[-1]["oid"] = entry["sha256" if large else "oid"]
-        self.send({"files": answers, "commitOid": commit.id})
+        return {"files": answers, "commitOid": commit.id}
 
-    def lfs_batch(self, repo_id, kind):
-        """Answer where to send large files that have not arrived yet."""
-        self.repo(kind, repo_id, write=True)
+    def lfs_batch(self):
         objects = [{**file, "authenticated": True} for file in json.loads(self.body)["objects"]]
-        for file in (file for file in objects if file["oid"] not in self.hub.blobs):
-            file["actions"] = {"upload": {"href": f"{self.hub.endpoint}/lfs/{file['oid']}", "header": {}}}
-        answer = {"transfer": "basic", "objects": objects, "hash_algo": "sha256"}
-        self.send(answer, headers={"Content-Type": "application/vnd.git-lfs+json"})
+        for file in (file for file in objects if file["oid"] not in self.server.blobs):
+            file["actions"] = {"upload": {"href": f"{self.server.endpoint}/lfs/{file['oid']}", "header": {}}}
+        return {"transfer": "basic", "objects": objects, "hash_algo": "sha256"}
 
     def lfs_receive(self, sha256):
-        self.hub.put(self.body)
-        self.send({})
+        return self.server.put(self.body)
 
-    def commit(self, kind, repo_id, revision):
-        """Make all changes of the request or none."""
-        self.repo(kind, repo_id, write=True)
-        parent, head = self.commit_of(kind, repo_id, revision), {}
-        entries = dict(parent.entries)
-        for line in map(json.loads, self.body.splitlines()):
-            value = line["value"]
-            if line["key"] == "header":
-                head = value
-            elif line["key"] == "file":
-                entries[value["path"]] = self.hub.put(base64.b64decode(value["content"]))
-            elif line["key"] == "lfsFile":
-                entries[value["path"]] = self.hub.put(self.hub.blobs[value["oid"]])
-            else:
+    def commit(self, revision):
+        entries = dict(self.commit_of(revision).entries)
+        for key, value in ((line["key"], line["value"]) for line in map(json.loads, self.body.splitlines())):
+            if key == "file":
+                entries[value["path"]] = self.server.put(base64.b64decode(value["content"]))
+            elif key == "lfsFile":
+                entries[value["path"]] = self.server.put(self.server.blobs[value["oid"]])
+            elif key != "header":
                 del entries[value["path"]]
-        if head.get("parentCommit", parent.id) != parent.id:
-            raise Refusal(412, "A commit has happened since. Please refresh and try again.")
-        sha = self.hub.add_commit(kind, repo_id, head.get("summary", ""), entries)
-        self.send({"success": True, "commitUrl": f"{self.hub.endpoint}/{repo_id}/commit/{sha}", "commitOid": sha})
+        sha = self.server.add_commit(self.repo, entries)
+        return {"success": True, "commitUrl": f"{self.server.endpoint}/{self.repo.id}/commit/{sha}", "commitOid": sha}
 
 
-class HubServer:
-    """A Hub at `endpoint` while the `with` block lasts. `users` are by token: alice (hf_alice) and bob (hf_bob).
+class HubServer(ThreadingHTTPServer):
+    """A Hub at `endpoint` while the `with` block lasts. requests: the paths of all requests. errors: its own failures."""
 
-    requests: the paths of all requests. Raises RuntimeError at the end of the block where the server failed on a request.
-    """
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.repos, self.blobs, self.requests, self.errors, self.lock = {}, {}, [], [], threading.RLock()
+        self.endpoint = f"http://127.0.0.1:{self.server_port}"
+        threading.Thread(target=self.serve_forever, daemon=True).start()
 
-    def __init__(self, port=0):
-        self.users, self.held, self.blobs = {"hf_alice": "alice", "hf_bob": "bob"}, {}, {}
-        self.requests, self.errors, self.lock = [], [], threading.RLock()
-        self.server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
-        self.server.hub, self.server.daemon_threads = self, True
-        self.server.handle_error = lambda *_: None  # a client may leave at any time
-        self.endpoint = f"http://127.0.0.1:{self.server.server_port}"
-
-    def __enter__(self):
-        threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-        return self
-
-    def __exit__(self, kind, error, trace):
-        self.server.shutdown()
-        self.server.server_close()
-        if self.errors and error is None:
-            raise RuntimeError("the Hub server failed on a request:\n" + "\n".join(self.errors))
-
-    def environment(self, home, *, token="hf_alice"):
-        """Return the environment of a process that uses this Hub alone, its caches in `home`. token: None for no token."""
-        theirs = ("HF_", "HUGGING_FACE_", "HUGGINGFACE_", "TRANSFORMERS_")
+    def environment(self, home, **variables):
+        """Return the environment of a process that uses this Hub alone, its caches in `home`; variables: others of it."""
+        theirs = ("HF_", "HUGGING_FACE_", "HUGGINGFACE_", "TRANSFORMERS_", "PYTHONPATH")
         environment = {name: value for name, value in os.environ.items() if not name.startswith(theirs)}
-        environment |= {"HF_ENDPOINT": self.endpoint, "HF_HOME": str(home), "NO_PROXY": "127.0.0.1"}
         environment |= {f"HF_HUB_DISABLE_{name}": "1" for name in ("XET", "TELEMETRY", "PROGRESS_BARS")}
-        return environment if token is None else {**environment, "HF_TOKEN": token}
+        return environment | {"HF_ENDPOINT": self.endpoint, "HF_HOME": str(home), "NO_PROXY": "127.0.0.1"} | variables
 
     def put(self, content):
         """Keep a content; return the entry of a file that has it."""
-        sha256 = hashlib.sha256(content).hexdigest()
+        sha256, oid = hashlib.sha256(content).hexdigest(), hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
         self.blobs[sha256] = content
-        oid = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
         return {"sha256": sha256, "size": len(content), "oid": oid}
 
-    def add_commit(self, kind, repo_id, title, entries):
-        commit = SimpleNamespace(id=secrets.token_hex(20), title=title, entries=dict(sorted(entries.items())))
-        self.held[kind, repo_id].commits.append(commit)
-        return commit.id
-
-    def history(self, kind, repo_id):
-        """Return every commit (id, title, entries by path), the newest last."""
-        return self.held[kind, repo_id].commits
-
-    def read(self, kind, repo_id, path):
-        """Return the content of a file."""
-        return self.blobs[self.history(kind, repo_id)[-1].entries[path]["sha256"]]
+    def add_commit(self, repo, entries):
+        repo.commits.append(SimpleNamespace(id=secrets.token_hex(20), entries=dict(sorted(entries.items()))))
+        return repo.commits[-1].id

@@ -13,19 +13,18 @@ from scipy.stats import kendalltau
 
 from attnfaith import record
 from tests.hub.server import HubServer
-from tests.hub.test_hub import REPOS, finished_run
+from tests.hub.test_hub import finished_run
 
 
 pytestmark = [pytest.mark.slow, pytest.mark.gate]
 ROOT = Path(__file__).parents[2]
-SELECTOR = {"kind": "budget", "budget": 0.5}
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     """The folders of two finished runs, the second of a model that selects."""
     folder = tmp_path_factory.mktemp("runs")
-    model = {"embedding_size": 8, "hidden_size": 8, "selector": SELECTOR}
+    model = {"embedding_size": 8, "hidden_size": 8, "selector": {"kind": "budget", "budget": 0.5}}
     return finished_run(folder / "tiny"), finished_run(folder / "selects", model=model, name="selects")
 
 
@@ -33,6 +32,8 @@ def runs(tmp_path_factory):
 def server():
     with HubServer() as started:
         yield started
+        started.shutdown()
+    assert started.errors == []
 
 
 def run_python(script, folder, environment, *words):
@@ -57,9 +58,26 @@ tiny, selects = sys.argv[1:]
 for _ in range(2):
     assert cli.main(["push", tiny, selects, "--to", "alice"]) == 0
 
+
+def tables():
+    return {path.split("/")[0] for path in HfApi().list_repo_files("alice/attnfaith-results", repo_type="dataset")}
+
+
+Path(tiny, "validation.parquet").write_bytes(Path(tiny, "record.parquet").read_bytes())
+HfApi().upload_file(path_or_fileobj=b"old", path_in_repo="old.py", repo_id="alice/tiny")
+HfApi().upload_file(path_or_fileobj=b"mine", path_in_repo="LICENSE", repo_id="alice/tiny")
+assert cli.main(["push", tiny, "--to", "alice"]) == 0
+assert "tiny.validation" in {source.name.partition(":")[2] for source in lookup.find_records("alice/attnfaith-records")}
+for place in ("validation.parquet", "report/tables/summary.parquet"):
+    Path(tiny, place).unlink()
+Path(selects, "report", "tables", "summary.parquet").unlink()
+assert "summary" in tables() and cli.main(["push", tiny, selects, "--to", "alice"]) == 0
+assert "summary" not in tables() >= {"agreement", "performance"}
+files = HfApi().list_repo_files("alice/tiny")
+assert "LICENSE" in files and "old.py" not in files, "a push deletes its own files alone"
+
 own = attnfaith.load(tiny)
-names = ["alice/tiny", "alice/attnfaith-records:tiny"]
-assert all(attnfaith.load(name) == own for name in names)
+assert all(attnfaith.load(name) == own for name in ("alice/tiny", "alice/attnfaith-records:tiny"))
 assert [source.name for source in lookup.find_records("alice/attnfaith-records")] == [
     "alice/attnfaith-records:selects", "alice/attnfaith-records:tiny"
 ]
@@ -79,8 +97,7 @@ features = datasets.Features(sentence=datasets.Value("string"), label=datasets.C
 rows = {"sentence": [f"text {row}" for row in range(40)], "label": [0, 1] * 20}
 datasets.Dataset.from_dict(rows, features).push_to_hub("alice/texts", split="train")
 small = ["--embedding_size=4", "--hidden_size=4", "--num_train_epochs=1", "--producers=[]", "--report.page=false"]
-words = ["train", "--data.hub_id", "alice/texts", "--data.text", "sentence", *small]
-assert cli.main(words) == 0
+assert cli.main(["train", "--data.hub_id", "alice/texts", "--data.text", "sentence", *small]) == 0
 
 api, recipe = HfApi(), Path(tiny, "recipe.yaml").read_text()
 foreign = recipe.replace("name: planted_evidence", "name: null").replace("path: null", "path: /etc/passwd")
@@ -99,32 +116,30 @@ refused = [
 for line in refused:
     assert cli.main(line.split()) == 2, line
 """
+REFUSED = ["reproduce alice/file --data.path FILE", "give it with --data.path", "lacks recipe.yaml, run.json"]
+REFUSED += ["no folder of a run at alice/none", "holds 2 records: name one of", "holds no record of oter"]
+REFUSED += ["alice cannot write for bob", "cannot be read from"]
 
 
 @pytest.fixture(scope="module")
 def owner(runs, server, tmp_path_factory):
     """The folder in which the owner works, and the process, ended: the Hub holds what it pushed."""
     folder = tmp_path_factory.mktemp("owner")
-    environment = server.environment(folder / "home") | {"PYTHONPATH": str(ROOT / "src")}
+    environment = server.environment(folder / "home", PYTHONPATH=str(ROOT / "src"), HF_TOKEN="hf_alice")
     return folder, run_python(OWNER, folder, environment, *runs)
 
 
-def test_what_an_owner_pushes_is_read_measured_and_reproduced(runs, server, owner):
+def test_what_an_owner_pushes_is_read_measured_and_reproduced(server, owner):
     folder, done = owner
-    assert done.stdout.count(": as it was: ") == 9, "all of the second push; of the second run the metric in the first, too"
+    assert done.stdout.count(": as it was: ") >= 9, "all of the second push; of the second run the metric in the first, too"
     assert "agree exactly, 0 agree within tolerance, 0 do not" in done.stdout and "hf_alice" not in done.stdout + done.stderr
-    assert all(len(server.history(kind, f"alice/{name}")) in (2, 3) for kind, name in REPOS)
+    assert len(server.repos["space", "alice/attention_faithfulness"].commits) == 2
     assert not [path for path in server.requests if "/alice/tiny/resolve/" in path and path.endswith((".py", ".bin"))]
-    card = server.read("dataset", "alice/mine", "README.md").decode()
-    assert "| default | attention" in card and "gradient" in card and str(runs[0]) not in card
-    state = json.loads((folder / "runs" / "alice-texts" / "run.json").read_text())
-    assert state["dataset"]["revision"] == server.history("dataset", "alice/texts")[-1].id
-    assert state["dataset"]["about"]["classes"]["pos"] == {"train": 14, "validation": 3, "test": 3}
+    dataset = json.loads((folder / "runs" / "alice-texts" / "run.json").read_text())["dataset"]
+    assert dataset["revision"] == server.repos["dataset", "alice/texts"].commits[-1].id
+    assert dataset["about"]["classes"]["pos"] == {"train": 14, "validation": 3, "test": 3}
     errors = re.findall(r"^error: (.*)$", done.stderr, re.M)
-    keys = ["reproduce alice/file --data.path FILE", "give it with --data.path", "lacks recipe.yaml, run.json"]
-    keys += ["no folder of a run at alice/none", "holds 2 records: name one of", "holds no record of oter"]
-    keys += ["alice cannot write for bob", "cannot be read from"]
-    assert [key for key, error in zip(keys, errors, strict=True) if key not in error] == [], errors
+    assert [key for key, error in zip(REFUSED, errors, strict=True) if key not in error] == [], errors
 
 
 STRANGER = """
@@ -160,9 +175,7 @@ def test_a_stranger_loads_what_was_measured_without_the_package(runs, server, ow
     page = (ROOT / "docs" / "how_to" / "publish.md").read_text(encoding="utf-8")
     (lines,) = re.findall(r"^```\{\.python notest\}\n(.*?)^```", page, re.M | re.S)
     lines = lines.replace("OWNER", "alice").replace("sst-bilstm-additive-sparsemax", "tiny")
-    environment = server.environment(tmp_path / "home", token=None)
-    environment.pop("PYTHONPATH", None)
-    done = run_python(STRANGER.replace("# the page", lines), tmp_path, environment)
+    done = run_python(STRANGER.replace("# the page", lines), tmp_path, server.environment(tmp_path / "home"))
     loaded = json.loads(done.stdout.splitlines()[-1])
     assert loaded["apart"] < 1e-6
     for name, rows in loaded["tables"].items():

@@ -2,8 +2,6 @@
 
 import dataclasses
 import os
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -62,7 +60,7 @@ def refused(broken, *parts):
 # ---------------------------------------------------------------------------------------------- build and validate
 
 
-@pytest.mark.parametrize("name", ["../up", "A", "", "_x", "a" * 81, "a\n", "ä"])
+@pytest.mark.parametrize("name", ["../up", "A", "", "a" * 81, "a\n", "ä"])
 def test_names_that_could_leave_a_folder_are_refused(name):
     with pytest.raises(RecordError, match="column name .*lower-case letters"):
         Column().field(name)
@@ -79,8 +77,7 @@ def test_build_names_what_is_wrong(change, name):
 
 
 def test_valid_records_pass():
-    for valid in (table(), table(count=5), table(label=[None, None]), record.build({name: [] for name in columns()})):
-        record.validate(valid)
+    for valid in (table(), table(label=[None, None]), record.build({name: [] for name in columns()})):
         record.validate(valid.select(valid.column_names[::-1]))
     for name, kind in (("attention", pa.list_(pa.float64())), ("encoder", pa.string())):
         record.validate(replaced(name, table().column(name).combine_chunks().cast(kind)))
@@ -94,7 +91,6 @@ def test_valid_records_pass():
         ("attention", [[np.nan, 1.0], []], ["'attention' row 0", "nan is not a probability"]),
         ("attention", [[None, 1.0], []], ["'attention' row 0", "null"]),
         ("attention", [None, []], ["'attention' row 0", "null"]),
-        ("probs", [[0.5, 0.5], [0.6, 0.6]], ["'probs' row 1", "sums to 1.2"]),
         ("probs", [[0.5, 0.5], []], ["row 1", "'probs' is empty"]),
         ("label", [2, None], ["row 0", "label 2 is outside 0..1"]),
         ("label", [None, -1], ["row 1", "label -1 is outside 0..1"]),
@@ -112,55 +108,42 @@ def test_broken_rules_are_named(name, values, parts):
 # ---------------------------------------------------------------------------------------------- concatenate
 
 
-def test_columns_that_only_some_records_have_are_filled():
+def test_concatenate_keeps_settings_and_fills_columns_that_only_some_records_have():
     """Beside a hierarchical model each token is an item of one word; beside pairs a text has a second one without words."""
     extra = {name: record.OPTIONAL_COLUMNS[name] for name in ("words", "word_attention", "query_tokens")}
     questions = [["where", "is", "he", "?", "now"], []]
     lists = {"words": [[["a"], ["b", "c"]], []], "word_attention": [[[1], [0.5, 0.5]], []], "query_tokens": questions}
-    flat, divided = table(), record.build(columns(encoder=["cnn"] * 2, **lists), extra)
+    flat = record.with_settings(table(), [{"run": 1}])
+    divided = record.with_settings(record.build(columns(encoder=["cnn"] * 2, **lists), extra), [{"run": 2}])
     joined = record.concatenate([flat, divided])
     assert joined.column("words").to_pylist() == [[["a"], ["b"]], [], *lists["words"]]
     assert joined.column("word_attention").to_pylist() == [[[1.0], [1.0]], [], *lists["word_attention"]]
     assert joined.column("query_tokens").to_pylist() == [[], [], *questions]
-    assert {*extra}.isdisjoint(record.concatenate([flat, table(encoder=["cnn"] * 2)]).column_names)
-
-
-def test_concatenate_keeps_settings_and_cells():
-    first = record.with_settings(table(), [{"run": 1}])
-    second = record.with_settings(table(seed=[11, 11], encoder=["cnn", "cnn"]), [{"run": 2}])
-    joined = record.concatenate(iter([first, second, table(seed=[12, 12])]))
-    assert joined.column("encoder").to_pylist() == ["bilstm"] * 2 + ["cnn"] * 2 + ["bilstm"] * 2
+    assert joined.column("encoder").to_pylist() == ["bilstm"] * 2 + ["cnn"] * 2
     assert record.settings(joined) == [{"run": 1}, {"run": 2}]
     assert record.column_of(joined.schema.field("attention")).axes == ("T",)
 
 
 def test_concatenate_refuses():
+    def measured_by(version, seed):
+        return record.with_settings(table(seed=[seed] * 2), [{"version": version, "columns": {"attention": ""}}])
+
     other = table(seed=[11, 11])
     wide = record.build(columns(importance_x=[[1, 2], []], seed=[11, 11]), {"importance_x": Column(("T",))})
     texts = other.set_column(other.schema.get_field_index("label"), "label", other.column("label").cast(pa.string()))
+    first, patched, later = (measured_by(version, seed) for seed, version in ((1, "1.0.0"), (2, "1.0.7"), (3, "1.1.0")))
+    assert record.concatenate([first, patched]).num_rows == 4
+    mixed = record.concatenate([first, later], mix_versions=True)
     for tables, message in (
         ([], "nothing to concatenate"),
         ([table(), table()], r"appears 2 times in one cell \(dataset .*, seed \d+\)"),
         ([table(), wide], "record 1 .*importance_x"),
         ([table(), texts], "different types"),
+        ([first, later, patched], r"1\.0, 1\.1"),
+        ([mixed, measured_by("1.0.0", 4)], r"1\.0, 1\.1"),  # it keeps what it is made of
     ):
         with pytest.raises(RecordError, match=message):
             record.concatenate(tables)
-
-
-def test_records_of_different_versions_do_not_mix():
-    def measured_by(version, seed):
-        return record.with_settings(table(seed=[seed] * 2), [{"version": version, "columns": {"attention": ""}}])
-
-    first, patched, other = (measured_by(version, seed) for seed, version in ((1, "1.0.0"), (2, "1.0.7"), (3, "1.1.0")))
-    assert record.concatenate([first, patched]).num_rows == 4
-    mixed = record.concatenate([first, other, patched], mix_versions=True)
-    assert mixed.num_rows == 6
-    for tables in ([first, other, patched], [mixed, measured_by("1.0.0", 4)]):  # it keeps what it is made of
-        with pytest.raises(RecordError, match=r"1\.0, 1\.1"):
-            record.concatenate(tables)
-    with pytest.raises(RecordError, match="do this$"):
-        record.check_one_version([first, other], remedy="do this")
 
 
 # ---------------------------------------------------------------------------------------------- files
@@ -172,7 +155,6 @@ def test_save_and_load(tmp_path):
     record.save(own, path)
     loaded = record.load(path)
     assert loaded.equals(own) and [field.metadata for field in loaded.schema] == [field.metadata for field in own.schema]
-    assert record.concatenate([loaded, table(seed=[11, 11])]).num_rows == 4
     assert record.settings(loaded) == [{"note": "ü"}]
     assert os.listdir(path.parent) == ["record.parquet"] and path.stat().st_mode & 0o777 == 0o644
 
@@ -191,8 +173,6 @@ def test_unreadable_files(tmp_path, damage):
     path.write_bytes(contents[damage])
     with pytest.raises(RecordError, match="not a readable record"):
         record.load(path)
-    with pytest.raises(RecordError, match="no record at"):
-        record.load(tmp_path)
 
 
 def test_a_record_of_an_older_schema_gets_one_line(tmp_path):
@@ -203,9 +183,3 @@ def test_a_record_of_an_older_schema_gets_one_line(tmp_path):
         message = f"version {version} of the record's schema.*reads {record.VERSION}: measure the model anew$"
         with pytest.raises(RecordError, match=message):
             record.load(tmp_path / "old.parquet")
-
-
-def test_record_needs_no_torch():
-    code = "import sys, attnfaith.record; print({'torch', 'transformers', 'datasets'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "set()"

@@ -21,14 +21,13 @@ def arrays(axes, **sizes):
         yield np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
 
 
-@pytest.mark.parametrize("axes", [("G", "T"), ("L", "A", "R", "G"), ("L", "A", "R", "G", "T")])
+@pytest.mark.parametrize("axes", [("G", "T"), ("L", "A", "R", "G", "T")])
 def test_arrays_of_many_axes_come_back_as_they_were(axes, tmp_path):
     values = [*arrays(axes)]
     for column in (values, [value.tolist() for value in values]):
         own = record.build(columns(PAIRS, measures={"x": column}), {"x": Column(axes)})
         record.save(own, tmp_path / "r.parquet")
         rows = record.rows(record.load(tmp_path / "r.parquet"), "x")
-        assert [row.shape for row in rows] == [value.shape for value in values]
         assert all(np.array_equal(row, value) for row, value in zip(rows, values, strict=True))
         assert np.array_equal(record.rows(own.take([1]), "x")[0], values[1])
 
@@ -40,12 +39,10 @@ RAGGED = [[[[[0.0] * 2] * 3] * 2] * 3, [[[[0.0] * 2] * 3] * 2]]
     ("change", "message"),
     [
         ({"target_tokens": [["a", "dog", "!"], []], "target_probs": [[0.5] * 3, []]}, "row 1: the target sentence has no w"),
-        ({"target_probs": [[0.5] * 3, [0.5] * 2]}, "row 1: column 'target_probs' has 2 values and 'target_tokens' 1"),
         ({"target_probs": [[0.5, float("nan"), 0.5], [0.5]]}, "column 'target_probs' row 0: nan is outside 0..1"),
         ({"gold_links": [LINKS[0], np.array([[3]])]}, "column 'gold_links' row 1: 3 is outside 0..2"),
         ({"gold_links": [LINKS[0].T, LINKS[1]]}, "row 0: column 'gold_links' has 2 values and 'target_tokens' 3"),
         ({"x": [*arrays("LARGT", R=1)]}, "row 0: column 'x' has 1 values and 'the rule' 2"),
-        ({"x": [*arrays("LARGT", T=4)]}, "row 0: column 'x' has 4 values and 'tokens' 2"),
         ({"y": [*arrays("LRG", L=3)]}, "row 0: column 'y' has 3 values and 'x' 2; all columns over L"),
         ({"x": [RAGGED, [*arrays("LARGT")][1].tolist()]}, "row 0: column 'x' has"),
     ],
@@ -57,13 +54,6 @@ def test_broken_rules_are_named(change, message):
     with pytest.raises(RecordError) as caught:
         record.build(columns(PAIRS, measures=values) | change, extra)
     assert message in str(caught.value)
-
-
-def test_texts_and_pairs_do_not_mix():
-    with pytest.raises(RecordError, match="texts and some sentence pairs"):
-        record.concatenate([texts(3), draw(3)])
-    both = record.concatenate([draw(3), draw(2, seed=1)]).slice(0, 3).combine_chunks()
-    assert record.equal(both, draw(3)) or both.num_rows == 3
 
 
 def test_in_the_hands_of_a_person(tmp_path):
@@ -82,3 +72,5 @@ def test_in_the_hands_of_a_person(tmp_path):
             getattr(own, name)()
     with pytest.raises(AttnfaithError, match="pairs of sentences"):
         Record(texts(3)).alignment()
+    with pytest.raises(RecordError, match="texts and some sentence pairs"):
+        record.concatenate([texts(3), draw(3)])

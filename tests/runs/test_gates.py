@@ -9,7 +9,6 @@ import pytest
 from attnfaith import recipes, record, runs
 from attnfaith.importance.gates import about_gates
 from attnfaith.measurement.registry import MeasurementError
-from attnfaith.reporting.cells import split_cells
 
 
 pytestmark = pytest.mark.slow
@@ -22,16 +21,23 @@ def with_options(recipe, **options):
 
 
 def test_gates_of_a_run(tiny_recipe, capsys):
+    for options, message in (
+        ({"gates": "nowhere.safetensors"}, "'diffmask': nowhere.safetensors holds no gates"),
+        ({"epochs": 0}, "options of 'diffmask': epochs=0"),
+    ):
+        with pytest.raises(MeasurementError, match=message):
+            runs.run(with_options(tiny_recipe(), **options))
     recipe = with_options(tiny_recipe(), **SETTINGS)
-    runs.run(recipe)
     folder = Path(recipe.output_dir)
+    assert not (folder / "model").exists(), "gates are checked before the training"
+    runs.run(recipe, resume=True)
     (gates,) = (folder / "gates").glob("*.safetensors")
     about, log = about_gates(gates), gates.with_suffix(".csv")
     assert about["settings"]["epochs"] == 2 and about["texts"] == [40, 10] and log.read_text().count("\n") == 5
     assert "diffmask epoch 2/2: divergence" in capsys.readouterr().out
     table = record.load(folder / "record.parquet")
-    (cell,) = split_cells(table)
-    for scores, layers in zip(cell.scores("diffmask"), record.rows(table, "diffmask_layers"), strict=True):
+    rows = (record.rows(table, name) for name in ("importance_diffmask", "diffmask_layers"))
+    for scores, layers in zip(*rows, strict=True):
         assert layers.shape == (2, len(scores)) and ((scores >= 0) & (scores <= 1)).all()
     stated = record.settings(table)[0]["options"]["diffmask"]
     assert stated["epochs"] == 2 and len(stated["gates"]) == 12 and str(folder) not in json.dumps(stated)
@@ -39,23 +45,8 @@ def test_gates_of_a_run(tiny_recipe, capsys):
     stamp = gates.stat().st_mtime_ns  # gates of the same settings are used again
     runs.measure_run(folder, recipe, overwrite=True)
     assert gates.stat().st_mtime_ns == stamp and "diffmask epoch" not in capsys.readouterr().out
-    assert runs.read_state(folder)["status"] == "complete", "also of a run that draws no page"
     runs.measure_run(folder, with_options(recipe, **{**SETTINGS, "margin": 0.3}), folder / "other.parquet")
     assert len(list((folder / "gates").glob("*.safetensors"))) == 2
     runs.measure_run(folder, with_options(recipe, gates=str(gates)), folder / "named.parquet")
     columns = ["importance_diffmask", "diffmask_layers"]
     assert record.equal(table.select(columns), record.load(folder / "named.parquet").select(columns))
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"gates": "nowhere.safetensors"}, "'diffmask': nowhere.safetensors holds no gates"),
-        ({"epochs": 0}, "options of 'diffmask': epochs=0"),
-    ],
-)
-def test_gates_are_checked_before_the_training(tiny_recipe, options, message):
-    recipe = with_options(tiny_recipe(), **options)
-    with pytest.raises(MeasurementError, match=message):
-        runs.run(recipe)
-    assert not (Path(recipe.output_dir) / "model").exists()

@@ -19,22 +19,19 @@ TOPICS = ("Kultur", "Politik", "Sport")
 SMALL = ("--embedding_size=4", "--hidden_size=4", "--num_train_epochs=1", "--training.arguments.disable_tqdm")
 SMALL += ("--measure.producers", "[gradient]")
 COLUMNS = ("--data.text", "review", "--data.label", "topic")
+ROWS = [(f"Satz {row} über {TOPICS[row % 3]}, schön", TOPICS[row % 3]) for row in range(40)]
 
 
-def rows(n=40):
-    return [(f"Satz {row} über {TOPICS[row % 3]}, schön", TOPICS[row % 3]) for row in range(n)]
-
-
-def write(path, rows, head=("review", "topic")):
+def write(path, rows):
     with path.open("w", newline="", encoding="utf-8") as stream:
-        csv.writer(stream).writerows([head, *rows])
+        csv.writer(stream).writerows([("review", "topic"), *rows, ("ohne Thema", "")])
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """A folder with reviews.csv and runs/reviews, made by one command, and what that printed; not to be changed."""
+    """A folder with reviews.csv and runs/reviews, by one command; not to be changed."""
     folder = tmp_path_factory.mktemp("own")
-    write(folder / "reviews.csv", [*rows(), ("ohne Thema", "")])
+    write(folder / "reviews.csv", ROWS)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(REPORT, one_small_figure())
         patch.setattr(provenance, "checkout", lambda: ("0" * 40, False))
@@ -56,30 +53,26 @@ def copied(finished, tmp_path, monkeypatch):
 
 @pytest.fixture
 def fails(capfd):
-    def run(*arguments, says):
+    def run(*arguments, message):
         assert cli.main(list(arguments)) == 2
         (line,) = [line for line in capfd.readouterr().err.splitlines() if line.startswith("error: ")]
-        assert re.search(says, line), line
+        assert re.search(message, line), line
 
     return run
 
 
-def test_one_command_from_a_file_to_a_page(finished):
+def test_one_command_from_a_file_to_a_page_and_a_push_without_the_file(finished):
     run = finished / "runs" / "reviews"
     recipe = recipes.load(run / "recipe.yaml")
     assert (recipe.name, recipe.data.label, recipe.data.preprocessing) == ("reviews", "topic", "words")
     state = json.loads((run / "run.json").read_text())
     assert state["dataset"]["name"] == "reviews" and state["dataset"]["about"]["classes"]["Sport"]["test"] == 2
-    table = record.load(run / "record.parquet")
-    assert table.column("dataset").unique().to_pylist() == ["reviews"]
-    assert record.settings(table)[0]["label_names"] == list(TOPICS)
+    assert record.settings(record.load(run / "record.parquet"))[0]["label_names"] == list(TOPICS)
     page = (run / "report" / "index.html").read_text()
     facts = ("41 rows read; left out: 1 without a label", "15% test, 15% validation", "Sport 9, 2, 2", "0 Kultur, 1 Politik")
     assert [fact for fact in facts if fact not in page] == []
 
-
-def test_a_push_sends_the_recipe_and_not_the_file(finished, monkeypatch):
-    plan = hub.plan(finished / "runs" / "reviews", "alice")
+    plan = hub.plan(run, "alice")
     model = plan.repos[-1]
     assert yaml.safe_load(model.files["recipe.yaml"])["data"]["path"] == "reviews.csv"
     assert "own data, reviews.csv, which is not part of this repository" in model.card and "Sport 9, 2, 2" in model.card
@@ -87,36 +80,32 @@ def test_a_push_sends_the_recipe_and_not_the_file(finished, monkeypatch):
         assert not path.endswith(".csv") and str(finished).encode() not in content, path
 
 
-def test_a_run_is_measured_and_reproduced(copied, fails, quick_report):
+def test_a_run_is_measured_and_reproduced_on_the_same_file_alone(copied, fails, quick_report):
     assert cli.main(["measure", "runs/reviews", "--limit", "3", "--output", "part.parquet"]) == 0
     assert record.load("part.parquet").num_rows == 3
     (copied / "elsewhere").mkdir()
     (copied / "reviews.csv").rename("elsewhere/reviews.csv")
-    says = r"no file at reviews.csv.* The run was trained on reviews.csv \(SHA-256 \w{16}\), at data.path='reviews.csv'"
-    fails("measure", "runs/reviews", "--limit", "3", "--output", "more.parquet", says=says)
-    fails("reproduce", "runs/reviews", says=says)
-    fails("reproduce", "runs/reviews", "--data.path", "elsewhere/other.csv", says="it must be called 'reviews.csv'")
+    message = r"no file at reviews.csv.* The run was trained on reviews.csv \(SHA-256 \w{16}\), at data.path='reviews.csv'"
+    fails("measure", "runs/reviews", "--limit", "3", "--output", "more.parquet", message=message)
+    fails("reproduce", "runs/reviews", "--data.path", "elsewhere/other.csv", message="it must be called 'reviews.csv'")
     assert reproduction.reproduce("runs/reviews", data_path="elsewhere/reviews.csv").agrees
-
-
-def test_a_file_that_changed_is_not_measured(copied, fails):
-    write(copied / "reviews.csv", [("anders", "Sport"), *rows()[1:], ("ohne Thema", "")])
-    says = r"'reviews' has changed since the run in runs/reviews was trained: .*\(local-\w+ then, local-\w+ now\)"
-    fails("measure", "runs/reviews", "--limit", "3", "--output", "part.parquet", says=says)
-    fails("reproduce", "runs/reviews", says="was trained on other texts")
+    write(copied / "reviews.csv", [("anders", "Sport"), *ROWS[1:]])
+    message = r"'reviews' has changed since the run in runs/reviews was trained: .*\(local-\w+ then, local-\w+ now\)"
+    fails("measure", "runs/reviews", "--limit", "3", "--output", "more.parquet", message=message)
+    fails("reproduce", "runs/reviews", message="was trained on other texts")
 
 
 @pytest.mark.parametrize(
-    ("labels", "arguments", "says"),
+    ("labels", "arguments", "message"),
     [
         (["a", "b"] * 9, ["--data.label", "topc"], "no column 'topc'; did you mean 'topic'"),
         ([f"id {row}" for row in range(30)] * 2, ["--data.label", "topic"], "30 different values in 60 rows"),
-        ([""] * 9, ["--data.label", "topic"], "none of 9 rows has a label"),
+        ([""] * 9, ["--data.label", "topic"], "none of 10 rows has a label"),
         (["a", "b"] * 9, ["--data.path", "reviws.csv"], "no file at reviws.csv; did you mean reviews.csv"),
     ],
 )
-def test_labels_are_checked_before_the_folder_of_the_run(tmp_path, monkeypatch, fails, labels, arguments, says):
+def test_labels_are_checked_before_the_folder_of_the_run(tmp_path, monkeypatch, fails, labels, arguments, message):
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "reviews.csv", [(f"t{row}", label) for row, label in enumerate(labels)])
-    fails("train", "--data.path", "reviews.csv", "--data.text", "review", *arguments, *SMALL, says=says)
+    fails("train", "--data.path", "reviews.csv", "--data.text", "review", *arguments, *SMALL, message=message)
     assert not (tmp_path / "runs").exists()

@@ -1,10 +1,7 @@
 """Whole runs on generated texts: the files that they leave, the folders that they use, and where they go on."""
 
 import dataclasses
-import json
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -14,11 +11,11 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from attnfaith import recipes, record, runs
 from attnfaith.data.vectors import file_digest
-from attnfaith.measurement import engine, registry
+from attnfaith.measurement import engine
 from attnfaith.reporting.cells import split_cells
 from attnfaith.runs import RunError
-from attnfaith.support.errors import DatasetError, FileError
-from attnfaith.support.files import is_locked
+from attnfaith.support.errors import AttnfaithError, FileError
+from attnfaith.support.files import folder_lock, is_locked
 from tests.tiny_recipes import tiny_tree
 
 
@@ -86,7 +83,6 @@ def never_trained(monkeypatch):
 def test_the_files_of_a_run(finished, tmp_path):
     folder, recipe = finished
     assert entries(folder) == LEFT and recipes.load(folder / "recipe.yaml") == recipe
-    assert not [path for path in folder.rglob("*") if path.name.startswith(".") and path.name != ".lock"]
     state = runs.read_state(folder)
     assert (state["status"], state["processes"], state["epochs"], state["sizes"]["test"]) == ("complete", 1, 2, 24)
     assert "a note" in (folder / "report" / "index.html").read_text()
@@ -112,32 +108,26 @@ def test_the_files_of_a_run(finished, tmp_path):
     assert same_record(tmp_path / "again", folder) and weights(tmp_path / "again") == weights(folder)
 
 
-def test_pairs_of_texts(tiny_recipe, tmp_path):
-    data = {"name": "babi_1", "arguments": {"sizes": {"train": 40, "validation": 20, "test": 10}}}
-    model = {"embedding_size": 8, "hidden_size": 8, "encoder": "cnn", "readout": "tanh"}
-    runs.run(tiny_recipe(data=data, model={**model, "projection": "sparsegen", "sparsegen_lambda": 0.5}))
-    table = record.load(tmp_path / "run" / "record.parquet")
-    assert table.column("projection").unique().to_pylist() == ["sparsegen(0.5)"]
-    assert {len(row) for row in record.rows(table, "probs")} == {6} and "query_tokens" in table.column_names
-
-
-def test_word_vectors_of_the_data_root(tiny_recipe, tmp_path, monkeypatch):
+def test_word_vectors_of_the_data_root_and_pairs_of_texts(tiny_recipe, tmp_path, monkeypatch):
     path = tmp_path / "data" / "vectors" / "tiny.vec"
     path.parent.mkdir(parents=True)
-    path.write_text("superb 1 2 3 4\nawful -1 -2 -3 -4\nzebra 9 9 9 9\n")
+    path.write_text("kitchen 1 2 3 4\ngarden -1 -2 -3 -4\nzebra 9 9 9 9\n")
     monkeypatch.setenv("ATTNFAITH_DATA", str(tmp_path / "data"))
     training = {"training__num_train_epochs": 1, "training__learning_rate": 1e-9, "training__weight_decay": 0.0}
     vectors = {"data__vectors": "vectors/tiny.vec", "data__missing_vectors": "random", "model__embedding_std": 0.5}
-    runs.run(tiny_recipe(**vectors, **training))
+    data = {"name": "babi_1", "arguments": {"sizes": {"train": 40, "validation": 20, "test": 10}}}
+    runs.run(tiny_recipe(data=data, **vectors, **training, model__projection="sparsegen", model__sparsegen_lambda=0.5))
     model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "run" / "model")
     words = AutoTokenizer.from_pretrained(tmp_path / "run" / "model").get_vocab()
     table = model.get_input_embeddings().weight.detach()
     assert table.shape == (len(words), 4) and model.config.embedding_size == 4
-    torch.testing.assert_close(table[words["superb"]], torch.tensor([1.0, 2, 3, 4]), atol=1e-4, rtol=0)
-    rest = [row for word, row in words.items() if word not in ("superb", "awful", "<pad>")]
+    torch.testing.assert_close(table[words["kitchen"]], torch.tensor([1.0, 2, 3, 4]), atol=1e-4, rtol=0)
+    rest = [row for word, row in words.items() if word not in ("kitchen", "garden", "<pad>")]
     assert float(table[rest].std()) == pytest.approx(0.5, abs=0.1)
-    (cell,) = split_cells(record.load(tmp_path / "run" / "record.parquet"))
-    assert cell.heading["vectors"] == f"pretrained({file_digest(path)})"
+    table = record.load(tmp_path / "run" / "record.parquet")
+    (cell,) = split_cells(table)
+    assert cell.heading["vectors"] == f"pretrained({file_digest(path)})" and cell.heading["projection"] == "sparsegen(0.5)"
+    assert {len(row) for row in record.rows(table, "probs")} == {6} and "query_tokens" in table.column_names
 
 
 # ------------------------------------------------------------------------------------------------ gone on or refused
@@ -172,31 +162,39 @@ def test_a_killed_run_goes_on_to_the_same_files(finished, tmp_path, monkeypatch,
     assert entries(folder) == LEFT and same_record(folder, finished[0]) and weights(folder) == weights(finished[0])
 
 
+MEASURED_ANEW = r"record.parquet holds another measurement \(different: measure.producers, measure.limit\)"
+
+
 @pytest.mark.parametrize(
     ("overrides", "how", "message"),
     [
         ([], {}, "holds a run already.*--resume_from_checkpoint.*--overwrite_output_dir"),
         (["--seed=4"], {"resume": True}, r"run of another recipe \(different: seed\)"),
         (["--data.arguments.length=[4, 9]"], {"resume": True}, r"\(different: data.arguments.length\)"),
+        (["--encoder=cnn"], None, "trained with another model.encoder"),
+        (["--split=dev"], None, "measure.split='dev' does not exist"),
+        (["--producers=[gradient]", "--limit=9"], None, MEASURED_ANEW),
+        ([], {"device": "nowhere"}, "device"),
     ],
 )
-def test_a_folder_with_another_run_is_left_as_it_is(copied, overrides, how, message):
+def test_a_finished_run_is_left_as_it_is(copied, overrides, how, message):
+    """how: of `run`; None or a device: of `measure_run`."""
     folder, recipe = copied
-    before = contents(folder)
-    with pytest.raises(RunError, match=message):
-        runs.run(variant(recipe, *overrides), **how)
+    before, other = contents(folder), variant(recipe, *overrides)
+    with pytest.raises(AttnfaithError, match=message):
+        runs.measure_run(folder, other, **(how or {})) if how is None or "device" in how else runs.run(other, **how)
     assert contents(folder) == before
 
 
 @pytest.mark.parametrize("how", [{}, {"overwrite": True}, {"resume": True}])
-@pytest.mark.parametrize("names", [["recipe.yaml", "thesis.tex"], [".hidden"]])
-def test_a_folder_that_is_not_ours_is_never_touched(tiny_recipe, tmp_path, names, how):
+def test_a_folder_that_is_not_ours_is_never_touched(tiny_recipe, tmp_path, how):
     (tmp_path / "run").mkdir()
-    for name in names:
-        (tmp_path / "run" / name).write_text("mine")
-    with pytest.raises(RunError, match="holds files that are no run of ours"):
-        runs.run(tiny_recipe(), **how)
-    assert contents(tmp_path / "run") == dict.fromkeys(names, b"mine")
+    for names in ([".hidden"], [".hidden", "recipe.yaml", "thesis.tex"]):
+        for name in names:
+            (tmp_path / "run" / name).write_text("mine")
+        with pytest.raises(RunError, match="holds files that are no run of ours"):
+            runs.run(tiny_recipe(), **how)
+        assert contents(tmp_path / "run") == dict.fromkeys(names, b"mine")
 
 
 def test_an_overwritten_run_leaves_nothing(copied):
@@ -213,27 +211,20 @@ def test_a_resumed_run_measures_and_reports_what_is_missing(copied, monkeypatch,
     before = (folder / "record.parquet").read_bytes()
     never_trained(monkeypatch)
     shutil.rmtree(folder / "report")
-    runs.run(variant(recipe, "--report.title=Another title"), resume=True)
+    runs.run(variant(recipe, "--report.title=Another title", "--measure.outputs=[train]"), resume=True)
     assert "Another title" in (folder / "report" / "index.html").read_text()
-    runs.run(variant(recipe, "--measure.outputs=[train]"), resume=True)
     assert (folder / "record.parquet").read_bytes() == before and "anew" not in capsys.readouterr().out
-    assert record.load(folder / "outputs" / "train.parquet").num_rows == 64
     (folder / "outputs" / "train.parquet").write_bytes(b"half")
     runs.run(variant(recipe, "--measure.outputs=[train]", "--limit=9"), resume=True)
     assert record.load(folder / "outputs" / "train.parquet").num_rows == 64
     assert f"{folder / 'record.parquet'} is measured anew: measure.limit\n" in capsys.readouterr().out
-    assert record.load(folder / "record.parquet").num_rows == 9
-
-
-def test_shards_of_another_measurement_are_no_use(copied, monkeypatch):
-    folder, recipe = copied
     with monkeypatch.context() as patch:
         patch.setattr(engine, "_read_texts", killed)
         with pytest.raises(Killed):
             runs.run(variant(recipe, "--measure.producers=[gradient]"), resume=True)
     assert (folder / "record.parquet.shards" / "plan.json").is_file()
     assert runs.read_state(folder)["status"] == "trained", "the report is of the older measurement"
-    runs.run(variant(recipe, "--measure.producers=[leave_one_out]"), resume=True)
+    runs.run(variant(recipe, "--measure.producers=[leave_one_out]"), resume=True)  # those shards are of no use
     assert "importance_leave_one_out" in record.load(folder / "record.parquet").column_names
     assert not (folder / "record.parquet.shards").exists()
 
@@ -254,75 +245,47 @@ def test_a_record_of_another_version_is_measured_anew_on_request(copied, monkeyp
     assert path.stat().st_mtime_ns == stamp, "this version measured it"
 
 
+NO_FOLDER, NO_TRAINING = False, True
+OCCLUDED = {"measure__producers": ["occlusion"], "measure__options": {"occlusion": {"target": 5}}}
+
+
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "begun", "message"),
     [
-        ({"measure__producers": ["gradients"]}, "no measure is called"),
-        ({"measure__split": "dev"}, "measure.split='dev' does not exist; choose one of train, validation, test"),
-        ({"measure__outputs": ["test", "dev"]}, "measure.outputs='dev' does not exist"),
-        ({"model__encoder": "rnn"}, "encoder='rnn' is not known"),
-        ({"data__name": "sst3"}, "Unknown data set 'sst3'"),
+        ({"measure__producers": ["gradients"]}, NO_FOLDER, "no measure is called"),
+        ({"measure__split": "dev"}, NO_FOLDER, "measure.split='dev' does not exist; choose one of train, validation, test"),
+        ({"measure__outputs": ["test", "dev"]}, NO_FOLDER, "measure.outputs='dev' does not exist"),
+        ({"model__encoder": "rnn"}, NO_FOLDER, "encoder='rnn' is not known"),
+        ({"data__name": "sst3"}, NO_FOLDER, "Unknown data set 'sst3'"),
+        ({"data__arguments": {"lenght": [4, 8]}}, NO_TRAINING, "does not know .*lenght"),
+        ({"data__vectors": "nowhere.vec"}, NO_TRAINING, "no vector file nowhere.vec"),
+        ({"data__arguments__sizes": {"train": 1}}, NO_TRAINING, "no training instance of class"),
+        ({"data__arguments__sizes": {"validation": 1}}, NO_TRAINING, "roc_auc is not defined"),
+        ({"measure__producers": ["exact_contribution"], "model__readout": "tanh"}, NO_TRAINING, "needs 'affine read-out'"),
+        (OCCLUDED, NO_TRAINING, "'occlusion': target=5: class 5 is no possible answer"),
     ],
 )
-def test_refused_before_a_folder_is_made(tiny_recipe, tmp_path, change, message):
+def test_refused_before_training(tiny_recipe, tmp_path, monkeypatch, change, begun, message):
+    never_trained(monkeypatch)
     with pytest.raises(ValueError, match=message):
         runs.run(tiny_recipe(**change))
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("change", "error", "message"),
-    [
-        ({"data__arguments": {"lenght": [4, 8]}}, DatasetError, "does not know .*lenght"),
-        ({"data__vectors": "nowhere.vec"}, DatasetError, "no vector file nowhere.vec"),
-        ({"data__arguments": {"length": [4, 8], "sizes": {"train": 1}}}, ValueError, "no training instance of class"),
-        ({"data__arguments": {"length": [4, 8], "sizes": {"validation": 1}}}, ValueError, "roc_auc is not defined"),
-        (
-            {"measure__producers": ["exact_contribution"], "model__readout": "tanh"},
-            registry.MeasurementError,
-            "'exact_contribution' needs 'affine read-out' .*not affine",
-        ),
-        (
-            {"measure__producers": ["occlusion"], "measure__options": {"occlusion": {"target": 5}}},
-            registry.MeasurementError,
-            "'occlusion': target=5: class 5 is no possible answer",
-        ),
-    ],
-)
-def test_refused_before_training(tiny_recipe, tmp_path, monkeypatch, change, error, message):
-    never_trained(monkeypatch)
-    with pytest.raises(error, match=message):
-        runs.run(tiny_recipe(**change))
+    assert (tmp_path / "run").exists() == begun
     with runs.folder.opened(tmp_path / "run", tiny_recipe(), PartialState(cpu=True)):  # the folder is still free
         pass
-
-
-HOLD = """
-import sys
-from attnfaith.support.files import folder_lock
-with folder_lock(sys.argv[1], "a training"):
-    print("held", flush=True)
-    sys.stdin.read()
-"""
 
 
 def test_a_folder_in_use_is_left_alone(copied):
     folder, recipe = copied
     before, changed = contents(folder), variant(recipe, "--limit=5")
-    holder = subprocess.Popen([sys.executable, "-c", HOLD, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    try:
-        assert holder.stdout.readline() == b"held\n"
+    with folder_lock(folder, "a training"):
         for start in (
             lambda: runs.run(recipe, overwrite=True),
             lambda: runs.run(changed, resume=True),
             lambda: runs.measure_run(folder, changed, overwrite=True),
         ):
-            with pytest.raises(FileError, match=rf"is in use by a training, process {holder.pid} on "):
+            with pytest.raises(FileError, match="is in use by a training"):
                 start()
-    finally:
-        holder.communicate()
     assert contents(folder) == before
-    runs.measure_run(folder, changed, overwrite=True)
 
 
 # ------------------------------------------------------------------------------------------------ measured again
@@ -348,42 +311,18 @@ def test_a_part_measured_elsewhere_leaves_the_run_as_it_is(copied, tmp_path):
         runs.measure_run(tmp_path, recipe)
 
 
-@pytest.mark.parametrize("output", [None, "record.parquet"])  # both name the run's own record
-def test_the_record_of_a_run_is_replaced_with_its_report(copied, output):
+def test_the_record_of_a_run_is_replaced_with_its_report(copied):
     folder, recipe = copied
     agreement = folder / "report" / "tables" / "agreement.csv"
-    before, other = contents(folder), variant(recipe, "--measure.producers=[gradient]", "--limit=9")
+    other = variant(recipe, "--measure.producers=[gradient]", "--limit=9")
     assert "leave_one_out" in agreement.read_text()
-    message = r"record.parquet is of another measurement \(different: measure.producers, measure.limit\)"
-    with pytest.raises(RunError, match=message):
-        runs.measure_run(folder, other, output and folder / output)
-    assert contents(folder) == before
-    runs.measure_run(folder, other, output and folder / output, overwrite=True)
+    runs.measure_run(folder, other, folder / "record.parquet", overwrite=True)
     assert record.load(folder / "record.parquet").num_rows == 9 and "leave_one_out" not in agreement.read_text()
     assert recipes.load(folder / "recipe.yaml").measure == other.measure
-    (settings,) = record.settings(record.load(folder / "record.parquet"))
-    assert settings["run"]["best"] and "seconds" not in settings["run"] and runs.read_state(folder)["status"] == "complete"
+    assert runs.read_state(folder)["status"] == "complete"
     stamp = (folder / "record.parquet").stat().st_mtime_ns
     runs.run(other, resume=True)  # nothing is left to do
     assert (folder / "record.parquet").stat().st_mtime_ns == stamp
-
-
-@pytest.mark.parametrize(
-    ("overrides", "how", "message"),
-    [
-        (["--seed=4"], {}, "trained with another seed"),
-        (["--encoder=cnn"], {}, "trained with another model.encoder"),
-        (["--data.name=babi_1"], {}, "trained with another data.name"),
-        (["--split=dev"], {}, "measure.split='dev' does not exist"),
-        ([], {"device": "nowhere"}, "device"),
-    ],
-)
-def test_a_measurement_that_would_change_more(copied, overrides, how, message):
-    folder, _ = copied
-    before = contents(folder)
-    with pytest.raises(ValueError, match=message):
-        runs.measure_run(folder, recipes.load(folder / "recipe.yaml", overrides), **how)
-    assert contents(folder) == before
 
 
 def test_an_untrained_model_is_the_one_its_trained_twin_starts_from(tiny_recipe, tmp_path, monkeypatch):
@@ -396,15 +335,12 @@ def test_an_untrained_model_is_the_one_its_trained_twin_starts_from(tiny_recipe,
     monkeypatch.setattr(runs.train, "make_trainer", spy)
     runs.run(tiny_recipe(output_dir=str(tmp_path / "trained"), measure__producers=[]))
     folder = tmp_path / "untrained"
-    page = runs.run(tiny_recipe(output_dir=str(folder), objective__kind="untrained", measure__outputs=["train"]))
-    assert len(first) == 1
+    page = runs.run(tiny_recipe(output_dir=str(folder), objective__kind="untrained"))
+    assert len(first) == 1 and entries(folder) == LEFT
     model = AutoModelForSequenceClassification.from_pretrained(folder / "model")
     assert all(torch.equal(value, first[0][name]) for name, value in model.state_dict().items())
-    assert entries(folder) == sorted([*LEFT, "outputs"])
     state, twin = runs.read_state(folder), runs.read_state(tmp_path / "trained")
     assert state["status"] == "complete" and state["epochs"] == 0 and not {"best", "training_seconds"} & set(state)
     assert all(state[name] == twin[name] for name in ("dataset", "sizes", "truncated", "vocabulary", "processes"))
     (cell,) = split_cells(record.load(folder / "record.parquet"))
-    assert cell.heading["objective"] == "untrained" and "leave_one_out" in cell.measures
-    assert "none: the model as it was drawn" in page.read_text()
-    assert json.loads((folder / "run.json").read_text())["provenance"]["of"] == "training"
+    assert cell.heading["objective"] == "untrained" and "none: the model as it was drawn" in page.read_text()

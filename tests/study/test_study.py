@@ -8,14 +8,11 @@ import signal
 import subprocess
 import sys
 import time
-from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
 
 import pandas as pd
 import psutil
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import yaml
 
@@ -30,7 +27,6 @@ from tests.study.test_plan import BASE, GUIDED, JAIN_WALLACE, TINY
 
 
 pytestmark = pytest.mark.slow
-
 ROOT = Path(__file__).parents[2]
 STAND_IN = (sys.executable, str(Path(__file__).with_name("stand_in.py")))
 
@@ -96,13 +92,13 @@ def ran(tmp_path_factory):
 def test_a_failed_cell_stops_nothing_else(ran, capsys):
     path, runs, error = ran
     assert error.startswith("1 cell failed: ['base-1']; 1 cell not run: ['guided-1']; logs lie beside the cells")
-    assert "error: it broke" in (runs / "base-1.log").read_text() and not (runs / "guided-1").exists()
     table = path.parent / "results" / "cells.csv"
-    assert pd.read_csv(table, keep_default_na=False).to_dict("records") == [
-        {"cell": "base-1", "block": "base", "status": "failed", "n": "NaN", "reason": "it broke"},
-        {"cell": "base-2", "block": "base", "status": "complete", "n": "2", "reason": ""},
-        {"cell": "guided-1", "block": "guided", "status": "not run", "n": "NaN", "reason": "it needs base-1"},
-        {"cell": "guided-2", "block": "guided", "status": "complete", "n": "2", "reason": ""},
+    rows = pd.read_csv(table, keep_default_na=False)[["cell", "block", "status", "n", "reason"]]
+    assert rows.to_numpy().tolist() == [
+        ["base-1", "base", "failed", "NaN", "it broke"],
+        ["base-2", "base", "complete", "2", ""],
+        ["guided-1", "guided", "not run", "NaN", "it needs base-1"],
+        ["guided-2", "guided", "complete", "2", ""],
     ]
     content = json.loads((path.parent / "results" / "made.json").read_text())
     assert content["cells"] == {"planned": 4, "complete": 2} and content["seconds"] == 15.0
@@ -114,7 +110,7 @@ def test_a_failed_cell_stops_nothing_else(ran, capsys):
     assert lines[0] == "status complete failed not run all" and "all 2 1 1 4" in lines
     assert lines[-3:] == ["base-1 failed: it broke", "guided-1 not run: it needs base-1", "no study is at work there"]
     before = table.read_text()
-    for options in (["--tables"], ["--only", "base-2"], ["--only", "guided-2"]):
+    for options in (["--tables"], ["--only", "guided-2"]):
         table.unlink()
         study(path, *options)
         assert table.read_text() == before and starts(runs, "base-2", "guided-2") == [1, 1]
@@ -124,15 +120,14 @@ def test_a_cell_is_complete_by_its_own_recipe_and_base(ran):
     path, runs, _ = ran
     _, cell, _, guided = plan.cells(plan.read_study(path))
     recipe = plan.load_recipe(cell)
-    assert plan.complete(recipe)
-    for override, same in (("--measure.producers=[gradient]", 0), ("--measure.seed=1", 0), ("--seed=4", 0), ("--note=x", 1)):
+    assert plan.complete(recipe) and plan.complete(plan.load_recipe(guided))
+    for override, same in (("--measure.producers=[gradient]", 0), ("--seed=4", 0), ("--note=x", 1)):
         assert plan.complete(recipes.load(cell.recipe, [*cell.overrides, override])) == same, override
-    for name, broken in (("run.json", "measured"), ("run.json", "{"), ("record.parquet", "PAR1")):
+    for name, broken in (("run.json", "{"), ("record.parquet", "PAR1")):
         whole = (runs / "base-2" / name).read_bytes()
         (runs / "base-2" / name).write_text(broken)
         assert not plan.complete(recipe)
         (runs / "base-2" / name).write_bytes(whole)
-    assert plan.complete(plan.load_recipe(guided))
     state = runs / "guided-2" / "run.json"
     state.write_text(state.read_text().replace("weights 2", "weights of a base that was trained anew"))
     assert not plan.complete(plan.load_recipe(guided))
@@ -150,14 +145,18 @@ def test_records_of_another_version_are_named_and_measured_anew(planned):
     for _ in range(2):
         study(path, "--remeasure")
         assert starts(runs, "a", "b") == [1, 2]
+    path, _ = planned({"name": "a"}, {"name": "b", "set": {"data.limits": {"train": 9}}})  # only the records tell
+    run_alone(path)
+    with pytest.raises(record.RecordError, match="cells 'a' and 'b' have one identity"):
+        study(path)
 
 
 def test_each_gpu_has_one_cell_at_a_time_and_no_cell_sees_a_launcher(planned, monkeypatch, tmp_path):
     launcher = {"WORLD_SIZE": "1", "RANK": "0", "MASTER_PORT": "1", "ACCELERATE_USE_CPU": "1", "OMPI_COMM_WORLD_SIZE": "1"}
     for name, value in {**launcher, "CUDA_VISIBLE_DEVICES": "4,7", "ATTNFAITH_DATA": "data"}.items():
         monkeypatch.setenv(name, value)
-    path, runs = planned(*({"name": name, "set": {"seed": seed, "report.title": f"with {other}"}}
-                           for name, seed, other in (("a", 1, "b"), ("b", 2, "a"))))  # fmt: skip
+    blocks = [{"name": "a", "set": {"report.title": "with b"}}, {"name": "b", "set": {"seed": 2, "report.title": "with a"}}]
+    path, runs = planned(*blocks)
     study(path)
     environments = [json.loads((runs / name / "environment.json").read_text()) for name in "ab"]
     assert {environment["CUDA_VISIBLE_DEVICES"] for environment in environments} == {"4", "7"}
@@ -166,26 +165,15 @@ def test_each_gpu_has_one_cell_at_a_time_and_no_cell_sees_a_launcher(planned, mo
     assert [cell_process.own_gpu(tmp_path, ["4", "7"], 3) for _ in range(3)] == ["4", "7", "4"]  # more cells than GPUs
 
 
-def test_gpus_are_those_that_may_be_used(monkeypatch, tmp_path):
-    for words, expected in {"2,GPU-5a": ["2", "GPU-5a"], "": [], "-1": []}.items():
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", words)
-        assert execute.available_gpus() == expected
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert execute.available_gpus() == []
-    program = tmp_path / "nvidia-smi"
-    program.write_text("#!/bin/sh\necho 'GPU 0: A (UUID: x)'\necho '  MIG 1g'\necho 'GPU 1: A (UUID: y)'\n")
-    program.chmod(0o755)
-    assert execute.available_gpus() == ["0", "1"]
-
-
 def test_what_keeps_a_study_from_beginning(planned, monkeypatch):
     path, runs = planned({"name": "a"})
-    for options in (["--cores", "0"], ["--tables", "--remeasure"]):
-        with pytest.raises(AttnfaithError, match=options[0]):
+    for options, message in (
+        (["--cores", "0"], "--cores 0"),
+        (["--tables", "--remeasure"], "--tables only reads records"),
+        (["--status"], "nothing of this study has been run"),
+    ):
+        with pytest.raises(AttnfaithError, match=message):
             study(path, *options)
-    with pytest.raises(StudyError, match="nothing of this study has been run"):
-        study(path, "--status")
     with monkeypatch.context() as patch:
         patch.setenv("RANK", "1")  # the second of several launched processes
         study(path)
@@ -282,10 +270,8 @@ def test_one_study_at_a_time_and_a_killed_study_goes_on(hanging, launch):
 @pytest.mark.parametrize(
     ("log", "status", "reason"),
     [
-        ("epoch 1\rerror: no such file\n(set X)\n", "failed", "no such file"),
         ("\r14%| 1/7 [00:01, 4.9it/s]error: the loss is nan\n(set X)\n\r14%|\n", "failed", "the loss is nan"),
-        ("Traceback\n  File x\ntorch.OutOfMemoryError: 3 GiB\n", "failed", "torch.OutOfMemoryError: 3 GiB"),
-        ("KeyError: 'a'\nduring that\nValueError: b\nexit", "failed", "ValueError: b"),
+        ("KeyError: 'a'\nduring that\ntorch.OutOfMemoryError: 3 GiB\nexit", "failed", "torch.OutOfMemoryError: 3 GiB"),
         ("epoch 1\n", "stopped", "epoch 1"),
         ("", "stopped", ""),
     ],
@@ -296,42 +282,6 @@ def test_why_a_cell_is_not_complete(planned, log, status, reason):
     (runs / "a.log").write_text(log)
     row = cells_of(path).iloc[0]
     assert (row["status"], row["reason"]) == (status, reason)
-
-
-def test_two_cells_of_one_identity_are_refused_by_name(planned):
-    path, _ = planned({"name": "a"}, {"name": "b", "set": {"data.limits": {"train": 9}}})  # only the records tell
-    run_alone(path)
-    with pytest.raises(record.RecordError, match="cells 'a' and 'b' have one identity"):
-        study(path)
-
-
-def test_the_commits_of_the_cells_are_counted(tmp_path):
-    folders = {}
-    for name, commit in {"a": "1" * 40, "b": "2" * 40, "c": "1" * 40}.items():
-        folders[name] = tmp_path / name
-        folders[name].mkdir()
-        part = {"provenance": {"version": "1", "commit": commit, "dirty": False, "seed": 3}}
-        pq.write_table(record.with_settings(pa.table({"x": [1]}), [part]), folders[name] / "record.parquet")
-        (folders[name] / "run.json").write_text('{"seconds": 2.5}')
-    path = results.write_provenance({"results": str(tmp_path / "results")}, 4, folders)
-    content = json.loads(path.read_text(encoding="utf-8"))
-    assert (content["cells"], content["seconds"]) == ({"planned": 4, "complete": 3}, 7.5)
-    assert [(maker["cells"], maker["commit"]) for maker in content["made_by"]] == [(2, "1" * 40), (1, "2" * 40)]
-
-
-class Links(HTMLParser):
-    """The links of a page, and the texts in it."""
-
-    def __init__(self, html):
-        super().__init__()
-        self.links, self.texts = [], []
-        self.feed(html)
-
-    def handle_starttag(self, tag, attrs):
-        self.links += [value for name, value in attrs if name in ("href", "src")]
-
-    def handle_data(self, data):
-        self.texts.append(data.strip())
 
 
 def test_the_page_links_its_files_and_escapes_its_texts(tmp_path, monkeypatch):
@@ -349,14 +299,12 @@ def test_the_page_links_its_files_and_escapes_its_texts(tmp_path, monkeypatch):
     settings = {"output_dir": "runs", "results": "papers/first/results", "tables": ["agreement"]}
     page = results.write_page(settings, cells, folders, results.write_tables(settings, folders))
     html = page.read_text()
-    parsed = Links(html)
-    assert "Complete: 3 of 4 cells. 1 failed. Data sets: sst. Seeds: 1, 2." in parsed.texts
-    assert [link for link in parsed.links if not (page.parent / unquote(link)).is_file()] == []
-    reports = [link for link in parsed.links if link.endswith("report/index.html")]
-    assert reports == ["../../../runs/a%201/report/index.html"]
-    assert "<script>" not in html and "<b>broken" not in html and "it has <script> & no texts" in parsed.texts
-    spread = re.search(r"\| bilstm \| (\S+ ± \S+) \|", (page.parent / "wide" / "agreement.md").read_text())[1]
-    assert spread in parsed.texts
+    links = re.findall(r'(?:href|src)="([^"]+)"', html)
+    assert "Complete: 3 of 4 cells. 1 failed. Data sets: sst. Seeds: 1, 2." in html
+    assert [link for link in links if not (page.parent / unquote(link)).is_file()] == []
+    assert [link for link in links if link.endswith("report/index.html")] == ["../../../runs/a%201/report/index.html"]
+    assert "<script>" not in html and "<b>broken" not in html and "it has &lt;script&gt; &amp; no texts" in html
+    assert re.search(r"\| bilstm \| (\S+ ± \S+) \|", (page.parent / "wide" / "agreement.md").read_text())[1] in html
 
 
 @pytest.mark.gate

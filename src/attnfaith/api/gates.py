@@ -1,4 +1,4 @@
-"""Train the gates of DiffMask for a model that is no run, on texts of one's own."""
+"""Train the gates of DiffMask for a model that is no run, on your own texts."""
 
 import os
 from pathlib import Path
@@ -71,9 +71,9 @@ def train_gates(
         rows, validation_rows = rows.select(np.sort(order[count:])), rows.select(np.sort(order[:count]))
     rows = rows.select(draw(np.arange(len(rows)), training.train_texts, seed, "train"))
     chosen = draw(np.arange(len(validation_rows)), training.validation_texts, seed, "validation")
-    say = print if progress else lambda line: None
+    log = print if progress else lambda line: None
     try:
-        return train(subject, rows, validation_rows.select(chosen), Path(output), seed=seed, say=say, **settings)
+        return train(subject, rows, validation_rows.select(chosen), Path(output), seed=seed, say=log, **settings)
     except AttnfaithError:
         raise
     except ValueError as error:

@@ -85,9 +85,9 @@ def read_texts(
             raise DatasetError(f"labels are given twice: labels=… and the column label={label!r}; leave one out")
         values, class_names = _list(labels, "labels", LISTED), None
     elif not is_list and label is None:
-        first, *others = [column for column in LABELS if column in names] or [""]
-        if others:
-            remark = f"labels are read from the column {first!r}, not from {', '.join(map(repr, others))}"
+        first, *unused = [column for column in LABELS if column in names] or [""]
+        if unused:
+            remark = f"labels are read from the column {first!r}, not from {', '.join(map(repr, unused))}"
         elif not first:
             remark = f"texts are measured without labels: there is no column {', '.join(map(repr, LABELS))}"
         remark = remark and f"{remark}; label=… (--data.label) names another"

@@ -97,7 +97,7 @@ def view(args):
     text = args.text if args.pair is None else (args.text, args.pair)
     page_of_text = view(args.model, text, args.measure, device=args.device)
     if args.figures and not hasattr(page_of_text, "figures"):
-        raise AttnfaithError("--figures are of a text; those of sentence pairs are in the report: attnfaith report RECORD")
+        raise AttnfaithError("--figures draws the view of a text; the report draws sentence pairs: attnfaith report RECORD")
     figures = page_of_text.figures() if args.figures else {}
     page = page_of_text.save(args.output)
     print(f"{page_of_text}\nview: {page} ({page.stat().st_size / 1e3:,.0f} kB)")

@@ -155,7 +155,7 @@ def _train_seeds(args, recipe) -> Path:
         help="path of the record (default: the run's own, and its report is written anew); of a model on your texts, folder "
         "of record and report (default: below runs)",
     ),
-    flag("--overwrite", help="replace the record that lies there, also if it is of another measurement"),
+    flag("--overwrite", help="replace the record that lies there, also if it holds another measurement"),
     keys=("measure",),
     examples=(
         "measure runs/quickstart --add integrated_gradients lime",
@@ -166,7 +166,7 @@ def _train_seeds(args, recipe) -> Path:
     ),
 )
 def measure(args):
-    """Measure a run again, with other producers, split or limit; or any text classifier, on texts of one's own.
+    """Measure a run again, with other producers, split or limit; or any text classifier on your own texts.
 
     Without overrides, the recipe of the run decides. A model is measured on texts of your own with --data.path FILE or
     --data.hub_id OWNER/NAME, and --data.text and --data.label for the columns; it needs no recipe.
@@ -179,14 +179,14 @@ def measure(args):
     option = next((name for name in ("attention", "labels", "links") if getattr(args, name) is not None), None)
     if option:
         raise AttnfaithError(f"--{option} is for a model on texts of your own: give --data.path FILE too")
-    of_hub, folder = is_repository(args.run), Path(args.run)
-    if not of_hub and (folder / "config.json").is_file() and not (folder / "recipe.yaml").is_file():
+    on_hub, folder = is_repository(args.run), Path(args.run)
+    if not on_hub and (folder / "config.json").is_file() and not (folder / "recipe.yaml").is_file():
         raise AttnfaithError(
             f"{args.run} is a model without a recipe: give its texts, with --data.path FILE or --data.hub_id OWNER/NAME"
         )
-    folder = fetch_run(args.run) if of_hub else run_folder(args.run, "measuring")
-    recipe = _load(folder / "recipe.yaml", args.overrides, args.add, of_stranger=of_hub)
-    if of_hub and recipe.data.path is not None:  # a recipe of a stranger names no file of this machine
+    folder = fetch_run(args.run) if on_hub else run_folder(args.run, "measuring")
+    recipe = _load(folder / "recipe.yaml", args.overrides, args.add, untrusted=on_hub)
+    if on_hub and recipe.data.path is not None:  # a recipe of a stranger names no file of this machine
         raise AttnfaithError(
             f"{args.run} was trained on a file; with that, `attnfaith reproduce {args.run} --data.path FILE` makes it anew"
         )
@@ -200,7 +200,7 @@ def measure(args):
 
 
 def _measure_model(args) -> Path:
-    """Measure any model on texts of one's own; write a folder with the record and its report."""
+    """Measure any model on your own texts; write a folder with the record and its report."""
     from attnfaith import recipes
     from attnfaith.api.texts import chosen_columns
     from attnfaith.data.own_data import read_texts
@@ -209,9 +209,9 @@ def _measure_model(args) -> Path:
     from attnfaith.support.files import folder_lock
 
     keys = [key for key, _ in args.overrides]
-    others = [key for key in keys if key.partition(".")[0] not in ("data", "measure", "plugins")]
-    if others:
-        raise AttnfaithError(f"--{others[0]}: a model that is measured takes keys of data and of measure")
+    refused = [key for key in keys if key.partition(".")[0] not in ("data", "measure", "plugins")]
+    if refused:
+        raise AttnfaithError(f"--{refused[0]}: a model that is measured takes keys of data and of measure")
     if not {"data.path", "data.hub_id"} & {*keys}:
         raise AttnfaithError("give texts that lie in a file or on the Hub: --data.path FILE or --data.hub_id OWNER/NAME")
     recipe = recipes.load(None, args.overrides)
@@ -222,7 +222,7 @@ def _measure_model(args) -> Path:
     if path.exists() and not args.overwrite:
         raise AttnfaithError(f"{path} is there already: name another --output, or replace it with --overwrite")
     if args.links is not None and section.limit is not None:
-        raise AttnfaithError("--links are of all pairs of the file: leave out --limit, or cut both files")
+        raise AttnfaithError("--links name the links of all pairs in the file: leave out --limit, or cut both files")
     chosen, added = "measure.producers" in keys, _split(args.add)
     names = [*dict.fromkeys([*(section.producers if chosen else []), *added])]
     reads = "pairs" if of_sequences(args.run) else "texts"

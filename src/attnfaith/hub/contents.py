@@ -138,7 +138,7 @@ def plan(run: str | os.PathLike, owner: str, *, name: str | None = None, **where
         if is_locked(folder / "report"):
             raise HubError(f"{folder / 'report'} is being written: push the run when that has ended")
         state, recipe = read_object(folder / "run.json"), recipes.load(folder / "recipe.yaml")
-        _check_made(folder, state)
+        _check_provenance(folder, state)
         if not (folder / "report" / "tables").is_dir():
             raise HubError(f"{folder} has no report, whose tables are pushed too: attnfaith report {folder} writes it")
         repo_id = repo_id_of(owner, cards.checkpoint_name(recipe.name) if name is None else name)
@@ -186,7 +186,7 @@ def plan_record(table: pa.Table, repo_id: str, *, config: str = "default", priva
 # ------------------------------------------------------------------------------------------------ a run
 
 
-def _check_made(folder: Path, state: Mapping) -> None:
+def _check_provenance(folder: Path, state: Mapping) -> None:
     """Raise HubError unless run.json reports a complete run and the code that made it."""
     status = state.get("status")
     if status != "complete":
@@ -219,7 +219,7 @@ def _read_records(folder: Path) -> dict[Path, pa.Table]:
         settings = records.settings(table)
         if records.of_sequences(table):
             raise HubError(
-                f"{folder} is a run of sentence pairs, and model cards are of classifiers: push its record alone, with "
+                f"{folder} is a run of sentence pairs, and only classifiers have model cards: push its record alone, with "
                 f"attnfaith.load({str(folder)!r}).push_to_hub(…)"
             )
         if len(settings) != 1 or not {"recipe", "model", "identity"} <= set(settings[0]):

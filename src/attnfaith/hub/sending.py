@@ -141,7 +141,7 @@ def _send(api: HfApi, repo: Repo, plan: Plan) -> tuple[str, str]:
     if plan.revision and not plan.create_pr:
         api.create_branch(repo.repo_id, branch=plan.revision, repo_type=repo.kind, exist_ok=True)
     info = api.repo_info(repo.repo_id, repo_type=repo.kind, revision=plan.revision)
-    files, stale = _with_others(api, repo, [sibling.rfilename for sibling in info.siblings], info.sha)
+    files, stale = _joined_files(api, repo, [sibling.rfilename for sibling in info.siblings], info.sha)
     # from memory: a folder of files to upload would stay behind where a push is killed
     added = [CommitOperationAdd(path, content) for path, content in files.items()]
     commit = api.create_commit(
@@ -160,7 +160,7 @@ def _send(api: HfApi, repo: Repo, plan: Plan) -> tuple[str, str]:
     return (commit.pr_url, "offered") if commit.pr_url else (address, "changed")
 
 
-def _with_others(api: HfApi, repo: Repo, paths: list[str], sha: str) -> tuple[dict[str, bytes], set[str]]:
+def _joined_files(api: HfApi, repo: Repo, paths: list[str], sha: str) -> tuple[dict[str, bytes], set[str]]:
     """All files of ours that a repository is to hold, and the paths there that they replace.
 
     paths: of the repository at the commit `sha`. Records and results of other checkpoints there are kept.
@@ -174,9 +174,9 @@ def _with_others(api: HfApi, repo: Repo, paths: list[str], sha: str) -> tuple[di
     if CELLS in paths:
         old = read_object(api.hf_hub_download(repo.repo_id, CELLS, repo_type=repo.kind, revision=sha))
     new = json.loads(repo.files[CELLS])
-    others = {name: cell for name, cell in old.items() if cell["model"] not in repo.checkpoints and name not in new}
-    configs = {*old, *new} - {*others}
-    summary = summary_files(repo.repo_id, {**others, **new})
+    remaining = {name: cell for name, cell in old.items() if cell["model"] not in repo.checkpoints and name not in new}
+    configs = {*old, *new} - {*remaining}
+    summary = summary_files(repo.repo_id, {**remaining, **new})
     return {**repo.files, **summary}, {path for path in paths if path.partition("/")[0] in configs}
 
 
@@ -187,7 +187,7 @@ def _join_results(api: HfApi, repo: Repo, sha: str) -> dict[str, bytes]:
     folder = api.snapshot_download(repo.repo_id, repo_type=repo.kind, revision=sha, allow_patterns=TABLES)
     for path in sorted(Path(folder).glob(TABLES)):
         table = pq.read_table(path, partitioning=None)
-        others = table.filter(pc.invert(pc.is_in(table[CHECKPOINT], pa.array(repo.checkpoints, pa.string()))))
-        if others.num_rows:
-            tables.setdefault(path.parent.name, []).append(others)
+        remaining = table.filter(pc.invert(pc.is_in(table[CHECKPOINT], pa.array(repo.checkpoints, pa.string()))))
+        if remaining.num_rows:
+            tables.setdefault(path.parent.name, []).append(remaining)
     return table_files(repo.repo_id, tables)

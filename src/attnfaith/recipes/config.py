@@ -29,7 +29,7 @@ def model_config(recipe: Recipe, pair: bool, **fields) -> "PreTrainedConfig":
     embedding_size = fields["embedding_size"]
     if section.selector is not None:
         if pair:
-            raise RecipeError("model.selector with pairs of texts: a selection is of single texts; leave it out")
+            raise RecipeError("model.selector with pairs of texts: a selector reads single texts; leave it out")
         fields |= selector_fields(section.selector)
         if section.selector.encoder == "embedding":
             fields["hidden_size"] = section.hidden_size or embedding_size

@@ -16,8 +16,8 @@ def folder() -> Path:
     return installed if installed.is_dir() else Path(__file__).parents[3] / "recipes"
 
 
-def find(path: str | Path, what: str = "recipe") -> Path:
-    """The file of a recipe, a study (`what` says which, for the message) or of anything else that ships with them.
+def find(path: str | Path, kind: str = "recipe") -> Path:
+    """Return the file of a recipe, a study (kind: for the message) or anything else that ships with them.
 
     A path that exists is taken as it is; any other is looked for in `folder()`, "recipes/meister_2021/sst.yaml" and
     "meister_2021/sst.yaml" alike. Raises RecipeError with near names where it is in neither place.
@@ -27,7 +27,7 @@ def find(path: str | Path, what: str = "recipe") -> Path:
         if path.exists():
             return path
     except (OSError, ValueError) as error:  # too long for a path, or a character that none may have
-        raise RecipeError(f"no {what} can lie at {excerpt(str(path))}: {error.args[-1]}") from error
+        raise RecipeError(f"no {kind} can lie at {excerpt(str(path))}: {error.args[-1]}") from error
     shipped, name = folder(), path.as_posix().removeprefix("recipes/")
     files = {file.relative_to(shipped).as_posix(): file for file in sorted(shipped.rglob(f"*{path.suffix or '.yaml'}"))}
     if name in files:
@@ -37,4 +37,4 @@ def find(path: str | Path, what: str = "recipe") -> Path:
         alike = difflib.get_close_matches(path.stem, {Path(file).stem for file in files}, 1)
         near = [file for file in files if Path(file).stem in alike]
     hint = f"did you mean {' or '.join(near)}?" if near else f"they lie in {shipped}"
-    raise RecipeError(f"no {what} at {cut(str(path))}, nor of that name among those that come with attnfaith: {hint}")
+    raise RecipeError(f"no {kind} at {cut(str(path))}, nor of that name among those that come with attnfaith: {hint}")

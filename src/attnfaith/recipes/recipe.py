@@ -128,14 +128,14 @@ class Recipe:
 
     def __post_init__(self):
         usual = self._usual()
-        for applies, what, keys in self._rules():
+        for applies, home, keys in self._rules():
             for name, key in () if applies else (word.split(".") for word in keys.split()):
                 part = getattr(self, name)
                 for entry in fields(part) if key == "*" else [part.__dataclass_fields__[key]]:
                     default = entry.default if entry.default_factory is MISSING else entry.default_factory()
                     value = getattr(part, entry.name)
                     if value not in (default, usual.get(name, {}).get(entry.name)):
-                        raise RecipeError(f"{name}.{entry.name}={excerpt(value)} is only for {what}: leave it out")
+                        raise RecipeError(f"{name}.{entry.name}={excerpt(value)} is only for {home}: leave it out")
         for wrong, message in self._contradictions():
             if wrong:
                 raise RecipeError(message)

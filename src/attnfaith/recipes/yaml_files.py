@@ -55,16 +55,16 @@ Loader.yaml_implicit_resolvers = {
 }
 
 
-def read_text(path: Path, what: str) -> str:
+def read_text(path: Path, kind: str) -> str:
     """Return the text of a file. Raises RecipeError where it cannot be read, is no UTF-8, or is larger than any recipe."""
     try:
         with open(path, "rb") as stream:
             content = stream.read(LARGEST_FILE + 1)
         if len(content) > LARGEST_FILE:
-            raise RecipeError(f"{path} has more than {LARGEST_FILE:,} bytes; a {what} is a few lines of YAML")
+            raise RecipeError(f"{path} has more than {LARGEST_FILE:,} bytes; a {kind} is a few lines of YAML")
         return content.decode("utf-8")
     except OSError as error:
-        raise RecipeError(f"no {what} at {path}: {error.strerror}") from error
+        raise RecipeError(f"no {kind} at {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise RecipeError(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}") from error
 
@@ -93,7 +93,7 @@ def _parts(value) -> Iterator:
 
 
 def load(
-    path: str | Path | None = None, overrides: Sequence[str | tuple[str, Any]] = (), *, of_stranger: bool = False
+    path: str | Path | None = None, overrides: Sequence[str | tuple[str, Any]] = (), *, untrusted: bool = False
 ) -> Recipe:
     """Read a recipe, apply command-line overrides and import its plugins.
 
@@ -101,8 +101,8 @@ def load(
     YAML; a key of true or false without a value is true. Or overrides as they are read: (dotted key, value).
 
     path: a file, or one of the recipes that come with the package ("meister_2021/sst.yaml"). None is the quickstart, or
-    where the overrides name a data set, every default on that: the quickstart's settings are for its own texts. of_stranger:
-    the recipe comes from the Hub, so that one with plugins is refused.
+    where the overrides name a data set, every default on that: the quickstart's settings are for its own texts. untrusted:
+    the recipe comes from the Hub, so plugins are refused.
 
     Raises RecipeError for a file that is missing or not YAML, an unknown key, a wrong type, a plugin that is not found.
     """
@@ -117,7 +117,7 @@ def load(
     else:
         path = find(QUICKSTART if path is None else path)
         recipe = parse(read_text(path, "recipe"), pairs, str(path))
-    if of_stranger and recipe.plugins:
+    if untrusted and recipe.plugins:
         raise RecipeError(f"{path}: plugins={excerpt(recipe.plugins)}: no code is imported for a recipe from the Hub")
     _import_plugins(recipe.plugins)
     return recipe

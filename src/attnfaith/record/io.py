@@ -97,7 +97,7 @@ def check_one_version(
 def concatenate(tables: Iterable[pa.Table], *, mix_versions: bool = False) -> pa.Table:
     """Return records of several cells as one, with the `settings` of all. Missing columns of FILLED are added.
 
-    Raises RecordError where some are of texts and some of sentence pairs, another column is missing in some, the same
+    Raises RecordError where some hold texts and some sentence pairs, another column is missing in some, the same
     instance of the same cell comes twice, or, unless mix_versions, different versions of the package measured them.
     """
     tables = list(tables)
@@ -109,12 +109,12 @@ def concatenate(tables: Iterable[pa.Table], *, mix_versions: bool = False) -> pa
         raise RecordError("'probs' are probabilities of classes in only some of the records: report them apart")
     if not mix_versions:
         check_one_version(tables)
-    for name, of_tokens in FILLED.items():
+    for name, fill in FILLED.items():
         if any(name in table.column_names for table in tables):
             field = OPTIONAL_COLUMNS[name].field(name)
             for number, table in enumerate(tables):
                 if name not in table.column_names:
-                    values = [of_tokens(tokens) for tokens in table.column("tokens").to_pylist()]
+                    values = [fill(tokens) for tokens in table.column("tokens").to_pylist()]
                     tables[number] = table.append_column(field, pa.array(values, field.type))
     names = set(tables[0].column_names)
     for number, table in enumerate(tables):

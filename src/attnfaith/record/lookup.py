@@ -63,14 +63,14 @@ def find_records(*words: str | os.PathLike, revision: str | None = None) -> list
     for word in words:
         path = Path(word)
         if os.path.isfile(word):
-            of_word = [Source(str(word), (path,))]
+            matches = [Source(str(word), (path,))]
         elif os.path.isdir(word):
-            of_word = _in_folder(path)
+            matches = _in_folder(path)
         elif (match := REPOSITORY.fullmatch(str(word))) and not closest(path.name, _neighbours(path)):
-            of_word = _on_hub(match["repo"], match["configuration"], path, revision)
+            matches = _on_hub(match["repo"], match["configuration"], path, revision)
         else:
             raise NotFoundError(f"no run or record at {cut(str(word))}{_near(path)}")
-        sources |= {source.paths: source for source in of_word}
+        sources |= {source.paths: source for source in matches}
     return list(sources.values())
 
 

@@ -205,7 +205,7 @@ OPTIONAL_COLUMNS = {
 
 
 def of_sequences(record: pa.Table | pa.Schema) -> bool:
-    """Whether a record is of sentence pairs, and not of texts."""
+    """Whether a record holds sentence pairs, and not texts."""
     return SEQUENCE in (record.column_names if isinstance(record, pa.Table) else record.names)
 
 

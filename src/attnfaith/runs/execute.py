@@ -93,10 +93,10 @@ def measure_run(
     if not (folder / MODEL).is_dir():
         raise RunError(f"{folder} holds no trained model ({MODEL}/); train first")
     _check_measures(recipe)
-    others = [key for key in differences(recipe, load(folder / RECIPE)) if not key.startswith("measure.")]
-    if others:
+    changed = [key for key in differences(recipe, load(folder / RECIPE)) if not key.startswith("measure.")]
+    if changed:
         raise RecipeError(
-            f"the model in {folder} was trained with another {', '.join(others)}: a measurement may change measure.* only "
+            f"the model in {folder} was trained with another {', '.join(changed)}: a measurement may change measure.* only "
             "(the seed of a measurement is measure.seed)"
         )
     base = open_base(recipe)
@@ -123,7 +123,7 @@ def _check_replaces_nothing(folder: Path, recipe: Recipe, output: str | os.PathL
         raise RunError(f"{path} is there already: name another --output, or replace it with --overwrite")
     if output is None and path.is_file() and (other := other_measurement(path, recipe)):
         raise RunError(
-            f"{path} is of another measurement (different: {other}): keep it and give the new one a name with --output, or "
+            f"{path} holds another measurement (different: {other}): keep it and give the new one a name with --output, or "
             "replace it and its report with --overwrite"
         )
 

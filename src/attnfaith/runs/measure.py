@@ -35,7 +35,7 @@ from attnfaith.training.translation import translation_scores, translations
 
 
 def other_measurement(path: Path, recipe: Recipe) -> str:
-    """Return the keys in which the record at `path` is of another measurement than the recipe's; "" where it is the same."""
+    """Return the keys in which the record at `path` and the recipe differ as measurements; "" where they agree."""
     try:
         (section,) = [recipes.build(part["recipe"]).measure for part in record.settings(record.load(path))]
     except (record.RecordError, RecipeError, KeyError, TypeError, ValueError) as error:

@@ -240,7 +240,7 @@ class Pretrained:
         try:
             config = AutoConfig.from_pretrained(self.folder, trust_remote_code=False)
         except Exception as error:  # transformers raises many kinds
-            raise RecipeError(f"{self.stated} is of a type unknown to transformers: {excerpt(error, 200)}") from error
+            raise RecipeError(f"{self.stated} has a type unknown to transformers: {excerpt(error, 200)}") from error
         if config.model_type in MODEL_TYPES:
             raise RecipeError(f"{self.stated} is a model of this package ({config.model_type}): leave model.pretrained out")
         if type(config) not in AutoModelForSequenceClassification._model_mapping:
@@ -298,7 +298,7 @@ class Pretrained:
         if loaded < LOADED_AT_LEAST:
             raise RecipeError(
                 f"{self.stated}: its files hold {loaded:.0%} of the numbers of a {type(model).__name__}: weights and "
-                "config.json are of different models"
+                "config.json belong to different models"
             )
         size, largest = model.get_input_embeddings().num_embeddings, max(tokenizer.get_vocab().values())
         if largest == size == tokenizer.pad_token_id:  # the padding token that it lacked
@@ -359,6 +359,6 @@ class Pretrained:
     def _check_vocabulary(self, largest: int, size: int) -> None:
         if largest >= size:
             raise RecipeError(
-                f"{self.stated}: its tokenizer has tokens up to {largest}, its model {size} of them: the tokenizer is of "
-                "another model"
+                f"{self.stated}: its tokenizer has tokens up to {largest}, its model {size} of them: the tokenizer "
+                "belongs to another model"
             )

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from attnfaith.recipes import Recipe
 from attnfaith.reporting.analysis import StudyError
-from attnfaith.study.plan import Cell, complete, of_this_version
+from attnfaith.study.plan import Cell, complete, measured_by_this_version
 from attnfaith.support.errors import counted
 from attnfaith.support.files import folder_lock, write_atomically
 
@@ -78,7 +78,7 @@ def run_cells(
     control = Path(study["output_dir"]) / CONTROL
     with folder_lock(control, "a study"):
         ready = {name for name, recipe in wanted.items() if complete(recipe)}
-        stale = {cell.name for cell in chosen} - {n for n in ready if not remeasure or of_this_version(wanted[n])}
+        stale = {cell.name for cell in chosen} - {n for n in ready if not remeasure or measured_by_this_version(wanted[n])}
         while more := {cell.name for cell in chosen if stale & set(cell.after)} - stale:
             stale |= more  # they depend on cells that run now
         pending = {cell.name: cell for cell in chosen if cell.name in stale}

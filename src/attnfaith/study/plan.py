@@ -252,7 +252,7 @@ def complete(recipe: Recipe) -> bool:
     return same and whole and state.get("status") == "complete"
 
 
-def of_this_version(recipe: Recipe) -> bool:
+def measured_by_this_version(recipe: Recipe) -> bool:
     """Whether this version of the package, by major.minor, measured the record in the recipe's folder."""
     return record.is_current(pq.read_schema(Path(recipe.output_dir) / "record.parquet"))
 
