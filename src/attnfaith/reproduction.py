@@ -1,8 +1,8 @@
 """A recorded run carried out again and compared with its record.
 
 The recipe is run by the code that is installed here; no code and no weights of the source are used. The texts are compared
-first, by their fingerprint. Another machine or number of threads rounds otherwise, and training carries that on, so weights
-are compared and decide nothing. A result agrees exactly, within its tolerance, or not. The tolerances:
+first, by their fingerprint. Another machine or number of threads rounds differently, and training amplifies that, so weights
+are compared and do not count. A result agrees exactly, within its tolerance, or not. The tolerances:
 
 * a column of the record: the difference, a mean over texts, is at most 5 % of the column's spread (its mean absolute
   deviation), or the share that `Column.tolerance` names; of values that are no numbers, at most that share of the texts has
@@ -84,7 +84,7 @@ def reproduce(
     source: the folder of a finished run, or the id of its model repository on the Hub, whose card names its record. output:
     folder of the new run, by default runs/reproduced/<name>; a reproduction that was stopped there goes on, a finished one
     is compared again. data_path: the place of the source's own data, if not that of its recipe; of a run from the Hub it
-    must be given, since a stranger's recipe names no file of this machine.
+    must be given, since a recipe from the Hub must not name a file of this machine.
 
     Writes <output>/reproduction.csv. Raises, before the training starts, ReproductionError where the source is no finished
     run or was trained on other texts, NotFoundError and RecordError where it cannot be read, and what `runs.run` raises.
@@ -283,7 +283,7 @@ def describe(result: Reproduction, most: int = 20) -> str:
         lines.append(f"  not: {row.name}: {values}{size}")
     lines += [f"  and {len(apart) - most} more"] if len(apart) > most else []
     if counts[REPORTED]:
-        lines.append("the weights are not the same bit for bit, which decides nothing: other machines round otherwise")
+        lines.append("the weights are not the same bit for bit, which does not count: other machines round differently")
     if result.differing:
         facts = "; ".join(f"{name} {_text(old)}, now {_text(new)}" for name, (old, new) in result.differing.items())
         lines.append(f"differs from the recorded provenance: {facts}")

@@ -192,7 +192,7 @@ def test_a_folder_that_is_not_ours_is_never_touched(tiny_recipe, tmp_path, how):
     for names in ([".hidden"], [".hidden", "recipe.yaml", "thesis.tex"]):
         for name in names:
             (tmp_path / "run" / name).write_text("mine")
-        with pytest.raises(RunError, match="holds files that are no run of ours"):
+        with pytest.raises(RunError, match="holds files of something else than a run"):
             runs.run(tiny_recipe(), **how)
         assert contents(tmp_path / "run") == dict.fromkeys(names, b"mine")
 

@@ -1,4 +1,4 @@
-"""A record in the hands of a person: shown, summarised, kept, published."""
+"""The record as an object that shows, summarises, saves and publishes itself."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -49,7 +49,7 @@ class Record:
         if not checked:
             records.validate(table)
         if not table.num_rows:
-            raise records.RecordError("a record without rows says nothing: measure at least one text")
+            raise records.RecordError("a record without rows is empty: measure at least one text")
         self._table = table
 
     @property

@@ -186,7 +186,7 @@ def measure(args):
         )
     folder = fetch_run(args.run) if on_hub else run_folder(args.run, "measuring")
     recipe = _load(folder / "recipe.yaml", args.overrides, args.add, untrusted=on_hub)
-    if on_hub and recipe.data.path is not None:  # a recipe of a stranger names no file of this machine
+    if on_hub and recipe.data.path is not None:  # a recipe from the Hub must not name a file of this machine
         raise AttnfaithError(
             f"{args.run} was trained on a file; with that, `attnfaith reproduce {args.run} --data.path FILE` makes it anew"
         )

@@ -2,10 +2,10 @@
 
 A run becomes four repositories: the metric's Space, a data set of records (one configuration per run), a data set of result
 tables (one configuration per table) and the model with its card. Each changes by one commit or not at all, and files that
-are there already are not sent again, so a push that was interrupted is run again. huggingface_hub decides where the Hub is
-and who asks: HF_ENDPOINT, HF_TOKEN, `hf auth login`.
+are there already are not sent again, so a push that was interrupted is run again. huggingface_hub decides the address of
+the Hub and the user: HF_ENDPOINT, HF_TOKEN, `hf auth login`.
 
-`contents`: what a push sends, read without asking the network. `sending`: the push.
+`contents`: what a push sends, read without the network. `sending`: the push.
 """
 
 from attnfaith.hub.contents import (

@@ -1,4 +1,4 @@
-"""The content of a push, read and rendered without asking the network."""
+"""The content of a push, read and rendered without the network."""
 
 import json
 import os
@@ -230,7 +230,7 @@ def _read_records(folder: Path) -> dict[Path, pa.Table]:
 
 
 def _check_model(folder: Path, tables: Mapping[Path, pa.Table]) -> None:
-    """Raise HubError unless a checkpoint is one of ours, with the weights that each record was measured with."""
+    """Raise HubError unless a checkpoint has a model type of this package and the weights of every record."""
     model = load_model(folder)
     if model.config.model_type not in MODEL_TYPES:
         raise HubError(

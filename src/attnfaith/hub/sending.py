@@ -1,4 +1,4 @@
-"""The push itself. The only file that uses the network."""
+"""Send the repositories of a push. Only this module of the package `hub` uses the network."""
 
 import contextlib
 import fnmatch
@@ -23,7 +23,7 @@ from attnfaith.support.files import read_object
 
 TABLES = "*/results-*.parquet"  # the result tables of a repository
 MARKS = {"checkpoint": "run.json", "records": CELLS, "results": TABLES, "metric": f"{METRIC_NAME}.py"}
-"""Files that show that a repository is one of ours, by role."""
+"""Files by which a repository of an earlier push is recognised, by role."""
 REASONS = {
     401: "the Hub does not know the access token, or it has expired: log in with `hf auth login`, then push again",
     403: "the access token may not write there: use one that may, or push to another owner",
@@ -38,8 +38,8 @@ def push(plan: Plan, *, api: HfApi | None = None) -> list[str]:
     The model comes last, so that what its card names is there. Each repository changes by one commit or not at all; files
     that are there already are not sent. Progress is printed.
 
-    Raises HubError before anything is sent where there is no token or it may not write, the owner is somebody else, or a
-    repository holds files that no push of ours wrote or is public where private was asked; later where the Hub fails: the
+    Raises HubError before anything is sent where there is no token or it may not write, the owner is another one, or a
+    repository holds files that no push wrote or is public although the plan is private; later where the Hub fails: the
     message names the repository.
     """
     api = api or HfApi()
@@ -105,7 +105,7 @@ def _explained(place: str) -> Iterator[None]:
 
 
 def _check_existing(api: HfApi, repo: Repo, plan: Plan) -> None:
-    """Raise HubError where the push would replace files of somebody else, or a public repository is to be private."""
+    """Raise HubError where the push would replace files that no push wrote, or a public repository is to be private."""
     if not api.repo_exists(repo.repo_id, repo_type=repo.kind):
         return
     info = api.repo_info(repo.repo_id, repo_type=repo.kind)
@@ -118,13 +118,13 @@ def _check_existing(api: HfApi, repo: Repo, plan: Plan) -> None:
     replaced = sorted(path for path in paths if path in repo.files or path == ".gitignore" or _is_ours(repo, path))
     if replaced and not fnmatch.filter(paths, MARKS[repo.role]):
         raise HubError(
-            f"{repo.repo_id} ({repo.kind}) holds files that no push of ours wrote, and this one would replace or meet "
+            f"{repo.repo_id} ({repo.kind}) holds files that no push wrote and that this push would replace: "
             f"{', '.join(replaced[:8])}: give another --name or --to, or delete them there"
         )
 
 
 def _is_ours(repo: Repo, path: str) -> bool:
-    """Whether a push of this role replaces a file, or deletes it where it is no longer part of what is pushed."""
+    """Whether a push of this role replaces a file, or deletes one that it no longer contains."""
     name = re.escape(repo.repo_id.partition("/")[2])
     patterns = {
         "checkpoint": rf"[^/]+\.(json|py|safetensors)|figures/{name}-[^/]+\.(png|svg)",
@@ -151,7 +151,7 @@ def _send(api: HfApi, repo: Repo, plan: Plan) -> tuple[str, str]:
         repo_type=repo.kind,
         revision=plan.revision,
         create_pr=plan.create_pr,
-        parent_commit=info.sha,  # a commit of somebody else meanwhile is not overwritten: the Hub answers 412
+        parent_commit=info.sha,  # another commit meanwhile is not overwritten: the Hub answers 412
     )
     address = f"{api.endpoint}/{'' if repo.kind == 'model' else f'{repo.kind}s/'}{repo.repo_id}"
     address += f"/tree/{plan.revision}" if plan.revision else ""
@@ -161,7 +161,7 @@ def _send(api: HfApi, repo: Repo, plan: Plan) -> tuple[str, str]:
 
 
 def _joined_files(api: HfApi, repo: Repo, paths: list[str], sha: str) -> tuple[dict[str, bytes], set[str]]:
-    """All files of ours that a repository is to hold, and the paths there that they replace.
+    """Return the pushed files that a repository is to hold, and the paths there that they replace.
 
     paths: of the repository at the commit `sha`. Records and results of other checkpoints there are kept.
     """

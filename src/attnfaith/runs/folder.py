@@ -48,10 +48,10 @@ class RunError(AttnfaithError):
 
 @contextlib.contextmanager
 def held(folder: Path, work: str, state: PartialState, check: Callable[[], object] = lambda: None) -> Iterator[None]:
-    """Hold the folder of a run for `work`, and delete leftovers of killed processes. Of several processes one holds it for
-    all, and an AttnfaithError is raised in all of them. Raises FileError where the folder is in use.
+    """Hold the folder of a run for `work`, and delete leftovers of killed processes. One of several processes holds it for
+    all, and all of them raise its AttnfaithError. Raises FileError where the folder is in use.
 
-    check: called before the folder is held, so that no lock is left in somebody else's, and again once it is.
+    check: called before the folder is held, so that a refused folder gets no lock file, and again once it is held.
     """
     with contextlib.ExitStack() as lock:
         error = None
@@ -105,7 +105,7 @@ def _check_usable(folder: Path, recipe: Recipe, *, overwrite: bool, resume: bool
     if _is_unstarted(folder):
         return []
     if not ((folder / RECIPE).is_file() and (folder / STATE).is_file()):
-        raise RunError(f"{folder} holds files that are no run of ours; give another output_dir")
+        raise RunError(f"{folder} holds files of something else than a run; give another output_dir")
     if resume:
         changed = recipes.differences(recipe, recipes.load(folder / RECIPE))
         trains = [key for key in changed if key != "name" and not key.startswith("measure.")]
