@@ -1,4 +1,4 @@
-"""Every way to give a model is opened by one function, on the device that is named; broken folders are refused."""
+"""Models are opened by one function: folders, adapters, code of strangers, broken files."""
 
 import copy
 import json
@@ -8,18 +8,13 @@ import shutil
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoModel, pipeline
+from transformers import AutoModel
 
-import attnfaith
 from attnfaith import recipes
 from attnfaith.loading import ModelError, load_subject, open_subject, written_recipe
 from attnfaith.record import model_fields, objective_fields
-from attnfaith.subjects import SelfAttention, SubjectError
+from attnfaith.subjects import SubjectError
 from tests.small_classifiers import classifier, tokenizer
-
-
-TEXTS = ["the old ship sank slowly", "a film, and very good", "ship", ""]
-CHEAP = {"measures": ["gradient"], "progress": False}
 
 
 @pytest.fixture(scope="module")
@@ -34,22 +29,6 @@ def saved(tmp_path_factory):
 @pytest.fixture
 def folder(saved, tmp_path):
     return shutil.copytree(saved, tmp_path / "bert")
-
-
-def test_an_object_a_pipeline_and_a_subject_give_the_numbers_of_the_folder(saved):
-    model, classify = load_subject(saved).model, pipeline("text-classification", model=str(saved))
-    expected = attnfaith.measure(saved, TEXTS, **CHEAP).table
-    assert not model.training
-    for source, more in (
-        (saved, {"device": "cpu"}),
-        (saved, {"device": -1}),
-        (model, {"tokenizer": tokenizer()}),
-        (classify, {}),
-        (SelfAttention(model, tokenizer()), {"device": torch.device("cpu")}),
-    ):
-        table = attnfaith.measure(source, TEXTS, **CHEAP, **more).table
-        for name in ("tokens", "probs", "attention", "importance_gradient"):
-            assert table.column(name) == expected.column(name), (source, name)
 
 
 def test_an_opened_folder_is_kept_until_its_files_change(folder):
@@ -147,17 +126,13 @@ def test_code_of_a_checkpoint_runs_only_on_request(folder, monkeypatch, tmp_path
     assert type(load_subject(folder, trust_remote_code=True).model).__name__ == "OwnForSequenceClassification"
 
 
-@pytest.mark.parametrize(
-    "overrides",
-    [
-        [],
+def test_a_recipe_read_without_pydantic_has_the_fields_of_the_recipe(tmp_path):
+    for overrides in (
         ["--kind=adversarial", "--base=b", "--divergence=jsd", "--weight=1"],
         ["--model.projection=entmax", "--model.entmax_alpha=1.3", "--penalties.impermissible_mass=0.5"],
-    ],
-)
-def test_a_recipe_read_without_pydantic_has_the_fields_of_the_recipe(overrides, tmp_path):
-    recipe = recipes.parse("name: a\noutput_dir: b\n", overrides)
-    (tmp_path / "recipe.yaml").write_text(recipes.dump(recipe))
-    written = written_recipe(tmp_path / "recipe.yaml")
-    assert repr(objective_fields(written)) == repr(objective_fields(recipe))
-    assert model_fields(written.model) == model_fields(recipe.model)
+    ):
+        recipe = recipes.parse("name: a\noutput_dir: b\n", overrides)
+        (tmp_path / "recipe.yaml").write_text(recipes.dump(recipe))
+        written = written_recipe(tmp_path / "recipe.yaml")
+        assert repr(objective_fields(written)) == repr(objective_fields(recipe))
+        assert model_fields(written.model) == model_fields(recipe.model)

@@ -2,14 +2,13 @@
 
 import datasets
 import pandas as pd
-import pyarrow as pa
 import pytest
 
 from attnfaith.api.texts import read_texts
 from attnfaith.support.errors import DatasetError
 
 
-KINDS = ("csv", "jsonl", "frame", "dataset", "arrow", "list")
+KINDS = ("csv", "jsonl", "frame", "dataset", "list")
 SENTIMENT, ODD = ("neg", "neutral", "pos"), ("1", "2", "3")
 
 
@@ -24,8 +23,7 @@ def read(tmp_path):
             frame.to_csv(path, index=False)
         elif kind == "jsonl":
             frame.to_json(path, orient="records", lines=True)
-        tables = {"frame": frame, "dataset": datasets.Dataset.from_pandas(frame), "arrow": pa.Table.from_pandas(frame)}
-        source = texts if kind == "list" else tables.get(kind, path)
+        source = {"list": texts, "frame": frame, "dataset": datasets.Dataset.from_pandas(frame)}.get(kind, path)
         return read_texts(source, labels if kind == "list" else reading).labelled(names, 3)["label"][:]
 
     return classes

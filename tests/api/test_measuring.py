@@ -67,7 +67,7 @@ def test_all_ways_to_give_a_model(run, texts, tmp_path):
     columns = [name for name in first.table.column_names if name not in record.IDENTITY_COLUMNS]
     for source, more in (
         (str(run), {}),
-        (run / "model", {}),
+        (run / "model", {"device": -1}),
         (model, {}),
         (model, {"tokenizer": run / "model"}),
         (Pooled(model, tokenizer), {}),

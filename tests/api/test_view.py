@@ -75,6 +75,12 @@ def test_the_answer_is_the_measure_of_that_name(kind, name):
     np.testing.assert_allclose(view.matrices[name].sum(2), 1, atol=1e-6)
 
 
+def test_a_pair_has_the_tokens_of_both(bert):
+    view = attnfaith.view(bert, ("the ship sank", "it was old"), "attention", tokenizer=tokenizer())
+    assert view.tokens == ("[CLS]", "the", "ship", "sank", "[SEP]", "it", "was", "old", "[SEP]")
+    assert view.words == (None, 0, 1, 2, None, 3, 4, 5, None)
+
+
 def test_a_measure_that_a_model_lacks_is_left_out_with_the_reason_or_refused_by_name(bert, tiny_model, monkeypatch):
     model, words = classifier("bart"), tokenizer(eos_token="[SEP]")
     view = attnfaith.view(model, TEXT, tokenizer=words)

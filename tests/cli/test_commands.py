@@ -164,7 +164,6 @@ def test_show_and_compare(many, capfd):
 @pytest.mark.parametrize(
     ("kind", "suffix", "start"),
     [
-        ("text", ".txt", " " * 17 + "gradient  leave-one-out\nprojection "),
         ("markdown", ".md", "| projection | gradient | leave-one-out |\n| --- | ---: | ---: |\n| softmax | 0."),
         ("latex", ".tex", "% Kendall's τ of attention: mean ± standard deviation (n - 1) over "),
         ("csv", ".csv", "projection,gradient mean,gradient std,gradient n,leave_one_out mean,"),

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import httpx2
+import pyarrow as pa
 import pytest
 import yaml
 from huggingface_hub import CommitOperationDelete
@@ -14,7 +15,7 @@ from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 
 from attnfaith import cli, hub, recipes, record, runs
 from attnfaith.data.registry import facts
-from attnfaith.hub.contents import without_places
+from attnfaith.hub.contents import table_files, without_places
 from attnfaith.reporting import cards
 from attnfaith.support.errors import AttnfaithError
 from attnfaith.support.files import folder_lock
@@ -207,6 +208,12 @@ def test_a_run_that_is_not_pushed(run, name):
     change(run)
     with pytest.raises(AttnfaithError, match=re.escape(key)):
         hub.plan(run, "alice")
+
+
+def test_tables_that_do_not_join():
+    tables = [pa.table({"checkpoint": [name], "n": pa.array([value])}) for name, value in (("a", 1), ("b", "one"))]
+    with pytest.raises(hub.HubError, match="another type"):
+        table_files("o/r", {"t": tables})
 
 
 def test_a_name_that_the_hub_does_not_allow_and_a_run_that_is_being_written(run):

@@ -1,7 +1,6 @@
 """Every recipe and study under recipes/ can be carried out: models build, analyses load, published numbers have a source."""
 
 import dataclasses
-from itertools import product
 from pathlib import Path
 
 import pandas as pd
@@ -16,10 +15,8 @@ from attnfaith import (
     runs,
 )
 from attnfaith.data.registry import entry_of
-from attnfaith.hub import repo_id_of
 from attnfaith.measurement import registry
 from attnfaith.reporting.analysis import Analysis
-from attnfaith.reporting.cards import checkpoint_name
 from attnfaith.reporting.study import analyse
 from attnfaith.study.command import prepare
 from attnfaith.study.plan import read_study
@@ -103,12 +100,3 @@ def test_every_published_number_has_a_source_and_a_study(path):
     published = pd.read_csv(path)
     assert len(published) and published["source"].notna().all() and published["source"].str.strip().ne("").all()
     assert any("\nanalysis:" in study.read_text("utf-8") for study in STUDIES if study.parent == path.parent)
-
-
-def test_the_released_checkpoints():
-    """Data sets x encoders x projections, under names that the Hub allows."""
-    _, wanted = prepare(read_study(Path("release.yaml")))
-    models = {(recipe.data.name, recipe.model.encoder, recipe.model.projection) for recipe in wanted.values()}
-    assert all(repo_id_of("somebody", checkpoint_name(name)) == f"somebody/{name}" for name in wanted)
-    factors = (("sst", "20news_sports"), ("bilstm", "transformer"), ("softmax", "sparsemax", "entmax15"))
-    assert models == set(product(*factors)) and len(wanted) == 12

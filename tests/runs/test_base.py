@@ -96,14 +96,12 @@ def test_an_adversary_attends_elsewhere(family):
     assert state["base"]["folder"] == str(family["base"][0])
 
 
-@pytest.mark.parametrize(
-    ("name", "base", "split"), [("guided", "base", "train"), ("guided_by_adversary", "adversary", "test")]
-)
-def test_a_guided_model_reads_under_the_attention_of_its_base(family, name, base, split):
-    expected, outputs = (outputs_of(family[run][0], split) for run in (base, name))
-    model = AutoModelForSequenceClassification.from_pretrained(family[name][0] / "model").eval()
-    tokenizer = AutoTokenizer.from_pretrained(family[name][0] / "model")
-    table = record.load(family[name][0] / "outputs" / f"{split}.parquet")
+def test_a_guided_model_reads_under_the_attention_of_its_base(family):
+    folder = family["guided_by_adversary"][0]
+    expected, outputs = outputs_of(family["adversary"][0]), outputs_of(folder)
+    model = AutoModelForSequenceClassification.from_pretrained(folder / "model").eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder / "model")
+    table = record.load(folder / "outputs" / "test.parquet")
     words = dict(zip(table.column("instance_id").to_pylist(), table.column("tokens").to_pylist(), strict=True))
     for number, (key, (attention, probs)) in enumerate(outputs.items()):
         np.testing.assert_array_equal(attention, expected[key][0])

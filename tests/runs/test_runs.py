@@ -305,8 +305,7 @@ def test_a_part_measured_elsewhere_leaves_the_run_as_it_is(copied, tmp_path):
     with pytest.raises(RunError, match="part.parquet is there already"):
         runs.measure_run(folder, changed, tmp_path / "part.parquet")
     part = record.load(runs.measure_run(folder, changed, tmp_path / "part.parquet", overwrite=True))
-    assert part.num_rows == 24 and part.column("split").unique().to_pylist() == ["validation"]
-    assert record.load(folder / "outputs" / "validation.parquet").num_rows == 24
+    assert part.num_rows == record.load(folder / "outputs" / "validation.parquet").num_rows == 24
     with pytest.raises(RunError, match="holds no trained model"):
         runs.measure_run(tmp_path, recipe)
 

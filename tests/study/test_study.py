@@ -165,6 +165,18 @@ def test_each_gpu_has_one_cell_at_a_time_and_no_cell_sees_a_launcher(planned, mo
     assert [cell_process.own_gpu(tmp_path, ["4", "7"], 3) for _ in range(3)] == ["4", "7", "4"]  # more cells than GPUs
 
 
+def test_gpus_are_those_that_may_be_used(monkeypatch, tmp_path):
+    for words, expected in {"2,GPU-5a": ["2", "GPU-5a"], "": [], "-1": []}.items():
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", words)
+        assert execute.available_gpus() == expected
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    program = tmp_path / "nvidia-smi"
+    program.write_text("#!/bin/sh\necho 'GPU 0: A (UUID: x)'\necho '  MIG 1g'\necho 'GPU 1: A (UUID: y)'\n")
+    program.chmod(0o755)
+    assert execute.available_gpus() == ["0", "1"]
+
+
 def test_what_keeps_a_study_from_beginning(planned, monkeypatch):
     path, runs = planned({"name": "a"})
     for options, message in (
