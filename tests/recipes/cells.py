@@ -199,16 +199,19 @@ def hits(kind, seed, texts=30):
     return np.random.default_rng([seed, kind == "attention"]).random(texts) < HIT[kind]
 
 
-def selection_cell(kind, seed) -> Cell:
-    """A model of texts of ten tokens, the first of which is marked; it ranks that first where `hits` says so."""
+def selection_cell(kind, seed, measures=()) -> Cell:
+    """A model of texts of ten tokens, the first of which is marked; it ranks that first where `hits` says so, and so do
+    measures.
+    """
     first = hits(kind, seed)
     texts = [
         {"attention": np.eye(10)[0 if hit else 4], "gold": np.eye(10)[0], "probs": [0.2, 0.8], "label": number % 2}
         for number, hit in enumerate(first)
     ]
+    texts = [text | dict.fromkeys(measures, text["attention"]) for text in texts]
     selects = kind != "attention"
     fields = SELECTOR | {"objective": "classification(selected 0.1)"} if selects else {}
-    table = built.build(texts, seed=seed, rationale=True, encoder="bilstm", **fields)
+    table = built.build(texts, seed=seed, measures=measures, rationale=True, encoder="bilstm", **fields)
     sizes = [0.0, 0.1, 0.2] if selects else [0.1, 0.2]
     chosen = [[text["attention"] > 0] * len(sizes) for text in texts]
     columns = {"measures": [["attention"] * len(sizes)] * len(texts), "shares": [sizes] * len(texts), "chosen": chosen}
@@ -271,6 +274,7 @@ STUDIES = {
         saliency_cell(0.6, 0.3, 0.1, objective="classification(tokens erased 0.5)"),
         saliency_cell(projection="sparsemax"),
     ],
+    "diffmask": lambda: [selection_cell("attention", seed, ("diffmask",)) for seed in SEEDS],
     "interventions": lambda: twins(diversity=0.5, deceit=2.0),
     "tutek_snajder_2020:interventions.analysis": lambda: twins(word_tying=0.5, word_tying_distance="norm", deceit=2.0),
     "jain_wallace_2019": lambda: [
