@@ -257,17 +257,6 @@ def test_planted_evidence_tells_the_models_apart_that_differ_in_it_alone():
     assert (same["auc"], same["mean"], same["tells_apart"]) == (0.5, 0, "cannot be told"), "both hold the same gradient"
 
 
-def test_pruthi_seeds_are_averaged_beside_the_number_of_their_task_encoder_and_penalty():
-    models = analysed("pruthi_2020")[1].tables["accuracy_and_mass"]
-    rows = models[models["dataset"] == "pronoun"].set_index(["penalty", "impermissible_removed"])
-    row, without = rows.loc[(0.1, False)], rows.loc[(0.0, True)]
-    assert (row["accuracy"], row["n_seeds"], row["impermissible_mass_bound"]) == (0.75, 2, "below")
-    assert (row["impermissible_mass"], row["impermissible_mass_published"]) == pytest.approx((0.4, 1e-8))
-    assert (without["accuracy"], without["accuracy_published"]) == (0.5, 0.633) and np.isnan(without["impermissible_mass"])
-    masses = models[models["model"] == "bert"].set_index("impermissible_heads")["impermissible_mass"]
-    assert masses.to_dict() == pytest.approx({"mean": 0.3, "max": 0.6})
-
-
 def test_pruthi_sequence_tasks():
     results = analysed("pruthi_2020:pruthi_2020.sequences_analysis")[1].tables
     dot, hidden, none = (f"gru sequence to sequence, {kind} attention" for kind in ("dot", "manipulated", "none"))
