@@ -8,7 +8,8 @@ from attnfaith.reporting.analysis import Analysis, Settings, StudyError, load_an
 from attnfaith.reporting.cells import CELL, one_cell
 from attnfaith.reporting.errors import ReportError
 from attnfaith.reporting.spec import Section, Table
-from attnfaith.reporting.study import analyse
+from attnfaith.reporting.study import analyse, markdown_grid
+from attnfaith.support.escaping import Markdown, markdown_table
 from tests.records import draw
 
 
@@ -115,3 +116,14 @@ def test_helpers_in_the_folder_above_are_found_and_errors_of_the_code_go_on(writ
     assert module.COUNT == 3 and module.tables([], Settings()).texts["summary.md"] == "0  others"
     with pytest.raises(ZeroDivisionError):
         analyse({"analysis": write("1 / 0", "broken")})
+
+
+def test_a_table_that_an_analysis_wrote_stands_on_the_page_as_it_reads():
+    rows = [["data_set", "a|b <i>", "seeds", "value"], ["sst", "1. *x*", 5, Markdown("**.83**")]]
+    text = markdown_table(rows, numeric=[False, False, True, False])
+    grid = markdown_grid("by_test.md", text)
+    assert (grid.caption, grid.columns, grid.rows, grid.heads) == (
+        *("By test", ("data_set", "a|b <i>", "seeds", "value")),
+        *((("sst", "1. *x*", "5", ".83"),), 2),
+    )
+    assert markdown_grid("made.md", "Numbers of 3 models.\n") is None

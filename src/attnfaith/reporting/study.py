@@ -1,6 +1,8 @@
 """The tables and figures of a study: many cells, of which not all hold the same columns. Needs no model."""
 
+import re
 from collections.abc import Mapping, Sequence
+from html import unescape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -98,6 +100,24 @@ def analyse(study: Mapping, cells: Sequence[Cell] = (), tables: Mapping[str, pd.
     if twice:
         raise StudyError(f"analysis: {path} makes the tables {twice}, which the study makes itself; give them other names")
     return Analysis({name: table for name, table in analysis.tables.items() if len(table)}, analysis.texts, analysis.figures)
+
+
+def markdown_grid(name: str, text: str) -> Grid | None:
+    """The table that an analysis wrote as Markdown, by its file name, for the page; None of any other text.
+
+    The columns before the first one that is set to the right name a row.
+    """
+    lines = text.splitlines()
+    if len(lines) < 3 or not all(line.startswith("| ") for line in lines):
+        return None
+    head, kinds, *rows = ([_plain(cell) for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines)
+    heads = next((place for place, kind in enumerate(kinds) if kind.endswith(":")), len(kinds))
+    return Grid(name.removesuffix(".md").replace("_", " ").capitalize(), tuple(head), tuple(map(tuple, rows)), heads)
+
+
+def _plain(cell: str) -> str:
+    """A cell of a Markdown table as it reads, without signs that format or that keep others from formatting."""
+    return re.sub(r"\\(.)|\*", r"\1", unescape(cell.strip()))
 
 
 def beside_published(name: str, table: pd.DataFrame) -> Grid | None:
