@@ -122,6 +122,8 @@ def test_values_where_a_recipe_is_silent():
     rates = (training.num_train_epochs, training.learning_rate, training.weight_decay, training.max_grad_norm)
     assert rates == (8, 1e-3, 1e-5, 0.0) and training.amsgrad and training.loss_reduction == "sum"
     assert plain.measure.producers == ["gradient", "gradient_norm", "leave_one_out"] and plain.measure.batch_tokens == 8192
+    own = recipes.parse(MINIMAL, ["--data.path", "a.csv"])
+    assert own.measure.producers[3:] == ["integrated_gradients", "comprehensiveness"]
     pairs = recipes.parse(MINIMAL, PAIRS)
     assert (pairs.model.encoder, pairs.model.recurrence, pairs.training.loss_reduction) == ("bigru", "bahdanau", "mean")
     assert pairs.measure.producers == ["attention", "norm", "gradient_x_input"] and pairs.measure.batch_tokens == 2048

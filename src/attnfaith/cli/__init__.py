@@ -51,8 +51,7 @@ def main(words: Sequence[str] | None = None) -> int:
         return 2
     if rest and rest[0] in COMMANDS:  # attnfaith help train
         return main([rest[0], "--help"])
-    print(usage())
-    return 0 if name else 2
+    return guarded(lambda _: print(usage(), flush=True)) or (0 if name else 2)
 
 
 def guarded(command: Callable, words: Sequence[str] | None = None) -> int:

@@ -150,6 +150,8 @@ class Recipe:
         """Section -> key -> its value where the recipe is silent."""
         pairs, selector = self.kind == "translator", self.model.selector
         producers = ["attention", "norm", "gradient_x_input"] if pairs else ["gradient", "gradient_norm", "leave_one_out"]
+        if self.data.own and not pairs and selector is None:
+            producers += ["integrated_gradients", "comprehensiveness"]  # what the verdict needs
         details = {key: value for key, (weight, value) in PENALTY_DETAILS.items() if getattr(self.penalties, weight)}
         selection = {} if selector is None else dict(SELECTION[selector.kind])
         if "share" in selection and selector.budget is not None:
