@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 import torch
 
-from attnfaith import AttentionClassifierConfig, AttentionClassifierForSequenceClassification, runs
+from attnfaith import AttentionClassifierConfig, AttentionClassifierForSequenceClassification
 from attnfaith.recipes import library
 from tests.small_classifiers import WORDS, architectures, classifier, tokenizer
 
@@ -84,17 +84,3 @@ def test_a_benchmark_has_a_row_for_each_test_beside_its_twin(monkeypatch, tmp_pa
     assert (table["ratio"] == table["twin_ms"] / table["ms"]).all() and (table[["ms", "repetitions"]] > 0).all(axis=None)
     with pytest.raises(ValueError, match="permutation"):
         bench.add("permutation", 5, lambda: [[0.1]], lambda: [[0.2]], within=1e-5)
-
-
-@pytest.mark.slow
-def test_the_cost_of_diffmask(tiny_recipe, tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(str(library.folder() / "diffmask"))
-    cost = importlib.import_module("cost")
-    options = {"diffmask": {"epochs": 1, "train_texts": 8, "validation_texts": 4}}
-    recipe = tiny_recipe(measure={"producers": ["diffmask"], "options": options}, report__page=False)
-    runs.run(recipe)
-    cost.main([recipe.output_dir, "--texts", "4", "--seconds", "0.001", "--output", str(tmp_path / "costs")])
-    table = pd.read_csv(tmp_path / "costs" / "cost_run.csv")
-    assert list(table["what"][:4]) == ["reading", "diffmask", "integrated gradients", "occlusion"] and len(table) == 5
-    assert (table["ms_per_text"] > 0).all() and table["readings"][0] == 1
-    assert {"multiplier", "validation_constraint"} <= set(pd.read_csv(tmp_path / "costs" / "training_run.csv"))

@@ -26,7 +26,17 @@ from attnfaith.reporting.page.explorer import explorer
 from attnfaith.reporting.seed_tables import overview
 from attnfaith.study.results import Results, write_page
 from attnfaith.support import escaping
-from attnfaith.support.escaping import csv_frame, csv_value, file_name, html, markdown, printable, read_csv, script_data
+from attnfaith.support.escaping import (
+    csv_frame,
+    csv_value,
+    file_name,
+    html,
+    markdown,
+    markdown_table,
+    printable,
+    read_csv,
+    script_data,
+)
 from tests.records import draw
 from tests.views import drawn_view
 
@@ -202,7 +212,8 @@ def outputs(kind, folder):
     compared = compare([first, drawn(kind, projection="sparsemax")], [text(), text()])
     rows = {"cell": [text()], "block": [text()], "status": ["failed"], "n": [np.nan], "reason": [text()]}
     study = {"results": str(folder / "study"), "output_dir": str(folder)}
-    write_page(study, pd.DataFrame(rows), {}, Results({text(): pd.DataFrame()}, [text()], [text()], [cell, other]))
+    table = markdown_table([[text(), text()], [text(), text()]], numeric=[False, True])
+    write_page(study, pd.DataFrame(rows), {}, Results({text(): pd.DataFrame()}, {text(): table}, [text()], [cell, other]))
     view = drawn_view(4, tokens=[text() for _ in range(4)], model=text())
     pages = {
         "shown.html": ShownText(cell, 3).html(),

@@ -38,7 +38,7 @@ def push(plan: Plan, *, api: HfApi | None = None) -> list[str]:
     The model comes last, so that what its card names is there. Each repository changes by one commit or not at all; files
     that are there already are not sent. Progress is printed.
 
-    Raises HubError before anything is sent where there is no token or it may not write, the owner is another one, or a
+    Raises HubError before anything is sent where there is no token or it may not write, the owner is another account, or a
     repository holds files that no push wrote or is public although the plan is private; later where the Hub fails: the
     message names the repository.
     """

@@ -48,7 +48,7 @@ class Results(NamedTuple):
     """The files in the folder of results, by name: tables, figures without ending, texts with it; the measured cells."""
 
     tables: Mapping[str, pd.DataFrame]
-    texts: Sequence[str]
+    texts: Mapping[str, str]
     figures: Sequence[str]
     measured: Sequence[MeasuredCell]
 
@@ -111,7 +111,7 @@ def write_tables(study: Mapping, folders: Mapping[str, Path], *, mix_versions: b
     for name, figure in figures.items():
         save_figure(figure, output / "figures" / name, ["png"], dpi=90)  # small enough for a repository to keep
         save_figure(figure, output / "figures" / name, ["pdf"])
-    return Results(tables, [*analysis.texts], [*figures], measured)
+    return Results(tables, analysis.texts, [*figures], measured)
 
 
 def write_provenance(study: Mapping, planned: int, folders: Mapping[str, Path]) -> Path:
@@ -162,7 +162,7 @@ def write_page(study: Mapping, cells: pd.DataFrame, folders: Mapping[str, Path],
         title=f"Study: {output.parent.name if output.name == 'results' else output.name}",
         lead=[" ".join(lead)],
         published=next(filter(None, (beside_published(*item) for item in written.tables.items())), None),
-        own=[grid for name in written.texts if (grid := markdown_grid(name, (output / name).read_text("utf-8")))],
+        own=[*filter(None, (markdown_grid(*text) for text in written.texts.items()))],
         grids=[grid for grid in grids if grid.rows],
         cells=lines,
         complete=counts["complete"] == len(lines),
