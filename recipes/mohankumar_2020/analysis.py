@@ -58,7 +58,9 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
         return Analysis()
     tests = interventions.tables(cells, settings)
     results = {"beside_published": beside_published(cells, published), "claims": claims(tests.tables["interventions"])}
-    return Analysis({**tests.tables, **results}, tests.texts | page_texts(results, PAGES, cells), tests.figures)
+    measured = results["beside_published"].dropna(subset="measured").astype({"n_seeds": int})
+    shown = page_texts(results | {"beside_published": measured}, PAGES, cells)
+    return Analysis({**tests.tables, **results}, tests.texts | shown, tests.figures)
 
 
 def claims(table: pd.DataFrame) -> pd.DataFrame:
