@@ -12,7 +12,6 @@ COLUMNS = ("label", "labels", "label_ids")
 READINGS = ("names", "ids")
 """What whole numbers as labels can be: names of classes, or their numbers from 0 on."""
 WHOLE = re.compile(r"([+-]?\d+)(?:\.0*)?")
-TRUTH = ("True", "False", "TRUE", "FALSE")
 
 
 def class_of(value: object, column: str) -> str | None:
@@ -22,8 +21,7 @@ def class_of(value: object, column: str) -> str | None:
     None for null, NaN and blanks. Raises DatasetError for other numbers, lists and the like.
     """
     if isinstance(value, str):
-        word = value.strip()
-        return (word.lower() if word in TRUTH else word) or None
+        return _lower_truth(value.strip()) or None
     if value is None or value != value:
         return None
     if isinstance(value, bool):
@@ -106,4 +104,9 @@ def _spelling(text: str) -> str:
     text = text.strip()
     if _is_whole(text):
         return str(int(WHOLE.fullmatch(text)[1]))
+    return _lower_truth(text)
+
+
+def _lower_truth(text: str) -> str:
+    """True and TRUE, as spreadsheets write them, as true; every other text as it is."""
     return text.lower() if text.lower() in ("true", "false") else text

@@ -403,8 +403,8 @@ class Measure:
     """The measures and their texts."""
 
     producers: list[str] | None = None
-    """measures of importance and experiments; null: gradient, gradient_norm, leave_one_out, and of one's own data what the
-    verdict needs; of pairs attention, norm, …"""
+    """measures of importance and experiments; null: gradient, gradient_norm, leave_one_out, and for your own data
+    what the verdict needs; for pairs attention, norm, …"""
     options: dict[str, dict[str, Any]] = field(default_factory=dict)
     """keyword arguments of a producer, by its name"""
     level: Literal["sentence", "word"] = "sentence"
