@@ -1,17 +1,14 @@
-"""Measures held against tests of explanations, on records whose truth is known; and ERASER's files of them."""
+"""Measures held against tests of explanations, on records whose truth is known."""
 
 import itertools
-import json
 
 import numpy as np
 import pytest
 from scipy.stats import kendalltau
 
-from attnfaith import cli
 from attnfaith import record as records
-from attnfaith.data.eraser import write_results
-from attnfaith.metrics.attention_faithfulness.plausibility import plausibility_results, token_f1
-from attnfaith.reporting import eraser, explanation_tests, render
+from attnfaith.metrics.attention_faithfulness.plausibility import plausibility_results
+from attnfaith.reporting import explanation_tests, render
 from attnfaith.reporting.cells import one_cell
 from attnfaith.reporting.sections import saliency
 from tests.records import build, draw, replaced
@@ -173,70 +170,3 @@ def test_sentences_count_the_tests_that_are_about_the_model():
         assert f"of {count} tests and worse" in render.sentences(saliency.SECTION, cell)[0]
     text = " ".join(render.sentences(saliency.SECTION, one_cell(drawn(falls={"attention": 0.2, "leave_one_out": 0.6}))))
     assert "worse in 6" in text and "measure random_scores too" in text
-
-
-# ---------- ERASER's files
-
-
-def marks(spans, length):
-    """0 or 1 for each token, from spans as ERASER writes them."""
-    ends = [(span["start_token"], span["end_token"]) for span in spans]
-    return [int(any(start <= place < stop for start, stop in ends)) for place in range(length)]
-
-
-def lines(path):
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
-def test_the_command_writes_erasers_files(record, cell, tmp_path):
-    """Texts and evidence, read again as they were. By the loop of their code's definition of AOPC the results have our
-    means over texts, and their F1 is our token F1; empty texts have no results.
-    """
-    records.save(record, tmp_path / "record.parquet")
-    assert cli.main(["eraser", str(tmp_path / "record.parquet"), "--output", str(tmp_path / "out")]) == 0
-    labelled = {row["instance_id"]: row for row in record.to_pylist() if row["label"] is not None}
-    rows = lines(tmp_path / "out" / f"{cell.heading['split']}.jsonl")
-    texts = {line["docid"]: line["document"].split() for line in lines(tmp_path / "out" / "docs.jsonl")}
-    for row, (name, own) in zip(rows, labelled.items(), strict=True):
-        spans = [span for group in row["evidences"] for span in group]
-        assert (row["annotation_id"], row["classification"]) == (name, str(own["label"])) and texts[name] == own["tokens"]
-        assert marks(spans, len(own["tokens"])) == own["rationale"]
-    scores, results = explanation_tests.scores(cell), eraser.results(cell, "good")
-    rows = lines(write_results(tmp_path / "good.jsonl", results))
-    own = dict(zip(cell.instance_ids, zip(cell.scores("good"), cell.rows("rationale"), strict=True), strict=True))
-    assert [row["annotation_id"] for row in rows] == [name for name, (values, _) in own.items() if len(values)]
-    for test in ("comprehensiveness", "sufficiency"):
-        falls = []
-        for row in rows:
-            name = row["classification"]
-            probs = {part["threshold"]: part[f"{test}_classification_scores"][name] for part in row["thresholded_scores"]}
-            falls += [row["classification_scores"][name] - probs[share] for share in (0.01, 0.05, 0.1, 0.2, 0.5)]
-        assert np.mean(falls) == pytest.approx(np.nanmean(scores[test]["good"]))
-    chosen = []
-    for row in rows:
-        (rationale,), (values, _) = row["rationales"], own[row["annotation_id"]]
-        np.testing.assert_array_equal(rationale["soft_rationale_predictions"], values)
-        chosen.append(marks(rationale["hard_rationale_predictions"], len(values)))
-    f1 = token_f1(chosen, [own[row["annotation_id"]][1] for row in rows])[2]
-    assert np.nanmean(f1) == pytest.approx(np.nanmean(scores["token_f1"]["good"]))
-    with pytest.raises(ValueError, match="no tests of 'other'; the cell holds those of attention, good, random"):
-        eraser.results(cell, "other")
-
-
-REFUSED = {
-    "untested": (draw(5), "no measure was tested by erasure; measure"),
-    "split": (drawn(6, rationale=True, split="../x"), "no file is called"),
-    "measure": (
-        erasure_tested(draw(6, measures=("good", "random"), rationale=True), FALLS | {"a/b": 0.5}),
-        "no file is called",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_erasers_files_stay_in_their_folder(name, tmp_path, capsys):
-    record, message = REFUSED[name]
-    records.save(record, tmp_path / "record.parquet")
-    assert cli.main(["eraser", str(tmp_path / "record.parquet"), "--output", str(tmp_path / "deep" / "out")]) == 2
-    assert message in capsys.readouterr().err
-    assert [path.name for path in tmp_path.rglob("*")] == ["record.parquet"]

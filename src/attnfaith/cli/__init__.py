@@ -20,7 +20,7 @@ GROUPS = {
     "Train and measure": ("train", "measure", "report"),
     "Look": ("list", "show", "view", "space", "compare", "table"),
     "Many runs": ("study", "roar"),
-    "On the Hub": ("push", "cards", "reproduce", "eraser"),
+    "On the Hub": ("push", "cards", "reproduce"),
     "Set up": ("completion", "install-metric"),
 }
 

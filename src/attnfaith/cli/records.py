@@ -1,4 +1,4 @@
-"""Commands that read records: texts, models and runs side by side, tables, exports, the Space."""
+"""Commands that read records: texts, models and runs side by side, tables, the Space."""
 
 import os
 import re
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from attnfaith.cli.command import argument, command, flag
 from attnfaith.cli.run import DEVICE
-from attnfaith.support.errors import AttnfaithError, counted, excerpt
+from attnfaith.support.errors import AttnfaithError, excerpt
 
 
 MIX = flag("--mix-versions", help="join records even if different code measured them")
@@ -199,37 +199,6 @@ def table(args):
     text = "\n".join(part.formatted(kind) for part in wide)
     print(f"table: {write_atomically(args.output, text)}\n" if args.output else text, end="")
     return text
-
-
-@command(
-    RUN,
-    argument("--output", type=Path, required=True, help="folder of the files"),
-    argument("--share", type=float, help="share of the tokens that a rationale holds (default: the gold ones' mean share)"),
-    examples=("eraser runs/movies --output eraser",),
-)
-def eraser(args):
-    """Write the measures and the gold evidence of a record as ERASER's files, which its own evaluation reads.
-
-    <split>.jsonl and docs.jsonl are the labelled texts with their gold evidence where the record has it;
-    results/<measure>.jsonl the scores of each measure that rationale_erasure tested, its rationale and the predictions with
-    and without it.
-    """
-    from attnfaith.data.eraser import write_annotations, write_results
-    from attnfaith.record.lookup import find_record
-    from attnfaith.reporting import eraser
-    from attnfaith.reporting.cells import one_cell
-
-    cell = one_cell(find_record(args.run).load())
-    annotations, split = eraser.annotations(cell), cell.heading["split"]
-    results = {name: eraser.results(cell, name, args.share) for name in eraser.measures(cell)}
-    if annotations:
-        texts = {row["instance_id"] for row in annotations}
-        results = {name: [row for row in rows if row["instance_id"] in texts] for name, rows in results.items()}
-    written = [write_annotations(args.output, split, annotations)] if annotations else []
-    written += [write_results(args.output / "results" / f"{name}.jsonl", rows) for name, rows in results.items()]
-    counts = f"{counted(len(annotations), 'annotation')}, results of {counted(len(results), 'measure')}"
-    print(f"eraser: {args.output} ({counts})")
-    return written
 
 
 @command(
