@@ -78,7 +78,7 @@ def test_classes_with_numbers_as_names_are_asked_for(model, capsys):
         (["--data.text", "review"], "--data.path FILE or --data.hub_id OWNER/NAME"),
         ([*OWN, "--num_train_epochs", "3"], "--training.num_train_epochs: a model that is measured takes keys of data"),
         ([*OWN, "--data.text", "text"], "there is no column 'text' for text"),
-        ([*OWN, "--attention", "flows"], "attention='flows' is no reduction; give 'last', 'all', 'rollout', 'flow'"),
+        ([*OWN, "--attention", "flows"], "attention='flows' is no reduction; give 'last', 'all', 'rollout'"),
         ([*OWN, "--producers", "exact_contribution"], "which this subject (text classifiers of transformers) lacks"),
     ],
 )

@@ -67,12 +67,13 @@ TOLERANCE = {  # what differs by more than 1e-6 where the arithmetic is in anoth
     "lrp_residual": 1e-4,
     "lrp_unaccounted": 1e-5,  # rounding is what it measures
 }
-STACKED = {"alti", "attn_lrp", "chefer", "decompx", "flow", "globenc", "rollout", "value_zeroing"}
+STACKED = {"alti", "attn_lrp", "chefer", "decompx", "globenc", "rollout", "value_zeroing"}
 STACKED |= {"frozen_flip_set", "map_adversary", "map_erasure", "map_permutation", "map_uniform", "marker_attention"}
 NOT_AFFINE = {"exact_contribution", "token_logits", "weight_aopc_limits"}
 STATELESS = {"attention_norm", "conicity", "exact_contribution", "gradient_hidden_to_input", "identifiability", "lrp"}
 STATELESS |= {"diffmask", "value_norm_share"}
-CLASSIFIER = {"exact_contribution", "gradient_hidden_to_input", "lrp", "token_logits", "weight_aopc_limits"}
+CLASSIFIER = {"adversary_exact", "adversary_search", "erasure", "minimal_flip_set", "permutation", "random_support"}
+CLASSIFIER |= {"exact_contribution", "gradient_hidden_to_input", "lrp", "token_logits", "weight_aopc_limits"}
 
 
 @pytest.fixture(params=names())
@@ -118,7 +119,7 @@ def cell(tiny_model, tiny_rows):
 
 
 def transformers_cell(name, rows):
-    """A classifier of transformers of which one head is shown: an encoder, or a decoder, which has no markers."""
+    """A classifier of transformers: an encoder, or a decoder, which has no markers."""
     before, after = MARKERS[name]
     rows = marked([{**row, "input_ids": [*before, *row["input_ids"][1:-1], *after]} for row in rows])
     model, draws = classifier(name.split()[0]), torch.Generator().manual_seed(1)
@@ -131,7 +132,7 @@ def transformers_cell(name, rows):
         for row in rows:
             last = len(row["input_ids"]) - 1
             row["impermissible"] = [int(0 < place < last and place % 3 == 2) for place in range(last + 1)]
-    return SelfAttention(model, tokenizer(bool(before)), {"layers": "last", "head": 1}), model, rows
+    return SelfAttention(model, tokenizer(bool(before))), model, rows
 
 
 def options_of(measure, model, batch):

@@ -17,7 +17,6 @@ from attnfaith.interventions import adversary
 from attnfaith.interventions.adversary import bounded, maximise
 from attnfaith.interventions.adversary_search import AdversarySearch, affine_slope
 from attnfaith.interventions.targets import Readout, read_out, softmax
-from attnfaith.measurement.registry import find
 from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence
 from attnfaith.subjects import SelfAttention, opened
 from tests.measuring import run
@@ -232,8 +231,3 @@ def test_maps_beyond_epsilon_are_not_reported(kind, reduction):
             assert jsd == pytest.approx(divergence(attention, reduced[row, mask])[0], abs=1e-6)
             assert attention.sum() == pytest.approx(1) and columns["map_adversary_certainty"][row] == "lower bound"
     assert max(columns["map_adversary_jsd"]) > 0.02
-
-
-def test_a_flow_has_no_gradient():
-    with pytest.raises(ValueError, match="attention='flow' has no gradient"):
-        find("map_adversary")().check(SelfAttention(classifier("bert"), reduction="flow"), None)

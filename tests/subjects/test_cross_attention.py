@@ -91,19 +91,6 @@ def test_recurrent_translators_read_edited_weights(recurrence, projection):
     assert "attend" not in vars(model.decoder)
 
 
-@torch.no_grad()
-def test_pairs_that_padding_disturbs_are_read_one_at_a_time(monkeypatch):
-    some, subject = batch("mbart"), open_subject("mbart")
-    weights, log_probs = subject.attention(some), subject.log_probs(some)
-    monkeypatch.setattr(type(subject), "together", "one at a time")
-    again, counted = batch("mbart"), (some["labels"] != -100)[:, None, None, :, None]
-    close(subject.attention(again) * counted, weights * counted)
-    close(subject.log_probs(again), log_probs)
-    ((_, first),) = subject.edited(again, torch.tensor([0, 1]), Replaced(weights[:2]))
-    length = int(some.lengths[1][0])
-    close(first[0, :length], subject.logits(again)[0, :length])
-
-
 @pytest.mark.parametrize("kind", STACKED)
 def test_the_head_at_some_places_gives_what_it_gives_at_all(kind):
     """Of words of one token and of two, and of each pair of a batch whatever its length."""
@@ -113,8 +100,6 @@ def test_the_head_at_some_places_gives_what_it_gives_at_all(kind):
         words, embedded = torch.tensor([4, 1, 2]), own.embed(batch).detach()
         some, plain = (kind.log_probs_of(own, batch, words, embedded) for kind in (type(own), SequenceSubject))
         torch.testing.assert_close(some, plain)
-        slopes, plain = own.word_slopes(batch), SequenceSubject.word_slopes(own, batch)
-        torch.testing.assert_close(slopes, plain, rtol=1e-4, atol=1e-6 * float(plain.abs().amax()))
 
 
 def test_capabilities_and_identity():

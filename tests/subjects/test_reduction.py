@@ -27,7 +27,7 @@ def rows(*places):
     ("value", "fields", "layers"),
     [
         ("last", ("mean", "last", None), [3]),
-        ("flow", ("flow", "last", None), [0, 1, 2, 3]),
+        ("rollout", ("rollout", "last", None), [0, 1, 2, 3]),
         ({"layers": 2, "head": 0}, ("mean", 2, 0), [2]),
         ({"layers": "all", "head": 1}, ("mean", "all", 1), [0, 1, 2, 3]),
     ],
@@ -36,7 +36,6 @@ def test_reductions_that_there_are(value, fields, layers):
     reduction = Reduction.of(value)
     assert (reduction.way, reduction.layers, reduction.head) == fields and reduction.chosen(4) == layers
     assert Reduction.of(reduction) is reduction
-    assert reduction.one_head is (value == {"layers": 2, "head": 0})
 
 
 @pytest.mark.parametrize(
@@ -59,7 +58,7 @@ def test_reductions_that_there_are_not(value, message):
 
 def test_a_model_refuses_before_any_text_is_read():
     model = SelfAttention(classifier("bart"))
-    for reduction, message in (("rollout", "'rollout'"), ("flow", "'flow'"), ({"layers": "last", "head": 99}, "head 99")):
+    for reduction, message in (("rollout", "'rollout'"), ({"layers": "last", "head": 99}, "head 99")):
         with pytest.raises(SubjectError, match=message):
             model.shown_by(reduction)
 

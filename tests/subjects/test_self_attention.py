@@ -5,7 +5,6 @@ import functools
 import pytest
 import torch
 from datasets import Dataset
-from torch.overrides import TorchFunctionMode
 
 from attnfaith.subjects import Batch, Edit, SelfAttention, SubjectError
 from attnfaith.subjects.attention import rows_that_matter
@@ -25,32 +24,6 @@ def open_subject(kind="bert", reduction="last", **fields):
 
 def batch(subject, lengths=LENGTHS):
     return Batch.of(texts(subject.model, lengths), subject)
-
-
-class Counting(TorchFunctionMode):
-    """Within, calls of attention in one piece are counted."""
-
-    calls = 0
-
-    def __torch_function__(self, function, types, args=(), kwargs=None):
-        self.calls += function is torch.nn.functional.scaled_dot_product_attention
-        return function(*args, **(kwargs or {}))
-
-
-@pytest.mark.parametrize("kind", ["bert", "t5", "deberta-v2"])
-def test_attention_in_one_piece_gives_the_same_where_no_map_is_read(kind):
-    """A model whose own way is another, such as DeBERTa, is read step by step all along."""
-    subject = open_subject(kind)
-    own, some = subject.model.config._attn_implementation, batch(subject)
-    with subject.evaluating():
-        plain = subject.predict(some, subject.embed(some))
-        with subject.fused(), Counting() as counting:
-            close(subject.predict(some, subject.embed(some)), plain)
-            assert bool(counting.calls) == (own == "sdpa")
-            assert len(subject.read(some).maps) == len(subject.sites.layers)  # a map that is asked for is there
-        with Counting() as counting:
-            assert torch.equal(subject.predict(some, subject.embed(some)), plain) and not counting.calls
-    assert subject.model.config._attn_implementation == own
 
 
 ROWS = {"bert": "first", "squeezebert": "first", "deberta-v2": "first", "convbert": "first", "eurobert": "all"}

@@ -94,7 +94,7 @@ def measure(
             "label_ids") are used where they are there; "instance_id" names the texts.
         level: "sentence", or "word" for the words of a hierarchical model.
         attention: of a classifier of transformers, how its layers and heads become the attention that is shown: "last", the
-            mean of the last layer's heads (None is the same); "all", of all layers; "rollout"; "flow"; or
+            mean of the last layer's heads (None is the same); "all", of all layers; "rollout"; or
             {"layers": 3, "head": 5}.
         seed: of what is drawn at random, such as permutations.
         name, split: what the record calls the texts.

@@ -139,7 +139,7 @@ def _train_seeds(args, recipe) -> Path:
     argument(
         "--attention",
         metavar="NAME",
-        help="of a model of many layers, the attention that is measured: last, all, rollout, flow, or {layers: 3, head: 5}",
+        help="of a model of many layers, the attention that is measured: last, all, rollout, or {layers: 3, head: 5}",
     ),
     DEVICE,
     argument(

@@ -71,7 +71,7 @@ class AttentionXGradient(TargetMeasure):
         "importance_attention_x_gradient": signed_score(
             "a df/da of a token's attention a: each weight is free, nothing is renormalised, states are held fixed "
             f"(at the word level sentence vectors move with the weights); {TARGET_DOC}. In a stack of layers the sum over "
-            f"the layers and heads that the reduction takes, all of them for rollout and flow, and over {ROWS_DOC}"
+            f"the layers and heads that the reduction takes, all of them for rollout, and over {ROWS_DOC}"
         ),
     }
 

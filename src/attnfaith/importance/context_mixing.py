@@ -13,16 +13,9 @@ import torch
 from attnfaith.importance.matrix_products import rolled_out, shares
 from attnfaith.importance.targets import share
 from attnfaith.measurement.registry import Measure, register
-from attnfaith.subjects import Batch, Subject, per_token
+from attnfaith.subjects import per_token
 from attnfaith.subjects.layers import LayerParts
 from attnfaith.subjects.reduction import Reduction
-
-
-@torch.no_grad()
-def reduced(subject: Subject, batch: Batch, way: str) -> list:
-    """(T,) of each instance: its maps under a reduction of this name, at the tokens."""
-    read = subject.read(batch, rows=True)
-    return per_token(subject, batch, Reduction(way)([layer.weights.double() for layer in read.maps], read.rows))
 
 
 @register
@@ -41,33 +34,11 @@ class Rollout(Measure):
         "importance_rollout": share("the product over layers of (A + I) / 2, A the mean of the heads"),
     }
 
+    @torch.no_grad()
     def __call__(self, subject, batch) -> dict[str, list]:
-        return {"importance_rollout": reduced(subject, batch, "rollout")}
-
-
-@register
-class Flow(Measure):
-    """Attention flow (Abnar & Zuidema 2020): the most that can flow from a token through attention taken as capacities.
-
-    The attention of all layers as one, whatever the model's reduction is. Each token's flow is the largest were it the only
-    one, so flows are divided by their sum. A subject whose reduction is "flow" shows the same, divided by its sum.
-
-    A flow is solved for each position and each row that matters: of 73 positions, six layers and one row in about the time
-    of four readings of a small model, of all rows in 73 times that.
-
-    Source: Abnar & Zuidema 2020, section 3.
-    """
-
-    name, cost = "flow", "tokens"
-    needs = frozenset({"attention maps", "stacked maps"})
-    columns = {
-        "importance_flow": share(
-            "the largest flow between a token and such a row; capacities are (A + I) / 2, A the mean of a layer's heads"
-        ),
-    }
-
-    def __call__(self, subject, batch) -> dict[str, list]:
-        return {"importance_flow": reduced(subject, batch, "flow")}
+        read = subject.read(batch, rows=True)
+        weights = Reduction("rollout")([layer.weights.double() for layer in read.maps], read.rows)
+        return {"importance_rollout": per_token(subject, batch, weights)}
 
 
 def alti_matrices(subject, text, layers: Sequence) -> list[torch.Tensor]:

@@ -19,8 +19,7 @@ With more classes a total variation distance of epsilon implies an interval for 
 log((p_c - e) / (p_d + e)) .. log((p_c + e) / (p_d - e)). The maximum over each of these is an upper bound, and so is the
 linear programme that takes all of them together with the bound of step 4; the smaller one is certified. The best attention
 found that keeps the prediction within epsilon is a lower bound. A read-out that is not affine has only that, under the
-maximum over the whole simplex, and so have attention over the words of a hierarchical model and that of one head of a stack
-of layers, which costs thousands of readings of each text and is measured only where it is named.
+maximum over the whole simplex, and so has attention over the words of a hierarchical model.
 
 Shapes: T tokens, C classes, K epsilons, M attentions, M and N tokens on either side of an end.
 """

@@ -237,12 +237,6 @@ class MapAdversary(TargetMeasure):
     layers: Layers = "shown"
     rows: Rows = "matter"
 
-    def check(self, subject, dataset) -> None:
-        """Raise ValueError for a layer that there is not, and for attention shown as a flow, which has no gradient."""
-        super().check(subject, dataset)
-        if subject.reduction.way == "flow":
-            raise ValueError("attention='flow' has no gradient to search by; give another reduction, such as 'rollout'")
-
     def __call__(self, subject, batch, *, seed: int = 0) -> dict[str, list]:
         self.check(subject, None)
         rows = []

@@ -58,7 +58,7 @@ class Identity:
     vectors_scale: float | None = None  # standard deviation of random vectors
     vectors_digest: str | None = None  # of the file of pretrained vectors, 12 hexadecimal digits
     tokenizer_digest: str | None = None  # None: texts are divided into the words of the training texts
-    reduction: str | None = None  # how layers and heads became the attention that is shown: mean, rollout or flow
+    reduction: str | None = None  # how layers and heads became the attention that is shown: mean or rollout
     reduction_layers: str | None = None  # last, all, or the number of one, from 0
     reduction_head: int | None = None  # the number of one, from 0; None: the mean of all
 

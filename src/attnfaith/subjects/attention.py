@@ -254,28 +254,6 @@ def nothing(number: int) -> bool:
     return False
 
 
-class RowWeights(Edit):
-    """Other weights on the tokens of a text, in some rows of a head of a layer.
-
-    attention (N,L): the share of each token in what the head gives tokens. inside (N,L) bool: which positions are tokens;
-    others keep their weights. rows (N,L) bool: the rows that change.
-    """
-
-    per_copy = {"attention": "S", "inside": "S", "rows": "S"}
-
-    def __init__(self, layer: int, head: int, attention: torch.Tensor, inside: torch.Tensor, rows: torch.Tensor):
-        self.layer, self.head, self.attention, self.inside, self.rows = layer, head, attention, inside, rows
-
-    def weights(self, number, weights):
-        if number != self.layer:
-            return weights
-        own, inside = weights[:, self.head], self.inside.unsqueeze(1)
-        share = own.masked_fill(~inside, 0).sum(2, keepdim=True)
-        other = torch.where(inside, self.attention.unsqueeze(1).to(own) * share, own)
-        other = torch.where(self.rows.unsqueeze(2), other, own)
-        return torch.cat([weights[:, : self.head], other.unsqueeze(1), weights[:, self.head + 1 :]], 1)
-
-
 class Leaves(Edit):
     """Weights that gradients can be taken of."""
 

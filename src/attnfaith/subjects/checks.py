@@ -53,7 +53,7 @@ GRADIENTS = (
 )
 CROSS = re.compile(r"cross|encoder_attn|encdec", re.I)
 TOGETHER = ("padded", "of one length", "one at a time")
-"""How texts may be read together, best first; pairs are read padded or one at a time."""
+"""How texts may be read together, best first; pairs are read padded."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +92,7 @@ def checked(probe: "Texts | Pairs") -> Sites:
         logits: they are the same when the hook reads, of pairs from what the encoder made before, and as in the model's own
             implementation of attention.
         rows: weights are 0 or more, and every row sums to 1; with attention sinks, to less.
+        padding: of pairs, padding changes nothing.
         use: other weights of a layer give other logits, so that these are what the model computed with.
         gradients: those of logits reach the last layer's output.
         separation: of a model that keeps impermissible tokens apart, they are, see `keeps_apart`.
@@ -433,8 +434,9 @@ class Pairs(_Probe):
         encoder_blocks = next(block_candidates(encoder, named.names), ())
         encoder_blocks = encoder_blocks if len(set(encoder_blocks)) == len(named.names) else ()
         blocks = first_chain(self.model, names, is_decoder)
+        self._check_padding(layers)
         return {
-            "together": self._together(layers),
+            "together": TOGETHER[0],
             "vocabulary": logits.shape[2],
             "blocks": blocks,
             "encoder_blocks": encoder_blocks,
@@ -465,18 +467,13 @@ class Pairs(_Probe):
             return "the layers of its encoder are no chain of modules with one attention each"
         return _refusal(LayerParts, recorded.layers)
 
-    def _together(self, layers: list[int]) -> str:
-        """Whether a padded pair has the logits that it has alone, and no weight is on padding."""
+    def _check_padding(self, layers: list[int]) -> None:
+        """Check that a padded pair has the logits that it has alone, and that no weight is on padding."""
         alone, both = self.call(self.inputs[1]).logits, self.subject.collate(self.rows)
-        try:
-            logits, hook = self.run(both)
-        except SubjectError:
-            raise
-        except Exception:  # such as a model without a padding token
-            return TOGETHER[2]
+        logits, hook = self.run(both)
         hidden = self.hides_padding(hook.maps, layers, both["labels"] != UNCOUNTED, both["attention_mask"].bool())
         same = _difference(logits[1:, : PAIR_LENGTHS[1][1]], alone) <= self.near
-        return TOGETHER[0] if same and hidden else TOGETHER[2]
+        self.check(same and hidden, "padding", "a pair that is padded has other logits than alone, or weights on padding")
 
 
 def probe(subject) -> tuple[dict[str, torch.Tensor], list[str]]:

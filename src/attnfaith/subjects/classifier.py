@@ -21,7 +21,6 @@ from attnfaith.subjects.attention import (
     Held,
     Hook,
     Read,
-    RowWeights,
     joined,
     lengths_of,
     map_products,
@@ -39,7 +38,6 @@ from attnfaith.subjects.base import (
     hash_of_model,
     position_limit,
     separates,
-    tolerance_of,
     unwrapped,
     vocabulary_size,
 )
@@ -89,7 +87,7 @@ class SelfAttention(ModelSubject):
         MAPS
         | OF_TOKENIZERS
         | {"classes", "embeddings", "embedding length", "held attention", "attention gradients", "token deletion"}
-        | {"intervention", "weighed vectors", "weighted sums", "token states", "other states"}
+        | {"weighed vectors", "weighted sums", "token states", "other states"}
     )
     contextual = True
 
@@ -101,8 +99,6 @@ class SelfAttention(ModelSubject):
         self.output = "labels" if problem == "multi_label_classification" else "values" if values else "classes"
         self.configurations = configurations(self.model)
         self.sites = checked(Texts(self))
-        self.own_implementation = getattr(self.config, "_attn_implementation", "eager")
-        self.in_one_piece = False  # see `fused`
         self.watched_lengths: set[int] = set()  # of texts that had all maps
         self.reduction.check(self.sites.heads, self.sites.lacks)
 
@@ -131,8 +127,6 @@ class SelfAttention(ModelSubject):
         lacks = dict(self.sites.lacks)
         if self.output != "classes":
             lacks["classes"] = WITHOUT_CLASSES[self.output]
-        if not self.reduction.one_head:
-            lacks["intervention"] = "it shows several heads, not one: choose a layer and a head"
         if self.mask_token_id is None:
             lacks["mask token"] = "its tokenizer has none"
         if self.tokenizer is None:
@@ -279,17 +273,6 @@ class SelfAttention(ModelSubject):
         with super().evaluating(), configured(self.configurations, **EAGER):
             yield
 
-    @contextmanager
-    def fused(self) -> Iterator[None]:
-        """Within, predictions compute attention in one piece ("sdpa") where no map of it is read or edited, and that is the
-        model's own way and gives the logits of "eager" attention.
-        """
-        self.in_one_piece = self.own_implementation == "sdpa" and self.sites.difference <= 0.1 * tolerance_of(self.model)
-        try:
-            yield
-        finally:
-            self.in_one_piece = False
-
     def predict(self, batch: Batch, embedded: torch.Tensor | None = None, *, hold: bool = False) -> torch.Tensor:
         return self.read(batch, Held() if hold else None, embedded, keep=nothing).logits
 
@@ -331,9 +314,8 @@ class SelfAttention(ModelSubject):
         hook = Hook(count, edit, returned.__contains__, self.sites.layers[-1] if rows else None, scores)
         watched = rows or after is not None or keep is not nothing or type(edit) is not Edit
         plain = not watched and length in self.watched_lengths  # nothing to read or edit: watching would only take time
-        implementation = "sdpa" if plain and self.in_one_piece else "eager"
         with ExitStack() as stack:
-            stack.enter_context(configured(self.configurations, **EAGER | {"_attn_implementation": implementation}))
+            stack.enter_context(configured(self.configurations, **EAGER))
             if embedded is not None:
                 stack.enter_context(Embedded(self.vocabulary(), inputs["input_ids"], embedded))
             if after is not None:
@@ -428,23 +410,6 @@ class SelfAttention(ModelSubject):
     def matter(self, batch: Batch) -> torch.Tensor:
         """(B,L) bool: the rows of the last layer whose output the logits depend on; kept in the batch."""
         return self.read(batch, keep=nothing, rows=True).rows
-
-    def intervene(self, batch: Batch, attention: torch.Tensor) -> torch.Tensor:
-        """Logits (B,C) with the weights (B,L) in the rows that matter of the reduction's one head, or (B,K,C) with (B,K,L).
-
-        The weights are shares of what the head gives tokens of the text; markers keep their own weights. All other attention
-        is the model's own, except what is computed after it.
-        """
-        (layer,) = self.reduction.chosen(self.depth)
-        count, draws = len(attention), attention.shape[1] if attention.dim() == 3 else 1
-        prefix = batch.results.get(("prefix", layer))
-        if draws > 1:
-            prefix = batch.once("prefix", layer, lambda: self.prefix(batch, layer))
-        owner = torch.arange(count, device=self.device).repeat_interleave(draws)
-        inside, rows = self.attendable(batch)[owner], self.matter(batch)[owner]
-        edit = RowWeights(self.sites.layers[layer], self.reduction.head, attention.reshape(len(owner), -1), inside, rows)
-        logits = self.edited(batch, owner, edit, prefix)
-        return logits.unflatten(0, (count, draws)) if attention.dim() == 3 else logits
 
     def edited(self, batch: Batch, owner: torch.Tensor, edit: Edit, prefix: Prefix | None = None) -> torch.Tensor:
         """Logits (N,C) of copies `owner` (N,) of a batch's instances under an edit of these copies, as many as fit at once.

@@ -100,7 +100,7 @@ class RecurrentAttention(SequenceSubject):
         with nullcontext() if edit is None else Attended(self.model.decoder, edit):
             return self._decoded(batch, encoded)
 
-    def _weights(self, batch, edit=None, embedded=None) -> torch.Tensor:
+    def _weights(self, batch) -> torch.Tensor:
         with Attended(self.model.decoder) as attended:
             self._decoded(batch, self._encoded(batch))
         return attended.weights.unsqueeze(1)

@@ -7,13 +7,12 @@ import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 
 from attnfaith.subjects.protocol import SubjectError
 
 
-WAYS = ("mean", "rollout", "flow")
+WAYS = ("mean", "rollout")
 
 
 @dataclass(frozen=True)
@@ -21,7 +20,7 @@ class Reduction:
     """A named way from maps to weights over tokens, the mean of the rows that matter to the logits.
 
     way: "mean" of the chosen layers and heads; "rollout", the product over layers of (A + I) / 2, A the mean of a layer's
-    heads, and "flow", the most that flows from a token to such a row when these are capacities (both Abnar & Zuidema 2020).
+    heads (Abnar & Zuidema 2020).
     layers: "last", "all", or the number of one, counted from 0. head: the number of one, or None for the mean of them; both
     for "mean" alone.
 
@@ -44,7 +43,7 @@ class Reduction:
 
     @classmethod
     def of(cls, value) -> "Reduction":
-        """Return a Reduction as it is, or that of "last", "all", "rollout", "flow" or {"layers": …, "head": …, "way": …}."""
+        """Return a Reduction as it is, or that of "last", "all", "rollout" or {"layers": …, "head": …, "way": …}."""
         if isinstance(value, cls):
             return value
         if isinstance(value, str) and value in ("last", "all", *WAYS):
@@ -52,14 +51,9 @@ class Reduction:
         if isinstance(value, dict) and set(value) <= {"way", "layers", "head"}:
             return cls(**value)
         raise SubjectError(
-            f"attention={value!r} is no reduction; give 'last', 'all', 'rollout', 'flow', or {{'layers': 'last', 'all' or a "
+            f"attention={value!r} is no reduction; give 'last', 'all', 'rollout', or {{'layers': 'last', 'all' or a "
             "number, 'head': a number}"
         )
-
-    @property
-    def one_head(self) -> bool:
-        """Whether a single head of a single layer is shown, so that other weights can replace it."""
-        return self.head is not None and self.layers != "all"
 
     def chosen(self, count: int) -> list[int]:
         """The layers, of so many, that it reads. Raises SubjectError for a layer that does not exist."""
@@ -90,8 +84,6 @@ class Reduction:
         They are over all input positions, markers included; of an instance without a row that matters NaN.
         """
         layers = [heads.mean(1) if self.head is None else heads[:, self.head] for heads in maps]
-        if self.way == "flow":
-            return flow(layers, rows)
         weights = sum(layers) / len(layers) if self.way == "mean" else rollout(layers)
         return (weights * rows.unsqueeze(2)).sum(1) / rows.sum(1, keepdim=True)
 
@@ -107,43 +99,3 @@ def rollout(layers: Sequence[torch.Tensor]) -> torch.Tensor:
     identity = torch.eye(layers[0].shape[1], dtype=layers[0].dtype, device=layers[0].device)
     first, *later = [(identity + layer) / 2 for layer in layers]
     return functools.reduce(lambda whole, mixed: mixed @ whole, later, first)
-
-
-def flow(layers: Sequence[torch.Tensor], rows: torch.Tensor) -> torch.Tensor:
-    """The largest flow from each input to the rows that matter (B,L), the mean of these, divided by its sum.
-
-    The graph has a node for each position of each layer, and an edge from a row to what it attends to, of capacity
-    (A + I) / 2. Flows are those of scipy, in whole numbers of 2^-30; so a weight is right to about 1e-8.
-
-    Source: Abnar & Zuidema 2020, section 3 (attention flow).
-    """
-    capacities = [rollout([layer]).double().cpu().numpy() for layer in layers]
-    matter = rows.cpu().numpy()
-    weights = np.full(matter.shape, np.nan)
-    for row, tops in enumerate(matter):
-        if tops.any():
-            graph = [capacity[row] for capacity in capacities]
-            flows = np.mean([_flows(graph, top) for top in np.flatnonzero(tops)], axis=0)
-            weights[row] = flows / flows.sum()
-    return torch.from_numpy(weights).to(layers[0].device)
-
-
-def _flows(capacities, top: int):
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import maximum_flow
-
-    width, units = len(capacities[0]), 2**30
-    inside = np.flatnonzero(capacities[-1].sum(0) > 0)
-    heads, tails, sizes = [], [], []
-    for layer, capacity in enumerate(reversed(capacities)):
-        head, tail = np.nonzero(capacity)
-        heads.append(layer * width + head)
-        tails.append((layer + 1) * width + tail)
-        sizes.append(np.round(capacity[head, tail] * units).astype(np.int32))
-    nodes = (len(capacities) + 1) * width
-    edges = (np.concatenate(sizes), (np.concatenate(heads), np.concatenate(tails)))
-    graph = coo_array(edges, shape=(nodes, nodes)).tocsr()
-    flows = np.zeros(width)
-    for place in inside:
-        flows[place] = maximum_flow(graph, top, len(capacities) * width + place).flow_value / units
-    return flows

@@ -8,7 +8,7 @@ head's values, E that of a state, n copies of pairs.
 """
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
 
@@ -53,14 +53,11 @@ class SequenceSubject(ModelSubject):
 
     Subclasses define, for pairs that can be read together, _encoded(batch, embedded), the output of the encoder;
     _read(batch, edit, embedded, encoded), the logits; and _weights(batch), the weights (B,L,A,N,S).
-
-    together: "padded" where pairs are read together, "one at a time" where padding changes the logits of a pair.
     """
 
     can = frozenset(PAIR_CAPABILITIES)
     level = "word"
     class_names = ()
-    together = "padded"
     vocabulary_size: int
     """The number of words that the decoder chooses from."""
 
@@ -187,37 +184,20 @@ class SequenceSubject(ModelSubject):
 
     def logits(self, batch: PairBatch, edit: Edit | None = None, embedded=None) -> torch.Tensor:
         """(B,N,V)."""
-        return self._by_group(batch, edit, embedded, self._read)
+        return self._read(batch, edit, embedded)
 
     @torch.no_grad()
     def attention(self, batch: PairBatch) -> torch.Tensor:
         """(B,L,A,N,S): the weights of cross-attention as the model uses them, 0 on padding; kept in the batch."""
-        return batch.once("attention", self, lambda: self._by_group(batch, None, None, self._weights))
+        return batch.once("attention", self, lambda: self._weights(batch))
 
     @torch.no_grad()
     def edited(self, batch: PairBatch, owner: torch.Tensor, edit: Edit) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """For copies `owner` (n,) of pairs, some at a time: their numbers (m,), and their logits (m,N,V) under an edit."""
         for some in torch.arange(len(owner), device=self.device).split(self._at_once(batch)) if len(owner) else ():
-            copies = batch.take(owner[some])
-            if self.together == "padded":
-                encoded = batch.once("encoded", self, lambda: self._encoded(batch))
-                yield some, self._read(copies, edit.take(some), None, instances(encoded, owner[some], len(batch)))
-            else:
-                yield some, self.logits(copies, edit.take(some))
-
-    def _by_group(self, batch: PairBatch, edit: Edit | None, embedded, read: Callable) -> torch.Tensor:
-        """The results (n,...,N,x) of `read` for pairs that can be read together, joined to one tensor."""
-        if self.together == "padded" or len(batch) == 1:
-            return read(batch, edit, embedded)
-        parts, sizes = [], (batch["labels"].shape[1], batch["input_ids"].shape[1])
-        for row in range(len(batch)):
-            pair = batch.alone(row)
-            width, height = pair["input_ids"].shape[1], pair["labels"].shape[1]
-            pair_edit = None if edit is None else edit.take(torch.tensor([row], device=self.device), width, height)
-            part = read(pair, pair_edit, None if embedded is None else embedded[row : row + 1, :width])
-            missing = sizes[1] - width if part.dim() == 5 else 0  # weights end in source positions, logits in words
-            parts.append(torch.nn.functional.pad(part, (0, missing, 0, sizes[0] - height)))
-        return torch.cat(parts)
+            encoded = batch.once("encoded", self, lambda: self._encoded(batch))
+            copied = instances(encoded, owner[some], len(batch))
+            yield some, self._read(batch.take(owner[some]), edit.take(some), None, copied)
 
     def without(self, batch: PairBatch, owner: torch.Tensor, gone: torch.Tensor) -> PairBatch:
         """Copies `owner` (n,) of pairs without the source positions `gone` (n,S) bool: what follows them moves up."""
@@ -280,10 +260,6 @@ class CrossAttention(SequenceSubject):
         return self.sites.lacks
 
     @property
-    def together(self) -> str:
-        return self.sites.together
-
-    @property
     def vocabulary_size(self) -> int:
         return self.sites.vocabulary
 
@@ -331,7 +307,7 @@ class CrossAttention(SequenceSubject):
         """The maps of cross-attention, first layer first."""
         return self._decoded(batch, self._encoded(batch), None, self.layer_of.__contains__)[1].maps
 
-    def _weights(self, batch, edit=None, embedded=None) -> torch.Tensor:
+    def _weights(self, batch) -> torch.Tensor:
         return torch.stack([widened(attention_map.weights) for attention_map in self._maps(batch)], 1)
 
     @property
@@ -343,7 +319,7 @@ class CrossAttention(SequenceSubject):
     def _has_head(self) -> bool:
         """Whether a random pair has the same logits at some places when the head reads these places alone."""
         module = self.model.get_output_embeddings()
-        if module is None or self.together != "padded":
+        if module is None:
             return False
         pair = Pairs(self).inputs[0]
         places = torch.tensor([[1, 0]] * len(pair), device=self.device)
@@ -370,24 +346,6 @@ class CrossAttention(SequenceSubject):
                 logits = self._read(batch.take(some), None, embedded[some])
             parts.append(label_log_probs(logits, labels[some]).sum(1))
         return torch.cat(parts)
-
-    def word_slopes(self, batch):
-        """The slopes of all words in the states behind which the head stands come from one backward pass through it."""
-        if self.head is None:
-            return super().word_slopes(batch)
-        slopes_of_parts = []
-        for some in torch.arange(len(batch), device=self.device).split(self._at_once(batch)):
-            part = batch.take(some)
-            embedded = self.embed(part).detach().requires_grad_()
-            with Headed(self.head) as headed:
-                log_probs = label_log_probs(self._read(part, None, embedded), part["labels"])
-            (inward,) = torch.autograd.grad(log_probs.sum(), headed.states, retain_graph=True)
-            slopes = []
-            for word in range(max(batch.words[1])):
-                word_inward = torch.where((part["target_words"] == word).unsqueeze(2), inward, 0.0)
-                slopes.append(torch.autograd.grad(headed.states, embedded, word_inward, retain_graph=True)[0])
-            slopes_of_parts.append(torch.stack(slopes, 1))
-        return torch.cat(slopes_of_parts)
 
     # ---------------------------------------------------------------------------------------- one pair
 
