@@ -12,7 +12,7 @@ TESTS := tests
 NUMERIC := $(wildcard tests/golden) tests/alignment tests/importance tests/interventions tests/models tests/subjects
 # These import no torch, nor do the parts of the package that they test.
 WITHOUT_TORCH := $(filter-out %/test_columns.py %/test_registration.py, $(wildcard tests/metrics/test_*.py)) tests/data/test_registry.py \
-	tests/data/test_generators.py tests/data/test_eraser.py tests/support/test_escaping.py tests/test_verdict.py \
+	tests/data/test_generators.py tests/support/test_escaping.py tests/test_verdict.py \
 	tests/support/test_files.py tests/test_stats.py tests/reporting/test_compare.py tests/reporting/test_tables.py
 # Bytecode of tests is kept, so that the next run need not compile them.
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from attnfaith.data import babi, counting, planted_evidence
-from attnfaith.data.babi import LOCATIONS, OBJECTS, PEOPLE
+from attnfaith.data import counting, planted_evidence
 from attnfaith.data.planted_evidence import AFFIRMERS, DISTRACTORS, NEGATORS
 from attnfaith.support.errors import DatasetError
 
@@ -22,13 +21,11 @@ PLANTED = {
     "planted, few words": {"vocabulary_size": 12, "needs_context": True},
 }
 COUNTED = {"counting": {}, "counting, short": {"length": (3, 3)}}
-CASES = PLANTED | COUNTED | {f"babi {task}": {"task": task} for task in babi.STATEMENTS}
+CASES = PLANTED | COUNTED
 
 
 def rows_of(case, n, seed=0, **options):
     arguments = CASES[case] | options
-    if case.startswith("babi"):
-        return babi.generate(arguments.pop("task"), n, seed, **arguments)
     return (counting if case in COUNTED else planted_evidence).generate(n, seed, **arguments)
 
 
@@ -54,7 +51,6 @@ def test_a_row_does_not_depend_on_how_many_are_made(seed, stream, n, case):
         ("planted", {"vocabulary_size": 10**6}, "vocabulary_size"),
         ("planted", {"stream": -1}, "stream"),
         ("counting", {"length": (2, 5)}, "length"),
-        ("babi 1", {"task": 4}, "task=4"),
     ],
 )
 def test_arguments_out_of_range_are_refused(case, arguments, message):
@@ -143,59 +139,3 @@ def test_digits_are_counted_anew_from_the_text(case):
         assert {*words} <= {*counting.DIGITS}
         lengths.add(len(words))
     assert {*COUNTED[case].get("length", (6, 14))} <= lengths
-
-
-def statements(row):
-    """[(kind, person, thing)] of the statements, from their words only; and of those that the rationale marks."""
-    events, facts, marks = [], [], list(row["rationale"])
-    for sentence in row["text"].removesuffix(" .").split(" . "):
-        words = sentence.split()
-        person, last = words[0], words[-1]
-        assert person in PEOPLE and last in LOCATIONS + OBJECTS
-        kind = "move" if last in LOCATIONS else "take" if words[1] in ("took", "picked", "grabbed") else "drop"
-        part, marks = marks[: len(words) + 1], marks[len(words) + 1 :]
-        assert len(set(part)) == 1  # as a whole or not at all
-        events.append((kind, person, last))
-        facts += events[-1:] * part[0]
-    return events, facts
-
-
-def places_of_object(events, thing):
-    """The places a thing has been in, without repeats in a row, by replaying the story."""
-    at, holder, trail = {}, None, []
-    for kind, person, target in events:
-        if kind == "move":
-            at[person] = target
-        elif target == thing:
-            holder = person if kind == "take" else None
-        place = at.get(holder) if holder else None
-        if place and trail[-1:] != [place]:
-            trail.append(place)
-    return trail
-
-
-def answers(events, question, task):
-    """The answer that statements give, None where they give none."""
-    words = question.split()
-    if task == 1:
-        places = [target for kind, who, target in events if (kind, who) == ("move", words[2])]
-        return places[-1] if places else None
-    trail = places_of_object(events, words[3])
-    if task == 2:
-        return trail[-1] if trail else None
-    return trail[trail.index(words[6]) - 1] if words[6] in trail[1:] else None
-
-
-@pytest.mark.parametrize("task", babi.STATEMENTS)
-def test_stories_answer_their_questions_by_their_facts(task):
-    labels, low, high = [], *babi.STATEMENTS[task]
-    for row in babi.generate(task, 400, 4):
-        (events, facts), answer = statements(row), LOCATIONS[row["label"]]
-        assert answers(events, row["text_pair"], task) == answer and low <= len(events) <= high
-        assert len(facts) == task
-        if task != 2:  # an object may be seen put down only, where its holder's place decides
-            assert answers(facts, row["text_pair"], task) == answer
-        for left_out in range(task):
-            assert answers(facts[:left_out] + facts[left_out + 1 :], row["text_pair"], task) != answer
-        labels.append(row["label"])
-    assert np.bincount(labels, minlength=len(LOCATIONS)).min() > 30

@@ -91,9 +91,6 @@ def test_rows_are_those_that_results_were_measured_on(name, revision, content):
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        ("babi_1", "02a5c3f4e311a3f4"),
-        ("babi_2", "05c72e7ef20380f8"),
-        ("babi_3", "074fdb6d52598337"),
         ("planted_evidence", "1fcfde422d95eff9"),
         ("counting", "cffc40f97ebdc2a1"),
     ],

@@ -10,7 +10,7 @@ from attnfaith.data import registry
 from attnfaith.data.registry import DATASETS, DatasetEntry, get_entry, read_entries
 from attnfaith.data.tokenization import PREPROCESSING
 from attnfaith.support.errors import DatasetError
-from tests.taggers import offer
+from tests.entry_points import offer
 
 
 @pytest.mark.parametrize("entry", DATASETS.values(), ids=list(DATASETS))
@@ -79,7 +79,7 @@ def test_an_installed_package_adds_data_sets(tmp_path, monkeypatch):
 
 def test_importing_the_data_layer_is_light():
     """The heavy libraries are imported on use, so that a reader of records never pays for them."""
-    names = "registry, sources, tokenization, collation, vectors, babi, planted_evidence, counting"
+    names = "registry, sources, tokenization, collation, vectors, planted_evidence, counting"
     code = (
         f"import sys; from attnfaith.data import {names}; "
         "print([m for m in ('torch', 'transformers', 'datasets', 'tokenizers') if m in sys.modules])"

@@ -6,15 +6,13 @@ import torch
 from datasets import Dataset
 
 from attnfaith.data.in_memory import texts_in_memory
-from attnfaith.data.taggers import UNIVERSAL
 from attnfaith.measurement.registry import find
 from attnfaith.models.decoders import BARRED
-from attnfaith.subjects import SelfAttention, SubjectError, subject_of
+from attnfaith.subjects import SelfAttention, SubjectError
 from tests import tolerances
 from tests.affine_subject import affine_texts
 from tests.measuring import run
 from tests.small_classifiers import classifier, tokenizer
-from tests.taggers import BY_LETTER, offer
 
 
 TEXTS = ["the old ships sailed slowly !", "a new ship sank", "", "! . !", "never bad ."]
@@ -106,11 +104,10 @@ def words_of_tokens(batch, row):
 
 
 @torch.no_grad()
-def test_groups_by_the_maps_that_a_model_returns(tmp_path, monkeypatch):
-    offer(tmp_path, monkeypatch, "by_letter", BY_LETTER)
+def test_groups_by_the_maps_that_a_model_returns():
     subject, batch = marked_texts()
-    columns = run("group_mass", subject, batch, tagger="by_letter")
-    names = ["impermissible", "punctuation", *UNIVERSAL, "markers"]
+    columns = run("group_mass", subject, batch)
+    names = ["impermissible", "punctuation", "markers"]
     assert columns["group_mass_names"] == [names] * len(TEXTS)
     for row in range(len(TEXTS)):
         text = batch.alone(row)
@@ -121,11 +118,7 @@ def test_groups_by_the_maps_that_a_model_returns(tmp_path, monkeypatch):
         groups = {
             "impermissible": [word in MARKED[row] for word in words],
             "punctuation": [word in ("!", ".") for word in words],
-            "DET": [word[0] == "t" for word in words],
-            "NOUN": [word[0] == "s" for word in words],
-            "PUNCT": [word in ("!", ".") for word in words],
         }
-        groups["X"] = [not any(of_word) for of_word in zip(groups["DET"], groups["NOUN"], groups["PUNCT"], strict=True)]
         for place, name in enumerate(names):
             marks = np.zeros(len(inside), bool)
             if name == "markers":
@@ -180,7 +173,7 @@ def test_texts_without_impermissible_tokens_are_read(kind):
         tolerances.close(columns[row], probs, dtype=torch.float32, depth=4)
 
 
-def test_refusals(tiny_model, monkeypatch):
+def test_refusals():
     subject = SelfAttention(classifier("bert"), tokenizer())
     for name in ("permissible_only", "value_norm_share"):
         with pytest.raises(SubjectError, match=f"^'{name}' needs 'impermissible' in the batch"):
@@ -188,11 +181,6 @@ def test_refusals(tiny_model, monkeypatch):
         with pytest.raises(SubjectError, match=f"^'{name}' needs marks .* data.impermissible"):
             find(name)().check(subject, Dataset.from_dict({"tokens": [["a"]]}))
         find(name)().check(subject, Dataset.from_dict({"impermissible": [[0, 1]]}))
-    with pytest.raises(ValueError, match="no tagger is called 'flair'"):
-        find("group_mass")(tagger="flair")
-    monkeypatch.setattr("attnfaith.interventions.diagnostics.tagger_of", lambda name: None)  # as of an installed tagger
-    with pytest.raises(SubjectError, match="level='word'"):
-        find("group_mass")(tagger="denckring").check(subject_of(tiny_model(hierarchy="sentence")), None)
 
 
 def test_token_logits_by_hand():

@@ -28,7 +28,7 @@ from attnfaith.measurement.registry import (
 from attnfaith.record import Column
 from attnfaith.subjects import CAPABILITIES
 from attnfaith.subjects.protocol import PAIR_CAPABILITIES
-from tests.taggers import offer
+from tests.entry_points import offer
 
 
 ROOT = Path(__file__).parents[2]
@@ -126,7 +126,7 @@ WRONG = {
     "shares": ([], [0.5, 0.1], [0.1, 0.1], [0], [1], 0.1, None, ["a"]),
     "layers": ([], "first", [-1], [True], [0.0]), "layer": (-1, "first", True), "rows": ("some", None),
     "absent": ("gone", None), "by": ("blur", None), "inputs": ("x", None), "of": ("all", None),
-    "output": ("logits", None), "baseline": ("noise", 0), "tagger": (3, "none"),
+    "output": ("logits", None), "baseline": ("noise", 0),
     "keep_rows": (1, "yes", None),
     "target": ("best", -1, True, 1.0, {"of": 1}, {"of": 1, "against": 1}, {"of": 1, "than": 0}),
 }  # fmt: skip

@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from attnfaith.data import babi, counting, planted_evidence, sources
+from attnfaith.data import counting, planted_evidence, sources
 from attnfaith.data.generators import check_sizes, generate_splits, generated_revision
 from attnfaith.data.impermissible import check_any, check_marks, without
 from attnfaith.data.in_memory import in_memory
@@ -173,9 +173,8 @@ def load_splits(
     target = entry.permissible if impermissible_removed else entry
     label_names = list(entry.label_names)
     if entry.built_in:
-        module = {"planted_evidence": planted_evidence, "counting": counting}.get(name, babi)
-        task = (int(name.removeprefix("babi_")),) if module is babi else ()
-        rows = generate_splits(name, module.generate, task, seed, arguments, SIZES)
+        module = {"planted_evidence": planted_evidence, "counting": counting}[name]
+        rows = generate_splits(name, module.generate, (), seed, arguments, SIZES)
         tables = {split: pa.Table.from_pylist(part) for split, part in rows.items()}
         options = {key: value for key, value in arguments.items() if key != "sizes"}
         revision = generated_revision(module.VERSION, seed, options)

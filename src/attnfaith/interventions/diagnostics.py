@@ -6,12 +6,12 @@ to deceive hides from attention.
 Shapes: B instances, L input positions, T places of attention, H heads of all layers that are shown, G groups, C classes.
 """
 
+import unicodedata
 from collections.abc import Sequence
 
 import numpy as np
 import torch
 
-from attnfaith.data.taggers import UNIVERSAL, Tagger, is_punctuation, tagger_of
 from attnfaith.interventions.explanation_tests import ExplanationTest, read_parts
 from attnfaith.interventions.targets import read_out
 from attnfaith.measurement.options import Absent, StateLayer
@@ -148,27 +148,25 @@ class MarkerAttention(Measure):
 
 @register
 class GroupMass(Measure):
-    """How much of attention lies on groups of tokens: impermissible ones, punctuation, markers, parts of speech.
+    """How much of attention lies on groups of tokens: impermissible ones, punctuation, markers.
 
     The groups, which may overlap:
 
     * impermissible: what the data mark so (the paper's attention mass, a . m).
     * punctuation: tokens of words that are punctuation alone.
     * markers: of a stack of layers what is no token of the text, such as [CLS] and [SEP], and attention sinks.
-    * with a tagger, the universal part of speech of a token's word in its text: an estimate, as good as the tagger.
 
     Of a stack of layers a mass is a share of the whole rows; divided by 1 - that of markers it is one of the text.
-    Punctuation and parts of speech need the tokens' text, which only batches of a measurement hold. A sentence is in a group
-    where one of its words is impermissible, or all is punctuation. group_mass_head_max is the paper's "max": one head may
-    look at what the mean over heads hides. tagger: the name of an installed one (`attnfaith.data.taggers`). Undefined (NaN):
-    a group that holds none, or all, of a text's tokens. Nothing is random.
+    Punctuation needs the tokens' text, which only batches of a measurement hold. A sentence is in a group where one of its
+    words is impermissible, or all is punctuation. group_mass_head_max is the paper's "max": one head may look at what the
+    mean over heads hides. Undefined (NaN): a group that holds none, or all, of a text's tokens. Nothing is random.
 
-    Source: Pruthi et al. 2020, section 3 (attention mass); Mohankumar et al. 2020, section 5.4 (parts of speech).
+    Source: Pruthi et al. 2020, section 3 (attention mass).
     """
 
     name = "group_mass"
     columns = {
-        "group_mass_names": Column(("G",), "string", doc="names of the groups; parts of speech by their universal tags"),
+        "group_mass_names": Column(("G",), "string", doc="names of the groups"),
         "group_mass": Column(doc="sum of the weights on the group's tokens; of a stack of layers of the whole rows", **MASS),
         "group_mass_tokens": Column(("G",), "int64", doc="how many tokens of the text are in the group"),
         "group_mass_head_max": Column(
@@ -176,20 +174,8 @@ class GroupMass(Measure):
         ),
     }
 
-    tagger: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.tagger is not None:
-            tagger_of(self.tagger)
-
-    def check(self, subject, dataset) -> None:
-        """Raise SubjectError for parts of speech of sentences."""
-        if self.tagger is not None and subject.level == "sentence":
-            raise SubjectError("a sentence has no part of speech: measure words, with level='word', or leave out the tagger")
-
     @torch.no_grad()
     def __call__(self, subject, batch) -> dict[str, list]:
-        self.check(subject, None)
         mask, maps = subject.attendable(batch), MAPS in subject.capabilities
         groups, weights = self._groups(subject, batch, mask), subject.attention(batch).double()
         if maps:
@@ -213,27 +199,24 @@ class GroupMass(Measure):
 
     def _groups(self, subject: Subject, batch: Batch, mask: torch.Tensor) -> dict[str, torch.Tensor]:
         """The groups of a text's tokens, (B,T) bool each."""
-        groups, tagger = {}, None if self.tagger is None else tagger_of(self.tagger)
+        groups = {}
         if batch.get(IMPERMISSIBLE) is not None:
             groups[IMPERMISSIBLE] = impermissible(subject, batch, self.name)
-        if batch.get("tokens") is None:
-            return groups
-        owners = batch.get("word_of_token") or [range(len(tokens)) for tokens in batch["tokens"]]
-        tags = [tag for text in zip(batch["tokens"], owners, strict=True) for tag in _tags(*text, tagger)]
-        for name in ("punctuation", *(UNIVERSAL if tagger else ())):
+        if batch.get("tokens") is not None:
+            owners = batch.get("word_of_token") or [range(len(tokens)) for tokens in batch["tokens"]]
             marks = np.zeros(mask.shape, bool)
-            marks[mask.cpu().numpy()] = [name in tag for tag in tags]
-            groups[name] = torch.from_numpy(marks).to(mask.device)
+            marks[mask.cpu().numpy()] = [
+                mark for text in zip(batch["tokens"], owners, strict=True) for mark in _punctuation(*text)
+            ]
+            groups["punctuation"] = torch.from_numpy(marks).to(mask.device)
         return groups
 
 
-def _tags(tokens: Sequence[str], owners: Sequence[int], tagger: Tagger | None) -> list[set[str]]:
-    """The groups that each token of a text is in, by its word."""
+def _punctuation(tokens: Sequence[str], owners: Sequence[int]) -> list[bool]:
+    """Whether the word of each token consists of punctuation (Unicode category P)."""
     words, numbers = words_of(tokens, owners)
-    tags = [{"punctuation"} if is_punctuation(word) else set() for word in words]
-    if tagger:
-        tags = [names | {speech} for names, speech in zip(tags, tagger(words), strict=True)]
-    return [tags[number] for number in numbers]
+    kinds = [{unicodedata.category(character)[0] for character in word if not character.isspace()} for word in words]
+    return [kinds[number] == {"P"} for number in numbers]
 
 
 def _heads(subject: Subject, batch: Batch) -> torch.Tensor:

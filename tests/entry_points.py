@@ -1,11 +1,11 @@
-"""Small taggers, offered as any package offers one: by an entry point."""
+"""Small packages that offer something by an entry point."""
 
 import importlib
 import sys
 
 
-def offer(tmp_path, monkeypatch, name, source, group="attnfaith.taggers", attribute="tags"):
-    """Install a package whose `attribute` is offered as `name`, by default a tagger; source: what its module holds."""
+def offer(tmp_path, monkeypatch, name, source, group, attribute):
+    """Install a package whose `attribute` is offered as `name`; source: what its module holds."""
     module = f"package_of_{name}"
     (tmp_path / f"{module}.py").write_text(source, encoding="utf-8")
     folder = tmp_path / f"{module}-1.dist-info"
@@ -15,12 +15,3 @@ def offer(tmp_path, monkeypatch, name, source, group="attnfaith.taggers", attrib
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, module, raising=False)
     importlib.invalidate_caches()
-
-
-BY_LETTER = """
-KINDS = {"t": "DET", "s": "NOUN", "!": "PUNCT", ".": "PUNCT"}
-
-
-def tags(words):
-    return [KINDS.get(word[0], "X") for word in words]
-"""
