@@ -145,17 +145,6 @@ def test_published_splits_stay_and_missing_ones_are_cut_from_train(tmp_path):
     assert len(loaded.splits["test"]) == 9 and "test: no row has text and label" in loaded.about["assumed"][0]
 
 
-def test_limits_bound_the_texts_that_are_held(tmp_path):
-    path = write(tmp_path / "a.csv", [(f"Satz {row}", TOPICS[row % 3]) for row in range(3000)])
-    limits = {"train": 70, "validation": 15, "test": 15}
-    source = read_own(Data(path=path, limits=limits))
-    assert sum(map(len, source.splits.values())) == 110  # a tenth more than the limits need
-    loaded = source.limited(limits)
-    assert sizes(loaded) == [70, 15, 15]
-    assert loaded.about["rows"] == 3000 and loaded.dropped["source"]["limit"] == 2890
-    assert texts(read(path, limits=limits)) == texts(loaded) != texts(read(path, limits=limits, seed=1))
-
-
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.parquet"])
 def test_rows_left_out_are_counted(tmp_path, name):
     """Blanks, and the null of a file that has one."""

@@ -7,11 +7,10 @@ left out of validation.
 """
 
 import hashlib
-import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import datasets
@@ -32,42 +31,79 @@ ALL = "all rows"
 SPLIT_NAMES = {"train": "train", "validation": "validation", "valid": "validation", "val": "validation", "dev": "validation"}
 SPLIT_NAMES |= {"test": "test"}
 """Names of published splits, and ours."""
-SPARE = 1.1
-"""Rows drawn over those that limits need, since sizes are rounded and texts repeat."""
 MANY = 100
 """Number of classes above which a remark asks whether the column holds classes."""
 MISSING = ("na", "n/a", "nan", "null", "none", "unknown", "?", "-")
 """Names that a class may have and that often stand for a missing label."""
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+KEYS = ("text", "text_pair", "label", "impermissible")
 
 
-@dataclass(frozen=True)
+@dataclass
 class OwnSource:
     """Rows as published, and their names "<file or split>/<row>", by source split (ALL for a single file).
 
-    revision: "local-" and a digest of the files, or a commit of the Hub. files: SHA-256 of each file.
+    revision: "local-" and a digest of the files, or a commit of the Hub. files: SHA-256 of each file. place: path or
+    repository, for messages. columns: {our column: the column it is read from}. labels: the class of each row by source
+    split, None without one. classes: their names. assumed: remarks that the user should check.
     """
 
     splits: dict[str, datasets.Dataset]
     names: dict[str, list[str]]
     revision: str
     files: dict[str, str]
+    place: str
+    columns: dict[str, str] = field(default_factory=dict)
+    labels: dict[str, list[str | None]] = field(default_factory=dict)
+    classes: list[str] = field(default_factory=list)
+    assumed: list[str] = field(default_factory=list)
 
 
 def read_own(data: object) -> LoadedDataset:
     """Read, check and cut the data that a recipe's data section names; `LoadedDataset.limited` draws limits.
 
-    Where `data.limits` bounds every split that is cut from the same rows, only as many texts are held as the limits need.
-
     Raises DatasetError for unreadable data, missing or ambiguous columns, labels that are no classes, fewer than two
     classes, too few texts of a class, and impermissible words that are not one 0 or 1 for each word or mark nothing.
     """
-    return _OwnData(data).loaded()
+    source, entry, dropped = check_own(data), entry_of(data), Counter()
+    parts = {split: _usable(source, split, data, dropped) for split in source.splits}
+    unlabelled = [split for split in ("validation", "test") if split in parts and not len(parts[split])]
+    for split in unlabelled:
+        source.assumed.append(f"{split}: no row has text and label, so it is not used")
+        del parts[split]
+    first, rows = next(iter(parts.items()))
+    if not len(rows):
+        raise DatasetError(
+            f"{entry.name!r}: no row of {first} has text in {source.columns['text']!r}: name it with --data.text"
+        )
+    splits, rule = _split(parts, source, data, dropped)
+    all_rows = pd.concat(splits.values(), ignore_index=True)
+    labels_of_texts = all_rows["label"].groupby(_text_keys(all_rows)).nunique()
+    own = {
+        "rows": sum(map(len, source.splits.values())),
+        "columns": source.columns,
+        "splits": rule,
+        "repeated": len(all_rows) - len(labels_of_texts),
+        "two_labels": int((labels_of_texts > 1).sum()),
+        "assumed": source.assumed,
+        "files": source.files,
+    }
+    if "impermissible" in all_rows:
+        check_any(entry.name, splits["train"]["impermissible"])
+    if data.impermissible_removed:
+        splits = {split: without_impermissible(rows) for split, rows in splits.items()}
+    left_out = {"source": {reason: count for reason, count in dropped.items() if count}}
+    return LoadedDataset.from_frames(splits, entry, source.revision, source.classes, left_out, data.seed, own)
 
 
-def check_own(data: object) -> None:
-    """Raise DatasetError for own files whose columns or labels cannot be used, before any text is read."""
-    _OwnData(data)
+def check_own(data: object) -> OwnSource:
+    """Return own data with columns and classes chosen. Raises DatasetError where they cannot be used, before any text is
+    read.
+    """
+    source = _read(data)
+    source.columns = _columns(source, data)
+    _read_classes(source)
+    return source
 
 
 def read_texts(data: object, split: str, limit: int | None = None, seed: int = 0) -> datasets.Dataset:
@@ -80,226 +116,22 @@ def read_texts(data: object, split: str, limit: int | None = None, seed: int = 0
     source = _read(data)
     name = ALL if ALL in source.splits else split
     if name not in source.splits:
-        raise DatasetError(
-            f"{data.hub_id or data.path} has no split {excerpt(split)}: --split takes one of {', '.join(source.splits)}"
-        )
+        raise DatasetError(f"{source.place} has no split {excerpt(split)}: --split takes one of {', '.join(source.splits)}")
     rows = source.splits[name]
     if limit is not None and limit < len(rows):
-        rows = rows.select(_sample(np.arange(len(rows)), limit, seed))
+        rows = rows.select(np.sort(np.random.default_rng(seed).choice(np.arange(len(rows)), limit, replace=False)))
     if data.impermissible is None and data.impermissible_words is None:
         return rows
     column = data.text or "text"
-    _check_columns(data, rows, [column, *filter(None, [data.impermissible])])
-    texts = rows[column][:]
-    for row, text in enumerate(texts):
-        if not isinstance(text, str):
-            raise DatasetError(f"row {row} of column {column!r} is {excerpt(text, 60)}, no string: give a text")
-    cells = None if data.impermissible is None else rows[data.impermissible][:]
-    marks = _marks(data, texts, cells, [f"row {row}" for row in range(len(texts))])
-    name, values = "impermissible", marks
+    _check_columns(source, rows, [column, *filter(None, [data.impermissible])])
+    places = [f"row {row}" for row in range(len(rows))]
+    texts = [_text(value, column, place) for value, place in zip(rows[column], places, strict=True)]
+    marks = _marks(data, texts, rows[data.impermissible][:] if data.impermissible else None, places)
+    new = {"impermissible": marks}
     if data.impermissible_removed:
-        name, values = column, [without(text, mark) for text, mark in zip(texts, marks, strict=True)]
-    return rows.remove_columns([name] if name in rows.column_names else []).add_column(name, values)
-
-
-class _OwnData:
-    """Own data with columns and classes checked.
-
-    columns: {our column: the column it is read from}. labels: the class of each row by source split, None without one.
-    names: of the classes. dropped: number of rows left out, by reason. assumed: remarks that the user should check.
-    """
-
-    def __init__(self, data: object):
-        self.data, self.entry, self.source = data, entry_of(data), _read(data)
-        self.assumed: list[str] = []
-        self.dropped: Counter = Counter()
-        self.columns = self._columns()
-        self.labels, self.names = self._classes(self.columns["label"])
-
-    def _columns(self) -> dict[str, str]:
-        data, rows = self.data, next(iter(self.source.splits.values()))
-        keys = ("text", "text_pair", "label", "impermissible")
-        columns = {key: getattr(data, key) for key in keys if getattr(data, key) is not None}
-        twice = [name for name, count in Counter(columns.values()).items() if count > 1]
-        if twice:
-            raise DatasetError(f"the column {excerpt(twice[0])} is named for two of {', '.join(keys)}: name each its own")
-        _check_columns(data, rows, columns.values())
-        for key in ("text", "label"):
-            if key in columns:
-                continue
-            columns[key] = name = _column(key, rows.column_names, columns, data)
-            if name != key:
-                self.assumed.append(f"{key} is read from the column {name!r}")
-            unread = [other for other in rows.column_names if other.lower() in COLUMNS and other != name]
-            if key == "label" and unread:
-                listed = ", ".join(map(repr, unread))
-                self.assumed.append(f"label is not read from the column {listed}: --data.label names another")
-        for split, part in self.source.splits.items():
-            _check_columns(data, part, columns.values(), f": its {split} split")
-        return {key: columns[key] for key in keys if key in columns}
-
-    def _classes(self, column: str) -> tuple[dict[str, list[str | None]], list[str]]:
-        """The class of each row, and the training classes: in the publisher's order, numbers by size, words by alphabet."""
-        labels, published = {}, None
-        for split, rows in self.source.splits.items():
-            feature, values = rows.features[column], rows[column][:]
-            if isinstance(feature, datasets.ClassLabel):
-                published = published or feature.names
-                values = [None if value is None or value < 0 else feature.names[value] for value in values]
-            labels[split] = [class_of(value, column) for value in values]
-        values = {label for split in labels.values() for label in split if label is not None}
-        numbers = all(map(NUMBER.fullmatch, values))
-        fractions = sorted(value for value in values if not WHOLE.fullmatch(value))
-        if numbers and fractions:
-            raise DatasetError(
-                f"column {column!r} holds numbers such as {fractions[0]}, which are no classes: give words or whole numbers"
-            )
-        if numbers:
-            labels = {split: [label and WHOLE.fullmatch(label)[1] for label in rows] for split, rows in labels.items()}
-        split, rows = next(iter(labels.items()))
-        classes = [label for label in rows if label is not None]
-        values, advice = set(classes), "name the column of the classes with --data.label"
-        if not classes:
-            where = "" if split == ALL else f" of its {split} split"
-            raise DatasetError(
-                f"{self.entry.name!r}: none of {len(rows):,} rows{where} has a label in column {column!r}: {advice}"
-            )
-        if len(values) < 2:
-            raise DatasetError(
-                f"column {column!r}: {counted(len(classes), 'label')}, all {excerpt(classes[0])}; a classifier needs two "
-                "classes"
-            )
-        if len(values) > max(20, len(classes) / 3):
-            raise DatasetError(
-                f"column {column!r} has {len(values):,} different values in {len(classes):,} rows, so it holds no classes: "
-                f"{advice}"
-            )
-        names = sorted(values, key=lambda value: (int(value), value)) if numbers else sorted(values)
-        if published:
-            names = [name for name in published if name in values]
-        if len(names) > MANY:
-            self.assumed.append(f"{column} has {len(names):,} classes: is it the right column? --data.label names another")
-        odd = [name for name in names if name.lower() in MISSING]
-        if odd:
-            listed = cut(", ".join(map(repr, odd)), 100)
-            self.assumed.append(f"{listed} is taken for a class; leave the field empty where there is no label")
-        return labels, names
-
-    def _usable(self, split: str) -> pd.DataFrame:
-        """The rows of a source split that have a text and a training class; the others are counted."""
-        data, columns, labels = self.data, self.columns, self.labels[split]
-        number = {name: label for label, name in enumerate(self.names)}
-        usable = np.flatnonzero([label in number for label in labels])
-        self.dropped["no_label"] += labels.count(None)
-        self.dropped["label_not_in_training"] += len(labels) - len(usable) - labels.count(None)
-        needed = self._needed(split)
-        if needed < len(usable):
-            self.dropped["limit"] += len(usable) - needed
-            usable = _sample(usable, int(needed), data.seed)
-        chosen = self.source.splits[split].select_columns(list(dict.fromkeys(columns.values()))).select(usable)
-        names = [f"{self.entry.name}/{self.source.names[split][row]}" for row in usable]
-        keys = [key for key in ("text", "text_pair") if key in columns]
-        texts = [
-            [_text(value, columns[key], name) for value, name in zip(chosen[columns[key]], names, strict=True)]
-            for key in keys
-        ]
-        present = np.array([all(row) for row in zip(*texts, strict=True)], bool)
-        self.dropped["no_text"] += len(usable) - int(present.sum())
-        rows = {
-            "instance_id": names,
-            **dict(zip(keys, texts, strict=True)),
-            "label": [number[labels[row]] for row in usable],
-        }
-        if "impermissible" in columns:
-            rows["impermissible"] = chosen[columns["impermissible"]][:]
-        frame = pd.DataFrame(rows)[present]
-        if self.entry.impermissible or data.impermissible_removed:
-            cells = frame["impermissible"] if "impermissible" in columns else None
-            frame = frame.assign(impermissible=_marks(data, frame["text"], cells, frame["instance_id"]))
-        return frame
-
-    def _needed(self, split: str) -> float:
-        """The number of rows of a source split that the limits need; infinite where a limit is missing."""
-        data, missing = self.data, [name for name in SPLITS if name not in self.source.splits]
-        targets = SPLITS if split == ALL else ["train", *missing] if split == "train" else [split]
-        if any(name not in data.limits for name in targets):
-            return math.inf
-        shares = {name: {"validation": data.validation_share, "test": data.test_share}[name] for name in targets[1:]}
-        shares[targets[0]] = 1 - sum(shares.values())
-        spare = SPARE if len(shares) > 1 else 1
-        return max(math.ceil(spare * data.limits[name] / share) for name, share in shares.items())
-
-    def _split(self, source: Mapping[str, pd.DataFrame]) -> tuple[dict[str, pd.DataFrame], str]:
-        """{split: its rows} of the usable rows of source splits, and the rule in a sentence."""
-        published = [split for split in SPLITS if split in source]
-        missing = [split for split in ("test", "validation") if split not in published]
-        splits: dict[str, pd.DataFrame] = {}
-        for split in reversed(published):  # each without the texts of the splits that are measured after it
-            rows = source[split]
-            for later in splits:
-                repeats = _text_keys(rows).isin(set(_text_keys(splits[later])))
-                self.dropped[f"also_in_{later}"] += int(repeats.sum())
-                rows = rows[~repeats]
-                if not len(rows):
-                    raise DatasetError(f"every text of the {split} split is in {later} too, so nothing is left of it")
-            splits[split] = rows
-        rest = splits.get("train", next(iter(source.values())))
-        shares, pairs = {"test": self.data.test_share, "validation": self.data.validation_share}, "text_pair" in rest
-        count = _text_keys(rest, first=True).nunique()
-        for split in missing:
-            splits[split], rest = _draw(rest, round(shares[split] * count), self.names, self.data.split_seed)
-        splits["train"] = rest
-        for split in ("train", *missing):
-            present = set(splits[split]["label"])
-            lacking = cut(", ".join(repr(name) for label, name in enumerate(self.names) if label not in present), 200)
-            if lacking and split == "train":
-                raise DatasetError(f"no train text is left of {lacking}: give more, leave it out, or try another split_seed")
-            if lacking:
-                self.assumed.append(f"{split} has no text of {lacking}: there are few; --data.{split}_share gives it more")
-        rule = []
-        if published:
-            unit = "pairs" if pairs else "texts"
-            rule.append(f"{', '.join(published)} as published, less {unit} of training that another split has too")
-        if missing:
-            rule.append(
-                f"drawn at random{' of train' if published else ''} (seed {self.data.split_seed}) from the different "
-                f"{'first texts' if pairs else 'texts of each class'}: "
-                f"{', '.join(f'{shares[split]:.0%} {split}' for split in missing)}, the rest train; all rows of one "
-                f"{'first ' if pairs else ''}text, case and blanks aside, are in one of them"
-            )
-        return {split: splits[split] for split in SPLITS}, "; ".join(rule)
-
-    def loaded(self) -> LoadedDataset:
-        """The rows cut into splits, with what was read, left out and assumed."""
-        data, entry = self.data, self.entry
-        source = {split: self._usable(split) for split in self.source.splits}
-        unlabelled = [split for split, rows in source.items() if not len(rows) and split not in (ALL, "train")]
-        if unlabelled:
-            self.assumed.append(f"{' and '.join(unlabelled)}: no row has text and label, so it is not used")
-            source = {split: rows for split, rows in source.items() if split not in unlabelled}
-        first, rows = next(iter(source.items()))
-        if not len(rows):
-            raise DatasetError(
-                f"{entry.name!r}: no row of {first} has text in {self.columns['text']!r}: name it with --data.text"
-            )
-        splits, rule = self._split(source)
-        all_rows = pd.concat(splits.values(), ignore_index=True)
-        labels_of_texts = all_rows["label"].groupby(_text_keys(all_rows)).nunique()
-        own = {
-            "rows": sum(map(len, self.source.splits.values())),
-            "columns": self.columns,
-            "splits": rule,
-            "repeated": len(all_rows) - len(labels_of_texts),
-            "two_labels": int((labels_of_texts > 1).sum()),
-            "assumed": self.assumed,
-            "files": self.source.files,
-        }
-        if "impermissible" in splits["train"]:
-            check_any(entry.name, splits["train"]["impermissible"])
-        if data.impermissible_removed:
-            splits = {split: without_impermissible(rows) for split, rows in splits.items()}
-        dropped = {"source": {reason: count for reason, count in self.dropped.items() if count}}
-        return LoadedDataset.from_frames(splits, entry, self.source.revision, self.names, dropped, data.seed, own)
+        new = {column: [without(text, mark) for text, mark in zip(texts, marks, strict=True)]}
+    (name,) = new
+    return rows.remove_columns([name] if name in rows.column_names else []).add_column(name, new[name])
 
 
 # ------------------------------------------------------------------------------------------------ sources
@@ -307,7 +139,14 @@ class _OwnData:
 
 def _read(data: object) -> OwnSource:
     if data.hub_id is not None:
-        return _read_hub(data)
+        loaded, commit = read_hub(data.hub_id, data.config, data.revision)
+        parts = {SPLIT_NAMES[name.lower()]: name for name in reversed(loaded) if name.lower() in SPLIT_NAMES}
+        if "train" not in parts:
+            place = f"{data.hub_id} at {data.revision or 'main'}"
+            raise DatasetError(f"the data set {place} has no train split; it has {', '.join(map(str, loaded))}")
+        splits = {split: loaded[parts[split]] for split in SPLITS if split in parts}
+        names = {split: [f"{parts[split]}/{row}" for row in range(len(rows))] for split, rows in splits.items()}
+        return OwnSource(splits, names, commit, {}, data.hub_id)
     path = Path(data.path).expanduser()
     splits, names, digests, files = {}, {}, [], {}
     for split, paths in (_files_of(path) if path.is_dir() else {ALL: [path]}).items():
@@ -320,15 +159,13 @@ def _read(data: object) -> OwnSource:
             raise DatasetError(f"the {split} files of {path} have different columns; give all of them the same")
         splits[split] = datasets.concatenate_datasets(tables)
         names[split] = [f"{f.name}/{row}" for f, table in zip(paths, tables, strict=True) for row in range(len(table))]
-    return OwnSource(splits, names, f"local-{hashlib.sha256(' '.join(digests).encode()).hexdigest()[:12]}", files)
+    revision = f"local-{hashlib.sha256(' '.join(digests).encode()).hexdigest()[:12]}"
+    return OwnSource(splits, names, revision, files, data.path)
 
 
 def _files_of(folder: Path) -> dict[str, list[Path]]:
     """{split: its files} of a folder with train.csv and the like."""
-    try:
-        paths = sorted(path for path in folder.iterdir() if path.is_file() and path.name[0] != ".")
-    except OSError as error:
-        raise DatasetError(f"{folder} cannot be read: {error.strerror or error}") from error
+    paths = sorted(path for path in folder.iterdir() if path.is_file() and path.name[0] != ".")
     splits: dict[str, list[Path]] = {}
     for path in paths:
         name = re.split(r"[-_.]", path.name.lower())[0]
@@ -342,35 +179,37 @@ def _files_of(folder: Path) -> dict[str, list[Path]]:
     return {split: splits[split] for split in SPLITS if split in splits}
 
 
-def _read_hub(data: object) -> OwnSource:
-    """The splits of a Hub data set that are used, at the commit that was read."""
-    loaded, commit = read_hub(data.hub_id, data.config, data.revision)
-    parts = {SPLIT_NAMES[name.lower()]: name for name in reversed(loaded) if name.lower() in SPLIT_NAMES}
-    if "train" not in parts:
-        place = f"{data.hub_id} at {data.revision or 'main'}"
-        raise DatasetError(f"the data set {place} has no train split; it has {', '.join(map(str, loaded))}")
-    splits = {split: loaded[parts[split]] for split in SPLITS if split in parts}
-    names = {split: [f"{parts[split]}/{row}" for row in range(len(rows))] for split, rows in splits.items()}
-    return OwnSource(splits, names, commit, {})
+# ------------------------------------------------------------------------------------------------ columns and classes
 
 
-# ------------------------------------------------------------------------------------------------ columns, marks and draws
+def _columns(source: OwnSource, data: object) -> dict[str, str]:
+    columns = {key: getattr(data, key) for key in KEYS if getattr(data, key) is not None}
+    twice = [name for name, count in Counter(columns.values()).items() if count > 1]
+    if twice:
+        raise DatasetError(f"the column {excerpt(twice[0])} is named for two of {', '.join(KEYS)}: name each its own")
+    rows = next(iter(source.splits.values()))
+    _check_columns(source, rows, columns.values())
+    for key in ("text", "label"):
+        if key in columns:
+            continue
+        columns[key] = name = _column(source.place, key, rows.column_names, columns)
+        if name != key:
+            source.assumed.append(f"{key} is read from the column {name!r}")
+        unread = [repr(other) for other in rows.column_names if other.lower() in COLUMNS and other != name]
+        if key == "label" and unread:
+            source.assumed.append(f"label is not read from the column {', '.join(unread)}: --data.label names another")
+    for split, part in source.splits.items():
+        _check_columns(source, part, columns.values(), f": its {split} split")
+    return {key: columns[key] for key in KEYS if key in columns}
 
 
-def _check_columns(data: object, rows: datasets.Dataset, names: Sequence[str], part: str = "") -> None:
+def _check_columns(source: OwnSource, rows: datasets.Dataset, names: Sequence[str], part: str = "") -> None:
     for name in names:
         if name not in rows.column_names:
-            near = nearest(name, rows.column_names)
-            raise DatasetError(f"{data.hub_id or data.path}{part} has no column {excerpt(name)}{near}{_sheet(data)}")
+            raise DatasetError(f"{source.place}{part} has no column {excerpt(name)}{nearest(name, rows.column_names)}")
 
 
-def _sheet(data: object) -> str:
-    """Which part of a spreadsheet is read, as a note to an error about its columns."""
-    is_sheet = data.hub_id is None and Path(data.path).suffix.lower() == ".xlsx"
-    return ". The first sheet is read, and its first row holds the names" if is_sheet else ""
-
-
-def _column(key: str, names: list[str], columns: Mapping[str, str], data: object) -> str:
+def _column(place: str, key: str, names: list[str], columns: Mapping[str, str]) -> str:
     """The column of text or label that the user did not name: the one of that name, or the only one that is left."""
     free = [name for name in names if name not in columns.values()]
     for word in COLUMNS if key == "label" else (key,):
@@ -382,10 +221,77 @@ def _column(key: str, names: list[str], columns: Mapping[str, str], data: object
     if len(rest) == 1:
         return rest[0]
     listed = cut(", ".join(map(repr, names)), 300)
-    raise DatasetError(
-        f"{data.hub_id or data.path} has no column {key!r}; it has {listed}: name the column of the {key} with "
-        f"--data.{key}{_sheet(data)}"
-    )
+    raise DatasetError(f"{place} has no column {key!r}; it has {listed}: name the column of the {key} with --data.{key}")
+
+
+def _read_classes(source: OwnSource) -> None:
+    """The class of each row, and the training classes: in the publisher's order, numbers by size, words by alphabet."""
+    column, published, advice = source.columns["label"], None, "name the column of the classes with --data.label"
+    for split, rows in source.splits.items():
+        feature, values = rows.features[column], rows[column][:]
+        if isinstance(feature, datasets.ClassLabel):
+            published = published or feature.names
+            values = [None if value is None or value < 0 else feature.names[value] for value in values]
+        source.labels[split] = [class_of(value, f"column {column!r}") for value in values]
+    values = {label for labels in source.labels.values() for label in labels if label is not None}
+    numbers = all(map(NUMBER.fullmatch, values))
+    fractions = sorted(value for value in values if not WHOLE.fullmatch(value))
+    if numbers and fractions:
+        raise DatasetError(
+            f"column {column!r} holds numbers such as {fractions[0]}, which are no classes: give words or whole numbers"
+        )
+    split, labels = next(iter(source.labels.items()))
+    classes = [label for label in labels if label is not None]
+    values = set(classes)
+    if not classes:
+        where = "" if split == ALL else f" of its {split} split"
+        raise DatasetError(f"{source.place}: none of {len(labels):,} rows{where} has a label in column {column!r}: {advice}")
+    if len(values) < 2:
+        raise DatasetError(
+            f"column {column!r}: {counted(len(classes), 'label')}, all {excerpt(classes[0])}; a classifier needs two classes"
+        )
+    if len(values) > max(20, len(classes) / 3):
+        raise DatasetError(
+            f"column {column!r} has {len(values):,} different values in {len(classes):,} rows, so it holds no classes: "
+            f"{advice}"
+        )
+    source.classes = sorted(values, key=lambda value: (int(value), value)) if numbers else sorted(values)
+    if published:
+        source.classes = [name for name in published if name in values]
+    if len(values) > MANY:
+        source.assumed.append(f"{column} has {len(values):,} classes: is it the right column? --data.label names another")
+    odd = [repr(name) for name in source.classes if name.lower() in MISSING]
+    if odd:
+        listed = cut(", ".join(odd), 100)
+        source.assumed.append(f"{listed} is taken for a class; leave the field empty where there is no label")
+
+
+# ------------------------------------------------------------------------------------------------ rows and splits
+
+
+def _usable(source: OwnSource, split: str, data: object, dropped: Counter) -> pd.DataFrame:
+    """The rows of a source split that have a text and a training class; the others are counted."""
+    rows, columns = source.splits[split], source.columns
+    number = {name: label for label, name in enumerate(source.classes)}
+    labels = pd.Series(source.labels[split], dtype=object)
+    frame = pd.DataFrame({"instance_id": [f"{entry_of(data).name}/{name}" for name in source.names[split]]})
+    frame["label"] = labels.map(number)
+    dropped["no_label"] += int(labels.isna().sum())
+    dropped["label_not_in_training"] += int((frame["label"].isna() & labels.notna()).sum())
+    texts = [key for key in ("text", "text_pair") if key in columns]
+    for place, key in enumerate(texts, start=1):
+        cells = zip(rows[columns[key]], frame["instance_id"], strict=True)
+        frame.insert(place, key, [_text(value, columns[key], name) for value, name in cells])
+    if "impermissible" in columns:
+        frame["impermissible"] = pd.Series(list(rows[columns["impermissible"]]), dtype=object)
+    frame = frame[frame["label"].notna()]
+    present = (frame[texts] != "").all(axis=1)
+    dropped["no_text"] += int((~present).sum())
+    frame = frame[present].astype({"label": int})
+    if "impermissible" in columns or data.impermissible_words is not None:
+        cells = frame["impermissible"] if "impermissible" in columns else None
+        frame = frame.assign(impermissible=_marks(data, frame["text"], cells, frame["instance_id"]))
+    return frame
 
 
 def _text(value: object, column: str, place: str) -> str:
@@ -405,8 +311,47 @@ def _marks(data: object, texts: Sequence[str], cells: Sequence | None, places: S
     return [check_marks(parse_marks(cell), text, place) for cell, text, place in zip(cells, texts, places, strict=True)]
 
 
-def _sample(rows: np.ndarray, limit: int, seed: int) -> np.ndarray:
-    return np.sort(np.random.default_rng(seed).choice(rows, limit, replace=False))
+def _split(
+    parts: Mapping[str, pd.DataFrame], source: OwnSource, data: object, dropped: Counter
+) -> tuple[dict[str, pd.DataFrame], str]:
+    """{split: its rows} of the usable rows of source splits, and the rule in a sentence."""
+    published = [split for split in SPLITS if split in parts]
+    missing = [split for split in ("test", "validation") if split not in published]
+    splits: dict[str, pd.DataFrame] = {}
+    for split in reversed(published):  # each without the texts of the splits that are measured after it
+        rows = parts[split]
+        for later in splits:
+            repeats = _text_keys(rows).isin(set(_text_keys(splits[later])))
+            dropped[f"also_in_{later}"] += int(repeats.sum())
+            rows = rows[~repeats]
+            if not len(rows):
+                raise DatasetError(f"every text of the {split} split is in {later} too, so nothing is left of it")
+        splits[split] = rows
+    rest = splits.get("train", next(iter(parts.values())))
+    shares, pairs = {"test": data.test_share, "validation": data.validation_share}, "text_pair" in rest
+    count = _text_keys(rest, first=True).nunique()
+    for split in missing:
+        splits[split], rest = _draw(rest, round(shares[split] * count), source.classes, data.split_seed)
+    splits["train"] = rest
+    for split in ("train", *missing):
+        present = set(splits[split]["label"])
+        lacking = cut(", ".join(repr(name) for label, name in enumerate(source.classes) if label not in present), 200)
+        if lacking and split == "train":
+            raise DatasetError(f"no train text is left of {lacking}: give more, leave it out, or try another split_seed")
+        if lacking:
+            source.assumed.append(f"{split} has no text of {lacking}: there are few; --data.{split}_share gives it more")
+    rule = []
+    if published:
+        unit = "pairs" if pairs else "texts"
+        rule.append(f"{', '.join(published)} as published, less {unit} of training that another split has too")
+    if missing:
+        rule.append(
+            f"drawn at random{' of train' if published else ''} (seed {data.split_seed}) from the different "
+            f"{'first texts' if pairs else 'texts of each class'}: "
+            f"{', '.join(f'{shares[split]:.0%} {split}' for split in missing)}, the rest train; all rows of one "
+            f"{'first ' if pairs else ''}text, case and blanks aside, are in one of them"
+        )
+    return {split: splits[split] for split in SPLITS}, "; ".join(rule)
 
 
 def _text_keys(rows: pd.DataFrame, *, first: bool = False) -> pd.Series:

@@ -1,25 +1,25 @@
 """A user's own files (CSV, TSV, JSON, JSON lines, parquet, xlsx) as a `datasets.Dataset`, with every value unchanged.
 
-"NA", "null" and "007" in a CSV stay these texts. `datasets` reads a file once into its cache and maps that into memory.
+"NA", "null" and "007" in a CSV stay these texts.
 """
 
-import contextlib
 import csv
 import json
 import os
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from attnfaith.data.in_memory import in_memory
 from attnfaith.support.errors import DatasetError, closest, cut, excerpt
 
 
 if TYPE_CHECKING:
     import datasets
+    import pyarrow as pa
 
 
-KINDS = {".csv": "csv", ".tsv": "csv", ".tab": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
+KINDS = {".csv": "csv", ".tsv": "csv", ".tab": "csv", ".json": "json", ".jsonl": "lines", ".ndjson": "lines"}
 KINDS |= {".parquet": "parquet", ".xlsx": "excel"}
 COMPRESSED = (".gz", ".bz2", ".xz")
 DELIMITERS = ",;\t|"
@@ -30,7 +30,7 @@ def kind_of(path: Path) -> str | None:
     if path.suffix.lower() not in COMPRESSED:
         return KINDS.get(path.suffix.lower())
     kind = KINDS.get(Path(path.stem).suffix.lower())
-    return kind if kind in ("csv", "json") else None
+    return kind if kind in ("csv", "json", "lines") else None
 
 
 def read_file(
@@ -46,42 +46,59 @@ def read_file(
     Raises DatasetError for a file that does not exist (with the nearest name), is empty, damaged, or of another kind or
     encoding.
     """
-    import datasets
-
     path = Path(path)
     kind = kind_of(path)
-    if os.path.isdir(path):
+    if path.is_dir():
         raise DatasetError(f"{path} is a folder; give a file")
-    if not os.path.isfile(path):
-        near = closest(path.name, os.listdir(path.parent)) if os.path.isdir(path.parent) else ""
+    if not path.is_file():
+        near = closest(path.name, os.listdir(path.parent)) if path.parent.is_dir() else ""
         advice = f"; did you mean {path.parent / near}?" if near else ""
         raise DatasetError(f"no file at {cut(str(path), 300)}{cut(advice, 300)}")
     if kind is None:
         raise DatasetError(
             f"{path}: give a file whose name ends in {', '.join(KINDS)}, CSV and JSON also with .gz (save a .xls as .xlsx)"
         )
+    delimiter = {"tab": "\t", "\\t": "\t"}.get(delimiter, delimiter)
+    if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
+        raise DatasetError(f"data.delimiter={excerpt(delimiter)} must be one character, such as ; or a tab")
     try:
-        if kind == "excel":
-            rows = _read_excel(path)
-        else:
-            options = {"encoding": encoding or "utf-8-sig"} if kind == "json" else {}
-            if kind == "csv":
-                options = _csv_options(
-                    path, encoding or "utf-8", {"tab": "\t", "\\t": "\t"}.get(delimiter, delimiter), quotes
-                )
-            with _quiet():
-                rows = datasets.load_dataset(kind, data_files=[str(path)], split="train", **options)
+        table = _table(path, kind, encoding or "utf-8-sig", delimiter, quotes)
     except DatasetError:
         raise
-    except Exception as error:  # datasets, pandas, Arrow, openpyxl and the modules that decompress raise many kinds
+    except Exception as error:  # pandas, Arrow, openpyxl and the modules that decompress raise many kinds
         raise DatasetError(f"{path} cannot be read: {_advice(error, encoding)}") from error
-    if not len(rows):
+    if not len(table):
         raise DatasetError(f"{path} has no rows")
-    for name, feature in rows.features.items():
-        if isinstance(feature, datasets.Json):
-            values = [None if value is None else as_text(value) for value in rows[name]]
-            rows = rows.remove_columns(name).add_column(name, values, feature=datasets.Value("string"))
-    return rows
+    return in_memory(table)
+
+
+def _table(path: Path, kind: str, encoding: str, delimiter: str | None, quotes: bool) -> "pa.Table":
+    import pandas as pd
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if kind == "parquet":
+        return pq.read_table(path, partitioning=None)
+    if kind == "excel":
+        frame = pd.read_excel(path, dtype=str, na_filter=False).rename(columns=str)
+    elif kind == "csv":
+        quoting = csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE
+        options = {"encoding": encoding, "quoting": quoting, "na_filter": False, "dtype": str}
+        if delimiter is None:
+            delimiter = max(DELIMITERS, key=lambda mark: len(pd.read_csv(path, sep=mark, nrows=0, **options).columns))
+        frame = pd.read_csv(path, sep=delimiter, **options).rename(columns=str.strip)
+        if not isinstance(frame.index, pd.RangeIndex):
+            raise DatasetError(
+                f"{path}: the first line names {len(frame.columns)} columns ({cut(', '.join(frame.columns), 100)}), and "
+                "line 2 has more fields: put a text that holds the delimiter into quotation marks, or give another "
+                "--data.delimiter"
+            )
+    else:
+        frame = pd.read_json(path, lines=kind == "lines", dtype=False, convert_dates=False, encoding=encoding)
+    for name in frame:
+        if frame[name].dtype == object and frame[name].dropna().map(type).nunique() > 1:
+            frame[name] = frame[name].map(as_text, na_action="ignore")
+    return pa.Table.from_pandas(frame, preserve_index=False)
 
 
 def as_text(value: object) -> str:
@@ -89,14 +106,11 @@ def as_text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
-def _advice(error: BaseException, encoding: str | None) -> str:
+def _advice(error: Exception, encoding: str | None) -> str:
     """What is wrong with a file, and what to do."""
     import pandas as pd
 
-    while error.__cause__ is not None:
-        error = error.__cause__
-    empty = ("corresponds to no data", "BatchSize must be greater than 0")  # as datasets and Arrow report it
-    fault = "it has no rows" if any(words in str(error) for words in empty) else excerpt(error, 200)
+    fault = excerpt(error, 200)
     for kind, advice in {
         UnicodeError: f"it is not in the encoding {encoding or 'UTF-8'} ({fault}): give --data.encoding cp1252, or save it "
         "as UTF-8",
@@ -108,49 +122,3 @@ def _advice(error: BaseException, encoding: str | None) -> str:
         if isinstance(error, kind):
             return advice
     return fault
-
-
-def _csv_options(path: Path, encoding: str, delimiter: str | None, quotes: bool) -> dict:
-    """Options of `load_dataset("csv")` that leave every value the text that it is."""
-    import pandas as pd
-    from datasets import Features, Value
-
-    if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
-        raise DatasetError(f"data.delimiter={excerpt(delimiter)} must be one character, such as ; or a tab")
-    quoting = csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE
-    options = {"encoding": encoding, "quoting": quoting, "na_filter": False, "header": 0}
-    if delimiter is None:
-        delimiter = max(DELIMITERS, key=lambda mark: len(pd.read_csv(path, sep=mark, nrows=0, **options).columns))
-    first = pd.read_csv(path, sep=delimiter, nrows=1, **options)
-    names = [str(name).strip() for name in first.columns]
-    if not isinstance(first.index, pd.RangeIndex):
-        raise DatasetError(
-            f"{path}: the first line names {len(names)} columns ({cut(', '.join(names), 100)}), and line 2 has more fields: "
-            "put a text that holds the delimiter into quotation marks, or give another --data.delimiter"
-        )
-    return {**options, "sep": delimiter, "column_names": names, "features": Features(dict.fromkeys(names, Value("string")))}
-
-
-def _read_excel(path: Path) -> "datasets.Dataset":
-    """The first sheet of a spreadsheet, as strings."""
-    import datasets
-    import pandas as pd
-
-    frame = pd.read_excel(path, dtype=str, na_filter=False)
-    return datasets.Dataset.from_pandas(frame.rename(columns=str), preserve_index=False)
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Without the progress bars and the log of `datasets`."""
-    import datasets
-
-    verbosity, bars = datasets.logging.get_verbosity(), datasets.is_progress_bar_enabled()
-    datasets.logging.set_verbosity(datasets.logging.CRITICAL)
-    datasets.disable_progress_bars()
-    try:
-        yield
-    finally:
-        datasets.logging.set_verbosity(verbosity)
-        if bars:
-            datasets.enable_progress_bars()
