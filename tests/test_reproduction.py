@@ -12,7 +12,6 @@ from safetensors.torch import load_file, save_file
 
 from attnfaith import cli, recipes, record, reproduction, runs
 from attnfaith.reproduction import EXACTLY, NOT, REPORTED, WITHIN
-from attnfaith.support import provenance
 from attnfaith.support.errors import AttnfaithError
 from tests.tiny_recipes import tiny_tree
 
@@ -142,7 +141,7 @@ def test_another_training_does_not_agree_and_rounded_weights_do(finished, tmp_pa
     runs.measure_run(rounded, recipes.load(rounded / "recipe.yaml"))
     rows = rows_of(table, record.load(rounded / "record.parquet"))
     assert rows["weights (SHA-256)"].agreement == REPORTED and rows["importance_gradient"].agreement == WITHIN
-    done = reproduction.Reproduction(finished, [*rows.values()], {})
+    done = reproduction.Reproduction(finished, [*rows.values()])
     assert done.agrees and "the weights are not the same bit for bit" in reproduction.describe(done)
 
 
@@ -167,31 +166,14 @@ def test_results_that_do_not_agree_are_listed(copied, tmp_path, capsys):
         state["sizes"]["train"] += 2
         state["best"]["value"] += 0.003
         state["dataset"].update(revision="main", name="mine")
-        state["provenance"]["libraries"]["torch"] = "1.0"
 
     changed(copied, change)
     with pytest.raises(SystemExit) as stopped:
         cli.main(["reproduce", str(copied), "--output", str(tmp_path / "again")])
     assert stopped.value.code == 1
     printed = capsys.readouterr().out
-    assert "1 agree within tolerance, 1 do not" in printed and "torch 1.0, now 2." in printed and "data main" in printed
+    assert "1 agree within tolerance, 1 do not" in printed
     assert "not: sizes.train: 66 recorded, 64 now (difference 2, tolerance 0)" in printed
-
-
-def test_a_training_that_goes_on_with_other_code_has_both_in_its_provenance(tmp_path, monkeypatch):
-    recipe = recipes.build({**TREE, "output_dir": str(tmp_path / "run")})
-
-    def stop(*_args, **_kwargs):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr("attnfaith.runs.train.make_trainer", stop)
-        with pytest.raises(KeyboardInterrupt):
-            runs.run(recipe)
-    changed(tmp_path / "run", lambda state: state["provenance"].update(commit="another"))
-    runs.run(recipe, resume=True)
-    entry = runs.read_state(tmp_path / "run")["provenance"]
-    assert entry["begun"] == {"commit": "another"} and entry["commit"] == provenance.checkout()[0]
 
 
 @pytest.mark.parametrize(
@@ -199,7 +181,7 @@ def test_a_training_that_goes_on_with_other_code_has_both_in_its_provenance(tmp_
     [
         (lambda folder: changed(folder, lambda state: state.update(status="trained")), "'trained'"),
         (lambda folder: changed(folder, lambda state: state["texts"].update(test="0")), "on other texts than .* in test"),
-        (lambda folder: (folder / "recipe.yaml").unlink(), "recipe.yaml missing"),
+        (lambda folder: (folder / "recipe.yaml").unlink(), "no recipe at .*recipe.yaml"),
     ],
 )
 def test_folders_that_cannot_be_reproduced(copied, tmp_path, change, message):

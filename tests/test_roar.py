@@ -71,7 +71,7 @@ def test_measures_that_know_the_evidence_cost_more(tiny_recipe, tmp_path, monkey
 @pytest.mark.parametrize(
     ("change", "names", "message"),
     [
-        ({"model__hierarchy": "sentence"}, ["attention"], "model.hierarchy='sentence'"),
+        ({"model__hierarchy": "sentence"}, ["attention"], "give another run"),
         ({"objective__kind": "untrained"}, ["attention"], "objective.kind='untrained'"),
         ({}, ["permutation"], r"no measure of inputs is called \['permutation'\]; choose from attention, .*gradient"),
     ],

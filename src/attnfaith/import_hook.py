@@ -22,27 +22,23 @@ class _Finder(MetaPathFinder):
     """Finds the module as the finders behind it do, and has its loader call back."""
 
     def __init__(self, module_name: str, callback: Callable[[], object]):
-        self.module_name, self.callback = module_name, callback
+        self.module_name, self.callback, self.searching = module_name, callback, False
 
     def find_spec(self, fullname, path=None, target=None):
-        if fullname != self.module_name:
+        if fullname != self.module_name or self.searching:
             return None
-        self.leave()
+        self.searching = True
         try:
             spec = find_spec(fullname)
         finally:
-            sys.meta_path.insert(0, self)
+            self.searching = False
         if spec is not None and spec.loader is not None:
             execute = spec.loader.exec_module
 
             def exec_module(module):
                 execute(module)
-                self.leave()
+                sys.meta_path = [finder for finder in sys.meta_path if finder is not self]
                 self.callback()
 
             spec.loader.exec_module = exec_module
         return spec
-
-    def leave(self) -> None:
-        """Leave the path, by a new list: another thread may be going through the old one."""
-        sys.meta_path = [finder for finder in sys.meta_path if finder is not self]

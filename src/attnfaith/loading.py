@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 ADAPTER = "adapter_config.json"
 TOKENIZER_FILES = (
-    *("tokenizer*", "special_tokens_map.json", "added_tokens.json"),
+    *("tokenizer*.json", "tokenizer.model", "special_tokens_map.json", "added_tokens.json"),
     *("vocab*", "merges.txt", "spiece.model", "sentencepiece*.model"),
 )
 FETCHED_FILES = (

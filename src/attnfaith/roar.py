@@ -24,8 +24,6 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pandas as pd
-import torch
-from accelerate import PartialState
 from scipy.special import softmax
 from transformers import set_seed
 
@@ -39,7 +37,6 @@ from attnfaith.metrics.classification import classification_scores
 from attnfaith.recipes import Recipe, RecipeError
 from attnfaith.runs.train import make_trainer
 from attnfaith.support.draws import generator
-from attnfaith.support.escaping import csv_frame, read_csv
 from attnfaith.support.files import write_atomically
 
 
@@ -47,8 +44,7 @@ SHARES = (0.1, 0.3, 0.5, 0.7, 0.9)
 SPLITS = ("train", "validation", "test")
 RANDOM, NOTHING = "random", "none"
 KEYS = ["measure", "share", "seed"]
-ROWS = "roar.csv"
-SUMMARY = "roar_summary.csv"
+ROWS, SUMMARY = "roar.csv", "roar_summary.csv"
 
 
 def roar(
@@ -66,33 +62,31 @@ def roar(
     if not (run / runs.MODEL).is_dir():
         raise RecipeError(f"{run} holds no trained model ({runs.MODEL}/); train first")
     recipe = recipes.load(run / runs.RECIPE)
-    seeds = [recipe.seed] if seeds is None else list(seeds)
     RationaleErasure(shares=tuple(shares))
     names = [name for name in dict.fromkeys(names) if name != RANDOM]
     check(recipe, names)
-    model, tokenizer = runs.load_model(run), runs.load_tokenizer(run)
-    model.to(PartialState(cpu=not torch.cuda.is_available()).device)
-    loaded = runs.load_data(recipe)
+    model, tokenizer, loaded = runs.load_model(run), runs.load_tokenizer(run), runs.load_data(recipe)
     encoded = {split: encode(loaded.splits[split], tokenizer) for split in SPLITS}
     scores = {split: _scores(model, recipe, loaded, split, rows, names, output) for split, rows in encoded.items()}
-    path = output / ROWS
-    done = read_csv(path, dtype={"measure": str}, keep_default_na=False) if path.exists() else pd.DataFrame(columns=KEYS)
-    wanted = [(NOTHING, 0.0, seed) for seed in seeds]
-    wanted += [(name, share, seed) for seed in seeds for share in shares for name in (RANDOM, *scores["train"])]
-    cell = {"dataset": loaded.entry.name}
+    path, cell = output / ROWS, {"dataset": loaded.entry.name}
     cell |= {name: getattr(recipe.model, name) for name in ("encoder", "alignment", "projection")}
-    missing = set(wanted) - set(zip(*(done[key] for key in KEYS), strict=True))
-    for name, share, seed in (key for key in wanted if key in missing):
+    done = pd.read_csv(path, keep_default_na=False) if path.exists() else pd.DataFrame(columns=KEYS)
+    wanted = []
+    for seed in [recipe.seed] if seeds is None else seeds:
+        wanted.append((NOTHING, 0.0, seed))
+        wanted += [(name, share, seed) for share in shares for name in (RANDOM, *scores["train"])]
+    ready = set(done[KEYS].itertuples(index=False, name=None))
+    for name, share, seed in (key for key in wanted if key not in ready):
         splits = encoded
         if name != NOTHING:
             where = {"share": share, "unknown": tokenizer.unk_token_id, "start": int(model.config.markers), "seed": seed}
             splits = {split: without(rows, scores[split].get(name), **where) for split, rows in encoded.items()}
         result = _retrain(dataclasses.replace(recipe, seed=seed), loaded, tokenizer, splits)
         print(f"{name} {share:.0%} seed {seed}: accuracy {result['accuracy']:.3f}", flush=True)
-        row = {**cell, "measure": name, "share": share, "seed": seed, **result}
-        done = pd.concat([done, pd.DataFrame([row])], ignore_index=True)
-        write_atomically(path, csv_frame(done, undefined="").encode())
-    write_atomically(output / SUMMARY, csv_frame(summary(done)).encode())
+        row = pd.DataFrame([{**cell, "measure": name, "share": share, "seed": seed, **result}])
+        done = pd.concat([done, row], ignore_index=True)
+        write_atomically(path, done.to_csv(index=False))
+    write_atomically(output / SUMMARY, summary(done).to_csv(index=False))
     return done
 
 
@@ -130,17 +124,10 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
 
 def check(recipe: Recipe, names: Sequence[str]) -> None:
     """Raise RecipeError for a run whose words cannot be removed, and for a name that is no measure of inputs."""
-    keys = {
-        **{f"model.{key}": (getattr(recipe.model, key), None) for key in ("type", "pretrained", "selector")},
-        "model.hierarchy": (recipe.model.hierarchy, "none"),
-        "objective.kind": (recipe.objective.kind, "classification"),
-    }
-    other = [f"{key}={value!r}" for key, (value, needed) in keys.items() if value != needed]
-    if other:
-        raise RecipeError(
-            f"the run has {', '.join(other)}: words are removed where a model of this package that reads whole texts was "
-            "trained on labels"
-        )
+    if recipe.kind != "classifier" or recipe.model.selector or recipe.model.hierarchy != "none":
+        raise RecipeError("words are removed from single texts that an attention of this package pools: give another run")
+    if recipe.objective.kind != "classification":
+        raise RecipeError(f"objective.kind={recipe.objective.kind!r}: words are removed where a model was trained on labels")
     inputs = sorted(measure.name for measure in classes() if measure.role() == "importance")
     unknown = [name for name in names if name not in ("attention", *inputs)]
     if unknown:

@@ -73,7 +73,7 @@ def test_classes_with_numbers_as_names_are_asked_for(model, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "is a model without a recipe: give its texts, with --data.path FILE or --data.hub_id"),
+        ([], "is a model without a recipe: give its texts, with --data.path or --data.hub_id"),
         (["--attention", "rollout"], "--attention is for a model on texts of your own: give --data.path FILE too"),
         (["--data.text", "review"], "--data.path FILE or --data.hub_id OWNER/NAME"),
         ([*OWN, "--num_train_epochs", "3"], "--training.num_train_epochs: a model that is measured takes keys of data"),

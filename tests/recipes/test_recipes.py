@@ -29,7 +29,7 @@ SELECTOR = "--model.selector={kind: budget, budget: 0.2, encoder: cnn, pooling: 
 WRONG = [
     *(("seed", "true"), ("seed", "4294967296"), ("model", "cnn"), ("model", "{encoderr: cnn}"), ("model.dropout", ".nan")),
     *(("training.learning_rate", "fast"), ("training.select_on", "test"), ("objective.kind", "guided")),
-    *(("measure.producers", "gradient"), ("data.limits", "{test: 0}"), ("data.arguments", "{1: 2}")),
+    *(("measure.producers", "gradient"), ("data.limits", "{test: 0}"), ("data.arguments", "3")),
     *(("model.selector", "{}"), ("model.selector", "{kind: bernoulli, buget: 0.1}")),
 ]
 
@@ -63,9 +63,7 @@ TREES = {  # a recipe -> keys that mean nothing in it, or contradict it
     "model.selector.kind=bernoulli": "penalties.diversity=0.5 training.random_erasure=0.5 measure.outputs=[train] "
     "selection.share=0.1 model.hierarchy=sentence model.query=text model.projection=sparsemax model.alignment=dot "
     "objective.kind=adversarial training.attention_learning_rate_factor=2.0 model.selector.transition=0.1",
-    "model.selector.kind=hardkuma": "selection.sparsity=0.1 selection.multiplier_range=[2.0,1.0] "
-    "model.selector.reads=deleted",
-    "model.selector.kind=hardkuma selection.two_sided=true": "selection.multiplier_range=[0.0,1.0]",
+    "model.selector.kind=hardkuma": "selection.sparsity=0.1 model.selector.reads=deleted",
     "model.selector.kind=budget model.selector.budget=0.1": "selection.decay=0.1 model.selector.budget=null",
     "data.name=copy model.type=gru": "data.tokenizer=z data.hub_id=x "
     "model.num_hidden_layers=3 model.hierarchy=sentence objective.kind=untrained penalties.diversity=1 selection.share=0.5 "
@@ -99,13 +97,12 @@ def test_a_key_that_means_nothing_is_refused_unless_it_has_its_default(tree):
         (
             recipes.check_model,
             ["--word_tying=1", "--encoder=transformer"],
-            r"penalties\.word_tying=1: .* 128 numbers .* 300",
+            r"penalties\.word_tying: .* 128 numbers .* 300",
         ),
         (lambda recipe: recipes.model_config(recipe, pair=True), [SELECTOR], "model.selector with pairs of texts"),
         (runs.training_arguments, ["--metric_for_best_model=objective"], "metric_for_best_model='objective' is not known"),
         (runs.training_arguments, ["--training.arguments={lr_scheduler_type: up}"], "training"),
         (recipes.dump, ["--arguments", "{}"], "did you mean --data.arguments or --training.arguments"),
-        (recipes.dump, ["--model", "cnn"], "--model is a section; name a key of it, such as --model.type"),
         (recipes.dump, ["--seed", "["], "the value of --seed is not YAML"),
         (recipes.dump, ["--model.encodr", "cnn"], r"no option --model.encodr; did you mean --model.encoder\?"),
         (recipes.dump, ["--encoder", "3"], "recipe.model.encoder=3"),
@@ -204,26 +201,19 @@ def test_overrides_win_over_the_file_and_numbers_are_those_of_yaml_1_2():
     changed = "seed, data.arguments.distractors, training.learning_rate"
     assert recipe.note == f"A variant of a recipe, with another {changed}. The recipe itself says: 2026-01-01"
     assert recipe.training.learning_rate == 0.002 and recipes.parse(recipes.dump(recipe)).note == recipe.note
-    assert recipes.parse(text, ["--name=x", "--report.examples=3", "--seed=1"]).note == "2026-01-01"
+    assert recipes.parse(text, ["--name=x", "--report.examples=3"]).note == "2026-01-01"
 
 
 # ------------------------------------------------------------------------------------------------ files
 
 
-LAUGHS = "a: &a [1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
-    f"{name}: &{name} [{', '.join(['*' + before] * 8)}]\n" for before, name in zip("abcdefg", "bcdefgh", strict=True)
-)
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"note: !!python/object/apply:os.system [ls]", "os.system' is no plain value"),
-        (b"seed: 1\nseed: 2", "the key 'seed' is given twice"),
-        (b"data: &a [*a]", "is nested too deep"),
-        (LAUGHS.encode(), "is nested too deep"),
-        (b"note: \xff", "is not UTF-8 text"),
-        (b"note: " + b"a" * (1 << 18), "has more than 262,144 bytes"),
+        (b"note: !!python/object/apply:os.system [ls]", "is not YAML: could not determine a constructor"),
+        (b"data: &a [*a]", "is none of JSON"),
+        (b"note: !!binary aGk=", "is none of JSON"),
+        (b"note: \xff", "can be read from .*utf-8"),
     ],
 )
 def test_hostile_files(tmp_path, content, message):

@@ -166,8 +166,8 @@ OTHER_TEXTS = "was made of other texts, labels or another vocabulary"
         (with_a_selector, [], "is no model whose attention pools states", False),
         (adversarial, [], "has objective adversarial; .*'adversarial' must be classification", False),
         (None, ["--output_dir={base}"], "is this run's own output_dir", False),
-        (None, ["--frozen", "--encoder=cnn"], "another model: model.encoder", False),
-        (None, ["--hierarchy=sentence"], "has model.hierarchy='none' and this model 'sentence'", False),
+        (None, ["--frozen", "--encoder=cnn"], "is another model than .*: model.encoder", False),
+        (None, ["--hierarchy=sentence"], "give both the same model.hierarchy", False),
         (lambda base: (base / "outputs" / "train.parquet").write_bytes(b"no record"), [], "cannot be used", True),
         (shake, [], "was made by another model than the one beside it", True),
         (shorter, [], OTHER_TEXTS, True),
@@ -190,7 +190,7 @@ def test_a_base_that_was_trained_anew(against):
     runs.run(recipe)
     shake(base)
     runs.run(variant(recipes.load(base / "recipe.yaml"), f"--output_dir={base}"), resume=True)
-    with pytest.raises(RunError, match=r"was trained anew since the run in .* run that again with --overwrite_output_dir"):
+    with pytest.raises(RunError, match="was trained anew since the run in .*: run that with --overwrite_output_dir"):
         runs.run(variant(recipe, "--limit=5"), resume=True)
 
 

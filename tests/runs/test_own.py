@@ -85,12 +85,11 @@ def test_a_run_is_measured_and_reproduced_on_the_same_file_alone(copied, fails, 
     assert record.load("part.parquet").num_rows == 3
     (copied / "elsewhere").mkdir()
     (copied / "reviews.csv").rename("elsewhere/reviews.csv")
-    message = r"no file at reviews.csv.* The run was trained on reviews.csv \(SHA-256 \w{16}\), at data.path='reviews.csv'"
-    fails("measure", "runs/reviews", "--limit", "3", "--output", "more.parquet", message=message)
-    fails("reproduce", "runs/reviews", "--data.path", "elsewhere/other.csv", message="it must be called 'reviews.csv'")
+    fails("measure", "runs/reviews", "--limit", "3", "--output", "more.parquet", message="no file at reviews.csv")
+    fails("reproduce", "runs/reviews", "--data.path", "elsewhere/other.csv", message="reviews was trained on 'reviews.csv'")
     assert reproduction.reproduce("runs/reviews", data_path="elsewhere/reviews.csv").agrees
     write(copied / "reviews.csv", [("anders", "Sport"), *ROWS[1:]])
-    message = r"'reviews' has changed since the run in runs/reviews was trained: .*\(local-\w+ then, local-\w+ now\)"
+    message = "'reviews' has changed since the run in runs/reviews was trained: other texts or labels in"
     fails("measure", "runs/reviews", "--limit", "3", "--output", "more.parquet", message=message)
     fails("reproduce", "runs/reviews", message="was trained on other texts")
 

@@ -30,8 +30,7 @@ def write_record(recipe, version) -> None:
 
 
 def main(words) -> None:
-    remeasure = "--remeasure" in words
-    recipe = recipes.load(words[1], [word for word in words[3:] if word != "--remeasure"])
+    recipe = recipes.load(words[1], words[3:])
     folder, title = Path(recipe.output_dir), recipe.report.title or ""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "recipe.yaml").write_text(recipes.dump(recipe))
@@ -49,7 +48,7 @@ def main(words) -> None:
         if "hang" in title:
             print("epoch 1 of 8", flush=True)
             time.sleep(60)
-        write_record(recipe, "0.0.1" if "old" in title and not remeasure else attnfaith.__version__)
+        write_record(recipe, "0.0.1" if "old" in title else attnfaith.__version__)
         state = {"status": "complete", "seconds": 7.5}
         if base := recipe.objective.base:
             (settings,) = record.settings(record.load(Path(base) / "record.parquet"))

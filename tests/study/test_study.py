@@ -133,35 +133,28 @@ def test_a_cell_is_complete_by_its_own_recipe_and_base(ran):
     assert not plan.complete(plan.load_recipe(guided))
 
 
-def test_records_of_another_version_are_named_and_measured_anew(planned):
+def test_records_of_another_version_are_named(planned):
     path, runs = planned({"name": "a"}, {"name": "b", "set": {"seed": 2, "report.title": "old"}})
     run_alone(path)
     table = path.parent / "results" / "performance.csv"
-    with pytest.raises(record.RecordError, match=r"0\.0, .*--remeasure"):
+    with pytest.raises(record.RecordError, match=r"0\.0, .*--mix-versions"):
         study(path)
     assert not table.exists()
     study(path, "--tables", "--mix-versions")
     assert len(pd.read_csv(table)) == 2
-    for _ in range(2):
-        study(path, "--remeasure")
-        assert starts(runs, "a", "b") == [1, 2]
     path, _ = planned({"name": "a"}, {"name": "b", "set": {"data.limits": {"train": 9}}})  # only the records tell
     run_alone(path)
     with pytest.raises(record.RecordError, match="cells 'a' and 'b' have one identity"):
         study(path)
 
 
-def test_each_gpu_has_one_cell_at_a_time_and_no_cell_sees_a_launcher(planned, monkeypatch, tmp_path):
-    launcher = {"WORLD_SIZE": "1", "RANK": "0", "MASTER_PORT": "1", "ACCELERATE_USE_CPU": "1", "OMPI_COMM_WORLD_SIZE": "1"}
-    for name, value in {**launcher, "CUDA_VISIBLE_DEVICES": "4,7", "ATTNFAITH_DATA": "data"}.items():
-        monkeypatch.setenv(name, value)
+def test_each_gpu_has_one_cell_at_a_time(planned, monkeypatch, tmp_path):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
     blocks = [{"name": "a", "set": {"report.title": "with b"}}, {"name": "b", "set": {"seed": 2, "report.title": "with a"}}]
     path, runs = planned(*blocks)
     study(path)
     environments = [json.loads((runs / name / "environment.json").read_text()) for name in "ab"]
     assert {environment["CUDA_VISIBLE_DEVICES"] for environment in environments} == {"4", "7"}
-    for environment in environments:
-        assert environment["ATTNFAITH_DATA"] == "data" and not launcher.keys() & environment.keys()
     assert [cell_process.own_gpu(tmp_path, ["4", "7"], 3) for _ in range(3)] == ["4", "7", "4"]  # more cells than GPUs
 
 
@@ -181,7 +174,6 @@ def test_what_keeps_a_study_from_beginning(planned, monkeypatch):
     path, runs = planned({"name": "a"})
     for options, message in (
         (["--cores", "0"], "--cores 0"),
-        (["--tables", "--remeasure"], "--tables only reads records"),
         (["--status"], "nothing of this study has been run"),
     ):
         with pytest.raises(AttnfaithError, match=message):

@@ -28,13 +28,11 @@ from attnfaith.study.results import Results, write_page
 from attnfaith.support import escaping
 from attnfaith.support.escaping import (
     csv_frame,
-    csv_value,
     file_name,
     html,
     markdown,
     markdown_table,
     printable,
-    read_csv,
     script_data,
 )
 from tests.records import draw
@@ -128,28 +126,11 @@ def cells_of(text):
 
 @given(st.lists(ANY.map(lambda text: re.sub("[\x00\ud800-\udfff]", "", text)), min_size=2, max_size=8))
 def test_csv_gives_the_texts_again_and_holds_no_formula(texts):
-    name, *cells = cells_of(csv_frame(pd.DataFrame({texts[0]: texts[1:]}, dtype=object)))
-    assert [csv_value(cell) for cell in (name, *cells)] == [re.sub("\r\n?", "\n", text) for text in texts]
-    assert not [cell for cell in (name, *cells) if FORMULA.match(cell)]
-
-
-@pytest.mark.parametrize("lead", ["=", "-", "\t", "'=", "''-", "＝"])
-def test_a_table_with_formulas_comes_back(lead):
-    table = pd.DataFrame(
-        {
-            f"{lead}name": [f"{lead}HYPERLINK(1)", "plain", "'quoted'", None],
-            "number": [-1.5, np.nan, 2.0, -0.0],
-            "kind": pd.Categorical([f"{lead}x", "y", "y", f"{lead}x"]),
-            "mixed": pd.Series([-3, f"{lead}z", "-4", 5.5], dtype=object),
-        }
-    )
-    text = csv_frame(table, undefined="")
-    assert not [cell for cell in cells_of(text) if FORMULA.match(cell)]
-    again = read_csv(io.StringIO(text), keep_default_na=False, na_values={"number": [""]})
-    expected = {**table, f"{lead}name": [*table[f"{lead}name"][:3], ""], "mixed": ["-3", f"{lead}z", "-4", "5.5"]}
-    assert list(again) == list(expected)
-    for name, values in expected.items():
-        np.testing.assert_array_equal(again[name], values)
+    cells = cells_of(csv_frame(pd.DataFrame({texts[0]: texts[1:]}, dtype=object)))
+    assert not [cell for cell in cells if FORMULA.match(cell)]
+    for cell, text in zip(cells, texts, strict=True):
+        plain = re.sub("\r\n?", "\n", text)
+        assert cell in (plain, f"'{plain}")
 
 
 @given(ANY)

@@ -102,7 +102,7 @@ def test_a_run_and_its_record(encoder, texts, tmp_path, projection):
         assert type(model) is SelfAttentionClassifierForSequenceClassification
         assert model.config.projection == projection
     assert model.config.id2label == {0: "bad", 1: "good"}
-    state, digest = json.loads((folder / "run.json").read_text()), models.Pretrained(recipe).facts()["digest"]
+    state, digest = json.loads((folder / "run.json").read_text()), models.pretrained_facts(recipe)["digest"]
     assert state["best"]["value"] > 0.95
     assert state["pretrained"] == {"name": "tiny-encoder", "revision": "local", "digest": digest}
     words = AutoTokenizer.from_pretrained(folder / "model")
@@ -173,11 +173,10 @@ def test_from_the_hub_neither_code_nor_pickles_are_fetched(encoder, texts, tmp_p
         request.update(options, name=name)
         return str(snapshot)
 
-    monkeypatch.setattr("attnfaith.runs.models.snapshot_download", download)
+    monkeypatch.setattr("huggingface_hub.snapshot_download", download)
     model = {"pretrained": "owner/name", "revision": "v1"}
     sections = {"model": model, "measure": {"producers": []}, "objective": {"kind": "untrained"}}
     runs.run(recipe_of(encoder, texts, tmp_path / "run", **sections))
-    models.files_of.cache_clear()
     assert (request["name"], request["revision"]) == ("owner/name", "v1")
     names = ["pytorch_model.bin", "model.pt", "modeling_name.py", "tokenizer.pkl", "flax_model.msgpack", "deep/model.bin"]
     assert not [name for name in names for pattern in request["allow_patterns"] if fnmatch(name, pattern)]
@@ -230,13 +229,12 @@ def convolutions(folder):
 @pytest.mark.parametrize(
     ("spoil", "reason"),
     [
-        (truncated, "cannot be loaded"),
+        (truncated, "cannot be used"),
         (larger_tokenizer, "another model"),
-        (convolutions, r"^model\.pretrained='.*copied': the attention of .* check 'separation'"),
+        (convolutions, r"^model\.pretrained='.*copied' cannot be used: the attention of .* check 'separation'"),
     ],
 )
 def test_files_that_are_refused(encoder, texts, tmp_path, spoil, reason):
     spoil(Path(shutil.copytree(encoder, tmp_path / "copied")))
     with pytest.raises(RecipeError, match=reason):
         runs.run(separated(tmp_path / "copied", texts, tmp_path / "run"))
-    models.files_of.cache_clear()

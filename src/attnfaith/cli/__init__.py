@@ -2,7 +2,6 @@
 and mistakes in arguments are reported before a model is loaded.
 """
 
-import difflib
 import os
 import sys
 import warnings
@@ -11,7 +10,7 @@ from collections.abc import Callable, Sequence
 from attnfaith import __version__
 from attnfaith.cli import hub, listing, records, run, setup, study  # noqa: F401  they register their commands
 from attnfaith.cli.command import COMMANDS
-from attnfaith.support.errors import AttnfaithError, excerpt
+from attnfaith.support.errors import AttnfaithError, closest, excerpt
 from attnfaith.support.escaping import printable
 from attnfaith.support.files import refusals
 
@@ -39,18 +38,18 @@ def usage() -> str:
 def main(words: Sequence[str] | None = None) -> int:
     """Run a command; an AttnfaithError becomes one line on standard error and exit code 2."""
     name, *rest = list(sys.argv[1:] if words is None else words) or [""]
+    if name == "help" and rest:  # attnfaith help train
+        name, rest = rest[0], ["--help"]
     if name in COMMANDS:
         return guarded(COMMANDS[name], rest)
     if name in ("--version", "-V"):
         print(f"attnfaith {__version__}")
         return 0
     if name not in ("", "-h", "--help", "help"):
-        near = difflib.get_close_matches(name, COMMANDS, 1)
-        hint = f"; did you mean {near[0]}?" if near else "."
+        near = closest(name, COMMANDS)
+        hint = f"; did you mean {near}?" if near else "."
         print(f"error: unknown command {excerpt(name)}{hint} Known: {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
-    if rest and rest[0] in COMMANDS:  # attnfaith help train
-        return main([rest[0], "--help"])
     return guarded(lambda _: print(usage(), flush=True)) or (0 if name else 2)
 
 

@@ -35,11 +35,10 @@ class Command:
 
     def __call__(self, words: Sequence[str] | None = None) -> object:
         """Parse the words and carry out the command. Words after a lone -- become `rest`, for Snakemake."""
-        words, rest = list(sys.argv[1:] if words is None else words), []
-        if "--" in words:
-            words, rest = words[: words.index("--")], words[words.index("--") + 1 :]
-        args = self.parser().parse_args(words)
-        args.rest = rest
+        words = [*(sys.argv[1:] if words is None else words), "--"]
+        place = words.index("--")
+        args = self.parser().parse_args(words[:place])
+        args.rest = words[place + 1 : -1]
         return self.function(args)
 
 

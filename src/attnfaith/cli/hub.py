@@ -17,13 +17,7 @@ OWNER = argument("--to", metavar="OWNER", required=True, help="user or organisat
     argument("--name", help="of the model, where one run is pushed (default: the recipe's name)"),
     flag("--dry-run", help="only print what would be sent and its size"),
     flag("--private", help="new repositories are private"),
-    argument("--revision", metavar="BRANCH", help="the branch to push to (default: main)"),
-    flag("--create-pr", help="offer it as pull requests to repositories that are there"),
-    examples=(
-        "push runs/quickstart --to OWNER --dry-run",
-        "push runs/quickstart --to OWNER",
-        "push runs/release/*/ --to OWNER            # every run of a study",
-    ),
+    examples=("push runs/quickstart --to OWNER --dry-run", "push runs/quickstart runs/sparse --to OWNER"),
 )
 def push(args):
     """Push finished runs to the Hub: models with cards, records, result tables, the metric.
@@ -34,10 +28,9 @@ def push(args):
     from attnfaith import hub
 
     if not args.dry_run:
-        hub.check(args.to, create_pr=args.create_pr)  # before the runs are read, which takes longer
-    how = {"private": args.private, "revision": args.revision, "create_pr": args.create_pr}
+        hub.check(args.to)  # before the runs are read, which takes longer
     for name, folder in folders.items():
-        plan = hub.plan(folder, args.to, name=name, **how)
+        plan = hub.plan(folder, args.to, name=name, private=args.private)
         if args.dry_run:
             print(plan.describe())
         else:
@@ -52,14 +45,11 @@ def _folders(args, needs: str) -> dict[str, Path]:
     from attnfaith import recipes
     from attnfaith.reporting.cards import checkpoint_name
 
-    name = getattr(args, "name", None)
-    if name is not None and len(folders) > 1:
-        raise AttnfaithError(f"--name {name} for {len(folders)} runs: a name is for one of them; leave it out")
-    names = [name or checkpoint_name(recipes.load(folder / "recipe.yaml").name) for folder in folders]
-    repeated = [name for name in names if names.count(name) > 1]
-    if repeated:
-        raise AttnfaithError(f"two of the runs would be {args.to}/{repeated[0]}: give them one by one, with --name")
-    return dict(zip(names, folders, strict=True))
+    own = getattr(args, "name", None)
+    named = {own or checkpoint_name(recipes.load(folder / "recipe.yaml").name): folder for folder in folders}
+    if len(named) < len(folders):
+        raise AttnfaithError(f"two of the runs would be called alike ({', '.join(named)}): give each one --name")
+    return named
 
 
 @command(
@@ -106,16 +96,13 @@ def reproduce(args):
         raise SystemExit(1)
 
 
+MEASURES = ("attention", "gradient", "leave_one_out")
+
+
 @command(
     argument("run", metavar="RUN", help="the folder of a finished run"),
     argument("--output", type=Path, required=True, help="the folder of scores and results"),
-    argument(
-        "--measures",
-        nargs="+",
-        default=["attention", "gradient", "leave_one_out"],
-        metavar="NAME",
-        help="(default: attention, gradient, leave_one_out)",
-    ),
+    argument("--measures", nargs="+", default=MEASURES, metavar="NAME", help=f"(default: {' '.join(MEASURES)})"),
     argument("--shares", nargs="+", type=float, metavar="SHARE", help="of the words (default: .1 .3 .5 .7 .9)"),
     argument("--seeds", nargs="+", type=int, metavar="SEED", help="of the fresh models (default: the run's)"),
     examples=("roar runs/quickstart --output roar --measures attention gradient --shares 0.1 0.5 --seeds 10 11",),

@@ -50,30 +50,28 @@ def written_catalogue() -> str:
     return json.dumps(measures, indent=1, ensure_ascii=False) + "\n"
 
 
-def _parts(module: str, registry: str) -> Lines:
-    """Classes or functions of a module of models with their first sentence, read from its text without torch."""
+def _parts(module: str) -> Lines:
+    """The parts in the registry of a module of models with their first sentence, read from its text without torch."""
     tree = ast.parse((Path(__file__).parents[1] / "models" / f"{module}.py").read_text(encoding="utf-8"))
-    documented = {
-        node.name: ast.get_docstring(node) or "" for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)
-    }
+    named = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
     for node in tree.body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == registry:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == module.upper():
             for key, value in zip(node.value.keys, node.value.values, strict=True):
-                yield ast.literal_eval(key), _sentence(documented[ast.unparse(value)])
+                yield ast.literal_eval(key), _sentence(ast.get_docstring(named[ast.unparse(value)]) or "")
 
 
 def _data_sets() -> Lines:
     from attnfaith.data.pairs import PAIRS
     from attnfaith.data.registry import all_datasets
 
-    for name, entry in all_datasets().items():
-        classes = ", ".join(map(str, entry.label_names)) or "the answers"
-        kind = "pairs" if entry.pair else "texts"
-        place = "generated" if entry.built_in else entry.hub_id or "files of your own"
-        yield name, " · ".join(filter(None, (kind, classes, place, entry.citation)))
-    for name, pairs in PAIRS.items():
-        place = "generated" if pairs.built_in else "files of your own"
-        yield name, " · ".join(("sentence pairs", f"links {pairs.gold.partition(':')[0]}", place, pairs.citation))
+    for name, entry in (all_datasets() | PAIRS).items():
+        gold = getattr(entry, "gold", None)
+        if gold is None:
+            facts = ["pairs" if entry.pair else "texts", ", ".join(map(str, entry.label_names)) or "the answers"]
+        else:
+            facts = ["sentence pairs", f"links {gold.partition(':')[0]}"]
+        place = "generated" if entry.built_in else getattr(entry, "hub_id", None) or "files of your own"
+        yield name, " · ".join(filter(None, (*facts, place, entry.citation)))
 
 
 def _files(*, studies: bool) -> Lines:
@@ -90,9 +88,9 @@ def _files(*, studies: bool) -> Lines:
 KINDS: dict[str, tuple[str, Callable[[], Lines]]] = {
     "measures": ("of texts: importance of tokens, and interventions", lambda: _measures("texts")),
     "alignment": ("measures of pairs of sentences, for models from sequences to sequences", lambda: _measures("pairs")),
-    "encoders": ("which make states of words: --encoder", lambda: _parts("encoders", "ENCODERS")),
-    "alignments": ("which make scores of states: --alignment", lambda: _parts("alignments", "ALIGNMENTS")),
-    "projections": ("which make attention of scores: --projection", lambda: _parts("projections", "PROJECTIONS")),
+    "encoders": ("which make states of words: --encoder", lambda: _parts("encoders")),
+    "alignments": ("which make scores of states: --alignment", lambda: _parts("alignments")),
+    "projections": ("which make attention of scores: --projection", lambda: _parts("projections")),
     "datasets": ("that are known by name: --data.name", _data_sets),
     "recipes": ("that come with the package: train --config", lambda: _files(studies=False)),
     "studies": ("that come with the package: study", lambda: _files(studies=True)),
@@ -103,11 +101,7 @@ KINDS: dict[str, tuple[str, Callable[[], Lines]]] = {
     argument("kind", nargs="?", choices=tuple(KINDS), metavar="KIND", help=", ".join(KINDS)),
     argument("word", nargs="?", metavar="WORD", help="only lines that hold this"),
     flag("--names", help="names alone, for scripts"),
-    examples=(
-        "list measures",
-        "list recipes sst                           # those that name sst",
-        "list datasets --names",
-    ),
+    examples=("list measures", "list recipes sst", "list datasets --names"),
 )
 def list_(args):
     """List measures, encoders, projections, data sets, recipes and studies, a line each."""
@@ -115,8 +109,8 @@ def list_(args):
         lines = [(name, text) for name, (text, _) in KINDS.items()]
     else:
         lines = [line for line in KINDS[args.kind][1]() if (args.word or "").lower() in " ".join(line).lower()]
-        if not lines:
-            raise AttnfaithError(f"no line of {args.kind} holds {args.word!r}; `attnfaith list {args.kind}` shows all")
+    if not lines:
+        raise AttnfaithError(f"no line of {args.kind} holds {args.word!r}; `attnfaith list {args.kind}` shows all")
     width = max(len(name) for name, _ in lines)
     for name, text in lines:
         print(name if args.names else f"{name:{width}}  {text}".rstrip())

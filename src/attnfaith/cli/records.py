@@ -1,7 +1,6 @@
 """Commands that read records: texts, models and runs side by side, tables, the Space."""
 
 import os
-import re
 from pathlib import Path
 
 from attnfaith.cli.command import argument, command, flag
@@ -18,14 +17,8 @@ GENERATOR = b'content="attnfaith view'
 @command(
     RUN,
     argument("text", nargs="*", metavar="TEXT", help="numbers from 0, or instance ids (default: best and worst)"),
-    argument(
-        "--measures", nargs="+", default=[], metavar="NAME", help="(default: all of inputs; of pairs the best reading)"
-    ),
-    examples=(
-        "show runs/quickstart 17",
-        "show runs/quickstart                       # the texts of best and of worst agreement",
-        "show OWNER/NAME sst/test/17 --measures gradient lime",
-    ),
+    argument("--measures", nargs="+", default=[], metavar="NAME", help="(default: all of inputs; of pairs the best)"),
+    examples=("show runs/quickstart", "show OWNER/NAME sst/test/17 --measures gradient lime"),
 )
 def show(args):
     """One text, or pair of sentences, in the terminal: its tokens with the scores of every measure."""
@@ -44,22 +37,14 @@ def show(args):
     else:
         rows = rows or [row for group in extreme_texts(cell, 1) for row in group]
         parts = [str(ShownText(cell, row, args.measures or None)) for row in rows]
-    text = "\n\n".join(parts)
-    print(text)
-    return text
+    print("\n\n".join(parts))
 
 
 @command(
     argument("model", metavar="MODEL", help="a model with attention: its folder, a run, or a name on the Hub; or a record"),
     argument("text", nargs="?", metavar="TEXT", help="the text; of a record of sentence pairs a number or an id"),
     argument("--pair", metavar="TEXT", help="the second text, of a model that reads two; the target of a translator"),
-    argument(
-        "--measure",
-        nargs="+",
-        metavar="NAME",
-        help="attention, rollout, alti, value_zeroing, in this order (default: all that the model has); of a translator its "
-        "own measures",
-    ),
+    argument("--measure", nargs="+", metavar="NAME", help="attention, rollout, alti, value_zeroing, … (default: all)"),
     DEVICE,
     argument("--output", type=Path, default=Path("view.html"), help="the page (default: view.html)"),
     flag("--figures", help="write figures too, as PNG, SVG and PDF, next to the page"),
@@ -67,7 +52,6 @@ def show(args):
         'view OWNER/MODEL "a moving and brilliant portrait"',
         'view runs/sst "a clumsy film" --measure alti value_zeroing --output clumsy.html --figures',
         'view OWNER/MODEL "A man sleeps." --pair "A person is awake."',
-        "view runs/translator/record.parquet 17",
     ),
 )
 def view(args):
@@ -113,9 +97,7 @@ def view(args):
     MIX,
     examples=(
         "compare runs/softmax runs/sparsemax",
-        "compare runs/softmax/seed_* runs/sparsemax/seed_* --output compared.csv",
-        "compare OWNER/NAME runs/mine",
-        "compare runs/honest runs/deceptive --page compared.html",
+        "compare runs/softmax/seed_* runs/sparsemax/seed_* --output compared.csv --page compared.html",
     ),
 )
 def compare(args):
@@ -140,7 +122,6 @@ def compare(args):
         print(f"\nnumbers: {write_atomically(args.output, csv_frame(comparison.frame))}")
     if args.page:
         print(f"\npage: {write_atomically(args.page, comparison_page(comparison))}")
-    return comparison
 
 
 SUFFIXES = {".md": "markdown", ".tex": "latex", ".csv": "csv", ".txt": "text"}
@@ -150,11 +131,7 @@ SUFFIXES = {".md": "markdown", ".tex": "latex", ".csv": "csv", ".txt": "text"}
     RUNS,
     argument("--rows", nargs="+", metavar="KEY", help="what names the rows, such as dataset encoder projection"),
     argument("--columns", metavar="KEY", help="what names the columns: measure, quantity, projection, class, …"),
-    argument(
-        "--value",
-        metavar="TABLE.NUMBER",
-        help="a number of the report's tables, such as performance.accuracy (default: means over texts)",
-    ),
+    argument("--value", metavar="TABLE.NUMBER", help="such as performance.accuracy (default: means over texts)"),
     argument("--where", nargs="+", default=[], metavar="KEY=VALUE", help="only these, such as projection=softmax"),
     argument("--format", choices=tuple(SUFFIXES.values()), help="(default: by the suffix of --output, else text)"),
     argument("--output", type=Path, help="a file to write to: .md, .tex, .csv or .txt"),
@@ -162,8 +139,7 @@ SUFFIXES = {".md": "markdown", ".tex": "latex", ".csv": "csv", ".txt": "text"}
     examples=(
         "table runs/*/ --rows encoder --columns measure",
         "table runs/sst --rows dataset encoder --columns projection --where measure=gradient --format latex",
-        "table runs/sst --rows encoder --columns quantity --output numbers.csv",
-        "table runs/sst --rows encoder --columns projection --value performance.roc_auc",
+        "table runs/sst --rows encoder --columns projection --value performance.roc_auc --output numbers.csv",
     ),
 )
 def table(args):
@@ -179,8 +155,8 @@ def table(args):
         raise AttnfaithError("--rows and --columns go together: give both, or neither")
     if not args.rows and (args.value or args.where):
         raise AttnfaithError("--value and --where are for a table with --rows and --columns")
-    pairs = [re.fullmatch(r"([^=]+)=(.*)", word) for word in args.where]
-    if not all(pairs):
+    where = dict(word.split("=", 1) for word in args.where if "=" in word)
+    if len(where) < len(args.where):
         raise AttnfaithError(f"--where {' '.join(args.where)}: write KEY=VALUE, such as projection=softmax")
     from attnfaith import record
     from attnfaith.record.lookup import find_records
@@ -192,13 +168,11 @@ def table(args):
     if not args.mix_versions:
         record.check_one_version(tables, remedy="measure them anew with one, or give --mix-versions")
     cells = [cell for table in tables for cell in split_cells(table)]
-    where = {pair[1]: pair[2] for pair in pairs}
     wide = [seed_table(cells, args.rows, args.columns, args.value or NUMBERS, where)] if args.rows else overview(cells)
     if kind == "csv" and len(wide) > 1:
         raise AttnfaithError("a CSV holds one table: give --rows and --columns")
     text = "\n".join(part.formatted(kind) for part in wide)
     print(f"table: {write_atomically(args.output, text)}\n" if args.output else text, end="")
-    return text
 
 
 @command(

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from attnfaith.cli.command import argument, command, flag
@@ -19,11 +19,6 @@ def is_main_process() -> bool:
     return int(os.environ.get("RANK", 0)) == 0
 
 
-def _split(words: Iterable[str]) -> list[str]:
-    """The names in words such as "a,b" and "c"."""
-    return [name for word in words for name in word.split(",") if name]
-
-
 def _load(path: Path | None, overrides: Sequence, added: Sequence[str], **how):
     """The recipe with the measures of `--add`. Its data set, measures and their options are checked before torch is
     imported.
@@ -32,9 +27,8 @@ def _load(path: Path | None, overrides: Sequence, added: Sequence[str], **how):
     from attnfaith.measurement import registry
 
     recipe = recipes.load(path, overrides, **how)
-    added = _split(added)
     if added:
-        producers = [*dict.fromkeys([*recipe.measure.producers, *added])]
+        producers = [*dict.fromkeys([*recipe.measure.producers, *",".join(added).split(",")])]
         recipe = recipes.load(path, [*overrides, ("measure.producers", producers)], **how)
     recipes.check_data(recipe)
     measures = registry.check_names(recipe.measure.producers, recipe.reads)
@@ -47,24 +41,14 @@ def _load(path: Path | None, overrides: Sequence, added: Sequence[str], **how):
         "--config",
         type=Path,
         metavar="RECIPE",
-        help="a file, or a recipe of the package such as meister_2021/sst.yaml (default: the quickstart, or with "
-        "--data.name the defaults on that data set; `attnfaith list recipes` has all)",
+        help="a file, or one of `attnfaith list recipes` (default: the quickstart, or the defaults on --data.name)",
     ),
     ADD,
-    argument(
-        "--seeds",
-        nargs="+",
-        type=int,
-        default=[],
-        metavar="SEED",
-        help="a run for each, in output_dir/seed_SEED, then their mean and spread; stopped, the same command goes on",
-    ),
+    argument("--seeds", nargs="+", type=int, default=[], metavar="SEED", help="a run for each, in output_dir/seed_SEED"),
     flag("--overwrite_output_dir", help="replace the run that lies in output_dir"),
     flag("--resume_from_checkpoint", help="go on with the run that lies in output_dir"),
-    flag("--remeasure", help="with it, measure the model there anew if other code measured it"),
     keys=("",),
     examples=(
-        "train                                                # the quickstart, in seconds",
         "train --config meister_2021/sst.yaml --seed 11",
         "train --data.name sst --encoder cnn --add integrated_gradients",
         "train --data.name sst --seeds 10 11 12               # a run for each seed, then mean ± std",
@@ -76,8 +60,6 @@ def train(args):
     Every key of the recipe can be overridden: --seed 3, --encoder cnn, --training.learning_rate 1e-4, --producers gradient
     leave_one_out. On several devices: accelerate launch -m attnfaith train.
     """
-    if args.remeasure and not (args.resume_from_checkpoint or args.seeds):
-        raise AttnfaithError("--remeasure is for a run that lies there: add --resume_from_checkpoint")
     recipe = _load(args.config, args.overrides, args.add)
     if recipe.data.path is not None and recipe.reads == "texts":
         from attnfaith.data.own_data import check_own
@@ -97,12 +79,12 @@ def _run(args, recipe, *, resume: bool) -> Path:
     from attnfaith import recipes, runs
 
     with recipes.named(str(args.config or recipe.name)):
-        return runs.run(recipe, overwrite=args.overwrite_output_dir, resume=resume, remeasure=args.remeasure)
+        return runs.run(recipe, overwrite=args.overwrite_output_dir, resume=resume)
 
 
 def _train_seeds(args, recipe) -> Path:
     """Carry out the recipe for each seed in a folder of its own; return the path of the tables, <output_dir>/seeds.md."""
-    seeds, folder = [*dict.fromkeys(args.seeds)], Path(recipe.output_dir)
+    folder = Path(recipe.output_dir)
     if (folder / "recipe.yaml").exists():
         raise AttnfaithError(f"{folder} is a run: its seeds go into folders in it; give another --output_dir")
     from attnfaith.record.lookup import find_record
@@ -111,10 +93,10 @@ def _train_seeds(args, recipe) -> Path:
     from attnfaith.support.files import write_atomically
 
     cells = []
-    for number, seed in enumerate(seeds, start=1):
+    for seed in dict.fromkeys(args.seeds):
         place = folder / f"seed_{seed}"
         if is_main_process():
-            print(f"seed {seed} ({number} of {len(seeds)}), in {place}", flush=True)
+            print(f"seed {seed}, in {place}", flush=True)
         own = [("seed", seed), ("output_dir", str(place)), ("name", f"{recipe.name}-{seed}")]
         _run(args, _load(args.config, [*args.overrides, *own], args.add), resume=not args.overwrite_output_dir)
         cells += split_cells(find_record(place).load())
@@ -132,35 +114,20 @@ def _train_seeds(args, recipe) -> Path:
     argument(
         "run",
         metavar="RUN",
-        help="folder of a run, or OWNER/NAME of one on the Hub, which is put below runs/hub; with --data.path, any text "
-        "classifier: its folder, or its name on the Hub",
+        help="folder of a run, or OWNER/NAME of one on the Hub; with --data.path, any text classifier",
     ),
     ADD,
-    argument(
-        "--attention",
-        metavar="NAME",
-        help="of a model of many layers, the attention that is measured: last, all, rollout, or {layers: 3, head: 5}",
-    ),
+    argument("--attention", metavar="NAME", help="of many layers: last, all, rollout, or {layers: 3, head: 5}"),
     DEVICE,
-    argument(
-        "--labels", choices=("names", "ids"), help="what whole numbers as labels are: names of classes, or numbers from 0"
-    ),
-    argument(
-        "--links", metavar="FILE", help="of a model from sequences to sequences: gold links, a line such as '0-0 1-2' a pair"
-    ),
+    argument("--labels", choices=("names", "ids"), help="whole numbers as labels: names of classes, or numbers from 0"),
+    argument("--links", metavar="FILE", help="of a translator: gold links, a line such as '0-0 1-2' for each pair"),
     argument("--links-from", type=int, default=0, metavar="N", help="the first word's number in links, 0 or 1 (default 0)"),
-    argument(
-        "--output",
-        type=Path,
-        help="path of the record (default: the run's own, and its report is written anew); of a model on your texts, folder "
-        "of record and report (default: below runs)",
-    ),
+    argument("--output", type=Path, help="path of the record (default: the run's own); on your texts, folder of the report"),
     flag("--overwrite", help="replace the record that lies there, also if it holds another measurement"),
     keys=("measure",),
     examples=(
         "measure runs/quickstart --add integrated_gradients lime",
         "measure OWNER/MODEL --data.path reviews.csv --data.text review --data.label stars --attention rollout",
-        "measure OWNER/NAME --add occlusion --limit 100",
         "measure OWNER/TRANSLATOR --data.path pairs.tsv --data.text de --data.text_pair en --links gold.align",
         "measure runs/quickstart --producers gradient --split validation --limit 500 --output part.parquet",
     ),
@@ -181,15 +148,11 @@ def measure(args):
         raise AttnfaithError(f"--{option} is for a model on texts of your own: give --data.path FILE too")
     on_hub, folder = is_repository(args.run), Path(args.run)
     if not on_hub and (folder / "config.json").is_file() and not (folder / "recipe.yaml").is_file():
-        raise AttnfaithError(
-            f"{args.run} is a model without a recipe: give its texts, with --data.path FILE or --data.hub_id OWNER/NAME"
-        )
+        raise AttnfaithError(f"{args.run} is a model without a recipe: give its texts, with --data.path or --data.hub_id")
     folder = fetch_run(args.run) if on_hub else run_folder(args.run, "measuring")
     recipe = _load(folder / "recipe.yaml", args.overrides, args.add, untrusted=on_hub)
     if on_hub and recipe.data.path is not None:  # a recipe from the Hub must not name a file of this machine
-        raise AttnfaithError(
-            f"{args.run} was trained on a file; with that, `attnfaith reproduce {args.run} --data.path FILE` makes it anew"
-        )
+        raise AttnfaithError(f"{args.run} was trained on a file: `attnfaith reproduce {args.run} --data.path FILE` takes it")
     from attnfaith import recipes, runs
 
     with recipes.named(str(folder / "recipe.yaml")):
@@ -223,10 +186,9 @@ def _measure_model(args) -> Path:
         raise AttnfaithError(f"{path} is there already: name another --output, or replace it with --overwrite")
     if args.links is not None and section.limit is not None:
         raise AttnfaithError("--links name the links of all pairs in the file: leave out --limit, or cut both files")
-    chosen, added = "measure.producers" in keys, _split(args.add)
-    names = [*dict.fromkeys([*(section.producers if chosen else []), *added])]
-    reads = "pairs" if of_sequences(args.run) else "texts"
-    measures = registry.check_names(names, reads)
+    added, chosen = ",".join(args.add).split(",") if args.add else [], "measure.producers" in keys
+    names, reads = [*section.producers, *added] if chosen else added, "pairs" if of_sequences(args.run) else "texts"
+    measures = registry.check_names([*dict.fromkeys(names)], reads)
     registry.check_options(measures if chosen else [*measures, *section.options], section.options, reads)
     texts = read_texts(data, section.split, section.limit, section.seed)
     columns = {"text": data.text or "text", "text_pair": data.text_pair, "label": data.label}
@@ -234,16 +196,15 @@ def _measure_model(args) -> Path:
     from attnfaith.api.measuring import measure
     from attnfaith.loading import device_of
 
-    device = None if args.device is None else device_of(args.device)
     folder.mkdir(parents=True, exist_ok=True)
     with folder_lock(folder, "a measurement"):
         record = measure(
             args.run,
             texts,
             args.labels,
-            device=device,
-            measures=names if chosen else None,
-            add=[] if chosen else added,
+            device=None if args.device is None else device_of(args.device),
+            measures=[*dict.fromkeys(names)] if chosen else None,
+            add=[] if chosen else names,
             options=section.options or None,
             **columns,
             level=section.level,

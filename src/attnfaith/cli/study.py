@@ -19,7 +19,6 @@ from attnfaith.support.errors import AttnfaithError
     argument("--cores", type=int, help="cells at a time, one thread each (default: one per GPU, or per core)"),
     argument("--executor", help="where cells run, a plugin of Snakemake such as slurm (default: this machine)"),
     argument("--only", metavar="PATTERN", help="the cells of such names, and those they wait for: 'base-*'"),
-    flag("--remeasure", help="measure cells anew whose records other code measured; models are kept"),
     examples=(
         "study planted_evidence/study.yaml",
         "study planted_evidence/study.yaml --only 'plain-*' --cores 1",
@@ -37,8 +36,6 @@ def study(args):
         return
     if args.cores is not None and args.cores < 1:
         raise AttnfaithError(f"--cores {args.cores}: at least 1 cell at a time")
-    if args.tables and args.remeasure:
-        raise AttnfaithError("--tables only reads records: leave it out to measure them anew with --remeasure")
     settings = args.set + ([f"measure.limit={args.limit}"] if args.limit is not None else [])
     from attnfaith import recipes
 
@@ -50,7 +47,7 @@ def study(args):
     planned = plan.trial(planned, settings) if settings else planned
     if args.status:
         return command.show_status(planned)
-    how = {name: getattr(args, name) for name in ("cores", "executor", "only", "remeasure", "mix_versions")}
+    how = {name: getattr(args, name) for name in ("cores", "executor", "only", "mix_versions")}
     _, missing = command.carry_out(planned, run=not args.tables, options=args.rest, **how)
     if missing:
         raise StudyError(missing)

@@ -8,28 +8,8 @@ the Hub and the user: HF_ENDPOINT, HF_TOKEN, `hf auth login`.
 `contents`: what a push sends, read without the network. `sending`: the push.
 """
 
-from attnfaith.hub.contents import (
-    RECORDS,
-    RESULTS,
-    HubError,
-    plan,
-    plan_record,
-    repo_id_of,
-    shared_repos,
-    size,
-)
+from attnfaith.hub.contents import RECORDS, RESULTS, HubError, plan, plan_record, repo_id_of, shared_repos, size
 from attnfaith.hub.sending import check, push
 
 
-__all__ = [
-    "RECORDS",
-    "RESULTS",
-    "HubError",
-    "check",
-    "plan",
-    "plan_record",
-    "push",
-    "repo_id_of",
-    "shared_repos",
-    "size",
-]
+__all__ = ["RECORDS", "RESULTS", "HubError", "check", "plan", "plan_record", "push", "repo_id_of", "shared_repos", "size"]

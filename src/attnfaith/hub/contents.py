@@ -23,7 +23,7 @@ from attnfaith.reporting import cards
 from attnfaith.reporting.cells import one_cell
 from attnfaith.subjects import subject_of
 from attnfaith.support.errors import AttnfaithError, counted, excerpt
-from attnfaith.support.files import folder_lock, is_locked, read_object
+from attnfaith.support.files import folder_lock, read_object
 
 
 RECORDS, RESULTS = "attnfaith-records", "attnfaith-results"
@@ -32,7 +32,6 @@ CELLS = "cells.json"  # the facts about each record of a repository, from which 
 CHECKPOINT = "checkpoint"  # the column of a result table that names what a row is about
 MODEL_TYPES = (AttentionClassifierConfig.model_type, RationaleClassifierConfig.model_type)  # that are pushed here
 SUFFIXES = (".json", ".py", ".safetensors")  # of the files of a checkpoint that are sent: nothing pickled
-CONFIG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}")
 PLACES = {"path", "gates", "output_dir", "base", "folder", "vectors", "source", "tokenizer", "pretrained"}
 """Keys whose values are paths."""
 
@@ -71,8 +70,6 @@ class Plan:
 
     repos: Sequence[Repo]
     private: bool = False
-    revision: str | None = None
-    create_pr: bool = False
 
     def describe(self) -> str:
         """The repositories, their files and sizes."""
@@ -81,19 +78,16 @@ class Plan:
             shared = " (joins what is there)" if repo.role in ("records", "results") else ""
             lines.append(f"{repo.kind} {repo.repo_id}: {counted(len(repo.files), 'file')}, {size(repo.size())}{shared}")
             lines += [f"  {size(len(content)):>9}  {path}" for path, content in sorted(repo.files.items())]
-        total = [f"{size(sum(repo.size() for repo in self.repos))} in all", *(["private"] if self.private else [])]
-        total += ["as a pull request"] if self.create_pr else []
-        total += [f"branch {self.revision}"] if self.revision else []
-        return "\n".join([*lines, ", ".join(total)])
+        total = size(sum(repo.size() for repo in self.repos))
+        return "\n".join([*lines, f"{total} in all{', private' if self.private else ''}"])
 
 
 def size(count: float) -> str:
     """Return a number of bytes as a text: "812 B", "4.1 kB", "23.0 MB"."""
-    for unit in ("B", "kB", "MB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.1f} GB"
+    for unit, factor in {"MB": 1e6, "kB": 1e3}.items():
+        if count >= factor:
+            return f"{count / factor:.1f} {unit}"
+    return f"{count} B"
 
 
 def repo_id_of(owner: str, name: str) -> str:
@@ -104,10 +98,7 @@ def repo_id_of(owner: str, name: str) -> str:
             raise HFValidationError("it must be OWNER/NAME")
         validate_repo_id(repo_id)
     except HFValidationError as error:
-        raise HubError(
-            f"{repo_id!r} is no name of a repository: letters, digits, '-', '_' and '.', at most 96 in all, no '--' or "
-            "'..', and neither '-' nor '.' at an end; give another with --name or --to"
-        ) from error
+        raise HubError(f"{repo_id!r} is no name of a repository ({error}); give another with --name or --to") from error
     return repo_id
 
 
@@ -119,12 +110,11 @@ def shared_repos(owner: str) -> dict[str, str]:
 # ------------------------------------------------------------------------------------------------ plans
 
 
-def plan(run: str | os.PathLike, owner: str, *, name: str | None = None, **where: str | bool | None) -> Plan:
+def plan(run: str | os.PathLike, owner: str, *, name: str | None = None, private: bool = False) -> Plan:
     """Return what pushing a finished run would send; the network is not asked.
 
     The checkpoint goes to <owner>/<name> (name: `cards.checkpoint_name` of its recipe's unless given), its record to
-    <owner>/attnfaith-records, the tables of its report to <owner>/attnfaith-results. where: private (new repositories are),
-    revision (a branch, made where it is missing), create_pr (as pull requests).
+    <owner>/attnfaith-records, the tables of its report to <owner>/attnfaith-results. private: new repositories are.
 
     Raises HubError for a name that the Hub does not allow, and for a run that is not complete or has no report, was made by
     code that no commit holds, or has a checkpoint of another kind or with other weights than were measured; FileError where
@@ -135,10 +125,11 @@ def plan(run: str | os.PathLike, owner: str, *, name: str | None = None, **where
     if not (folder / "run.json").is_file() or not (folder / "recipe.yaml").is_file():
         raise HubError(f"{folder} is no run (run.json, recipe.yaml): give the output_dir of one")
     with folder_lock(folder, "a push"):
-        if is_locked(folder / "report"):
-            raise HubError(f"{folder / 'report'} is being written: push the run when that has ended")
         state, recipe = read_object(folder / "run.json"), recipes.load(folder / "recipe.yaml")
-        _check_provenance(folder, state)
+        if state.get("status") != "complete":
+            status = state.get("status")
+            raise HubError(f"{folder} is not complete ({status!r} in run.json): finish it with --resume_from_checkpoint")
+        _check_committed(folder, state.get("provenance"))
         if not (folder / "report" / "tables").is_dir():
             raise HubError(f"{folder} has no report, whose tables are pushed too: attnfaith report {folder} writes it")
         repo_id = repo_id_of(owner, cards.checkpoint_name(recipe.name) if name is None else name)
@@ -156,10 +147,14 @@ def plan(run: str | os.PathLike, owner: str, *, name: str | None = None, **where
             record_files |= record_file(table, config, records.settings(table)[0]["identity"]["split"])
             cells[config] = cards.cell_facts(state, table, model_repo=repo_id)
         record_files |= summary_files(shared["records_repo"], cells)
-        results = _results(shared["results_repo"], folder / "report" / "tables", repo_id)
-    metric = Repo("space", repo_id_of(owner, METRIC_NAME), folder_files(METRIC_DIR), "metric")
-    record = Repo("dataset", shared["records_repo"], record_files, "records", (repo_id,))
-    return Plan([metric, record, results, Repo("model", repo_id, files, "checkpoint")], **where)
+        results = _results(folder / "report" / "tables", repo_id)
+    repos = [
+        Repo("space", repo_id_of(owner, METRIC_NAME), folder_files(METRIC_DIR), "metric"),
+        Repo("dataset", shared["records_repo"], record_files, "records", (repo_id,)),
+        Repo("dataset", shared["results_repo"], table_files(shared["results_repo"], results), "results", (repo_id,)),
+        Repo("model", repo_id, files, "checkpoint"),
+    ]
+    return Plan(repos, private)
 
 
 def plan_record(table: pa.Table, repo_id: str, *, config: str = "default", private: bool = False) -> Plan:
@@ -170,7 +165,7 @@ def plan_record(table: pa.Table, repo_id: str, *, config: str = "default", priva
     """
     owner, _, name = str(repo_id).rpartition("/")
     repo_id = repo_id_of(owner, name)
-    if not isinstance(config, str) or not CONFIG.fullmatch(config):
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}", str(config)):
         raise HubError(f"config={excerpt(config)}: letters, digits, '-', '_' and '.', 80 at most")
     try:
         identity = one_cell(table).identity
@@ -186,28 +181,12 @@ def plan_record(table: pa.Table, repo_id: str, *, config: str = "default", priva
 # ------------------------------------------------------------------------------------------------ a run
 
 
-def _check_provenance(folder: Path, state: Mapping) -> None:
-    """Raise HubError unless run.json reports a complete run and the code that made it."""
-    status = state.get("status")
-    if status != "complete":
-        raise HubError(
-            f"{folder} is not complete (run.json: status {status!r}): finish it with --resume_from_checkpoint, then push"
-        )
-    provenance = state.get("provenance") or {}
-    if "dirty" not in provenance:
-        raise HubError(
-            f"{folder} does not name the code that made it: measure it with this version (--resume_from_checkpoint "
-            "--remeasure), then push"
-        )
-    _check_committed(folder, provenance, provenance.get("begun"))
-
-
-def _check_committed(folder: Path, *provenances: Mapping | None) -> None:
+def _check_committed(folder: Path, provenance: Mapping | None) -> None:
     """Raise HubError where no commit holds the code; an installed package, without a commit, is named by its version."""
-    for provenance in filter(None, provenances):
-        installed = provenance.get("dirty") is None and provenance.get("commit") is None
-        if provenance.get("dirty", False) is not False and not installed:
-            raise HubError(f"{folder} was made by code with uncommitted changes: commit them, run it anew, then push")
+    provenance = provenance or {}
+    installed = provenance.get("version") and provenance.get("commit") is None and provenance.get("dirty") is None
+    if provenance.get("dirty") is not False and not installed:
+        raise HubError(f"{folder} was made by unknown code or uncommitted changes: commit them, run it anew, then push")
 
 
 def _read_records(folder: Path) -> dict[Path, pa.Table]:
@@ -218,10 +197,7 @@ def _read_records(folder: Path) -> dict[Path, pa.Table]:
         table = records.load(path)
         settings = records.settings(table)
         if records.of_sequences(table):
-            raise HubError(
-                f"{folder} is a run of sentence pairs, and only classifiers have model cards: push its record alone, with "
-                f"attnfaith.load({str(folder)!r}).push_to_hub(…)"
-            )
+            raise HubError(f"{folder} is a run of sentence pairs: push its record, attnfaith.load(RUN).push_to_hub(NAME)")
         if len(settings) != 1 or not {"recipe", "model", "identity"} <= set(settings[0]):
             raise HubError(f"{path} is not the record of one run: measure the run again, or move it away")
         _check_committed(folder, settings[0].get("provenance"))
@@ -233,10 +209,7 @@ def _check_model(folder: Path, tables: Mapping[Path, pa.Table]) -> None:
     """Raise HubError unless a checkpoint has a model type of this package and the weights of every record."""
     model = load_model(folder)
     if model.config.model_type not in MODEL_TYPES:
-        raise HubError(
-            f"{folder} holds a checkpoint of model type {model.config.model_type!r}; only {' and '.join(MODEL_TYPES)} are "
-            "pushed here: use that model's own push_to_hub"
-        )
+        raise HubError(f"{folder} holds a {model.config.model_type}: push it with that model's own push_to_hub")
     digest = subject_of(model).digest()
     other = [path for path, table in tables.items() if records.settings(table)[0]["model"] != digest]
     if other:
@@ -306,20 +279,17 @@ def table_files(repo_id: str, tables: Mapping[str, Sequence[pa.Table]]) -> dict[
         try:  # columns that only some parts have are null in the others' rows
             table = pa.concat_tables(parts, promote_options="permissive").combine_chunks()
         except pa.ArrowException as error:
-            raise HubError(
-                f"the table {name!r} that is there holds a column of another type, so this cannot join it ({error}): push "
-                "again the runs that made it, or delete it there"
-            ) from error
+            raise HubError(f"a column of the table {name!r} that is there has another type ({error}): delete it") from error
         table = table.sort_by([(CHECKPOINT, "ascending")])  # stable
         files[f"{name}/results-00000-of-00001.parquet"] = parquet(table)
         shapes[name] = {"rows": table.num_rows, "columns": table.column_names}
     return {**files, CARD: cards.results_card(shapes, repo_id=repo_id).encode()}
 
 
-def _results(repo_id: str, folder: Path, checkpoint: str) -> Repo:
+def _results(folder: Path, checkpoint: str) -> dict[str, list[pa.Table]]:
     """The result tables of a run's report, with a first column that names the checkpoint."""
     tables = {}
     for path in sorted(folder.glob("*.parquet")):
         table = records.plain(pq.read_table(path, partitioning=None))  # no dictionaries and notes, in which pushes differ
         tables[path.stem] = [table.add_column(0, CHECKPOINT, pa.array([checkpoint] * table.num_rows, pa.string()))]
-    return Repo("dataset", repo_id, table_files(repo_id, tables), "results", (checkpoint,))
+    return tables

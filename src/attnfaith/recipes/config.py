@@ -68,16 +68,12 @@ def sequence_config(recipe: Recipe, vocab_size: int) -> "PreTrainedConfig":
     size, heads = section.hidden_size or 128, section.num_attention_heads
     if size % heads:
         raise RecipeError(f"model.hidden_size={size} must be a multiple of model.num_attention_heads={heads}")
-    sides = {}
-    for side in ("encoder", "decoder"):
-        sides[f"{side}_layers"] = section.num_hidden_layers
-        sides[f"{side}_attention_heads"] = heads
-        sides[f"{side}_ffn_dim"] = section.intermediate_size
+    parts = {"layers": section.num_hidden_layers, "attention_heads": heads, "ffn_dim": section.intermediate_size}
     return _configured(
         MarianConfig,
         vocab_size=vocab_size,
         d_model=size,
-        **sides,
+        **{f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in parts.items()},
         dropout=section.dropout,
         init_std=size**-0.5,
         scale_embedding=True,
@@ -108,16 +104,15 @@ def check_model(recipe: Recipe) -> None:
 
     if recipe.kind == "translator":
         sequence_config(recipe, vocab_size=100)
-    elif recipe.kind == "pretrained":
-        if recipe.model.selector is None:
-            _configured(SelfAttentionClassifierConfig, **projection_fields(recipe.model))
-    else:
-        config, weight = model_config(recipe, entry_of(recipe.data).pair), recipe.penalties.word_tying
-        if weight and recipe.data.vectors is None:
+    elif recipe.kind == "classifier":
+        config = model_config(recipe, entry_of(recipe.data).pair)
+        if recipe.penalties.word_tying and recipe.data.vectors is None:
             try:
                 check_sizes(config.hidden_size, config.embedding_size)
             except AttnfaithError as error:
-                raise RecipeError(f"penalties.word_tying={weight:g}: {error}") from error
+                raise RecipeError(f"penalties.word_tying: {error}") from error
+    elif recipe.model.selector is None:
+        _configured(SelfAttentionClassifierConfig, **projection_fields(recipe.model))
 
 
 def _configured(kind: Callable, **fields):

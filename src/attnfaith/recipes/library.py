@@ -32,9 +32,6 @@ def find(path: str | Path, kind: str = "recipe") -> Path:
     files = {file.relative_to(shipped).as_posix(): file for file in sorted(shipped.rglob(f"*{path.suffix or '.yaml'}"))}
     if name in files:
         return files[name]
-    near = difflib.get_close_matches(name, files, cutoff=0.9)
-    if not near:
-        alike = difflib.get_close_matches(path.stem, {Path(file).stem for file in files}, 1)
-        near = [file for file in files if Path(file).stem in alike]
+    near = difflib.get_close_matches(name, files, 2)
     hint = f"did you mean {' or '.join(near)}?" if near else f"they lie in {shipped}"
     raise RecipeError(f"no {kind} at {cut(str(path))}, nor of that name among those that come with attnfaith: {hint}")

@@ -4,39 +4,22 @@ The options of a recipe's keys are made from its schema: type, default and help 
 """
 
 import argparse
-import re
-import sys
 import textwrap
 import types
 import typing
 from collections.abc import Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple, NoReturn
 
 import yaml
 
 from attnfaith.recipes.recipe import SECTIONS, Recipe
 from attnfaith.recipes.schema import RecipeError, sections_of
-from attnfaith.support.errors import AttnfaithError, closest, cut, excerpt
-
-
-SYNONYMS = {"measures": "producers", "measure": "producers"}  # options of other commands
+from attnfaith.support.errors import AttnfaithError, closest, cut
 
 
 class UsageError(AttnfaithError):
     """Arguments that a command does not take."""
-
-
-class _Formatter(argparse.RawDescriptionHelpFormatter):
-    """Each option on a line of its own, its help below."""
-
-    def __init__(self, prog):
-        super().__init__(prog, max_help_position=8, width=100)
-
-    def _format_action_invocation(self, action):
-        if not action.option_strings or action.nargs == 0:
-            return super()._format_action_invocation(action)
-        return f"{', '.join(action.option_strings)} {self._format_args(action, action.dest.upper())}"
 
 
 class Parser(argparse.ArgumentParser):
@@ -50,9 +33,9 @@ class Parser(argparse.ArgumentParser):
         text = "\n\n".join(textwrap.fill(" ".join(part.split()), 100) for part in description.split("\n\n"))
         if examples:
             text += "\n\nexamples:\n" + "\n".join(f"  attnfaith {example}" for example in examples)
-        super().__init__(
-            prog=f"attnfaith {command}", description=text, formatter_class=_Formatter, allow_abbrev=False, **options
-        )
+        layout = partial(argparse.RawDescriptionHelpFormatter, max_help_position=8, width=100)
+        name = f"attnfaith {command}"
+        super().__init__(prog=name, description=text, formatter_class=layout, allow_abbrev=False, **options)
         self.keys = keys
         for names, settings in arguments:
             self.add_argument(*names, **settings)
@@ -64,73 +47,42 @@ class Parser(argparse.ArgumentParser):
         for part, kind in {"": Recipe, **SECTIONS}.items():
             listed = "" in keys or part in keys
             group = self.add_argument_group(part or "recipe", kind.__doc__.splitlines()[0]) if listed else self
-            for key in KEYS:
-                if key.section == part:
-                    self._add_key(group, key, listed)
+            for key in (key for key in KEYS if key.section == part):
+                self._add_key(group, key, listed)
 
     def _add_key(self, group, key: "Key", listed: bool) -> None:
         names = [f"--{name}" for name in (key.name, key.short) if name]
+        flag = key.type is Any or key.holds(bool)
         action = group.add_argument(
             *(name for name in names if name not in self._option_string_actions),
             action=_Override,
             dest=key.name,
             default=argparse.SUPPRESS,
-            nargs="*" if key.holds(list) else "?" if key.type is Any else None,
+            nargs="*" if key.holds(list) else "?" if flag else None,
             metavar="VALUE",
-            help=f"{key.help}; {key.kind}, {key.default}".replace("%", "%%") if listed else argparse.SUPPRESS,
+            help=f"{key.help}; {_type_name(key.type)}, {key.default}".replace("%", "%%") if listed else argparse.SUPPRESS,
         )
         action.key = key
 
-    def parse_args(self, args=None, namespace=None):
-        """Parse as argparse does; a key of true or false needs no value, and a dictionary's own keys are options too:
-        `--data.arguments.length "[3, 4]"`.
-        """
-        words = [str(word) for word in (sys.argv[1:] if args is None else args)]
-        flags = {f"--{name}" for key in KEYS if key.holds(bool) for name in (key.name, key.short)}
-        for place, word in enumerate(words if self.keys is not None else ()):
-            name = word.partition("=")[0]
-            if word in flags and words[place + 1 : place + 2] not in (["true"], ["false"], ["True"], ["False"]):
-                words[place] = f"{word}=true"
-            elif name not in self._option_string_actions and (key := _inner_key(name)):
-                self._add_key(self, key, False)
-        return super().parse_args(words, namespace)
+    def parse_known_args(self, args=None, namespace=None):
+        """Parse as argparse does; a dictionary's own keys are options too: `--data.arguments.length "[3, 4]"`."""
+        for word in (args or ()) if self.keys is not None else ():
+            name = str(word).partition("=")[0].removeprefix("--")
+            inner = any(key.holds(dict) and name.startswith(f"{key.name}.") for key in KEYS)
+            if inner and f"--{name}" not in self._option_string_actions:
+                self._add_key(self, Key(name, None, "", Any), False)
+        return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
-        """Raise UsageError with the argument, the closest name that is allowed, and where all are listed."""
-        match = re.fullmatch(r"unrecognized arguments: (.*)", message, re.S)
-        if match:
-            raise UsageError(self._unknown(match[1].split() or [match[1]]))
-        match = re.fullmatch(r"argument (.*?): invalid choice: (.*) \(choose from (.*)\)", message, re.S)
-        if match:
-            choices = re.findall(r"'([^']*)'", match[3])
-            raise UsageError(f"{match[1]} {match[2]} is not known{_suggestion(match[2].strip(chr(39)), choices)}")
-        match = re.fullmatch(r"the following arguments are required: (.*)", message)
-        if match:
-            raise UsageError(f"{self.prog} needs {match[1]}; usage: {' '.join(self.format_usage().split()[1:])}")
-        raise UsageError(f"{message.removeprefix('argument ')}; `{self.prog} --help` lists what it takes")
-
-    def _unknown(self, words: Sequence[str]) -> str:
-        options = [word.partition("=")[0] for word in words if word.startswith("--")]
-        if not options:
-            more = "write --key value" if self.keys is not None else f"`{self.prog} --help` lists what it takes"
-            return f"{self.prog} does not take {excerpt(' '.join(words))}; {more}"
-        name = options[0].removeprefix("--")
-        if name in SECTIONS:
-            key = next(iter(SECTIONS[name].__pydantic_fields__))
-            return f"--{name} is a section; name a key of it, such as --{name}.{key}"
-        if self.keys is None and any(name in (key.name, key.short) for key in KEYS):
-            return f"{self.prog} has no option --{name}: it is a key of a recipe, for train and measure"
+        """Raise UsageError; for an unknown option with the options that may be meant."""
+        unknown = [word for word in message.split() if word.startswith("--")]
+        if not message.startswith("unrecognized arguments: ") or not unknown:
+            raise UsageError(f"{self.prog}: {message}; `{self.prog} --help` lists what it takes")
+        name = unknown[0].partition("=")[0]
         choices = [option for option in self._option_string_actions if option.startswith("--")]
-        same = [option for option in choices if option.removeprefix("--").rpartition(".")[2] == SYNONYMS.get(name, name)]
-        more = f" `{self.prog} --help` lists all" if len(choices) > 40 else ""
-        hint = f"; did you mean {' or '.join(same)}?" if same else _suggestion(options[0], choices) + more
-        return f"{self.prog} has no option {cut(options[0], 60)}{hint}"
-
-
-def _suggestion(name: str, choices: Sequence[str]) -> str:
-    """The end of a message about an unknown name: the closest, and all where they are few."""
-    near, listed = closest(name, choices), ", ".join(choices)
-    return (f"; did you mean {near}?" if near else ".") + (f" Known: {listed}" if len(listed) <= 300 else "")
+        near = [option for option in choices if option.endswith(f".{name.removeprefix('--')}")] or [closest(name, choices)]
+        hint = f"did you mean {' or '.join(near)}?" if near[0] else f"`{self.prog} --help` lists all"
+        raise UsageError(f"{self.prog} has no option {cut(name, 60)}; {hint}")
 
 
 # ------------------------------------------------------------------------------------------------ keys of a recipe
@@ -152,17 +104,13 @@ class Key(NamedTuple):
         parts = [typing.get_args(part)[0] if typing.get_origin(part) is typing.Annotated else part for part in parts]
         return any(kind in (part, typing.get_origin(part)) for part in parts)
 
-    @property
-    def kind(self) -> str:
-        """Its type in words: "whole number or null", "list of texts"."""
-        return _type_name(self.type)
-
 
 def _is_union(kind) -> bool:
     return typing.get_origin(kind) in (typing.Union, types.UnionType)
 
 
 def _type_name(kind) -> str:
+    """A type in words: "whole number or null", "list of texts"."""
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
     if origin is typing.Annotated:
         return _type_name(parts[0])
@@ -192,13 +140,6 @@ _NAMES = [name for part in (Recipe, *SECTIONS.values()) for name in part.__pydan
 KEYS = [key for part, kind in {"": Recipe, **SECTIONS}.items() for key in _keys_of(kind, part, part and f"{part}.", _NAMES)]
 
 
-def _inner_key(option: str) -> Key | None:
-    """A key of a dictionary that a key of recipes holds; None for any other option."""
-    name = option.removeprefix("--")
-    is_inner = any(key.holds(dict) and name.startswith(f"{key.name}.") for key in KEYS)
-    return Key(name, None, "", Any) if is_inner else None
-
-
 class _Override(argparse.Action):
     """Collect (dotted key, value) in the order of the command line."""
 
@@ -207,7 +148,7 @@ class _Override(argparse.Action):
 
         place, words = f"the value of {cut(option_string)}", [words] if isinstance(words, str) else words
         text = " ".join(words or ())
-        if words is None:  # an inner key without a value
+        if words is None:  # a flag without a value
             value = True
         elif not self.key.holds(list) or text.startswith(("[", "{")) or text in ("", "null", "~"):
             value = read_value(text, place)
@@ -228,6 +169,6 @@ def parse_overrides(words: Sequence[str]) -> list[tuple[str, Any]]:
     A key that holds a list takes bare names too: `--producers gradient leave_one_out`, `--producers gradient,leave_one_out`.
     """
     try:
-        return list(_parser().parse_args(words).overrides)
+        return list(_parser().parse_args([str(word) for word in words]).overrides)
     except UsageError as error:
         raise RecipeError(str(error)) from error

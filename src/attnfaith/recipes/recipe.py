@@ -21,34 +21,17 @@ from attnfaith.recipes.schema import (
     section,
     sections_of,
 )
-from attnfaith.support.errors import excerpt
+from attnfaith.support.errors import cut, excerpt
 
 
+SETTINGS = ("num_train_epochs", "learning_rate", "weight_decay", "max_grad_norm", "amsgrad", "loss_reduction")
 TRAINING = {
-    "classifier": {  # the papers' (Jain & Wallace 2019)
-        "num_train_epochs": 8,
-        "learning_rate": 1e-3,
-        "weight_decay": 1e-5,
-        "max_grad_norm": 0.0,
-        "amsgrad": True,
-        "loss_reduction": "sum",
-    },
-    "pretrained": {  # usual for fine-tuning with AdamW (Devlin et al. 2019, appendix A.3)
-        "num_train_epochs": 3,
-        "learning_rate": 5e-5,
-        "weight_decay": 0.01,
-        "max_grad_norm": 1.0,
-        "amsgrad": False,
-        "loss_reduction": "mean",
-    },
-    "translator": {
-        "num_train_epochs": 10,
-        "learning_rate": 2e-3,
-        "weight_decay": 0.0,
-        "max_grad_norm": 1.0,
-        "amsgrad": False,
-        "loss_reduction": "mean",
-    },
+    name: dict(zip(SETTINGS, values, strict=True))
+    for name, values in {
+        "classifier": (8, 1e-3, 1e-5, 0.0, True, "sum"),  # the papers' (Jain & Wallace 2019)
+        "pretrained": (3, 5e-5, 0.01, 1.0, False, "mean"),  # usual for fine-tuning (Devlin et al. 2019, appendix A.3)
+        "translator": (10, 2e-3, 0.0, 1.0, False, "mean"),
+    }.items()
 }
 """Training settings where a recipe is silent."""
 SCHEDULE = {"lr_scheduler_type": "linear", "warmup_steps": 0.1}
@@ -128,23 +111,23 @@ class Recipe:
 
     def __post_init__(self):
         usual = self._usual()
-        for applies, home, keys in self._rules():
-            for name, key in () if applies else (word.split(".") for word in keys.split()):
-                part = getattr(self, name)
-                for entry in fields(part) if key == "*" else [part.__dataclass_fields__[key]]:
-                    default = entry.default if entry.default_factory is MISSING else entry.default_factory()
-                    value = getattr(part, entry.name)
-                    if value not in (default, usual.get(name, {}).get(entry.name)):
-                        raise RecipeError(f"{name}.{entry.name}={excerpt(value)} is only for {home}: leave it out")
+        for applies, home, names in self._rules():
+            part, *keys = names.split()
+            section = getattr(self, part)
+            for key in (key for key in fields(section) if not applies and (key.name in keys or not keys)):
+                default = key.default if key.default_factory is MISSING else key.default_factory()
+                value = getattr(section, key.name)
+                if value not in (default, usual.get(part, {}).get(key.name)):
+                    raise RecipeError(f"{part}.{key.name}={excerpt(value)} is only for {home}: leave it out")
         for wrong, message in self._contradictions():
             if wrong:
                 raise RecipeError(message)
-        for name, values in usual.items():  # written out, so that the recipe is complete
-            part = getattr(self, name)
-            values = {key: value for key, value in values.items() if getattr(part, key) is None}
-            if name == "training" and self.kind != "classifier":
-                values["arguments"] = SCHEDULE | part.arguments
-            object.__setattr__(self, name, replace(part, **values))
+        for part, values in usual.items():  # written out, so that the recipe is complete
+            section = getattr(self, part)
+            values = {key: value for key, value in values.items() if getattr(section, key) is None}
+            if part == "training" and self.kind != "classifier":
+                values["arguments"] = SCHEDULE | section.arguments
+            object.__setattr__(self, part, replace(section, **values))
 
     def _usual(self) -> dict[str, dict[str, object]]:
         """Section -> key -> its value where the recipe is silent."""
@@ -156,10 +139,9 @@ class Recipe:
         selection = {} if selector is None else dict(SELECTION[selector.kind])
         if "share" in selection and selector.budget is not None:
             selection["share"] = selector.budget
-        model = {"encoder": "bilstm"} if self.model.type != "gru" else {"encoder": "bigru", "recurrence": "bahdanau"}
         return {
             "data": self.data.usual,
-            "model": model,
+            "model": {"encoder": "bilstm"} if self.model.type != "gru" else {"encoder": "bigru", "recurrence": "bahdanau"},
             "training": TRAINING[self.kind],
             "penalties": details,
             "selection": selection,
@@ -170,98 +152,83 @@ class Recipe:
         }
 
     def _rules(self) -> Iterator[tuple[bool, str, str]]:
-        """(whether the keys may be set, what they are for, the keys)."""
-        data, model, kind, selector = self.data, self.model, self.objective.kind, self.model.selector
-        pairs, pretrained, selects = self.kind == "translator", self.kind == "pretrained", selector is not None
-        plain = self.kind == "classifier" and not selects  # attention pools states
-        weighed = selects and selector.pooling == "attention"
-        hierarchy = model.hierarchy != "none"
+        """(whether the keys may be set, what they are for, a section and its keys; without keys all of them)."""
+        data, model, objective, selector = self.data, self.model, self.objective.kind, self.model.selector
+        ours, pairs, selects = self.kind == "classifier", self.kind == "translator", selector is not None
+        plain, flat = ours and not selects, ours and model.hierarchy == "none"  # plain: attention pools states
+        own = "text text_pair label impermissible impermissible_words preprocessing validation_share test_share split_seed"
+        yield data.own and not pairs, "own data with classes (data.path or data.hub_id)", f"data {own}"
+        yield data.path is not None and not pairs, "files (data.path)", "data encoding delimiter quotes"
+        yield data.hub_id is not None, "data sets of the Hub (data.hub_id)", "data revision config"
+        yield not data.own, "generated data", "data arguments"
+        yield data.tokenizer is not None, "data.tokenizer", "data tokenizer_revision"
+        yield data.tokenizer is None and self.kind != "pretrained", "a vocabulary of the training texts", "data min_df"
+        yield flat, "models of this package that read words in a row", "data tokenizer"
+        yield ours and not flat, "model.hierarchy=sentence", "data max_sentence_length max_sentences"
+        yield ours, "classifiers of this package", "data vectors"
+        yield pairs, "sentence pairs (model.type)", "data vocabulary vocabulary_size links_from"
+        yield not pairs, "classifiers", "data hub_id impermissible_removed missing_vectors"
 
-        own = "data.text data.text_pair data.label data.impermissible data.impermissible_words data.preprocessing "
-        own += "data.validation_share data.test_share data.split_seed"
-        yield data.own and not pairs, "own data with classes (data.path or data.hub_id)", own
-        yield data.path is not None and not pairs, "files (data.path)", "data.encoding data.delimiter data.quotes"
-        yield data.hub_id is not None, "data sets of the Hub (data.hub_id)", "data.revision data.config"
-        yield not pairs, "classifiers", "data.hub_id data.impermissible_removed data.missing_vectors"
-        yield not data.own, "generated data", "data.arguments"
-        yield hierarchy, "model.hierarchy=sentence", "data.max_sentence_length data.max_sentences"
-        yield data.tokenizer is not None, "data.tokenizer", "data.tokenizer_revision"
-        yield data.tokenizer is None and not pretrained, "a vocabulary of the training texts", "data.min_df"
-        flat = self.kind == "classifier" and not hierarchy
-        yield flat, "models of this package that read words in a row", "data.tokenizer"
-        yield self.kind == "classifier", "classifiers of this package", "data.vectors"
-        yield pairs, "sentence pairs (model.type)", "data.vocabulary data.vocabulary_size data.links_from"
+        own = MODEL_KEYS[model.type or self.kind].split()
+        others = " ".join(key.name for key in fields(Model) if key.name not in own)
+        yield False, "another kind of model", f"model {others}"
+        yield not selects, "models without model.selector", "model hierarchy query separate_impermissible"
+        weighs = "alignment alignment_size projection sparsegen_lambda entmax_alpha score_scale"
+        weighed = not selects or selector.pooling == "attention"
+        yield weighed, "model.selector.pooling=attention", f"model {weighs}"
 
-        model_kind = model.type or self.kind
-        for key in (key.name for key in fields(Model)):
-            homes = [name for name, keys in MODEL_KEYS.items() if key in keys.split()]
-            yield model_kind in homes, f"{' and '.join(homes)} models, and this is a {model_kind} model", f"model.{key}"
-        yield not selects, "models without model.selector", "model.hierarchy model.query model.separate_impermissible"
-        scores = "model.alignment model.alignment_size model.projection model.sparsegen_lambda model.entmax_alpha"
-        yield not selects or weighed, "model.selector.pooling=attention", f"{scores} model.score_scale"
-
-        yield self.objective.needs_base, "objective.kind guided or adversarial", "objective.base"
-        adversarial = "objective.weight objective.divergence objective.frozen"
-        yield kind == "adversarial", "objective.kind=adversarial", adversarial
-        labels = kind == "classification"
-        yield labels and not selects, "models trained for labels by their own attention", "penalties.*"
-        yield not pairs, "classifiers", "penalties.diversity penalties.word_tying penalties.masked_language_model"
+        labels = objective == "classification"
+        yield self.objective.needs_base, "objective.kind guided or adversarial", "objective base"
+        yield objective == "adversarial", "objective.kind=adversarial", "objective weight divergence frozen"
+        yield labels and not selects, "models trained for labels by their own attention", "penalties"
+        yield not pairs, "classifiers", "penalties diversity word_tying masked_language_model"
         for key, (weight, _) in PENALTY_DETAILS.items():
-            yield getattr(self.penalties, weight) > 0, f"penalties.{weight} above 0", f"penalties.{key}"
-        own = SELECTION[selector.kind] if selects else {}
-        rest = " ".join(f"selection.{key.name}" for key in fields(Selection) if key.name not in own)
-        yield False, "another model.selector.kind" if selects else "model.selector", rest
+            yield getattr(self.penalties, weight) > 0, f"penalties.{weight} above 0", f"penalties {key}"
+        own = SELECTION[selector.kind] if selects else ()
+        others = " ".join(key.name for key in fields(Selection) if key.name not in own)
+        yield False, "another model.selector.kind" if selects else "model.selector", f"selection {others}"
 
-        yield labels and plain, "classifiers of this package trained for labels", "training.random_erasure"
-        yield self.kind == "classifier", "classifiers of this package", "training.amsgrad"
-        rate = (plain or (weighed and not pretrained)) and kind != "untrained"
-        yield rate, "classifiers of this package with attention", "training.attention_learning_rate_factor"
-        yield not pairs, "classifiers", "training.loss_reduction training.balance_classes"
-        yield plain, "classifiers that others can be trained against", "measure.outputs"
-        yield hierarchy and kind != "guided", "model.hierarchy=sentence with attention of its own", "measure.level"
-        yield kind != "guided", "models that compute their attention", "measure.producers"
+        yield labels and plain, "classifiers of this package trained for labels", "training random_erasure"
+        yield ours, "classifiers of this package", "training amsgrad"
+        learns = ours and weighed and objective != "untrained"
+        yield learns, "classifiers of this package that learn attention", "training attention_learning_rate_factor"
+        yield not pairs, "classifiers", "training loss_reduction balance_classes"
+        yield plain, "classifiers that others can be trained against", "measure outputs"
+        yield ours and not flat and objective != "guided", "model.hierarchy=sentence, its own attention", "measure level"
+        yield objective != "guided", "models that compute their attention", "measure producers"
 
     def _contradictions(self) -> Iterator[tuple[bool, str]]:
         """(whether keys contradict each other, the message)."""
         data, model, objective, training = self.data, self.model, self.objective, self.training
-        pairs, penalties, kind = self.kind == "translator", self.penalties, objective.kind
+        pairs, kind, mass = self.kind == "translator", objective.kind, self.penalties.impermissible_mass
         places = [f"data.{key}={excerpt(getattr(data, key))}" for key in ("name", "path", "hub_id") if getattr(data, key)]
         yield len(places) > 1, f"{' and '.join(places)}: set one of them, and the others to null"
-        if data.own:
-            parts = f"data.validation_share={data.validation_share:g} and data.test_share={data.test_share:g}"
-            nothing = data.validation_share + data.test_share >= 1
-            yield nothing, f"{parts} leave nothing for training: their sum must be below 1"
-            marks = [key for key in ("impermissible", "impermissible_words") if getattr(data, key) is not None]
-            yield len(marks) == 2, "data.impermissible and data.impermissible_words both name words: leave one out"
-            needs = "data.impermissible_removed needs data.impermissible or data.impermissible_words, with own data"
-            yield data.impermissible_removed and not marks, needs
+        nothing = data.own and data.validation_share + data.test_share >= 1
+        yield nothing, "data.validation_share and data.test_share leave nothing for training: their sum must be below 1"
+        marks = [key for key in ("impermissible", "impermissible_words") if getattr(data, key) is not None]
+        yield len(marks) == 2, "data.impermissible and data.impermissible_words both name words: leave one out"
+        unmarked = data.own and data.impermissible_removed and not marks
+        yield unmarked, "data.impermissible_removed needs data.impermissible or data.impermissible_words"
 
         lacks = objective.needs_base and not objective.base
         yield lacks, f"objective.kind={kind!r} needs objective.base, the folder of the run that it is trained against"
-        only = f"objective.kind={kind!r} is only for classifiers of this package whose attention pools states"
         plain = self.kind == "classifier" and model.selector is None
-        yield (pairs and kind != "classification") or (objective.needs_base and not plain), only
+        other = (pairs and kind != "classification") or (objective.needs_base and not plain)
+        yield other, f"objective.kind={kind!r} is only for classifiers of this package whose attention pools states"
         uniform = kind == "adversarial" and model.projection == "uniform"
         yield uniform, "objective.kind='adversarial' with model.projection='uniform': uniform attention cannot move"
-        heads = penalties.impermissible_heads == "max" and self.kind != "pretrained"
+        heads = self.penalties.impermissible_heads == "max" and self.kind != "pretrained"
         yield heads, "penalties.impermissible_heads='max' is only for model.pretrained: other attention has one head"
-        still = pairs and (model.type != "gru" or model.projection in ("none", "uniform"))
-        moves = "penalties.impermissible_mass of sentence pairs needs model.type=gru, with attention that can change"
-        yield still and penalties.impermissible_mass > 0, moves
+        still = pairs and mass > 0 and (model.type != "gru" or model.projection in ("none", "uniform"))
+        yield still, "penalties.impermissible_mass of sentence pairs needs model.type=gru, with attention that can change"
 
-        metric = pairs and training.metric_for_best_model not in (None, "loss", "token_accuracy")
-        choice = f"training.metric_for_best_model={excerpt(training.metric_for_best_model)}: of sentence pairs choose"
-        yield metric, f"{choice} one of loss, token_accuracy"
+        metric = training.metric_for_best_model
+        wrong = pairs and metric not in (None, "loss", "token_accuracy")
+        yield wrong, f"training.metric_for_best_model={excerpt(metric)}: of sentence pairs choose loss or token_accuracy"
         own = [key.name for key in fields(training)]
-        elsewhere = {name: f"set training.{name}" for name in own} | {"seed": "set seed", "output_dir": "set output_dir"}
         for name in training.arguments:
-            where = elsewhere.get(name, "a recipe sets none that names files or the Hub, loads code or divides the work")
-            yield name in own or name.startswith(REFUSED_ARGUMENTS), f"training.arguments.{name[:60]}: {where}"
-        bounds = self.selection.multiplier_range
-        ordered = bounds is None or (len(bounds) == 2 and bounds[0] < bounds[1])
-        yield not ordered, f"selection.multiplier_range={excerpt(bounds)} must be [least, greatest]"
-        up = bounds is not None and self.selection.two_sided and bounds[0] >= 0
-        yield up, f"selection.multiplier_range={excerpt(bounds)} with selection.two_sided needs a least below 0"
+            where = f"set training.{name}" if name in own else "a recipe names no files, code or machines here"
+            yield name in own or name.startswith(REFUSED_ARGUMENTS), f"training.arguments.{cut(name, 60)}: {where}"
 
 
 SECTIONS = sections_of(Recipe)

@@ -5,12 +5,13 @@ configuration of a model (`config`) checks its fields.
 """
 
 import dataclasses
+import json
 from collections.abc import Mapping
 from dataclasses import field
 from functools import partial
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
 from attnfaith.support.errors import AttnfaithError, closest, cut, excerpt
@@ -27,6 +28,7 @@ section = partial(
     config=ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True),
 )
 
+Split = Literal["train", "validation", "test"]
 LARGEST = 2**31 - 1  # a count that every library takes
 Count = Annotated[int, Field(ge=1, le=LARGEST)]
 Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]  # as numpy takes it
@@ -35,36 +37,31 @@ Part = Annotated[float, Field(gt=0, lt=1)]
 Below = Annotated[float, Field(ge=0, lt=1)]
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
-MOST_LISTED = 420  # characters of all key names in a message
 
 
 def make_section(kind: type, values: Mapping, place: str):
     """Return a section from its keys and inner sections. Raises RecipeError with the place of a mistake and the value."""
-    if not isinstance(values, Mapping):
-        raise RecipeError(f"{place} must hold keys and values, not {excerpt(values)}")
-    parts = sections_of(kind)
-    choices = list(kind.__pydantic_fields__)
-    for key in values:
-        if key not in choices:
-            near, names = closest(str(key), choices), ", ".join(choices)
-            hint = f"; did you mean {place}.{near}?" if near else ""
-            names = f" Known: {names}" if len(names) <= MOST_LISTED else " `attnfaith train --help` lists all"
-            raise RecipeError(f"unknown key {place}.{cut(str(key), 60)}{hint or '.'}{names}")
-    inner = {
-        key: make_section(parts[key], value, f"{place}.{key}")
-        for key, value in values.items()
-        if key in parts and value is not None and not isinstance(value, parts[key])
-    }
     try:
-        return kind(**{**values, **inner})
+        return TypeAdapter(kind).validate_json(json.dumps(values))  # JSON, as strict mode takes no dictionary for a section
     except ValidationError as refusal:
         mistake = refusal.errors(include_url=False)[0]
-        where = place + "".join(f"[{step}]" if isinstance(step, int) else f".{cut(step)}" for step in mistake["loc"])
+        path = place + "".join(f"[{step}]" if isinstance(step, int) else f".{cut(str(step), 60)}" for step in mistake["loc"])
+        if mistake["type"] == "unexpected_keyword_argument":
+            *steps, name = mistake["loc"]
+            for step in steps:
+                kind = sections_of(kind).get(step, kind)
+            near = closest(str(name), kind.__pydantic_fields__)
+            hint = f"did you mean {near}?" if near else f"there are {cut(', '.join(kind.__pydantic_fields__), 400)}"
+            raise RecipeError(f"unknown key {path}; {hint}") from refusal
         if mistake["type"] == "missing":
-            raise RecipeError(f"{place} lacks {mistake['loc'][0]}") from refusal
+            raise RecipeError(f"{path} is missing") from refusal
         if "error" in mistake.get("ctx", {}):  # a rule between keys, with its own message
             raise mistake["ctx"]["error"] from refusal
-        raise RecipeError(f"{where}={excerpt(mistake['input'])}: {mistake['msg']}") from refusal
+        raise RecipeError(f"{path}={excerpt(mistake['input'])}: {mistake['msg']}") from refusal
+    except (TypeError, ValueError, RecursionError) as error:
+        if isinstance(error, RecipeError):
+            raise
+        raise RecipeError(f"{place} holds a value that is none of JSON: {excerpt(error)}") from error
 
 
 def sections_of(kind: type) -> dict[str, type]:
@@ -260,7 +257,6 @@ class Training:
     """Settings of the training, by the names of transformers' TrainingArguments where they have one.
 
     Null is the value of the papers (Jain & Wallace 2019), or, of a pretrained model, the usual value for fine-tuning.
-    random_erasure: tests of explanations that delete words then show the model nothing new.
     """
 
     num_train_epochs: Annotated[float, Field(gt=0, le=LARGEST)] | None = None
@@ -282,7 +278,7 @@ class Training:
     attention_learning_rate_factor: NotNegative = 1.0
     """learning rate of the alignment over that of the rest"""
     random_erasure: Share = 0.0
-    """largest share of its words that each training text loses at each step; 0: none"""
+    """largest share of its words that each training text loses at each step, as in tests that delete words; 0: none"""
     loss_reduction: Literal["sum", "mean"] | None = None
     """of the losses of a batch, sum or mean; null: sum, of a pretrained model mean"""
     balance_classes: bool = True
@@ -307,13 +303,9 @@ class Training:
 class Objective:
     """The objective of the training.
 
-    kind: "classification", the labels; "untrained", nothing: the model as it was drawn, with the weights that a training of
-    the same data, model and seed starts from, and `training` is not read; "guided", the labels, under the attention of the
-    base in place of its own; "adversarial", the base's predictions under an attention far from the base's (Wiegreffe &
-    Pinter 2019). The base keeps its outputs (`measure.outputs`) of train and validation, and for a guided model of the
-    measured split. weight: half the distance |p - p_base|_1 minus the weight times the divergence of attentions; the lambda
-    of Wiegreffe & Pinter's code is half of this one. frozen: only the alignment is trained, from fresh weights: from the
-    base's own no divergence has a gradient (Meister et al. 2021 say "adopting" the parameters).
+    untrained: the model as a training of the same seed starts from. guided and adversarial (Wiegreffe & Pinter 2019) need
+    the base's outputs (`measure.outputs`) of train and validation, a guided model those of the measured split, too. The
+    adversary's loss is half of |p - p_base|_1 minus the weight times the divergence; their code's lambda is half of it.
     """
 
     kind: Literal["classification", "untrained", "guided", "adversarial"] = "classification"
@@ -340,9 +332,7 @@ PENALTIES = ("impermissible_mass", "diversity", "word_tying", "masked_language_m
 class Penalties:
     """Penalties on the loss of each text where a model is trained for the labels; a weight of 0 adds nothing.
 
-    impermissible_mass: attention on impermissible words, lambda of Pruthi et al. (2020). diversity: states that point in one
-    direction (Mohankumar et al. 2020). word_tying and masked_language_model: states far from the vectors of their words, and
-    states that do not predict a masked word (Tutek & Snajder 2020). They may be combined.
+    Sources: Pruthi et al. 2020 (impermissible mass), Mohankumar et al. 2020 (diversity), Tutek & Snajder 2020 (the others).
     """
 
     impermissible_mass: NotNegative = 0.0
@@ -370,11 +360,7 @@ class Penalties:
 
 @section
 class Selection:
-    """The penalties that train the selection of model.selector together with the labels; of a budget none.
-
-    See `attnfaith.training.RationaleConfig`: sparsity, coherence and baseline are of bernoulli, share, lasso and the
-    multiplier of hardkuma.
-    """
+    """The penalties that train the selection of model.selector with the labels (`attnfaith.training.RationaleConfig`)."""
 
     sparsity: NotNegative | None = None
     """of bernoulli: price of a selected token; null: 0.0003"""
@@ -409,9 +395,9 @@ class Measure:
     """keyword arguments of a producer, by its name"""
     level: Literal["sentence", "word"] = "sentence"
     """of hierarchical models: whether a record is over sentences or all words of a text"""
-    outputs: list[str] = field(default_factory=list)
+    outputs: list[Split] = field(default_factory=list)
     """splits whose attention and predictions are kept, for models trained against this one"""
-    split: str = "test"
+    split: Split = "test"
     """the split that is measured"""
     limit: Count | None = None
     """that many of its texts, drawn at random; null: all"""

@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import importlib
-import itertools
 import os
 import re
 import sys
@@ -20,76 +19,34 @@ from attnfaith.recipes.schema import RecipeError, make_section
 from attnfaith.support.errors import cut, excerpt
 
 
-LARGEST_FILE, MOST_VALUES = 1 << 18, 100_000  # bytes, and values with every reference (&, *) counted as a copy
-PLAIN = {f"tag:yaml.org,2002:{kind}" for kind in ("null", "bool", "int", "float", "str", "seq", "map", "merge")}
-
-
 class Loader(yaml.SafeLoader):
-    """Plain values: 1e-3 is a number as in YAML 1.2, a date is a text, no key is given twice."""
-
-    def construct_object(self, node, deep=False):
-        if node.tag not in PLAIN:
-            raise yaml.constructor.ConstructorError(None, None, f"{excerpt(node.tag)} is no plain value", node.start_mark)
-        return super().construct_object(node, deep)
-
-    def construct_mapping(self, node, deep=False):
-        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<"]
-        repeated = [key for key in keys if keys.count(key) > 1 and not hasattr(node, "merged")]
-        if repeated:
-            problem = f"the key {excerpt(repeated[0])} is given twice"
-            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
-        node.merged = True  # what a merge adds to the node is no repetition
-        return super().construct_mapping(node, deep)
+    """1e-3 is a number, as in YAML 1.2, and a date is a text."""
 
 
 class Dumper(yaml.SafeDumper):
     """Quotes the texts that Loader would read as numbers."""
 
 
+NUMBER = re.compile(r"^[-+]?((\d+\.\d*|\.\d+)([eE][-+]?\d+)?|\d+[eE][-+]?\d+)$")
 for _kind in (Loader, Dumper):
-    number = re.compile(r"^[-+]?((\d+\.\d*|\.\d+)([eE][-+]?\d+)?|\d+[eE][-+]?\d+)$")
-    _kind.add_implicit_resolver("tag:yaml.org,2002:float", number, list("-+0123456789."))
-Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in patterns if tag in PLAIN]
-    for first, patterns in Loader.yaml_implicit_resolvers.items()
-}
+    _kind.add_implicit_resolver("tag:yaml.org,2002:float", NUMBER, list("-+0123456789."))
+Loader.add_constructor("tag:yaml.org,2002:timestamp", Loader.construct_yaml_str)
 
 
 def read_text(path: Path, kind: str) -> str:
-    """Return the text of a file. Raises RecipeError where it cannot be read, is no UTF-8, or is larger than any recipe."""
+    """Return the text of a file. Raises RecipeError where it cannot be read or is no UTF-8. kind: for the message."""
     try:
-        with open(path, "rb") as stream:
-            content = stream.read(LARGEST_FILE + 1)
-        if len(content) > LARGEST_FILE:
-            raise RecipeError(f"{path} has more than {LARGEST_FILE:,} bytes; a {kind} is a few lines of YAML")
-        return content.decode("utf-8")
-    except OSError as error:
-        raise RecipeError(f"no {kind} at {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise RecipeError(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}") from error
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise RecipeError(f"no {kind} can be read from {path}: {excerpt(error)}") from error
 
 
 def read_value(text: str, source: str) -> Any:
-    """Return the value of a YAML text. source: for the message.
-
-    Raises RecipeError where it is no YAML of plain values, or is nested or repeated beyond bounds.
-    """
+    """Return the value of a YAML text. source: for the message. Raises RecipeError where it is no YAML."""
     try:
-        value = yaml.load(text, Loader=Loader)
-        if next(itertools.islice(_parts(value), MOST_VALUES, None), None) is not None:
-            raise RecursionError
-    except RecursionError as error:
-        raise RecipeError(f"{source} is nested too deep, or refers to itself") from error
-    except (yaml.YAMLError, ValueError, KeyError, TypeError, AttributeError) as error:
+        return yaml.load(text, Loader=Loader)
+    except (yaml.YAMLError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise RecipeError(f"{source} is not YAML: {excerpt(error, 400)}") from error
-    return value
-
-
-def _parts(value) -> Iterator:
-    """One item for each value inside, counted as often as it is referred to."""
-    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        yield 1
-        yield from _parts(part)
 
 
 def load(
@@ -107,10 +64,10 @@ def load(
     Raises RecipeError for a file that is missing or not YAML, an unknown key, a wrong type, a plugin that is not found.
     """
     pairs = _pairs(overrides)
-    names = [value for key, value in pairs if key in ("data.name", "data.path", "data.hub_id")]
+    names = [(key, str(value)) for key, value in pairs if key in ("data.name", "data.path", "data.hub_id")]
     if path is None and names:
-        name = str(names[-1])
-        if ("data.path", name) in pairs:  # reviews.csv.gz is reviews
+        key, name = names[-1]
+        if key == "data.path":  # reviews.csv.gz is reviews
             name = Path(name).resolve().name.partition(".")[0] or "own"
         name = re.sub(r"[^\w.-]+", "-", name)
         recipe = _complete({"name": name, "output_dir": f"runs/{name}"}, pairs, "the recipe")
@@ -119,20 +76,15 @@ def load(
         recipe = parse(read_text(path, "recipe"), pairs, str(path))
     if untrusted and recipe.plugins:
         raise RecipeError(f"{path}: plugins={excerpt(recipe.plugins)}: no code is imported for a recipe from the Hub")
-    _import_plugins(recipe.plugins)
-    return recipe
-
-
-def _import_plugins(names: Sequence[str]) -> None:
-    """Import modules, installed or in the current folder. Raises RecipeError where one cannot be imported."""
-    if names and os.getcwd() not in sys.path:  # after all others, so that it replaces no installed module
+    if recipe.plugins and os.getcwd() not in sys.path:  # after all others, so that it replaces no installed module
         sys.path.append(os.getcwd())
-    for name in names:
+    for name in recipe.plugins:
         try:
             importlib.import_module(name)
         except Exception as error:  # whatever the module does
             reason = f"{type(error).__name__}: {excerpt(error, 300)}"
             raise RecipeError(f"plugins: {excerpt(name)} cannot be imported from {os.getcwd()} ({reason})") from error
+    return recipe
 
 
 def parse(text: str, overrides: Sequence[str | tuple[str, Any]] = (), source: str = "the recipe") -> Recipe:
@@ -148,12 +100,8 @@ def _pairs(overrides: Sequence[str | tuple[str, Any]]) -> list[tuple[str, Any]]:
 
 
 def _complete(tree: dict, overrides: Sequence[tuple[str, Any]], source: str) -> Recipe:
-    """Return the recipe with overrides. Where they change something, its note calls it a variant of the noted recipe."""
+    """Return the recipe with overrides, whose note then calls it a variant of the noted recipe."""
     keys = list(dict.fromkeys(key for key, _ in overrides))
-    note, plain = tree.get("note"), None
-    if keys and note and "note" not in keys:
-        with contextlib.suppress(RecipeError):  # which the overrides may mend
-            plain = build(tree)
     for key, value in overrides:
         *path, last = key.split(".")
         part = tree
@@ -162,14 +110,12 @@ def _complete(tree: dict, overrides: Sequence[tuple[str, Any]], source: str) -> 
             if not isinstance(part, dict):
                 raise RecipeError(f"--{cut(key)}: '{cut(name)}' is a value, not a section")
         part[last] = value
+    changed = [key for key in keys if key not in ("name", "output_dir") and not key.startswith("report.")]
+    if changed and tree.get("note") and "note" not in keys:
+        changed = cut(", ".join(changed), 200)
+        tree["note"] = f"A variant of a recipe, with another {changed}. The recipe itself says: {tree['note']}"
     with named(f"{source} with --{cut(', --'.join(keys))}" if keys else source):
-        recipe = build(tree)
-    other = differences(recipe, plain) if plain else ()
-    changed = [key for key in keys if key != "name" and any(f"{name}.".startswith(f"{key}.") for name in other)]
-    if not changed:
-        return recipe
-    note = f"A variant of a recipe, with another {cut(', '.join(changed), 200)}. The recipe itself says: {note}"
-    return dataclasses.replace(recipe, note=note)
+        return build(tree)
 
 
 @contextlib.contextmanager

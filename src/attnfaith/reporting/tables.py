@@ -81,8 +81,7 @@ def to_markdown(df: pd.DataFrame) -> str:
 def save_table(df: pd.DataFrame, stem: str | os.PathLike) -> list[Path]:
     """Write a table as `stem`.csv and `stem`.parquet (full precision) and `stem`.md (for reading); returns the paths.
 
-    Each file is written whole or not at all. In CSV an undefined number is NaN; `escaping.read_csv` reads it
-    back, with the texts that a spreadsheet would take for formulas as they were.
+    Each file is written whole or not at all. In CSV an undefined number is NaN.
     """
     stem = Path(stem)
     buffer = io.BytesIO()

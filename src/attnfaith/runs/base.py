@@ -12,7 +12,6 @@ from datasets import Dataset
 from attnfaith import recipes, record
 from attnfaith.data.fingerprint import digest_data, digest_model
 from attnfaith.data.registry import SPLITS
-from attnfaith.models import AttentionClassifierForSequenceClassification
 from attnfaith.recipes import Recipe
 from attnfaith.runs.folder import MODEL, OUTPUTS, RECIPE, STATE, RunError, note, read_state
 from attnfaith.runs.models import load_model
@@ -23,6 +22,10 @@ KINDS = {"guided": ("classification", "adversarial"), "adversarial": ("classific
 WEIGHTS = "weights (SHA-256)"
 
 
+class OutputsError(AttnfaithError):
+    """Outputs that cannot be used. The message names the reason and what to do."""
+
+
 class Base:
     """A trained run that another is trained against, read once."""
 
@@ -30,16 +33,15 @@ class Base:
         self.folder = folder
 
     @cached_property
-    def model(self) -> AttentionClassifierForSequenceClassification:
+    def model(self):
         return load_model(self.folder)
 
     @cached_property
     def digest(self) -> str:
-        """`digest_model` of its model."""
         return digest_model(self.model)
 
     def outputs(self, split: str, rows: Dataset) -> pa.Table:
-        """Return its outputs of an encoded split, matched by instance. Raises RunError for outputs of other texts."""
+        """Return `read_outputs` of an encoded split. Raises RunError for outputs of other texts."""
         try:
             return read_outputs(self.folder / OUTPUTS / f"{split}.parquet", rows, self.digest)
         except OutputsError as error:
@@ -58,14 +60,7 @@ class Base:
         """Raise RunError where this is no longer the base that the run in `folder` was trained against."""
         base = read_state(folder).get("base")
         if not isinstance(base, dict) or base.get(WEIGHTS) != self.digest:
-            raise RunError(
-                f"{self.folder} was trained anew since the run in {folder} was trained against it: run that again with "
-                "--overwrite_output_dir"
-            )
-
-
-class OutputsError(AttnfaithError):
-    """Outputs that cannot be used. The message names the reason and what to do."""
+            raise RunError(f"{self.folder} was trained anew since the run in {folder}: run that with --overwrite_output_dir")
 
 
 def read_outputs(path: str | os.PathLike, dataset: Dataset, model: str) -> pa.Table:
@@ -86,10 +81,7 @@ def read_outputs(path: str | os.PathLike, dataset: Dataset, model: str) -> pa.Ta
         raise OutputsError(f"{path} was made by another model than the one beside it: measure that model anew")
     places = pc.index_in(pa.array(dataset["instance_id"]), table.column("instance_id").combine_chunks())
     if measured.get("data") != digest_data(dataset) or places.null_count:
-        raise OutputsError(
-            f"{path} was made of other texts, labels or another vocabulary: both runs must have the same data section, with "
-            "its limits and max_length, and the same files behind it"
-        )
+        raise OutputsError(f"{path} was made of other texts, labels or another vocabulary: give both runs the same data")
     return table.select(["instance_id", "probs", "attention"]).take(places)
 
 
@@ -109,35 +101,30 @@ def open_base(recipe: Recipe) -> Base | None:
     objective = recipe.objective
     if not objective.needs_base:
         return None
-    folder, stated = Path(objective.base), f"objective.base={objective.base}"
+    folder, kinds = Path(objective.base), KINDS[objective.kind]
+
+    def refuse(reason: str) -> None:
+        raise RunError(f"objective.base={folder} {reason}")
+
     if folder.resolve() == Path(recipe.output_dir).resolve():
-        raise RunError(f"{stated} is this run's own output_dir; name the run it is trained against")
+        refuse("is this run's own output_dir; name the run it is trained against")
     missing = [name for name in (RECIPE, STATE, MODEL) if not (folder / name).exists()]
     if missing:
-        raise RunError(f"{stated} is no trained run ({', '.join(missing)} missing there): train it first")
+        refuse(f"is no trained run ({', '.join(missing)} missing there): train it first")
     base = recipes.load(folder / RECIPE)
     if base.kind != "classifier" or base.model.selector is not None:
-        raise RunError(
-            f"{stated} is no model whose attention pools states: give a run without model.pretrained, model.type and "
-            "model.selector"
-        )
-    if base.objective.kind not in KINDS[objective.kind]:
-        raise RunError(
-            f"{stated} has objective {base.objective.kind}; the base of objective.kind={objective.kind!r} must be "
-            f"{' or '.join(KINDS[objective.kind])}"
-        )
-    if base.model.hierarchy != recipe.model.hierarchy:
-        raise RunError(
-            f"{stated} has model.hierarchy={base.model.hierarchy!r} and this model {recipe.model.hierarchy!r}: they attend "
-            "to different things; give both the same"
-        )
-    if objective.frozen and base.model != recipe.model:
-        changed = [key for key in recipes.differences(recipe, base) if key.startswith("model.")]
-        raise RunError(f"objective.frozen starts from the weights in {folder}, which is another model: {', '.join(changed)}")
+        refuse("is no model whose attention pools states: leave model.pretrained, model.type and model.selector out of it")
+    if base.objective.kind not in kinds:
+        refuse(f"has objective {base.objective.kind}; that of a base of {objective.kind!r} must be {' or '.join(kinds)}")
+    changed = [key for key in recipes.differences(recipe, base) if key.startswith("model.")]
+    if "model.hierarchy" in changed:
+        refuse("attends to words and this model to sentences, or the other way round: give both the same model.hierarchy")
+    if objective.frozen and changed:
+        refuse(f"is another model than objective.frozen starts from: {', '.join(changed)}")
     lacking = [split for split in needed_outputs(recipe) if not (folder / OUTPUTS / f"{split}.parquet").is_file()]
     if lacking:
-        raise RunError(
-            f"{stated} keeps no outputs of {', '.join(lacking)}: go on with that run with --resume_from_checkpoint "
+        refuse(
+            f"keeps no outputs of {', '.join(lacking)}: go on with that run with --resume_from_checkpoint "
             f"--measure.outputs '[{', '.join(SPLITS)}]'"
         )
     return Base(folder)

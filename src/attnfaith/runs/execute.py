@@ -9,7 +9,6 @@ import torch
 from accelerate import PartialState
 from transformers.utils.logging import disable_progress_bar
 
-from attnfaith import record
 from attnfaith.loading import device_of
 from attnfaith.measurement.registry import build
 from attnfaith.recipes import Recipe, RecipeError, check_model, differences, load
@@ -17,17 +16,16 @@ from attnfaith.runs import train
 from attnfaith.runs.base import open_base
 from attnfaith.runs.folder import MODEL, RECIPE, RECORD, REPORT, SHARDS, RunError, held, note, opened, write_recipe
 from attnfaith.runs.measure import Measurement, other_measurement, print_results, report
-from attnfaith.runs.texts import Texts, check_splits
+from attnfaith.runs.texts import Texts
 from attnfaith.training import check_processes
 
 
-def run(recipe: Recipe, *, overwrite: bool = False, resume: bool = False, remeasure: bool = False) -> Path:
+def run(recipe: Recipe, *, overwrite: bool = False, resume: bool = False) -> Path:
     """Train, measure and report; return the path of the report's page, or of the record where the recipe wants no page.
 
     overwrite: delete the run that lies in the output folder. resume: go on with it, from its last checkpoint and its
     measured shards; the recipe must be the same but for `measure` and `report`: with another `measure` section the trained
-    model is kept and measured anew. Without either, a folder that is not empty is refused. remeasure: measure a model anew
-    whose record another version of the package made, its outputs for other models left as they are; with resume.
+    model is kept and measured anew. Without either, a folder that is not empty is refused.
 
     Raises RunError, RecipeError, DatasetError or MeasurementError before work is lost, FileError where another process
     works in the folder, and DivergedError where loss or weights stop being numbers: then no model is kept, nor any
@@ -36,9 +34,8 @@ def run(recipe: Recipe, *, overwrite: bool = False, resume: bool = False, remeas
     started = time.perf_counter()
     disable_progress_bar()  # of loading and saving, which take no time; training and measuring keep theirs
     state = PartialState(cpu=recipe.training.use_cpu or not torch.cuda.is_available())
-    _check_measures(recipe)
-    folder = Path(recipe.output_dir)
-    arguments = train.training_arguments(recipe)
+    build(recipe.measure.producers, recipe.measure.options, recipe.reads)
+    arguments, folder = train.training_arguments(recipe), Path(recipe.output_dir)
     check_processes(arguments)
     check_model(recipe)
     base = open_base(recipe)
@@ -48,22 +45,15 @@ def run(recipe: Recipe, *, overwrite: bool = False, resume: bool = False, remeas
             train.train(recipe, arguments, folder, texts, base, state)
         measurement = Measurement(recipe, folder, texts, base, state)
         measurement.outputs()
-        reason = other_measurement(path, recipe) if path.is_file() else ""
-        if remeasure and path.is_file() and not reason and not record.is_current(record.load(path)):
-            reason = "by another version"
-        if reason or not path.is_file():
-            if reason and state.is_main_process:
+        reason = other_measurement(path, recipe) if path.is_file() else "there is none"
+        if reason:
+            if path.is_file() and state.is_main_process:
                 print(f"{path} is measured anew: {reason}")
             measurement.record()
         elif state.is_main_process:  # of another measurement that was killed
             shutil.rmtree(folder / SHARDS, ignore_errors=True)
         _finish(recipe, folder, state, started, page=recipe.report.page)
     return folder.resolve() / (f"{REPORT}/index.html" if recipe.report.page else RECORD)
-
-
-def _check_measures(recipe: Recipe) -> None:
-    build(recipe.measure.producers, recipe.measure.options, recipe.reads)
-    check_splits(recipe)
 
 
 def measure_run(
@@ -92,16 +82,23 @@ def measure_run(
         output = None
     if not (folder / MODEL).is_dir():
         raise RunError(f"{folder} holds no trained model ({MODEL}/); train first")
-    _check_measures(recipe)
+    build(recipe.measure.producers, recipe.measure.options, recipe.reads)
     changed = [key for key in differences(recipe, load(folder / RECIPE)) if not key.startswith("measure.")]
     if changed:
         raise RecipeError(
-            f"the model in {folder} was trained with another {', '.join(changed)}: a measurement may change measure.* only "
-            "(the seed of a measurement is measure.seed)"
+            f"the model was trained with another {', '.join(changed)}: a measurement may change measure.* only"
         )
     base = open_base(recipe)
     state = PartialState(cpu=not torch.cuda.is_available())
-    with held(folder, "a measurement", state, check=lambda: overwrite or _check_replaces_nothing(folder, recipe, output)):
+
+    def check():
+        path = folder / RECORD if output is None else Path(output)
+        other = other_measurement(path, recipe) if output is None and path.is_file() else ""
+        if not overwrite and path.is_file() and (other or output is not None):
+            what = f" with another {other}" if other else ""
+            raise RunError(f"{path} is there already{what}: name another --output, or replace it with --overwrite")
+
+    with held(folder, "a measurement", state, check):
         if output is None and state.is_main_process:  # the old record is not of this measurement
             note(folder, status="trained")
             write_recipe(folder, recipe)
@@ -114,18 +111,6 @@ def measure_run(
             print_results(path, folder, recipe)
         state.wait_for_everyone()
     return path
-
-
-def _check_replaces_nothing(folder: Path, recipe: Recipe, output: str | os.PathLike | None) -> None:
-    """Raise RunError where a measurement would replace the record of another one."""
-    path = folder / RECORD if output is None else Path(output)
-    if output is not None and path.exists() and not path.is_dir():
-        raise RunError(f"{path} is there already: name another --output, or replace it with --overwrite")
-    if output is None and path.is_file() and (other := other_measurement(path, recipe)):
-        raise RunError(
-            f"{path} holds another measurement (different: {other}): keep it and give the new one a name with --output, or "
-            "replace it and its report with --overwrite"
-        )
 
 
 def _finish(recipe: Recipe, folder: Path, state: PartialState, started: float, *, page: bool) -> None:

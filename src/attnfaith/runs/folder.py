@@ -22,17 +22,7 @@ from attnfaith import recipes
 from attnfaith.recipes import Recipe
 from attnfaith.support import provenance
 from attnfaith.support.errors import AttnfaithError, FileError
-from attnfaith.support.files import (
-    LOCK,
-    MODEL,
-    RECIPE,
-    RECORD,
-    STATE,
-    folder_lock,
-    is_locked,
-    read_object,
-    write_atomically,
-)
+from attnfaith.support.files import LOCK, MODEL, RECIPE, RECORD, STATE, folder_lock, is_locked, read_object, write_atomically
 
 
 REPORT, OUTPUTS, CHECKPOINTS, TRANSLATIONS = "report", "outputs", "checkpoints", "translations.txt"
@@ -80,7 +70,7 @@ def opened(
     changed = []
 
     def check():
-        changed[:] = _check_usable(folder, recipe, overwrite=overwrite, resume=resume)
+        changed[:] = _changed_keys(folder, recipe, overwrite=overwrite, resume=resume)
 
     with held(folder, "a run", state, check):
         if state.is_main_process:
@@ -96,15 +86,14 @@ def opened(
         yield
 
 
-def _check_usable(folder: Path, recipe: Recipe, *, overwrite: bool, resume: bool) -> list[str]:
-    """Return the keys in which the recipe differs from that of a run to be resumed. Raises RunError where the folder is not
-    free.
-    """
+def _changed_keys(folder: Path, recipe: Recipe, *, overwrite: bool, resume: bool) -> list[str]:
+    """The keys in which the recipe differs from that of a run to be resumed. Raises RunError for a folder in other use."""
     if folder.exists() and not folder.is_dir():
         raise RunError(f"{folder} is a file; give another output_dir")
-    if _is_unstarted(folder):
-        return []
-    if not ((folder / RECIPE).is_file() and (folder / STATE).is_file()):
+    names = {path.name for path in folder.iterdir()} - {*LOCKS} if folder.is_dir() else set()
+    if not {name for name in names if not name.startswith((f".{STATE}.", f".{RECIPE}."))} - {STATE}:
+        return []  # empty, or killed before its recipe was written
+    if not {RECIPE, STATE} <= names:
         raise RunError(f"{folder} holds files of something else than a run; give another output_dir")
     if resume:
         changed = recipes.differences(recipe, recipes.load(folder / RECIPE))
@@ -112,24 +101,10 @@ def _check_usable(folder: Path, recipe: Recipe, *, overwrite: bool, resume: bool
         if trains:
             raise RunError(f"{folder} is a run of another recipe (different: {', '.join(trains)}); give another output_dir")
         return changed
-    if not overwrite:
-        raise RunError(
-            f"{folder} holds a run already: go on with --resume_from_checkpoint, replace it with "
-            "--overwrite_output_dir, or give another --output_dir"
-        )
+    if not overwrite and not names <= {RECIPE, STATE}:
+        ways = "go on with --resume_from_checkpoint, replace it with --overwrite_output_dir, or give another --output_dir"
+        raise RunError(f"{folder} holds a run already: {ways}")
     return []
-
-
-def _is_unstarted(folder: Path) -> bool:
-    """Whether a folder is empty or holds only the first files of a run, so that another recipe may have it."""
-    names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
-    names = {name for name in names if name not in LOCKS and not name.startswith((f".{STATE}.", f".{RECIPE}."))}
-    if not names:
-        return True
-    try:
-        return names <= {STATE, RECIPE} and {"status", "versions"} <= set(read_state(folder))
-    except RunError:
-        return False
 
 
 def _clear(folder: Path) -> None:
@@ -169,10 +144,7 @@ def trained_state(folder: Path) -> dict:
     state = read_state(folder)
     missing = [name for name in TRAINED if name not in state]
     if missing:
-        raise RunError(
-            f"{folder / STATE} lacks {', '.join(missing)} of the training: copy it anew, or train the run again with "
-            "--overwrite_output_dir"
-        )
+        raise RunError(f"{folder / STATE} lacks {', '.join(missing)} of the training: copy it anew, or train the run again")
     return {key: value for key, value in state.items() if key not in MEASURED}
 
 

@@ -65,24 +65,16 @@ class Measurement:
 
         Shards of another measurement beside the run's own record are deleted: the folder is held, so nobody finishes them.
         """
-        if self.pairs and output is None:
+        section, drawn, own = self.recipe.measure, self.texts.drawn, output is None
+        if self.pairs and own:
             self._translate()  # first: the record holds the scores
-        section, level = self.recipe.measure, {} if self.pairs else {"level": self.recipe.measure.level}
-        rows = self._measurable.rows(self.texts.drawn) if self.pairs else self.texts.measured
+        rows = self._measurable.rows(drawn) if self.pairs else self.texts.measured
         data = {"revision": self.texts.loaded.revision, "fingerprint": {section.split: digest_data(rows)}}
-        provenance = origin(section.seed, self.state, data)
-        path = self._measure(
-            section.split,
-            self.texts.drawn,
-            rows,
-            section.producers,
-            self.folder / RECORD if output is None else Path(output),
-            options=self._prepared(),
-            discard=output is None,
-            provenance=provenance,
-            **level,
-        )
-        if self.state.is_main_process and output is None:
+        how = {"options": self._prepared(), "provenance": origin(section.seed, self.state, data)}
+        how |= {} if self.pairs else {"level": section.level}
+        path = self.folder / RECORD if own else Path(output)
+        self._measure(section.split, drawn, rows, section.producers, path, discard=own, **how)
+        if self.state.is_main_process and own:
             note(self.folder, status="measured")
         return path
 
@@ -92,14 +84,11 @@ class Measurement:
         """
         section = self.recipe.measure
         options = {name: dict(values) for name, values in section.options.items()}
-        producers = build(section.producers, section.options, self.recipe.reads)
-        pending = [producer for producer in producers if not producer.is_trained]
-        if not pending:
-            return options
-        subject = subject_of(self._measurable, section.level)
-        with self.state.main_process_first():
-            for producer in pending:
-                prepared = producer.prepare(subject, self._drawn_rows, self.folder, seed=section.seed)
+        for producer in build(section.producers, section.options, self.recipe.reads):
+            if not producer.is_trained:
+                subject = subject_of(self._measurable, section.level)
+                with self.state.main_process_first():
+                    prepared = producer.prepare(subject, self._drawn_rows, self.folder, seed=section.seed)
                 options[producer.name] = dataclasses.asdict(prepared)
         return options
 
@@ -119,23 +108,13 @@ class Measurement:
                 self._measure(split, self.texts.loaded.splits[split], rows, [], path, discard=True)
 
     def _measure(
-        self,
-        split: str,
-        drawn: Dataset,
-        rows: Dataset,
-        producers: list[str],
-        path: Path,
-        *,
-        provenance: dict | None = None,
-        **how,
-    ) -> Path:
-        """drawn: the texts of a split as they were read; rows: the same, encoded."""
+        self, split: str, drawn: Dataset, rows: Dataset, producers: list[str], path: Path, *, provenance=None, **how
+    ) -> None:
+        """Write the record of a split at `path`. drawn: its texts as they were read; rows: the same, encoded."""
         section, state, loaded = self.recipe.measure, trained_state(self.folder), self.texts.loaded
         settings = {"recipe": dataclasses.asdict(self.recipe), "run": state}
-        if not self.pairs:
-            settings["label_names"] = list(loaded.label_names)
-        if provenance:
-            settings["provenance"] = provenance
+        settings |= {} if self.pairs else {"label_names": list(loaded.label_names)}
+        settings |= {"provenance": provenance} if provenance else {}
         if self.recipe.objective.kind == "guided":
             self.base.check_unchanged(self.folder)
             how["attention"] = self.base.attention(split, self.texts.rows(split))
@@ -149,7 +128,7 @@ class Measurement:
             **training_fields(self.recipe, recipes.load),
         )
         how |= {"seed": section.seed, "batch_tokens": section.batch_tokens, "settings": settings}
-        return measure(self._measurable, rows, cell, producers, path, **how)
+        measure(self._measurable, rows, cell, producers, path, **how)
 
     def _translate(self) -> None:
         """Write greedy translations of the measured pairs as translations.txt, and their scores into run.json; one process
@@ -165,13 +144,9 @@ class Measurement:
         self.state.wait_for_everyone()
 
 
-# ------------------------------------------------------------------------------------------------ from a record
-
-
 def report(path: Path, output: Path, recipe: Recipe) -> Path:
     """Write tables, figures and page of a record; return the page's path."""
-    table, section = record.load(path), recipe.report
-    return write_report(table, output, title=section.title, n_examples=section.examples)
+    return write_report(record.load(path), output, title=recipe.report.title, n_examples=recipe.report.examples)
 
 
 def print_results(path: Path, folder: Path, recipe: Recipe) -> None:

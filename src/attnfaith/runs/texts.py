@@ -14,7 +14,7 @@ from attnfaith.data.loading import LoadedDataset, load_splits
 from attnfaith.data.own_data import read_own
 from attnfaith.data.pair_encoding import build_pair_tokenizer, encode_pairs
 from attnfaith.data.pairs import LoadedPairs, load_pairs
-from attnfaith.data.registry import SPLITS, entry_of
+from attnfaith.data.registry import entry_of
 from attnfaith.data.subwords import encode_for_classifier
 from attnfaith.data.tokenization import encode
 from attnfaith.recipes import Recipe, RecipeError
@@ -22,28 +22,15 @@ from attnfaith.reporting.facts import own_data_lines
 from attnfaith.runs.folder import MODEL, STATE, RunError, read_state
 from attnfaith.runs.models import load_tokenizer, make_tokenizer
 from attnfaith.subjects.base import BOUNDLESS
-from attnfaith.support.errors import AttnfaithError, DatasetError, counted, cut, excerpt
+from attnfaith.support.errors import AttnfaithError, counted, excerpt
 
 
-def check_splits(recipe: Recipe) -> None:
-    """Raise RecipeError where the recipe measures a split that there is not."""
-    section = recipe.measure
-    for name, splits in (("split", [section.split]), ("outputs", section.outputs)):
-        unknown = [split for split in splits if split not in SPLITS]
-        if unknown:
-            raise RecipeError(f"measure.{name}={excerpt(unknown[0])} does not exist; choose one of {', '.join(SPLITS)}")
+def load_data(recipe: Recipe, limits: Mapping[str, int] | None = None) -> LoadedDataset | LoadedPairs:
+    """Return the data set of a recipe, or its sentence pairs, with its own limits or others."""
+    return _read(recipe).limited(recipe.data.limits if limits is None else limits)
 
 
-def load_data(
-    recipe: Recipe, limits: Mapping[str, int] | None = None, recorded: Mapping | None = None
-) -> LoadedDataset | LoadedPairs:
-    """Return the data set of a recipe, or its sentence pairs, with its own limits or others. recorded: the run.json of a run
-    of it, for the message where own data are not there.
-    """
-    return _read(recipe, recorded or {}).limited(recipe.data.limits if limits is None else limits)
-
-
-def _read(recipe: Recipe, recorded: Mapping) -> LoadedDataset | LoadedPairs:
+def _read(recipe: Recipe) -> LoadedDataset | LoadedPairs:
     data = recipe.data
     try:
         if recipe.kind == "translator":
@@ -52,13 +39,6 @@ def _read(recipe: Recipe, recorded: Mapping) -> LoadedDataset | LoadedPairs:
         if entry_of(data).own:
             return read_own(data)
         return load_splits(data.name, seed=data.seed, impermissible_removed=data.impermissible_removed, **data.arguments)
-    except DatasetError as error:
-        files = ((recorded.get("dataset") or {}).get("about") or {}).get("files")
-        if data.path is None or not files:
-            raise
-        listed = cut(", ".join(f"{name} (SHA-256 {digest[:16]})" for name, digest in files.items()), 200)
-        remedy = f"The run was trained on {listed}, at data.path={excerpt(data.path)}: put that there"
-        raise DatasetError(f"{error}. {remedy}") from error
     except (TypeError, ValueError) as error:
         if not data.arguments or isinstance(error, AttnfaithError):
             raise
@@ -80,26 +60,22 @@ class Texts:
     def _splits(self) -> tuple[LoadedDataset | LoadedPairs, Dataset]:
         recipe, section, limits = self.recipe, self.recipe.measure, self.recipe.data.limits
         with self.state.local_main_process_first():
-            recorded = read_state(self.folder) if (self.folder / STATE).is_file() else {}
-            source = _read(recipe, recorded)
+            source = _read(recipe)
             loaded = source.limited(limits)
             if recipe.data.own:
-                self._check_unchanged(loaded, recorded)
+                self._check_unchanged(loaded)
             if section.limit is None:
                 return loaded, loaded.splits[section.split]
             return loaded, source.limited({**limits, section.split: section.limit}).splits[section.split]
 
-    def _check_unchanged(self, loaded: LoadedDataset | LoadedPairs, recorded: Mapping) -> None:
+    def _check_unchanged(self, loaded: LoadedDataset | LoadedPairs) -> None:
         """Raise RunError where own data are no longer those that the model in the folder was trained on."""
-        trained = recorded.get("texts") or {}
+        state = read_state(self.folder) if (self.folder / STATE).is_file() else {}
+        trained = state.get("texts") or {}
         changed = [split for split in trained if trained[split] != fingerprint(loaded.splits[split])]
         if changed:
-            revision = (recorded.get("dataset") or {}).get("revision")
-            raise RunError(
-                f"{loaded.entry.name!r} has changed since the run in {self.folder} was trained: other texts or labels in "
-                f"{', '.join(changed)} ({revision} then, {loaded.revision} now). Put the old data back, or train anew with "
-                "--overwrite_output_dir"
-            )
+            where = f"other texts or labels in {', '.join(changed)}: put the old data back, or train anew"
+            raise RunError(f"{loaded.entry.name!r} has changed since the run in {self.folder} was trained: {where}")
 
     @property
     def loaded(self) -> LoadedDataset | LoadedPairs:
@@ -144,34 +120,26 @@ class Texts:
         section = self.recipe.measure
         return self.rows(section.split) if section.limit is None else self._encode(self.drawn)
 
-
-def remarks(loaded: LoadedDataset) -> list[str]:
-    """Return lines about own data, and counts of texts that cannot be used, by which a user may find a mistake in files."""
-    source = loaded.dropped["source"]
-    counts = {
-        "questions left out, as their answer is not in their text": source.get("answer_not_candidate", 0),
-        "questions left out, as their answer is not one of training": source.get("answer_not_in_training", 0),
-        "candidates left out, as no training text has them": loaded.unknown_candidates,
-        "texts without words": sum(loaded.empty.values()),
-        "second texts without words": sum(loaded.empty_pair.values()),
-    }
-    if loaded.entry.impermissible:
-        counts |= counts_of(marks for split in loaded.splits.values() for marks in split["impermissible"])
-    own = own_data_lines(loaded.entry.name, loaded.about, loaded.dropped) if loaded.about else []
-    return own + [f"{loaded.entry.name}: {label}: {count:,}" for label, count in counts.items() if count]
-
-
-def remarks_on_pairs(texts: Texts, rows: Mapping[str, Dataset]) -> list[str]:
-    """Return lines with counts of pairs that cannot be used."""
-    loaded, unknown = texts.loaded, texts.tokenizer.unk_token_id
-    reason = "left out: empty, or beyond data.limits"
-    lines = [f"{counted(count, 'pair')} of {split} {reason}" for split, count in loaded.left_out.items() if count]
-    for split, part in rows.items():
-        longer = len(loaded.splits[split]) - len(part)
-        if longer:
-            lines.append(f"{counted(longer, 'pair')} of {split} left out: a side is longer than data.max_length")
-    ids = np.concatenate([np.concatenate(rows["validation"][name]) for name in ("input_ids", "labels")])
-    count = int((ids == unknown).sum())
-    if count:
-        lines.append(f"unknown tokens of validation: {count:,} of {len(ids):,}")
-    return [f"{loaded.entry.name}: {line}" for line in lines]
+    def remarks(self, rows: Mapping[str, Dataset]) -> list[str]:
+        """Return lines about own data, and counts of texts that cannot be used. rows: encoded splits."""
+        loaded, lines = self.loaded, []
+        if self.recipe.kind == "translator":
+            for split, part in rows.items():
+                left_out = loaded.left_out.get(split, 0) + len(loaded.splits[split]) - len(part)
+                lines += [f"{counted(left_out, 'pair')} of {split} left out: empty or too long"] if left_out else []
+            ids = np.concatenate([np.concatenate(rows["validation"][name]) for name in ("input_ids", "labels")])
+            unknown = int((ids == self.tokenizer.unk_token_id).sum())
+            lines += [f"unknown tokens of validation: {unknown:,} of {len(ids):,}"] if unknown else []
+            return [f"{loaded.entry.name}: {line}" for line in lines]
+        source = loaded.dropped["source"]
+        counts = {
+            "questions left out, as their answer is not in their text": source.get("answer_not_candidate", 0),
+            "questions left out, as their answer is not one of training": source.get("answer_not_in_training", 0),
+            "candidates left out, as no training text has them": loaded.unknown_candidates,
+            "texts without words": sum(loaded.empty.values()),
+            "second texts without words": sum(loaded.empty_pair.values()),
+        }
+        if loaded.entry.impermissible:
+            counts |= counts_of(marks for split in loaded.splits.values() for marks in split["impermissible"])
+        own = own_data_lines(loaded.entry.name, loaded.about, loaded.dropped) if loaded.about else []
+        return own + [f"{loaded.entry.name}: {label}: {count:,}" for label, count in counts.items() if count]

@@ -11,18 +11,18 @@ from pathlib import Path
 import torch
 from accelerate import PartialState
 from datasets import Dataset
-from transformers import Trainer, TrainingArguments, get_scheduler, set_seed
-from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME, TRAINER_STATE_NAME
+from transformers import Trainer, TrainingArguments, set_seed
+from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoint
 
 from attnfaith.data.fingerprint import digest_data, fingerprint
 from attnfaith.measurement.engine import check
 from attnfaith.recipes import Recipe, RecipeError
 from attnfaith.runs.base import Base, needed_outputs
-from attnfaith.runs.folder import CHECKPOINTS, MODEL, RunError, note, origin, read_state
+from attnfaith.runs.folder import CHECKPOINTS, MODEL, RunError, note, origin
 from attnfaith.runs.models import facts_of_tokenizer, make_model, measurable
-from attnfaith.runs.texts import Texts, remarks, remarks_on_pairs
-from attnfaith.support.errors import FileError, excerpt
+from attnfaith.runs.texts import Texts
+from attnfaith.support.errors import AttnfaithError, FileError, excerpt
 from attnfaith.support.files import read_object, sync_folder, write_atomically
 from attnfaith.training import (
     AdversarialTrainer,
@@ -42,6 +42,7 @@ from attnfaith.training.base import BaseTrainer
 from attnfaith.training.evaluation import LOWER_IS_BETTER, check_selection
 
 
+PARTS = ("optimizer.pt", "scheduler.pt", "config.json", "model*.safetensors", "rng_state*.pth")  # of a whole checkpoint
 COLUMNS = ("input_ids", "token_type_ids", "candidates", "labels", "length", "base_attention", "base_probs")
 
 
@@ -89,17 +90,11 @@ def training_arguments(recipe: Recipe) -> TrainingArguments:
         "dataloader_pin_memory": torch.cuda.is_available(),
     }
     try:
-        arguments = config_class(**{**fixed, **own, **section.arguments})
-        get_scheduler(  # the Trainer would fail only after all texts are read
-            arguments.lr_scheduler_type,
-            torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=arguments.learning_rate),
-            num_warmup_steps=arguments.get_warmup_steps(100),
-            num_training_steps=100,
-            scheduler_specific_kwargs=arguments.lr_scheduler_kwargs or {},
-        )
+        return config_class(**{**fixed, **own, **section.arguments})
+    except AttnfaithError:
+        raise
     except (TypeError, ValueError, RuntimeError) as error:
         raise RecipeError(f"training.arguments: transformers refuses these: {excerpt(error, 300)}") from error
-    return arguments
 
 
 def train(recipe: Recipe, arguments: TrainingArguments, folder: Path, texts: Texts, base: Base | None, state: PartialState):
@@ -107,9 +102,14 @@ def train(recipe: Recipe, arguments: TrainingArguments, folder: Path, texts: Tex
 
     base: the run that it is trained against, if its objective needs one. Raises what `run` raises.
     """
-    rows, section, pairs = _rows(recipe, texts, base), recipe.measure, recipe.kind == "translator"
+    section, pairs = recipe.measure, recipe.kind == "translator"
+    rows = {split: texts.rows(split) for split in ("train", "validation")}
+    for split in needed_outputs(recipe):  # those of other splits are checked before work is lost, too
+        outputs = base.outputs(split, texts.rows(split))
+        for name in ("attention", "probs") if split in rows else ():
+            rows[split] = rows[split].add_column(f"base_{name}", outputs.column(name).to_pylist())
     if state.is_main_process:
-        for line in remarks_on_pairs(texts, rows) if pairs else remarks(texts.loaded):
+        for line in texts.remarks(rows):
             print(line)
     measured = texts.measured if section.producers and not pairs else None
     set_seed(recipe.seed)  # last, so that an adversary starts from the weights, and reads the batches, of its base
@@ -121,14 +121,15 @@ def train(recipe: Recipe, arguments: TrainingArguments, folder: Path, texts: Tex
     check_budget(recipe, rows)
     facts = _facts(recipe, texts, rows, state)
     if state.is_main_process:
-        _note_provenance(recipe, folder, texts, rows, state)
+        data = {"revision": texts.loaded.revision, "fingerprint": {split: digest_data(part) for split, part in rows.items()}}
+        note(folder, provenance={**origin(recipe.seed, state, data), "of": "training"})
     if recipe.objective.kind == "untrained":
         if state.is_main_process:
             _keep(folder, model, texts.tokenizer, **facts, epochs=0.0)
         state.wait_for_everyone()
         return
     trainer = make_trainer(recipe, model, texts.tokenizer, rows, arguments, base)
-    last = _last_checkpoint(recipe, arguments, state)
+    last = _last_checkpoint(arguments, state)
     if base and last:
         base.check_unchanged(folder)
     elif base and state.is_main_process:
@@ -159,16 +160,6 @@ def fit(trainer: Trainer, last: str | None, folder: Path, tokenizer, facts: dict
     state.wait_for_everyone()
 
 
-def _rows(recipe: Recipe, texts: Texts, base: Base | None) -> dict[str, Dataset]:
-    """The encoded splits of a training, with the outputs of the base."""
-    rows = {split: texts.rows(split) for split in ("train", "validation")}
-    for split in needed_outputs(recipe):  # those of other splits are checked before work is lost, too
-        outputs = base.outputs(split, texts.rows(split))
-        for name in ("attention", "probs") if split in rows else ():
-            rows[split] = rows[split].add_column(f"base_{name}", outputs.column(name).to_pylist())
-    return rows
-
-
 def _facts(recipe: Recipe, texts: Texts, rows: dict[str, Dataset], state: PartialState) -> dict:
     """The facts of a training for run.json, apart from its outcome."""
     loaded = texts.loaded
@@ -191,15 +182,6 @@ def _facts(recipe: Recipe, texts: Texts, rows: dict[str, Dataset], state: Partia
     return facts | {"truncated": truncated, **facts_of_tokenizer(recipe, texts.tokenizer)}
 
 
-def _note_provenance(recipe: Recipe, folder: Path, texts: Texts, rows: dict[str, Dataset], state: PartialState) -> None:
-    data = {"revision": texts.loaded.revision, "fingerprint": {split: digest_data(part) for split, part in rows.items()}}
-    provenance = {**origin(recipe.seed, state, data), "of": "training"}
-    if earlier := read_state(folder).get("provenance"):  # the part that an interrupted process trained
-        changed = [key for key in ("version", "commit", "dirty", "libraries") if earlier.get(key) != provenance[key]]
-        provenance |= {"begun": {key: earlier.get(key) for key in changed}} if changed else {}
-    note(folder, provenance=provenance)
-
-
 def make_trainer(
     recipe: Recipe, model, tokenizer, rows: dict[str, Dataset], arguments: TrainingArguments, base: Base | None = None
 ) -> Trainer:
@@ -212,7 +194,7 @@ def make_trainer(
     if arguments.metric_for_best_model == "eval_accuracy" and recipe.training.metric_for_best_model is None:
         if model.config.num_labels == 2:
             arguments.metric_for_best_model = "eval_roc_auc"
-    columns = list(rows["train"].column_names)
+    columns, penalties = list(rows["train"].column_names), {}
     if recipe.kind != "translator":
         used = [*COLUMNS]
         if recipe.penalties.impermissible_mass or recipe.model.separate_impermissible:
@@ -220,7 +202,7 @@ def make_trainer(
         if recipe.kind == "pretrained" and recipe.penalties.taken:
             used.append("special_tokens_mask")  # penalties are over words
         columns = [name for name in used if name in columns]
-    penalties = {"penalties": penalties_of(recipe)} if recipe.penalties.taken and recipe.kind != "translator" else {}
+        penalties = {"penalties": penalties_of(recipe)} if recipe.penalties.taken else {}
     return trainer_class(recipe)(
         model,
         arguments,
@@ -234,30 +216,22 @@ def make_trainer(
 def penalties_of(recipe: Recipe) -> list[Penalty]:
     """Return the penalties whose weight is not 0."""
     section = recipe.penalties
-    penalties = []
-    if section.impermissible_mass:
-        penalties.append(ImpermissibleMass(section.impermissible_mass, heads=section.impermissible_heads))
-    if section.diversity:
-        penalties.append(Diversity(section.diversity))
-    if section.word_tying:
-        tying = {"distance": section.word_tying_distance, "padding": section.word_tying_padding}
-        penalties.append(WordTying(section.word_tying, **tying))
-    if section.masked_language_model:
-        penalties.append(MaskedWords(section.masked_language_model, share=section.masked_share))
-    return penalties
+    tying = {"distance": section.word_tying_distance, "padding": section.word_tying_padding}
+    kinds = {
+        "impermissible_mass": (ImpermissibleMass, {"heads": section.impermissible_heads}),
+        "diversity": (Diversity, {}),
+        "word_tying": (WordTying, tying),
+        "masked_language_model": (MaskedWords, {"share": section.masked_share}),
+    }
+    return [kinds[name][0](weight, **kinds[name][1]) for name, weight in section.taken.items()]
 
 
 def check_budget(recipe: Recipe, rows: dict[str, Dataset]) -> None:
     """Raise RunError for a budget that is below one token of every text: nothing could be selected."""
     budget = recipe.model.selector and recipe.model.selector.budget
-    if budget is None:
-        return
-    longest = max(len(tokens) for part in rows.values() for tokens in part["tokens"])
-    if budget * longest < 1:
-        raise RunError(
-            f"model.selector.budget={budget:g} is below one token of the longest text, which has {longest}: "
-            f"give at least {1 / max(1, longest):.3g}"
-        )
+    longest = max(len(tokens) for part in rows.values() for tokens in part["tokens"]) if budget is not None else 0
+    if budget is not None and budget * longest < 1:
+        raise RunError(f"model.selector.budget={budget:g} is below one token of the longest text, of {longest}: give more")
 
 
 def _keep(folder: Path, model, tokenizer, /, **facts) -> None:
@@ -271,29 +245,20 @@ def _keep(folder: Path, model, tokenizer, /, **facts) -> None:
     os.replace(temporary, folder / MODEL)
 
 
-def _last_checkpoint(recipe: Recipe, arguments: TrainingArguments, state: PartialState) -> str | None:
-    """The Trainer's last whole checkpoint, or None: its state is written last, and it may have been killed while deleting
-    one. The state names the best checkpoint by an absolute path, and the folder may lie elsewhere now. A training that had
-    stopped early stays stopped; the Trainer would start another epoch.
+def _last_checkpoint(arguments: TrainingArguments, state: PartialState) -> str | None:
+    """The Trainer's last whole checkpoint, or None: it may have been killed while it wrote or deleted one. Its state names
+    the best checkpoint by an absolute path, and the folder may lie elsewhere now.
     """
     folder = Path(arguments.output_dir)
-    if state.is_main_process:
-        for path in folder.glob(f"{PREFIX_CHECKPOINT_DIR}-*"):
-            try:
-                progress = read_object(path / TRAINER_STATE_NAME)
-            except FileError:
-                progress = None
-            parts = (OPTIMIZER_NAME, SCHEDULER_NAME, "config.json", "model*.safetensors", "rng_state*.pth")
-            if progress is None or not all(any(path.glob(part)) for part in parts):
-                shutil.rmtree(path)
-            elif best := progress.get("best_model_checkpoint"):
-                progress["best_model_checkpoint"] = str(folder / Path(best).name)
-                write_atomically(path / TRAINER_STATE_NAME, json.dumps(progress, indent=2))
+    for path in folder.glob(f"{PREFIX_CHECKPOINT_DIR}-*") if state.is_main_process else ():
+        try:
+            progress = read_object(path / TRAINER_STATE_NAME)
+        except FileError:
+            progress = {}
+        if not progress or not all(any(path.glob(part)) for part in PARTS):
+            shutil.rmtree(path)
+        elif best := progress.get("best_model_checkpoint"):
+            progress["best_model_checkpoint"] = str(folder / Path(best).name)
+            write_atomically(path / TRAINER_STATE_NAME, json.dumps(progress, indent=2))
     state.wait_for_everyone()
-    last, patience = get_last_checkpoint(str(folder)) if folder.is_dir() else None, recipe.training.early_stopping_patience
-    if last and patience:
-        progress = read_object(Path(last) / TRAINER_STATE_NAME)
-        waited = progress["stateful_callbacks"]["EarlyStoppingCallback"]["attributes"]["early_stopping_patience_counter"]
-        if waited >= patience:
-            arguments.max_steps = progress["global_step"]
-    return last
+    return get_last_checkpoint(str(folder)) if folder.is_dir() else None

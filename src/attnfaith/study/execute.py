@@ -1,9 +1,8 @@
 """The cells of a study run by Snakemake: on the cores of this machine, or by one of its executors on a cluster or a cloud.
 
-Snakemake schedules the cells, retries on request, and skips cells whose dependencies failed.
 A cell's record decides whether it is complete (`plan.complete`), not the age of files, so that a study may be stopped,
-killed and copied. In the study's output_dir lie, beside the runs and their logs, .study/Snakefile and
-plan.json (the commands): any other command of Snakemake, such as --summary, works in that folder.
+killed and copied. In the study's output_dir lie, beside the runs and their logs, .study/Snakefile and plan.json (the
+commands): any other command of Snakemake, such as --summary, works in that folder.
 """
 
 import importlib.util
@@ -18,7 +17,7 @@ from pathlib import Path
 
 from attnfaith.recipes import Recipe
 from attnfaith.reporting.analysis import StudyError
-from attnfaith.study.plan import Cell, complete, measured_by_this_version
+from attnfaith.study.plan import Cell, complete
 from attnfaith.support.errors import counted
 from attnfaith.support.files import folder_lock, write_atomically
 
@@ -45,9 +44,8 @@ rule cell:
     params: python=sys.executable
     shell: "{params.python:q} -m attnfaith.study.cell {wildcards.cell:q} > {log:q} 2>&1"
 '''
-# Variables that a launcher sets for its processes; a cell is none of them.
-LAUNCHER = ("ACCELERATE_", "FSDP_", "TORCHELASTIC_", "ROLE_", "GROUP_", "KMP_", "PMI", "OMPI_", "MV2_")
-LAUNCHED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT")
+# a lock of Snakemake outlives a kill and has to be removed by hand; the study's own does not
+OPTIONS = ("--nolock", "--keep-going", "--rerun-incomplete", "--quiet", "host", "reason")
 # signals that end the engine and its cells, and the seconds until the next; in the first a cluster's jobs are cancelled
 PATIENCE = {"SIGINT": 30, "SIGTERM": 5, "SIGKILL": 10}
 
@@ -60,52 +58,43 @@ def run_cells(
     cores: int | None = None,
     executor: str | None = None,
     options: Sequence[str] = (),
-    remeasure: bool = False,
 ) -> None:
     """Run the cells that are not complete, and those after them that then are not.
 
     cores: cells at a time, None one per GPU, or per core; with an executor, jobs at a time, None all. executor: one of
-    Snakemake's, None this machine. options: further ones of Snakemake's command line. remeasure: cells whose records another
-    version measured are measured anew, with the models that they have.
+    Snakemake's, None this machine. options: further ones of Snakemake's command line.
 
     Ctrl-C, SIGTERM and SIGHUP end the cells and raise KeyboardInterrupt. Raises StudyError where Snakemake is not installed,
-    and on Windows, and FileError where a study is at work in the folder.
+    and FileError where a study is at work in the folder.
     """
-    if not hasattr(os, "killpg"):
-        raise StudyError("studies need Linux, macOS or the Windows Subsystem for Linux; elsewhere use attnfaith train")
     if importlib.util.find_spec("snakemake") is None:
         raise StudyError("Snakemake, which runs a study, is not installed: pip install 'attnfaith[study]'")
     control = Path(study["output_dir"]) / CONTROL
     with folder_lock(control, "a study"):
-        ready = {name for name, recipe in wanted.items() if complete(recipe)}
-        stale = {cell.name for cell in chosen} - {n for n in ready if not remeasure or measured_by_this_version(wanted[n])}
+        stale = {cell.name for cell in chosen if not complete(wanted[cell.name])}
         while more := {cell.name for cell in chosen if stale & set(cell.after)} - stale:
             stale |= more  # they depend on cells that run now
-        pending = {cell.name: cell for cell in chosen if cell.name in stale}
+        pending = [cell for cell in chosen if cell.name in stale]
         if len(pending) < len(chosen):
             print(f"{counted(len(chosen) - len(pending), 'cell')} complete already", flush=True)
         if not pending:
             return
         gpus = [] if executor else available_gpus()
-        places = cores or (len(pending) if executor else len(gpus) or available_cores())
-        plan = {
-            name: {
-                "command": [*cell.command, *(["--remeasure"] if remeasure else [])],
-                "folder": wanted[name].output_dir,
-                "after": [other for other in cell.after if other in pending],
+        cores = cores or (len(pending) if executor else len(gpus) or available_cores())
+        entries = {}
+        for cell in pending:
+            entries[cell.name] = {
+                "command": cell.command,
+                "folder": wanted[cell.name].output_dir,
+                "after": [name for name in cell.after if name in stale],
             }
-            for name, cell in pending.items()
-        }
-        for name in pending:
-            (control / "done" / name).unlink(missing_ok=True)
-            log_of(study, name).unlink(missing_ok=True)
-        plan = {"folder": os.getcwd(), "gpus": gpus, "places": places, "cells": plan}
+            (control / "done" / cell.name).unlink(missing_ok=True)
+            log_of(study, cell.name).unlink(missing_ok=True)
+        plan = {"folder": os.getcwd(), "gpus": gpus, "places": cores, "cells": entries}
         write_atomically(control / "plan.json", json.dumps(plan, indent=1, ensure_ascii=False))
         write_atomically(control / "Snakefile", SNAKEFILE)
-        # a lock of Snakemake outlives a kill and has to be removed by hand; the study's own does not
-        fixed = ["--nolock", "--keep-going", "--rerun-incomplete", "--quiet", "host", "reason"]
         where = ["--executor", executor, "--jobs"] if executor else ["--cores"]
-        run_engine([sys.executable, "-m", "snakemake", *fixed, *where, str(places), *options], control)
+        run_engine([sys.executable, "-m", "snakemake", *OPTIONS, *where, str(cores), *options], control)
 
 
 def log_of(study: Mapping, name: str) -> Path:
@@ -132,12 +121,11 @@ def available_cores() -> int:
 
 def run_engine(command: Sequence[str], folder: Path) -> None:
     """Run Snakemake to its end; a signal that ends this process ends Snakemake and its cells."""
-    stops = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP")]
-    before = {number: signal.signal(number, signal.default_int_handler) for number in stops if _heard(number)}
-    clean = {key: value for key, value in os.environ.items() if not key.startswith(LAUNCHER) and key not in LAUNCHED}
+    stops = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, signal.default_int_handler) for number in stops}  # nohup ignores SIGHUP
     # in a session of its own, so that a signal reaches the cells too and nothing else
     how = {"stdin": subprocess.DEVNULL, "start_new_session": True, "preexec_fn": _end_with_parent}
-    engine = subprocess.Popen(command, cwd=folder, env=clean | {"PYTHONUNBUFFERED": "1"}, **how)
+    engine = subprocess.Popen(command, cwd=folder, env=os.environ | {"PYTHONUNBUFFERED": "1"}, **how)
     try:
         engine.wait()
     except BaseException:
@@ -151,11 +139,6 @@ def run_engine(command: Sequence[str], folder: Path) -> None:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _heard(number: int) -> bool:
-    """Whether a signal is not ignored; nohup ignores SIGHUP."""
-    return signal.getsignal(number) != signal.SIG_IGN
 
 
 def _end_with_parent() -> None:

@@ -5,10 +5,8 @@ import fnmatch
 import hashlib
 import itertools
 import json
-import math
 import re
 import sys
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
@@ -24,7 +22,7 @@ from attnfaith.support.errors import cut, excerpt
 from attnfaith.support.files import read_object
 
 
-MOST_CELLS, LONGEST_NAME = 10_000, 200
+LONGEST_NAME = 200
 TRAIN = (sys.executable, "-m", "attnfaith", "train")
 
 
@@ -125,30 +123,20 @@ def trial(study: Mapping, settings: Sequence[str]) -> Mapping:
 def cells(study: Mapping) -> list[Cell]:
     """Return the cells of a study, in its order.
 
-    Raises RecipeError for a wrong block, a key that no recipe has, an empty or too large grid, two cells of one name
-    or a name that is no name of a folder, an `after` that names no cell or leads back to its own, and a {key} that the
-    block's grid does not have.
+    Raises RecipeError for a wrong block, an empty grid, two cells of one name or a name that is no name of a folder, an
+    `after` that names no cell or leads back to its own, and a {key} that the block's grid does not have.
     """
     blocks = enumerate(study["blocks"], start=1)
     planned = [cell for number, block in blocks for cell in _block_cells(study, block, f"block {number}")]
     names = [cell.name for cell in planned]
-    for name in names:
-        if Path(name).name != name or set("{}\n") & set(name) or len(name) > LONGEST_NAME:
-            raise RecipeError(
-                f"the cell {excerpt(name)} is no name for a folder: keep '/', '{{', '}}' and long values out of the name "
-                "and the grid, use `set`"
-            )
-    repeated = sorted(name for name, count in Counter(names).items() if count > 1)
-    if repeated:
-        raise RecipeError(
-            f"the study has cells of one name: {excerpt(repeated)}; vary a key of the grid, or give the block a name"
-        )
     for cell in planned:
+        if names.count(cell.name) > 1:
+            raise RecipeError(f"two cells are called {cell.name}: vary a key of the grid, or give the block a name")
+        if Path(cell.name).name != cell.name or set("{}\n") & set(cell.name) or len(cell.name) > LONGEST_NAME:
+            raise RecipeError(f"the cell {excerpt(cell.name)} is no name for a folder: put long values into `set`")
         missing = [name for name in cell.after if name not in names]
         if missing:
-            raise RecipeError(
-                f"cell {cell.name} is after {excerpt(missing)}, which the study does not have; it has {excerpt(names, 200)}"
-            )
+            raise RecipeError(f"cell {cell.name} is after {excerpt(missing)}, and the study has {excerpt(names, 200)} only")
     try:
         TopologicalSorter({cell.name: cell.after for cell in planned}).prepare()
     except CycleError as error:
@@ -159,15 +147,9 @@ def cells(study: Mapping) -> list[Cell]:
 
 def _block_cells(study: Mapping, values, where: str) -> Iterator[Cell]:
     block = recipes.make_section(Block, values, where)
-    for key in (*block.set, *block.grid):
-        if not re.fullmatch(r"[\w.]+", key):
-            raise RecipeError(f"{where}: {excerpt(key)} is no key of a recipe, such as seed or model.encoder")
     empty = [key for key, options in block.grid.items() if not options]
     if empty:
         raise RecipeError(f"{where}: grid.{empty[0]} is empty; give a list of one or more values")
-    count = math.prod(map(len, block.grid.values()))
-    if count > MOST_CELLS:
-        raise RecipeError(f"{where}: the grid makes {count:,} cells; {MOST_CELLS:,} at most")
     prefix = block.name or Path(block.recipe).stem
     for combination in itertools.product(*block.grid.values()):
         chosen = dict(zip(block.grid, combination, strict=True))
@@ -189,14 +171,10 @@ def _fill(value, words: Mapping[str, object], where: str):
     if not isinstance(value, str):
         return value
 
-    def word(match: re.Match) -> str:
-        if match[1] not in words:
-            raise RecipeError(
-                f"{where}: {cut(match[0])} in {excerpt(value)} is no key of the block's grid; known: {', '.join(words)}"
-            )
-        return str(words[match[1]])
-
-    return re.sub(r"\{([^{}]*)\}", word, value)
+    unknown = [key for key in re.findall(r"\{([^{}]*)\}", value) if key not in words]
+    if unknown:
+        raise RecipeError(f"{where}: {{{cut(unknown[0])}}} is no key of the block's grid; known: {', '.join(words)}")
+    return re.sub(r"\{([^{}]*)\}", lambda match: str(words[match[1]]), value)
 
 
 def choose(planned: Sequence[Cell], pattern: str | None) -> list[Cell]:
@@ -229,10 +207,7 @@ def check_distinct(wanted: Mapping[str, Recipe]) -> None:
         identity += [recipe.measure.split, recipe.measure.level, recipe.seed]
         other = owners.setdefault(repr(identity), name)
         if other != name:
-            raise RecipeError(
-                f"cells {other!r} and {name!r} have the same data, split, model, objective and seed: tables cannot "
-                "tell them apart; give them different seeds or keep them in different studies"
-            )
+            raise RecipeError(f"cells {other!r} and {name!r} are one model on the same data: give them different seeds")
 
 
 def complete(recipe: Recipe) -> bool:
@@ -250,11 +225,6 @@ def complete(recipe: Recipe) -> bool:
         return False
     whole = record.common_columns(schema.names).keys() <= set(schema.names)
     return same and whole and state.get("status") == "complete"
-
-
-def measured_by_this_version(recipe: Recipe) -> bool:
-    """Whether this version of the package, by major.minor, measured the record in the recipe's folder."""
-    return record.is_current(pq.read_schema(Path(recipe.output_dir) / "record.parquet"))
 
 
 def _deciding(recipe: Recipe) -> dict:

@@ -58,30 +58,22 @@ def cells_table(study: Mapping, planned: Sequence[Cell], wanted: Mapping[str, Re
 
     status: complete, running, failed (its log holds an error), stopped, or not run.
     """
-    rows = []
+    rows, ready = [], {name for name, recipe in wanted.items() if complete(recipe)}
     for cell in planned:
         folder, log = Path(wanted[cell.name].output_dir), log_of(study, cell.name)
         row = {"cell": cell.name, "block": cell.block, "status": "not run", "n": math.nan, "reason": ""}
-        if complete(wanted[cell.name]):
+        if cell.name in ready:
             row |= {"status": "complete", "n": pq.read_metadata(folder / "record.parquet").num_rows}
         elif log.is_file():
-            *_, last = ["", *last_lines(log)]
-            errors = [match[1] or match[2] for match in map(ERROR.search, last_lines(log)) if match]
-            row |= {"status": "failed" if errors else "stopped", "reason": errors[-1] if errors else last}
-            if is_locked(folder):
-                row |= {"status": "running", "reason": last}
-        elif needed := [name for name in cell.after if not complete(wanted[name])]:
+            text = log.read_bytes()[-8192:].decode("utf-8", "replace")
+            lines = [line.strip() for line in re.split(r"[\r\n]+", text) if line.strip()]  # a progress bar's too
+            errors = [match[1] or match[2] for match in map(ERROR.search, lines) if match]
+            status = "running" if is_locked(folder) else "failed" if errors else "stopped"
+            row |= {"status": status, "reason": ["", *(errors if status == "failed" else lines)][-1]}
+        elif needed := [name for name in cell.after if name not in ready]:
             row["reason"] = f"it needs {', '.join(needed)}"
         rows.append(row)
     return pd.DataFrame(rows).astype({"n": "Int64"})
-
-
-def last_lines(log: Path) -> list[str]:
-    """Return the last lines of a log, a progress bar's too."""
-    with open(log, "rb") as stream:
-        stream.seek(max(0, os.fstat(stream.fileno()).st_size - 8192))
-        text = stream.read().decode("utf-8", "replace")
-    return [line.strip() for line in re.split(r"[\r\n]+", text) if line.strip()]
 
 
 def write_tables(study: Mapping, folders: Mapping[str, Path], *, mix_versions: bool = False) -> Results:
@@ -92,10 +84,8 @@ def write_tables(study: Mapping, folders: Mapping[str, Path], *, mix_versions: b
     """
     records = {name: record.load(folder / "record.parquet") for name, folder in folders.items()}
     if not mix_versions:
-        record.check_one_version(
-            records.values(),
-            remedy="--remeasure measures anew what another version measured, --mix-versions takes all as they are",
-        )
+        remedy = "delete their record.parquet and run the study again, or take all as they are with --mix-versions"
+        record.check_one_version(records.values(), remedy=remedy)
     parts = {name: split_cells(table) for name, table in records.items()}
     check_identities(parts)
     measured = [cell for cells in parts.values() for cell in cells]
@@ -148,10 +138,9 @@ def write_page(study: Mapping, cells: pd.DataFrame, folders: Mapping[str, Path],
         grids.append(replace(table.grid, stem=f"wide/{table.name}"))
     lines = []
     for row in cells.to_dict("records"):
-        page = folders.get(row["cell"], Path()) / "report" / "index.html"
-        report = quote(os.path.relpath(page, output)) if row["cell"] in folders and page.is_file() else ""
-        texts = "" if pd.isna(row["n"]) else f"{row['n']:,}"
-        lines.append({**row, "name": row["cell"], "texts": texts, "report": report})
+        page = folders.get(row["cell"], Path("nowhere")) / "report" / "index.html"
+        report = quote(os.path.relpath(page, output)) if page.is_file() else ""
+        lines.append({**row, "name": row["cell"], "texts": "" if pd.isna(row["n"]) else f"{row['n']:,}", "report": report})
     counts = Counter(cells["status"])
     lead = [f"Complete: {counts['complete']} of {counted(len(lines), 'cell')}."]
     lead += [f"{counts[status]} {status}." for status in ("failed", "stopped", "not run") if counts[status]]

@@ -7,7 +7,7 @@ in a spreadsheet no formula, in a terminal no command, in a file name no way out
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from markupsafe import Markup, escape
 
@@ -75,14 +75,14 @@ def yaml_head(data: Mapping) -> Markdown:
     return Markdown(yaml.safe_dump(dict(data), sort_keys=False, allow_unicode=True, width=120))
 
 
-_FORMULA = re.compile("'*[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
+_FORMULA = re.compile("[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
 """Beginnings of a text that a spreadsheet would carry out, also in the wide letters of East Asia."""
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 
 
 def csv_cell(value: object) -> object:
-    """Return a cell of CSV: a text that a spreadsheet would take for a formula gets an apostrophe in front, and one more
-    where it has one; carriage returns become line feeds. Numbers, also as texts, and other texts stay.
+    """Return a cell of CSV: a text that a spreadsheet would take for a formula gets an apostrophe in front; carriage returns
+    become line feeds. Numbers, also as texts, and other texts stay.
     """
     if not isinstance(value, str):
         return value
@@ -90,31 +90,14 @@ def csv_cell(value: object) -> object:
     return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
 
 
-def csv_value(cell: object) -> object:
-    """Return the value of a cell that `csv_cell` made."""
-    return cell[1:] if isinstance(cell, str) and cell.startswith("'") and _FORMULA.match(cell) else cell
-
-
 def csv_frame(frame, *, undefined: str = "NaN") -> str:
     """Return a pandas DataFrame as CSV without its index, its cells and the names of its columns by `csv_cell`."""
-    return _each_text(frame, csv_cell).to_csv(index=False, na_rep=undefined, lineterminator="\n")
-
-
-def read_csv(source, **options):
-    """Read a DataFrame that `csv_frame` wrote. options: of `pandas.read_csv`."""
-    import pandas as pd
-
-    return _each_text(pd.read_csv(source, **options), csv_value)
-
-
-def _each_text(frame, change: Callable):
-    """The frame with its texts and the names of its columns changed."""
     changed = frame.copy(deep=False)
     for place, kind in enumerate(frame.dtypes):
         if kind.kind not in "biufcmM":
-            changed.isetitem(place, frame.iloc[:, place].astype(object).map(change, na_action="ignore"))
-    changed.columns = [change(name) for name in frame.columns]
-    return changed
+            changed.isetitem(place, frame.iloc[:, place].astype(object).map(csv_cell, na_action="ignore"))
+    changed.columns = [csv_cell(name) for name in frame.columns]
+    return changed.to_csv(index=False, na_rep=undefined, lineterminator="\n")
 
 
 _LATEX = {

@@ -22,12 +22,7 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # what only the user can mend: a full or broken disk, no right to write, a name that is too long
 REFUSALS = (*NO_ROOM, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ENAMETOOLONG)
 # the same in exceptions of safetensors, tokenizers and torch
-NO_ROOM_IN_WORDS = (
-    *(os.strerror(number) for number in NO_ROOM),
-    "PytorchStreamWriter failed",
-    "iostream error",
-    "unexpected pos ",
-)
+NO_ROOM_IN_WORDS = (*map(os.strerror, NO_ROOM), "PytorchStreamWriter failed", "iostream error", "unexpected pos ")
 
 
 @contextlib.contextmanager
@@ -38,16 +33,12 @@ def refusals(work: str) -> Iterator[None]:
     """
     try:
         yield
-    except OSError as error:
-        if isinstance(error, FileError) or error.errno not in REFUSALS:
-            raise
-        raise FileError(f"{work} stopped: {excerpt(error, 300)}") from error
     except AttnfaithError:
         raise
     except Exception as error:
-        if not any(words in str(error) for words in NO_ROOM_IN_WORDS):
+        if getattr(error, "errno", None) not in REFUSALS and not any(words in str(error) for words in NO_ROOM_IN_WORDS):
             raise
-        raise FileError(f"{work} stopped: a file cannot be written, as on a full disk: {excerpt(error, 300)}") from error
+        raise FileError(f"{work} stopped, as on a full disk: {excerpt(error, 300)}") from error
 
 
 @contextlib.contextmanager
