@@ -15,15 +15,15 @@ FOLDER = Path(tempfile.mkdtemp(prefix="attnfaith-gates-"))
 atexit.register(shutil.rmtree, FOLDER, ignore_errors=True)
 
 
-def untrained(model, batch, kind="inputs", seed=0) -> str:
+def untrained(model, batch, seed=0) -> str:
     """The path of gates of a model, as they are drawn but for their shift: about half of them are open."""
     subject, batch = opened(model, batch)
-    path = FOLDER / f"{subject.digest()[:12]}-{kind}-{seed}.safetensors"
+    path = FOLDER / f"{subject.digest()[:12]}-{seed}.safetensors"
     if not path.is_file():
-        gates = Gates.of(subject, batch, kind, seed)
+        gates = Gates.of(subject, batch, seed)
         for number, gate in enumerate(gates.gates):
             gate.shift.data.fill_(float(np.random.default_rng(number).normal()))
-        save_gates(gates, path, {"model": subject.digest(), "settings": {"kind": kind}})
+        save_gates(gates, path, {"model": subject.digest(), "settings": {}})
     return str(path)
 
 

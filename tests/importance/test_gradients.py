@@ -217,7 +217,7 @@ def test_products_are_refused_where_a_norm_takes_the_length_of_embeddings_away(p
         assert np.isfinite(run(GradientNorm, subject, batch)["importance_gradient_norm"][0]).all()
 
 
-ENTROPY, OWN, ROWS = GradientHiddenToInput.columns
+ENTROPY, OWN = GradientHiddenToInput.columns
 
 
 def one_pass_a_state(model, batch):
@@ -241,20 +241,18 @@ def one_pass_a_state(model, batch):
     ],
 )
 def test_one_backward_pass_a_state(encoder, fields, tiny_model, tiny_rows, tiny_batch):
-    """Rows, and what is made of them, in float32 against float64; of one token the entropy of one share is undefined."""
+    """In float32 against float64; of one token the entropy of one share is undefined."""
     model = tiny_model(encoder=encoder, **fields, seed=1)
     rows = tiny_rows([7, 0, 1, 12, 7, 2], pair="query" in fields, hierarchy=fields.get("hierarchy", "none"))
     batch = tiny_batch(rows)
-    columns = run(GradientHiddenToInput, model, batch, keep_rows=True)
-    without_rows = run(GradientHiddenToInput, model, batch)[ROWS]
+    columns = run(GradientHiddenToInput, model, batch)
     classifier_of(model).double()
     for row, norms in enumerate(one_pass_a_state(model, batch)):
         length = len(norms)
-        assert columns[ROWS][row].shape == norms.shape and without_rows[row].shape == (0, length)
+        assert columns[OWN][row].shape == (length,)
         if not length:
             continue
         shares = norms / norms.sum(1, keepdims=True)
-        np.testing.assert_allclose(columns[ROWS][row], shares, atol=1e-6, rtol=2e-5)
         np.testing.assert_allclose(columns[OWN][row], shares.diagonal(), atol=1e-6, rtol=2e-5)
         entropies = entropy(norms, axis=1) / math.log(length) if length > 1 else [np.nan]
         np.testing.assert_allclose(columns[ENTROPY][row], entropies, atol=1e-6, rtol=2e-5)

@@ -127,7 +127,6 @@ WRONG = {
     "layers": ([], "first", [-1], [True], [0.0]), "layer": (-1, "first", True), "rows": ("some", None),
     "absent": ("gone", None), "by": ("blur", None), "inputs": ("x", None), "of": ("all", None),
     "output": ("logits", None), "baseline": ("noise", 0),
-    "keep_rows": (1, "yes", None),
     "target": ("best", -1, True, 1.0, {"of": 1}, {"of": 1, "against": 1}, {"of": 1, "than": 0}),
 }  # fmt: skip
 

@@ -23,7 +23,7 @@ from tests.toy_subject import Toy
 
 
 PACKAGE = Path(__file__).parents[2] / "src" / "attnfaith"
-ENGINES = ("ablation", "integrated", "lrp_rules", "lstm", "state_lengths")
+ENGINES = ("ablation", "integrated", "lrp_rules", "lstm")
 """Modules for the classifiers of this package alone."""
 
 

@@ -22,7 +22,7 @@ from attnfaith.data.fingerprint import digest_data
 from attnfaith.importance.gates import Gates, about_gates, load_gates, log_open, sampled, save_gates, states_of
 from attnfaith.importance.input_gradients import differentiable
 from attnfaith.importance.targets import score
-from attnfaith.measurement.options import Count, Natural, Positive, number
+from attnfaith.measurement.options import Count, Natural, Positive
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column, ragged
 from attnfaith.subjects import Subject, SubjectError, per_token, require
@@ -36,12 +36,14 @@ GatesFile = Annotated[
     Annotated[str, Field(min_length=1)] | None,
     Field(description="the path of a file of gates, or None for those of a run"),
 ]
-Share = number("a number from 0 to 1", ge=0, le=1)
 EVERY, STEP = 6, 0.5
 """Lookahead: after so many updates, this far from where the last such look ended to where they led."""
+PLACEHOLDER_RATE, MULTIPLIER_RATE = 1e-3, 0.1
 FIRST_MULTIPLIER, LEAST_MULTIPLIER, MOST_MULTIPLIER = 0.3, 1e-4, 200.0
 BELOW, ABOVE = -1.0, 4.0
 """How far, in nats, a divergence below or above the margin moves a multiplier at most."""
+VALID_CONSTRAINT, VALID_AGREEMENT = 0.8, 0.75
+"""On the validation texts, the largest divergence and the least share of kept classes of an epoch that may be chosen."""
 NUMBERS = ("constraint", "multiplier", "open", "agreement")
 VALIDATION = ("validation_constraint", "validation_open", "validation_agreement")
 LOG = ("epoch", "layer", "steps", *NUMBERS, *VALIDATION, "chosen")
@@ -52,24 +54,19 @@ class DiffMask(Measure):
     """DiffMask (De Cao et al. 2020): which tokens a trained gate lets through while the model says nearly the same.
 
     A gate z in 0..1 of each token is made of the model's own states by a small network that was trained once for all texts:
-    h becomes z h + (1 - z) b, b a learned placeholder, and as few gates are open as keep KL(p || p masked) near `margin`
-    nats. What is scored is P(z > 0), the score of the authors' code; nothing is drawn. So a token is scored without a look
-    at what the model predicts for this text without it: an explanation that is learnt may be wrong of a text unlike those it
-    was learnt on, and the log of the training says how far the model, masked, was from its prediction.
-
-    kind "inputs": the embeddings are masked, layer l's gates see (h_0, h_l), gates of layers 0..l are multiplied. kind
-    "states": the states of layer l are masked by gates of these states alone ("other states").
+    an embedding h becomes z h + (1 - z) b, b a placeholder, and as few gates are open as keep KL(p || p masked) near
+    `margin` nats. Layer l's gates see (h_0, h_l), and gates of layers 0..l are multiplied. What is scored is P(z > 0), the
+    score of the authors' code; nothing is drawn. So a token is scored without a look at what the model predicts for this
+    text without it: an explanation that is learnt may be wrong of a text unlike those it was learnt on, and the log of the
+    training says how far the model, masked, was from its prediction.
 
     gates: the file of trained gates. All other options are of the training that a run does for itself, where `gates` is not
-    given. margin: the divergence KL(p || p masked), in nats, up to which a mask is free. penalty: what is made small, "l0":
-    the mean over tokens of P(gate open), as in the authors' paper; "log": of log P(gate open), as in their code, whose slope
-    grows without bound as a gate shuts. placeholder: of what is masked, "learned" or "zeros"; a learned one may come to
-    stand for a class, whose texts then need no token. multiplier_learning_rate: by how much the logarithm of a multiplier
-    rises for each nat above the margin. valid_constraint, valid_agreement: the best epoch has the fewest open gates among
-    those that, on the validation texts, diverge by no more than this and keep the predicted class of this share; it is the
-    last where none does. Batches, margin and bounds are the authors'; what differs `train_gates` says. The gates' learning
-    rate is ten times theirs, for far fewer steps. The run's seed draws the training. Raises FileError for a file that holds
-    no gates.
+    given. margin: the divergence KL(p || p masked), in nats, up to which a mask is free. placeholder: of what is masked,
+    "learned" or "zeros"; a learned one may come to stand for a class, whose texts then need no token. The best epoch has the
+    fewest open gates among those that, on the validation texts, diverge by at most 0.8 nats and keep three quarters of the
+    predicted classes; it is the last where none does. Batches, margin and bounds are the authors'; what differs
+    `train_gates` says. The gates' learning rate is ten times theirs, for far fewer steps. The run's seed draws the training.
+    Raises FileError for a file that holds no gates.
 
     Source: De Cao et al. 2020, section 2.
     """
@@ -78,9 +75,9 @@ class DiffMask(Measure):
     needs = frozenset({"classes", "embeddings", "token states"})
     columns = {
         "importance_diffmask": score(
-            "probability that trained gates leave a token open, so that its embedding is not wholly replaced (kind inputs, "
-            "gates of all layers multiplied), or the share of layers at which they leave its state open (kind states); "
-            "markers, padding and a second text that is not attended to are never masked, a sentence is masked whole",
+            "probability that trained gates leave a token open, so that its embedding is not wholly replaced, gates of all "
+            "layers multiplied; markers, padding and a second text that is not attended to are never masked, a sentence is "
+            "masked whole",
             range=(0.0, 1.0),
             words="largest",
             unit="probability",
@@ -89,25 +86,18 @@ class DiffMask(Measure):
             ("S", "T"),
             range=(0.0, 1.0),
             unit="probability",
-            doc="that gates are open by layer, 0 the embeddings: those of layers 0..l multiplied (kind inputs), or that of "
-            "layer l (kind states)",
+            doc="that gates are open by layer, 0 the embeddings: those of layers 0..l multiplied",
         ),
     }
 
-    kind: Literal["inputs", "states"] = "inputs"
     train_texts: Count = 2000
     validation_texts: Count = 500
     epochs: Count = 30
     batch_size: Count = 64
     margin: Positive = 0.1
-    penalty: Literal["l0", "log"] = "l0"
     placeholder: Literal["learned", "zeros"] = "learned"
     learning_rate: Positive = 3e-3
-    placeholder_learning_rate: Positive = 1e-3
-    multiplier_learning_rate: Positive = 0.1
     warmup_steps: Natural = 100
-    valid_constraint: Positive = 0.8
-    valid_agreement: Share = 0.75
     gates: GatesFile = None
 
     def __post_init__(self):
@@ -123,17 +113,13 @@ class DiffMask(Measure):
         return {name: value for name, value in asdict(self).items() if name != "gates"}
 
     def check(self, subject, dataset) -> None:
-        """Raise ValueError without gates and for a file that holds none; SubjectError for gates of another model, and for
-        gates of states where the subject cannot predict from other states than its own.
-        """
+        """Raise ValueError without gates and for a file that holds none, SubjectError for gates of another model."""
         if self.gates is None:
             raise ValueError(
                 "gates=None, and gates have to be trained: a run trains its own (attnfaith measure RUN --add diffmask); for "
                 "another model attnfaith.train_gates(model, texts, PATH), and options={'diffmask': {'gates': PATH}}"
             )
         about = about_gates(self.gates)
-        if about["kind"] == "states":
-            require(subject, {"other states"}, "diffmask of kind 'states'")
         if hasattr(subject, "digest") and about["model"] != subject.digest():
             raise SubjectError(
                 f"the gates in {self.gates} were trained for another model (digest {about['model'][:12]}, here "
@@ -152,8 +138,8 @@ class DiffMask(Measure):
         """
         rows, validation = splits("train", self.train_texts), splits("validation", self.validation_texts)
         texts = digest_data(rows), digest_data(validation)
-        made_of = [subject.digest(), self.settings, seed, *texts, attnfaith.__version__]
-        path = Path(folder) / FOLDER / f"{_short(json.dumps(made_of).encode())}.safetensors"
+        origin = [subject.digest(), self.settings, seed, *texts, attnfaith.__version__]
+        path = Path(folder) / FOLDER / f"{_short(json.dumps(origin).encode())}.safetensors"
         if not path.is_file():
             train(subject, rows, validation, path, seed=seed, **self.settings)
         return DiffMask(gates=str(path))
@@ -171,17 +157,15 @@ class DiffMask(Measure):
         path = Path(self.gates)
         gates = _loaded(self.gates, path.stat().st_mtime_ns if path.is_file() else 0, str(subject.device))
         states, mask = states_of(subject, batch), subject.attendable(batch)
-        layers = log_open(gates.logits(states, range(len(states))))
-        layers = (layers.cumsum(2) if gates.kind == "inputs" else layers).exp()
-        scores = layers[:, :, -1] if gates.kind == "inputs" else layers.mean(2)
+        layers = log_open(gates.logits(states, len(states))).cumsum(2).exp()
         return {
-            "importance_diffmask": per_token(subject, batch, scores),
+            "importance_diffmask": per_token(subject, batch, layers[:, :, -1]),
             "diffmask_layers": [values.T for values in ragged(layers.cpu(), mask.cpu())],
         }
 
 
 @functools.lru_cache(maxsize=4)
-def _loaded(path: str, changed: int, device: str):
+def _loaded(path: str, changed: int, device: str) -> Gates:
     """The gates of a file, as it was when it was `changed`; kept, for a measurement asks batch by batch."""
     return load_gates(path, torch.device(device))
 
@@ -198,9 +182,8 @@ def train(subject, rows, validation, path: str | Path, *, seed: int = 0, say: Ca
     settings, and the number of texts. Raises SubjectError for a subject that lacks what gates need, ValueError for a setting
     that is wrong and as `train_gates` does.
     """
-    measure = DiffMask(**settings)
-    require(subject, DiffMask.needs | ({"other states"} if measure.kind == "states" else frozenset()), "diffmask")
-    path = Path(path)
+    measure, path = DiffMask(**settings), Path(path)
+    require(subject, DiffMask.needs, "diffmask")
     gates, log = train_gates(subject, rows, validation, measure, seed, say)
     about = {"model": subject.digest(), "settings": measure.settings, "seed": seed, "texts": [len(rows), len(validation)]}
     lines = [[f"{row[key]:.6g}" if isinstance(row[key], float) else row[key] for key in LOG] for row in log]
@@ -212,34 +195,11 @@ def train(subject, rows, validation, path: str | Path, *, seed: int = 0, say: Ca
 # ------------------------------------------------------------------------------------------------ the training
 
 
-class Lookahead:
-    """An optimizer whose parameters go, every EVERY steps, only STEP of the way back to where they went.
-
-    Source: Zhang et al. 2019.
-    """
-
-    def __init__(self, optimizer: torch.optim.Optimizer):
-        self.optimizer, self.steps = optimizer, 0
-        self.parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-        self.slow = [parameter.detach().clone() for parameter in self.parameters]
-
-    def step(self) -> None:
-        self.optimizer.step()
-        self.optimizer.zero_grad()
-        self.steps += 1
-        if self.steps % EVERY == 0:
-            with torch.no_grad():
-                for slow, fast in zip(self.slow, self.parameters, strict=True):
-                    slow.lerp_(fast, STEP)
-                    fast.copy_(slow)
-
-
 class Masked(NamedTuple):
     """What a mask does to each instance (B,)."""
 
     divergence: torch.Tensor  # KL(p || p masked) in nats
-    log_open: torch.Tensor  # the mean over its tokens of log P(open)
-    open: torch.Tensor  # the mean of P(open)
+    open: torch.Tensor  # the mean over its tokens of P(open)
     same: torch.Tensor  # 1 where the predicted class stays, else 0
 
 
@@ -250,61 +210,68 @@ def train_gates(
     the log, by LOG.
 
     Each step draws a layer l and reads a batch: with gates z drawn for each token, loss = m_l (KL(p || p masked) - margin) +
-    penalty, in which m_l > 0, the layer's multiplier, goes up that loss while the gates go down it. rows, validation: data
-    sets as the subject's `rows` makes them; texts without tokens are left out. measure: its options are those of the
-    training. say: called with a line about every epoch.
+    the mean of P(gate open), in which m_l > 0, the layer's multiplier, goes up that loss while the gates go down it. rows,
+    validation: data sets as the subject's `rows` makes them; texts without tokens are left out. measure: its options are
+    those of the training. say: called with a line about every epoch.
 
     Three things differ from the authors' code, without which the outcome hung on the seed and on the rounding of the
-    processor: gates stayed open, or all shut for good. The penalty is that of their paper ("l0"). Gates go down by Adam, not
-    by centred RMSprop, which divides by the spread of slopes: a difference of nearly equal numbers while gates hardly move.
-    A multiplier goes up as exp(rate (KL - margin)) (Rezende & Viola 2018, algorithm 1), in proportion to how far the
-    divergence is off, and falls slowly below the margin; steps of one size overshoot.
+    processor: gates stayed open, or all shut for good. The penalty is that of their paper; their code takes log P(gate
+    open), whose slope grows without bound as a gate shuts. Gates go down by Adam, not by centred RMSprop, which divides by
+    the spread of slopes: a difference of nearly equal numbers while gates hardly move. A multiplier goes up as exp(rate
+    (KL - margin)) (Rezende & Viola 2018, algorithm 1), in proportion to how far the divergence is off, and falls slowly
+    below the margin; steps of one size overshoot.
 
     The same arguments on the same machine give the same gates. Raises ValueError where no text has a token, and where gates
     or multiplier stop being numbers.
 
-    Source: De Cao et al. 2020, sections 2.2, 2.3 and appendix; bounds and Lookahead as in their code.
+    Source: De Cao et al. 2020, sections 2.2, 2.3 and appendix; bounds and Lookahead (Zhang et al. 2019) as in their code.
     """
-    rows, validation = (_with_tokens(part) for part in (rows, validation))
+    rows, validation = _with_tokens(rows), _with_tokens(validation)
     random, noise = np.random.default_rng([seed, 0]), torch.Generator().manual_seed(seed)
     whole, log, best, chosen = {}, [], None, None  # whole: logits of whole texts, which no epoch changes
     with differentiable(subject), subject.evaluating():
-        gates = Gates.of(subject, subject.collate(rows.select([0]).to_list()), measure.kind, seed)
-        optimizer, multipliers = _optimizer(gates, measure), torch.full((len(gates.sizes),), FIRST_MULTIPLIER)
-        rates = [group["lr"] for group in optimizer.optimizer.param_groups]
+        gates = Gates.of(subject, subject.collate(rows.select([0]).to_list()), seed)
+        groups = [{"params": list(gates.gates.parameters()), "lr": measure.learning_rate}]
+        if measure.placeholder == "learned":
+            groups.append({"params": list(gates.placeholders.parameters()), "lr": PLACEHOLDER_RATE})
+        else:
+            gates.placeholders[0].data.zero_()
+        optimizer, multipliers = torch.optim.Adam(groups), torch.full((len(gates.sizes),), FIRST_MULTIPLIER)
+        warmup = max(1, measure.warmup_steps)
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / warmup))
+        slow = [parameter.detach().clone() for group in groups for parameter in group["params"]]
         for epoch in range(1, measure.epochs + 1):
-            sums, steps = np.zeros((len(gates.sizes), len(NUMBERS))), np.zeros(len(gates.sizes), int)
+            by_layer = [[] for _ in gates.sizes]
             for batch in _batches(subject, rows, random.permutation(len(rows)), measure.batch_size):
                 layer = int(random.integers(len(gates.sizes)))
-                share = min(1.0, (optimizer.steps + 1) / max(1, measure.warmup_steps))  # rates rise over the first updates
-                for group, rate in zip(optimizer.optimizer.param_groups, rates, strict=True):
-                    group["lr"] = rate * share
                 masked = _mask(subject, gates, batch, layer, noise, whole)
-                penalty = (masked.log_open if measure.penalty == "log" else masked.open).mean()
                 divergence = masked.divergence.mean()
-                (multipliers[layer].item() * (divergence - measure.margin) + penalty).backward()
+                (multipliers[layer].item() * (divergence - measure.margin) + masked.open.mean()).backward()
                 optimizer.step()
+                optimizer.zero_grad()
+                schedule.step()
+                if schedule.last_epoch % EVERY == 0:
+                    _look_ahead(slow, groups)
                 above = min(max(divergence.item() - measure.margin, BELOW), ABOVE)
-                multipliers[layer] *= math.exp(measure.multiplier_learning_rate * above)
+                multipliers[layer] *= math.exp(MULTIPLIER_RATE * above)
                 multipliers.clamp_(LEAST_MULTIPLIER, MOST_MULTIPLIER)
                 numbers = [part.mean().item() for part in (masked.divergence, multipliers[layer], masked.open, masked.same)]
                 if not all(map(math.isfinite, numbers)):
                     raise ValueError(
                         f"the training of gates diverged in epoch {epoch}, layer {layer} (divergence {numbers[0]:g}, "
-                        f"multiplier {numbers[1]:g}): lower learning_rate or multiplier_learning_rate"
+                        f"multiplier {numbers[1]:g}): lower learning_rate"
                     )
-                sums[layer] += numbers
-                steps[layer] += 1
+                by_layer[layer].append(numbers)
             means = _validate(subject, gates, validation, measure.batch_size, seed, whole)
-            valid = means[0] <= measure.valid_constraint and means[2] >= measure.valid_agreement
+            valid = means[0] <= VALID_CONSTRAINT and means[2] >= VALID_AGREEMENT
             if valid and (best is None or means[1] < best):
                 best, chosen = means[1], (epoch, {name: value.clone() for name, value in gates.state_dict().items()})
-            for layer, (count, total) in enumerate(zip(steps.tolist(), sums, strict=True)):
-                averages = total / count if count else np.full(len(NUMBERS), np.nan)
-                row = {"epoch": epoch, "layer": layer, "steps": count, **dict(zip(NUMBERS, averages.tolist(), strict=True))}
-                row |= {"multiplier": multipliers[layer].item(), **dict(zip(VALIDATION, means, strict=True))}
-                log.append(row)
-            kl, _, opened, same = sums.sum(0) / max(1, steps.sum())
+            for layer, numbers in enumerate(by_layer):
+                averages = np.mean(numbers, 0) if numbers else np.full(len(NUMBERS), np.nan)
+                row = dict(zip((*NUMBERS, *VALIDATION), (*averages.tolist(), *means), strict=True))
+                row["multiplier"] = multipliers[layer].item()
+                log.append({"epoch": epoch, "layer": layer, "steps": len(numbers), **row})
+            kl, _, opened, same = np.mean([step for numbers in by_layer for step in numbers], 0)
             say(
                 f"diffmask epoch {epoch}/{measure.epochs}: divergence {kl:.3f} (margin {measure.margin:g}), multiplier "
                 f"{multipliers.min():.3g} to {multipliers.max():.3g}, gates open {opened:.1%}, same class {same:.1%}; "
@@ -312,21 +279,19 @@ def train_gates(
             )
     last = measure.epochs
     if chosen is None:
-        say("no epoch met valid_constraint and valid_agreement on the validation texts: the last one is kept")
+        say("no epoch was valid on the validation texts: the last one is kept")
     else:
         last, state = chosen
         gates.load_state_dict(state)
     return gates.eval(), [{**row, "chosen": int(row["epoch"] == last)} for row in log]
 
 
-def _optimizer(gates: Gates, measure: DiffMask) -> Lookahead:
-    groups = [{"params": list(gates.gates.parameters()), "lr": measure.learning_rate}]
-    if measure.placeholder == "learned":
-        groups.append({"params": list(gates.placeholders.parameters()), "lr": measure.placeholder_learning_rate})
-    else:
-        for placeholder in gates.placeholders:
-            placeholder.data.zero_()
-    return Lookahead(torch.optim.Adam(groups))
+@torch.no_grad()
+def _look_ahead(slow: list[torch.Tensor], groups: list[dict]) -> None:
+    """Take parameters only STEP of the way from where they last were, which becomes `slow`."""
+    parameters = [parameter for group in groups for parameter in group["params"]]
+    for earlier, parameter in zip(slow, parameters, strict=True):
+        parameter.copy_(earlier.lerp_(parameter, STEP))
 
 
 def _with_tokens(rows):
@@ -348,14 +313,11 @@ def _mask(subject: Subject, gates: Gates, batch, layer: int, noise: torch.Genera
         with torch.no_grad():
             logits.update(zip(names, subject.predict(batch).float(), strict=True))
     whole = torch.stack([logits[name] for name in names])
-    gate_logits = gates.logits(states, gates.layers_of(layer))
+    gate_logits = gates.logits(states, layer + 1)
     uniform = torch.rand(gate_logits.shape, generator=noise, dtype=torch.float32).clamp(1e-6, 1 - 1e-6)
-    drawn = sampled(gate_logits, uniform.to(gate_logits.device)).prod(2)
-    opened = log_open(gate_logits).sum(2)
-    masked = gates.masked(subject, batch, layer, states, drawn).float()
-    tokens = mask.sum(1)
-    means = [torch.where(mask, values, 0.0).sum(1) / tokens for values in (opened, opened.exp())]
-    return Masked(divergence_of(whole, masked), *means, (whole.argmax(1) == masked.argmax(1)).float())
+    masked = gates.masked(subject, batch, sampled(gate_logits, uniform.to(gate_logits.device)).prod(2)).float()
+    opened = torch.where(mask, log_open(gate_logits).sum(2).exp(), 0.0).sum(1) / mask.sum(1)
+    return Masked(divergence_of(whole, masked), opened, (whole.argmax(1) == masked.argmax(1)).float())
 
 
 def divergence_of(whole: torch.Tensor, masked: torch.Tensor) -> torch.Tensor:
@@ -372,4 +334,4 @@ def _validate(subject: Subject, gates: Gates, rows, size: int, seed: int, logits
     masked = [
         _mask(subject, gates, batch, last, noise, logits) for batch in _batches(subject, rows, np.arange(len(rows)), size)
     ]
-    return [float(torch.cat([getattr(part, name) for part in masked]).mean()) for name in ("divergence", "open", "same")]
+    return [float(torch.cat(parts).mean()) for parts in zip(*masked, strict=True)]

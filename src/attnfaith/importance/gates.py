@@ -1,4 +1,4 @@
-"""The gates of DiffMask over a subject: made of its states, masking its embeddings or states, kept in a file.
+"""The gates of DiffMask over a subject: made of its states, masking its embeddings, kept in a file.
 
 Gates are binary concrete variables, stretched to (LOW, HIGH) and clamped to 0..1. With s = sigmoid((a + log u - log(1 - u))
 / T), u uniform on (0,1) and a the gate's logit, the gate is z = min(1, max(0, LOW + (HIGH - LOW) s)). So a gate is exactly 0
@@ -24,10 +24,9 @@ from attnfaith.support.errors import FileError, excerpt
 from attnfaith.support.files import write_atomically
 
 
-KINDS = ("inputs", "states")
 SPAN, SHIFT = 10.0, 5.0
 """A logit is SPAN tanh(.) + SHIFT: from -5 to 15 at the start, where nearly every gate is open."""
-FORMAT = "attnfaith gates 1"
+FORMAT, KIND = "attnfaith gates 1", "inputs"
 TEMPERATURE, LOW, HIGH = 0.2, -0.2, 1.0
 EDGE = TEMPERATURE * math.log(-LOW / HIGH)
 """T log(s / (1 - s)) of the s that is stretched to 0."""
@@ -58,48 +57,36 @@ class Gate(nn.Sequential):
 class Gates(nn.Module):
     """Gates of the places of attention, made of the states of a subject; float32.
 
-    kind: "inputs" masks embeddings: layer l has a gate of (h_0, h_l), and those of layers 0..l are multiplied. "states"
-    masks the states of a layer by a gate of these states. sizes: that of h_0, the embeddings, and of each layer's states.
-    width: of the hidden layer. placeholders: what stands in place of what is masked, of kind "inputs" one of embeddings, of
-    kind "states" one a layer.
+    Layer l has a gate of (h_0, h_l), and those of layers 0..l are multiplied. sizes: that of h_0, the embeddings, and of
+    each layer's states. width: of the hidden layer. placeholders: one vector, that stands in place of a masked embedding.
     """
 
-    def __init__(self, kind: str, sizes: Sequence[int], width: int):
+    def __init__(self, sizes: Sequence[int], width: int):
         super().__init__()
-        self.kind, self.sizes, self.width = kind, tuple(sizes), width
-        inputs = kind == "inputs"
-        self.gates = nn.ModuleList(Gate(size + sizes[0] if inputs else size, width) for size in sizes)
-        self.placeholders = nn.ParameterList(nn.Parameter(torch.zeros(size)) for size in (sizes[:1] if inputs else sizes))
+        self.sizes, self.width = tuple(sizes), width
+        self.gates = nn.ModuleList(Gate(size + sizes[0], width) for size in sizes)
+        self.placeholders = nn.ParameterList([nn.Parameter(torch.zeros(sizes[0]))])
 
     @classmethod
-    def of(cls, subject: Subject, batch: Batch, kind: str, seed: int) -> "Gates":
-        """Fresh gates of a subject; batch: any of it. The placeholder of embeddings is the vector of the mask token, or of
-        the unknown word where there is none; others are drawn.
+    def of(cls, subject: Subject, batch: Batch, seed: int) -> "Gates":
+        """Fresh gates of a subject; batch: any of it. The placeholder is the vector of the mask token, or of the unknown
+        word where there is none.
         """
         states = states_of(subject, batch)
         with drawing(seed):
-            gates = cls(kind, [layer.shape[2] for layer in states], max(32, states[0].shape[2] // 4))
-            for placeholder in gates.placeholders[1:]:
-                nn.init.xavier_normal_(placeholder.data[None])
+            gates = cls([layer.shape[2] for layer in states], max(32, states[0].shape[2] // 4))
         token = getattr(subject, "mask_token_id", None)
         vector = subject.vocabulary()[subject.unknown_token_id if token is None else token]
         gates.placeholders[0].data.copy_(vector.detach().float())
         return gates.to(subject.device)
 
-    def logits(self, states: Sequence[torch.Tensor], layers: Sequence[int]) -> torch.Tensor:
-        """Logits (B,T,n) of the gates of n layers, from the states (B,T,·) of layers 0..S-1."""
-        first = states[:1] if self.kind == "inputs" else []
-        return torch.stack([self.gates[layer](torch.cat([*first, states[layer]], 2)) for layer in layers], 2)
+    def logits(self, states: Sequence[torch.Tensor], count: int) -> torch.Tensor:
+        """Logits (B,T,count) of the gates of the first layers, from the states (B,T,·) of layers 0..S-1."""
+        pairs = (torch.cat([states[0], layer], 2) for layer in states[:count])
+        return torch.stack([gate(pair) for gate, pair in zip(self.gates, pairs, strict=False)], 2)
 
-    def layers_of(self, layer: int) -> list[int]:
-        """The layers whose gates decide what is masked at a layer."""
-        return list(range(layer + 1)) if self.kind == "inputs" else [layer]
-
-    def masked(self, subject: Subject, batch: Batch, layer: int, states: Sequence[torch.Tensor], gates: torch.Tensor):
-        """Logits (B,C) of a subject where the gates (B,T) let that much of embeddings, or of a layer's states, through."""
-        if self.kind == "states" and layer:
-            mixed = gates.unsqueeze(2) * states[layer] + (1 - gates.unsqueeze(2)) * self.placeholders[layer]
-            return subject.predict_from(batch, layer - 1, mixed)
+    def masked(self, subject: Subject, batch: Batch, gates: torch.Tensor) -> torch.Tensor:
+        """Logits (B,C) of a subject where the gates (B,T) let that much of embeddings through."""
         open_share = of_positions(subject, batch, gates).unsqueeze(2)
         embedded = subject.embed(batch).detach()
         return subject.predict(batch, open_share * embedded + (1 - open_share) * self.placeholders[0].to(embedded))
@@ -129,17 +116,17 @@ def of_positions(subject: Subject, batch: Batch, gates: torch.Tensor) -> torch.T
 
 def save_gates(gates: Gates, path: Path, about: dict) -> None:
     """Write gates and facts about them, as JSON can, to a safetensors file that is whole or not there."""
-    fields = {"format": FORMAT, "kind": gates.kind, "sizes": gates.sizes, "width": gates.width, **about}
+    fields = {"format": FORMAT, "kind": KIND, "sizes": gates.sizes, "width": gates.width, **about}
     tensors = {name: values.detach().cpu().contiguous() for name, values in gates.state_dict().items()}
     write_atomically(path, save(tensors, {"attnfaith": json.dumps(fields)}))
 
 
 def about_gates(path: str | Path) -> dict:
-    """The facts about gates in their file. Raises FileError for a file that is not there, or holds no gates."""
+    """The facts about gates in their file. Raises FileError for a file that is not there, or holds no gates of inputs."""
     try:
         with safe_open(path, "pt") as file:
             about = json.loads((file.metadata() or {})["attnfaith"])
-        if about["format"] != FORMAT:
+        if (about["format"], about["kind"]) != (FORMAT, KIND):
             raise KeyError(about["format"])
     except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
         raise FileError(
@@ -151,7 +138,7 @@ def about_gates(path: str | Path) -> dict:
 def load_gates(path: str | Path, device: torch.device) -> Gates:
     """The gates of a file. Raises FileError as `about_gates` does, and for tensors of other names or shapes."""
     about = about_gates(path)
-    gates = Gates(about["kind"], about["sizes"], about["width"])
+    gates = Gates(about["sizes"], about["width"])
     try:
         with safe_open(path, "pt") as file:
             gates.load_state_dict({name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118 (no mapping)

@@ -3,13 +3,14 @@
 Shapes: B instances, L input positions, T tokens, E embedding, H hidden, C classes.
 """
 
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import NamedTuple
 
 import torch
 
-from attnfaith.subjects import Batch, Subject
+from attnfaith.subjects import Batch, Pooled, Subject, WordLevel
 from attnfaith.subjects.base import frozen
 from attnfaith.subjects.protocol import log_odds
 
@@ -26,6 +27,12 @@ def differentiable(subject: Subject | None = None) -> Iterator[None]:
         torch.backends.cudnn.flags(enabled=False),
     ):
         yield
+
+
+def with_dtype(subject: Pooled, dtype: torch.dtype) -> Pooled:
+    """A copy of a subject whose weights have a dtype."""
+    classifier = copy.deepcopy(subject.classifier).to(dtype)
+    return Pooled(WordLevel(classifier) if subject.level == "word" else classifier)
 
 
 def inside(subject: Subject, batch: Batch) -> torch.Tensor:

@@ -10,20 +10,12 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from attnfaith.importance.input_gradients import differentiable, gradients, inside, item_sums
-from attnfaith.importance.lstm import LstmLine
 from attnfaith.importance.quadrature import Line, integrate
-from attnfaith.importance.targets import (
-    STATES,
-    TARGET_DOC,
-    TargetMeasure,
-    TargetOutput,
-    signed_score,
-)
+from attnfaith.importance.targets import STATES, TARGET_DOC, TargetMeasure, TargetOutput, signed_score
 from attnfaith.measurement.options import Baseline, Points, Tolerance
 from attnfaith.measurement.registry import register
-from attnfaith.models.encoders import BiLSTM
 from attnfaith.record import Column
-from attnfaith.subjects import Batch, Pooled, SelfAttention, Subject, per_token, whole_logits
+from attnfaith.subjects import Batch, SelfAttention, Subject, per_token, whole_logits
 from attnfaith.subjects.base import frozen
 from attnfaith.subjects.translator import CrossAttention
 
@@ -49,12 +41,7 @@ def input_line(subject: Subject, batch: Batch, f: TargetOutput, baseline: str | 
     def value(points, rows):
         return f[rows](subject.predict(batch.take(rows, points.shape[1]), points))
 
-    reached = f(whole_logits(subject, batch))
-    model = subject.classifier.model if isinstance(subject, Pooled) and subject.level == "token" else None
-    if type(getattr(model, "encoder", None)) is not BiLSTM or embedded.dtype not in (torch.float32, torch.float64):
-        return Line(start, embedded, lengths, value, reached)
-    mask, _, _ = model.text_masks(batch["attention_mask"].bool(), batch.get("token_type_ids"))
-    return LstmLine(start, embedded, mask.sum(1), state_line(subject, batch, f).value, reached, model.encoder, mask)
+    return Line(start, embedded, lengths, value, f(whole_logits(subject, batch)))
 
 
 @torch.no_grad()

@@ -1,18 +1,17 @@
 """Measures that pass what is explained back, layer by layer, by rules: LRP, AttnLRP, DecompX, Chefer et al."""
 
-import copy
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import torch
 
-from attnfaith.importance.input_gradients import differentiable, gradients, inside, item_sums, value_times_slope
+from attnfaith.importance.input_gradients import differentiable, gradients, inside, item_sums, value_times_slope, with_dtype
 from attnfaith.importance.lrp_rules import Rules, check_rules, read_by_rules
 from attnfaith.importance.targets import ROWS_DOC, TARGET_DOC, TargetMeasure, score, signed_score, target_output
 from attnfaith.measurement.options import Inputs, number
 from attnfaith.measurement.registry import register
 from attnfaith.record import Column
-from attnfaith.subjects import Pooled, SubjectError, WordLevel, opened, per_token
+from attnfaith.subjects import SubjectError, opened, per_token
 from attnfaith.subjects.attention import map_products
 
 
@@ -170,28 +169,18 @@ EPSILON = 1e-3
 
 
 class Relevance(NamedTuple):
-    """The relevance of the parts of B instances, in float64 and units of what is explained.
-
-    explained = sum of tokens + markers + constants + output, but for rounding.
-    """
+    """The relevance of the parts of B instances, in float64 and units of what is explained."""
 
     tokens: torch.Tensor  # (B,T): of embeddings, of what attention is over; 0 outside `mask`
     hidden: torch.Tensor  # (B,T): of states
     mask: torch.Tensor  # (B,T)
-    explained: torch.Tensor  # (B,), as all others
-    markers: torch.Tensor  # embeddings of input positions that are no token
-    constants: torch.Tensor  # biases, the second text, what a Transformer adds for places, what epsilon absorbs
-    output: torch.Tensor  # what logits times slopes leave of `explained`, 0 for logits
+    explained: torch.Tensor  # (B,)
+    unaccounted: torch.Tensor  # (B,): in no token, marker or constant: curvature of what is no logit, and rounding
 
     @property
     def residual(self) -> torch.Tensor:
         """(B,): what no token has been given."""
         return self.explained - self.tokens.sum(1)
-
-    @property
-    def unaccounted(self) -> torch.Tensor:
-        """(B,): what is in no part that was followed: the curvature of an output that is not a logit, and rounding."""
-        return self.residual - self.markers - self.constants
 
 
 def relevance(subject, batch, *, target="predicted", output: str = "logit", epsilon: float = EPSILON) -> Relevance:
@@ -199,36 +188,25 @@ def relevance(subject, batch, *, target="predicted", output: str = "logit", epsi
     subject, batch = opened(subject, batch, {"layers"}, "lrp")
     check_rules(subject.classifier)
     if torch.finfo(subject.classifier.dtype).bits < 32:  # states of coarse sums are not the sums that relevance goes through
-        classifier = copy.deepcopy(subject.classifier).float()
-        subject = Pooled(WordLevel(classifier) if subject.level == "word" else classifier)
-    count = len(batch["input_ids"])
-    with differentiable():
+        subject = with_dtype(subject, torch.float32)
+    with differentiable(subject):
         embedded = subject.embed(batch).detach().requires_grad_()
-        ledger = torch.zeros(count, dtype=torch.float64, device=embedded.device, requires_grad=True)
-        read = read_by_rules(subject.classifier, batch, embedded, Rules(epsilon, ledger))
-        f = target_output(read.logits.detach(), batch, target, output)
+        unit = torch.ones(len(embedded), dtype=torch.float64, device=embedded.device, requires_grad=True)
+        read = read_by_rules(subject.classifier, batch, embedded, Rules(epsilon, unit))
         tops = read.logits.detach().requires_grad_()
-        values = f(tops)
+        values = target_output(tops.detach(), batch, target, output)(tops)
         (slopes,) = torch.autograd.grad(values.sum(), tops)
-        inputs = [embedded, ledger, read.hidden, *(states for _, states in read.words)]
-        embedded_slopes, entries, hidden_slopes, *word_slopes = gradients((read.logits * slopes).sum(), inputs)
-    tokens, hidden = value_times_slope(embedded, embedded_slopes), value_times_slope(read.hidden, hidden_slopes)
-    mask = read.mask
-    items, belongs = subject.items(batch), inside(subject, batch)
+        inputs = [embedded, unit, read.hidden, *(states for _, states in read.words)]
+        embedded_slopes, constants, hidden_slopes, *word_slopes = gradients((read.logits * slopes).sum(), inputs)
+    places, hidden = value_times_slope(embedded, embedded_slopes), value_times_slope(read.hidden, hidden_slopes)
+    mask, items, belongs = read.mask, subject.items(batch), inside(subject, batch)
     if subject.level == "word":
-        hidden = torch.zeros_like(tokens)
+        hidden = torch.zeros_like(places)
         for (group, states), slope in zip(read.words, word_slopes, strict=True):
             hidden = group.put(value_times_slope(states, slope), hidden)
         hidden, mask = item_sums(hidden, items), subject.attendable(batch)
-    return Relevance(
-        tokens=item_sums(tokens.masked_fill(~belongs, 0), items),
-        hidden=hidden,
-        mask=mask,
-        explained=values.detach(),
-        markers=tokens.masked_fill(belongs, 0).sum(1),
-        constants=entries,
-        output=values.detach() - value_times_slope(tops, slopes),
-    )
+    tokens, explained = item_sums(places.masked_fill(~belongs, 0), items), values.detach()
+    return Relevance(tokens, hidden, mask, explained, explained - places.sum(1) - constants)
 
 
 @register

@@ -301,7 +301,7 @@ class Texts(_Probe):
         lacks["layer parts"] = _refusal(LayerParts, layers) if blocks else lacks["weighed vectors"]
         if not blocks:
             why = "attention is a decoder's over an encoder" if two else "no list of modules is such a chain"
-            names = ("layer states", "layer parts", "token states", "other states", *["stacked maps"] * two)
+            names = ("layer states", "layer parts", "token states", *["stacked maps"] * two)
             lacks |= dict.fromkeys(names, why)
         table, read = lambda: self.model.get_input_embeddings().weight, lambda: self.model(**text).logits
         if not _takes_embeddings(table, text["input_ids"], read, logits, self.near):

@@ -5,7 +5,6 @@ heads, C classes, K attentions per instance, E embedding, D the size of a head's
 """
 
 import copy
-import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
@@ -50,7 +49,6 @@ from attnfaith.subjects.layers import (
     Stack,
     prefix_of,
     projected,
-    result_of,
     rows_at_once,
     summands,
 )
@@ -87,7 +85,7 @@ class SelfAttention(ModelSubject):
         MAPS
         | OF_TOKENIZERS
         | {"classes", "embeddings", "embedding length", "held attention", "attention gradients", "token deletion"}
-        | {"weighed vectors", "weighted sums", "token states", "other states"}
+        | {"weighed vectors", "weighted sums", "token states"}
     )
     contextual = True
 
@@ -479,22 +477,6 @@ class SelfAttention(ModelSubject):
                 state[rows, :length] = result
             states.append(state)
         return states
-
-    def predict_from(self, batch: Batch, layer: int, states: torch.Tensor) -> torch.Tensor:
-        blocks, name = self.sites.blocks, self.sites.blocks[layer]
-        place, calls_per_group = blocks[:layer].count(name), blocks.count(name)  # a module may serve as several layers
-        inside, calls, groups = self.attendable(batch).unsqueeze(2), itertools.count(), iter(self.groups(batch))
-
-        def replace(module, args, result):
-            if next(calls) % calls_per_group != place:
-                return None
-            rows, length = next(groups)
-            own = result_of(result)
-            other = torch.where(inside[rows, :length], states[rows, :length].to(own), own)
-            return other if isinstance(result, torch.Tensor) else type(result)([other, *result[1:]])
-
-        with self.model.get_submodule(name).register_forward_hook(replace):
-            return self.read(batch, keep=nothing).logits
 
     def layers(self, batch: Batch) -> tuple[list[Layer], torch.Tensor]:
         """The layers of a batch of one instance, and the rows (L,) bool of the last layer that matter ("layer states")."""

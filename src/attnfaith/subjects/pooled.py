@@ -165,12 +165,6 @@ class Pooled(PackageSubject):
     def states_by_layer(self, batch: Batch) -> list[torch.Tensor]:
         return [self.token_states(batch)]
 
-    def predict_from(self, batch: Batch, layer: int, states: torch.Tensor) -> torch.Tensor:
-        """Attention is made of the states anew."""
-        hidden, mask, query = self.encoded(batch)
-        states = torch.where(mask.unsqueeze(2), states.to(hidden), hidden)
-        return self.decode(states, self.attend(states, mask, query), query)
-
     def value_norms(self, batch: Batch) -> torch.Tensor:
         """Lengths of states."""
         hidden, mask, _ = self.encoded(batch)

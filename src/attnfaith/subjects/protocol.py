@@ -39,7 +39,6 @@ CAPABILITIES = {
     "read",
     "weighed vectors": "its attention weighs vectors, which it gives: summands, value_norms",
     "token states": "it has a state of each place of attention, which it gives: token_states, states_by_layer, depth",
-    "other states": "it predicts from other states of a layer than its own, and gradients reach them: predict_from",
     "layer states": "its layers are a chain of modules over one text, which can be read and be given other states: layers, "
     "each_layer",
     "layer parts": "the states of its layers are sums of one vector a token, weights and norms held: layers",
@@ -291,11 +290,6 @@ class Subject(Protocol):
 
     def states_by_layer(self, batch: Batch) -> list[torch.Tensor]:
         """`token_states` of each layer, first layer first, from one forward pass ("token states")."""
-
-    def predict_from(self, batch: Batch, layer: int, states: torch.Tensor) -> torch.Tensor:
-        """Logits (B,C) where the places of attention have the states (B,T,H) after a layer, by its number from 0 on; what
-        else the layer gives, such as of markers, is its own ("other states").
-        """
 
     def intervene(self, batch: Batch, attention: torch.Tensor) -> torch.Tensor:
         """Logits (B,C) under another attention (B,T), or (B,K,C) under K others (B,K,T) ("intervention").
