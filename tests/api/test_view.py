@@ -12,8 +12,7 @@ import torch
 import attnfaith
 from attnfaith import AttnfaithError, cli, record
 from attnfaith.data.tokenization import build_tokenizer
-from attnfaith.importance.context_mixing import Alti, Rollout
-from attnfaith.importance.perturbation import ValueZeroing
+from attnfaith.importance.context_mixing import Alti, Rollout, ValueZeroing
 from attnfaith.reporting.alignment_view import PairView
 from attnfaith.reporting.attention_view import HEAD_STEPS, STEPS
 from attnfaith.reporting.view_figures import flow_to_answer

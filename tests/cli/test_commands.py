@@ -79,7 +79,7 @@ def test_train_measure_report(folder, capfd, fails):
     fails("report", "run", "other", "--output", "mixed", message="0.0, .*--mix-versions")
     assert cli.main(["report", "run", "other", "--output", "mixed", "--mix-versions"]) == 0
     fails("report", "run", "--examples", "0", message="n_examples is 0")
-    fails("report", "run/model", message=r"run/model holds no record.parquet, .*; did you mean the run run\?")
+    fails("report", "run/model", message=r"run/model holds no record.parquet")
 
 
 @pytest.mark.gate
@@ -124,7 +124,7 @@ def test_a_run_a_record_and_a_folder_of_runs(many):
     ("words", "message"),
     [
         ("show soft/seed_11 1", r"no run or record at soft/seed_11; did you mean soft/seed_1"),
-        ("show nothing.parquet 1", r"no run or record at nothing.parquet; in \. there are sparse$"),
+        ("show nothing.parquet 1", r"no run or record at nothing.parquet$"),
         (
             "show alice/none 1",
             "no run or record at alice/none, and on the Hub alice/none cannot be looked up: ",

@@ -8,7 +8,8 @@ import torch
 from datasets import Dataset
 
 from attnfaith.importance.attention_based import ExactContribution
-from attnfaith.importance.targets import OUTPUTS, check_data, check_target, target_output
+from attnfaith.importance.gradients import GradientXInput
+from attnfaith.importance.targets import check_data, target_output
 from attnfaith.subjects import Batch, SelfAttention, subject_of
 from tests.measuring import run
 from tests.small_classifiers import classifier, texts
@@ -39,7 +40,7 @@ def test_by_hand(target, classes):
         "probability": [1 / (1 + math.exp(-value)) for value in odds],
     }
     shorter = torch.tensor([[[9.0, 0.0, 1.0], LOGITS[0]], [[0.0, 5.0, 1.0], LOGITS[1]]])
-    for output in OUTPUTS:
+    for output in expected:
         f = target_output(logits, instances(), target, output)
         torch.testing.assert_close(f(logits), torch.tensor(expected[output], dtype=torch.float64), rtol=1e-7, atol=1e-9)
         assert torch.equal(f(shorter)[:, 1], f(logits)) and torch.equal(f[[1]](shorter[[1], 0])[0], f(shorter)[1, 0])
@@ -78,7 +79,7 @@ def test_answers_that_are_barred():
 )
 def test_targets_that_do_not_exist(target, output, message):
     with pytest.raises(ValueError, match=message):
-        check_target(target, output)
+        GradientXInput(target=target, output=output)
 
 
 @pytest.mark.parametrize(

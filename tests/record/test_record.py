@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from attnfaith import record
-from attnfaith.record import Column, Identity, RecordError, schema
+from attnfaith.record import Column, Identity, RecordError
 from tests.identities import columns_of
 
 
@@ -49,12 +49,9 @@ def replaced(name, values):
 
 
 def refused(broken, *parts):
-    """Also where each row is looked at by itself, as the rows of large records are by thousands."""
-    for block in (schema.BLOCK, 1):
-        with pytest.MonkeyPatch.context() as patched, pytest.raises(RecordError) as caught:
-            patched.setattr(schema, "BLOCK", block)
-            record.validate(broken)
-        assert all(part in str(caught.value) for part in parts), caught.value
+    with pytest.raises(RecordError) as caught:
+        record.validate(broken)
+    assert all(part in str(caught.value) for part in parts), caught.value
 
 
 # ---------------------------------------------------------------------------------------------- build and validate
@@ -108,17 +105,10 @@ def test_broken_rules_are_named(name, values, parts):
 # ---------------------------------------------------------------------------------------------- concatenate
 
 
-def test_concatenate_keeps_settings_and_fills_columns_that_only_some_records_have():
-    """Beside a hierarchical model each token is an item of one word; beside pairs a text has a second one without words."""
-    extra = {name: record.OPTIONAL_COLUMNS[name] for name in ("words", "word_attention", "query_tokens")}
-    questions = [["where", "is", "he", "?", "now"], []]
-    lists = {"words": [[["a"], ["b", "c"]], []], "word_attention": [[[1], [0.5, 0.5]], []], "query_tokens": questions}
-    flat = record.with_settings(table(), [{"run": 1}])
-    divided = record.with_settings(record.build(columns(encoder=["cnn"] * 2, **lists), extra), [{"run": 2}])
-    joined = record.concatenate([flat, divided])
-    assert joined.column("words").to_pylist() == [[["a"], ["b"]], [], *lists["words"]]
-    assert joined.column("word_attention").to_pylist() == [[[1.0], [1.0]], [], *lists["word_attention"]]
-    assert joined.column("query_tokens").to_pylist() == [[], [], *questions]
+def test_concatenate_keeps_settings():
+    first = record.with_settings(table(), [{"run": 1}])
+    second = record.with_settings(table(encoder=["cnn"] * 2), [{"run": 2}])
+    joined = record.concatenate([first, second])
     assert joined.column("encoder").to_pylist() == ["bilstm"] * 2 + ["cnn"] * 2
     assert record.settings(joined) == [{"run": 1}, {"run": 2}]
     assert record.column_of(joined.schema.field("attention")).axes == ("T",)

@@ -4,7 +4,6 @@ import torch
 
 from attnfaith.alignment import PairMeasure
 from attnfaith.importance.context_mixing import nearness
-from attnfaith.importance.matrix_products import shares
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
 from attnfaith.subjects.layers import rows_at_once
@@ -117,7 +116,7 @@ class ALTI(PairMeasure):
         stacked = "stacked parts" in subject.capabilities
         encoder, decoder = subject.stacked_parts(pair) if stacked else ([], [])
         blocks = [cross for _, cross in decoder] if stacked else subject.cross_parts(pair)
-        crossed = [shares(nearness(block)) for block in blocks]
+        crossed = [nearness(block) for block in blocks]
         by_block = by_words(pair, torch.stack(crossed)[None, ..., :-1])
         if not stacked:
             return tuple(by_block)
@@ -128,10 +127,10 @@ def _total(encoder: list, targets: list, crossed: list[torch.Tensor]) -> torch.T
     """(N,S): the shares of source positions in the decoder's last states; crossed: those (N,S+1) in each cross-attention."""
     source = None
     for layer in encoder:
-        matrix = shares(nearness(layer))
+        matrix = nearness(layer)
         source = matrix if source is None else matrix @ source
     total = None
     for target, cross in zip(targets, crossed, strict=True):
-        before = 0 if total is None else cross[:, -1:] * (shares(nearness(target)) @ total)
+        before = 0 if total is None else cross[:, -1:] * (nearness(target) @ total)
         total = cross[:, :-1] @ source + before
     return total

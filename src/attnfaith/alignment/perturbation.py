@@ -6,7 +6,7 @@ Shapes: B pairs, S source positions, T source words, G target words.
 import torch
 
 from attnfaith.alignment import PairMeasure
-from attnfaith.importance.perturbation import cosine_distances
+from attnfaith.importance.context_mixing import cosine_distances
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
 from attnfaith.subjects.pairs import PairBatch, of_sources, of_targets, word_sums

@@ -13,8 +13,7 @@ from attnfaith import record
 from attnfaith.api.measuring import measure
 from attnfaith.api.records import Record
 from attnfaith.api.texts import read_texts
-from attnfaith.importance.context_mixing import alti_matrices
-from attnfaith.importance.perturbation import zeroing_matrices
+from attnfaith.importance.context_mixing import alti_matrices, zeroing_matrices
 from attnfaith.loading import open_subject, origin_of
 from attnfaith.reporting.alignment_view import PairView
 from attnfaith.reporting.attention_view import View

@@ -226,7 +226,6 @@ def _measure_model(args) -> Path:
     argument("run", nargs="+", metavar="RUN", help="run, record, Hub id, or a folder of runs"),
     argument("--output", type=Path, help="folder of the report (default: that of the run, where one is given)"),
     argument("--examples", type=int, help="pairs of sentences of lowest and of highest error (default: as the run's, or 5)"),
-    flag("--words", help="sum the scores of subwords over the subwords of a word"),
     flag("--mix-versions", help="join records even if different code measured them"),
     examples=("report runs/quickstart", "report runs/one runs/two --output both"),
 )
@@ -245,12 +244,10 @@ def report(args):
     tables = [source.load() for source in sources]
     if not args.mix_versions:
         record.check_one_version(tables, remedy="measure them anew with one, or give --mix-versions")
-    if args.words:
-        tables = [record.by_word(record.concatenate(tables, mix_versions=True))]
     section = recipe.report if recipe else recipes.Report()
     page = write_report(
         record.concatenate(tables, mix_versions=True),
-        args.output or own / ("report_words" if args.words else "report"),
+        args.output or own / "report",
         title=section.title,
         n_examples=section.examples if args.examples is None else args.examples,
     )

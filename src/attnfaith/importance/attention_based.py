@@ -76,7 +76,7 @@ class AttentionXGradient(TargetMeasure):
     }
 
     def __call__(self, subject, batch) -> dict[str, list]:
-        products = subject.attention_products(batch, self.batch_target(batch))
+        products = subject.attention_products(batch, self.explained(subject, batch))
         return {"importance_attention_x_gradient": per_token(subject, batch, products)}
 
 
@@ -145,7 +145,7 @@ class UniformScores(Measure):
     """
 
     name, cost = "uniform_scores", "nothing"
-    columns = {"importance_uniform": score("1 / T for each of T tokens", words="")}
+    columns = {"importance_uniform": score("1 / T for each of T tokens")}
 
     def __call__(self, subject, batch) -> dict[str, list]:
         lengths = token_counts(subject, batch)

@@ -6,16 +6,17 @@ docstring says. What lies on markers is left out at the end, so the scores of a 
 Shapes: L input positions, T tokens of a text.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import ClassVar
 
 import torch
 
-from attnfaith.importance.matrix_products import rolled_out, shares
 from attnfaith.importance.targets import share
 from attnfaith.measurement.registry import Measure, register
-from attnfaith.subjects import per_token
+from attnfaith.subjects import Edit, per_token
 from attnfaith.subjects.layers import LayerParts
 from attnfaith.subjects.reduction import Reduction
+from attnfaith.subjects.text_parts import TOKENS_AT_ONCE
 
 
 @register
@@ -41,23 +42,57 @@ class Rollout(Measure):
         return {"importance_rollout": per_token(subject, batch, weights)}
 
 
-def alti_matrices(subject, text, layers: Sequence) -> list[torch.Tensor]:
-    """(L,L) in float64 of each layer of a text: row i, which sums to 1, is the share of each position in state i."""
-    return [shares(nearness(LayerParts(layer))) for layer in layers]
+def carried(matrices: Iterable[torch.Tensor], matter: torch.Tensor) -> torch.Tensor:
+    """(L,): the mean of the rows `matter` (L,) bool of the product of matrices (L,L), first layer first, over its sum."""
+    rows = matter.double() / matter.sum()
+    for matrix in reversed(list(matrices)):
+        rows = rows @ matrix
+        rows = rows / rows.sum()  # at every step: products of many layers are too large for any number
+    return rows
+
+
+def _shares(matrix: torch.Tensor) -> torch.Tensor:
+    """Rows divided by their sums; one of zeros as it is."""
+    total = matrix.sum(1, keepdim=True)
+    return torch.where(total > 0, matrix / total, 0.0)
+
+
+class _RolledOut(Measure):
+    """The mean of the rows that matter of M_n ... M_1, divided by its sum, at the tokens; each text alone, without padding.
+
+    matrices(subject, text, layers): M_l (L,L) in float64 of each layer of a text.
+    """
+
+    matrices: ClassVar[Callable]
+
+    @torch.no_grad()
+    def __call__(self, subject, batch) -> dict[str, list]:
+        ((column, _),), scores = self.columns.items(), []
+        for row in range(len(batch["input_ids"])):
+            text = batch.alone(row)
+            layers, matter = subject.layers(text)
+            product = carried(self.matrices(subject, text, layers), matter)
+            scores.append(product[subject.attendable(text)[0]].float().cpu().numpy())
+        return {column: scores}
 
 
 def nearness(layer) -> torch.Tensor:
-    """(L,L) in float64: by how much each place's vector shortens the way to each state."""
+    """(L,L) in float64: by how much each place's vector shortens the way to each state, rows divided by their sums."""
     nearer = []
     for rows, parts in layer.all():
         state = layer.whole[rows].unsqueeze(1)
         # summed term by term, so that two long sums do not cancel
         nearer.append((state.abs() - (state - parts).abs()).sum(-1, dtype=torch.float64).clamp(min=0))
-    return torch.cat(nearer)
+    return _shares(torch.cat(nearer))
+
+
+def alti_matrices(subject, text, layers: Sequence) -> list[torch.Tensor]:
+    """(L,L) in float64 of each layer of a text: row i, which sums to 1, is the share of each position in state i."""
+    return [nearness(LayerParts(layer)) for layer in layers]
 
 
 @register
-class Alti(Measure):
+class Alti(_RolledOut):
     """ALTI (Ferrando et al. 2022): how near each token's vector brings a state after attention, multiplied over the layers.
 
     In every layer y_i is the state after attention, its residual connection and, where it follows these, the norm; T_i(j)
@@ -75,9 +110,7 @@ class Alti(Measure):
             "after attention and T_i(j) what token j adds to it, weights and the norm's scale held"
         ),
     }
-
-    def __call__(self, subject, batch) -> dict[str, list]:
-        return {"importance_alti": rolled_out(subject, batch, alti_matrices)}
+    matrices = staticmethod(alti_matrices)
 
 
 def _vector_lengths(subject, text, layers: Sequence) -> list[torch.Tensor]:
@@ -90,7 +123,7 @@ def _vector_lengths(subject, text, layers: Sequence) -> list[torch.Tensor]:
 
 
 @register
-class GlobEnc(Measure):
+class GlobEnc(_RolledOut):
     """GlobEnc (Modarressi et al. 2022): the length of what each token adds to a layer's states, rolled out over the layers.
 
     In every layer N_ij is the length of what j adds to the result at i: its projected values, weighed and summed over the
@@ -111,6 +144,60 @@ class GlobEnc(Measure):
             "scales of norms held, without the feed-forward part; rows are not divided by their sums"
         ),
     }
+    matrices = staticmethod(_vector_lengths)
 
-    def __call__(self, subject, batch) -> dict[str, list]:
-        return {"importance_globenc": rolled_out(subject, batch, _vector_lengths)}
+
+class Zeroed(Edit):
+    """The values of one place of each copy are zeros, in all heads and layers."""
+
+    per_copy = {"places": ""}
+
+    def __init__(self, places: torch.Tensor):
+        self.places = places
+
+    def values(self, number, values):
+        gone = torch.arange(values.shape[2], device=values.device) == self.places.unsqueeze(1)
+        return values.masked_fill(gone[:, None, :, None], 0.0)
+
+
+def zeroing_matrices(subject, text, layers: Sequence) -> list[torch.Tensor]:
+    """(L,L) in float64 of each layer of a text: row i, which sums to 1, is the share of each position's values in the change
+    at i.
+
+    subject: a subject, or another object with `device` and `each_layer`. L are the positions of the layers' states.
+    """
+    states, parts = [layer.state[0] for layer in layers], []
+    width = len(states[0])
+    for places in torch.arange(width, device=subject.device).split(max(1, TOKENS_AT_ONCE // max(1, width))):
+        results = subject.each_layer(text.take(torch.zeros_like(places)), states, Zeroed(places))
+        parts.append([cosine_distances(result, layer.result[0]) for layer, result in zip(layers, results, strict=True)])
+    return [_shares(torch.cat(distances).T) for distances in zip(*parts, strict=True)]
+
+
+def cosine_distances(results: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
+    """(N,L): 1 - cos of states (N,L,E) and (L,E), as half the square between unit vectors, which does not cancel."""
+    first, second = (torch.nn.functional.normalize(states.double(), dim=-1) for states in (results, result))
+    return (first - second).square().sum(-1) / 2
+
+
+@register
+class ValueZeroing(_RolledOut):
+    """Value zeroing (Mohebbi et al. 2023): how far each layer turns a token's state when another's values are zeros.
+
+    The identity is not added, since a layer's result has its residual connection in it. The result is that of the layer
+    itself, before a norm that a model may have after its last one. Each share is right to about 1e-4 of itself in float32.
+
+    A text is read once, and once more for each of its positions, markers included: all layers in one pass.
+
+    Source: Mohebbi et al. 2023.
+    """
+
+    name, cost = "value_zeroing", "tokens"
+    needs = frozenset({"attention maps", "layer states"})
+    columns = {
+        "importance_value_zeroing": share(
+            "the product over layers of the cosine distance of a layer's result at i with and without the values of j in "
+            "all heads, weights and the layer's input held, rows divided by their sums"
+        ),
+    }
+    matrices = staticmethod(zeroing_matrices)

@@ -79,7 +79,6 @@ class DiffMask(Measure):
             "layers multiplied; markers, padding and a second text that is not attended to are never masked, a sentence is "
             "masked whole",
             range=(0.0, 1.0),
-            words="largest",
             unit="probability",
         ),
         "diffmask_layers": Column(

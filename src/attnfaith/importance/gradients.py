@@ -109,13 +109,13 @@ class GradientNorm(Measure):
     name, cost = "gradient_norm", "gradient"
     needs = frozenset({"embeddings"})
     columns = {
-        "importance_gradient_norm": score(f"||df/dx||_2, {ITEM}, {ODDS}; {THROUGH}", words="length"),
+        "importance_gradient_norm": score(f"||df/dx||_2, {ITEM}, {ODDS}; {THROUGH}"),
         "importance_gradient_norm_hidden": score(
-            f"||df/dh||_2, h the encoder state of a token, {ODDS}; {THROUGH}", words="length", needs=STATES
+            f"||df/dh||_2, h the encoder state of a token, {ODDS}; {THROUGH}", needs=STATES
         ),
-        "importance_gradient_norm_detached": score(f"||df/dx||_2, {ITEM}, {ODDS}; {HELD_FIXED}", words="length", needs=HELD),
+        "importance_gradient_norm_detached": score(f"||df/dx||_2, {ITEM}, {ODDS}; {HELD_FIXED}", needs=HELD),
         "importance_gradient_norm_detached_hidden": score(
-            f"||df/dh||_2, h the encoder state of a token, {ODDS}; {HELD_FIXED}", words="length", needs=STATES | HELD
+            f"||df/dh||_2, h the encoder state of a token, {ODDS}; {HELD_FIXED}", needs=STATES | HELD
         ),
     }
 
@@ -150,7 +150,7 @@ class GradientXInput(TargetMeasure):
     }
 
     def __call__(self, subject, batch) -> dict[str, list]:
-        (slopes,) = input_slopes(subject, batch, lambda logits: self.batch_output(logits, batch)(logits))
+        (slopes,) = input_slopes(subject, batch, self.explained(subject, batch))
         named = zip(self.columns, slopes.products, strict=False)  # states where there are any
         return {name: per_token(subject, batch, values) for name, values in named}
 

@@ -130,7 +130,7 @@ class IntegratedGradients(TargetMeasure):
     def __call__(self, subject, batch) -> dict[str, list]:
         self.check(subject, None)
         with frozen(subject):
-            f = self.batch_output(whole_logits(subject, batch), batch)
+            f = self.explained(subject, batch)
             lines = {"": input_line(subject, batch, f, self.baseline)}
             if "states" in subject.capabilities:
                 lines["_hidden"] = state_line(subject, batch, f)
@@ -222,7 +222,7 @@ class DeepLift(TargetMeasure):
 
     def __call__(self, subject, batch) -> dict[str, list]:
         self.check(subject, None)
-        f = self.batch_output(whole_logits(subject, batch), batch)
+        f = self.explained(subject, batch)
         line = input_line(subject, batch, f, self.baseline)
         count = len(line.end)
         rows = torch.arange(count, device=line.end.device).repeat(2)

@@ -3,7 +3,6 @@
 Shapes: B instances, T tokens, H hidden, C classes.
 """
 
-from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -16,19 +15,18 @@ from attnfaith.importance.ablation import (
     without_token,
 )
 from attnfaith.importance.input_gradients import item_sums
-from attnfaith.importance.matrix_products import rolled_out, shares
-from attnfaith.importance.targets import STATES, TARGET_DOC, TargetMeasure, score, share, signed_score
+from attnfaith.importance.targets import STATES, TARGET_DOC, TargetMeasure, score, signed_score
 from attnfaith.measurement.registry import Measure, register
-from attnfaith.subjects import Edit, per_token, require, whole_logits
-from attnfaith.subjects.text_parts import ABSENT, TOKENS_AT_ONCE
+from attnfaith.subjects import per_token, require, whole_logits
+from attnfaith.subjects.text_parts import ABSENT
 
 
 Way = Literal["delete", "retokenise", "mask_token", "hide"]
 OcclusionWay = Literal["delete", "zero", "unknown", "mask", "retokenise", "mask_token", "hide"]
 DISTANCE = "total variation distance of the prediction to that"
 REMOVED = "where the token's state alone is removed from attention: other states stay, the other"
-SHARE = {"range": (0.0, 1.0), "words": ""}
-FALL = {"words": "", "undefined": "where either f is not finite"}
+SHARE = {"range": (0.0, 1.0)}
+FALL = {"undefined": "where either f is not finite"}
 
 
 def _distance(logits: torch.Tensor, probs: torch.Tensor) -> torch.Tensor:
@@ -159,70 +157,11 @@ class Occlusion(TargetMeasure):
     @torch.no_grad()
     def __call__(self, subject, batch) -> dict[str, list]:
         self.check(subject, None)
-        logits = whole_logits(subject, batch)
-        f = self.batch_output(logits, batch)
-        whole = f(logits).unsqueeze(1)
+        f = self.explained(subject, batch)
+        whole = f(whole_logits(subject, batch)).unsqueeze(1)
         columns = {"importance_occlusion": _falls(subject, batch, f, whole, self.by)}
         if "states" in subject.capabilities:
             (hidden, _, query), attention = subject.encoded(batch), subject.attention(batch)
             removed = f(without_state(subject, hidden, attention, query))
             columns["importance_occlusion_hidden"] = (whole - removed).masked_fill(attention == 0, 0.0)
         return {name: per_token(subject, batch, values) for name, values in columns.items()}
-
-
-class Zeroed(Edit):
-    """The values of one place of each copy are zeros, in all heads and layers."""
-
-    per_copy = {"places": ""}
-
-    def __init__(self, places: torch.Tensor):
-        self.places = places
-
-    def values(self, number, values):
-        gone = torch.arange(values.shape[2], device=values.device) == self.places.unsqueeze(1)
-        return values.masked_fill(gone[:, None, :, None], 0.0)
-
-
-def zeroing_matrices(subject, text, layers: Sequence) -> list[torch.Tensor]:
-    """(L,L) in float64 of each layer of a text: row i, which sums to 1, is the share of each position's values in the change
-    at i.
-
-    subject: a subject, or another object with `device` and `each_layer`. L are the positions of the layers' states.
-    """
-    states, parts = [layer.state[0] for layer in layers], []
-    width = len(states[0])
-    for places in torch.arange(width, device=subject.device).split(max(1, TOKENS_AT_ONCE // max(1, width))):
-        results = subject.each_layer(text.take(torch.zeros_like(places)), states, Zeroed(places))
-        parts.append([cosine_distances(result, layer.result[0]) for layer, result in zip(layers, results, strict=True)])
-    return [shares(torch.cat(distances).T) for distances in zip(*parts, strict=True)]
-
-
-def cosine_distances(results: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
-    """(N,L): 1 - cos of states (N,L,E) and (L,E), as half the square between unit vectors, which does not cancel."""
-    first, second = (torch.nn.functional.normalize(states.double(), dim=-1) for states in (results, result))
-    return (first - second).square().sum(-1) / 2
-
-
-@register
-class ValueZeroing(Measure):
-    """Value zeroing (Mohebbi et al. 2023): how far each layer turns a token's state when another's values are zeros.
-
-    The identity is not added, since a layer's result has its residual connection in it. The result is that of the layer
-    itself, before a norm that a model may have after its last one. Each share is right to about 1e-4 of itself in float32.
-
-    A text is read once, and once more for each of its positions, markers included: all layers in one pass.
-
-    Source: Mohebbi et al. 2023.
-    """
-
-    name, cost = "value_zeroing", "tokens"
-    needs = frozenset({"attention maps", "layer states"})
-    columns = {
-        "importance_value_zeroing": share(
-            "the product over layers of the cosine distance of a layer's result at i with and without the values of j in "
-            "all heads, weights and the layer's input held, rows divided by their sums"
-        ),
-    }
-
-    def __call__(self, subject, batch) -> dict[str, list]:
-        return {"importance_value_zeroing": rolled_out(subject, batch, zeroing_matrices)}

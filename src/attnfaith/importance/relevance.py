@@ -51,7 +51,7 @@ class _GradientByRules(TargetMeasure):
 
     def __call__(self, subject, batch) -> dict[str, list]:
         subject.check_rules(self.inputs)
-        shares = subject.relevance(batch, self.batch_target(batch), self.rules, self.inputs)
+        shares = subject.relevance(batch, self.explained(subject, batch), self.rules, self.inputs)
         places, values = shares.per_position[:, 0], shares.values[:, 0]
         markers = places.masked_fill(subject.attendable(batch), 0).sum(1)
         rest = values - places.sum(1)
@@ -154,7 +154,7 @@ class Chefer(TargetMeasure):
         mask = subject.attendable(batch)
         scores = torch.zeros(mask.shape, dtype=torch.float64, device=mask.device)
         layers = range(len(subject.sites.layers))
-        for part in map_products(subject, batch, self.batch_target(batch), layers):
+        for part in map_products(subject, batch, self.explained(subject, batch), layers):
             identity = torch.eye(part.length, dtype=torch.float64, device=mask.device)
             whole = identity
             for layer in layers:

@@ -14,7 +14,7 @@ from attnfaith.importance.targets import TARGET_DOC, TargetMeasure, signed_score
 from attnfaith.measurement.options import Absent, at_least, number
 from attnfaith.measurement.registry import register
 from attnfaith.record import Column
-from attnfaith.subjects import require, whole_logits
+from attnfaith.subjects import require
 from attnfaith.subjects.text_parts import ABSENT, read_parts
 from attnfaith.support.draws import default_dtype, drawing, generator
 
@@ -62,7 +62,7 @@ class _Surrogate(TargetMeasure):
         each instance by (seed, instance id, name) and put back, in float32. One item has all of the difference, without a
         fit, and no items have no scores: []. NaN where f of the text, of nothing or of a part is not finite.
         """
-        f = self.batch_output(whole_logits(subject, batch), batch)
+        f = self.explained(subject, batch)
         fitted, residuals = [], []
         for row, (name, length) in enumerate(zip(batch["instance_id"], token_counts(subject, batch), strict=True)):
             scores, residual = np.zeros(0), 0.0

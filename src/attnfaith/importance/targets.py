@@ -4,19 +4,17 @@ Shapes: B instances, C classes; logits may have dimensions between the two.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 from attnfaith.measurement.options import Output, Target
 from attnfaith.measurement.registry import Measure
 from attnfaith.record import Column
-from attnfaith.subjects import Batch, Subject
+from attnfaith.subjects import Batch, Subject, whole_logits
 from attnfaith.subjects.protocol import log_odds
 
 
-OUTPUTS = ("logit", "probability", "log_odds")
-TARGETS = "'predicted', 'gold', the number of a class, or {'of': class, 'against': class} for the difference of two logits"
 STATES = frozenset({"states"})
 """What columns of encoder states need."""
 TARGET_DOC = "f the logit of the predicted class, or what the options target and output name"
@@ -24,13 +22,13 @@ ROWS_DOC = "the rows of attention that the logits depend on"
 
 
 def score(doc: str, **fields) -> Column:
-    """The column of a score that is never negative; that of a word is the sum of its subwords', unless `fields` say else."""
-    return Column(("T",), **{"words": "sum", "range": (0.0, None), **fields}, doc=doc)
+    """The column of a score that is never negative."""
+    return Column(("T",), **{"range": (0.0, None), **fields}, doc=doc)
 
 
 def signed_score(doc: str, **fields) -> Column:
     """The column of a signed score: a token with a positive score is evidence for what is explained."""
-    fields = {"words": "sum", "undefined": "where f or its slope is not finite", **fields}
+    fields = {"undefined": "where f or its slope is not finite", **fields}
     return Column(("T",), **fields, signed=True, doc=f"{doc}; positive is evidence for f")
 
 
@@ -38,7 +36,7 @@ def share(doc: str) -> Column:
     """The column of what the rows that the logits depend on take of a token, over the sum of all input positions."""
     doc = f"what the mean of {ROWS_DOC} takes of a token, over the sum of all input positions, markers too: {doc}"
     undefined = "where the logits depend on no row of the last layer"
-    return Column(("T",), words="sum", range=(0.0, 1.0), undefined=undefined, doc=doc)
+    return Column(("T",), range=(0.0, 1.0), undefined=undefined, doc=doc)
 
 
 def token_counts(subject: Subject, batch: Batch) -> list[int]:
@@ -46,30 +44,34 @@ def token_counts(subject: Subject, batch: Batch) -> list[int]:
     return subject.attendable(batch).sum(1).tolist()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TargetOutput:
     """The number that is explained of each instance, as a function of logits.
 
-    of (B,): the class. against (B,): the class whose logit is taken off it, or None. output: one of OUTPUTS. answers (B,C)
-    bool: the classes that may be given, None for all of them. Indexing takes instances.
+    of (B,): the class. against (B,): the class whose logit is taken off it, or None. output: "logit", "probability" or
+    "log_odds". answers (B,C) bool: the classes that may be given, None for all of them. key: of two that explain the same
+    of a batch it is the same. Indexing takes instances.
     """
 
     of: torch.Tensor
     against: torch.Tensor | None
     output: str
     answers: torch.Tensor | None
+    key: str = ""
 
     def __getitem__(self, rows) -> "TargetOutput":
-        parts = (self.of, self.against, self.answers)
-        of, against, answers = (None if values is None else values[rows] for values in parts)
-        return TargetOutput(of, against, self.output, answers)
+        tensors = {name: getattr(self, name) for name in ("of", "against", "answers")}
+        return replace(self, **{name: None if values is None else values[rows] for name, values in tensors.items()})
 
-    def __call__(self, logits: torch.Tensor) -> torch.Tensor:
-        """Logits (B,...,C) to values (B,...) in float64, whose gradients are exact where a probability rounds to 0 or 1.
+    def __call__(self, logits: torch.Tensor, rows: torch.Tensor | None = None) -> torch.Tensor:
+        """Logits (B,...,C), or those of the instances `rows`, to values (B,...) in float64, whose gradients are exact where
+        a probability rounds to 0 or 1.
 
         "logit": of the class, minus that of the class it is held against; any number. "log_odds": log(p / (1 - p)), with
         two classes the difference of their logits; NaN where the instance has a single possible class. "probability": 0..1.
         """
+        if rows is not None:
+            return self[rows](logits)
         if self.output == "logit":
             logits = logits.double()
             own = _logits_of(logits, self.of)
@@ -89,24 +91,20 @@ def _logits_of(logits: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
 
 
 def check_target(target="predicted", output: str = "logit") -> None:
-    """Raise ValueError for a target or an output that no model has, and for a contrast of anything but logits."""
-    contrast = isinstance(target, Mapping)
-    classes = [*target.values()] if contrast else [] if target in ("predicted", "gold") else [target]
-    is_number = all(type(number) is int and number >= 0 for number in classes)
-    if not is_number or (contrast and (set(target) != {"of", "against"} or len(set(classes)) < 2)):
-        raise ValueError(f"target={target!r} does not exist; give {TARGETS}")
-    if output not in OUTPUTS or (contrast and output != "logit"):
-        allowed = "a contrast compares logits" if contrast else f"choose one of {', '.join(OUTPUTS)}"
-        raise ValueError(f"output={output!r} with target={target!r} does not exist; {allowed}")
+    """Raise ValueError for a contrast of anything but two different classes, and of anything but their logits."""
+    if isinstance(target, Mapping):
+        if set(target) != {"of", "against"} or target["of"] == target["against"]:
+            raise ValueError(f"target={target!r}: a contrast is {{'of': class, 'against': another class}}")
+        if output != "logit":
+            raise ValueError(f"output={output!r} with target={target!r}: a contrast compares logits, output='logit'")
 
 
 def check_data(subject, dataset, *, target="predicted", output: str = "logit") -> None:
     """Check a target and an output against a model and encoded instances, before anything is measured.
 
-    Raises ValueError as `check_target`, for a class that the model does not have or an instance may not be given, for a
-    probability or log-odds of a model without classes, and for "gold" where an instance has no label.
+    Raises ValueError for a class that the model does not have or an instance may not be given, for a probability or log-odds
+    of a model without classes, and for "gold" where an instance has no label.
     """
-    check_target(target, output)
     if output != "logit" and "classes" not in subject.capabilities:
         raise ValueError(
             f"output={output!r} needs classes, which this model lacks: {subject.lacks['classes']}; explain a logit"
@@ -139,19 +137,19 @@ def target_output(logits: torch.Tensor, batch, target="predicted", output: str =
     target: "predicted", the class that these logits make most probable; "gold", batch["label"]; the number of a class; or
     {"of": class, "against": class}, the difference of two logits. output: "logit", "probability" or "log_odds".
 
-    Raises ValueError as `check_target`, for a class that does not exist or that batch["answer_mask"] bars an instance from,
-    and for "gold" where an instance has no label.
+    Raises ValueError for a class that does not exist or that batch["answer_mask"] bars an instance from, and for "gold"
+    where an instance has no label.
     """
-    check_target(target, output)
     answers = None if batch.get("answer_mask") is None else batch["answer_mask"].bool()
+    key = f"{sorted(target.items()) if isinstance(target, Mapping) else target!r} {output}"
     if target == "predicted":
-        return TargetOutput(logits.argmax(-1), None, output, answers)
+        return TargetOutput(logits.argmax(-1), None, output, answers, key)
     count, width = logits.shape
     labels = [None] * count if batch.get("label") is None else batch["label"]
     possible = [range(width)] * count if answers is None else [row.nonzero().squeeze(1).tolist() for row in answers]
     classes = [_classes(target, *row) for row in zip(labels, possible, batch["instance_id"], strict=True)]
     of, *against = torch.tensor(classes, dtype=torch.int64, device=logits.device).reshape(count, -1).unbind(1)
-    return TargetOutput(of, against[0] if against else None, output, answers)
+    return TargetOutput(of, against[0] if against else None, output, answers, key)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,39 +167,6 @@ class TargetMeasure(Measure):
         if dataset is not None:
             check_data(subject, dataset, target=self.target, output=self.output)
 
-    def batch_output(self, logits: torch.Tensor, batch) -> TargetOutput:
-        """What this measure explains of the instances of a batch, given the logits (B,C) of their whole texts."""
-        return target_output(logits, batch, self.target, self.output)
-
-    def batch_target(self, batch) -> "BatchTarget":
-        """What this measure explains of some instances of a batch."""
-        return BatchTarget(batch, self.target, self.output)
-
-
-class BatchTarget:
-    """What is explained of some instances of a batch, given logits of theirs; raises as `target_output`.
-
-    The predicted class is that of these very logits. Two with the same target and output are equal.
-    """
-
-    def __init__(self, batch, target="predicted", output: str = "logit"):
-        self.target, self.output = target, output
-        self.batch = {name: batch.get(name) for name in ("instance_id", "label", "answer_mask")}  # which may keep this one
-
-    def __call__(self, logits: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-        """The numbers (n,) float64 of the instances `rows` (n,), from their logits (n,C)."""
-        answers, lists = self.batch["answer_mask"], ("instance_id", "label")
-        chosen = {name: [self.batch[name][row] for row in rows.tolist()] for name in lists if self.batch[name]}
-        chosen["answer_mask"] = None if answers is None else answers[rows]
-        return target_output(logits, chosen, self.target, self.output)(logits)
-
-    @property
-    def key(self) -> tuple[str, str]:
-        target = sorted(self.target.items()) if isinstance(self.target, Mapping) else self.target
-        return repr(target), self.output
-
-    def __eq__(self, other) -> bool:
-        return isinstance(other, BatchTarget) and self.key == other.key
-
-    def __hash__(self) -> int:
-        return hash(self.key)
+    def explained(self, subject, batch) -> TargetOutput:
+        """What this measure explains of the instances of a batch."""
+        return target_output(whole_logits(subject, batch), batch, self.target, self.output)

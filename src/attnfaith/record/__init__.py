@@ -23,7 +23,6 @@ from attnfaith.record.io import (
     rows,
     save,
     schema_of,
-    schema_version,
     settings,
 )
 from attnfaith.record.schema import (
@@ -33,7 +32,6 @@ from attnfaith.record.schema import (
     OPTIONAL_COLUMNS,
     OUTPUTS,
     SEQUENCE_COLUMNS,
-    SUM_TOLERANCE,
     VERSION,
     Column,
     build,
@@ -49,7 +47,6 @@ from attnfaith.record.schema import (
 from attnfaith.record.words import (
     CONTINUES,
     REPEATS,
-    by_word,
     words_of,
 )
 from attnfaith.support.errors import RecordError
@@ -57,10 +54,10 @@ from attnfaith.support.errors import RecordError
 
 __all__ = (
     ["ABSOLUTE", "COLUMNS", "CONTINUES", "HEADING", "IDENTITY_COLUMNS", "OPTIONAL_COLUMNS", "OUTPUTS"]
-    + ["PENALTY_FIELDS", "REPEATS", "SEQUENCE_COLUMNS", "SUM_TOLERANCE", "UNKNOWN", "UNKNOWN_SEED", "VERSION"]
+    + ["PENALTY_FIELDS", "REPEATS", "SEQUENCE_COLUMNS", "UNKNOWN", "UNKNOWN_SEED", "VERSION"]
     + ["Column", "Identity", "RecordError"]
-    + ["as_columns", "build", "by_word", "check_one_version", "column_of", "common_columns", "concatenate", "equal"]
+    + ["as_columns", "build", "check_one_version", "column_of", "common_columns", "concatenate", "equal"]
     + ["from_row", "has_classes", "is_current", "list_lengths", "load", "model_fields", "objective_fields"]
-    + ["of_sequences", "plain", "projection_label", "ragged", "rows", "save", "schema_of", "schema_version", "settings"]
+    + ["of_sequences", "plain", "projection_label", "ragged", "rows", "save", "schema_of", "settings"]
     + ["training_fields", "validate", "with_settings", "words_of"]
 )

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from functools import cached_property
 from pathlib import Path
 
 from attnfaith.support.errors import RecordError
@@ -100,12 +99,12 @@ class Identity:
     selection_lasso: float | None = None  # of hardkuma, the number of changes a token that training aims at
     selection_two_sided: bool | None = None  # of hardkuma, that share is aimed at from below, too
 
-    @cached_property
+    @property
     def heading(self) -> dict[str, object]:
         """Labels for people, by HEADING, with which a table's rows begin. Nothing reads them back."""
         hierarchy = "" if self.hierarchy == "none" else self.hierarchy
         words = "words" if hierarchy and self.level == "word" else ""
-        attention = self.reduction_label if self.reduction else self.selection_label if self.selection_kind else ""
+        attention = self.reduction_label or self.selection_label
         apart = "impermissible apart" if self.separate_impermissible else ""
         spread = self.vectors_scale if self.vectors == "random" else self.vectors_digest
         return {
@@ -130,7 +129,7 @@ class Identity:
     def model_label(self) -> str:
         """Such as "bilstm+additive+softmax", encoder, alignment and projection; of an adversary its objective."""
         if self.objective == "adversarial":
-            return _labelled("adversarial", *self._adversary_parts)
+            return _labelled("adversarial", *self._adversary)
         return "+".join(str(self.heading[name]) for name in ("encoder", "alignment", "projection"))
 
     @property
@@ -146,17 +145,16 @@ class Identity:
         """How tokens are selected and read, where it is not the default, such as "transition 0.01, contiguous"."""
         if self.selection_kind is None:
             return ""
-        default = 0.5 if self.selection_kind == "bernoulli" else 0.0
-        test = self.selection_test_temperature
+        threshold, test = 0.5 if self.selection_kind == "bernoulli" else 0.0, self.selection_test_temperature
         parts = (
-            "" if self.selection_encoder == self.encoder else self.selection_encoder,
+            _unless(self.encoder, self.selection_encoder),
             _part("transition", self.selection_transition or None),
             _part("temperature", self.selection_temperature),
-            _part("at test", None if test == self.selection_temperature else test),
-            _part("threshold", None if self.selection_threshold == default else self.selection_threshold),
+            _part("at test", _unless(self.selection_temperature, test)),
+            _part("threshold", _unless(threshold, self.selection_threshold)),
             "contiguous" if self.selection_contiguous else "",
-            "" if self.selection_reads == "zeroed" else self.selection_reads,
-            "" if self.selection_pooling == "average" else self.selection_pooling,
+            _unless("zeroed", self.selection_reads),
+            _unless("average", self.selection_pooling),
             "" if self.selection_vectors_shared else "vectors apart",
         )
         return ", ".join(filter(None, parts))
@@ -166,15 +164,15 @@ class Identity:
         """Such as "classification(diversity 0.5)", "adversarial(kl, 0.002)", "guided(bilstm+additive+softmax)"."""
         parts = []
         if self.objective == "adversarial":
-            parts = [*self._adversary_parts, _part("base", self.base_penalties)]
+            parts = [*self._adversary, _part("base", self.base_penalties)]
         elif self.objective == "guided":
             parts = ["+".join(filter(None, (self.base, self.base_penalties)))]
         return _labelled(
             self.objective,
             *parts,
-            "" if self.attention_rate == 1 else f"attention rate x {self.attention_rate:g}",
+            _part("attention rate x", _unless(1.0, self.attention_rate)),
             _part("tokens erased", self.random_erasure or None),
-            *self._penalty_parts,
+            *self.penalties,
             _part("sparsity", self.selection_sparsity),
             _part("coherence", self.selection_coherence),
             "moving average" if self.selection_baseline == "moving_average" else "",
@@ -184,25 +182,21 @@ class Identity:
         )
 
     @property
-    def _adversary_parts(self) -> list[str]:
-        frozen = "frozen" if self.adversary_frozen else ""
-        return [str(self.adversary_divergence), f"{self.adversary_weight:g}", frozen]
-
-    @property
-    def _penalty_parts(self) -> list[str]:
-        """Such as ["impermissible mass 0.1 mean", "diversity 0.5"]."""
+    def penalties(self) -> list[str]:
+        """What was added to the loss, such as ["impermissible mass 0.1 mean", "diversity 0.5"]."""
         details = {
             "impermissible_mass": self.impermissible_heads,
             "diversity": None,
             "word_tying": f"{self.word_tying_distance}{' with padding' if self.word_tying_padding else ''}",
             "masked_language_model": _part("share", self.masked_share),
         }
-        weights = {name: getattr(self, name) for name in details}
-        return [
-            " ".join(filter(None, (name.replace("_", " "), f"{weights[name]:g}", detail)))
-            for name, detail in details.items()
-            if weights[name]
-        ]
+        labels = {name: _part(name.replace("_", " "), getattr(self, name) or None) for name in details}
+        return [" ".join(filter(None, (labels[name], detail))) for name, detail in details.items() if labels[name]]
+
+    @property
+    def _adversary(self) -> list[str]:
+        frozen = "frozen" if self.adversary_frozen else ""
+        return [str(self.adversary_divergence), f"{self.adversary_weight:g}", frozen]
 
 
 def projection_label(projection: str, parameter: float | None) -> str:
@@ -223,6 +217,11 @@ def _part(name: str, value: float | str | None) -> str:
     return f"{name} {value if isinstance(value, str) else format(value, 'g')}".strip()
 
 
+def _unless(usual, value):
+    """The value; None where it is the usual one."""
+    return None if value == usual else value
+
+
 def as_columns(identity: Identity, count: int) -> dict[str, list]:
     """Return the identity as record columns of `count` equal rows."""
     cell = {key.name: value for key in fields(Identity) if (value := getattr(identity, key.name)) != key.default}
@@ -237,9 +236,6 @@ def from_row(row: Mapping[str, object]) -> Identity:
         raise RecordError(
             f"column 'cell' does not say which model was measured ({error}): measure the model anew"
         ) from error
-
-
-# ------------------------------------------------------------------------------------------ what a recipe decides
 
 
 def model_fields(model) -> dict[str, object]:
@@ -287,4 +283,4 @@ def training_fields(recipe, read: Callable) -> dict[str, object]:
         return fields
     recipe = read(Path(recipe.objective.base) / RECIPE)
     base = Identity("", "", "", UNKNOWN_SEED, **model_fields(recipe.model), **objective_fields(recipe))
-    return {**fields, "base": base.model_label, "base_penalties": ", ".join(base._penalty_parts) or None}
+    return {**fields, "base": base.model_label, "base_penalties": ", ".join(base.penalties) or None}

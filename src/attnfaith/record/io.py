@@ -3,7 +3,7 @@
 import contextlib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,29 +12,17 @@ import pyarrow.parquet as pq
 
 import attnfaith
 from attnfaith.record.schema import (
-    OPTIONAL_COLUMNS,
     VERSION,
     VERSION_KEY,
     column_of,
     has_classes,
-    list_lengths,
     of_sequences,
     validate,
     whole,
     with_settings,
 )
-from attnfaith.support.errors import RecordError
+from attnfaith.support.errors import RecordError, cut, excerpt
 from attnfaith.support.files import atomic_path
-
-
-FILLED: dict[str, Callable[[list[str]], list]] = {
-    "word_of_token": lambda tokens: [*range(len(tokens))],
-    "words": lambda tokens: [[token] for token in tokens],
-    "word_attention": lambda tokens: [[1.0] for _ in tokens],
-    "query_tokens": lambda tokens: [],
-}
-"""Columns of some records only, and their values for the tokens of a text in a record without them: each token is a word,
-the only word of its item, and there is no second text."""
 
 
 def rows(table: pa.Table, column: str) -> list[np.ndarray]:
@@ -95,10 +83,11 @@ def check_one_version(
 
 
 def concatenate(tables: Iterable[pa.Table], *, mix_versions: bool = False) -> pa.Table:
-    """Return records of several cells as one, with the `settings` of all. Missing columns of FILLED are added.
+    """Return records of several cells as one, with the `settings` of all.
 
-    Raises RecordError where some hold texts and some sentence pairs, another column is missing in some, the same
-    instance of the same cell comes twice, or, unless mix_versions, different versions of the package measured them.
+    Raises RecordError where the records have different columns, hold one in different types or outputs of different kinds,
+    where the same instance of the same cell comes twice, or, unless mix_versions, different versions of the package measured
+    them.
     """
     tables = list(tables)
     if not tables:
@@ -109,25 +98,16 @@ def concatenate(tables: Iterable[pa.Table], *, mix_versions: bool = False) -> pa
         raise RecordError("'probs' are probabilities of classes in only some of the records: report them apart")
     if not mix_versions:
         check_one_version(tables)
-    for name, fill in FILLED.items():
-        if any(name in table.column_names for table in tables):
-            field = OPTIONAL_COLUMNS[name].field(name)
-            for number, table in enumerate(tables):
-                if name not in table.column_names:
-                    values = [fill(tokens) for tokens in table.column("tokens").to_pylist()]
-                    tables[number] = table.append_column(field, pa.array(values, field.type))
-    names = set(tables[0].column_names)
+    names = tables[0].column_names
     for number, table in enumerate(tables):
-        different = sorted(set(table.column_names) ^ names)
-        if different:
-            more = f" and {len(different) - 4} more" if len(different) > 4 else ""
+        if different := sorted(set(table.column_names) ^ set(names)):
             raise RecordError(
-                f"record {number} has other columns than record 0: {', '.join(different[:4])}{more} are in one only; "
-                "measure both with the same measures, or report each alone"
+                f"record {number} has other columns than record 0: {cut(', '.join(different))} are in one only; measure "
+                "both with the same measures, or report each alone"
             )
     gathered = [part for table in tables for part in settings(table)]
     try:
-        joined = pa.concat_tables([table.select(tables[0].column_names) for table in tables], promote_options="default")
+        joined = pa.concat_tables([table.select(names) for table in tables], promote_options="default")
     except pa.ArrowException as error:
         raise RecordError(f"the records hold one column in different types: {error}") from error
     joined = with_settings(joined.unify_dictionaries(), gathered)
@@ -137,23 +117,7 @@ def concatenate(tables: Iterable[pa.Table], *, mix_versions: bool = False) -> pa
 
 def equal(first: pa.Table, second: pa.Table) -> bool:
     """Whether two records have the same columns, of the same types, with the same values; NaN is equal to NaN."""
-    if first.schema != second.schema or first.num_rows != second.num_rows:
-        return False
-    return all(_alike(first.column(name), second.column(name)) for name in first.column_names)
-
-
-def _alike(first: pa.ChunkedArray | pa.Array, second: pa.ChunkedArray | pa.Array) -> bool:
-    if isinstance(first, pa.ChunkedArray):
-        first, second = first.combine_chunks(), second.combine_chunks()
-    if pa.types.is_list(first.type):
-        return list_lengths(first).tolist() == list_lengths(second).tolist() and _alike(first.flatten(), second.flatten())
-    if pa.types.is_floating(first.type):
-        same_nulls = first.is_null().equals(second.is_null())
-        values = (array.to_numpy(zero_copy_only=False) for array in (first, second))
-        return same_nulls and np.array_equal(*values, equal_nan=True)
-    if pa.types.is_dictionary(first.type):
-        first, second = (array.cast(array.type.value_type) for array in (first, second))
-    return first.equals(second)
+    return first.schema == second.schema and repr(first.to_pydict()) == repr(second.to_pydict())
 
 
 def plain(table: pa.Table) -> pa.Table:
@@ -178,8 +142,7 @@ def settings(table: pa.Table | pa.Schema) -> list[dict]:
             return parts
     except (ValueError, TypeError, AttributeError, RecursionError):
         pass
-    beginning = stored[:60].decode(errors="replace")
-    raise RecordError(f"the record's settings are {beginning!r}, not a list of one object per cell: measure the model anew")
+    raise RecordError(f"the record's settings are {excerpt(stored)}, no list of one object per cell: measure the model anew")
 
 
 def save(table: pa.Table, path: str | os.PathLike) -> None:
@@ -204,10 +167,11 @@ def load(path: str | os.PathLike) -> pa.Table:
         raise RecordError(
             f"{path} is no record of this package: it has the columns {', '.join(map(repr, stored.names[:10]))}"
         )
-    version = schema_version(stored)
-    if version != VERSION:
+    version = (stored.metadata or {}).get(VERSION_KEY, b"1").decode(errors="replace")
+    if version != str(VERSION):
         raise RecordError(
-            f"{path} has version {version} of the record's schema, this package reads {VERSION}: measure the model anew"
+            f"{path} has version {cut(version, 20)} of the record's schema, this package reads {VERSION}: measure the model "
+            "anew"
         )
     with _readable(path):
         table = pq.read_table(path, partitioning=None)  # a folder that is called seed=3 is no column
@@ -231,9 +195,3 @@ def _readable(path: str | os.PathLike) -> Iterator[None]:
         yield
     except (pa.ArrowException, OSError) as error:
         raise RecordError(f"{path} is not a readable record (corrupt or half-written): {error}") from error
-
-
-def schema_version(schema: pa.Schema) -> int | str:
-    """Return the version of a record's schema; 1 where it states none."""
-    stated = (schema.metadata or {}).get(VERSION_KEY, b"1").decode(errors="replace")
-    return int(stated) if stated.isdecimal() else stated[:20]

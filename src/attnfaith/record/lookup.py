@@ -3,7 +3,7 @@
 import os
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,6 @@ from attnfaith.support.files import CARD, CHECKPOINT, MODEL, RECIPE, RECORD, STA
 
 FETCHED = Path("runs") / "hub"
 REPOSITORY = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+?)(:(?P<configuration>[\w.-]+))?")
-MOST_NAMED = 8
 
 
 class NotFoundError(AttnfaithError):
@@ -67,7 +66,7 @@ def find_records(*words: str | os.PathLike, revision: str | None = None) -> list
         elif os.path.isdir(word):
             matches = _in_folder(path)
         elif (match := REPOSITORY.fullmatch(str(word))) and not closest(path.name, _neighbours(path)):
-            matches = _on_hub(match["repo"], match["configuration"], path, revision)
+            matches = _on_hub(match["repo"], match["configuration"], revision)
         else:
             raise NotFoundError(f"no run or record at {cut(str(word))}{_near(path)}")
         sources |= {source.paths: source for source in matches}
@@ -95,11 +94,10 @@ def run_on_hub(repo_id: str, names: Sequence[str] = (RECIPE, STATE)) -> Path:
     Raises NotFoundError where the Hub does not give them, or it is no run.
     """
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
     try:
         snapshot = Path(snapshot_download(repo_id, allow_patterns=[*names]))
-    except (HfHubHTTPError, HFValidationError, OSError) as error:
+    except _refusals() as error:
         raise NotFoundError(
             f"no folder of a run at {cut(repo_id)}, and on the Hub {why_unreadable(error, repo_id)}"
         ) from error
@@ -115,13 +113,36 @@ def fetch_run(repo_id: str) -> Path:
     Raises NotFoundError as `run_on_hub`.
     """
     folder = FETCHED / repo_id.replace("/", "--")
-    if (folder / RECIPE).is_file():
-        return folder
-    snapshot = run_on_hub(repo_id, (RECIPE, STATE, *CHECKPOINT))
-    (folder / MODEL).mkdir(parents=True, exist_ok=True)
-    for name in (*CHECKPOINT, STATE, RECIPE):  # the recipe last: with it the folder is whole
-        shutil.copyfile(snapshot / name, (folder / MODEL if name in CHECKPOINT else folder) / name)
+    if not (folder / RECIPE).is_file():
+        snapshot = run_on_hub(repo_id, (RECIPE, STATE, *CHECKPOINT))
+        (folder / MODEL).mkdir(parents=True, exist_ok=True)
+        for name in (*CHECKPOINT, STATE, RECIPE):  # the recipe last: with it the folder is whole
+            shutil.copyfile(snapshot / name, (folder / MODEL if name in CHECKPOINT else folder) / name)
     return folder
+
+
+def why_unreadable(error: Exception, repo_id: str) -> str:
+    """Return why a repository cannot be read, in short. error: of huggingface_hub, or caused by such an error."""
+    from huggingface_hub import errors
+
+    repo_id, causes = cut(repo_id), (error, error.__cause__)
+    for kind, reason in (
+        (errors.HFValidationError, "no repository has such a name"),
+        (
+            errors.LocalEntryNotFoundError,
+            f"{repo_id} cannot be looked up: it is not in the cache, and the Hub is not reached",
+        ),
+        (errors.RepositoryNotFoundError, f"there is no {repo_id} that you may read; private ones need `hf auth login`"),
+    ):
+        if any(isinstance(cause, kind) for cause in causes):
+            return reason
+    return f"{repo_id} cannot be read ({type(error).__name__}: {excerpt(error)})"
+
+
+def _refusals() -> tuple[type[Exception], ...]:
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+
+    return HfHubHTTPError, HFValidationError, OSError
 
 
 def _in_folder(folder: Path) -> list[Source]:
@@ -149,79 +170,44 @@ def _neighbours(path: Path) -> list[str]:
 
 
 def _near(path: Path) -> str:
-    """The end of a message: the run that the path is a part of, the most similar name, or all in the same folder."""
-    if os.path.isfile(path.parent / RECORD):
-        return f"; did you mean the run {path.parent}?"
-    neighbours = _neighbours(path)
-    near = closest(path.name, neighbours)
-    if near:
-        return f"; did you mean {path.parent / near}?"
-    return f"; in {path.parent} there are {_listed(neighbours)}" if neighbours else ""
+    """The end of a message: the most similar name in the same folder."""
+    near = closest(path.name, _neighbours(path))
+    return f"; did you mean {path.parent / near}?" if near else ""
 
 
 def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return ", ".join(names[:MOST_NAMED]) + more
+    return cut(", ".join(names), 200)
 
 
-# ------------------------------------------------------------------------------------------------ on the Hub
+def _on_hub(repo_id: str, configuration: str | None, revision: str | None) -> list[Source]:
+    """The records that a model's card names, or those of a data set of records."""
+    from huggingface_hub import ModelCard, hf_hub_download
 
-
-def _on_hub(repo_id: str, configuration: str | None, path: Path, revision: str | None) -> list[Source]:
-    from huggingface_hub import hf_hub_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
-
-    absent = (HfHubHTTPError, OSError, HFValidationError)
+    card, unread, refusals = {}, None, _refusals()
     try:
-        card = _card(hf_hub_download(repo_id, CARD, revision=revision))
-    except absent as error:
-        no_card = error
-    else:
-        if not card.get("records"):
+        text = Path(hf_hub_download(repo_id, CARD, revision=revision)).read_text(encoding="utf-8")
+        card = ModelCard(text).data.get("attnfaith")
+    except refusals as error:
+        unread = error
+    except (ValueError, yaml.YAMLError):
+        pass
+    if unread is None:
+        if not (isinstance(card, dict) and card.get("records")):
             raise NotFoundError(f"{repo_id}: the model's card names no record; give the data set that holds it")
         wanted = configuration or card.get("configuration") or repo_id.rpartition("/")[2]
-        return [*_hub_records(card["records"], wanted, name=repo_id)]
+        return _in_dataset(card["records"], wanted, name=repo_id)
     try:
-        return [*_hub_records(repo_id, configuration, revision)]
-    except absent as error:
-        raise NotFoundError(
-            f"no run or record at {cut(str(path))}{_near(path)}, and on the Hub {why_unreadable(no_card, repo_id)}"
-        ) from error
+        return _in_dataset(repo_id, configuration, revision)
+    except refusals as error:
+        raise NotFoundError(f"no run or record at {repo_id}, and on the Hub {why_unreadable(unread, repo_id)}") from error
 
 
-def why_unreadable(error: Exception, repo_id: str) -> str:
-    """Return why a repository cannot be read, in short. error: of huggingface_hub, or caused by such an error."""
-    from huggingface_hub import constants
-    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError, RepositoryNotFoundError
-
-    repo_id, causes = cut(repo_id), (error, error.__cause__)
-    if any(isinstance(cause, HFValidationError) for cause in causes):
-        return "no repository has such a name"
-    if any(isinstance(cause, LocalEntryNotFoundError) for cause in causes):
-        why = "HF_HUB_OFFLINE is set, so that nothing is fetched" if constants.HF_HUB_OFFLINE else "the Hub is not reached"
-        return f"{repo_id} cannot be looked up: it is not in the cache, and {why}"
-    if any(isinstance(cause, RepositoryNotFoundError) for cause in causes):
-        return f"there is no {repo_id} that you may read; private ones need `hf auth login`"
-    return f"{repo_id} cannot be read ({type(error).__name__}: {excerpt(error)})"
-
-
-def _card(path: str) -> dict:
-    """Return what a checkpoint's card holds for this package; {} of any other card."""
-    from huggingface_hub import ModelCard
-
-    try:
-        data = ModelCard(Path(path).read_text(encoding="utf-8")).data.get("attnfaith")
-    except (ValueError, yaml.YAMLError):
-        return {}
-    return data if isinstance(data, dict) else {}
-
-
-def _hub_records(
+def _in_dataset(
     repo_id: str, wanted: str | None = None, revision: str | None = None, name: str | None = None
-) -> Iterator[Source]:
-    """Yield the record of each configuration of a data set on the Hub, or of the wanted one.
+) -> list[Source]:
+    """The record of each configuration of a data set on the Hub, or of the wanted one. name: of the source, for people.
 
-    name: of the source, for people. Raises NotFoundError where there is none, and what huggingface_hub raises.
+    Raises NotFoundError where there is none, and what huggingface_hub raises.
     """
     from huggingface_hub import HfApi, snapshot_download
 
@@ -234,5 +220,7 @@ def _hub_records(
         files = HfApi().list_repo_files(repo_id, repo_type="dataset", revision=revision)
         there = _listed(sorted({file.partition("/")[0] for file in files if file.endswith(".parquet")}))
         raise NotFoundError(f"the data set {repo_id} holds no record{f' of {wanted}; it has {there}' if wanted else ''}")
-    for configuration, paths in parts.items():
-        yield Source(name or (repo_id if len(parts) == 1 else f"{repo_id}:{configuration}"), tuple(paths))
+    return [
+        Source(name or (repo_id if len(parts) == 1 else f"{repo_id}:{configuration}"), tuple(paths))
+        for configuration, paths in parts.items()
+    ]

@@ -28,15 +28,6 @@ VERSION = 8
 """Version of the schema; files of other versions are refused."""
 VERSION_KEY = b"attnfaith_schema"
 SUM_TOLERANCE = 1e-4
-BLOCK = 1 << 22
-"""Bytes of a record that are checked at a time: the check takes several times their memory."""
-KINDS = {
-    "int64": pa.types.is_integer,
-    "bool": pa.types.is_boolean,
-    "string": pa.types.is_string,
-    "category": pa.types.is_string,
-}
-"""Checks of the Arrow type of a common column by `Column.dtype`; any other is floating."""
 ABSOLUTE = "absolute_"
 """Start of the name under which tests of explanations take a signed measure by its size."""
 NAME = re.compile(r"[a-z][a-z0-9_]{0,79}")
@@ -53,8 +44,6 @@ class Column:
     dtype: Arrow type name of the innermost value; "category" for a text of few values.
     distribution: non-negative and summing to 1 along the last axis.
     signed: a negative value is evidence against what is explained.
-    words: how the value of a word follows from those of its subwords, by `attnfaith.record.words.RULES`; "" where it does
-        not.
     undefined: when a value is NaN, or its list empty; "" where it is always defined.
     unit: of the values; "" for a share, a rank or a count. range: least and greatest value, None where there is no bound.
     nullable: a scalar that may be absent.
@@ -69,7 +58,6 @@ class Column:
     dtype: str = "float32"
     distribution: bool = False
     signed: bool = False
-    words: str = ""
     undefined: str = ""
     unit: str = ""
     range: tuple[float | None, float | None] | None = None
@@ -120,9 +108,6 @@ def _described(stored: bytes) -> Column:
     values, names = json.loads(stored), {key.name for key in fields(Column)}
     column = Column(**{name: value for name, value in values.items() if name in names})
     return replace(column, axes=tuple(column.axes), range=None if column.range is None else tuple(column.range))
-
-
-# ------------------------------------------------------------------------------------------ the columns
 
 
 IDENTITY_COLUMNS = {
@@ -184,13 +169,10 @@ OPTIONAL_COLUMNS = {
         ("T",),
         "float64",
         range=(0.0, 1.0),
-        words="largest",
         doc="what the selector gives each token at test time before that is made hard: a probability (bernoulli); 0, 1 or a "
         "mean (hardkuma); the relaxed gate (budget)",
     ),
-    "selected": Column(
-        ("T",), "bool", words="largest", doc="whether the model reads the token at test time; it reads no other. Maybe none"
-    ),
+    "selected": Column(("T",), "bool", doc="whether the model reads the token at test time; it reads no other. Maybe none"),
     "query_tokens": Column(
         ("Q",), "string", tolerance=0, doc="words of the second text, such as a question; nothing attends to them"
     ),
@@ -231,12 +213,8 @@ def build(columns: Mapping[str, Sequence], extra: Mapping[str, Column] | None = 
         if name in declared and not (name == "probs" and column in OUTPUTS.values()):
             raise RecordError(f"column '{name}' is declared twice: every record has it, so give it another name")
         declared[name] = column
-    missing = [name for name in declared if name not in columns]
-    if missing:
-        raise RecordError(f"columns missing: {missing}; given: {sorted(columns)}")
-    undeclared = [name for name in columns if name not in declared]
-    if undeclared:
-        raise RecordError(f"columns without a declaration: {undeclared}; declared: {[*declared]}")
+    if different := sorted(set(declared) ^ set(columns)):
+        raise RecordError(f"columns {different} are either missing or not declared; declared: {[*declared]}")
     counts = {name: len(values) for name, values in columns.items()}
     if len(set(counts.values())) > 1:
         raise RecordError(f"columns of unequal row count: {counts}")
@@ -286,9 +264,6 @@ def whole(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
-# ------------------------------------------------------------------------------------------ the rules
-
-
 def validate(table: pa.Table) -> None:
     """Check the rules of a record. Raise RecordError naming the first broken rule, column and row.
 
@@ -303,28 +278,30 @@ def validate(table: pa.Table) -> None:
     missing = [name for name in common if name not in table.column_names]
     if missing:
         raise RecordError(f"not a record: columns {missing} are missing; it has {table.column_names}")
-    columns, fixed = {}, common | OPTIONAL_COLUMNS
-    for field in sorted(table.schema, key=lambda field: field.name not in common):  # the common ones give T, C and G
-        check_name(field.name)
-        column = column_of(field)
-        is_fixed = field.name in fixed
-        if is_fixed and not (field.name == "probs" and column in OUTPUTS.values()):
-            column = fixed[field.name]
-        if is_fixed:
-            kind = field.type
-            for _ in column.axes:
-                kind = kind.value_type if pa.types.is_list(kind) else pa.null()
-            kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-            if not KINDS.get(column.dtype, pa.types.is_floating)(kind):
-                raise RecordError(f"column '{field.name}' is {field.type}; it must be {column.arrow_type()}")
-        elif not column.axes and pa.types.is_nested(field.type):
-            raise RecordError(f"column '{field.name}' is a list but its metadata names no axes")
-        columns[field.name] = column
-    at_once = max(1, table.num_rows * BLOCK // max(table.nbytes, 1))
-    for start in range(0, max(table.num_rows, 1), at_once):
-        _check_rows(table.slice(start, at_once), start, columns)
-    if pc.count_distinct(table.column("instance_id"), mode="all").as_py() == table.num_rows:
-        return  # as in a record of one cell
+    fixed, sequences = common | OPTIONAL_COLUMNS, common is SEQUENCE_COLUMNS
+    lengths = {axis: {} for axis in (("T", "G", "L", "A", "R", "W") if sequences else ("T", "C", "W"))}
+    if sequences:
+        lengths["R"] = {"the rule": np.full(table.num_rows, 2)}
+    for name in [*common, *(name for name in table.column_names if name not in common)]:  # the common give T, C and G
+        check_name(name)
+        field = table.schema.field(name)
+        column, is_fixed = column_of(field), name in fixed
+        if is_fixed and not (name == "probs" and column in OUTPUTS.values()):
+            column = fixed[name]
+        if is_fixed and _layout(field.type) != _layout(column.arrow_type()):
+            raise RecordError(f"column '{name}' is {field.type}; it must be {column.arrow_type()}")
+        if not column.axes and pa.types.is_nested(field.type):
+            raise RecordError(f"column '{name}' is a list but its metadata names no axes")
+        _check_values(name, column, whole(table.column(name)), is_fixed, lengths)
+    for axis, kind in (("T", "source"), ("G", "target")) if sequences else ():
+        for row in np.flatnonzero(next(iter(lengths[axis].values())) == 0)[:1]:
+            raise RecordError(f"row {row}: the {kind} sentence has no words; leave the pair out")
+    if not sequences:
+        label, classes = table.column("label").to_numpy(), lengths["C"]["probs"]
+        for row in np.flatnonzero(classes == 0)[:1]:
+            raise RecordError(f"row {row}: column 'probs' is empty; a prediction has a probability for each class")
+        for row in np.flatnonzero(~np.isnan(label.astype(float)) & ((label < 0) | (label >= classes)))[:1]:
+            raise RecordError(f"row {row}: label {label[row]:.0f} is outside 0..{classes[row] - 1}")
     cells = table.select(["instance_id", "cell"]).group_by(["instance_id", "cell"]).aggregate([([], "count_all")])
     for row in cells.filter(pc.greater(cells.column("count_all"), 1)).slice(0, 1).to_pylist():
         cell = ", ".join(f"{name} {value}" for name, value in from_row(row).heading.items())
@@ -333,56 +310,54 @@ def validate(table: pa.Table) -> None:
         )
 
 
-def _check_rows(table: pa.Table, start: int, columns: Mapping[str, Column]) -> None:
-    """Check some rows of a record. start: the number of the first of them in the record."""
-    sequences = SEQUENCE in columns
-    shared = ("T", "G", "L", "A", "R", "W") if sequences else ("T", "C", "W")
-    lengths: dict[str, tuple[str, np.ndarray]] = {"R": ("the rule", np.full(table.num_rows, 2))}
-    for name, column in columns.items():
-        array, rows = whole(table.column(name)), np.arange(table.num_rows)  # the row of each value
-        lists, is_fixed = array, name in COLUMNS or name in OPTIONAL_COLUMNS or name in SEQUENCE_COLUMNS
-        for axis in (*column.axes, ""):  # and then the values
-            if axis and not pa.types.is_list(array.type):
-                raise RecordError(f"column '{name}' is {array.type}; its axes {column.axes} need nested lists")
-            if array.null_count and (axis or (is_fixed and not column.nullable)):
-                place = np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))[0]
-                raise RecordError(f"column '{name}' row {start + rows[place]}: is null, or holds a null")
-            if not axis:
-                continue
-            lists, owners, counts = array, rows, pc.list_value_length(array).to_numpy(zero_copy_only=False)
-            if axis in shared:
-                # one length in a row; of W in a sentence, which is a list by itself
-                groups, size = (np.arange(len(counts)), len(counts)) if axis == "W" else (rows, table.num_rows)
-                first, expected = lengths.setdefault(axis, (name, np.zeros(size, np.int64)))
-                if first == name:
-                    expected[groups] = counts
-                for place in np.flatnonzero(expected[groups] != counts)[:1]:
-                    raise RecordError(
-                        f"row {start + rows[place]}: column '{name}' has {counts[place]} values and '{first}' "
-                        f"{expected[groups[place]]}; all columns over {axis} of a row must have one length"
-                    )
-            array, rows = array.flatten(), np.repeat(rows, counts)
-        if is_fixed and column.range:
-            (low, high), values = column.range, array.to_numpy(zero_copy_only=False)
-            for place in np.flatnonzero(~((values >= low) & (values <= high)))[:1]:
-                raise RecordError(f"column '{name}' row {start + rows[place]}: {values[place]} is outside {low:g}..{high:g}")
-        if column.distribution and column.axes:
-            values = array.to_numpy(zero_copy_only=False).astype(np.float64)
-            for place in np.flatnonzero(~(values >= 0))[:1]:  # NaN too
-                raise RecordError(f"column '{name}' row {start + rows[place]}: value {values[place]} is not a probability")
-            sums = np.bincount(np.repeat(np.arange(len(lists)), counts), weights=values, minlength=len(lists))
-            for place in np.flatnonzero((counts > 0) & ~(np.abs(sums - 1) <= SUM_TOLERANCE))[:1]:
-                raise RecordError(f"column '{name}' row {start + owners[place]}: sums to {sums[place]:.6f}, not to 1")
-    if sequences:
-        for axis, kind in (("T", "source"), ("G", "target")):
-            for row in np.flatnonzero(lengths[axis][1] == 0)[:1]:
-                raise RecordError(f"row {start + row}: the {kind} sentence has no words; leave the pair out")
-        return
-    label, classes = table.column("label").to_numpy(), lengths["C"][1]
-    for row in np.flatnonzero(classes == 0)[:1]:
-        raise RecordError(f"row {start + row}: column 'probs' is empty; a prediction has a probability for each class")
-    for row in np.flatnonzero(~np.isnan(label.astype(float)) & ((label < 0) | (label >= classes)))[:1]:
-        raise RecordError(f"row {start + row}: label {label[row]:.0f} is outside 0..{classes[row] - 1}")
+def _layout(kind: pa.DataType) -> tuple[int, str]:
+    """How deep lists are nested in a type, and what is in them; floating numbers and integers of any size."""
+    depth = 0
+    while pa.types.is_list(kind):
+        depth, kind = depth + 1, kind.value_type
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    number = "float" if pa.types.is_floating(kind) else "int" if pa.types.is_integer(kind) else ""
+    return depth, number or str(kind)
+
+
+def _check_values(name: str, column: Column, array: pa.Array, is_fixed: bool, lengths: dict[str, dict]) -> None:
+    """Check the values of a column. lengths: {shared axis: {the column that came first: its lengths}}, of rows, of W of
+    sentences; filled with what a column is the first to have.
+    """
+    rows = np.arange(len(array))  # the row of each value
+    owners, counts, size = rows, rows[:0], len(array)
+    for axis in (*column.axes, ""):  # and then the values
+        if axis and not pa.types.is_list(array.type):
+            raise RecordError(f"column '{name}' is {array.type}; its axes {column.axes} need nested lists")
+        if array.null_count and (axis or (is_fixed and not column.nullable)):
+            place = np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))[0]
+            raise RecordError(f"column '{name}' row {rows[place]}: is null, or holds a null")
+        if not axis:
+            continue
+        owners, counts = rows, list_lengths(array)
+        if axis in lengths:
+            groups = np.arange(len(counts)) if axis == "W" else rows
+            if not lengths[axis]:
+                lengths[axis][name] = np.zeros(len(counts) if axis == "W" else size, np.int64)
+                lengths[axis][name][groups] = counts
+            ((first, expected),) = lengths[axis].items()
+            for place in np.flatnonzero(expected[groups] != counts)[:1]:
+                raise RecordError(
+                    f"row {rows[place]}: column '{name}' has {counts[place]} values and '{first}' "
+                    f"{expected[groups[place]]}; all columns over {axis} of a row must have one length"
+                )
+        array, rows = array.flatten(), np.repeat(rows, counts)
+    if is_fixed and column.range:
+        (low, high), values = column.range, array.to_numpy(zero_copy_only=False)
+        for place in np.flatnonzero(~((values >= low) & (values <= high)))[:1]:
+            raise RecordError(f"column '{name}' row {rows[place]}: {values[place]} is outside {low:g}..{high:g}")
+    if column.distribution and column.axes:
+        values = array.to_numpy(zero_copy_only=False).astype(np.float64)
+        for place in np.flatnonzero(~(values >= 0))[:1]:  # NaN too
+            raise RecordError(f"column '{name}' row {rows[place]}: value {values[place]} is not a probability")
+        sums = np.bincount(np.repeat(np.arange(len(counts)), counts), weights=values, minlength=len(counts))
+        for place in np.flatnonzero((counts > 0) & ~(np.abs(sums - 1) <= SUM_TOLERANCE))[:1]:
+            raise RecordError(f"column '{name}' row {owners[place]}: sums to {sums[place]:.6f}, not to 1")
 
 
 def ragged(values: np.ndarray, mask: np.ndarray) -> list[np.ndarray]:

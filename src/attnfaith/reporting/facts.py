@@ -75,7 +75,7 @@ def _run_facts(record: pa.Table, settings: Mapping) -> dict[str, str]:
         "links": dataset["gold"] if pairs else "",
         **own_data_facts(dataset),
         "classes": _classes(names),
-        "attention is over": "" if pairs else _unit(record, settings),
+        "attention is over": "" if pairs else _unit(record),
         "vocabulary": f"{run['vocabulary']:,} {recipe['data']['vocabulary'] or 'words' if pairs else 'entries'}",
         "training": "none: the model as it was drawn",
     }
@@ -107,13 +107,8 @@ def translation_in_words(scores: Mapping) -> str:
     return f"{', '.join([*parts, rest])} ({scores['split']}, {scores['pairs']:,})"
 
 
-def _unit(record: pa.Table, settings: Mapping) -> str:
+def _unit(record: pa.Table) -> str:
     """The kind of tokens in a record, in words."""
-    if "words" in settings:
-        names = {name.removeprefix("importance_"): rule for name, rule in settings["words"]["rules"].items()}
-        rules = "; ".join(f"{name} by {rule}" for name, rule in names.items())
-        left_out = ", ".join(name.removeprefix("importance_") for name in settings["words"]["left_out"]) or "nothing"
-        return f"words, each made of its subwords: {rules}. Left out, for it does not follow from subwords: {left_out}"
     if "words" in record.column_names:
         return "sentences, which are the tokens below"
     if "word_of_token" in record.column_names:

@@ -373,14 +373,14 @@ class Products(NamedTuple):
 def map_products(subject, batch, target: Target, layers: Sequence[int]) -> list[Products]:
     """The weights of some layers, counted from 0, times the slopes of what is explained in them; see `Products`.
 
-    Kept in the batch, for an equal target; the products of more layers serve for fewer. No more numbers than those of one
-    head's map are kept of a layer.
+    Kept in the batch, for a target of the same `key`; the products of more layers serve for fewer. No more numbers than those
+    of one head's map are kept of a layer.
     """
     results = batch.results.setdefault("map_products", {})
-    for (earlier_target, layers_read), parts in results.items():
-        if earlier_target == target and layers_read.issuperset(layers):
+    for (key, layers_read), parts in results.items():
+        if key == target.key and layers_read.issuperset(layers):
             return parts
-    parts = results[target, frozenset(layers)] = []
+    parts = results[target.key, frozenset(layers)] = []
     layers, numbers = sorted(layers), {subject.sites.layers[layer] for layer in layers}
     for rows, length in subject.groups(batch):
         part = batch.take(rows, length)
