@@ -373,8 +373,8 @@ class Products(NamedTuple):
 def map_products(subject, batch, target: Target, layers: Sequence[int]) -> list[Products]:
     """The weights of some layers, counted from 0, times the slopes of what is explained in them; see `Products`.
 
-    Kept in the batch, for a target of the same `key`; the products of more layers serve for fewer. No more numbers than those
-    of one head's map are kept of a layer.
+    Kept in the batch, for a target of the same `key`; the products of more layers serve for fewer. No more numbers than
+    those of one head's map are kept of a layer.
     """
     results = batch.results.setdefault("map_products", {})
     for (key, layers_read), parts in results.items():
