@@ -4,7 +4,7 @@ All intervals are over training seeds and texts (`shared.estimate`). What a stud
 Shapes: S seeds, N texts.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -37,7 +37,11 @@ from ..shared import (
 PUBLISHED = ("dataset", "model", "measure", "published_measure", "test", "value", "definition", "source")
 TESTS = {"aopc_removed": 1, "aopc_kept": -1, "accuracy_removed": -1, "accuracy_kept": 1, "sign_violated": -1}
 """Test -> 1 where large is good, -1 where small is."""
+BOUNDS = dict.fromkeys(("average_precision", "accuracy_removed", "accuracy_kept", "sign_violated"), (0.0, 1.0))
+"""Test -> the range that no interval leaves."""
+ANY = (-np.inf, np.inf)
 BETTER, WORSE = "better", "worse"
+Results = Callable[[Cell], dict[str, dict[str, np.ndarray]]]
 INTERVAL = "{mean} [{ci_low}, {ci_high}]"
 PAGES = {
     "measures_ranking": {"test": "{test}", "measure": "{measure}", "mean [95 %]": INTERVAL, "rival": "{rival}"}
@@ -65,37 +69,43 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
     if not cells:
         return Analysis()
     groups = [models for models in kinds(cells) if saliency.SECTION.applies(next(iter(models.values())))]
-    results = {"measures_ranking": ranking(groups), "signs": signs(groups), "reach": reach(cells)}
+    results = {"measures_ranking": ranking(groups, per_text), "signs": signs(groups), "reach": reach(cells)}
     if published is not None and len(results["measures_ranking"]):
         results["measures_published"] = beside_published(published, results["measures_ranking"])
     return Analysis(results, page_texts(results, PAGES, cells))
 
 
-def by_name(models: Models, test: str) -> dict[str, np.ndarray]:
+def by_name(models: Models, test: str, results: Results) -> dict[str, np.ndarray]:
     """The results of a test by measure, {measure: [S, N]}."""
-    names = per_text(next(iter(models.values())))[test]
-    return {name: values(models, lambda cell, name=name: per_text(cell)[test].get(name)) for name in names}
+    names = results(next(iter(models.values())))[test]
+    return {name: values(models, lambda cell, name=name: results(cell)[test].get(name)) for name in names}
 
 
-def ranking(groups: Sequence[Models]) -> pd.DataFrame:
+def ranking(groups: Sequence[Models], results: Results, better: Mapping[str, int] = TESTS) -> pd.DataFrame:
     """A row for each kind of model, test and measure: its mean, and its difference to the rival that is named beforehand
     (`saliency.RIVALS`), with interval, p_value and p_holm, corrected for the measures of the test. verdict: "better" or
     "worse" than the rival, else "cannot be told". There are no ranks: of many measures the first looks better than it is.
+
+    results: {test: {measure: [N]}} of a cell. better: test to 1 where large is good, -1 where small is.
     """
     rows = []
     for models in groups:
-        for test in per_text(next(iter(models.values()))):
-            numbers = by_name(models, test)
+        for test in results(next(iter(models.values()))):
+            numbers = by_name(models, test, results)
             rival = saliency.rival(numbers)
             part = []
             for name, own in numbers.items():
                 other = numbers[rival] if rival and rival != name else np.full_like(own, np.nan)
                 gap = answer(own - other)
-                row = heading(models) | {"test": test, "measure": name, "rival": rival or ""} | summary(own)
+                row = (
+                    heading(models)
+                    | {"test": test, "measure": name, "rival": rival or ""}
+                    | summary(own, BOUNDS.get(test, ANY))
+                )
                 row |= {"to_rival": gap["mean"], "to_rival_ci_low": gap["ci_low"], "to_rival_ci_high": gap["ci_high"]}
                 part.append(row | {"p_value": gap["p_value"]})
             for row, p_holm in zip(part, holm([row["p_value"] for row in part]), strict=True):
-                word = verdict(TESTS[test] * row["to_rival"], p_holm, row["n_seeds"], BETTER, WORSE)
+                word = verdict(better[test] * row["to_rival"], p_holm, row["n_seeds"], BETTER, WORSE)
                 rows.append(row | {"p_holm": p_holm, "verdict": word})
     return pd.DataFrame(rows)
 
@@ -105,7 +115,7 @@ def signs(groups: Sequence[Models]) -> pd.DataFrame:
     rows = []
     for models in groups:
         for test, good in TESTS.items():
-            numbers = by_name(models, test) if test in per_text(next(iter(models.values()))) else {}
+            numbers = by_name(models, test, per_text) if test in per_text(next(iter(models.values()))) else {}
             for name in [name for name in numbers if records.ABSOLUTE + name in numbers]:
                 words = (BETTER, WORSE) if good > 0 else (WORSE, BETTER)
                 gap = answer(numbers[name] - numbers[records.ABSOLUTE + name], *words)

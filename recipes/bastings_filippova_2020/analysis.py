@@ -6,21 +6,20 @@ nothing new; whether the parts that a measure hands out add up.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 from scipy.stats import kendalltau
 
 from attnfaith import record as records
+from attnfaith.reporting import explanation_tests
 from attnfaith.reporting.analysis import Analysis, Settings
-from attnfaith.reporting.cells import CELL, PREFIX, Cell
-from attnfaith.reporting.explanation_tests import TESTS
-from attnfaith.reporting.render import frames
+from attnfaith.reporting.cells import PREFIX, Cell
 from attnfaith.reporting.sections import saliency
-from attnfaith.stats import LEVEL
+from attnfaith.reporting.spec import per_cell
 
-from ..shared import KIND, page_texts
+from ..any_classifier import analysis as any_classifier
+from ..shared import KIND, kinds, page_texts
 
 
 ALLOWED = 0.01
@@ -31,71 +30,58 @@ LEFT = {
     "lrp": ("lrp_unaccounted", None),
 }
 """Measure -> the column of what is left, and that of the steps taken."""
+SHOWN_TESTS = ("comprehensiveness", "sufficiency", "average_precision")
+SHOWN = (
+    *("attention", "attention_norm", "exact_contribution", "gradient_norm", "gradient", "gradient_x_input", "lrp"),
+    *("absolute_gradient_x_input", "absolute_lrp", "integrated_gradients", "occlusion", "leave_one_out", "random"),
+)
+"""Measures that the page shows."""
+PAGES = {
+    "saliency_ranking": {"data": "{dataset}", "encoder": "{encoder}", "test": "{test}", "measure": "{measure}"}
+    | {"mean [95 %]": any_classifier.INTERVAL, "less the rival": "{to_rival} [{to_rival_ci_low}, {to_rival_ci_high}]"}
+    | {"verdict": "{verdict}"},
+    "saliency_twins": {"encoder": "{encoder}", "test": "{test}", "measures": "{n_measures}", "τ": "{tau}"}
+    | {"attention, plain": "{attention_plain}", "attention, erased": "{attention_erased}"},
+}
+
+
+@per_cell
+def per_text(cell: Cell) -> dict[str, dict[str, np.ndarray]]:
+    """The results {test: {measure: [N]}} of `explanation_tests.scores`, of the tests that are looked at here."""
+    return {test: results for test, results in explanation_tests.scores(cell).items() if test in SHOWN_TESTS}
 
 
 def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
-    """ "saliency_ranking", "saliency_training" and "saliency_completeness", of the cells that were tested."""
+    """ "saliency_ranking", "saliency_twins" and "saliency_completeness", of the cells that were tested."""
     cells = [cell for cell in cells if saliency.SECTION.applies(cell)]
     if not cells:
         return Analysis()
-    tests = frames(saliency.SECTION, cells)["saliency_tests"]
-    results = {
-        "saliency_ranking": ranking(cells, tests),
-        "saliency_training": training(cells, tests),
-        "saliency_completeness": completeness(cells),
-    }
-    means = [name for name in results["saliency_ranking"] if name.startswith("mean_")]
-    page = {
-        "data": "{dataset}",
-        "encoder": "{encoder}",
-        "training": "{objective}",
-        "measure": "{measure}",
-        "seeds": "{n_seeds}",
-    }
-    page |= {"tests": "{n_tests}", "better than the rival": "{better}", "worse": "{worse}"}
-    page |= {name.removeprefix("mean_").replace("_", " "): f"{{{name}}}" for name in means}
-    return Analysis(results, page_texts(results, {"saliency_ranking": page}, cells))
+    better = {name: test.better for name, test in explanation_tests.TESTS.items()}
+    measures = any_classifier.ranking(kinds(cells), per_text, better)
+    results = {"saliency_ranking": measures, "saliency_twins": twins(measures), "saliency_completeness": completeness(cells)}
+    whole = measures[measures["measure"].isin(SHOWN) & ~measures["objective"].str.contains("erased")]
+    shown = page_texts(results | {"saliency_ranking": whole}, PAGES, cells)
+    return Analysis(results, shown)
 
 
-def ranking(cells: Sequence[Cell], tests: pd.DataFrame) -> pd.DataFrame:
-    """One row per kind of model and measure. n_seeds: cells. n_tests: tests that count (`saliency.counted_tests`), x seeds.
-    better, worse: of these, those in which the measure differs from the rival that is named beforehand (`saliency.RIVALS`),
-    by Holm's correction over the measures of one test and cell; the others cannot be told. mean_<test>: mean over seeds.
+def twins(measures: pd.DataFrame) -> pd.DataFrame:
+    """One row per test and kind of model of which some were trained with tokens erased, to which a shortened text is
+    nothing new. tau: Kendall's tau-b, over the n_measures that both have, of their means in these and in the plain models;
+    attention_plain, attention_erased: the means of attention.
     """
-    by_kind = {tuple(cell.heading[name] for name in KIND): cell for cell in cells}
+    names = [name for name in KIND if name not in ("objective", "training_texts")]
     rows = []
-    for kind, part in tests.groupby(list(KIND), sort=False, dropna=False):
-        counted = saliency.counted_tests(by_kind[kind], part["test"])
-        for measure, of in part.groupby("measure", sort=False):
-            counts = of[of["test"].isin(counted)]
-            told = counts.loc[counts["to_rival_p_holm"] <= LEVEL, "to_rival"]
-            row = dict(zip(KIND, kind, strict=True)) | {"measure": measure, "n_seeds": of["seed"].nunique()}
-            row |= {"rival": counts["rival"].iloc[0], "n_tests": int(counts["to_rival"].notna().sum())}
-            row |= {"better": int((told > 0).sum()), "worse": int((told < 0).sum())}
-            rows.append(row | {f"mean_{test}": values["mean"].mean() for test, values in of.groupby("test", sort=False)})
-    table = pd.DataFrame(rows)
-    last = [f"mean_{test}" for test in TESTS if f"mean_{test}" in table]
-    return table[[name for name in table if name not in last] + last]
-
-
-def training(cells: Sequence[Cell], tests: pd.DataFrame) -> pd.DataFrame:
-    """One row per test and cell that was trained with tokens erased and has a twin trained on whole texts: does it leave
-    what the model knows? tau: Kendall's tau-b, over the n_measures that both have, of their means in the two models;
-    attention_mean_*: of attention, in the plain model and in that trained with tokens erased.
-    """
-    groups = {key: part.set_index("measure") for key, part in tests.groupby([*CELL, "test"], sort=False, dropna=False)}
-    identities = {tuple(cell.heading.values()): cell.identity for cell in cells}
-    rows = []
-    for key, erased in groups.items():
-        whole = replace(identities[key[:-1]], random_erasure=0.0)
-        plain = groups.get((*whole.heading.values(), key[-1]))
-        if whole == identities[key[:-1]] or plain is None:
+    for key, part in measures.groupby([*names, "test"], sort=False, dropna=False):
+        sides = dict(tuple(part.groupby(part["objective"].str.contains("erased").map({False: "plain", True: "erased"}))))
+        if len(sides) < 2:
             continue
-        sides = {"plain": plain, "erased": erased}
-        means = pd.DataFrame({name: side["mean"] for name, side in sides.items()}).dropna()
-        tau = kendalltau(means["plain"], means["erased"]).statistic if len(means) > 1 else np.nan
-        row = dict(zip((*CELL, "test"), key, strict=True)) | {"n_measures": len(means), "tau": float(tau)}
-        rows.append(row | {f"attention_mean_{name}": side.loc["attention", "mean"] for name, side in sides.items()})
+        means = pd.DataFrame({name: side.set_index("measure")["mean"] for name, side in sides.items()}).dropna()
+        row = dict(zip((*names, "test"), key, strict=True)) | {
+            "n_seeds": int(part["n_seeds"].min()),
+            "n_measures": len(means),
+        }
+        row |= {"n_measures": len(means), "tau": kendalltau(means["plain"], means["erased"]).statistic}
+        rows.append(row | {f"attention_{name}": means.loc["attention", name] for name in ("plain", "erased")})
     return pd.DataFrame(rows)
 
 

@@ -81,7 +81,7 @@ def test_a_head_is_not_carried_over_to_a_seed_that_has_it_elsewhere():
 def test_measures_are_held_against_a_rival_and_beside_their_size(monkeypatch):
     monkeypatch.setattr(any_classifier.saliency, "RIVALS", ("absolute_signed",))
     groups = [{cell.identity.seed: cell for cell in (tuned_cell(seed) for seed in SEEDS)}]
-    ranked = any_classifier.ranking(groups).set_index(["test", "measure"])
+    ranked = any_classifier.ranking(groups, any_classifier.per_text).set_index(["test", "measure"])
     verdicts = {"attention": "cannot be told", "absolute_signed": "undefined", "signed": "better", "random": "worse"}
     assert ranked.loc["aopc_removed"]["verdict"].to_dict() == verdicts
     row = ranked.loc[("aopc_removed", "signed")]
