@@ -197,12 +197,10 @@ def add_training(bench: Benchmark, plain: Benchmark, vocabulary: int, tokens: in
     plain.add("orthogonal_lstm", tokens, *encoders, size.texts, twin="lstm")
     beside = training_step(AttentionTrainer, made(), batch, folder)
     steps = {"diversity": training_step(AttentionTrainer, made(), batch, folder, penalties=[Diversity(0.1)])}
-    sparse = {"sampler": "budget", "budget": 0.2}
     selections = {
         "bernoulli": ({}, {"sampler": "bernoulli"}),
         "hardkuma": ({"share": 0.2}, {"sampler": "hardkuma"}),
-        "budget": ({}, sparse),
-        "budget, transition": ({}, {**sparse, "transition": 0.01}),
+        "budget": ({}, {"sampler": "budget", "budget": 0.2}),
     }
     for name, (options, fields) in selections.items():
         model = made(Selector, **fields)

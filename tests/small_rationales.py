@@ -7,11 +7,10 @@ from attnfaith import RationaleClassifierConfig, RationaleClassifierForSequenceC
 
 KINDS = {
     "bernoulli": {"sampler": "bernoulli"},
-    "deleted": {"sampler": "bernoulli", "reads": "deleted", "pooling": "max"},
+    "max": {"sampler": "bernoulli", "pooling": "max"},
     "hardkuma": {"sampler": "hardkuma", "pooling": "attention"},
     "budget": {"sampler": "budget", "budget": 0.4},
-    "transition": {"sampler": "budget", "budget": 0.4, "transition": 0.3, "contiguous": True},
-    "apart": {"sampler": "hardkuma", "budget": 0.3, "share_embeddings": False},
+    "bounded": {"sampler": "hardkuma", "budget": 0.3},
 }
 """Every sampler and every option at least once."""
 

@@ -3,6 +3,7 @@
 import functools
 from contextlib import contextmanager
 
+import entmax
 import numpy as np
 import pytest
 import torch
@@ -12,7 +13,6 @@ from attnfaith import SelfAttentionClassifierForSequenceClassification
 from attnfaith.data.collation import POSITION_COLUMNS
 from attnfaith.interventions import climb
 from attnfaith.measurement.registry import classes, find, names
-from attnfaith.models import projections
 from attnfaith.subjects import Rationales, SelfAttention, SubjectError, subject_of
 from tests.gates import untrained
 from tests.measuring import classifier_of, marked, run
@@ -90,9 +90,9 @@ def measure(request):
 @pytest.fixture(autouse=True, scope="module")
 def _short_searches():
     """Halvings of a segment: searches go every way they have, to fewer digits, which are other tests' business."""
-    bisected = projections._bisected
+    bisected = entmax.entmax_bisect
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(projections, "_bisected", lambda scores, alpha, dim, _, item: bisected(scores, alpha, dim, 24, item))
+        patched.setattr(entmax, "entmax_bisect", lambda scores, alpha, n_iter: bisected(scores, alpha, n_iter=24))
         patched.setattr(climb, "STEPS", 12)
         patched.setattr(climb, "STEPS_ASKED", 8)
         yield

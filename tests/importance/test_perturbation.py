@@ -51,8 +51,8 @@ def shorter(row, token, hierarchy):
 @pytest.mark.parametrize("encoder", ["bilstm", "transformer", "embedding"])
 def test_deleting_each_token(encoder, hierarchy, tiny_model, tiny_rows, tiny_batch):
     """Leave-one-out is the distance of predictions, occlusion the fall of a probability."""
-    for query, projection, score_scale in (("learned", "softmax", None), ("text", "sparsemax", 1.0)):
-        fields = {"encoder": encoder, "query": query, "projection": projection, "score_scale": score_scale}
+    for query, projection in (("learned", "softmax"), ("text", "sparsemax")):
+        fields = {"encoder": encoder, "query": query, "projection": projection}
         model = tiny_model(**fields, num_hidden_layers=1, hierarchy=hierarchy)
         classifier, rows = classifier_of(model), tiny_rows([6, 1, 9, 9, 0, 3], pair=query == "text", hierarchy=hierarchy)
         distances = run(LeaveOneOut, model, tiny_batch(rows))[TOKENS]
@@ -70,17 +70,17 @@ def test_deleting_each_token(encoder, hierarchy, tiny_model, tiny_rows, tiny_bat
         assert max(values.max() for values in distances if len(values)) > 0.02
 
 
-STATES = [  # projection, score_scale, query, readout, hierarchy
-    *((projection, None, "learned", "affine", "none") for projection in PROJECTIONS),
-    *((projection, 1.0, "text", "tanh", "none") for projection in ("softmax", "sparsemax")),
-    ("sparsemax", None, "learned", "affine", "word"),
+STATES = [  # projection, query, readout, hierarchy
+    *((projection, "learned", "affine", "none") for projection in PROJECTIONS),
+    *((projection, "text", "tanh", "none") for projection in ("softmax", "sparsemax")),
+    ("sparsemax", "learned", "affine", "word"),
 ]
 
 
-@pytest.mark.parametrize(("projection", "score_scale", "query", "readout", "hierarchy"), STATES)
-def test_removing_each_state(projection, score_scale, query, readout, hierarchy, tiny_model, tiny_rows, tiny_batch):
+@pytest.mark.parametrize(("projection", "query", "readout", "hierarchy"), STATES)
+def test_removing_each_state(projection, query, readout, hierarchy, tiny_model, tiny_rows, tiny_batch):
     """Weights renormalised, which is projecting again for softmax and uniform attention below a single level."""
-    fields = {"projection": projection, "score_scale": score_scale, "query": query, "readout": readout}
+    fields = {"projection": projection, "query": query, "readout": readout}
     model = tiny_model(**fields, hierarchy=hierarchy, sparsegen_lambda=0.4, entmax_alpha=1.25, num_labels=4)
     batch = tiny_batch(tiny_rows([6, 1, 9], pair=query == "text", hierarchy=hierarchy))
     columns = run(LeaveOneOut, model, batch)
@@ -94,7 +94,7 @@ def test_removing_each_state(projection, score_scale, query, readout, hierarchy,
         changes = [whole[1] - text.probs(text.without([token]))[1] for token in range(len(text))]
         np.testing.assert_allclose(falls[row], changes, atol=2e-6)
     difference = abs(np.concatenate(columns[HIDDEN]) - np.concatenate(columns[REPROJECTED])).max()
-    alike = projection == "uniform" or (projection == "softmax" and score_scale is None)
+    alike = projection in ("uniform", "softmax")
     assert (difference < 1e-7) == (alike and hierarchy == "none")
 
 

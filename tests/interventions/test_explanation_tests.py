@@ -182,7 +182,7 @@ def test_selections_of_a_model_that_reads_the_whole_text(tiny_model, tiny_rows, 
     assert np.isnan(np.stack(columns["selection_kept_probs"])[:, 1]).all()
 
 
-@pytest.mark.parametrize("kind", ["deleted", "hardkuma", "transition"])
+@pytest.mark.parametrize("kind", ["max", "hardkuma", "budget"])
 def test_selections_of_a_model_that_selects(kind, tiny_rows):
     lengths = (9, 5, 1, 0)
     subject, rows = subject_of(rationale_model(kind)), tiny_rows(lengths)

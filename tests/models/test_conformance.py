@@ -52,8 +52,8 @@ NAMES = {
     "AutoModelForSequenceClassification": modeling_auto.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES,
     "AutoModelForSeq2SeqLM": modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
 }
-for _auto, _model in REGISTERED:
-    NAMES[_auto.__name__][_model.config_class.model_type] = _model.__name__
+for _model in REGISTERED:
+    NAMES[_model._auto_class][_model.config_class.model_type] = _model.__name__
 
 # The suite is not written for warnings as errors
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]

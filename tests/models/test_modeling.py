@@ -12,7 +12,6 @@ from attnfaith.models import (
     AttentionClassifierModel,
 )
 from attnfaith.models.alignments import ALIGNMENTS
-from attnfaith.models.configuration_attention_classifier import QUERIES
 from attnfaith.models.decoders import DECODERS
 from attnfaith.models.encoders import ENCODERS
 from attnfaith.models.hierarchy import HIERARCHIES
@@ -21,6 +20,7 @@ from attnfaith.models.projections import PROJECTIONS
 from tests import tolerances
 
 
+QUERIES = ("learned", "text")
 VOCABULARY, CLASSES = 20, 3
 PARAMETERS = {"sparsegen": {"sparsegen_lambda": 0.5}, "entmax": {"entmax_alpha": 1.25}}
 MARK = 6  # between sentences

@@ -5,7 +5,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import scipy.special
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -32,7 +31,7 @@ every_that_reads_scores = pytest.mark.parametrize(
 def apply(scores, name, mask=None, **parameters):
     scores = torch.as_tensor(scores)
     mask = torch.ones(scores.shape, dtype=torch.bool) if mask is None else torch.as_tensor(mask, dtype=torch.bool)
-    defaults = {"sparsegen_lambda": 0.0, "entmax_alpha": 1.5, "score_scale": None}
+    defaults = {"sparsegen_lambda": 0.0, "entmax_alpha": 1.5}
     return project(scores, mask, SimpleNamespace(projection=name, **{**defaults, **parameters}))
 
 
@@ -131,12 +130,11 @@ def test_broken_scores_are_not_hidden(name, parameters):
 
 
 @every_that_reads_scores
-@pytest.mark.parametrize("scale", [None, 0.6])
-def test_gradient(name, parameters, scale):
+def test_gradient(name, parameters):
     # distinct scores, away from the kinks at which a support changes
     scores = double([[0.31, 0.05, -0.22, 0.47, 5.0], [1.4, -0.6, 0.15, 0.83, 0.02]]).requires_grad_()
     mask = torch.tensor([[1, 1, 1, 1, 0], [1, 1, 0, 1, 1]]).bool()
-    assert torch.autograd.gradcheck(lambda z: apply(z, name, mask, score_scale=scale, **parameters), scores, atol=1e-6)
+    assert torch.autograd.gradcheck(lambda z: apply(z, name, mask, **parameters), scores, atol=1e-6)
 
 
 numbers = st.floats(-50, 50, allow_nan=False, width=32)
@@ -158,36 +156,6 @@ def test_properties(name, parameters, data):
     torch.testing.assert_close(apply(scores + 7.5, name, mask, **parameters), weights, atol=1e-9, rtol=0)
     ranked = weights[mask][scores[mask].argsort()]
     assert (ranked.diff() >= -1e-9).all()
-
-
-def test_held_scores_by_hand():
-    # mean 2, deviation 1: -1/4 and 1/4 for sparsemax, whose tau is -1/2
-    np.testing.assert_allclose(apply(double([1.0, 3.0]), "sparsemax", score_scale=0.25), [0.25, 0.75], atol=1e-12)
-    np.testing.assert_allclose(apply(double([1.0, 3.0]), "softmax", score_scale=0.5 * np.log(3)), [0.25, 0.75], atol=1e-12)
-    # the scale that the model gave them is gone
-    weights = apply(double([1.0, 3.0]) * 0.03 - 2, "sparsemax", score_scale=0.25)
-    np.testing.assert_allclose(weights, [0.25, 0.75], atol=1e-12)
-    # mean 3, deviation sqrt(8 / 3)
-    z = np.array([-2.0, 0.0, 2.0]) / np.sqrt(8 / 3)
-    weights = apply(double([1.0, 9.0, 3.0, 5.0]), "softmax", [1, 0, 1, 1], score_scale=1.0)
-    np.testing.assert_allclose(weights[[0, 2, 3]], scipy.special.softmax(z), atol=1e-12)
-    assert weights[1] == 0
-
-
-@every_that_reads_scores
-@pytest.mark.parametrize("offset", [0.0, -1e4])
-def test_equal_scores_stay_uniform_at_a_fixed_scale(name, parameters, offset):
-    scores = torch.full((5, 4), offset)
-    scores[1, 2] += np.spacing(np.float32(offset)) if offset else 0.0  # equal to rounding
-    scores[2, 3], scores[4] = offset + 900.0, torch.arange(4) + offset
-    scores.requires_grad_()
-    mask = torch.tensor([[1, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, 0], [0, 1, 0, 0], [1, 1, 1, 1]]).bool()
-    weights = apply(scores, name, mask, score_scale=1.0, **parameters)
-    torch.testing.assert_close(weights[:2], torch.full((2, 4), 0.25))
-    torch.testing.assert_close(weights[2:4], torch.tensor([[1 / 3, 1 / 3, 1 / 3, 0], [0, 1, 0, 0]]))
-    assert weights[4, 3] > weights[4, 0]
-    (weights * torch.tensor([1.0, -2.0, 3.0, 0.5])).sum().backward()
-    assert scores.grad.isfinite().all() and (scores.grad[:4] == 0).all()
 
 
 def test_sparse_projections_need_the_entmax_package(monkeypatch):

@@ -90,36 +90,16 @@ def test_which_tokens_are_selected():
     assert chosen(threshold=0.6) == [3]
     assert chosen(kind="hardkuma") == [1, 2, 3, 4, 5]
     assert chosen(budget=0.4) == [1, 3]
-    assert chosen(contiguous=True) == [1, 2, 3, 4]
-    assert chosen(contiguous=True, budget=0.4) == [3, 4]
     assert chosen(budget=1.0) == [1, 3, 4, 5]
-    assert chosen(threshold=0.95) == chosen(threshold=0.95, contiguous=True, budget=0.4) == []
+    assert chosen(threshold=0.95) == chosen(threshold=0.95, budget=0.4) == []
 
 
-@pytest.mark.parametrize("kind", ["budget", "transition", "apart", "pretrained"])
+@pytest.mark.parametrize("kind", ["budget", "bounded", "pretrained"])
 def test_a_selection_stays_within_its_budget(kind):
     """In training by the sum of gates, at test time by the number of tokens; of hardkuma only then."""
     model, ids = build(kind), texts(20, 11, 3, 1, seed=4)
     most = budget_tokens(model.attendable(ids), model.config.budget)
     selected = model(ids).gates.bool()
     assert (selected.sum(1) <= most).all()
-    if kind == "transition":
-        places = [row.nonzero().flatten().tolist() for row in selected]
-        assert all(row == list(range(row[0], row[0] + int(n))) for row, n in zip(places, most, strict=True) if row)
-    if kind != "apart":
+    if kind != "bounded":
         assert (model.train()(ids).gates.sum(1) <= most + 1e-5).all()
-
-
-def test_deleted_tokens_leave_no_place():
-    """The logits are those of the text without them."""
-    model = build("deleted")
-    outputs = model(IDS)
-    embedded = model.embed(IDS)
-    for row in range(len(IDS)):
-        stays = outputs.gates[row].bool() | ((IDS[row] != 0) & ~INSIDE[row])
-        short = embedded._replace(
-            vectors=embedded.vectors[row : row + 1, stays],
-            present=torch.ones(1, int(stays.sum()), dtype=torch.bool),
-            inside=INSIDE[row : row + 1, stays],
-        )
-        torch.testing.assert_close(model.read(short, short.inside.float())[0], outputs.logits[row], atol=1e-6, rtol=1e-5)

@@ -8,7 +8,6 @@ import torch
 from scipy import integrate, special
 
 from attnfaith.models import rationale_samplers as samplers
-from attnfaith.models.sequence_budget import averages
 
 
 SHAPES = [(0.3, 0.4), (0.5, 3.0), (1.0, 1.0), (2.0, 0.7), (4.0, 5.0)]
@@ -54,7 +53,7 @@ def test_kuma_against_integrals():
 
 
 def test_hardkuma_against_draws():
-    """Shares of zeros and ones, the number selected and the number of changes, of 200,000 texts."""
+    """Shares of zeros and ones, and the number selected, of 200,000 texts."""
     torch.manual_seed(1)
     a, b = (values.expand(200_000, -1) for values in shapes())
     mask = whole(*a.shape)
@@ -64,9 +63,8 @@ def test_hardkuma_against_draws():
     torch.testing.assert_close((gates == 0).double().mean(0), samplers.hardkuma_zero(a, b)[0], atol=4e-3, rtol=0)
     torch.testing.assert_close((gates == 1).double().mean(0), samplers.hardkuma_one(a, b)[0], atol=4e-3, rtol=0)
     selected = (gates > 0).double()
-    share, changes = samplers.expected_share(a, b, mask)[0], samplers.expected_changes(a, b, mask)[0]
+    share = samplers.expected_share(a, b, mask)[0]
     assert float(selected.mean()) == pytest.approx(float(share), abs=2e-3)
-    assert float((selected[:, 1:] != selected[:, :-1]).sum(1).double().mean() / 5) == pytest.approx(float(changes), abs=2e-3)
 
 
 def test_hardkuma_at_test_time():
@@ -88,38 +86,27 @@ def test_hardkuma_stays_finite_at_the_ends():
         assert bool(result.isfinite().all()) and bool(slope.isfinite().all())
 
 
-def every_selection(length, count):
-    rows = np.array(list(itertools.product((0.0, 1.0), repeat=length)))
-    return rows[rows.sum(1) <= count]
-
-
-@pytest.mark.parametrize("transition", [0.02, 0.4, 2.0])
-def test_no_selection_is_better_than_the_solution(transition):
+def test_no_selection_is_better_than_the_solution():
     """Of 10 tokens: the condition that makes it the largest, over all selections; texts of several lengths at once."""
     torch.manual_seed(3)
     lengths, counts = (10, 7, 1, 0), torch.tensor([3, 7, 1, 0])
     scores = torch.randn(4, 10, dtype=torch.float64)
     mask = torch.arange(10) < torch.tensor(lengths)[:, None]
-    solutions = averages(scores.masked_fill(~mask, 0.0), mask, counts, transition)
-    for row, (solution, length, count) in enumerate(zip(solutions, lengths, counts.tolist(), strict=True)):
-        values = solution.values.numpy()
-        assert not values[length:].any() and (values >= 0).all() and values.sum() <= count + 1e-9
-        rows = np.pad(every_selection(length, count), ((0, 0), (0, 10 - length))) if length else np.zeros((1, 10))
-        worth = rows @ (scores[row].numpy() - values) + transition * (rows[:, 1:] * rows[:, :-1]).sum(1)
-        own = float(solution.weights @ (solution.gains - solution.rows @ solution.values))
-        assert worth.max() <= own + 1e-8 and float(solution.weights.sum()) == pytest.approx(1)
+    gates = samplers.budget(scores, mask, counts).numpy()
+    for row, (length, count) in enumerate(zip(lengths, counts.tolist(), strict=True)):
+        assert not gates[row, length:].any() and (gates[row] >= 0).all() and gates[row].sum() <= count + 1e-9
+        rows = np.array([*itertools.product((0.0, 1.0), repeat=length)]).reshape(-1, length)
+        slope = scores[row, :length].numpy() - gates[row, :length]
+        assert (rows[rows.sum(1) <= count] @ slope).max() <= gates[row, :length] @ slope + 1e-8
 
 
-@pytest.mark.parametrize("transition", [0.0, 0.3])
 @pytest.mark.parametrize("count", [1, 2, 7])
-def test_budget_gradients(transition, count):
+def test_budget_gradients(count):
     torch.manual_seed(count)
     scores = torch.randn(3, 7, dtype=torch.float64, requires_grad=True)
     mask = torch.tensor([[True] * 7, [False] + [True] * 4 + [False] * 2, [True] + [False] * 6])
     counts = torch.minimum(torch.tensor([count] * 3), mask.sum(1))
-    assert torch.autograd.gradcheck(lambda scores: samplers.budget(scores, mask, counts, transition), scores, eps=1e-7)
-    with pytest.raises(ValueError, match="scores are not finite: the training diverged"):
-        samplers.budget(torch.tensor([[0.0, torch.nan]]), whole(1, 2), torch.tensor([1]), 0.1)
+    assert torch.autograd.gradcheck(lambda scores: samplers.budget(scores, mask, counts), scores, eps=1e-7)
 
 
 def test_values_that_only_rounding_parts_are_equal():
@@ -128,22 +115,5 @@ def test_values_that_only_rounding_parts_are_equal():
     for count in range(7):
         chosen = samplers.hardened(values, whole, torch.tensor([count]))[0].nonzero().flatten().tolist()
         assert chosen == sorted([0, 1, 3, 4, 5, 2][:count])
-    for count, start in ((1, 0), (2, 0), (3, 3)):  # the sums of two: 1 - 1e-7 at place 0, 1 + 1e-7 at place 3
-        chosen = samplers.hardened(values, whole, torch.tensor([count]), contiguous=True)[0].nonzero().flatten().tolist()
-        assert chosen == list(range(start, start + count))
     apart = torch.tensor([[0.5, 0.5 + 1e-4]])
     assert samplers.hardened(apart, whole[:, :2], torch.tensor([1])).tolist() == [[False, True]]
-
-
-def test_the_best_window_is_selected():
-    torch.manual_seed(6)
-    values = torch.rand(50, 9)
-    first, length = torch.randint(0, 3, (50, 1)), torch.randint(1, 7, (50, 1))
-    mask = (torch.arange(9) >= first) & (torch.arange(9) < first + length)
-    for count in range(0, 7):
-        result = samplers.hardened(values, mask, torch.full((50,), count), contiguous=True)
-        for row in range(50):
-            number = min(count, int(length[row]))
-            starts = range(int(first[row]), int(first[row] + length[row]) - number + 1)
-            best = max(starts, key=lambda start, row=row, number=number: float(values[row, start : start + number].sum()))
-            assert result[row].nonzero().flatten().tolist() == list(range(best, best + number))

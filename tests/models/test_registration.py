@@ -38,7 +38,7 @@ CODE = {
     },
     "rationale_classifier": {
         *CLASSIFIER,
-        *("configuration_rationale_classifier", "modeling_rationale_classifier", "rationale_samplers", "sequence_budget"),
+        *("configuration_rationale_classifier", "modeling_rationale_classifier", "rationale_samplers"),
     },
     "attention_seq2seq": {
         *SHARED,
@@ -71,7 +71,7 @@ def models(entmax):
     models = {f"{encoder}-{levels}": build(encoder, hierarchy=levels) for encoder in ENCODERS for levels in HIERARCHIES}
     models |= {"pair": build(query="text"), "uniform-pair": build("transformer", query="text", projection="uniform")}
     models |= {recurrence: translator(recurrence) for recurrence in ("bahdanau", "luong")}
-    kinds = ("hardkuma", "budget", "transition") if entmax else ("hardkuma",)
+    kinds = ("hardkuma", "budget") if entmax else ("hardkuma",)
     models |= {kind: rationale_model(kind, vocab_size=12) for kind in kinds}
     return models | ({"sparse": build_sparse()} if entmax else {})
 

@@ -4,7 +4,6 @@ import json
 
 import pytest
 import torch
-from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoConfig, AutoModelForSequenceClassification
 
 from attnfaith import SelfAttentionClassifierConfig, SelfAttentionClassifierForSequenceClassification
@@ -17,7 +16,6 @@ from tests.small_classifiers import classifier, texts
 KINDS = ("bert", "albert", "distilbert", "deberta-v2", "mpnet", "xlnet", "modernbert", "gpt2", "llama", "bart", "t5")
 LENGTHS = (11, 7)
 MARKED = torch.tensor([[0, 1, 0, 0, 1, 1, 0, 0, 0, 1, 0], [0, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0]])
-UNDROPPED = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 of = SelfAttentionClassifierForSequenceClassification.of
 
 
@@ -107,25 +105,6 @@ def test_every_kind_of_classifier(kind, tmp_path):
     torch.testing.assert_close(loaded(**inputs).logits, logits, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize(("reentrant", "separate"), [(True, False), (True, True), (False, True)])
-def test_gradient_checkpointing_projects_in_the_backward_pass(reentrant, separate):
-    """Layers are run again when `forward` has long been left."""
-    slopes = []
-    for checkpointed in (False, True):
-        model = of(steep(**UNDROPPED), "sparsemax", separate_impermissible=separate).train()
-        if checkpointed:
-            model.activation_checkpointing_enable({"use_reentrant": reentrant})
-            if reentrant:
-                model.enable_input_require_grads()
-        assert model.is_activation_checkpointing == checkpointed
-        marks = {"impermissible": MARKED} if separate else {}
-        model(**texts(model.model, LENGTHS), labels=torch.tensor([0, 2]), **marks).loss.backward()
-        slopes.append({name: values.grad for name, values in model.named_parameters() if values.grad is not None})
-    assert slopes[0].keys() == slopes[1].keys()
-    for name, slope in slopes[0].items():
-        torch.testing.assert_close(slope, slopes[1][name], atol=1e-5, rtol=1e-4, msg=name)
-
-
 def test_labels_and_padding_are_the_same_in_both_configurations():
     names = {0: "bad", 1: "fair", 2: "good"}
     config = of(classifier("bert", id2label=names, pad_token_id=1), "sparsemax").config
@@ -190,8 +169,8 @@ def fnet():
         (separated, None, ValueError, "needs impermissible of shape"),
         (separated, MARKED[:, :7], ValueError, "shape"),
         (lambda: of(classifier("bert"), "sparsemax"), MARKED, ValueError, "separate_impermissible"),
-        (lambda: separated("gpt2"), MARKED, ValueError, "separate_impermissible=True with .*, a decoder"),
-        (lambda: separated("t5"), MARKED, StrictDataclassError, "separate_impermissible=True with t5"),
+        (lambda: separated("gpt2"), MARKED, ValueError, "separate_impermissible=True with .*, in which a decoder"),
+        (lambda: separated("t5"), MARKED, ValueError, "separate_impermissible=True with .*, in which a decoder answers"),
         (fnet, None, ValueError, "projection='sparsemax' has nothing to project: fnet makes no attention"),
     ],
 )

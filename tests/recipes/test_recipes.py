@@ -45,8 +45,7 @@ TREES = {  # a recipe -> keys that mean nothing in it, or contradict it
     "": "data.text=x data.encoding=x data.revision=x data.max_sentences=9 data.tokenizer_revision=x data.vocabulary=bpe "
     "data.links_from=1 model.recurrence=luong model.revision=x model.separate_impermissible=true "
     "objective.base=b objective.weight=0.1 objective.frozen=true selection.share=0.5 measure.level=word "
-    "penalties.impermissible_heads=max penalties.word_tying_distance=norm penalties.word_tying_padding=false "
-    "penalties.masked_share=0.15",
+    "penalties.impermissible_heads=max penalties.word_tying_distance=norm penalties.masked_share=0.15",
     "penalties.impermissible_mass=1": "penalties.impermissible_heads=max",
     "data.path=a": "data.name=sst data.hub_id=x data.revision=v data.preprocessing=wrds data.arguments={length: 3} "
     "data.test_share=0.9 data.impermissible_words=[] data.impermissible_words=[a b] data.impermissible_removed=true",
@@ -59,11 +58,13 @@ TREES = {  # a recipe -> keys that mean nothing in it, or contradict it
     "objective.kind=guided objective.base=b model.hierarchy=sentence": "measure.level=word",
     "objective.kind=adversarial objective.base=b": "objective.weight=0.0 model.projection=uniform training.random_erasure=1",
     "model.pretrained=x": "model.encoder=cnn model.readout=tanh data.tokenizer=x data.vectors=x data.min_df=2 "
-    "objective.kind=guided training.amsgrad=true training.random_erasure=0.5 measure.outputs=[train] model.type=gru",
+    "objective.kind=guided training.amsgrad=true training.random_erasure=0.5 measure.outputs=[train] model.type=gru "
+    "penalties.diversity=1 penalties.word_tying=1 penalties.masked_language_model=1",
+    "model.hierarchy=sentence": "penalties.diversity=1",
     "model.selector.kind=bernoulli": "penalties.diversity=0.5 training.random_erasure=0.5 measure.outputs=[train] "
     "selection.share=0.1 model.hierarchy=sentence model.query=text model.projection=sparsemax model.alignment=dot "
-    "objective.kind=adversarial training.attention_learning_rate_factor=2.0 model.selector.transition=0.1",
-    "model.selector.kind=hardkuma": "selection.sparsity=0.1 model.selector.reads=deleted",
+    "objective.kind=adversarial training.attention_learning_rate_factor=2.0",
+    "model.selector.kind=hardkuma": "selection.sparsity=0.1",
     "model.selector.kind=budget model.selector.budget=0.1": "selection.decay=0.1 model.selector.budget=null",
     "data.name=copy model.type=gru": "data.tokenizer=z data.hub_id=x "
     "model.num_hidden_layers=3 model.hierarchy=sentence objective.kind=untrained penalties.diversity=1 selection.share=0.5 "
@@ -127,7 +128,7 @@ def test_values_where_a_recipe_is_silent():
     tuned = recipes.parse(MINIMAL, ["--pretrained=x", "--impermissible_mass=1", "--impermissible_heads=max"])
     assert (tuned.training.num_train_epochs, tuned.training.arguments["warmup_steps"]) == (3, 0.1)
     assert recipes.parse(MINIMAL, ["--kind=guided", "--base=b"]).measure.producers == []
-    kuma = recipes.parse(MINIMAL, ["--model.selector={kind: hardkuma, budget: 0.3}", "--two_sided"]).selection
+    kuma = recipes.parse(MINIMAL, ["--model.selector={kind: hardkuma, budget: 0.3}"]).selection
     assert (kuma.share, kuma.multiplier, kuma.lasso) == (0.3, 1e-4, None)
 
 

@@ -13,7 +13,7 @@ from huggingface_hub._eval_results import parse_eval_result_entries
 from attnfaith import record as records
 from attnfaith.data.registry import DATASETS, facts
 from attnfaith.measurement.registry import names
-from attnfaith.models.configuration_rationale_classifier import SAMPLERS
+from attnfaith.models.configuration_rationale_classifier import THRESHOLDS
 from attnfaith.models.encoders import ENCODERS
 from attnfaith.models.projections import PROJECTIONS
 from attnfaith.recipes.schema import PENALTIES
@@ -174,7 +174,7 @@ def test_every_data_set_and_measure_is_cited():
     assert set(model_cards.CITED["datasets"]) == set(DATASETS)
     assert {key for kind in model_cards.CITED.values() for keys in kind.values() for key in keys} <= set(model_cards.BIBTEX)
     assert set(model_cards.CITED["producers"]) <= set(names())
-    assert set(model_cards.CITED["projections"]) <= set(PROJECTIONS) | set(SAMPLERS)
+    assert set(model_cards.CITED["projections"]) <= set(PROJECTIONS) | set(THRESHOLDS)
     assert set(model_cards.CITED["penalties"]) == set(PENALTIES) == set(model_cards.PENALTIES)
     assert set(model_cards.CITED["encoders"]) <= set(ENCODERS)
 

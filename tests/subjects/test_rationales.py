@@ -50,7 +50,7 @@ def test_other_selections_are_read(opened):
 
 
 def test_under_another_attention_as_many_tokens_are_read(opened):
-    """Those of most weight, or their window; the slope in attention is that of the gates that are read."""
+    """Those of most weight; the slope in attention is that of the gates that are read."""
     subject, batch = opened
     inside, selected = subject.attendable(batch), subject.selected(batch)
     count = selected.sum(1)
@@ -58,13 +58,8 @@ def test_under_another_attention_as_many_tokens_are_read(opened):
     weights = torch.rand(inside.shape) * inside
     weights = weights / weights.sum(1, keepdim=True).clamp(min=1e-9)
     chosen = torch.zeros_like(inside)
-    for row, (number, length) in enumerate(zip(count.tolist(), LENGTHS, strict=True)):
-        if subject.config.contiguous and number:
-            starts = range(1, 2 + length - number)
-            start = max(starts, key=lambda start: float(weights[row, start : start + number].sum()))
-            chosen[row, start : start + number] = True
-        else:
-            chosen[row, weights[row].topk(number).indices] = True
+    for row, number in enumerate(count.tolist()):
+        chosen[row, weights[row].topk(number).indices] = True
     for attention, gates in ((weights, chosen), (torch.zeros_like(weights), torch.zeros_like(inside))):
         expected = subject.read_selected(batch, gates)
         torch.testing.assert_close(subject.intervene(batch, attention), expected, atol=1e-6, rtol=1e-5)
@@ -89,7 +84,7 @@ def test_nothing_selected_is_uniform_attention(tiny_rows):
 
 def test_in_a_record(tiny_rows):
     """Every value is that of the subject; the identity names the selection."""
-    model, rows = rationale_model("transition", num_labels=2), tiny_rows(LENGTHS)
+    model, rows = rationale_model("budget", num_labels=2), tiny_rows(LENGTHS)
     table = measure(model, Dataset.from_list(rows), CELL, ["gradient", "permutation"], None, progress=False)
     subject = subject_of(model)
     batch = subject.collate(rows)
@@ -98,8 +93,8 @@ def test_in_a_record(tiny_rows):
         for values, numbers in zip(record.rows(table, name), expected, strict=True):
             np.testing.assert_allclose(values, numbers, atol=1e-7)
     identity = subject.identity()
-    names = ("model", "attention_kind", "selection_kind", "selection_budget", "selection_transition", "selection_contiguous")
-    assert [identity[name] for name in names] == ["rationale_classifier", "selection", "budget", 0.4, 0.3, True]
+    names = ("model", "attention_kind", "selection_kind", "selection_budget", "selection_contiguous")
+    assert [identity[name] for name in names] == ["rationale_classifier", "selection", "budget", 0.4, False]
 
 
 def test_refusals(tiny_rows):

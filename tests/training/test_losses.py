@@ -13,7 +13,6 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence, total_variation_distance
 from attnfaith.models.rationale_samplers import bernoulli_log_prob
-from attnfaith.training import RationaleConfig
 from attnfaith.training.losses import (
     adversarial_loss,
     balancing_weights,
@@ -22,7 +21,7 @@ from attnfaith.training.losses import (
     kullback_leibler,
     total_variation,
 )
-from attnfaith.training.rationales import Constraint, reinforced, selection_price
+from attnfaith.training.rationales import moved_multiplier, reinforced, selection_price
 
 
 def test_two_classes_are_the_weighted_binary_loss():
@@ -45,7 +44,7 @@ def test_two_classes_are_the_weighted_binary_loss():
 def test_the_adversary_by_hand(divergence, expected):
     """p = (.5, .5) against (.9, .1), attention (.8, .2) against (.2, .8)."""
     tensors = [torch.zeros(1, 2), *(torch.tensor([row]) for row in ([0.9, 0.1], [0.8, 0.2, 0.0], [0.2, 0.8, 0.0]))]
-    actual = adversarial_loss(*tensors, torch.tensor([[True, True, False]]), weight=0.25, divergence=divergence)
+    actual = adversarial_loss(*tensors, weight=0.25, divergence=divergence)
     torch.testing.assert_close(actual, torch.tensor([0.4 - 0.25 * expected]))
 
 
@@ -86,8 +85,7 @@ def test_divergences_are_those_of_the_metric_and_scipy(zeros):
 def test_zeros_and_saturated_predictions_have_finite_gradients(attention, base_attention, divergence):
     attention, base_attention = torch.tensor([attention], requires_grad=True), torch.tensor([base_attention])
     logits, base_probs = torch.tensor([[-200.0, 200.0]], requires_grad=True), torch.tensor([[0.0, 1.0]])
-    mask = base_attention > 0 if divergence == "kl" else torch.ones(1, 3, dtype=torch.bool)
-    loss = adversarial_loss(logits, base_probs, attention, base_attention, mask, weight=0.5, divergence=divergence)
+    loss = adversarial_loss(logits, base_probs, attention, base_attention, weight=0.5, divergence=divergence)
     loss.sum().backward()
     assert loss.isfinite().all() and logits.grad.isfinite().all() and attention.grad.isfinite().all()
 
@@ -113,59 +111,41 @@ def test_the_gradient_is_that_of_the_expected_cost(baseline):
         torch.testing.assert_close(slope, expected)
 
 
-def to_share(target, **args):
-    return Constraint("share", target, SimpleNamespace(**{"multiplier_range": None, "two_sided": False, **args}))
+def after(multiplier, average, measured, **args):
+    """Multiplier and moving average after a batch, for a target of 0.3."""
+    return moved_multiplier(
+        SimpleNamespace(**{"multiplier_range": None, "share": 0.3, **args}), multiplier, average, measured
+    )
 
 
 def test_the_multiplier_as_in_the_authors_code():
-    """c_ma <- a c_ma + (1 - a) c; lambda <- lambda exp(rate c_ma); lambda times the constraint, with the value of c_ma.
-
-    Where nothing is selected it falls towards 0; the two-sided multiplier becomes negative.
-    """
-    constraint = to_share(0.3, multiplier_rate=0.5, decay=0.9)
+    """c_ma <- a c_ma + (1 - a) c; lambda <- lambda exp(rate c_ma). Where nothing is selected it falls towards 0."""
     multiplier, average = 1e-4, 0.0
     expected_multiplier, expected_average = 1e-4, 0.0
     for measured in (0.9, 0.8, 0.1, 0.0, 0.0):
-        multiplier, average = constraint.after(multiplier, average, measured)
+        multiplier, average = after(multiplier, average, measured, multiplier_rate=0.5, decay=0.9)
         expected_average = 0.9 * expected_average + 0.1 * (measured - 0.3)
         expected_multiplier *= math.exp(0.5 * expected_average)
         assert multiplier == pytest.approx(expected_multiplier) and average == pytest.approx(expected_average)
-    shares = torch.tensor([0.5, 0.1, 0.6], requires_grad=True)
-    losses = constraint.loss(shares, multiplier, average)
-    assert losses.mean().item() == pytest.approx(multiplier * average)
-    (slope,) = torch.autograd.grad(losses.mean(), shares)
-    torch.testing.assert_close(slope, torch.full((3,), multiplier / 3))
-    two_sided, pulled = to_share(0.3, multiplier_rate=0.5, decay=0.5, two_sided=True), (1e-3, 0.0)
     for _ in range(50):
-        multiplier, average = constraint.after(multiplier, average, 0.0)
-        pulled = two_sided.after(*pulled, 0.0)
-    assert 0 < multiplier < 1e-4 and pulled[0] < -1
-
-
-def adversary(zeros=False, **options):
-    probs, attention = torch.tensor([[0.5, 0.5]]), torch.tensor([[1.0, 0.0]] if zeros else [[0.5, 0.5]])
-    return adversarial_loss(probs, probs, attention, attention, torch.ones(1, 2) > 0, **{"weight": 0.1, **options})
+        multiplier, average = after(multiplier, average, 0.0, multiplier_rate=0.5, decay=0.9)
+    assert 0 < multiplier < 1e-4
+    assert after(2.0, 0.0, 1.0, multiplier_rate=9.0, decay=0.0, multiplier_range=[0.5, 3.0])[0] == 3.0
 
 
 def multiplied(measured, multiplier):
-    return to_share(0.1, multiplier_rate=1e3, decay=0.0).after(multiplier, 0.0, measured)
+    return after(multiplier, 0.0, measured, multiplier_rate=1e3, decay=0.0)
 
 
 @pytest.mark.parametrize(
     ("function", "options", "message"),
     [
-        (adversary, {"divergence": "tvd"}, "divergence='tvd' is not known; choose one of kl, jsd"),
-        (adversary, {"weight": 0.0}, "weight=0.0 must be a finite number above 0"),
-        (adversary, {"weight": float("nan")}, "weight=nan must be"),
-        (adversary, {"zeros": True}, "base's attention to a token is exactly 0.*use divergence 'jsd'"),
         (
             multiplied,
             {"measured": float("nan"), "multiplier": 1.0},
             "multiplier of selection.share is nan .*lower selection",
         ),
         (multiplied, {"measured": 1.0, "multiplier": 1e308}, "multiplier of selection.share is inf .*lower selection"),
-        (RationaleConfig, {"output_dir": "run", "multiplier": 0.0}, "multiplier=0"),
-        (RationaleConfig, {"output_dir": "run", "multiplier_range": [2.0, 1.0]}, "multiplier_range"),
         (balancing_weights, {"labels": torch.tensor([0, 0]), "num_labels": 2}, "no training instance of class .1."),
     ],
 )

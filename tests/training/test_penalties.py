@@ -17,8 +17,16 @@ from attnfaith.data.collation import pad_batch
 from attnfaith.models.projections import project
 from attnfaith.support.errors import AttnfaithError
 from attnfaith.training.losses import classification_loss
-from attnfaith.training.penalties import FLOOR, conicity, drawn_words, impermissible_mass, masked_language_model, word_tying
-from attnfaith.training.word_states import PREDICTION, ClassifierReader
+from attnfaith.training.penalties import (
+    FLOOR,
+    check_sizes,
+    conicity,
+    drawn_words,
+    impermissible_mass,
+    masked_language_model,
+    word_tying,
+)
+from attnfaith.training.word_states import PREDICTION
 from tests.figures import IN_A_PROCESS
 from tests.tiny_trainings import ALL, same, weights
 
@@ -54,7 +62,7 @@ def test_two_heads_by_hand():
 def test_impermissible_mass_by_loops(projection):
     impermissible, mask = marked_batch()
     scores = drawn(5, 5, seed=3) / 10
-    config = SimpleNamespace(projection=projection, score_scale=None, sparsegen_lambda=0.5, entmax_alpha=1.3)
+    config = SimpleNamespace(projection=projection, sparsegen_lambda=0.5, entmax_alpha=1.3)
     attention, expected = project(scores, mask, config), []
     for text, marks, inside in zip(attention.numpy(), impermissible.numpy(), mask.numpy(), strict=True):
         mass = sum(w for w, m, i in zip(text, marks, inside, strict=True) if m and i)
@@ -102,7 +110,7 @@ def test_word_tying_by_loops(distance, power):
     torch.testing.assert_close(slopes[0], -slopes[1])
     assert slopes[0][~mask].eq(0).all() and slopes[0][mask].ne(0).all()
     with pytest.raises(AttnfaithError, match="a state of 3 numbers with a word vector of 4"):
-        word_tying(torch.zeros(1, 2, 3), torch.zeros(1, 2, 4), torch.ones(1, 2, dtype=torch.bool))
+        check_sizes(3, 4)
 
 
 def test_masked_words_by_loops():
@@ -184,11 +192,10 @@ def test_an_evaluation_and_a_step_of_all_four_by_hand(make):
 
 FIELDS = [
     {"encoder": "transformer", "projection": "sparsemax"},
-    {"encoder": "cnn", "hidden_size": 8, "score_scale": 1.0},
+    {"encoder": "cnn", "hidden_size": 8},
     {"projection": "uniform"},
     {"pair": True},
-    {"hierarchy": "sentence"},
-    {"hierarchy": "sentence", "projection": "sparsegen", "encoder": "bigru", "pair": True},
+    {"projection": "sparsegen", "encoder": "bigru", "pair": True},
 ]
 
 
@@ -215,25 +222,9 @@ def test_the_penalties_of_a_text_do_not_depend_on_its_batch(make, fields):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("projection", ["softmax", "sparsemax"])
-def test_words_of_sentences_weigh_the_product_of_both_levels(tiny_model, marked_texts, projection):
-    """Against loops over sentences and words."""
-    model = tiny_model(hierarchy="sentence", projection=projection, scale=1.0, dtype=torch.float32)
-    batch = pad_batch(list(marked_texts([8, 2, 5], hierarchy="sentence")))
-    inputs = {name: batch[name] for name in ("input_ids", "attention_mask")}
-    reader = ClassifierReader(model)
-    with reader.reading(inputs) as read:
-        outputs = model(**inputs)
-    actual, items = reader.word_states(inputs, outputs, read), model.items(**inputs)
-    assert actual.words.equal(items >= 0) and (actual.scores is None) == (projection != "softmax")
-    torch.testing.assert_close(actual.attention.sum(-1), torch.ones(3))
-    for row in range(3):
-        for place in range(items.shape[1]):
-            item = int(items[row, place])
-            weight = outputs.attention[row, item] * outputs.word_attention[row, place] if item >= 0 else torch.tensor(0.0)
-            torch.testing.assert_close(actual.attention[row, place], weight)
-    if actual.scores is not None:
-        torch.testing.assert_close(actual.scores.exp()[actual.words], actual.attention[actual.words])
+def test_a_hierarchy_is_refused(make):
+    with pytest.raises(AttnfaithError, match="penalties are for models without a hierarchy"):
+        make(penalties={"diversity": 1.0}, fields={"hierarchy": "sentence"})
 
 
 @pytest.mark.slow

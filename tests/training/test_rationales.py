@@ -17,7 +17,7 @@ from tests.tiny_trainings import make_trainer, planted_rows, same, weights
 pytestmark = pytest.mark.slow
 SAMPLERS = {
     "bernoulli": ({"sampler": "bernoulli"}, {"sparsity": 0.05, "coherence": 1.0, "baseline": "moving_average"}),
-    "hardkuma": ({"sampler": "hardkuma"}, {"share": 0.3, "lasso": 0.2}),
+    "hardkuma": ({"sampler": "hardkuma"}, {"share": 0.3}),
     "budget": ({"sampler": "budget", "budget": 0.3}, {}),
 }
 """Fields of the model, and options of the training."""
@@ -72,9 +72,9 @@ def test_steps_of_bernoulli_by_hand(make):
 
 
 def test_a_step_of_hardkuma_by_hand(make):
-    with pytest.raises(AttnfaithError, match="give share or lasso"):
-        make("hardkuma", share=None, lasso=None)
-    options = {"multiplier": 2.0, "multiplier_rate": 0.5, "decay": 0.5, "lasso": None}
+    with pytest.raises(AttnfaithError, match="give share"):
+        make("hardkuma", share=None)
+    options = {"multiplier": 2.0, "multiplier_rate": 0.5, "decay": 0.5}
     trainer = make("hardkuma", loss_reduction="mean", **options)
     model, batch = trainer.model.train(), pad_batch(trainer.train_dataset.to_list()[:8], 0)
     torch.manual_seed(0)
@@ -94,7 +94,7 @@ def test_planted_evidence_is_selected(sampler, make):
     """That of one class at least, since its absence tells the other; little else; and labels are learned by it alone."""
     options = {
         "bernoulli": {"coherence": 0.0},
-        "hardkuma": {"share": 0.2, "lasso": None, "multiplier": 0.1, "multiplier_rate": 0.2, "decay": 0.9},
+        "hardkuma": {"share": 0.2, "multiplier": 0.1, "multiplier_rate": 0.2, "decay": 0.9},
         "budget": {},
     }[sampler]
     trainer = make(sampler, count=256, num_train_epochs=25, eval_strategy="no", loss_reduction="mean", **options)
@@ -122,8 +122,8 @@ def test_a_resumed_training_ends_as_a_whole_one(sampler, make):
 
 SELECTORS = {
     "bernoulli": {"model__selector": {"kind": "bernoulli"}, "selection__sparsity": 0.01},
-    "hardkuma": {"model__selector": {"kind": "hardkuma", "pooling": "max"}, "selection__lasso": 0.2},
-    "budget": {"model__selector": {"kind": "budget", "budget": 0.4, "transition": 0.05, "contiguous": True}},
+    "hardkuma": {"model__selector": {"kind": "hardkuma", "pooling": "max"}},
+    "budget": {"model__selector": {"kind": "budget", "budget": 0.4}},
 }
 
 

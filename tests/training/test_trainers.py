@@ -140,7 +140,7 @@ def test_an_adversarial_step(against, divergence):
     model, batch = twin(trainer), collate(list(trainer.train_dataset), 0)
     output, base = model(batch["input_ids"], batch["attention_mask"]), batch["base_attention"]
     options = {"weight": 0.1, "divergence": divergence}
-    adversarial_loss(output.logits, batch["base_probs"], output.attention, base, base > 0, **options).sum().backward()
+    adversarial_loss(output.logits, batch["base_probs"], output.attention, base, **options).sum().backward()
     adam(model, decay=0.0).step()
     trainer.train_dataset = trainer.train_dataset.map(lambda row: {"labels": 1 - row["labels"]})
     trainer.train()
@@ -182,11 +182,9 @@ def test_a_sparse_base_needs_jsd(against):
 @pytest.mark.parametrize(
     ("metric", "classes", "labels", "allowed"),
     [
-        *((name, None, None, False) for name in ("f1", "f1_class_x", "objective")),
-        *((name, 2, [0, 1, 1], True) for name in ("roc_auc", "f1_class_1")),
+        *((name, None, None, False) for name in ("f1", "f1_class_1", "objective")),
+        ("roc_auc", 2, [0, 1, 1], True),
         *(("roc_auc", *wrong, False) for wrong in ((3, [0, 1, 2]), (2, [1, 1]))),
-        ("f1_class_2", 2, [0, 1], False),
-        *(("f1_class_3", count, range(count), count == 20) for count in (20, 21)),
     ],
 )
 def test_metrics_that_select_a_checkpoint(metric, classes, labels, allowed):
@@ -258,7 +256,7 @@ def test_a_training_that_diverges_stops_at_the_step(make, monkeypatch):
         return actual * (float("nan") if len(recorded) == 3 and model.training else 1.0), outputs
 
     monkeypatch.setattr(AttentionTrainer, "losses", broken)
-    message = r"diverged in epoch 1, step 3 of 8: the loss is nan; try a lower .* \(now 0.01, and 3 times that for the align"
+    message = r"diverged in epoch 1, step 3 of 8: the loss is nan; try a lower .* \(now 0.01\)"
     with pytest.raises(DivergedError, match=message):
         trainer.train()
     assert len(recorded) == 3 and moved(recorded[1], recorded[2]) > 0

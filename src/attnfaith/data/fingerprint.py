@@ -66,7 +66,6 @@ def digest_model(model) -> str:
     """Return the SHA-256 of an attention classifier's weights and of the settings that weights and shapes do not show."""
     digest, config = hash_of_weights(model), model.config
     settings = [projection_label(config.projection, config.projection_parameter), config.markers, config.num_attention_heads]
-    settings += [] if config.score_scale is None else [config.score_scale]
     settings += [] if config.hierarchy == "none" else [config.hierarchy, config.sentence_token_id]
     digest.update(json.dumps(settings).encode())
     return digest.hexdigest()

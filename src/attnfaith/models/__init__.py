@@ -3,7 +3,7 @@
 Importing it registers them with `AutoConfig`, `AutoModel`, `AutoModelForSequenceClassification` and `AutoModelForSeq2SeqLM`.
 """
 
-from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM, AutoModelForSequenceClassification
+import transformers
 
 from attnfaith.models.configuration_attention_classifier import AttentionClassifierConfig
 from attnfaith.models.configuration_attention_seq2seq import AttentionSeq2SeqConfig
@@ -19,19 +19,17 @@ from attnfaith.models.modeling_self_attention_classifier import SelfAttentionCla
 
 
 REGISTERED = (
-    (AutoModel, AttentionClassifierModel),
-    (AutoModelForSequenceClassification, AttentionClassifierForSequenceClassification),
-    (AutoModelForSequenceClassification, SelfAttentionClassifierForSequenceClassification),
-    (AutoModelForSequenceClassification, RationaleClassifierForSequenceClassification),
-    (AutoModelForSeq2SeqLM, AttentionSeq2SeqForConditionalGeneration),
+    AttentionClassifierModel,
+    AttentionClassifierForSequenceClassification,
+    SelfAttentionClassifierForSequenceClassification,
+    RationaleClassifierForSequenceClassification,
+    AttentionSeq2SeqForConditionalGeneration,
 )
-"""The Auto class that loads each model."""
-MODEL_TYPES = frozenset(model.config_class.model_type for _, model in REGISTERED)
+MODEL_TYPES = frozenset(model.config_class.model_type for model in REGISTERED)
 
-for auto_class, model_class in REGISTERED:
-    config_class = model_class.config_class
-    AutoConfig.register(config_class.model_type, config_class, exist_ok=True)
-    auto_class.register(config_class, model_class, exist_ok=True)
+for model in REGISTERED:
+    transformers.AutoConfig.register(model.config_class.model_type, model.config_class, exist_ok=True)
+    getattr(transformers, model._auto_class).register(model.config_class, model, exist_ok=True)
 
 __all__ = [
     "MODEL_TYPES",

@@ -1,10 +1,8 @@
 """Alignments: states, and perhaps a query, to scores, which a projection turns into attention.
 
-Shapes: B instances, T tokens, G decoder steps, H hidden, A alignment size.
-
-For a text: `forward(hidden (B,T,H), query (B,H) or None) -> (B,T)`. For a decoder: `keys(hidden)`, computed once for all
-steps, and `forward(keys, query)`, from a query (B,H) to (B,T), or from (B,G,H) to (B,G,T). To add an alignment: one module,
-and one line in ALIGNMENTS or SEQUENCE_ALIGNMENTS.
+Shapes: B instances, T tokens, G decoder steps, H hidden, A alignment size. For a text: `forward(hidden (B,T,H), query (B,H)
+or None) -> (B,T)`. For a decoder: `keys(hidden)`, computed once for all steps, and `forward(keys, query)`, from a query
+(B,H) to (B,T), or from (B,G,H) to (B,G,T). To add one: a module, and a line in ALIGNMENTS or SEQUENCE_ALIGNMENTS.
 """
 
 import math
@@ -54,14 +52,8 @@ class Dot(nn.Module):
         return (hidden @ query.unsqueeze(-1)).squeeze(-1) * self.scale
 
 
-ALIGNMENTS = {"additive": Additive, "dot": Dot}
-
-
-# ------------------------------------------------------------------------------------------------ decoders
-
-
 class SequenceAdditive(nn.Module):
-    """v . tanh(W1 h + W2 q + b) (Bahdanau et al. 2015)."""
+    """v . tanh(W1 h + W2 q + b) of a decoder (Bahdanau et al. 2015)."""
 
     def __init__(self, config):
         super().__init__()
@@ -70,10 +62,6 @@ class SequenceAdditive(nn.Module):
         self.query = nn.Linear(config.hidden_size, size, bias=False)
         self.value = nn.Linear(size, 1, bias=False)
 
-    def keys(self, hidden: torch.Tensor) -> torch.Tensor:
-        """(B,T,H) to (B,T,A)."""
-        return self.key(hidden)
-
     def forward(self, keys, query):
         if query.dim() == 3:
             keys = keys.unsqueeze(1)
@@ -81,14 +69,11 @@ class SequenceAdditive(nn.Module):
 
 
 class SequenceDot(nn.Module):
-    """h . q (Luong et al. 2015)."""
+    """h . q of a decoder (Luong et al. 2015)."""
 
     def __init__(self, config):
         super().__init__()
-
-    def keys(self, hidden: torch.Tensor) -> torch.Tensor:
-        """(B,T,H), unchanged."""
-        return hidden
+        self.key = nn.Identity()
 
     def forward(self, keys, query):
         if query.dim() == 3:
@@ -96,16 +81,5 @@ class SequenceDot(nn.Module):
         return (keys @ query.unsqueeze(-1)).squeeze(-1)
 
 
-class SequenceGeneral(SequenceDot):
-    """h . W q (Luong et al. 2015)."""
-
-    def __init__(self, config):
-        super().__init__(config)
-        self.key = nn.Linear(config.hidden_size, config.hidden_size, bias=False)
-
-    def keys(self, hidden):
-        """(B,T,H) to (B,T,H)."""
-        return self.key(hidden)
-
-
-SEQUENCE_ALIGNMENTS = {"additive": SequenceAdditive, "dot": SequenceDot, "general": SequenceGeneral}
+ALIGNMENTS = {"additive": Additive, "dot": Dot}
+SEQUENCE_ALIGNMENTS = {"additive": SequenceAdditive, "dot": SequenceDot}

@@ -7,10 +7,8 @@ from .configuration_common import EncoderConfig
 from .projections import PROJECTIONS
 
 
-SOURCE_ENCODERS = ("bigru", "gru", "embedding")
 RECURRENCES = {"bahdanau": "additive", "luong": "dot"}
 """Recurrence of the decoder, and its default alignment."""
-NO_ATTENTION = "none"
 
 
 @strict
@@ -21,18 +19,18 @@ class AttentionSeq2SeqConfig(EncoderConfig):
     recurrence: bahdanau: the decoder's state before a step is the query, and the context enters the step (Bahdanau et al.
         2015). luong: the state after the step is the query, and the context enters the output only (Luong et al. 2015,
         global attention without input feeding).
-    alignment: additive, dot or general (q W h); None: additive for bahdanau, dot for luong. alignment_size: of additive,
-        None: H.
+    alignment: additive or dot; None: additive for bahdanau, dot for luong. alignment_size: of additive, None: H.
     projection: as in `ProjectionConfig`, or none: no attention, the source enters by the decoder's first state alone.
     """
 
     model_type = "attention_seq2seq"
     keys_to_ignore_at_inference = ["past_key_values", "cross_attentions"]
     choices = {
-        "encoder": SOURCE_ENCODERS,
+        **EncoderConfig.choices,
+        "encoder": ("bigru", "gru", "embedding"),
         "recurrence": tuple(RECURRENCES),
         "alignment": tuple(SEQUENCE_ALIGNMENTS),
-        "projection": (*PROJECTIONS, NO_ATTENTION),
+        "projection": (*PROJECTIONS, "none"),
     }
 
     embedding_size: int = 256
@@ -52,12 +50,7 @@ class AttentionSeq2SeqConfig(EncoderConfig):
     @property
     def attends(self) -> bool:
         """Whether there is any attention."""
-        return self.projection != NO_ATTENTION
-
-    @property
-    def aligns(self) -> bool:
-        """Whether attention depends on scores."""
-        return self.projection not in (NO_ATTENTION, "uniform")
+        return self.projection != "none"
 
 
 __all__ = ["AttentionSeq2SeqConfig"]

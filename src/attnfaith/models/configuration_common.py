@@ -6,17 +6,20 @@ from transformers import PreTrainedConfig
 from .projections import PROJECTIONS
 
 
+SIZE = "[1, inf)"
+
+
 @strict
 class ProjectionConfig(PreTrainedConfig):
     """A configuration with a projection: softmax, sparsemax, sparsegen (sparsegen_lambda < 1), entmax15, entmax
     (entmax_alpha >= 1) or uniform.
 
-    A subclass lists the allowed values of its fields in `choices`, and intervals of numbers in `ranges`.
+    choices: the allowed values of fields; ranges: intervals of numbers.
     """
 
     _auto_class = "AutoConfig"  # as `register_for_auto_class` sets it: the code is saved with the configuration
     choices = {"projection": tuple(PROJECTIONS)}
-    ranges = {"sparsegen_lambda": "(-inf, 1)", "entmax_alpha": "[1, inf)"}
+    ranges = {"sparsegen_lambda": "(-inf, 1)", "entmax_alpha": SIZE}
 
     projection: str = "softmax"
     sparsegen_lambda: float | int = 0.0
@@ -25,7 +28,9 @@ class ProjectionConfig(PreTrainedConfig):
     def validate_fields(self):
         for field, values in self.choices.items():
             if getattr(self, field) not in values:
-                raise ValueError(f"{field}={getattr(self, field)!r} is not known; choose one of {', '.join(values)}")
+                raise ValueError(
+                    f"{field}={getattr(self, field)!r} is not known; choose one of {', '.join(map(str, values))}"
+                )
         for field, interval in self.ranges.items():
             value, (low, high) = getattr(self, field), map(float, interval[1:-1].split(","))
             closed = [end for end, bracket in ((low, interval[0]), (high, interval[-1])) if bracket in "[]"]
@@ -42,15 +47,14 @@ class ProjectionConfig(PreTrainedConfig):
 class EncoderConfig(ProjectionConfig):
     """A configuration of a model with word vectors: sizes, dropout and special tokens.
 
-    alignment_size: of the additive alignment. score_scale: standard deviation of the scores of a row before the projection,
-    so that the projection alone decides how sparse attention is (`projections.rescale`); None: unchanged. embedding_std:
-    standard deviation of random word vectors at the start.
+    alignment_size: of the additive alignment. embedding_std: standard deviation of random word vectors at the start.
     """
+
+    choices = {**ProjectionConfig.choices, "score_scale": (None,)}
 
     ranges = {
         **ProjectionConfig.ranges,
-        **dict.fromkeys(("vocab_size", "embedding_size", "hidden_size", "alignment_size"), "[1, inf)"),
-        "score_scale": "(0, inf)",
+        **dict.fromkeys(("vocab_size", "embedding_size", "hidden_size", "alignment_size"), SIZE),
         "dropout": "[0, 1)",
         "embedding_std": "[0, inf)",
     }
@@ -69,8 +73,6 @@ class EncoderConfig(ProjectionConfig):
     tie_word_embeddings: bool = False
 
     def validate_encoder(self):
-        if self.score_scale is not None and self.projection in ("uniform", "none"):
-            raise ValueError(f"score_scale={self.score_scale} with projection={self.projection!r}, which reads no scores")
         self.check_encoder("encoder", self.encoder)
 
     def check_encoder(self, field: str, encoder: str):

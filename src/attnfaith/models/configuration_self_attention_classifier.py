@@ -7,9 +7,6 @@ from transformers.configuration_utils import SubConfigSpec
 from .configuration_common import ProjectionConfig
 
 
-SELF_ATTENTION_PROJECTIONS = ("softmax", "sparsemax", "sparsegen", "entmax15", "entmax")
-
-
 @strict
 class SelfAttentionClassifierConfig(ProjectionConfig):
     """A classifier of any type that `AutoModelForSequenceClassification` knows, and the projection of its self-attention.
@@ -23,15 +20,13 @@ class SelfAttentionClassifierConfig(ProjectionConfig):
         other position attends to it: the two kinds meet only there (the BERT of Pruthi et al. 2020). Not for models with a
         decoder.
 
-    Raises ValueError, or the StrictDataclassError that holds it, for an unknown projection, a parameter out of its range,
-    and separate_impermissible with an encoder and decoder.
+    Raises StrictDataclassError, which holds a ValueError, for an unknown projection and a parameter out of its range.
     """
 
     model_type = "self_attention_classifier"
     sub_configs_defaults = {"text_config": SubConfigSpec(config_class=AutoConfig, model_type="bert")}
     keys_to_ignore_at_inference = ["past_key_values", "hidden_states", "attentions"]
-    choices = {"projection": SELF_ATTENTION_PROJECTIONS}
-    score_scale = None  # read by `project`: the classifier's scores are unchanged
+    choices = {"projection": ("softmax", "sparsemax", "sparsegen", "entmax15", "entmax")}
 
     text_config: dict | PreTrainedConfig | None = None
     separate_impermissible: bool = False
@@ -53,13 +48,6 @@ class SelfAttentionClassifierConfig(ProjectionConfig):
         self.is_encoder_decoder = inner.is_encoder_decoder
         self.tie_word_embeddings = bool(getattr(inner, "tie_word_embeddings", False))
         self.problem_type = self.problem_type or inner.problem_type
-
-    def validate_separation(self):
-        if self.separate_impermissible and self.text_config.is_encoder_decoder:
-            raise ValueError(
-                f"separate_impermissible=True with {self.text_config.model_type}, whose decoder answers: the rule is for "
-                "encoders that answer from their first position, such as BERT; leave it out"
-            )
 
 
 __all__ = ["SelfAttentionClassifierConfig"]

@@ -48,19 +48,16 @@ class Tanh(nn.Module):
 
 
 DECODERS = {"affine": Affine, "tanh": Tanh}
-
 BARRED = -1e4  # added to a logit: a probability of exactly 0 in any precision, and finite where logits are subtracted
 
 
 @dataclass(frozen=True)
 class Query:
-    """What a decoder reads besides states; each field may be None.
+    """What a decoder reads besides states; each field may be None. Indexing selects instances in all fields.
 
     state (B,H): the last state of the second text. answers (B,C) bool: the classes that may be predicted. For attention over
     the words of a hierarchical model: sentences (B,T), the number of each word's sentence, -1 behind the last word, and
     weights (B,T), the weight of each word within its sentence.
-
-    Indexing selects instances, or adds dimensions, in all fields, as in a tensor of states.
     """
 
     state: torch.Tensor | None = None

@@ -16,13 +16,9 @@ NEARLY_ZERO = 1e-6  # added to the squared length of a mean of states, as in the
 
 
 class Encoder(GradientCheckpointingLayer):
-    """The base of all encoders.
-
-    contextual: whether a state depends on other tokens. recurrent: whether states are computed one position after another.
-    """
+    """The base of all encoders. contextual: whether a state depends on other tokens."""
 
     contextual = True
-    recurrent = False
 
 
 def reverse_by_length(mask: torch.Tensor) -> torch.Tensor:
@@ -37,77 +33,43 @@ def take(values: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
     return values.gather(1, positions.unsqueeze(-1).expand(-1, -1, values.shape[-1]))
 
 
-class Layer(nn.RNNBase):
-    """One recurrent layer of one direction, positions first; torch.compile refuses to enter `nn.LSTM` and `nn.GRU`."""
-
-    kind = "LSTM"
-
-    def __init__(self, input_size, hidden_size):
-        super().__init__(self.kind, input_size, hidden_size)
+def last_of(states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Return the state (B,H) of each text's last token."""
+    return take(states, (mask.sum(1, keepdim=True) - 1).clamp(min=0))[:, 0]
 
 
-class LSTM(Layer):
-    """`nn.LSTM`."""
-
-    def forward(self, tokens):
-        """Tokens (T,B,E) to states (T,B,H) and the last state and memory."""
-        if tokens.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
-            with torch.autocast("cpu", enabled=False):  # processors without AVX-512 have no LSTM in bfloat16
-                return self.forward(tokens.to(self.weight_ih_l0.dtype))
-        start = tokens.new_zeros(1, tokens.shape[1], self.hidden_size)
-        states, *last = torch.lstm(tokens, (start, start), self._flat_weights, True, 1, 0.0, self.training, False, False)
-        return states, tuple(last)
+def mean_over_tokens(states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Return the mean (B,H) of states (B,T,H) without padding; 0 for an empty text."""
+    return (states * mask.unsqueeze(-1)).sum(1) / mask.sum(1, keepdim=True).clamp(min=1)
 
 
-class GRU(Layer):
-    """`nn.GRU`."""
-
-    kind = "GRU"
-
-    def forward(self, tokens):
-        """Tokens (T,B,E) to states (T,B,H) and the last state."""
-        start = tokens.new_zeros(1, tokens.shape[1], self.hidden_size)
-        return torch.gru(tokens, start, self._flat_weights, True, 1, 0.0, self.training, False, False)
-
-
-class OrthogonalLSTM(Layer):
+class OrthogonalLSTM(nn.RNNBase):
     """An LSTM layer of one direction, positions first, whose states have no part along the mean of earlier states.
 
     h_t <- h_t - (h_t . m) / (m . m + 1e-6) m with m the mean of the final h_1 .. h_(t-1); h_1 is unchanged. The next step
-    reads the result; the memory is unchanged. Conicity falls and is not 0, since states stay similar to single earlier
-    states (Mohankumar et al. 2020; their code divides the sum by t, not t - 1, which only changes the weight of 1e-6).
+    reads the result; the memory is unchanged (Mohankumar et al. 2020; their code divides the sum by t, not t - 1, which only
+    changes the weight of 1e-6).
     """
+
+    def __init__(self, input_size, hidden_size):
+        super().__init__("LSTM", input_size, hidden_size)
 
     def forward(self, tokens):
         """Tokens (T,B,E) to states (T,B,H) and the last state."""
         entering = nn.functional.linear(tokens, self.weight_ih_l0, self.bias_ih_l0 + self.bias_hh_l0)  # of all steps at once
-        start = entering.new_zeros(tokens.shape[1], self.hidden_size)
-        total = start.to(torch.promote_types(start.dtype, torch.float32), copy=True)  # a sum of many
-        if torch.compiler.is_exporting():  # a loop in the graph, of any length; torch.compile writes out each length
-            from torch._higher_order_ops.scan import scan
-
-            count = total.new_zeros(1, 1)
-            carried, states = scan(self.step, (start, start.clone(), total, count), entering)
-            return states, (carried[0],)
-        carried, states = (start, start, total, 0), []
-        for gates in entering.unbind(0):
-            carried, state = self.step(carried, gates)
+        state = memory = entering.new_zeros(tokens.shape[1], self.hidden_size)
+        total = state.to(torch.promote_types(state.dtype, torch.float32), copy=True)  # a sum of many
+        states = []
+        for count, gates in enumerate(entering.unbind(0)):
+            enter, keep, candidate, leave = torch.addmm(gates, state, self.weight_hh_l0.t()).chunk(4, -1)
+            memory = torch.addcmul(keep.sigmoid() * memory, enter.sigmoid(), candidate.tanh())
+            state = without_mean(leave.sigmoid() * memory.tanh(), total, count)
+            total = total + state
             states.append(state)
-        return torch.stack(states), (carried[0],)
-
-    def step(self, carried, gates):
-        """One step: (state, memory, sum of states (B,H), number of states) to the next ones, and the state.
-
-        gates (B,4H): the input's part of the gates.
-        """
-        state, memory, total, count = carried
-        enter, keep, candidate, leave = torch.addmm(gates, state, self.weight_hh_l0.t()).chunk(4, -1)
-        memory = torch.addcmul(keep.sigmoid() * memory, enter.sigmoid(), candidate.tanh())
-        state = without_mean(leave.sigmoid() * memory.tanh(), total, count)
-        return (state, memory, total + state, count + 1), state.clone()
+        return torch.stack(states), (state,)
 
 
-def without_mean(states: torch.Tensor, total: torch.Tensor, count) -> torch.Tensor:
+def without_mean(states: torch.Tensor, total: torch.Tensor, count: int) -> torch.Tensor:
     """Return states (B,H) without their part along the mean of `count` earlier states, whose sum is total (B,H).
 
     Computed from the sum: s . m / (m . m + e) m = s . t / (t . t + e n^2) t for m = t / n.
@@ -118,9 +80,11 @@ def without_mean(states: torch.Tensor, total: torch.Tensor, count) -> torch.Tens
 
 
 class Recurrent(Encoder):
-    """Layers of one kind, named in `parts`, each of one direction with an equal part of the H units."""
+    """Layers of one kind, named in `parts`, each of one direction with an equal part of the H units.
 
-    recurrent = True
+    read(embedded, mask, *readers): states and last state; each reader maps tokens (T,B,E), in its order, to (states, ...).
+    """
+
     layer: type[nn.RNNBase]
     parts: tuple[str, ...]
 
@@ -142,22 +106,20 @@ class OneDirection(Recurrent):
     """A layer that reads onward; last state: the state of the last token."""
 
     def read(self, embedded, mask, read_onward):
-        """Return states and last state; the reader maps tokens (T,B,E) to (states (T,B,H), ...)."""
         states = read_onward(embedded.transpose(0, 1).contiguous())[0].transpose(0, 1) * mask.unsqueeze(-1)
-        end = (mask.sum(1, keepdim=True) - 1).clamp(min=0)
-        return states, take(states, end)[:, 0]
+        return states, last_of(states, mask)
 
 
 class OnwardLSTM(OneDirection):
-    """One LSTM layer that reads onward: the plain model of Mohankumar et al. 2020."""
+    """The plain model of Mohankumar et al. 2020."""
 
-    layer, parts = LSTM, ("forward_lstm",)
+    layer, parts = nn.LSTM, ("forward_lstm",)
 
 
 class OnwardGRU(OneDirection):
-    """One GRU layer that reads onward: the source of a sequence model."""
+    """The source of a sequence model."""
 
-    layer, parts = GRU, ("forward_gru",)
+    layer, parts = nn.GRU, ("forward_gru",)
 
 
 class OnwardOrthogonalLSTM(OneDirection):
@@ -169,38 +131,32 @@ class OnwardOrthogonalLSTM(OneDirection):
 class Bidirectional(Recurrent):
     """Two layers, one over the text and one over the reversed text; last state: the end of each.
 
-    The numbers are those of a packed bidirectional layer; packing is several times slower on CPUs. torch.export fixes the
-    length of its example, unless it runs within `register_lstm_while_loop_decomposition`, or its twin for GRU, of
-    torch.export._patches; ONNX does not.
+    The numbers are those of a packed bidirectional layer; packing is several times slower on CPUs.
     """
 
     def read(self, embedded, mask, read_onward, read_backward):
-        """Return states and last state; each reader maps tokens (T,B,E) in its order to (states (T,B,H/2), ...)."""
         batch, length, size = embedded.shape
-        # tokens in the order of the layers, position by position, which saves a copy
         tokens = embedded.transpose(0, 1).contiguous()
         rows = torch.arange(batch, device=embedded.device)
-        reverse = (reverse_by_length(mask).t() * batch + rows).flatten()
+        reverse = (reverse_by_length(mask).t() * batch + rows).flatten()  # positions first, as the layers read
         onward = read_onward(tokens)[0].flatten(0, 1)
         backward = read_backward(tokens.flatten(0, 1).index_select(0, reverse).view(length, batch, size))[0]
         states = torch.cat([onward, backward.flatten(0, 1).index_select(0, reverse)], -1)
-        # by the sizes of the tokens: a graph of dynamic length does not know the sizes of a recurrent layer's output
         states = states.unflatten(0, (length, batch)).transpose(0, 1) * mask.unsqueeze(-1)
-        end = (mask.sum(1, keepdim=True) - 1).clamp(min=0)
-        last = torch.cat([take(states, end)[:, 0, : onward.shape[-1]], states[:, 0, onward.shape[-1] :]], -1)
-        return states, last
+        half = onward.shape[-1]
+        return states, torch.cat([last_of(states, mask)[:, :half], states[:, 0, half:]], -1)
 
 
 class BiGRU(Bidirectional):
     """GRU layers of H / 2 units each (Yang et al. 2016; Serrano & Smith 2019)."""
 
-    layer, parts = GRU, ("forward_gru", "backward_gru")
+    layer, parts = nn.GRU, ("forward_gru", "backward_gru")
 
 
 class BiLSTM(Bidirectional):
     """LSTM layers of H / 2 units each."""
 
-    layer, parts = LSTM, ("forward_lstm", "backward_lstm")
+    layer, parts = nn.LSTM, ("forward_lstm", "backward_lstm")
 
 
 class CNN(Encoder):
@@ -208,10 +164,9 @@ class CNN(Encoder):
 
     def __init__(self, config):
         super().__init__()
-        widths = config.kernel_sizes
+        filters = config.hidden_size // len(config.kernel_sizes)
         self.convolutions = nn.ModuleList(
-            nn.Conv1d(config.embedding_size, config.hidden_size // len(widths), width, padding=width // 2)
-            for width in widths
+            nn.Conv1d(config.embedding_size, filters, width, padding=width // 2) for width in config.kernel_sizes
         )
 
     def forward(self, embedded, mask):
@@ -219,11 +174,6 @@ class CNN(Encoder):
         states = torch.cat([convolution(inside) for convolution in self.convolutions], 1).relu().transpose(1, 2)
         states = states * mask.unsqueeze(-1)
         return states, states.amax(1)
-
-
-def mean_over_tokens(states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """Return the mean (B,H) of states (B,T,H) without padding; 0 for an empty text."""
-    return (states * mask.unsqueeze(-1)).sum(1) / mask.sum(1, keepdim=True).clamp(min=1)
 
 
 class Average(Encoder):
@@ -254,7 +204,7 @@ class Embedding(Encoder):
 
 
 class SelfAttention(nn.Module):
-    """Scaled dot-product attention of every token to every token of its text, softmax."""
+    """Scaled dot-product attention of each token to all tokens of its text, by softmax."""
 
     def __init__(self, config):
         super().__init__()
@@ -318,9 +268,8 @@ def sinusoidal_positions(length: int, size: int, device=None) -> torch.Tensor:
 
 
 class Transformer(Encoder):
-    """Meister et al.'s encoder: embeddings projected to H, sinusoidal positions, 2 layers of 1 head.
+    """Meister et al.'s encoder: embeddings projected to H, sinusoidal positions, 2 layers of 1 head, as in Vaswani et al.
 
-    Layer order (normalisation after addition), ReLU and positions are those of Vaswani et al., as the paper names none.
     Last state: the mean over tokens.
     """
 

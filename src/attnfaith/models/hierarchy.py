@@ -4,7 +4,6 @@ Shapes: B documents, L input positions, S sentences of a document, W words of a 
 (B,L) holds the number of each word's sentence, which is what attention attends to, and -1 at other input positions.
 """
 
-import copy
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -32,31 +31,6 @@ def item_mask(items: torch.Tensor) -> torch.Tensor:
     return torch.arange(counts.max().clamp(min=1).item(), device=items.device) < counts
 
 
-def above_words(config):
-    """Return the configuration of the encoder of sentence vectors, which have the size of states."""
-    above = copy.copy(config)
-    above.embedding_size = config.hidden_size
-    return above
-
-
-def of_similar_length(lengths: torch.Tensor) -> Iterator[torch.Tensor]:
-    """Yield the numbers of sentences to encode together: 1..8, 9..16, 17..32 words and so on, at most half padding.
-
-    In a traced graph, which must hold for all documents, all sentences.
-    """
-    if torch.compiler.is_compiling():
-        yield torch.arange(lengths.shape[0], device=lengths.device)
-        return
-    if not len(lengths):
-        return
-    low, high, longest = 0, SHORT, int(lengths.max())
-    while low < longest:
-        chosen = ((lengths > low) & (lengths <= high)).nonzero().squeeze(1)
-        if len(chosen):
-            yield chosen
-        low, high = high, 2 * high
-
-
 class Group(NamedTuple):
     """A group of n sentences of a batch, the longest of W words.
 
@@ -75,23 +49,25 @@ class Group(NamedTuple):
 
     def put(self, values: torch.Tensor, into: torch.Tensor) -> torch.Tensor:
         """Return `into` (B,L,...) with values (n,W,...) at the places of the words."""
-        return into.index_put(
-            (self.rows.unsqueeze(1).expand_as(self.places)[self.mask], self.places[self.mask]), values[self.mask]
-        )
+        rows = self.rows.unsqueeze(1).expand_as(self.places)
+        return into.index_put((rows[self.mask], self.places[self.mask]), values[self.mask])
 
 
 def sentence_groups(items: torch.Tensor) -> Iterator[Group]:
-    """Yield the sentences of documents with items (B,L) in groups of similar length."""
+    """Yield the sentences of documents with items (B,L) in groups of 1..8, 9..16, 17..32 words and so on."""
     inside = items >= 0
     starts = inside & (items != nn.functional.pad(items[:, :-1], (1, 0), value=-1))
     rows, places = starts.nonzero(as_tuple=True)  # of the first word of each sentence
     number = (starts.flatten().cumsum(0) - 1)[inside.flatten()]  # of each word's sentence in the batch
-    lengths = torch.zeros_like(rows).index_add(0, number, torch.ones_like(number))
-    for chosen in of_similar_length(lengths):
-        longest = nn.functional.pad(lengths[chosen], (0, 1), value=1).max()  # 1 in a traced graph without sentences
-        within = torch.arange(longest.item(), device=items.device)
-        place = (places[chosen].unsqueeze(1) + within).clamp(max=items.shape[1] - 1)
-        yield Group(rows[chosen], items[rows[chosen], places[chosen]], place, within < lengths[chosen].unsqueeze(1))
+    lengths = torch.bincount(number, minlength=len(rows))
+    low, high = 0, SHORT
+    while bool((lengths > low).any()):
+        chosen = ((lengths > low) & (lengths <= high)).nonzero().squeeze(1)
+        low, high = high, 2 * high
+        if len(chosen):
+            within = torch.arange(int(lengths[chosen].max()), device=items.device)
+            place = (places[chosen].unsqueeze(1) + within).clamp(max=items.shape[1] - 1)
+            yield Group(rows[chosen], items[rows[chosen], places[chosen]], place, within < lengths[chosen].unsqueeze(1))
 
 
 class SentenceReader(nn.Module):
@@ -113,15 +89,7 @@ class SentenceReader(nn.Module):
 
         A sentence's vector depends only on its words, and is 0 without a sentence. Word attention sums to 1 over each
         sentence.
-
-        Raises NotImplementedError for a traced graph with a recurrent encoder: torch exports recurrent layers only over a
-        number of sentences that does not depend on the texts.
         """
-        if self.word_encoder.recurrent and torch.compiler.is_compiling():
-            raise NotImplementedError(
-                f"encoder={self.config.encoder!r} with hierarchy='sentence' cannot be exported, nor compiled as one graph: "
-                "run it without, or take the encoder transformer, cnn, average or embedding"
-            )
         present = item_mask(items)
         vectors = embedded.new_zeros(*present.shape, self.config.hidden_size)
         attention = torch.zeros_like(items, dtype=torch.promote_types(embedded.dtype, torch.float32))

@@ -6,6 +6,7 @@ decode(attend(encode(...))). Interventions on attention call the stages: a permu
 attention decodes `attend(...).detach()`.
 """
 
+from copy import copy
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -19,26 +20,17 @@ from .alignments import ALIGNMENTS
 from .configuration_attention_classifier import AttentionClassifierConfig
 from .decoders import DECODERS, Query, answer_bias, state_of, with_answers
 from .encoders import ENCODERS, Encoder, SelfAttention, TransformerLayer, take
-from .hierarchy import SentenceReader, above_words, item_mask, sentence_items
-from .modeling_common import (
-    PaperPreTrainedModel,
-    between_markers,
-    contexts,
-    padded_right,
-    present_mask,
-    refuse,
-)
+from .hierarchy import SentenceReader, item_mask, sentence_items
+from .modeling_common import PaperPreTrainedModel, between_markers, contexts, present_mask, refuse
 from .projections import project
 
 
 class Read(NamedTuple):
-    """The input of the encoder.
+    """The input of the encoder: of input positions, or of the sentences of a hierarchical model.
 
-    inputs (B,T,E): embeddings of input positions; sentence vectors (B,T,H) of a hierarchical model.
-    present (B,T) bool: the first text with its markers; the sentences.
-    mask (B,T) bool: the attendable places: the first text without its markers; the sentences.
-    query (B,H) or None: the last state of the second text.
-    word_attention (B,L) or None: of a hierarchical model, the weight of each word in its sentence.
+    inputs (B,T,E): embeddings, or sentence vectors (B,T,H). present (B,T) bool: the first text with its markers. mask (B,T)
+    bool: the attendable places, without its markers. query (B,H) or None: the last state of the second text. word_attention
+    (B,L), of a hierarchical model: the weight of each word in its sentence.
     """
 
     inputs: torch.Tensor
@@ -49,11 +41,8 @@ class Read(NamedTuple):
 
 
 class Encoded(NamedTuple):
-    """The output of the encoder.
-
-    hidden (B,T,H): one state per input position, zero on padding and on a second text; per sentence in a hierarchical model.
-    mask (B,T) bool: the attendable places: the first text without its begin and end marker; the sentences.
-    query (B,H) or None: the last state of the second text; with masked answers a `Query` of both.
+    """The output of the encoder: states (B,T,H), zero on padding and on a second text; mask and query as in `Read`, with
+    masked answers a `Query` of both.
     """
 
     hidden: torch.Tensor
@@ -62,33 +51,24 @@ class Encoded(NamedTuple):
 
 
 @dataclass
-class AttentionClassifierModelOutput(ModelOutput):
-    """last_hidden_state (B,T,H); pooler_output (B,H), the context vector; attention (B,T); the rest on request.
-
-    word_attention (B,L), of hierarchical models: the weight of each word in its sentence, 0 elsewhere. hidden_states: the
-    input of the first layer, the states after each Transformer layer, last_hidden_state. attentions: the self-attention
-    (B,heads,T,T) of each Transformer layer. The encoders of words and of a second text are in neither.
-    """
-
-    last_hidden_state: torch.FloatTensor | None = None
-    pooler_output: torch.FloatTensor | None = None
-    attention: torch.FloatTensor | None = None
-    query_state: torch.FloatTensor | None = None
-    hidden_states: tuple[torch.FloatTensor, ...] | None = None
-    attentions: tuple[torch.FloatTensor, ...] | None = None
-    word_attention: torch.FloatTensor | None = None
-
-
-@dataclass
 class AttentionClassifierOutput(ModelOutput):
-    """loss (); logits (B,C); attention (B,T), 0 outside the attendable places; the rest as above."""
+    """Of a classifier loss () and logits (B,C); without a head last_hidden_state (B,T,H) and pooler_output (B,H), the
+    context vector; of both attention (B,T), 0 outside the attendable places, and the rest.
+
+    word_attention (B,L), of hierarchical models: the weight of each word in its sentence, 0 elsewhere. On request
+    hidden_states: the input of the first layer, the states after each Transformer layer, last_hidden_state; and attentions:
+    the self-attention (B,heads,T,T) of each Transformer layer. The encoders of words and of a second text are in neither.
+    """
 
     loss: torch.FloatTensor | None = None
     logits: torch.FloatTensor | None = None
+    last_hidden_state: torch.FloatTensor | None = None
+    pooler_output: torch.FloatTensor | None = None
     attention: torch.FloatTensor | None = None
     hidden_states: tuple[torch.FloatTensor, ...] | None = None
     attentions: tuple[torch.FloatTensor, ...] | None = None
     word_attention: torch.FloatTensor | None = None
+    query_state: torch.FloatTensor | None = None
 
 
 class AttentionClassifierPreTrainedModel(PaperPreTrainedModel):
@@ -97,23 +77,17 @@ class AttentionClassifierPreTrainedModel(PaperPreTrainedModel):
     config_class = AttentionClassifierConfig
     config: AttentionClassifierConfig
     supports_gradient_checkpointing = True
-    _no_split_modules = ["Encoder", "TransformerLayer"]
     _can_record_outputs = {
         # layer_name: not those of query_encoder and word_encoder
-        "hidden_states": [
-            OutputRecorder(Encoder, layer_name="encoder"),
-            OutputRecorder(TransformerLayer, layer_name="encoder"),
-        ],
+        "hidden_states": [OutputRecorder(layer, layer_name="encoder") for layer in (Encoder, TransformerLayer)],
         "attentions": [OutputRecorder(SelfAttention, index=1, layer_name="encoder")],
     }
 
     def save_pretrained(self, *args, **kwargs):
         # transformers adds the saved class and the configuration; each of these two loads what the other saved
         self.config.auto_map = {
-            "AutoModel": "modeling_attention_classifier.AttentionClassifierModel",
-            "AutoModelForSequenceClassification": (
-                "modeling_attention_classifier.AttentionClassifierForSequenceClassification"
-            ),
+            model._auto_class: f"modeling_attention_classifier.{model.__name__}"
+            for model in (AttentionClassifierModel, AttentionClassifierForSequenceClassification)
         }
         super().save_pretrained(*args, **kwargs)
 
@@ -127,38 +101,31 @@ class AttentionClassifierModel(AttentionClassifierPreTrainedModel):
         super().__init__(config)
         self.embeddings = nn.Embedding(config.vocab_size, config.embedding_size, padding_idx=config.pad_token_id)
         self.dropout = nn.Dropout(config.dropout)
-        hierarchical = config.hierarchy == "sentence"
-        self.sentence_reader = SentenceReader(config) if hierarchical else None
-        self.encoder = ENCODERS[config.encoder](above_words(config) if hierarchical else config)
+        self.sentence_reader, sizes = None, config
+        if config.hierarchy == "sentence":  # the encoder reads sentence vectors, which have the size of states
+            self.sentence_reader, sizes = SentenceReader(config), copy(config)
+            sizes.embedding_size = config.hidden_size
+        self.encoder = ENCODERS[config.encoder](sizes)
         self.query_encoder = ENCODERS[config.encoder](config) if config.query == "text" else None
         self.alignment = ALIGNMENTS[config.alignment](config)
         self.gradient_checkpointing = False
         self.post_init()
 
-    def get_input_embeddings(self):
-        return self.embeddings
-
-    def set_input_embeddings(self, value):
-        self.embeddings = value
-
-    def text_masks(self, attention_mask: torch.Tensor, token_type_ids: torch.Tensor | None = None):
+    def text_masks(self, mask: torch.Tensor, token_type_ids: torch.Tensor | None = None):
         """Return boolean masks (B,T): the first text, its attendable tokens, the second text (None without a query).
 
-        Raises ValueError for padding that is not on the right, and for a pair model without token_type_ids.
+        mask (B,T): of all tokens. Raises ValueError for a pair model without token_type_ids.
         """
-        mask = padded_right(attention_mask)
-        first, second = mask, None
+        first, second = mask.bool(), None
         if self.config.query == "text":
             if token_type_ids is None:
                 raise ValueError("query='text' needs token_type_ids: 0 on the text, 1 on the query that follows it")
-            second = mask & (token_type_ids == 1)
-            first = mask & ~second
+            second = first & (token_type_ids == 1)
+            first = first & ~second
             refuse(
                 first[:, 1:] & ~first[:, :-1], "the text (token_type_ids 0) must come before the query (token_type_ids 1)"
             )
-        if not self.config.markers:
-            return first, first, second
-        return first, between_markers(first), second
+        return first, between_markers(first) if self.config.markers else first, second
 
     def items(self, input_ids, attention_mask=None, token_type_ids=None) -> torch.Tensor:
         """Return (B,L): the place of attention of each input position, -1 for markers, padding and query.
@@ -177,9 +144,8 @@ class AttentionClassifierModel(AttentionClassifierPreTrainedModel):
 
     def attendable(self, input_ids, attention_mask=None, token_type_ids=None) -> torch.Tensor:
         """Return the mask (B,T) of `encode`, without encoding."""
-        if self.sentence_reader is not None:
-            return item_mask(self.items(input_ids, attention_mask, token_type_ids))
-        return self.text_masks(present_mask(input_ids, attention_mask, self.config.pad_token_id), token_type_ids)[1]
+        items = self.items(input_ids, attention_mask, token_type_ids)
+        return items >= 0 if self.sentence_reader is None else item_mask(items)
 
     def texts(self, input_ids=None, attention_mask=None, token_type_ids=None, inputs_embeds=None):
         """Return embeddings (B,L,E), masks (B,L) of the first text and its attendable tokens, query (B,H) or None."""
@@ -221,16 +187,14 @@ class AttentionClassifierModel(AttentionClassifierPreTrainedModel):
         At least float32; each row sums to 1, or is all 0 where the mask allows nothing.
         """
         scores = self.alignment(hidden, state_of(query))
-        if mask.dim() == 3:
-            scores = scores.unsqueeze(1).expand_as(mask)
-        return project(scores, mask, self.config)
+        return project(scores.unsqueeze(1).expand_as(mask) if mask.dim() == 3 else scores, mask, self.config)
 
     @capture_outputs(tie_last_hidden_states=False)
     def forward(self, input_ids=None, attention_mask=None, token_type_ids=None, inputs_embeds=None, items=None, **kwargs):
         read = self.read(input_ids, attention_mask, token_type_ids, inputs_embeds, items)
         hidden, mask, query = self.states(read)
         attention = self.attend(hidden, mask, query)
-        return AttentionClassifierModelOutput(
+        return AttentionClassifierOutput(
             last_hidden_state=hidden,
             pooler_output=contexts(hidden, attention),
             attention=attention,
@@ -250,8 +214,9 @@ class AttentionClassifierForSequenceClassification(AttentionClassifierPreTrained
     whether the other weights stay the same without an item of weight 0.
     """
 
+    ignores_weightless = True
+
     _auto_class = "AutoModelForSequenceClassification"
-    accepts_loss_kwargs = False  # the loss is a batch mean: let the Trainer divide it when it accumulates gradients
 
     def __init__(self, config: AttentionClassifierConfig):
         super().__init__(config)
@@ -261,22 +226,20 @@ class AttentionClassifierForSequenceClassification(AttentionClassifierPreTrained
         self.decoder = DECODERS[config.readout](config)
         self.level = "token" if config.hierarchy == "none" else config.hierarchy
         self.affine, self.contextual = self.decoder.affine, self.model.encoder.contextual
-        self.removal_renormalises, self.ignores_weightless = config.removal_renormalises, config.score_scale is None
+        self.removal_renormalises = config.projection in ("softmax", "uniform")
         self.post_init()
 
     attend = property(lambda self: self.model.attend)
     items = property(lambda self: self.model.items)
     attendable = property(lambda self: self.model.attendable)
 
-    def encode(
-        self, input_ids=None, attention_mask=None, token_type_ids=None, inputs_embeds=None, items=None, answer_mask=None
-    ) -> Encoded:
+    def encode(self, *text, answer_mask: torch.Tensor | None = None, **named) -> Encoded:
         """Stage 1, see `AttentionClassifierModel.encode`.
 
         answer_mask (B,C): the classes that each instance may have, None for all; the others get probability 0. Raises
         ValueError for a mask of another shape, and a row without a class.
         """
-        encoded = self.model.encode(input_ids, attention_mask, token_type_ids, inputs_embeds, items)
+        encoded = self.model.encode(*text, **named)
         return encoded._replace(query=with_answers(encoded.query, answer_mask, self.num_labels))
 
     def decode(self, hidden: torch.Tensor, attention: torch.Tensor, query: torch.Tensor | Query | None = None):
@@ -320,27 +283,12 @@ class AttentionClassifierForSequenceClassification(AttentionClassifierPreTrained
         **kwargs,
     ):
         """answer_mask (B,C): the classes that each instance may have, see `encode`."""
-        outputs = self.model(
-            input_ids=input_ids,
-            attention_mask=attention_mask,
-            token_type_ids=token_type_ids,
-            inputs_embeds=inputs_embeds,
-            items=items,
-            **kwargs,
-        )
+        outputs = self.model(input_ids, attention_mask, token_type_ids, inputs_embeds, items, **kwargs)
         query = with_answers(outputs.query_state, answer_mask, self.num_labels)
         logits = self.decode(outputs.last_hidden_state, outputs.attention, query)
-        loss = None
-        if labels is not None:
-            loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
-        return AttentionClassifierOutput(
-            loss=loss,
-            logits=logits,
-            attention=outputs.attention,
-            hidden_states=outputs.hidden_states,
-            attentions=outputs.attentions,
-            word_attention=outputs.word_attention,
-        )
+        loss = None if labels is None else self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
+        shown = ("attention", "hidden_states", "attentions", "word_attention")
+        return AttentionClassifierOutput(loss=loss, logits=logits, **{name: outputs.get(name) for name in shown})
 
 
 __all__ = [

@@ -16,7 +16,7 @@ from transformers.utils import can_return_tuple
 from .alignments import SEQUENCE_ALIGNMENTS
 from .configuration_attention_seq2seq import AttentionSeq2SeqConfig
 from .encoders import BiGRU, Embedding, OnwardGRU
-from .modeling_common import PaperPreTrainedModel, contexts, padded_right, present_mask, refuse
+from .modeling_common import PaperPreTrainedModel, contexts, present_mask, refuse
 from .projections import project
 
 
@@ -28,13 +28,12 @@ class Decoded(NamedTuple):
     """The output of a decoder over G steps.
 
     states (B,G,H): after each step. contexts (B,G,H): weighted sums of source states, None without attention. attention
-    (B,G,T): the weights, None without attention. last (B,H): the last state.
+    (B,G,T): the weights, None without attention.
     """
 
     states: torch.Tensor
-    contexts: torch.Tensor | None
-    attention: torch.Tensor | None
-    last: torch.Tensor
+    contexts: torch.Tensor | None = None
+    attention: torch.Tensor | None = None
 
 
 @dataclass
@@ -62,7 +61,7 @@ class SourceEncoder(nn.Module):
 
     def present(self, input_ids=None, attention_mask=None, inputs_embeds=None) -> torch.Tensor:
         """Return the mask (B,T). Raises ValueError for padding that is not on the right, and an empty source."""
-        mask = padded_right(present_mask(input_ids, attention_mask, self.padding, inputs_embeds))
+        mask = present_mask(input_ids, attention_mask, self.padding, inputs_embeds)
         refuse(~mask.any(1), "the source of {row} is empty: give at least one token")
         return mask
 
@@ -74,32 +73,26 @@ class SourceEncoder(nn.Module):
         return SourceOutput(last_hidden_state=states, pooler_output=last, hidden_states=layers)
 
 
-class StateGRU(nn.RNNBase):
-    """One GRU layer of one direction from a first state: `encoders.GRU` with a start."""
-
-    def __init__(self, input_size, hidden_size):
-        super().__init__("GRU", input_size, hidden_size, batch_first=True)
-
-    def forward(self, inputs, state):
-        """Inputs (B,G,E) and state (B,H) to states (B,G,H)."""
-        return torch.gru(inputs, state.unsqueeze(0), self._flat_weights, True, 1, 0.0, self.training, False, True)[0]
-
-
 class Decoder(nn.Module):
-    """What the two recurrences share: the first state, the alignment, and weighted sums of source states."""
+    """What the two recurrences share: the first state, the alignment, and weighted sums of source states.
+
+    A call maps target embeddings (B,G,E), source states (B,T,H), their mask (B,T) and the first state (B,H) to `Decoded`.
+    """
 
     def __init__(self, config: AttentionSeq2SeqConfig):
         super().__init__()
         self.config = config
         self.first = nn.Linear(config.hidden_size, config.hidden_size)
-        self.alignment = SEQUENCE_ALIGNMENTS[config.alignment](config) if config.aligns else None
+        aligns = config.projection not in ("none", "uniform")
+        self.alignment = SEQUENCE_ALIGNMENTS[config.alignment](config) if aligns else None
 
     def start(self, last: torch.Tensor) -> torch.Tensor:
         """Return the first state (B,H) from the encoder's last."""
         return self.first(last).tanh()
 
     def keys(self, hidden):
-        return None if self.alignment is None else self.alignment.keys(hidden)
+        """Return what the alignment reads of source states, or None."""
+        return None if self.alignment is None else self.alignment.key(hidden)
 
     def attend(self, keys, query, hidden, mask):
         """Return weights of source tokens: (B,T) for a query (B,H), (B,G,T) for queries (B,G,H)."""
@@ -117,24 +110,17 @@ class BahdanauDecoder(Decoder):
         self.cell = nn.GRUCell(config.embedding_size + config.hidden_size * config.attends, config.hidden_size)
 
     def forward(self, embedded, hidden, mask, state) -> Decoded:
-        keys = self.keys(hidden)
-        attends = self.config.attends
-        states, summed, weights = [], [], []
+        keys, attends, steps = self.keys(hidden), self.config.attends, []
         for word in embedded.unbind(1):
+            row = context = None
             if attends:
                 row = self.attend(keys, state, hidden, mask)
                 context = contexts(hidden, row)
                 word = torch.cat([word, context], -1)
-                summed.append(context)
-                weights.append(row)
             state = self.cell(word, state)
-            states.append(state)
-        return Decoded(
-            torch.stack(states, 1),
-            torch.stack(summed, 1) if attends else None,
-            torch.stack(weights, 1) if attends else None,
-            state,
-        )
+            steps.append((state, context, row))
+        parts = list(zip(*steps, strict=True))
+        return Decoded(*(torch.stack(part, 1) for part in (parts if attends else parts[:1])))
 
 
 class LuongDecoder(Decoder):
@@ -142,14 +128,14 @@ class LuongDecoder(Decoder):
 
     def __init__(self, config):
         super().__init__(config)
-        self.layer = StateGRU(config.embedding_size, config.hidden_size)
+        self.layer = nn.GRU(config.embedding_size, config.hidden_size, batch_first=True)
 
     def forward(self, embedded, hidden, mask, state) -> Decoded:
-        states = self.layer(embedded, state)
+        states, _ = self.layer(embedded, state.unsqueeze(0))
         if not self.config.attends:
-            return Decoded(states, None, None, states[:, -1])
+            return Decoded(states)
         weights = self.attend(self.keys(hidden), states, hidden, mask)
-        return Decoded(states, contexts(hidden, weights), weights, states[:, -1])
+        return Decoded(states, contexts(hidden, weights), weights)
 
 
 DECODERS = {"bahdanau": BahdanauDecoder, "luong": LuongDecoder}
@@ -186,8 +172,6 @@ class AttentionSeq2SeqForConditionalGeneration(PaperPreTrainedModel, GenerationM
     config_class = AttentionSeq2SeqConfig
     config: AttentionSeq2SeqConfig
     _auto_class = "AutoModelForSeq2SeqLM"  # as `register_for_auto_class` sets it: the code is saved too
-    supports_gradient_checkpointing = False
-    accepts_loss_kwargs = False  # the loss is a mean over target tokens: let the Trainer divide it
 
     def __init__(self, config: AttentionSeq2SeqConfig):
         super().__init__(config)
@@ -232,7 +216,6 @@ class AttentionSeq2SeqForConditionalGeneration(PaperPreTrainedModel, GenerationM
         input_ids=None,
         attention_mask=None,
         decoder_input_ids=None,
-        decoder_attention_mask=None,
         encoder_outputs=None,
         past_key_values=None,
         inputs_embeds=None,
@@ -246,7 +229,7 @@ class AttentionSeq2SeqForConditionalGeneration(PaperPreTrainedModel, GenerationM
     ):
         """logits_to_keep: number of last steps with logits, 0: all. loss: the mean of -log p over labels (B,G) except -100.
 
-        Raises ValueError for padding that is not on the right, an empty source, and encoder_outputs without pooler_output.
+        Raises ValueError for padding of sources that is not on the right, and an empty source.
         """
         attentions = self.config.output_attentions if output_attentions is None else output_attentions
         layers = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
@@ -255,22 +238,12 @@ class AttentionSeq2SeqForConditionalGeneration(PaperPreTrainedModel, GenerationM
         elif not isinstance(encoder_outputs, ModelOutput):
             encoder_outputs = SourceOutput(*encoder_outputs[:2])
         hidden = encoder_outputs.last_hidden_state
-        if encoder_outputs.pooler_output is None:
-            raise ValueError(
-                "encoder_outputs lack pooler_output, which the decoder starts from: give the whole output of get_encoder()"
-            )
         mask = self.encoder.present(input_ids, attention_mask, hidden if input_ids is None else None)
-        if decoder_input_ids is None and decoder_inputs_embeds is None:
-            if labels is None:
-                raise ValueError("give decoder_input_ids, decoder_inputs_embeds or labels")
-            decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
-        if decoder_attention_mask is not None:
-            behind = decoder_attention_mask.bool()
-            refuse(
-                behind[:, 1:] & ~behind[:, :-1],
-                "targets must be padded on the right: decoder_attention_mask has a 1 after a 0",
-            )
         if decoder_inputs_embeds is None:
+            if decoder_input_ids is None:
+                if labels is None:
+                    raise ValueError("give decoder_input_ids, decoder_inputs_embeds or labels")
+                decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
             decoder_inputs_embeds = self.encoder.embeddings(decoder_input_ids)
         embedded = self.dropout(decoder_inputs_embeds)
         start = self.decoder.start(encoder_outputs.pooler_output) if past_key_values is None else past_key_values
@@ -283,7 +256,7 @@ class AttentionSeq2SeqForConditionalGeneration(PaperPreTrainedModel, GenerationM
         return Seq2SeqLMOutput(
             loss=loss,
             logits=logits,
-            past_key_values=decoded.last if use_cache else None,
+            past_key_values=decoded.states[:, -1] if use_cache else None,
             decoder_hidden_states=(embedded, decoded.states) if layers else None,
             cross_attentions=(decoded.attention.unsqueeze(1),) if attentions and decoded.attention is not None else None,
             encoder_last_hidden_state=hidden,

@@ -1,4 +1,4 @@
-"""What the models of this folder share: initialisation, masks, and checks that traced graphs keep.
+"""What the models of this folder share: initialisation, masks, and weighted sums.
 
 Shapes: B instances, T positions.
 """
@@ -14,6 +14,9 @@ class PaperPreTrainedModel(PreTrainedModel):
 
     base_model_prefix = "model"
     main_input_name = "input_ids"
+    accepts_loss_kwargs = False  # losses are means over a batch: let the Trainer divide them when it accumulates gradients
+    _input_embed_layer = "embeddings"
+    _no_split_modules = ["Encoder", "TransformerLayer"]
     _supports_sdpa = False
     _supports_attention_backend = False
 
@@ -36,33 +39,25 @@ class PaperPreTrainedModel(PreTrainedModel):
 
 
 def refuse(wrong: torch.Tensor, message: str) -> None:
-    """Raise ValueError with the message if `wrong` (B, ...) bool has a True; {row} in the message names its row.
-
-    A graph traced by torch.compile or torch.export includes the check, as a RuntimeError. ONNX has no assertions.
-    """
-    if torch.compiler.is_compiling():
-        torch._assert_async(~wrong.any(), message.format(row="a row"))
-    elif bool(wrong.any()):
+    """Raise ValueError with the message if `wrong` (B, ...) bool has a True; {row} in the message names its row."""
+    if bool(wrong.any()):
         raise ValueError(message.format(row=f"row {int(wrong.nonzero()[0, 0])}"))
 
 
 def present_mask(input_ids, attention_mask, pad_token_id: int | None, inputs_embeds=None) -> torch.Tensor:
-    """Return the attention mask (B,T); without one, the ids that are not padding, or all places of embeddings.
+    """Return the attention mask (B,T) as bool; without one, the ids that are not padding, or all places of embeddings.
 
-    Raises ValueError unless exactly one of input_ids (B,T) and inputs_embeds (B,T,E) is given.
+    Raises ValueError unless exactly one of input_ids (B,T) and inputs_embeds (B,T,E) is given, and for padding that is not
+    on the right.
     """
     if (input_ids is None) == (inputs_embeds is None):
         raise ValueError("give exactly one of input_ids and inputs_embeds")
     if attention_mask is not None:
-        return attention_mask
-    if input_ids is None:
-        return inputs_embeds.new_ones(inputs_embeds.shape[:2])
-    return torch.ones_like(input_ids) if pad_token_id is None else input_ids != pad_token_id
-
-
-def padded_right(attention_mask: torch.Tensor) -> torch.Tensor:
-    """Return the mask (B,T) as bool. Raises ValueError for padding that is not on the right."""
-    mask = attention_mask.bool()
+        mask = attention_mask.bool()
+    elif input_ids is None:
+        mask = inputs_embeds.new_ones(inputs_embeds.shape[:2], dtype=torch.bool)
+    else:
+        mask = torch.ones_like(input_ids, dtype=torch.bool) if pad_token_id is None else input_ids != pad_token_id
     refuse(
         mask[:, 1:] & ~mask[:, :-1],
         "padding must be on the right: attention_mask has a 1 after a 0; use tokenizer.padding_side='right'",

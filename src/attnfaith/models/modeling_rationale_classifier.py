@@ -19,14 +19,8 @@ from transformers.utils import can_return_tuple
 from .alignments import ALIGNMENTS
 from .configuration_rationale_classifier import RationaleClassifierConfig
 from .decoders import DECODERS, answer_bias, with_answers
-from .encoders import ENCODERS, Encoder, take
-from .modeling_common import (
-    PaperPreTrainedModel,
-    between_markers,
-    contexts,
-    padded_right,
-    present_mask,
-)
+from .encoders import ENCODERS, Encoder
+from .modeling_common import PaperPreTrainedModel, between_markers, contexts, present_mask
 from .projections import project
 from .rationale_samplers import (
     bernoulli_sample,
@@ -40,9 +34,7 @@ from .rationale_samplers import (
 
 
 class Embedded(NamedTuple):
-    """Embedded texts: vectors (B,L,E), or (B,L,2E) where selector and classifier have their own; masks (B,L) of all tokens,
-    and of those that may be selected, without markers.
-    """
+    """Embedded texts: vectors (B,L,E); masks (B,L) of all tokens, and of those that may be selected, without markers."""
 
     vectors: torch.Tensor
     present: torch.Tensor
@@ -50,12 +42,10 @@ class Embedded(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """The selection of a selector.
-
-    scores (B,L,P): its scores of each token. values (B,L): the gates at test time before they are hardened, in 0..1: the
-    probability of bernoulli; for hardkuma 0, 1 or the mean of the unstretched distribution; the relaxed gate of a budget.
-    selected (B,L) bool: the tokens that are read at test time. gates (B,L): the current gates: in training a draw, for a
-    budget the relaxed gates; else `selected` as 0 and 1.
+    """The selection of a selector: scores (B,L,P); values (B,L), the gates at test time before they are hardened, in 0..1
+    (the probability of bernoulli; for hardkuma 0, 1 or the mean of the unstretched distribution; the relaxed gate of a
+    budget); selected (B,L) bool, the tokens that are read at test time; gates (B,L), in training a draw, for a budget the
+    relaxed gates, else `selected` as 0 and 1.
     """
 
     scores: torch.Tensor
@@ -90,9 +80,7 @@ class PretrainedEncoder(Encoder):
         return states * mask.unsqueeze(-1), None
 
 
-def encoder_of(kind: str, config) -> Encoder:
-    """An encoder by its name."""
-    return PretrainedEncoder(config) if kind == "pretrained" else ENCODERS[kind](config)
+BY_NAME = {**ENCODERS, "pretrained": PretrainedEncoder}
 
 
 class Score(nn.Linear):
@@ -104,7 +92,7 @@ class Selector(nn.Module):
 
     def __init__(self, config: RationaleClassifierConfig):
         super().__init__()
-        self.encoder = encoder_of(config.selector_encoder, config)
+        self.encoder = BY_NAME[config.selector_encoder](config)
         self.dropout = nn.Dropout(config.dropout)
         self.score = Score(config.hidden_size, 2 if config.sampler == "hardkuma" else 1)
 
@@ -117,25 +105,21 @@ class RationaleClassifierForSequenceClassification(PaperPreTrainedModel):
     """A selector, and a classifier of the selected tokens. In eval mode gates are 0 or 1.
 
     Selected are the tokens whose value is above config.threshold; if they are more than config.budget allows, those with the
-    largest values, first ones first. With config.contiguous, the window of as many tokens (of as many as the budget, if
-    any) whose values have the largest sum. If no token is selected, the classifier answers by its bias alone.
+    largest values, first ones first.
     """
 
     config_class = RationaleClassifierConfig
     config: RationaleClassifierConfig
     supports_gradient_checkpointing = True
-    _no_split_modules = ["Encoder", "TransformerLayer"]
     _auto_class = "AutoModelForSequenceClassification"  # as `register_for_auto_class` sets it: the code is saved too
-    accepts_loss_kwargs = False  # the loss is a batch mean: let the Trainer divide it when it accumulates gradients
 
     def __init__(self, config: RationaleClassifierConfig):
         super().__init__(config)
         self.num_labels = config.num_labels
-        size = config.embedding_size * (1 if config.share_embeddings else 2)
-        self.embeddings = nn.Embedding(config.vocab_size, size, padding_idx=config.pad_token_id)
+        self.embeddings = nn.Embedding(config.vocab_size, config.embedding_size, padding_idx=config.pad_token_id)
         self.dropout = nn.Dropout(config.dropout)
         self.selector = Selector(config)
-        self.encoder = encoder_of(config.encoder, config)
+        self.encoder = BY_NAME[config.encoder](config)
         self.alignment = ALIGNMENTS[config.alignment](config) if config.pooling == "attention" else None
         self.decoder = DECODERS[config.readout](config)
         self.post_init()
@@ -148,36 +132,23 @@ class RationaleClassifierForSequenceClassification(PaperPreTrainedModel):
             init.zeros_(module.weight)
             init.zeros_(module.bias)
 
-    def get_input_embeddings(self):
-        return self.embeddings
-
-    def set_input_embeddings(self, value):
-        self.embeddings = value
-
     def attendable(self, input_ids, attention_mask=None, token_type_ids=None) -> torch.Tensor:
         """Return (B,L) bool: the tokens that may be selected, without markers and padding."""
-        return self._masks(present_mask(input_ids, attention_mask, self.config.pad_token_id))[1]
-
-    def _masks(self, attention_mask):
-        present = padded_right(attention_mask)
-        return present, between_markers(present) if self.config.markers else present
+        present = present_mask(input_ids, attention_mask, self.config.pad_token_id)
+        return between_markers(present) if self.config.markers else present
 
     def embed(self, input_ids=None, attention_mask=None, inputs_embeds=None) -> Embedded:
         """Embed input ids (B,L), or take embeddings (B,L,E). Without attention_mask, ids equal to pad_token_id are padding;
         embeddings have none.
         """
         present = present_mask(input_ids, attention_mask, self.config.pad_token_id, inputs_embeds)
-        vectors = self.embeddings(input_ids) if inputs_embeds is None else inputs_embeds
-        return Embedded(self.dropout(vectors), *self._masks(present))
-
-    def _parts(self, vectors):
-        """The embeddings of the selector and of the classifier."""
-        return (vectors, vectors) if self.config.share_embeddings else vectors.chunk(2, -1)
+        vectors = self.dropout(self.embeddings(input_ids) if inputs_embeds is None else inputs_embeds)
+        return Embedded(vectors, present, between_markers(present) if self.config.markers else present)
 
     def select(self, embedded: Embedded) -> Selection:
         """Stage 1: embedded texts to gates."""
         inside, kind = embedded.inside, self.config.sampler
-        scores = self.selector(self._parts(embedded.vectors)[0], embedded.present)
+        scores = self.selector(embedded.vectors, embedded.present)
         exact = scores.to(torch.promote_types(scores.dtype, torch.float32))
         gates, values = getattr(self, f"_{kind}")(exact, inside)
         selected = self.harden(values, inside)
@@ -193,35 +164,27 @@ class RationaleClassifierForSequenceClassification(PaperPreTrainedModel):
         return hardkuma_sample(a, b, inside) if self.training else None, hardkuma_value(a, b, inside)
 
     def _budget(self, scores, inside):
-        config, count = self.config, budget_tokens(inside, self.config.budget)
-        temperature = config.temperature if self.training else config.test_temperature or config.temperature
         # the authors have two variables for each token, selected and not, whose squares both count
-        exact = (scores.squeeze(-1).double() / temperature + 1) / 2
-        gates = budget(exact, inside, count, config.transition / 2).to(scores.dtype)
+        exact = (scores.squeeze(-1).double() / self.config.temperature + 1) / 2
+        gates = budget(exact, inside, budget_tokens(inside, self.config.budget)).to(scores.dtype)
         return gates, gates
 
     def harden(self, values: torch.Tensor, inside: torch.Tensor) -> torch.Tensor:
         """Return the selection of test time, (B,L) bool, from values (B,L) and tokens (B,L); see the class."""
-        config, values = self.config, values.detach()
-        above = ((values > config.threshold) & inside).sum(-1)
-        if config.budget is not None:
-            most = budget_tokens(inside, config.budget)
-            above = most * (above > 0) if config.contiguous else torch.minimum(above, most)
-        return hardened(values, inside, above, config.contiguous)
+        values = values.detach()
+        above = ((values > self.config.threshold) & inside).sum(-1)
+        if self.config.budget is not None:
+            above = torch.minimum(above, budget_tokens(inside, self.config.budget))
+        return hardened(values, inside, above)
 
     def read(self, embedded: Embedded, gates: torch.Tensor, answer_mask: torch.Tensor | None = None) -> torch.Tensor:
         """Stage 2: embedded texts and gates (B,L) to logits (B,C).
 
-        A token's vector is multiplied by its gate, or deleted at gate 0 where config.reads is "deleted"; states are pooled
-        by their gates. answer_mask (B,C): the classes that each instance may have.
+        A token's vector is multiplied by its gate, and states are pooled by their gates. answer_mask (B,C): the classes that
+        each instance may have.
         """
-        vectors, present, inside = self._parts(embedded.vectors)[1], embedded.present, embedded.inside
+        vectors, present, inside = embedded
         gates = gates.to(vectors.dtype) * inside
-        if self.config.reads == "deleted":
-            stays = present & ((gates > 0) | ~inside)
-            order = (~stays).to(torch.int8).argsort(dim=1, stable=True)[:, : max(1, int(stays.sum(1).max()))]
-            vectors, gates, inside = take(vectors, order), gates.gather(1, order), inside.gather(1, order)
-            present = torch.arange(order.shape[1], device=order.device) < stays.sum(1, keepdim=True)
         passing = torch.where(inside, gates, present.to(gates))
         states = self.encoder(vectors * passing.unsqueeze(-1), present)[0]
         logits = self.decoder(self.dropout(self._pooled(states, gates, inside)), None)
@@ -252,9 +215,7 @@ class RationaleClassifierForSequenceClassification(PaperPreTrainedModel):
         embedded = self.embed(input_ids, attention_mask, inputs_embeds)
         selection = self.select(embedded)
         logits = self.read(embedded, selection.gates, answer_mask)
-        loss = None
-        if labels is not None:
-            loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
+        loss = None if labels is None else self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
         return RationaleClassifierOutput(
             loss=loss,
             logits=logits,

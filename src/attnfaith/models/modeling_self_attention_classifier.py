@@ -7,9 +7,7 @@ of two separate kinds are masked, as those of padding are.
 Shapes: B instances, N heads, Q queries, K keys, L input positions, C classes.
 """
 
-from collections.abc import Callable
 from copy import deepcopy
-from functools import partial, wraps
 
 import torch
 from torch import nn
@@ -72,15 +70,14 @@ class Projecting(TorchFunctionMode):
         if function not in SOFTMAX:
             return function(*args, **kwargs)
         scores, dim, dtype = _softmax_arguments(*args, **kwargs)
-        if scores.dim() != 4 or dim is None or dim not in (-1, 3):
+        if scores.dim() != 4 or dim not in (-1, 3):
             return function(*args, **kwargs)
         self.count += 1
         if self.allowed is not None:
-            if (scores.shape[0], *scores.shape[2:]) != (self.allowed.shape[0], *self.allowed.shape[2:]):
+            if scores.shape[2:] != self.allowed.shape[2:]:
                 raise ValueError(
-                    f"separate_impermissible=True: attention scores of shape {tuple(scores.shape)} are not those of "
-                    f"{self.allowed.shape[0]} texts, from each of {self.allowed.shape[2]} positions to each: "
-                    "this type of model cannot separate tokens"
+                    f"separate_impermissible=True: attention scores of shape {tuple(scores.shape)} are not from each "
+                    f"of {self.allowed.shape[2]} positions to each: this type of model cannot separate tokens"
                 )
             scores = scores.masked_fill(~self.allowed, torch.finfo(scores.dtype).min)
         if self.config.projection == "softmax":
@@ -99,15 +96,14 @@ class SelfAttentionClassifierForSequenceClassification(PreTrainedModel):
     model: the classifier; None builds one from config.text_config. Arguments and outputs are those of the classifier;
     `attentions` are the projected ones. Attention is "eager".
 
-    Raises ValueError for a model that cannot change to "eager" attention, and a decoder with separate_impermissible; in
-    `forward`, for a classifier whose attention is no softmax of 4 dimensions, so that nothing would be projected.
+    Raises ValueError for a decoder with separate_impermissible; in `forward`, for a classifier whose attention is no softmax
+    of 4 dimensions, so that nothing would be projected.
     """
 
     config_class = SelfAttentionClassifierConfig
     config: SelfAttentionClassifierConfig
     base_model_prefix = "model"
     main_input_name = "input_ids"
-    supports_gradient_checkpointing = True
     _supports_sdpa = False
     _supports_flash_attn = False
     _supports_flex_attn = False
@@ -119,23 +115,18 @@ class SelfAttentionClassifierForSequenceClassification(PreTrainedModel):
         inner.id2label, inner.label2id, inner.problem_type = config.id2label, config.label2id, config.problem_type
         if config.pad_token_id is not None:
             inner.pad_token_id = config.pad_token_id
-        if model is not None and inner._attn_implementation != "eager":
+        if model is not None:
             model.set_attn_implementation("eager")
-            if inner._attn_implementation != "eager":
-                raise ValueError(
-                    f"{type(model).__name__} cannot change to 'eager' attention, which alone can be projected: load it "
-                    "with attn_implementation='eager'"
-                )
         config.text_config = inner
         super().__init__(config)
         self.model = model or AutoModelForSequenceClassification.from_config(inner, attn_implementation="eager")
         config.text_config = self.model.config
-        if config.separate_impermissible and any(getattr(part, "is_causal", False) for part in self.model.modules()):
+        decodes = inner.is_encoder_decoder or any(getattr(part, "is_causal", False) for part in self.model.modules())
+        if config.separate_impermissible and decodes:
             raise ValueError(
-                f"separate_impermissible=True with {type(self.model).__name__}, a decoder, which answers from its last "
-                "token: the rule is for encoders that answer from their first position, such as BERT; leave it out"
+                f"separate_impermissible=True with {type(self.model).__name__}, in which a decoder answers: the rule is for "
+                "encoders that answer from their first position, such as BERT; leave it out"
             )
-        self._mode: Projecting | None = None  # while texts are read
         self.post_init()
 
     @classmethod
@@ -146,33 +137,6 @@ class SelfAttentionClassifierForSequenceClassification(PreTrainedModel):
         # a copy: a wrapped configuration would change the attention of the model's own parts
         config = SelfAttentionClassifierConfig(text_config=deepcopy(model.config), projection=projection, **parameters)
         return cls(config, model)
-
-    def get_input_embeddings(self):
-        return self.model.get_input_embeddings()
-
-    def set_input_embeddings(self, value):
-        self.model.set_input_embeddings(value)
-
-    def _set_gradient_checkpointing(self, enable=True, gradient_checkpointing_func: Callable | None = None, **options):
-        # the backward pass runs a layer again, outside of `forward` below, so the layer brings the projection with it
-        def checkpoint(function, *args, **kwargs):
-            return gradient_checkpointing_func(self._projecting(function), *args, **kwargs)
-
-        self.model._set_gradient_checkpointing(enable, checkpoint, **options)
-
-    def _projecting(self, function: Callable) -> Callable:
-        mode = self._mode
-        if mode is None:
-            return function
-
-        @wraps(function)
-        def projecting(*args, **kwargs):
-            if self._mode is mode:
-                return function(*args, **kwargs)
-            with mode:
-                return function(*args, **kwargs)
-
-        return projecting
 
     def forward(
         self,
@@ -192,30 +156,18 @@ class SelfAttentionClassifierForSequenceClassification(PreTrainedModel):
         Raises ValueError where it is missing or has another shape, and where a model without `separate_impermissible` gets
         it.
         """
-        inputs = {
-            "input_ids": input_ids,
-            "attention_mask": attention_mask,
-            "token_type_ids": token_type_ids,
-            "inputs_embeds": inputs_embeds,
-            "labels": labels,
-            **kwargs,
-        }
-        run = partial(self.model, **{name: value for name, value in inputs.items() if value is not None})
+        inputs = {"input_ids": input_ids, "attention_mask": attention_mask, "token_type_ids": token_type_ids}
+        inputs |= {"inputs_embeds": inputs_embeds, "labels": labels, **kwargs}
+        inputs = {name: value for name, value in inputs.items() if value is not None}
         allowed = self._allowed(input_ids if inputs_embeds is None else inputs_embeds, impermissible)
         if self.config.projection == "softmax" and allowed is None:
-            return run()
-        mode = self._mode = Projecting(self.config, allowed)
-        try:
-            with mode:
-                outputs = run()
-        finally:
-            self._mode = None
+            return self.model(**inputs)
+        with Projecting(self.config, allowed) as mode:
+            outputs = self.model(**inputs)
         if not mode.count:
-            fault = f"projection={self.config.projection!r} has nothing to project"
-            if self.config.separate_impermissible:
-                fault = "separate_impermissible=True separates nothing"
             raise ValueError(
-                f"{fault}: {self.config.text_config.model_type} makes no attention by a softmax over 4-dimensional scores"
+                f"projection={self.config.projection!r} has nothing to project: {self.config.text_config.model_type} makes "
+                "no attention by a softmax over 4-dimensional scores"
             )
         return outputs
 

@@ -13,27 +13,19 @@ budget     one number a token; the gates are its projection onto the selections 
 import torch
 from torch.nn.functional import binary_cross_entropy_with_logits, softplus
 
-from .sequence_budget import sequence_budget
-
 
 try:
     from entmax import budget_bisect
 except ImportError:  # checkpoints of the other samplers must load where entmax is not installed
     budget_bisect = None
 
-SUPPORT = (-0.1, 1.1)
+LOW, HIGH = -0.1, 1.1
 """Ends of the stretched Kumaraswamy distribution."""
 SHAPES = (1e-6, 100.0)
 """Least and greatest parameter, as in the authors' code."""
 UNIFORM = (0.001, 0.999)
 """Range of the uniform numbers from which samples are computed, as in the authors' code."""
-TIE = 1e-5
-"""Values that differ by less than this share of a text's largest value rank equal: more than float32 rounds differently in
-another batch, less than the difference between tokens.
-"""
-
-
-# ------------------------------------------------------------------------------------------------ bernoulli
+TIE = 1e-5  # of a text's largest value: more than float32 rounds differently in another batch
 
 
 def bernoulli_sample(scores: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
@@ -46,18 +38,14 @@ def bernoulli_log_prob(scores: torch.Tensor, gates: torch.Tensor, mask: torch.Te
     return -(binary_cross_entropy_with_logits(scores, gates.to(scores.dtype), reduction="none") * mask).sum(-1)
 
 
-# ------------------------------------------------------------------------------------------------ hardkuma
-
-
 def kuma_shape(scores: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return parameters a, b (B,T) from scores (B,T,2): softplus, clamped to SHAPES."""
     return softplus(scores).clamp(*SHAPES).unbind(-1)
 
 
-def kuma_cdf(values: torch.Tensor | float, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+def kuma_cdf(value: float, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """P(k <= value) = 1 - (1 - value^a)^b of the Kumaraswamy distribution on (0, 1)."""
-    values = torch.as_tensor(values, dtype=a.dtype, device=a.device)
-    return -torch.expm1(b * torch.log1p(-(values**a)))
+    return -torch.expm1(b * torch.log1p(-(value**a)))
 
 
 def kuma_mean(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -66,29 +54,24 @@ def kuma_mean(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return (torch.lgamma(1 + 1 / a) + torch.lgamma(1 + b) - torch.lgamma(1 + 1 / a + b)).exp()
 
 
-def kuma_sample(a: torch.Tensor, b: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
-    """Return the quantile of `uniform` (B,T): (1 - (1 - u)^(1/b))^(1/a), with gradients in a and b."""
-    above = (torch.log1p(-uniform) / b).exp()
-    return (torch.log1p(-above.clamp(max=1 - torch.finfo(a.dtype).eps)) / a).exp()
-
-
 def hardkuma_zero(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """P(gate = 0)."""
-    low, high = SUPPORT
-    return kuma_cdf(-low / (high - low), a, b)
+    return kuma_cdf(-LOW / (HIGH - LOW), a, b)
 
 
 def hardkuma_one(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """P(gate = 1)."""
-    low, high = SUPPORT
-    return (b * torch.log1p(-((torch.ones_like(a) * (1 - low) / (high - low)) ** a))).exp()
+    return (b * torch.log1p(-((torch.ones_like(a) * (1 - LOW) / (HIGH - LOW)) ** a))).exp()
 
 
 def hardkuma_sample(a: torch.Tensor, b: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """Draw gates (B,T) in 0..1, with mass at 0 and 1 and gradients in between."""
-    low, high = SUPPORT
-    uniform = torch.empty_like(a).uniform_(*UNIFORM)
-    return (low + (high - low) * kuma_sample(a, b, uniform)).clamp(0, 1) * mask
+    """Draw gates (B,T) in 0..1, with mass at 0 and 1 and gradients in between.
+
+    A draw of the distribution is the quantile of a uniform number, (1 - (1 - u)^(1/b))^(1/a), stretched and cut.
+    """
+    above = (torch.log1p(-torch.empty_like(a).uniform_(*UNIFORM)) / b).exp()
+    drawn = (torch.log1p(-above.clamp(max=1 - torch.finfo(a.dtype).eps)) / a).exp()
+    return (LOW + (HIGH - LOW) * drawn).clamp(0, 1) * mask
 
 
 def hardkuma_value(a: torch.Tensor, b: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
@@ -108,16 +91,6 @@ def expected_share(a: torch.Tensor, b: torch.Tensor, mask: torch.Tensor) -> torc
     return ((1 - hardkuma_zero(a, b)) * mask).sum(-1) / mask.sum(-1).clamp(min=1)
 
 
-def expected_changes(a: torch.Tensor, b: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """Return the expected number of neighbours with only one gate of 0 (fused lasso), by length: (B,) in 0..1."""
-    zero, pairs = hardkuma_zero(a, b), mask[:, 1:] & mask[:, :-1]
-    left, right = zero[:, :-1], zero[:, 1:]
-    return ((left * (1 - right) + (1 - left) * right) * pairs).sum(-1) / mask.sum(-1).clamp(min=1)
-
-
-# ------------------------------------------------------------------------------------------------ budget
-
-
 def budget_tokens(mask: torch.Tensor, share: float) -> torch.Tensor:
     """Return the number of tokens (B,) in a share of a text: rounded, at least 1, at most all; 0 without tokens."""
     count = mask.sum(-1)
@@ -125,17 +98,14 @@ def budget_tokens(mask: torch.Tensor, share: float) -> torch.Tensor:
     return torch.minimum((count.double() * share).round().long().clamp(min=1), count)
 
 
-def budget(scores: torch.Tensor, mask: torch.Tensor, count: torch.Tensor, transition: float = 0.0) -> torch.Tensor:
+def budget(scores: torch.Tensor, mask: torch.Tensor, count: torch.Tensor) -> torch.Tensor:
     """Gates (B,T) in 0..1 whose sum is at most count (B,): LP-SparseMAP of one budget over binary variables.
 
-    They maximise sum_t u_t z_t + transition * sum_t p_t - |z|^2 / 2 over the averages (z, p) of all selections of at most
-    `count` tokens, with p_t = 1 where t and t + 1 are both selected. Without transition that is clamp(u, 0, 1) if its sum
-    fits, else clamp(u - tau, 0, 1) with the tau at which the sum is exactly `count` (`entmax.budget_bisect`); with it,
-    `sequence_budget`. The gradient is the exact Jacobian. scores u (B,T) and gates are in float64.
+    They maximise sum_t u_t z_t - |z|^2 / 2 over the averages z of all selections of at most `count` tokens: clamp(u, 0, 1)
+    if its sum fits, else clamp(u - tau, 0, 1) with the tau at which the sum is exactly `count` (`entmax.budget_bisect`). The
+    gradient is the exact Jacobian. scores u (B,T) and gates are in float64.
     """
     scores = scores.double().masked_fill(~mask, 0.0)
-    if transition:
-        return sequence_budget(scores, mask, count, transition)
     if budget_bisect is None:
         raise ImportError("a budget needs the entmax package: pip install entmax")
     count = count.unsqueeze(-1)
@@ -144,40 +114,24 @@ def budget(scores: torch.Tensor, mask: torch.Tensor, count: torch.Tensor, transi
     with torch.no_grad():
         # a row below its budget has no tau: any other row is solved in its place
         spread = torch.where(tight, scores.masked_fill(~mask, -1.0), torch.linspace(0, 1, scores.shape[-1]).to(scores))
-        wanted = torch.where(tight, count, torch.ones_like(count)).to(scores)
-        rough = budget_bisect(spread, wanted) * mask
+        rough = budget_bisect(spread, torch.where(tight, count, 1).to(scores)) * mask
         open_, full = (rough > 0) & (rough < 1), rough >= 1
     # tau from the tokens between 0 and 1, which makes the sum exact
     number = open_.sum(-1, keepdim=True).clamp(min=1)
     tau = ((scores * open_).sum(-1, keepdim=True) + full.sum(-1, keepdim=True) - count) / number
-    cut = torch.where(open_, scores - tau, full.to(scores))
-    return torch.where(tight, cut, free)
+    return torch.where(tight, torch.where(open_, scores - tau, full.to(scores)), free)
 
 
-# ------------------------------------------------------------------------------------------------ at test time
+def hardened(values: torch.Tensor, mask: torch.Tensor, count: torch.Tensor) -> torch.Tensor:
+    """Return (B,T) bool: the `count` (B,) tokens with the largest values (B,T), first ones first.
 
-
-def hardened(values: torch.Tensor, mask: torch.Tensor, count: torch.Tensor, contiguous: bool = False) -> torch.Tensor:
-    """Return (B,T) bool: the `count` (B,) tokens with the largest values (B,T), first ones first; if contiguous, the first
-    window of that many tokens whose values have the largest sum.
-
-    Values and sums that differ by less than `TIE` of the text's largest value are equal: a budget with transitions computes
-    equal values of neighbours by different sums, whose rounding depends on the batch.
+    Values that differ by less than `TIE` of the text's largest value are equal.
     """
     inside = values.double().masked_fill(~mask, 0.0)
     tie = TIE * inside.abs().amax(-1, keepdim=True)
     count = torch.minimum(count, mask.sum(-1)).unsqueeze(-1)
-    if not contiguous:
-        ranked = inside.masked_fill(~mask, -torch.inf)
-        least = ranked.sort(dim=-1, descending=True).values.gather(-1, (count - 1).clamp(min=0))
-        larger, level = ranked > least + tie, (ranked >= least - tie) & mask
-        level &= ~larger
-        return (count > 0) & (larger | (level & (level.cumsum(-1) <= count - larger.sum(-1, keepdim=True))))
-    positions = torch.arange(values.shape[-1], device=values.device)
-    sums = torch.nn.functional.pad(inside.cumsum(-1), (1, 0))
-    ends = (positions + count).clamp(max=values.shape[-1])
-    first = mask.to(torch.int8).argmax(-1, keepdim=True)
-    fits = (positions >= first) & (positions + count <= first + mask.sum(-1, keepdim=True))
-    windows = (sums.gather(-1, ends) - sums[..., :-1]).masked_fill(~fits, -torch.inf)
-    start = (windows >= windows.amax(-1, keepdim=True) - tie).to(torch.int8).argmax(-1, keepdim=True)
-    return (positions >= start) & (positions < start + count)
+    ranked = inside.masked_fill(~mask, -torch.inf)
+    least = ranked.sort(dim=-1, descending=True).values.gather(-1, (count - 1).clamp(min=0))
+    larger = ranked > least + tie
+    level = (ranked >= least - tie) & mask & ~larger
+    return (count > 0) & (larger | (level & (level.cumsum(-1) <= count - larger.sum(-1, keepdim=True))))

@@ -181,7 +181,8 @@ class Recipe:
         yield self.objective.needs_base, "objective.kind guided or adversarial", "objective base"
         yield objective == "adversarial", "objective.kind=adversarial", "objective weight divergence frozen"
         yield labels and not selects, "models trained for labels by their own attention", "penalties"
-        yield not pairs, "classifiers", "penalties diversity word_tying masked_language_model"
+        yield pairs or model.hierarchy == "none", "models without model.hierarchy", "penalties"
+        yield ours, "classifiers of this package", "penalties diversity word_tying masked_language_model"
         for key, (weight, _) in PENALTY_DETAILS.items():
             yield getattr(self.penalties, weight) > 0, f"penalties.{weight} above 0", f"penalties {key}"
         own = SELECTION[selector.kind] if selects else ()

@@ -168,32 +168,29 @@ class Selector:
     """of the states that tokens are selected by; null: of the kind of model.encoder, with weights of its own"""
     budget: Annotated[float, Field(gt=0, le=1)] | None = None
     """largest share of its tokens that a text may keep; of bernoulli and hardkuma at test time only; null: no bound"""
-    contiguous: bool = False
-    """select one window of tokens at test time"""
-    transition: NotNegative = 0.0
-    """of a budget: bonus for two selected neighbours, added to scores over the temperature"""
+    contiguous: Literal[False] = False
+    """selected tokens need not be one window"""
+    transition: Annotated[float, Field(ge=0, le=0)] = 0.0
+    """two selected neighbours have no bonus"""
     temperature: Positive | None = None
     """of a budget: the divisor of scores; null: 0.1"""
-    test_temperature: Positive | None = None
-    """of a budget: the same at test time; null: that of training"""
+    test_temperature: None = None
+    """it is the same at test time"""
     threshold: Below | None = None
     """lower bound of a selected token's value at test time; null: 0.5 of bernoulli, else 0"""
     pooling: Literal["average", "max", "attention"] = "average"
     """how the classifier pools the states of selected tokens; attention: by model.alignment and model.projection"""
-    reads: Literal["zeroed", "deleted"] = "zeroed"
-    """tokens that are not selected keep their places as zeros, or, of bernoulli, are left out"""
-    share_embeddings: bool = True
+    reads: Literal["zeroed"] = "zeroed"
+    """tokens that are not selected keep their places as zeros"""
+    share_embeddings: Literal[True] = True
     """selector and classifier have the same word vectors"""
 
     def __post_init__(self):
         budget = self.kind == "budget"
         if budget and self.budget is None:
             raise RecipeError("model.selector.kind=budget needs model.selector.budget, the share of tokens to be kept")
-        for key in ("transition", "temperature", "test_temperature"):
-            if getattr(self, key) and not budget:
-                raise RecipeError(f"model.selector.{key}={getattr(self, key)} is only for kind=budget: leave it out")
-        if self.reads == "deleted" and self.kind != "bernoulli":
-            raise RecipeError("model.selector.reads='deleted' is only for kind=bernoulli, whose gates are 0 or 1")
+        if self.temperature and not budget:
+            raise RecipeError(f"model.selector.temperature={self.temperature} is only for kind=budget: leave it out")
         if budget and self.temperature is None:
             object.__setattr__(self, "temperature", 0.1)
 
@@ -209,7 +206,7 @@ class Model:
     recurrence: Literal["bahdanau", "luong"] | None = None
     """of type gru: whether the decoder attends before its step or after it; null: bahdanau"""
     alignment: str = "additive"
-    """additive or dot; of type gru general too"""
+    """additive or dot"""
     projection: str = "softmax"
     """softmax, sparsemax, sparsegen, entmax15, entmax or uniform (of pretrained models not uniform); of type gru none too"""
     query: str | None = None
@@ -230,8 +227,8 @@ class Model:
     """alpha of entmax, from 1 on; 1 is softmax, 2 sparsemax"""
     separate_impermissible: bool = False
     """of pretrained models: impermissible words and others attend to their own kind alone, except for the answer"""
-    score_scale: float | None = None
-    """standard deviation that the scores of a text are held at; null: as they are"""
+    score_scale: None = None
+    """the scores of a text are as they are"""
     kernel_sizes: list[int] = field(default_factory=lambda: [1, 3, 5, 7])
     """odd widths of the cnn's filters"""
     num_hidden_layers: int = 2
@@ -345,8 +342,8 @@ class Penalties:
     """weight of the distance between states and word vectors, which must be of one size"""
     word_tying_distance: Literal["norm", "squared"] | None = None
     """the distance or its square; null: squared"""
-    word_tying_padding: bool | None = None
-    """take markers and padding into its mean over tokens; null: false"""
+    word_tying_padding: Literal[False] | None = None
+    """its mean is over words alone"""
     masked_language_model: NotNegative = 0.0
     """weight of -log p(word) at masked words, predicted from the states"""
     masked_share: Annotated[float, Field(gt=0, le=1)] | None = None
@@ -370,16 +367,16 @@ class Selection:
     """of bernoulli: the baseline of the cost of a draw; null: none"""
     share: Share | None = None
     """of hardkuma: the share of tokens that training aims at; null: model.selector.budget, else 0.2"""
-    lasso: Share | None = None
-    """of hardkuma: the number of changes a token that training aims at; null: it is left free"""
+    lasso: None = None
+    """the number of changes from token to token is left free"""
     multiplier: Positive | None = None
     """of hardkuma: the multiplier of a constraint at first; null: 0.0001"""
     multiplier_rate: Positive | None = None
     """of hardkuma: how fast it follows the constraint; null: 0.01"""
     multiplier_range: list[float] | None = None
     """of hardkuma: least and greatest multiplier, [least, greatest]; null: no bounds"""
-    two_sided: bool | None = None
-    """of hardkuma: aim at the share from below too; null: false, as in the authors' code"""
+    two_sided: Literal[False] | None = None
+    """the multiplier of hardkuma is never negative, as in the authors' code"""
     decay: Below | None = None
     """how much of a moving average stays at each batch; null: 0.99 of hardkuma, 0.9 of bernoulli's baseline"""
 

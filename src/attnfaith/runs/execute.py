@@ -17,7 +17,6 @@ from attnfaith.runs.base import open_base
 from attnfaith.runs.folder import MODEL, RECIPE, RECORD, REPORT, SHARDS, RunError, held, note, opened, write_recipe
 from attnfaith.runs.measure import Measurement, other_measurement, print_results, report
 from attnfaith.runs.texts import Texts
-from attnfaith.training import check_processes
 
 
 def run(recipe: Recipe, *, overwrite: bool = False, resume: bool = False) -> Path:
@@ -36,7 +35,6 @@ def run(recipe: Recipe, *, overwrite: bool = False, resume: bool = False) -> Pat
     state = PartialState(cpu=recipe.training.use_cpu or not torch.cuda.is_available())
     build(recipe.measure.producers, recipe.measure.options, recipe.reads)
     arguments, folder = train.training_arguments(recipe), Path(recipe.output_dir)
-    check_processes(arguments)
     check_model(recipe)
     base = open_base(recipe)
     with opened(folder, recipe, state, overwrite=overwrite, resume=resume):

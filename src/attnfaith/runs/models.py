@@ -137,10 +137,9 @@ def make_model(recipe: Recipe, loaded, tokenizer) -> PreTrainedModel:
 
 
 def _set_vectors(model: PreTrainedModel, vectors: torch.Tensor) -> None:
-    """Copy word vectors into a model, twice side by side where selector and classifier have their own."""
-    table = model.get_input_embeddings().weight
+    """Copy word vectors into a model."""
     with torch.no_grad():
-        table.copy_(vectors.repeat(1, table.shape[1] // vectors.shape[1]))
+        model.get_input_embeddings().weight.copy_(vectors)
 
 
 def vectors_path(name: str) -> Path:

@@ -199,8 +199,6 @@ def make_trainer(
         used = [*COLUMNS]
         if recipe.penalties.impermissible_mass or recipe.model.separate_impermissible:
             used.append("impermissible")
-        if recipe.kind == "pretrained" and recipe.penalties.taken:
-            used.append("special_tokens_mask")  # penalties are over words
         columns = [name for name in used if name in columns]
         penalties = {"penalties": penalties_of(recipe)} if recipe.penalties.taken else {}
     return trainer_class(recipe)(
@@ -216,11 +214,10 @@ def make_trainer(
 def penalties_of(recipe: Recipe) -> list[Penalty]:
     """Return the penalties whose weight is not 0."""
     section = recipe.penalties
-    tying = {"distance": section.word_tying_distance, "padding": section.word_tying_padding}
     kinds = {
         "impermissible_mass": (ImpermissibleMass, {"heads": section.impermissible_heads}),
         "diversity": (Diversity, {}),
-        "word_tying": (WordTying, tying),
+        "word_tying": (WordTying, {"distance": section.word_tying_distance}),
         "masked_language_model": (MaskedWords, {"share": section.masked_share}),
     }
     return [kinds[name][0](weight, **kinds[name][1]) for name, weight in section.taken.items()]

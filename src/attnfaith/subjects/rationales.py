@@ -30,9 +30,9 @@ class Rationales(PackageSubject):
 
     Its attention is its selection, the gate of each token at test time before it is made hard, divided by the sum; where no
     token has any it is uniform. Under another attention the model reads as many tokens as it selects itself, or fewer where
-    fewer have a weight: those with the most weight, of equal ones the first; of a contiguous selection the window of so many
-    tokens with the most. So its own attention gives its own prediction. A gradient in attention is that in the gates of what
-    is read, each taken to change by the number of tokens read times its weight: the selection changes by whole tokens.
+    fewer have a weight: those with the most weight, of equal ones the first. So its own attention gives its own prediction.
+    A gradient in attention is that in the gates of what is read, each taken to change by the number of tokens read times its
+    weight: the selection changes by whole tokens.
     """
 
     kind = "classifiers that read a selection"
@@ -126,7 +126,7 @@ class Rationales(PackageSubject):
         """(B,T) bool: the tokens that the model reads at test time. There may be none; kept in the batch.
 
         Those whose value is above the threshold (0.5 of bernoulli, else 0); of more than the budget allows, those of the
-        largest values. Contiguous: the window of so many, or, with a budget, of as many as it has, of the largest sum.
+        largest values.
         """
         return self._selection(batch).selected
 
@@ -164,7 +164,7 @@ class Rationales(PackageSubject):
             own, inside, count, selected = (values.unsqueeze(1) for values in (own, inside, count, selected))
             inside = inside.expand_as(weights)
         weighed = ((weights > 0) & inside).sum(-1)
-        chosen = hardened(weights, inside, torch.minimum(count, weighed), self.config.contiguous)
+        chosen = hardened(weights, inside, torch.minimum(count, weighed))
         chosen = torch.where((weights == own).all(-1, keepdim=True), selected, chosen)  # of values that only rounding parts
         return self.read_selected(batch, chosen.to(attention.dtype) + count.unsqueeze(-1) * (attention - weights))
 

@@ -1,7 +1,7 @@
 """Training: a trainer and its configuration for each way, losses, and penalties that are callables."""
 
 from attnfaith.training.against_base import AdversarialConfig, AdversarialTrainer, GuidedTrainer
-from attnfaith.training.base import DivergedError, check_processes
+from attnfaith.training.base import DivergedError
 from attnfaith.training.penalties import Diversity, ImpermissibleMass, MaskedWords, Penalty, WordTying
 from attnfaith.training.rationales import RationaleConfig, RationaleTrainer
 from attnfaith.training.trainers import AttentionConfig, AttentionTrainer, FineTuningTrainer
@@ -25,5 +25,4 @@ __all__ = [
     "TranslationConfig",
     "TranslationTrainer",
     "WordTying",
-    "check_processes",
 ]

@@ -6,9 +6,7 @@ import torch
 
 from attnfaith.support.errors import AttnfaithError
 from attnfaith.training.losses import (
-    SPARSE_BASE,
     adversarial_loss,
-    check_adversary,
     classification_loss,
     jensen_shannon,
     kullback_leibler,
@@ -24,23 +22,17 @@ class GuidedTrainer(AttentionTrainer):
     """
 
     def __init__(self, model, args, **kwargs):
+        if args.world_size > 1:
+            raise AttnfaithError("a guided model trains in one process: start it without --num_processes")
         super().__init__(model, args, **kwargs)
         self.model.model.alignment.requires_grad_(False)
-
-    def check(self, model, args, train, validation):
-        super().check(model, args, train, validation)
-        if args.world_size > 1:
-            raise AttnfaithError(
-                f"a guided model trains in one process, not in {args.world_size}: start it without --num_processes"
-            )
 
     def losses(self, model, inputs):
         labels, attention = inputs.pop("labels"), inputs.pop("base_attention")
         inputs.pop("base_probs")
-        stages = self.accelerator.unwrap_model(model)
         with self.accelerator.autocast():
-            hidden, _, query = stages.encode(**inputs)
-            logits = stages.decode(hidden, attention, query)
+            hidden, _, query = self.model.encode(**inputs)
+            logits = self.model.decode(hidden, attention, query)
         return classification_loss(logits, labels, self.class_weights), {"logits": logits}
 
 
@@ -60,7 +52,7 @@ class AdversarialTrainer(AttentionTrainer):
     the distance `tvd` to the base's predictions, and the divergences `jsd` and `kl` from its attention (infinite where that
     is sparse; texts without tokens left out).
 
-    Raises AttnfaithError as `check_adversary`, and for KL from a base whose attention is 0 on some token.
+    Raises AttnfaithError for KL from a base whose attention is 0 on some token.
     """
 
     config_class = AdversarialConfig
@@ -68,7 +60,6 @@ class AdversarialTrainer(AttentionTrainer):
     score_names = ("objective", "tvd", "jsd", "kl")
 
     def __init__(self, model, args, **kwargs):
-        check_adversary(args.weight, args.divergence)
         super().__init__(model, args, **kwargs)
         if args.frozen:
             self.model.requires_grad_(False)
@@ -79,26 +70,20 @@ class AdversarialTrainer(AttentionTrainer):
         for split in (train, validation) if args.divergence == "kl" else ():
             sparse = sum(0 in row for row in split["base_attention"])
             if sparse:
-                raise AttnfaithError(f"{SPARSE_BASE} ({sparse} of {len(split)} texts)")
+                raise AttnfaithError(
+                    "the base's attention to a token is exactly 0, where the Kullback-Leibler divergence from it can be "
+                    f"infinite: use divergence 'jsd' against a sparse base ({sparse} of {len(split)} texts)"
+                )
 
     def losses(self, model, inputs):
         base_probs, base_attention = inputs.pop("base_probs"), inputs.pop("base_attention")
         inputs.pop("labels")
         outputs = model(**inputs)
-        inputs.pop("answer_mask", None)
-        mask = self.accelerator.unwrap_model(model).model.attendable(**inputs)
-        losses = adversarial_loss(
-            outputs.logits,
-            base_probs,
-            outputs.attention,
-            base_attention,
-            mask,
-            weight=self.args.weight,
-            divergence=self.args.divergence,
-        )
+        how = {"weight": self.args.weight, "divergence": self.args.divergence}
+        losses = adversarial_loss(outputs.logits, base_probs, outputs.attention, base_attention, **how)
         if model.training:
             return losses, outputs
-        attended = mask.any(-1)
+        attended = base_attention.any(-1)
         scores = {
             "objective": losses,
             "tvd": total_variation(outputs.logits.float().softmax(-1), base_probs),

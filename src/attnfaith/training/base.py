@@ -1,7 +1,6 @@
 """The base of all trainers of this package: transformers' Trainer, which stops where a training diverges."""
 
 import math
-import os
 
 import torch
 from transformers import EarlyStoppingCallback, Trainer, TrainingArguments
@@ -12,22 +11,6 @@ from attnfaith.support.errors import AttnfaithError
 
 class DivergedError(AttnfaithError):
     """Raised where the loss or the weights of a training are no longer finite."""
-
-
-class SharedOrder(LengthGroupedSampler):
-    """Group texts of similar length in an order drawn from (seed, epoch), the same in all processes.
-
-    The Trainer's sampler draws from the global stream, which dropout advances by a different amount in each process. From
-    the second epoch on, the processes would train on some texts twice and on others never.
-    """
-
-    def __init__(self, sampler: LengthGroupedSampler, seed: int):
-        super().__init__(sampler.batch_size, lengths=sampler.lengths, generator=torch.Generator())
-        self.seed = seed
-        self.set_epoch(0)
-
-    def set_epoch(self, epoch: int) -> None:
-        self.generator.manual_seed(1_000_003 * self.seed + epoch)
 
 
 class BaseTrainer(Trainer):
@@ -63,33 +46,20 @@ class BaseTrainer(Trainer):
         return scores
 
     def _diverged(self, fault: str, step: int, epoch: int) -> DivergedError:
-        factor = getattr(self.args, "attention_learning_rate_factor", 1)
-        rates = f"training.learning_rate (now {self.args.learning_rate:g}"
-        rates += ")" if factor == 1 else f", and {factor:g} times that for the alignment)"
         return DivergedError(
-            f"the training diverged in epoch {epoch}, step {step} of {self.state.max_steps}: {fault}; try a lower {rates}, "
-            f"or clip gradients with training.max_grad_norm (now {self.args.max_grad_norm:g}; 0 does not)"
+            f"the training diverged in epoch {epoch}, step {step} of {self.state.max_steps}: {fault}; try a lower "
+            f"training.learning_rate (now {self.args.learning_rate:g}), or clip gradients with training.max_grad_norm (now "
+            f"{self.args.max_grad_norm:g}; 0 does not)"
         )
 
     def _get_train_sampler(self, train_dataset=None):
         sampler = super()._get_train_sampler(train_dataset)
         if isinstance(sampler, LengthGroupedSampler):
             sampler.lengths = sampler.lengths[:]  # a list: a column reads each number as slowly as a row
-            if self.args.world_size > 1:
-                return SharedOrder(sampler, self.args.seed)
+            if self.args.world_size > 1:  # dropout moves the global stream by a different amount in each process
+                sampler.generator = torch.Generator().manual_seed(self.args.seed)
         return sampler
 
     def trained_model(self):
         """Return the trained model."""
         return self.accelerator.unwrap_model(self.model)
-
-
-def check_processes(arguments: TrainingArguments) -> None:
-    """Raise AttnfaithError where the launcher started more processes than train together."""
-    launched = int(os.environ.get("WORLD_SIZE", 1))
-    if launched != arguments.world_size:
-        raise AttnfaithError(
-            f"the launcher started {launched} processes and this one trains with {arguments.world_size}: they would run as "
-            "independent jobs and overwrite each other. Start them with "
-            f"`accelerate launch --multi_gpu --num_processes {launched} recipes/train.py ...`"
-        )

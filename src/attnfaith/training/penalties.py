@@ -1,12 +1,9 @@
 """Penalties on attention and on the states that it sums: callables that `AttentionTrainer` takes.
 
-    AttentionTrainer(model, args, ..., penalties=[Diversity(0.1), ImpermissibleMass(1.0, heads="max")])
+    AttentionTrainer(model, args, ..., penalties=[Diversity(0.1), ImpermissibleMass(1.0)])
 
 To add one: a subclass of `Penalty`. Shapes: B instances, A heads, T tokens, H hidden, N words, V words of the vocabulary, G
-target tokens.
-
-Sources: Pruthi et al. 2020, "Learning to Deceive with Attention-Based Explanations" (impermissible mass); Mohankumar et al.
-2020, "Towards Transparent and Explainable Attention Models" (diversity); Tutek & Snajder 2020, "Staying True to Your Word"
+target tokens. Sources: Pruthi et al. 2020 (impermissible mass), Mohankumar et al. 2020 (diversity), Tutek & Snajder 2020
 (word tying, masked words).
 """
 
@@ -35,8 +32,7 @@ class Penalty:
     weight: factor of its value in the loss of an instance; 0 leaves it out. A call with the words, the inputs of the model
     and the trainer returns its values (B,) and where they are defined (B,) bool.
 
-    Raises pydantic's ValidationError, a ValueError, for a weight that is no finite number from 0 on, and options out of
-    their range.
+    Raises pydantic's ValidationError, a ValueError, for options out of their range.
     """
 
     weight: Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -44,9 +40,6 @@ class Penalty:
 
     def __call__(self, words: WordStates, inputs, trainer) -> tuple[torch.Tensor, torch.Tensor]:
         raise NotImplementedError
-
-
-# ------------------------------------------------------------------------------------------------ impermissible mass
 
 
 @dataclass(frozen=True)
@@ -57,9 +50,8 @@ class ImpermissibleMass(Penalty):
     name = "impermissible_mass"
 
     def __call__(self, words, inputs, trainer):
-        mass = impermissible_mass(
-            words.attention, words.impermissible, words.attended, heads=self.heads, scores=words.scores
-        )
+        how = {"heads": self.heads, "scores": words.scores}
+        mass = impermissible_mass(words.attention, words.impermissible, words.attended, **how)
         return mass, (words.attended & ~words.impermissible.bool()).any(-1)
 
 
@@ -75,13 +67,11 @@ def impermissible_mass(
 
     attention a (B,T), or (B,A,T) of A heads, is 0 outside the mask (B,T) and sums to 1 inside. impermissible m (B,T): 1 or
     True on the tokens that should get none, ignored outside the mask. heads: "mean" of -log(1 - a_h.m) over heads, or "max",
-    that of the head with the most impermissible weight in each instance. The authors' code takes the maximum over heads and
-    batch, so that one instance of a batch is penalised; here, as in the paper's formula, each text is.
+    that of the head with the most impermissible weight in each instance (the authors' code: in a whole batch).
 
     scores, in the shape of attention: the input of its softmax. The value is then LSE over all tokens - LSE over permissible
-    ones, exact also where weights are rounded to 0, with a gradient everywhere, and attention is not read. Without scores a
-    permissible weight below FLOOR counts as FLOOR, without a gradient. A sparse projection passes no gradient to a token
-    without weight anyway; the floor keeps the few texts whose permissible weight is near 0 from dominating the training.
+    ones, exact also where weights are rounded to 0, and attention is not read. Without scores a permissible weight below
+    FLOOR counts as FLOOR, without a gradient.
 
     0 for a text without impermissible tokens or without tokens, and, where the value is undefined, for a text without
     permissible tokens, whose weight is impermissible whatever is learned.
@@ -109,53 +99,35 @@ def impermissible_mass(
 def linked_mass(attention: torch.Tensor, linked: torch.Tensor, counted: torch.Tensor) -> torch.Tensor:
     """Return the mean attention of a batch's target tokens to linked source tokens: (), 0..1 (Pruthi et al., section 3.3).
 
-    attention (B,G,T), or (B,A,G,T) of heads, which are averaged; linked (B,G,T), 1 where the words are linked; counted (B,G)
-    bool, False on padding. A target token without links, such as the end of a sentence, counts as 0.
+    attention (B,A,G,T) of heads, which are averaged; linked (B,G,T), 1 where the words are linked; counted (B,G) bool, False
+    on padding. A target token without links, such as the end of a sentence, counts as 0.
     """
-    if attention.dim() == 4:
-        attention = attention.mean(1)
-    return ((attention * linked).sum(-1) * counted).sum() / counted.sum()
+    return ((attention.mean(1) * linked).sum(-1) * counted).sum() / counted.sum()
 
 
 def hidden_links(mass: torch.Tensor) -> torch.Tensor:
     """Return -log(1 - mass): () in nats, 0 where no attention goes to linked source tokens.
 
-    As in the authors' code, the mean mass of a batch is inside the logarithm: a token whose whole attention is on what it
-    translates costs no more than its share. 1 - mass counts at least FLOOR, below which there is no gradient.
+    As in the authors' code, the mean mass of a batch is inside the logarithm. 1 - mass counts at least FLOOR.
     """
     return -(1 - mass).clamp(min=FLOOR).log()
 
 
-# ------------------------------------------------------------------------------------------------ diversity
-
-
 @dataclass(frozen=True)
 class Diversity(Penalty):
-    """`conicity` of the states that attention sums; in a hierarchical model the mean of that of sentences and that of the
-    words in each sentence of two or more.
-    """
+    """`conicity` of the states that attention sums."""
 
     name = "diversity"
 
     def __call__(self, words, inputs, trainer):
-        means, defined = [], torch.zeros(len(words.words), dtype=torch.bool, device=words.words.device)
-        for sets in words.levels:
-            sums = torch.zeros(2, len(words.words), device=words.words.device)
-            for states, mask, rows in sets:
-                values = torch.stack([conicity(states, mask).float(), (mask.sum(-1) > 1).float()])
-                sums = sums.index_add(1, rows, values)
-            means.append(sums[0] / sums[1].clamp(min=1))
-            defined = defined | (sums[1] > 0)
-        return sum(means) / len(means), defined
+        return conicity(words.states, words.attended), words.attended.sum(-1) > 1
 
 
 def conicity(states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """Return the mean over tokens of |cos(h_i, mean of h)|: (B,) in 0..1; 1 where all states lie on one line.
 
     states (B,T,H); mask (B,T) bool: both means leave out markers and padding. The absolute value is that of the authors'
-    code; the paper writes the cosine. A state or mean shorter than 1e-6 counts as that long: a zero state has cosine 0.
-
-    Undefined, and 0, for a text of fewer than two tokens, whose state is the mean.
+    code; the paper writes the cosine. Undefined, and 0, for a text of fewer than two tokens, whose state is the mean.
     """
     states = states.to(torch.promote_types(states.dtype, torch.float32))
     count = mask.sum(-1)
@@ -164,33 +136,23 @@ def conicity(states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     return (cosines * mask).sum(-1) / count.clamp(min=1) * (count > 1)
 
 
-# ------------------------------------------------------------------------------------------------ words and their states
-
-
 @dataclass(frozen=True)
 class WordTying(Penalty):
-    """`word_tying`; padding: whether the mean over tokens includes markers and padding."""
+    """`word_tying`, by the distance or its square."""
 
     distance: Literal["norm", "squared"] = "squared"
-    padding: bool = False
     name = "word_tying"
 
     def __call__(self, words, inputs, trainer):
-        tied = words.text if self.padding else words.words
-        return word_tying(words.states, words.vectors, tied, self.distance), tied.any(-1)
+        return word_tying(words.states, words.vectors, words.attended, self.distance), words.attended.any(-1)
 
 
 def word_tying(states: torch.Tensor, vectors: torch.Tensor, mask: torch.Tensor, distance: str = "squared") -> torch.Tensor:
     """Return the mean over tokens of |h_i - e_i| ("norm") or of its square ("squared"): (B,), from 0 on.
 
-    states h and word vectors e (B,T,H), of one size, both with a gradient; mask (B,T) bool, the tokens of the mean. With
-    markers and padding it is the mean of the authors' later code (2023), which padding, with state and vector 0, makes
-    smaller: there a text's value depends on the longest text of its batch. 0 for a text without tokens. The gradient of a
-    norm of 0 is 0.
-
-    Raises AttnfaithError for states and vectors of two sizes.
+    states h and word vectors e (B,T,H), of one size, both with a gradient; mask (B,T) bool, the tokens of the mean. 0 for a
+    text without tokens. The gradient of a norm of 0 is 0.
     """
-    check_sizes(states.shape[-1], vectors.shape[-1])
     apart = (states - vectors).to(torch.promote_types(states.dtype, torch.float32))
     lengths = torch.linalg.vector_norm(apart, dim=-1) if distance == "norm" else apart.square().sum(-1)
     return (lengths * mask).sum(-1) / mask.sum(-1).clamp(min=1)
@@ -218,10 +180,12 @@ class MaskedWords(Penalty):
     def __call__(self, words, inputs, trainer):
         ids, mask_id = inputs["input_ids"], trainer.mask_id
         step = trainer.state.global_step if trainer.model.training else EVALUATION
-        open_ = words.words & (ids != mask_id)
+        open_ = words.attended & (ids != mask_id)
         masked = drawn_words(ids, inputs["attention_mask"], open_, self.share, seed=trainer.args.seed, step=step)
         with trainer.accelerator.autocast():
-            states = trainer.reader.states({**inputs, "input_ids": ids.masked_fill(masked, mask_id)})
+            states = trainer.model.encode(
+                ids.masked_fill(masked, mask_id), inputs["attention_mask"], inputs.get("token_type_ids")
+            ).hidden
             logits = trainer.reader.word_logits(states[masked])
         return masked_language_model(logits, ids, masked), masked.any(-1)
 
@@ -230,9 +194,7 @@ def masked_language_model(logits: torch.Tensor, words: torch.Tensor, masked: tor
     """Return the mean of -log p(word) over a text's masked words: (B,) in nats, from 0 on.
 
     masked (B,T) bool: the places of masked words; words (B,T): their ids. logits (N,V): the predictions at these N places,
-    in the order of `masked.nonzero()`.
-
-    Undefined, and 0, for a text without masked words.
+    in the order of `masked.nonzero()`. Undefined, and 0, for a text without masked words.
     """
     losses = cross_entropy(logits.float(), words[masked], reduction="none")
     rows = masked.nonzero()[:, 0]
@@ -241,16 +203,26 @@ def masked_language_model(logits: torch.Tensor, words: torch.Tensor, masked: tor
 
 
 def drawn_words(
-    input_ids: torch.Tensor, attention_mask: torch.Tensor, words: torch.Tensor, share: float, *, seed: int, step: int
+    input_ids: torch.Tensor,
+    attention_mask: torch.Tensor,
+    words: torch.Tensor,
+    share: float,
+    *,
+    seed: int,
+    step: int,
+    purpose: str = "masked_language_model",
+    varied: bool = False,
 ) -> torch.Tensor:
-    """Return the places to mask, (B,T) bool: each of `words` (B,T) with probability `share`.
+    """Draw some of the `words` of each text, (B,T) bool: each with probability `share`, or, varied, with a probability that
+    is drawn uniformly from 0..`share` for each text.
 
-    The draw depends only on seed, step and text, not on the batch or the number of processes, so a resumed training
+    The draw depends only on seed, purpose, step and text, not on the batch or the number of processes, so a resumed training
     continues as if it had not stopped. All tensors have the shape (B,T).
     """
     ids, inside, chosen = input_ids.cpu().numpy(), attention_mask.bool().cpu().numpy(), words.cpu().numpy().copy()
     for row, places in enumerate(chosen):
         text = ids[row, inside[row]].astype(np.int64).tobytes().hex()
-        random = generator(seed, f"{step}\0{text}", "masked_language_model")
-        places[places] = random.random(int(places.sum())) < share
+        random = generator(seed, f"{step}\0{text}", purpose)
+        draws = random.random(int(places.sum()))
+        places[places] = draws < (share * random.random() if varied else share)
     return torch.from_numpy(chosen).to(input_ids.device)

@@ -7,18 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-import numpy as np
 import torch
 from transformers import Trainer, TrainingArguments
 
 from attnfaith.data.collation import keep_positions, pad_attention, pad_batch
-from attnfaith.subjects.base import separates
-from attnfaith.support.draws import generator
+from attnfaith.subjects.base import is_encoder_decoder, separates
 from attnfaith.support.errors import AttnfaithError
 from attnfaith.training.base import BaseTrainer
 from attnfaith.training.evaluation import check_selection, evaluation_scores
 from attnfaith.training.losses import balancing_weights, classification_loss
-from attnfaith.training.penalties import Penalty, check_sizes
+from attnfaith.training.penalties import Penalty, check_sizes, drawn_words
 from attnfaith.training.word_states import PREDICTION, ClassifierReader, PretrainedReader
 
 
@@ -28,9 +26,9 @@ class AttentionConfig(TrainingArguments):
 
     balance_classes: weigh instances so that all classes have the same total weight. loss_reduction: "sum" over the effective
     batch, as in Jain & Wallace's code, or "mean". amsgrad: Adam with AMSGrad. weight_decay: its coupled L2, none on the
-    alignment, added to the gradient of the *summed* loss, so its scale differs under "mean". attention_learning_rate_factor:
-    learning rate of the alignment over that of all else (Meister et al.: 1 or 10). random_erasure: see `erase_tokens`;
-    evaluation sees whole texts. early_stopping_patience: evaluations without improvement before training stops; None: never.
+    alignment. attention_learning_rate_factor: learning rate of the alignment over that of all else (Meister et al.: 1 or
+    10). random_erasure: see `erase_tokens`; evaluation sees whole texts. early_stopping_patience: evaluations without
+    improvement before training stops; None: never.
     """
 
     balance_classes: bool = True
@@ -45,17 +43,15 @@ class AttentionConfig(TrainingArguments):
 class AttentionTrainer(BaseTrainer):
     """Train an attention classifier on labels, with the papers' Adam, per-instance losses, and penalties.
 
-    penalties: callables of `attnfaith.training.penalties`; those with weight 0 are left out. Data are splits encoded by
-    `attnfaith.data.tokenization.encode`.
+    penalties: callables of `attnfaith.training.penalties`, for models without a hierarchy; those with weight 0 are left out.
+    Data are splits encoded by `attnfaith.data.tokenization.encode`.
 
     Logs hold the mean of each penalty, unweighted, over the texts where it is defined, and the number of the other texts
     (`diversity_undefined`); evaluations hold the means. The loss includes the weighted penalties. The layer that predicts
-    masked words is trained with the model and saved in its checkpoints, but is no part of `trained_model`. In a hierarchical
-    model the weight of an impermissible word is its weight in the sentence times that of the sentence.
+    masked words is in the checkpoints, but no part of `trained_model`.
 
-    Raises AttnfaithError for a class without training instances, an undefined metric of selection, data without
-    impermissible words that the model or a penalty reads, states and word vectors of two sizes that are to be tied, and
-    words to be masked without a mask or unknown token; DivergedError as `BaseTrainer`.
+    Raises AttnfaithError for a class without training instances, an undefined metric of selection, and penalties that model,
+    data or tokenizer have nothing for; DivergedError as `BaseTrainer`.
     """
 
     config_class = AttentionConfig
@@ -98,8 +94,6 @@ class AttentionTrainer(BaseTrainer):
             **kwargs,
         )
         self.sums: dict[str, torch.Tensor] = {}  # name -> sum, number defined and number not, since the last log
-        if "masked_language_model" in self.score_names:
-            self.mask_id = mask_id(processing_class, model.config)
         self.reader = self.make_reader() if self.penalties else None
 
     @property
@@ -121,20 +115,21 @@ class AttentionTrainer(BaseTrainer):
 
     def make_reader(self):
         """Return the reader of words for penalties. Raises AttnfaithError where the model lacks what a penalty needs."""
-        config, names = self.model.config, self.score_names
-        if "word_tying" in names:
-            check_sizes(config.hidden_size, self.model.get_input_embeddings().embedding_dim)
-        return ClassifierReader(self.model, self.args.seed if "masked_language_model" in names else None)
+        config, masks = self.model.config, "masked_language_model" in self.score_names
+        if config.hierarchy != "none":
+            raise AttnfaithError("penalties are for models without a hierarchy: leave them out")
+        if "word_tying" in self.score_names:
+            check_sizes(config.hidden_size, config.embedding_size)
+        named = [getattr(self.processing_class, f"{role}_token_id", None) for role in ("mask", "unk")]
+        self.mask_id = next((number for number in (*named, config.unk_token_id) if number is not None), None)
+        if masks and self.mask_id is None:
+            raise AttnfaithError("penalties.masked_language_model needs a tokenizer with a mask or unknown token")
+        return ClassifierReader(self.model, self.args.seed if masks else None)
 
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
         if model.training and self.args.random_erasure:
-            inputs = erase_tokens(
-                self.accelerator.unwrap_model(model),
-                inputs,
-                self.args.random_erasure,
-                seed=self.args.seed,
-                step=self.state.global_step,
-            )
+            share, seed, step = self.args.random_erasure, self.args.seed, self.state.global_step
+            inputs = erase_tokens(self.model, inputs, share, seed=seed, step=step)
         losses, outputs = self.losses(model, inputs)
         if model.training and self.args.loss_reduction == "sum":
             loss = losses.sum() * self.current_gradient_accumulation_steps * self.args.world_size
@@ -162,10 +157,9 @@ class AttentionTrainer(BaseTrainer):
         """Return the model's outputs for a batch and {penalty: its values (B,), where they are defined (B,)}."""
         if not self.penalties:
             return model(**inputs), {}
-        stages = self.accelerator.unwrap_model(model)
         with self.reader.reading(inputs) as read:
             # within the forward pass, where distributed training looks for the parameters that the loss depends on
-            hook = stages.register_forward_hook(
+            hook = self.model.register_forward_hook(
                 lambda module, args, outputs: (outputs, self.penalise(inputs, outputs, read, impermissible))
             )
             try:
@@ -228,22 +222,24 @@ class AttentionTrainer(BaseTrainer):
 class FineTuningTrainer(AttentionTrainer):
     """Train a pretrained classifier on labels, by transformers' own optimiser: AdamW, no decay on biases and norms.
 
-    Penalties read its last layer: the states, and the row of each head that the classifier answers from. Word vectors are
-    the input embeddings, and the products of states with all of them predict a masked word.
+    Of penalties it takes `ImpermissibleMass`, of the row of each head of the last layer that the classifier answers from.
     """
 
     def make_reader(self):
-        return PretrainedReader(self.model, self.processing_class, self.penalties)
+        if is_encoder_decoder(self.model) or set(self.score_names) != {"impermissible_mass"}:
+            raise AttnfaithError(
+                f"penalties ({', '.join(self.score_names)}) with {type(self.model).__name__}: a pretrained encoder or "
+                "decoder takes impermissible_mass alone; leave the others out"
+            )
+        return PretrainedReader(self.model, self.processing_class)
 
     def outputs_and_penalties(self, model, inputs, impermissible):
         if separates(self.model):
             inputs = {**inputs, "impermissible": impermissible}
-        special = inputs.pop("special_tokens_mask", None)
         if self.reader is None:
             return model(**inputs), {}
         with self.reader.reading(inputs) as read:
             outputs = model(**inputs)
-        read.special = special
         return outputs, self.penalise(inputs, outputs, read, impermissible)
 
     def create_optimizer(self, model=None):
@@ -253,49 +249,24 @@ class FineTuningTrainer(AttentionTrainer):
 def erase_tokens(model, inputs: Mapping, share: float, *, seed: int, step: int) -> dict:
     """Delete random words from each text of a training batch, so that the model learns shortened texts.
 
-    For each text a probability is drawn uniformly from 0..`share`, and each word is deleted with it; markers, marks between
-    sentences and a second text stay, and what follows moves up. share: 0..1; at 1 the model sees texts of every length down
-    to 0. The draw depends only on seed, step and text, not on the batch or the number of processes, so a resumed training
-    continues as if it had not stopped.
-
-    Source: the objection that erasure shows a model texts it was not trained on, Hooker et al. 2019; training on such texts
-    answers it without training anew for each measure.
+    For each text a probability is drawn uniformly from 0..`share`, and each word is deleted with it (`drawn_words`);
+    markers, marks between sentences and a second text stay, and what follows moves up. It answers the objection of Hooker et
+    al. 2019, that erasure shows a model texts it was not trained on.
     """
     text = {name: inputs[name] for name in ("input_ids", "attention_mask", "token_type_ids") if name in inputs}
     marks = {name: inputs[name] for name in ("impermissible",) if name in inputs}
-    words = (model.items(**text) >= 0).cpu().numpy()
-    ids, stays = inputs["input_ids"].cpu().numpy(), inputs["attention_mask"].bool().cpu().numpy()
-    for row, inside in enumerate(words):
-        name = ids[row, stays[row]].astype(np.int64).tobytes().hex()
-        random = generator(seed, f"{step}\0{name}", "random_erasure")
-        stays[row, inside] = random.random(int(inside.sum())) >= share * random.random()
-    stays = torch.from_numpy(stays).to(inputs["input_ids"].device)
+    ids, mask = inputs["input_ids"], inputs["attention_mask"]
+    words, how = model.items(**text) >= 0, {"seed": seed, "step": step, "purpose": "random_erasure", "varied": True}
+    stays = mask.bool() & ~drawn_words(ids, mask, words, share, **how)
     return {**inputs, **keep_positions(text | marks, stays, model.config.pad_token_id or 0)}
-
-
-def mask_id(tokenizer, config) -> int:
-    """Return the id that replaces a masked word: the tokenizer's mask, or the unknown token.
-
-    Raises AttnfaithError where there is neither.
-    """
-    for owner, name in ((tokenizer, "mask_token_id"), (tokenizer, "unk_token_id"), (config, "unk_token_id")):
-        number = getattr(owner, name, None)
-        if number is not None:
-            return number
-    raise AttnfaithError(
-        "penalties.masked_language_model needs a mask or unknown token, and this tokenizer has neither: leave it out, or "
-        "give another tokenizer"
-    )
 
 
 def collate(rows: Sequence[Mapping], pad_token_id: int, hierarchy: str = "none", num_labels: int | None = None) -> dict:
     """Batch rows by `pad_batch`, with base_attention, in the shape of the model's attention, and base_probs (B,C)."""
     batch = pad_batch(rows, pad_token_id, num_labels)
     if "base_attention" in rows[0]:
-        weights = [row["base_attention"] for row in rows]
-        if hierarchy == "none":
-            batch["base_attention"] = pad_attention(weights, batch["input_ids"].shape[1])
-        else:
-            batch["base_attention"] = pad_attention(weights, max(1, *map(len, weights)), start=0)
+        weights, start = [row["base_attention"] for row in rows], int(hierarchy == "none")  # behind a marker, or not
+        length = batch["input_ids"].shape[1] if start else max(1, *map(len, weights))
+        batch["base_attention"] = pad_attention(weights, length, start)
         batch["base_probs"] = torch.tensor([row["base_probs"] for row in rows], dtype=torch.float32)
     return batch

@@ -34,9 +34,8 @@ class TranslationConfig(TrainingArguments):
 class TranslationTrainer(BaseTrainer):
     """A Trainer whose loss is the mean of -log p over target tokens, plus a penalty on attention to linked source words.
 
-    Data are splits encoded by `encode_pairs`, with their links, if any (`pad_pairs`). Evaluations hold token_accuracy, the
-    share of target tokens that are the likeliest given the true ones before them, 0..1; and `linked_mass` where pairs have
-    links and the model gives its attention.
+    Data are splits encoded by `encode_pairs`. Evaluations hold token_accuracy, the share of target tokens that are the
+    likeliest given the true ones before them, 0..1; and `linked_mass` where pairs have links.
 
     Raises AttnfaithError for a penalty without links.
     """
@@ -94,19 +93,18 @@ def token_scores(prediction) -> dict[str, float]:
     return scores if np.isnan(mass).any() else {**scores, "linked_mass": float(mass.sum() / tokens.sum())}
 
 
+@torch.no_grad()
 def translations(model, tokenizer, rows) -> Iterator[str]:
     """Generate the translation of each encoded pair greedily, in order: text without markers.
 
     A translation has at most twice the tokens of the longest target of the rows, plus 10.
     """
     most = 2 * max(map(len, rows["labels"])) + 10
-    device = next(model.parameters()).device
     model.eval()
     for start in range(0, len(rows), PAIRS_AT_ONCE):
         batch = pad_pairs(list(rows.select(range(start, min(start + PAIRS_AT_ONCE, len(rows))))), tokenizer.pad_token_id)
-        sources = {name: batch[name].to(device) for name in ("input_ids", "attention_mask")}
-        with torch.no_grad():
-            generated = model.generate(**sources, max_new_tokens=most, num_beams=1, do_sample=False)
+        sources = {name: batch[name].to(model.device) for name in ("input_ids", "attention_mask")}
+        generated = model.generate(**sources, max_new_tokens=most, num_beams=1, do_sample=False)
         yield from tokenizer.batch_decode(generated, skip_special_tokens=True)
 
 
