@@ -100,7 +100,6 @@ def test_saved_loaded_and_read_by_other_inputs(encoder, tmp_path):
     torch.testing.assert_close(again(IDS, labels=LABELS).logits, expected)
     common = {"attention_mask": (IDS != 0).long(), "labels": LABELS}
     torch.testing.assert_close(model(encoder_outputs=model.get_encoder()(IDS), **common).logits, expected)
-    torch.testing.assert_close(model(inputs_embeds=model.get_input_embeddings()(IDS), **common).logits, expected)
     model.resize_token_embeddings(15)
     assert model(IDS, labels=LABELS).logits.shape == (2, 4, 15)
 
@@ -111,7 +110,6 @@ def test_saved_loaded_and_read_by_other_inputs(encoder, tmp_path):
         ({"input_ids": IDS.flip(1), "attention_mask": (IDS != 0).flip(1), "labels": LABELS}, "padding must be on the right"),
         ({"input_ids": torch.tensor([[5, 3], [0, 0]]), "labels": LABELS}, "the source of row 1 is empty"),
         ({"input_ids": IDS}, "give decoder_input_ids"),
-        ({"labels": LABELS}, "exactly one of input_ids and inputs_embeds"),
     ],
 )
 def test_refusals(actual, message):

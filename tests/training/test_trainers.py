@@ -12,7 +12,7 @@ from transformers import TrainerCallback
 
 from attnfaith import runs
 from attnfaith.data.collation import pad_batch
-from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence, total_variation_distance
+from attnfaith.metrics.attention_faithfulness.divergences import total_variation_distance
 from attnfaith.support.errors import AttnfaithError
 from attnfaith.training import AdversarialTrainer, AttentionTrainer, DivergedError, GuidedTrainer
 from attnfaith.training.evaluation import check_selection
@@ -156,27 +156,20 @@ def test_validation_scores_of_an_adversary(against):
     attention = [row[1 : 1 + len(base)].numpy() for row, base in zip(output.attention, rows["base_attention"], strict=True)]
     tvd = total_variation_distance(output.logits.softmax(-1).numpy(), batch["base_probs"].numpy())
     kl = np.array([rel_entr(*pair).sum() for pair in zip(attention, rows["base_attention"], strict=True)])
-    expected = {
-        "tvd": tvd.mean(),
-        "jsd": jensen_shannon_divergence(attention, rows["base_attention"]).mean(),
-        "kl": kl.mean(),
-        "objective": (tvd - 0.1 * kl).mean(),
-        "loss": (tvd - 0.1 * kl).mean(),
-        "accuracy": (output.logits.argmax(-1) == batch["labels"]).float().mean(),
-    }
     scores = trainer.evaluate()
-    for name, value in expected.items():
-        assert scores[f"eval_{name}"] == pytest.approx(float(value), abs=1e-4), name
+    for name in ("objective", "loss"):
+        assert scores[f"eval_{name}"] == pytest.approx((tvd - 0.1 * kl).mean(), abs=1e-4), name
+    accuracy = (output.logits.argmax(-1) == batch["labels"]).float().mean().item()
+    assert scores["eval_accuracy"] == pytest.approx(accuracy, abs=1e-4)
 
 
 def test_a_sparse_base_needs_jsd(against):
-    with pytest.raises(ValueError, match=r"exactly 0.*use divergence 'jsd' against a sparse base \(\d+ of 64 texts\)"):
+    with pytest.raises(ValueError, match=r"exactly 0 in \d+ of 64 texts.*use divergence 'jsd' against a sparse base"):
         against(AdversarialTrainer, sparse=True, weight=0.1)
     trainer = against(AdversarialTrainer, sparse=True, weight=0.1, divergence="jsd")
     trainer.train()
     assert all(value.isfinite().all() for value in weights(trainer).values())
-    scores = trainer.evaluate()
-    assert np.isinf(scores["eval_kl"]) and 0 < scores["eval_jsd"] <= np.log(2) and np.isfinite(scores["eval_objective"])
+    assert np.isfinite(trainer.evaluate()["eval_objective"])
 
 
 @pytest.mark.parametrize(

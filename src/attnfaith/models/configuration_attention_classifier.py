@@ -69,9 +69,7 @@ class AttentionClassifierConfig(EncoderConfig):
         parts = {"cnn": (len(widths), "number of kernel_sizes"), "transformer": (heads, "num_attention_heads")}
         number, meaning = parts.get(encoder, (1, ""))
         if self.hidden_size % number:
-            raise ValueError(
-                f"{field}={encoder!r}: hidden_size={self.hidden_size} must be a multiple of {number}, {meaning}"
-            )
+            raise ValueError(f"{field}={encoder!r}: hidden_size must be a multiple of {number}, {meaning}")
 
 
 __all__ = ["AttentionClassifierConfig"]

@@ -15,7 +15,7 @@ RECURRENCES = {"bahdanau": "additive", "luong": "dot"}
 class AttentionSeq2SeqConfig(EncoderConfig):
     """Encoder, recurrence, alignment, projection and sizes of a recurrent translator.
 
-    encoder: bigru (hidden_size H, both directions together), gru, or embedding (the words themselves; embedding_size = H).
+    encoder: bigru (hidden_size H, both directions together), or embedding (the words themselves; embedding_size = H).
     recurrence: bahdanau: the decoder's state before a step is the query, and the context enters the step (Bahdanau et al.
         2015). luong: the state after the step is the query, and the context enters the output only (Luong et al. 2015,
         global attention without input feeding).
@@ -27,7 +27,7 @@ class AttentionSeq2SeqConfig(EncoderConfig):
     keys_to_ignore_at_inference = ["past_key_values", "cross_attentions"]
     choices = {
         **EncoderConfig.choices,
-        "encoder": ("bigru", "gru", "embedding"),
+        "encoder": ("bigru", "embedding"),
         "recurrence": tuple(RECURRENCES),
         "alignment": tuple(SEQUENCE_ALIGNMENTS),
         "projection": (*PROJECTIONS, "none"),

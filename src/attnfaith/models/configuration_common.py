@@ -28,9 +28,7 @@ class ProjectionConfig(PreTrainedConfig):
     def validate_fields(self):
         for field, values in self.choices.items():
             if getattr(self, field) not in values:
-                raise ValueError(
-                    f"{field}={getattr(self, field)!r} is not known; choose one of {', '.join(map(str, values))}"
-                )
+                raise ValueError(f"{field}={getattr(self, field)!r}: choose one of {', '.join(map(str, values))}")
         for field, interval in self.ranges.items():
             value, (low, high) = getattr(self, field), map(float, interval[1:-1].split(","))
             closed = [end for end, bracket in ((low, interval[0]), (high, interval[-1])) if bracket in "[]"]
@@ -78,9 +76,6 @@ class EncoderConfig(ProjectionConfig):
     def check_encoder(self, field: str, encoder: str):
         """Raise ValueError for an encoder, named by a field, that cannot have these sizes."""
         if encoder == "embedding" and self.hidden_size != self.embedding_size:
-            raise ValueError(
-                f"{field}='embedding' passes embeddings through: hidden_size={self.hidden_size} must be "
-                f"embedding_size={self.embedding_size}"
-            )
+            raise ValueError(f"{field}='embedding': hidden_size must be embedding_size={self.embedding_size}")
         if encoder in ("bilstm", "bigru") and self.hidden_size % 2:
             raise ValueError(f"{field}={encoder!r} has two directions: hidden_size={self.hidden_size} must be even")

@@ -70,19 +70,18 @@ class OrthogonalLSTM(nn.RNNBase):
 
 
 def without_mean(states: torch.Tensor, total: torch.Tensor, count: int) -> torch.Tensor:
-    """Return states (B,H) without their part along the mean of `count` earlier states, whose sum is total (B,H).
-
-    Computed from the sum: s . m / (m . m + e) m = s . t / (t . t + e n^2) t for m = t / n.
-    """
+    """Return states (B,H) without their part along the mean of `count` earlier states, whose sum is total (B,H)."""
+    # s . m / (m . m + e) m = s . t / (t . t + e n^2) t for m = t / n
     exact = states.to(total.dtype)
     length = (total * total).sum(-1, keepdim=True) + NEARLY_ZERO * (count * count + (count == 0))
     return torch.addcmul(exact, (exact * total).sum(-1, keepdim=True) / length, total, value=-1).to(states.dtype)
 
 
 class Recurrent(Encoder):
-    """Layers of one kind, named in `parts`, each of one direction with an equal part of the H units.
+    """Layers of one kind, named in `parts`, each of one direction with an equal part of the H units: one over the text and
+    perhaps one over the reversed text. Last state: the end of each.
 
-    read(embedded, mask, *readers): states and last state; each reader maps tokens (T,B,E), in its order, to (states, ...).
+    The numbers are those of a packed layer; packing is several times slower on CPUs.
     """
 
     layer: type[nn.RNNBase]
@@ -101,59 +100,42 @@ class Recurrent(Encoder):
     def forward(self, embedded, mask):
         return self.read(embedded, mask, *self.directions)
 
-
-class OneDirection(Recurrent):
-    """A layer that reads onward; last state: the state of the last token."""
-
-    def read(self, embedded, mask, read_onward):
-        states = read_onward(embedded.transpose(0, 1).contiguous())[0].transpose(0, 1) * mask.unsqueeze(-1)
-        return states, last_of(states, mask)
-
-
-class OnwardLSTM(OneDirection):
-    """The plain model of Mohankumar et al. 2020."""
-
-    layer, parts = nn.LSTM, ("forward_lstm",)
-
-
-class OnwardGRU(OneDirection):
-    """The source of a sequence model."""
-
-    layer, parts = nn.GRU, ("forward_gru",)
-
-
-class OnwardOrthogonalLSTM(OneDirection):
-    """An LSTM layer whose states are orthogonal to the mean of those before them (`OrthogonalLSTM`)."""
-
-    layer, parts = OrthogonalLSTM, ("forward_lstm",)
-
-
-class Bidirectional(Recurrent):
-    """Two layers, one over the text and one over the reversed text; last state: the end of each.
-
-    The numbers are those of a packed bidirectional layer; packing is several times slower on CPUs.
-    """
-
-    def read(self, embedded, mask, read_onward, read_backward):
+    def read(self, embedded, mask, read_onward, read_backward=None):
+        """Return states and last state; each reader maps tokens (T,B,E), in its order, to (states (T,B,D), ...)."""
         batch, length, size = embedded.shape
         tokens = embedded.transpose(0, 1).contiguous()
+        onward = read_onward(tokens)[0]
+        if read_backward is None:
+            states = onward.transpose(0, 1) * mask.unsqueeze(-1)
+            return states, last_of(states, mask)
         rows = torch.arange(batch, device=embedded.device)
         reverse = (reverse_by_length(mask).t() * batch + rows).flatten()  # positions first, as the layers read
-        onward = read_onward(tokens)[0].flatten(0, 1)
         backward = read_backward(tokens.flatten(0, 1).index_select(0, reverse).view(length, batch, size))[0]
-        states = torch.cat([onward, backward.flatten(0, 1).index_select(0, reverse)], -1)
+        states = torch.cat([onward.flatten(0, 1), backward.flatten(0, 1).index_select(0, reverse)], -1)
         states = states.unflatten(0, (length, batch)).transpose(0, 1) * mask.unsqueeze(-1)
         half = onward.shape[-1]
         return states, torch.cat([last_of(states, mask)[:, :half], states[:, 0, half:]], -1)
 
 
-class BiGRU(Bidirectional):
+class OnwardLSTM(Recurrent):
+    """The plain model of Mohankumar et al. 2020."""
+
+    layer, parts = nn.LSTM, ("forward_lstm",)
+
+
+class OnwardOrthogonalLSTM(Recurrent):
+    """States orthogonal to the mean of those before them (`OrthogonalLSTM`)."""
+
+    layer, parts = OrthogonalLSTM, ("forward_lstm",)
+
+
+class BiGRU(Recurrent):
     """GRU layers of H / 2 units each (Yang et al. 2016; Serrano & Smith 2019)."""
 
     layer, parts = nn.GRU, ("forward_gru", "backward_gru")
 
 
-class BiLSTM(Bidirectional):
+class BiLSTM(Recurrent):
     """LSTM layers of H / 2 units each."""
 
     layer, parts = nn.LSTM, ("forward_lstm", "backward_lstm")

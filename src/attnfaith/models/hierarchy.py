@@ -71,10 +71,8 @@ def sentence_groups(items: torch.Tensor) -> Iterator[Group]:
 
 
 class SentenceReader(nn.Module):
-    """Words to sentence vectors (Yang et al. 2016): an encoder reads each sentence by itself, attention sums its states.
-
-    Encoder, alignment and projection are of the kinds used above the sentences, with separate weights. The state of a second
-    text is the query of the words too.
+    """Words to sentence vectors (Yang et al. 2016): an encoder reads each sentence by itself, attention sums its states. The
+    state of a second text is the query of the words too.
     """
 
     def __init__(self, config):
@@ -84,11 +82,8 @@ class SentenceReader(nn.Module):
         self.word_alignment = ALIGNMENTS[config.alignment](config)
 
     def forward(self, embedded, items, query=None) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Map embeddings (B,L,E), items (B,L) and query (B,H) to sentence vectors (B,S,H), mask (B,S) and word attention
-        (B,L).
-
-        A sentence's vector depends only on its words, and is 0 without a sentence. Word attention sums to 1 over each
-        sentence.
+        """Map embeddings (B,L,E), items (B,L) and query (B,H) to sentence vectors (B,S,H), 0 without a sentence, mask (B,S)
+        and word attention (B,L), which sums to 1 over each sentence.
         """
         present = item_mask(items)
         vectors = embedded.new_zeros(*present.shape, self.config.hidden_size)

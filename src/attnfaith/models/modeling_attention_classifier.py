@@ -2,8 +2,7 @@
 
 Shapes: B instances, L input positions, T tokens, H hidden, C classes, K attentions per instance. T = L, except in a
 hierarchical model, whose attention is over sentences: there T is their number in the longest document. `forward` is
-decode(attend(encode(...))). Interventions on attention call the stages: a permutation decodes K shuffled rows, fixed
-attention decodes `attend(...).detach()`.
+decode(attend(encode(...))); interventions on attention call the stages.
 """
 
 from copy import copy
@@ -112,9 +111,8 @@ class AttentionClassifierModel(AttentionClassifierPreTrainedModel):
         self.post_init()
 
     def text_masks(self, mask: torch.Tensor, token_type_ids: torch.Tensor | None = None):
-        """Return boolean masks (B,T): the first text, its attendable tokens, the second text (None without a query).
-
-        mask (B,T): of all tokens. Raises ValueError for a pair model without token_type_ids.
+        """Return boolean masks (B,T), from that of all tokens: the first text, its attendable tokens, the second text (None
+        without a query).
         """
         first, second = mask.bool(), None
         if self.config.query == "text":
@@ -122,9 +120,8 @@ class AttentionClassifierModel(AttentionClassifierPreTrainedModel):
                 raise ValueError("query='text' needs token_type_ids: 0 on the text, 1 on the query that follows it")
             second = first & (token_type_ids == 1)
             first = first & ~second
-            refuse(
-                first[:, 1:] & ~first[:, :-1], "the text (token_type_ids 0) must come before the query (token_type_ids 1)"
-            )
+            fault = "the text (token_type_ids 0) must come before the query (token_type_ids 1)"
+            refuse(first[:, 1:] & ~first[:, :-1], fault)
         return first, between_markers(first) if self.config.markers else first, second
 
     def items(self, input_ids, attention_mask=None, token_type_ids=None) -> torch.Tensor:
@@ -132,11 +129,6 @@ class AttentionClassifierModel(AttentionClassifierPreTrainedModel):
 
         The place of a token is its own; in a hierarchical model it is its sentence, and marks between sentences have none.
         """
-        if self.sentence_reader is not None and input_ids is None:
-            raise ValueError(
-                "hierarchy='sentence' cannot tell sentences from inputs_embeds: give items=model.items(input_ids) as well "
-                "(of a classifier, model.model.items)"
-            )
         _, inner, _ = self.text_masks(present_mask(input_ids, attention_mask, self.config.pad_token_id), token_type_ids)
         if self.sentence_reader is not None:
             return sentence_items(inner & (input_ids != self.config.sentence_token_id))
@@ -170,10 +162,8 @@ class AttentionClassifierModel(AttentionClassifierPreTrainedModel):
         return Read(self.dropout(vectors), present, present, query, word_attention)
 
     def encode(self, input_ids=None, attention_mask=None, token_type_ids=None, inputs_embeds=None, items=None) -> Encoded:
-        """Stage 1: input ids (B,L), or embeddings (B,L,E), to states, attendable mask and query.
-
-        Without attention_mask, ids equal to pad_token_id are padding; embeddings, and models whose pad_token_id is None,
-        have none. items: for embeddings of a hierarchical model, the `items` of their ids.
+        """Stage 1: input ids (B,L), or embeddings (B,L,E), to states, attendable mask and query. Without attention_mask, ids
+        equal to pad_token_id are padding. items: for embeddings of a hierarchical model, the `items` of their ids.
         """
         return self.states(self.read(input_ids, attention_mask, token_type_ids, inputs_embeds, items))
 
@@ -206,8 +196,6 @@ class AttentionClassifierModel(AttentionClassifierPreTrainedModel):
 class AttentionClassifierForSequenceClassification(AttentionClassifierPreTrainedModel):
     """An attention classifier of one text, or of a text and a query.
 
-    `forward` composes the stages `encode`, `attend` and `decode`.
-
     level: what attention is over: "token", or "sentence" in a hierarchical model. affine: whether logits are affine in
     attention at fixed states (`decoder_weights` gives W and b). contextual: whether an item's state depends on other items.
     removal_renormalises: whether attending without an item divides the other weights by their sum. ignores_weightless:
@@ -234,20 +222,15 @@ class AttentionClassifierForSequenceClassification(AttentionClassifierPreTrained
     attendable = property(lambda self: self.model.attendable)
 
     def encode(self, *text, answer_mask: torch.Tensor | None = None, **named) -> Encoded:
-        """Stage 1, see `AttentionClassifierModel.encode`.
-
-        answer_mask (B,C): the classes that each instance may have, None for all; the others get probability 0. Raises
-        ValueError for a mask of another shape, and a row without a class.
+        """Stage 1, see `AttentionClassifierModel.encode`. answer_mask (B,C): the classes that each instance may have, None
+        for all; the others get probability 0.
         """
         encoded = self.model.encode(*text, **named)
         return encoded._replace(query=with_answers(encoded.query, answer_mask, self.num_labels))
 
     def decode(self, hidden: torch.Tensor, attention: torch.Tensor, query: torch.Tensor | Query | None = None):
-        """Stage 3: states (B,T,H) and attention (B,T) to logits (B,C); with attentions (B,K,T) to (B,K,C).
-
-        With K attentions and an affine decoder the states are projected to classes once, not K times.
-        """
-        if attention.dim() == 3 and self.decoder.affine:
+        """Stage 3: states (B,T,H) and attention (B,T) to logits (B,C); with attentions (B,K,T) to (B,K,C)."""
+        if attention.dim() == 3 and self.decoder.affine:  # states are projected to classes once, not K times
             weight, bias = self.decoder_weights(query)
             return contexts(hidden @ weight.t(), attention) + bias.reshape(-1, 1, self.num_labels)
         if attention.dim() == 3 and query is not None:
@@ -260,9 +243,8 @@ class AttentionClassifierForSequenceClassification(AttentionClassifierPreTrained
         return logits + answer_bias(query, logits)
 
     def decoder_weights(self, query: torch.Tensor | Query | None = None) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return W (C,H) and b, (C,) or (B,C) with a query: the logits are W c + b for a context vector c.
-
-        Raises ValueError for a decoder that is not affine in the context.
+        """Return W (C,H) and b, (C,) or (B,C) with a query: the logits are W c + b for a context vector c. Raises ValueError
+        for a decoder that is not affine in the context.
         """
         if not self.decoder.affine:
             raise ValueError(f"readout={self.config.readout!r} is not affine in the context: no W, b exist")

@@ -15,20 +15,18 @@ from transformers.utils import can_return_tuple
 
 from .alignments import SEQUENCE_ALIGNMENTS
 from .configuration_attention_seq2seq import AttentionSeq2SeqConfig
-from .encoders import BiGRU, Embedding, OnwardGRU
+from .encoders import BiGRU, Embedding
 from .modeling_common import PaperPreTrainedModel, contexts, present_mask, refuse
 from .projections import project
 
 
-ENCODERS = {"bigru": BiGRU, "gru": OnwardGRU, "embedding": Embedding}
+ENCODERS = {"bigru": BiGRU, "embedding": Embedding}
 UNCOUNTED = -100  # a label that is no target token
 
 
 class Decoded(NamedTuple):
-    """The output of a decoder over G steps.
-
-    states (B,G,H): after each step. contexts (B,G,H): weighted sums of source states, None without attention. attention
-    (B,G,T): the weights, None without attention.
+    """The output of a decoder over G steps: states (B,G,H) after each step; without attention neither contexts (B,G,H),
+    weighted sums of source states, nor attention (B,G,T), the weights.
     """
 
     states: torch.Tensor
@@ -38,9 +36,7 @@ class Decoded(NamedTuple):
 
 @dataclass
 class SourceOutput(ModelOutput):
-    """last_hidden_state (B,T,H), 0 on padding; pooler_output (B,H), the encoder's last state; hidden_states, on request: the
-    embeddings (B,T,E) and the states.
-    """
+    """last_hidden_state (B,T,H), 0 on padding; pooler_output (B,H), the last state; hidden_states (embeddings, states)."""
 
     last_hidden_state: torch.FloatTensor | None = None
     pooler_output: torch.FloatTensor | None = None
@@ -59,24 +55,22 @@ class SourceEncoder(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
         self.network = ENCODERS[config.encoder](config)
 
-    def present(self, input_ids=None, attention_mask=None, inputs_embeds=None) -> torch.Tensor:
+    def present(self, input_ids=None, attention_mask=None, hidden=None) -> torch.Tensor:
         """Return the mask (B,T). Raises ValueError for padding that is not on the right, and an empty source."""
-        mask = present_mask(input_ids, attention_mask, self.padding, inputs_embeds)
+        mask = present_mask(input_ids, attention_mask, self.padding, hidden)
         refuse(~mask.any(1), "the source of {row} is empty: give at least one token")
         return mask
 
-    def forward(self, input_ids=None, attention_mask=None, inputs_embeds=None, output_hidden_states=None, **kwargs):
-        mask = self.present(input_ids, attention_mask, inputs_embeds)
-        embedded = self.dropout(self.embeddings(input_ids) if inputs_embeds is None else inputs_embeds)
+    def forward(self, input_ids, attention_mask=None, output_hidden_states=None, **kwargs):
+        mask, embedded = self.present(input_ids, attention_mask), self.dropout(self.embeddings(input_ids))
         states, last = self.network(embedded, mask)
         layers = (embedded, states) if output_hidden_states else None
         return SourceOutput(last_hidden_state=states, pooler_output=last, hidden_states=layers)
 
 
 class Decoder(nn.Module):
-    """What the two recurrences share: the first state, the alignment, and weighted sums of source states.
-
-    A call maps target embeddings (B,G,E), source states (B,T,H), their mask (B,T) and the first state (B,H) to `Decoded`.
+    """What the two recurrences share. A call maps target embeddings (B,G,E), source states (B,T,H), their mask (B,T) and the
+    first state (B,H) to `Decoded`.
     """
 
     def __init__(self, config: AttentionSeq2SeqConfig):
@@ -218,8 +212,6 @@ class AttentionSeq2SeqForConditionalGeneration(PaperPreTrainedModel, GenerationM
         decoder_input_ids=None,
         encoder_outputs=None,
         past_key_values=None,
-        inputs_embeds=None,
-        decoder_inputs_embeds=None,
         labels=None,
         use_cache=None,
         output_attentions=None,
@@ -228,24 +220,21 @@ class AttentionSeq2SeqForConditionalGeneration(PaperPreTrainedModel, GenerationM
         **kwargs,
     ):
         """logits_to_keep: number of last steps with logits, 0: all. loss: the mean of -log p over labels (B,G) except -100.
-
         Raises ValueError for padding of sources that is not on the right, and an empty source.
         """
         attentions = self.config.output_attentions if output_attentions is None else output_attentions
         layers = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
         if encoder_outputs is None:
-            encoder_outputs = self.encoder(input_ids, attention_mask, inputs_embeds, output_hidden_states=layers)
+            encoder_outputs = self.encoder(input_ids, attention_mask, output_hidden_states=layers)
         elif not isinstance(encoder_outputs, ModelOutput):
             encoder_outputs = SourceOutput(*encoder_outputs[:2])
         hidden = encoder_outputs.last_hidden_state
         mask = self.encoder.present(input_ids, attention_mask, hidden if input_ids is None else None)
-        if decoder_inputs_embeds is None:
-            if decoder_input_ids is None:
-                if labels is None:
-                    raise ValueError("give decoder_input_ids, decoder_inputs_embeds or labels")
-                decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
-            decoder_inputs_embeds = self.encoder.embeddings(decoder_input_ids)
-        embedded = self.dropout(decoder_inputs_embeds)
+        if decoder_input_ids is None:
+            if labels is None:
+                raise ValueError("give decoder_input_ids or labels")
+            decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
+        embedded = self.dropout(self.encoder.embeddings(decoder_input_ids))
         start = self.decoder.start(encoder_outputs.pooler_output) if past_key_values is None else past_key_values
         decoded = self.decoder(embedded, hidden, mask, start)
         read = self.read_out(decoded, embedded)

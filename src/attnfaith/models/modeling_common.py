@@ -58,10 +58,7 @@ def present_mask(input_ids, attention_mask, pad_token_id: int | None, inputs_emb
         mask = inputs_embeds.new_ones(inputs_embeds.shape[:2], dtype=torch.bool)
     else:
         mask = torch.ones_like(input_ids, dtype=torch.bool) if pad_token_id is None else input_ids != pad_token_id
-    refuse(
-        mask[:, 1:] & ~mask[:, :-1],
-        "padding must be on the right: attention_mask has a 1 after a 0; use tokenizer.padding_side='right'",
-    )
+    refuse(mask[:, 1:] & ~mask[:, :-1], "padding must be on the right: use tokenizer.padding_side='right'")
     return mask
 
 

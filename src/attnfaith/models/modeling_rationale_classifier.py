@@ -1,7 +1,6 @@
 """A classifier that reads only what a selector lets it read: rationales by Bernoulli, HardKuma or a budget.
 
-`forward` is read(select(...)): `select`, from tokens to gates, and `read`, from gates to logits, which interventions on the
-selection call themselves.
+`forward` is read(select(...)); interventions on the selection call these stages.
 
 Shapes: B instances, L input positions, E embedding, H hidden, C classes, P scores of the selector for each token.
 """
@@ -138,9 +137,7 @@ class RationaleClassifierForSequenceClassification(PaperPreTrainedModel):
         return between_markers(present) if self.config.markers else present
 
     def embed(self, input_ids=None, attention_mask=None, inputs_embeds=None) -> Embedded:
-        """Embed input ids (B,L), or take embeddings (B,L,E). Without attention_mask, ids equal to pad_token_id are padding;
-        embeddings have none.
-        """
+        """Embed input ids (B,L), or take embeddings (B,L,E), with masks by `present_mask`."""
         present = present_mask(input_ids, attention_mask, self.config.pad_token_id, inputs_embeds)
         vectors = self.dropout(self.embeddings(input_ids) if inputs_embeds is None else inputs_embeds)
         return Embedded(vectors, present, between_markers(present) if self.config.markers else present)
@@ -178,10 +175,8 @@ class RationaleClassifierForSequenceClassification(PaperPreTrainedModel):
         return hardened(values, inside, above)
 
     def read(self, embedded: Embedded, gates: torch.Tensor, answer_mask: torch.Tensor | None = None) -> torch.Tensor:
-        """Stage 2: embedded texts and gates (B,L) to logits (B,C).
-
-        A token's vector is multiplied by its gate, and states are pooled by their gates. answer_mask (B,C): the classes that
-        each instance may have.
+        """Stage 2: embedded texts and gates (B,L) to logits (B,C): vectors are multiplied by their gates, and states pooled
+        by them. answer_mask (B,C): the classes that each instance may have.
         """
         vectors, present, inside = embedded
         gates = gates.to(vectors.dtype) * inside
@@ -201,17 +196,7 @@ class RationaleClassifierForSequenceClassification(PaperPreTrainedModel):
         return contexts(states, gates / gates.sum(1, keepdim=True).clamp(min=1))
 
     @can_return_tuple
-    def forward(
-        self,
-        input_ids=None,
-        attention_mask=None,
-        token_type_ids=None,
-        inputs_embeds=None,
-        labels=None,
-        answer_mask=None,
-        **kwargs,
-    ):
-        """token_type_ids are ignored: texts are single."""
+    def forward(self, input_ids=None, attention_mask=None, inputs_embeds=None, labels=None, answer_mask=None, **kwargs):
         embedded = self.embed(input_ids, attention_mask, inputs_embeds)
         selection = self.select(embedded)
         logits = self.read(embedded, selection.gates, answer_mask)

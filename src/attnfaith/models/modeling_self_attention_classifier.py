@@ -1,8 +1,7 @@
 """Any text classifier of transformers, with sparse self-attention, or with separate attention of two kinds of tokens.
 
-The classifier is built and run unchanged, under "eager" attention. Each softmax over the last dimension of a tensor of 4
-dimensions, which turns scores into attention there, is replaced by `attention_projection`; before it, scores between tokens
-of two separate kinds are masked, as those of padding are.
+The classifier is run unchanged, under "eager" attention. Each softmax over the last dimension of a tensor of 4 dimensions is
+replaced by `attention_projection`; before it, scores between tokens of two separate kinds are masked.
 
 Shapes: B instances, N heads, Q queries, K keys, L input positions, C classes.
 """
@@ -26,10 +25,8 @@ def attention_projection(scores: torch.Tensor, dim: int, *, dtype: torch.dtype |
 
     Computed in float32 (float64 for float64 scores) and returned in `dtype`, default that of the scores. A score that lies
     BLOCKED or more below the largest of its row belongs to a masked key, whose weight is exactly 0. As under softmax, a row
-    of masked keys only is uniform, and a row with NaN or plus infinity, or of minus infinity only, is NaN.
-
-    A `TorchFunctionMode` around the model sees calls of this function as those of torch.softmax, and recognises it by its
-    attribute `is_attention`, in any copy of this file.
+    of masked keys only is uniform, and a row with NaN or plus infinity, or of minus infinity only, is NaN. A
+    `TorchFunctionMode` around the model sees calls of this function, by its attribute `is_attention` in any copy of it.
     """
     if has_torch_function_unary(scores):
         return handle_torch_function(attention_projection, (scores,), scores, dim, dtype=dtype, config=config)
@@ -56,9 +53,7 @@ def may_attend(impermissible: torch.Tensor) -> torch.Tensor:
 class Projecting(TorchFunctionMode):
     """Replace each softmax of 4-dimensional scores along their last dimension by the configured projection, and count them.
 
-    allowed: (B,1,L,L) bool, other scores are masked. None: no mask.
-
-    Raises ValueError for scores of another shape than `allowed`.
+    allowed: (B,1,L,L) bool, other scores are masked; ValueError for scores of another shape. None: no mask.
     """
 
     def __init__(self, config: SelfAttentionClassifierConfig, allowed: torch.Tensor | None = None):
@@ -75,10 +70,7 @@ class Projecting(TorchFunctionMode):
         self.count += 1
         if self.allowed is not None:
             if scores.shape[2:] != self.allowed.shape[2:]:
-                raise ValueError(
-                    f"separate_impermissible=True: attention scores of shape {tuple(scores.shape)} are not from each "
-                    f"of {self.allowed.shape[2]} positions to each: this type of model cannot separate tokens"
-                )
+                raise ValueError("separate_impermissible=True: this type of model attends not from each position to each")
             scores = scores.masked_fill(~self.allowed, torch.finfo(scores.dtype).min)
         if self.config.projection == "softmax":
             return torch.softmax(scores, -1, dtype=dtype)
@@ -90,11 +82,10 @@ def _softmax_arguments(input, dim=None, *rest, dtype=None, **_):
 
 
 class SelfAttentionClassifierForSequenceClassification(PreTrainedModel):
-    """A classifier of transformers with `config.projection` in all layers and heads of its self-attention (and
-    cross-attention, if any). With `config.separate_impermissible`, tokens of two kinds do not attend to one another.
+    """A classifier of transformers with `config.projection` in all layers and heads of its attention. With
+    `config.separate_impermissible`, tokens of two kinds do not attend to one another.
 
-    model: the classifier; None builds one from config.text_config. Arguments and outputs are those of the classifier;
-    `attentions` are the projected ones. Attention is "eager".
+    model: the classifier; None builds one from config.text_config. Arguments and outputs are those of the classifier.
 
     Raises ValueError for a decoder with separate_impermissible; in `forward`, for a classifier whose attention is no softmax
     of 4 dimensions, so that nothing would be projected.
@@ -123,10 +114,7 @@ class SelfAttentionClassifierForSequenceClassification(PreTrainedModel):
         config.text_config = self.model.config
         decodes = inner.is_encoder_decoder or any(getattr(part, "is_causal", False) for part in self.model.modules())
         if config.separate_impermissible and decodes:
-            raise ValueError(
-                f"separate_impermissible=True with {type(self.model).__name__}, in which a decoder answers: the rule is for "
-                "encoders that answer from their first position, such as BERT; leave it out"
-            )
+            raise ValueError("separate_impermissible=True is for encoders such as BERT, not for decoders: leave it out")
         self.post_init()
 
     @classmethod
@@ -150,11 +138,8 @@ class SelfAttentionClassifierForSequenceClassification(PreTrainedModel):
     ):
         """Run the classifier, without arguments that are None, since not all types accept token_type_ids.
 
-        impermissible (B,L): 1 or True on impermissible tokens, 0 on others, markers and padding; needed with
-        `separate_impermissible`.
-
-        Raises ValueError where it is missing or has another shape, and where a model without `separate_impermissible` gets
-        it.
+        impermissible (B,L): 1 or True on impermissible tokens, 0 on others, markers and padding; for models with
+        `separate_impermissible`, which need it. Raises ValueError for others, and another shape.
         """
         inputs = {"input_ids": input_ids, "attention_mask": attention_mask, "token_type_ids": token_type_ids}
         inputs |= {"inputs_embeds": inputs_embeds, "labels": labels, **kwargs}
@@ -165,10 +150,8 @@ class SelfAttentionClassifierForSequenceClassification(PreTrainedModel):
         with Projecting(self.config, allowed) as mode:
             outputs = self.model(**inputs)
         if not mode.count:
-            raise ValueError(
-                f"projection={self.config.projection!r} has nothing to project: {self.config.text_config.model_type} makes "
-                "no attention by a softmax over 4-dimensional scores"
-            )
+            kind = self.config.text_config.model_type
+            raise ValueError(f"{kind} makes no attention by a softmax over 4-dimensional scores: nothing to project")
         return outputs
 
     def _allowed(self, texts, impermissible):
@@ -177,11 +160,7 @@ class SelfAttentionClassifierForSequenceClassification(PreTrainedModel):
                 raise ValueError("impermissible is for models with separate_impermissible=True: leave it out")
             return None
         if impermissible is None or impermissible.shape != texts.shape[:2]:
-            shape = "nothing" if impermissible is None else f"shape {tuple(impermissible.shape)}"
-            raise ValueError(
-                f"this model needs impermissible of shape {tuple(texts.shape[:2])}, 0 or 1 for each position (zeros for a "
-                f"text without impermissible tokens); {shape} was given"
-            )
+            raise ValueError(f"this model needs impermissible of shape {tuple(texts.shape[:2])}, 0 or 1 for each position")
         return may_attend(impermissible)
 
 

@@ -1,13 +1,11 @@
 """Samplers of rationales: from the scores of a selector to gates in 0..1.
 
-Shapes: B instances, T tokens; leading dimensions are free. `mask` (B,T) bool marks the tokens of a text; other places have
-gate 0. A gate of 0 hides a token from the classifier, a gate of 1 passes it.
+Shapes: B instances, T tokens. `mask` (B,T) bool marks the tokens of a text; other places have gate 0. A gate of 0 hides a
+token from the classifier, a gate of 1 passes it.
 
 bernoulli  one number a token, the log-odds of its gate being 1 (Lei et al. 2016)
-hardkuma   two numbers a token, the parameters of a Kumaraswamy distribution that is stretched to (-0.1, 1.1) and cut to
-           0..1, so that 0 and 1 have mass and gradients flow in between (Bastings et al. 2019)
-budget     one number a token; the gates are its projection onto the selections of a budget, without a draw (Guerreiro &
-           Martins 2021, SPECTRA)
+hardkuma   two numbers a token, of a Kumaraswamy distribution that is stretched and cut to 0..1 (Bastings et al. 2019)
+budget     one number a token, projected onto the selections of a budget (Guerreiro & Martins 2021, SPECTRA)
 """
 
 import torch
@@ -21,10 +19,8 @@ except ImportError:  # checkpoints of the other samplers must load where entmax 
 
 LOW, HIGH = -0.1, 1.1
 """Ends of the stretched Kumaraswamy distribution."""
-SHAPES = (1e-6, 100.0)
-"""Least and greatest parameter, as in the authors' code."""
-UNIFORM = (0.001, 0.999)
-"""Range of the uniform numbers from which samples are computed, as in the authors' code."""
+SHAPES, UNIFORM = (1e-6, 100.0), (0.001, 0.999)
+"""Ranges of parameters, and of the uniform numbers that samples are computed from, as in the authors' code."""
 TIE = 1e-5  # of a text's largest value: more than float32 rounds differently in another batch
 
 
@@ -65,10 +61,8 @@ def hardkuma_one(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 
 def hardkuma_sample(a: torch.Tensor, b: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """Draw gates (B,T) in 0..1, with mass at 0 and 1 and gradients in between.
-
-    A draw of the distribution is the quantile of a uniform number, (1 - (1 - u)^(1/b))^(1/a), stretched and cut.
-    """
+    """Draw gates (B,T) in 0..1, with mass at 0 and 1 and gradients in between."""
+    # the quantile of a uniform number, (1 - (1 - u)^(1/b))^(1/a), stretched and cut
     above = (torch.log1p(-torch.empty_like(a).uniform_(*UNIFORM)) / b).exp()
     drawn = (torch.log1p(-above.clamp(max=1 - torch.finfo(a.dtype).eps)) / a).exp()
     return (LOW + (HIGH - LOW) * drawn).clamp(0, 1) * mask

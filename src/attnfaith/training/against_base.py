@@ -2,16 +2,8 @@
 
 from dataclasses import dataclass
 
-import torch
-
 from attnfaith.support.errors import AttnfaithError
-from attnfaith.training.losses import (
-    adversarial_loss,
-    classification_loss,
-    jensen_shannon,
-    kullback_leibler,
-    total_variation,
-)
+from attnfaith.training.losses import adversarial_loss, classification_loss
 from attnfaith.training.trainers import AttentionConfig, AttentionTrainer
 
 
@@ -48,16 +40,14 @@ class AdversarialConfig(AttentionConfig):
 class AdversarialTrainer(AttentionTrainer):
     """Train without labels against a base model, `base_probs` [C] and `base_attention` [T] of each instance.
 
-    Class weights are not used. Evaluations hold, beside the scores of the labels, the means over instances of the objective,
-    the distance `tvd` to the base's predictions, and the divergences `jsd` and `kl` from its attention (infinite where that
-    is sparse; texts without tokens left out).
+    Class weights are not used. Evaluations hold, beside the scores of the labels, the mean of the objective.
 
     Raises AttnfaithError for KL from a base whose attention is 0 on some token.
     """
 
     config_class = AdversarialConfig
     weighs_classes = False
-    score_names = ("objective", "tvd", "jsd", "kl")
+    score_names = ("objective",)
 
     def __init__(self, model, args, **kwargs):
         super().__init__(model, args, **kwargs)
@@ -70,10 +60,8 @@ class AdversarialTrainer(AttentionTrainer):
         for split in (train, validation) if args.divergence == "kl" else ():
             sparse = sum(0 in row for row in split["base_attention"])
             if sparse:
-                raise AttnfaithError(
-                    "the base's attention to a token is exactly 0, where the Kullback-Leibler divergence from it can be "
-                    f"infinite: use divergence 'jsd' against a sparse base ({sparse} of {len(split)} texts)"
-                )
+                fault = f"the base's attention to a token is exactly 0 in {sparse} of {len(split)} texts"
+                raise AttnfaithError(f"{fault}, where KL is infinite: use divergence 'jsd' against a sparse base")
 
     def losses(self, model, inputs):
         base_probs, base_attention = inputs.pop("base_probs"), inputs.pop("base_attention")
@@ -81,13 +69,4 @@ class AdversarialTrainer(AttentionTrainer):
         outputs = model(**inputs)
         how = {"weight": self.args.weight, "divergence": self.args.divergence}
         losses = adversarial_loss(outputs.logits, base_probs, outputs.attention, base_attention, **how)
-        if model.training:
-            return losses, outputs
-        attended = base_attention.any(-1)
-        scores = {
-            "objective": losses,
-            "tvd": total_variation(outputs.logits.float().softmax(-1), base_probs),
-            "jsd": jensen_shannon(outputs.attention, base_attention).where(attended, torch.nan),
-            "kl": kullback_leibler(outputs.attention, base_attention).where(attended, torch.nan),
-        }
-        return losses, {"logits": outputs.logits, **scores}
+        return losses, {"logits": outputs.logits, "objective": losses}

@@ -1,6 +1,7 @@
 """The base of all trainers of this package: transformers' Trainer, which stops where a training diverges."""
 
 import math
+from dataclasses import dataclass
 
 import torch
 from transformers import EarlyStoppingCallback, Trainer, TrainingArguments
@@ -13,20 +14,25 @@ class DivergedError(AttnfaithError):
     """Raised where the loss or the weights of a training are no longer finite."""
 
 
+@dataclass
+class BaseConfig(TrainingArguments):
+    """transformers' TrainingArguments. early_stopping_patience: evaluations without improvement before training stops."""
+
+    early_stopping_patience: int | None = None
+    remove_unused_columns: bool = False  # losses read columns that no model takes
+
+
 class BaseTrainer(Trainer):
     """The base of all trainers of this package.
-
-    args.early_stopping_patience: stop after so many evaluations without improvement; None trains to the end.
 
     Raises DivergedError where the loss of a step is NaN or infinite, before the step is taken (`check_loss`), and where an
     evaluation finds such weights or losses, before the checkpoint is saved.
     """
 
-    config_class: type[TrainingArguments]
+    config_class: type[BaseConfig]
 
     def __init__(self, model, args, *, callbacks=(), **kwargs):
-        patience = getattr(args, "early_stopping_patience", None)
-        stopping = [EarlyStoppingCallback(patience)] if patience else []
+        stopping = [EarlyStoppingCallback(args.early_stopping_patience)] if args.early_stopping_patience else []
         super().__init__(model, args, callbacks=[*stopping, *callbacks], **kwargs)
 
     def check_loss(self, loss: torch.Tensor) -> None:

@@ -36,11 +36,8 @@ def check_selection(
     The Trainer would fail after an epoch, or take an undefined score for the best. `objective` is for adversaries.
     """
     if metric not in SELECTION_METRICS and not (adversarial and metric == "objective"):
-        raise AttnfaithError(
-            f"training.metric_for_best_model={metric!r} is not known; choose one of {', '.join(SELECTION_METRICS)}"
-        )
+        raise AttnfaithError(f"training.metric_for_best_model={metric!r}: choose one of {', '.join(SELECTION_METRICS)}")
     if num_labels is not None and metric == "roc_auc" and (num_labels, sorted(set(labels))) != (2, [0, 1]):
         raise AttnfaithError(
-            f"roc_auc is not defined for {num_labels} classes where validation has labels {sorted(set(labels))[:9]}: set "
-            "training.metric_for_best_model to accuracy or loss"
+            "roc_auc needs two classes in validation: set training.metric_for_best_model to accuracy or loss"
         )

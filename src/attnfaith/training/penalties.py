@@ -17,7 +17,6 @@ from torch.nn.functional import cosine_similarity, cross_entropy
 
 from attnfaith.support.draws import generator
 from attnfaith.support.errors import AttnfaithError
-from attnfaith.training.word_states import WordStates
 
 
 FLOOR = 1e-3  # least permissible weight: below it the gradient of its logarithm, 1 / weight, would drown all others
@@ -29,17 +28,14 @@ EVALUATION = -1  # stands for the step in evaluations, which mask the same words
 class Penalty:
     """A penalty on the words of a forward pass.
 
-    weight: factor of its value in the loss of an instance; 0 leaves it out. A call with the words, the inputs of the model
-    and the trainer returns its values (B,) and where they are defined (B,) bool.
+    weight: factor of its value in the loss of an instance; 0 leaves it out. A call with `WordStates`, the inputs of the
+    model and the trainer returns its values (B,) and where they are defined (B,) bool.
 
     Raises pydantic's ValidationError, a ValueError, for options out of their range.
     """
 
     weight: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     name: ClassVar[str]
-
-    def __call__(self, words: WordStates, inputs, trainer) -> tuple[torch.Tensor, torch.Tensor]:
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -56,12 +52,7 @@ class ImpermissibleMass(Penalty):
 
 
 def impermissible_mass(
-    attention: torch.Tensor,
-    impermissible: torch.Tensor,
-    mask: torch.Tensor,
-    *,
-    heads: str = "mean",
-    scores: torch.Tensor | None = None,
+    attention: torch.Tensor, impermissible: torch.Tensor, mask: torch.Tensor, *, heads: str = "mean", scores=None
 ) -> torch.Tensor:
     """Return -log(1 - a.m): (B,) in nats, 0 where no attention goes to impermissible tokens, infinite where all does.
 
@@ -161,10 +152,8 @@ def word_tying(states: torch.Tensor, vectors: torch.Tensor, mask: torch.Tensor, 
 def check_sizes(hidden_size: int, embedding_size: int) -> None:
     """Raise AttnfaithError for states and word vectors of two sizes."""
     if hidden_size != embedding_size:
-        raise AttnfaithError(
-            f"word tying compares a state of {hidden_size} numbers with a word vector of {embedding_size}: set "
-            f"model.hidden_size to {embedding_size}, or model.embedding_size to {hidden_size}"
-        )
+        sizes = f"a state of {hidden_size} numbers with a word vector of {embedding_size}"
+        raise AttnfaithError(f"word tying compares {sizes}: give model.hidden_size and model.embedding_size one value")
 
 
 @dataclass(frozen=True)
@@ -203,15 +192,7 @@ def masked_language_model(logits: torch.Tensor, words: torch.Tensor, masked: tor
 
 
 def drawn_words(
-    input_ids: torch.Tensor,
-    attention_mask: torch.Tensor,
-    words: torch.Tensor,
-    share: float,
-    *,
-    seed: int,
-    step: int,
-    purpose: str = "masked_language_model",
-    varied: bool = False,
+    ids, attention_mask, words, share: float, *, seed: int, step: int, purpose="masked_language_model", varied=False
 ) -> torch.Tensor:
     """Draw some of the `words` of each text, (B,T) bool: each with probability `share`, or, varied, with a probability that
     is drawn uniformly from 0..`share` for each text.
@@ -219,10 +200,10 @@ def drawn_words(
     The draw depends only on seed, purpose, step and text, not on the batch or the number of processes, so a resumed training
     continues as if it had not stopped. All tensors have the shape (B,T).
     """
-    ids, inside, chosen = input_ids.cpu().numpy(), attention_mask.bool().cpu().numpy(), words.cpu().numpy().copy()
+    numbers, inside, chosen = ids.cpu().numpy(), attention_mask.bool().cpu().numpy(), words.cpu().numpy().copy()
     for row, places in enumerate(chosen):
-        text = ids[row, inside[row]].astype(np.int64).tobytes().hex()
+        text = numbers[row, inside[row]].astype(np.int64).tobytes().hex()
         random = generator(seed, f"{step}\0{text}", purpose)
         draws = random.random(int(places.sum()))
         places[places] = draws < (share * random.random() if varied else share)
-    return torch.from_numpy(chosen).to(input_ids.device)
+    return torch.from_numpy(chosen).to(ids.device)

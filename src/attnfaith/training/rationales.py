@@ -77,9 +77,8 @@ def moved_multiplier(args: RationaleConfig, multiplier: float, average: float, s
         moved = min(max(moved, least), greatest)
     if not math.isfinite(moved):
         raise AttnfaithError(
-            f"the multiplier of selection.share is {moved:g} (before {multiplier:g}, moving average of the constraint "
-            f"{average:g}): try a lower selection.multiplier_rate (now {args.multiplier_rate:g}), or bound it by "
-            "selection.multiplier_range"
+            f"the multiplier of selection.share is {moved:g} (before {multiplier:g}): try a lower selection.multiplier_rate "
+            f"(now {args.multiplier_rate:g}), or bound it by selection.multiplier_range"
         )
     return moved, average
 
@@ -87,8 +86,8 @@ def moved_multiplier(args: RationaleConfig, multiplier: float, average: float, s
 class SelectionState(TrainerCallback, ExportableState):
     """The numbers that the training of a selection moves, saved in checkpoints and restored from them."""
 
-    def __init__(self):
-        self.numbers: dict[str, float] = {}
+    def __init__(self, **numbers: float):
+        self.numbers = numbers
 
     def state(self) -> dict:
         return {"args": {}, "attributes": {"numbers": dict(self.numbers)}}
@@ -114,12 +113,9 @@ class RationaleTrainer(AttentionTrainer):
             raise AttnfaithError("hardkuma is trained to a target: give share")
         args.restore_callback_states_from_checkpoint = True  # else a resumed training would begin anew with them
         super().__init__(model, args, **kwargs)
-        state = SelectionState()
-        if self.sampler == "bernoulli":
-            state.numbers = {"batches": 0.0, "baseline": 0.0}
-        if self.sampler == "hardkuma":
-            state.numbers = {"share_multiplier": args.multiplier, "share_constraint": 0.0}
-        self.add_callback(state)
+        first = {"bernoulli": {"batches": 0.0, "baseline": 0.0}}
+        first["hardkuma"] = {"share_multiplier": args.multiplier, "share_constraint": 0.0}
+        self.add_callback(SelectionState(**first.get(self.sampler, {})))
 
     @property
     def numbers(self) -> dict[str, float]:
@@ -129,9 +125,8 @@ class RationaleTrainer(AttentionTrainer):
 
     def losses(self, model, inputs: dict):
         labels = inputs.pop("labels")
-        inputs.pop("impermissible", None)
         outputs = model(**inputs)
-        inside = self.accelerator.unwrap_model(model).attendable(inputs["input_ids"], inputs["attention_mask"])
+        inside = self.model.attendable(inputs["input_ids"], inputs["attention_mask"])
         losses = classification_loss(outputs.logits, labels, self.class_weights)
         counts = inside.sum(1)
         share = (outputs.gates > 0).sum(1) / counts.clamp(min=1)
@@ -167,8 +162,7 @@ class RationaleTrainer(AttentionTrainer):
             self.args, numbers["share_multiplier"], numbers["share_constraint"], self._mean(shares)
         )
         differences = shares - self.args.share
-        shifted = differences + (numbers["share_constraint"] - differences.mean()).detach()
-        return numbers["share_multiplier"] * shifted
+        return numbers["share_multiplier"] * (differences + (numbers["share_constraint"] - differences.mean()).detach())
 
     def _mean(self, values: torch.Tensor) -> float:
         """Return the mean over the texts of all processes."""

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from functools import partial
 
 import torch
-from transformers import Trainer, TrainingArguments
+from transformers import Trainer
 
 from attnfaith.data.collation import keep_positions, pad_attention, pad_batch
 from attnfaith.subjects.base import is_encoder_decoder, separates
 from attnfaith.support.errors import AttnfaithError
-from attnfaith.training.base import BaseTrainer
+from attnfaith.training.base import BaseConfig, BaseTrainer
 from attnfaith.training.evaluation import check_selection, evaluation_scores
 from attnfaith.training.losses import balancing_weights, classification_loss
 from attnfaith.training.penalties import Penalty, check_sizes, drawn_words
@@ -21,14 +21,13 @@ from attnfaith.training.word_states import PREDICTION, ClassifierReader, Pretrai
 
 
 @dataclass
-class AttentionConfig(TrainingArguments):
-    """Arguments of `AttentionTrainer`, beside those of transformers.
+class AttentionConfig(BaseConfig):
+    """Arguments of `AttentionTrainer`, beside those of `BaseConfig`.
 
     balance_classes: weigh instances so that all classes have the same total weight. loss_reduction: "sum" over the effective
     batch, as in Jain & Wallace's code, or "mean". amsgrad: Adam with AMSGrad. weight_decay: its coupled L2, none on the
     alignment. attention_learning_rate_factor: learning rate of the alignment over that of all else (Meister et al.: 1 or
-    10). random_erasure: see `erase_tokens`; evaluation sees whole texts. early_stopping_patience: evaluations without
-    improvement before training stops; None: never.
+    10). random_erasure: see `erase_tokens`; evaluation sees whole texts.
     """
 
     balance_classes: bool = True
@@ -36,8 +35,6 @@ class AttentionConfig(TrainingArguments):
     amsgrad: bool = True
     attention_learning_rate_factor: float = 1.0
     random_erasure: float = 0.0
-    early_stopping_patience: int | None = None
-    remove_unused_columns: bool = False  # the losses read columns that no model takes
 
 
 class AttentionTrainer(BaseTrainer):
@@ -60,39 +57,21 @@ class AttentionTrainer(BaseTrainer):
     loss_is_scaled_for_ga = False
     weighs_classes = True
 
-    def __init__(
-        self,
-        model,
-        args,
-        *,
-        train_dataset=None,
-        eval_dataset=None,
-        processing_class=None,
-        penalties: Sequence[Penalty] = (),
-        **kwargs,
-    ):
+    def __init__(self, model, args, *, train_dataset=None, eval_dataset=None, penalties: Sequence[Penalty] = (), **kwargs):
         self.penalties = tuple(penalty for penalty in penalties if penalty.weight)
         self.class_weights = None
         if train_dataset is not None:
             self.check(model, args, train_dataset, eval_dataset)
             if args.balance_classes and self.weighs_classes:
                 self.class_weights = balancing_weights(torch.tensor(train_dataset["labels"][:]), model.config.num_labels)
-        super().__init__(
-            model,
-            args,
-            train_dataset=train_dataset,
-            eval_dataset=eval_dataset,
-            processing_class=processing_class,
-            # not a lambda: where processes are not forked, workers that load data get it pickled
-            data_collator=partial(
-                collate,
-                pad_token_id=getattr(processing_class, "pad_token_id", 0),
-                hierarchy=getattr(model.config, "hierarchy", "none"),
-                num_labels=model.config.num_labels,
-            ),
-            compute_metrics=partial(evaluation_scores, names=self.score_names),
-            **kwargs,
+        padding, hierarchy = (
+            getattr(kwargs.get("processing_class"), "pad_token_id", 0),
+            getattr(model.config, "hierarchy", "none"),
         )
+        collator = partial(collate, pad_token_id=padding, hierarchy=hierarchy, num_labels=model.config.num_labels)
+        scores = partial(evaluation_scores, names=self.score_names)
+        data = {"train_dataset": train_dataset, "eval_dataset": eval_dataset}
+        super().__init__(model, args, **data, data_collator=collator, compute_metrics=scores, **kwargs)
         self.sums: dict[str, torch.Tensor] = {}  # name -> sum, number defined and number not, since the last log
         self.reader = self.make_reader() if self.penalties else None
 
@@ -105,12 +84,11 @@ class AttentionTrainer(BaseTrainer):
         """Raise AttnfaithError for data and arguments that cannot be trained with."""
         metric = (args.metric_for_best_model or "loss").removeprefix("eval_")
         check_selection(metric, model.config.num_labels, validation["labels"], adversarial="objective" in self.score_names)
-        keys = [f"penalties.{penalty.name}" for penalty in self.penalties if penalty.name == "impermissible_mass"]
-        keys += ["model.separate_impermissible"] if separates(model) else []
-        if keys and "impermissible" not in train.column_names:
+        reads = separates(model) or "impermissible_mass" in self.score_names
+        if reads and "impermissible" not in train.column_names:
+            keys = "model.separate_impermissible and penalties.impermissible_mass"
             raise AttnfaithError(
-                f"{' and '.join(keys)}: the data mark no impermissible words; take a data set that does, name the column or "
-                "the words of your own data, or leave it out"
+                f"the data mark no impermissible words: name their column or the words, or leave out {keys}"
             )
 
     def make_reader(self):
@@ -146,11 +124,9 @@ class AttentionTrainer(BaseTrainer):
         losses, scores = classification_loss(outputs.logits, labels, self.class_weights), {}
         for penalty in self.penalties:
             value, defined = values[penalty.name]
-            losses = losses + penalty.weight * value
+            losses, scores[penalty.name] = losses + penalty.weight * value, value.where(defined, torch.nan)
             if model.training:
                 self.count(penalty.name, value, defined)
-            else:
-                scores[penalty.name] = value.where(defined, torch.nan)
         return losses, {"logits": outputs.logits, **scores}
 
     def outputs_and_penalties(self, model, inputs: Mapping, impermissible: torch.Tensor | None):
@@ -227,10 +203,7 @@ class FineTuningTrainer(AttentionTrainer):
 
     def make_reader(self):
         if is_encoder_decoder(self.model) or set(self.score_names) != {"impermissible_mass"}:
-            raise AttnfaithError(
-                f"penalties ({', '.join(self.score_names)}) with {type(self.model).__name__}: a pretrained encoder or "
-                "decoder takes impermissible_mass alone; leave the others out"
-            )
+            raise AttnfaithError("of penalties a pretrained encoder takes impermissible_mass alone: leave the others out")
         return PretrainedReader(self.model, self.processing_class)
 
     def outputs_and_penalties(self, model, inputs, impermissible):

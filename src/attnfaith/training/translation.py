@@ -9,11 +9,10 @@ from functools import partial
 
 import numpy as np
 import torch
-from transformers import TrainingArguments
 
 from attnfaith.data.pair_encoding import UNCOUNTED, pad_pairs
 from attnfaith.support.errors import AttnfaithError
-from attnfaith.training.base import BaseTrainer
+from attnfaith.training.base import BaseConfig, BaseTrainer
 from attnfaith.training.penalties import hidden_links, linked_mass
 
 
@@ -21,14 +20,10 @@ PAIRS_AT_ONCE = 64
 
 
 @dataclass
-class TranslationConfig(TrainingArguments):
-    """Arguments of `TranslationTrainer`. impermissible_mass: lambda, the weight of `hidden_links`; 0 adds nothing.
-    early_stopping_patience: evaluations without improvement before training stops; None: never.
-    """
+class TranslationConfig(BaseConfig):
+    """Arguments of `TranslationTrainer`. impermissible_mass: lambda, the weight of `hidden_links`; 0 adds nothing."""
 
     impermissible_mass: float = 0.0
-    early_stopping_patience: int | None = None
-    remove_unused_columns: bool = False  # links are no input of the model
 
 
 class TranslationTrainer(BaseTrainer):
@@ -42,22 +37,13 @@ class TranslationTrainer(BaseTrainer):
 
     config_class = TranslationConfig
 
-    def __init__(self, model, args, *, train_dataset, eval_dataset, processing_class, **kwargs):
-        penalty, linked = args.impermissible_mass, "links" in train_dataset.column_names
-        if penalty and not linked:
-            raise AttnfaithError(
-                f"penalties.impermissible_mass={penalty:g}, and the training pairs have no links: give them, or leave it out"
-            )
-        super().__init__(
-            model,
-            args,
-            train_dataset=train_dataset,
-            eval_dataset=eval_dataset,
-            processing_class=processing_class,
-            data_collator=partial(pad_pairs, pad_token_id=processing_class.pad_token_id, linked=linked),
-            compute_metrics=token_scores,
-            **kwargs,
-        )
+    def __init__(self, model, args, *, train_dataset, processing_class, **kwargs):
+        linked = "links" in train_dataset.column_names
+        if args.impermissible_mass and not linked:
+            raise AttnfaithError("penalties.impermissible_mass needs training pairs with links: give them, or leave it out")
+        data = {"train_dataset": train_dataset, "processing_class": processing_class, "compute_metrics": token_scores}
+        collator = partial(pad_pairs, pad_token_id=processing_class.pad_token_id, linked=linked)
+        super().__init__(model, args, **data, data_collator=collator, **kwargs)
 
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
         loss, _ = self.losses(model, inputs, attends=self.args.impermissible_mass > 0)

@@ -106,10 +106,8 @@ class PretrainedReader:
             text, _ = probe(subject)
             matter = subject.matter(Batch.of(text, subject))[0].nonzero().flatten().tolist()
         if subject.sites.together != "padded" or matter != [0]:
-            raise AttnfaithError(
-                f"penalties.impermissible_mass with {type(model).__name__}, which does not answer from its first position "
-                "whatever the padding: leave it out"
-            )
+            fault = f"{type(model).__name__} does not answer from its first position whatever the padding"
+            raise AttnfaithError(f"penalties.impermissible_mass: {fault}; leave it out")
 
     @contextmanager
     def reading(self, inputs: Mapping[str, torch.Tensor]) -> Iterator[Hook]:
