@@ -95,7 +95,7 @@ def test_no_selection_is_better_than_the_solution():
     gates = samplers.budget(scores, mask, counts).numpy()
     for row, (length, count) in enumerate(zip(lengths, counts.tolist(), strict=True)):
         assert not gates[row, length:].any() and (gates[row] >= 0).all() and gates[row].sum() <= count + 1e-9
-        rows = np.array([*itertools.product((0.0, 1.0), repeat=length)]).reshape(-1, length)
+        rows = np.array([*itertools.product((0.0, 1.0), repeat=length)]).reshape(2**length, length)
         slope = scores[row, :length].numpy() - gates[row, :length]
         assert (rows[rows.sum(1) <= count] @ slope).max() <= gates[row, :length] @ slope + 1e-8
 
