@@ -101,7 +101,7 @@ def test_a_key_that_means_nothing_is_refused_unless_it_has_its_default(tree):
             r"penalties\.word_tying: .* 128 numbers .* 300",
         ),
         (lambda recipe: recipes.model_config(recipe, pair=True), [SELECTOR], "model.selector with pairs of texts"),
-        (runs.training_arguments, ["--metric_for_best_model=objective"], "metric_for_best_model='objective' is not known"),
+        (runs.training_arguments, ["--metric_for_best_model=objective"], "metric_for_best_model='objective': choose one of roc_auc"),
         (runs.training_arguments, ["--training.arguments={lr_scheduler_type: up}"], "training"),
         (recipes.dump, ["--arguments", "{}"], "did you mean --data.arguments or --training.arguments"),
         (recipes.dump, ["--seed", "["], "the value of --seed is not YAML"),
@@ -155,10 +155,10 @@ def test_the_model_section_has_the_defaults_of_the_configuration():
 
 
 def test_configurations_of_other_kinds():
-    gru = [*PAIRS, "--recurrence=luong", "--alignment=general", "--embedding_size=20"]
+    gru = [*PAIRS, "--recurrence=luong", "--alignment=dot", "--embedding_size=20"]
     config = recipes.sequence_config(recipes.parse(MINIMAL, gru), vocab_size=30)
     assert isinstance(config, AttentionSeq2SeqConfig) and config.vocab_size == 30
-    assert (config.recurrence, config.alignment, config.embedding_size, config.hidden_size) == ("luong", "general", 20, 256)
+    assert (config.recurrence, config.alignment, config.embedding_size, config.hidden_size) == ("luong", "dot", 20, 256)
     config = recipes.sequence_config(recipes.parse(MINIMAL, [*MARIAN, "--num_attention_heads=4"]), vocab_size=30)
     assert isinstance(config, MarianConfig) and config.init_std == 1 / 8
     assert (config.d_model, config.decoder_layers, config.encoder_attention_heads) == (64, 3, 4)
