@@ -36,7 +36,8 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
     page |= {"measured": "{measured}", "published": "{published}", "seeds": "{n_seeds}"}
     joined = joined.loc[joined["by"] == "authors", columns]
     results = {"sequences_beside_published": joined, "sequences": measured}
-    return Analysis(results, page_texts(results, {"sequences_beside_published": page}, cells, "sequences_made"))
+    shown = {"sequences_beside_published": joined.dropna(subset="measured").astype({"n_seeds": int})}
+    return Analysis(results, page_texts(shown, {"sequences_beside_published": page}, cells, "sequences_made"))
 
 
 def _measured(cell: Cell) -> Iterator[dict]:
