@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from attnfaith.reporting.attention_view import View
+from attnfaith.reporting.view import View
 
 
 HOSTILE = [

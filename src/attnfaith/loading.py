@@ -23,14 +23,10 @@ if TYPE_CHECKING:
     from attnfaith.subjects import Subject
 
 
-ADAPTER = "adapter_config.json"
-TOKENIZER_FILES = (
-    *("tokenizer*.json", "tokenizer.model", "special_tokens_map.json", "added_tokens.json"),
-    *("vocab*", "merges.txt", "spiece.model", "sentencepiece*.model"),
-)
 FETCHED_FILES = (
-    *("model*.safetensors", "model.safetensors.index.json", "config.json", ADAPTER, STATE, RECIPE),
-    *TOKENIZER_FILES,
+    *("model*.safetensors", "model.safetensors.index.json", "config.json", STATE, RECIPE),
+    *("tokenizer*", "special_tokens_map.json", "added_tokens.json"),
+    *("vocab*", "merges.txt", "spiece.model", "sentencepiece*.model"),
 )
 """Files that are fetched from the Hub: no weights but safetensors."""
 UNREADABLE = (OSError, ValueError, TypeError, AttributeError, yaml.YAMLError)
@@ -81,43 +77,44 @@ def load_subject(
     Raises ModelError for what is no model, a folder without a checkpoint, a name that the Hub does not have, an object
     without a tokenizer, and an unknown device; SubjectError for a model of a kind that cannot be measured.
     """
-    if isinstance(model, str | os.PathLike):
-        if tokenizer is not None:
-            raise ModelError("tokenizer: a folder, a run and a name on the Hub have their own; leave it out")
-        device = device_of(device)
-        path, folder = model_folders(model, revision, code=trust_remote_code)
-        name = str(model) if revision is None else f"{model}@{revision}"
-        subject = _open_folder.__wrapped__(path, folder, name, device, level, trust_remote_code, ())
-    else:
+    if not isinstance(model, str | os.PathLike):
         if revision is not None:
             raise ModelError(f"revision={excerpt(revision)}: only a name on the Hub has one; leave it out")
         subject = _from_object(model, tokenizer, None if device is None else device_of(device), level)
-    return subject if attention is None else _with_attention(subject, attention)
+    elif tokenizer is not None:
+        raise ModelError("tokenizer: a folder, a run and a name on the Hub have their own; leave it out")
+    else:
+        folder = model_folder(model, revision, code=trust_remote_code)
+        name = str(model) if revision is None else f"{model}@{revision}"
+        subject = _from_folder.__wrapped__(folder, name, device_of(device), level, trust_remote_code)
+    return _with_attention(subject, attention)
 
 
-def open_subject(model, *, device=None, level: str = "sentence", attention=None, **options) -> "Subject":
+def open_subject(model, *, device=None, level: str = "sentence", attention=None, tokenizer=None) -> "Subject":
     """As `load_subject`, but the subject of a folder is kept until one of the folder's files changes."""
-    if not isinstance(model, str | os.PathLike) or any(options.values()):
-        return load_subject(model, device=device, level=level, attention=attention, **options)
-    path, folder = model_folders(model)
-    run_files = [place / name for place in {path, folder.parent} for name in (STATE, RECIPE)]
-    files = [file for file in (*sorted(folder.iterdir()), *sorted(run_files)) if file.is_file()]
-    stamps = tuple((str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in files)
+    if not isinstance(model, str | os.PathLike) or tokenizer is not None:
+        return load_subject(model, tokenizer=tokenizer, device=device, level=level, attention=attention)
+    folder = model_folder(model)
+    files = [file for file in (*folder.iterdir(), *(_run_of(folder) / name for name in (STATE, RECIPE))) if file.is_file()]
+    stamps = tuple(sorted((str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in files))
     key = (stamps, threading.get_ident())  # each thread has its own
-    subject = _open_folder(path, folder, str(model), device_of(device), level, False, key)
-    return subject if attention is None else _with_attention(subject, attention)
+    return _with_attention(_from_folder(folder, str(model), device_of(device), level, False, key), attention)
 
 
 @lru_cache(maxsize=1)
-def _open_folder(path: Path, folder: Path, name: str, device, level: str, trusted: bool, key: tuple) -> "Subject":
-    from attnfaith.subjects import sequence_subject, subject_of
-
-    training = _training(path if folder == path / MODEL else folder)
-    model = load_model(folder, trust_remote_code=trusted).to(device).eval()
-    subject = sequence_subject(model) if translates(vars(model.config)) else subject_of(model, level)
+def _from_folder(folder: Path, name: str, device, level: str, trusted: bool, key: tuple = ()) -> "Subject":
+    training = _training(_run_of(folder))
+    subject = _subject(load_model(folder, trust_remote_code=trusted).to(device).eval(), level)
     subject.tokenizer = load_tokenizer(folder, trust_remote_code=trusted)
     subject.origin = Origin(name, training)
     return subject
+
+
+def _subject(model, level: str) -> "Subject":
+    from attnfaith.subjects import sequence_subject, subject_of
+    from attnfaith.subjects.translator import is_sequence_model
+
+    return sequence_subject(model) if is_sequence_model(model) else subject_of(model, level)
 
 
 def device_of(device):
@@ -144,14 +141,16 @@ def origin_of(subject: "Subject") -> Origin:
 
 
 def _with_attention(subject: "Subject", attention) -> "Subject":
+    if attention is None:
+        return subject
     if not hasattr(subject, "shown_by"):
         raise ModelError(f"attention={excerpt(attention)}: {subject.kind} have one attention only: leave it out")
     return subject.shown_by(attention)
 
 
 def _from_object(model, tokenizer, device, level: str) -> "Subject":
-    from attnfaith.subjects import Pooled, sequence_subject, subject_of, unwrapped
-    from attnfaith.subjects.translator import SequenceSubject, is_sequence_model
+    from attnfaith.subjects import Pooled, subject_of, unwrapped
+    from attnfaith.subjects.translator import SequenceSubject
 
     if hasattr(model, "model") and hasattr(model, "tokenizer") and not hasattr(model, "capabilities"):  # a pipeline
         model, tokenizer = model.model, model.tokenizer if tokenizer is None else tokenizer
@@ -163,32 +162,28 @@ def _from_object(model, tokenizer, device, level: str) -> "Subject":
             raise ModelError(
                 f"device={excerpt(str(device))}: this subject is on {model.device}; move its model, then open it"
             )
-        if isinstance(model, SequenceSubject):
-            if tokenizer is not None:
-                raise ModelError("tokenizer: this subject has its own; leave it out")
-            return model
-        subject = subject_of(model, level)
-        if isinstance(subject, Pooled) and tokenizer is not None:
-            subject = Pooled(subject.stages, load_tokenizer(tokenizer))
+        subject = model if isinstance(model, SequenceSubject) else subject_of(model, level)
+        if tokenizer is not None and isinstance(subject, Pooled):
+            return Pooled(subject.stages, load_tokenizer(tokenizer))
         return subject
     if device is not None and hasattr(model, "to"):
         model = model.to(device)
-    subject = sequence_subject(model) if is_sequence_model(model) else subject_of(model, level)
+    subject = _subject(model, level)
     source = str(getattr(model.config, "_name_or_path", "") or "")
     if tokenizer is None and not source:
         raise ModelError(
             f"no tokenizer belongs to this {type(model).__name__}: give tokenizer=…, or the folder of the model"
         )
     subject.tokenizer = load_tokenizer(source if tokenizer is None else tokenizer)
-    subject.origin = Origin(source or type(model).__name__, _training(Path(source)) if source else {})
+    subject.origin = Origin(source or type(model).__name__, _training(_run_of(Path(source))) if source else {})
     return subject
 
 
 # ------------------------------------------------------------------------------------------------ folders and names
 
 
-def model_folders(model: str | os.PathLike, revision: str | None = None, *, code: bool = False) -> tuple[Path, Path]:
-    """Return the folder of a path or of a name on the Hub, and the folder of its checkpoint: itself, or model/ in it.
+def model_folder(model: str | os.PathLike, revision: str | None = None, *, code: bool = False) -> Path:
+    """Return the folder of the checkpoint of a path or of a name on the Hub: itself, or model/ in it.
 
     revision: of a name on the Hub. code: fetch the Python files of a repository too. Raises ModelError where there is none.
     """
@@ -197,17 +192,18 @@ def model_folders(model: str | os.PathLike, revision: str | None = None, *, code
         path = _fetched(str(model), revision, code)
     elif revision is not None:
         raise ModelError(f"revision={excerpt(revision)}: {path} is on this machine and has none; leave it out")
-    elif not path.is_dir():
-        raise ModelError(f"{path} is a file; a model is a folder with {CHECKPOINT[0]}, or a run with {MODEL}/ in it")
-    if (path / ADAPTER).is_file():
-        raise ModelError(
-            f"{path} holds a PEFT adapter ({ADAPTER}): load it with peft.AutoPeftModelForSequenceClassification, and give "
-            "the model and its tokenizer as objects"
-        )
     for folder in (path, path / MODEL):
         if (folder / CHECKPOINT[0]).is_file():
-            return path, folder
-    raise ModelError(f"{path} holds no model: neither {CHECKPOINT[0]} nor {MODEL}/{CHECKPOINT[0]} is there")
+            return folder
+    raise ModelError(
+        f"{path} holds no model: neither {CHECKPOINT[0]} nor {MODEL}/{CHECKPOINT[0]} is there. A PEFT adapter is loaded "
+        "with peft.AutoPeftModelForSequenceClassification, and given as an object with its tokenizer"
+    )
+
+
+def _run_of(folder: Path) -> Path:
+    """The folder of the run that a checkpoint may belong to."""
+    return folder.parent if folder.name == MODEL else folder
 
 
 def _fetched(name: str, revision: str | None, code: bool) -> Path:
@@ -245,7 +241,7 @@ def translates(config: Mapping) -> bool:
 
 def of_sequences(model: str | os.PathLike) -> bool:
     """Whether a folder, a run or a name on the Hub holds a model from sequences to sequences. Raises ModelError for none."""
-    return translates(_config(model_folders(model)[1]))
+    return translates(_config(model_folder(model)))
 
 
 def load_model(folder: Path, *, trust_remote_code: bool = False, **options):
@@ -280,11 +276,10 @@ def load_model(folder: Path, *, trust_remote_code: bool = False, **options):
         )
     auto = AutoModelForSeq2SeqLM if translates(config) else AutoModelForSequenceClassification
     options |= {"trust_remote_code": trust_remote_code and not ours, "output_loading_info": True}
-    options |= {"use_safetensors": True, "dtype": torch.float32}
     bars = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()  # loading takes no time
     try:
-        model, loading = auto.from_pretrained(folder, **options)
+        model, loading = auto.from_pretrained(folder, **options, use_safetensors=True, dtype=torch.float32)
     except Exception as error:  # transformers and safetensors raise many kinds
         raise ModelError(
             f"{folder} cannot be loaded ({excerpt(error, 300)}): it needs config.json and weights in safetensors "
@@ -340,23 +335,19 @@ def written_recipe(path: Path) -> SimpleNamespace:
     return json.loads(json.dumps(sections), object_hook=lambda keys: SimpleNamespace(**keys))
 
 
-def _training(folder: Path) -> dict[str, object]:
-    """The fields of an identity in run.json and recipe.yaml beside a model or its folder; {} where they are not there.
+def _training(run: Path) -> dict[str, object]:
+    """The fields of an identity in run.json and recipe.yaml of a run; {} where they are not there.
 
     Raises ModelError for a model that was trained under the attention of another one: its own means nothing.
     """
-    places = [folder, *([folder.parent] if folder.name == MODEL else [])]
-    run = next((place for place in places if (place / STATE).is_file() and (place / RECIPE).is_file()), None)
-    if run is None:
-        return {}
     try:
         recipe, state = written_recipe(run / RECIPE), read_object(run / STATE)
         fields = objective_fields(recipe)
     except UNREADABLE:
-        return {}  # of another version, perhaps: the model itself is whole
+        return {}  # no run, or one of another version: the model itself is whole
     if recipe.objective.kind == "guided":
         raise ModelError(
-            f"{folder} was trained under the attention of another model, so its own means nothing: `attnfaith measure` "
+            f"{run} was trained under the attention of another model, so its own means nothing: `attnfaith measure` "
             "measures the two together"
         )
     with suppress(*UNREADABLE):  # the run that it was trained against may be elsewhere

@@ -1,10 +1,8 @@
-"""The Space: a page that measures a model on one typed sentence, and lets the reader edit its words and weights.
+"""The Space: a page that measures a model on one typed sentence, and predicts edited sentences.
 
 `Service` answers the questions; `build` is the page, which needs gradio, the extra `space`. Numbers come from
 `attnfaith.measure` and the report's own page shows them. Input is not trusted: names of models are checked against those
 offered or must be names on the Hub, sizes are checked before the work, and nothing is unpickled or evaluated.
-
-Shapes: T tokens of the text, C classes, K predictions.
 """
 
 import logging
@@ -12,25 +10,22 @@ import re
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import cycle
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import torch
 
 from attnfaith.api.measuring import measure
 from attnfaith.api.records import Record
 from attnfaith.api.texts import read_texts
-from attnfaith.interventions.targets import read_out, softmax
 from attnfaith.loading import open_subject
 from attnfaith.reporting import sections
 from attnfaith.reporting.cells import name_class
 from attnfaith.reporting.page.page import render_page
 from attnfaith.subjects.translator import SequenceSubject
-from attnfaith.support.errors import AttnfaithError, counted, cut, excerpt
+from attnfaith.support.errors import AttnfaithError, excerpt
 from attnfaith.support.escaping import html
 
 
@@ -42,12 +37,10 @@ MOST_CLASSES = 8  # columns of a table of predictions
 MOST_RECORDS = 16  # kept for the next question on the same text
 MOST_FILES = 50  # of records to be fetched
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
-WEIGHTS = ".safetensors"  # nothing else is fetched
-OWN, UNIFORM, WITHOUT, TYPED = "the model's own", "uniform", "no weight on the largest", "typed"
 EXAMPLE = "a moving and brilliant portrait of a family that never feels long"
 HEAD = (
-    "# Does attention explain this prediction?\nOne sentence, one model: every measure beside attention, how far attention "
-    "is from being determined, and the predictions for other words or weights. A single text is an illustration; whether "
+    "# Does attention explain this prediction?\nOne sentence, one model: every measure beside attention, what the model "
+    "would answer under other weights, and its predictions for other words. A single text is an illustration; whether "
     "attention explains a model takes many: `attnfaith measure`."
 )
 CSS = ".space-frame { width: 100%; height: 85vh; min-height: 30rem; border: 1px solid #8886; background: #fff; }"
@@ -55,30 +48,6 @@ CSS = ".space-frame { width: 100%; height: 85vh; min-height: 30rem; border: 1px 
 
 class GradioError(AttnfaithError, ImportError):
     """gradio is missing."""
-
-
-@dataclass(frozen=True, eq=False)
-class Predictions:
-    """Predictions beside the first of them: K names, probs (K,C), C names of classes."""
-
-    names: list[str]
-    probs: np.ndarray
-    classes: tuple[str, ...]
-
-    @property
-    def tvd(self) -> np.ndarray:
-        """Total variation distance from the first prediction, (K,) in 0..1."""
-        return np.abs(self.probs - self.probs[0]).sum(1) / 2
-
-    def table(self, heading: str) -> pd.DataFrame:
-        """One row per prediction; of many classes the MOST_CLASSES that are most probable anywhere."""
-        places = sorted(np.argsort(-self.probs.max(0), kind="stable")[:MOST_CLASSES])
-        decisions = self.probs.argmax(1)
-        columns = {heading: self.names} | {self.classes[place]: self.probs[:, place].round(3) for place in places}
-        columns["TVD from the first"] = self.tvd.round(3)
-        flips = np.where(decisions == decisions[0], "", " (flips)")
-        columns["decision"] = [self.classes[place] + flip for place, flip in zip(decisions, flips, strict=True)]
-        return pd.DataFrame(columns)
 
 
 class Service:
@@ -90,7 +59,11 @@ class Service:
     """
 
     def __init__(self, offered: Sequence[str] = (), *, open: bool = True):
-        self.offered = {short_name(name, offered): name for name in dict.fromkeys(offered)}
+        names = [Path(name).resolve().name if Path(name).exists() else name for name in offered]
+        self.offered = {
+            label if names.count(label) == 1 else f"{Path(name).resolve().parent.name}/{label}": name
+            for label, name in zip(names, offered, strict=True)
+        }
         self.open = open
         if not (self.offered or open):
             raise AttnfaithError("no model is offered and none may be named: give a folder, a run or a name on the Hub")
@@ -103,8 +76,6 @@ class Service:
         if name in self.offered:
             return self.offered[name]
         choose = f"choose {', '.join(self.offered)}" if self.offered else "give OWNER/NAME of a model on the Hub"
-        if not name:
-            raise AttnfaithError(f"no model was named: {choose}")
         if not self.open:
             raise AttnfaithError(f"the model {excerpt(name)} is not offered here: {choose}")
         if not HUB_NAME.fullmatch(name) or ".." in name:
@@ -126,87 +97,37 @@ class Service:
             return self._cached(model, text)
 
     def _measure(self, model: str, text: str) -> Record:
-        check_length(open_subject(model), text)
+        subject = open_subject(model)
+        if isinstance(subject, SequenceSubject):
+            raise AttnfaithError(
+                "this is a model from sequences to sequences, and this page takes classifiers: attnfaith view MODEL"
+            )
+        count = len(subject.rows(read_texts([text], name="typed").dataset)[0]["tokens"])
+        if not 0 < count <= MOST_TOKENS:
+            raise AttnfaithError(f"the model reads {count} tokens in this text: this page takes 1 to {MOST_TOKENS}")
         return measure(model, [text], name="typed", split="text", progress=False)
 
-    def edit(self, name: object, text: object, edits: object) -> Predictions:
-        """Return predictions for the text and for each line of `edits`."""
-        lines = [checked(line) for line in (edits if isinstance(edits, str) else "").splitlines() if line.strip()]
-        if not lines:
-            raise AttnfaithError("there is no edited text: write one on a line, or several")
-        return self._predictions(name, checked(text), lines)
-
-    def without_words(self, name: object, text: object) -> Predictions:
-        """Return predictions for the text and for it without each of its words, the largest change first."""
-        words = checked(text).split()
-        if len(words) < 2:
-            raise AttnfaithError("the text has one word: without it nothing is left to read")
-        texts = [" ".join(words[:place] + words[place + 1 :]) for place in range(len(words))]
-        names = [f"without “{cut(word, 40)}” (word {place})" for place, word in enumerate(words, 1)]
-        predictions = self._predictions(name, " ".join(words), texts, names)
-        order = [0, *(1 + np.argsort(-predictions.tvd[1:], kind="stable"))]
-        return Predictions([predictions.names[place] for place in order], predictions.probs[order], predictions.classes)
-
-    def _predictions(self, name, text: str, edits: list[str], names: list[str] | None = None) -> Predictions:
-        if len(edits) > MOST_EDITS:
-            raise AttnfaithError(f"{len(edits)} texts: this page reads {MOST_EDITS} at once, so give fewer or shorter ones")
-        model = self.model(name)
-        with self._lock:
-            record = measure(model, [text, *edits], measures=[], name="typed", split="text", progress=False)
-        (cell,) = record.cells
-        probs = np.array(cell.table.column("probs").to_pylist(), np.float64)
-        return Predictions(["the text", *(names or edits)], probs, _names_of_classes(cell.class_names, probs))
-
-    def under(self, name: object, text: object, weights: object = "") -> Predictions:
-        """Return predictions for the text under other attentions: uniform, without its largest weight, and the typed one.
-
-        weights: "", or T numbers of 0 or more, of which one is above 0; they are divided by their sum. The predictions are
-        exact: the model's own read-out, states held.
+    def edit(self, name: object, text: object, edits: object) -> pd.DataFrame:
+        """Return the probabilities of the text and of each line of `edits`, a row each; of many classes the MOST_CLASSES
+        that are most probable anywhere. TVD: total variation distance from the text's own prediction, 0..1.
         """
-        model, text = self.model(name), checked(text)
+        lines = [checked(line) for line in (edits if isinstance(edits, str) else "").splitlines() if line.strip()]
+        if not 0 < len(lines) <= MOST_EDITS:
+            raise AttnfaithError(f"{len(lines)} edited texts: this page reads 1 to {MOST_EDITS}, one on each line")
+        model, texts = self.model(name), [checked(text), *lines]
         with self._lock:
-            subject = open_subject(model)
-            row = check_length(subject, text)
-            if "intervention" not in subject.capabilities:
-                raise AttnfaithError(
-                    f"{subject.kind} cannot be asked here about another attention: what is shown is made of many heads; the "
-                    "measures say what the model does when those are permuted"
-                )
-            with subject.evaluating(), torch.no_grad():
-                names, probs = under_attentions(subject, subject.collate([row]), weights, row["tokens"])
-        return Predictions(names, probs, _names_of_classes(subject.class_names, probs))
-
-
-def under_attentions(subject, batch, weights: object, tokens: Sequence[str]) -> tuple[list[str], np.ndarray]:
-    """Return the names of K attentions and the probabilities under them, (K,C)."""
-    (readout,) = read_out(subject, batch)
-    attention, count = readout.attention, len(readout.attention)
-    attentions = {OWN: attention, UNIFORM: np.full(count, 1 / count)}
-    rest = np.where(np.arange(count) == attention.argmax(), 0.0, attention)
-    if rest.sum() > 0:
-        attentions[f"{WITHOUT}, “{cut(str(tokens[attention.argmax()]), 40)}”"] = rest / rest.sum()
-    if isinstance(weights, str) and weights.strip():
-        attentions[TYPED] = typed_weights(weights, count)
-    stacked = np.stack(list(attentions.values()))
-    return list(attentions), softmax(readout.logits(stacked))
-
-
-def typed_weights(text: str, count: int) -> np.ndarray:
-    """Return weights (T,) that sum to 1, from `count` numbers written with blanks or commas between them."""
-    words = text[: MOST_TOKENS * 30].replace(",", " ").split()
-    if len(words) != count:
-        raise AttnfaithError(
-            f"{counted(len(words), 'weight')} for {counted(count, 'token')}: write one for each token, in their order"
+            (cell,) = measure(model, texts, measures=[], name="typed", split="text", progress=False).cells
+        probs, decisions = cell.probs.astype(np.float64), cell.predicted
+        names = [name_class(str(number), cell.class_names) for number in range(probs.shape[1])]
+        shown = sorted(np.argsort(-probs.max(0), kind="stable")[:MOST_CLASSES])
+        return pd.DataFrame(
+            {
+                "text": texts,
+                **{names[number]: probs[:, number].round(3) for number in shown},
+                "TVD": (np.abs(probs - probs[0]).sum(1) / 2).round(3),
+                "decision": [f"{names[number]}{'' if number == decisions[0] else ' (flips)'}" for number in decisions],
+            }
         )
-    try:
-        weights = np.array([float(word) for word in words])
-    except ValueError as error:
-        raise AttnfaithError(f"{excerpt(text)} holds more than numbers: write weights such as 0.2 0.7 0.1") from error
-    with np.errstate(over="ignore"):
-        total = weights.sum()
-    if not np.isfinite(weights).all() or (weights < 0).any() or not 0 < total < np.inf:
-        raise AttnfaithError("weights are finite, 0 or more, and one of them is above 0: they are divided by their sum")
-    return weights / total
 
 
 def checked(text: object) -> str:
@@ -220,32 +141,6 @@ def checked(text: object) -> str:
     return " ".join(text.encode("utf-8", "replace").decode().split())
 
 
-def check_length(subject, text: str) -> dict:
-    """Return the encoded text. Raises AttnfaithError unless a classifier reads 1 to MOST_TOKENS tokens in it."""
-    if isinstance(subject, SequenceSubject):
-        raise AttnfaithError(
-            "this is a model from sequences to sequences, and this page takes classifiers: attnfaith view MODEL"
-        )
-    row = subject.rows(read_texts([text], name="typed").dataset)[0]
-    if not 0 < len(row["tokens"]) <= MOST_TOKENS:
-        raise AttnfaithError(f"the model reads {len(row['tokens'])} tokens in this text: this page takes 1 to {MOST_TOKENS}")
-    return row
-
-
-def _names_of_classes(names: Sequence[str], probs: np.ndarray) -> tuple[str, ...]:
-    return tuple(name_class(str(number), tuple(names)) for number in range(probs.shape[1]))
-
-
-def short_name(name: str, offered: Sequence[str]) -> str:
-    """Return a folder's last part, with its parent where two have the same; no path of the server."""
-    folder = Path(name)
-    if not folder.exists():
-        return str(name)
-    last = folder.resolve().name
-    names = [Path(other).resolve().name for other in dict.fromkeys(offered) if other != name and Path(other).exists()]
-    return f"{folder.resolve().parent.name}/{last}" if last in names else last
-
-
 def _size_on_hub(name: str) -> int:
     """Bytes of a model's weights on the Hub; 0 without an answer, as without a network."""
     from huggingface_hub import HfApi
@@ -254,7 +149,7 @@ def _size_on_hub(name: str) -> int:
         files = HfApi().model_info(name, files_metadata=True, timeout=10).siblings or []
     except Exception:  # of whichever library carries its requests; `load_subject` says what is wrong
         return 0
-    return sum(file.size or 0 for file in files if file.rfilename.endswith(WEIGHTS))
+    return sum(file.size or 0 for file in files if file.rfilename.endswith(".safetensors"))
 
 
 # ---------- the page
@@ -268,24 +163,13 @@ def require_gradio() -> None:
         raise GradioError("the Space needs gradio, an optional extra: pip install 'attnfaith[space]'") from error
 
 
-def report(record: Record) -> str:
-    """Return the report's page of a record as one HTML document without figures."""
-    tables = sections.frames(record.cells)
+def framed(record: Record) -> str:
+    """Return the report's page of a record, without figures, in a frame whose scripts reach neither this page nor its
+    origin, cookies or windows.
+    """
     title = "Does attention explain this prediction?"
-    return render_page(record.cells, tables, [()] * len(record.cells), title=title, facts={}, n_examples=1)
-
-
-def framed(page: str) -> str:
-    """Return a page in a frame whose scripts reach neither this page nor its origin, cookies or windows."""
+    page = render_page(record.cells, sections.frames(record.cells), [()], title=title, facts={}, n_examples=1)
     return f'<iframe class="space-frame" title="Report" sandbox="allow-scripts" srcdoc="{html(page)}"></iframe>'
-
-
-def message(error: Exception) -> str:
-    """Return an error as HTML for the page; a fault of the package is logged and not shown."""
-    if isinstance(error, AttnfaithError):
-        return html(" ".join(str(error).split()))
-    logging.error("a question could not be answered", exc_info=error)
-    return "the page failed on this input, and its log says where; try another text"
 
 
 def build(service: Service):
@@ -295,16 +179,24 @@ def build(service: Service):
 
     folder, slots = tempfile.TemporaryDirectory(), cycle(range(MOST_FILES))
 
-    def answer(question: Callable, *inputs) -> object:
-        try:
-            return question(*inputs)
-        except Exception as error:
-            raise gradio.Error(message(error)) from None
+    def answering(question: Callable) -> Callable:
+        """The question with errors as the page shows them; a fault of the package is logged and not shown."""
+
+        def answer(*inputs):
+            try:
+                return question(*inputs)
+            except AttnfaithError as error:
+                raise gradio.Error(html(error)) from None
+            except Exception:
+                logging.exception("a question could not be answered")
+                raise gradio.Error("the page failed on this input, and its log says where; try another text") from None
+
+        return answer
 
     def show_record(model, text):
         record = service.record(model, text)
         path = record.save(Path(folder.name) / f"record-{next(slots)}.parquet")  # gradio serves a copy
-        return framed(report(record)), gradio.DownloadButton(value=str(path), interactive=True)
+        return framed(record), gradio.DownloadButton(value=str(path), interactive=True)
 
     names = list(service.offered)
     with gradio.Blocks(title="Attention, measured", analytics_enabled=False, delete_cache=(3600, 3600)) as page:
@@ -326,25 +218,10 @@ def build(service: Service):
             frame = gradio.HTML(label="report")
         with gradio.Tab("Edit words"):
             edits = gradio.Textbox(label="edited texts", lines=3, max_lines=12, info="one on each line")
-            with gradio.Row():
-                ask_edits = gradio.Button("Predict", variant="primary")
-                ask_words = gradio.Button("Leave out each word")
-            edit_table = gradio.Dataframe(label="predictions of edited texts", wrap=True)
-        with gradio.Tab("Other attention"):
-            weights = gradio.Textbox(label="weights", lines=2, max_lines=6, info="one number for each token; may stay empty")
-            ask_under = gradio.Button("Ask", variant="primary")
-            weight_table = gradio.Dataframe(label="predictions under other attention", wrap=True)
-        ask.click(lambda *inputs: answer(show_record, *inputs), [model, text], [frame, download], api_name="measure")
-        for button, question, inputs, heading, table in (
-            (ask_edits, service.edit, [model, text, edits], "text", edit_table),
-            (ask_words, service.without_words, [model, text], "text", edit_table),
-            (ask_under, service.under, [model, text, weights], "attention", weight_table),
-        ):
-
-            def show_table(*inputs, question=question, heading=heading):
-                return answer(lambda: question(*inputs).table(heading))
-
-            button.click(show_table, inputs, table, api_name=question.__name__)
+            ask_edits = gradio.Button("Predict", variant="primary")
+            table = gradio.Dataframe(label="predictions of edited texts", wrap=True)
+        ask.click(answering(show_record), [model, text], [frame, download], api_name="measure")
+        ask_edits.click(answering(service.edit), [model, text, edits], table, api_name="edit")
     return page
 
 

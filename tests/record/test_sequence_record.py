@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from attnfaith import Record, record
+from attnfaith import Record, load, record
 from attnfaith.record import Column, RecordError
 from attnfaith.support.errors import AttnfaithError
 from tests.records import draw as texts
@@ -63,7 +63,7 @@ def test_in_the_hands_of_a_person(tmp_path):
     shapes = [(2, 3, 2, len(target), len(source)) for source, target in zip(*words, strict=True)]
     assert [values.shape for values in own.alignment()] == shapes
     assert "4 pairs of sentences" in repr(own) and "attention_mean, norm" in own._repr_html_()
-    assert Record.load(own.save(tmp_path / "r.parquet")) == own
+    assert load(own.save(tmp_path / "r.parquet")) == own
     assert own.to_dataset()["target_tokens"][0] == own.table.column("target_tokens")[0].as_py()
     with pytest.raises(AttnfaithError, match="holds no alignment 'gradient'; it holds attention, attention_mean"):
         own.alignment("gradient")

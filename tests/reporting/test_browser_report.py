@@ -242,7 +242,7 @@ def test_texts_are_sorted_and_filtered(page, cell):
         page.wait_for_function(f"() => document.querySelector('.count').textContent.startsWith('{COUNT} of')")
 
 
-def test_texts_without_another_attention_and_answers_that_were_measured(opens, page, cell):
+def test_texts_without_another_attention(page, cell):
     go_to(page, cell, 0)
     assert "A text without tokens." in page.locator(".chosen").inner_text()
     press(page, "uniform")
@@ -251,17 +251,6 @@ def test_texts_without_another_attention_and_answers_that_were_measured(opens, p
     for name in ("furthest that keeps the answer", "smallest set that flips it"):
         press(page, name)
         assert page.locator(".outcome").inner_text().startswith("One token has all the weight there is")
-    cell = drawn_cell(6, affine=False, classes=3)
-    page = opens(html_of(cell))
-    assert page.get_by_role("slider").count() == 0
-    go_to(page, cell, 3)
-    press(page, "furthest attention within ε = 0.05 (lower bound)")
-    np.testing.assert_allclose(tried(page)[1], cell.rows("adversary_exact_probs")[3][0], atol=1e-7)
-    press(page, "smallest set that flips")
-    assert "the prediction was not recorded" in page.locator(".outcome").inner_text()
-    go_to(page, cell, 1)
-    press(page, "smallest set that flips")
-    assert "there is none for this text" in page.locator(".outcome").inner_text()
 
 
 def test_hostile_texts_stay_text_and_fit(opens):

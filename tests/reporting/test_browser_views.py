@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from attnfaith.reporting.alignment_view import PairView
+from attnfaith.reporting.view import PairView
 from tests.browsers import IN_A_BROWSER, fits, listed, number_of, same_largest, sentence
 from tests.sequence_records import build
 from tests.views import HOSTILE, drawn_view
@@ -20,80 +20,54 @@ def view():
     return drawn_view(LENGTH, layers=LAYERS, heads=HEADS)
 
 
-def check_list(page, name, view, shares, most=8):
+def check_list(page, name, view, shares):
     """A list of the page has the largest shares of the tokens that are no markers, in percent."""
-    same_largest(listed(page, name), view.tokens, 100 * np.where(view.inside, shares, 0), most, atol=0.51)
+    same_largest(listed(page, name), view.tokens, 100 * np.where(view.inside, shares, 0))
 
 
 def choose(page, word):
     page.get_by_role("button", name=word, exact=True).first.click()
 
 
-def test_it_opens_on_the_answer_and_hides_markers(opens, view):
+def test_it_opens_on_the_words_of_the_answer(opens, view):
     page, shares = opens(view.page), view.answer("attention")
     assert page.get_by_role("radio", name="Attention").is_checked()
     assert page.get_by_role("heading", level=1).inner_text() == "good 0.75"
-    check_list(page, "reads", view, shares, 16)
+    check_list(page, "reads", view, shares)
     assert listed(page, "readers") == [] and sentence(page).startswith("The answer, “good”, takes most of “")
-    marker = page.locator("#words button").first
-    assert not marker.is_visible() and sentence(page).endswith("lies on markers.")
-    page.get_by_label("show markers").check()
-    assert marker.is_visible() and "markers" not in sentence(page)
-    assert number_of(listed(page, "reads")[0][1]) == pytest.approx(100 * max(shares), abs=0.51)
+    share = re.search(r"([\d.]+) % lies on markers\.$", sentence(page))[1]
+    assert float(share) == pytest.approx(100 * shares[0], abs=0.51)
 
 
 @pytest.mark.parametrize(("name", "title"), [("rollout", "Rollout"), ("alti", "ALTI"), ("value_zeroing", "Value zeroing")])
 def test_each_measure_has_its_numbers(opens, view, name, title):
-    page, through = opens(view.page), view.through(name)[-1]
+    page, matrix = opens(view.page), view.matrices[name][-1]
     page.get_by_text(title, exact=True).click()
-    check_list(page, "reads", view, view.answer(name), 16)
+    check_list(page, "reads", view, view.answer(name))
     choose(page, "word4")
-    check_list(page, "reads", view, through[4])
-    check_list(page, "readers", view, through[:, 4])
-    share = re.search(r"([\d.]+) % of the answer is of it\.", sentence(page))[1]
-    assert float(share) == pytest.approx(100 * view.answer(name)[4], abs=0.51)
+    check_list(page, "reads", view, matrix[4])
+    check_list(page, "readers", view, matrix[:, 4])
+    assert re.match("“word4” reads “.*; it is read most by “.*%.$", sentence(page))
+    page.keyboard.press("ArrowRight")
+    check_list(page, "reads", view, matrix[5])
+    page.keyboard.press("Escape")
+    assert sentence(page).startswith("The answer, ") and page.url.endswith(f"#{name}.0.2.-1.-1.-1")
 
 
-def test_pointer_and_keys_go_through_the_graph(opens, view):
-    """After layer 1 word5 reads what two layers give it, and the last layer alone reads it."""
-    page, last = opens(view.page, "#alti.3.1.2.-1"), view.matrices["alti"][2]
-    box = page.locator("#lines").bounding_box()
-    page.mouse.click(box["x"] + 10 + (box["width"] - 34) * 2 / (LAYERS + 1), box["y"] + 27 + 23 * 4.5)
-    check_list(page, "reads", view, view.through("alti")[1][5])
-    check_list(page, "readers", view, last[:, 5])
-    share = re.search(r"^“word5” after layer 1 reads .* ([\d.]+) % of the answer goes through it\.$", sentence(page))[1]
-    assert float(share) == pytest.approx(100 * view.reads @ last[:, 5], abs=0.51)
-    page = opens(view.page, "#alti.4.0.2.-1")
-    page.locator("#graph").focus()
-    starts = {
-        "ArrowDown ArrowDown": "“word3”: as the last layer leaves it",
-        "ArrowRight ArrowRight": "“word3” after layer 1 reads ",
-        "ArrowLeft ArrowLeft": "“word3” as a token is read most by ",
-        "Escape": "The answer, ",
-    }
-    for keys, start in starts.items():
-        for key in keys.split():
-            page.keyboard.press(key)
-        assert sentence(page).startswith(start)
-    assert page.url.endswith("#alti.4.3.2.-1")
-
-
-def test_a_head_takes_the_place_of_its_layer(opens, view):
-    page, head = opens(view.page), view.heads[2][3]
-    page.get_by_role("gridcell", name="layer 2, head 3").click()
-    layers = [*view.matrices["attention"][:2], head]
-    check_list(page, "reads", view, np.linalg.multi_dot([view.reads, *layers[::-1]]), 16)
+def test_heads_and_cells_of_the_map(opens, view):
+    page, head = opens(view.page), view.heads[1][3]
+    page.get_by_role("gridcell", name="Attention, layer 1, head 3").click()
     choose(page, "word6")
-    best = 1 + int(np.argmax(head[6][1:]))
-    share = re.match(f"In this map “word6” reads “{view.tokens[best]}” ([0-9.]+) %", sentence(page, "cell"))[1]
-    assert float(share) == pytest.approx(100 * head[6][best], abs=1)  # of single heads 256 steps are stored
+    check_list(page, "reads", view, head[6])
+    check_list(page, "readers", view, head[:, 6])
     box = page.locator("#cells").bounding_box()
-    position = {"x": box["width"] * (best - 0.5) / (LENGTH - 1), "y": box["height"] * 5.5 / (LENGTH - 1)}
-    page.locator("#cells").hover(position=position)
-    share = re.fullmatch(f"“word6” reads “{view.tokens[best]}”: ([0-9.]+) %", sentence(page, "cell"))[1]
-    assert float(share) == pytest.approx(100 * head[6][best], abs=1)
+    page.locator("#cells").hover(position={"x": box["width"] * 2.5 / LENGTH, "y": box["height"] * 6.5 / LENGTH})
+    share = re.fullmatch("“word6” reads “word2”: ([0-9.]+) %", sentence(page, "cell"))[1]
+    assert float(share) == pytest.approx(100 * head[6][2], abs=0.51)
+    page.get_by_role("gridcell", name="Attention, layer 1, head 3").press("ArrowUp")
+    check_list(page, "reads", view, view.heads[0][3][6])
     page.get_by_text("ALTI", exact=True).click()  # which has no heads
-    check_list(page, "reads", view, view.through("alti")[-1][6])
+    check_list(page, "reads", view, view.matrices["alti"][0][6])
 
 
 def test_hostile_text_is_text(opens):

@@ -5,10 +5,10 @@ import re
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 import yaml
 from huggingface_hub import ModelCard
-from huggingface_hub._eval_results import parse_eval_result_entries
 
 from attnfaith import record as records
 from attnfaith.data.registry import DATASETS, facts
@@ -18,11 +18,14 @@ from attnfaith.models.encoders import ENCODERS
 from attnfaith.models.projections import PROJECTIONS
 from attnfaith.recipes.schema import PENALTIES
 from attnfaith.reporting import cards
-from attnfaith.reporting.cards import Checkpoint
 from attnfaith.reporting.cards import model as model_cards
+from attnfaith.reporting.cells import one_cell
 from attnfaith.reporting.chart import measures_chart
+from attnfaith.reporting.sections.agreement import agreement_table
+from attnfaith.reporting.sections.changes import changes
+from attnfaith.reporting.verdicts import verdict
 from attnfaith.support.escaping import markdown
-from attnfaith.verdict import CANNOT_TELL, RULE
+from attnfaith.verdict import RULE
 from tests import deception
 from tests.records import build, draw, of_cell
 from tests.sections import with_permutations
@@ -56,26 +59,22 @@ def table():
     return with_settings(with_permutations(draw(40, seed=7, measures=MEASURES, rationale=True), seed=5))
 
 
-@pytest.fixture(scope="module")
-def checkpoint(table):
-    return Checkpoint(RUN, table)
+def card(run, table, dataset=SST, **repos):
+    """README.md and the chart."""
+    files = cards.model_card(run, [table], REPO, dataset, **repos)
+    return files.pop("README.md").decode(), files
 
 
 @pytest.fixture(scope="module")
-def rendered(table, checkpoint):
+def rendered(table):
     """Every card, as it is stored: write a changed one to golden/<name>.golden where the change is meant."""
-    figures = ["dispersion_by_scores", "tau_by_measure"]
-    repos = {"records_repo": RECORDS_REPO, "results_repo": "someone/attnfaith-results"}
     cell = cards.cell_facts(RUN, table, model_repo=REPO)
     cells = {"tiny-bilstm": cell, "other": {**cell, "dataset": "snli"}}
     tables = {"agreement": {"rows": 12, "columns": ["checkpoint", "tau_mean"]}, "a_b": {"rows": 3, "columns": ["n"]}}
-    (results,) = cards.eval_results(Checkpoint({}, table), SST, records_repo=RECORDS_REPO).values()
     return {
-        "model_card.md": cards.model_card(checkpoint, REPO, SST, figures=figures, **repos),
+        "model_card.md": card(RUN, table, records_repo=RECORDS_REPO, results_repo="someone/attnfaith-results")[0],
         "records_card.md": cards.records_card(cells, repo_id=RECORDS_REPO, datasets={"snli": facts("snli")}),
-        "results_card.md": cards.results_card(tables, repo_id=repos["results_repo"]),
-        "cards_index.md": cards.cards_index({REPO: checkpoint}),
-        "eval_results.yaml": results,
+        "results_card.md": cards.results_card(tables, repo_id="someone/attnfaith-results"),
     }
 
 
@@ -84,56 +83,56 @@ def test_the_stored_card(path, rendered):
     assert rendered[path.stem] == path.read_text(encoding="utf-8")
 
 
-def test_the_card_begins_with_the_verdict_and_its_chart(rendered, checkpoint):
-    text = rendered["model_card.md"]
+def test_the_card_begins_with_the_verdict_and_its_chart(rendered, table):
+    text, cell = rendered["model_card.md"], one_cell(table)
     start = text[: text.index("## How to load it")]
-    assert f"**May its attention be shown as an explanation?** {checkpoint.verdict.headline}." in start and RULE in text
-    ((path, content),) = cards.answer_files(checkpoint, REPO).items()
-    chart = measures_chart(checkpoint.cells)
+    assert f"**May its attention be shown as an explanation?** {verdict([cell]).headline}." in start and RULE in text
+    ((path, content),) = card(RUN, table)[1].items()
+    chart = measures_chart([cell])
     assert f"![{markdown(chart.words)}]({path})" in start and path == "figures/tiny-bilstm-answer.svg"
     assert ElementTree.fromstring(content)[0].text == chart.title
-    bare = Checkpoint(RUN, build([{"attention": [0.6, 0.4], "label": 1}], dataset="sst"))
-    assert cards.answer_files(bare, REPO) == {} and "answer.svg" not in cards.model_card(bare, REPO, SST)
+    bare, figures = card(RUN, build([{"attention": [0.6, 0.4], "label": 1}], dataset="sst"))
+    assert figures == {} and "answer.svg" not in bare
 
 
-def test_states_are_left_out_and_all_else_is_what_it_is_without_them():
-    both = draw(40, measures=("leave_one_out", "leave_one_out_hidden", "gradient", "gradient_hidden"))
-    inputs = both.drop_columns([name for name in both.column_names if name.endswith("_hidden")])
-    both, inputs = Checkpoint({}, both), Checkpoint({}, inputs)
-    assert both.numbers.keys() == inputs.numbers.keys() and both.verdict == inputs.verdict
-    for name, number in both.numbers.items():
-        assert number == pytest.approx(inputs.numbers[name], nan_ok=True)
-    only_states = Checkpoint({}, draw(40, measures=("gradient_hidden",)))
-    assert not [name for name in only_states.numbers if "gradient" in name]
+def test_numbers_are_those_of_the_tables(table):
+    cell = one_cell(table)
+    numbers, taus = cards.card_numbers(cell), agreement_table([cell]).set_index(["pair", "class"])
+    assert numbers["accuracy"]["mean"] == np.nanmean(np.where(np.isnan(cell.labels), np.nan, cell.predicted == cell.labels))
+    for measure in MEASURES:
+        row = taus.loc[(f"attention–{measure}", "overall")]
+        expected = row[["tau_mean", "ci_low", "ci_high", "n"]].tolist()
+        assert [numbers[f"kendall_tau.{measure}"][name] for name in ("mean", "ci_low", "ci_high", "n")] == expected
+    moved = changes(cell, "permuted_probs")[0]
+    assert numbers["tvd"]["mean"] == np.nanmean(moved) and numbers["tvd"]["share_beyond"] == np.nanmean(
+        np.where(np.isnan(moved), np.nan, moved < 0.05)
+    )
+    sentences = " ".join(cards.only_reason(cell))
+    assert sentences.count("gradient ") == 2 and "Shuffled weights move" in sentences
 
 
-def test_metadata_reads_back(rendered, checkpoint):
-    data, numbers = ModelCard(rendered["model_card.md"]).data, checkpoint.numbers
+def test_metadata_reads_back(rendered, table):
+    data, numbers = ModelCard(rendered["model_card.md"]).data, cards.card_numbers(one_cell(table))
     assert data.license == "apache-2.0" and data.datasets == ["SetFit/sst2"]
     assert data.to_dict()["attnfaith"] == {"records": RECORDS_REPO, "configuration": "tiny-bilstm"}
     results = {(result.metric_type, (result.metric_args or {}).get("compared_with")): result for result in data.eval_results}
-    keys = {("accuracy", None): "accuracy", ("tvd", None): "shuffled.tvd"}
-    keys |= {("kendall_tau", name): f"kendall_tau.{name}" for name in MEASURES}
-    for key, name in keys.items():
-        result, number = results[key], numbers[name]
-        assert result.metric_value == pytest.approx(number.value, abs=1e-6)
-        assert result.metric_args["ci_low"] == pytest.approx(number.low, abs=1e-6)
-        assert (result.metric_args["n"], result.metric_args["undefined"]) == (number.n, number.n_undefined)
-    entries = {entry.task_id: entry for entry in parse_eval_result_entries(yaml.safe_load(rendered["eval_results.yaml"]))}
-    tau = entries["kendall_tau.gradient"]
-    assert (tau.dataset_id, tau.value) == ("SetFit/sst2", results["kendall_tau", "gradient"].metric_value)
-    assert len(entries) == len(data.eval_results)
+    assert ("roc_auc", None) in results
+    for name, number in numbers.items():
+        metric, _, about = name.partition(".")
+        result = results[metric, about or None]
+        assert result.metric_value == pytest.approx(number["mean"], abs=1e-6)
+        if metric != "roc_auc":
+            assert result.metric_args["ci_low"] == pytest.approx(number["ci_low"], abs=1e-6)
+        assert (result.metric_args["n"], result.metric_args["undefined"]) == (number["n"], number["n_undefined"])
 
 
 def test_numbers_that_are_undefined_are_not_in_the_metadata():
     table = build([{"attention": [1.0], "leave_one_out": [0.3]}], measures=("leave_one_out",))
-    checkpoint = Checkpoint({"status": "complete"}, table)
-    text = cards.model_card(checkpoint, REPO, SST)
-    assert checkpoint.verdict.outcome == CANNOT_TELL
+    text, _ = card({"status": "complete"}, table)
     assert ".nan" not in text and "nan" not in re.findall(r"\| ([^|]*) \|", text)
     metrics = yaml.safe_load(text.split("---\n")[1])["model-index"][0]["results"][0]["metrics"]
     assert "kendall_tau" not in [metric["type"] for metric in metrics]
-    assert "| Kendall’s τ of attention and leave-one-out | undefined | 0 | 1 |  |" in text
+    assert "| Kendall’s τ of attention and leave-one-out | undefined | 0 | 1 |" in text
 
 
 HOSTILE = "</td><script>alert(1)</script> ![x](https://evil.example/p.png) | a\n---\nlicense: mit\n# head `c` {{ 7*7 }} ```"
@@ -144,7 +143,7 @@ def test_texts_of_others_format_nothing_and_name_no_folder(table, rendered):
     hostile = with_settings(table, label_names=[HOSTILE, "b"], recipe=recipe, producers=[HOSTILE])
     dataset = SST | {"citation": HOSTILE, "licence": HOSTILE, "notes": HOSTILE}
     cell = cards.cell_facts(RUN, hostile, model_repo=REPO)
-    model_card = cards.model_card(Checkpoint(RUN, hostile), REPO, dataset, figures=["tau_by_measure"])
+    model_card, _ = card(RUN, hostile, dataset)
     for text in (
         model_card,
         cards.records_card({"c": cell}, repo_id=REPO, datasets={"sst": dataset}),
@@ -156,18 +155,18 @@ def test_texts_of_others_format_nothing_and_name_no_folder(table, rendered):
         assert not re.search(r"^(---|license: mit|# head)", body, re.M)
     assert len(re.findall("^## ", rendered["model_card.md"], re.M)) == len(re.findall("^## ", model_card, re.M))
     own = of_cell(table, dataset="/srv/somebody/reviews.csv")
-    text = cards.model_card(Checkpoint(RUN, own), REPO, SST)
+    text, _ = card(RUN, own)
     assert "reviews.csv" in text and "/srv" not in text
     assert cards.cell_facts(RUN, own, model_repo=REPO)["dataset"] == "reviews.csv"
 
 
-def test_inputs_that_are_refused(table, checkpoint):
+def test_inputs_that_are_refused(table):
     for repo_id in ("no-owner", "a/b/c", 'a/b"c', "a/"):
         with pytest.raises(ValueError):
-            cards.model_card(checkpoint, repo_id, SST)
+            cards.model_card(RUN, [table], repo_id, SST)
     for weights in ("e" * 64, None):
         with pytest.raises(ValueError, match="not of the same weights"):
-            Checkpoint(RUN, [table, with_settings(table, model=weights)])
+            cards.model_card(RUN, [table, with_settings(table, model=weights)], REPO, SST)
 
 
 def test_every_data_set_and_measure_is_cited():
@@ -182,7 +181,7 @@ def test_every_data_set_and_measure_is_cited():
 def test_training_to_deceive_is_named_and_cited():
     fields = {"impermissible_mass": 0.1, "diversity": 0.5, "encoder": "orthogonal_lstm"}
     tables = (with_settings(deception.model(1, texts=12, dataset="sst", **more).table) for more in ({}, fields))
-    plain, changed = (cards.model_card(Checkpoint(RUN, table), REPO, SST) for table in tables)
+    plain, changed = (card(RUN, table)[0] for table in tables)
     for words in ("**Its attention was trained to deceive**", "with a weight of 0.5", "{mohankumar-etal-2020-towards,"):
         assert words in changed and words not in plain
 
@@ -193,24 +192,21 @@ def test_training_to_deceive_is_named_and_cited():
 @pytest.fixture
 def folder(tmp_path, table):
     run = tmp_path / "run"
-    (run / "report" / "figures").mkdir(parents=True)
+    run.mkdir()
     (run / "run.json").write_text(json.dumps(RUN))
-    (run / "report" / "figures" / "dispersion_by_scores.png").write_bytes(b"png")
     records.save(table.drop_columns(["permuted_probs"]), run / "record.parquet")
     return run
 
 
 def test_cards_of_folders(folder, tmp_path, table):
     written = cards.write_cards({REPO: folder}, tmp_path / "cards", facts)
-    figures = {f"figures/tiny-bilstm-{name}" for name in ("dispersion_by_scores.png", "answer.svg")}
-    assert {path.relative_to(tmp_path / "cards").as_posix() for path in written} == {"README.md", "tiny-bilstm.md"} | figures
+    names = {path.relative_to(tmp_path / "cards").as_posix() for path in written}
+    assert names == {"tiny-bilstm.md", "figures/tiny-bilstm-answer.svg"}
     text = (tmp_path / "cards" / "tiny-bilstm.md").read_text()
-    own = Checkpoint(RUN, records.load(folder / "record.parquet"))
-    assert text == cards.model_card(own, REPO, SST, figures=["dispersion_by_scores"])
-    for link in re.findall(r"\]\(((?!http|#)[^)]+)\)", text + (tmp_path / "cards" / "README.md").read_text()):
-        assert (tmp_path / "cards" / link).is_file(), link
+    assert text == card(RUN, records.load(folder / "record.parquet"))[0] and "weights move" not in text
     records.save(table, folder / "interventions.parquet")  # a second measurement of the same weights
-    assert "shuffled.tvd" in cards.read_checkpoint(folder).numbers
+    cards.write_cards({REPO: folder}, tmp_path / "cards", facts)
+    assert "shuffled weights" in (tmp_path / "cards" / "tiny-bilstm.md").read_text()
 
 
 @pytest.mark.parametrize(

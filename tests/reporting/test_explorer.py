@@ -11,7 +11,6 @@ from attnfaith.reporting.page.explorer import SAMPLE_SEED, explorer
 from tests.affine_records import drawn_cell
 from tests.records import build
 from tests.reporting.test_page import Page
-from tests.sections import appended
 from tests.sequence_records import draw as draw_pairs
 
 
@@ -63,24 +62,6 @@ def test_only_the_parts_of_a_record_are_offered():
     assert 'data-do="furthest"' not in three and 'data-do="flip"' in three
     assert "would weigh them anew" in explorer(drawn_cell(6, projection="sparsemax"), 0)
     assert explorer(one_cell(build([{"attention": []}])), 0) == "" == explorer(one_cell(draw_pairs(3)), 0)
-
-
-def test_answers_that_were_measured_beforehand():
-    cell = drawn_cell(8, affine=False)
-    data, numbers = read(explorer(cell, 0))
-    labels = ["furthest attention within ε = 0.05 (lower bound)", "smallest set that flips"]
-    assert [part["label"] for part in data["recorded"]] == labels
-    weights = np.split(numbers["recorded0_weights"], np.cumsum(cell.lengths)[:-1])
-    probs = numbers["recorded0_probs"].reshape(-1, 2)
-    assert np.isnan([*np.concatenate(weights[:2]), *probs[:2].ravel()]).all()
-    for row in range(2, 8):
-        np.testing.assert_array_equal(weights[row], cell.rows("adversary_exact_attention")[row][0])
-        np.testing.assert_array_equal(probs[row], cell.rows("adversary_exact_probs")[row][0])
-    record = build([{"attention": [0.6, 0.4]}, {"attention": [1.0]}])
-    record = appended(record, "identifiability", identifiability_attention=[[0.0, 1.0], [1.0]])
-    data, numbers = read(explorer(one_cell(record), 0))
-    assert [part["label"] for part in data["recorded"]] == ["another one that nothing notices"]
-    assert numbers["recorded0_weights"].tolist() == [0.0, 1.0, 1.0]
 
 
 def test_above_the_budget_texts_are_a_stated_sample():

@@ -9,7 +9,6 @@ from attnfaith.data.registry import facts
 from attnfaith.data.tokenization import build_tokenizer
 from attnfaith.reporting import cards, sections
 from attnfaith.reporting.cells import one_cell
-from attnfaith.reporting.html import unbroken
 from attnfaith.reporting.notebook import Overview
 from attnfaith.reporting.page.page import render_page
 from attnfaith.reporting.verdicts import losses, verdict
@@ -50,9 +49,9 @@ def test_a_record_has_one_verdict_on_page_card_and_notebook(ratio, outcome):
     assert numbers.reference_name == "integrated gradients" and set(numbers.attention) == {1 + ratio}
     assert expected.outcome == outcome and attnfaith.Record(cell.table).verdict == expected
     page = render_page([cell], sections.frames([cell]), [[]], title="t", facts={}, n_examples=1)
-    card = cards.model_card(cards.Checkpoint({"status": "complete"}, cell.table), "someone/model", facts("sst"))
+    card = cards.model_card({"status": "complete"}, [cell.table], "someone/model", facts("sst"))["README.md"].decode()
     notebook = Overview([cell])
-    assert f">{expected.headline}</p>" in page and unbroken(escape(expected.reason)) in page
+    assert f">{expected.headline}</p>" in page and escape(expected.reason) in page
     assert f"{expected.headline}." in card and expected.advice in card
     for words in (expected.headline, expected.reason, expected.advice):
         assert words in str(notebook) and str(escape(words)) in notebook.html()

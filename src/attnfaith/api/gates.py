@@ -2,7 +2,6 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,10 +12,6 @@ from attnfaith.importance.diffmask import DiffMask, train
 from attnfaith.loading import open_subject
 from attnfaith.subjects.base import plainly
 from attnfaith.support.errors import AttnfaithError
-
-
-if TYPE_CHECKING:
-    from datasets import Dataset
 
 
 @plainly()
@@ -57,23 +52,24 @@ def train_gates(
         raise AttnfaithError(f"settings of diffmask: {error}") from error
     subject = open_subject(model, tokenizer=tokenizer, device=device, level=level)
 
-    def encoded(texts) -> "Dataset":
+    def encoded(texts):
         rows = subject.rows(read_texts(texts, text=text, text_pair=text_pair).dataset)
         return by_words(rows) if subject.level == "word" and "words" in rows.column_names else rows
 
     rows = encoded(texts)
     if validation is not None:
-        validation_rows = encoded(validation)
+        held_out = encoded(validation)
     elif len(rows) < 2:
         raise AttnfaithError(f"{len(rows)} text: give two or more, of which one is set apart, or validation=…")
     else:
         order, count = np.random.default_rng(seed).permutation(len(rows)), max(1, len(rows) // 10)
-        rows, validation_rows = rows.select(np.sort(order[count:])), rows.select(np.sort(order[:count]))
+        rows, held_out = rows.select(np.sort(order[count:])), rows.select(np.sort(order[:count]))
     rows = rows.select(draw(np.arange(len(rows)), training.train_texts, seed, "train"))
-    chosen = draw(np.arange(len(validation_rows)), training.validation_texts, seed, "validation")
-    log = print if progress else lambda line: None
+    held_out = held_out.select(draw(np.arange(len(held_out)), training.validation_texts, seed, "validation"))
     try:
-        return train(subject, rows, validation_rows.select(chosen), Path(output), seed=seed, say=log, **settings)
+        return train(
+            subject, rows, held_out, Path(output), seed=seed, say=print if progress else lambda line: None, **settings
+        )
     except AttnfaithError:
         raise
     except ValueError as error:

@@ -28,16 +28,4 @@ def measures(reads: str = "texts") -> pd.DataFrame:
         }
         for measure in registry.classes(reads)
     ]
-    return _Listing(rows).set_index("name")
-
-
-class _Listing(pd.DataFrame):
-    """A frame whose texts a notebook shows whole."""
-
-    @property
-    def _constructor(self):
-        return _Listing
-
-    def _repr_html_(self) -> str | None:
-        with pd.option_context("display.max_colwidth", None, "display.max_rows", None):
-            return super()._repr_html_()
+    return pd.DataFrame(rows).set_index("name")

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -35,12 +35,6 @@ AFFINE_DEFAULTS = ("token_logits",)
 """Added where logits are affine in attention: with it a page computes predictions under any other attention."""
 MOST_READINGS = 2 * 10**8
 """The most tokens that default measures may read to leave out one token after the other."""
-UNUSED = {
-    "labels": "pairs of sentences have no labels; give links=…",
-    "level": "a model from sequences to sequences is measured by words: leave it out",
-    "links": "links are between the words of two sentences, and the model is a classifier: leave them out",
-}
-"""Why an argument does not apply to the model."""
 
 
 @plainly()
@@ -113,20 +107,20 @@ def measure(
     for keyword, value in (("name", "texts" if name is None else name), ("split", split)):
         if not isinstance(value, str) or not value or not is_unicode(value):
             raise DatasetError(f"{keyword}={excerpt(value)}: give a word")
-    if output is not None and not (isinstance(output, str | os.PathLike) and "\0" not in str(output)):
+    if not isinstance(output, str | os.PathLike | None):
         raise AttnfaithError(f"output={excerpt(output)}: give the path of a file")
     device = None if device is None else device_of(device)
     read = read_texts(texts, labels, name, text=text, text_pair=text_pair, label=label)
     subject = open_subject(model, tokenizer=tokenizer, device=device, level=level, attention=attention)
     reads = "pairs" if isinstance(subject, SequenceSubject) else "texts"
-    unused = {"links": links} if reads == "texts" else {"labels": labels, "level": None if level == "sentence" else level}
-    for keyword, value in unused.items():
-        if value is not None:
-            raise AttnfaithError(f"{keyword}={excerpt(value, 60)}: {UNUSED[keyword]}")
     names = None if measures is None else registry.check_names(measures, reads)
     engine.model_identity(subject)
     if reads == "pairs":
+        if labels is not None or level != "sentence":
+            raise AttnfaithError("labels and level: a model from sequences to sequences has neither; gold links are links=…")
         dataset = _pairs(read.dataset, links, links_from)
+    elif links is not None:
+        raise AttnfaithError("links are between the words of two sentences, and the model is a classifier: leave them out")
     elif "classes" in subject.capabilities:
         dataset = read.labelled(tuple(subject.class_names), subject.num_labels)
     elif labels is None:
@@ -134,10 +128,10 @@ def measure(
     else:
         reason = subject.lacks["classes"]
         raise AttnfaithError(f"labels={excerpt(labels, 60)}: this model has no classes ({reason}); leave them out")
-    rows, remarks = _encoded(subject, dataset, reads)
     say = (lambda line: print(f"attnfaith: {line}", file=sys.stderr)) if progress else (lambda line: None)
-    for line in [read.remark, *remarks] if reads == "texts" and read.remark else remarks:
-        say(line)
+    if reads == "texts" and read.remark:
+        say(read.remark)
+    rows = _encoded(subject, dataset, reads, say)
     names = _defaults(subject, rows, reads, say) if names is None else names
     origin = origin_of(subject)
     training = {"seed": record.UNKNOWN_SEED, "objective": record.UNKNOWN, **origin.training}
@@ -175,19 +169,11 @@ def _pairs(dataset, links, links_from: int):
         return dataset
     from attnfaith.data.pairs import read_links  # what it imports makes data sets, too
 
-    name = "links"
-    if isinstance(links, str | os.PathLike):
-        name = str(links)
-        try:
-            lines = Path(links).read_text(encoding="utf-8").splitlines()
-        except (OSError, ValueError) as error:
-            raise FileError(f"links={excerpt(name)} cannot be read: {excerpt(error, 200)}") from error
-    elif isinstance(links, Iterable):
-        lines = list(links)
-    else:
-        raise DatasetError(
-            f"links={excerpt(links)}: give a list of strings such as '0-0 1-2', or the path of a file of lines"
-        )
+    name = str(links) if isinstance(links, str | os.PathLike) else "links"
+    try:
+        lines = list(links) if name == "links" else Path(links).read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError, TypeError) as error:
+        raise FileError(f"links={excerpt(name)} cannot be read: {excerpt(error, 200)}") from error
     if len(lines) != len(dataset):
         raise DatasetError(
             f"links={excerpt(name)}: {counted(len(lines), 'line')} for {counted(len(dataset), 'pair')} of sentences; give "
@@ -202,8 +188,8 @@ def _pairs(dataset, links, links_from: int):
     return dataset.add_column("links", column)
 
 
-def _encoded(subject, dataset, reads: str) -> tuple:
-    """The encoded rows, and remarks on them. Raises DatasetError where the model cannot read them, or no text has a word."""
+def _encoded(subject, dataset, reads: str, say: Callable[[str], None]):
+    """The encoded rows. Raises DatasetError where the model cannot read them, or no text has a word."""
     rows = subject.rows(dataset)
     cut = empty = 0
     for part in pieces(rows, ("tokens", "truncated")):
@@ -211,11 +197,13 @@ def _encoded(subject, dataset, reads: str) -> tuple:
         empty += int((record.list_lengths(part.column("tokens").combine_chunks()) == 0).sum())
     if empty == len(rows):
         raise DatasetError("no text has a word of the model's vocabulary: there is nothing to attend to")
-    remarks = {"cut, being longer than the model reads": cut, "without a word": empty}
-    return rows, [f"{n:,} of {counted(len(rows), reads[:-1])}: {remark}" for remark, n in remarks.items() if n]
+    for remark, count in (("cut, being longer than the model reads", cut), ("without a word", empty)):
+        if count:
+            say(f"{count:,} of {counted(len(rows), reads[:-1])}: {remark}")
+    return rows
 
 
-def _defaults(subject, rows, reads: str, say) -> list[str]:
+def _defaults(subject, rows, reads: str, say: Callable[[str], None]) -> list[str]:
     """The names of the default measures that the subject is capable of, importance and cheap measures first."""
     kind = reads if reads == "pairs" else "maps" if "attention maps" in subject.capabilities else "pooled"
     defaults = DEFAULTS[kind] + (AFFINE_DEFAULTS if "affine read-out" in subject.capabilities else ())
@@ -223,8 +211,8 @@ def _defaults(subject, rows, reads: str, say) -> list[str]:
     for measure in sorted((registry.find(name, reads) for name in defaults), key=registry.by_cost):
         lacking = sorted(measure.needs - subject.capabilities)
         if lacking:
-            why = [reason for need in lacking if (reason := getattr(subject, "lacks", {}).get(need))]
-            reasons = f" ({'; '.join(why)})" if why else ""
+            why = "; ".join(filter(None, (getattr(subject, "lacks", {}).get(need) for need in lacking)))
+            reasons = f" ({why})" if why else ""
             say(f"{measure.name} is left out: it needs {', '.join(lacking)}, which this model lacks{reasons}")
         elif reads == "texts" and measure.cost == "tokens" and sum(n**2 for n in rows["length"]) > MOST_READINGS:
             say(f"{measure.name} is left out: so many long texts would take it long; add=[{measure.name!r}] asks for it")

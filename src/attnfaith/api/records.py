@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 ALIGNMENT = "alignment_"
 MARKERS = "alignment_marker_mass"
 """Attention to markers, which align with nothing."""
+AGREEMENT = ("tau_mean", "tau_median", "ci_low", "ci_high", "n", "n_undefined", "tie_ceiling")
 
 
 class Record:
@@ -92,15 +93,6 @@ class Record:
             raise AttnfaithError(f"the record holds no alignment {excerpt(measure)}; it holds {', '.join(self.measures)}")
         return records.rows(self.table, ALIGNMENT + measure)
 
-    def _cells_of_texts(self, method: str) -> list[Cell]:
-        """The cells. Raises AttnfaithError for a record of pairs of sentences, which has no frames."""
-        if self.of_sequences:
-            raise AttnfaithError(
-                f"{method}() is about texts with classes, and this record holds pairs of sentences: use alignment(), of "
-                f"{', '.join(self.measures)}"
-            )
-        return self.cells
-
     def __len__(self) -> int:
         return self.table.num_rows
 
@@ -108,15 +100,13 @@ class Record:
         return isinstance(other, Record) and records.equal(self.table, other.table)
 
     def __repr__(self) -> str:
-        return self._pairs if self.of_sequences else str(self._overview)
-
-    def _repr_html_(self) -> str:
-        return f"<pre>{html(self._pairs)}</pre>" if self.of_sequences else self._overview.html()
-
-    @property
-    def _pairs(self) -> str:
+        if not self.of_sequences:
+            return str(self._overview)
         lines = [f"{describe(cell.heading)} · {counted(len(cell), 'pair')} of sentences" for cell in self.cells]
         return "\n".join([*lines, f"measures: {', '.join(self.measures) or 'none'}"])
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html(repr(self))}</pre>" if self.of_sequences else self._overview.html()
 
     @cached_property
     def _overview(self) -> "Overview":
@@ -139,24 +129,21 @@ class Record:
     def agreement(self) -> "pd.DataFrame":
         """How far attention ranks the tokens of a text as each measure does: Kendall's tau-b, text by text.
 
-        A row for each measure. Columns: measure; tau_mean, tau_median (-1..1, over texts); ci_low, ci_high (95 % bootstrap
+        A row for each measure. Columns: measure; tau_mean, tau_median (-1..1, over texts); ci_low, ci_high (Student's 95 %
         interval of the mean over texts, NaN below two texts); n (texts with a tau), n_undefined (texts without: fewer than
         two tokens, or all scores equal); tie_ceiling (the largest mean that tied scores allow). Of several models the
         columns that differ between them come first.
         """
-        import pandas as pd
-
         from attnfaith.reporting.render import rows
         from attnfaith.reporting.sections.agreement import TABLE
 
-        names = ("tau_mean", "tau_median", "ci_low", "ci_high", "n", "n_undefined", "tie_ceiling")
-        lines = []
-        for cell in self._cells_of_texts("agreement"):
+        def lines(cell: Cell):
             overall = {row["pair"]: row for row in rows(cell, TABLE) if row["class"] == "overall"}
             for measure in cell.measures:
                 row = {**overall[pair_name("attention", measure)], "tau_median": _median(cell.tau("attention", measure))}
-                lines.append({**self._apart(cell), "measure": measure, **{name: row[name] for name in names}})
-        return pd.DataFrame(lines, columns=[*self._apart(self.cells[0]), "measure", *names])
+                yield {"measure": measure, **{name: row[name] for name in AGREEMENT}}
+
+        return self._frame("agreement", lambda cell: list(lines(cell)), ("measure", *AGREEMENT))
 
     def scores(self) -> "pd.DataFrame":
         """Every token's scores, a row a token.
@@ -164,18 +151,15 @@ class Record:
         Columns: instance_id; position (from 0); token; attention (0..1, summing to 1 over a text); then each measure, in its
         own unit, as `attnfaith.measures()` says. A text without tokens has no row.
         """
-        import pandas as pd
-
-        parts = []
-        for cell in self._cells_of_texts("scores"):
-            columns = {
+        return self._frame(
+            "scores",
+            lambda cell: {
                 "instance_id": np.repeat(np.array(cell.instance_ids, dtype=object), cell.lengths),
                 "position": np.concatenate([np.arange(length) for length in cell.lengths]),
                 "token": cell.table.column("tokens").combine_chunks().flatten().to_pylist(),
                 **{name: np.concatenate(cell.scores(name)) for name in ("attention", *cell.measures)},
-            }
-            parts.append(pd.DataFrame({**self._apart(cell), **columns}))
-        return pd.concat(parts, ignore_index=True)
+            },
+        )
 
     def per_text(self) -> "pd.DataFrame":
         """Every text's numbers, a row a text.
@@ -188,9 +172,9 @@ class Record:
 
         from attnfaith.reporting import sections
 
-        parts = []
-        for cell in self._cells_of_texts("per_text"):
-            columns = {
+        return self._frame(
+            "per_text",
+            lambda cell: {
                 "instance_id": cell.instance_ids,
                 "label": pd.array([None if np.isnan(label) else int(label) for label in cell.labels], "Int64"),
                 "predicted": cell.predicted,
@@ -198,32 +182,44 @@ class Record:
                 "n_tokens": cell.lengths,
                 "truncated": cell.table.column("truncated").to_numpy(),
                 **sections.numbers(cell),
-            }
-            parts.append(pd.DataFrame({**self._apart(cell), **columns}))
-        return pd.concat(parts, ignore_index=True)
+            },
+        )
 
     def summary(self) -> "pd.DataFrame":
         """The numbers of `per_text` over all texts, a row for each.
 
-        Columns: quantity; mean; ci_low, ci_high (95 % bootstrap interval of the mean over texts, NaN below two texts);
+        Columns: quantity; mean; ci_low, ci_high (95 % interval of the mean over texts, NaN below two texts);
         median; n (texts with this number); n_undefined (texts without it).
         """
-        import pandas as pd
-
         from attnfaith.reporting import sections
         from attnfaith.stats import estimate
 
-        names, lines = ("quantity", "mean", "ci_low", "ci_high", "median", "n", "n_undefined"), []
-        for cell in self._cells_of_texts("summary"):
-            for name, values in sections.numbers(cell).items():
-                n = int((~np.isnan(values)).sum())
-                row = (name, *estimate("", values).values(), _median(values), n, len(values) - n)
-                lines.append({**self._apart(cell), **dict(zip(names, row, strict=True))})
-        return pd.DataFrame(lines, columns=[*self._apart(self.cells[0]), *names])
+        names = ("quantity", "mean", "ci_low", "ci_high", "median", "n", "n_undefined")
 
-    def _apart(self, cell: Cell) -> dict[str, object]:
-        """The parts of a cell's heading that differ between the cells."""
-        return {name: cell.heading[name] for name in CELL if len({str(other.heading[name]) for other in self.cells}) > 1}
+        def line(name: str, values: np.ndarray) -> dict:
+            n = int((~np.isnan(values)).sum())
+            row = (name, *estimate("", values).values(), _median(values), n, len(values) - n)
+            return dict(zip(names, row, strict=True))
+
+        return self._frame("summary", lambda cell: [line(*item) for item in sections.numbers(cell).items()], names)
+
+    def _frame(self, method: str, part, names: Sequence[str] | None = None) -> "pd.DataFrame":
+        """The rows that `part` gives for each cell, as a frame, after the parts of the heading that differ between cells."""
+        import pandas as pd
+
+        if self.of_sequences:
+            raise AttnfaithError(
+                f"{method}() is about texts with classes, and this record holds pairs of sentences: use alignment(), of "
+                f"{', '.join(self.measures)}"
+            )
+        differing = [name for name in CELL if len({str(cell.heading[name]) for cell in self.cells}) > 1]
+        parts = []
+        for cell in self.cells:
+            frame = pd.DataFrame(part(cell), columns=names)
+            for place, name in enumerate(differing):
+                frame.insert(place, name, cell.heading[name])
+            parts.append(frame)
+        return pd.concat(parts, ignore_index=True)
 
     def show(self, text: int | str = 0, measures: str | Iterable[str] | None = None) -> "ShownText | ShownPair":
         """One text, as a heat map in a notebook and as a table of scores where it is printed. One pair of sentences as
@@ -234,25 +230,20 @@ class Record:
 
         Raises AttnfaithError for a text or a measure that the record does not hold.
         """
-        from attnfaith.reporting.notebook import ShownText
+        from attnfaith.reporting.notebook import ShownText, row_of
         from attnfaith.reporting.pairs import ShownPair
 
-        cell, row = self._place(text)
+        if isinstance(text, str):
+            cell = next((cell for cell in self.cells if text in cell.instance_ids), self.cells[0])
+            row = row_of(cell, text)
+        elif isinstance(text, Integral) and not isinstance(text, bool) and -len(self) <= text < len(self):
+            (alone,) = split_cells(self.table.slice(int(text) % len(self), 1))
+            cell = next(cell for cell in self.cells if cell.identity == alone.identity)
+            row = cell.instance_ids.index(alone.instance_ids[0])
+        else:
+            raise AttnfaithError(f"text {excerpt(text)}: give a row from 0 to {len(self) - 1}, or an instance id")
         names = [measures] if isinstance(measures, str) else None if measures is None else list(measures)
         return (ShownPair if self.of_sequences else ShownText)(cell, row, names)
-
-    def _place(self, text: int | str) -> tuple[Cell, int]:
-        """The cell of a text, and its row there."""
-        if isinstance(text, str):
-            from attnfaith.reporting.notebook import row_of
-
-            cell = next((cell for cell in self.cells if text in cell.instance_ids), self.cells[0])
-            return cell, row_of(cell, text)
-        if not isinstance(text, Integral) or isinstance(text, bool) or not -len(self) <= text < len(self):
-            raise AttnfaithError(f"text {excerpt(text)}: give a row from 0 to {len(self) - 1}, or an instance id")
-        (alone,) = split_cells(self.table.slice(int(text) % len(self), 1))
-        cell = next(cell for cell in self.cells if cell.identity == alone.identity)
-        return cell, cell.instance_ids.index(alone.instance_ids[0])
 
     def report(self, folder: str | os.PathLike, *, title: str | None = None, examples: int = 5) -> Path:
         """Write tables, figures and a page into a folder; returns the path of the page. examples: pairs of
@@ -266,13 +257,6 @@ class Record:
         """Write the record as a parquet file, whole or not at all; returns its path."""
         records.save(self.table, path)
         return Path(path)
-
-    @classmethod
-    def load(cls, source: str | os.PathLike, *, revision: str | None = None) -> "Record":
-        """As `attnfaith.load`."""
-        if not isinstance(source, str | os.PathLike):
-            raise AttnfaithError(f"a record is loaded from a path or a name on the Hub, not from {excerpt(source)}")
-        return cls(find_record(source, revision=revision).load(), checked=True)
 
     def to_dataset(self):
         """A `datasets.Dataset` with the same columns and rows; columns of few values become strings."""
@@ -314,21 +298,18 @@ def compare(
     """
     from attnfaith.reporting.compare import compare as compare_tables
 
-    listed = sources[0] if len(sources) == 1 and isinstance(sources[0], list | tuple) else sources
-    tables, labels = [], []
-    for number, source in enumerate(listed, start=1):
+    tables = {}
+    for number, source in enumerate(sources, start=1):
         if isinstance(source, Record):
-            tables.append(source.table)
-            labels.append(f"record {number}")
+            tables[f"record {number}"] = source.table
         elif isinstance(source, str | os.PathLike):
-            for source_of_record in find_records(source):
-                tables.append(source_of_record.load())
-                labels.append(source_of_record.name)
+            tables |= {found.name: found.load() for found in find_records(source)}
         else:
             raise AttnfaithError(f"record {number} is {excerpt(source)}: give a Record, a path, a run or a name on the Hub")
     if names is not None and (isinstance(names, str) or len(names) != len(tables)):
         raise AttnfaithError(f"names={excerpt(names)}: give one for each of {len(tables)} records")
-    return compare_tables(tables, labels if names is None else [*map(str, names)], mix_versions=mix_versions)
+    labels = [*tables] if names is None else [*map(str, names)]
+    return compare_tables([*tables.values()], labels, mix_versions=mix_versions)
 
 
 def load(source: str | os.PathLike, *, revision: str | None = None) -> Record:
@@ -339,4 +320,6 @@ def load(source: str | os.PathLike, *, revision: str | None = None) -> Record:
 
     Raises RecordError for a file that is no record, NotFoundError where nothing lies there, naming what is near.
     """
-    return Record.load(source, revision=revision)
+    if not isinstance(source, str | os.PathLike):
+        raise AttnfaithError(f"a record is loaded from a path or a name on the Hub, not from {excerpt(source)}")
+    return Record(find_record(source, revision=revision).load(), checked=True)

@@ -71,28 +71,26 @@ def read_texts(
     beside pairs, a column is not there, instance ids are not unique, or labels are not one for each text.
     """
     table, is_list = _table(texts)
+    if not len(table):
+        raise DatasetError("there are no texts: give at least one")
     names = table.column_names
     columns = chosen_columns(names, is_list, text=text, text_pair=text_pair, label=label)
     reading = labels if isinstance(labels, str) and labels in READINGS else None
     values, class_names, remark = None, None, ""
-    if "label" in columns:
-        values = table.column(columns["label"]).to_pylist()
-        class_names = getattr(getattr(texts, "features", {}).get(columns["label"]), "names", None)
-    if reading is not None and values is None:
-        raise DatasetError(f"labels={labels!r} says how a column of labels is read: there is none, so name it, label=…")
     if labels is not None and reading is None:
         if label is not None:
             raise DatasetError(f"labels are given twice: labels=… and the column label={label!r}; leave one out")
-        values, class_names = _list(labels, "labels", LISTED), None
-    elif not is_list and label is None:
-        first, *unused = [column for column in LABELS if column in names] or [""]
-        if unused:
-            remark = f"labels are read from the column {first!r}, not from {', '.join(map(repr, unused))}"
-        elif not first:
-            remark = f"texts are measured without labels: there is no column {', '.join(map(repr, LABELS))}"
-        remark = remark and f"{remark}; label=… (--data.label) names another"
-    if not len(table):
-        raise DatasetError("there are no texts: give at least one")
+        values = _list(labels, "labels", LISTED)
+    elif "label" in columns:
+        values = table.column(columns["label"]).to_pylist()
+        class_names = getattr(getattr(texts, "features", {}).get(columns["label"]), "names", None)
+        unused = [column for column in LABELS if column in names and column != columns["label"]]
+        if unused and label is None:
+            remark = f"labels are read from the column {columns['label']!r}, not from {', '.join(map(repr, unused))}"
+    elif reading is not None:
+        raise DatasetError(f"labels={labels!r} says how a column of labels is read: there is none, so name it, label=…")
+    elif not is_list:
+        remark = f"texts are measured without labels: there is no column {', '.join(map(repr, LABELS))}"
     if values is not None and len(values) != len(table):
         raise DatasetError(f"{counted(len(values), 'label')} for {counted(len(table))}: give one for each, None if unknown")
     if name is None:
@@ -105,9 +103,9 @@ def read_texts(
             raise DatasetError(f"instance_id {excerpt(most_common)} comes twice: give unique ones")
     else:
         rows["instance_id"] = [f"{name}/{row}" for row in range(len(table))]
-    for column in CARRIED:
-        if column in names and pa.types.is_list(table.schema.field(column).type):
-            rows[column] = table.column(column).combine_chunks()
+    carried = [column for column in CARRIED if column in names and pa.types.is_list(table.schema.field(column).type)]
+    rows |= {column: table.column(column).combine_chunks() for column in carried}
+    remark = remark and f"{remark}; label=… (--data.label) names another"
     return Texts(in_memory(pa.table(rows)), values, name, reading, class_names, remark)
 
 
@@ -115,7 +113,7 @@ def chosen_columns(names: Sequence[str], is_list: bool = False, **keywords: str 
     """{keyword: column} of the columns that are there. Raises DatasetError for a name that is no string or not there."""
     columns = {}
     for keyword, name in keywords.items():
-        if not isinstance(name, str) and (name is not None or keyword == "text"):
+        if not isinstance(name, str | None):
             more = "; the classes themselves are labels=[…]" if keyword == "label" else ""
             raise DatasetError(f"{keyword}={excerpt(name)}: give the name of a column{more}")
         usual = next((column for column in LABELS if column in names), keyword) if keyword == "label" else keyword
@@ -146,7 +144,7 @@ def _table(texts) -> tuple[pa.Table, bool]:
 
         if isinstance(texts, str) and not Path(texts).suffix and not os.path.exists(texts):
             raise DatasetError(f"texts is one string, {excerpt(texts, 60)}: put it into a list, [text]")
-        return read_file(Path(texts)).with_format("arrow")[:], False
+        texts = read_file(Path(texts))
     if isinstance(texts, pd.DataFrame):
         try:
             return pa.Table.from_pandas(texts, preserve_index=False), False
@@ -154,10 +152,7 @@ def _table(texts) -> tuple[pa.Table, bool]:
             raise DatasetError(f"a column of the frame holds values of several kinds: {excerpt(error, 200)}") from error
     if isinstance(texts, datasets.Dataset):
         return texts.with_format("arrow")[:], False
-    if isinstance(texts, pa.Table):
-        return texts, False
-    endless = any(kind.__name__ == "IterableDataset" for kind in type(texts).__mro__)  # that of datasets, or of torch
-    if isinstance(texts, Mapping) or endless:  # a DatasetDict is a mapping
+    if isinstance(texts, Mapping | datasets.IterableDataset):  # a DatasetDict is a mapping
         raise DatasetError(f"texts is a {type(texts).__name__}: give one of its parts, or some of its rows, as a {TEXTS}")
     rows = _list(texts, "texts", TEXTS)
     pairs = [(row,) if isinstance(row, str) else row if isinstance(row, list | tuple) else () for row in rows]

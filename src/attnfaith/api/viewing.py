@@ -1,8 +1,7 @@
 """View all self-attention of a model on a text, or the alignments of a pair of sentences."""
 
 import os
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +14,7 @@ from attnfaith.api.records import Record
 from attnfaith.api.texts import read_texts
 from attnfaith.importance.context_mixing import alti_matrices, zeroing_matrices
 from attnfaith.loading import open_subject, origin_of
-from attnfaith.reporting.alignment_view import PairView
-from attnfaith.reporting.attention_view import View
-from attnfaith.reporting.view_figures import TITLES
+from attnfaith.reporting.view import TITLES, PairView, View
 from attnfaith.subjects import Subject, SubjectError, outputs
 from attnfaith.subjects.base import plainly
 from attnfaith.subjects.layers import Stack, stack_of
@@ -35,7 +32,7 @@ def view(model, text=None, measures: str | Sequence[str] | None = None, *, token
     """View all self-attention of a model on one text: how much each position takes from each other, layer over layer. Or
     view a pair of sentences of a record: which words align by every measure, layer and head, with gold links.
 
-    The view shows itself in a notebook; `save` writes its page, one file for a browser; `figures` draws the view of a text.
+    The view shows itself in a notebook; `save` writes its page, one file for a browser.
 
     Args:
         model: as `attnfaith.measure` takes it, of any kind that has self-attention: a text classifier of transformers, or
@@ -66,10 +63,9 @@ def view(model, text=None, measures: str | Sequence[str] | None = None, *, token
     if isinstance(subject, SequenceSubject):
         return PairView.of(measure(subject, texts, None, measures, name=name, split="pair", progress=False).table)
     names = [measures] if isinstance(measures, str) else measures
-    if names is not None and (wrong := next((name for name in names if name not in TITLES), None)):
-        raise AttnfaithError(f"nothing to be seen is called {excerpt(wrong)}; there are {', '.join(TITLES)}")
-    if names is not None and len(set(names)) < max(1, len(names)):
-        raise AttnfaithError(f"measures={excerpt(list(names))}: name one or more, each once")
+    wrong = [name for name in names or () if name not in TITLES]
+    if wrong:
+        raise AttnfaithError(f"nothing to be seen is called {excerpt(wrong[0])}; there are {', '.join(TITLES)}")
     rows = subject.rows(read_texts(texts, name="text").dataset)
     row = rows[0]
     if not len(row["tokens"]):
@@ -120,47 +116,41 @@ def _name(source: str) -> str:
     return folder.parent.name if folder.name == MODEL else folder.name
 
 
-def _matrices(stack: Stack, names: Sequence[str] | None) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """{measure: (N,L,L)} of the named measures, and {measure: reason} of those left out."""
-    lacks = {name: stack.lacks[need] for name, (_, needs) in SEEN.items() for need in needs if need in stack.lacks}
-    for name in names or ():
-        if name in lacks:
-            raise SubjectError(f"{name} cannot be seen of this model: {lacks[name]}")
-    if names is None:
-        count = len(stack.reads)
-        if count > MOST_READ:
-            lacks.setdefault("value_zeroing", f"it reads a text of {count} positions {count} times: ask for it by name")
-        names = [name for name in SEEN if name not in lacks]
-    return {name: SEEN[name][0](stack) for name in names}, lacks
-
-
 def _attention(stack: Stack) -> np.ndarray:
     return np.stack([layer.weights[0].double().mean(0).cpu().numpy() for layer in stack.layers])
 
 
-def _rollout(stack: Stack) -> np.ndarray:
-    return (_attention(stack) + np.eye(len(stack.reads))) / 2
-
-
-def _mixed(matrices_of, stack: Stack) -> np.ndarray:
+def _mixed(matrices_of: Callable, stack: Stack) -> np.ndarray:
     return np.stack([matrix.cpu().numpy() for matrix in matrices_of(stack.source, stack.text, stack.layers)])
 
 
-SEEN = {
-    "attention": (_attention, ()),
-    "rollout": (_rollout, ("stacked maps",)),
-    "alti": (partial(_mixed, alti_matrices), ("layer parts", "stacked maps")),
-    "value_zeroing": (partial(_mixed, zeroing_matrices), ("layer states", "stacked maps")),
+MATRICES = {
+    "attention": ((), _attention),
+    "rollout": (("stacked maps",), lambda stack: (_attention(stack) + np.eye(len(stack.reads))) / 2),
+    "alti": (("layer parts", "stacked maps"), lambda stack: _mixed(alti_matrices, stack)),
+    "value_zeroing": (("layer states", "stacked maps"), lambda stack: _mixed(zeroing_matrices, stack)),
 }
-"""{measure: (function of a stack, what it needs of the stack)}; the last need that is lacking is the reason."""
+"""{measure: (what it needs of the stack, its matrices)}; the last need that is lacking is the reason."""
+
+
+def _matrices(stack: Stack, names: Sequence[str] | None) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """{measure: (N,L,L)} of the named measures, and {measure: reason} of those left out."""
+    lacks = {name: stack.lacks[need] for name, (needs, _) in MATRICES.items() for need in needs if need in stack.lacks}
+    for name in names or ():
+        if name in lacks:
+            raise SubjectError(f"{name} cannot be seen of this model: {lacks[name]}")
+    if not names:
+        count = len(stack.reads)
+        if count > MOST_READ:
+            lacks.setdefault("value_zeroing", f"it reads a text of {count} positions {count} times: ask for it by name")
+        names = [name for name in MATRICES if name not in lacks]
+    return {name: MATRICES[name][1](stack) for name in names}, lacks
 
 
 def _tokens(subject: Subject, row, stack: Stack) -> tuple[tuple[str, ...], tuple[int | None, ...]]:
     """The text of each position, and the number of its word."""
-    ids, tokens, words = stack.text["input_ids"][0].tolist(), [], []
-    owners, place = row.get("word_of_token") or range(len(row["tokens"])), 0
-    for position, inside in enumerate(stack.inside.tolist()):
-        tokens.append(row["tokens"][place] if inside else subject.tokenizer.convert_ids_to_tokens(ids[position]))
-        words.append(owners[place] if inside else None)
-        place += inside
-    return tuple(tokens), tuple(words)
+    ids = subject.tokenizer.convert_ids_to_tokens(stack.text["input_ids"][0].tolist())
+    owners = iter(row.get("word_of_token") or range(len(row["tokens"])))
+    own, inside = iter(row["tokens"]), stack.inside.tolist()
+    tokens = tuple(next(own) if is_inside else marker for marker, is_inside in zip(ids, inside, strict=True))
+    return tokens, tuple(next(owners) if is_inside else None for is_inside in inside)

@@ -59,7 +59,7 @@ def _folders(args, needs: str) -> dict[str, Path]:
     examples=("cards runs/quickstart --to OWNER",),
 )
 def cards(args):
-    """Cards of trained checkpoints and their index, as they are pushed, without pushing."""
+    """Cards of trained checkpoints, as they are pushed, without pushing."""
     folders = _folders(args, "a card")
     from attnfaith.data.registry import facts
     from attnfaith.hub import repo_id_of, shared_repos

@@ -47,46 +47,37 @@ def show(args):
     argument("--measure", nargs="+", metavar="NAME", help="attention, rollout, alti, value_zeroing, … (default: all)"),
     DEVICE,
     argument("--output", type=Path, default=Path("view.html"), help="the page (default: view.html)"),
-    flag("--figures", help="write figures too, as PNG, SVG and PDF, next to the page"),
     examples=(
         'view OWNER/MODEL "a moving and brilliant portrait"',
-        'view runs/sst "a clumsy film" --measure alti value_zeroing --output clumsy.html --figures',
+        'view runs/sst "a clumsy film" --measure alti value_zeroing --output clumsy.html',
         'view OWNER/MODEL "A man sleeps." --pair "A person is awake."',
     ),
 )
 def view(args):
     """All self-attention of a model on one text, in a page to look at and to send.
 
-    The page shows attention of each layer and head, rollout, ALTI and value zeroing through the layers; for pairs of
-    sentences which words align, by every measure, layer and head, with gold links. It is one file that needs no network.
+    The page shows what the answer takes of each word, and attention of each layer and head, rollout, ALTI and value zeroing;
+    for pairs of sentences which words align, with gold links. It is one file that needs no network.
     """
     if args.output.suffix not in (".html", ".htm"):
         raise AttnfaithError(f"--output {excerpt(str(args.output))}: the page is HTML, so end its name in .html")
     if args.output.is_file() and GENERATOR not in args.output.read_bytes()[:1000]:
         raise AttnfaithError(f"{args.output} is there already, and is no page of this command: name another --output")
-    from attnfaith.loading import model_folders
+    from attnfaith.loading import model_folder
     from attnfaith.measurement import registry
-    from attnfaith.reporting.view_figures import TITLES
+    from attnfaith.reporting.view import TITLES
 
     wrong = {*(args.measure or ())} - {*TITLES, *registry.names("pairs")}
     if wrong:
         raise AttnfaithError(f"--measure {excerpt(min(wrong))} is not known; there are {', '.join(TITLES)}")
     if not os.path.exists(args.model):
-        model_folders(args.model)
+        model_folder(args.model)
     from attnfaith.api.viewing import view
-    from attnfaith.reporting.style import require_matplotlib, save_figure
 
-    if args.figures:
-        require_matplotlib()
     text = args.text if args.pair is None else (args.text, args.pair)
-    page_of_text = view(args.model, text, args.measure, device=args.device)
-    if args.figures and not hasattr(page_of_text, "figures"):
-        raise AttnfaithError("--figures draws the view of a text; the report draws sentence pairs: attnfaith report RECORD")
-    figures = page_of_text.figures() if args.figures else {}
-    page = page_of_text.save(args.output)
-    print(f"{page_of_text}\nview: {page} ({page.stat().st_size / 1e3:,.0f} kB)")
-    for name, figure in figures.items():
-        print("figure: " + " ".join(map(str, save_figure(figure, page.with_name(f"{page.stem}-{name}")))))
+    shown = view(args.model, text, args.measure, device=args.device)
+    page = shown.save(args.output)
+    print(f"{shown}\nview: {page} ({page.stat().st_size / 1e3:,.0f} kB)")
     return page
 
 
@@ -185,8 +176,8 @@ def table(args):
 def space(args):
     """Serve a page that measures a model on a typed sentence, to be tried by hand.
 
-    It shows every measure as heat maps beside attention, how far attention is from being determined, the predictions for
-    other words or weights, and the record as a file. It needs gradio: pip install 'attnfaith[space]'. Ctrl-C stops it.
+    It shows every measure as heat maps beside attention, the predictions for other words or weights, and the record as a
+    file. It needs gradio: pip install 'attnfaith[space]'. Ctrl-C stops it.
     """
     from attnfaith.loading import is_repository
 

@@ -140,7 +140,8 @@ def plan(run: str | os.PathLike, owner: str, *, name: str | None = None, private
         files["config.json"] = as_json(without_places(json.loads(files["config.json"])))
         files["run.json"] = as_json(state)
         files["recipe.yaml"] = recipes.dump(recipes.build(without_places(asdict(recipe)))).encode()
-        files |= _card_files(folder, repo_id, state, [*tables.values()], shared)
+        dataset = facts(records.settings(next(iter(tables.values())))[0]["recipe"]["data"])
+        files |= cards.model_card(state, [*tables.values()], repo_id, dataset, **shared)
         record_files, cells = {}, {}
         for path, table in tables.items():
             config = repo_id.partition("/")[2] + ("" if path.stem == "record" else f".{path.stem}")
@@ -214,19 +215,6 @@ def _check_model(folder: Path, tables: Mapping[Path, pa.Table]) -> None:
     other = [path for path, table in tables.items() if records.settings(table)[0]["model"] != digest]
     if other:
         raise HubError(f"{folder} has other weights than {other[0]} was measured with: measure it again, then push")
-
-
-def _card_files(folder: Path, repo_id: str, state: Mapping, tables: Sequence[pa.Table], shared: Mapping) -> dict[str, bytes]:
-    """The card of a checkpoint, its figures and evaluation results."""
-    figures = folder / "report" / "figures"
-    names = sorted(path.stem for path in figures.glob("*.png"))
-    dataset = facts(records.settings(tables[0])[0]["recipe"]["data"])
-    checkpoint = cards.Checkpoint(state, tables)
-    card = cards.model_card(checkpoint, repo_id, dataset, figures=names, **shared)
-    files = {CARD: card.encode(), **cards.answer_files(checkpoint, repo_id)}
-    files |= {path: (figures / f"{name}.png").read_bytes() for path, name in cards.card_figures(repo_id, names).items()}
-    results = cards.eval_results(checkpoint, dataset, records_repo=shared["records_repo"])
-    return files | {path: text.encode() for path, text in results.items()}
 
 
 def without_places(value, key: str | None = None):

@@ -21,7 +21,6 @@ from attnfaith.support.escaping import html, printable
 MOST_NAMED = 6  # quantities, seeds or texts that a note names
 UNTOLD = "cannot be told"
 KEYS = ("quantity", "first", "second", "over")
-UNNAMED = ("seed", *FINGERPRINTS)  # of a heading: what names no kind of model
 Seeds = Mapping[int, Cell]
 """The cells of one side by seed."""
 
@@ -59,7 +58,13 @@ class Comparison:
     def grid(self) -> Grid:
         """The table for reading."""
         columns = ("", "second", "mean of first", "of second", "difference", "95 % interval", "p (Holm)", "second is")
-        lines = [(quantity_label(row["quantity"]), row["second"], *_numbers(row)) for row in self.frame.to_dict("records")]
+        lines = []
+        for row in self.frame.to_dict("records"):
+            low, high, difference = (short_number(row[name], "+") for name in ("ci_low", "ci_high", "difference"))
+            interval = row["seeds"] or (low if np.isnan(row["ci_low"]) else f"{low} to {high}")
+            means = (short_number(row[name]) for name in ("mean_first", "mean_second"))
+            end = (difference, interval, format_number(row["p_holm"]), row["verdict"])
+            lines.append((quantity_label(row["quantity"]), row["second"], *means, *end))
         return Grid(f"first: {self.sides[0]}", columns, tuple(lines), 2)
 
     def __str__(self) -> str:
@@ -72,15 +77,7 @@ class Comparison:
         """The same as HTML, all text in it escaped."""
         return "\n".join([*(f"<p>{html(note)}</p>" for note in self.notes), template("grid.html.j2").render(grid=self.grid)])
 
-    def _repr_html_(self) -> str:
-        return self.html()
-
-
-def _numbers(row: Mapping) -> tuple[str, ...]:
-    low, high = (short_number(row[name], "+") for name in ("ci_low", "ci_high"))
-    interval = row["seeds"] or (low if np.isnan(row["ci_low"]) else f"{low} to {high}")
-    means = (short_number(row[name]) for name in ("mean_first", "mean_second"))
-    return *means, short_number(row["difference"], "+"), interval, format_number(row["p_holm"]), row["verdict"]
+    _repr_html_ = html
 
 
 def compare(tables: Sequence[pa.Table], names: Sequence[str], *, mix_versions: bool = False) -> Comparison:
@@ -101,17 +98,28 @@ def compare(tables: Sequence[pa.Table], names: Sequence[str], *, mix_versions: b
     if not mix_versions:
         records.check_one_version(tables, remedy="measure them anew with one, or give --mix-versions")
     sides, texts = _sides(cells), _shared_texts(cells)
-    numbers, left_out = _shared_numbers([cell for _, cell in cells], texts)
+    numbers = {cell: pd.DataFrame(sections.numbers(cell), index=cell.instance_ids).loc[texts] for _, cell in cells}
+    held = dict.fromkeys(name for table in numbers.values() for name in table.columns)
+    shared = [name for name in held if all(name in table.columns for table in numbers.values())]
+    if not shared:
+        raise ReportError(f"no number is in all records (some hold {_listed(held)}): measure them with the same producers")
     (first, first_seeds), *rest = sides.items()
-    family = len(rest) * len(next(iter(numbers.values())).columns)
-    rows = [_rows(first_seeds, seeds, numbers, family) for _, seeds in rest]
-    frame = pd.concat(rows, keys=[name for name, _ in rest], names=["second", None]).reset_index("second")
-    frame = frame.reset_index(drop=True).assign(first=first, p_holm=holm(frame["p_value"]))
+    rows = []
+    for name, seeds in rest:
+        paired = _paired_seeds(first_seeds, seeds)
+        left, right = (
+            np.stack([numbers[side[seed]][shared].to_numpy(np.float64) for seed in chosen])  # [S, N, Q]
+            for side, chosen in zip((first_seeds, seeds), paired, strict=True)
+        )
+        rows.append(_rows(left, right, len(rest) * len(shared)).assign(quantity=shared, first=first, second=name))
+    frame = pd.concat(rows, ignore_index=True)
+    frame["p_holm"] = holm(frame["p_value"])
     sure = (frame["p_holm"] <= LEVEL) & ((frame["ci_low"] > 0) | (frame["ci_high"] < 0))
     direction = np.where(frame["difference"] > 0, "higher", "lower")
     frame["verdict"] = np.where(frame["difference"].isna(), "undefined", np.where(sure, direction, UNTOLD))
     frame = frame[[*KEYS, *(name for name in frame if name not in KEYS)]]
-    return Comparison(tuple(sides), tuple(texts), _notes(sides, cells, texts, left_out), frame)
+    notes = _notes(sides, cells, texts, [name for name in held if name not in shared])
+    return Comparison(tuple(sides), tuple(texts), notes, frame)
 
 
 def _sides(cells: Sequence[tuple[str, Cell]]) -> dict[str, Seeds]:
@@ -121,18 +129,21 @@ def _sides(cells: Sequence[tuple[str, Cell]]) -> dict[str, Seeds]:
     groups: dict[records.Identity, list[tuple[str, Cell]]] = {}
     for name, cell in cells:
         groups.setdefault(replace(cell.identity, seed=0), []).append((name, cell))
-    parts = []
+    kinds = [key for key in CELL if key not in ("seed", *FINGERPRINTS)]
+    differing = [key for key in kinds if len({str(cell.heading[key]) for _, cell in cells}) > 1]
+    sides = []
     for group in groups.values():
-        together = len(groups) > 1 and len({cell.identity.seed for _, cell in group}) == len(group)
-        parts += [sorted(group, key=lambda pair: pair[1].identity.seed)] if together else [[pair] for pair in group]
-    differing = [key for key in CELL if key not in UNNAMED and len({str(cell.heading[key]) for _, cell in cells}) > 1]
-    kinds = [" ".join(str(part[0][1].heading[key]) for key in differing) for part in parts]
-    names = [kind if len(part) > 1 and kind else part[0][0] for part, kind in zip(parts, kinds, strict=True)]
-    sides = {}
-    for place, (name, part) in enumerate(zip(names, parts, strict=True)):
-        number = f" ({names[:place].count(name) + 1})" if names.count(name) > 1 else ""
-        sides[name + number] = {cell.identity.seed: cell for _, cell in part}
-    return sides
+        seeds = {cell.identity.seed: cell for _, cell in sorted(group, key=lambda pair: pair[1].identity.seed)}
+        if len(groups) > 1 and len(seeds) == len(group) > 1:
+            kind = " ".join(str(group[0][1].heading[key]) for key in differing)
+            sides.append((kind or group[0][0], seeds))
+        else:
+            sides += [(name, {cell.identity.seed: cell}) for name, cell in group]
+    names = [name for name, _ in sides]
+    numbered = [
+        f"{name} ({names[: place + 1].count(name)})" if names.count(name) > 1 else name for place, name in enumerate(names)
+    ]
+    return dict(zip(numbered, (seeds for _, seeds in sides), strict=True))
 
 
 def _shared_texts(cells: Sequence[tuple[str, Cell]]) -> list[str]:
@@ -150,68 +161,48 @@ def _shared_texts(cells: Sequence[tuple[str, Cell]]) -> list[str]:
     return sorted(shared)
 
 
-def _words(cell: Cell) -> dict[str, tuple[str, str]]:
+def _words(cell: Cell) -> dict[str, tuple[list[str], list[str]]]:
     """The words of each instance and of its second text, by instance id."""
-    tokens, queries = cell.table.column("tokens").to_pylist(), cell.queries or [()] * len(cell)
-    texts = [(" ".join(words), " ".join(query or ())) for words, query in zip(tokens, queries, strict=True)]
-    return dict(zip(cell.instance_ids, texts, strict=True))
-
-
-def _shared_numbers(cells: Sequence[Cell], texts: Sequence[str]) -> tuple[dict[Cell, pd.DataFrame], list[str]]:
-    """Every number per text that all cells hold, by cell; and the names of those that only some hold."""
-    tables = {cell: pd.DataFrame(sections.numbers(cell), index=cell.instance_ids).loc[texts] for cell in cells}
-    names = list(dict.fromkeys(name for table in tables.values() for name in table.columns))
-    shared = [name for name in names if all(name in table.columns for table in tables.values())]
-    if not shared:
-        raise ReportError(f"no number is in all records (some hold {_listed(names)}): measure them with the same producers")
-    return {cell: table[shared] for cell, table in tables.items()}, [name for name in names if name not in shared]
+    tokens, queries = cell.table.column("tokens").to_pylist(), cell.queries or [[]] * len(cell)
+    return dict(zip(cell.instance_ids, zip(tokens, queries, strict=True), strict=True))
 
 
 def _paired_seeds(first: Seeds, second: Seeds) -> tuple[list[int], list[int]]:
     """The seeds of both sides in the order in which they are paired."""
     shared = sorted(set(first) & set(second))
-    if shared:
-        return shared, shared
     count = min(len(first), len(second))
-    return sorted(first)[:count], sorted(second)[:count]
+    return (shared, shared) if shared else (sorted(first)[:count], sorted(second)[:count])
 
 
-def _rows(first: Seeds, second: Seeds, numbers: Mapping[Cell, pd.DataFrame], family: int) -> pd.DataFrame:
-    """A row for each number of two sides, without what depends on other rows. family: rows that are corrected together."""
-    seeds, other_seeds = _paired_seeds(first, second)
-    left, right = (
-        np.stack([numbers[side[seed]].to_numpy(np.float64) for seed in chosen])  # [S, N, Q]
-        for side, chosen in ((first, seeds), (second, other_seeds))
-    )
+def _rows(left: np.ndarray, right: np.ndarray, family: int) -> pd.DataFrame:
+    """A row for each number of two sides [S,N,Q], without what depends on other rows. family: rows corrected together."""
     differences = right - left
     defined = ~np.isnan(differences)
-    if len(seeds) == 1:
-        intervals = [list(estimate("", column).values())[1:] for column in differences[0].T]
+    columns = np.moveaxis(differences, 2, 0)
+    if len(differences) == 1:
+        intervals = [list(estimate("", column[0]).values())[1:] for column in columns]
         p_values = sign_flip_tests(differences[0], draws=max(9999, 100 * family))
         p_values = np.where(defined[0].sum(0) < 2, np.nan, p_values)
-        apart = [""] * len(intervals)
+        apart = [""] * len(columns)
     else:
-        columns = [differences[:, :, place] for place in range(differences.shape[2])]
         estimates = [over_seeds_of_texts(column) for column in columns]
         intervals, p_values = [each[1:3] for each in estimates], [each.p_value for each in estimates]
+        no_interval = [np.isnan(each.ci_low) and not np.isnan(each.value) for each in estimates]
         apart = [
-            seeds_in_words([mean(seed[~np.isnan(seed)]) for seed in column], 0)
-            if np.isnan(each.ci_low) and not np.isnan(each.value)
-            else ""
-            for column, each in zip(columns, estimates, strict=True)
+            seeds_in_words([mean(seed[~np.isnan(seed)]) for seed in column], 0) if is_apart else ""
+            for column, is_apart in zip(columns, no_interval, strict=True)
         ]
     n_texts = defined.any(axis=0).sum(axis=0)
-    means = [  # over seeds of means over texts, without what is undefined on either side
-        pd.concat([pd.DataFrame(seed).mean() for seed in np.where(defined, side, np.nan)], axis=1).mean(axis=1)
-        for side in (left, right, differences)
-    ]
+    means = {  # over seeds of means over texts, without what is undefined on either side
+        name: pd.concat([pd.DataFrame(seed).mean() for seed in np.where(defined, side, np.nan)], axis=1).mean(axis=1)
+        for name, side in (("mean_first", left), ("mean_second", right), ("difference", differences))
+    }
     return pd.DataFrame(
         {
-            "quantity": next(iter(numbers.values())).columns,
-            "over": "texts" if len(seeds) == 1 else "seeds and texts",
+            "over": "texts" if len(differences) == 1 else "seeds and texts",
             "n_texts": n_texts,
             "n_left_out": differences.shape[1] - n_texts,
-            **dict(zip(("mean_first", "mean_second", "difference"), means, strict=True)),
+            **means,
             **dict(zip(("ci_low", "ci_high"), np.transpose(intervals), strict=True)),
             "p_value": p_values,
             "seeds": apart,

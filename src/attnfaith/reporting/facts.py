@@ -1,13 +1,12 @@
 """Where a record comes from, by heading: data, training, measures and versions, for pages, cards and terminals."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping
 
-import pandas as pd
 import pyarrow as pa
 
 from attnfaith import record as records
 from attnfaith.reporting.sections.performance import selected_by
-from attnfaith.reporting.tables import as_text
 from attnfaith.support.errors import counted, cut
 
 
@@ -24,22 +23,24 @@ REASONS = {
 
 
 def record_facts(record: pa.Table) -> dict[str, object]:
-    """Return what made a record: its run, the source of the model and texts, or the settings that several cells share.
+    """Return what made a record: its run, or the source of the model and texts; of several cells the version alone.
 
     Raises RecordError where the settings of a run lack what every run has.
     """
     stored = records.settings(record)
-    is_run = len(stored) == 1 and {"recipe", "run"} <= set(stored[0])
-    if len(stored) != 1 or not (is_run or "source" in stored[0]):
-        names = list(dict.fromkeys(name for settings in stored for name in settings))
-        shared = {
-            name: stored[0][name] for name in names if all(name in part and part[name] == stored[0][name] for part in stored)
-        }
-        differing = ", ".join(name for name in names if name not in shared)
-        return shared | ({"settings that differ between cells": differing} if differing else {})
-    (settings,) = stored
+    settings = stored[0] if len(stored) == 1 else {}
+    if not ({"recipe", "run"} <= set(settings) or "source" in settings):
+        return {"attnfaith": ", ".join(sorted({str(part["version"]) for part in stored if "version" in part}))}
     try:
-        facts = (_run_facts if is_run else _source_facts)(record, settings)
+        if "source" in settings:
+            facts = {"model is from": settings["source"], "attnfaith": settings["version"]}
+        else:
+            facts = _run_facts(settings["recipe"], settings["run"], settings)
+        facts |= {
+            "classes": _some(f"{number} {name}" for number, name in enumerate(settings.get("label_names", ()))),
+            "measured by": ", ".join(settings["producers"]) or "nothing beside its predictions",
+            "weights (SHA-256)": settings["model"][:16],
+        }
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise records.RecordError(
             f"the record's settings are not those of a run ({type(error).__name__}: {str(error)[:80]}): measure the model "
@@ -48,55 +49,36 @@ def record_facts(record: pa.Table) -> dict[str, object]:
     return {name: value for name, value in facts.items() if value}
 
 
-def _source_facts(record: pa.Table, settings: Mapping) -> dict[str, str]:
-    pairs = records.of_sequences(record)
-    return {
-        "what it is": f"{'pairs of sentences' if pairs else 'texts'} measured with a given model",
-        "model is from": settings["source"],
-        "classes": "" if pairs else _classes(settings["label_names"]) or "without names",
-        "measured by": ", ".join(settings["producers"]),
-        "attnfaith": settings["version"],
-        "weights (SHA-256)": settings["model"][:16],
-    }
-
-
-def _run_facts(record: pa.Table, settings: Mapping) -> dict[str, str]:
-    recipe, run, names = settings["recipe"], settings["run"], settings.get("label_names", ())
-    pairs, dataset = records.of_sequences(record), run["dataset"]
-    left_out = dataset["left_out"].values() if pairs else [n for part in dataset["dropped"].values() for n in part.values()]
-    sizes = ", ".join(f"{split} {count:,}" for split, count in run["sizes"].items())
-    facts = {"what it is": recipe["note"] or recipe["name"]}
-    if "base" in run:
-        facts["trained against"] = run["base"]["folder"]
-    if "pretrained" in run:
-        facts["fine-tuned from"] = "{name} (revision {revision}, weights {digest})".format(**run["pretrained"])
-    facts |= {
-        "pairs" if pairs else "texts": f"{sizes}; left out {sum(left_out):,}",
-        "links": dataset["gold"] if pairs else "",
-        **own_data_facts(dataset),
-        "classes": _classes(names),
-        "attention is over": "" if pairs else _unit(record),
-        "vocabulary": f"{run['vocabulary']:,} {recipe['data']['vocabulary'] or 'words' if pairs else 'entries'}",
-        "training": "none: the model as it was drawn",
-    }
+def _run_facts(recipe: Mapping, run: Mapping, settings: Mapping) -> dict[str, object]:
+    dataset, training = run["dataset"], "none: the model as it was drawn"
     if "best" in run:
-        length = f"{counted(run['epochs'], 'epoch')} in {run['training_seconds']:g} s, processes {run['processes']}"
-        facts["training"] = f"{length}; {_listed(recipe['training'])}"
-        facts["selected on validation"] = f"{selected_by(run, names)} {run['best']['value']:.4f}"
-    return facts | {
-        "penalties": _listed(recipe["penalties"]),
-        "translates": translation_in_words(run["translation"]) if pairs else "",
-        "measured by": ", ".join(settings["producers"]) or "nothing beside its predictions",
+        chosen = selected_by(run, settings.get("label_names", ()))
+        training = f"{counted(run['epochs'], 'epoch')} in {run['training_seconds']:g} s"
+        training += f"; the best by {chosen} on validation, {run['best']['value']:.4f}"
+    return {
+        "run": recipe["note"] or recipe["name"],
+        "trained against": run.get("base", {}).get("folder", ""),
+        "fine-tuned from": "{name}, revision {revision}".format(**run["pretrained"]) if "pretrained" in run else "",
+        "sizes": ", ".join(f"{split} {count:,}" for split, count in run["sizes"].items()),
+        **own_data_facts(dataset),
+        "training": training,
+        "penalties": _set_keys(recipe["penalties"]),
+        "translates": translation_in_words(run["translation"]) if "translation" in run else "",
         "versions": ", ".join(f"{name} {version}" for name, version in run["versions"].items()),
-        "weights (SHA-256)": settings["model"][:16],
     }
 
 
-def _listed(section: Mapping) -> str:
+def _set_keys(section: Mapping) -> str:
     """The keys of a recipe's section that are set."""
     return ", ".join(
         f"{key} {value:g}" if isinstance(value, float) else f"{key} {value}" for key, value in section.items() if value
     )
+
+
+def _some(parts) -> str:
+    parts = list(parts)
+    more = [f"and {len(parts) - MOST_CLASSES:,} more"] if len(parts) > MOST_CLASSES else []
+    return "; ".join([*parts[:MOST_CLASSES], *more])
 
 
 def translation_in_words(scores: Mapping) -> str:
@@ -105,25 +87,6 @@ def translation_in_words(scores: Mapping) -> str:
     parts = [f"{label} {scores[name]:.1f}" for name, label in labels.items() if scores[name] is not None]
     rest = f"{scores['exact']:.1%} exact, {scores['word_accuracy']:.1%} of words in place"
     return f"{', '.join([*parts, rest])} ({scores['split']}, {scores['pairs']:,})"
-
-
-def _unit(record: pa.Table) -> str:
-    """The kind of tokens in a record, in words."""
-    if "words" in record.column_names:
-        return "sentences, which are the tokens below"
-    if "word_of_token" in record.column_names:
-        return "subwords; ## stands before one that goes on with a word, ##⋯ before another part of the character before it"
-    return "tokens"
-
-
-def _classes(names: Sequence[str]) -> str:
-    """The classes with their numbers; of very many the first and the last."""
-    classes = [f"{number} {name}" for number, name in enumerate(names)]
-    return (
-        ", ".join(classes)
-        if len(classes) <= MOST_CLASSES
-        else f"{len(classes)}: {', '.join(classes[:10])}, …, {classes[-1]}"
-    )
 
 
 # ---------- a user's own data
@@ -137,20 +100,19 @@ def own_data_facts(dataset: Mapping) -> dict[str, str]:
     about = dataset.get("about")
     if not about:
         return {}
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     for part in dataset["dropped"].values():
-        for reason, count in part.items():
-            counts[reason] = counts.get(reason, 0) + count
+        counts.update(part)
     left = ", ".join(f"{count:,} {REASONS.get(reason, reason)}" for reason, count in counts.items() if count)
-    texts = {name: ", ".join(f"{count:,}" for count in split.values()) for name, split in about["classes"].items()}
-    classes = [f"{cut(name, 60)} {numbers}" for name, numbers in texts.items()]
-    if len(classes) > MOST_CLASSES:
-        classes = [*classes[:MOST_CLASSES], f"and {len(classes) - MOST_CLASSES:,} more"]
     words = {split: [f"{number:,.0f}" for number in numbers] for split, numbers in about["words"].items()}
     return {
         "rows": f"{counted(about['rows'], 'row')} read; left out: {left or 'none'}",
+        "columns": ", ".join(f"{ours} from {theirs!r}" for ours, theirs in about.get("columns", {}).items()),
         "splits": about["splits"],
-        f"texts of each class ({', '.join(words)})": "; ".join(classes),
+        f"texts of each class ({', '.join(words)})": _some(
+            f"{cut(name, 60)} {', '.join(f'{count:,}' for count in split.values())}"
+            for name, split in about["classes"].items()
+        ),
         "words of a text (median, half of them between)": "; ".join(
             f"{split} {median} ({low} and {high})" for split, (_, low, median, high, _) in words.items()
         ),
@@ -163,14 +125,4 @@ def own_data_facts(dataset: Mapping) -> dict[str, str]:
 def own_data_lines(name: str, about: Mapping, dropped: Mapping[str, Mapping[str, int]]) -> list[str]:
     """The same as lines for a terminal. name, about, dropped: of a `LoadedDataset`."""
     facts = own_data_facts({"about": about, "dropped": dropped})
-    columns = ", ".join(f"{ours} from {theirs!r}" for ours, theirs in about["columns"].items())
-    classes = [(cut(label, 30), counts.values()) for label, counts in about["classes"].items()]
-    rows = {label: [f"{count:,}" for count in counts] for label, counts in classes[:MOST_CLASSES]}
-    if len(classes) > MOST_CLASSES:
-        rows[f"and {len(classes) - MOST_CLASSES:,} more"] = [""] * len(about["words"])
-    rows["all"] = [f"{sum(column):,}" for column in zip(*(counts for _, counts in classes), strict=True)]
-    rows["words of a text, median"] = [f"{numbers[2]:,.0f}" for numbers in about["words"].values()]
-    rows["half of them between"] = [f"{low:,.0f} and {high:,.0f}" for _, low, _, high, _ in about["words"].values()]
-    table = as_text(pd.DataFrame.from_dict(rows, orient="index", columns=[*about["words"]]), None)
-    lines = [f"{name}: {facts['rows']}", f"columns: {columns}", f"splits: {facts['splits']}", *table.split("\n")]
-    return [*lines, facts["repeated texts"], *about["assumed"]]
+    return [f"{name}: {facts.pop('rows')}", *(f"{heading}: {value}" for heading, value in facts.items())]

@@ -1,7 +1,7 @@
-"""Texts as heat maps: which texts are shown, and the scores of their tokens as one of eleven shades.
+"""Texts as heat maps: which texts are shown, and the scores of their tokens as shades.
 
-A shade is a share of the largest absolute value of a line, in tenths. Colours are computed for a light and a dark page, each
-with the text colour of the larger contrast, so that every word on a shade can be read (WCAG >= 4.5).
+A shade is the share of the largest absolute value of its line. Pages mix it by CSS, at most 60 % of the hue over the
+page's colour, so that every word on a shade can be read (WCAG >= 4.5).
 """
 
 import unicodedata
@@ -12,98 +12,69 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attnfaith import record as records
 from attnfaith.reporting.cells import PREFIX, Cell, main_measures, measure_label, name_class, reference_measure
-from attnfaith.reporting.html import PAPER
 from attnfaith.reporting.style import ATTENTION, GRADIENT, LEAVE_ONE_OUT, PALETTE
 
 
-SHADES = 11
-MOST_TOKENS = 400
-"""Tokens of a text that are shown; of sentences, the words in them."""
+MOST_TOKENS, MOST_SENTENCES = 400, 20
+"""Tokens of a text that are shown, or sentences."""
 SHORTEST_EXAMPLE = 8
 """Tokens: on two or three a single swap takes tau from one end to the other, so extremes would all be such texts."""
 HUES = {"attention": ATTENTION, "gradient": GRADIENT, "leave_one_out": LEAVE_ONE_OUT}
 COLOURS = (*HUES.values(), PALETTE[3], PALETTE[6])
 """Hues of the measures above, of all other measures, and of evidence against the class."""
 NEGATIVE = len(COLOURS) - 1
-INK = ("#000000", "#ffffff")
+SHADES = {"colours": COLOURS, "mix": 0.6}
+"""The fields of a template that shades words. mix: share of the hue in the darkest shade."""
 
 
 class Score(NamedTuple):
-    """One shaded word: signed `percent` of the line's largest absolute value, its shade 0..10, the value in words."""
+    """One shaded word: its share of the line's largest absolute value, -1..1, and the value in words."""
 
-    percent: str
-    shade: int
-    value: str
-    negative: bool = False
+    share: float
+    words: str
 
-    def css(self, hue: int) -> str:
-        """The name of its colour on a page."""
-        return f"m{NEGATIVE if self.negative else hue}s{self.shade}"
+    @property
+    def depth(self) -> int:
+        """The size of the share in percent."""
+        return round(100 * abs(self.share))
+
+    def hue(self, own: int) -> int:
+        """The place in COLOURS of its hue. own: that of its measure."""
+        return NEGATIVE if self.share < 0 else own
 
 
-class Token(NamedTuple):
-    """scores: of each line. words: where the token is a sentence, its words with their attention within it."""
+class Line(NamedTuple):
+    """The scores of one measure. hue: its place in COLOURS."""
 
-    text: str
-    scores: tuple[Score, ...]
-    gold: bool = False
-    words: tuple[tuple[str, Score], ...] = ()
+    label: str
+    hue: int
+    scores: list[Score]
 
 
 @dataclass(frozen=True)
 class Example:
     """One text as shown.
 
-    predicted, label: classes, label None where unknown. probability: of the predicted class. lines: (label, hue) of each
-    line. length: of the whole text, in tokens. query: the words of the second text, None where the cell has none.
-    sentences: whether its tokens are sentences. has_rationale: whether gold evidence is known. direction: "ltr" or "rtl".
+    predicted, label: classes in words, label "" where unknown; wrong: whether they differ. probability: of the predicted
+    class. tokens: as many as are shown, of `length`. gold: whether each is gold evidence; [] where that is not known. query:
+    the words of the second text, None where the cell has none. sentences: whether its tokens are sentences. direction: "ltr"
+    or "rtl".
     """
 
     instance_id: str
-    predicted: int
+    predicted: str
     probability: float
-    label: int | None
-    lines: tuple[tuple[str, int], ...]
-    tokens: tuple[Token, ...]
+    label: str
+    wrong: bool
+    lines: list[Line]
+    tokens: list[str]
+    gold: list[bool]
     length: int
     truncated: bool
-    query: tuple[str, ...] | None
+    query: list[str] | None
     sentences: bool
-    has_rationale: bool
     direction: str
-
-
-def _channels(colour: str) -> np.ndarray:
-    return np.array([int(colour[place : place + 2], 16) for place in (1, 3, 5)], dtype=np.float64)
-
-
-def contrast(first: str, second: str) -> float:
-    """WCAG 2 contrast ratio of two "#rrggbb" colours, 1..21; 4.5 is enough for small text."""
-    shares = np.stack([_channels(first), _channels(second)]) / 255
-    linear = np.where(shares <= 0.04045, shares / 12.92, ((shares + 0.055) / 1.055) ** 2.4)
-    low, high = sorted(linear @ np.array([0.2126, 0.7152, 0.0722]))
-    return float((high + 0.05) / (low + 0.05))
-
-
-def shades(hue: str, theme: str) -> list[tuple[str, str]]:
-    """(background, text colour) of each shade, from the page's colour to the hue; lightened for a dark page."""
-    start, end = _channels(PAPER[theme]), _channels(hue)
-    if theme == "dark":
-        end = end + (255 - end) * 0.35
-    colours = []
-    for step in range(SHADES):
-        mixed = np.rint(start + (end - start) * step / (SHADES - 1)).astype(int)
-        background = "#" + "".join(f"{value:02x}" for value in mixed)
-        colours.append((background, max(INK, key=lambda ink: contrast(ink, background))))
-    return colours
-
-
-def palette(hues: Iterable[int] = range(len(COLOURS))) -> dict[str, object]:
-    """The field of a template that shades words: {theme: [(hue, shades)]} of these hues."""
-    hues = list(hues)
-    return {"themes": {theme: [(hue, shades(COLOURS[hue], theme)) for hue in hues] for theme in PAPER}}
 
 
 def hue_of(measure: str) -> int:
@@ -118,9 +89,7 @@ def visible(token: str) -> str:
     """
     if not token:
         return "(empty)"
-    if token.isspace():
-        return "␣" * len(token)
-    return "".join(map(_visible, token))
+    return "␣" * len(token) if token.isspace() else "".join(map(_visible, token))
 
 
 def _visible(character: str) -> str:
@@ -172,22 +141,15 @@ def extreme_texts(cell: Cell, count: int) -> tuple[list[int], list[int]]:
     Texts without a tau are in neither. Without a measure the first texts by instance id stand in the first list.
     """
     measure = reference_measure(cell)
-    ids = np.array(cell.instance_ids, dtype=object)
+    ids = cell.instance_ids
     if measure is None:
         return sorted(range(len(cell)), key=lambda row: ids[row])[:count], []
     tau = cell.tau("attention", measure)
-    candidates = np.flatnonzero(~np.isnan(tau))
-    long_enough = candidates[cell.lengths[candidates] >= SHORTEST_EXAMPLE]
-    if len(long_enough) >= 2 * count:
-        candidates = long_enough
-    best = sorted(candidates, key=lambda row: (-tau[row], ids[row]))[: min(count, (len(candidates) + 1) // 2)]
-    worst = sorted(np.setdiff1d(candidates, best), key=lambda row: (tau[row], ids[row]))[:count]
-    return [int(row) for row in best], [int(row) for row in worst]
-
-
-def query_of(cell: Cell, row: int) -> tuple[str, ...] | None:
-    """The words of an instance's second text, such as a question; None in a cell of single texts."""
-    return None if cell.queries is None else tuple(map(visible, cell.queries[row]))
+    rows = np.flatnonzero(~np.isnan(tau)).tolist()
+    longer = [row for row in rows if cell.lengths[row] >= SHORTEST_EXAMPLE]
+    rows = longer if len(longer) >= 2 * count else rows
+    best = sorted(rows, key=lambda row: (-tau[row], ids[row]))[: min(count, (len(rows) + 1) // 2)]
+    return best, sorted(set(rows) - set(best), key=lambda row: (tau[row], ids[row]))[:count]
 
 
 def signed(value: float) -> str:
@@ -195,46 +157,27 @@ def signed(value: float) -> str:
     return "undefined" if np.isnan(value) else f"{value:.2f}".replace("-", "−")
 
 
-def example(cell: Cell, row: int, measures: Sequence[str] | None = None, most: int | None = None) -> Example:
-    """One instance as it is shown. measures: None for `heat_measures`. most: tokens, None for MOST_TOKENS; of sentences as
-    many as hold no more words, and at least one.
-    """
+def example(cell: Cell, row: int, measures: Sequence[str] | None = None, most: int = MOST_TOKENS) -> Example:
+    """One instance as it is shown. measures: None for `heat_measures`. most: tokens."""
+    texts, label, predicted = cell.table.column("tokens")[row].as_py(), cell.labels[row], int(cell.predicted[row])
+    shown = slice(MOST_SENTENCES if cell.words else most)
     measures = heat_measures(cell) if measures is None else measures
-    part, most = cell.table.slice(row, 1), MOST_TOKENS if most is None else most
-    texts = part.column("tokens")[0].as_py()
-    scores = [scores_of(cell.scores(name)[row], measure_label(name)) for name in measures]
-    has_rationale = "rationale" in cell.table.column_names
-    gold = records.rows(part, "rationale")[0] > 0 if has_rationale else np.zeros(len(texts), bool)
-    words = [()] * len(texts)
-    if cell.words:
-        words = _words(cell, row)
-        ends = np.cumsum([len(sentence) for sentence in words])
-        most = max(1, int(np.searchsorted(ends, most, side="right")))
-    columns = zip(map(visible, texts), zip(*scores, strict=True), map(bool, gold), words, strict=True)
-    predicted, label = int(cell.predicted[row]), cell.labels[row]
+    scores = {name: scores_of(cell.scores(name)[row], measure_label(name))[shown] for name in measures}
     return Example(
         instance_id=visible(cell.instance_ids[row]),
-        predicted=predicted,
+        predicted=class_label(cell, predicted),
         probability=float(cell.probs[row, predicted]),
-        label=None if np.isnan(label) else int(label),
-        lines=tuple((measure_label(name), hue_of(name)) for name in measures),
-        tokens=tuple(Token(*column) for column in columns)[:most],
+        label="" if np.isnan(label) else class_label(cell, int(label)),
+        wrong=not np.isnan(label) and label != predicted,
+        lines=[Line(measure_label(name), hue_of(name), values) for name, values in scores.items()],
+        tokens=list(map(visible, texts[shown])),
+        gold=(cell.rows("rationale")[row][shown] > 0).tolist() if cell.has("rationale") else [],
         length=len(texts),
-        truncated=bool(part.column("truncated")[0].as_py()),
-        query=query_of(cell, row),
+        truncated=bool(cell.table.column("truncated")[row].as_py()),
+        query=None if cell.queries is None else list(map(visible, cell.queries[row])),
         sentences=cell.words is not None,
-        has_rationale=has_rationale,
         direction=direction_of(texts),
     )
-
-
-def _words(cell: Cell, row: int) -> list[tuple[tuple[str, Score], ...]]:
-    """The words of each sentence with their attention, in percent of the sentence's largest."""
-    weights = records.rows(cell.table.slice(row, 1), "word_attention")[0]
-    return [
-        tuple(zip(map(visible, words), scores_of(values, "attention within the sentence"), strict=True))
-        for words, values in zip(cell.words[row], weights, strict=True)
-    ]
 
 
 def scores_of(values: np.ndarray, name: str) -> list[Score]:
@@ -245,10 +188,9 @@ def scores_of(values: np.ndarray, name: str) -> list[Score]:
     scores = []
     for value in values:
         if not np.isfinite(value):
-            scores.append(Score("–", 0, f"{name}: {'undefined' if np.isnan(value) else 'infinite'}"))
+            scores.append(Score(0.0, f"{name}: {'undefined' if np.isnan(value) else 'infinite'}"))
             continue
         share = float(value / largest) if largest > 0 else 0.0
         percent = f"{round(100 * share):d}".replace("-", "−")
-        words = f"{name}: {value:.4g}, {percent} % of the largest"
-        scores.append(Score(percent, round(abs(share) * (SHADES - 1)), words, negative=share < 0))
+        scores.append(Score(share, f"{name}: {value:.4g}, {percent} % of the largest"))
     return scores

@@ -1,11 +1,10 @@
-"""The parts of pages: templates, tables and pictures as a page shows them, and pages of one file with a script."""
+"""The parts of pages: templates, tables and pictures as a page shows them, and scripts."""
 
 import base64
 import functools
 import hashlib
 import io
 import os
-import re
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,15 +19,12 @@ from markupsafe import Markup
 
 from attnfaith import __version__
 from attnfaith.support.errors import counted
-from attnfaith.support.escaping import code, html, markdown, script_data
+from attnfaith.support.escaping import code, html, markdown
 from attnfaith.support.files import write_atomically
 
 
 CLASS_COLUMN = "predicted class"
-PAPER = {"light": "#ffffff", "dark": "#1d2126"}
 MOST_CLASSES = 12  # with rows of their own in the tables of the page
-SIZE = f"size-{hashlib.sha256(__version__.encode()).hexdigest()[:16]}"
-"""In place of a page's size until it is known; no text that a page shows is this."""
 
 
 @dataclass(frozen=True)
@@ -96,14 +92,9 @@ def template(name: str) -> jinja2.Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"unbroken": unbroken, "counted": counted, "code": code}
-    environment.globals |= {"version": __version__, "paper": PAPER}
+    environment.filters |= {"counted": counted, "code": code}
+    environment.globals |= {"version": __version__}
     return environment.get_template(name)
-
-
-def unbroken(text: str) -> str:
-    """The text in which a line never ends between a number and its percent sign."""
-    return re.sub(r"(?<=\d) %", "\u00a0%", text)
 
 
 def largest_classes(counts: Mapping[str, int], how: str) -> tuple[set[str], str]:
@@ -134,16 +125,6 @@ def script(*names: str) -> Script:
 def packed(*parts: np.ndarray) -> str:
     """Numbers as scripts unpack them: their bytes, one part after the other, deflated, in base64."""
     return base64.b64encode(zlib.compress(b"".join(np.ascontiguousarray(part).tobytes() for part in parts), 9)).decode()
-
-
-def standalone_page(name: str, data: dict, **fields: object) -> str:
-    """The page of the template and the script of this name, `data` being what the script reads; all text is escaped.
-
-    It may ask the network for nothing, and its own script is the only one that may run. It shows its size.
-    """
-    code_of_page = script("parts", "maps", name)
-    page = template(f"{name}.html.j2").render(data=script_data(data), script=code_of_page, size=SIZE, **fields)
-    return page.replace(SIZE, f"{len(page.encode()) / 1e3:,.0f}", 1)
 
 
 class PageFile:

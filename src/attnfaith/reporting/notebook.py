@@ -13,15 +13,12 @@ import pandas as pd
 from attnfaith.reporting import render
 from attnfaith.reporting.cells import Cell, describe, main_measures, measure_label, undefined
 from attnfaith.reporting.heatmap import (
-    NEGATIVE,
+    SHADES,
     Example,
-    class_label,
     example,
     explained_class,
     extreme_texts,
     heat_measures,
-    hue_of,
-    palette,
     signed,
 )
 from attnfaith.reporting.html import template
@@ -46,16 +43,14 @@ def row_of(cell: Cell, word: str) -> int:
     ids = cell.instance_ids
     if word in ids:
         return ids.index(word)
-    if word.isdecimal():
-        if int(word) < len(ids):
-            return int(word)
-        raise AttnfaithError(f"there is no text {cut(word, 20)}: the record holds {len(ids):,}, numbered from 0")
+    if word.isdecimal() and int(word) < len(ids):
+        return int(word)
     ends = [row for row, name in enumerate(ids) if name.endswith(f"/{word}")]
     if len(ends) == 1:
         return ends[0]
     near = difflib.get_close_matches(word, ids, 1)
     hint = f"did you mean {near[0]}?" if near else f"give a number from 0 to {len(ids) - 1:,}, or an id such as {ids[0]}"
-    raise AttnfaithError(f"no text is called {excerpt(word)}; {hint}")
+    raise AttnfaithError(f"there is no text {excerpt(word)}: the record holds {len(ids):,}; {hint}")
 
 
 class ShownText:
@@ -82,22 +77,13 @@ class ShownText:
         return {label: target for label, target in targets.items() if target}
 
     @property
-    def predicted(self) -> str:
-        return class_label(self.cell, self.example.predicted)
-
-    @property
-    def gold(self) -> str:
-        """The gold class; "" where it is not known."""
-        return "" if self.example.label is None else class_label(self.cell, self.example.label)
-
-    @property
     def taus(self) -> list[tuple[str, str]]:
         """Kendall's tau of attention with each measure that is shown."""
         return [(measure_label(name), signed(self.cell.tau("attention", name)[self.row])) for name in self.names[1:]]
 
     def html(self) -> str:
         """A heat map that needs nothing beside it; all text in it is escaped."""
-        return _html([("", [self])])
+        return template("notebook.html.j2").render(overview=None, groups=[("", [self])], **SHADES)
 
     _repr_html_ = html
 
@@ -106,7 +92,7 @@ class ShownText:
         lines = [
             f"{text.instance_id}  (text {self.row} of {len(cell):,})",
             describe(cell.heading),
-            f"predicted: {self.predicted} ({text.probability:.2f})   label: {self.gold or 'unknown'}",
+            f"predicted: {text.predicted} ({text.probability:.2f})   label: {text.label or 'unknown'}",
             *(f"{label}: {target}" for label, target in self.explained.items()),
         ]
         if text.query is not None:
@@ -121,12 +107,16 @@ class ShownText:
     __repr__ = __str__
 
     def _table(self) -> str:
-        tokens, most = self.example.tokens, LONGEST_SENTENCE if self.example.sentences else LONGEST_TOKEN
-        scores = {measure_label(name): self.cell.scores(name)[self.row][: len(tokens)] for name in self.names}
+        text, most = self.example, LONGEST_SENTENCE if self.example.sentences else LONGEST_TOKEN
+        scores = {measure_label(name): self.cell.scores(name)[self.row][: len(text.tokens)] for name in self.names}
         columns = {name: ["–" if np.isnan(value) else f"{value:.3g}" for value in row] for name, row in scores.items()}
-        if self.example.has_rationale:
-            columns["gold"] = ["*" if token.gold else "" for token in tokens]
-        return as_text(pd.DataFrame(columns, index=[cut(token.text, most) for token in tokens])) if tokens else "(no token)"
+        if text.gold:
+            columns["gold"] = ["*" if gold else "" for gold in text.gold]
+        return (
+            as_text(pd.DataFrame(columns, index=[cut(token, most) for token in text.tokens]))
+            if text.tokens
+            else "(no token)"
+        )
 
 
 class Overview:
@@ -164,7 +154,7 @@ class Overview:
     def remarks(self) -> list[str]:
         """Lines on texts that were cut or are undefined."""
         count = sum(map(len, self.cells))
-        truncated = sum(int(np.sum(cell.table.column("truncated").to_numpy())) for cell in self.cells)
+        truncated = sum(int(cell.column("truncated").sum()) for cell in self.cells)
         empty = sum(int((cell.lengths == 0).sum()) for cell in self.cells)
         both = ((truncated, "cut at the length limit"), (empty, "without a token"))
         texts = [f"{number:,} of {counted(count)}: {words}" for number, words in both if number]
@@ -183,17 +173,7 @@ class Overview:
 
     def html(self) -> str:
         """The record in a notebook; all text in it is escaped."""
-        return _html(self.groups, self)
+        return template("notebook.html.j2").render(overview=self, groups=self.groups, **SHADES)
 
     def __str__(self) -> str:
         return "\n".join(map(printable, [*self.heads, *self.verdict, *self.lead, *self.remarks]))
-
-
-def _html(groups: Sequence[tuple[str, Sequence[ShownText]]], overview: Overview | None = None) -> str:
-    """Texts with the colours that they use, for light and dark ground."""
-    texts = [text for _, group in groups for text in group]
-    hues = {hue_of(name) for text in texts for name in text.names}
-    if any(score.negative for text in texts for token in text.example.tokens for score in token.scores):
-        hues.add(NEGATIVE)
-    colours = palette(sorted(hues))
-    return template("notebook.html.j2").render(**colours, negative=NEGATIVE, overview=overview, groups=groups)

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from attnfaith import record as records
 from attnfaith.metrics.attention_faithfulness.alignment_error_rate import POSSIBLE, SURE, alignment_scores
 from attnfaith.metrics.extraction import extract_links
 from attnfaith.reporting.cells import Cell, describe, measure_label
@@ -39,7 +38,7 @@ class Pair:
     target: tuple[str, ...]
     probabilities: tuple[float, ...]
     values: np.ndarray
-    scores: tuple[tuple[Score, ...], ...]
+    scores: tuple[list[Score], ...]
     gold: np.ndarray
     read: np.ndarray
     error: str
@@ -54,7 +53,7 @@ class Pair:
     def words(self, target: int, source: int) -> str:
         """A weight and its links, for reading."""
         link = self.link(target, source)
-        parts = [f"{self.target[target]} – {self.source[source]}", self.scores[target][source].value]
+        parts = [f"{self.target[target]} – {self.source[source]}", self.scores[target][source].words]
         parts += [f"{link} link in gold"] if link else []
         return "; ".join([*parts, *(["read as a link"] if self.read[target, source] else [])])
 
@@ -92,15 +91,13 @@ def extreme_pairs(cell: Cell, count: int) -> list[tuple[str, list[int]]]:
     """(heading, rows) of the pairs of lowest and of highest error by the shown reading, among those that it was not chosen
     on; without gold the first by instance id.
     """
-    ids = np.array(cell.instance_ids, dtype=object)
-    rates = errors(cell, page_reading(cell))
+    ids, rates = cell.instance_ids, errors(cell, page_reading(cell))
     if rates is None:
         return [("First pairs", sorted(range(len(cell)), key=lambda row: ids[row])[:count])]
-    judged = np.flatnonzero(~np.isnan(rates) & ~readings(cell).chooses)
+    judged = np.flatnonzero(~np.isnan(rates) & ~readings(cell).chooses).tolist()
     best = sorted(judged, key=lambda row: (rates[row], ids[row]))[: min(count, (len(judged) + 1) // 2)]
-    worst = sorted(np.setdiff1d(judged, best), key=lambda row: (-rates[row], ids[row]))[:count]
-    groups = (("Lowest error rate", best), ("Highest error rate", worst))
-    return [(heading, [int(row) for row in rows]) for heading, rows in groups if len(rows)]
+    worst = sorted({*judged} - {*best}, key=lambda row: (-rates[row], ids[row]))[:count]
+    return [(heading, rows) for heading, rows in (("Lowest error rate", best), ("Highest error rate", worst)) if rows]
 
 
 def errors(cell: Cell, reading: Reading | None) -> np.ndarray | None:
@@ -113,25 +110,22 @@ def errors(cell: Cell, reading: Reading | None) -> np.ndarray | None:
 
 def pair(cell: Cell, row: int, reading: Reading) -> Pair:
     """A pair of sentences as a page and a terminal show it."""
-    part = cell.table.slice(row, 1)
-    source, target = (part.column(name)[0].as_py() for name in ("tokens", "target_tokens"))
-    whole = at(cell, reading.place, row)
-    first_words = np.s_[:MOST_WORDS, :MOST_WORDS]
-    gold = records.rows(part, "gold_links")[0] if has_gold(cell) else np.zeros(whole.shape, int)
-    scores = scores_of(whole.ravel(), measure_label(reading.place.measure))
-    rates = errors(cell, reading)
+    values, first_words = at(cell, reading.place, row), np.s_[:MOST_WORDS, :MOST_WORDS]
+    fields = ("tokens", "target_tokens", "target_probs", "truncated")
+    source, target, probs, truncated = (cell.table.column(name)[row].as_py() for name in fields)
+    scores, rates = scores_of(values.ravel(), measure_label(reading.place.measure)), errors(cell, reading)
     return Pair(
         instance_id=visible(cell.instance_ids[row]),
         source=tuple(map(visible, source[:MOST_WORDS])),
         target=tuple(map(visible, target[:MOST_WORDS])),
-        probabilities=tuple(part.column("target_probs")[0].as_py()[:MOST_WORDS]),
-        values=whole[first_words],
-        scores=tuple(tuple(scores[g * len(source) :][: len(source)][:MOST_WORDS]) for g in range(len(target))),
-        gold=gold[first_words],
-        read=extract_links(whole, (reading.rule,))[0][first_words],
+        probabilities=tuple(probs[:MOST_WORDS]),
+        values=values[first_words],
+        scores=tuple(scores[g * len(source) :][: min(len(source), MOST_WORDS)] for g in range(len(target))),
+        gold=(cell.rows("gold_links")[row] if has_gold(cell) else np.zeros(values.shape, int))[first_words],
+        read=extract_links(values, (reading.rule,))[0][first_words],
         error="" if rates is None else "undefined" if np.isnan(rates[row]) else f"{rates[row]:.2f}",
         sizes=(len(source), len(target)),
-        truncated=bool(part.column("truncated")[0].as_py()),
+        truncated=bool(truncated),
         directions=(direction_of(source), direction_of(target)),
     )
 
@@ -184,9 +178,8 @@ def _table(words: Pair, gold: bool) -> str:
     for place, values in enumerate(words.values):
         order = np.argsort(-values, kind="stable")
         named = [word for number, word in enumerate(order) if number < HEAVIEST or words.read[place, word]]
-        marks = ["*" if words.read[place, word] else "" for word in named]
-        named_words = [f"{m}{words.source[w]} {short_number(values[w])}" for m, w in zip(marks, named, strict=True)]
-        row = {"p": f"{words.probabilities[place]:.2f}", "reads most of": " · ".join(named_words)}
+        listed = [f"{'*' if words.read[place, w] else ''}{words.source[w]} {short_number(values[w])}" for w in named]
+        row = {"p": f"{words.probabilities[place]:.2f}", "reads most of": " · ".join(listed)}
         if gold:
             links = [(word, words.link(place, number)) for number, word in enumerate(words.source)]
             row["gold"] = " ".join(f"({word})" if link == "possible" else word for word, link in links if link) or "–"

@@ -1,32 +1,20 @@
-"""Cards of releases: models, records, results and their index, as Markdown made from records and run.json.
+"""Cards of releases: models, records and results, as Markdown made from records and run.json.
 
-Every number is computed from the record; every sentence about results is put together from the numbers by rules that the
-card prints. Texts that come from data, recipes and runs are escaped: they show as they are and format nothing. The same
-inputs give the same bytes.
+Every number is computed from the record; every sentence about results is put together from the numbers. Texts that come from
+data, recipes and runs are escaped: they show as they are and format nothing. The same inputs give the same bytes.
 """
 
-from attnfaith.reporting.cards.checkpoint import Checkpoint, read_checkpoint
-from attnfaith.reporting.cards.model import answer_files, card_figures, eval_results, model_card
-from attnfaith.reporting.cards.shared import (
-    cards_index,
-    cell_facts,
-    checkpoint_name,
-    records_card,
-    results_card,
-    write_cards,
-)
+from attnfaith.reporting.cards.datasets import cell_facts, records_card, results_card
+from attnfaith.reporting.cards.model import checkpoint_name, model_card, write_cards
+from attnfaith.reporting.cards.numbers import card_numbers, only_reason
 
 
 __all__ = [
-    "Checkpoint",
-    "answer_files",
-    "card_figures",
-    "cards_index",
+    "card_numbers",
     "cell_facts",
     "checkpoint_name",
-    "eval_results",
     "model_card",
-    "read_checkpoint",
+    "only_reason",
     "records_card",
     "results_card",
     "write_cards",

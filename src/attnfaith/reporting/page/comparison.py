@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Mapping
 
 import numpy as np
+from markupsafe import Markup
 
 from attnfaith.reporting.cells import quantity_label
-from attnfaith.reporting.chart import OTHER, TAUS, Bar, Chart, svg
+from attnfaith.reporting.chart import INK, Bar, Chart, svg
 from attnfaith.reporting.compare import Comparison
 from attnfaith.reporting.heatmap import signed
 from attnfaith.reporting.html import template
@@ -23,11 +24,12 @@ TAU = "tau attention–"
 def comparison_page(comparison: Comparison) -> str:
     """Return the HTML of one page: what differs in sentences, a chart of agreement, and the table."""
     letters = dict(zip(comparison.sides, LETTERS, strict=False))
+    colours = dict(zip(letters, COLOURS, strict=False))
     return template("compare.html.j2").render(
         title="What differs?",
-        sides=[(letters.get(name, ""), name, COLOURS[place] if place < 2 else OTHER) for place, name in enumerate(letters)],
+        sides=[(letter, name, colours.get(name, INK)) for name, letter in letters.items()],
         sentences=list(sentences(comparison, letters)),
-        chart=_chart(comparison, letters),
+        chart=_chart(comparison, letters, colours),
         grid=comparison.grid,
         notes=comparison.notes,
     )
@@ -66,28 +68,13 @@ def _sentence(row: Mapping, first: str, second: str, more: str, question: str, u
     return f"{question} cannot be told.", numbers
 
 
-def _chart(comparison: Comparison, letters: Mapping[str, str]):
-    """Tau of two sides with each measure; of more the differences from the first. None where no tau is defined."""
+def _chart(comparison: Comparison, letters: Mapping[str, str], colours: Mapping[str, str]) -> Markup | None:
+    """Mean tau of every side with each measure. None where no tau is defined."""
     rows = comparison.frame[comparison.frame["quantity"].str.startswith(TAU) & comparison.frame["difference"].notna()]
-    first, rows = letters[comparison.sides[0]], rows.to_dict("records")
-    if not rows:
-        return None
-    if len(comparison.sides) == 2:
-        bars = [
-            Bar(_measure(row["quantity"]), row["mean_first"], np.nan, np.nan, COLOURS[0], (), row["mean_second"], COLOURS[1])
-            for row in rows
-        ]
-        axis = f"Mean Kendall’s τ; numbers are of {first}"
-        return svg(Chart("Agreement of attention with each measure", axis, tuple(bars), 0.0, ticks=TAUS))
-    bars = [
-        Bar(
-            f"{_measure(row['quantity'])}, {letters.get(row['second'], row['second'])}",
-            row["difference"],
-            row["ci_low"],
-            row["ci_high"],
-            OTHER,
-        )
-        for row in rows
-    ]
-    axis = f"Difference of τ from {first}"
-    return svg(Chart("Which orders are more alike?", axis, tuple(bars), 0.0, mark="no difference"))
+    first, bars = comparison.sides[0], []
+    for quantity, sides in rows.groupby("quantity", sort=False):
+        marks = [(sides["mean_first"].iloc[0], colours[first])]
+        marks += [(row.mean_second, colours.get(row.second, INK)) for row in sides.itertuples()]
+        bars.append(Bar(_measure(quantity), tuple(marks)))
+    axis = f"Mean Kendall’s τ; numbers are of {letters[first]}"
+    return svg(Chart("Agreement of attention with each measure", axis, tuple(bars))) if bars else None

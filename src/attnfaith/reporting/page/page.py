@@ -6,15 +6,14 @@ Every sentence about results is put together from the numbers of the tables; non
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pandas as pd
-from markupsafe import Markup
 
 from attnfaith.reporting import render, sections
 from attnfaith.reporting.cells import CELL, FINGERPRINTS, Cell, describe, name_class
 from attnfaith.reporting.chart import agreement_chart, svg
-from attnfaith.reporting.heatmap import palette
+from attnfaith.reporting.heatmap import SHADES
 from attnfaith.reporting.html import CLASS_COLUMN, Grid, Picture, largest_classes, script, template
 from attnfaith.reporting.page.explorer import MOST_BYTES, explorer
 from attnfaith.reporting.page.first_screen import first_screen
@@ -26,15 +25,6 @@ from attnfaith.verdict import RULE
 CHAPTERS = {"measures": "Measures", "interventions": "Interventions"}
 """Chapters that hold sentences and figures of sections, by the name in `Section.chapter`."""
 MOST_CHARTS = 6  # of models, one below the other on the first screen
-
-
-@dataclass(frozen=True)
-class Part:
-    """The sentences and figures of one section about one cell. charts: (summary of the fold or "", SVG, remark)."""
-
-    sentences: Sequence[str]
-    pictures: Sequence[Picture]
-    charts: Sequence[tuple[str, Markup, str]]
 
 
 def render_page(
@@ -66,13 +56,15 @@ def render_page(
     shared = names.pop() if len(names) == 1 else ()
     grids = [grid for section in sections.registry().values() for grid in render.grids(section, tables, cells) if grid.rows]
     if len(cells) == 1:
-        lead = [line for chapter in parts[0]["chapters"].values() for part in chapter for line in part.sentences]
+        lead = [line for chapter in parts[0]["chapters"].values() for part in chapter for line in part["sentences"]]
     else:
-        lead = [f"{len(cells)} cells are compared; the sentences on each stand above its figures."]
-        lead += side_by_side(cells)
+        lead = [f"{len(cells)} cells are compared; the sentences on each stand above its figures.", *side_by_side(cells)]
+    headings = {name: {str(cell.heading[name]) for cell in cells} for name in CELL}
+    heading = [(FINGERPRINTS.get(name, name), *values) for name, values in headings.items() if len(values) == 1]
+    contents = {"answer": "Verdict", "texts": "Sentences" if pairs else "Texts"}
     return template("report.html.j2").render(
         title=title,
-        facts=[*_shared(cells), ("cells", str(len(cells))), *_flat(facts)],
+        facts=[*heading, ("cells", str(len(cells))), *_flat(facts)],
         grids=[_with_classes(grid, cells, shared) for grid in grids],
         screens=[] if pairs else [first_screen(cell, f"chart{place}") for place, cell in enumerate(cells)],
         most_charts=MOST_CHARTS,
@@ -80,40 +72,27 @@ def render_page(
         lead=lead,
         parts=parts,
         pairs=pairs,
-        contents={
-            "answer": "Verdict",
-            "texts": "Sentences" if pairs else "Texts",
-            **chapters,
-            "tables": "Tables",
-            "made": "How it was made",
-        },
+        contents={**contents, **chapters, "tables": "Tables", "made": "How it was made"},
         chapters=chapters,
         script=None if pairs or not any(part["texts"] for part in parts) else script("parts", "what_if", "explorer"),
-        **palette(),
+        **SHADES,
     )
 
 
-def _chapters(cell: Cell, pictures: Sequence[Picture], place: int) -> dict[str, list[Part]]:
-    """{chapter: what its sections report about a cell}."""
-    chapters: dict[str, list[Part]] = {chapter: [] for chapter in CHAPTERS}
+def _chapters(cell: Cell, pictures: Sequence[Picture], place: int) -> dict[str, list[dict]]:
+    """{chapter: what its sections report about a cell}; charts: (summary of the fold or "", SVG, remark)."""
+    chapters: dict[str, list[dict]] = {chapter: [] for chapter in CHAPTERS}
     for section in sections.of_cell(cell):
         charts = []
-        if section.name == "agreement":
-            for hidden, fold in ((False, ""), (True, "Measures of encoder states")):
-                chart = agreement_chart(cell, hidden)
-                if chart.bars:
-                    charts.append((fold, svg(chart, f"agreement{place}{'-states' if hidden else ''}"), chart.why))
+        for hidden, fold in ((False, ""), (True, "Measures of encoder states")) if section.name == "agreement" else ():
+            chart = agreement_chart(cell, hidden)
+            if chart.bars:
+                charts.append((fold, svg(chart, f"agreement{place}{'-states' if hidden else ''}"), chart.why))
         figures = [picture for picture in pictures if picture.section == section.name]
-        part = Part(render.sentences(section, cell), figures, charts)
-        if part.sentences or part.pictures or charts:
-            chapters[section.chapter].append(part)
+        sentences = render.sentences(section, cell)
+        if sentences or figures or charts:
+            chapters[section.chapter].append({"sentences": sentences, "pictures": figures, "charts": charts})
     return chapters
-
-
-def _shared(cells: Sequence[Cell]) -> list[tuple[str, str]]:
-    """The parts of the heading that all cells share."""
-    values = {name: {str(cell.heading[name]) for cell in cells} for name in CELL}
-    return [(FINGERPRINTS.get(name, name), names.pop()) for name, names in values.items() if len(names) == 1]
 
 
 def _flat(facts: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, str]]:

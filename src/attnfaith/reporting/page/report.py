@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
 
 import pyarrow as pa
@@ -83,23 +83,18 @@ def _fill(folder: Path, cells: Sequence[Cell], title: str, facts: Mapping[str, o
     tables = sections.frames(cells)
     for name, table in tables.items():
         save_table(table, folder / "tables" / name)
+    differing = [name for name in CELL if len({str(cell.heading[name]) for cell in cells}) > 1]
     pictures: list[list] = []
-    for cell, prefix in zip(cells, _prefixes(cells), strict=True):
+    for number, cell in enumerate(cells, start=1):
+        words = file_name("_".join(f"{cell.heading[name]}" for name in differing))
+        prefix = f"{number:02d}_{words}_" if len(cells) > 1 else ""
         pictures.append([])
         for section, drawing in figures(cell):
             stem = f"figures/{prefix}{drawing.name}"
             png, *_ = save_figure(drawing.draw(cell), folder / stem)
             pictures[-1].append(picture(png.read_bytes(), *drawing.words(cell), stem, section))
     page = render_page(cells, tables, pictures, title=title, facts=facts, n_examples=n_examples)
-    write_atomically(folder / "index.html", page.encode())
-
-
-def _prefixes(cells: Sequence[Cell]) -> Iterator[str]:
-    """Start of each cell's figure names: nothing for one cell, else a number and what tells the cells apart."""
-    differing = [name for name in CELL if len({str(cell.heading[name]) for cell in cells}) > 1]
-    for number, cell in enumerate(cells, start=1):
-        words = "_".join(f"{cell.heading[name]}" for name in differing)
-        yield f"{number:02d}_{file_name(words)}_" if len(cells) > 1 else ""
+    write_atomically(folder / "index.html", page)
 
 
 def _refuse_foreign(target: Path) -> None:
@@ -119,12 +114,11 @@ def _refuse_foreign(target: Path) -> None:
 
 def _put_in_place(building: Path, target: Path, aside: Path) -> None:
     """Rename the finished folder to `target`; an old report steps aside first and comes back if that fails."""
-    if not target.exists():
-        os.rename(building, target)
-        return
-    os.rename(target, aside)
+    if target.exists():
+        os.rename(target, aside)
     try:
         os.rename(building, target)
     except BaseException:
-        os.rename(aside, target)
+        if aside.exists():
+            os.rename(aside, target)
         raise

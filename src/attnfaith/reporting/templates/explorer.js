@@ -1,6 +1,6 @@
 // The texts of a page: a list that is searched and sorted, one text with every measure, and other attentions tried on it.
 (async () => {
-const BATCH = 60, FIRST_TOKENS = 60, SHADES = 10, MOST_CLASSES = 12, STEP = 0.01;
+const BATCH = 60, FIRST_TOKENS = 60, MOST_CLASSES = 12, STEP = 0.01;
 const KINDS = {f4: Float32Array, u4: Uint32Array, i4: Int32Array, u1: Uint8Array};
 const fixed = (value, digits) => (Number.isNaN(value) ? "undefined" : minus(value.toFixed(digits)));
 const argmax = (values) => values.reduce((best, value, place) => (value > values[best] ? place : best), 0);
@@ -78,8 +78,10 @@ function open(root, texts) {
   const named = (number) => element("bdi", {textContent: data.classes[number]});
   const token = (place) => texts.token(texts.starts[state.row] + place);
   const quoted = (place) => `“${token(place)}”`;
-  const shade = (value, largest, hue) =>
-    `m${value < 0 ? data.negative : hue}s${largest > 0 && value ? Math.round((SHADES * Math.abs(value)) / largest) : 0}`;
+  const shaded = (value, largest, hue, more = "") => ({
+    className: `m${value < 0 ? data.negative : hue}${more}`,
+    style: `--s:${largest > 0 && value ? Math.round((100 * Math.abs(value)) / largest) : 0}`,
+  });
 
   // the list: the first texts, and more when its end is near
   function option(row) {
@@ -90,7 +92,7 @@ function open(root, texts) {
     facts.append(` · largest weight ${attention.length ? fixed(largest, 2) : "none"}`);
     const words = element("span", {dir: numbers.backward[row] ? "rtl" : "ltr", lang: ""});
     attention.subarray(0, FIRST_TOKENS).forEach((weight, place) => words.append(element("i",
-      {className: shade(weight, largest, 0)}, element("bdi", {textContent: texts.token(texts.starts[row] + place)})), " "));
+      shaded(weight, largest, 0), element("bdi", {textContent: texts.token(texts.starts[row] + place)})), " "));
     const node = element("div", {id: `${root.id}-${row}`, role: "option", ariaSelected: row === state.row},
       element("span", {}, element("bdi", {textContent: data.ids[row]}), facts), words);
     node.addEventListener("click", () => show(row));
@@ -153,7 +155,7 @@ function open(root, texts) {
       values.forEach((value, place) => {
         const share = largest > 0 ? minus(String(Math.round((100 * value) / largest))) : "0";
         words.append(element("span", {
-          tabIndex: -1, className: `${shade(value, largest, hue)}${numbers.gold?.[texts.starts[row] + place] ? " gold" : ""}`,
+          tabIndex: -1, ...shaded(value, largest, hue, numbers.gold?.[texts.starts[row] + place] ? " gold" : ""),
           title: Number.isNaN(value) ? `${name}: undefined` : `${name}: ${minus(String(Number(value.toPrecision(4))))}, ${share} % of the largest`,
         }, element("bdi", {textContent: token(place)})), " ");
       });
@@ -174,7 +176,6 @@ function open(root, texts) {
   const bars = () => Array.from(root.querySelectorAll(".bar"));
   function bar(place) {
     const node = element("span", {className: "bar"}, element("i"), element("b"));
-    if (!texts.affine) return node;
     Object.assign(node, {role: "slider", ariaLabel: `weight of ${token(place)}`, ariaOrientation: "vertical", ariaValueMin: 0, ariaValueMax: 100});
     const drag = (event) => {
       const {bottom, height} = node.getBoundingClientRect();
@@ -205,7 +206,6 @@ function open(root, texts) {
       node.lastChild.style.bottom = `${100 * Math.sqrt(own)}%`;
       node.title = `${percent(weight)}; the model’s own ${percent(own)}`;
       node.dataset.weight = weight;
-      if (!texts.affine) return;
       node.tabIndex = place === state.place ? 0 : -1;
       node.toggleAttribute("data-chosen", place === state.place);
       Object.assign(node, {ariaValueNow: (100 * weight).toFixed(2), ariaValueText: percent(weight)});
@@ -216,30 +216,27 @@ function open(root, texts) {
     put("drag", whatIf.dragged(state.attention, place, weight), `${percent(weight)} of attention on ${quoted(place)}`);
   }
 
-  // name: of the button that was pressed. attention: the one that is tried. words: about it; measured: the prediction under it
-  function put(name, attention = state.text.own, words = "The model’s own attention", measured = null) {
+  // name: of the button that was pressed. attention: the one that is tried. words: about it
+  function put(name, attention = state.text.own, words = "The model’s own attention") {
     if (!find(".try")) return;
     state.attention = attention;
     root.querySelectorAll("[data-do]").forEach((button) => { button.ariaPressed = button.dataset.do === String(name); });
     mark();
-    const own = texts.affine ? whatIf.probabilities(state.text, state.text.own) : Float64Array.from(texts.ofClasses("probs", state.row));
-    const probs = measured ?? (texts.affine ? whatIf.probabilities(state.text, attention) : name === "own" ? own : null);
-    const outcome = find(".outcome"), answer = argmax(probs ?? own);
+    const own = whatIf.probabilities(state.text, state.text.own), probs = whatIf.probabilities(state.text, attention);
+    const outcome = find(".outcome"), answer = argmax(probs);
     outcome.replaceChildren(element("bdi", {textContent: words}));
-    if (probs) outcome.append(": ", named(answer), ` ${fixed(probs[answer], 3)}${answer === argmax(own) ? "" : ", another answer"}`);
-    else outcome.append(": the prediction was not recorded");
-    if (probs && name !== "own") outcome.append(`. The prediction moves by ${fixed(whatIf.distance(own, probs), 3)} (TVD)`);
+    outcome.append(": ", named(answer), ` ${fixed(probs[answer], 3)}${answer === argmax(own) ? "" : ", another answer"}`);
+    if (name !== "own") outcome.append(`. The prediction moves by ${fixed(whatIf.distance(own, probs), 3)} (TVD)`);
     if (name !== "own" && attention.some((weight) => weight > 0)) {
       const nats = fixed(whatIf.divergence(state.text.own, attention), 3);
       outcome.append(`; this attention is ${nats} nats (JSD) from the model’s own, of at most 0.693`);
     }
     outcome.append(".");
-    const shown = probs ?? own;
-    find(".classes").replaceChildren(...largestPlaces(shown, MOST_CLASSES).sort((one, other) => one - other).map((number) => {
+    find(".classes").replaceChildren(...largestPlaces(probs, MOST_CLASSES).sort((one, other) => one - other).map((number) => {
       const width = element("i"), line = element("li", {}, named(number), element("span", {}, width),
-        element("span", {textContent: `${fixed(shown[number], 3)} (own ${fixed(own[number], 3)})`}));
-      width.style.width = `${100 * shown[number]}%`;
-      line.dataset.probability = shown[number];
+        element("span", {textContent: `${fixed(probs[number], 3)} (own ${fixed(own[number], 3)})`}));
+      width.style.width = `${100 * probs[number]}%`;
+      line.dataset.probability = probs[number];
       return line;
     }));
   }
@@ -247,7 +244,6 @@ function open(root, texts) {
     const {own} = state.text, alone = `One ${data.unit} has all the weight there is`;
     if (name === "own") return put(name);
     if (!own.length) return put("own", own, `A text without ${data.unit}s has no other attention`);
-    if (name in data.recorded) return recall(Number(name));
     if (name === "uniform") return put(name, whatIf.uniform(own.length), "Equal weights");
     if (name === "permute") {
       state.seed += 1;
@@ -266,15 +262,6 @@ function open(root, texts) {
     if (!smallest.size) return put("own", own, "No removal of weights changes the answer");
     const words = `Without the weights of ${counted(smallest.size, data.unit)} (${percent(smallest.mass)} of attention)`;
     return put(name, whatIf.without(own, smallest.taken), smallest.empty ? `${words}, which are all` : words);
-  }
-  function recall(number) {
-    const {label, kind} = data.recorded[number], {own} = state.text;
-    const weights = Float64Array.from(texts.slice(`recorded${number}_weights`, state.row));
-    const probs = `recorded${number}_probs` in numbers ? Float64Array.from(texts.ofClasses(`recorded${number}_probs`, state.row)) : null;
-    if (Number.isNaN(weights[0]) || (kind === "set" && !weights.some((weight) => weight > 0))) {
-      return put("own", own, `${label}: there is none for this text`);
-    }
-    put(number, kind === "set" ? whatIf.without(own, weights) : whatIf.normalised(weights), label, probs && !Number.isNaN(probs[0]) ? probs : null);
   }
   root.querySelectorAll("[data-do]").forEach((button) => button.addEventListener("click", () => perform(button.dataset.do)));
   find("[name=epsilon]")?.addEventListener("input", (event) => {

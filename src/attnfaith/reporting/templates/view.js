@@ -1,281 +1,287 @@
-// The page of a view: what is chosen, and from it all that is drawn.
+// The page of a view: one measure, layer and head at a time; of a text and of a pair of sentences.
 (async () => {
-const length = view.tokens.length, area = length * length, depth = view.layers, last = depth + 1;
-const LISTED = 8, HEAD = 27, LEAST = 0.01, MOST = 5000, TRACK = -1;
+const view = JSON.parse(document.getElementById("view").textContent);
+const part = (id) => document.getElementById(id);
+const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const isBetween = (value, low, high) => Number.isInteger(value) && value >= low && value <= high;
+const NONE = -1, LISTED = 8, SURE = 2, POSSIBLE = 1, MOST_LABELS = 40;
 
-// ---- positions that are seen, and the line that each has: markers are hidden until they are asked for
-const places = Array.from(view.tokens.keys()), inside = places.filter((place) => view.inside[place]);
-const hasMarkers = inside.length > 0 && inside.length < length;
-let seen = places, lineOf = places;
-function see(markers) {
-  seen = markers || !hasMarkers ? places : inside;
-  lineOf = places.map((place) => seen.indexOf(place));
+// ---- words: of a text they read themselves, of a pair target words read source words
+const isText = "words" in view, source = isText ? view.words : view.source, target = isText ? view.words : view.target;
+const wide = source.length, high = target.length, area = wide * high;
+const isWord = (place) => !view.inside || Boolean(view.inside[place]);
+const hasMarkers = isText && view.inside.includes(0) && view.inside.includes(1);
+
+// ---- weights, in steps of the largest of their measure
+const bytes = await unpacked(view.weights), values = new Int16Array(bytes.buffer, 0, bytes.length / 2);
+let start = 0;
+view.measures.forEach((measure) => {
+  measure.start = start;
+  start += measure.sizes.reduce((size, axis) => size * Math.max(1, axis), area);
+});
+
+// ---- what is chosen. head: NONE is the mean of heads; of target and source words NONE is none
+const state = {measure: 0, row: 0, layer: 0, head: NONE, target: NONE, source: NONE};
+const measure = () => view.measures[state.measure];
+function mapOf(layer, head) {
+  const {sizes: [, heads, rows], start: first, largest: unit} = measure(), many = Math.max(1, heads), sum = new Float32Array(area);
+  const chosen = head === NONE ? Array.from({length: many}, (_, number) => number) : [head];
+  chosen.forEach((number) => {
+    const place = first + ((layer * many + number) * Math.max(1, rows) + (rows ? state.row : 0)) * area;
+    for (let at = 0; at < area; at++) sum[at] += (values[place + at] * unit) / view.steps / chosen.length;
+  });
+  return sum;
 }
-const seenOf = (shares) => Array.from(shares, (share, place) => (lineOf[place] < 0 ? 0 : share));
-const seenMap = (weights) => (seen === places ? weights : Float32Array.from(seen.flatMap((from) => seen.map((to) => weights[from * length + to]))));
+const amountOf = (weights) => {
+  const most = measure().share ? 1 : weights.reduce((size, weight) => Math.max(size, Math.abs(weight)), 1e-30);
+  return (weight) => Math.sign(weight) * Math.sqrt(Math.abs(weight) / most);
+};
+const number = (weight) => (measure().share ? percent(weight) : minus(`${Number(weight.toPrecision(3))}`));
+const ofWords = (shares) => shares.map((share, place) => (isWord(place) ? share : 0));
+const rowOf = (weights, row) => Array.from(weights.subarray(row * wide, (row + 1) * wide));
+const columnOf = (weights, column) => Array.from({length: high}, (_, row) => weights[row * wide + column]);
+// the link of each target word: its largest weight, the first of equal ones
+const linked = (weights) => Array.from({length: high}, (_, row) => {
+  const shares = rowOf(weights, row);
+  return shares.indexOf(Math.max(...shares));
+});
+const gold = (row, column) => (view.links ? view.links[row * wide + column] : 0);
 
-// ---- weights: square roots in steps, those of what is multiplied in two planes of bytes, then those of heads
-const bytes = await unpacked(view.weights), planes = view.kept.length * depth * area, maps = {}, heads = [];
-view.kept.forEach((name, number) => {
-  maps[name] = Array.from({length: depth}, (_, layer) => Float32Array.from({length: area}, (_, at) => {
-    const place = (number * depth + layer) * area + at;
-    return ((256 * bytes[place] + bytes[planes + place]) / view.steps[0]) ** 2;
+// ---- toolbars of words; arrow keys go from one to the next
+const buttons = {};
+for (const side of isText ? ["words"] : ["source", "target"]) {
+  buttons[side] = view[side].map((text, place) => element("button", {type: "button", textContent: text,
+    className: `first${isText && !isWord(place) ? " marker" : ""}`, title: side === "target" ? `probability ${view.probs[place].toFixed(2)}` : ""}));
+  const choice = (place) => (isText ? {target: place, source: place} : {target: NONE, source: NONE, [side]: place});
+  const box = part(side);
+  box.append(...buttons[side]);
+  buttons[side].forEach((button, place) =>
+    button.addEventListener("click", () => choose(choice(state[isText ? "target" : side] === place ? NONE : place))));
+  box.addEventListener("keydown", (event) => {
+    const arrow = arrows[event.key], at = buttons[side].findIndex((button) => button.tabIndex === 0);
+    if (!arrow && event.key !== "Escape") return;
+    event.preventDefault();
+    if (!arrow) return choose({target: NONE, source: NONE});
+    const step = (getComputedStyle(box).direction === "rtl" ? -arrow[0] : arrow[0]) + arrow[1];
+    const place = within(at + step, 0, buttons[side].length - 1);
+    choose(choice(place));
+    buttons[side][place].focus();
+  });
+}
+const named = (words) => words.map((text) => element("bdi", {textContent: text}));
+part("rows").append(...named(target));
+part("columns").append(...named(source));
+part("matrix").classList.toggle("labelled", Math.max(wide, high) <= MOST_LABELS || !isText);
+
+// ---- what is chosen, in a sentence
+const quoted = (text) => element("span", {}, "“", element("bdi", {textContent: text.length > 40 ? `${text.slice(0, 39)}…` : text}), "”");
+const bold = (text) => element("b", {textContent: text});
+const largest = (shares, words, count = 3) => largestPlaces(shares, count).flatMap((place, index) =>
+  [index ? ", " : "", quoted(words[place]), "\u00a0", bold(number(shares[place]))]);
+const nameOf = (layer, head) => [measure().title, measure().sizes[0] ? `layer ${layer}` : "",
+  head >= 0 ? `head ${head}` : measure().sizes[1] ? "mean of heads" : ""].filter(Boolean).join(", ");
+function say(weights, row, column) {
+  const put = (...pieces) => part("sentence").replaceChildren(...pieces), kinds = ["no link", "a possible link", "a sure link"];
+  if (isText && !row) {
+    const shares = view.answers[measure().name], markers = shares.reduce((sum, share, place) => sum + (isWord(place) ? 0 : share), 0);
+    return put("The answer, ", quoted(view.answer), ", takes most of ", ...largest(ofWords(shares), source),
+      hasMarkers ? `; ${percent(markers)} lies on markers.` : ".");
+  }
+  if (row && column && (!isText || state.target !== state.source)) {
+    return put(quoted(target[state.target]), " reads ", quoted(source[state.source]), ": ", bold(number(row[state.source])),
+      view.links ? `; ${kinds[gold(state.target, state.source)]} in gold.` : ".");
+  }
+  const links = (words, goldOf) => {
+    const places = Array.from(words.keys()).filter(goldOf);
+    return places.length ? places.flatMap((place, index) => [index ? ", " : "", quoted(words[place])]) : ["nothing"];
+  };
+  const pieces = [];
+  if (row) {
+    pieces.push(quoted(target[state.target]), " reads ", ...largest(ofWords(row), source));
+    if (view.links) pieces.push("; in gold ", ...links(source, (place) => gold(state.target, place)));
+  }
+  if (column) {
+    pieces.push(...(row ? ["; it"] : [quoted(source[state.source])]), " is read most by ", ...largest(ofWords(column), target));
+    if (view.links) pieces.push("; in gold by ", ...links(target, (place) => gold(place, state.source)));
+  }
+  if (pieces.length) return put(...pieces, ".");
+  if (!view.links) return put("Choose a word for what it reads, or who reads it.");
+  const found = linked(weights).map((place, word) => gold(word, place)), sure = view.links.filter((kind) => kind === SURE).length;
+  const both = found.filter((kind) => kind === SURE).length, allowed = found.filter(Boolean).length;
+  return put("Linked by its largest weight, ", bold(`${allowed} of ${high}`), " target words are linked as in gold; ", bold(`${both} of ${sure}`),
+    " sure links are there. Error rate of this pair: ", bold((1 - (both + allowed) / (high + sure)).toFixed(2)), ".");
+}
+// a list of the largest shares, each of which can be chosen; hidden where there is none
+function listed(id, shares, words, choice) {
+  const places = shares ? largestPlaces(shares, LISTED) : [];
+  part(id).replaceChildren(...places.map((place) => {
+    const bar = element("i"), button = element("button", {type: "button"}, bar,
+      element("bdi", {textContent: words[place]}), element("span", {textContent: number(shares[place])}));
+    bar.style.width = `${(100 * shares[place]) / shares[places[0]]}%`;
+    button.addEventListener("click", () => choose(choice(place)));
+    return element("li", {}, button);
   }));
-});
-if (view.measures.includes("rollout")) {
-  maps.rollout = maps.attention.map((map) => map.map((weight, place) => (weight + Number(Math.floor(place / length) === place % length)) / 2));
-}
-let start = 2 * planes;
-view.heads.forEach((count) => {
-  heads.push(Array.from({length: count}, (_, head) => bytes.subarray(start + head * area, start + (head + 1) * area)));
-  start += count * area;
-});
-const headMap = (layer, head) => Float32Array.from(heads[layer][head], (steps) => (steps / view.steps[1]) ** 2);
-
-// ---- what is chosen. column: states between layers, 0 the tokens, `last` the answer; TRACK a token in all layers. head: of
-// the chosen layer, which takes the place of its heads' mean
-const state = {measure: view.measures[0], column: last, token: 0, layer: depth - 1, head: NONE, markers: false};
-const matrix = (layer) => (state.head !== NONE && layer === state.layer ? headMap(layer, state.head) : maps[state.measure][layer]);
-
-// shares of what one node reads, column by column below it, and the lines that they flow along: [column and place of the
-// reader, place and column of what it reads, share]. Where layers are no stack each reads the tokens themselves.
-const under = (column) => (column === last || view.stacked ? column - 1 : 0);
-function below(column, shares) {
-  const columns = [], lines = [];
-  columns[column] = shares;
-  for (let at = column; at > 0; at = under(at)) {
-    const next = new Float64Array(length), weights = at === last ? view.reads : matrix(at - 1);
-    columns[at].forEach((share, from) => {
-      for (let to = 0; share && to < length; to++) {
-        const flow = share * weights[from * length + to];
-        next[to] += flow;
-        if (flow > 0.002) lines.push([at, from, to, under(at), flow]);
-      }
-    });
-    const sum = next.reduce((total, share) => total + share, 0);
-    columns[under(at)] = sum > 0 ? next.map((share) => share / sum) : next;
-  }
-  return {columns, lines};
-}
-// shares that nodes above one take of it
-function above(column, shares) {
-  const columns = [], lines = [];
-  columns[column] = shares;
-  for (let at = column + 1; at <= last; at++) {
-    const next = new Float64Array(at === last ? 1 : length), weights = at === last ? view.reads : matrix(at - 1);
-    const taken = columns[under(at)] ?? new Float64Array(length);
-    for (let from = 0; from < next.length; from++) {
-      for (let to = 0; to < length; to++) {
-        const flow = weights[from * length + to] * taken[to];
-        next[from] += flow;
-        if (flow > 0.002) lines.push([at, from, to, under(at), flow]);
-      }
-    }
-    columns[at] = next;
-  }
-  return {columns, lines};
-}
-const unit = (token, size = length) => Float64Array.from({length: size}, (_, place) => Number(place === token));
-function flows() {
-  const {column, token} = state;
-  if (column === last) return {reads: below(last, unit(0, 1)), readers: null};
-  return column === TRACK ? {reads: below(depth, unit(token)), readers: above(0, unit(token))}
-    : {reads: below(column, unit(token)), readers: above(column, unit(token))};
+  part(id).parentElement.hidden = !places.length;
 }
 
-// ---- words
-const isFirst = (place) => !place || view.words[place] === null || view.words[place] !== view.words[place - 1];
-const label = (place) => (isFirst(place) ? "" : "·") + view.tokens[place];
-function say(flow) {
-  const {column, token} = state, most = (shares) => largest(seenOf(shares), label), put = (...pieces) => part("sentence").replaceChildren(...pieces);
-  if (column === last) {
-    const shares = flow.reads.columns[0], marked = shares.reduce((sum, share, place) => sum + (lineOf[place] < 0 ? share : 0), 0);
-    const markers = seen === places ? ["."] : ["; ", element("b", {textContent: percent(marked)}), " lies on markers."];
-    return put("The answer, ", quoted(view.answer), ", takes most of ", ...most(shares), ...markers);
+// ---- colours: of words, and of maps, from paper over the hue to the deepest
+function shade(nodes, shares, colour) {
+  const most = shares ? Math.max(...shares.map(Math.abs)) : 1;
+  nodes.forEach((node, place) => {
+    const amount = shares && most ? Math.sqrt(Math.abs(shares[place]) / most) : 0;
+    node.style.background = amount > 0.05 ? `color-mix(in srgb, ${colour} calc(var(--mix) * ${amount.toFixed(3)}), transparent)` : "";
+  });
+}
+const channels = (name) => [1, 3, 5].map((place) => parseInt(style(name).slice(place, place + 2), 16));
+function paint(canvas, weights) { // below 0 in the other hue
+  const amount = amountOf(weights);
+  Object.assign(canvas, {width: wide, height: high});
+  const pen = canvas.getContext("2d"), image = pen.createImageData(wide, high);
+  const paper = channels("--paper"), deep = channels("--deep"), hues = [channels("--reads"), channels("--readers")];
+  for (let place = 0; place < area; place++) {
+    const signed = within(amount(weights[place]), -1, 1), strength = Math.abs(signed), hue = hues[signed < 0 ? 1 : 0];
+    const [from, to, share] = signed < 0 ? [paper, hue, strength]
+      : strength < 0.65 ? [paper, hue, strength / 0.65] : [hue, deep, (strength - 0.65) / 0.35];
+    for (let channel = 0; channel < 3; channel++) image.data[4 * place + channel] = from[channel] + (to[channel] - from[channel]) * share;
+    image.data[4 * place + 3] = 255;
   }
-  const taken = element("b", {textContent: percent(flow.readers.columns[last][0])});
-  if (column === TRACK) {
-    return put(quoted(label(token)), ": as the last layer leaves it, it reads ", ...most(flow.reads.columns[0]), "; as a token it is read most by ",
-      ...most(flow.readers.columns[depth]), ". ", taken, " of the answer is of it.");
-  }
-  put(quoted(label(token)), column ? ` after layer ${column - 1} reads ` : " as a token", ...(column ? most(flow.reads.columns[0]) : []),
-    ...(column < depth ? [`${column ? "; it" : ""} is read most by `, ...most(flow.readers.columns[depth])] : []), ". ", taken, " of the answer goes through it.");
+  pen.putImageData(image, 0, 0);
 }
 
-// ---- the graph
-const canvas = part("lines"), step = length > 90 ? 15 : length > 45 ? 18 : 23;
-const across = (column, width) => 10 + ((width - 34) * column) / last;
-const down = (line) => HEAD + step * (line + 0.5);
-function answerLine() {
-  const shares = seenOf(view.reads), sum = shares.reduce((total, share) => total + share, 0);
-  return sum > 0 ? shares.reduce((total, share, place) => total + share * lineOf[place], 0) / sum : (seen.length - 1) / 2;
-}
-function drawGraph(flow) {
-  const width = canvas.clientWidth, height = HEAD + step * seen.length + 4, answer = answerLine(), ratio = window.devicePixelRatio || 1;
-  Object.assign(canvas, {width: Math.round(width * ratio), height: Math.round(height * ratio)});
-  canvas.style.height = `${height}px`;
+// ---- the map: cells, frames of links, gold
+let shown = null;
+function drawMap() {
+  const canvas = part("cells"), width = part("square").clientWidth, cell = width / wide, ratio = window.devicePixelRatio || 1, image = element("canvas");
+  paint(image, shown);
+  Object.assign(canvas, {width: Math.round(width * ratio), height: Math.round(cell * high * ratio)});
+  canvas.style.height = `${cell * high}px`;
   const pen = canvas.getContext("2d");
+  pen.imageSmoothingEnabled = false;
+  pen.drawImage(image, 0, 0, canvas.width, canvas.height);
   pen.scale(ratio, ratio);
-  Object.assign(pen, {font: `12px ${getComputedStyle(document.body).fontFamily}`, textAlign: "center", fillStyle: style("--quiet"), lineCap: "round"});
-  const every = Math.ceil((22 * last) / width);
-  for (let column = 0; column <= depth; column++) {
-    if (column % every === 0 || column === depth) pen.fillText(column ? column - 1 : "in", across(column, width), 14);
-  }
-  pen.textAlign = "right";
-  pen.fillText("answer", width - 1, 14);
-  const heightOf = (column, place) => down(column === last || lineOf[place] < 0 ? answer : lineOf[place]); // a hidden marker that the answer reads
-  const visible = (column, place) => column >= depth || lineOf[place] >= 0;
-  const stroke = (lines, colour) => {
-    const most = lines.reduce((size, line) => (line[0] < last ? Math.max(size, line[4]) : size), 0.01); // the answer's may be 1
-    const drawn = lines.filter(([at, from, to, lower, share]) => share >= LEAST * most && visible(at, from) && visible(lower, to));
-    pen.strokeStyle = colour;
-    drawn.sort((one, other) => one[4] - other[4]).slice(-MOST).forEach(([at, from, to, lower, share]) => {
-      const strength = Math.min(1, share / most), x1 = across(at, width), x2 = across(lower, width), middle = (x1 + x2) / 2;
-      const y1 = heightOf(at, from), y2 = heightOf(lower, to);
-      pen.globalAlpha = 0.12 + 0.88 * Math.sqrt(strength);
-      pen.lineWidth = 0.5 + 5 * strength;
-      pen.beginPath();
-      pen.moveTo(x1, y1);
-      pen.bezierCurveTo(middle, y1, middle, y2, x2, y2);
-      pen.stroke();
-    });
-    pen.globalAlpha = 1;
+  const box = (row, column, inset, colour) => {
+    Object.assign(pen, {strokeStyle: style(colour), lineWidth: 1.5});
+    pen.strokeRect(column * cell + inset, row * cell + inset, cell - 2 * inset, cell - 2 * inset);
   };
-  if (flow.readers) stroke(flow.readers.lines, style("--readers"));
-  stroke(flow.reads.lines, style("--reads"));
-  const circle = (column, place, size) => {
-    pen.beginPath();
-    pen.arc(across(column, width), heightOf(column, place), size, 0, 7);
-  };
-  for (let column = 0; column < last; column++) {
-    const both = [flow.reads.columns[column], flow.readers?.columns[column]], most = both.map((shares) => (shares ? Math.max(...shares) : 1));
-    for (const place of seen) {
-      const [read, reader] = both.map((shares, side) => (shares?.[place] ?? 0) / most[side] || 0), strength = Math.max(read, reader);
-      pen.fillStyle = style(strength < 0.1 ? "--line" : read >= reader ? "--reads" : "--readers");
-      circle(column, place, 1.8 + 2.6 * Math.sqrt(strength));
-      pen.fill();
-    }
-  }
-  pen.fillStyle = style(state.column === last ? "--reads" : "--readers");
-  circle(last, 0, 6);
-  pen.fill();
+  if (!isText) linked(shown).forEach((column, row) => box(row, column, 1, "--ink"));
+  (view.links ?? []).forEach((kind, place) => {
+    const row = Math.floor(place / wide), column = place % wide, inset = cell * 0.36;
+    if (!kind) return;
+    pen.fillStyle = style(kind === SURE ? "--readers" : "--paper");
+    pen.fillRect(column * cell + inset, row * cell + inset, cell - 2 * inset, cell - 2 * inset);
+    box(row, column, inset, kind === POSSIBLE ? "--readers" : "--paper");
+  });
   Object.assign(pen, {strokeStyle: style("--ink"), lineWidth: 2});
-  for (const column of state.column === TRACK ? [0, depth] : [state.column]) {
-    circle(column, state.token, column === last ? 8 : 6.5);
-    pen.stroke();
-  }
+  if (state.target !== NONE) pen.strokeRect(1, state.target * cell, width - 2, cell);
+  if (state.source !== NONE) pen.strokeRect(state.source * cell, 1, cell, cell * high - 2);
+  part("map-head").textContent = nameOf(state.layer, state.head);
+  part("cell").textContent = "Point at a cell for its weight.";
 }
+const cellAt = (event) => {
+  const box = part("cells").getBoundingClientRect();
+  return [[(event.clientY - box.top) / box.height, high], [(event.clientX - box.left) / box.width, wide]]
+    .map(([share, count]) => within(Math.floor(share * count), 0, count - 1));
+};
+part("square").addEventListener("pointermove", (event) => {
+  const [row, column] = cellAt(event);
+  part("cell").replaceChildren(quoted(target[row]), " reads ", quoted(source[column]), `: ${number(shown[row * wide + column])}`);
+});
+part("square").addEventListener("click", (event) => {
+  const [row, column] = cellAt(event);
+  choose({target: row, source: column});
+});
+part("matrix").addEventListener("keydown", (event) => {
+  const arrow = arrows[event.key];
+  if (!arrow && event.key !== "Escape") return;
+  event.preventDefault();
+  if (!arrow) return choose({target: NONE, source: NONE});
+  choose(arrow[1] ? {target: within(state.target + arrow[1], 0, high - 1)} : {source: within(state.source + arrow[0], 0, wide - 1)});
+});
 
-// ---- small maps, and the large one
-const nameOf = (layer, head) => `layer ${layer}, ${head >= 0 ? `head ${head}` : state.measure === "attention" ? "mean of heads" : view.titles[state.measure]}`;
-const drawGrid = tableOfMaps(Array.from({length: depth}, (_, layer) => view.heads[layer] ?? 0), true, chooseMap);
-let painted = "";
+// ---- small maps: a row for each layer, first of all heads together
+let grid = [], painted = "";
+function makeGrid() {
+  const [layers, heads] = measure().sizes, numbers = Array.from({length: heads}, (_, head) => element("th", {scope: "col", textContent: head}));
+  grid = Array.from({length: Math.max(1, layers)}, (_, layer) => Array.from({length: heads + 1}, (_, place) => {
+    const button = element("button", {type: "button", role: "gridcell"}, element("canvas"));
+    button.addEventListener("click", () => choose({layer, head: place - 1}));
+    return button;
+  }));
+  part("grid").replaceChildren(
+    element("thead", {}, element("tr", {}, element("th"), element("th", {scope: "col", textContent: "all"}), ...numbers)),
+    element("tbody", {}, ...grid.map((row, layer) => element("tr", {}, element("th", {scope: "row", textContent: layers ? layer : ""}),
+      ...row.map((button, place) => element("td", {className: place ? "" : "whole", role: "presentation"}, button))))));
+  part("grid").style.maxWidth = `${2 + 4 * (heads + 1)}rem`;
+}
+part("grid").addEventListener("keydown", (event) => {
+  const arrow = arrows[event.key];
+  if (!arrow) return;
+  event.preventDefault();
+  choose({layer: state.layer + arrow[1], head: state.head + arrow[0]});
+  grid[state.layer][state.head + 1].focus();
+});
 function drawMaps() {
-  const now = `${state.measure} ${state.markers} ${style("--paper")}`;
-  drawGrid(state.layer, state.head, nameOf, now === painted ? null : (target, layer, head) => (head < 0
-    ? paint(target, seen.length, seen.length, seenMap(maps[state.measure][layer]), Math.sqrt)
-    : paint(target, seen.length, seen.length, seenMap(heads[layer][head]), (steps) => steps / view.steps[1])));
+  const now = `${state.measure} ${state.row} ${style("--paper")}`;
+  if (now.split(" ")[0] !== painted.split(" ")[0]) makeGrid();
+  grid.forEach((row, layer) => row.forEach((button, place) => {
+    const chosen = layer === state.layer && place - 1 === state.head;
+    Object.assign(button, {ariaSelected: chosen, ariaLabel: nameOf(layer, place - 1), tabIndex: chosen ? 0 : -1});
+    if (now === painted) return;
+    button.firstChild.style.aspectRatio = `${wide} / ${high}`;
+    paint(button.firstChild, mapOf(layer, place - 1));
+  }));
   painted = now;
 }
-const square = part("square");
-let weights = null;
-function drawMap() {
-  weights = matrix(state.layer);
-  paint(part("cells"), seen.length, seen.length, seenMap(weights), Math.sqrt);
-  part("map-head").textContent = `Map: ${nameOf(state.layer, state.head)}`;
-  part("map").classList.toggle("labelled", part("map").clientWidth / (seen.length + 6) > 9.5);
-  part("cells").setAttribute("aria-label", `${nameOf(state.layer, state.head)}; the line below names what the chosen token reads in it`);
-  [[".row", "top", "height"], [".column", "left", "width"]].forEach(([name, side, size]) => Object.assign(square.querySelector(name).style,
-    {display: state.column === last ? "none" : "block", [side]: `${(100 * lineOf[state.token]) / seen.length}%`, [size]: `${100 / seen.length}%`}));
-  if (state.column === last) return part("cell").replaceChildren("Point at a cell for its weight.");
-  const row = weights.subarray(state.token * length, (state.token + 1) * length), column = places.map((place) => weights[place * length + state.token]);
-  part("cell").replaceChildren("In this map ", quoted(label(state.token)), " reads ", ...largest(seenOf(row), label), "; it is read by ", ...largest(seenOf(column), label), ".");
-}
-square.addEventListener("pointermove", (event) => {
-  const box = part("cells").getBoundingClientRect(), shares = [(event.clientY - box.top) / box.height, (event.clientX - box.left) / box.width];
-  const [from, to] = shares.map((share) => seen[within(Math.floor(share * seen.length), 0, seen.length - 1)]);
-  part("cell").replaceChildren(quoted(label(from)), " reads ", quoted(label(to)), `: ${percent(weights[from * length + to])}`);
-  square.dataset.token = from;
-});
-square.addEventListener("pointerleave", drawMap);
-square.addEventListener("click", () => choose({column: TRACK, token: Number(square.dataset.token ?? state.token)}));
-
-// ---- tokens: in the text, and at both ends of the graph
-const track = (token) => choose({column: TRACK, token});
-const words = view.tokens.map((text, place) =>
-  element("button", {type: "button", textContent: text, className: `${view.inside[place] ? "" : "marker "}${isFirst(place) ? "first" : ""}`}));
-toolbar("words", words, track, () => seen);
-const ends = ["below", "above"].map((id) => view.tokens.map((text, place) => {
-  const node = element("bdi", {textContent: label(place), title: text, className: view.inside[place] ? "" : "marker"});
-  node.addEventListener("click", () => track(place));
-  part(id).append(node);
-  return node;
-}));
-["rows", "columns"].forEach((id) => part(id).append(...places.map((place) => element("bdi", {textContent: label(place)}))));
-const byPlace = [words, ...ends, ...["rows", "columns"].map((id) => Array.from(part(id).children))];
-part("graph").style.setProperty("--step", `${step}px`);
 
 // ---- all of it, whenever something is chosen
 function draw() {
-  byPlace.forEach((nodes) => nodes.forEach((node, place) => { node.hidden = lineOf[place] < 0; }));
-  const flow = flows(), {column, token} = state, read = flow.reads.columns[0], readers = flow.readers?.columns[depth];
-  say(flow);
-  const lists = [column === 0 ? null : read, column === depth ? null : readers], most = lists.every(Boolean) ? LISTED : 2 * LISTED;
-  ["reads", "readers"].forEach((id, side) => {
-    listed(id, lists[side] && seenOf(lists[side]), most, label, percent, (place) => choose({column: side ? depth : 0, token: place}));
-    part(id).parentElement.classList.toggle("alone", most > LISTED);
-  });
-  drawGraph(flow);
-  shade(words, read, "var(--reads)");
-  shade(ends[0], read, "var(--reads)");
-  shade(ends[1], readers, "var(--readers)");
-  words.forEach((node, place) => Object.assign(node, {ariaPressed: column !== last && place === token, tabIndex: place === token ? 0 : -1}));
-  ends.forEach((end) => end.forEach((node, place) => node.classList.toggle("chosen", column !== last && place === token)));
-  part("about").textContent = view.about[state.measure];
-  document.querySelectorAll("[name=measure]").forEach((node) => { node.checked = node.value === state.measure; });
-  if (part("markers")) part("markers").checked = state.markers;
+  shown = mapOf(state.layer, state.head);
+  const row = state.target === NONE ? null : rowOf(shown, state.target), column = state.source === NONE ? null : columnOf(shown, state.source);
+  const reads = isText ? ofWords(row ?? view.answers[measure().name]) : row;
+  say(shown, row, column);
+  part("about").textContent = view.about?.[measure().name] ?? "";
+  part("reads-head").textContent = isText && !row ? "The answer reads" : "Reads";
+  listed("reads", reads, source, (place) => (isText ? {target: place, source: place} : {source: place, target: NONE}));
+  listed("readers", column && ofWords(column), target, (place) => (isText ? {target: place, source: place} : {target: place, source: NONE}));
+  ["reads", "readers"].forEach((id) => part(id).parentElement.classList.toggle("alone", !(reads && column)));
+  if (isText) shade(buttons.words, reads, "var(--reads)");
+  else {
+    shade(buttons.source, row, "var(--reads)");
+    shade(buttons.target, column, "var(--readers)");
+  }
+  Object.entries(buttons).forEach(([side, nodes]) => nodes.forEach((node, place) => {
+    const chosen = state[isText ? "target" : side];
+    Object.assign(node, {ariaPressed: place === chosen, tabIndex: place === Math.max(0, chosen) ? 0 : -1});
+  }));
+  document.querySelectorAll("[name=measure]").forEach((node) => { node.checked = node.value === measure().name; });
+  document.querySelectorAll("[name=row]").forEach((node) =>
+    Object.assign(node, {checked: Number(node.value) === state.row, disabled: !measure().sizes[2]}));
   drawMaps();
   drawMap();
 }
 function choose(change) {
   Object.assign(state, change);
-  if (state.measure !== "attention") state.head = NONE;
-  see(state.markers);
-  if (lineOf[state.token] < 0) state.token = seen[0];
+  const [layers, heads] = measure().sizes;
+  state.layer = within(state.layer, 0, Math.max(1, layers) - 1);
+  state.head = within(state.head, NONE, heads - 1);
   draw();
-  setAddress([state.measure, state.column, state.token, state.layer, state.head]);
+  try {
+    history.replaceState(null, "", `#${[measure().name, state.row, state.layer, state.head, state.target, state.source].join(".")}`);
+  } catch { /* a page within a notebook has no address of its own */ }
 }
-function chooseMap(layer, head) {
-  choose({layer, head, ...(head >= 0 ? {measure: "attention"} : {})});
-}
-part("graph").addEventListener("keydown", (event) => {
-  const arrow = arrows[event.key], {column} = state;
-  if (!arrow && !["Enter", "Escape"].includes(event.key)) return;
-  event.preventDefault();
-  if (event.key === "Escape") return choose({column: last});
-  if (event.key === "Enter") return choose({column: TRACK});
-  choose({token: seen[within(lineOf[state.token] + arrow[1], 0, seen.length - 1)],
-    column: arrow[0] ? within(Math.max(column, 0) + arrow[0], 0, last) : column === last ? TRACK : column});
-});
-canvas.addEventListener("click", (event) => {
-  const box = canvas.getBoundingClientRect(), x = event.clientX - box.left, y = event.clientY - box.top;
-  const column = within(Math.round(((x - 10) * last) / (box.width - 34)), 0, last);
-  choose(column === last ? {column} : {column, token: seen[within(Math.floor((y - HEAD) / step), 0, seen.length - 1)]});
-});
-part("answer").addEventListener("click", () => choose({column: last}));
-part("markers")?.addEventListener("change", (event) => choose({markers: event.target.checked}));
-part("measures").addEventListener("change", (event) => choose({measure: event.target.value}));
+part("measures").addEventListener("change", (event) => choose({measure: view.measures.findIndex(({name}) => name === event.target.value)}));
+part("rows-of-attention")?.addEventListener("change", (event) => choose({row: Number(event.target.value)}));
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
-new ResizeObserver(() => drawGraph(flows())).observe(part("graph"));
+new ResizeObserver(drawMap).observe(part("matrix"));
 
 // ---- what the address asks for, where that is there
-const [measure, ...numbers] = address(), [column, token, layer, head] = numbers.map(Number);
-if (view.measures.includes(measure) && isBetween(column, TRACK, last) && isBetween(token, 0, length - 1) && isBetween(layer, 0, depth - 1)) {
-  Object.assign(state, {measure, column, token, layer, markers: column !== last && hasMarkers && !view.inside[token]});
-  if (measure === "attention" && isBetween(head, 0, (view.heads[layer] ?? 0) - 1)) state.head = head;
-}
-see(state.markers);
-if (lineOf[state.token] < 0) state.token = seen[0];
+const [name, ...numbers] = location.hash.slice(1).split("."), [row, layer, head, chosenTarget, chosenSource] = numbers.map(Number);
+const place = view.measures.findIndex((each) => each.name === name);
+const isThere = place >= 0 && isBetween(row, 0, 1) && isBetween(chosenTarget, NONE, high - 1) && isBetween(chosenSource, NONE, wide - 1);
+if (isThere) Object.assign(state, {measure: place, row, target: chosenTarget, source: chosenSource});
+const [layers, heads] = measure().sizes;
+state.layer = isThere && isBetween(layer, 0, layers - 1) ? layer : Math.max(0, layers - 1);
+if (isThere && isBetween(head, NONE, heads - 1)) state.head = head;
 draw();
 document.documentElement.dataset.ready = "yes";
 })();

@@ -1,0 +1,99 @@
+"""The numbers of a model's card, each a mean over texts, and what they say about whether attention is the only reason."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from attnfaith.metrics.classification import classification_scores
+from attnfaith.reporting import sections
+from attnfaith.reporting.cells import Cell, measure_label
+from attnfaith.reporting.render import rows
+from attnfaith.reporting.sections import plausibility
+from attnfaith.support.errors import counted
+
+
+TAU = "tau attention–"
+FURTHEST = "distance (JSD in nats, at most 0.693) of the furthest attention that keeps the prediction"
+SHUFFLED = "prediction under shuffled weights: "
+NUMBERS = {
+    "correct": ("accuracy", "accuracy"),
+    "entropy attention": ("normalised_entropy", "entropy of attention over its maximum; 1: all tokens alike"),
+    "zeros attention": ("share_of_zeros", "share of a text’s tokens without weight"),
+    "marker_attention": ("marker_attention", "share of attention that lies on markers"),
+    "group_mass_impermissible": ("group_mass", "share of attention on words that it should not need"),
+    "permutation_tvd": ("tvd", f"{SHUFFLED}median change (TVD)"),
+    "permutation_flips": ("flip_fraction", f"{SHUFFLED}share of draws with another decision"),
+    "random_support_tvd": ("tvd", f"{SHUFFLED}median change (TVD)"),
+    "random_support_flips": ("flip_fraction", f"{SHUFFLED}share of draws with another decision"),
+    "map_permutation_tvd": ("tvd", f"{SHUFFLED}median change (TVD), in all heads"),
+    "map_permutation_flips": ("flip_fraction", f"{SHUFFLED}share of draws with another decision, in all heads"),
+    "adversary_exact_*": ("jsd", FURTHEST),
+    "adversary_search_*": ("jsd", f"{FURTHEST}, as far as a search finds"),
+    "map_adversary_jsd": ("jsd", f"{FURTHEST}, as far as a search of maps finds"),
+}
+"""{number per text: (its name in metadata, in words)}; of several with one name the first that the record holds."""
+
+
+def card_numbers(cell: Cell) -> dict[str, dict]:
+    """The numbers of a cell's card by their name in metadata, with the measure that attention is compared with after a dot:
+    "kendall_tau.gradient". Each is a row of the table `summary` with a label; NaN undefined.
+    """
+    summary = {
+        row["quantity"]: row
+        for section in sections.of_cell(cell)
+        for row in section.summary(cell)
+        if row["class"] == "overall"
+    }
+    numbers: dict[str, dict] = {}
+    for quantity, (metric, label) in NUMBERS.items():
+        start, is_pattern, _ = quantity.partition("*")
+        names = [name for name in summary if name.startswith(start)] if is_pattern else [quantity]
+        for name in sorted(names, key=lambda name: float(name.removeprefix(start)) if is_pattern else 0)[:1]:
+            within = f" within {name.removeprefix(start)}" if is_pattern else ""
+            if name in summary:
+                numbers.setdefault(metric, {**summary[name], "label": label + within})
+        if quantity == "correct":
+            scores = classification_scores(cell.probs, cell.labels)
+            counts = {"n": scores["n_scored"], "n_undefined": scores["n_unscored"], "ci_low": np.nan, "ci_high": np.nan}
+            numbers["roc_auc"] = {"label": "area under the ROC curve", "mean": scores["roc_auc"], **counts}
+            taus = {name.removeprefix(TAU): row for name, row in summary.items() if name.startswith(TAU)}
+            for measure, row in taus.items():
+                label = f"Kendall’s τ of attention and {measure_label(measure)}"
+                numbers[f"kendall_tau.{measure}"] = {**row, "label": label}
+    for row in rows(cell, plausibility.TABLE) if plausibility.SECTION.applies(cell) else []:
+        if row["scores"] == "attention":
+            label = "average precision of attention against the marked tokens"
+            label += "" if np.isnan(row["random_baseline"]) else f" (chance {row['random_baseline']:.3f})"
+            numbers["rationale_auprc"] = {**row, "mean": row["auprc_mean"], "label": label}
+    return numbers
+
+
+def _in_words(row: Mapping, name: str = "mean", start: str = "", scale: float = 1, digits: int = 2) -> str:
+    value, low, high = (scale * row[key] for key in (name, f"{start}ci_low", f"{start}ci_high"))
+    end = "\u00a0%" if scale == 100 else ""
+    return f"{value:.{digits}f}{end} [{low:.{digits}f}{end}, {high:.{digits}f}{end}]"
+
+
+def only_reason(cell: Cell) -> list[str]:
+    """Sentences that answer whether these weights are the only reason for a decision; they never decide the verdict."""
+    numbers = {name: row for name, row in card_numbers(cell).items() if not np.isnan(row["ci_low"])}
+    sentences = []
+    if "tvd" in numbers and "flip_fraction" in numbers:
+        small, flips = _in_words(numbers["tvd"], "share_beyond", "share_beyond_", 100, 1), numbers["flip_fraction"]["mean"]
+        sentences.append(
+            f"Shuffled weights move the prediction by less than 0.05 in {small} of {counted(numbers['tvd']['n'])}, and "
+            f"change {100 * flips:.1f}\u00a0% of the decisions."
+        )
+    if "jsd" in numbers:
+        sentences.append(
+            f"Another attention with nearly the same prediction lies {_in_words(numbers['jsd'])} nats away; at 0.69 the two "
+            "share no weight. A large number says that other weights lead to the same prediction."
+        )
+    taus = {name.partition(".")[2]: row for name, row in numbers.items() if name.startswith("kendall_tau.")}
+    if taus:
+        unit = "sentence" if cell.words else "word"
+        listed = "; ".join(f"{measure_label(name)} {_in_words(row)}" for name, row in taus.items())
+        sentences.append(
+            f"Kendall’s τ of its {unit}s with importance measures: {listed}. 1 is the same order, 0 no relation."
+        )
+    return sentences
