@@ -34,25 +34,11 @@ def service(folder):
     return Service([str(folder)])
 
 
-@pytest.mark.parametrize(
-    ("open", "name", "message"),
-    [
-        (True, None, "is no name of a model on the Hub"),
-        (True, "/etc/passwd", "is no name of a model on the Hub"),
-        (True, HOSTILE, "is no name"),
-        (True, "owner/large", r"owner/large has 3.0 GB of weights, and this page takes 2 GB"),
-        (False, "owner/model", "'owner/model' is not offered here: choose small"),
-    ],
-)
-def test_a_model_that_may_not_be_named(folder, monkeypatch, open, name, message):
-    monkeypatch.setattr(space, "_size_on_hub", {"owner/small": 10**9, "owner/large": 3 * 10**9}.get)
-    service = Service([str(folder)], open=open)
-    assert service.model("small") == str(folder) and (not open or service.model("owner/small") == "owner/small")
-    with pytest.raises(AttnfaithError, match=message):
+@pytest.mark.parametrize("name", [None, "/etc/passwd", HOSTILE, "owner/model"])
+def test_a_model_that_is_not_offered(folder, service, name):
+    assert service.model("small") == str(folder)
+    with pytest.raises(AttnfaithError, match="is not offered here: choose small"):
         service.model(name)
-    monkeypatch.chdir(folder.parent.parent)
-    with pytest.raises(AttnfaithError, match="is a folder of the server"):
-        Service().model(f"{folder.parent.name}/small")
 
 
 @pytest.mark.parametrize(
@@ -99,8 +85,7 @@ def test_the_record_is_kept_and_its_page_stands_in_a_frame(service, folder, monk
     ("arguments", "message"),
     [
         (["nowhere"], "nowhere is neither a run, nor the folder of a model"),
-        (["--only"], "no model is offered and none may be named"),
-        (["--port", "70000"], "--port 70000: give a number from 1 to 65535"),
+        (["owner/model", "--port", "70000"], "--port 70000: give a number from 1 to 65535"),
     ],
 )
 def test_the_command_refuses_what_it_cannot_serve(arguments, message, capsys, tmp_path, monkeypatch):

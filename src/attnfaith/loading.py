@@ -15,7 +15,7 @@ import yaml
 
 from attnfaith.record import objective_fields, training_fields
 from attnfaith.record.lookup import why_unreadable
-from attnfaith.support.errors import AttnfaithError, FileError, counted, excerpt
+from attnfaith.support.errors import AttnfaithError, counted, excerpt
 from attnfaith.support.files import CHECKPOINT, MODEL, RECIPE, STATE, read_object
 
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 FETCHED_FILES = (
     *("model*.safetensors", "model.safetensors.index.json", "config.json", STATE, RECIPE),
-    *("tokenizer*", "special_tokens_map.json", "added_tokens.json"),
+    *("tokenizer*.json", "tokenizer.model", "special_tokens_map.json", "added_tokens.json"),
     *("vocab*", "merges.txt", "spiece.model", "sentencepiece*.model"),
 )
 """Files that are fetched from the Hub: no weights but safetensors."""
@@ -158,10 +158,6 @@ def _from_object(model, tokenizer, device, level: str) -> "Subject":
         raise ModelError(f"model is {excerpt(model)}: give {MODELS}")
     model = unwrapped(model)
     if isinstance(model, SequenceSubject) or hasattr(model, "capabilities"):
-        if device is not None and device != model.device:
-            raise ModelError(
-                f"device={excerpt(str(device))}: this subject is on {model.device}; move its model, then open it"
-            )
         subject = model if isinstance(model, SequenceSubject) else subject_of(model, level)
         if tokenizer is not None and isinstance(subject, Pooled):
             return Pooled(subject.stages, load_tokenizer(tokenizer))
@@ -225,14 +221,6 @@ def is_repository(name: str | Path) -> bool:
     return bool(re.fullmatch(r"[\w.-]+/[\w.-]+", str(name))) and not path.exists() and not path.parent.is_dir()
 
 
-def _config(folder: Path) -> dict:
-    """The configuration of a checkpoint. Raises ModelError where it cannot be read."""
-    try:
-        return read_object(folder / CHECKPOINT[0])
-    except FileError as error:
-        raise ModelError(f"{folder} holds no model that can be read: {excerpt(error, 200)}") from error
-
-
 def translates(config: Mapping) -> bool:
     """Whether a configuration describes a model from sequences to sequences."""
     classes = config.get("architectures") or []
@@ -241,7 +229,7 @@ def translates(config: Mapping) -> bool:
 
 def of_sequences(model: str | os.PathLike) -> bool:
     """Whether a folder, a run or a name on the Hub holds a model from sequences to sequences. Raises ModelError for none."""
-    return translates(_config(model_folder(model)))
+    return translates(read_object(model_folder(model) / CHECKPOINT[0]))
 
 
 def load_model(folder: Path, *, trust_remote_code: bool = False, **options):
@@ -249,8 +237,8 @@ def load_model(folder: Path, *, trust_remote_code: bool = False, **options):
 
     options: further arguments of `from_pretrained`.
 
-    Raises ModelError for a model of another task, whose head would be drawn at random, one that brings its own code (unless
-    trust_remote_code), and files that cannot be loaded or lack weights.
+    Raises ModelError for a model of another task, which lacks the weights of the head, one that brings its own code (unless
+    trust_remote_code), and files that cannot be loaded.
     """
     import torch
     from transformers import CONFIG_MAPPING, AutoModelForSeq2SeqLM, AutoModelForSequenceClassification
@@ -258,22 +246,16 @@ def load_model(folder: Path, *, trust_remote_code: bool = False, **options):
 
     from attnfaith.models import MODEL_TYPES
 
-    config = _config(folder)
-    kind, classes = config.get("model_type"), config.get("architectures") or []
+    config = read_object(folder / CHECKPOINT[0])
+    kind = config.get("model_type")
     if kind in MODEL_TYPES:
         check_complete(folder)
-    elif not translates(config) and not any(str(name).endswith("ForSequenceClassification") for name in classes):
+    elif not translates(config) and "ForSequenceClassification" not in str(config.get("architectures")):
         raise ModelError(
-            f"{folder} holds {excerpt(', '.join(map(str, classes)) or kind)}, which is no text "
-            "classifier (…ForSequenceClassification): its head would be drawn at random. Fine-tune it first, loaded with "
-            "AutoModelForSequenceClassification"
+            f"{folder} holds {config.get('architectures') or kind}, no …ForSequenceClassification: fine-tune it first, "
+            "loaded with AutoModelForSequenceClassification"
         )
     ours = kind in CONFIG_MAPPING and CONFIG_MAPPING[kind].__module__.startswith("attnfaith.")
-    if config.get("auto_map") and not ours and not trust_remote_code:
-        raise ModelError(
-            f"{folder} brings its own code (auto_map in {CHECKPOINT[0]}), which is not run: give trust_remote_code=True to "
-            "attnfaith.load_subject, if you trust it, and measure what that returns"
-        )
     auto = AutoModelForSeq2SeqLM if translates(config) else AutoModelForSequenceClassification
     options |= {"trust_remote_code": trust_remote_code and not ours, "output_loading_info": True}
     bars = logging.is_progress_bar_enabled()
@@ -282,8 +264,9 @@ def load_model(folder: Path, *, trust_remote_code: bool = False, **options):
         model, loading = auto.from_pretrained(folder, **options, use_safetensors=True, dtype=torch.float32)
     except Exception as error:  # transformers and safetensors raise many kinds
         raise ModelError(
-            f"{folder} cannot be loaded ({excerpt(error, 300)}): it needs config.json and weights in safetensors "
-            "(model.save_pretrained writes them), of an architecture that transformers has"
+            f"{folder} cannot be loaded ({excerpt(error, 600)}): it needs config.json and weights in safetensors "
+            "(model.save_pretrained writes them), of an architecture that transformers has; its own code runs only with "
+            "attnfaith.load_subject(…, trust_remote_code=True)"
         ) from error
     finally:
         if bars:

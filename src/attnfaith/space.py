@@ -2,11 +2,10 @@
 
 `Service` answers the questions; `build` is the page, which needs gradio, the extra `space`. Numbers come from
 `attnfaith.measure` and the report's own page shows them. Input is not trusted: names of models are checked against those
-offered or must be names on the Hub, sizes are checked before the work, and nothing is unpickled or evaluated.
+offered, sizes are checked before the work, and nothing is unpickled or evaluated.
 """
 
 import logging
-import re
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
@@ -32,11 +31,9 @@ from attnfaith.support.escaping import html
 MOST_LETTERS = 2_000
 MOST_TOKENS = 256  # of a text that is measured: leave-one-out reads it once for each of them
 MOST_EDITS = 64  # edited texts at once
-MOST_BYTES = 2 * 10**9  # of weights of a model that is fetched because a reader named it
 MOST_CLASSES = 8  # columns of a table of predictions
 MOST_RECORDS = 16  # kept for the next question on the same text
 MOST_FILES = 50  # of records to be fetched
-HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 EXAMPLE = "a moving and brilliant portrait of a family that never feels long"
 HEAD = (
     "# Does attention explain this prediction?\nOne sentence, one model: every measure beside attention, what the model "
@@ -53,42 +50,24 @@ class GradioError(AttnfaithError, ImportError):
 class Service:
     """Answers questions on one typed text by one or more models.
 
-    offered: folders, runs and names on the Hub to choose from, as `attnfaith.measure` takes them. open: whether a reader may
-    name another model on the Hub; a folder of this machine is only ever one of `offered`. Input that the page does not take
-    raises AttnfaithError with what to do.
+    offered: folders, runs and names on the Hub to choose from, as `attnfaith.measure` takes them. Input that the page does
+    not take raises AttnfaithError with what to do.
     """
 
-    def __init__(self, offered: Sequence[str] = (), *, open: bool = True):
+    def __init__(self, offered: Sequence[str]):
         names = [Path(name).resolve().name if Path(name).exists() else name for name in offered]
         self.offered = {
             label if names.count(label) == 1 else f"{Path(name).resolve().parent.name}/{label}": name
             for label, name in zip(names, offered, strict=True)
         }
-        self.open = open
-        if not (self.offered or open):
-            raise AttnfaithError("no model is offered and none may be named: give a folder, a run or a name on the Hub")
         self._cached = lru_cache(MOST_RECORDS)(self._measure)
         self._lock = threading.Lock()
 
     def model(self, name: object) -> str:
-        """Return the folder, run or name on the Hub for the name that a reader chose or typed."""
-        name = name.strip() if isinstance(name, str) else ""
-        if name in self.offered:
-            return self.offered[name]
-        choose = f"choose {', '.join(self.offered)}" if self.offered else "give OWNER/NAME of a model on the Hub"
-        if not self.open:
-            raise AttnfaithError(f"the model {excerpt(name)} is not offered here: {choose}")
-        if not HUB_NAME.fullmatch(name) or ".." in name:
-            raise AttnfaithError(f"{excerpt(name)} is no name of a model on the Hub: {choose}, such as owner/model")
-        if Path(name).exists():
-            raise AttnfaithError(f"{excerpt(name)} is a folder of the server, which no reader may name: {choose}")
-        size = _size_on_hub(name)
-        if size > MOST_BYTES:
-            raise AttnfaithError(
-                f"{name} has {size / 1e9:.1f} GB of weights, and this page takes {MOST_BYTES / 1e9:.0f} GB: measure it on a "
-                "machine of your own, attnfaith space MODEL"
-            )
-        return name
+        """Return the folder, run or name on the Hub for the name that a reader chose."""
+        if not isinstance(name, str) or name not in self.offered:
+            raise AttnfaithError(f"the model {excerpt(name)} is not offered here: choose {', '.join(self.offered)}")
+        return self.offered[name]
 
     def record(self, name: object, text: object) -> Record:
         """Return the record of one text: the default measures of the model, kept for the next question."""
@@ -141,17 +120,6 @@ def checked(text: object) -> str:
     return " ".join(text.encode("utf-8", "replace").decode().split())
 
 
-def _size_on_hub(name: str) -> int:
-    """Bytes of a model's weights on the Hub; 0 without an answer, as without a network."""
-    from huggingface_hub import HfApi
-
-    try:
-        files = HfApi().model_info(name, files_metadata=True, timeout=10).siblings or []
-    except Exception:  # of whichever library carries its requests; `load_subject` says what is wrong
-        return 0
-    return sum(file.size or 0 for file in files if file.rfilename.endswith(".safetensors"))
-
-
 # ---------- the page
 
 
@@ -201,13 +169,7 @@ def build(service: Service):
     names = list(service.offered)
     with gradio.Blocks(title="Attention, measured", analytics_enabled=False, delete_cache=(3600, 3600)) as page:
         gradio.Markdown(HEAD)
-        model = gradio.Dropdown(
-            names,
-            value=names[0] if names else None,
-            label="model",
-            info="or OWNER/NAME of a text classifier on the Hub" if service.open else None,
-            allow_custom_value=True,  # the service checks it, and says what may be chosen
-        )
+        model = gradio.Dropdown(names, value=names[0], label="model")
         text = gradio.Textbox(
             EXAMPLE, label="text", lines=2, max_lines=8, info=f"at most {MOST_LETTERS:,} letters and {MOST_TOKENS} tokens"
         )

@@ -107,8 +107,6 @@ def test_numbers_are_those_of_the_tables(table):
     assert numbers["tvd"]["mean"] == np.nanmean(moved) and numbers["tvd"]["share_beyond"] == np.nanmean(
         np.where(np.isnan(moved), np.nan, moved < 0.05)
     )
-    sentences = " ".join(cards.only_reason(cell))
-    assert sentences.count("gradient ") == 2 and "Shuffled weights move" in sentences
 
 
 def test_metadata_reads_back(rendered, table):
@@ -203,7 +201,7 @@ def test_cards_of_folders(folder, tmp_path, table):
     names = {path.relative_to(tmp_path / "cards").as_posix() for path in written}
     assert names == {"tiny-bilstm.md", "figures/tiny-bilstm-answer.svg"}
     text = (tmp_path / "cards" / "tiny-bilstm.md").read_text()
-    assert text == card(RUN, records.load(folder / "record.parquet"))[0] and "weights move" not in text
+    assert text == card(RUN, records.load(folder / "record.parquet"))[0] and "shuffled weights" not in text
     records.save(table, folder / "interventions.parquet")  # a second measurement of the same weights
     cards.write_cards({REPO: folder}, tmp_path / "cards", facts)
     assert "shuffled weights" in (tmp_path / "cards" / "tiny-bilstm.md").read_text()

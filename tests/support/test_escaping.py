@@ -111,15 +111,6 @@ def test_markdown_as_a_renderer_reads_it(text):
     assert not re.search(r"(?i)https?://|www\.|@\w", markdown(text)), "an address is a link without any mark"
 
 
-@given(st.text(st.sampled_from("ab `|\n"), min_size=1, max_size=20).filter(str.strip))
-def test_code_holds_any_text(text):
-    written = escaping.code(text)
-    ticks = re.match("`+", written)[0]
-    inside = written[len(ticks) : -len(ticks)]
-    assert written.endswith(ticks) and "\n" not in written and ticks not in re.findall("`+", inside)
-    assert not re.search(r"(?<!\\)\|", inside)
-
-
 def cells_of(text):
     return [cell for row in csv.reader(io.StringIO(text, newline="")) for cell in row]
 

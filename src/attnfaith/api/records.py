@@ -1,7 +1,7 @@
 """The record as an object that shows, summarises, saves and publishes itself."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from numbers import Integral
 from pathlib import Path
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from attnfaith.reporting.compare import Comparison
     from attnfaith.reporting.notebook import Overview, ShownText
-    from attnfaith.reporting.pairs import ShownPair
+    from attnfaith.reporting.view import PairView
     from attnfaith.verdict import Verdict
 
 
@@ -221,17 +221,17 @@ class Record:
             parts.append(frame)
         return pd.concat(parts, ignore_index=True)
 
-    def show(self, text: int | str = 0, measures: str | Iterable[str] | None = None) -> "ShownText | ShownPair":
-        """One text, as a heat map in a notebook and as a table of scores where it is printed. One pair of sentences as
-        text: what each target word reads of the source, the links that this makes, and gold.
+    def show(self, text: int | str = 0, measures: str | Sequence[str] | None = None) -> "ShownText | PairView":
+        """One text, as a heat map in a notebook and as a table of scores where it is printed. Of a pair of sentences its
+        view, as `attnfaith.view` gives it.
 
-        text: its row, from 0 (negative from the end), or its instance id. measures: those to show beside attention; None
-        shows all.
+        text: its row, from 0 (negative from the end), or its instance id. measures: of a text, those to show beside
+        attention; None shows all.
 
         Raises AttnfaithError for a text or a measure that the record does not hold.
         """
         from attnfaith.reporting.notebook import ShownText, row_of
-        from attnfaith.reporting.pairs import ShownPair
+        from attnfaith.reporting.view import PairView
 
         if isinstance(text, str):
             cell = next((cell for cell in self.cells if text in cell.instance_ids), self.cells[0])
@@ -242,8 +242,9 @@ class Record:
             row = cell.instance_ids.index(alone.instance_ids[0])
         else:
             raise AttnfaithError(f"text {excerpt(text)}: give a row from 0 to {len(self) - 1}, or an instance id")
-        names = [measures] if isinstance(measures, str) else None if measures is None else list(measures)
-        return (ShownPair if self.of_sequences else ShownText)(cell, row, names)
+        if self.of_sequences:
+            return PairView.of(cell.table, row)
+        return ShownText(cell, row, [measures] if isinstance(measures, str) else measures)
 
     def report(self, folder: str | os.PathLike, *, title: str | None = None, examples: int = 5) -> Path:
         """Write tables, figures and a page into a folder; returns the path of the page. examples: pairs of

@@ -16,27 +16,28 @@ GENERATOR = b'content="attnfaith view'
 
 @command(
     RUN,
-    argument("text", nargs="*", metavar="TEXT", help="numbers from 0, or instance ids (default: best and worst)"),
-    argument("--measures", nargs="+", default=[], metavar="NAME", help="(default: all of inputs; of pairs the best)"),
+    argument("text", nargs="*", metavar="TEXT", help="numbers from 0, or instance ids (default: one of the middle)"),
+    argument("--measures", nargs="+", default=[], metavar="NAME", help="(default: all of inputs)"),
     examples=("show runs/quickstart", "show OWNER/NAME sst/test/17 --measures gradient lime"),
 )
 def show(args):
-    """One text, or pair of sentences, in the terminal: its tokens with the scores of every measure."""
+    """One text in the terminal: its tokens with the scores of every measure; or a pair of sentences with its gold links."""
     from attnfaith.record.lookup import find_record
     from attnfaith.reporting.cells import one_cell
 
     cell = one_cell(find_record(args.run).load())
-    from attnfaith.reporting.heatmap import extreme_texts
+    from attnfaith.reporting.heatmap import middle_text
     from attnfaith.reporting.notebook import ShownText, row_of
-    from attnfaith.reporting.pairs import ShownPair, extreme_pairs
+    from attnfaith.reporting.pairs import extreme_pairs
+    from attnfaith.reporting.view import PairView
 
     rows = [row_of(cell, word) for word in args.text]
     if cell.of_sequences:
-        rows = rows or [row for _, group in extreme_pairs(cell, 1) for row in group]
-        parts = [str(ShownPair(cell, row, args.measures)) for row in rows]
+        if args.measures:
+            raise AttnfaithError("--measures is of texts; the page of a pair has all measures: attnfaith view RUN PAIR")
+        parts = [str(PairView.of(cell.table, row)) for row in rows or extreme_pairs(cell, 1)[0][1]]
     else:
-        rows = rows or [row for group in extreme_texts(cell, 1) for row in group]
-        parts = [str(ShownText(cell, row, args.measures or None)) for row in rows]
+        parts = [str(ShownText(cell, row, args.measures or None)) for row in rows or [middle_text(cell)[0]]]
     print("\n\n".join(parts))
 
 
@@ -167,11 +168,10 @@ def table(args):
 
 
 @command(
-    argument("models", metavar="MODEL", nargs="*", help="models to choose from: folders, runs, or names on the Hub"),
-    flag("--only", help="readers choose among these; without it they may name any on the Hub"),
+    argument("models", metavar="MODEL", nargs="+", help="models to choose from: folders, runs, or names on the Hub"),
     argument("--host", default="127.0.0.1", help="address to serve at (default: 127.0.0.1, this machine alone)"),
     argument("--port", type=int, metavar="N", help="port to serve at (default: the first free one from 7860)"),
-    examples=("space runs/sst", "space OWNER/MODEL runs/sst runs/imdb --only", "space --host 0.0.0.0 --port 7860"),
+    examples=("space runs/sst", "space OWNER/MODEL runs/sst runs/imdb --host 0.0.0.0 --port 7860"),
 )
 def space(args):
     """Serve a page that measures a model on a typed sentence, to be tried by hand.
@@ -190,4 +190,4 @@ def space(args):
     from attnfaith.space import Service, require_gradio, serve
 
     require_gradio()
-    serve(Service(args.models, open=not args.only), host=args.host, port=args.port)
+    serve(Service(args.models), host=args.host, port=args.port)

@@ -92,17 +92,16 @@ def _evidence_chart(rows: pd.DataFrame) -> Chart:
     return Chart(title, axis, tuple(bars), SHARES, float(rows["random_baseline"].iloc[0]))
 
 
-def agreement_chart(cell: Cell, hidden: bool = False, why: str = "") -> Chart:
-    """Tau of attention with each measure of inputs, the best first, each with its texts as a small histogram; hidden: with
-    the measures of encoder states instead. A measure that orders every text as attention does is named and not drawn.
+def agreement_chart(cell: Cell, why: str = "") -> Chart:
+    """Tau of attention with each measure of inputs, the best first, each with its texts as a small histogram. A measure that
+    orders every text as attention does is named and not drawn.
     """
+    cell = cell.of_inputs
     table = agreement_table([cell])
     rows = table[(table["class"] == "overall") & table["pair"].str.startswith("attention–") & table["tau_mean"].notna()]
     bars, alike = [], []
     for row in rows.sort_values("tau_mean", ascending=False, kind="stable").to_dict("records"):
         name = row["pair"].partition("–")[2]
-        if name.endswith("_hidden") != hidden:
-            continue
         tau = cell.tau("attention", name)
         tau = tau[~np.isnan(tau)]
         if tau.min() > ALIKE:

@@ -18,8 +18,8 @@ from attnfaith.reporting.style import ATTENTION, GRADIENT, LEAVE_ONE_OUT, PALETT
 
 MOST_TOKENS, MOST_SENTENCES = 400, 20
 """Tokens of a text that are shown, or sentences."""
-SHORTEST_EXAMPLE = 8
-"""Tokens: on two or three a single swap takes tau from one end to the other, so extremes would all be such texts."""
+SHORTEST, LONGEST = 8, 60
+"""Tokens of the one text that is shown first: on two or three a single swap takes tau from one end to the other."""
 HUES = {"attention": ATTENTION, "gradient": GRADIENT, "leave_one_out": LEAVE_ONE_OUT}
 COLOURS = (*HUES.values(), PALETTE[3], PALETTE[6])
 """Hues of the measures above, of all other measures, and of evidence against the class."""
@@ -133,23 +133,22 @@ def heat_measures(cell: Cell) -> tuple[str, ...]:
     return (*first, *(name for name in cell.measures if name not in first and not name.endswith("_hidden")))
 
 
-def extreme_texts(cell: Cell, count: int) -> tuple[list[int], list[int]]:
-    """Rows of the `count` texts of highest and of lowest agreement.
-
-    Ordered by tau of attention with leave-one-out (else gradient, else the first measure), then by instance id. Texts
-    below SHORTEST_EXAMPLE tokens are passed over where enough longer ones are left; a text is never in both lists.
-    Texts without a tau are in neither. Without a measure the first texts by instance id stand in the first list.
+def middle_text(cell: Cell) -> tuple[int, str]:
+    """The row of one text that is no extreme, and why it is this one: of those of SHORTEST to LONGEST tokens the one whose
+    tau is nearest to the median of all; of equals, and without a tau, the first by instance id.
     """
+    fitting = (cell.lengths >= SHORTEST) & (cell.lengths <= LONGEST)
+    rows = np.flatnonzero(fitting if fitting.any() else cell.lengths == cell.lengths.max())
     measure = reference_measure(cell)
-    ids = cell.instance_ids
-    if measure is None:
-        return sorted(range(len(cell)), key=lambda row: ids[row])[:count], []
-    tau = cell.tau("attention", measure)
-    rows = np.flatnonzero(~np.isnan(tau)).tolist()
-    longer = [row for row in rows if cell.lengths[row] >= SHORTEST_EXAMPLE]
-    rows = longer if len(longer) >= 2 * count else rows
-    best = sorted(rows, key=lambda row: (-tau[row], ids[row]))[: min(count, (len(rows) + 1) // 2)]
-    return best, sorted(set(rows) - set(best), key=lambda row: (tau[row], ids[row]))[:count]
+    tau = np.full(len(cell), np.nan) if measure is None else cell.tau("attention", measure)
+    defined = rows[~np.isnan(tau[rows])]
+    if not len(defined):
+        return min(rows.tolist(), key=lambda row: cell.instance_ids[row]), "The first text by instance id."
+    median = float(np.nanmedian(tau))
+    distances = np.abs(tau - median).round(12)
+    row = min(defined.tolist(), key=lambda row: (distances[row], cell.instance_ids[row]))
+    label = measure_label(measure)
+    return row, f"No extreme: its τ of attention and {label}, {signed(tau[row])}, is next to the median, {signed(median)}."
 
 
 def signed(value: float) -> str:

@@ -19,7 +19,7 @@ from markupsafe import Markup
 
 from attnfaith import __version__
 from attnfaith.support.errors import counted
-from attnfaith.support.escaping import code, html, markdown
+from attnfaith.support.escaping import html, markdown
 from attnfaith.support.files import write_atomically
 
 
@@ -92,7 +92,7 @@ def template(name: str) -> jinja2.Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"counted": counted, "code": code}
+    environment.filters |= {"counted": counted}
     environment.globals |= {"version": __version__}
     return environment.get_template(name)
 

@@ -12,15 +12,7 @@ import pandas as pd
 
 from attnfaith.reporting import render
 from attnfaith.reporting.cells import Cell, describe, main_measures, measure_label, undefined
-from attnfaith.reporting.heatmap import (
-    SHADES,
-    Example,
-    example,
-    explained_class,
-    extreme_texts,
-    heat_measures,
-    signed,
-)
+from attnfaith.reporting.heatmap import SHADES, Example, example, explained_class, heat_measures, middle_text, signed
 from attnfaith.reporting.html import template
 from attnfaith.reporting.sections import agreement
 from attnfaith.reporting.sections.performance import accuracy_in_words
@@ -30,7 +22,6 @@ from attnfaith.support.errors import AttnfaithError, counted, cut, excerpt, near
 from attnfaith.support.escaping import printable
 
 
-EXAMPLES = 2  # texts of highest, and of lowest agreement
 MOST_CELLS = 6  # that are described one by one
 LONGEST_TOKEN, LONGEST_SENTENCE = 24, 60  # characters of a token in a terminal
 
@@ -83,7 +74,7 @@ class ShownText:
 
     def html(self) -> str:
         """A heat map that needs nothing beside it; all text in it is escaped."""
-        return template("notebook.html.j2").render(overview=None, groups=[("", [self])], **SHADES)
+        return template("notebook.html.j2").render(overview=None, texts=[("", self)], **SHADES)
 
     _repr_html_ = html
 
@@ -120,7 +111,7 @@ class ShownText:
 
 
 class Overview:
-    """A record in short: what it is, its verdict and numbers, and the texts of highest and lowest agreement."""
+    """A record in short: what it is, its verdict and numbers, and one text of the middle."""
 
     def __init__(self, cells: Sequence[Cell]):
         self.cells = cells
@@ -161,19 +152,16 @@ class Overview:
         return texts + [line for cell in self.cells[:MOST_CELLS] for line in undefined(cell.table)]
 
     @property
-    def groups(self) -> list[tuple[str, list[ShownText]]]:
-        """(heading, texts): highest and lowest agreement of one cell."""
+    def texts(self) -> list[tuple[str, ShownText]]:
+        """One text that is no extreme, and why it is this one; [] for several cells."""
         if len(self.cells) != 1:
             return []
-        (cell,) = self.cells
-        main = main_measures(cell)
-        heads = [f"{word} agreement with {measure_label(main[-1])}" for word in ("Highest", "Lowest")]
-        groups = zip(heads if len(main) > 1 else ["First texts", ""], extreme_texts(cell, EXAMPLES), strict=True)
-        return [(head, [ShownText(cell, row, main) for row in rows]) for head, rows in groups if rows]
+        row, why = middle_text(self.cells[0])
+        return [(why, ShownText(self.cells[0], row, main_measures(self.cells[0])))]
 
     def html(self) -> str:
         """The record in a notebook; all text in it is escaped."""
-        return template("notebook.html.j2").render(overview=self, groups=self.groups, **SHADES)
+        return template("notebook.html.j2").render(overview=self, texts=self.texts, **SHADES)
 
     def __str__(self) -> str:
         return "\n".join(map(printable, [*self.heads, *self.verdict, *self.lead, *self.remarks]))

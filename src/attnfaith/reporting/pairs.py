@@ -3,25 +3,19 @@
 Shapes: T source words, G target words, N pairs.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
 from attnfaith.metrics.attention_faithfulness.alignment_error_rate import POSSIBLE, SURE, alignment_scores
 from attnfaith.metrics.extraction import extract_links
-from attnfaith.reporting.cells import Cell, describe, measure_label
+from attnfaith.reporting.cells import Cell, measure_label
 from attnfaith.reporting.heatmap import Score, direction_of, scores_of, visible
 from attnfaith.reporting.links import Reading, at, columns, has_gold, reading_of, readings
 from attnfaith.reporting.spec import per_cell
-from attnfaith.reporting.tables import as_text, short_number
-from attnfaith.support.errors import AttnfaithError, counted, excerpt, nearest
-from attnfaith.support.escaping import html, printable
 
 
 MOST_WORDS = 60  # of either sentence on the page; more cannot be looked over
-HEAVIEST = 3  # source words that a terminal names of each target word
 LINKS = {SURE: "sure", POSSIBLE: "possible", 0: ""}
 
 
@@ -29,15 +23,14 @@ LINKS = {SURE: "sure", POSSIBLE: "possible", 0: ""}
 class Pair:
     """A pair of sentences as it is shown, of each at most MOST_WORDS words.
 
-    probabilities: of target words. values (G,T): weights. scores: their shades, by target and source word. gold (G,T): as
-    `gold_links`. read (G,T): links by the reading. error: the alignment error rate, "" without gold. sizes: words of either.
+    probabilities: of target words. scores: the shades of weights, by target and source word. gold (G,T): as `gold_links`.
+    read (G,T): links by the reading. error: the alignment error rate, "" without gold. sizes: words of either.
     """
 
     instance_id: str
     source: tuple[str, ...]
     target: tuple[str, ...]
     probabilities: tuple[float, ...]
-    values: np.ndarray
     scores: tuple[list[Score], ...]
     gold: np.ndarray
     read: np.ndarray
@@ -119,7 +112,6 @@ def pair(cell: Cell, row: int, reading: Reading) -> Pair:
         source=tuple(map(visible, source[:MOST_WORDS])),
         target=tuple(map(visible, target[:MOST_WORDS])),
         probabilities=tuple(probs[:MOST_WORDS]),
-        values=values[first_words],
         scores=tuple(scores[g * len(source) :][: min(len(source), MOST_WORDS)] for g in range(len(target))),
         gold=(cell.rows("gold_links")[row] if has_gold(cell) else np.zeros(values.shape, int))[first_words],
         read=extract_links(values, (reading.rule,))[0][first_words],
@@ -128,60 +120,3 @@ def pair(cell: Cell, row: int, reading: Reading) -> Pair:
         truncated=bool(truncated),
         directions=(direction_of(source), direction_of(target)),
     )
-
-
-class ShownPair:
-    """One pair of sentences of a record as lines of text: the HEAVIEST source words of each target word, with their weights.
-
-    measures: those to show; without any the one whose links had the lowest error rate where they were chosen. Raises
-    AttnfaithError for one that the cell does not hold.
-    """
-
-    def __init__(self, cell: Cell, row: int, measures: Sequence[str] | None = None):
-        names = columns(cell)
-        for name in measures or ():
-            if name not in names:
-                raise AttnfaithError(f"the record holds no measure {excerpt(name)}{nearest(name, names)}")
-        chosen = page_reading(cell)
-        self.cell, self.row = cell, row
-        self.readings = [reading_of(cell, name) for name in measures or ()] or ([] if chosen is None else [chosen])
-
-    def __str__(self) -> str:
-        cell, row = self.cell, self.row
-        source, target = (" ".join(cell.table.column(name)[row].as_py()) for name in ("tokens", "target_tokens"))
-        lines = [f"{cell.instance_ids[row]}  (pair {row} of {len(cell):,})", describe(cell.heading)]
-        lines += [f"source: {source}", f"target: {target}"]
-        if cell.table.column("truncated")[row].as_py():
-            lines.append("A sentence was longer than the model reads, and was cut.")
-        for reading in self.readings:
-            words = pair(cell, row, reading)
-            lines += ["", reading_label(reading)]
-            lines += [f"error rate of this pair: {words.error}"] if words.error else []
-            lines += _table(words, has_gold(cell)).split("\n")
-            if words.sizes != (len(words.source), len(words.target)):
-                lines.append(f"The first {len(words.source)} source and {counted(len(words.target), 'target word')}.")
-        if self.readings:
-            lines += ["", "*: read as a link. p: probability of the target word. (…): a possible link."]
-        else:
-            lines.append("Nothing was measured that links their words.")
-        return "\n".join(map(printable, lines))
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        return f"<pre>{html(str(self))}</pre>"
-
-
-def _table(words: Pair, gold: bool) -> str:
-    """A row for each target word: the heaviest source words, and those that are linked."""
-    rows = []
-    for place, values in enumerate(words.values):
-        order = np.argsort(-values, kind="stable")
-        named = [word for number, word in enumerate(order) if number < HEAVIEST or words.read[place, word]]
-        listed = [f"{'*' if words.read[place, w] else ''}{words.source[w]} {short_number(values[w])}" for w in named]
-        row = {"p": f"{words.probabilities[place]:.2f}", "reads most of": " · ".join(listed)}
-        if gold:
-            links = [(word, words.link(place, number)) for number, word in enumerate(words.source)]
-            row["gold"] = " ".join(f"({word})" if link == "possible" else word for word, link in links if link) or "–"
-        rows.append(row)
-    return as_text(pd.DataFrame(rows, index=list(words.target)))

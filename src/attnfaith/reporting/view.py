@@ -199,13 +199,16 @@ class PairView(PageFile):
         )
 
     def __repr__(self) -> str:
-        gold = "" if self.links is None else f", {counted(int((self.links == 2).sum()), 'sure link')}"
         lines = [
-            f"{self.instance_id} · {len(self.source)} source and {counted(len(self.target), 'target word')}{gold}",
+            f"{self.instance_id} · {len(self.source)} source and {counted(len(self.target), 'target word')} · {self.model}",
             f"source: {' '.join(self.source)}",
             f"target: {' '.join(self.target)}",
-            f"measures: {', '.join(self.measures)}",
         ]
+        if self.links is not None:
+            places = np.argwhere(self.links)
+            links = [f"{self.target[g]}–{self.source[t]}{'?' if self.links[g, t] == 1 else ''}" for g, t in places]
+            lines.append(f"gold: {' '.join(links)} (? possible)")
+        lines.append(f"measures: {', '.join(self.measures)}")
         return "\n".join(map(printable, lines))
 
 

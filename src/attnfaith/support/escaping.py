@@ -54,14 +54,6 @@ def markdown(text: object) -> Markdown:
     return Markdown(_NUMBERED.sub(r"\1\\\2", _LISTED.sub(r"\1\\", line)))
 
 
-def code(text: object) -> Markdown:
-    """Return a text as inline code in a table."""
-    line = printable(" ".join(str(text).split())).replace("|", "\\|")
-    ticks = "`" * (1 + max((len(run) for run in re.findall("`+", line)), default=0))
-    space = " " if "`" in line else ""
-    return Markdown(f"{ticks}{space}{line}{space}{ticks}") if line else Markdown("")
-
-
 def markdown_table(rows: Iterable[Sequence[object]], *, numeric: Sequence[bool]) -> str:
     """Return a GitHub pipe table of headings and lines. numeric: whether each column is set to the right."""
     head, *lines = [f"| {' | '.join(map(markdown, row))} |\n" for row in rows]

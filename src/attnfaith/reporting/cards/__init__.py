@@ -6,7 +6,7 @@ data, recipes and runs are escaped: they show as they are and format nothing. Th
 
 from attnfaith.reporting.cards.datasets import cell_facts, records_card, results_card
 from attnfaith.reporting.cards.model import checkpoint_name, model_card, write_cards
-from attnfaith.reporting.cards.numbers import card_numbers, only_reason
+from attnfaith.reporting.cards.numbers import card_numbers
 
 
 __all__ = [
@@ -14,7 +14,6 @@ __all__ = [
     "cell_facts",
     "checkpoint_name",
     "model_card",
-    "only_reason",
     "records_card",
     "results_card",
     "write_cards",

@@ -16,7 +16,7 @@ from huggingface_hub.utils import HFValidationError, validate_repo_id
 from attnfaith import record as records
 from attnfaith.record import Identity
 from attnfaith.reporting.cards.datasets import LICENCE, TAGS, licence, public
-from attnfaith.reporting.cards.numbers import card_numbers, only_reason
+from attnfaith.reporting.cards.numbers import card_numbers
 from attnfaith.reporting.cells import Cell, one_cell
 from attnfaith.reporting.chart import measures_chart, svg
 from attnfaith.reporting.errors import ReportError
@@ -132,10 +132,10 @@ def model_card(
         numbers=numbers.values(),
         interval=lambda row: Markdown(number_with_interval(row, "mean")),
         verdict=verdict(cells),
-        only_reason=only_reason(cell),
         chart=chart and (Markdown(figure), chart.words, chart.title),
         rule=RULE,
-        provenance=_provenance(run, settings[0], cell),
+        provenance=run.get("provenance") or {},
+        weights=settings[0].get("model"),
         measurements=[", ".join(part.get("producers", [])) or "attention and prediction" for part in settings],
         sizes=[len(other) for other in cells],
         truncated=int(cell.column("truncated").sum()),
@@ -199,20 +199,6 @@ def _metadata(numbers: Mapping[str, Mapping], cell: Cell, name: str, dataset: Ma
     if records_repo:
         data["attnfaith"] = {"records": records_repo, "configuration": name}
     return json.loads(json.dumps(data))  # plain values only
-
-
-def _provenance(run: Mapping, settings: Mapping, cell: Cell) -> list[tuple[str, str]]:
-    """How the model came to be, each (heading, value); "not recorded" where that is so."""
-    provenance, versions = run.get("provenance") or {}, run.get("versions", {})
-    commit, data = provenance.get("commit"), provenance.get("data") or {}
-    rows = {
-        "attnfaith": provenance.get("version") or versions.get("attnfaith"),
-        "commit": f"{commit}, with uncommitted changes" if commit and provenance.get("dirty") else commit,
-        "libraries": ", ".join(f"{name} {version}" for name, version in (provenance.get("libraries") or versions).items()),
-        "data": data.get("revision") or cell.heading["texts"],
-        "weights (SHA-256)": settings.get("model"),
-    }
-    return [(name, str(value) if value else "not recorded") for name, value in rows.items()]
 
 
 # ------------------------------------------------------------------------------------------------ of folders

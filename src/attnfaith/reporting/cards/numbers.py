@@ -1,6 +1,4 @@
-"""The numbers of a model's card, each a mean over texts, and what they say about whether attention is the only reason."""
-
-from collections.abc import Mapping
+"""The numbers of a model's card, each a mean over texts."""
 
 import numpy as np
 
@@ -9,7 +7,6 @@ from attnfaith.reporting import sections
 from attnfaith.reporting.cells import Cell, measure_label
 from attnfaith.reporting.render import rows
 from attnfaith.reporting.sections import plausibility
-from attnfaith.support.errors import counted
 
 
 TAU = "tau attention–"
@@ -66,34 +63,3 @@ def card_numbers(cell: Cell) -> dict[str, dict]:
             label += "" if np.isnan(row["random_baseline"]) else f" (chance {row['random_baseline']:.3f})"
             numbers["rationale_auprc"] = {**row, "mean": row["auprc_mean"], "label": label}
     return numbers
-
-
-def _in_words(row: Mapping, name: str = "mean", start: str = "", scale: float = 1, digits: int = 2) -> str:
-    value, low, high = (scale * row[key] for key in (name, f"{start}ci_low", f"{start}ci_high"))
-    end = "\u00a0%" if scale == 100 else ""
-    return f"{value:.{digits}f}{end} [{low:.{digits}f}{end}, {high:.{digits}f}{end}]"
-
-
-def only_reason(cell: Cell) -> list[str]:
-    """Sentences that answer whether these weights are the only reason for a decision; they never decide the verdict."""
-    numbers = {name: row for name, row in card_numbers(cell).items() if not np.isnan(row["ci_low"])}
-    sentences = []
-    if "tvd" in numbers and "flip_fraction" in numbers:
-        small, flips = _in_words(numbers["tvd"], "share_beyond", "share_beyond_", 100, 1), numbers["flip_fraction"]["mean"]
-        sentences.append(
-            f"Shuffled weights move the prediction by less than 0.05 in {small} of {counted(numbers['tvd']['n'])}, and "
-            f"change {100 * flips:.1f}\u00a0% of the decisions."
-        )
-    if "jsd" in numbers:
-        sentences.append(
-            f"Another attention with nearly the same prediction lies {_in_words(numbers['jsd'])} nats away; at 0.69 the two "
-            "share no weight. A large number says that other weights lead to the same prediction."
-        )
-    taus = {name.partition(".")[2]: row for name, row in numbers.items() if name.startswith("kendall_tau.")}
-    if taus:
-        unit = "sentence" if cell.words else "word"
-        listed = "; ".join(f"{measure_label(name)} {_in_words(row)}" for name, row in taus.items())
-        sentences.append(
-            f"Kendall’s τ of its {unit}s with importance measures: {listed}. 1 is the same order, 0 no relation."
-        )
-    return sentences

@@ -22,7 +22,7 @@ from attnfaith.reporting.sections.agreement import side_by_side
 from attnfaith.verdict import RULE
 
 
-CHAPTERS = {"measures": "Measures", "interventions": "Interventions"}
+CHAPTERS = {"measures": "Measures", "interventions": "Are these weights the only reason?"}
 """Chapters that hold sentences and figures of sections, by the name in `Section.chapter`."""
 MOST_CHARTS = 6  # of models, one below the other on the first screen
 
@@ -80,18 +80,15 @@ def render_page(
 
 
 def _chapters(cell: Cell, pictures: Sequence[Picture], place: int) -> dict[str, list[dict]]:
-    """{chapter: what its sections report about a cell}; charts: (summary of the fold or "", SVG, remark)."""
+    """{chapter: what its sections report about a cell}; chart: None, or (SVG, remark)."""
     chapters: dict[str, list[dict]] = {chapter: [] for chapter in CHAPTERS}
     for section in sections.of_cell(cell):
-        charts = []
-        for hidden, fold in ((False, ""), (True, "Measures of encoder states")) if section.name == "agreement" else ():
-            chart = agreement_chart(cell, hidden)
-            if chart.bars:
-                charts.append((fold, svg(chart, f"agreement{place}{'-states' if hidden else ''}"), chart.why))
+        chart = agreement_chart(cell) if section.name == "agreement" else None
+        drawing = (svg(chart, f"agreement{place}"), chart.why) if chart and chart.bars else None
         figures = [picture for picture in pictures if picture.section == section.name]
         sentences = render.sentences(section, cell)
-        if sentences or figures or charts:
-            chapters[section.chapter].append({"sentences": sentences, "pictures": figures, "charts": charts})
+        if sentences or figures or drawing:
+            chapters[section.chapter].append({"sentences": sentences, "pictures": figures, "chart": drawing})
     return chapters
 
 
