@@ -133,7 +133,7 @@ def test_a_run_a_record_and_a_folder_of_runs(many):
         ("show empty 1", r"empty holds no record.parquet, nor do the folders in it"),
         ("show unmeasured 1", r"unmeasured is a run without a record: `attnfaith measure unmeasured` makes it"),
         ("show soft 1", r"soft holds 3 records: name one of soft/seed_1, soft/seed_2, soft/seed_10$"),
-        ("show sparse t/0055", "did you mean t/005"),
+        ("show sparse t/0055", "did you mean 't/005'"),
         ("compare sparse", "a comparison needs two models or more; given: sparse"),
         ("measure soft/seed_1/record.parquet", "record.parquet is a file; .* needs the folder of a run"),
         ("push alice/tiny --to x --dry-run", "`attnfaith reproduce alice/tiny` makes one"),

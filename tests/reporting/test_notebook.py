@@ -124,6 +124,6 @@ def test_short_long_marked_and_nested_texts():
 def test_a_text_by_number_and_by_id():
     cell = one_cell(draw(30))
     assert row_of(cell, "17") == row_of(cell, "t/017") == row_of(cell, "017") == 17
-    for word, message in (("30", "no text '30'"), ("t/0177", "did you mean t/017"), ("xyz", "xyz")):
+    for word, message in (("30", "no text '30'"), ("t/0177", "did you mean 't/017'"), ("xyz", "xyz")):
         with pytest.raises(AttnfaithError, match=message):
             row_of(cell, word)

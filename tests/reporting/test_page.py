@@ -265,7 +265,6 @@ def test_the_page_begins_with_the_verdict():
     html, outcome = summary_of(page_of(tables[0])), verdict([one_cell(tables[0])])
     assert outcome.outcome == CANNOT_TELL and f">{outcome.headline}</p>" in html and html.count("<svg") == 1
     assert all(escape(words) in html for words in (outcome.reason, outcome.advice, RULE))
-    assert "<code>attnfaith measure RUN --add integrated_gradients comprehensiveness</code>" in html
     html = page_of(*tables)  # each of several models has a verdict and a chart
     for place, table in enumerate(tables):
         screen = first_screen(one_cell(table), f"chart{place}")

@@ -14,11 +14,12 @@ from attnfaith.reporting.sections import plausibility
 from attnfaith.reporting.sections.agreement import ALIKE, agreement_table
 from attnfaith.reporting.sections.saliency import GENERATED
 from attnfaith.reporting.style import ATTENTION
+from attnfaith.support.errors import cut
 
 
 WIDTH, LINE, TOP, FOOT = 420, 23, 46, 40  # of the drawing, in its own units
-LABELS, NUMBERS = 170, 46  # width of the names on the left, of the numbers on the right
-LONGEST = 24  # letters of a name that stands beside its row; where a name is longer, all stand above
+LABELS, NUMBERS = 175, 46  # width of the names on the left, of the numbers on the right
+LONGEST = 28  # letters of a name
 INK = "currentColor"  # of the page, light or dark
 SHARES, TAUS = (0.0, 0.5, 1.0), (-1.0, -0.5, 0.0, 0.5, 1.0)
 """Ticks of the two axes."""
@@ -117,34 +118,32 @@ def agreement_chart(cell: Cell, why: str = "") -> Chart:
 
 def svg(chart: Chart, key: str = "chart", *, alone: bool = False) -> Markup:
     """The chart as SVG. key: what the ids in it begin with. alone: as a file, which has a ground and a namespace."""
-    above = any(len(bar.label) > LONGEST for bar in chart.bars)
-    left, line = (16, LINE + 15) if above else (LABELS, LINE)
-    room, bottom = WIDTH - left - NUMBERS, TOP + line * len(chart.bars)
+    room, bottom = WIDTH - LABELS - NUMBERS, TOP + LINE * len(chart.bars)
     low, *_, high = chart.ticks
 
     def x(value: float) -> str:
-        return f"{left + room * (min(max(value, low), high) - low) / (high - low):.1f}"
+        return f"{LABELS + room * (min(max(value, low), high) - low) / (high - low):.1f}"
 
     def outline(shares: Sequence[float], foot: float) -> str:
         """The histogram of a row, standing on `foot`."""
         width, highest = room / len(shares), max(shares)
         steps = [f"V{foot - 0.8 * LINE * share / highest:.1f}h{width:.1f}" for share in shares]
-        return f"M{left} {foot:.1f}{''.join(steps)}V{foot:.1f}Z"
+        return f"M{LABELS} {foot:.1f}{''.join(steps)}V{foot:.1f}Z"
 
     return Markup(
         template("chart.svg.j2").render(
             chart=chart,
             key=key,
             alone=alone,
-            above=above,
             width=WIDTH,
             height=bottom + FOOT,
             bottom=bottom,
             top=TOP,
             half=LINE / 2,
-            rows=[(bar, TOP + line * (place + 1) - LINE / 2) for place, bar in enumerate(chart.bars)],
+            rows=[(bar, TOP + LINE * (place + 1) - LINE / 2) for place, bar in enumerate(chart.bars)],
             x=x,
             outline=outline,
+            name=lambda bar: cut(bar.label, LONGEST),
             number=_number,
         )
     )

@@ -3,7 +3,6 @@
 All styles are in the HTML itself, on a ground of their own, so that it can be read in light and dark notebooks alike.
 """
 
-import difflib
 from collections.abc import Sequence
 from functools import cached_property
 
@@ -39,9 +38,7 @@ def row_of(cell: Cell, word: str) -> int:
     ends = [row for row, name in enumerate(ids) if name.endswith(f"/{word}")]
     if len(ends) == 1:
         return ends[0]
-    near = difflib.get_close_matches(word, ids, 1)
-    hint = f"did you mean {near[0]}?" if near else f"give a number from 0 to {len(ids) - 1:,}, or an id such as {ids[0]}"
-    raise AttnfaithError(f"there is no text {excerpt(word)}: the record holds {len(ids):,}; {hint}")
+    raise AttnfaithError(f"there is no text {excerpt(word)}: the record holds {len(ids):,}{nearest(word, ids)}")
 
 
 class ShownText:

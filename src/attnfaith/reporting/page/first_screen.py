@@ -1,20 +1,17 @@
 """The first screen of a page: the verdict, a chart of the measures and one text of the middle."""
 
-from pathlib import PurePath
-
 import numpy as np
 
 from attnfaith.reporting.cells import Cell, describe, reference_measure
 from attnfaith.reporting.chart import measures_chart, svg
 from attnfaith.reporting.heatmap import LONGEST, example, middle_text
-from attnfaith.reporting.verdicts import NEEDS, verdict
-from attnfaith.verdict import BESIDE, DO_NOT_SHOW, MAY_SHOW, Verdict
+from attnfaith.reporting.verdicts import verdict
 
 
 def first_screen(cell: Cell, key: str = "chart") -> dict[str, object]:
     """The first screen of one cell of texts. key: names its chart among those of the page.
 
-    command: to paste into a terminal, "" where none helps. ratio: places of ρ on a scale of 0 to 100, by name; {} where it
+    ratio: places of ρ on a scale of 0 to 100, by name; {} where it
     was not computed. chart: SVG; None without a measure. why_chart: why it draws no more. text: the one that is shown; why:
     this one.
     """
@@ -27,21 +24,9 @@ def first_screen(cell: Cell, key: str = "chart") -> dict[str, object]:
     return {
         "title": describe(cell.heading),
         "verdict": outcome,
-        "command": _command(cell, outcome, measure),
         "ratio": {name: 100 * min(max(place, 0.0), 1.0) for name, place in ends.items()},
         "chart": chart and svg(chart, key),
         "why_chart": chart.why if chart else "",
         "text": example(cell, row, ["attention", *([measure] if measure else [])], LONGEST),
         "why": why,
     }
-
-
-def _command(cell: Cell, verdict: Verdict, measure: str | None) -> str:
-    """The command to paste into a terminal next. measure: the measure that stands beside attention."""
-    folder = cell.settings.get("recipe", {}).get("output_dir", "")
-    run = folder if folder and not PurePath(folder).is_absolute() else "RUN"
-    if verdict.outcome == MAY_SHOW:
-        return f"attnfaith show {run}"
-    if verdict.outcome in (BESIDE, DO_NOT_SHOW):
-        return f"attnfaith show {run} --measures {measure}" if measure else ""
-    return "" if cell.has(*NEEDS) else f"attnfaith measure {run} --add integrated_gradients comprehensiveness"
