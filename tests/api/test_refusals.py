@@ -57,7 +57,7 @@ ROWS = datasets.Dataset.from_dict({"text": ["a"]})
         (["the"], {"labels": "0"}, "labels is '0': give a list with one for each text"),
         (["the"], {"labels": ["neutral"]}, "label 0 is 'neutral', no class of the model; there are 0, 1"),
         (["the"], {"measures": ["leave-one-out"]}, "'leave-one-out'.*'leave_one_out'"),
-        (["the"], {"output": "a\0b"}, r"output='a\\x00b': give the path of a file"),
+        (["the"], {"output": 3}, "output=3: give the path of a file"),
         (["the"], {"batch_tokens": "64"}, "batch_tokens='64': a whole number, 1 or more"),
         (["the"], {"measures": ["lime"], "options": {"lime": {"samplse": 3}}}, "options of 'lime': .*samplse"),
         (["the"], {"measures": ["lime"], "options": {"lrp": {}}}, "options for 'lrp', which is not measured"),

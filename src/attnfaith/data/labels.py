@@ -70,7 +70,7 @@ def numbers_of(
                 'is it a name or a number from 0 on? Give labels="names" or labels="ids" (--labels names, --labels ids); '
                 "in place of a list labels=…, give a frame with columns text and label"
             )
-        number = by_id if reading == "ids" or (reading is None and by_name is None and published is None) else by_name
+        number = by_id if reading == "ids" or (reading is None and by_name is None and word == str(by_id)) else by_name
         if number is None or not 0 <= number < count:
             classes = map(str, range(count)) if reading == "ids" or not names else names
             advice = '; labels="ids" takes the numbers of the column' if published and reading is None else ""
