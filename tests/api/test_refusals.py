@@ -99,13 +99,13 @@ AUTO, WORDS = "AutoModelForSequenceClassification", {"tokenizer": tokenizer()}
     [
         (lambda: None, {}, ModelError, "model is None: give a text classifier of transformers or an attention classifier"),
         (lambda: "../../no such folder", {}, ModelError, "no model '../../no such folder'"),
-        (lambda: "alice/none", {}, ModelError, "alice/none.*HF_HUB_OFFLINE"),
+        (lambda: "alice/none", {}, ModelError, "alice/none.*the Hub is not reached"),
         (lambda: "runs", WORDS, ModelError, "tokenizer: a folder, a run and a name on the Hub have their own"),
         (of_inference_mode, WORDS, SubjectError, "inference_mode"),
         (tagger, WORDS, SubjectError, f"BertForTokenClassification.*{AUTO}"),
         (lambda: folder_of(generator(), tokenizer()), {}, ModelError, f"GPT2LMHeadModel.*{AUTO}"),
         (lambda: classifier("bert"), {}, ModelError, "tokenizer="),
-        (lambda: classifier("bert"), {"tokenizer": "alice/words"}, ModelError, "alice/words.*HF_HUB_OFFLINE"),
+        (lambda: classifier("bert"), {"tokenizer": "alice/words"}, ModelError, "alice/words.*the Hub is not reached"),
         (lambda: folder_of(classifier("bert")), {}, ModelError, "tokenizer=.*save_pretrained"),
     ],
 )
